@@ -17,4 +17,4 @@ else
 fi
 echo "Installing $packages with apt-get (NO_APT=1 forbids it)"
 "${as_root[@]}" apt-get update -qq </dev/null
-"${as_root[@]}" DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" </dev/null >/dev/null
+"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" </dev/null >/dev/null

@@ -1,0 +1,112 @@
+"""The llama.cpp side of `compare_llamacpp.py`. Runs under a Python that has llama-cpp-python, not under ours.
+
+It calls the C interface directly, as `llama-bench` does, so that no wrapper's time counts against llama.cpp.
+
+    python llamacpp_worker.py variants SOURCE.gguf DIRECTORY FORMAT …   write requantised copies
+    python llamacpp_worker.py tokens MODEL.gguf TEXT                    print token ids as JSON
+    python llamacpp_worker.py bench MODEL.gguf JOB.json                 print measurements as JSON
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import sys
+import time
+from pathlib import Path
+
+import llama_cpp as lc
+import numpy as np
+
+FILE_TYPES = {"F32": 0, "F16": 1, "Q4_0": 2, "Q4_1": 3, "Q8_0": 7, "BF16": 32}
+
+
+@lc.llama_log_callback
+def discard_log(level: int, text: bytes, data: object) -> None:
+    """Keep the library's log off stderr."""
+
+
+class Session:
+    """One model in one context of llama.cpp."""
+
+    def __init__(self, path: str, *, threads: int, context: int) -> None:
+        self.model = lc.llama_model_load_from_file(path.encode(), lc.llama_model_default_params())
+        if not self.model:
+            raise SystemExit(f"llama.cpp cannot load {path}")
+        self.vocab = lc.llama_model_get_vocab(self.model)
+        params = lc.llama_context_default_params()
+        params.n_ctx = params.n_batch = context
+        params.n_threads = params.n_threads_batch = threads
+        self.context = lc.llama_init_from_model(self.model, params)
+        self.vocab_size = lc.llama_vocab_n_tokens(self.vocab)
+
+    def reset(self) -> None:
+        """Empty the KV cache."""
+        lc.llama_memory_clear(lc.llama_get_memory(self.context), True)
+
+    def feed(self, ids: list[int]) -> int:
+        """Append tokens and return the most likely next one."""
+        tokens = (lc.llama_token * len(ids))(*ids)
+        if lc.llama_decode(self.context, lc.llama_batch_get_one(tokens, len(ids))) != 0:
+            raise SystemExit("llama_decode failed")
+        logits = lc.llama_get_logits_ith(self.context, -1)
+        return int(np.ctypeslib.as_array(logits, (self.vocab_size,)).argmax())
+
+    def tokenize(self, text: str) -> list[int]:
+        """Token ids of `text`, with special tokens recognised and none added."""
+        raw = text.encode()
+        tokens = (lc.llama_token * (len(raw) + 8))()
+        count = lc.llama_tokenize(self.vocab, raw, len(raw), tokens, len(tokens), False, True)
+        return list(tokens[:count])
+
+    def prefill(self, ids: list[int]) -> float:
+        """Tokens/s of one call that takes the whole prompt."""
+        self.reset()
+        start = time.perf_counter()
+        self.feed(ids)
+        return len(ids) / (time.perf_counter() - start)
+
+    def decode(self, prompt: list[int], count: int) -> tuple[float, list[int]]:
+        """Tokens/s of `count` greedy steps after `prompt`, and the ids."""
+        self.reset()
+        ids = [self.feed(prompt)]
+        start = time.perf_counter()
+        for _ in range(count):
+            ids.append(self.feed(ids[-1:]))
+        return count / (time.perf_counter() - start), ids
+
+
+def write_variants(source: str, directory: str, formats: list[str]) -> None:
+    for name in formats:
+        params = lc.llama_model_quantize_default_params()
+        params.ftype, params.allow_requantize = FILE_TYPES[name], True
+        target = Path(directory) / f"{name}.gguf"
+        if lc.llama_model_quantize(source.encode(), str(target).encode(), ctypes.byref(params)) != 0:
+            raise SystemExit(f"llama.cpp cannot write {target}")
+
+
+def bench(path: str, job: dict) -> dict:
+    session = Session(path, threads=job["threads"], context=job["context"])
+    session.prefill(job["long_prompt"])
+    session.decode(job["prompt"], 8)
+    prefill = [session.prefill(job["long_prompt"]) for _ in range(job["repeats"])]
+    decode = [session.decode(job["prompt"], job["new_tokens"]) for _ in range(job["repeats"])]
+    return {"prefill": prefill, "decode": [speed for speed, _ in decode], "ids": decode[0][1]}
+
+
+def main() -> None:
+    lc.llama_log_set(discard_log, ctypes.c_void_p(0))
+    lc.llama_backend_init()
+    verb, model, *rest = sys.argv[1:]
+    if verb == "variants":
+        write_variants(model, rest[0], rest[1:])
+    elif verb == "tokens":
+        print(json.dumps(Session(model, threads=1, context=64).tokenize(rest[0])))
+    elif verb == "bench":
+        print(json.dumps({"version": lc.__version__} | bench(model, json.loads(Path(rest[0]).read_text()))))
+    else:
+        raise SystemExit(__doc__)
+
+
+if __name__ == "__main__":
+    main()

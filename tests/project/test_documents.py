@@ -1,0 +1,61 @@
+"""The documents at the root agree with the code beside them."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import volumetric
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+DOCUMENTS = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"]
+
+
+def code_blocks(document: str) -> str:
+    """All fenced blocks and inline code of a document."""
+    text = (ROOT / document).read_text(encoding="utf-8")
+    return "\n".join(re.findall(r"```.*?```|`[^`\n]+`", text, re.DOTALL))
+
+
+def test_version_is_the_same_everywhere() -> None:
+    version = PROJECT["project"]["version"]
+    assert volumetric.__version__ == version
+    assert re.search(rf"^## {re.escape(version)}\b", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_make_targets_that_documents_name_exist(document: str) -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = set(re.findall(r"^([a-z]+):", makefile, re.MULTILINE))
+    named = set(re.findall(r"\bmake ([a-z]+)\b", code_blocks(document)))
+    assert named <= targets
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_paths_that_documents_name_exist(document: str) -> None:
+    pattern = r"`((?:volumetric|tests|docs|benchmarks|scripts|\.ci)/[\w./-]*)`|\]\((?!https?:)([\w./-]+)\)"
+    text = (ROOT / document).read_text(encoding="utf-8")
+    named = {first or second for first, second in re.findall(pattern, text)}
+    assert not {path for path in named if not (ROOT / path).exists()}
+
+
+def test_contributing_stays_short() -> None:
+    assert len((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").splitlines()) < 60
+
+
+def test_support_table_is_current() -> None:
+    command = [sys.executable, "scripts/support_table.py", "--check"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_import_rules_hold() -> None:
+    command = [str(Path(sys.executable).with_name("lint-imports")), "--no-cache"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
