@@ -1,0 +1,10 @@
+from volumetric.generate.events import FinishReason as FinishReason
+from volumetric.generate.events import Generation as Generation
+from volumetric.generate.events import GenerationStats as GenerationStats
+from volumetric.generate.events import TokenEvent as TokenEvent
+from volumetric.generate.model import Model as Model
+from volumetric.generate.model import load as load
+from volumetric.generate.params import SamplingParams as SamplingParams
+from volumetric.generate.params import merge as merge
+from volumetric.generate.session import Session as Session
+from volumetric.generate.stream import Stream as Stream

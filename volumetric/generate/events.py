@@ -1,0 +1,97 @@
+"""What a generation reports: an event for each token, and a summary at the end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+FinishReason = Literal["stop", "length", "cancelled"]
+"""``stop``: an end-of-text id or a stop text; ``length``: max_tokens or the context is used up; ``cancelled``: the
+consumer went away or asked to end."""
+
+TopLogprobs = tuple[tuple[int, float], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenerationStats:
+    """Counts and times of one generation.
+
+    Attributes
+    ----------
+    prompt_tokens : tokens of the prompt, including those reused
+    cached_tokens : tokens of the prompt that the session held already and did not compute again
+    generated_tokens : tokens drawn, including the one that ended the text
+    prompt_seconds : time to compute the prompt
+    generation_seconds : time for the tokens after the first
+    peak_bytes : most memory that the process held so far, None where the system does not say
+    device_bytes : weights, scratch and state capacity kept on the device
+    """
+
+    prompt_tokens: int
+    cached_tokens: int
+    generated_tokens: int
+    prompt_seconds: float
+    first_token_seconds: float
+    generation_seconds: float
+    peak_bytes: int | None
+    device_bytes: int
+    finish_reason: FinishReason
+
+    @property
+    def prompt_tps(self) -> float:
+        """Prompt tokens computed in a second; reused ones do not count."""
+        return _rate(self.prompt_tokens - self.cached_tokens, self.prompt_seconds)
+
+    @property
+    def generation_tps(self) -> float:
+        """Tokens generated in a second; the first comes with the prompt and does not count."""
+        return _rate(self.generated_tokens - 1, self.generation_seconds)
+
+
+def _rate(count: int, seconds: float) -> float:
+    return count / seconds if count > 0 and seconds > 0 else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenEvent:
+    """One generated token.
+
+    Attributes
+    ----------
+    index : 0 for the first generated token
+    text : text that became certain with this token. Empty while a character or a stop text is incomplete; the last
+        event brings all that was held back.
+    finish_reason, stats : on the last event only
+    """
+
+    index: int
+    token_id: int
+    text: str
+    logprob: float | None = None
+    top_logprobs: TopLogprobs | None = None
+    finish_reason: FinishReason | None = None
+    stats: GenerationStats | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generation:
+    """A finished (or cancelled) generation.
+
+    Attributes
+    ----------
+    text : the generated text without stop text and end-of-text token; empty where the model has no tokenizer
+    token_ids : all drawn ids, including the end-of-text id
+    seed : seed of the draws; the same seed gives the same text on the same device. None when greedy.
+    logprobs, top_logprobs : of each token, where asked for
+    """
+
+    text: str
+    token_ids: tuple[int, ...]
+    finish_reason: FinishReason
+    stats: GenerationStats
+    seed: int | None = None
+    logprobs: tuple[float, ...] | None = None
+    top_logprobs: tuple[TopLogprobs, ...] | None = None
+
+    def __str__(self) -> str:
+        return self.text

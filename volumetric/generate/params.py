@@ -1,0 +1,247 @@
+"""Sampling parameters: the one definition that Python keywords, command-line flags and HTTP fields share."""
+
+from __future__ import annotations
+
+import difflib
+import logging
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from numbers import Integral, Real
+from types import MappingProxyType
+from typing import Any, Literal, Protocol
+
+from volumetric.errors import SpecError
+
+logger = logging.getLogger(__name__)
+
+ALIASES: Mapping[str, str] = MappingProxyType(
+    {
+        "n_predict": "max_tokens",
+        "max_new_tokens": "max_tokens",
+        "temp": "temperature",
+        "repeat_penalty": "repetition_penalty",
+        "repeat_last_n": "repetition_window",
+        "reverse_prompt": "stop",
+    }
+)
+"""Names that other tools use. The command line accepts them; in Python they lead to the right name."""
+
+Source = Literal["explicit", "generation_config", "default"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SamplingParams:
+    """How tokens are drawn, and when generation ends.
+
+    The order is fixed: logit bias, penalties, temperature, top-k, top-p, min-p, draw. A `SamplingParams` is complete:
+    a model's own defaults are merged only with names given one by one (see `merge`).
+
+    Parameters
+    ----------
+    max_tokens : int
+        Most tokens to generate.
+    temperature : float
+        Divides the logits before the draw; 0 takes the most likely token (greedy).
+    top_k : int
+        Draw among the k most likely tokens; 0 is off.
+    top_p : float
+        Draw among the fewest tokens whose probabilities reach this sum; 1.0 is off.
+    min_p : float
+        Drop tokens less likely than this fraction of the most likely one; 0.0 is off.
+    repetition_penalty : float
+        Divides positive and multiplies negative logits of tokens that occurred, prompt included; 1.0 is off.
+    repetition_window : int
+        How many of the last tokens the repetition penalty looks at; -1 is all of them.
+    presence_penalty : float
+        Subtracted once from the logits of tokens already generated; 0.0 is off.
+    frequency_penalty : float
+        Subtracted from the logits of a generated token for each time it occurred; 0.0 is off.
+    seed : int
+        Seed of the draws; a fresh one is taken and reported when it is not given.
+    stop : tuple of str
+        End before any of these texts appears.
+    stop_ids : tuple of int
+        End at any of these token ids, besides the model's own end-of-text ids.
+    ignore_eos : bool
+        Do not end at the model's end-of-text ids.
+    logit_bias : mapping of int to float
+        Added to the logits of these token ids; -inf bans a token.
+    logprobs : int
+        Report the log-probability of each token, and of this many alternatives, from the model's unchanged logits.
+
+    Raises
+    ------
+    SpecError : a value has the wrong type or lies outside of its range; the message lists all of them
+    """
+
+    max_tokens: int = 256
+    temperature: float = 0.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    repetition_window: int = -1
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    seed: int | None = None
+    stop: tuple[str, ...] = ()
+    stop_ids: tuple[int, ...] = ()
+    ignore_eos: bool = False
+    logit_bias: Mapping[int, float] = field(default_factory=lambda: MappingProxyType({}))
+    logprobs: int | None = None
+
+    def __post_init__(self) -> None:
+        problems = list(self._problems())
+        if problems:
+            raise SpecError("sampling parameters: " + "; ".join(problems))
+        object.__setattr__(self, "stop", (self.stop,) if isinstance(self.stop, str) else tuple(self.stop))
+        object.__setattr__(self, "stop_ids", tuple(int(i) for i in self.stop_ids))
+        bias = {int(token): float(value) for token, value in self.logit_bias.items()}
+        object.__setattr__(self, "logit_bias", MappingProxyType(bias))
+
+    def _problems(self) -> Iterator[str]:
+        for name, (kind, low, high, text) in _RANGES.items():
+            value = getattr(self, name)
+            if value is None and name in _OPTIONAL:
+                continue
+            if isinstance(value, bool) or not isinstance(value, kind) or not low <= float(value) <= high:
+                yield f"{name} must be {text}, got {value!r}"
+        if not isinstance(self.ignore_eos, bool):
+            yield f"ignore_eos must be true or false, got {self.ignore_eos!r}"
+        if not _texts(self.stop):
+            yield f"stop must be one or more non-empty texts, got {self.stop!r}"
+        if not _token_ids(self.stop_ids):
+            yield f"stop_ids must be token ids, got {self.stop_ids!r}"
+        if not isinstance(self.logit_bias, Mapping):
+            yield f"logit_bias must map token ids to numbers, got {self.logit_bias!r}"
+        else:
+            yield from (f"logit_bias: {item}" for item in _bias_problems(self.logit_bias))
+
+    @property
+    def penalised(self) -> bool:
+        """Whether the logits depend on the tokens that came before."""
+        window = self.repetition_penalty != 1.0 and self.repetition_window != 0
+        return window or self.presence_penalty != 0.0 or self.frequency_penalty != 0.0
+
+    @property
+    def plain_greedy(self) -> bool:
+        """Whether the arg max of the model's unchanged logits is all that is asked for."""
+        return self.temperature == 0.0 and not self.penalised and not self.logit_bias and self.logprobs is None
+
+    def end_ids(self, eos_ids: Iterable[int]) -> frozenset[int]:
+        """Token ids that end generation, given the model's end-of-text ids."""
+        return frozenset(self.stop_ids) | (frozenset() if self.ignore_eos else frozenset(eos_ids))
+
+
+_MAX = float("inf")
+_RANGES: Mapping[str, tuple[type, float, float, str]] = MappingProxyType(
+    {
+        "max_tokens": (Integral, 1, _MAX, "a whole number of 1 or more"),
+        "temperature": (Real, 0.0, 1e6, "a number of 0 or more"),
+        "top_k": (Integral, 0, _MAX, "a whole number of 0 (off) or more"),
+        "top_p": (Real, math.ulp(0.0), 1.0, "above 0 and at most 1"),
+        "min_p": (Real, 0.0, 1.0, "from 0 to 1"),
+        "repetition_penalty": (Real, math.ulp(0.0), 1e6, "above 0"),
+        "repetition_window": (Integral, -1, _MAX, "a whole number of 0 or more, or -1 for all tokens"),
+        "presence_penalty": (Real, -1e6, 1e6, "a number"),
+        "frequency_penalty": (Real, -1e6, 1e6, "a number"),
+        "seed": (Integral, 0, 2.0**64, "a whole number of 0 or more"),
+        "logprobs": (Integral, 0, 1000, "a whole number from 0 to 1000"),
+    }
+)
+_OPTIONAL = frozenset({"seed", "logprobs"})
+
+
+def _texts(value: object) -> bool:
+    if isinstance(value, str):
+        return bool(value)
+    return isinstance(value, Sequence) and all(isinstance(text, str) and text for text in value)
+
+
+def _token_ids(value: object) -> bool:
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        return False
+    return all(isinstance(i, Integral) and not isinstance(i, bool) and i >= 0 for i in value)
+
+
+def _bias_problems(bias: Mapping[Any, Any]) -> Iterator[str]:
+    for token, value in bias.items():
+        # JSON has only text keys, so "42" is a token id as well as 42.
+        if isinstance(token, bool) or not str(token).isdecimal():
+            yield f"{token!r} is not a token id"
+        elif isinstance(value, bool) or not isinstance(value, Real) or not float(value) < _MAX:
+            yield f"token {token}: {value!r} is not a number below infinity"
+
+
+class Defaults(Protocol):
+    """What a model's ``generation_config.json`` says; None where it is silent."""
+
+    @property
+    def do_sample(self) -> bool: ...
+    @property
+    def temperature(self) -> float | None: ...
+    @property
+    def top_k(self) -> int | None: ...
+    @property
+    def top_p(self) -> float | None: ...
+    @property
+    def min_p(self) -> float | None: ...
+    @property
+    def repetition_penalty(self) -> float | None: ...
+
+
+_FROM_CONFIG = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Merged:
+    """Parameters in force, and where each came from."""
+
+    params: SamplingParams
+    sources: Mapping[str, Source]
+
+    def __str__(self) -> str:
+        shown = (name for name in self.sources if name != "logit_bias" or self.params.logit_bias)
+        return ", ".join(f"{name}={getattr(self.params, name)!r} ({self.sources[name]})" for name in shown)
+
+
+def merge(defaults: Defaults | None, explicit: Mapping[str, Any]) -> Merged:
+    """Resolve sampling parameters: explicit values, then the model's generation config, then greedy.
+
+    The generation config counts only when it asks for sampling (``do_sample``), since the values in it are otherwise
+    left-overs that transformers would not use either. A value of None in `explicit` means "not given".
+
+    Raises
+    ------
+    SpecError : an unknown name, or a value outside of its range
+    """
+    known = {f.name for f in fields(SamplingParams)}
+    given = {name: value for name, value in explicit.items() if value is not None}
+    unknown = [name for name in given if name not in known]
+    if unknown:
+        raise SpecError(f"unknown sampling parameter {unknown[0]!r}", hint=_suggest(unknown[0], known))
+    values: dict[str, Any] = {}
+    if defaults is not None and defaults.do_sample:
+        stated = {name: getattr(defaults, name) for name in _FROM_CONFIG}
+        # transformers samples at temperature 1 where do_sample is set and no temperature is given.
+        values = {"temperature": 1.0} | {name: value for name, value in stated.items() if value is not None}
+    sources: dict[str, Source] = {
+        name: "explicit" if name in given else "generation_config" if name in values else "default"
+        for name in (f.name for f in fields(SamplingParams))
+    }
+    params = SamplingParams(**(values | given))
+    _warn_idle(params, given)
+    return Merged(params=params, sources=MappingProxyType(sources))
+
+
+def _suggest(name: str, known: Iterable[str]) -> str:
+    close = ALIASES.get(name) or next(iter(difflib.get_close_matches(name, list(known), n=1)), None)
+    return f"did you mean {close!r}?" if close else "known names: " + ", ".join(sorted(known))
+
+
+def _warn_idle(params: SamplingParams, given: Mapping[str, Any]) -> None:
+    idle = [name for name in ("top_k", "top_p", "min_p", "seed") if name in given]
+    if idle and params.temperature == 0.0 and "temperature" not in given:
+        names = ", ".join(idle)
+        logger.warning("%s: no effect at temperature 0 (greedy); give a temperature to sample", names)

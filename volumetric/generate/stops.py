@@ -1,0 +1,46 @@
+"""Stop texts: end before one appears, and never show a piece of one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class StopMatcher:
+    """Passes text on, except what might still become one of the stop texts.
+
+    Parameters
+    ----------
+    stops : texts to end at; none passes everything on at once
+    """
+
+    def __init__(self, stops: Sequence[str]) -> None:
+        self._stops = tuple(stops)
+        self._held = ""
+
+    def push(self, text: str) -> tuple[str, bool]:
+        """Take more text; return what may be shown, and whether a stop text has appeared.
+
+        At a stop text, what comes before its first appearance is returned, and the rest is dropped.
+        """
+        self._held += text
+        found = [at for stop in self._stops if (at := self._held.find(stop)) >= 0]
+        if found:
+            shown, self._held = self._held[: min(found)], ""
+            return shown, True
+        cut = len(self._held) - self._undecided()
+        shown, self._held = self._held[:cut], self._held[cut:]
+        return shown, False
+
+    def flush(self) -> str:
+        """Return the text held back: no more will come."""
+        held, self._held = self._held, ""
+        return held
+
+    def _undecided(self) -> int:
+        """Length of the longest end of the held text that begins a stop text."""
+        longest = max((len(stop) - 1 for stop in self._stops), default=0)
+        for length in range(min(longest, len(self._held)), 0, -1):
+            tail = self._held[-length:]
+            if any(stop.startswith(tail) for stop in self._stops):
+                return length
+        return 0
