@@ -1,0 +1,22 @@
+"""Numeric types, schemes, packed tensors, and the reference codec between them and floating-point arrays."""
+
+from __future__ import annotations
+
+from volumetric.dtypes.codec import decode, decode_rows, encode
+from volumetric.dtypes.gguf_blocks import from_gguf, to_gguf
+from volumetric.dtypes.packed import Packed
+from volumetric.dtypes.registry import DTYPES, DType, parse_dtype
+from volumetric.dtypes.scheme import Scheme
+
+__all__ = [
+    "DTYPES",
+    "DType",
+    "Packed",
+    "Scheme",
+    "decode",
+    "decode_rows",
+    "encode",
+    "from_gguf",
+    "parse_dtype",
+    "to_gguf",
+]

@@ -1,0 +1,57 @@
+"""Codes to 32-bit words and back, for every width from 1 to 64 bits.
+
+Element j of a row stands at bits [j · width, (j + 1) · width) of the row's bit string; bit b of the string is bit b mod 32 of
+word b div 32 (little-endian throughout). A row is padded with zero bits to a whole word. So on a little-endian machine codes
+of 8 bits and more are their own packed bytes, and narrower ones are folded pairwise: two w-bit codes in neighbouring bytes
+become one 2w-bit code, until bytes are full.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volumetric._typing import U32Array
+
+_FIELDS = {1: 0x0101, 2: 0x0303, 4: 0x0F0F}
+
+
+def pack_codes(codes: NDArray[Any], bits: int, words: int) -> U32Array:
+    """Pack unsigned codes ``[rows, k]`` into ``[rows, words]``.
+
+    Parameters
+    ----------
+    codes : uint8 with values below ``2**bits`` if `bits` is at most 8, otherwise any dtype of `bits` bits
+    words : words per row, at least ``ceil(k * bits / 32)``
+    """
+    rows, k = codes.shape
+    columns = words * 32 // bits
+    if k != columns:
+        padded = np.zeros((rows, columns), codes.dtype)
+        padded[:, :k] = codes
+        codes = padded
+    raw = np.ascontiguousarray(codes)
+    while bits < 8:
+        pairs = raw.view(np.uint16)
+        raw = (pairs | (pairs >> (8 - bits))).astype(np.uint8)
+        bits *= 2
+    return raw.view(np.uint32)
+
+
+def unpack_codes(payload: U32Array, bits: int, k: int) -> NDArray[Any]:
+    """Unpack ``[rows, words]`` into unsigned codes ``[rows, k]``: uint8, or the unsigned integer of `bits` bits if wider.
+
+    The result is a view of `payload` where the codes are whole bytes.
+    """
+    payload = np.ascontiguousarray(payload)
+    if bits >= 8:
+        return payload.view(np.dtype(f"u{bits // 8}"))[:, :k]
+    raw = payload.view(np.uint8)
+    width = 8
+    while width > bits:
+        width //= 2
+        pairs = raw.astype(np.uint16)
+        raw = ((pairs | (pairs << (8 - width))) & np.uint16(_FIELDS[width])).view(np.uint8)
+    return raw[:, :k]

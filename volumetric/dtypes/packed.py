@@ -1,0 +1,180 @@
+"""Packed: one tensor in stored form. This layout is what checkpoints hold and what shaders read.
+
+A tensor of shape ``(…, k)`` is `rows` rows of `k` codes, `rows` being the product of all other axes. Each row is a bit string
+in which code j takes bits [j · bits, (j + 1) · bits), stored in 32-bit words, low bits first, padded with zeros to a whole
+word; 64-bit codes take two words, low word first. Codes by kind:
+
+- float: the bit pattern of the type;
+- int: two's complement in `bits` bits;
+- uint: plain binary;
+- ternary: 0, 1, 2 stand for −1, 0, +1;
+- binary: 0, 1 stand for −1, +1.
+
+The value of a code is ``scale · code`` or ``scale · code + offset``, where scale and offset are those of its group.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volumetric._typing import Array, Shape, U32Array
+from volumetric.dtypes.bits import pack_codes, unpack_codes
+from volumetric.dtypes.registry import parse_dtype
+from volumetric.dtypes.scheme import Scheme
+from volumetric.errors import DTypeError, ShapeError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Packed:
+    """A tensor as codes in 32-bit words, with its scales and offsets.
+
+    Attributes
+    ----------
+    scheme : how codes stand for values
+    shape : logical shape; the last axis is the contiguous one
+    payload : uint32 ``[rows, words_per_row]``
+    scales : ``[rows, groups]`` in the scheme's scale dtype, or None
+    offsets : like `scales`, or None
+
+    Raises
+    ------
+    ShapeError
+        An array has another shape than scheme and shape require.
+    DTypeError
+        An array has another dtype than the scheme requires.
+    """
+
+    scheme: Scheme
+    shape: Shape
+    payload: U32Array
+    scales: NDArray[Any] | None = None
+    offsets: NDArray[Any] | None = None
+
+    def __post_init__(self) -> None:
+        scheme, k = self.scheme, self.k
+        self._check("payload", self.payload, np.dtype(np.uint32), scheme.words_per_row(k))
+        host = scheme.scale_dtype.host if scheme.scale_dtype else None
+        self._check("scales", self.scales, host, scheme.groups_per_row(k))
+        self._check("offsets", self.offsets, host if scheme.has_offset else None, scheme.groups_per_row(k))
+
+    def _check(self, name: str, array: NDArray[Any] | None, dtype: np.dtype[Any] | None, columns: int) -> None:
+        if array is None or dtype is None:
+            if array is not None or dtype is not None:
+                raise DTypeError(f"{self.scheme} has {'no' if dtype is None else 'its'} {name}", hint="see Scheme")
+            return
+        if array.dtype != dtype:
+            raise DTypeError(f"{name} of {self.scheme} must be {dtype}, got {array.dtype}")
+        if array.shape != (self.rows, columns):
+            raise ShapeError(
+                f"{name} of {self.scheme} for shape {self.shape} must be {(self.rows, columns)}, got {array.shape}"
+            )
+
+    @property
+    def k(self) -> int:
+        """Elements of a row: the size of the last axis."""
+        return self.shape[-1] if self.shape else 1
+
+    @property
+    def rows(self) -> int:
+        """Number of rows: the product of all axes but the last."""
+        return prod(self.shape[:-1])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of payload, scales and offsets."""
+        return sum(part.nbytes for part in (self.payload, self.scales, self.offsets) if part is not None)
+
+    @property
+    def bits_per_weight(self) -> float:
+        """Stored bits for each element, padding and scales included."""
+        return self.scheme.bits_per_weight(self.shape)
+
+    def row_slice(self, start: int, stop: int) -> Packed:
+        """Return rows ``start:stop`` as a tensor of shape ``(stop - start, k)`` that shares this one's memory.
+
+        Raises
+        ------
+        ShapeError
+            The range does not lie within the rows.
+        """
+        if not 0 <= start <= stop <= self.rows:
+            raise ShapeError(f"rows {start}:{stop} are outside of 0:{self.rows}")
+        return Packed(
+            scheme=self.scheme,
+            shape=(stop - start, self.k),
+            payload=self.payload[start:stop],
+            scales=None if self.scales is None else self.scales[start:stop],
+            offsets=None if self.offsets is None else self.offsets[start:stop],
+        )
+
+    def take_rows(self, rows: NDArray[np.integer[Any]]) -> Packed:
+        """Return a copy of the rows with these indices, in this order, as a tensor of shape ``(len(rows), k)``.
+
+        Raises
+        ------
+        ShapeError
+            An index is negative or beyond the last row.
+        """
+        rows = np.asarray(rows).reshape(-1)
+        if rows.size and not (0 <= int(rows.min()) and int(rows.max()) < self.rows):
+            worst = int(rows.min()) if int(rows.min()) < 0 else int(rows.max())
+            raise ShapeError(f"row {worst} is outside of 0:{self.rows}")
+        return Packed(
+            scheme=self.scheme,
+            shape=(rows.size, self.k),
+            payload=self.payload[rows],
+            scales=None if self.scales is None else self.scales[rows],
+            offsets=None if self.offsets is None else self.offsets[rows],
+        )
+
+    def codes(self) -> NDArray[Any]:
+        """Return the codes ``[rows, k]`` as numbers, without scale and offset.
+
+        Integers narrower than a byte come as int8 or uint8, ternary and binary as int8 in {−1, 0, +1}, float4 as
+        `ml_dtypes.float4_e2m1fn`. Codes of whole bytes are a view of the payload.
+        """
+        dtype = self.scheme.dtype
+        raw = unpack_codes(self.payload, dtype.bits, self.k)
+        if dtype.kind == "ternary":
+            return raw.view(np.int8) - np.int8(1)
+        if dtype.kind == "binary":
+            return 2 * raw.view(np.int8) - np.int8(1)
+        if dtype.kind == "int" and dtype.bits < 8:
+            shift = 8 - dtype.bits  # moves the sign bit to bit 7 and back, which copies it downwards
+            return (raw << shift).view(np.int8) >> shift
+        return raw if dtype.kind == "uint" else raw.view(dtype.host)
+
+    @staticmethod
+    def from_array(array: Array) -> Packed:
+        """Return `array` as a tensor without scales, sharing its memory where the layouts agree.
+
+        They agree when the array is C-contiguous, its rows are whole words, and it starts at a word boundary; otherwise
+        the data is copied. An integer or float8 array becomes the scheme ``int8:none``, ``float8_e4m3fn:none``, …
+
+        Raises
+        ------
+        DTypeError
+            The array's dtype is not one of ours of at least 8 bits.
+        """
+        array = np.asarray(array)
+        dtype = parse_dtype(array.dtype)
+        if dtype.bits < 8:
+            raise DTypeError(f"{dtype} arrays are not stored one element a byte", hint="use encode")
+        if not array.dtype.isnative:
+            array = array.astype(array.dtype.newbyteorder("="))
+        scheme = Scheme(dtype=dtype)
+        shape = array.shape
+        k = shape[-1] if shape else 1
+        rows = prod(shape[:-1])
+        matrix = np.ascontiguousarray(array).reshape(rows, k)
+        words = scheme.words_per_row(k)
+        if k * dtype.bits == words * 32 and matrix.ctypes.data % 4 == 0:
+            payload = matrix.view(np.uint32)
+        else:
+            payload = pack_codes(matrix, dtype.bits, words)
+        return Packed(scheme=scheme, shape=shape, payload=payload)

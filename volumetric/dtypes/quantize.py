@@ -1,0 +1,247 @@
+"""How groups of numbers become codes with a scale: one rule for each kind of type.
+
+Every rule takes ``blocks`` of shape ``[rows, groups, size]``, float32 or float64, all finite except where the type can hold
+NaN or infinity, and returns codes of that shape with scales (and offsets) of shape ``[rows, groups]``.
+
+Edge cases, the same for all rules: a group of zeros has scale 0; a scale too large for its dtype saturates and the codes are
+taken against the saturated scale, so decoding gives the nearest numbers that can be had, never infinity; a scale too small
+becomes zero under the GGUF rules (as ggml does: the group decodes to zeros) and the smallest subnormal under the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volumetric.dtypes.registry import DType
+from volumetric.dtypes.rounding import cast, largest, smallest
+from volumetric.dtypes.scheme import Scheme
+
+_SMALLEST_INVERTIBLE = np.float32(2.938736e-39)  # below this, 1/d is infinite in float32
+_F32 = np.dtype(np.float32)
+
+
+class Quantized(NamedTuple):
+    """Codes ready for `pack_codes`, with their scales and offsets in the scheme's scale dtype."""
+
+    codes: NDArray[Any]
+    scales: NDArray[Any] | None = None
+    offsets: NDArray[Any] | None = None
+
+
+def quantize(blocks: NDArray[Any], scheme: Scheme) -> Quantized:
+    """Quantise ``[rows, groups, size]`` by the rule of a scheme that has scales."""
+    if scheme.scale_dtype is None:
+        return Quantized(plain_codes(blocks, scheme.dtype))
+    dtype, host = scheme.dtype, scheme.scale_dtype.host
+    return _rule(dtype)(blocks, dtype, host)
+
+
+def _rule(dtype: DType) -> Callable[[NDArray[Any], DType, np.dtype[Any]], Quantized]:
+    if dtype.is_float:
+        return _float_peak
+    if dtype.kind == "ternary":
+        return _ternary
+    if dtype.kind == "binary":
+        return _binary
+    if dtype.bits > 8:
+        return _wide_affine if dtype.kind == "uint" else _wide_peak
+    if dtype.kind == "uint":
+        return _range
+    return _peak if dtype.bits == 8 else _signed_peak
+
+
+def plain_codes(x: NDArray[Any], dtype: DType) -> NDArray[Any]:
+    """Codes of values that have no scale: rounded to nearest even, saturating; ternary beyond ±½, binary by sign."""
+    if dtype.is_float:
+        return _float_codes(x, dtype)
+    if dtype.kind == "ternary":
+        return _sign_codes(x, np.asarray(0.5))
+    if dtype.kind == "binary":
+        return (x >= 0).view(np.uint8)
+    low, high = _integer_range(dtype)
+    codes = np.clip(np.rint(x.astype(np.float64)), low, high)
+    if dtype.bits >= 8:
+        return codes.astype(dtype.host)
+    return codes.astype(np.int8).view(np.uint8) & np.uint8((1 << dtype.bits) - 1)
+
+
+def _integer_range(dtype: DType) -> tuple[float, float]:
+    """Least and greatest code as float64, rounded inwards: 2⁶³ − 1 has no float64, 2⁶³ − 1024 has."""
+    if dtype.kind == "uint":
+        top = 2**dtype.bits - 1 if dtype.bits < 64 else 2**64 - 2048
+        return 0.0, float(top)
+    top = 2 ** (dtype.bits - 1) - 1 if dtype.bits < 64 else 2**63 - 1024
+    return float(-(2 ** (dtype.bits - 1))), float(top)
+
+
+# Floats with a scale -------------------------------------------------------------------------------------------------
+
+
+def _float_codes(x: NDArray[Any], dtype: DType) -> NDArray[Any]:
+    codes = cast(x, dtype.host)
+    return codes.view(np.uint8) if dtype.bits <= 8 else codes
+
+
+def _float_peak(blocks: NDArray[Any], dtype: DType, host: np.dtype[Any]) -> Quantized:
+    """float8 and float4: the largest finite magnitude of a group maps to the type's largest number."""
+    size = np.abs(blocks)
+    peak = size.max(axis=-1)
+    odd = ~np.isfinite(peak)
+    if odd.any():
+        peak = np.where(np.isfinite(size), size, 0).max(axis=-1)
+    scales = _stored(peak / largest(dtype.host), host)
+    scales[odd & (scales == 0)] = 1  # an infinity among zeros must decode to infinity, not to 0 · inf
+    divisor = scales.astype(blocks.dtype)
+    divisor[divisor == 0] = 1
+    return Quantized(_float_codes(blocks / divisor[..., None], dtype), scales)
+
+
+def _stored(scales: NDArray[Any], host: np.dtype[Any]) -> NDArray[Any]:
+    """Round positive scales to the dtype they are stored in, keeping those that are not zero from becoming zero."""
+    rounded = cast(scales, host)
+    if rounded is scales:
+        return rounded
+    rounded[(rounded == 0) & (scales > 0)] = smallest(host)
+    return rounded
+
+
+# Integers of up to 8 bits: the GGUF rules ----------------------------------------------------------------------------
+# Scales are found and inverted in float32, and codes are taken against the scale before it is rounded to its storage
+# dtype. For groups of 32 with float16 scales the result is that of ggml's reference quantisers, bit for bit.
+
+
+def _peak(blocks: NDArray[Any], dtype: DType, host: np.dtype[Any]) -> Quantized:
+    """Q8_0's rule: d = max |x| / 127, code = x / d rounded half away from zero."""
+    blocks = cast(blocks, _F32)
+    peak = np.maximum(blocks.max(axis=-1), -blocks.min(axis=-1))
+    scales, d, inverse = _ggml_scales(peak / np.float32(127), host)
+    scaled = blocks * inverse[..., None]
+    np.clip(scaled, -127, 127, out=scaled)
+    codes = np.trunc(scaled)
+    scaled -= codes
+    scaled += scaled
+    codes += np.trunc(scaled, out=scaled)  # adds ±1 exactly where the fraction is a half or more
+    return Quantized(codes.astype(np.int8).view(np.uint8), scales)
+
+
+def _signed_peak(blocks: NDArray[Any], dtype: DType, host: np.dtype[Any]) -> Quantized:
+    """Q4_0's rule: the number of largest magnitude becomes the most negative code, so d = x_peak / −8 (−2 for int2)."""
+    blocks = cast(blocks, _F32)
+    half = 1 << (dtype.bits - 1)
+    scales, d, inverse = _ggml_scales(_first_peak(blocks) / np.float32(-half), host)
+    codes = _truncated(blocks * inverse[..., None], half + 0.5, 2 * half - 1)
+    return Quantized(codes ^ np.uint8(half), scales)  # from code + half to two's complement
+
+
+def _range(blocks: NDArray[Any], dtype: DType, host: np.dtype[Any]) -> Quantized:
+    """Q4_1's rule: d = (max − min) / (2ᵇ − 1), offset = min."""
+    blocks = cast(blocks, _F32)
+    levels = (1 << dtype.bits) - 1
+    low, high = blocks.min(axis=-1), blocks.max(axis=-1)
+    offsets = cast(low, host)
+    over = np.abs(low) > largest(host)
+    low = np.where(over, offsets.astype(np.float32), low)
+    with np.errstate(over="ignore"):
+        spread = np.minimum(high - low, np.finfo(np.float32).max)
+        scales, d, inverse = _ggml_scales(spread / np.float32(levels), host)
+        codes = _truncated((blocks - low[..., None]) * inverse[..., None], 0.5, levels)
+    return Quantized(codes, scales, offsets)
+
+
+def _ggml_scales(d: NDArray[Any], host: np.dtype[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Return the stored scales, the scales that codes are taken against, and the inverses of those (0 for 0)."""
+    scales = cast(d, host)
+    limit = largest(host)
+    with np.errstate(over="ignore"):
+        overflow = np.isinf(d.astype(host)) if limit < largest(_F32) else np.zeros(d.shape, bool)
+    d = np.where(overflow, scales.astype(np.float32), d)
+    with np.errstate(divide="ignore", over="ignore"):
+        inverse = np.where(np.abs(d) < _SMALLEST_INVERTIBLE, np.float32(0), np.float32(1) / d)
+    return scales, d, inverse
+
+
+def _first_peak(blocks: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The number of largest magnitude of each group; among equals the first, which matters for its sign."""
+    high, low = blocks.max(axis=-1), blocks.min(axis=-1)
+    peak = np.where(high > -low, high, low)
+    tied = high == -low
+    if tied.any():
+        groups = blocks[tied]
+        first = np.abs(groups).argmax(axis=-1)
+        peak[tied] = groups[np.arange(len(groups)), first]
+    return peak
+
+
+def _truncated(scaled: NDArray[np.float32], shift: float, top: int) -> NDArray[np.uint8]:
+    """Round up to half by truncation of scaled + shift, limited to codes 0 … top. Overwrites `scaled`."""
+    scaled += np.float32(shift)
+    np.clip(scaled, 0, np.float32(top + 0.5), out=scaled)
+    return scaled.astype(np.uint8)
+
+
+# Wider integers: float64 arithmetic, codes against the scale as stored ---------------------------------------------
+
+
+def _wide_peak(blocks: NDArray[Any], dtype: DType, host: np.dtype[Any]) -> Quantized:
+    """int16/32/64: max |x| maps to the greatest code."""
+    x = _within_float32(blocks)
+    top = _integer_range(dtype)[1]
+    scales = _stored(np.abs(x).max(axis=-1) / top, host)
+    codes = np.rint(x / _divisor(scales))
+    return Quantized(np.clip(codes, -top, top).astype(dtype.host), scales)
+
+
+def _wide_affine(blocks: NDArray[Any], dtype: DType, host: np.dtype[Any]) -> Quantized:
+    """uint16/32/64: min maps to 0, max to the greatest code."""
+    x = _within_float32(blocks)
+    top = _integer_range(dtype)[1]
+    offsets = cast(x.min(axis=-1), host)
+    x = x - offsets.astype(np.float64)[..., None]
+    scales = _stored(np.maximum(x.max(axis=-1), 0) / top, host)
+    codes = np.rint(x / _divisor(scales))
+    return Quantized(np.clip(codes, 0, top).astype(dtype.host), scales, offsets)
+
+
+def _within_float32(blocks: NDArray[Any]) -> NDArray[np.float64]:
+    limit = largest(_F32)
+    x = blocks.astype(np.float64)
+    return np.clip(x, -limit, limit, out=x) if blocks.dtype == np.float64 else x
+
+
+def _divisor(scales: NDArray[Any]) -> NDArray[np.float64]:
+    divisor = scales.astype(np.float64)
+    divisor[divisor == 0] = 1
+    return divisor[..., None]
+
+
+# Ternary and binary --------------------------------------------------------------------------------------------------
+
+
+def _ternary(blocks: NDArray[Any], dtype: DType, host: np.dtype[Any]) -> Quantized:
+    """BitNet b1.58: scale = mean |x|, code = round(x / scale) limited to ±1 (Ma et al. 2024, equations 1–3).
+
+    A group that holds 0 and ±a alone is ternary already and is kept exactly, with scale a; by the mean alone, importing
+    trained ternary weights, or encoding twice, would shrink them.
+    """
+    size = np.abs(blocks)
+    peak = size.max(axis=-1)
+    total = size.sum(axis=-1, dtype=np.float64)
+    count = np.count_nonzero(blocks, axis=-1)
+    mean = np.where(total == peak * count.astype(np.float64), peak, total / blocks.shape[-1])
+    scales = _stored(mean, host)
+    return Quantized(_sign_codes(blocks, scales.astype(blocks.dtype)[..., None] / 2), scales)
+
+
+def _binary(blocks: NDArray[Any], dtype: DType, host: np.dtype[Any]) -> Quantized:
+    """XNOR-Net: scale = mean |x|, code = sign, where zero counts as positive (Rastegari et al. 2016, equation 6)."""
+    scales = _stored(np.abs(blocks).mean(axis=-1, dtype=np.float64), host)
+    return Quantized((blocks >= 0).view(np.uint8), scales)
+
+
+def _sign_codes(x: NDArray[Any], threshold: NDArray[Any]) -> NDArray[np.uint8]:
+    """0, 1, 2 for numbers below −threshold, between, and above."""
+    return np.uint8(1) + (x > threshold).view(np.uint8) - (x < -threshold).view(np.uint8)

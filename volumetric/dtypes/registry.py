@@ -1,0 +1,164 @@
+"""The 21 numeric types that a weight can be stored in: one table, and the parser for every common spelling of them."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import ml_dtypes
+import numpy as np
+
+from volumetric.errors import DTypeError
+
+Kind = Literal["float", "int", "uint", "ternary", "binary"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class DType:
+    """One numeric type. There is exactly one instance for each, so ``is`` and ``==`` mean the same.
+
+    Attributes
+    ----------
+    name : canonical spelling, that of numpy, ml_dtypes and torch: ``"bfloat16"``
+    short : spelling for tables and command lines: ``"bf16"``
+    bits : stored bits for each element, 64 … 1
+    kind : ``"float"``, ``"int"``, ``"uint"``, ``"ternary"`` (−1, 0, +1) or ``"binary"`` (−1, +1)
+    host : NumPy dtype of unpacked elements; int8 stands in for ternary and binary
+    aliases : further spellings, as people write them; case, ``_``, ``-`` and ``.`` do not matter when parsing
+    safetensors : tag in a safetensors header, or None if the format has none
+    """
+
+    name: str
+    short: str
+    bits: int
+    kind: Kind
+    host: np.dtype[Any]
+    aliases: tuple[str, ...]
+    safetensors: str | None = None
+
+    @property
+    def per_word(self) -> int:
+        """Elements in one 32-bit word; 0 for the 64-bit types, which take two words each."""
+        return 32 // self.bits
+
+    @property
+    def is_float(self) -> bool:
+        """Whether codes are floating-point numbers."""
+        return self.kind == "float"
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __repr__(self) -> str:
+        return f"DType({self.name})"
+
+    def __reduce__(self) -> tuple[Callable[[str], DType], tuple[str]]:
+        # Identity is the type's equality, so copies and unpickled values must be the one instance.
+        return parse_dtype, (self.name,)
+
+
+def _row(
+    name: str, short: str, bits: int, kind: Kind, host: Any, *aliases: str, safetensors: str | None = None
+) -> DType:
+    return DType(
+        name=name, short=short, bits=bits, kind=kind, host=np.dtype(host), aliases=aliases, safetensors=safetensors
+    )
+
+
+# fmt: off
+DTYPES: tuple[DType, ...] = (
+    _row("float64", "f64", 64, "float", np.float64, "fp64", "double", safetensors="F64"),
+    _row("float32", "f32", 32, "float", np.float32, "fp32", "float", "single", safetensors="F32"),
+    _row("float16", "f16", 16, "float", np.float16, "fp16", "half", safetensors="F16"),
+    _row("bfloat16", "bf16", 16, "float", ml_dtypes.bfloat16, "brain", safetensors="BF16"),
+    _row("float8_e4m3fn", "fp8", 8, "float", ml_dtypes.float8_e4m3fn,
+         "fp8_e4m3", "fp8_e4m3fn", "f8", "f8_e4m3fn", "float8", "float8_e4m3", "e4m3", "e4m3fn", safetensors="F8_E4M3"),
+    _row("float8_e5m2", "fp8e5m2", 8, "float", ml_dtypes.float8_e5m2, "f8_e5m2", "e5m2", safetensors="F8_E5M2"),
+    _row("int64", "i64", 64, "int", np.int64, "s64", "long", safetensors="I64"),
+    _row("int32", "i32", 32, "int", np.int32, "s32", "int", safetensors="I32"),
+    _row("int16", "i16", 16, "int", np.int16, "s16", "short", safetensors="I16"),
+    _row("int8", "i8", 8, "int", np.int8, "s8", "Q8_0", safetensors="I8"),
+    _row("uint64", "u64", 64, "uint", np.uint64, "ulong", safetensors="U64"),
+    _row("uint32", "u32", 32, "uint", np.uint32, "uint", safetensors="U32"),
+    _row("uint16", "u16", 16, "uint", np.uint16, "ushort", safetensors="U16"),
+    _row("uint8", "u8", 8, "uint", np.uint8, "byte", safetensors="U8"),
+    _row("int4", "i4", 4, "int", ml_dtypes.int4, "s4", "Q4_0"),
+    _row("uint4", "u4", 4, "uint", ml_dtypes.uint4, "Q4_1"),
+    _row("float4_e2m1fn", "fp4", 4, "float", ml_dtypes.float4_e2m1fn,
+         "f4", "float4", "fp4_e2m1", "fp4_e2m1fn", "f4_e2m1", "float4_e2m1", "float4_e2m1fn_x2", "e2m1", "e2m1fn",
+         safetensors="F4"),
+    _row("int2", "i2", 2, "int", ml_dtypes.int2, "s2"),
+    _row("uint2", "u2", 2, "uint", ml_dtypes.uint2),
+    _row("ternary", "tern", 2, "ternary", np.int8, "trit", "b1.58"),
+    _row("binary", "bin", 1, "binary", np.int8, "bit", "int1"),
+)
+"""All types, in the order of the numeric ids that the loom file formats use (0 = float64 … 20 = binary)."""
+# fmt: on
+
+
+def _fold(text: str) -> str:
+    return re.sub(r"[\s_.\-]", "", text.strip().lower().removeprefix("torch."))
+
+
+def _spellings() -> dict[str, DType]:
+    table: dict[str, DType] = {}
+    for dtype in DTYPES:
+        for text in (dtype.name, dtype.short, dtype.safetensors or dtype.name, *dtype.aliases):
+            if table.setdefault(_fold(text), dtype) is not dtype:
+                raise DTypeError(f"spelling {text!r} belongs to both {table[_fold(text)]} and {dtype}")
+    return table
+
+
+_SPELLINGS = _spellings()
+
+
+def parse_dtype(spec: str | DType | np.dtype[Any] | type[Any]) -> DType:
+    """Return the type that `spec` names.
+
+    Parameters
+    ----------
+    spec : str, DType, numpy.dtype or scalar class
+        ``"bf16"``, ``"FP8E4M3"``, ``"torch.float16"``, a safetensors tag such as ``"F8_E4M3"``, a GGUF type that is one of
+        ours (``"Q4_0"``), ``np.float32``, ``np.dtype("int8")``, ``ml_dtypes.int4``, …
+
+    Raises
+    ------
+    DTypeError
+        No type is called that; the hint lists close names.
+
+    Examples
+    --------
+    >>> parse_dtype("FP8E4M3").name
+    'float8_e4m3fn'
+    >>> parse_dtype("i4") is parse_dtype("int4")
+    True
+    """
+    if isinstance(spec, DType):
+        return spec
+    if isinstance(spec, str):
+        found = _SPELLINGS.get(_fold(spec))
+    else:
+        found = _from_numpy(spec)
+    if found is None:
+        raise DTypeError(f"unknown dtype {spec!r}", hint=suggest(str(spec)))
+    return found
+
+
+def _from_numpy(spec: Any) -> DType | None:
+    try:
+        name = np.dtype(spec).name
+    except TypeError:
+        return _SPELLINGS.get(_fold(str(spec)))  # a torch.dtype prints as "torch.bfloat16"
+    return next((dtype for dtype in DTYPES if dtype.name == name), None)
+
+
+def suggest(text: str) -> str:
+    """Return a hint that names the types spelled most like `text`, or all of them if none is close."""
+    close = difflib.get_close_matches(_fold(text), _SPELLINGS, n=4, cutoff=0.6)
+    names = dict.fromkeys(_SPELLINGS[spelling].name for spelling in close)
+    if names:
+        return f"did you mean {' or '.join(names)}?"
+    return f"the types are {', '.join(dtype.name for dtype in DTYPES)}"

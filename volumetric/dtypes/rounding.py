@@ -1,0 +1,58 @@
+"""Conversion between floating-point types: to nearest, ties to even, saturating.
+
+A finite number too large for the target becomes its largest finite number. NaN and infinities stay what they are.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+
+def largest(host: np.dtype[Any]) -> float:
+    """Largest finite number of a floating-point dtype, including those of ml_dtypes."""
+    return float(ml_dtypes.finfo(host).max)
+
+
+def smallest(host: np.dtype[Any]) -> float:
+    """Smallest positive number of a floating-point dtype, subnormals included."""
+    return float(ml_dtypes.finfo(host).smallest_subnormal)
+
+
+def cast(x: NDArray[Any], host: np.dtype[Any]) -> NDArray[Any]:
+    """Return `x` as `host`, rounded and saturated as this module says. `x` itself if it has that dtype already.
+
+    Targets without infinity or NaN give an unspecified code for those, so callers refuse them first.
+    """
+    if x.dtype == host:
+        return x
+    if x.dtype == np.float64 and host == ml_dtypes.bfloat16:
+        x = _to_odd_float32(x)  # ml_dtypes goes through float32 and would round twice
+    limit = largest(host)
+    if limit < largest(x.dtype) and x.size and _exceeds(x, limit):
+        x = np.where(np.isfinite(x), np.clip(x, -limit, limit), x)
+    with np.errstate(invalid="ignore"):  # a signalling NaN turning quiet is no news
+        return x.astype(host)
+
+
+def _exceeds(x: NDArray[Any], limit: float) -> bool:
+    # fmax and fmin step over NaN, and an infinity only costs the slower path
+    return bool(np.fmax.reduce(x, axis=None) > limit or np.fmin.reduce(x, axis=None) < -limit)
+
+
+def _to_odd_float32(x: NDArray[np.float64]) -> NDArray[np.float32]:
+    """Round to float32 so that a second rounding to a narrower type gives what one rounding would.
+
+    Round to odd: towards zero, then set the lowest bit if anything was lost (Boldo and Melquiond, "Emulation of FMA and
+    correctly rounded sums", 2008).
+    """
+    limit = largest(np.dtype(np.float32))
+    with np.errstate(invalid="ignore"):
+        y = np.where(np.isfinite(x), np.clip(x, -limit, limit), x).astype(np.float32)
+        bits = y.view(np.uint32)
+        bits -= np.abs(y.astype(np.float64)) > np.abs(x)
+        bits |= np.isfinite(x) & (y.astype(np.float64) != x)
+    return y

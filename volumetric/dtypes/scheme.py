@@ -1,0 +1,195 @@
+"""Scheme: a numeric type plus how its codes are scaled, with a text form such as ``int4:g32``.
+
+The text form is ``dtype[:group][:sym|:asym][:scale dtype]``, where ``group`` is ``gN`` (one scale for each N neighbours of
+a row), ``row`` (one for each row) or ``none``. Parts that are left out take the defaults of `Scheme.default`; `str` leaves
+out what a reader would assume: ``bfloat16``, ``int4:g32``, ``float8_e4m3fn:row``, ``int8:row:float32``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from volumetric.dtypes.registry import DType, parse_dtype
+from volumetric.errors import DTypeError
+
+_GGUF = {"Q8_0": "int8:g32", "Q4_0": "int4:g32", "Q4_1": "uint4:g32"}
+_GGUF_PLAIN = {"float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scheme:
+    """How real numbers become codes: value = scale · code (symmetric) or scale · code + offset (affine).
+
+    Attributes
+    ----------
+    dtype : type of the codes
+    group : None: no scale, a code is the value; 0: one scale for each row; n: one for each n neighbours along the last axis,
+        where the last group of a row may be shorter
+    symmetric : False if each scale comes with an offset. Exactly the unsigned types that have scales are affine: a signed
+        code with an offset is an unsigned code with another offset, so one of the two is enough
+    scale_dtype : float16, bfloat16 or float32 for scales and offsets; None exactly if `group` is
+
+    Raises
+    ------
+    DTypeError
+        The parts do not go together.
+    """
+
+    dtype: DType
+    group: int | None = None
+    symmetric: bool = True
+    scale_dtype: DType | None = None
+
+    def __post_init__(self) -> None:
+        if self.group is None:
+            if self.scale_dtype is not None or not self.symmetric:
+                raise DTypeError(f"{self.dtype} without groups has neither scale nor offset")
+            return
+        if self.group < 0:
+            raise DTypeError(
+                f"group size {self.group} is negative", hint="use 0 for one scale per row, None for no scale"
+            )
+        if self.dtype.is_float and self.dtype.bits >= 16:
+            raise DTypeError(f"{self.dtype} takes no scale", hint=f"write {self.dtype.name!r} alone")
+        if self.symmetric == (self.dtype.kind == "uint"):
+            raise DTypeError(
+                f"{self.dtype} codes are {'affine' if self.symmetric else 'symmetric'} when they have scales",
+                hint=f"use {_counterpart(self.dtype)} instead",
+            )
+        if self.scale_dtype is None or self.scale_dtype.name not in ("float16", "bfloat16", "float32"):
+            raise DTypeError(f"scales cannot be {self.scale_dtype}", hint="use float16, bfloat16 or float32")
+
+    @staticmethod
+    def default(dtype: DType | str) -> Scheme:
+        """Return the scheme that a bare type name stands for.
+
+        Floats of 16 bits and more have no scale. float8: float32 scale per row. float4, int8/4/2, uint8/4/2: float16 scale
+        (unsigned: and offset) for each 32. Wider integers, ternary, binary: float32 scale (unsigned: and offset) per row.
+        """
+        dtype = parse_dtype(dtype)
+        if dtype.is_float and dtype.bits >= 16:
+            return Scheme(dtype=dtype)
+        group = 32 if _has_small_codes(dtype) else 0
+        return Scheme(dtype=dtype, group=group, symmetric=dtype.kind != "uint", scale_dtype=_default_scale_dtype(dtype))
+
+    @staticmethod
+    def parse(spec: str | Scheme | DType) -> Scheme:
+        """Return the scheme that `spec` describes.
+
+        Parameters
+        ----------
+        spec : str, Scheme or DType
+            ``"int4:g32"``, ``"q4_0"``, ``"bf16"``, ``"fp8"``, ``"int4:g64:asym"`` (which is ``uint4:g64``), ``"i8:row:f32"``
+
+        Raises
+        ------
+        DTypeError
+            The text names no type, or the parts do not go together.
+
+        Examples
+        --------
+        >>> str(Scheme.parse("Q4_0")), str(Scheme.parse("i4:g64:asym")), str(Scheme.parse("bf16"))
+        ('int4:g32', 'uint4:g64', 'bfloat16')
+        """
+        if isinstance(spec, Scheme):
+            return spec
+        if isinstance(spec, DType):
+            return Scheme.default(spec)
+        head, *modifiers = spec.strip().split(":")
+        dtype = parse_dtype(head)
+        if modifiers and re.fullmatch(r"q\d_\d", head.strip().lower()):
+            raise DTypeError(f"{head} is a whole scheme and takes no {':'.join(modifiers)!r}", hint=f"use {dtype}:gN")
+        return _build(dtype, modifiers, spec)
+
+    @property
+    def has_scale(self) -> bool:
+        """Whether codes are multiplied by a scale."""
+        return self.group is not None
+
+    @property
+    def has_offset(self) -> bool:
+        """Whether an offset is added to scaled codes."""
+        return not self.symmetric
+
+    @property
+    def gguf_type(self) -> str | None:
+        """Name of the GGUF tensor type that holds the same numbers, or None."""
+        if self.group is None:
+            return _GGUF_PLAIN.get(self.dtype.name)
+        return next((name for name, text in _GGUF.items() if text == str(self)), None)
+
+    def words_per_row(self, k: int) -> int:
+        """32-bit words that a row of `k` codes takes."""
+        return -(-k * self.dtype.bits // 32)
+
+    def groups_per_row(self, k: int) -> int:
+        """Scales that a row of `k` codes has."""
+        if self.group is None or k == 0:
+            return 0
+        return -(-k // (self.group or k))
+
+    def nbytes(self, shape: Sequence[int]) -> int:
+        """Bytes of a packed tensor of this logical shape: padded payload, scales and offsets."""
+        k = shape[-1] if shape else 1
+        scale_bytes = self.scale_dtype.bits // 8 if self.scale_dtype else 0
+        row = 4 * self.words_per_row(k) + self.groups_per_row(k) * scale_bytes * (2 if self.has_offset else 1)
+        return prod(shape[:-1]) * row
+
+    def bits_per_weight(self, shape: Sequence[int]) -> float:
+        """Stored bits for each element of a tensor of this logical shape, counting padding, scales and offsets."""
+        elements = prod(shape)
+        return 8 * self.nbytes(shape) / elements if elements else float(self.dtype.bits)
+
+    def __str__(self) -> str:
+        parts = [self.dtype.name]
+        if self.group is None:
+            parts += [] if self.dtype.is_float and self.dtype.bits >= 16 else ["none"]
+        else:
+            parts.append(f"g{self.group}" if self.group else "row")
+        if self.scale_dtype not in (None, _default_scale_dtype(self.dtype)):
+            parts.append(self.scale_dtype.name)
+        return ":".join(parts)
+
+
+def _has_small_codes(dtype: DType) -> bool:
+    return dtype.name == "float4_e2m1fn" or (dtype.kind in ("int", "uint") and dtype.bits <= 8)
+
+
+def _default_scale_dtype(dtype: DType) -> DType:
+    return parse_dtype("float16" if _has_small_codes(dtype) else "float32")
+
+
+def _counterpart(dtype: DType) -> str:
+    """The integer type of the same width and the other signedness."""
+    return f"int{dtype.bits}" if dtype.kind == "uint" else f"uint{dtype.bits}"
+
+
+def _build(dtype: DType, modifiers: list[str], text: str) -> Scheme:
+    """Apply the parts after the type name to its default scheme."""
+    base = Scheme.default(dtype)
+    group, scale_dtype = base.group, base.scale_dtype
+    for part in (modifier.strip().lower() for modifier in modifiers):
+        if part == "none":
+            group = None
+        elif part in ("row", "channel"):
+            group = 0
+        elif match := re.fullmatch(r"g(\d+)", part):
+            group = int(match[1])
+        elif part in ("sym", "asym", "affine"):
+            dtype = _with_symmetry(dtype, part == "sym", text)
+        else:
+            scale_dtype = parse_dtype(part)
+    if group is None:
+        return Scheme(dtype=dtype)
+    return Scheme(dtype=dtype, group=group, symmetric=dtype.kind != "uint", scale_dtype=scale_dtype)
+
+
+def _with_symmetry(dtype: DType, symmetric: bool, text: str) -> DType:
+    if symmetric == (dtype.kind != "uint"):
+        return dtype
+    if dtype.kind not in ("int", "uint"):
+        raise DTypeError(f"{text!r}: {dtype} has no affine form", hint="only integers take an offset")
+    return parse_dtype(_counterpart(dtype))
