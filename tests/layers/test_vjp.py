@@ -1,0 +1,86 @@
+"""Every layer's VJP against five-point central differences in float64, for every input and every parameter."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.layers.cases import CASES
+from volumetric.layers import LAYERS, Embedding, LayerSpec
+
+STEP = 1e-4
+TOLERANCE = 1e-6
+
+
+def arrays(spec: LayerSpec, shape: tuple[int, ...], seed: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    rng = np.random.default_rng(seed)
+    p = {s.name: rng.standard_normal(s.shape) * 0.5 + (0.6 if s.init == "ones" else 0.0) for s in spec.params()}
+    x = rng.integers(0, spec.num_embeddings, shape) if isinstance(spec, Embedding) else rng.standard_normal(shape)
+    return p, x
+
+
+def differences(loss, at: np.ndarray) -> np.ndarray:
+    gradient = np.empty_like(at)
+    for i in np.ndindex(at.shape):
+        kept = at[i]
+        total = 0.0
+        for steps, weight in ((1, 8.0), (-1, -8.0), (2, -1.0), (-2, 1.0)):
+            at[i] = kept + steps * STEP
+            total += weight * loss()
+        at[i] = kept
+        gradient[i] = total / (12 * STEP)
+    return gradient
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_vjp_equals_central_differences(name: str) -> None:
+    spec, shape = CASES[name]
+    p, x = arrays(spec, shape, seed=len(name))
+    y, saved = spec.forward(p, x)
+    gy = np.random.default_rng(1).standard_normal(y.shape)
+    grads = spec.vjp(p, saved, gy)
+
+    def loss() -> float:
+        return float((spec.forward(p, x)[0] * gy).sum())
+
+    assert set(grads.params) == {s.name for s in spec.params()}
+    checks = {key: (grads.params[key], p[key]) for key in p}
+    if np.issubdtype(x.dtype, np.floating):
+        assert grads.inputs[0] is not None
+        checks["input"] = (grads.inputs[0], x)
+    else:
+        assert grads.inputs == (None,)
+    for what, (got, at) in checks.items():
+        want = differences(loss, at)
+        assert got.shape == at.shape, what
+        scale = max(np.abs(want).max(), 1e-3)
+        np.testing.assert_allclose(got / scale, want / scale, rtol=0, atol=TOLERANCE, err_msg=what)
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_forward_and_vjp_keep_the_dtype(name: str, dtype: type) -> None:
+    spec, shape = CASES[name]
+    p, x = arrays(spec, shape, seed=2)
+    p = {key: value.astype(dtype) for key, value in p.items()}
+    x = x.astype(dtype) if np.issubdtype(x.dtype, np.floating) else x
+    y, saved = spec.forward(p, x)
+    assert y.dtype == dtype
+    grads = spec.vjp(p, saved, np.ones_like(y))
+    assert all(g.dtype == dtype for g in grads.params.values())
+    assert all(g is None or g.dtype == dtype for g in grads.inputs)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_output_shape_is_what_forward_makes(name: str) -> None:
+    spec, shape = CASES[name]
+    p, x = arrays(spec, shape, seed=3)
+    assert spec.output_shape(shape) == spec.forward(p, x)[0].shape
+
+
+def test_every_kind_has_a_case() -> None:
+    def kinds(spec: LayerSpec) -> set[str]:
+        children = getattr(spec, spec.children_field) if spec.children_field else ()
+        return {spec.kind}.union(*(kinds(child) for child in children))
+
+    assert set().union(*(kinds(spec) for spec, _ in CASES.values())) == set(LAYERS)

@@ -1,0 +1,119 @@
+"""The grid: addresses of layers in a volume, and links between them. Geometry only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from volumetric.errors import SpecError
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Coord:
+    """Address of one layer: depth, row, column of its cell, and the slot inside. Orders as the grid is read."""
+
+    z: int
+    y: int = 0
+    x: int = 0
+    slot: int = 0
+
+    @classmethod
+    def parse(cls, text: str) -> Coord:
+        """Read ``"z.y.x.slot"``; raise `SpecError` for anything else."""
+        parts = text.split(".")
+        if len(parts) != 4 or not all(part.isascii() and part.isdigit() for part in parts):
+            raise SpecError(f"{text!r} is not a coordinate", hint='write depth.row.column.slot, as in "1.0.0.2"')
+        return cls(*map(int, parts))
+
+    def __str__(self) -> str:
+        return f"{self.z}.{self.y}.{self.x}.{self.slot}"
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """A volume of ``depth × rows × cols`` cells with `slots` layers each, read in the order z, y, x, slot."""
+
+    depth: int
+    rows: int = 1
+    cols: int = 1
+    slots: int = 1
+
+    def __post_init__(self) -> None:
+        """Check that every side is at least 1."""
+        for name in ("depth", "rows", "cols", "slots"):
+            size = getattr(self, name)
+            if not isinstance(size, int) or isinstance(size, bool) or size < 1:
+                raise SpecError(f"grid: {name} must be a whole number above 0, got {size!r}")
+
+    @property
+    def sides(self) -> tuple[int, int, int, int]:
+        """Depth, rows, cols, slots."""
+        return self.depth, self.rows, self.cols, self.slots
+
+    def __len__(self) -> int:
+        return self.depth * self.rows * self.cols * self.slots
+
+    def __contains__(self, coord: object) -> bool:
+        return isinstance(coord, Coord) and all(
+            0 <= at < side for at, side in zip((coord.z, coord.y, coord.x, coord.slot), self.sides, strict=True)
+        )
+
+    def __iter__(self) -> Iterator[Coord]:
+        """Every coordinate in reading order."""
+        return map(self.coord, range(len(self)))
+
+    def index(self, coord: Coord) -> int:
+        """Place of `coord` in reading order; raise `SpecError` outside of the grid."""
+        if coord not in self:
+            raise SpecError(f"coordinate {coord} is outside of the grid {'×'.join(map(str, self.sides))}")
+        return ((coord.z * self.rows + coord.y) * self.cols + coord.x) * self.slots + coord.slot
+
+    def coord(self, index: int) -> Coord:
+        """Inverse of `index`."""
+        if not 0 <= index < len(self):
+            raise SpecError(f"index {index} is outside of a grid of {len(self)} slots")
+        cell, slot = divmod(index, self.slots)
+        plane, x = divmod(cell, self.cols)
+        z, y = divmod(plane, self.rows)
+        return Coord(z, y, x, slot)
+
+    def neighbours(self, coord: Coord) -> Iterator[Coord]:
+        """Same slot of the (up to six) cells that share a face with `coord`'s, in reading order."""
+        self.index(coord)
+        for dz, dy, dx in ((-1, 0, 0), (0, -1, 0), (0, 0, -1), (0, 0, 1), (0, 1, 0), (1, 0, 0)):
+            near = Coord(coord.z + dz, coord.y + dy, coord.x + dx, coord.slot)
+            if near in self:
+                yield near
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """A connection beside the chain.
+
+    Attributes
+    ----------
+    kind : ``"activation"``: the target reads the source's output; ``"shared"``: the target uses the source's weights
+    source, target : coordinates
+    combine : for activations, ``"replace"`` the chain's value as input, or ``"add"`` to it. Several are summed.
+    param, source_param : for shared weights, which parameter of the target is which of the source; None: all of the
+        target's parameters by the same names
+    """
+
+    kind: Literal["activation", "shared"]
+    source: Coord
+    target: Coord
+    combine: Literal["replace", "add"] = "replace"
+    param: str | None = None
+    source_param: str | None = None
+
+    def __post_init__(self) -> None:
+        """Check that the fields make sense together."""
+        if self.kind not in ("activation", "shared"):
+            raise SpecError(f"unknown link kind {self.kind!r}", hint='"activation" or "shared"')
+        if self.combine not in ("replace", "add"):
+            raise SpecError(f"unknown link combine {self.combine!r}", hint='"replace" or "add"')
+        if self.kind == "activation" and (self.param or self.source_param):
+            raise SpecError(f"activation link {self.source} → {self.target} names a parameter")
+        if (self.param is None) != (self.source_param is None):
+            raise SpecError(f"shared link {self.source} → {self.target} names a parameter on one side only")

@@ -1,0 +1,209 @@
+"""Multi-head attention with everything that current decoders vary: grouped keys, RoPE, head norms, windows, soft caps.
+
+Vaswani et al. 2017 (arXiv 1706.03762); grouped queries: Ainslie et al. 2023 (arXiv 2305.13245); sliding window: Mistral
+(arXiv 2310.06825); normalised queries and keys: Qwen3 (arXiv 2505.09388); soft cap: Gemma 2 (arXiv 2408.00118).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar
+
+import numpy as np
+
+from volumetric._typing import Array, Shape
+from volumetric.errors import SpecError
+from volumetric.layers.base import (
+    Arrays,
+    Grads,
+    LayerSpec,
+    Memory,
+    ParamSpec,
+    Saved,
+    expect_last,
+    expect_positive,
+    layer,
+)
+from volumetric.layers.dense import affine, affine_params, affine_vjp
+from volumetric.layers.norm import rms_norm, rms_norm_vjp
+from volumetric.layers.rope import Rope, rotate
+from volumetric.layers.softmax import softmax, softmax_vjp
+
+
+@layer("multi_head_attention")
+class MultiHeadAttention(LayerSpec):
+    """Attention over the rows of a sequence, remembering keys and values from call to call.
+
+    ``y = softmax(scale · rope(norm(q)) rope(norm(k))ᵀ + mask) v Woᵀ + bo`` for each head, heads side by side.
+
+    Attributes
+    ----------
+    embed_dim : width of input and output
+    num_heads, num_kv_heads : query heads, and key/value heads that they share in groups (None: as many)
+    head_dim : width of a head (None: embed_dim / num_heads); need not divide embed_dim
+    qkv_bias, out_bias : whether the projections have biases
+    rope : rotary embedding of queries and keys, or None
+    causal : a row sees only itself and earlier rows
+    window : a row sees at most the last `window` rows, itself included
+    softcap : bound c on scores, ``c · tanh(s / c)``, before the mask
+    scale : factor on scores (None: 1/√head_dim)
+    qk_norm : RMSNorm each query and key head before RoPE, with gains of their own
+    """
+
+    remembers: ClassVar[bool] = True
+
+    embed_dim: int
+    num_heads: int
+    num_kv_heads: int | None = None
+    head_dim: int | None = None
+    qkv_bias: bool = False
+    out_bias: bool = False
+    rope: Rope | None = None
+    causal: bool = True
+    window: int | None = None
+    softcap: float | None = None
+    scale: float | None = None
+    qk_norm: bool = False
+    qk_norm_eps: float = 1e-6
+    qk_norm_unit_offset: bool = False
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        expect_positive(self, "embed_dim", "num_heads", "kv_heads", "width")
+        if self.num_heads % self.kv_heads:
+            raise SpecError(f"{self.kind}: {self.num_heads} heads cannot share {self.kv_heads} key/value heads evenly")
+        if self.head_dim is None and self.embed_dim % self.num_heads:
+            raise SpecError(f"{self.kind}: embed_dim {self.embed_dim} does not divide into {self.num_heads} heads")
+        if self.rope is not None and self.rope.dim > self.width:
+            raise SpecError(f"{self.kind}: rope turns {self.rope.dim} elements of a head of {self.width}")
+        if self.window is not None:
+            expect_positive(self, "window")
+        if self.softcap is not None and not self.softcap > 0:
+            raise SpecError(f"{self.kind}: softcap must be above 0, got {self.softcap}")
+
+    @property
+    def kv_heads(self) -> int:
+        """Key/value heads."""
+        return self.num_heads if self.num_kv_heads is None else self.num_kv_heads
+
+    @property
+    def width(self) -> int:
+        """Elements of a head."""
+        return self.embed_dim // self.num_heads if self.head_dim is None else self.head_dim
+
+    @property
+    def factor(self) -> float:
+        """Factor on scores."""
+        return 1 / math.sqrt(self.width) if self.scale is None else self.scale
+
+    def params(self) -> tuple[ParamSpec, ...]:
+        q, kv = self.num_heads * self.width, self.kv_heads * self.width
+        norms: tuple[ParamSpec, ...] = ()
+        if self.qk_norm:
+            init = "zeros" if self.qk_norm_unit_offset else "ones"
+            names = ("q_norm.weight", "k_norm.weight")
+            norms = tuple(ParamSpec(name=n, shape=(self.width,), init=init, packable=False) for n in names)
+        return (
+            *affine_params("q.", q, self.embed_dim, bias=self.qkv_bias),
+            *affine_params("k.", kv, self.embed_dim, bias=self.qkv_bias),
+            *affine_params("v.", kv, self.embed_dim, bias=self.qkv_bias),
+            *affine_params("o.", self.embed_dim, q, bias=self.out_bias),
+            *norms,
+        )
+
+    def output_shape(self, *inputs: Shape) -> Shape:
+        expect_last(self, inputs[0], self.embed_dim)
+        return inputs[0]
+
+    def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
+        x = xs[0]
+        start = memory.position if memory else 0
+        positions = np.arange(start, start + x.shape[-2])
+        saved: Saved = {"x": x, "positions": positions}
+        q = self._project(p, "q", x, self.num_heads, positions, saved)
+        k = self._project(p, "k", x, self.kv_heads, positions, saved)
+        v = self._heads(affine(p, "v.", x), self.kv_heads)
+        if memory is not None:
+            k, v = _remember(memory, "k", k), _remember(memory, "v", v)
+        saved |= {"q": q, "k": k, "v": v}
+        scores, saved["capped"] = self._scores(q, k, positions)
+        probs = softmax(scores)
+        joined = self._join(probs @ _spread(v, self.num_heads))
+        saved |= {"probs": probs, "joined": joined}
+        return affine(p, "o.", joined), saved
+
+    def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
+        if saved["k"].shape[-3] != saved["x"].shape[-2]:
+            raise SpecError("multi_head_attention: rows remembered from an earlier call have no gradient")
+        params: dict[str, Array] = {}
+        g_heads = self._heads(affine_vjp(p, "o.", saved["joined"], gy, params), self.num_heads).swapaxes(-3, -2)
+        v = _spread(saved["v"], self.num_heads)
+        g_scores = softmax_vjp(saved["probs"], g_heads @ v.swapaxes(-1, -2))
+        if self.softcap is not None:
+            g_scores = g_scores * (1 - np.square(saved["capped"]))
+        g_scores = g_scores * g_scores.dtype.type(self.factor)
+        gq = (g_scores @ _spread(saved["k"], self.num_heads)).swapaxes(-3, -2)
+        gk = _gather(g_scores.swapaxes(-1, -2) @ saved["q"].swapaxes(-3, -2), self.kv_heads)
+        gv = _gather(saved["probs"].swapaxes(-1, -2) @ g_heads, self.kv_heads)
+        gx = self._project_vjp(p, "q", gq, saved, params) + self._project_vjp(p, "k", gk, saved, params)
+        gx = gx + affine_vjp(p, "v.", saved["x"], gv.reshape(*gv.shape[:-2], -1), params)
+        return Grads((gx,), params)
+
+    def _heads(self, x: Array, heads: int) -> Array:  # [..., T, heads * width] -> [..., T, heads, width]
+        return x.reshape(*x.shape[:-1], heads, self.width)
+
+    def _join(self, heads: Array) -> Array:  # [..., H, T, width] -> [..., T, H * width]
+        swapped = heads.swapaxes(-3, -2)
+        return swapped.reshape(*swapped.shape[:-2], -1)
+
+    def _gain(self, p: Arrays, name: str) -> Array:
+        gain = p[f"{name}_norm.weight"]
+        return gain + 1 if self.qk_norm_unit_offset else gain
+
+    def _project(self, p: Arrays, name: str, x: Array, heads: int, positions: Array, saved: Saved) -> Array:
+        y = self._heads(affine(p, name + ".", x), heads)
+        if self.qk_norm:
+            saved[name + "_raw"] = y
+            y, saved[name + "_scale"] = rms_norm(y, self._gain(p, name), self.qk_norm_eps)
+        return y if self.rope is None else rotate(self.rope, y, positions)
+
+    def _project_vjp(self, p: Arrays, name: str, g: Array, saved: Saved, params: dict[str, Array]) -> Array:
+        if self.rope is not None:
+            g = rotate(self.rope, g, saved["positions"], back=True)
+        if self.qk_norm:
+            gain = self._gain(p, name)
+            g, params[f"{name}_norm.weight"] = rms_norm_vjp(saved[name + "_raw"], gain, saved[name + "_scale"], g)
+        return affine_vjp(p, name + ".", saved["x"], g.reshape(*g.shape[:-2], -1), params)
+
+    def _scores(self, q: Array, k: Array, positions: Array) -> tuple[Array, Array | None]:
+        """Return masked scores ``[..., H, T, S]``, and tanh of the scaled ones where a soft cap applies."""
+        keys = _spread(k, self.num_heads).swapaxes(-1, -2)
+        scores = (q.swapaxes(-3, -2) @ keys) * q.dtype.type(self.factor)
+        capped = None
+        if self.softcap is not None:
+            capped = np.tanh(scores / scores.dtype.type(self.softcap))
+            scores = capped * scores.dtype.type(self.softcap)
+        distance = positions[:, None] - np.arange(k.shape[-3])
+        hidden = distance < 0 if self.causal else np.zeros_like(distance, bool)
+        if self.window is not None:
+            hidden |= np.abs(distance) >= self.window
+        return np.where(hidden, scores.dtype.type(-np.inf), scores), capped
+
+
+def _remember(memory: Memory, name: str, new: Array) -> Array:
+    """Append `new` ``[..., T, heads, width]`` to what `memory` holds; return all of it."""
+    before = memory.arrays.get(name)
+    joined = new if before is None else np.concatenate([before[..., : memory.position, :, :], new], axis=-3)
+    memory.arrays[name] = joined
+    return joined
+
+
+def _spread(kv: Array, heads: int) -> Array:
+    """Give every query head its key/value head: ``[..., S, KV, width] -> [..., H, S, width]``."""
+    return np.repeat(kv.swapaxes(-3, -2), heads // kv.shape[-2], axis=-3)
+
+
+def _gather(grad: Array, kv_heads: int) -> Array:
+    """Sum over the query heads of each group, the transpose of `_spread`: ``[..., H, S, w] -> [..., S, KV, w]``."""
+    *lead, heads, length, width = grad.shape
+    return grad.reshape(*lead, kv_heads, heads // kv_heads, length, width).sum(-3).swapaxes(-3, -2)

@@ -1,0 +1,144 @@
+"""What every layer is: a frozen spec that knows its parameters, its output shape, its reference forward and its VJP."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, TypeAlias, TypeVar, dataclass_transform
+
+from volumetric._typing import Array, Shape
+from volumetric.errors import ShapeError, SpecError
+
+Arrays: TypeAlias = Mapping[str, Array]
+"""Parameter name → array, for one layer."""
+Saved: TypeAlias = dict[str, Any]
+"""What forward keeps for the VJP."""
+Init = Literal["fan_in", "ones", "zeros", "normal"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParamSpec:
+    """One parameter of a layer.
+
+    Attributes
+    ----------
+    name : path below the layer, such as ``"q.weight"``
+    shape : logical shape; matrices are ``(out, in)``
+    init : how a fresh network fills it; ``"fan_in"`` is uniform in ±1/√in, ``"normal"`` has standard deviation 0.02
+    packable : may be stored in a low-bit scheme; gains and biases stay float32
+    """
+
+    name: str
+    shape: Shape
+    init: Init = "fan_in"
+    packable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Grads:
+    """Result of a VJP: one gradient for each input (None where it has none, as token ids), and those of parameters."""
+
+    inputs: tuple[Array | None, ...]
+    params: dict[str, Array] = field(default_factory=dict)
+
+
+class Memory:
+    """What a layer remembers from one call to the next within a sequence: the rows seen so far, and their arrays.
+
+    Attributes
+    ----------
+    position : rows that came before this call
+    arrays : name → array with one row for each remembered position
+    """
+
+    __slots__ = ("arrays", "position")
+
+    def __init__(self, position: int = 0) -> None:
+        self.position = position
+        self.arrays: dict[str, Array] = {}
+
+
+class LayerSpec:
+    """Base of all layer specs. Subclasses are declared with `layer` and override the methods below."""
+
+    __slots__ = ()
+    kind: ClassVar[str]
+    children_field: ClassVar[str | None] = None
+    """Name of the field that holds nested specs, for containers."""
+    arity: ClassVar[int] = 1
+    """How many arrays forward takes."""
+    remembers: ClassVar[bool] = False
+    """Whether forward uses `memory`."""
+
+    def params(self) -> tuple[ParamSpec, ...]:
+        """Return the parameters in their canonical flat order."""
+        return ()
+
+    def output_shape(self, *inputs: Shape) -> Shape:
+        """Return the shape of the output; raise `ShapeError` where an input does not fit."""
+        return inputs[0]
+
+    def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
+        """Compute the reference output, in the precision of the inputs, and what the VJP needs."""
+        raise NotImplementedError(self.kind)
+
+    def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
+        """Return the gradients of ``sum(gy * y)`` with respect to inputs and parameters."""
+        raise NotImplementedError(self.kind)
+
+
+LAYERS: dict[str, type[LayerSpec]] = {}
+"""Kind → spec class, filled by `layer`."""
+
+L = TypeVar("L", bound=type[LayerSpec])
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+def layer(kind: str) -> Callable[[L], L]:
+    """Make a class a frozen, keyword-only layer spec and register it under `kind`."""
+
+    def declare(cls: L) -> L:
+        if kind in LAYERS:
+            raise SpecError(f"layer kind {kind!r} is declared twice")
+        spec = dataclass(frozen=True, slots=True, kw_only=True)(cls)
+        spec.kind = kind
+        LAYERS[kind] = spec
+        return spec
+
+    return declare
+
+
+def expect_positive(spec: LayerSpec, *names: str) -> None:
+    """Raise `SpecError` unless each named field is a whole number above zero."""
+    for name in names:
+        value = getattr(spec, name)
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise SpecError(f"{spec.kind}: {name} must be a whole number above 0, got {value!r}")
+
+
+def expect_last(spec: LayerSpec, shape: Shape, size: int) -> None:
+    """Raise `ShapeError` unless the last axis of `shape` is `size`."""
+    if len(shape) < 2 or shape[-1] != size:
+        raise ShapeError(f"{spec.kind} expects rows of {size} features, got shape {show_shape(shape)}")
+
+
+def show_shape(shape: Shape) -> str:
+    """Text of a shape: ``[T, 576]``."""
+    return "[" + ", ".join("T" if axis < 0 else str(axis) for axis in shape) + "]"
+
+
+def below(p: Arrays, prefix: str) -> dict[str, Array]:
+    """Return the parameters whose path starts with ``prefix/``, with that part removed."""
+    start = prefix + "/"
+    return {name[len(start) :]: value for name, value in p.items() if name.startswith(start)}
+
+
+def rows(x: Array) -> Array:
+    """View `x` as a matrix: all leading axes become rows."""
+    return x.reshape(-1, x.shape[-1])
+
+
+def fields_of(spec: LayerSpec) -> dict[str, Any]:
+    """Field name → value of a spec, in declaration order."""
+    return {f.name: getattr(spec, f.name) for f in dataclasses.fields(spec)}  # pyright: ignore[reportArgumentType]  (every registered spec is a dataclass)

@@ -1,0 +1,164 @@
+"""Network: the immutable structure of a volume of layers. It validates itself and infers every shape when built."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Literal
+
+import numpy as np
+
+from volumetric._typing import ROWS, Shape
+from volumetric.errors import CheckpointError, ShapeError, SpecError, VolumetricError
+from volumetric.grid import Coord, Grid, Link
+from volumetric.layers import LayerSpec, ParamSpec
+from volumetric.weights import Params as Params
+from volumetric.weights import WeightStore
+from volumetric.wiring import Source, Wire, follow_shared, wire
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Network:
+    """Layers at coordinates of a grid, run in reading order, with links beside the chain.
+
+    Attributes
+    ----------
+    grid : the volume
+    layers : coordinate → layer spec; a slot without a layer passes its input on
+    links : activation links and shared weights
+    disabled : coordinates whose layer acts as the identity
+    input_shape : shape of one row of input: ``()`` for token ids, ``(features,)`` for features
+    input_dtype : ``"int32"`` for token ids, else ``"float32"``
+
+    Raises
+    ------
+    SpecError, ShapeError : anything ill-formed; the message names the coordinate and the layer
+    """
+
+    grid: Grid
+    layers: Mapping[Coord, LayerSpec]
+    links: tuple[Link, ...] = ()
+    disabled: frozenset[Coord] = frozenset()
+    input_shape: Shape = ()
+    input_dtype: Literal["int32", "float32"] = "int32"
+    wires: tuple[Wire, ...] = field(init=False, repr=False, compare=False)
+    shapes: Mapping[Coord, Shape] = field(init=False, repr=False, compare=False)
+    """Output shape of every layer; the first axis, `ROWS`, is free."""
+    _shared: Mapping[str, str] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Order the layers, resolve the links and infer the shapes."""
+        ordered = dict(sorted(self.layers.items()))
+        for coord in (*ordered, *self.disabled, *(c for link in self.links for c in (link.source, link.target))):
+            self.grid.index(coord)
+        if not ordered:
+            raise SpecError("a network needs at least one layer")
+        object.__setattr__(self, "layers", MappingProxyType(ordered))
+        object.__setattr__(self, "wires", wire(ordered, self.links, self.disabled))
+        object.__setattr__(self, "shapes", MappingProxyType(self._infer()))
+        object.__setattr__(self, "_shared", follow_shared(ordered, self.links))
+
+    def _infer(self) -> dict[Coord, Shape]:
+        given: Shape = (ROWS, *self.input_shape)
+        read: dict[Coord, Shape] = {}
+        made: dict[Coord, Shape] = {}
+
+        def shape_of(source: Source) -> Shape:
+            if source.coord is None:
+                return given
+            return made[source.coord] if source.side == "output" else read[source.coord]
+
+        for w in self.wires:
+            spec = self.layers[w.coord]
+            try:
+                read[w.coord] = _same([(s, shape_of(s)) for s in w.inputs])
+                skip = () if w.skip is None else (shape_of(w.skip),)
+                made[w.coord] = read[w.coord] if w.identity else spec.output_shape(read[w.coord], *skip)
+            except VolumetricError as error:
+                sources = ", ".join(str(s) for s in w.inputs)
+                raise ShapeError(f"{spec.kind} at {w.coord} (reads {sources}): {error}", hint=error.hint) from None
+        return made
+
+    def param_specs(self) -> dict[str, ParamSpec]:
+        """Key → spec of every parameter that the network owns; shared ones appear at their source alone."""
+        return {key: spec for key, spec in self._all_params() if key not in self._shared}
+
+    def _all_params(self) -> Iterator[tuple[str, ParamSpec]]:
+        for coord, spec in self.layers.items():
+            for param in spec.params():
+                yield f"{coord}/{param.name}", param
+
+    def resolve(self, key: str) -> str:
+        """Key under which a parameter is stored, after following shared links."""
+        return self._shared.get(key, key)
+
+    def with_layer(self, coord: Coord, spec: LayerSpec | None) -> Network:
+        """Return a copy with `spec` at `coord`, or without a layer there."""
+        layers = {c: s for c, s in self.layers.items() if c != coord}
+        if spec is not None:
+            layers[coord] = spec
+        return dataclasses.replace(self, layers=layers)
+
+    def with_link(self, link: Link) -> Network:
+        """Return a copy with one more link."""
+        return dataclasses.replace(self, links=(*self.links, link))
+
+    def to_json(self) -> str:
+        """JSON text that `from_json` turns back into an equal network; the same network gives the same bytes."""
+        from volumetric.network_json import network_to_json
+
+        return network_to_json(self)
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Network:
+        """Read what `to_json` wrote. Raises `SpecError` naming the place of anything unknown or ill-typed."""
+        from volumetric.network_json import network_from_json
+
+        return network_from_json(text)
+
+
+def _same(shapes: list[tuple[Source, Shape]]) -> Shape:
+    """Return the one shape of values that are summed."""
+    source, shape = shapes[0]
+    for other, its in shapes[1:]:
+        if its != shape:
+            raise ShapeError(f"cannot add {other} of shape {its} to {source} of shape {shape}")
+    return shape
+
+
+def initialise(network: Network, seed: int = 0) -> Params:
+    """Fill the parameters of a fresh network; each tensor has a random stream of its own, so the order is irrelevant."""
+    stores: dict[str, WeightStore] = {}
+    for key, spec in network.param_specs().items():
+        stream = np.random.SeedSequence(seed, spawn_key=tuple(key.encode()))
+        rng = np.random.Generator(np.random.Philox(stream))
+        stores[key] = WeightStore.from_array(_fill(spec, rng))
+    return Params(stores)
+
+
+def _fill(spec: ParamSpec, rng: np.random.Generator) -> np.ndarray:
+    if spec.init == "ones":
+        return np.ones(spec.shape, np.float32)
+    if spec.init == "zeros":
+        return np.zeros(spec.shape, np.float32)
+    if spec.init == "normal":
+        return (0.02 * rng.standard_normal(spec.shape)).astype(np.float32)
+    bound = 1 / np.sqrt(np.prod(spec.shape[1:], dtype=np.int64))
+    return rng.uniform(-bound, bound, spec.shape).astype(np.float32)
+
+
+def check_params(network: Network, params: Mapping[str, WeightStore]) -> None:
+    """Raise `CheckpointError` naming what is missing, unexpected or mis-shaped in `params`."""
+    specs = network.param_specs()
+    problems = [f"missing {key}" for key in specs if key not in params]
+    problems += [f"unexpected {key}" for key in params if key not in specs]
+    problems += [
+        f"{key} has shape {params[key].shape}, expected {spec.shape}"
+        for key, spec in specs.items()
+        if key in params and params[key].shape != spec.shape
+    ]
+    if problems:
+        more = f" and {len(problems) - 5} more" if len(problems) > 5 else ""
+        raise CheckpointError("parameters do not fit the network: " + "; ".join(problems[:5]) + more)

@@ -1,0 +1,136 @@
+"""Network ↔ JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import json
+from collections.abc import Mapping
+from typing import Any, get_type_hints
+
+import msgspec
+
+from volumetric.errors import SpecError
+from volumetric.grid import Coord, Grid, Link
+from volumetric.layers import LAYERS, LayerSpec
+from volumetric.layers.base import fields_of
+from volumetric.network import Network
+
+FORMAT = "volumetric.network"
+VERSION = 1
+_KEYS = ("format", "version", "grid", "input", "layers", "links", "disabled")
+
+
+def network_to_json(network: Network) -> str:
+    """Return JSON text with sorted coordinates and defaults left out."""
+    data = {
+        "format": FORMAT,
+        "version": VERSION,
+        "grid": list(network.grid.sides),
+        "input": {"shape": list(network.input_shape), "dtype": network.input_dtype},
+        "layers": {str(coord): spec_to_dict(spec) for coord, spec in network.layers.items()},
+        "links": [_link_to_dict(link) for link in network.links],
+        "disabled": [str(coord) for coord in sorted(network.disabled)],
+    }
+    return json.dumps(data, indent=1, ensure_ascii=False) + "\n"
+
+
+def spec_to_dict(spec: LayerSpec) -> dict[str, Any]:
+    """Kind and the fields that differ from their defaults."""
+    out: dict[str, Any] = {"kind": spec.kind}
+    defaults = {f.name: f.default for f in dataclasses.fields(spec)}  # pyright: ignore[reportArgumentType]  (specs are dataclasses)
+    for name, value in fields_of(spec).items():
+        if name == spec.children_field:
+            out[name] = [spec_to_dict(child) for child in value]
+        elif value != defaults[name]:
+            out[name] = msgspec.to_builtins(value)
+    return out
+
+
+def _link_to_dict(link: Link) -> dict[str, str]:
+    given = {f.name: getattr(link, f.name) for f in dataclasses.fields(link)}
+    return {name: str(value) for name, value in given.items() if value is not None}
+
+
+def network_from_json(text: str | bytes) -> Network:
+    """Inverse of `network_to_json`."""
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise SpecError(f"network: not valid JSON ({error})") from None
+    _expect_keys(data, _KEYS, "$")
+    if data.get("format") != FORMAT:
+        raise SpecError(f"network: format is {data.get('format')!r}, expected {FORMAT!r}")
+    if data.get("version") != VERSION:
+        raise SpecError(f"network: version {data.get('version')!r} is not supported", hint=f"this is version {VERSION}")
+    given = _convert(data.get("input", {}), dict[str, Any], "$.input")
+    _expect_keys(given, ("shape", "dtype"), "$.input")
+    layers = _convert(data.get("layers", {}), dict[str, dict[str, Any]], "$.layers")
+    return Network(
+        grid=Grid(*_convert(data.get("grid"), tuple[int, int, int, int], "$.grid")),
+        layers={Coord.parse(c): spec_from_dict(d, f"$.layers.{c}") for c, d in layers.items()},
+        links=tuple(_link(d, f"$.links[{i}]") for i, d in enumerate(_convert(data.get("links", []), list, "$.links"))),
+        disabled=frozenset(map(Coord.parse, _convert(data.get("disabled", []), list[str], "$.disabled"))),
+        input_shape=_convert(given.get("shape", []), tuple[int, ...], "$.input.shape"),
+        input_dtype=_convert(given.get("dtype", "int32"), get_type_hints(Network)["input_dtype"], "$.input.dtype"),
+    )
+
+
+def spec_from_dict(data: Mapping[str, Any], where: str = "$") -> LayerSpec:
+    """Inverse of `spec_to_dict`; unknown kinds, unknown fields and wrong types are errors that name `where`."""
+    kind = data.get("kind") if isinstance(data, Mapping) else None
+    if kind not in LAYERS:
+        raise SpecError(f"{where}: unknown layer kind {kind!r}", hint=_nearest(str(kind), LAYERS))
+    cls = LAYERS[kind]
+    hints = get_type_hints(cls)
+    names = [f.name for f in dataclasses.fields(cls)]  # pyright: ignore[reportArgumentType]  (specs are dataclasses)
+    _expect_keys(data, ("kind", *names), where)
+    fields: dict[str, Any] = {}
+    for name in names:
+        if name not in data:
+            continue
+        place = f"{where}.{name}"
+        if name == cls.children_field:
+            children = _convert(data[name], list[dict[str, Any]], place)
+            fields[name] = tuple(spec_from_dict(child, f"{place}[{i}]") for i, child in enumerate(children))
+        else:
+            fields[name] = _convert(data[name], hints[name], place)
+    try:
+        return cls(**fields)
+    except TypeError as error:
+        raise SpecError(f"{where}: {kind}: {error}") from None
+    except SpecError as error:
+        raise SpecError(f"{where}: {error}", hint=error.hint) from None
+
+
+def _link(data: Any, where: str) -> Link:
+    names = tuple(f.name for f in dataclasses.fields(Link))
+    _expect_keys(data, names, where)
+    given: dict[str, Any] = _convert(data, dict[str, str], where)
+    for end in ("source", "target"):
+        if end not in given:
+            raise SpecError(f"{where}: a link needs a {end}")
+        given[end] = Coord.parse(given[end])
+    if "kind" not in given:
+        raise SpecError(f"{where}: a link needs a kind")
+    return Link(**given)
+
+
+def _convert(value: Any, to: Any, where: str) -> Any:
+    try:
+        return msgspec.convert(value, to)
+    except (msgspec.ValidationError, TypeError) as error:
+        raise SpecError(f"{where}: {error}") from None
+
+
+def _expect_keys(data: Any, allowed: tuple[str, ...], where: str) -> None:
+    if not isinstance(data, dict):
+        raise SpecError(f"{where}: expected an object, got {type(data).__name__}")
+    for key in data:
+        if key not in allowed:
+            raise SpecError(f"{where}: unknown key {key!r}", hint=_nearest(key, allowed))
+
+
+def _nearest(name: str, known: Any) -> str:
+    close = difflib.get_close_matches(name, list(known), 1)
+    return f"did you mean {close[0]!r}?" if close else "one of " + ", ".join(known)

@@ -1,0 +1,125 @@
+"""Devices: where a plan runs. The protocols that every device implements, and how one is opened by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volumetric.network import Params
+from volumetric.runtime.plan import Plan
+
+DeviceKind = Literal["reference", "null", "cpu", "gpu"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceInfo:
+    """What `volumetric devices` prints about one device."""
+
+    name: str  # the spelling that opens it: "cpu", "gpu:0"
+    kind: DeviceKind
+    description: str  # "AMD EPYC, 2 threads, AVX-512 VNNI BF16"
+    software: bool = False  # a software GPU adapter; never chosen by "auto"
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """How a device is to run a plan.
+
+    Attributes
+    ----------
+    context : tokens that a state can hold
+    compute : activations that meet integer weights: ``"int8"`` (blocks of 32, as llama.cpp), ``"float32"`` (exact), or
+        ``"auto"``: the device's fast choice
+    kv_dtype : storage of the KV cache, ``"float32"`` or ``"float16"``; ``"auto"`` is the device's choice
+    threads : CPU threads; None means the physical cores that the process may use
+    """
+
+    context: int = 2048
+    compute: Literal["auto", "float32", "int8"] = "auto"
+    kv_dtype: Literal["auto", "float32", "float16"] = "auto"
+    threads: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryReport:
+    """Bytes that an executable keeps on its device."""
+
+    weights: int
+    scratch: int
+    state_per_token: int
+
+
+class State(Protocol):
+    """Recurrent state of one sequence: its position and KV caches."""
+
+    @property
+    def position(self) -> int:
+        """Tokens held so far."""
+        ...
+
+    def reset(self) -> None:
+        """Forget everything."""
+        ...
+
+    def trim(self, position: int) -> None:
+        """Forget all tokens from `position` on. Raises `GenerationError` if `position` is beyond the end."""
+        ...
+
+    def fork(self) -> State:
+        """Copy: both continue independently."""
+        ...
+
+
+class Executable(Protocol):
+    """A plan bound to resident weights on one device."""
+
+    @property
+    def options(self) -> RunOptions: ...
+    @property
+    def memory(self) -> MemoryReport: ...
+
+    def new_state(self) -> State: ...
+
+    def forward(self, state: State, x: NDArray[Any], *, last_only: bool = True) -> NDArray[np.float32]:
+        """Append the rows of `x` to `state` and return the plan's output for the last row, or for all of them.
+
+        Parameters
+        ----------
+        x : token ids, int32 ``[T]``, or features, float32 ``[T, D]``, as the plan's input asks
+        last_only : compute the tail of the plan for the last row alone
+
+        Returns
+        -------
+        float32 ``[1, …]`` or ``[T, …]``; a fresh array that the caller owns
+
+        Raises
+        ------
+        GenerationError : the state's context cannot hold T more tokens
+        ShapeError : `x` is not what the plan's input says
+        """
+        ...
+
+    def greedy(self, state: State, token: int) -> Iterator[int]:
+        """Feed `token`, yield the arg max, feed that, and so on, without end, as fast as the device can.
+
+        When the iterator is closed, `state.position` counts exactly the tokens fed for the ids already yielded.
+        """
+        ...
+
+    def close(self) -> None: ...
+
+
+class Device(Protocol):
+    """Compiles plans."""
+
+    @property
+    def info(self) -> DeviceInfo: ...
+
+    def compile(self, plan: Plan, params: Params, options: RunOptions) -> Executable:
+        """Bind `plan` (as `lower` wrote it) to resident copies of `params`."""
+        ...

@@ -1,0 +1,133 @@
+"""Lowering: a network becomes a plan with one step for each layer, containers flattened into steps and joins."""
+
+from __future__ import annotations
+
+import dataclasses
+from types import MappingProxyType
+from typing import Any
+
+from volumetric._typing import ROWS, Shape
+from volumetric.errors import UnsupportedError
+from volumetric.layers import LayerSpec, MultiHeadAttention, Parallel, Residual, Sequential
+from volumetric.network import Network
+from volumetric.runtime.plan import KVSpec, Plan, Step, Value
+from volumetric.wiring import Source
+
+_JOINS = {"add": ("add", 1.0), "avg": ("add", None), "concat": ("concat", None)}
+
+
+def lower(network: Network) -> Plan:
+    """Return the layer-level plan of `network`: its steps in reading order.
+
+    Every step's ``attrs["spec"]`` is the layer spec, except for the joins ``add`` and ``concat``.
+    """
+    return _Lowering(network).run()
+
+
+class _Lowering:
+    """Collects values and steps while the layers are walked."""
+
+    def __init__(self, network: Network) -> None:
+        self.network = network
+        self.values: list[Value] = []
+        self.steps: list[Step] = []
+        self.states: dict[str, KVSpec] = {}
+        self.params: dict[str, Shape] = {}
+
+    def run(self) -> Plan:
+        network = self.network
+        start = self._value("input", (ROWS, *network.input_shape), network.input_dtype)
+        read: dict[Source, int] = {Source(): start}
+        last = start
+        for w in network.wires:
+            inputs = [read[s] for s in w.inputs]
+            where = str(w.coord)
+            x = inputs[0] if len(inputs) == 1 else self._join(where, inputs, "add")
+            skip = () if w.skip is None else (read[w.skip],)
+            last = x if w.identity else self._layer(network.layers[w.coord], where, where, (x, *skip))
+            read[Source(w.coord, "input")] = x
+            read[Source(w.coord)] = last
+        return Plan(
+            values=tuple(self.values),
+            steps=tuple(mark_tail(self.steps)),
+            inputs=(start,),
+            outputs=(last,),
+            params=MappingProxyType(self.params),
+            states=MappingProxyType(self.states),
+        )
+
+    def _layer(self, spec: LayerSpec, where: str, path: str, inputs: tuple[int, ...]) -> int:
+        """Emit the steps of one layer; `path` is the prefix of its parameters."""
+        if isinstance(spec, Sequential):
+            values = [inputs[0]]
+            for i, child in enumerate(spec.layers):
+                args = tuple(values[j] for j in spec.sources(i))
+                values.append(self._layer(child, f"{where}/{i}", f"{path}/{i}", args))
+            return values[-1]
+        if isinstance(spec, Parallel):
+            branches = [self._layer(b, f"{where}/{i}", f"{path}/{i}", inputs) for i, b in enumerate(spec.branches)]
+            return self._join(where, branches, spec.combine)
+        shapes = [self.values[i].shape for i in inputs]
+        out = self._value(where, spec.output_shape(*shapes))
+        keys = {p.name: self.network.resolve(f"{path}/{p.name}") for p in spec.params()}
+        self.params |= {keys[p.name]: p.shape for p in spec.params()}
+        op = "add" if isinstance(spec, Residual) else spec.kind
+        attrs: dict[str, Any] = {"scale": 1.0} if isinstance(spec, Residual) else {"spec": spec}
+        self._emit(op, where, inputs, out, keys, attrs, self._state(spec, where))
+        return out
+
+    def _state(self, spec: LayerSpec, where: str) -> str | None:
+        if not isinstance(spec, MultiHeadAttention):
+            return None
+        if not spec.causal:
+            return None  # a bidirectional layer sees the rows of its own call, all at once
+        self.states[where] = KVSpec(kv_heads=spec.kv_heads, head_dim=spec.width, window=spec.window)
+        return where
+
+    def _join(self, where: str, inputs: list[int], combine: str) -> int:
+        op, scale = _JOINS[combine]
+        shape = self.values[inputs[0]].shape
+        if op == "concat":
+            shape = (*shape[:-1], sum(self.values[i].shape[-1] for i in inputs))
+        attrs = {} if op == "concat" else {"scale": 1 / len(inputs) if scale is None else scale}
+        out = self._value(where, shape)
+        self._emit(op, where, tuple(inputs), out, {}, attrs, None)
+        return out
+
+    def _emit(
+        self,
+        op: str,
+        where: str,
+        inputs: tuple[int, ...],
+        out: int,
+        params: dict[str, str],
+        attrs: dict[str, Any],
+        state: str | None,
+    ) -> None:
+        self.steps.append(
+            Step(
+                op=op,
+                where=where,
+                inputs=inputs,
+                outputs=(out,),
+                params=MappingProxyType(params),
+                attrs=MappingProxyType(attrs),
+                state=state,
+            )
+        )
+
+    def _value(self, name: str, shape: Shape, dtype: str = "float32") -> int:
+        if shape[0] != ROWS:
+            raise UnsupportedError(f"{name}: a value of shape {shape} has no row axis")
+        self.values.append(Value(name=name, shape=shape, dtype="int32" if dtype == "int32" else "float32"))
+        return len(self.values) - 1
+
+
+MIXES_ROWS = frozenset({"multi_head_attention", "attend"})
+"""Operations whose output rows depend on other rows of the call."""
+
+
+def mark_tail(steps: list[Step]) -> list[Step]:
+    """Mark the steps after the last one that mixes rows: they may run on the last row alone."""
+    last = max((i for i, step in enumerate(steps) if step.op in MIXES_ROWS), default=-1)
+    return [dataclasses.replace(step, tail=i > last) for i, step in enumerate(steps)]

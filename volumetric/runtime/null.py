@@ -1,0 +1,84 @@
+"""The null device: plans and fuses, allocates nothing and computes nothing. For tests of everything but arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volumetric._typing import ROWS
+from volumetric.network import Params
+from volumetric.runtime.device import DeviceInfo, MemoryReport, RunOptions
+from volumetric.runtime.fuse import fuse
+from volumetric.runtime.plan import Plan
+from volumetric.runtime.state import check_input, check_room, check_trim
+
+
+class NullDevice:
+    """Compiles anything; every output is zeros."""
+
+    @property
+    def info(self) -> DeviceInfo:
+        """What `volumetric devices` prints."""
+        return DeviceInfo(name="null", kind="null", description="plans, computes nothing; outputs are zeros")
+
+    def compile(self, plan: Plan, params: Params, options: RunOptions | None = None) -> NullExecutable:
+        """Fuse the plan as the fast devices do."""
+        return NullExecutable(fuse(plan), options or RunOptions())
+
+
+class NullState:
+    """A position."""
+
+    def __init__(self, position: int = 0) -> None:
+        self.position = position
+
+    def reset(self) -> None:
+        """Forget everything."""
+        self.position = 0
+
+    def trim(self, position: int) -> None:
+        """Forget all rows from `position` on."""
+        check_trim(self.position, position)
+        self.position = position
+
+    def fork(self) -> NullState:
+        """Copy."""
+        return NullState(self.position)
+
+
+class NullExecutable:
+    """A fused plan; checks inputs and counts positions."""
+
+    def __init__(self, plan: Plan, options: RunOptions) -> None:
+        self.plan = plan
+        self.options = options
+
+    @property
+    def memory(self) -> MemoryReport:
+        """Nothing is allocated."""
+        return MemoryReport(weights=0, scratch=0, state_per_token=0)
+
+    def new_state(self) -> NullState:
+        """Return an empty state."""
+        return NullState()
+
+    def forward(self, state: NullState, x: NDArray[Any], *, last_only: bool = True) -> NDArray[np.float32]:
+        """Check `x`, advance the position, return zeros of the right shape."""
+        x = check_input(self.plan, x)
+        check_room(state.position, len(x), self.options.context)
+        state.position += len(x)
+        shape = self.plan.values[self.plan.outputs[0]].shape
+        rows = 1 if last_only else len(x)
+        return np.zeros([rows if axis == ROWS else axis for axis in shape], np.float32)
+
+    def greedy(self, state: NullState, token: int) -> Iterator[int]:
+        """Yield zeros."""
+        while True:
+            token = int(self.forward(state, np.array([token], np.int32))[-1].argmax())
+            yield token
+
+    def close(self) -> None:
+        """Nothing to release."""

@@ -1,0 +1,96 @@
+"""Opening devices by name. Each device's module is imported only when it is asked for."""
+
+from __future__ import annotations
+
+import difflib
+import logging
+import os
+
+from volumetric.errors import DeviceError
+from volumetric.runtime.device import Device, DeviceInfo
+
+NAMES = ("auto", "cpu", "gpu", "reference", "null")
+_log = logging.getLogger(__name__)
+
+
+def open_device(name: str | None = None, *, threads: int | None = None) -> Device:
+    """Open a device.
+
+    Parameters
+    ----------
+    name : ``"cpu"``, ``"gpu"``, ``"gpu:1"`` or ``"gpu:part of an adapter's name"``, ``"reference"``, ``"null"``, or
+        ``"auto"``: the best real GPU, else the CPU. None: the environment variable VOLUMETRIC_DEVICE, else auto.
+    threads : threads of the CPU device; None: the physical cores that the process may use
+
+    Raises
+    ------
+    DeviceError : no such device; the message lists what there is
+    """
+    name = name or os.environ.get("VOLUMETRIC_DEVICE") or "auto"
+    kind, _, selector = name.partition(":")
+    if kind == "auto" and not selector:
+        device, reason = _choose(threads)
+        _log.info("device auto: %s (%s)", device.info.name, reason)
+        return device
+    if kind == "gpu":
+        from volumetric.runtime.gpu import GpuDevice
+
+        return GpuDevice(selector or None)
+    if not selector:
+        plain = _open_plain(kind, threads)
+        if plain is not None:
+            return plain
+    close = difflib.get_close_matches(kind, NAMES, 1)
+    raise DeviceError(
+        f"there is no device {name!r}",
+        hint=(f"did you mean {close[0]!r}? " if close else "") + "known: auto, cpu, gpu, gpu:N, reference, null",
+    )
+
+
+def _open_plain(kind: str, threads: int | None) -> Device | None:
+    if kind == "cpu":
+        from volumetric.runtime.cpu import CpuDevice
+
+        return CpuDevice(threads=threads)
+    if kind == "reference":
+        from volumetric.runtime.reference import ReferenceDevice
+
+        return ReferenceDevice()
+    if kind == "null":
+        from volumetric.runtime.null import NullDevice
+
+        return NullDevice()
+    return None
+
+
+def _choose(threads: int | None) -> tuple[Device, str]:
+    from volumetric.runtime.gpu import GpuDevice
+
+    real = [gpu for gpu in _gpus() if not gpu.software]
+    if real:
+        try:
+            return GpuDevice(real[0].name.partition(":")[2]), f"best of {len(real)} GPUs"
+        except DeviceError as error:
+            _log.warning("GPU %s cannot be used: %s", real[0].name, error)
+    from volumetric.runtime.cpu import CpuDevice
+
+    return CpuDevice(threads=threads), "no usable GPU"
+
+
+def _gpus() -> list[DeviceInfo]:
+    """GPUs, best first; none where no driver can be loaded."""
+    from volumetric.runtime.gpu import list_gpus
+
+    try:
+        return list_gpus()
+    except DeviceError as error:
+        _log.info("no GPU: %s", error)
+        return []
+
+
+def list_devices() -> list[DeviceInfo]:
+    """Describe every device that can be opened here."""
+    from volumetric.runtime.cpu import CpuDevice
+    from volumetric.runtime.reference import ReferenceDevice
+
+    return [CpuDevice().info, *_gpus(), ReferenceDevice().info]

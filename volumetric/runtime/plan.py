@@ -1,0 +1,99 @@
+"""Plan: a network turned into a flat list of steps over numbered values. Plain data, printable, replayable.
+
+Two levels share these classes. `lower` writes one step for each layer (`op` is the layer kind) plus the joins
+of containers; the reference device runs that level. `fuse` rewrites it into the few row-wise operations that the
+fast devices implement. The operations of both levels are listed in ``ARCHITECTURE.md``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Literal
+
+from volumetric._typing import ROWS as ROWS
+from volumetric._typing import Shape
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Value:
+    """One array that steps read and write. `shape[0]` is `ROWS` for everything that has a row for each token."""
+
+    name: str
+    shape: Shape
+    dtype: Literal["float32", "int32"] = "float32"
+
+    @property
+    def width(self) -> int:
+        """Elements in a row."""
+        size = 1
+        for axis in self.shape[1:]:
+            size *= axis
+        return size
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One operation of a plan.
+
+    Attributes
+    ----------
+    op : name of the operation
+    where : coordinate text of the layer it comes from, ``"3.0.0.1"`` or ``"3.0.0.1/0"`` inside a container
+    inputs, outputs : indices into `Plan.values`
+    params : role → key in `Params`; keys already resolved through shared links
+    attrs : static facts, including the layer spec under ``"spec"`` at layer level
+    state : key of the recurrent state (KV cache) that the step owns, if any
+    tail : no later step mixes rows, so when only the last rows are wanted the step may run on those alone
+    """
+
+    op: str
+    where: str
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    params: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    attrs: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    state: str | None = None
+    tail: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KVSpec:
+    """What a KV cache holds for one attention layer: rows of `kv_heads * head_dim` keys and as many values."""
+
+    kv_heads: int
+    head_dim: int
+    window: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Steps in execution order over `values`; `params` gives the logical shape of every parameter used."""
+
+    values: tuple[Value, ...]
+    steps: tuple[Step, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    params: Mapping[str, Shape]
+    states: Mapping[str, KVSpec]
+
+    def consumers(self, value: int) -> Iterator[int]:
+        """Indices of the steps that read `value`."""
+        return (i for i, step in enumerate(self.steps) if value in step.inputs)
+
+    def __str__(self) -> str:
+        return "\n".join(self._line(step) for step in self.steps)
+
+    def _line(self, step: Step) -> str:
+        def show(i: int) -> str:
+            value = self.values[i]
+            axes = "×".join("T" if axis == ROWS else str(axis) for axis in value.shape)
+            return f"%{i}[{axes}]"
+
+        attrs = " ".join(f"{k}={v}" for k, v in step.attrs.items() if k != "spec" and v not in (None, False, ()))
+        left = ", ".join(show(i) for i in step.outputs)
+        args = ", ".join(f"%{i}" for i in step.inputs)
+        params = " ".join(f"{role}={key}" for role, key in step.params.items())
+        tail = " tail" if step.tail else ""
+        return f"{left} = {step.op}({args}) @{step.where} {params} {attrs}{tail}".rstrip()

@@ -1,0 +1,179 @@
+"""The reference device: runs the layer-level plan with each layer's own NumPy forward. Slow, obvious, and the oracle."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volumetric._typing import Array
+from volumetric.errors import UnsupportedError
+from volumetric.layers import LayerSpec, Memory
+from volumetric.layers.containers import join, join_vjp
+from volumetric.network import Params
+from volumetric.runtime.device import DeviceInfo, MemoryReport, RunOptions
+from volumetric.runtime.plan import Plan, Step
+from volumetric.runtime.state import check_input, check_room, check_trim
+
+
+class ReferenceDevice:
+    """NumPy, in float32 or float64; decodes every weight to that type when a plan is compiled."""
+
+    def __init__(self, dtype: type[np.float32] | type[np.float64] = np.float32) -> None:
+        self.dtype = dtype
+
+    @property
+    def info(self) -> DeviceInfo:
+        """What `volumetric devices` prints."""
+        return DeviceInfo(
+            name="reference", kind="reference", description=f"NumPy {np.__version__}, {self.dtype.__name__}"
+        )
+
+    def compile(self, plan: Plan, params: Params, options: RunOptions | None = None) -> ReferenceExecutable:
+        """Decode the parameters of `plan`."""
+        options = options or RunOptions()
+        if options.compute == "int8":
+            raise UnsupportedError("the reference device computes in floats only", hint="use compute='float32'")
+        weights = {}
+        for key in plan.params:
+            weights[key] = params[key].values().astype(self.dtype, copy=False)
+            params[key].release()
+        return ReferenceExecutable(plan, weights, options, self.dtype)
+
+
+class ReferenceState:
+    """Position and each remembering layer's arrays."""
+
+    def __init__(self) -> None:
+        self.position = 0
+        self.memories: dict[str, Memory] = {}
+
+    def reset(self) -> None:
+        """Forget everything."""
+        self.__init__()
+
+    def trim(self, position: int) -> None:
+        """Forget all rows from `position` on; layers overwrite what lies beyond."""
+        check_trim(self.position, position)
+        self.position = position
+
+    def fork(self) -> ReferenceState:
+        """Copy: both continue independently."""
+        return copy.deepcopy(self)
+
+    def memory(self, where: str) -> Memory:
+        """Memory of the layer at `where`, at the current position."""
+        memory = self.memories.setdefault(where, Memory())
+        memory.position = self.position
+        return memory
+
+
+class ReferenceExecutable:
+    """A layer-level plan with decoded weights."""
+
+    def __init__(
+        self, plan: Plan, weights: Mapping[str, Array], options: RunOptions, dtype: type[np.float32] | type[np.float64]
+    ) -> None:
+        self.plan = plan
+        self.weights = weights
+        self.options = options
+        self._dtype = dtype
+
+    @property
+    def memory(self) -> MemoryReport:
+        """Bytes of decoded weights and of the cache per token."""
+        size = np.dtype(self._dtype).itemsize
+        row = sum(2 * spec.kv_heads * spec.head_dim for spec in self.plan.states.values())
+        return MemoryReport(weights=sum(w.nbytes for w in self.weights.values()), scratch=0, state_per_token=row * size)
+
+    def new_state(self) -> ReferenceState:
+        """Return an empty state."""
+        return ReferenceState()
+
+    def forward(self, state: ReferenceState, x: NDArray[Any], *, last_only: bool = True) -> NDArray[np.float32]:
+        """Append the rows of `x` and return the output for the last row, or for all."""
+        x = check_input(self.plan, x)
+        check_room(state.position, len(x), self.options.context)
+        values, _ = self.run(x, state=state, last_only=last_only)
+        state.position += len(x)
+        return np.array(values[self.plan.outputs[0]], np.float32)
+
+    def greedy(self, state: ReferenceState, token: int) -> Iterator[int]:
+        """Feed `token`, yield the arg max, feed that, and so on."""
+        while True:
+            token = int(self.forward(state, np.array([token], np.int32))[-1].argmax())
+            yield token
+
+    def close(self) -> None:
+        """Drop the weights."""
+        self.weights = {}
+
+    def run(
+        self, x: Array, *, state: ReferenceState | None = None, last_only: bool = False
+    ) -> tuple[dict[int, Array], list[Any]]:
+        """Compute every value of the plan from the input `x`.
+
+        Returns
+        -------
+        values : value index → array
+        tape : what each step's VJP needs, in step order
+        """
+        if np.issubdtype(x.dtype, np.floating):
+            x = x.astype(self._dtype, copy=False)
+        values: dict[int, Array] = {self.plan.inputs[0]: x}
+        tape: list[Any] = []
+        for step in self.plan.steps:
+            args = [values[i] for i in step.inputs]
+            if last_only and step.tail:
+                args = [a[-1:] for a in args]
+            values[step.outputs[0]], saved = self._apply(step, args, state)
+            tape.append(saved)
+        if last_only:
+            values[self.plan.outputs[0]] = values[self.plan.outputs[0]][-1:]
+        return values, tape
+
+    def vjp(self, values: dict[int, Array], tape: list[Any], gy: Array) -> tuple[Array | None, dict[str, Array]]:
+        """Return the gradients of ``sum(gy * output)`` for the input and for every parameter key.
+
+        `values` and `tape` come from `run` without a state. Gradients of shared parameters are summed.
+        """
+        grads: dict[int, Array] = {self.plan.outputs[0]: gy}
+        params: dict[str, Array] = {}
+        for step, saved in zip(reversed(self.plan.steps), reversed(tape), strict=True):
+            g = grads.pop(step.outputs[0], None)
+            if g is None:
+                continue
+            inputs, by_name = self._apply_vjp(step, [values[i] for i in step.inputs], saved, g)
+            for name, grad in by_name.items():
+                key = step.params[name]
+                params[key] = params[key] + grad if key in params else grad
+            for i, grad in zip(step.inputs, inputs, strict=True):
+                if grad is not None:
+                    grads[i] = grads[i] + grad if i in grads else grad
+        return grads.get(self.plan.inputs[0]), params
+
+    def _apply(self, step: Step, args: list[Array], state: ReferenceState | None) -> tuple[Array, Any]:
+        spec: LayerSpec | None = step.attrs.get("spec")
+        if spec is not None:
+            p = {name: self.weights[key] for name, key in step.params.items()}
+            memory = state.memory(step.where) if state is not None and spec.remembers else None
+            return spec.forward(p, *args, memory=memory)
+        if step.op == "concat":
+            return join(args, "concat"), None
+        total = join(args, "add")
+        return total * total.dtype.type(step.attrs["scale"]), None
+
+    def _apply_vjp(
+        self, step: Step, args: list[Array], saved: Any, g: Array
+    ) -> tuple[tuple[Array | None, ...], dict[str, Array]]:
+        spec: LayerSpec | None = step.attrs.get("spec")
+        if spec is not None:
+            p = {name: self.weights[key] for name, key in step.params.items()}
+            result = spec.vjp(p, saved, g)
+            return result.inputs, result.params
+        if step.op == "add":
+            g = g * g.dtype.type(step.attrs["scale"])
+        return tuple(join_vjp(g, step.op, [a.shape[-1] for a in args])), {}

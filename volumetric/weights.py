@@ -1,0 +1,181 @@
+"""WeightStore: one tensor in several numeric forms, and Params: the stores of a network by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volumetric._typing import Shape
+from volumetric.dtypes import Packed, Scheme, decode, encode
+from volumetric.errors import ShapeError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MorphReport:
+    """How far a converted tensor is from what it was made of, in dequantised space.
+
+    Attributes
+    ----------
+    nmse : mean squared error over mean square
+    cosine : cosine of the angle between the two
+    max_abs : largest absolute difference
+    """
+
+    nmse: float
+    cosine: float
+    max_abs: float
+
+    @classmethod
+    def between(cls, before: NDArray[np.float32], after: NDArray[np.float32]) -> MorphReport:
+        """Compare two arrays of one shape; two zero arrays agree fully."""
+        a, b = before.ravel().astype(np.float64), after.ravel().astype(np.float64)
+        power = float(a @ a)
+        error = float(np.square(a - b).sum())
+        norm = np.sqrt(power * float(b @ b))
+        return cls(
+            nmse=error / power if power else float(error > 0),
+            cosine=float(a @ b) / norm if norm else float(power == float(b @ b)),
+            max_abs=float(np.abs(a - b).max(initial=0.0)),
+        )
+
+
+class WeightStore:
+    """One tensor: its stored form, perhaps produced from a file on demand, and a float32 master where one is kept.
+
+    Parameters
+    ----------
+    shape : logical shape
+    scheme : numeric form of the stored tensor
+    source : the packed tensor, or a function that produces it at each call and keeps nothing
+    release : called by `release`; lets the owner of a mapped file drop the pages of this tensor
+
+    Attributes
+    ----------
+    generation : grows with every change of value or form, so that caches and devices can tell
+    """
+
+    __slots__ = ("_master", "_release", "_source", "_versions", "generation", "scheme", "shape")
+
+    def __init__(
+        self,
+        shape: Shape,
+        scheme: Scheme,
+        source: Packed | Callable[[], Packed],
+        *,
+        release: Callable[[], None] | None = None,
+    ) -> None:
+        self.shape = tuple(shape)
+        self.scheme = scheme
+        self.generation = 0
+        self._source: Packed | Callable[[], Packed] | None = source
+        self._release = release
+        self._master: NDArray[np.float32] | None = None
+        self._versions: dict[Scheme, Packed] = {}
+
+    @classmethod
+    def from_packed(cls, packed: Packed) -> WeightStore:
+        """Hold a packed tensor."""
+        return cls(packed.shape, packed.scheme, packed)
+
+    @classmethod
+    def from_array(cls, values: NDArray[np.floating]) -> WeightStore:
+        """Hold a float16, bfloat16, float32 or float64 array without converting it."""
+        return cls.from_packed(Packed.from_array(values))
+
+    @property
+    def has_master(self) -> bool:
+        """Whether a float32 master is kept."""
+        return self._master is not None
+
+    def stored(self) -> Packed:
+        """Return the tensor in its own scheme. A tensor that lives in a file is produced anew and not retained."""
+        if self._source is None:
+            self._source = encode(self.master(), self.scheme)
+        packed = self._source if isinstance(self._source, Packed) else self._source()
+        if packed.shape != self.shape:
+            raise ShapeError(f"a weight store of shape {self.shape} received a tensor of shape {packed.shape}")
+        return packed
+
+    def values(self) -> NDArray[np.float32]:
+        """Return the float32 values of the stored form, without keeping them."""
+        return decode(self.stored(), np.float32)
+
+    def master(self) -> NDArray[np.float32]:
+        """Return the float32 master, decoding and keeping it if there is none yet. Do not write to it: use `assign`."""
+        if self._master is None:
+            self._master = self.values()
+            self._master.flags.writeable = False
+        return self._master
+
+    def as_(self, scheme: Scheme) -> Packed:
+        """Return the tensor in `scheme`, made from the master where kept; cached until the value changes."""
+        if scheme == self.scheme:
+            return self.stored()
+        if scheme not in self._versions:
+            values = self.values() if self._master is None else self._master
+            self._versions[scheme] = encode(values, scheme)
+        return self._versions[scheme]
+
+    def assign(self, value: NDArray[np.float32]) -> None:
+        """Make `value` the new master; raise `ShapeError` if it has another shape."""
+        if value.shape != self.shape:
+            raise ShapeError(f"cannot assign an array of shape {value.shape} to a weight of shape {self.shape}")
+        self._master = np.array(value, np.float32)
+        self._master.flags.writeable = False
+        self._changed()
+
+    def morph(self, scheme: Scheme) -> MorphReport:
+        """Convert the stored form to `scheme`; what is converted is the master where kept, else the stored values.
+
+        A kept master stays, so that morphing back restores the bits.
+        """
+        before = self.values() if self._master is None else self._master
+        packed = encode(before, scheme)
+        self.scheme = scheme
+        self._changed()
+        self._source = packed
+        return MorphReport.between(before, decode(packed, np.float32))
+
+    def drop_master(self) -> None:
+        """Keep only the stored form."""
+        self._source = self.stored() if self._source is None else self._source
+        self._master = None
+
+    def release(self) -> None:
+        """Tell the owner of a mapped file that the pages of this tensor may leave memory; they come back on demand."""
+        if self._release is not None:
+            self._release()
+
+    def _changed(self) -> None:
+        self.generation += 1
+        self._versions.clear()
+        self._source = None
+        self._release = None
+
+
+class Params(Mapping[str, WeightStore]):
+    """Weights of a network: ``"z.y.x.slot/name"`` → `WeightStore`, in the network's order."""
+
+    __slots__ = ("_stores",)
+
+    def __init__(self, stores: Mapping[str, WeightStore]) -> None:
+        self._stores = dict(stores)
+
+    def __getitem__(self, key: str) -> WeightStore:
+        return self._stores[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._stores)
+
+    def __len__(self) -> int:
+        return len(self._stores)
+
+    def schemes(self) -> dict[Scheme, int]:
+        """Scheme → number of elements stored in it, most first."""
+        counts: dict[Scheme, int] = {}
+        for store in self._stores.values():
+            counts[store.scheme] = counts.get(store.scheme, 0) + int(np.prod(store.shape, dtype=np.int64))
+        return dict(sorted(counts.items(), key=lambda item: -item[1]))

@@ -1,0 +1,120 @@
+"""Wiring: which value every layer of a grid reads, once links, residuals and disabled slots are resolved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from volumetric.errors import SpecError
+from volumetric.grid import Coord, Link
+from volumetric.layers import LayerSpec, Residual
+from volumetric.layers.containers import INPUT
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A value in a network: what the layer at `coord` read or made, or the network's input where `coord` is None."""
+
+    coord: Coord | None = None
+    side: Literal["output", "input"] = "output"
+
+    def __str__(self) -> str:
+        return "the network's input" if self.coord is None else f"the {self.side} of {self.coord}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wire:
+    """What one layer reads: the sum of `inputs`, and for a Residual also `skip`. `identity`: the layer is disabled."""
+
+    coord: Coord
+    inputs: tuple[Source, ...]
+    skip: Source | None = None
+    identity: bool = False
+
+
+def wire(layers: Mapping[Coord, LayerSpec], links: tuple[Link, ...], disabled: frozenset[Coord]) -> tuple[Wire, ...]:
+    """Resolve what every layer reads, in reading order.
+
+    Raises
+    ------
+    SpecError : a link or residual names a coordinate without a layer, or closes a loop (which is named)
+    """
+    for link in links:
+        for end in (link.source, link.target):
+            if end not in layers:
+                raise SpecError(f"{link.kind} link {link.source} → {link.target}: there is no layer at {end}")
+    wires: list[Wire] = []
+    previous: Coord | None = None
+    for coord, spec in layers.items():
+        incoming = [link for link in links if link.kind == "activation" and link.target == coord]
+        for link in incoming:
+            _check_earlier(f"activation link {link.source} → {coord}", link.source, coord, layers)
+        keep = not any(link.combine == "replace" for link in incoming)
+        inputs = ([Source(previous)] if keep else []) + [Source(link.source) for link in incoming]
+        identity = coord in disabled
+        skip = None if identity or not isinstance(spec, Residual) else _skip(coord, spec, previous, layers)
+        wires.append(Wire(coord=coord, inputs=tuple(inputs), skip=skip, identity=identity))
+        previous = coord
+    return tuple(wires)
+
+
+def _skip(coord: Coord, spec: Residual, previous: Coord | None, layers: Mapping[Coord, LayerSpec]) -> Source:
+    if spec.source == INPUT:
+        return Source()
+    if spec.source is None:
+        if previous is None:
+            raise SpecError(f"residual at {coord}: the first layer has no preceding layer", hint='source="input"')
+        return Source(previous, "input")
+    source = Coord.parse(spec.source)
+    if source not in layers:
+        raise SpecError(f"residual at {coord}: there is no layer at its source {source}")
+    _check_earlier(f"residual at {coord}", source, coord, layers)
+    return Source(source)
+
+
+def _check_earlier(what: str, source: Coord, target: Coord, layers: Mapping[Coord, LayerSpec]) -> None:
+    if source < target:
+        return
+    loop = [str(c) for c in layers if target <= c <= source] + [str(target)]
+    shown = " → ".join(loop if len(loop) <= 6 else [*loop[:3], "…", *loop[-2:]])
+    raise SpecError(
+        f"{what} closes a loop: {shown}", hint="a one-shot run needs sources that come earlier in reading order"
+    )
+
+
+def follow_shared(layers: Mapping[Coord, LayerSpec], links: tuple[Link, ...]) -> dict[str, str]:
+    """Key of every shared parameter → key of the parameter that owns the weights, chains followed to their end.
+
+    Raises
+    ------
+    SpecError : a name or shape does not exist on the other side, a parameter is shared twice, or sharing is circular
+    """
+    direct: dict[str, str] = {}
+    for link in links:
+        if link.kind != "shared":
+            continue
+        theirs = {p.name: p.shape for p in layers[link.source].params()}
+        mine = {p.name: p.shape for p in layers[link.target].params()}
+        names = [(n, n) for n in mine] if link.param is None else [(link.param, link.source_param)]
+        for name, source_name in names:
+            what = f"shared link {link.source}/{source_name} → {link.target}/{name}"
+            if name not in mine or source_name not in theirs:
+                raise SpecError(f"{what}: no such parameter")
+            if mine[name] != theirs[source_name]:
+                raise SpecError(f"{what}: shapes {theirs[source_name]} and {mine[name]} differ")
+            key = f"{link.target}/{name}"
+            if key in direct:
+                raise SpecError(f"{what}: the target is shared already with {direct[key]}")
+            direct[key] = f"{link.source}/{source_name}"
+    return {key: _end_of_chain(key, direct) for key in direct}
+
+
+def _end_of_chain(key: str, direct: Mapping[str, str]) -> str:
+    seen = [key]
+    while key in direct:
+        key = direct[key]
+        if key in seen:
+            raise SpecError("shared links form a loop: " + " → ".join([*seen, key]))
+        seen.append(key)
+    return key
