@@ -1,0 +1,159 @@
+"""Decode and prefill speed on a GPU, next to its memory bandwidth and to transformers in CUDA eager mode.
+
+    python benchmarks/gpu_decode.py MODEL [--device gpu] [--dtypes f16,int8:g32,int4:g32] [--hf DIRECTORY]
+
+Decoding reads every resident weight once per token (of the embedding table only one row, unless it is also the output
+matrix), so bandwidth / bytes is the ceiling. The bandwidth comes from torch where it sees a CUDA device (a copy, reads and
+writes counted), or from --bandwidth; without either, no ceiling is shown. transformers runs where it is installed and --hf
+names a directory of the same model.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+from volumetric_worker import decode, prefill
+
+from volumetric.loaders import open_model
+from volumetric.runtime.device import RunOptions
+from volumetric.runtime.lower import lower
+from volumetric.runtime.open import open_device
+
+PROMPT = [int(i) for i in np.random.default_rng(1).integers(20, 30_000, 32)]
+LONG_PROMPT = [int(i) for i in np.random.default_rng(0).integers(20, 30_000, 512)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One line of the result: speeds in tokens/s, one entry for each repetition."""
+
+    engine: str
+    decode: list[float]
+    prefill: list[float]
+    weight_bytes: int
+
+
+def repeat(measure: Callable[[], float], times: int) -> list[float]:
+    """Measure `times` times after one run that is not counted."""
+    measure()
+    return [measure() for _ in range(times)]
+
+
+def ours(model: str, device_name: str, dtype: str | None, new_tokens: int, repeats: int) -> Row:
+    loaded = open_model(model, dtype=dtype)
+    device = open_device(device_name)
+    executable = device.compile(lower(loaded.network), loaded.params, RunOptions(context=2048))
+    try:
+        return Row(
+            engine=f"volumetric {dtype or 'as stored'} on {device.info.description}",
+            decode=repeat(lambda: decode(executable, PROMPT, new_tokens)[0], repeats),
+            prefill=repeat(lambda: prefill(executable, LONG_PROMPT), repeats),
+            weight_bytes=executable.memory.weights,
+        )
+    finally:
+        executable.close()
+
+
+def cuda_is_there() -> bool:
+    if find_spec("torch") is None:
+        return False
+    import torch
+
+    return torch.cuda.is_available()
+
+
+def cuda_bandwidth() -> float:
+    """GB/s of a copy of 1 GiB within device memory, reads and writes counted; the best of ten."""
+    import torch
+
+    source = torch.ones(1 << 28, device="cuda")
+    target = torch.empty_like(source)
+    best = 0.0
+    for _ in range(10):
+        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        start.record()
+        target.copy_(source)
+        end.record()
+        torch.cuda.synchronize()
+        best = max(best, 2 * source.nbytes / (start.elapsed_time(end) / 1e3) / 1e9)
+    return best
+
+
+def transformers_eager(directory: Path, new_tokens: int, repeats: int) -> Row:
+    """Greedy decoding with transformers as most people run it: float16, eager, its own KV cache."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float16).cuda().eval()
+
+    def feed(ids: torch.Tensor, cache: object) -> tuple[torch.Tensor, object]:
+        out = model(ids, past_key_values=cache, use_cache=True, logits_to_keep=1)
+        return out.logits[:, -1:].argmax(-1), out.past_key_values
+
+    @torch.inference_mode()
+    def one_decode() -> float:
+        token, cache = feed(torch.tensor([PROMPT], device="cuda"), None)
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        for _ in range(new_tokens):
+            token, cache = feed(token, cache)
+            token.item()  # a generator hands each id to its caller
+        return new_tokens / (time.perf_counter() - start)
+
+    @torch.inference_mode()
+    def one_prefill() -> float:
+        start = time.perf_counter()
+        feed(torch.tensor([LONG_PROMPT], device="cuda"), None)[0].item()
+        return len(LONG_PROMPT) / (time.perf_counter() - start)
+
+    size = sum(p.nbytes for p in model.parameters())
+    return Row(
+        engine="transformers float16, CUDA eager",
+        decode=repeat(one_decode, repeats),
+        prefill=repeat(one_prefill, repeats),
+        weight_bytes=size,
+    )
+
+
+def table(rows: list[Row], bandwidth: float | None) -> str:
+    lines = ["| engine | decode tok/s | of the ceiling | prefill 512 tok/s | weights MiB |", "| --- " * 5 + "|"]
+    for row in rows:
+        median = statistics.median(row.decode)
+        share = "" if bandwidth is None else f"{median * row.weight_bytes / bandwidth / 1e9:.0%}"
+        speeds = [f"{statistics.median(s):.0f} ({min(s):.0f}–{max(s):.0f})" for s in (row.decode, row.prefill)]
+        lines.append(f"| {row.engine} | {speeds[0]} | {share} | {speeds[1]} | {row.weight_bytes / 2**20:.0f} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model")
+    parser.add_argument("--device", default="gpu")
+    parser.add_argument("--dtypes", default="", help="comma-separated; default: as stored")
+    parser.add_argument("--hf", type=Path, help="directory of the same model for transformers")
+    parser.add_argument("--bandwidth", type=float, help="memory bandwidth in GB/s, where torch cannot measure it")
+    parser.add_argument("--new-tokens", type=int, default=256)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--json", type=Path, help="also write everything measured to this file")
+    args = parser.parse_args()
+    bandwidth = args.bandwidth or (cuda_bandwidth() if cuda_is_there() else None)
+    rows = [ours(args.model, args.device, d or None, args.new_tokens, args.repeats) for d in args.dtypes.split(",")]
+    if args.hf and cuda_is_there() and find_spec("transformers"):
+        rows.append(transformers_eager(args.hf, args.new_tokens, args.repeats))
+    print("memory bandwidth: " + ("unknown" if bandwidth is None else f"{bandwidth:.0f} GB/s") + "\n")
+    print(table(rows, bandwidth))
+    if args.json:
+        report = {"bandwidth": bandwidth, "rows": [{f: getattr(row, f) for f in Row.__slots__} for row in rows]}
+        args.json.write_text(json.dumps(report, indent=1))
+
+
+if __name__ == "__main__":
+    main()
