@@ -3,9 +3,9 @@
     python benchmarks/gpu_decode.py MODEL [--device gpu] [--dtypes f16,int8:g32,int4:g32] [--hf DIRECTORY]
 
 Decoding reads every resident weight once per token (of the embedding table only one row, unless it is also the output
-matrix), so bandwidth / bytes is the ceiling. The bandwidth comes from torch where it sees a CUDA device (a copy, reads and
-writes counted), or from --bandwidth; without either, no ceiling is shown. transformers runs where it is installed and --hf
-names a directory of the same model.
+matrix), so bandwidth / bytes is the ceiling. The bandwidth comes from torch where it sees a CUDA device (a copy, reads
+and writes counted), or from --bandwidth; without either, no ceiling is shown. transformers runs where it is installed
+and --hf names a directory of the same model.
 """
 
 from __future__ import annotations
