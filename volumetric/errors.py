@@ -48,4 +48,4 @@ class CheckpointError(VolumetricError, ValueError):
 
 
 class GenerationError(VolumetricError, RuntimeError):
-    """Text generation cannot go on: the context is full, a chat template failed, …"""
+    """Text generation cannot go on: the context is full, a chat template failed, a token is unknown."""

@@ -14,8 +14,7 @@ from volumetric._typing import ROWS, Shape
 from volumetric.errors import CheckpointError, ShapeError, SpecError, VolumetricError
 from volumetric.grid import Coord, Grid, Link
 from volumetric.layers import LayerSpec, ParamSpec
-from volumetric.weights import Params as Params
-from volumetric.weights import WeightStore
+from volumetric.weights import Params, WeightStore
 from volumetric.wiring import Source, Wire, follow_shared, wire
 
 
@@ -129,7 +128,7 @@ def _same(shapes: list[tuple[Source, Shape]]) -> Shape:
 
 
 def initialise(network: Network, seed: int = 0) -> Params:
-    """Fill the parameters of a fresh network; each tensor has a random stream of its own, so the order is irrelevant."""
+    """Fill the parameters of a fresh network. Each tensor has a random stream of its own, whatever the order."""
     stores: dict[str, WeightStore] = {}
     for key, spec in network.param_specs().items():
         stream = np.random.SeedSequence(seed, spawn_key=tuple(key.encode()))

@@ -32,7 +32,7 @@ from volumetric.layers.softmax import softmax, softmax_vjp
 
 @layer("multi_head_attention")
 class MultiHeadAttention(LayerSpec):
-    """Attention over the rows of a sequence, remembering keys and values from call to call.
+    """Attention over the rows of a sequence; a causal layer remembers keys and values from call to call.
 
     ``y = softmax(scale · rope(norm(q)) rope(norm(k))ᵀ + mask) v Woᵀ + bo`` for each head, heads side by side.
 
@@ -123,7 +123,7 @@ class MultiHeadAttention(LayerSpec):
         q = self._project(p, "q", x, self.num_heads, positions, saved)
         k = self._project(p, "k", x, self.kv_heads, positions, saved)
         v = self._heads(affine(p, "v.", x), self.kv_heads)
-        if memory is not None:
+        if memory is not None and self.causal:
             k, v = _remember(memory, "k", k), _remember(memory, "v", v)
         saved |= {"q": q, "k": k, "v": v}
         scores, saved["capped"] = self._scores(q, k, positions)
@@ -183,7 +183,8 @@ class MultiHeadAttention(LayerSpec):
         if self.softcap is not None:
             capped = np.tanh(scores / scores.dtype.type(self.softcap))
             scores = capped * scores.dtype.type(self.softcap)
-        distance = positions[:, None] - np.arange(k.shape[-3])
+        ends = positions[-1] + 1
+        distance = positions[:, None] - np.arange(ends - k.shape[-3], ends)
         hidden = distance < 0 if self.causal else np.zeros_like(distance, bool)
         if self.window is not None:
             hidden |= np.abs(distance) >= self.window

@@ -8,7 +8,17 @@ import numpy as np
 
 from volumetric._typing import Array, Shape
 from volumetric.errors import GenerationError, ShapeError, SpecError
-from volumetric.layers.base import Arrays, Grads, LayerSpec, Memory, ParamSpec, Saved, expect_last, expect_positive, layer
+from volumetric.layers.base import (
+    Arrays,
+    Grads,
+    LayerSpec,
+    Memory,
+    ParamSpec,
+    Saved,
+    expect_last,
+    expect_positive,
+    layer,
+)
 
 
 @layer("embedding")

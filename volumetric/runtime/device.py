@@ -79,17 +79,25 @@ class Executable(Protocol):
     """A plan bound to resident weights on one device."""
 
     @property
-    def options(self) -> RunOptions: ...
+    def options(self) -> RunOptions:
+        """What it was compiled with."""
+        ...
+
     @property
-    def memory(self) -> MemoryReport: ...
+    def memory(self) -> MemoryReport:
+        """Bytes kept on the device."""
+        ...
 
-    def new_state(self) -> State: ...
+    def new_state(self) -> State:
+        """Return an empty state."""
+        ...
 
-    def forward(self, state: State, x: NDArray[Any], *, last_only: bool = True) -> NDArray[np.float32]:
+    def forward(self, state: Any, x: NDArray[Any], *, last_only: bool = True) -> NDArray[np.float32]:
         """Append the rows of `x` to `state` and return the plan's output for the last row, or for all of them.
 
         Parameters
         ----------
+        state : made by this executable's `new_state`
         x : token ids, int32 ``[T]``, or features, float32 ``[T, D]``, as the plan's input asks
         last_only : compute the tail of the plan for the last row alone
 
@@ -104,21 +112,25 @@ class Executable(Protocol):
         """
         ...
 
-    def greedy(self, state: State, token: int) -> Iterator[int]:
+    def greedy(self, state: Any, token: int) -> Iterator[int]:
         """Feed `token`, yield the arg max, feed that, and so on, without end, as fast as the device can.
 
         When the iterator is closed, `state.position` counts exactly the tokens fed for the ids already yielded.
         """
         ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Give the device's memory back; the executable cannot be used any more."""
+        ...
 
 
 class Device(Protocol):
     """Compiles plans."""
 
     @property
-    def info(self) -> DeviceInfo: ...
+    def info(self) -> DeviceInfo:
+        """What `volumetric devices` prints."""
+        ...
 
     def compile(self, plan: Plan, params: Params, options: RunOptions) -> Executable:
         """Bind `plan` (as `lower` wrote it) to resident copies of `params`."""

@@ -37,7 +37,7 @@ MATMUL_DEFAULTS: Mapping[str, Any] = MappingProxyType(
 
 
 def expand(plan: Plan) -> Plan:
-    """Rewrite a layer-level plan with the operations embedding, position_embedding, norm, matmul, attend, add, …"""
+    """Rewrite a layer-level plan with the operations embedding, norm, matmul, attend and the like."""
     work = _Expansion(plan)
     for step in plan.steps:
         rule = _RULES.get(step.op)
@@ -58,7 +58,10 @@ class _Expansion:
         self.values.append(Value(name=f"{step.where}.{name}", shape=(ROWS, width)))
         return len(self.values) - 1
 
-    def emit(self, step: Step, op: str, inputs: tuple[int, ...], out: int, params: dict[str, str], **attrs: Any) -> None:
+    def emit(
+        self, step: Step, op: str, inputs: tuple[int, ...], out: int, params: dict[str, str], **attrs: Any
+    ) -> None:
+        """Append a step in the place of `step`."""
         self.steps.append(
             dataclasses.replace(
                 step,
@@ -71,7 +74,9 @@ class _Expansion:
             )
         )
 
-    def matmul(self, step: Step, x: int, out: int, names: tuple[str, ...], widths: tuple[int, ...], **attrs: Any) -> None:
+    def matmul(
+        self, step: Step, x: int, out: int, names: tuple[str, ...], widths: tuple[int, ...], **attrs: Any
+    ) -> None:
         """Emit one product with the matrices at the layer's paths `names`, biases where the layer has them."""
         params: dict[str, str] = {}
         for i, name in enumerate(names):

@@ -73,7 +73,7 @@ def _add_into_matmul(plan: Plan) -> list[Step]:
 
 
 def _can_take(plan: Plan, step: Step | None, value: int) -> bool:
-    """Whether `step` is a product whose result nothing but one reader needs, and that has no epilogue of its own yet."""
+    """Whether `step` is a product without an epilogue of its own whose result one step alone reads."""
     return (
         step is not None
         and step.op == "matmul"

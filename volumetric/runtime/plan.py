@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal
 
-from volumetric._typing import ROWS as ROWS
-from volumetric._typing import Shape
+from volumetric._typing import ROWS, Shape
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

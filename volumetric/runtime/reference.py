@@ -1,4 +1,4 @@
-"""The reference device: runs the layer-level plan with each layer's own NumPy forward. Slow, obvious, and the oracle."""
+"""The reference device: runs the layer-level plan with each layer's own NumPy forward. Slow, plain, the oracle."""
 
 from __future__ import annotations
 

@@ -1,0 +1,105 @@
+"""WeightStore: forms of a tensor, the master, laziness, morphing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from volumetric.dtypes import DTYPES, DType, Packed, Scheme, decode, encode
+from volumetric.errors import ShapeError
+from volumetric.weights import MorphReport, Params, WeightStore
+
+F32 = Scheme.parse("float32")
+INT4 = Scheme.parse("int4:g32")
+
+
+@pytest.fixture
+def values(rng: np.random.Generator) -> np.ndarray:
+    return rng.standard_normal((7, 40)).astype(np.float32)
+
+
+def test_a_lazy_source_is_asked_each_time_and_not_retained(values: np.ndarray) -> None:
+    calls = []
+
+    def produce() -> Packed:
+        calls.append(1)
+        return Packed.from_array(values)
+
+    released = []
+    store = WeightStore(values.shape, F32, produce, release=lambda: released.append(1))
+    assert np.array_equal(store.values(), values)
+    assert np.array_equal(store.values(), values)
+    assert len(calls) == 2
+    store.release()
+    assert released == [1]
+    assert store.master() is store.master()
+    assert len(calls) == 3
+
+
+def test_a_source_of_another_shape_is_an_error(values: np.ndarray) -> None:
+    store = WeightStore((3, 3), F32, Packed.from_array(values))
+    with pytest.raises(ShapeError, match=r"\(3, 3\).*\(7, 40\)"):
+        store.stored()
+
+
+def test_versions_are_cached_until_the_value_changes(values: np.ndarray) -> None:
+    store = WeightStore.from_array(values)
+    first = store.as_(INT4)
+    assert store.as_(INT4) is first
+    generation = store.generation
+    store.assign(values * 2)
+    assert store.generation > generation
+    assert np.array_equal(decode(store.as_(INT4), np.float32), decode(encode(values * 2, INT4), np.float32))
+    assert np.array_equal(store.values(), values * 2)
+
+
+def test_assign_copies_checks_and_the_master_is_read_only(values: np.ndarray) -> None:
+    store = WeightStore.from_array(values)
+    mine = values.copy()
+    store.assign(mine)
+    mine[:] = 0
+    assert np.array_equal(store.master(), values)
+    with pytest.raises(ValueError, match="read-only"):
+        store.master()[0, 0] = 1
+    with pytest.raises(ShapeError, match="assign"):
+        store.assign(values[:3])
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: dtype.name)
+def test_morphing_back_restores_the_bits_while_the_master_is_kept(dtype: DType, values: np.ndarray) -> None:
+    store = WeightStore.from_array(values)
+    store.master()
+    report = store.morph(Scheme.default(dtype))
+    assert store.scheme.dtype is dtype
+    assert report.cosine > 0.75
+    assert report.nmse < 0.5
+    back = store.morph(F32)
+    assert back == MorphReport(nmse=0.0, cosine=pytest.approx(1.0), max_abs=0.0)
+    assert np.array_equal(store.values(), values)
+
+
+def test_without_a_master_a_morph_is_final(values: np.ndarray) -> None:
+    store = WeightStore.from_array(values)
+    store.morph(INT4)
+    store.morph(F32)
+    assert np.array_equal(store.values(), decode(encode(values, INT4), np.float32))
+
+
+def test_dropping_the_master_keeps_an_assigned_value(values: np.ndarray) -> None:
+    store = WeightStore.from_array(values)
+    store.assign(values + 1)
+    store.drop_master()
+    assert not store.has_master
+    assert np.array_equal(store.values(), values + 1)
+
+
+def test_reports_of_zero_tensors_are_defined() -> None:
+    zero, one = np.zeros(3, np.float32), np.ones(3, np.float32)
+    assert MorphReport.between(zero, zero) == MorphReport(nmse=0.0, cosine=1.0, max_abs=0.0)
+    assert MorphReport.between(zero, one).nmse == 1.0
+    assert MorphReport.between(one, zero).cosine == 0.0
+
+
+def test_params_count_elements_by_scheme(values: np.ndarray) -> None:
+    stores = {"a": WeightStore.from_array(values), "b": WeightStore.from_packed(encode(values[:2], INT4))}
+    assert Params(stores).schemes() == {F32: 280, INT4: 80}

@@ -1,0 +1,159 @@
+"""Lowering and fusing: what the plans say, checked as text, on the null device."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.layers.cases import CASES
+from tests.networks import tiny_llama
+from volumetric.errors import GenerationError, ShapeError
+from volumetric.grid import Coord, Grid, Link
+from volumetric.layers import Dense, LayerNorm, LayerSpec, Parallel, Residual, RMSNorm, Sequential, Softcap, SwiGLU
+from volumetric.network import Network, initialise
+from volumetric.runtime import RunOptions, fuse, lower
+from volumetric.runtime.null import NullDevice
+
+
+def chain(*layers: LayerSpec, links: tuple[Link, ...] = (), disabled: frozenset[Coord] = frozenset()) -> Network:
+    return Network(
+        grid=Grid(len(layers)),
+        layers={Coord(z): layer for z, layer in enumerate(layers)},
+        links=links,
+        disabled=disabled,
+        input_shape=(6,),
+        input_dtype="float32",
+    )
+
+
+def dense(**fields) -> Dense:
+    return Dense(in_features=6, out_features=6, **fields)
+
+
+def ops(network: Network) -> list[str]:
+    return [step.op for step in fuse(lower(network)).steps]
+
+
+def test_a_transformer_layer_is_five_fused_steps() -> None:
+    plan = fuse(lower(tiny_llama(blocks=1)))
+    assert [step.op for step in plan.steps] == [
+        "embedding", "matmul", "attend", "matmul", "matmul", "matmul", "matmul",
+    ]  # fmt: skip
+    assert str(plan).splitlines()[1:6] == [
+        "%10[T×64] = matmul(%1) @1.0.0.1 weight.0=1.0.0.1/q.weight weight.1=1.0.0.1/k.weight "
+        "weight.2=1.0.0.1/v.weight norm.weight=1.0.0.0/weight norm=rms norm_eps=1e-06 combine=concat "
+        "activation=linear parts=(32, 16, 16)",
+        "%11[T×32] = attend(%10) @1.0.0.1  heads=4 kv_heads=2 head_dim=8 scale=0.35355339059327373 causal=True "
+        f"qk_norm_eps=1e-06 rope={plan.steps[2].attrs['rope']}",
+        "%4[T×32] = matmul(%11, %1) @1.0.0.1 weight.0=1.0.0.1/o.weight combine=concat activation=linear "
+        "residual=True parts=(32,) tail",
+        "%12[T×91] = matmul(%4) @1.0.0.4 weight.0=1.0.0.4/gate.weight weight.1=1.0.0.4/up.weight "
+        "norm.weight=1.0.0.3/weight norm=rms norm_eps=1e-06 combine=gated activation=silu parts=(91, 91) tail",
+        "%7[T×32] = matmul(%12, %4) @1.0.0.4 weight.0=1.0.0.4/down.weight combine=concat activation=linear "
+        "residual=True parts=(32,) tail",
+    ]
+    assert list(plan.states) == ["1.0.0.1"]
+
+
+def test_the_head_uses_the_embedding_weights() -> None:
+    plan = lower(tiny_llama())
+    assert plan.steps[-1].params["weight"] == plan.steps[0].params["weight"] == "0.0.0.0/weight"
+
+
+def test_only_steps_after_the_last_attention_are_tail() -> None:
+    steps = fuse(lower(tiny_llama(blocks=3))).steps
+    last = max(i for i, step in enumerate(steps) if step.op == "attend")
+    assert [step.tail for step in steps] == [i > last for i in range(len(steps))]
+
+
+def test_a_norm_that_something_else_reads_too_stays_a_step() -> None:
+    assert ops(chain(RMSNorm(num_features=6), dense())) == ["matmul"]
+    assert ops(chain(dense(), RMSNorm(num_features=6))) == ["matmul", "norm"]
+    assert ops(chain(RMSNorm(num_features=6), dense(), Residual(source="0.0.0.0"))) == ["norm", "matmul"]
+    assert ops(chain(LayerNorm(num_features=6), dense(), Residual(source="input"))) == ["matmul"]
+
+
+def test_a_norm_feeds_every_branch_that_multiplies() -> None:
+    network = chain(RMSNorm(num_features=6), Parallel(branches=(dense(), dense()), combine="add"))
+    plan = fuse(lower(network))
+    assert [step.op for step in plan.steps] == ["matmul", "matmul"]
+    assert all(step.attrs["norm"] == "rms" for step in plan.steps)
+
+
+def test_a_sum_is_not_folded_where_its_other_side_comes_later_or_the_product_is_needed() -> None:
+    later = chain(dense(), dense(), Residual(source="0.0.0.0"))
+    assert ops(later) == ["matmul", "matmul"]
+    needed = chain(dense(), Residual(source="input"), Residual(source="0.0.0.0"))
+    assert ops(needed) == ["matmul", "add", "add"]
+    twice = chain(dense(), Residual(source="0.0.0.0"))
+    assert ops(twice) == ["matmul", "add"]
+
+
+def test_two_products_and_their_sum_are_two_steps() -> None:
+    network = chain(Parallel(branches=(dense(), dense()), combine="add"))
+    steps = fuse(lower(network)).steps
+    assert [step.op for step in steps] == ["matmul", "matmul"]
+    assert steps[1].inputs == (0, steps[0].outputs[0])
+
+
+def test_average_concat_and_softcap() -> None:
+    assert ops(chain(Parallel(branches=(dense(), dense()), combine="avg"))) == ["matmul", "matmul", "add"]
+    assert ops(chain(Parallel(branches=(dense(), dense())))) == ["matmul", "matmul", "concat"]
+    plan = fuse(lower(chain(dense(), Softcap(cap=3.0))))
+    assert [step.op for step in plan.steps] == ["matmul"]
+    assert plan.steps[0].attrs["softcap"] == 3.0
+    assert ops(chain(SwiGLU(in_features=6, hidden_features=9), Softcap(cap=3.0), Softcap(cap=3.0))) == [
+        "matmul", "matmul", "softcap",
+    ]  # fmt: skip
+
+
+def test_disabled_slots_leave_no_step() -> None:
+    network = chain(dense(), dense(), Residual(), disabled=frozenset({Coord(1)}))
+    plan = lower(network)
+    assert [step.op for step in plan.steps] == ["dense", "add"]
+    assert plan.steps[1].inputs == (1, 1)
+
+
+def test_links_add_and_share() -> None:
+    links = (
+        Link(kind="activation", source=Coord(0), target=Coord(2), combine="add"),
+        Link(kind="shared", source=Coord(0), target=Coord(1)),
+    )
+    plan = lower(chain(dense(), dense(), dense(), links=links))
+    assert [step.op for step in plan.steps] == ["dense", "dense", "add", "dense"]
+    assert plan.steps[1].params == plan.steps[0].params
+    assert set(plan.params) == {"0.0.0.0/weight", "0.0.0.0/bias", "2.0.0.0/weight", "2.0.0.0/bias"}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_layer_lowers_fuses_and_runs_on_the_null_device(name: str) -> None:
+    spec, shape = CASES[name]
+    if len(shape) > 2:
+        shape = shape[-2:]
+    ids = spec.kind == "embedding"
+    network = Network(
+        grid=Grid(1),
+        layers={Coord(0): Sequential(layers=(spec,))},
+        input_shape=shape[1:],
+        input_dtype="int32" if ids else "float32",
+    )
+    executable = NullDevice().compile(lower(network), initialise(network))
+    state = executable.new_state()
+    x = np.zeros(shape, np.int32 if ids else np.float32)
+    assert executable.forward(state, x, last_only=False).shape == spec.output_shape(shape)
+    assert state.position == len(x)
+
+
+def test_inputs_are_checked_before_anything_runs() -> None:
+    executable = NullDevice().compile(lower(tiny_llama()), initialise(tiny_llama()), RunOptions(context=4))
+    state = executable.new_state()
+    for bad in (np.zeros(3, np.float32), np.zeros((2, 2), np.int32), np.zeros(0, np.int32)):
+        with pytest.raises(ShapeError):
+            executable.forward(state, bad)
+    with pytest.raises(GenerationError, match="must lie in"):
+        executable.forward(state, np.array([-1]))
+    executable.forward(state, np.zeros(3, np.int64))
+    with pytest.raises(GenerationError, match="3 tokens in the context and 2 more do not fit its 4"):
+        executable.forward(state, np.zeros(2, np.int32))
+    with pytest.raises(GenerationError, match="cannot trim"):
+        state.trim(4)

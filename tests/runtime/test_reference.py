@@ -1,0 +1,154 @@
+"""The oracle: whole networks forward and backward, and its state."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+
+import numpy as np
+import pytest
+
+from tests.layers.test_vjp import TOLERANCE, differences
+from tests.networks import tiny_llama
+from volumetric.errors import GenerationError, UnsupportedError
+from volumetric.grid import Coord, Grid, Link
+from volumetric.layers import Dense, Parallel, Residual, RMSNorm, Sequential, Softmax
+from volumetric.network import Network, initialise
+from volumetric.runtime import RunOptions, lower, open_device
+from volumetric.runtime.reference import ReferenceDevice, ReferenceExecutable
+
+IDS = np.array([5, 17, 3, 96, 0, 41, 41, 8], np.int32)
+
+
+def compile_tiny(dtype: type = np.float32, **options) -> ReferenceExecutable:
+    network = tiny_llama()
+    return ReferenceDevice(dtype).compile(lower(network), initialise(network, seed=1), RunOptions(**options))
+
+
+def test_one_row_at_a_time_equals_all_at_once_in_any_split() -> None:
+    executable = compile_tiny(np.float64)
+    whole = executable.forward(executable.new_state(), IDS, last_only=False)
+    for cuts in ((1,) * 8, (3, 5), (7, 1), (1, 2, 5)):
+        state = executable.new_state()
+        ends = list(itertools.accumulate(cuts))
+        parts = [executable.forward(state, IDS[b - n : b], last_only=False) for n, b in zip(cuts, ends, strict=True)]
+        np.testing.assert_allclose(np.concatenate(parts), whole, rtol=0, atol=1e-6)
+
+
+def test_last_only_is_the_last_row() -> None:
+    executable = compile_tiny()
+    whole = executable.forward(executable.new_state(), IDS, last_only=False)
+    last = executable.forward(executable.new_state(), IDS)
+    assert last.shape == (1, 97)
+    np.testing.assert_allclose(last[0], whole[-1], rtol=0, atol=1e-6)
+
+
+def test_trim_forgets_and_fork_copies() -> None:
+    executable = compile_tiny()
+    state = executable.new_state()
+    executable.forward(state, IDS)
+    other = state.fork()
+    state.trim(3)
+    assert (state.position, other.position) == (3, 8)
+    again = executable.forward(state, IDS[3:])
+    fresh = executable.forward(executable.new_state(), IDS)
+    np.testing.assert_allclose(again, fresh, rtol=0, atol=1e-6)
+    executable.forward(other, IDS[:1])
+    assert np.array_equal(executable.forward(state.fork(), IDS[:2]), executable.forward(state, IDS[:2]))
+    state.reset()
+    assert state.position == 0
+    assert np.array_equal(executable.forward(state, IDS), fresh)
+
+
+def test_greedy_counts_only_what_was_fed() -> None:
+    executable = compile_tiny()
+    state = executable.new_state()
+    ids = list(itertools.islice(executable.greedy(state, 5), 4))
+    assert state.position == 4
+    fed = np.array([5, *ids[:3]], np.int32)
+    expected = executable.forward(executable.new_state(), fed, last_only=False).argmax(-1)
+    assert ids == expected.tolist()
+
+
+def test_an_id_beyond_the_vocabulary_is_named() -> None:
+    executable = compile_tiny()
+    with pytest.raises(GenerationError, match="token id 97 at position 1 is outside of the vocabulary of 97"):
+        executable.forward(executable.new_state(), np.array([0, 97]))
+
+
+def test_int8_activations_are_refused() -> None:
+    with pytest.raises(UnsupportedError, match="floats only"):
+        compile_tiny(compute="int8")
+
+
+def test_open_device_knows_it() -> None:
+    assert open_device("reference").info.kind == "reference"
+    assert open_device("null").info.kind == "null"
+
+
+def every_join() -> Network:
+    """Links of both kinds, shared weights, nested containers, a disabled slot, and residuals of every source."""
+    dense = Dense(in_features=4, out_features=4, activation="tanh")
+    inner = Sequential(layers=(RMSNorm(num_features=4), dense, Residual(source="input"), Softmax(), Residual()))
+    layers = [
+        dense,
+        dense,
+        Residual(),
+        Parallel(branches=(inner, dense), combine="add"),
+        Residual(source="input"),
+        Parallel(branches=(dense, inner), combine="avg"),
+        Softmax(),
+        Residual(source="1.0.0.0"),
+        Parallel(branches=(dense, inner)),
+    ]
+    links = (
+        Link(kind="shared", source=Coord(0), target=Coord(1)),
+        Link(kind="shared", source=Coord(0), target=Coord(5), param="0/weight", source_param="weight"),
+        Link(kind="activation", source=Coord(0), target=Coord(3), combine="add"),
+        Link(kind="activation", source=Coord(2), target=Coord(5), combine="replace"),
+        Link(kind="activation", source=Coord(4), target=Coord(5), combine="replace"),
+    )
+    return Network(
+        grid=Grid(len(layers)),
+        layers={Coord(z): spec for z, spec in enumerate(layers)},
+        links=links,
+        disabled=frozenset({Coord(6)}),
+        input_shape=(4,),
+        input_dtype="float32",
+    )
+
+
+def test_gradients_of_a_whole_network_equal_central_differences() -> None:
+    network = every_join()
+    executable = ReferenceDevice(np.float64).compile(lower(network), initialise(network, seed=5))
+    x = np.random.default_rng(0).standard_normal((3, 4))
+    values, tape = executable.run(x)
+    y = values[executable.plan.outputs[0]]
+    gy = np.random.default_rng(1).standard_normal(y.shape)
+    gx, params = executable.vjp(values, tape, gy)
+
+    def loss() -> float:
+        return float((executable.run(x)[0][executable.plan.outputs[0]] * gy).sum())
+
+    assert set(params) == set(network.param_specs())
+    assert gx is not None
+    for got, at in [(gx, x), *((params[key], executable.weights[key]) for key in params)]:
+        want = differences(loss, at)
+        np.testing.assert_allclose(got, want, rtol=0, atol=TOLERANCE * max(np.abs(want).max(), 1e-3))
+
+
+def test_a_bidirectional_layer_sees_the_rows_of_its_call_alone() -> None:
+    network = tiny_llama(blocks=1)
+    attention = network.layers[Coord(1, slot=1)]
+    both = network.with_layer(Coord(1, slot=1), dataclasses.replace(attention, causal=False))  # pyright: ignore[reportArgumentType]  (specs are dataclasses)
+    plan = lower(both)
+    assert not plan.states
+    executable = ReferenceDevice().compile(plan, initialise(both))
+    state = executable.new_state()
+    first = executable.forward(state, IDS, last_only=False)
+    changed = IDS.copy()
+    changed[-1] = 11
+    second = executable.forward(executable.new_state(), changed, last_only=False)
+    assert np.abs(first[0] - second[0]).max() > 1e-4
+    again = executable.forward(state, IDS, last_only=False)
+    np.testing.assert_allclose(again, first, rtol=0, atol=1e-5)  # rope is relative: positions 8… turn alike
