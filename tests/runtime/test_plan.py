@@ -40,17 +40,27 @@ def test_a_transformer_layer_is_five_fused_steps() -> None:
         "embedding", "matmul", "attend", "matmul", "matmul", "matmul", "matmul",
     ]  # fmt: skip
     assert str(plan).splitlines()[1:6] == [
-        "%10[T×64] = matmul(%1) @1.0.0.1 weight.0=1.0.0.1/q.weight weight.1=1.0.0.1/k.weight "
-        "weight.2=1.0.0.1/v.weight norm.weight=1.0.0.0/weight norm=rms norm_eps=1e-06 combine=concat "
-        "activation=linear parts=(32, 16, 16)",
-        "%11[T×32] = attend(%10) @1.0.0.1  heads=4 kv_heads=2 head_dim=8 scale=0.35355339059327373 causal=True "
-        f"qk_norm_eps=1e-06 rope={plan.steps[2].attrs['rope']}",
-        "%4[T×32] = matmul(%11, %1) @1.0.0.1 weight.0=1.0.0.1/o.weight combine=concat activation=linear "
-        "residual=True parts=(32,) tail",
-        "%12[T×91] = matmul(%4) @1.0.0.4 weight.0=1.0.0.4/gate.weight weight.1=1.0.0.4/up.weight "
-        "norm.weight=1.0.0.3/weight norm=rms norm_eps=1e-06 combine=gated activation=silu parts=(91, 91) tail",
-        "%7[T×32] = matmul(%12, %4) @1.0.0.4 weight.0=1.0.0.4/down.weight combine=concat activation=linear "
-        "residual=True parts=(32,) tail",
+        (
+            "%10[T×64] = matmul(%1) @1.0.0.1 weight.0=1.0.0.1/q.weight weight.1=1.0.0.1/k.weight "
+            "weight.2=1.0.0.1/v.weight norm.weight=1.0.0.0/weight norm=rms norm_eps=1e-06 combine=concat "
+            "activation=linear parts=(32, 16, 16)"
+        ),
+        (
+            "%11[T×32] = attend(%10) @1.0.0.1  heads=4 kv_heads=2 head_dim=8 scale=0.35355339059327373 causal=True "
+            f"qk_norm_eps=1e-06 rope={plan.steps[2].attrs['rope']}"
+        ),
+        (
+            "%4[T×32] = matmul(%11, %1) @1.0.0.1 weight.0=1.0.0.1/o.weight combine=concat activation=linear "
+            "residual=True parts=(32,) tail"
+        ),
+        (
+            "%12[T×91] = matmul(%4) @1.0.0.4 weight.0=1.0.0.4/gate.weight weight.1=1.0.0.4/up.weight "
+            "norm.weight=1.0.0.3/weight norm=rms norm_eps=1e-06 combine=gated activation=silu parts=(91, 91) tail"
+        ),
+        (
+            "%7[T×32] = matmul(%12, %4) @1.0.0.4 weight.0=1.0.0.4/down.weight combine=concat activation=linear "
+            "residual=True parts=(32,) tail"
+        ),
     ]
     assert list(plan.states) == ["1.0.0.1"]
 
