@@ -1,0 +1,205 @@
+"""Strict reader of GGUF files (versions 2 and 3, little-endian), within bounded time and memory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any, Final
+
+import ml_dtypes
+import numpy as np
+
+from volumetric._typing import Array, Shape
+from volumetric.dtypes import Packed, Scheme, from_gguf
+from volumetric.errors import CheckpointError
+from volumetric.loaders.gguf_types import BLOCK_TYPES, DECODED_TYPES, GGUF_TYPES, TYPE_NUMBERS
+from volumetric.loaders.gguf_values import MAX_KEY_BYTES, Cursor, MetadataValue
+from volumetric.loaders.mapped import MappedFile
+from volumetric.loaders.source import TensorEntry
+
+MAGIC: Final = b"GGUF"
+MAX_KEYS: Final = 100_000
+MAX_TENSORS: Final = 200_000
+"""Far above any model (a few thousand), and low enough that an invented count cannot fill the memory."""
+MAX_AXES: Final = 4
+MAX_ALIGNMENT: Final = 1 << 20
+_HOSTS: Final[Mapping[str, np.dtype[Any]]] = {
+    "F32": np.dtype("<f4"),
+    "F16": np.dtype("<f2"),
+    "F64": np.dtype("<f8"),
+    "BF16": np.dtype(ml_dtypes.bfloat16),
+}
+
+
+class GGUFFile:
+    """One GGUF file.
+
+    Parameters
+    ----------
+    path : path-like
+
+    Attributes
+    ----------
+    metadata : mapping of key to value; string arrays are `LazyStrings`
+    entries : mapping of tensor name to `TensorEntry`; shapes are row-major, the reverse of the file's order
+
+    Raises
+    ------
+    CheckpointError
+        The file is damaged, cut short, big-endian, or of another version.
+    """
+
+    __slots__ = ("_file", "entries", "metadata")
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._file = MappedFile(path)
+        try:
+            cursor, tensors, keys = _read_head(self._file)
+            self.metadata = _read_metadata(cursor, keys)
+            self.entries = _read_entries(cursor, tensors, _alignment(self.metadata))
+        except CheckpointError as error:
+            hint = error.hint or "the file is damaged or was cut short: download or export it again"
+            raise CheckpointError(f"{self._file.path}: {error}", hint=hint) from error.__cause__
+
+    def raw(self, name: str) -> Array:
+        """Return the bytes of one tensor, a read-only uint8 view of the mapped file."""
+        entry = self._entry(name)
+        return self._file.view(entry.start, entry.stop)
+
+    def scheme(self, name: str) -> Scheme:
+        """Return the scheme that `packed` will have: floats and Q8_0, Q4_0, Q4_1 as they are, other types as float32.
+
+        Raises
+        ------
+        CheckpointError
+            There is no such tensor, or its type cannot be read.
+        """
+        kind = self._entry(name).type
+        if kind in _HOSTS or kind in BLOCK_TYPES:
+            return Scheme.parse(kind)
+        if kind in DECODED_TYPES:
+            return Scheme.parse("float32")
+        known = ", ".join(sorted(_HOSTS.keys() | BLOCK_TYPES | DECODED_TYPES))
+        raise CheckpointError(
+            f"{self._file.path}: tensor {name!r} has type {kind}, which cannot be read",
+            hint=f"quantise the model to one of {known}",
+        )
+
+    def packed(self, name: str) -> Packed:
+        """Return one tensor in stored form; see `scheme`."""
+        self.scheme(name)
+        entry, raw = self.entries[name], self.raw(name)
+        if entry.type in _HOSTS:
+            return Packed.from_array(raw.view(_HOSTS[entry.type]).reshape(entry.shape))
+        if entry.type in BLOCK_TYPES:
+            return from_gguf(raw, BLOCK_TYPES[entry.type], entry.shape)
+        return Packed.from_array(_decode(raw, entry))
+
+    def release(self, name: str) -> None:
+        """Let the system drop the mapped pages of one tensor; reading it again is always possible."""
+        entry = self._entry(name)
+        self._file.release(entry.start, entry.stop)
+
+    def _entry(self, name: str) -> TensorEntry:
+        if name not in self.entries:
+            raise CheckpointError(
+                f"{self._file.path} has no tensor {name!r}", hint=f"it has {len(self.entries)} others"
+            )
+        return self.entries[name]
+
+
+def _decode(raw: Array, entry: TensorEntry) -> Array:
+    """Decode blocks of a type that has no scheme here, with the reference code of the ``gguf`` package."""
+    from gguf.constants import GGMLQuantizationType
+    from gguf.quants import dequantize
+
+    rows = raw.reshape(int(np.prod(entry.shape[:-1], dtype=np.int64)), -1)
+    values = dequantize(rows, GGMLQuantizationType(TYPE_NUMBERS[entry.type]))
+    return np.ascontiguousarray(values, np.float32).reshape(entry.shape)
+
+
+def _read_head(file: MappedFile) -> tuple[Cursor, int, int]:
+    """Read magic, version and the two counts; returns cursor, tensor count, key count."""
+    if file.buffer[:4] != MAGIC:
+        raise CheckpointError(f"starts with {file.buffer[:4]!r} and not with GGUF", hint="the file is not a GGUF model")
+    cursor = Cursor(file, 4)
+    version = cursor.read_u32("version")
+    if version not in (2, 3):
+        swapped = int.from_bytes(version.to_bytes(4, "little"), "big")
+        what = f"big-endian GGUF version {swapped}" if swapped in (2, 3) else f"GGUF version {version}"
+        raise CheckpointError(f"{what} is not supported", hint="convert the model to little-endian GGUF version 3")
+    tensors, keys = cursor.read_u64("tensor count"), cursor.read_u64("key count")
+    if tensors > MAX_TENSORS or keys > MAX_KEYS:
+        raise CheckpointError(
+            f"announces {tensors} tensors and {keys} keys; the limits are {MAX_TENSORS} and {MAX_KEYS}"
+        )
+    return cursor, tensors, keys
+
+
+def _read_metadata(cursor: Cursor, count: int) -> dict[str, MetadataValue]:
+    metadata: dict[str, MetadataValue] = {}
+    for _ in range(count):
+        key = cursor.read_string("key", MAX_KEY_BYTES)
+        if key in metadata:
+            raise CheckpointError(f"key {key!r} stands twice in the metadata")
+        metadata[key] = cursor.read_value(cursor.read_u32(f"type of {key!r}"), f"value of {key!r}")
+    return metadata
+
+
+def _alignment(metadata: Mapping[str, MetadataValue]) -> int:
+    value = metadata.get("general.alignment", 32)
+    if type(value) is not int or not 8 <= value <= MAX_ALIGNMENT or value & (value - 1):
+        raise CheckpointError(f"general.alignment is {value!r}, not a power of two from 8 to {MAX_ALIGNMENT}")
+    return value
+
+
+def _read_entries(cursor: Cursor, count: int, alignment: int) -> dict[str, TensorEntry]:
+    """Read the tensor list and check that all tensors lie in the file, aligned and apart."""
+    infos = [_read_info(cursor, alignment) for _ in range(count)]
+    data_start = -(-cursor.at // alignment) * alignment
+    entries: dict[str, TensorEntry] = {}
+    for name, kind, shape, offset, nbytes in infos:
+        start = data_start + offset
+        if start + nbytes > cursor.file.size:
+            raise CheckpointError(
+                f"tensor {name!r} ends at byte {start + nbytes} of a file of {cursor.file.size} bytes"
+            )
+        if name in entries:
+            raise CheckpointError(f"tensor {name!r} is listed twice")
+        entries[name] = TensorEntry(name=name, type=kind, shape=shape, start=start, stop=start + nbytes)
+    _check_apart(entries)
+    return entries
+
+
+def _read_info(cursor: Cursor, alignment: int) -> tuple[str, str, Shape, int, int]:
+    """Read name, type, shape, offset of one tensor, and work out its bytes."""
+    name = cursor.read_string("tensor name", MAX_KEY_BYTES)
+    axes = cursor.read_u32(f"axes of {name!r}")
+    if axes > MAX_AXES:
+        raise CheckpointError(f"tensor {name!r} has {axes} axes, more than {MAX_AXES}")
+    shape = tuple(cursor.read_u64(f"shape of {name!r}") for _ in range(axes))[::-1]
+    number = cursor.read_u32(f"type of {name!r}")
+    offset = cursor.read_u64(f"offset of {name!r}")
+    if number not in GGUF_TYPES:
+        raise CheckpointError(
+            f"tensor {name!r} has unknown type {number}", hint="the file may be newer than this program"
+        )
+    kind = GGUF_TYPES[number]
+    elements = 1
+    for axis in shape:
+        elements *= axis
+    if kind.block > 1 and (not shape or shape[-1] % kind.block):
+        raise CheckpointError(
+            f"tensor {name!r} of shape {list(shape)} does not fill blocks of {kind.block} ({kind.name})"
+        )
+    if offset % alignment:
+        raise CheckpointError(f"tensor {name!r} starts at offset {offset}, which is not a multiple of {alignment}")
+    return name, kind.name, shape, offset, elements // kind.block * kind.block_bytes
+
+
+def _check_apart(entries: Mapping[str, TensorEntry]) -> None:
+    ordered = sorted(entries.values(), key=lambda entry: (entry.start, entry.stop))
+    for before, after in pairwise(ordered):
+        if before.stop > after.start:
+            raise CheckpointError(f"tensors {before.name!r} and {after.name!r} overlap")

@@ -1,0 +1,68 @@
+"""Read-only memory map of a model file, whose pages can be handed back to the system after use."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volumetric.errors import CheckpointError
+
+
+class MappedFile:
+    """A whole file mapped into memory, read-only.
+
+    The mapping stays alive as long as any array made by `view`, so views need not be copied before this object goes.
+
+    Parameters
+    ----------
+    path : path-like
+        An existing file of at least one byte.
+
+    Attributes
+    ----------
+    path : Path
+    size : int
+        Bytes in the file when it was opened.
+    buffer : mmap.mmap
+        For ``struct.unpack_from`` and slicing.
+
+    Raises
+    ------
+    CheckpointError
+        The file cannot be opened, is a directory or is empty.
+    """
+
+    __slots__ = ("_bytes", "buffer", "path", "size")
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        try:
+            with self.path.open("rb") as handle:
+                self.size = os.fstat(handle.fileno()).st_size
+                if self.size == 0:
+                    raise CheckpointError(f"{self.path} is empty", hint="download or export the file again")
+                self.buffer = mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ)
+        except (OSError, ValueError) as error:
+            if isinstance(error, CheckpointError):
+                raise
+            reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+            raise CheckpointError(f"cannot open {self.path}: {reason}", hint="check the path and its rights") from error
+        self._bytes = np.frombuffer(self.buffer, np.uint8)
+
+    def view(self, start: int, stop: int) -> NDArray[np.uint8]:
+        """Bytes ``start … stop-1`` as a read-only array, without copying."""
+        return self._bytes[start:stop]
+
+    def release(self, start: int, stop: int) -> None:
+        """Let the system drop the pages of bytes ``start … stop-1`` from this process; reading them maps them anew.
+
+        Whole pages are dropped, neighbours at the edges included: safe, since the map is a read-only image of the file.
+        """
+        if stop <= start or not hasattr(mmap, "MADV_DONTNEED"):
+            return
+        first = start - start % mmap.PAGESIZE
+        self.buffer.madvise(mmap.MADV_DONTNEED, first, stop - first)

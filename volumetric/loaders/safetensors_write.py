@@ -1,0 +1,97 @@
+"""Writer of safetensors files: streams tensors to disk one at a time, atomically, in a canonical order."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from volumetric._typing import Array, Shape
+from volumetric.errors import CheckpointError
+from volumetric.loaders.atomic import atomic_file
+from volumetric.loaders.safetensors import MAX_HEADER_BYTES, TAGS, tensor_bytes
+
+DATA_ALIGNMENT: Final = 64
+"""The first tensor starts on a cache line, so that mapped views can be used by SIMD code as they are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TensorOut:
+    """One tensor to write: its type and shape are known at once, its values are asked for when their turn comes.
+
+    Attributes
+    ----------
+    tag : a dtype tag of safetensors, ``"BF16"``
+    shape : logical shape
+    read : returns the values, an array of the tag's host type (4-bit types unpacked, one byte each)
+    """
+
+    tag: str
+    shape: Shape
+    read: Callable[[], Array]
+
+
+def tag_of(dtype: np.dtype) -> str:
+    """Return the tag of a host type. Raises `CheckpointError` where safetensors has none."""
+    for tag, info in TAGS.items():
+        if info.host is not None and info.host == dtype:  # None would compare as float64
+            return tag
+    raise CheckpointError(f"safetensors has no tag for {dtype}", hint=f"known tags: {', '.join(TAGS)}")
+
+
+def array_out(array: Array) -> TensorOut:
+    """Describe an array that is already in memory."""
+    return TensorOut(tag=tag_of(array.dtype), shape=array.shape, read=lambda: array)
+
+
+def write_safetensors(
+    path: str | os.PathLike[str], tensors: Mapping[str, TensorOut], metadata: Mapping[str, str] | None = None
+) -> None:
+    """Write a file whose bytes depend only on the given names, types, values and metadata.
+
+    Tensors are ordered by falling width, then by name, so that each one is aligned to its element size.
+
+    Raises
+    ------
+    CheckpointError
+        A name is reserved, a tensor does not match its description, or the file cannot be written.
+    """
+    order = sorted(tensors, key=lambda name: (-TAGS[tensors[name].tag].bits, name))
+    header = _header(order, tensors, metadata or {})
+    with atomic_file(path) as handle:
+        handle.write(len(header).to_bytes(8, "little"))
+        handle.write(header)
+        for name in order:
+            handle.write(_bytes_of(name, tensors[name]))
+
+
+def _header(order: list[str], tensors: Mapping[str, TensorOut], metadata: Mapping[str, str]) -> bytes:
+    if "__metadata__" in tensors:
+        raise CheckpointError("a tensor cannot be named __metadata__")
+    fields: dict[str, object] = {"__metadata__": dict(sorted(metadata.items()))} if metadata else {}
+    begin = 0
+    for name in order:
+        end = begin + tensor_bytes(tensors[name].tag, tensors[name].shape)
+        fields[name] = {"dtype": tensors[name].tag, "shape": list(tensors[name].shape), "data_offsets": [begin, end]}
+        begin = end
+    text = json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-(8 + len(text)) % DATA_ALIGNMENT)
+    if len(text) > MAX_HEADER_BYTES:
+        raise CheckpointError(f"header of {len(text)} bytes is over the limit of {MAX_HEADER_BYTES}")
+    return text
+
+
+def _bytes_of(name: str, tensor: TensorOut) -> memoryview:
+    array = np.ascontiguousarray(tensor.read()).reshape(tensor.shape)
+    info = TAGS[tensor.tag]
+    if array.dtype != info.host:
+        raise CheckpointError(f"tensor {name!r} is {array.dtype}, announced as {tensor.tag}")
+    raw = array.reshape(-1).view(np.uint8)
+    if info.bits == 4:
+        codes = raw.reshape(-1, 2) & 15
+        raw = codes[:, 0] | (codes[:, 1] << 4)
+    return np.ascontiguousarray(raw).data

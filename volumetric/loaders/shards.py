@@ -1,0 +1,164 @@
+"""Checkpoints of several safetensors files seen as one: with an index, or as a bare directory of shards."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from volumetric.dtypes import Packed, Scheme
+from volumetric.errors import CheckpointError
+from volumetric.loaders.safetensors import SafetensorsFile
+from volumetric.loaders.source import TensorEntry
+
+INDEX_NAME: Final = "model.safetensors.index.json"
+MAX_INDEX_BYTES: Final = 100_000_000
+_SHARD = re.compile(r"(?P<stem>.+)-(?P<part>\d{5})-of-(?P<total>\d{5})\.safetensors")
+
+
+class ShardedSafetensors:
+    """Several safetensors files whose tensors have distinct names.
+
+    Parameters
+    ----------
+    paths : files, in the order in which their tensors are listed
+
+    Raises
+    ------
+    CheckpointError
+        A file is damaged, or two files hold a tensor of the same name.
+    """
+
+    __slots__ = ("_home", "entries", "metadata")
+
+    def __init__(self, paths: list[Path]) -> None:
+        self._home: dict[str, SafetensorsFile] = {}
+        self.entries: dict[str, TensorEntry] = {}
+        self.metadata: dict[str, str] = {}
+        for path in paths:
+            file = SafetensorsFile(path)
+            self.metadata.update(file.metadata)
+            for name, entry in file.entries.items():
+                if name in self.entries:
+                    raise CheckpointError(
+                        f"tensor {name!r} is in {path.name} and in another shard of {path.parent}",
+                        hint="the directory mixes two checkpoints: give the file you mean, or an index",
+                    )
+                self.entries[name] = entry
+                self._home[name] = file
+
+    def scheme(self, name: str) -> Scheme:
+        """Return the scheme of one tensor; see `SafetensorsFile.scheme`."""
+        return self._file(name).scheme(name)
+
+    def packed(self, name: str) -> Packed:
+        """Read one tensor; see `SafetensorsFile.packed`."""
+        return self._file(name).packed(name)
+
+    def release(self, name: str) -> None:
+        """Drop the mapped pages of one tensor."""
+        self._file(name).release(name)
+
+    def _file(self, name: str) -> SafetensorsFile:
+        if name not in self._home:
+            raise CheckpointError(f"no shard has a tensor {name!r}", hint=f"the shards have {len(self._home)} tensors")
+        return self._home[name]
+
+
+def open_safetensors(path: str | os.PathLike[str]) -> SafetensorsFile | ShardedSafetensors:
+    """Open a file, an index, or a directory that holds either or only shards.
+
+    In a directory ``model.safetensors.index.json`` wins over ``model.safetensors``, which wins over all other shards.
+
+    Raises
+    ------
+    CheckpointError
+        Nothing to open (the message lists what is there), a shard is missing, or a file is damaged.
+    """
+    path = Path(path)
+    if path.is_dir():
+        return _open_directory(path)
+    if path.name.endswith(".index.json"):
+        return _open_index(path)
+    return SafetensorsFile(path)
+
+
+def _open_directory(path: Path) -> SafetensorsFile | ShardedSafetensors:
+    if (path / INDEX_NAME).is_file():
+        return _open_index(path / INDEX_NAME)
+    if (path / "model.safetensors").is_file():
+        return SafetensorsFile(path / "model.safetensors")
+    files = sorted(path.glob("*.safetensors"))
+    # Repositories of Mistral hold the same weights once more under the names of their own code.
+    files = [file for file in files if not file.name.startswith("consolidated")] or files
+    if not files:
+        raise CheckpointError(
+            f"no safetensors file in {path}: {list_found(path)}", hint="only safetensors and GGUF can be read"
+        )
+    _check_complete(files)
+    return SafetensorsFile(files[0]) if len(files) == 1 else ShardedSafetensors(files)
+
+
+def list_found(path: Path) -> str:
+    """Say what a directory holds, for error messages; names weight formats that are not read for safety."""
+    names = sorted(item.name + ("/" if item.is_dir() else "") for item in path.iterdir())
+    if not names:
+        return "the directory is empty"
+    shown = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+    pickles = [name for name in names if name.endswith((".bin", ".pt", ".pth", ".ckpt"))]
+    note = " (.bin/.pt weights are pickles, which can run code when opened, and are not read)" if pickles else ""
+    return f"found {shown}{note}"
+
+
+def _check_complete(files: list[Path]) -> None:
+    """Raise if the names say ``-of-N`` and fewer than N parts are there."""
+    parts: dict[tuple[str, int], set[int]] = {}
+    for file in files:
+        match = _SHARD.fullmatch(file.name)
+        if match:
+            parts.setdefault((match["stem"], int(match["total"])), set()).add(int(match["part"]))
+    for (stem, total), present in parts.items():
+        if len(present) < total:
+            missing = next(part for part in range(1, total + 1) if part not in present)
+            raise CheckpointError(
+                f"{files[0].parent} has {len(present)} of {total} shards: "
+                f"{stem}-{missing:05d}-of-{total:05d}.safetensors is missing",
+                hint="finish the download",
+            )
+
+
+def _open_index(path: Path) -> ShardedSafetensors:
+    weight_map = _read_weight_map(path)
+    shards = sorted(set(weight_map.values()))
+    for shard in shards:
+        # The index comes from outside: it must not make us open files elsewhere.
+        if Path(shard).name != shard or shard in {"", ".", ".."}:
+            raise CheckpointError(f"{path} names the shard {shard!r}, which is not a plain file name")
+        if not (path.parent / shard).is_file():
+            raise CheckpointError(f"{path} names {shard}, which is not there", hint="finish the download")
+    source = ShardedSafetensors([path.parent / shard for shard in shards])
+    absent = [name for name in weight_map if name not in source.entries]
+    if absent:
+        shown = ", ".join(absent[:5])
+        raise CheckpointError(f"{path} lists {len(absent)} tensors that the shards do not have: {shown}")
+    return source
+
+
+def _read_weight_map(path: Path) -> Mapping[str, str]:
+    try:
+        if path.stat().st_size > MAX_INDEX_BYTES:
+            raise CheckpointError(f"{path} is over {MAX_INDEX_BYTES} bytes")
+        index = json.loads(path.read_bytes())
+    except OSError as error:
+        raise CheckpointError(f"cannot read {path}: {error.strerror or error}") from error
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(f"{path} is not JSON: {str(error)[:200]}", hint="download the file again") from error
+    weight_map = index.get("weight_map") if isinstance(index, dict) else None
+    if not isinstance(weight_map, dict) or not all(isinstance(shard, str) for shard in weight_map.values()):
+        raise CheckpointError(f"{path} has no weight_map from tensor names to file names")
+    if not weight_map:
+        raise CheckpointError(f"{path} lists no tensors")
+    return weight_map
