@@ -1,9 +1,9 @@
 """Codes to 32-bit words and back, for every width from 1 to 64 bits.
 
-Element j of a row stands at bits [j · width, (j + 1) · width) of the row's bit string; bit b of the string is bit b mod 32 of
-word b div 32 (little-endian throughout). A row is padded with zero bits to a whole word. So on a little-endian machine codes
-of 8 bits and more are their own packed bytes, and narrower ones are folded pairwise: two w-bit codes in neighbouring bytes
-become one 2w-bit code, until bytes are full.
+Element j of a row stands at bits [j · width, (j + 1) · width) of the row's bit string; bit b of the string is bit
+b mod 32 of word b div 32. A row is padded with zero bits to a whole word. On a little-endian machine codes of 8 bits
+and more are therefore their own packed bytes, and narrower ones are folded pairwise: two w-bit codes in neighbouring
+bytes become one 2w-bit code, until the bytes are full.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def pack_codes(codes: NDArray[Any], bits: int, words: int) -> U32Array:
 
 
 def unpack_codes(payload: U32Array, bits: int, k: int) -> NDArray[Any]:
-    """Unpack ``[rows, words]`` into unsigned codes ``[rows, k]``: uint8, or the unsigned integer of `bits` bits if wider.
+    """Unpack ``[rows, words]`` into unsigned codes ``[rows, k]``: uint8, or unsigned integers of `bits` bits if wider.
 
     The result is a view of `payload` where the codes are whole bytes.
     """

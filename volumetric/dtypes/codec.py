@@ -6,7 +6,7 @@ Rounding is to nearest even and saturating, except for int8/4/2 and uint8/4/2 wi
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 from math import prod
 from typing import Any
 
@@ -63,7 +63,7 @@ def decode(packed: Packed, dtype: DTypeLike = np.float32) -> NDArray[Any]:
     ----------
     packed : Packed
     dtype : float32, float64, float16 or ``ml_dtypes.bfloat16``
-        float64 holds the values of all types with at most 32 bits exactly. Conversion saturates.
+        float64 holds the values of all symmetric types with at most 32 bits exactly. Conversion saturates.
     """
     out = np.empty((packed.rows, packed.k), np.dtype(dtype))
     if not parse_dtype(out.dtype).is_float:
@@ -104,7 +104,7 @@ def _empty(scheme: Scheme, shape: tuple[int, ...], rows: int, k: int) -> Packed:
 
 def _working(chunk: NDArray[Any], scheme: Scheme) -> NDArray[Any]:
     """The dtype to calculate in: float64 stays, floats that are stored as they are stay, the rest goes to float32."""
-    if chunk.dtype == np.float64 or chunk.dtype == scheme.dtype.host:
+    if chunk.dtype == np.float64 or (chunk.dtype == scheme.dtype.host and scheme.group is None):
         return chunk
     return chunk.astype(np.float32, copy=False)
 
@@ -155,7 +155,7 @@ def _store(target: NDArray[Any] | None, part: slice, pieces: list[NDArray[Any] |
         target[part] = _join([piece for piece in pieces if piece is not None])
 
 
-@lru_cache(maxsize=None)
+@cache
 def _values_of_byte(dtype: DType) -> F32Array:
     """The values of the codes in each possible byte, float32 ``[256, codes per byte]``."""
     every_byte = np.zeros((256, 4), np.uint8)
@@ -184,7 +184,8 @@ def _decode_chunk(packed: Packed, part: slice, out: NDArray[Any]) -> None:
 def _code_values(payload: NDArray[np.uint32], dtype: DType, k: int, *, exact: bool) -> NDArray[Any]:
     """Codes as fresh float32 or float64 numbers, ``[rows, k]``, in the dtype that scaling is done in.
 
-    That is float32, in which small codes times a scale are exact or rounded once; wide integers and `exact` need float64.
+    That is float32, in which the product of a small code and its scale is exact or rounded once. Wide integers, and
+    `exact`, need float64.
     """
     if dtype.bits <= 8:
         raw = np.ascontiguousarray(payload).view(np.uint8)

@@ -1,8 +1,8 @@
 """GGUF's block formats Q8_0, Q4_0 and Q4_1 to `Packed` and back, by moving bits only.
 
-Each block holds 32 neighbours of a row: Q8_0 is a float16 scale and 32 int8 (34 bytes); Q4_0 a float16 scale and 16 bytes
-(18); Q4_1 a float16 scale, a float16 offset and 16 bytes (20). Byte j of a 4-bit block holds element j in the low half and
-element j + 16 in the high half; Q4_0 stores code + 8. (Layouts: ``block_q8_0`` … in ggml's ``ggml-common.h``.)
+Each block holds 32 neighbours of a row: Q8_0 is a float16 scale and 32 int8 (34 bytes); Q4_0 a float16 scale and 16
+bytes (18); Q4_1 a float16 scale, a float16 offset and 16 bytes (20). Byte j of a 4-bit block holds element j in the low
+half and element j + 16 in the high half; Q4_0 stores code + 8. (``block_q8_0`` and so on in ggml's ``ggml-common.h``.)
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Packed: one tensor in stored form. This layout is what checkpoints hold and what shaders read.
 
-A tensor of shape ``(…, k)`` is `rows` rows of `k` codes, `rows` being the product of all other axes. Each row is a bit string
-in which code j takes bits [j · bits, (j + 1) · bits), stored in 32-bit words, low bits first, padded with zeros to a whole
-word; 64-bit codes take two words, low word first. Codes by kind:
+A tensor of shape ``(…, k)`` is `rows` rows of `k` codes, `rows` being the product of all other axes. Each row is a bit
+string in which code j takes bits [j · bits, (j + 1) · bits), stored in 32-bit words, low bits first, padded with zeros
+to a whole word; 64-bit codes take two words, low word first. Codes by kind:
 
 - float: the bit pattern of the type;
 - int: two's complement in `bits` bits;
@@ -121,9 +121,9 @@ class Packed:
             An index is negative or beyond the last row.
         """
         rows = np.asarray(rows).reshape(-1)
-        if rows.size and not (0 <= int(rows.min()) and int(rows.max()) < self.rows):
-            worst = int(rows.min()) if int(rows.min()) < 0 else int(rows.max())
-            raise ShapeError(f"row {worst} is outside of 0:{self.rows}")
+        outside = rows[(rows < 0) | (rows >= self.rows)]
+        if outside.size:
+            raise ShapeError(f"row {outside[0]} is outside of 0:{self.rows}")
         return Packed(
             scheme=self.scheme,
             shape=(rows.size, self.k),

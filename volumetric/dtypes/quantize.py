@@ -1,11 +1,12 @@
 """How groups of numbers become codes with a scale: one rule for each kind of type.
 
-Every rule takes ``blocks`` of shape ``[rows, groups, size]``, float32 or float64, all finite except where the type can hold
-NaN or infinity, and returns codes of that shape with scales (and offsets) of shape ``[rows, groups]``.
+Every rule takes ``blocks`` of shape ``[rows, groups, size]``, float32 or float64, all finite except where the type can
+hold NaN or infinity, and returns codes of that shape with scales (and offsets) of shape ``[rows, groups]``.
 
-Edge cases, the same for all rules: a group of zeros has scale 0; a scale too large for its dtype saturates and the codes are
-taken against the saturated scale, so decoding gives the nearest numbers that can be had, never infinity; a scale too small
-becomes zero under the GGUF rules (as ggml does: the group decodes to zeros) and the smallest subnormal under the others.
+Edge cases, the same for all rules: a group of zeros has scale 0. A scale or offset too large for its dtype saturates
+and the codes are taken against what is stored, so decoding gives the nearest numbers that can be had, never infinity.
+A scale too small for its dtype becomes zero under the GGUF rules (as in ggml: the group decodes to zeros, or to its
+offset), and the smallest subnormal number under the others.
 """
 
 from __future__ import annotations
@@ -118,7 +119,7 @@ def _peak(blocks: NDArray[Any], dtype: DType, host: np.dtype[Any]) -> Quantized:
     """Q8_0's rule: d = max |x| / 127, code = x / d rounded half away from zero."""
     blocks = cast(blocks, _F32)
     peak = np.maximum(blocks.max(axis=-1), -blocks.min(axis=-1))
-    scales, d, inverse = _ggml_scales(peak / np.float32(127), host)
+    scales, inverse = _ggml_scales(peak / np.float32(127), host)
     scaled = blocks * inverse[..., None]
     np.clip(scaled, -127, 127, out=scaled)
     codes = np.trunc(scaled)
@@ -132,7 +133,7 @@ def _signed_peak(blocks: NDArray[Any], dtype: DType, host: np.dtype[Any]) -> Qua
     """Q4_0's rule: the number of largest magnitude becomes the most negative code, so d = x_peak / −8 (−2 for int2)."""
     blocks = cast(blocks, _F32)
     half = 1 << (dtype.bits - 1)
-    scales, d, inverse = _ggml_scales(_first_peak(blocks) / np.float32(-half), host)
+    scales, inverse = _ggml_scales(_first_peak(blocks) / np.float32(-half), host)
     codes = _truncated(blocks * inverse[..., None], half + 0.5, 2 * half - 1)
     return Quantized(codes ^ np.uint8(half), scales)  # from code + half to two's complement
 
@@ -141,27 +142,28 @@ def _range(blocks: NDArray[Any], dtype: DType, host: np.dtype[Any]) -> Quantized
     """Q4_1's rule: d = (max − min) / (2ᵇ − 1), offset = min."""
     blocks = cast(blocks, _F32)
     levels = (1 << dtype.bits) - 1
-    low, high = blocks.min(axis=-1), blocks.max(axis=-1)
-    offsets = cast(low, host)
-    over = np.abs(low) > largest(host)
-    low = np.where(over, offsets.astype(np.float32), low)
-    with np.errstate(over="ignore"):
-        spread = np.minimum(high - low, np.finfo(np.float32).max)
-        scales, d, inverse = _ggml_scales(spread / np.float32(levels), host)
+    offsets, low = _storable(blocks.min(axis=-1), host)
+    with np.errstate(over="ignore"):  # the distance of ±3e38 is infinite, and clipped
+        spread = np.clip(blocks.max(axis=-1) - low, 0, largest(_F32))
+        scales, inverse = _ggml_scales(spread / np.float32(levels), host)
         codes = _truncated((blocks - low[..., None]) * inverse[..., None], 0.5, levels)
     return Quantized(codes, scales, offsets)
 
 
-def _ggml_scales(d: NDArray[Any], host: np.dtype[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Return the stored scales, the scales that codes are taken against, and the inverses of those (0 for 0)."""
-    scales = cast(d, host)
-    limit = largest(host)
-    with np.errstate(over="ignore"):
-        overflow = np.isinf(d.astype(host)) if limit < largest(_F32) else np.zeros(d.shape, bool)
-    d = np.where(overflow, scales.astype(np.float32), d)
+def _ggml_scales(d: NDArray[np.float32], host: np.dtype[Any]) -> tuple[NDArray[Any], NDArray[np.float32]]:
+    """Return the scales to store, and the inverses of those that codes are taken against (0 for 0)."""
+    scales, d = _storable(d, host)
     with np.errstate(divide="ignore", over="ignore"):
         inverse = np.where(np.abs(d) < _SMALLEST_INVERTIBLE, np.float32(0), np.float32(1) / d)
-    return scales, d, inverse
+    return scales, inverse
+
+
+def _storable(x: NDArray[np.float32], host: np.dtype[Any]) -> tuple[NDArray[Any], NDArray[np.float32]]:
+    """Return `x` rounded to its storage dtype, and `x` itself but for numbers beyond that dtype, which saturate."""
+    stored = cast(x, host)
+    with np.errstate(over="ignore"):
+        beyond = np.isinf(x.astype(host))  # numbers that only round down to the limit are not beyond it
+    return stored, np.where(beyond, stored.astype(np.float32), x)
 
 
 def _first_peak(blocks: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -183,27 +185,38 @@ def _truncated(scaled: NDArray[np.float32], shift: float, top: int) -> NDArray[n
     return scaled.astype(np.uint8)
 
 
-# Wider integers: float64 arithmetic, codes against the scale as stored ---------------------------------------------
+# Wider integers: float64 arithmetic, codes against the scale as stored -----------------------------------------------
 
 
 def _wide_peak(blocks: NDArray[Any], dtype: DType, host: np.dtype[Any]) -> Quantized:
-    """int16/32/64: max |x| maps to the greatest code."""
+    """int16/32/64: max |x| maps to the greatest code, or near it (see `_wide_scales`)."""
     x = _within_float32(blocks)
     top = _integer_range(dtype)[1]
-    scales = _stored(np.abs(x).max(axis=-1) / top, host)
+    scales = _wide_scales(np.abs(x).max(axis=-1), top, host)
     codes = np.rint(x / _divisor(scales))
     return Quantized(np.clip(codes, -top, top).astype(dtype.host), scales)
 
 
 def _wide_affine(blocks: NDArray[Any], dtype: DType, host: np.dtype[Any]) -> Quantized:
-    """uint16/32/64: min maps to 0, max to the greatest code."""
+    """uint16/32/64: min maps to 0, max to the greatest code, or near it (see `_wide_scales`)."""
     x = _within_float32(blocks)
     top = _integer_range(dtype)[1]
     offsets = cast(x.min(axis=-1), host)
     x = x - offsets.astype(np.float64)[..., None]
-    scales = _stored(np.maximum(x.max(axis=-1), 0) / top, host)
+    scales = _wide_scales(np.maximum(x.max(axis=-1), 0), top, host)
     codes = np.rint(x / _divisor(scales))
     return Quantized(np.clip(codes, 0, top).astype(dtype.host), scales, offsets)
+
+
+def _wide_scales(peak: NDArray[np.float64], top: float, host: np.dtype[Any]) -> NDArray[Any]:
+    """Scales that map `peak` to `top` (16 bits), or at most that and to a power of two (32 and 64 bits).
+
+    With 32 bits and more the codes are finer than the scale's own rounding, which would then decide the error. A power
+    of two has none: float32 numbers within 2⁷ (int32) or 2³⁹ (int64) of the largest are stored exactly.
+    """
+    if top < 2**24:
+        return _stored(peak / top, host)
+    return _stored(np.where(peak > 0, np.exp2(np.frexp(peak)[1] - np.ceil(np.log2(top))), 0.0), host)
 
 
 def _within_float32(blocks: NDArray[Any]) -> NDArray[np.float64]:

@@ -121,8 +121,8 @@ def parse_dtype(spec: str | DType | np.dtype[Any] | type[Any]) -> DType:
     Parameters
     ----------
     spec : str, DType, numpy.dtype or scalar class
-        ``"bf16"``, ``"FP8E4M3"``, ``"torch.float16"``, a safetensors tag such as ``"F8_E4M3"``, a GGUF type that is one of
-        ours (``"Q4_0"``), ``np.float32``, ``np.dtype("int8")``, ``ml_dtypes.int4``, …
+        ``"bf16"``, ``"FP8E4M3"``, ``"torch.float16"``, a safetensors tag such as ``"F8_E4M3"``, a GGUF type that is
+        one of ours (``"Q4_0"``), ``np.float32``, ``np.dtype("int8")``, ``ml_dtypes.int4``, …
 
     Raises
     ------

@@ -1,8 +1,8 @@
 """Scheme: a numeric type plus how its codes are scaled, with a text form such as ``int4:g32``.
 
-The text form is ``dtype[:group][:sym|:asym][:scale dtype]``, where ``group`` is ``gN`` (one scale for each N neighbours of
-a row), ``row`` (one for each row) or ``none``. Parts that are left out take the defaults of `Scheme.default`; `str` leaves
-out what a reader would assume: ``bfloat16``, ``int4:g32``, ``float8_e4m3fn:row``, ``int8:row:float32``.
+The text form is ``dtype[:group][:sym|:asym][:scale dtype]``, where ``group`` is ``gN`` (one scale for each N neighbours
+of a row), ``row`` (one for each row) or ``none``. Parts that are left out take the defaults of `Scheme.default`; `str`
+leaves out what a reader would assume: ``bfloat16``, ``int4:g32``, ``float8_e4m3fn:row``, ``int8:row:float32``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from volumetric.dtypes.registry import DType, parse_dtype
 from volumetric.errors import DTypeError
 
 _GGUF = {"Q8_0": "int8:g32", "Q4_0": "int4:g32", "Q4_1": "uint4:g32"}
-_GGUF_PLAIN = {"float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16"}
+_GGUF_PLAIN = ("F64", "F32", "F16", "BF16", "I64", "I32", "I16", "I8")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,10 +26,10 @@ class Scheme:
     Attributes
     ----------
     dtype : type of the codes
-    group : None: no scale, a code is the value; 0: one scale for each row; n: one for each n neighbours along the last axis,
-        where the last group of a row may be shorter
-    symmetric : False if each scale comes with an offset. Exactly the unsigned types that have scales are affine: a signed
-        code with an offset is an unsigned code with another offset, so one of the two is enough
+    group : None: no scale, a code is the value; 0: one scale for each row; n: one for each n neighbours along the last
+        axis, where the last group of a row may be shorter
+    symmetric : False if each scale comes with an offset. Exactly the unsigned types that have scales are affine: a
+        signed code with an offset is an unsigned code with another offset, so one of the two is enough
     scale_dtype : float16, bfloat16 or float32 for scales and offsets; None exactly if `group` is
 
     Raises
@@ -66,8 +66,8 @@ class Scheme:
     def default(dtype: DType | str) -> Scheme:
         """Return the scheme that a bare type name stands for.
 
-        Floats of 16 bits and more have no scale. float8: float32 scale per row. float4, int8/4/2, uint8/4/2: float16 scale
-        (unsigned: and offset) for each 32. Wider integers, ternary, binary: float32 scale (unsigned: and offset) per row.
+        Floats of 16 bits and more have no scale. float4, int8/4/2 and uint8/4/2 have a float16 scale for each 32;
+        float8, wider integers, ternary and binary a float32 scale for each row. Unsigned types have an offset as well.
         """
         dtype = parse_dtype(dtype)
         if dtype.is_float and dtype.bits >= 16:
@@ -82,7 +82,7 @@ class Scheme:
         Parameters
         ----------
         spec : str, Scheme or DType
-            ``"int4:g32"``, ``"q4_0"``, ``"bf16"``, ``"fp8"``, ``"int4:g64:asym"`` (which is ``uint4:g64``), ``"i8:row:f32"``
+            ``"int4:g32"``, ``"q4_0"``, ``"bf16"``, ``"fp8"``, ``"i8:row:f32"``, ``"int4:g64:asym"`` (= ``uint4:g64``)
 
         Raises
         ------
@@ -100,7 +100,7 @@ class Scheme:
             return Scheme.default(spec)
         head, *modifiers = spec.strip().split(":")
         dtype = parse_dtype(head)
-        if modifiers and re.fullmatch(r"q\d_\d", head.strip().lower()):
+        if modifiers and re.fullmatch(r"q\d[_.\- ]?\d", head.strip().lower()):
             raise DTypeError(f"{head} is a whole scheme and takes no {':'.join(modifiers)!r}", hint=f"use {dtype}:gN")
         return _build(dtype, modifiers, spec)
 
@@ -118,7 +118,7 @@ class Scheme:
     def gguf_type(self) -> str | None:
         """Name of the GGUF tensor type that holds the same numbers, or None."""
         if self.group is None:
-            return _GGUF_PLAIN.get(self.dtype.name)
+            return self.dtype.safetensors if self.dtype.safetensors in _GGUF_PLAIN else None
         return next((name for name, text in _GGUF.items() if text == str(self)), None)
 
     def words_per_row(self, k: int) -> int:
@@ -181,10 +181,19 @@ def _build(dtype: DType, modifiers: list[str], text: str) -> Scheme:
         elif part in ("sym", "asym", "affine"):
             dtype = _with_symmetry(dtype, part == "sym", text)
         else:
-            scale_dtype = parse_dtype(part)
+            scale_dtype = _parse_scale_dtype(part, text)
     if group is None:
         return Scheme(dtype=dtype)
     return Scheme(dtype=dtype, group=group, symmetric=dtype.kind != "uint", scale_dtype=scale_dtype)
+
+
+def _parse_scale_dtype(part: str, text: str) -> DType:
+    try:
+        return parse_dtype(part)
+    except DTypeError as error:
+        raise DTypeError(
+            f"{text!r}: no meaning for {part!r}", hint="parts are gN, row, none, sym, asym, or the dtype of scales"
+        ) from error
 
 
 def _with_symmetry(dtype: DType, symmetric: bool, text: str) -> DType:
