@@ -1,0 +1,78 @@
+"""Dispatch: which shader to run, with which constants, over which grid. Plain data; `runtime.gpu` binds and runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+Constant = int | float | bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caps:
+    """What kernels may rely on, as the device reported it or as a test narrowed it.
+
+    Attributes
+    ----------
+    subgroup_size : lanes that are certain to run together; 0 where subgroups are missing, reductions go through memory
+    immediates : small arguments travel with the commands instead of in uniform buffers
+    max_workgroup : invocations in a workgroup
+    max_shared : bytes of workgroup memory
+    max_storage_buffers : storage buffers that one kernel may bind
+    max_binding : bytes of one storage binding; larger matrices are cut by rows
+    max_groups : workgroups along one grid axis
+    invocations : invocations that keep the device busy; decides how finely work is cut
+    """
+
+    subgroup_size: int = 0
+    immediates: bool = False
+    max_workgroup: int = 256
+    max_shared: int = 16384
+    max_storage_buffers: int = 8
+    max_binding: int = 128 << 20
+    max_groups: int = 65535
+    invocations: int = 131072
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grid:
+    """Workgroups of a dispatch: `x` by rows / `rows_each` (when given) by `z`."""
+
+    x: int
+    rows_each: int | None = None
+    z: int = 1
+
+    def size(self, rows: int, limit: int) -> tuple[int, int, int]:
+        """Group counts for `rows`; a one-dimensional grid beyond `limit` is folded (`flat_group` in WGSL undoes it)."""
+        if self.rows_each is not None:
+            return self.x, ceil_div(rows, self.rows_each), self.z
+        folds = ceil_div(self.x, limit)
+        return ceil_div(self.x, folds), folds, self.z
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dispatch:
+    """One kernel launch. Buffers are bound by the names that the shader declares."""
+
+    kernel: str
+    grid: Grid
+    constants: Mapping[str, Constant] = field(default_factory=lambda: MappingProxyType({}))
+    preludes: tuple[str, ...] = ()
+    args: tuple[int, ...] = ()
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """Equal for dispatches that share a pipeline. Constants count with their type: WGSL has no 1 == true."""
+        constants = tuple(sorted((name, type(value).__name__, value) for name, value in self.constants.items()))
+        return (self.kernel, self.preludes, constants)
+
+
+def ceil_div(a: int, b: int) -> int:
+    """Quotient rounded up."""
+    return -(-a // b)
+
+
+def power_of_two(n: int) -> int:
+    """Smallest power of two that is at least `n`."""
+    return 1 << max(n - 1, 0).bit_length()

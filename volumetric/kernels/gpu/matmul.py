@@ -1,0 +1,142 @@
+"""Matrix product with everything that fuses around it: norm before; bias, activation, gate, residual, soft cap after.
+
+`matvec` is for one row (decoding), `gemm` for many (prefill), `row_stats` computes what gemm's norm needs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from volumetric.kernels.gpu.dispatch import Caps, Constant, Dispatch, Grid, ceil_div, power_of_two
+from volumetric.kernels.gpu.formats import WeightFormat
+
+_NORMS = {None: 0, "rms": 1, "layer": 2}
+_STAGE_BYTES = 16384
+"""Workgroup memory for staged x. More would cost occupancy; longer rows are staged in chunks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatmulShape:
+    """A fused matrix product: y (rows, n) from x (rows, k).
+
+    `gated` products read two weight rows (gate, up) for each of the `n` outputs.
+    """
+
+    k: int
+    n: int
+    format: WeightFormat
+    gated: bool = False
+    activation: str = "linear"
+    norm: str | None = None
+    norm_eps: float = 0.0
+    norm_unit_offset: bool = False
+    norm_weight: bool = False
+    norm_bias: bool = False
+    bias: bool = False
+    residual: bool = False
+    softcap: float | None = None
+
+    @property
+    def parts(self) -> int:
+        """Weight rows behind an output."""
+        return 2 if self.gated else 1
+
+    def constants(self) -> dict[str, Constant]:
+        """Constants that both kernels read."""
+        return {
+            "K": self.k,
+            "N": self.n,
+            "PARTS": self.parts,
+            "PIECES": self.format.pieces(self.k),
+            "GROUPS": self.format.groups(self.k),
+            "NORM": _NORMS[self.norm],
+            "EPS": float(self.norm_eps),
+            "NORM_UNIT": 1.0 if self.norm_unit_offset else 0.0,
+            "HAS_NORM_WEIGHT": self.norm_weight,
+            "HAS_NORM_BIAS": self.norm_bias,
+            "HAS_BIAS": self.bias,
+            "HAS_RESIDUAL": self.residual,
+            "SOFTCAP": float(self.softcap or 0.0),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatvecTuning:
+    """How a matvec is cut: `team` invocations a row group, `rows` outputs a team, `unroll` pieces in flight."""
+
+    team: int
+    rows: int
+    unroll: int
+    workgroup: int
+    chunk: int
+    chunks: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partials:
+    """x of an output projection as attention leaves it: `splits` partial results of `heads` heads."""
+
+    splits: int
+    heads: int
+    head_dim: int
+
+
+def tune_matvec(shape: MatmulShape, units: int, caps: Caps) -> MatvecTuning:
+    """Choose the cut for `units` outputs.
+
+    Measured on an H100: one row a subgroup fills the device from about 4096 rows on; below that K is split over more
+    subgroups of one workgroup. Wider unrolling than 16 loads of 16 bytes in flight spills registers.
+    """
+    pieces = shape.format.pieces(shape.k)
+    lanes = caps.subgroup_size or 32
+    team = min(lanes, max(2, power_of_two(pieces)))
+    while 2 * team <= min(256, caps.max_workgroup) and pieces >= 2 * team and units * team < caps.invocations // 2:
+        team *= 2
+    nibbles = shape.format.piece == 32
+    many = units * team >= 2 * caps.invocations
+    rows = 2 if nibbles and many and not shape.gated else 1
+    total = units * team // rows
+    workgroup = 512 if total >= 2 * caps.invocations else 256 if total >= caps.invocations // 2 else 128
+    workgroup = max(min(workgroup, caps.max_workgroup), team)
+    chunks = ceil_div(4 * pieces * shape.format.piece, min(_STAGE_BYTES, caps.max_shared // 2))
+    steps = ceil_div(ceil_div(pieces, chunks), team)
+    unroll = _best_unroll(steps, max(1, (4 if nibbles else 8) // (rows * shape.parts)))
+    chunk = ceil_div(steps, unroll) * unroll * team
+    return MatvecTuning(
+        team=team, rows=rows, unroll=unroll, workgroup=workgroup, chunk=chunk, chunks=ceil_div(pieces, chunk)
+    )
+
+
+def _best_unroll(steps: int, most: int) -> int:
+    """The count up to `most` that wastes the fewest of `steps`; the larger among equals."""
+    return min(range(1, most + 1), key=lambda u: (ceil_div(steps, u) * u, -u))
+
+
+def matvec(
+    shape: MatmulShape, caps: Caps, *, first: int, units: int, partials: Partials | None = None
+) -> Dispatch:
+    """One row times the rows of a shard: outputs `first` … `first + units`.
+
+    Buffers: x, weights, scales, bias, norm_params, residual, y; with `partials` also maxima.
+    """
+    tuning = tune_matvec(shape, units, caps)
+    constants = shape.constants() | {
+        "WG": tuning.workgroup,
+        "TEAM": tuning.team,
+        "ROWS": tuning.rows,
+        "UNROLL": tuning.unroll,
+        "CHUNK": tuning.chunk,
+        "CHUNKS": tuning.chunks,
+        "PLANE": tuning.chunk | 1,
+    }
+    source = "source/rows"
+    if partials is not None:
+        source = "source/partials"
+        constants |= {"SPLITS": partials.splits, "HEADS": partials.heads, "HEAD_DIM": partials.head_dim}
+    return Dispatch(
+        kernel="matvec",
+        grid=Grid(x=ceil_div(units, tuning.workgroup // tuning.team * tuning.rows)),
+        constants=constants,
+        preludes=(shape.format.prelude, f"act/{shape.activation}", source),
+        args=(first, units),
+    )

@@ -1,0 +1,240 @@
+"""One open GPU: device, queue, buffers, pipelines. Errors of the library leave here as `DeviceError`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volumetric.errors import DeviceError
+from volumetric.kernels.gpu.dispatch import Caps, Dispatch, Grid
+from volumetric.runtime.gpu.adapters import is_software
+from volumetric.shaders import Linked, Target, link
+
+_WANTED_FEATURES = ("subgroup", "immediates", "timestamp-query")
+_UPLOAD_CHUNK = 32 << 20
+_UPLOAD_FLUSH = 256 << 20
+_SUBGROUP_UNKNOWN = (4, 128)
+"""Range that wgpu reports where the driver states none; the real size is then fixed and is measured."""
+_STORAGE, _UNIFORM = "storage", "uniform"
+_CONTROL = 14
+_ARGS = 15
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """A compiled kernel and what it binds."""
+
+    linked: Linked
+    layout: Any
+    pipeline: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One recorded dispatch: ready to replay, nothing is looked up again."""
+
+    name: str
+    pipeline: Any
+    group: Any
+    grid: Grid
+    immediates: bytes
+
+
+class GpuContext:
+    """Resources of one open GPU.
+
+    Parameters
+    ----------
+    adapter : from `ranked_adapters`
+    narrow : fields of `Caps` to lower, so that tests run the paths of lesser devices
+
+    Raises
+    ------
+    DeviceError : the adapter gives no device
+    """
+
+    def __init__(self, adapter: Any, narrow: Mapping[str, Any] | None = None) -> None:
+        import wgpu
+
+        self._usage = wgpu.BufferUsage
+        self._map_read = wgpu.MapMode.READ
+        self._errors = (wgpu.GPUError, RuntimeError)
+        self._out_of_memory = wgpu.GPUOutOfMemoryError
+        features = [name for name in _WANTED_FEATURES if name in adapter.features]
+        with self.guard("opening the GPU"):
+            self.device = adapter.request_device_sync(
+                label="volumetric", required_features=features, required_limits=dict(adapter.limits)
+            )
+        self.features = frozenset(features)
+        self.queue = self.device.queue
+        self.software = is_software(adapter)
+        self.allocated = 0
+        self._pipelines: dict[object, Pipeline] = {}
+        self._layouts: dict[object, Any] = {}
+        self.caps = _caps(adapter, self.features)
+        self.dummy = self.buffer(256, "unused binding", uniform=True)
+        self.caps = replace(self.caps, **{"subgroup_size": self._certain_lanes(adapter), **(narrow or {})})
+
+    @contextmanager
+    def guard(self, doing: str) -> Iterator[None]:
+        """Turn errors of wgpu into `DeviceError`, saying what was being done."""
+        try:
+            yield
+        except self._out_of_memory as error:
+            raise DeviceError(
+                f"out of GPU memory while {doing} ({self.allocated >> 20} MiB are in use)",
+                hint="use a smaller dtype such as int4, a smaller context, or kv_dtype='float16'",
+            ) from error
+        except self._errors as error:
+            lost = "lost" in str(error).lower()
+            raise DeviceError(
+                f"the GPU was lost while {doing}: {error}" if lost else f"GPU error while {doing}: {error}",
+                hint="open the device again" if lost else None,
+            ) from error
+
+    def buffer(self, nbytes: int, label: str, *, uniform: bool = False, read: bool = False) -> Any:
+        """Create a zeroed buffer for storage (and uniforms), or with `read` one that the host can map.
+
+        Raises
+        ------
+        DeviceError : beyond the device's limit or its memory
+        """
+        size = max(-(-nbytes // 16) * 16, 16)
+        if size > self.caps.max_binding and not read:
+            raise DeviceError(
+                f"{label} needs {size >> 20} MiB in one buffer; this GPU binds at most {self.caps.max_binding >> 20} MiB",
+                hint="use a smaller context, kv_dtype='float16', or another device",
+            )
+        usage = self._usage.MAP_READ | self._usage.COPY_DST
+        if not read:
+            usage = self._usage.STORAGE | self._usage.COPY_DST | self._usage.COPY_SRC
+            usage |= self._usage.UNIFORM if uniform else 0
+        with self.guard(f"allocating {size >> 10} KiB for {label}"):
+            made = self.device.create_buffer(label=label, size=size, usage=usage)
+        self.allocated += size
+        return made
+
+    def free(self, buffer: Any) -> None:
+        """Release a buffer's memory now."""
+        self.allocated -= buffer.size
+        buffer.destroy()
+
+    def write(self, buffer: Any, data: NDArray[Any], offset: int = 0) -> None:
+        """Copy an array into a buffer, in pieces that keep the staging memory bounded."""
+        raw = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
+        if raw.size % 4:
+            raw = np.pad(raw, (0, 4 - raw.size % 4))
+        with self.guard("writing a buffer"):
+            for start in range(0, raw.size, _UPLOAD_CHUNK):
+                self.queue.write_buffer(buffer, offset + start, raw[start : start + _UPLOAD_CHUNK])
+                if start % _UPLOAD_FLUSH == _UPLOAD_FLUSH - _UPLOAD_CHUNK:
+                    self.queue.submit([])
+
+    def upload(self, data: NDArray[Any], label: str) -> Any:
+        """Return a new buffer that holds `data`."""
+        made = self.buffer(data.nbytes, label)
+        self.write(made, data)
+        return made
+
+    def read(self, buffer: Any, nbytes: int, offset: int = 0) -> NDArray[np.uint8]:
+        """Wait for the GPU and return bytes of a buffer."""
+        with self.guard("reading a buffer back"):
+            data = self.queue.read_buffer(buffer, offset, -(-nbytes // 4) * 4)
+        return np.frombuffer(data, np.uint8)[:nbytes]
+
+    def pipeline(self, dispatch: Dispatch) -> Pipeline:
+        """Compile the kernel of `dispatch`, once for each key."""
+        key = dispatch.key
+        if key not in self._pipelines:
+            target = Target(subgroup_size=self.caps.subgroup_size, immediates=self.caps.immediates)
+            linked = link(dispatch.kernel, constants=dispatch.constants, preludes=dispatch.preludes, target=target)
+            self._pipelines[key] = self._compile(linked)
+        return self._pipelines[key]
+
+    def _compile(self, linked: Linked) -> Pipeline:
+        immediates = linked.args_bytes if self.caps.immediates else 0
+        with self.guard(f"compiling {linked.name}"):
+            layout = self._layout(tuple((b.index, b.access) for b in linked.bindings))
+            whole = self.device.create_pipeline_layout(bind_group_layouts=[layout], immediate_size=immediates)
+            module = self.device.create_shader_module(label=linked.name, code=linked.text)
+            made = self.device.create_compute_pipeline(
+                label=linked.name, layout=whole, compute={"module": module, "entry_point": "main"}
+            )
+        return Pipeline(linked, layout, made)
+
+    def _layout(self, bindings: tuple[tuple[int, str], ...]) -> Any:
+        if bindings not in self._layouts:
+            kinds = {"read": "read-only-storage", "read_write": "storage", "uniform": "uniform"}
+            self._layouts[bindings] = self.device.create_bind_group_layout(
+                entries=[
+                    {"binding": index, "visibility": 4, "buffer": {"type": kinds[access]}} for index, access in bindings
+                ]
+            )
+        return self._layouts[bindings]
+
+    def bind(self, dispatch: Dispatch, buffers: Mapping[str, Any]) -> Call:
+        """Record a dispatch over `buffers`, by the shader's names. Optional bindings left out get a dummy buffer.
+
+        Raises
+        ------
+        DeviceError : a name that the shader does not declare, or a grid beyond the device's limit
+        """
+        pipeline = self.pipeline(dispatch)
+        linked = pipeline.linked
+        unknown = set(buffers) - {b.name for b in linked.bindings}
+        if unknown:
+            raise DeviceError(f"shader {linked.name} has no binding {', '.join(sorted(unknown))}")
+        args = np.array(dispatch.args, np.uint32).tobytes()
+        entries = []
+        for binding in linked.bindings:
+            buffer = buffers.get(binding.name, self.dummy)
+            if binding.index == _ARGS:
+                buffer = self.buffer(max(len(args), 16), "arguments", uniform=True)
+                self.write(buffer, np.frombuffer(args, np.uint32))
+            entries.append({"binding": binding.index, "resource": {"buffer": buffer, "offset": 0, "size": buffer.size}})
+        with self.guard(f"binding {linked.name}"):
+            group = self.device.create_bind_group(label=linked.name, layout=pipeline.layout, entries=entries)
+        immediates = args if self.caps.immediates and linked.args_bytes else b""
+        return Call(linked.name, pipeline.pipeline, group, dispatch.grid, immediates)
+
+    def _certain_lanes(self, adapter: Any) -> int:
+        """Smallest subgroup size, 0 without subgroups or where lanes are not neighbouring invocations."""
+        if "subgroup" not in self.features:
+            return 0
+        low, high = adapter.info["stackgroup_min_size"], adapter.info["stackgroup_max_size"]
+        probe = Dispatch(kernel="probe_subgroup", grid=Grid(x=1), constants={"WG": 128})
+        found = self.buffer(4 * 128 * 2, "subgroup probe")
+        self.run([self.bind(probe, {"found": found})], rows=1)
+        size, lane = self.read(found, 1024).view(np.uint32).reshape(128, 2).T
+        self.free(found)
+        if np.any(lane != np.arange(128) % size[0]) or np.any(size != size[0]):
+            return 0
+        return int(size[0]) if low == high or (low, high) == _SUBGROUP_UNKNOWN else int(low)
+
+    def run(self, calls: list[Call], rows: int) -> None:
+        """Submit `calls` in one compute pass."""
+        from volumetric.runtime.gpu.commands import encode_pass
+
+        with self.guard("running a pass"):
+            encoder = self.device.create_command_encoder()
+            encode_pass(encoder, calls, rows, self.caps.max_groups)
+            self.queue.submit([encoder.finish()])
+
+
+def _caps(adapter: Any, features: frozenset[str]) -> Caps:
+    limits = adapter.limits
+    return Caps(
+        immediates="immediates" in features and limits["max-immediate-size"] >= 16,
+        max_workgroup=min(limits["max-compute-invocations-per-workgroup"], limits["max-compute-workgroup-size-x"]),
+        max_shared=limits["max-compute-workgroup-storage-size"],
+        max_storage_buffers=limits["max-storage-buffers-per-shader-stage"],
+        max_binding=min(limits["max-storage-buffer-binding-size"], limits["max-buffer-size"]),
+        max_groups=limits["max-compute-workgroups-per-dimension"],
+        # A software adapter has a few threads: finer cuts only add overhead.
+        invocations=2048 if is_software(adapter) else 131072,
+    )

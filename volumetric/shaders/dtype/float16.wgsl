@@ -1,0 +1,13 @@
+// float16 rows. A piece is 16 bytes of a row: 8 elements, unpacked without the shader-f16 feature.
+const PIECE: u32 = 8u;
+const INTERLEAVED: bool = false;
+const HAS_OFFSET: bool = false;
+
+fn piece_part(w: vec4<u32>, j: u32) -> vec4<f32> {
+    let h = select(w.xy, w.zw, j == 1u);
+    return vec4<f32>(unpack2x16float(h.x), unpack2x16float(h.y));
+}
+
+fn piece_scale(row: u32, p: u32) -> vec2<f32> { return vec2<f32>(1.0, 0.0); }
+
+fn w_load4(row: u32, k4: u32) -> vec4<f32> { return piece_part(weights[row * PIECES + k4 / 2u], k4 % 2u); }

@@ -1,0 +1,10 @@
+// float32 rows. A piece is 16 bytes of a row: 4 elements.
+const PIECE: u32 = 4u;
+const INTERLEAVED: bool = false;
+const HAS_OFFSET: bool = false;
+
+fn piece_part(w: vec4<u32>, j: u32) -> vec4<f32> { return bitcast<vec4<f32>>(w); }
+
+fn piece_scale(row: u32, p: u32) -> vec2<f32> { return vec2<f32>(1.0, 0.0); }
+
+fn w_load4(row: u32, k4: u32) -> vec4<f32> { return bitcast<vec4<f32>>(weights[row * PIECES + k4]); }

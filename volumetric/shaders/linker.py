@@ -1,0 +1,141 @@
+"""Link shader files into one WGSL module by concatenation.
+
+The order is: constants, `std`, one `reduce_*`, the preludes (weight format, activation, cache storage, source of x),
+the kernel. Files are complete WGSL given the names that the earlier ones define; optional parts branch on constants,
+which the driver folds. There is no template language: the only rewriting is `unroll`.
+
+A kernel that declares ``struct Args`` gets ``args`` as immediate data, or as a uniform buffer at binding 15 where the
+device has no immediates. `std` declares the uniform ``ctl`` at binding 14.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Literal
+
+from volumetric.errors import SpecError
+from volumetric.shaders.unroll import constant_value, unroll
+
+CONTROL_BINDING = 14
+ARGS_BINDING = 15
+
+_BINDING = re.compile(r"@group\(0\)\s*@binding\((\d+)\)\s*var<(storage|uniform)(?:,\s*(read_write|read))?>\s*(\w+)\s*:")
+_COMMENT = re.compile(r"//(?!@unroll).*$", re.MULTILINE)
+_ARGS = re.compile(r"\bstruct\s+Args\s*\{([^}]*)\}")
+_DERIVED = re.compile(r"^const\s+(\w+)\s*:\s*u32\s*=\s*([^;]+);", re.MULTILINE)
+
+Access = Literal["read", "read_write", "uniform"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """What the linked text may use.
+
+    Attributes
+    ----------
+    subgroup_size : lanes that are certain to run together (the smallest subgroup size), 0 to reduce through memory
+    immediates : `args` is immediate data instead of a uniform buffer
+    """
+
+    subgroup_size: int = 0
+    immediates: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Binding:
+    """One resource that a module declares."""
+
+    index: int
+    name: str
+    access: Access
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Linked:
+    """A module ready to compile. `args_bytes` is the size of ``struct Args``, 0 when the kernel has none."""
+
+    name: str
+    text: str
+    bindings: tuple[Binding, ...]
+    args_bytes: int
+
+
+def available(folder: str = "") -> tuple[str, ...]:
+    """Names of the shader files in `folder` (``""`` for kernels and shared text, ``"dtype"``, ``"act"``, …), sorted."""
+    place = resources.files(__package__) / folder if folder else resources.files(__package__)
+    return tuple(sorted(f.name.removesuffix(".wgsl") for f in place.iterdir() if f.name.endswith(".wgsl")))
+
+
+def link(
+    kernel: str, *, constants: Mapping[str, int | float | bool], preludes: tuple[str, ...] = (), target: Target
+) -> Linked:
+    """Join `kernel` with its preludes (``"dtype/int4_g32"``, ``"act/silu"``, …) for `target`.
+
+    Raises
+    ------
+    SpecError : no such file, a constant that WGSL cannot hold, or an ill-formed ``//@unroll``
+    """
+    reduce = "reduce_subgroup" if target.subgroup_size else "reduce_workgroup"
+    known = dict(constants) | {"SUBGROUP": target.subgroup_size}
+    pieces = [_read(name) for name in ("std", reduce, *preludes, kernel)]
+    body = "\n".join(pieces)
+    for name, expression in _DERIVED.findall(body):
+        value = constant_value(expression, known)
+        if value is not None:
+            known[name] = value
+    used = re.sub(r"\s+\n", "\n", unroll(body, known))
+    args = _ARGS.search(used)
+    declared = _declare_args(args is not None, target.immediates)
+    header = "\n".join(_constant(name, value) for name, value in {**constants, "SUBGROUP": target.subgroup_size}.items())
+    text = f"{header}\n{declared}{used}\n"
+    return Linked(
+        name=kernel,
+        text=text,
+        bindings=_bindings(text, _read(kernel)),
+        args_bytes=0 if args is None else 4 * len([f for f in args.group(1).split(",") if f.strip()]),
+    )
+
+
+def _declare_args(present: bool, immediates: bool) -> str:
+    if not present:
+        return ""
+    if immediates:
+        return "var<immediate> args: Args;\n"
+    return f"@group(0) @binding({ARGS_BINDING}) var<uniform> args: Args;\n"
+
+
+def _bindings(text: str, kernel: str) -> tuple[Binding, ...]:
+    found = []
+    for index, space, access, name in _BINDING.findall(text):
+        if name == "ctl" and not re.search(r"\bctl\.", kernel):
+            continue
+        kind: Access = "uniform" if space == "uniform" else ("read_write" if access == "read_write" else "read")
+        found.append(Binding(index=int(index), name=name, access=kind))
+    return tuple(sorted(found, key=lambda binding: binding.index))
+
+
+def _constant(name: str, value: int | float | bool) -> str:
+    if isinstance(value, bool):
+        return f"const {name}: bool = {str(value).lower()};"
+    if isinstance(value, int):
+        if not 0 <= value < 2**32:
+            raise SpecError(f"shader constant {name} = {value} does not fit u32")
+        return f"const {name}: u32 = {value}u;"
+    if not math.isfinite(value):
+        raise SpecError(f"shader constant {name} = {value} is not finite")
+    return f"const {name}: f32 = {float(value)!r}f;"
+
+
+@cache
+def _read(name: str) -> str:
+    file = resources.files(__package__) / f"{name}.wgsl"
+    if not file.is_file():
+        folder, _, _ = name.rpartition("/")
+        raise SpecError(f"no shader file {name!r}", hint=f"there are: {', '.join(available(folder))}")
+    # Comments go: a brace or a binding inside one must not be taken for code.
+    return _COMMENT.sub("", file.read_text(encoding="utf-8"))

@@ -1,0 +1,39 @@
+// Shared by every kernel: the control block, index helpers, functions that are safe at the ends of their range.
+
+// What changes from call to call; the arg max kernel advances it on the device while decoding.
+struct Control {
+    position: u32,  // absolute position of row 0
+    rows: u32,      // rows of this call
+    step: u32,      // tokens produced since the control block was last written
+    total: u32,     // position + rows
+}
+@group(0) @binding(14) var<uniform> ctl: Control;
+
+const LOWEST: f32 = -3.0e38;
+const SMALLEST_NORMAL: f32 = 1.2e-38;
+
+// Grids over 65535 groups are folded into two dimensions.
+fn flat_group(group: vec3<u32>, count: vec3<u32>) -> u32 {
+    return group.x + group.y * count.x;
+}
+
+// Zero the elements of vector `v` of a row of `width` that lie beyond its end: rows are padded to whole vectors.
+fn mask4(value: vec4<f32>, v: u32, width: u32) -> vec4<f32> {
+    let at = vec4<u32>(4u * v) + vec4<u32>(0u, 1u, 2u, 3u);
+    return select(vec4<f32>(0.0), value, at < vec4<u32>(width));
+}
+
+// tanh through exp of a negative number: never overflows.
+fn stable_tanh(x: f32) -> f32 {
+    let e = exp(-2.0 * abs(x));
+    return sign(x) * (1.0 - e) / (1.0 + e);
+}
+
+fn stable_sigmoid(x: f32) -> f32 {
+    let e = exp(-abs(x));
+    return select(e, 1.0, x >= 0.0) / (1.0 + e);
+}
+
+fn soft_cap(x: f32, cap: f32) -> f32 {
+    return cap * stable_tanh(x / cap);
+}
