@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Callable
 from pathlib import Path
-
-import pytest
 
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted((ROOT / "volumetric").rglob("*.py"))
@@ -24,12 +23,10 @@ MACHINE_PATH = re.compile(r"(?<![\w.<{$])/(?:home|root|Users|work|mnt)/\w")
 UNFINISHED = re.compile(r"\b(?:TODO|FIXME|XXX|HACK)\b")
 
 
-def name_of(path: Path) -> str:
-    return path.relative_to(ROOT).as_posix()
-
-
-each_source = pytest.mark.parametrize("path", SOURCES, ids=name_of)
-each_text = pytest.mark.parametrize("path", TEXTS, ids=name_of)
+def offenders(paths: list[Path], breaks_rule: Callable[[str], object]) -> dict[str, object]:
+    """What `breaks_rule` finds in the text of each file, where it finds anything."""
+    found = {p.relative_to(ROOT).as_posix(): breaks_rule(p.read_text(encoding="utf-8")) for p in paths}
+    return {name: what for name, what in found.items() if what}
 
 
 def test_the_lists_of_files_are_not_empty() -> None:
@@ -37,35 +34,29 @@ def test_the_lists_of_files_are_not_empty() -> None:
     assert {"README.md", "Makefile"} <= {path.name for path in TEXTS}
 
 
-@each_source
-def test_module_says_what_it_is_for(path: Path) -> None:
-    assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+def test_modules_say_what_they_are_for() -> None:
+    assert not offenders(SOURCES, lambda text: not ast.get_docstring(ast.parse(text)))
 
 
-@each_source
-def test_module_is_one_idea_long(path: Path) -> None:
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= MAX_LINES
+def test_modules_are_one_idea_long() -> None:
+    assert not offenders(SOURCES, lambda text: len(text.splitlines()) > MAX_LINES)
 
 
-@each_source
-def test_module_name_says_something(path: Path) -> None:
-    assert path.stem not in MEANINGLESS_NAMES
+def test_module_names_say_something() -> None:
+    assert not [path for path in SOURCES if path.stem in MEANINGLESS_NAMES]
 
 
-@each_source
-def test_module_does_not_silence_all_errors(path: Path) -> None:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    bare = [node.lineno for node in ast.walk(tree) if isinstance(node, ast.ExceptHandler) and node.type is None]
-    assert not bare
+def test_no_module_catches_all_errors_without_naming_them() -> None:
+    def bare_handlers(text: str) -> list[int]:
+        nodes = ast.walk(ast.parse(text))
+        return [node.lineno for node in nodes if isinstance(node, ast.ExceptHandler) and node.type is None]
+
+    assert not offenders(SOURCES, bare_handlers)
 
 
-@each_text
-def test_text_names_no_path_of_one_machine(path: Path) -> None:
-    assert not MACHINE_PATH.findall(path.read_text(encoding="utf-8"))
+def test_no_text_names_a_path_of_one_machine() -> None:
+    assert not offenders(TEXTS, MACHINE_PATH.findall)
 
 
-@each_text
-def test_text_leaves_nothing_to_do(path: Path) -> None:
-    if path == Path(__file__):
-        return
-    assert not UNFINISHED.findall(path.read_text(encoding="utf-8"))
+def test_no_text_leaves_something_to_do() -> None:
+    assert not offenders([path for path in TEXTS if path != Path(__file__)], UNFINISHED.findall)
