@@ -4,22 +4,13 @@ from __future__ import annotations
 
 import logging
 import math
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
 import pytest
 
 from volumetric.errors import SpecError
 from volumetric.generate.params import ALIASES, SamplingParams, merge
-
-
-@dataclass(frozen=True)
-class Config:
-    do_sample: bool = False
-    temperature: float | None = None
-    top_k: int | None = None
-    top_p: float | None = None
-    min_p: float | None = None
-    repetition_penalty: float | None = None
+from volumetric.loaders.generation_config import GenerationDefaults
 
 
 @pytest.mark.parametrize(
@@ -80,20 +71,20 @@ def test_greedy_is_the_default():
 
 
 def test_generation_config_counts_only_when_it_samples():
-    silent = merge(Config(do_sample=False, temperature=0.6, top_p=0.9), {})
+    silent = merge(GenerationDefaults(do_sample=False, temperature=0.6, top_p=0.9), {})
     assert silent.params.temperature == 0.0
-    sampled = merge(Config(do_sample=True, temperature=0.6, top_p=0.9), {})
+    sampled = merge(GenerationDefaults(do_sample=True, temperature=0.6, top_p=0.9), {})
     assert (sampled.params.temperature, sampled.params.top_p) == (0.6, 0.9)
     assert sampled.sources["top_p"] == "generation_config"
     assert sampled.sources["top_k"] == "default"
 
 
 def test_sampling_config_without_temperature_means_one():
-    assert merge(Config(do_sample=True, top_k=50), {}).params.temperature == 1.0
+    assert merge(GenerationDefaults(do_sample=True, top_k=50), {}).params.temperature == 1.0
 
 
 def test_explicit_wins_and_none_means_not_given():
-    merged = merge(Config(do_sample=True, temperature=0.6, top_k=20), {"temperature": 0.0, "top_k": None})
+    merged = merge(GenerationDefaults(do_sample=True, temperature=0.6, top_k=20), {"temperature": 0.0, "top_k": None})
     assert merged.params.temperature == 0.0
     assert merged.sources["temperature"] == "explicit"
     assert merged.params.top_k == 20

@@ -1,10 +1,11 @@
-from volumetric.generate.events import FinishReason as FinishReason
-from volumetric.generate.events import Generation as Generation
-from volumetric.generate.events import GenerationStats as GenerationStats
-from volumetric.generate.events import TokenEvent as TokenEvent
-from volumetric.generate.model import Model as Model
-from volumetric.generate.model import load as load
-from volumetric.generate.params import SamplingParams as SamplingParams
-from volumetric.generate.params import merge as merge
-from volumetric.generate.session import Session as Session
-from volumetric.generate.stream import Stream as Stream
+# ruff: noqa: TID252 (lazy_loader reads relative imports alone)
+from .events import FinishReason as FinishReason
+from .events import Generation as Generation
+from .events import GenerationStats as GenerationStats
+from .events import TokenEvent as TokenEvent
+from .model import Model as Model
+from .model import load as load
+from .params import SamplingParams as SamplingParams
+from .params import merge as merge
+from .session import Session as Session
+from .stream import Stream as Stream

@@ -9,9 +9,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from numbers import Integral, Real
 from types import MappingProxyType
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 from volumetric.errors import SpecError
+
+if TYPE_CHECKING:
+    from volumetric.loaders.generation_config import GenerationDefaults
 
 logger = logging.getLogger(__name__)
 
@@ -105,7 +108,7 @@ class SamplingParams:
             value = getattr(self, name)
             if value is None and name in _OPTIONAL:
                 continue
-            if isinstance(value, bool) or not isinstance(value, kind) or not low <= float(value) <= high:
+            if not _is_number(value, kind) or not low <= value <= high:
                 yield f"{name} must be {text}, got {value!r}"
         if not isinstance(self.ignore_eos, bool):
             yield f"ignore_eos must be true or false, got {self.ignore_eos!r}"
@@ -153,16 +156,21 @@ _RANGES: Mapping[str, tuple[type, float, float, str]] = MappingProxyType(
 _OPTIONAL = frozenset({"seed", "logprobs"})
 
 
+def _is_number(value: object, kind: type = Real) -> bool:
+    """Whether `value` is of the numeric `kind`; True and False, which Python counts as integers, are not."""
+    return isinstance(value, kind) and not isinstance(value, bool)
+
+
 def _texts(value: object) -> bool:
     if isinstance(value, str):
         return bool(value)
     return isinstance(value, Sequence) and all(isinstance(text, str) and text for text in value)
 
 
-def _token_ids(value: object) -> bool:
+def _token_ids(value: Any) -> bool:
     if isinstance(value, str) or not isinstance(value, Iterable):
         return False
-    return all(isinstance(i, Integral) and not isinstance(i, bool) and i >= 0 for i in value)
+    return all(_is_number(i, Integral) and i >= 0 for i in value)
 
 
 def _bias_problems(bias: Mapping[Any, Any]) -> Iterator[str]:
@@ -170,28 +178,21 @@ def _bias_problems(bias: Mapping[Any, Any]) -> Iterator[str]:
         # JSON has only text keys, so "42" is a token id as well as 42.
         if isinstance(token, bool) or not str(token).isdecimal():
             yield f"{token!r} is not a token id"
-        elif isinstance(value, bool) or not isinstance(value, Real) or not float(value) < _MAX:
+        elif not _is_number(value) or not value < _MAX:
             yield f"token {token}: {value!r} is not a number below infinity"
 
 
-class Defaults(Protocol):
-    """What a model's ``generation_config.json`` says; None where it is silent."""
-
-    @property
-    def do_sample(self) -> bool: ...
-    @property
-    def temperature(self) -> float | None: ...
-    @property
-    def top_k(self) -> int | None: ...
-    @property
-    def top_p(self) -> float | None: ...
-    @property
-    def min_p(self) -> float | None: ...
-    @property
-    def repetition_penalty(self) -> float | None: ...
-
-
-_FROM_CONFIG = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
+FROM_CONFIG: Mapping[str, str] = MappingProxyType(
+    {
+        "max_tokens": "max_new_tokens",
+        "temperature": "temperature",
+        "top_k": "top_k",
+        "top_p": "top_p",
+        "min_p": "min_p",
+        "repetition_penalty": "repetition_penalty",
+    }
+)
+"""Parameters that a generation config can set, and their names there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,7 +207,7 @@ class Merged:
         return ", ".join(f"{name}={getattr(self.params, name)!r} ({self.sources[name]})" for name in shown)
 
 
-def merge(defaults: Defaults | None, explicit: Mapping[str, Any]) -> Merged:
+def merge(defaults: GenerationDefaults | None, explicit: Mapping[str, Any]) -> Merged:
     """Resolve sampling parameters: explicit values, then the model's generation config, then greedy.
 
     The generation config counts only when it asks for sampling (``do_sample``), since the values in it are otherwise
@@ -223,7 +224,7 @@ def merge(defaults: Defaults | None, explicit: Mapping[str, Any]) -> Merged:
         raise SpecError(f"unknown sampling parameter {unknown[0]!r}", hint=_suggest(unknown[0], known))
     values: dict[str, Any] = {}
     if defaults is not None and defaults.do_sample:
-        stated = {name: getattr(defaults, name) for name in _FROM_CONFIG}
+        stated = {name: getattr(defaults, theirs) for name, theirs in FROM_CONFIG.items()}
         # transformers samples at temperature 1 where do_sample is set and no temperature is given.
         values = {"temperature": 1.0} | {name: value for name, value in stated.items() if value is not None}
     sources: dict[str, Source] = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import logging
 import os
+from collections.abc import Sequence
 
 from volumetric.errors import DeviceError
 from volumetric.runtime.device import Device, DeviceInfo
@@ -64,17 +65,28 @@ def _open_plain(kind: str, threads: int | None) -> Device | None:
 
 
 def _choose(threads: int | None) -> tuple[Device, str]:
-    from volumetric.runtime.gpu import GpuDevice
+    gpus = _gpus()
+    name, reason = explain_auto(gpus)
+    if name != "cpu":
+        from volumetric.runtime.gpu import GpuDevice
 
-    real = [gpu for gpu in _gpus() if not gpu.software]
-    if real:
         try:
-            return GpuDevice(real[0].name.partition(":")[2]), f"best of {len(real)} GPUs"
+            return GpuDevice(name.partition(":")[2]), reason
         except DeviceError as error:
-            _log.warning("GPU %s cannot be used: %s", real[0].name, error)
+            _log.warning("GPU %s cannot be used: %s", name, error)
+            reason = f"{name} cannot be used"
     from volumetric.runtime.cpu import CpuDevice
 
-    return CpuDevice(threads=threads), "no usable GPU"
+    return CpuDevice(threads=threads), reason
+
+
+def explain_auto(devices: Sequence[DeviceInfo]) -> tuple[str, str]:
+    """Return the name of the device that ``"auto"`` opens first among `devices` (GPUs best first), and why."""
+    gpus = [info for info in devices if info.kind == "gpu"]
+    real = [info for info in gpus if not info.software]
+    if real:
+        return real[0].name, f"best of {len(real)} GPUs" if len(real) > 1 else "the only GPU"
+    return "cpu", "the GPUs here are software, which is slower" if gpus else "no GPU was found"
 
 
 def _gpus() -> list[DeviceInfo]:

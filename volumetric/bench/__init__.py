@@ -1,0 +1,9 @@
+"""Speed of a model on a device, in the rows that readers of llama-bench know."""
+
+from __future__ import annotations
+
+from volumetric.bench.cases import Case, cases
+from volumetric.bench.report import Row, render
+from volumetric.bench.run import measure
+
+__all__ = ["Case", "Row", "cases", "measure", "render"]

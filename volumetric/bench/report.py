@@ -1,0 +1,123 @@
+"""Benchmark rows as a Markdown table, CSV, JSON or JSON lines."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from types import MappingProxyType
+from typing import Literal
+
+from volumetric.bench.cases import Case
+from volumetric.errors import SpecError
+
+Format = Literal["md", "csv", "json", "jsonl"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One line of a benchmark.
+
+    Attributes
+    ----------
+    model : name of the model
+    size, params : bytes and number of its weights
+    device, dtype : where it ran, and the scheme of most of its weights
+    threads : CPU threads, None where the device has none
+    test : name of the case
+    tps, tps_std : mean and sample standard deviation of the tokens per second; 0 for a single repetition
+    samples : tokens per second of each repetition
+    version : version of volumetric
+    """
+
+    model: str
+    size: int
+    params: int
+    device: str
+    description: str
+    dtype: str
+    threads: int | None
+    test: str
+    prompt: int
+    generate: int
+    depth: int
+    tps: float
+    tps_std: float
+    samples: tuple[float, ...]
+    version: str
+
+    @classmethod
+    def of(cls, case: Case, samples: Sequence[float], **about: object) -> Row:
+        """Summarise the repetitions of one case; `about` gives the fields on model and device."""
+        values: dict[str, object] = {
+            "test": case.name,
+            **asdict(case),
+            "tps": statistics.fmean(samples),
+            "tps_std": statistics.stdev(samples) if len(samples) > 1 else 0.0,
+            "samples": tuple(samples),
+        }
+        return cls(**(values | about))
+
+
+def render(rows: Sequence[Row], form: str) -> str:
+    """Write `rows` in one of the formats; ends with a newline.
+
+    Raises
+    ------
+    SpecError : an unknown format
+    """
+    writer = _WRITERS.get(form)
+    if writer is None:
+        raise SpecError(f"unknown output format {form!r}", hint="use one of: " + ", ".join(_WRITERS))
+    return writer(rows)
+
+
+def _markdown(rows: Sequence[Row]) -> str:
+    table = [["model", "size", "params", "device", "dtype", "threads", "test", "t/s"]]
+    table += [
+        [
+            row.model,
+            f"{row.size / 2**20:.2f} MiB",
+            f"{row.params / 1e6:.2f} M",
+            row.device,
+            row.dtype,
+            "-" if row.threads is None else str(row.threads),
+            row.test,
+            f"{row.tps:.2f} ± {row.tps_std:.2f}",
+        ]
+        for row in rows
+    ]
+    widths = [max(len(line[i]) for line in table) for i in range(len(table[0]))]
+    numeric = (False, True, True, False, False, True, True, True)
+    rule = [("-" * (w - 1) + ":") if right else "-" * w for w, right in zip(widths, numeric, strict=True)]
+    lines = [table[0], rule, *table[1:]]
+    padded = (
+        [cell.rjust(w) if right else cell.ljust(w) for cell, w, right in zip(line, widths, numeric, strict=True)]
+        for line in lines
+    )
+    return "".join(f"| {' | '.join(line)} |\n" for line in padded)
+
+
+def _csv(rows: Sequence[Row]) -> str:
+    out = io.StringIO()
+    names = [name for name in Row.__dataclass_fields__ if name != "samples"]
+    writer = csv.DictWriter(out, names, extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(asdict(row) for row in rows)
+    return out.getvalue()
+
+
+def _json(rows: Sequence[Row]) -> str:
+    return json.dumps([asdict(row) for row in rows], indent=2) + "\n"
+
+
+def _jsonl(rows: Sequence[Row]) -> str:
+    return "".join(json.dumps(asdict(row)) + "\n" for row in rows)
+
+
+_WRITERS: Mapping[str, Callable[[Sequence[Row]], str]] = MappingProxyType(
+    {"md": _markdown, "csv": _csv, "json": _json, "jsonl": _jsonl}
+)

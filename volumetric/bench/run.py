@@ -1,0 +1,60 @@
+"""Run a case: random tokens, straight on the executable, so that neither tokenising nor sampling is counted."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from itertools import islice
+
+import numpy as np
+
+from volumetric import rng
+from volumetric._typing import IntArray
+from volumetric.bench.cases import Case
+from volumetric.errors import SpecError
+from volumetric.generate.session import PREFILL_ROWS, greedy_ids
+from volumetric.runtime.device import Executable, State
+
+
+def measure(executable: Executable, vocab_size: int, case: Case, repetitions: int = 5, seed: int = 0) -> list[float]:
+    """Return the tokens per second of each repetition of `case`; a warm-up before them does not count.
+
+    Prompts go in the chunks in which `Session` feeds them. Generation is the device's greedy loop, which includes the
+    arg max of each step.
+
+    Raises
+    ------
+    SpecError : no repetitions, or the case needs a larger context than the executable has
+    """
+    if repetitions < 1:
+        raise SpecError(f"repetitions must be 1 or more, got {repetitions}")
+    context = executable.options.context
+    if case.context > context:
+        raise SpecError(f"{case.name} needs a context of {case.context}, the model was opened with {context}")
+    ids = rng.generator(seed).integers(0, vocab_size, case.depth + case.prompt + 1).astype(np.int32)
+    depth, prompt, first = ids[: case.depth], ids[case.depth : -1], int(ids[-1])
+    state = executable.new_state()
+    _feed(executable, state, depth)
+    return list(islice(_repeat(executable, state, case, prompt, first), 1, repetitions + 1))
+
+
+def _repeat(executable: Executable, state: State, case: Case, prompt: IntArray, first: int) -> Iterator[float]:
+    while True:
+        state.trim(case.depth)
+        start = time.perf_counter()
+        _feed(executable, state, prompt)
+        if case.generate:
+            _generate(executable, state, first, case.generate)
+        yield (case.prompt + case.generate) / (time.perf_counter() - start)
+
+
+def _feed(executable: Executable, state: State, ids: IntArray) -> None:
+    for start in range(0, ids.size, PREFILL_ROWS):
+        executable.forward(state, ids[start : start + PREFILL_ROWS], last_only=True)
+
+
+def _generate(executable: Executable, state: State, first: int, count: int) -> None:
+    with closing(greedy_ids(executable, state, first)) as generated:
+        for _ in islice(generated, count):
+            pass

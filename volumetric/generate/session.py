@@ -1,0 +1,175 @@
+"""Session: one growing sequence of tokens on a device, reused from prompt to prompt."""
+
+from __future__ import annotations
+
+import itertools
+import operator
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from volumetric._typing import F32Array
+from volumetric.errors import GenerationError
+from volumetric.generate.params import SamplingParams
+from volumetric.generate.stream import Stream
+from volumetric.runtime.device import Executable, State
+
+if TYPE_CHECKING:
+    from volumetric.generate.model import Model, Prompt
+
+PREFILL_ROWS = 512
+"""Rows of a prompt that go to the device in one call: bounds its scratch memory and the wait for an interrupt."""
+
+
+def greedy_ids(executable: Executable, state: State, token: int) -> Generator[int, None, None]:
+    """`Executable.greedy` as a generator; closing it closes the device's iterator, which may have run ahead."""
+    yield from executable.greedy(state, token)
+
+
+class Session:
+    """Owns the device state of one sequence.
+
+    A prompt that begins like what the session holds is computed only from the first difference on, which makes each
+    turn of a chat cost its own tokens. Numbers computed in another order differ in their last bits, so a seed repeats
+    a text exactly only from the same history; `reset` gives the empty one.
+
+    Parameters
+    ----------
+    model : the model to run; the session shares its weights and compiled plan
+    """
+
+    def __init__(self, model: Model) -> None:
+        self._start(model, model.executable.new_state(), [])
+
+    def _start(self, model: Model, state: State, tokens: list[int]) -> None:
+        self._model = model
+        self._state: State | None = state
+        self._tokens = tokens
+        self._live: Stream | None = None
+
+    @property
+    def tokens(self) -> tuple[int, ...]:
+        """Token ids that the state holds."""
+        return tuple(self._tokens)
+
+    def stream(
+        self,
+        prompt: Prompt,
+        params: SamplingParams | None = None,
+        *,
+        template_args: Mapping[str, Any] | None = None,
+        on_end: Callable[[], None] | None = None,
+        **explicit: Any,
+    ) -> Stream:
+        """Start to generate after `prompt`; a stream still running on this session is cancelled.
+
+        Parameters
+        ----------
+        prompt : text, token ids, or chat messages (``{"role": …, "content": …}``); the whole of it, not what is new
+        params : complete sampling parameters; without them the model's defaults and `explicit` count
+        template_args : further names for the chat template
+        on_end : called once when the stream has ended, in whatever way
+        explicit : single sampling parameters by name
+
+        Raises
+        ------
+        GenerationError : the prompt is empty, does not fit into the context, or cannot be encoded
+        SpecError : a sampling parameter is unknown or out of range
+        """
+        ids = self._model.encode(prompt, template_args=template_args)
+        room = self._room(len(ids))
+        merged = self._model.sampling(params, **explicit)
+        self._stop()
+        self._live = Stream(
+            self,
+            ids,
+            merged,
+            limit=min(merged.max_tokens, room),
+            end_ids=merged.end_ids(self._model.eos_ids),
+            decoder=self._model.decoder(),
+            device_bytes=self._model.device_bytes,
+            on_end=on_end,
+        )
+        return self._live
+
+    def _room(self, prompt: int) -> int:
+        """Tokens that can follow `prompt` tokens; the last one needs no place, as it is not fed again."""
+        context = self._model.executable.options.context
+        if prompt > context:
+            raise GenerationError(
+                f"the prompt has {prompt} tokens, the context holds {context}",
+                hint=self._model.context_hint(prompt),
+            )
+        return context - prompt + 1
+
+    def prefill(self, ids: Sequence[int]) -> tuple[F32Array, int]:
+        """Make the state hold exactly `ids`.
+
+        Returns
+        -------
+        logits : after the last of `ids`, float32 ``[V]``
+        reused : how many of `ids` the state held already
+        """
+        state = self._open()
+        same = map(operator.eq, self._tokens, ids)
+        shared = sum(1 for _ in itertools.takewhile(bool, same))
+        kept = min(shared, len(ids) - 1)  # the last token is always fed: its logits are what is wanted
+        state.trim(kept)
+        del self._tokens[kept:]
+        logits = np.empty((1, 0), np.float32)
+        for start in range(kept, len(ids), PREFILL_ROWS):
+            logits = self._feed(ids[start : start + PREFILL_ROWS])
+        return logits[-1], kept
+
+    def step(self, token: int) -> F32Array:
+        """Append `token` and return the logits after it, float32 ``[V]``."""
+        return self._feed((token,))[-1]
+
+    def _feed(self, ids: Sequence[int]) -> F32Array:
+        logits = self._model.executable.forward(self._open(), np.array(ids, np.int32), last_only=True)
+        self._tokens.extend(ids)
+        return logits
+
+    def greedy(self, token: int) -> Generator[int, None, None]:
+        """Append `token`, yield the most likely next one, append that, and so on; the device's fastest way."""
+        with closing(greedy_ids(self._model.executable, self._open(), token)) as generated:
+            for following in generated:
+                self._tokens.append(token)
+                token = following
+                yield following
+
+    def fork(self) -> Session:
+        """Return a second session that holds the same tokens; both go on independently."""
+        twin = Session.__new__(Session)
+        twin._start(self._model, self._open().fork(), list(self._tokens))
+        return twin
+
+    def reset(self) -> None:
+        """Forget all tokens."""
+        self._stop()
+        self._open().reset()
+        self._tokens.clear()
+
+    def close(self) -> None:
+        """End a running stream and let go of the device memory of the state."""
+        self._stop()
+        self._state = None
+        self._tokens.clear()
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _stop(self) -> None:
+        live, self._live = self._live, None
+        if live is not None and not live.ended:
+            live.close()
+
+    def _open(self) -> State:
+        if self._state is None:
+            raise GenerationError("the session is closed", hint="make another with model.session()")
+        return self._state
