@@ -1,0 +1,114 @@
+"""How every CPU kernel is compiled: one set of Numba options, and one place for the compiled code.
+
+Numba's own cache looks only at the file of the function that it compiles, so an edit in an imported module (every
+micro-kernel here) would leave stale code behind. The cache of this package therefore lives in a directory whose
+name contains a hash over all of ``kernels/cpu``; set ``VOLUMETRIC_JIT_CACHE=0`` to compile afresh in every process.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numba
+import platformdirs
+from numba import types
+from numba.core.caching import CompileResultCacheImpl, FunctionCache
+from numba.core.ccallback import CFunc
+
+FASTMATH = frozenset({"contract", "reassoc", "nsz", "arcp"})
+"""Never ``nnan`` or ``ninf``: masked attention scores are minus infinity."""
+
+OPERATION = types.void(types.int64, types.int64, types.int64, types.int64)
+"""Signature of an operation: (step address, thread, threads, control address)."""
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+@cache
+def source_hash() -> str:
+    """Hash over the source of all CPU kernels and the versions that compile them."""
+    digest = hashlib.sha256(numba.__version__.encode())
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(path.name.encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+@cache
+def cache_directory() -> Path | None:
+    """Where compiled kernels are kept, or None if they are not kept."""
+    if os.environ.get("VOLUMETRIC_JIT_CACHE", "1") == "0":
+        return None
+    try:
+        version = metadata.version("volumetric-engine")
+    except metadata.PackageNotFoundError:
+        version = "source"
+    base = platformdirs.user_cache_path("volumetric", appauthor=False)
+    directory = base / "kernels" / version / source_hash()
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return None
+    return directory if os.access(directory, os.W_OK) else None
+
+
+class _Locator:
+    """Tells Numba's cache where to put a function of this package, and when it is stale."""
+
+    def __init__(self, function: Callable[..., Any], path: str) -> None:
+        self._stem = f"{Path(path).stem}-{function.__code__.co_firstlineno}"
+
+    @classmethod
+    def from_function(cls, function: Callable[..., Any], path: str) -> _Locator | None:
+        return cls(function, path) if cache_directory() is not None else None
+
+    def ensure_cache_path(self) -> None:
+        Path(self.get_cache_path()).mkdir(parents=True, exist_ok=True)
+
+    def get_cache_path(self) -> str:
+        return str(cache_directory())
+
+    def get_source_stamp(self) -> str:
+        return source_hash()
+
+    def get_disambiguator(self) -> str:
+        return self._stem
+
+
+class _Implementation(CompileResultCacheImpl):
+    _locator_classes = [_Locator]  # noqa: RUF012 - the attribute that Numba reads
+
+
+class _KernelCache(FunctionCache):
+    _impl_class = _Implementation
+
+
+def kernel(function: _Function) -> _Function:
+    """Compile `function` on first call, without the GIL and with the options that all kernels share."""
+    compiled = numba.njit(nogil=True, error_model="numpy", fastmath=set(FASTMATH))(function)
+    if cache_directory() is not None:
+        compiled._cache = _KernelCache(compiled.py_func)
+    return compiled
+
+
+def compile_operation(function: Callable[..., None]) -> CFunc:
+    """Compile one operation of the plan walker now, or load it from the cache; ``.address`` is what a step holds.
+
+    `function` may close over strings and integers: they are compile-time constants and part of the cache key.
+    Anything else in a closure would have a key that changes with every process.
+    """
+    constants = [cell.cell_contents for cell in function.__closure__ or ()]
+    if not all(isinstance(value, str | int) for value in constants):
+        raise TypeError(f"{function.__qualname__} may only close over strings and integers")
+    options = {"error_model": "numpy", "fastmath": set(FASTMATH), "nopython": True}
+    compiled = CFunc(function, (OPERATION.args, OPERATION.return_type), locals={}, options=options)
+    if cache_directory() is not None:
+        compiled._cache = _KernelCache(function)
+    compiled.compile()
+    return compiled

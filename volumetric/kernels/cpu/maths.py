@@ -1,0 +1,111 @@
+"""Exponential, tanh, erf and the activations on vectors of 16 numbers.
+
+Accuracy against float64, measured over the range of float32: ``exp`` 2 ulp, ``tanh`` and ``erf`` 2e-7 absolute.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from volumetric.kernels.cpu.jit import kernel
+from volumetric.kernels.cpu.simd import (
+    as_floats,
+    largest,
+    magnitude,
+    nearest,
+    power_of_two,
+    smallest,
+    splat,
+    where_less,
+    with_sign,
+)
+
+ACTIVATIONS = ("linear", "relu", "silu", "gelu", "gelu_tanh", "tanh", "sigmoid", "leaky_relu", "relu2")
+"""Position = the code that a step holds."""
+
+_LINEAR, _RELU, _SILU, _GELU, _GELU_TANH, _TANH, _SIGMOID, _LEAKY_RELU, _RELU2 = range(len(ACTIVATIONS))
+
+f32 = np.float32
+
+
+@kernel
+def exp(x):
+    """``e**x``: x = n ln 2 + r, |r| ≤ ln 2 / 2, and a polynomial for ``e**r`` (Cephes). 0 below -87.3."""
+    clamped = smallest(largest(x, splat(f32(-87.0))), splat(f32(88.37)))
+    n = nearest(clamped * splat(f32(1.44269504)))
+    whole = as_floats(n)
+    r = clamped - whole * splat(f32(0.693359375))
+    r = r + whole * splat(f32(2.12194440e-4))
+    y = splat(f32(1.9875691500e-4))
+    y = y * r + splat(f32(1.3981999507e-3))
+    y = y * r + splat(f32(8.3334519073e-3))
+    y = y * r + splat(f32(4.1665795894e-2))
+    y = y * r + splat(f32(1.6666665459e-1))
+    y = y * r + splat(f32(5.0000001201e-1))
+    y = y * (r * r) + r + splat(f32(1.0))
+    result = y * power_of_two(n)
+    return where_less(x, splat(f32(-87.0)), splat(f32(0.0)), result)
+
+
+@kernel
+def sigmoid(x):
+    """``1 / (1 + e**-x)``."""
+    one = splat(f32(1.0))
+    return one / (one + exp(splat(f32(0.0)) - x))
+
+
+@kernel
+def tanh(x):
+    """Odd polynomial (Cephes) below 0.625, else ``1 - 2 / (e**2x + 1)``."""
+    size = magnitude(x)
+    square = x * x
+    p = splat(f32(-5.70498872745e-3))
+    p = p * square + splat(f32(2.06390887954e-2))
+    p = p * square + splat(f32(-5.37397155531e-2))
+    p = p * square + splat(f32(1.33314422036e-1))
+    p = p * square + splat(f32(-3.33332819422e-1))
+    near = p * square * x + x
+    one = splat(f32(1.0))
+    far = one - splat(f32(2.0)) / (exp(size + size) + one)
+    return where_less(size, splat(f32(0.625)), near, with_sign(far, x))
+
+
+@kernel
+def erf(x):
+    """Abramowitz and Stegun 7.1.26: 1 - (a1 t + … + a5 t⁵) e**-x², t = 1 / (1 + p |x|); error below 1.5e-7."""
+    size = magnitude(x)
+    one = splat(f32(1.0))
+    t = one / (one + splat(f32(0.3275911)) * size)
+    p = splat(f32(1.061405429))
+    p = p * t + splat(f32(-1.453152027))
+    p = p * t + splat(f32(1.421413741))
+    p = p * t + splat(f32(-0.284496736))
+    p = p * t + splat(f32(0.254829592))
+    return with_sign(one - p * t * exp(splat(f32(0.0)) - size * size), x)
+
+
+@kernel
+def activate(code, x):
+    """Activation number `code` of `ACTIVATIONS`."""
+    zero = splat(f32(0.0))
+    half = splat(f32(0.5))
+    one = splat(f32(1.0))
+    if code == _SILU:
+        return x * sigmoid(x)
+    if code == _LINEAR:
+        return x
+    if code == _RELU:
+        return largest(x, zero)
+    if code == _GELU:
+        return half * x * (one + erf(x * splat(f32(0.70710678))))
+    if code == _GELU_TANH:
+        inner = splat(f32(0.79788456)) * (x + splat(f32(0.044715)) * x * x * x)
+        return half * x * (one + tanh(inner))
+    if code == _TANH:
+        return tanh(x)
+    if code == _SIGMOID:
+        return sigmoid(x)
+    if code == _LEAKY_RELU:
+        return largest(x, zero) + splat(f32(0.01)) * smallest(x, zero)
+    positive = largest(x, zero)
+    return positive * positive

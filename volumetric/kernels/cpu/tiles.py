@@ -1,0 +1,184 @@
+"""Register tiles: a few rows of activations times a few panels, the kernels of prefill, batches and attention.
+
+A tile keeps rows × panels sums in registers while k runs; both tiles add nothing to memory until k is done. Results go
+to `out`, row by row, 16 numbers a panel. Tile sizes depend on the register file (`float_tile_shape`,
+`integer_tile_shape`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from volumetric.kernels.cpu.bytedot import ByteDot
+from volumetric.kernels.cpu.emit import F32X, I32X, Emitter, constant
+from volumetric.kernels.cpu.target import target
+
+# 24 sums, 4 vectors of weights and one broadcast fill 32 registers; sums hide latency from 8 on. In float32 12 × 2
+# and 8 × 3 measured the same; 6 × 4 has the fewest address registers.
+_FLOAT_SHAPES = {32: (6, 4), 8: (6, 1), 4: (2, 1)}
+# An integer tile needs every sum twice: the int32 sums of the block and the float32 sums of the row.
+_INTEGER_SHAPES = {32: (6, 2), 8: (2, 1), 4: (1, 1)}
+
+
+def float_tile_shape() -> tuple[int, int]:
+    """(rows, panels) of the float tile on this machine."""
+    return _FLOAT_SHAPES[target().registers]
+
+
+def integer_tile_shape() -> tuple[int, int]:
+    """(rows, panels) of the integer tile on this machine."""
+    return _INTEGER_SHAPES[target().registers]
+
+
+def _store_tile(e: Emitter, cells: list[list[ir.Value]], out: Any, stride: Any) -> None:
+    for m, row in enumerate(cells):
+        base = e.at(out, e.b.mul(stride, constant(m)))
+        for p, cell in enumerate(row):
+            e.store(e.at(base, 64 * p), e.b.load(cell))
+
+
+@intrinsic(prefer_literal=True)
+def float_tile(
+    typing_context: Any,
+    storage: Any,
+    rows: Any,
+    panels: Any,
+    weights: Any,
+    k_stride: Any,
+    panel_stride: Any,
+    x: Any,
+    x_stride: Any,
+    count: Any,
+    out: Any,
+    out_stride: Any,
+) -> Any:
+    """``out[m, 16 p + lane] = Σ_k x[m, k] · w[p, k, lane]`` for `rows` × `panels` (compile-time constants).
+
+    `weights` are vectors of 16 numbers of type `storage` (compile-time), at ``p * panel_stride + k * k_stride``; `x`
+    is float32 in rows of `x_stride` bytes; `count` is the number of k.
+    """
+    if not isinstance(storage, types.StringLiteral) or not isinstance(rows, types.IntegerLiteral):
+        return None
+    shape = (rows.literal_value, panels.literal_value)
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        _emit_float_tile(Emitter(builder), storage.literal_value, shape, *args[3:])
+        return context.get_dummy_value()
+
+    return types.void(storage, rows, panels, *[types.int64] * 8), generate
+
+
+def _emit_float_tile(
+    e: Emitter,
+    storage: str,
+    shape: tuple[int, int],
+    weights: Any,
+    k_stride: Any,
+    panel_stride: Any,
+    x: Any,
+    x_stride: Any,
+    count: Any,
+    out: Any,
+    out_stride: Any,
+) -> None:
+    rows, panels = shape
+    cells = [[e.cell(F32X) for _ in range(panels)] for _ in range(rows)]
+    x_rows = [e.at(x, e.b.mul(x_stride, constant(m))) for m in range(rows)]
+    columns = [e.at(weights, e.b.mul(panel_stride, constant(p))) for p in range(panels)]
+    with e.loop(count) as k:
+        w_offset, x_offset = e.b.mul(k, k_stride), e.b.mul(k, constant(4))
+        lanes = [e.load_lanes(e.at(column, w_offset), storage) for column in columns]
+        for m in range(rows):
+            factor = e.broadcast(e.at(x_rows[m], x_offset))
+            for p in range(panels):
+                e.b.store(e.fma(lanes[p], factor, e.b.load(cells[m][p])), cells[m][p])
+    _store_tile(e, cells, out, out_stride)
+
+
+@intrinsic(prefer_literal=True)
+def integer_tile(
+    typing_context: Any,
+    zero: Any,
+    rows: Any,
+    panels: Any,
+    weights: Any,
+    panel_stride: Any,
+    x: Any,
+    x_stride: Any,
+    padded: Any,
+    out: Any,
+    out_stride: Any,
+) -> Any:
+    """Rows of quantised activations times byte panels, as `unpack_bytes` writes them.
+
+    A block of 32 k of a byte panel is 8 vectors of 16 rows × 4 k, a vector of float32 scales, and a vector of
+    offsets if `zero` is 0. `zero`, `rows` and `panels` are compile-time constants; `padded` is k.
+    """
+    if not all(isinstance(value, types.IntegerLiteral) for value in (zero, rows, panels)):
+        return None
+    shape = (rows.literal_value, panels.literal_value)
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        _emit_integer_tile(Emitter(builder), zero.literal_value, shape, *args[3:])
+        return context.get_dummy_value()
+
+    return types.void(zero, rows, panels, *[types.int64] * 7), generate
+
+
+def byte_block_bytes(zero: int) -> int:
+    """Bytes of one block of a byte panel."""
+    return 8 * 64 + 64 + (64 if zero == 0 else 0)
+
+
+def _emit_integer_tile(
+    e: Emitter,
+    zero: int,
+    shape: tuple[int, int],
+    weights: Any,
+    panel_stride: Any,
+    x: Any,
+    x_stride: Any,
+    padded: Any,
+    out: Any,
+    out_stride: Any,
+) -> None:
+    rows, panels = shape
+    dot = ByteDot(e, zero)
+    cells = [[e.cell(F32X) for _ in range(panels)] for _ in range(rows)]
+    x_rows = [e.at(x, e.b.mul(x_stride, constant(m))) for m in range(rows)]
+    columns = [e.at(weights, e.b.mul(panel_stride, constant(p))) for p in range(panels)]
+    per_kind = e.b.lshr(padded, constant(3))  # bytes of an array with one number a block
+    with e.loop(e.b.lshr(padded, constant(5))) as block:
+        quants = e.b.mul(block, constant(32))
+        scale = e.at(padded, e.b.mul(block, constant(4)))
+        here = [e.at(column, e.b.mul(block, constant(byte_block_bytes(zero)))) for column in columns]
+        start = e.at(scale, per_kind)
+        sums = [[dot.start(e.at(x_rows[m], start))] * panels for m in range(rows)]
+        for j in range(8):
+            lanes = [e.load(e.at(column, 64 * j), I32X, align=64) for column in here]
+            for m in range(rows):
+                factor = dot.operand(e.at(e.at(x_rows[m], quants), 4 * j))
+                sums[m] = [dot.accumulate(sums[m][p], lanes[p], factor) for p in range(panels)]
+        scales = [e.load(e.at(column, 8 * 64), F32X, align=64) for column in here]
+        for m in range(rows):
+            factor = e.broadcast(e.at(x_rows[m], scale))
+            for p in range(panels):
+                value = e.fma(e.to_float(sums[m][p]), e.mul(scales[p], factor), e.b.load(cells[m][p]))
+                e.b.store(value, cells[m][p])
+        if zero == 0:
+            _add_offsets(e, cells, here, [e.at(row, e.at(start, per_kind)) for row in x_rows])
+    _store_tile(e, cells, out, out_stride)
+
+
+def _add_offsets(e: Emitter, cells: list[list[ir.Value]], here: list[ir.Value], totals: list[ir.Value]) -> None:
+    offsets = [e.load(e.at(column, 9 * 64), F32X, align=64) for column in here]
+    for m, total in enumerate(totals):
+        factor = e.broadcast(total)
+        for p, offset in enumerate(offsets):
+            e.b.store(e.fma(offset, factor, e.b.load(cells[m][p])), cells[m][p])
+
+
