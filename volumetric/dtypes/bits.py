@@ -25,6 +25,10 @@ def pack_codes(codes: NDArray[Any], bits: int, words: int) -> U32Array:
     ----------
     codes : uint8 with values below ``2**bits`` if `bits` is at most 8, otherwise any dtype of `bits` bits
     words : words per row, at least ``ceil(k * bits / 32)``
+
+    Returns
+    -------
+    A view of `codes` if they are contiguous, of 8 bits or more, and fill the words; otherwise a new array.
     """
     rows, k = codes.shape
     columns = words * 32 // bits

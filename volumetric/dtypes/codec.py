@@ -49,10 +49,11 @@ def encode(x: Array, scheme: Scheme | str) -> Packed:
     k, rows = (shape[-1] if shape else 1), prod(shape[:-1])
     packed = _empty(scheme, shape, rows, k)
     matrix = x.reshape(rows, k)
-    for part in _chunks(rows, k):
-        chunk = _working(matrix[part], scheme)
-        _refuse_odd(chunk, scheme, shape, part.start)
-        _encode_chunk(chunk, packed, part)
+    with np.errstate(all="ignore"):  # every case is defined here; processor flags say nothing more
+        for part in _chunks(rows, k):
+            chunk = _working(matrix[part], scheme)
+            _refuse_odd(chunk, scheme, shape, part.start)
+            _encode_chunk(chunk, packed, part)
     return packed
 
 
@@ -68,8 +69,9 @@ def decode(packed: Packed, dtype: DTypeLike = np.float32) -> NDArray[Any]:
     out = np.empty((packed.rows, packed.k), np.dtype(dtype))
     if not parse_dtype(out.dtype).is_float:
         raise DTypeError(f"cannot decode to {out.dtype}", hint="use a floating-point dtype")
-    for part in _chunks(packed.rows, packed.k):
-        _decode_chunk(packed, part, out[part])
+    with np.errstate(all="ignore"):  # scales read from a file may be NaN or infinite
+        for part in _chunks(packed.rows, packed.k):
+            _decode_chunk(packed, part, out[part])
     return out.reshape(packed.shape)
 
 
@@ -106,7 +108,7 @@ def _working(chunk: NDArray[Any], scheme: Scheme) -> NDArray[Any]:
     """The dtype to calculate in: float64 stays, floats that are stored as they are stay, the rest goes to float32."""
     if chunk.dtype == np.float64 or (chunk.dtype == scheme.dtype.host and scheme.group is None):
         return chunk
-    return chunk.astype(np.float32, copy=False)
+    return cast(chunk, np.dtype(np.float32))
 
 
 def _refuse_odd(chunk: NDArray[Any], scheme: Scheme, shape: tuple[int, ...], first_row: int) -> None:
@@ -199,7 +201,6 @@ def _code_values(payload: NDArray[np.uint32], dtype: DType, k: int, *, exact: bo
 
 def _scale(values: NDArray[Any], scales: NDArray[Any], offsets: NDArray[Any] | None, groups: slice) -> None:
     """Turn codes ``[rows, groups, size]`` into values in place."""
-    with np.errstate(invalid="ignore", over="ignore"):  # scales read from a file may be NaN or infinite
-        values *= scales[:, groups].astype(values.dtype)[..., None]
-        if offsets is not None:
-            values += offsets[:, groups].astype(values.dtype)[..., None]
+    values *= scales[:, groups].astype(values.dtype)[..., None]
+    if offsets is not None:
+        values += offsets[:, groups].astype(values.dtype)[..., None]

@@ -173,8 +173,6 @@ class Packed:
         rows = prod(shape[:-1])
         matrix = np.ascontiguousarray(array).reshape(rows, k)
         words = scheme.words_per_row(k)
-        if k * dtype.bits == words * 32 and matrix.ctypes.data % 4 == 0:
-            payload = matrix.view(np.uint32)
-        else:
-            payload = pack_codes(matrix, dtype.bits, words)
-        return Packed(scheme=scheme, shape=shape, payload=payload)
+        if matrix.ctypes.data % 4:
+            matrix = matrix.copy()
+        return Packed(scheme=scheme, shape=shape, payload=pack_codes(matrix, dtype.bits, words))

@@ -1,7 +1,8 @@
 """How groups of numbers become codes with a scale: one rule for each kind of type.
 
 Every rule takes ``blocks`` of shape ``[rows, groups, size]``, float32 or float64, all finite except where the type can
-hold NaN or infinity, and returns codes of that shape with scales (and offsets) of shape ``[rows, groups]``.
+hold NaN or infinity, and returns codes of that shape with scales (and offsets) of shape ``[rows, groups]``. NumPy's
+floating-point warnings are the caller's to switch off: overflow and division by zero are steps of the rules here.
 
 Edge cases, the same for all rules: a group of zeros has scale 0. A scale or offset too large for its dtype saturates
 and the codes are taken against what is stored, so decoding gives the nearest numbers that can be had, never infinity.
@@ -143,26 +144,22 @@ def _range(blocks: NDArray[Any], dtype: DType, host: np.dtype[Any]) -> Quantized
     blocks = cast(blocks, _F32)
     levels = (1 << dtype.bits) - 1
     offsets, low = _storable(blocks.min(axis=-1), host)
-    with np.errstate(over="ignore"):  # the distance of ±3e38 is infinite, and clipped
-        spread = np.clip(blocks.max(axis=-1) - low, 0, largest(_F32))
-        scales, inverse = _ggml_scales(spread / np.float32(levels), host)
-        codes = _truncated((blocks - low[..., None]) * inverse[..., None], 0.5, levels)
+    spread = np.clip(blocks.max(axis=-1) - low, 0, largest(_F32))  # from −3e38 to 3e38 it is infinite
+    scales, inverse = _ggml_scales(spread / np.float32(levels), host)
+    codes = _truncated((blocks - low[..., None]) * inverse[..., None], 0.5, levels)
     return Quantized(codes, scales, offsets)
 
 
 def _ggml_scales(d: NDArray[np.float32], host: np.dtype[Any]) -> tuple[NDArray[Any], NDArray[np.float32]]:
     """Return the scales to store, and the inverses of those that codes are taken against (0 for 0)."""
     scales, d = _storable(d, host)
-    with np.errstate(divide="ignore", over="ignore"):
-        inverse = np.where(np.abs(d) < _SMALLEST_INVERTIBLE, np.float32(0), np.float32(1) / d)
-    return scales, inverse
+    return scales, np.where(np.abs(d) < _SMALLEST_INVERTIBLE, np.float32(0), np.float32(1) / d)
 
 
 def _storable(x: NDArray[np.float32], host: np.dtype[Any]) -> tuple[NDArray[Any], NDArray[np.float32]]:
     """Return `x` rounded to its storage dtype, and `x` itself but for numbers beyond that dtype, which saturate."""
     stored = cast(x, host)
-    with np.errstate(over="ignore"):
-        beyond = np.isinf(x.astype(host))  # numbers that only round down to the limit are not beyond it
+    beyond = np.isinf(x.astype(host))  # numbers that only round down to the limit are not beyond it
     return stored, np.where(beyond, stored.astype(np.float32), x)
 
 

@@ -29,12 +29,12 @@ def cast(x: NDArray[Any], host: np.dtype[Any]) -> NDArray[Any]:
     """
     if x.dtype == host:
         return x
-    if x.dtype == np.float64 and host == ml_dtypes.bfloat16:
-        x = _to_odd_float32(x)  # ml_dtypes goes through float32 and would round twice
     limit = largest(host)
-    if limit < largest(x.dtype) and x.size and _exceeds(x, limit):
-        x = np.where(np.isfinite(x), np.clip(x, -limit, limit), x)
-    with np.errstate(invalid="ignore"):  # a signalling NaN turning quiet is no news
+    with np.errstate(invalid="ignore"):  # that a signalling NaN turns quiet is no news
+        if x.dtype == np.float64 and host.isbuiltin != 1:
+            x = _to_odd_float32(x)  # ml_dtypes goes through float32 and would round twice
+        if limit < largest(x.dtype) and x.size and _exceeds(x, limit):
+            x = np.where(np.isfinite(x), np.clip(x, -limit, limit), x)
         return x.astype(host)
 
 
@@ -50,9 +50,8 @@ def _to_odd_float32(x: NDArray[np.float64]) -> NDArray[np.float32]:
     correctly rounded sums", 2008).
     """
     limit = largest(np.dtype(np.float32))
-    with np.errstate(invalid="ignore"):
-        y = np.where(np.isfinite(x), np.clip(x, -limit, limit), x).astype(np.float32)
-        bits = y.view(np.uint32)
-        bits -= np.abs(y.astype(np.float64)) > np.abs(x)
-        bits |= np.isfinite(x) & (y.astype(np.float64) != x)
+    y = np.where(np.isfinite(x), np.clip(x, -limit, limit), x).astype(np.float32)
+    bits = y.view(np.uint32)
+    bits -= np.abs(y.astype(np.float64)) > np.abs(x)
+    bits |= np.isfinite(x) & (y.astype(np.float64) != x)
     return y
