@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from volumetric._typing import F32Array
 from volumetric.dtypes import DType, Scheme
-from volumetric.errors import GenerationError, SpecError, UnsupportedError
+from volumetric.errors import GenerationError, SpecError
 from volumetric.generate.events import Generation
 from volumetric.generate.footprint import Footprint, footprint
 from volumetric.generate.params import Merged, SamplingParams, merge
+from volumetric.generate.prompt import Message, Prompt, encode_prompt
 from volumetric.generate.session import PREFILL_ROWS, Session
 from volumetric.generate.stream import Decoder, Stream
 from volumetric.loaders import LoadedModel, open_model
@@ -26,9 +28,7 @@ from volumetric.runtime.device import Device, Executable, RunOptions
 from volumetric.runtime.lower import lower
 from volumetric.runtime.open import open_device
 from volumetric.runtime.plan import Plan
-
-Message: TypeAlias = Mapping[str, Any]
-Prompt: TypeAlias = str | Sequence[int] | NDArray[np.integer] | Sequence[Message]
+from volumetric.runtime.state import check_input, check_vocabulary
 
 DEFAULT_CONTEXT = 4096
 """Context when none is asked for and the model allows more: caches of a long-context model can exceed its weights."""
@@ -190,6 +190,44 @@ class Model:
         memory = self.executable.memory
         return memory.weights + memory.scratch + memory.state_per_token * self.executable.options.context
 
+    def context_hint(self, tokens: int) -> str:
+        """Say what to do about `tokens` tokens that do not fit."""
+        limit = self.loaded.context_length
+        if limit and tokens > limit:
+            return f"this model sees at most {limit} tokens: shorten the prompt"
+        more = (tokens - self.config.context) * self.executable.memory.state_per_token
+        return f"shorten the prompt, or open the model with context={tokens} or more ({more / 2**20:.1f} MiB more)"
+
+    def merged(self, **explicit: Any) -> Merged:
+        """Return the sampling parameters in force for `explicit` ones, and where each comes from."""
+        return merge(self.loaded.generation, explicit)
+
+    def sampling(self, params: SamplingParams | None = None, **explicit: Any) -> SamplingParams:
+        """Return complete sampling parameters: `explicit` over `params`, or over the model's own defaults."""
+        if params is None:
+            return self.merged(**explicit).params
+        stated = {f.name: getattr(params, f.name) for f in dataclasses.fields(params)}
+        return merge(None, stated | {name: value for name, value in explicit.items() if value is not None}).params
+
+    def encode(self, prompt: Prompt, *, template_args: Mapping[str, Any] | None = None) -> list[int]:
+        """Turn a prompt into token ids.
+
+        Raises
+        ------
+        GenerationError : nothing is left, an id is outside of the vocabulary, the model has no tokenizer or chat
+            template, or the template refuses the messages
+        """
+        ids = encode_prompt(prompt, self.loaded, template_args or {})
+        if not ids:
+            raise GenerationError("the prompt is empty", hint="a model continues a text: give it at least one token")
+        check_vocabulary(self.plan, check_input(self.plan, np.array(ids)))
+        return ids
+
+    def decoder(self) -> Decoder | None:
+        """Return a fresh incremental decoder, None where the model has no tokenizer."""
+        tokenizer = self.loaded.tokenizer
+        return None if tokenizer is None else tokenizer.decoder()
+
     def logits(self, ids: Sequence[int] | NDArray[np.integer]) -> F32Array:
         """Return the output for every token of `ids`, float32 ``[T, V]``.
 
@@ -265,8 +303,15 @@ class Model:
         return self.generate(messages, params, **explicit)
 
     def session(self) -> Session:
-        """Return a new, empty sequence on the device."""
-        self._require_generative()
+        """Return a new, empty sequence on the device.
+
+        Raises
+        ------
+        GenerationError : the model is an encoder, or does not read tokens
+        """
+        if self.bidirectional or self.plan.values[self.plan.inputs[0]].dtype != "int32":
+            what = "is an encoder" if self.bidirectional else "does not read tokens"
+            raise GenerationError(f"{self.name} {what} and cannot generate text", hint="use model.logits(ids)")
         return Session(self)
 
     def close(self) -> None:

@@ -17,7 +17,8 @@ from volumetric.generate.stream import Stream
 from volumetric.runtime.device import Executable, State
 
 if TYPE_CHECKING:
-    from volumetric.generate.model import Model, Prompt
+    from volumetric.generate.model import Model
+    from volumetric.generate.prompt import Prompt
 
 PREFILL_ROWS = 512
 """Rows of a prompt that go to the device in one call: bounds its scratch memory and the wait for an interrupt."""

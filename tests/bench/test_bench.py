@@ -1,0 +1,108 @@
+"""Benchmark cases, rows and formats; the measuring itself runs a real network on the reference device."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import numpy as np
+import pytest
+
+from volumetric.bench import Case, Row, cases, measure, render
+from volumetric.errors import SpecError
+from volumetric.grid import Coord, Grid
+from volumetric.layers import Embedding, MultiHeadAttention
+from volumetric.network import Network, initialise
+from volumetric.runtime.device import RunOptions
+from volumetric.runtime.lower import lower
+from volumetric.runtime.reference import ReferenceDevice
+
+ABOUT = {
+    "model": "tiny, 2 layers",
+    "size": 3 * 2**20,
+    "params": 1_500_000,
+    "device": "reference",
+    "description": "NumPy",
+    "dtype": "float32",
+    "threads": None,
+    "version": "0",
+}
+ROWS = [
+    Row.of(Case(prompt=512), [100.0, 110.0, 120.0], **ABOUT),
+    Row.of(Case(generate=8, depth=64), [5.0], **(ABOUT | {"threads": 2})),
+]
+
+
+def test_names_are_those_of_llama_bench():
+    found = [case.name for case in cases([512], [128], [(16, 4)], [0, 4096])]
+    assert found == ["pp512", "tg128", "pp16+tg4", "pp512 @ d4096", "tg128 @ d4096", "pp16+tg4 @ d4096"]
+
+
+def test_zero_leaves_a_test_out():
+    assert [case.name for case in cases([0, 32], [0])] == ["pp32"]
+    with pytest.raises(SpecError, match="nothing to measure"):
+        cases([0], [0])
+
+
+@pytest.mark.parametrize("bad", [{}, {"prompt": -1}, {"generate": 4, "depth": -2}])
+def test_impossible_cases_are_refused(bad):
+    with pytest.raises(SpecError):
+        Case(**bad)
+
+
+def test_rows_hold_mean_and_sample_deviation():
+    assert (ROWS[0].tps, ROWS[0].tps_std) == (110.0, 10.0)
+    assert (ROWS[1].tps, ROWS[1].tps_std) == (5.0, 0.0)
+
+
+@pytest.mark.parametrize("form", ["json", "jsonl"])
+def test_json_has_every_field(form):
+    text = render(ROWS, form)
+    rows = json.loads(text) if form == "json" else [json.loads(line) for line in text.splitlines()]
+    assert [row["test"] for row in rows] == ["pp512", "tg8 @ d64"]
+    assert {"model", "device", "dtype", "threads", "test", "tps", "tps_std", "samples"} <= set(rows[0])
+
+
+def test_csv_reads_back():
+    rows = list(csv.DictReader(io.StringIO(render(ROWS, "csv"))))
+    assert rows[0]["model"] == "tiny, 2 layers"
+    assert float(rows[0]["tps"]) == 110.0
+
+
+def test_markdown_lines_up():
+    lines = render(ROWS, "md").splitlines()
+    assert len({len(line) for line in lines}) == 1
+    assert "110.00 ± 10.00" in lines[2]
+    assert "3.00 MiB" in lines[2]
+    assert "1.50 M" in lines[2]
+
+
+def test_unknown_format_is_refused():
+    with pytest.raises(SpecError, match="xml"):
+        render(ROWS, "xml")
+
+
+@pytest.fixture
+def executable():
+    layers = {
+        Coord(0): Embedding(num_embeddings=32, embedding_dim=32),
+        Coord(1): MultiHeadAttention(embed_dim=32, num_heads=2),
+    }
+    network = Network(grid=Grid(2), layers=layers)
+    return ReferenceDevice().compile(lower(network), initialise(network), RunOptions(context=40))
+
+
+@pytest.mark.parametrize("case", [Case(prompt=20), Case(generate=5), Case(prompt=7, generate=3, depth=30)])
+def test_measuring_gives_a_speed_for_each_repetition(executable, case):
+    speeds = measure(executable, 32, case, repetitions=3)
+    assert len(speeds) == 3
+    assert np.isfinite(speeds).all()
+    assert min(speeds) > 0
+
+
+def test_a_case_beyond_the_context_is_refused(executable):
+    with pytest.raises(SpecError, match="needs a context of 41"):
+        measure(executable, 32, Case(prompt=20, generate=1, depth=20))
+    with pytest.raises(SpecError, match="repetitions"):
+        measure(executable, 32, Case(prompt=1), repetitions=0)

@@ -1,0 +1,49 @@
+"""The command ``volumetric``: verbs are imported when they are called, so that ``--help`` is fast."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import cyclopts
+
+from volumetric import __version__
+from volumetric.cli import exits
+
+VERBS = {
+    "generate": "Generate text after one prompt.",
+    "chat": "Talk with a model; /help lists the commands.",
+    "bench": "Measure prompt processing and token generation (pp/tg rows, as llama-bench).",
+    "inspect": "Show what a model is made of: layers, tensors, numeric types, size.",
+    "devices": "List the devices of this machine, and which one is chosen by default.",
+    "convert": "Write a model in another numeric type or file format.",
+    "warmup": "Compile and cache the kernels that a model needs on a device.",
+}
+
+
+def app() -> cyclopts.App:
+    """Build the command line. Each verb is a function of its name in the module of its name."""
+    built = cyclopts.App(
+        name="volumetric",
+        help="A numeric neural engine: language models on CPU and GPU, in 21 numeric types.",
+        version=__version__,
+        version_flags=["--version"],
+        result_action="return_value",
+        exit_on_error=False,
+        print_error=False,
+    )
+    for verb, text in VERBS.items():
+        built.command(f"volumetric.cli.{verb}:{verb}", name=verb, help=text)
+    return built
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line.
+
+    Returns
+    -------
+    int
+        0 success, 1 a failure that was explained on stderr, 2 wrong usage, 130 interrupted
+    """
+    tokens = list(sys.argv[1:] if arguments is None else arguments)
+    return exits.guard(lambda: app()(tokens), debug="--debug" in tokens, verb=tokens[0] if tokens else "")

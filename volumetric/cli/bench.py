@@ -1,0 +1,102 @@
+"""The verb ``bench``: llama-bench style rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+from volumetric import __version__
+from volumetric.bench import Case, Row, cases, measure, render
+from volumetric.cli import console, exits
+from volumetric.cli.exits import UsageError
+from volumetric.cli.loading import open_for
+from volumetric.cli.options import DeviceOptions, ModelSource, OutputOptions, SourceOptions
+from volumetric.generate import Model
+
+
+def bench(
+    model: ModelSource = None,
+    *,
+    prompt: Annotated[str, Parameter(name=["--n-prompt", "-p"])] = "512",
+    generate: Annotated[str, Parameter(name=["--n-gen", "-n"])] = "128",
+    pair: Annotated[tuple[str, ...], Parameter(name=["--pg", "-pg"], negative="", show_default=False)] = (),
+    depth: Annotated[str, Parameter(name=["--n-depth", "-d"])] = "0",
+    threads: Annotated[str | None, Parameter(name=["--threads", "-t"])] = None,
+    repetitions: Annotated[int, Parameter(name=["--repetitions", "-r"])] = 5,
+    form: Annotated[Literal["md", "csv", "json", "jsonl"], Parameter(name=["--output", "-o"])] = "md",
+    source: SourceOptions = SourceOptions(),
+    device: DeviceOptions = DeviceOptions(),
+    output: OutputOptions = OutputOptions(),
+) -> int:
+    """Measure prompt processing (pp) and token generation (tg) in tokens per second.
+
+    Random token ids go straight to the device: neither tokenising nor sampling is counted, nor is a warm-up.
+    Sizes are lists separated by commas.
+
+    Parameters
+    ----------
+    model : str
+        As for generate.
+    prompt : str
+        Prompt sizes; 0 for none.
+    generate : str
+        Numbers of tokens to generate; 0 for none.
+    pair : tuple of str
+        PROMPT,GENERATE measured as one; may be repeated.
+    depth : str
+        Tokens in the context beforehand.
+    threads : str
+        Numbers of CPU threads; the physical cores unless given.
+    repetitions : int
+        Repetitions, whose mean and standard deviation are shown.
+    form : str
+        Format of the rows on stdout.
+    """
+    output.apply()
+    wanted = cases(_sizes("-p", prompt), _sizes("-n", generate), [_pair(text) for text in pair], _sizes("-d", depth))
+    counts = [None] if threads is None else _sizes("-t", threads)
+    rows: list[Row] = []
+    for count in counts:
+        context = max(case.context for case in wanted)
+        with open_for(model, source, device, context=context, threads=count) as opened:
+            rows.extend(_rows(opened, wanted, repetitions))
+    console.write(render(rows, form))
+    return exits.OK
+
+
+def _rows(model: Model, wanted: Sequence[Case], repetitions: int) -> Iterator[Row]:
+    config, info = model.config, model.device.info
+    for case in wanted:
+        with console.progress(f"{case.name} on {config.device}…"):
+            samples = measure(model.executable, config.vocab_size, case, repetitions)
+        yield Row.of(
+            case,
+            samples,
+            model=config.name,
+            size=model.footprint.nbytes,
+            params=model.footprint.elements,
+            device=config.device,
+            description=info.description,
+            dtype=config.dtype,
+            threads=config.options.threads or info.details.get("threads"),
+            version=__version__,
+        )
+
+
+def _sizes(flag: str, text: str) -> list[int]:
+    try:
+        sizes = [int(part) for part in text.split(",")]
+    except ValueError:
+        sizes = [-1]
+    if min(sizes) < 0:
+        raise UsageError(f"{flag} must be whole numbers separated by commas, got {text!r}")
+    return sizes
+
+
+def _pair(text: str) -> tuple[int, int]:
+    sizes = _sizes("-pg", text)
+    if len(sizes) != 2:
+        raise UsageError(f"-pg must be PROMPT,GENERATE, got {text!r}")
+    return sizes[0], sizes[1]

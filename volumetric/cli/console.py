@@ -1,0 +1,90 @@
+"""stdout is the product, stderr the commentary: notes, progress on a terminal, log records."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from volumetric.generate.params import Merged
+
+_quiet = False
+
+
+def configure(*, verbose: bool, quiet: bool, debug: bool) -> None:
+    """Choose what stderr shows: warnings, with ``-v`` also what was chosen and why, with ``--quiet`` only errors."""
+    global _quiet  # noqa: PLW0603 (one process has one stderr)
+    _quiet = quiet
+    level = logging.DEBUG if debug else logging.INFO if verbose else logging.ERROR if quiet else logging.WARNING
+    logger = logging.getLogger("volumetric")
+    logger.handlers[:] = [_StderrHandler()]
+    logger.setLevel(level)
+    logger.propagate = False
+
+
+class _StderrHandler(logging.Handler):
+    """Writes ``warning: …`` lines to whatever stderr is at that moment."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        prefix = "" if record.levelno <= logging.INFO else f"{record.levelname.lower()}: "
+        print(prefix + record.getMessage(), file=sys.stderr, flush=True)
+
+
+def note(text: str) -> None:
+    """Write one line of commentary, unless ``--quiet`` was given."""
+    if not _quiet:
+        print(text, file=sys.stderr, flush=True)
+
+
+def explain_sampling(merged: Merged) -> None:
+    """Tell the parameters in force and where each came from, with ``-v``."""
+    logging.getLogger(__name__).info("sampling: %s", merged)
+
+
+def write(text: str) -> None:
+    """Write a piece of the product at once, as it is."""
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+@contextmanager
+def progress(text: str) -> Iterator[None]:
+    """Show that something takes its time; only on a terminal."""
+    if _quiet or not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(text):
+        yield
+
+
+def table(
+    title: str | None, columns: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[str] = ()
+) -> None:
+    """Print a table to stdout; its full width, so that it can be searched and cut, where that is not a terminal."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    drawn = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in columns:
+        drawn.add_column(name, justify="right" if name in right else "left", overflow="fold")
+    for row in rows:
+        drawn.add_row(*row)
+    out = Console(markup=False, highlight=False, soft_wrap=False)
+    if not sys.stdout.isatty():
+        out.width = max(200, out.measure(drawn).maximum)
+    out.print(drawn)
+
+
+def size(nbytes: float) -> str:
+    """Format bytes in binary units: ``"85.5 MiB"``."""
+    for unit in ("B", "KiB", "MiB"):
+        if nbytes < 1024:
+            return f"{nbytes:.0f} B" if unit == "B" else f"{nbytes:.1f} {unit}"
+        nbytes /= 1024
+    return f"{nbytes:.1f} GiB"

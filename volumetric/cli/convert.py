@@ -1,0 +1,40 @@
+"""The verb ``convert``: a model in another numeric type or file format."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+from volumetric.cli import exits
+from volumetric.cli.options import OutputOptions
+
+
+def convert(
+    source: str,
+    target: Path,
+    *,
+    dtype: Annotated[str | None, Parameter(name=["--dtype", "--quantize", "-q"])] = None,
+    form: Annotated[Literal["hf", "native", "gguf"] | None, Parameter(name="--format")] = None,
+    offline: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    output: OutputOptions = OutputOptions(),
+) -> int:
+    """Write a model in another numeric type or file format.
+
+    Parameters
+    ----------
+    source : str
+        Anything that generate takes as MODEL.
+    target : path
+        Directory or file to write.
+    dtype : str
+        Scheme of the weights: bf16, fp8, int8, int4:g32, q4_0, …; as stored unless given.
+    form : str
+        hf: safetensors and config.json; native: network.json and weights.safetensors; gguf: one file. From the
+        ending of TARGET unless given.
+    offline : bool
+        Use local files only.
+    """
+    output.apply()
+    return exits.OK

@@ -1,0 +1,45 @@
+"""The verb ``devices``: what there is, and what ``auto`` takes."""
+
+from __future__ import annotations
+
+import json as jsonlib
+from dataclasses import asdict
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from volumetric.cli import console, exits
+from volumetric.cli.options import OutputOptions
+from volumetric.runtime.open import explain_auto, list_devices
+
+
+def devices(
+    *,
+    json: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    output: OutputOptions = OutputOptions(),
+) -> int:
+    """List the devices of this machine, and which one is chosen by default.
+
+    Parameters
+    ----------
+    json : bool
+        Print a JSON object with every detail: limits, features, drivers.
+    """
+    output.apply()
+    found = list_devices()
+    chosen, reason = explain_auto(found)
+    if json:
+        described = {"auto": chosen, "reason": reason, "devices": [asdict(info) for info in found]}
+        console.write(jsonlib.dumps(described, indent=2, default=str) + "\n")
+        return exits.OK
+    rows = [
+        ["*" if info.name == chosen else "", info.name, info.description + " (software)" * info.software]
+        for info in found
+    ]
+    console.table(("", "device", "description"), rows)
+    console.write(f"auto is {chosen}: {reason}\n")
+    if output.verbose:
+        for info in found:
+            console.write(f"\n{info.name}\n")
+            console.write("".join(f"  {key}: {value}\n" for key, value in info.details.items()))
+    return exits.OK

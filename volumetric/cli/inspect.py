@@ -1,0 +1,155 @@
+"""The verb ``inspect``: what a model is made of. Opens no device and reads no weights."""
+
+from __future__ import annotations
+
+import dataclasses
+import json as jsonlib
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from volumetric.cli import console, exits
+from volumetric.cli.options import ModelSource, OutputOptions, SourceOptions, choose_model
+from volumetric.generate.footprint import footprint
+from volumetric.grid import Coord
+from volumetric.layers import LayerSpec
+from volumetric.loaders import LoadedModel, open_model
+from volumetric.network import Network
+
+
+def inspect(
+    model: ModelSource = None,
+    *,
+    tensors: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    json: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    source: SourceOptions = SourceOptions(),
+    output: OutputOptions = OutputOptions(),
+) -> int:
+    """Show what a model is made of: layers, tensors, numeric types, size.
+
+    Parameters
+    ----------
+    model : str
+        As for generate.
+    tensors : bool
+        List every tensor.
+    json : bool
+        Print one JSON object with everything.
+    """
+    output.apply()
+    chosen = choose_model(model)
+    with console.progress(f"reading {chosen}…"):
+        loaded = open_model(chosen, dtype=source.dtype, offline=source.offline, strict=source.strict)
+    facts = overview(loaded)
+    if json:
+        described = facts | {"layers": list(_layers(loaded.network)), "tensors": _tensors(loaded)}
+        console.write(jsonlib.dumps(described, indent=2, default=str) + "\n")
+        return exits.OK
+    width = max(map(len, facts)) + 2
+    console.write("".join(f"{name + ':':{width}}{_text(value)}\n" for name, value in facts.items()))
+    console.table(("where", "layer", "weights", "shape"), [row.cells() for row in _rows(loaded)], right=("weights",))
+    if tensors:
+        rows = [
+            [t["name"], "×".join(map(str, t["shape"])), t["dtype"], console.size(t["bytes"])] for t in _tensors(loaded)
+        ]
+        console.table(("tensor", "shape", "dtype", "size"), rows, right=("size",))
+    return exits.OK
+
+
+def overview(loaded: LoadedModel) -> dict[str, Any]:
+    """Return the facts about a model, in the order in which they are shown."""
+    weight = footprint(loaded.params)
+    network = loaded.network
+    kinds = [spec.kind for spec in network.layers.values()]
+    return {
+        "model": loaded.name,
+        "path": loaded.path,
+        "grid": "×".join(map(str, network.grid.sides)),
+        "layers": {kind: kinds.count(kind) for kind in dict.fromkeys(kinds)},
+        "parameters": weight.elements,
+        "size": weight.nbytes,
+        "bits_per_weight": round(weight.bits_per_weight, 2),
+        "dtypes": {str(scheme): count for scheme, count in weight.schemes.items()},
+        "context": loaded.context_length,
+        "vocabulary": network.shapes[max(network.shapes)][-1],
+        "tokenizer": loaded.tokenizer is not None,
+        "chat_template": loaded.chat_template is not None,
+        "generation": {
+            name: value for name, value in dataclasses.asdict(loaded.generation).items() if value not in (None, ())
+        },
+    }
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_text(item)}" for name, item in value.items())
+    if isinstance(value, bool):
+        return "yes" if value else "none"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Row:
+    """One slot of a plane of the grid, or of several planes that are alike."""
+
+    first: Coord
+    last: Coord
+    layer: str
+    weights: int
+    shape: str
+
+    def cells(self) -> list[str]:
+        depth = str(self.first.z) if self.first.z == self.last.z else f"{self.first.z}…{self.last.z}"
+        where = f"{depth}.{self.first.y}.{self.first.x}.{self.first.slot}"
+        return [where, self.layer, f"{self.weights:,}" if self.weights else "", self.shape]
+
+
+def _rows(loaded: LoadedModel) -> Iterator[_Row]:
+    """Yield the layers in reading order; runs of planes with the same layers become one."""
+    planes = [list(group) for _, group in groupby(_layer_rows(loaded), key=lambda row: row.first.z)]
+    for _, run in groupby(planes, key=lambda plane: [[*row.cells()[1:], row.first.slot] for row in plane]):
+        alike = list(run)
+        for first, last in zip(alike[0], alike[-1], strict=True):
+            yield dataclasses.replace(first, last=last.first)
+
+
+def _layer_rows(loaded: LoadedModel) -> Iterator[_Row]:
+    network = loaded.network
+    owned = network.param_specs()
+    for coord, spec in network.layers.items():
+        mine = [p for p in spec.params() if f"{coord}/{p.name}" in owned]
+        shapes = "  ".join(f"{p.name} {'×'.join(map(str, p.shape))}" for p in mine)
+        yield _Row(
+            first=coord,
+            last=coord,
+            layer=_label(network, coord, spec),
+            weights=sum(math.prod(p.shape) for p in mine),
+            shape=shapes,
+        )
+
+
+def _label(network: Network, coord: Coord, spec: LayerSpec) -> str:
+    off = " (off)" if coord in network.disabled else ""
+    shared = [str(link.source) for link in network.links if link.kind == "shared" and link.target == coord]
+    return spec.kind + off + (f" (weights of {', '.join(shared)})" if shared else "")
+
+
+def _layers(network: Network) -> Iterator[dict[str, Any]]:
+    for coord, spec in network.layers.items():
+        yield {"at": str(coord), "kind": spec.kind, **dataclasses.asdict(spec)}
+
+
+def _tensors(loaded: LoadedModel) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": key,
+            "shape": list(store.shape),
+            "dtype": str(store.scheme),
+            "bytes": math.ceil(math.prod(store.shape) * store.scheme.bits_per_weight(store.shape) / 8),
+        }
+        for key, store in loaded.params.items()
+    ]

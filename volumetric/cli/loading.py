@@ -1,0 +1,43 @@
+"""Opening a model for a verb, with a word on stderr while it takes its time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from volumetric.cli import console
+from volumetric.cli.options import DeviceOptions, SourceOptions, choose_model
+
+if TYPE_CHECKING:
+    from volumetric.generate import Model
+
+
+def open_for(
+    model: str | None,
+    source: SourceOptions = SourceOptions(),
+    device: DeviceOptions = DeviceOptions(),
+    *,
+    context: int | None = None,
+    threads: int | None = None,
+) -> Model:
+    """Load what the flags ask for.
+
+    Raises
+    ------
+    UsageError : no model is named, and none is installed
+    VolumetricError : whatever `volumetric.load` raises
+    """
+    from volumetric.generate import load
+
+    chosen = choose_model(model)
+    with console.progress(f"loading {chosen}…"):
+        return load(
+            chosen,
+            device=device.device,
+            dtype=source.dtype,
+            context=context,
+            compute=device.compute,
+            kv_dtype=device.kv_dtype,
+            threads=threads,
+            offline=source.offline,
+            strict=source.strict,
+        )

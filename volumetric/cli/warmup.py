@@ -1,0 +1,42 @@
+"""The verb ``warmup``: pay for compiling now, not at the first prompt."""
+
+from __future__ import annotations
+
+import time
+
+from volumetric.bench import Case, measure
+from volumetric.cli import console, exits
+from volumetric.cli.loading import open_for
+from volumetric.cli.options import DeviceOptions, ModelSource, OutputOptions, SizeOptions, SourceOptions
+
+PROMPTS = (1, 7, 64)
+"""One row, few rows and a full tile of rows take different kernels."""
+
+
+def warmup(
+    model: ModelSource = None,
+    *,
+    source: SourceOptions = SourceOptions(),
+    device: DeviceOptions = DeviceOptions(),
+    size: SizeOptions = SizeOptions(),
+    output: OutputOptions = OutputOptions(),
+) -> int:
+    """Compile and cache the kernels that a model needs on a device.
+
+    Parameters
+    ----------
+    model : str
+        As for generate.
+    """
+    output.apply()
+    start = time.perf_counter()
+    with open_for(model, source, device, context=size.context, threads=size.threads) as opened:
+        config = opened.config
+        with console.progress("compiling kernels…"):
+            for rows in PROMPTS:
+                case = Case(prompt=min(rows, config.context - 2), generate=2)
+                measure(opened.executable, config.vocab_size, case, repetitions=1)
+    console.write(
+        f"{config.name} ({config.dtype}) is warm on {config.device} after {time.perf_counter() - start:.1f} s\n"
+    )
+    return exits.OK
