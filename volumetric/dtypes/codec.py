@@ -171,7 +171,8 @@ def _values_of_byte(dtype: DType) -> F32Array:
 def _decode_chunk(packed: Packed, part: slice, out: NDArray[Any]) -> None:
     """Write the values of the rows `part` into `out`, ``[rows, k]``."""
     scheme, k = packed.scheme, packed.k
-    values = _code_values(packed.payload[part], scheme.dtype, k, exact=out.dtype == np.float64)
+    exact = out.dtype == np.float64 or _may_overflow(packed, part)
+    values = _code_values(packed.payload[part], scheme.dtype, k, exact=exact)
     if packed.scales is not None:
         size = scheme.group or k
         whole = k - k % size
@@ -181,6 +182,11 @@ def _decode_chunk(packed: Packed, part: slice, out: NDArray[Any]) -> None:
         if whole < k:
             _scale(values[:, None, whole:], packed.scales[part], offsets, slice(k // size, None))
     out[...] = cast(values, out.dtype)
+
+
+def _may_overflow(packed: Packed, part: slice) -> bool:
+    """Whether scales are so large that float32 could overflow where float64, saturating at the end, does not."""
+    return any(np.abs(a[part]).max(initial=0) > 2.0**60 for a in (packed.scales, packed.offsets) if a is not None)
 
 
 def _code_values(payload: NDArray[np.uint32], dtype: DType, k: int, *, exact: bool) -> NDArray[Any]:

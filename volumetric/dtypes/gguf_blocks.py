@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,14 +18,12 @@ from volumetric.dtypes.packed import Packed
 from volumetric.dtypes.scheme import Scheme
 from volumetric.errors import DTypeError, ShapeError
 
-GGUFBlockType = Literal["Q8_0", "Q4_0", "Q4_1"]
-
 BLOCK = 32
 _BLOCK_BYTES: dict[str, int] = {"Q8_0": 34, "Q4_0": 18, "Q4_1": 20}
 _CHUNK_BYTES = 1 << 20  # bounds temporaries, and keeps them in the processor's cache
 
 
-def from_gguf(raw: NDArray[np.uint8], gguf_type: GGUFBlockType, shape: Sequence[int]) -> Packed:
+def from_gguf(raw: NDArray[np.uint8], gguf_type: str, shape: Sequence[int]) -> Packed:
     """Rearrange the blocks of one GGUF tensor into a `Packed` of exactly the same numbers.
 
     Parameters

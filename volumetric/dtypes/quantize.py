@@ -7,7 +7,7 @@ floating-point warnings are the caller's to switch off: overflow and division by
 Edge cases, the same for all rules: a group of zeros has scale 0. A scale or offset too large for its dtype saturates
 and the codes are taken against what is stored, so decoding gives the nearest numbers that can be had, never infinity.
 A scale too small for its dtype becomes zero under the GGUF rules (as in ggml: the group decodes to zeros, or to its
-offset), and the smallest subnormal number under the others.
+offset), and the smallest subnormal number under the others. uint8/4/2 saturate at half of float32's range.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from volumetric.dtypes.scheme import Scheme
 
 _SMALLEST_INVERTIBLE = np.float32(2.938736e-39)  # below this, 1/d is infinite in float32
 _F32 = np.dtype(np.float32)
+_HALF_RANGE = np.float32(largest(_F32) / 2)  # what is within ± this has distances that float32 can hold
 
 
 class Quantized(NamedTuple):
@@ -95,7 +96,7 @@ def _float_peak(blocks: NDArray[Any], dtype: DType, host: np.dtype[Any]) -> Quan
     odd = ~np.isfinite(peak)
     if odd.any():
         peak = np.where(np.isfinite(size), size, 0).max(axis=-1)
-    scales = _stored(peak / largest(dtype.host), host)
+    scales = _stored(peak / np.float64(largest(dtype.host)), host)  # in float32 a quotient may vanish unseen
     scales[odd & (scales == 0)] = 1  # an infinity among zeros must decode to infinity, not to 0 · inf
     divisor = scales.astype(blocks.dtype)
     divisor[divisor == 0] = 1
@@ -119,7 +120,7 @@ def _stored(scales: NDArray[Any], host: np.dtype[Any]) -> NDArray[Any]:
 def _peak(blocks: NDArray[Any], dtype: DType, host: np.dtype[Any]) -> Quantized:
     """Q8_0's rule: d = max |x| / 127, code = x / d rounded half away from zero."""
     blocks = cast(blocks, _F32)
-    peak = np.maximum(blocks.max(axis=-1), -blocks.min(axis=-1))
+    peak = np.abs(np.maximum(blocks.max(axis=-1), -blocks.min(axis=-1)))  # abs: among zeros it may be −0
     scales, inverse = _ggml_scales(peak / np.float32(127), host)
     scaled = blocks * inverse[..., None]
     np.clip(scaled, -127, 127, out=scaled)
@@ -143,8 +144,11 @@ def _range(blocks: NDArray[Any], dtype: DType, host: np.dtype[Any]) -> Quantized
     """Q4_1's rule: d = (max − min) / (2ᵇ − 1), offset = min."""
     blocks = cast(blocks, _F32)
     levels = (1 << dtype.bits) - 1
-    offsets, low = _storable(blocks.min(axis=-1), host)
-    spread = np.clip(blocks.max(axis=-1) - low, 0, largest(_F32))  # from −3e38 to 3e38 it is infinite
+    low, high = blocks.min(axis=-1), blocks.max(axis=-1)
+    if max(high.max(), -low.min()) > _HALF_RANGE:
+        blocks, low, high = (np.clip(x, -_HALF_RANGE, _HALF_RANGE) for x in (blocks, low, high))
+    offsets, low = _storable(low, host)
+    spread: NDArray[np.float32] = np.maximum(high - low, np.float32(0))  # below 0 if all are beyond the offset's range
     scales, inverse = _ggml_scales(spread / np.float32(levels), host)
     codes = _truncated((blocks - low[..., None]) * inverse[..., None], 0.5, levels)
     return Quantized(codes, scales, offsets)
