@@ -8,7 +8,7 @@ struct Args { first: u32, units: u32 }  // first output of this shard, outputs i
 
 @group(0) @binding(1) var<storage, read> weights: array<vec4<u32>>;   // (PARTS * units, PIECES)
 @group(0) @binding(2) var<storage, read> scales: array<u32>;
-@group(0) @binding(3) var<storage, read> bias: array<f32>;            // (PARTS * N)
+@group(0) @binding(3) var<storage, read> bias: array<f32>;            // (PARTS, N padded to whole vectors)
 @group(0) @binding(4) var<storage, read> norm_params: array<vec4<f32>>;  // gain (K4), then bias (K4)
 @group(0) @binding(5) var<storage, read> residual: array<f32>;        // (N)
 @group(0) @binding(6) var<storage, read_write> y: array<f32>;         // (N)
@@ -134,7 +134,7 @@ fn main(
             value = act(value);
             if (PARTS == 2u) {
                 var up = acc[r * PARTS + PARTS - 1u];
-                if (HAS_BIAS) { up += bias[N + n]; }
+                if (HAS_BIAS) { up += bias[(N + 3u) / 4u * 4u + n]; }
                 value *= up;
             }
             if (HAS_RESIDUAL) { value += residual[n]; }

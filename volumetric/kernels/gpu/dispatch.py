@@ -37,18 +37,21 @@ class Caps:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grid:
-    """Workgroups of a dispatch: `x` by rows / `rows_each` (when given) by `z`."""
+    """Workgroups of a dispatch; with `rows_each`, the y axis counts blocks of that many rows of the call."""
 
     x: int
-    rows_each: int | None = None
+    y: int = 1
     z: int = 1
+    rows_each: int | None = None
 
     def size(self, rows: int, limit: int) -> tuple[int, int, int]:
         """Group counts for `rows`; a one-dimensional grid beyond `limit` is folded (`flat_group` in WGSL undoes it)."""
         if self.rows_each is not None:
             return self.x, ceil_div(rows, self.rows_each), self.z
+        if self.y * self.z > 1:
+            return self.x, self.y, self.z
         folds = ceil_div(self.x, limit)
-        return ceil_div(self.x, folds), folds, self.z
+        return ceil_div(self.x, folds), folds, 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

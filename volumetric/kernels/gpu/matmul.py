@@ -140,3 +140,79 @@ def matvec(
         preludes=(shape.format.prelude, f"act/{shape.activation}", source),
         args=(first, units),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GemmTile:
+    """A workgroup's share: `m` x `n` dot products in steps of `k`; 4 `vectors` rows and 8 columns an invocation."""
+
+    m: int
+    n: int
+    k: int
+    vectors: int
+
+    @property
+    def workgroup(self) -> int:
+        """Invocations: each has 4·vectors rows and 8 columns."""
+        return self.m // (4 * self.vectors) * (self.n // 8)
+
+    @property
+    def shared(self) -> int:
+        """Bytes of workgroup memory."""
+        return 16 * self.k * (self.m // 4 + self.n // 4 + 2)
+
+
+TILES = (
+    GemmTile(m=128, n=128, k=16, vectors=2),
+    GemmTile(m=64, n=64, k=32, vectors=1),
+    GemmTile(m=32, n=64, k=32, vectors=1),
+    GemmTile(m=16, n=64, k=32, vectors=1),
+)
+"""From the most arithmetic for each byte to the most workgroups."""
+
+
+def choose_tile(shape: MatmulShape, rows: int, caps: Caps) -> GemmTile:
+    """Largest tile that wastes little on `rows` and still makes a workgroup for each core of a large GPU."""
+    wanted = caps.invocations // 1024
+    fitting = [t for t in TILES if t.workgroup <= caps.max_workgroup and t.shared <= caps.max_shared]
+    for tile in fitting[:-1]:
+        tiles = ceil_div(rows, tile.m) * ceil_div(shape.n * shape.parts, tile.n)
+        if rows > tile.m // 2 and tiles >= wanted:
+            return tile
+    return next((t for t in fitting if t.m >= rows), fitting[0]) if rows <= fitting[-1].m else _tallest(fitting, rows)
+
+
+def _tallest(tiles: list[GemmTile], rows: int) -> GemmTile:
+    """With too few workgroups whatever the tile, the shortest of 64 columns that holds the rows."""
+    small = [t for t in tiles if t.n == 64]
+    return min(small, key=lambda t: (ceil_div(rows, t.m) * t.m, -t.m))
+
+
+def gemm(shape: MatmulShape, caps: Caps, tile: GemmTile, *, first: int, units: int) -> Dispatch:
+    """Many rows times the rows of a shard: outputs `first` … `first + units`; `first` is a multiple of 4.
+
+    Buffers: x, weights, scales, bias, norm_params, residual, y, stats (of `row_stats`, when there is a norm), ctl.
+    """
+    constants = shape.constants() | {
+        "WG": tile.workgroup,
+        "BM": tile.m,
+        "BN": tile.n,
+        "BK": tile.k,
+        "TM4": tile.vectors,
+    }
+    return Dispatch(
+        kernel="gemm",
+        grid=Grid(x=ceil_div(units * shape.parts, tile.n), rows_each=tile.m),
+        constants=constants,
+        preludes=(shape.format.prelude, f"act/{shape.activation}"),
+        args=(first, units),
+    )
+
+
+def row_stats(shape: MatmulShape, caps: Caps) -> Dispatch:
+    """Mean and reciprocal deviation of each row of x. Buffers: x, stats, ctl."""
+    return Dispatch(
+        kernel="row_stats",
+        grid=Grid(x=1, rows_each=1),
+        constants={"WG": 128, "K": shape.k, "NORM": _NORMS[shape.norm], "EPS": float(shape.norm_eps)},
+    )

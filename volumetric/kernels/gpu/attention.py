@@ -1,0 +1,190 @@
+"""Attention over a KV cache: append and rows for prefill, split and combine for decoding."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from volumetric.kernels.gpu.dispatch import Caps, Constant, Dispatch, Grid, ceil_div, power_of_two
+
+_WORKGROUP = 128
+_MOST_HEADS = 8
+"""Query heads that a decoding workgroup keeps in registers; more would spill."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttentionShape:
+    """An attention layer.
+
+    Attributes
+    ----------
+    heads, kv_heads, head_dim : sizes; `heads` is a multiple of `kv_heads`
+    context : positions that the cache holds
+    rotary : leading elements of a head that turn, 0 for none
+    state : rows follow the cache's position; otherwise each call stands alone
+    half : the cache is float16
+    """
+
+    heads: int
+    kv_heads: int
+    head_dim: int
+    context: int
+    scale: float
+    causal: bool = True
+    window: int | None = None
+    softcap: float | None = None
+    qk_norm: bool = False
+    qk_norm_eps: float = 0.0
+    qk_norm_unit_offset: bool = False
+    rotary: int = 0
+    state: bool = True
+    half: bool = False
+
+    @property
+    def padded(self) -> int:
+        """Elements of a head in the cache: whole vectors."""
+        return ceil_div(self.head_dim, 4) * 4
+
+    @property
+    def qkv_width(self) -> int:
+        """Elements of a row of q, k and v."""
+        return (self.heads + 2 * self.kv_heads) * self.head_dim
+
+    @property
+    def cache_bytes(self) -> int:
+        """Bytes of the keys, and as many of the values, of the whole context."""
+        return self.kv_heads * self.context * self.padded * (2 if self.half else 4)
+
+    @property
+    def cache_prelude(self) -> str:
+        """Shader file that reads and writes the cache."""
+        return "kv/float16" if self.half else "kv/float32"
+
+    def constants(self) -> dict[str, Constant]:
+        """Constants that the kernels share."""
+        return {
+            "HEADS": self.heads,
+            "KV_HEADS": self.kv_heads,
+            "HEAD_DIM": self.head_dim,
+            "CONTEXT": self.context,
+        }
+
+    def input_constants(self) -> dict[str, Constant]:
+        """Constants of the kernels that read q, k and v as the product left them."""
+        return self.constants() | {
+            "QK_NORM": self.qk_norm,
+            "EPS": float(self.qk_norm_eps),
+            "NORM_UNIT": 1.0 if self.qk_norm_unit_offset else 0.0,
+            "ROTARY": self.rotary,
+            "SCALE": float(self.scale),
+        }
+
+
+def append(shape: AttentionShape) -> Dispatch:
+    """Norm, turn and store q, k and v of all rows. Buffers: qkv, head_norms, rope, keys, values, q, ctl."""
+    constants = shape.input_constants() | {
+        "WG": 64,
+        "QKV_STRIDE": ceil_div(shape.qkv_width, 4) * 4,
+        "HAS_STATE": shape.state,
+    }
+    return Dispatch(
+        kernel="attend_append",
+        grid=Grid(x=shape.heads + 2 * shape.kv_heads, rows_each=1),
+        constants=constants,
+        preludes=(shape.cache_prelude,),
+    )
+
+
+def rows(shape: AttentionShape, caps: Caps) -> Dispatch:
+    """Attention of many rows. Buffers: q, keys, values, y, ctl."""
+    block_q, block_k = _blocks(shape, caps)
+    constants = shape.constants() | {
+        "WG": _WORKGROUP,
+        "BQ": block_q,
+        "BK": block_k,
+        "Y_STRIDE": ceil_div(shape.heads * shape.head_dim, 4) * 4,
+        "CAUSAL": shape.causal,
+        "WINDOW": shape.window or 0,
+        "SOFTCAP": float(shape.softcap or 0.0),
+        "HAS_STATE": shape.state,
+    }
+    return Dispatch(
+        kernel="attend_rows",
+        grid=Grid(x=shape.heads, rows_each=block_q),
+        constants=constants,
+        preludes=(shape.cache_prelude,),
+    )
+
+
+def _blocks(shape: AttentionShape, caps: Caps) -> tuple[int, int]:
+    """Largest (rows, positions) block whose tiles fit workgroup memory."""
+    row = 16 * (ceil_div(shape.head_dim, 4) | 1)
+    for block_q, block_k in ((32, 32), (16, 32), (16, 16), (8, 16)):
+        fixed = 4 * (block_q * (block_k + 1) + 2 * _WORKGROUP + block_q)
+        if row * (block_q + block_k) + fixed <= caps.max_shared:
+            return block_q, block_k
+    return 8, 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitTuning:
+    """How decoding attention is cut."""
+
+    splits: int
+    block: int
+    team: int
+    vectors: int
+    unroll: int
+
+
+def tune_split(shape: AttentionShape, caps: Caps) -> SplitTuning:
+    """Enough splits to occupy the device at the full context, each of at least 32 positions."""
+    share = shape.heads // shape.kv_heads
+    block = max(b for b in range(1, min(share, _MOST_HEADS) + 1) if share % b == 0)
+    vectors = ceil_div(shape.head_dim, 4)
+    team = min(caps.subgroup_size or 8, power_of_two(vectors), 32)
+    wanted = ceil_div(caps.invocations // 512, shape.kv_heads * (share // block))
+    splits = max(1, min(wanted, 16, ceil_div(shape.context, 32)))
+    each = ceil_div(vectors, team)
+    unroll = max(1, min(4, 8 // each))
+    return SplitTuning(splits=splits, block=block, team=team, vectors=each, unroll=unroll)
+
+
+def split(shape: AttentionShape, caps: Caps) -> Dispatch:
+    """One row against the cache, cut in splits. Buffers: qkv, head_norms, rope, keys, values, parts, maxima, ctl."""
+    tuning = tune_split(shape, caps)
+    constants = shape.input_constants() | {
+        "WG": _WORKGROUP,
+        "TEAM": tuning.team,
+        "VPL": tuning.vectors,
+        "G": tuning.block,
+        "UNROLL": tuning.unroll,
+        "SPLITS": tuning.splits,
+        "WINDOW": shape.window or 0,
+        "SOFTCAP": float(shape.softcap or 0.0),
+    }
+    blocks = shape.heads // shape.kv_heads // tuning.block
+    return Dispatch(
+        kernel="attend_split",
+        grid=Grid(x=shape.kv_heads, y=tuning.splits, z=blocks),
+        constants=constants,
+        preludes=(shape.cache_prelude,),
+    )
+
+
+def combine(shape: AttentionShape, caps: Caps) -> Dispatch:
+    """Join the splits of one row. Buffers: x (parts), maxima, y."""
+    width = shape.heads * shape.padded
+    constants: dict[str, Constant] = {
+        "WG": 64,
+        "K": width,
+        "HEADS": shape.heads,
+        "HEAD_DIM": shape.padded,
+        "TRUE_DIM": shape.head_dim,
+        "SPLITS": tune_split(shape, caps).splits,
+    }
+    return Dispatch(
+        kernel="attend_combine",
+        grid=Grid(x=ceil_div(width // 4, 64)),
+        constants=constants,
+        preludes=("source/partials",),
+    )

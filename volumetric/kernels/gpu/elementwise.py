@@ -1,0 +1,100 @@
+"""Kernels without weights, or with a row of them: norm, softmax, joins, maps, embeddings, arg max."""
+
+from __future__ import annotations
+
+from volumetric.kernels.gpu.dispatch import Constant, Dispatch, Grid, ceil_div
+from volumetric.kernels.gpu.formats import WeightFormat
+
+_GROUP = 128
+ARGMAX_GROUPS = 64
+"""Workgroups of the first arg max launch; the second has one for their winners."""
+
+
+def norm(
+    *, width: int, groups: int, kind: str, eps: float, unit_offset: bool, weight: bool, bias: bool
+) -> Dispatch:
+    """Norm of `groups` parts of `width` elements each. Buffers: x, norm_params, y."""
+    constants: dict[str, Constant] = {
+        "WG": _GROUP,
+        "WIDTH": width,
+        "GROUPS": groups,
+        "NORM": {"rms": 1, "layer": 2}[kind],
+        "EPS": float(eps),
+        "NORM_UNIT": 1.0 if unit_offset else 0.0,
+        "HAS_NORM_WEIGHT": weight,
+        "HAS_NORM_BIAS": bias,
+    }
+    return Dispatch(kernel="norm", grid=Grid(x=groups, rows_each=1), constants=constants)
+
+
+def softmax(*, width: int, temperature: float) -> Dispatch:
+    """Softmax over rows of `width`. Buffers: x, y."""
+    constants: dict[str, Constant] = {"WG": _GROUP, "WIDTH": width, "TEMPERATURE": float(temperature)}
+    return Dispatch(kernel="softmax", grid=Grid(x=1, rows_each=1), constants=constants)
+
+
+def join(*, width: int, multiply: bool, scale: float = 1.0) -> Dispatch:
+    """Sum or product of two values. Buffers: a, b, y, ctl."""
+    width4 = ceil_div(width, 4)
+    constants: dict[str, Constant] = {"WG": _GROUP, "WIDTH4": width4, "MULTIPLY": multiply, "SCALE": float(scale)}
+    return Dispatch(kernel="join", grid=Grid(x=ceil_div(width4, _GROUP), rows_each=1), constants=constants)
+
+
+def apply(*, width: int, activation: str = "linear", softcap: float = 0.0) -> Dispatch:
+    """Activation, then a soft cap where `softcap` is not 0. Buffers: x, y, ctl."""
+    width4 = ceil_div(width, 4)
+    return Dispatch(
+        kernel="map",
+        grid=Grid(x=ceil_div(width4, _GROUP), rows_each=1),
+        constants={"WG": _GROUP, "WIDTH4": width4, "SOFTCAP": float(softcap)},
+        preludes=(f"act/{activation}",),
+    )
+
+
+def concat(*, width: int, at: int, out_width: int) -> Dispatch:
+    """Copy a value into columns `at` … of a wider one. Buffers: x, y, ctl."""
+    constants: dict[str, Constant] = {
+        "WG": _GROUP,
+        "WIDTH": width,
+        "AT": at,
+        "X_STRIDE": ceil_div(width, 4) * 4,
+        "Y_STRIDE": ceil_div(out_width, 4) * 4,
+    }
+    return Dispatch(kernel="concat", grid=Grid(x=ceil_div(width, _GROUP), rows_each=1), constants=constants)
+
+
+def embedding(*, width: int, format: WeightFormat, scale: float, first: int, units: int) -> Dispatch:
+    """Rows of a table by id, from the shard that holds rows `first` … `first + units`.
+
+    Buffers: ids, weights, scales, y, ctl.
+    """
+    return Dispatch(
+        kernel="embedding",
+        grid=Grid(x=ceil_div(ceil_div(width, 4), _GROUP), rows_each=1),
+        constants=_table(width, format) | {"SCALE": float(scale)},
+        preludes=(format.prelude,),
+        args=(first, units),
+    )
+
+
+def position_embedding(*, width: int, format: WeightFormat, offset: int, limit: int) -> Dispatch:
+    """Add rows of a table by position. Buffers: x, weights, scales, y, ctl."""
+    return Dispatch(
+        kernel="position_embedding",
+        grid=Grid(x=ceil_div(ceil_div(width, 4), _GROUP), rows_each=1),
+        constants=_table(width, format) | {"OFFSET": offset, "LIMIT": limit},
+        preludes=(format.prelude,),
+    )
+
+
+def _table(width: int, format: WeightFormat) -> dict[str, Constant]:
+    return {"WG": _GROUP, "K": width, "PIECES": format.pieces(width), "GROUPS": format.groups(width)}
+
+
+def argmax(*, width: int, final: bool) -> Dispatch:
+    """One of the two launches of arg max. Buffers: x and winners, or winners, token, control."""
+    return Dispatch(
+        kernel="argmax",
+        grid=Grid(x=1 if final else ARGMAX_GROUPS),
+        constants={"WG": _GROUP, "WIDTH": width, "PARTIAL": ARGMAX_GROUPS, "FINAL": final},
+    )

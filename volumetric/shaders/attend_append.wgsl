@@ -1,0 +1,56 @@
+// Prefill: q/k norm and rotation of every head of every row; k and v go to the cache, q (scaled) to a buffer of its own.
+// A workgroup handles one head of one row. Heads of qkv are numbered q, then k, then v.
+@group(0) @binding(0) var<storage, read> qkv: array<f32>;            // (rows, QKV_STRIDE)
+@group(0) @binding(1) var<storage, read> head_norms: array<f32>;     // gain of q (HEAD_DIM), gain of k
+@group(0) @binding(2) var<storage, read> rope: array<vec2<f32>>;     // (positions, ROTARY / 2): cos, sin
+@group(0) @binding(3) var<storage, read_write> keys: array<Cached>;  // (KV_HEADS, CONTEXT, HD4)
+@group(0) @binding(4) var<storage, read_write> values: array<Cached>;
+@group(0) @binding(5) var<storage, read_write> q: array<vec4<f32>>;  // (rows, HEADS, HD4)
+
+const HD4: u32 = (HEAD_DIM + 3u) / 4u;
+const HALF: u32 = ROTARY / 2u;
+
+var<workgroup> head: array<f32, HD4 * 4u>;
+
+@compute @workgroup_size(WG)
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
+    let row = group.y;
+    let h = group.x;
+    let is_value = h >= HEADS + KV_HEADS;
+    let position = row + select(0u, ctl.position, HAS_STATE);
+    for (var d = lid; d < HD4 * 4u; d += WG) {
+        head[d] = select(0.0, qkv[row * QKV_STRIDE + h * HEAD_DIM + min(d, HEAD_DIM - 1u)], d < HEAD_DIM);
+    }
+    workgroupBarrier();
+    if (QK_NORM) {
+        var sum = 0.0;
+        for (var d = lid; d < HEAD_DIM; d += WG) { sum += head[d] * head[d]; }
+        let rstd = inverseSqrt(team_sum(sum, lid, WG) / f32(HEAD_DIM) + EPS);
+        if (!is_value) {
+            let gain = select(0u, HEAD_DIM, h >= HEADS);
+            for (var d = lid; d < HEAD_DIM; d += WG) { head[d] *= rstd * (head_norms[gain + d] + NORM_UNIT); }
+        }
+        workgroupBarrier();
+    }
+    if (ROTARY > 0u && !is_value) {
+        for (var i = lid; i < HALF; i += WG) {
+            let turn = rope[position * HALF + i];
+            let a = head[i];
+            let b = head[i + HALF];
+            head[i] = a * turn.x - b * turn.y;
+            head[i + HALF] = b * turn.x + a * turn.y;
+        }
+    }
+    workgroupBarrier();
+    if (row >= ctl.rows) { return; }
+    for (var d4 = lid; d4 < HD4; d4 += WG) {
+        let v = vec4<f32>(head[4u * d4], head[4u * d4 + 1u], head[4u * d4 + 2u], head[4u * d4 + 3u]);
+        if (h < HEADS) {
+            q[(row * HEADS + h) * HD4 + d4] = SCALE * v;
+        } else if (!is_value) {
+            keys[((h - HEADS) * CONTEXT + position) * HD4 + d4] = to_cache(v);
+        } else {
+            values[((h - HEADS - KV_HEADS) * CONTEXT + position) * HD4 + d4] = to_cache(v);
+        }
+    }
+}

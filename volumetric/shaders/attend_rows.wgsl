@@ -1,0 +1,149 @@
+// Prefill attention with an online softmax (Milakov and Gimelshein 2018, arXiv 1805.02867), one pass over the cache.
+// A workgroup computes BQ rows of one head against tiles of BK positions. K and then V of a tile share one place in
+// workgroup memory. Invocations form TY x 16; each owns RQ rows of the scores and of the output.
+@group(0) @binding(0) var<storage, read> q: array<vec4<f32>>;       // (rows, HEADS, HD4), scaled
+@group(0) @binding(1) var<storage, read> keys: array<Cached>;       // (KV_HEADS, CONTEXT, HD4)
+@group(0) @binding(2) var<storage, read> values: array<Cached>;
+@group(0) @binding(3) var<storage, read_write> y: array<f32>;       // (rows, Y_STRIDE)
+
+const HD4: u32 = (HEAD_DIM + 3u) / 4u;
+const ROW: u32 = HD4 | 1u;      // an odd stride spreads rows over the banks
+const TX: u32 = 16u;
+const TY: u32 = WG / TX;
+const RQ: u32 = BQ / TY;
+const CK: u32 = BK / TX;
+const OV: u32 = (HD4 + TX - 1u) / TX;
+const QN: u32 = WG / BQ;        // invocations that share the softmax of a row
+const S_ROW: u32 = BK + 1u;
+
+var<workgroup> q_tile: array<vec4<f32>, BQ * ROW>;
+var<workgroup> kv_tile: array<vec4<f32>, BK * ROW>;
+var<workgroup> scores: array<f32, BQ * S_ROW>;
+var<workgroup> shared_part: array<f32, WG>;
+var<workgroup> row_factor: array<f32, BQ>;
+
+@compute @workgroup_size(WG)
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
+    let h = group.x;
+    let cache = (h / (HEADS / KV_HEADS)) * CONTEXT;
+    let m0 = group.y * BQ;
+    let offset = select(0u, ctl.position, HAS_STATE);
+    let total = offset + ctl.rows;
+    let tx = lid % TX;
+    let ty = lid / TX;
+    let stat_row = lid / QN;
+    let stat_part = lid % QN;
+
+    for (var i = lid; i < BQ * HD4; i += WG) {
+        let m = min(m0 + i / HD4, ctl.rows - 1u);
+        q_tile[i / HD4 * ROW + i % HD4] = q[(m * HEADS + h) * HD4 + i % HD4];
+    }
+    var acc: array<vec4<f32>, RQ * OV>;
+    //@unroll
+    for (var i = 0u; i < RQ * OV; i++) { acc[i] = vec4<f32>(0.0); }
+    var top = LOWEST;   // of row stat_row
+    var sum = 0.0;      // this invocation's share of it
+    var first = 0u;
+    var end = total;
+    if (CAUSAL) { end = min(total, offset + m0 + BQ); }
+    if (WINDOW > 0u) { first = max(offset + m0 + 1u, WINDOW) - WINDOW; }
+
+    for (var base = first; base < end; base += BK) {
+        for (var i = lid; i < BK * HD4; i += WG) {
+            let at = cache + min(base + i / HD4, total - 1u);
+            kv_tile[i / HD4 * ROW + i % HD4] = from_cache(keys[at * HD4 + i % HD4]);
+        }
+        workgroupBarrier();
+        var s: array<f32, RQ * CK>;
+        //@unroll
+        for (var i = 0u; i < RQ * CK; i++) { s[i] = 0.0; }
+        for (var d = 0u; d < HD4; d++) {
+            var k: array<vec4<f32>, CK>;
+            //@unroll
+            for (var c = 0u; c < CK; c++) { k[c] = kv_tile[(c * TX + tx) * ROW + d]; }
+            //@unroll
+            for (var r = 0u; r < RQ; r++) {
+                let a = q_tile[(r * TY + ty) * ROW + d];
+                //@unroll
+                for (var c = 0u; c < CK; c++) { s[r * CK + c] += dot(a, k[c]); }
+            }
+        }
+        //@unroll
+        for (var r = 0u; r < RQ; r++) {
+            let at = offset + m0 + r * TY + ty;
+            //@unroll
+            for (var c = 0u; c < CK; c++) {
+                let j = base + c * TX + tx;
+                var v = s[r * CK + c];
+                if (SOFTCAP > 0.0) { v = soft_cap(v, SOFTCAP); }
+                let hidden = j >= end || (CAUSAL && j > at) || (WINDOW > 0u && j + WINDOW <= at);
+                scores[(r * TY + ty) * S_ROW + c * TX + tx] = select(v, LOWEST, hidden);
+            }
+        }
+        workgroupBarrier();
+        var tile_top = LOWEST;
+        for (var j = stat_part; j < BK; j += QN) { tile_top = max(tile_top, scores[stat_row * S_ROW + j]); }
+        shared_part[lid] = tile_top;
+        for (var i = lid; i < BK * HD4; i += WG) {
+            let at = cache + min(base + i / HD4, total - 1u);
+            kv_tile[i / HD4 * ROW + i % HD4] = from_cache(values[at * HD4 + i % HD4]);
+        }
+        workgroupBarrier();
+        var new_top = top;
+        for (var i = 0u; i < QN; i++) { new_top = max(new_top, shared_part[stat_row * QN + i]); }
+        let shrink = exp(top - new_top);
+        top = new_top;
+        sum *= shrink;
+        for (var j = stat_part; j < BK; j += QN) {
+            let v = scores[stat_row * S_ROW + j];
+            let p = select(0.0, exp(v - top), v > LOWEST);
+            sum += p;
+            scores[stat_row * S_ROW + j] = p;
+        }
+        if (stat_part == 0u) { row_factor[stat_row] = shrink; }
+        workgroupBarrier();
+        //@unroll
+        for (var r = 0u; r < RQ; r++) {
+            let f = row_factor[r * TY + ty];
+            //@unroll
+            for (var o = 0u; o < OV; o++) { acc[r * OV + o] *= f; }
+        }
+        for (var j = 0u; j < BK; j++) {
+            var v: array<vec4<f32>, OV>;
+            //@unroll
+            for (var o = 0u; o < OV; o++) { v[o] = kv_tile[j * ROW + min(o * TX + tx, HD4 - 1u)]; }
+            //@unroll
+            for (var r = 0u; r < RQ; r++) {
+                let p = scores[(r * TY + ty) * S_ROW + j];
+                //@unroll
+                for (var o = 0u; o < OV; o++) { acc[r * OV + o] = fma(vec4<f32>(p), v[o], acc[r * OV + o]); }
+            }
+        }
+        workgroupBarrier();
+    }
+    shared_part[lid] = sum;
+    workgroupBarrier();
+    if (stat_part == 0u) {
+        var l = 0.0;
+        for (var i = 0u; i < QN; i++) { l += shared_part[stat_row * QN + i]; }
+        row_factor[stat_row] = 1.0 / max(l, SMALLEST_NORMAL);
+    }
+    workgroupBarrier();
+    //@unroll
+    for (var r = 0u; r < RQ; r++) {
+        let m = m0 + r * TY + ty;
+        let f = row_factor[r * TY + ty];
+        //@unroll
+        for (var o = 0u; o < OV; o++) {
+            let v = f * acc[r * OV + o];
+            let d = 4u * (o * TX + tx);
+            let at = m * Y_STRIDE + h * HEAD_DIM + d;
+            if (m < ctl.rows) {
+                if (d < HEAD_DIM) { y[at] = v.x; }
+                if (d + 1u < HEAD_DIM) { y[at + 1u] = v.y; }
+                if (d + 2u < HEAD_DIM) { y[at + 2u] = v.z; }
+                if (d + 3u < HEAD_DIM) { y[at + 3u] = v.w; }
+            }
+        }
+    }
+}

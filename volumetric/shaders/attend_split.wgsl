@@ -1,0 +1,197 @@
+// Decoding attention, one row: q/k norm, rotation, cache append, and a split of the cache with an online softmax.
+// Workgroup (kv head, split, block of G query heads). Teams of TEAM invocations take positions in turn, UNROLL at once;
+// lanes split the head, VPL vectors each. The new row's k and v are used from workgroup memory by split 0, which alone
+// appends them, so no workgroup reads what another writes. Partial results are combined by attend_combine or by the
+// output projection (source/partials).
+@group(0) @binding(0) var<storage, read> qkv: array<f32>;
+@group(0) @binding(1) var<storage, read> head_norms: array<f32>;     // gain of q (HEAD_DIM), gain of k
+@group(0) @binding(2) var<storage, read> rope: array<vec2<f32>>;     // (positions, ROTARY / 2): cos, sin
+@group(0) @binding(3) var<storage, read_write> keys: array<Cached>;  // (KV_HEADS, CONTEXT, HD4)
+@group(0) @binding(4) var<storage, read_write> values: array<Cached>;
+@group(0) @binding(5) var<storage, read_write> parts: array<vec4<f32>>;   // (SPLITS, HEADS, HD4)
+@group(0) @binding(6) var<storage, read_write> maxima: array<vec2<f32>>;  // (SPLITS, HEADS): maximum, sum
+
+const HD4: u32 = (HEAD_DIM + 3u) / 4u;
+const WIDE: u32 = HD4 * 4u;
+const HALF: u32 = ROTARY / 2u;
+const TEAMS: u32 = WG / TEAM;
+const SHARE: u32 = HEADS / KV_HEADS;
+
+var<workgroup> heads: array<f32, (G + 2u) * WIDE>;  // q heads, the new k, the new v
+var<workgroup> team_state: array<vec2<f32>, TEAMS * G>;
+var<workgroup> team_acc: array<vec4<f32>, TEAMS * HD4>;
+
+fn head4(h: u32, d4: u32) -> vec4<f32> {
+    let at = h * WIDE + 4u * min(d4, HD4 - 1u);
+    return select(vec4<f32>(0.0), vec4<f32>(heads[at], heads[at + 1u], heads[at + 2u], heads[at + 3u]), d4 < HD4);
+}
+
+// Column of qkv where head `h` of this workgroup (q heads, k, v) starts.
+fn column(h: u32, kv: u32, block: u32) -> u32 {
+    if (h < G) { return (kv * SHARE + block * G + h) * HEAD_DIM; }
+    return (HEADS + kv + select(0u, KV_HEADS, h > G)) * HEAD_DIM;
+}
+
+fn load_heads(kv: u32, block: u32, lid: u32) {
+    for (var i = lid; i < (G + 2u) * WIDE; i += WG) {
+        let d = i % WIDE;
+        heads[i] = select(0.0, qkv[column(i / WIDE, kv, block) + min(d, HEAD_DIM - 1u)], d < HEAD_DIM);
+    }
+    workgroupBarrier();
+    if (QK_NORM) {
+        for (var base = 0u; base < G + 1u; base += TEAMS) {
+            let h = base + lid / TEAM;
+            let at = min(h, G) * WIDE;
+            var sum = 0.0;
+            for (var d = lid % TEAM; d < HEAD_DIM; d += TEAM) { sum += heads[at + d] * heads[at + d]; }
+            let rstd = inverseSqrt(team_sum(sum, lid, TEAM) / f32(HEAD_DIM) + EPS);
+            if (h <= G) {
+                let gain = select(0u, HEAD_DIM, h == G);
+                for (var d = lid % TEAM; d < HEAD_DIM; d += TEAM) {
+                    heads[at + d] *= rstd * (head_norms[gain + d] + NORM_UNIT);
+                }
+            }
+        }
+        workgroupBarrier();
+    }
+    if (ROTARY > 0u) {
+        for (var i = lid; i < (G + 1u) * HALF; i += WG) {
+            let turn = rope[ctl.position * HALF + i % HALF];
+            let at = i / HALF * WIDE + i % HALF;
+            let a = heads[at];
+            let b = heads[at + HALF];
+            heads[at] = a * turn.x - b * turn.y;
+            heads[at + HALF] = b * turn.x + a * turn.y;
+        }
+        workgroupBarrier();
+    }
+}
+
+@compute @workgroup_size(WG)
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
+    let kv = group.x;
+    let split = group.y;
+    let block = group.z;
+    let lane = lid % TEAM;
+    let team = lid / TEAM;
+    load_heads(kv, block, lid);
+    let cache = kv * CONTEXT;
+    if (split == 0u && block == 0u) {
+        for (var d4 = lid; d4 < HD4; d4 += WG) {
+            keys[(cache + ctl.position) * HD4 + d4] = to_cache(head4(G, d4));
+            values[(cache + ctl.position) * HD4 + d4] = to_cache(head4(G + 1u, d4));
+        }
+    }
+    var q: array<vec4<f32>, G * VPL>;
+    var acc: array<vec4<f32>, G * VPL>;
+    var top: array<f32, G>;
+    var sum: array<f32, G>;
+    //@unroll
+    for (var g = 0u; g < G; g++) {
+        top[g] = LOWEST;
+        sum[g] = 0.0;
+        //@unroll
+        for (var j = 0u; j < VPL; j++) {
+            q[g * VPL + j] = SCALE * head4(g, lane + j * TEAM);
+            acc[g * VPL + j] = vec4<f32>(0.0);
+        }
+    }
+    var low = 0u;
+    if (WINDOW > 0u) { low = max(ctl.position + 1u, WINDOW) - WINDOW; }
+    let share = (ctl.position - low + SPLITS - 1u) / SPLITS;
+    let first = low + split * share;
+    let end = min(first + share, ctl.position);
+
+    for (var base = first; base < end; base += TEAMS * UNROLL) {
+        var k: array<vec4<f32>, UNROLL * VPL>;
+        var v: array<vec4<f32>, UNROLL * VPL>;
+        //@unroll
+        for (var u = 0u; u < UNROLL; u++) {
+            let at = (cache + min(base + u * TEAMS + team, end - 1u)) * HD4;
+            //@unroll
+            for (var j = 0u; j < VPL; j++) {
+                let d4 = min(lane + j * TEAM, HD4 - 1u);
+                k[u * VPL + j] = from_cache(keys[at + d4]);
+                v[u * VPL + j] = from_cache(values[at + d4]);
+            }
+        }
+        //@unroll
+        for (var g = 0u; g < G; g++) {
+            var s: array<f32, UNROLL>;
+            var high = top[g];
+            //@unroll
+            for (var u = 0u; u < UNROLL; u++) {
+                var part = 0.0;
+                //@unroll
+                for (var j = 0u; j < VPL; j++) { part += dot(q[g * VPL + j], k[u * VPL + j]); }
+                var score = team_sum(part, lid, TEAM);
+                if (SOFTCAP > 0.0) { score = soft_cap(score, SOFTCAP); }
+                s[u] = select(LOWEST, score, base + u * TEAMS + team < end);
+                high = max(high, s[u]);
+            }
+            let shrink = exp(top[g] - high);
+            top[g] = high;
+            sum[g] *= shrink;
+            //@unroll
+            for (var j = 0u; j < VPL; j++) { acc[g * VPL + j] *= shrink; }
+            //@unroll
+            for (var u = 0u; u < UNROLL; u++) {
+                let p = select(0.0, exp(s[u] - high), s[u] > LOWEST);
+                sum[g] += p;
+                //@unroll
+                for (var j = 0u; j < VPL; j++) { acc[g * VPL + j] += p * v[u * VPL + j]; }
+            }
+        }
+    }
+    let takes_new = split == 0u && team == 0u;
+    //@unroll
+    for (var g = 0u; g < G; g++) {
+        var part = 0.0;
+        //@unroll
+        for (var j = 0u; j < VPL; j++) {
+            part += dot(q[g * VPL + j], from_cache(to_cache(head4(G, lane + j * TEAM))));
+        }
+        var score = team_sum(part, lid, TEAM);
+        if (SOFTCAP > 0.0) { score = soft_cap(score, SOFTCAP); }
+        if (takes_new) {
+            let high = max(top[g], score);
+            let shrink = exp(top[g] - high);
+            let p = exp(score - high);
+            top[g] = high;
+            sum[g] = sum[g] * shrink + p;
+            //@unroll
+            for (var j = 0u; j < VPL; j++) {
+                let v = from_cache(to_cache(head4(G + 1u, lane + j * TEAM)));
+                acc[g * VPL + j] = acc[g * VPL + j] * shrink + p * v;
+            }
+        }
+        if (lane == 0u) { team_state[team * G + g] = vec2<f32>(top[g], sum[g]); }
+    }
+    workgroupBarrier();
+    //@unroll
+    for (var g = 0u; g < G; g++) {
+        var high = LOWEST;
+        for (var t = 0u; t < TEAMS; t++) { high = max(high, team_state[t * G + g].x); }
+        let weight = select(0.0, exp(top[g] - high), sum[g] > 0.0);
+        //@unroll
+        for (var j = 0u; j < VPL; j++) {
+            if (lane + j * TEAM < HD4) { team_acc[team * HD4 + lane + j * TEAM] = weight * acc[g * VPL + j]; }
+        }
+        workgroupBarrier();
+        let head = split * HEADS + kv * SHARE + block * G + g;
+        for (var d4 = lid; d4 < HD4; d4 += WG) {
+            var total = vec4<f32>(0.0);
+            for (var t = 0u; t < TEAMS; t++) { total += team_acc[t * HD4 + d4]; }
+            parts[head * HD4 + d4] = total;
+        }
+        if (lid == 0u) {
+            var total = 0.0;
+            for (var t = 0u; t < TEAMS; t++) {
+                let s = team_state[t * G + g];
+                if (s.y > 0.0) { total += exp(s.x - high) * s.y; }
+            }
+            maxima[head] = vec2<f32>(high, total);
+        }
+        workgroupBarrier();
+    }
+}

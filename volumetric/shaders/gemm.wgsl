@@ -1,0 +1,164 @@
+// y[m, n] = cap(residual + act(norm(x)[m, :] . W[n, :] + bias[n])), or act(gate) * up, for many rows.
+//
+// A workgroup computes BM x BN dot products in tiles of BK: both operands are transposed on their way into workgroup
+// memory, so that each step of the unrolled inner loop reads vectors along m and n only. The next tile is fetched into
+// registers before the current one is used. A gated product puts gate rows in the first half of the BN columns and up
+// rows in the second; each invocation then holds both for the same outputs.
+struct Args { first: u32, units: u32 }  // first output of this shard, outputs in it
+
+@group(0) @binding(0) var<storage, read> x: array<vec4<f32>>;            // (rows, K4)
+@group(0) @binding(1) var<storage, read> weights: array<vec4<u32>>;      // (PARTS * units, PIECES)
+@group(0) @binding(2) var<storage, read> scales: array<u32>;
+@group(0) @binding(3) var<storage, read> bias: array<vec4<f32>>;         // (PARTS, N4)
+@group(0) @binding(4) var<storage, read> norm_params: array<vec4<f32>>;  // gain (K4), then bias (K4)
+@group(0) @binding(5) var<storage, read> residual: array<vec4<f32>>;     // (rows, N4)
+@group(0) @binding(6) var<storage, read_write> y: array<vec4<f32>>;      // (rows, N4)
+@group(0) @binding(7) var<storage, read> stats: array<vec2<f32>>;        // mean and reciprocal deviation of each row
+
+const K4: u32 = (K + 3u) / 4u;
+const N4: u32 = (N + 3u) / 4u;
+const KB: u32 = BK / 4u;             // 4 x 4 blocks along k in a tile
+const A_BLOCKS: u32 = BM / 4u * KB;
+const BLOCKS: u32 = (A_BLOCKS + BN / 4u * KB) / WG;  // of both tiles, for each invocation
+const LA: u32 = BM / 4u + 1u;        // odd strides spread the transposed writes over banks
+const LB: u32 = BN / 4u + 1u;
+const TX: u32 = BN / 8u;             // invocations along n; each has two vectors of 4 columns
+const TY: u32 = WG / TX;
+const OUT: u32 = BN / PARTS;         // outputs of a tile
+
+alias Block = array<vec4<f32>, 4>;
+
+var<workgroup> a_tile: array<vec4<f32>, BK * LA>;
+var<workgroup> b_tile: array<vec4<f32>, BK * LB>;
+
+fn fetch_a(block: u32, m0: u32, k0: u32) -> Block {
+    let k4 = k0 + block % KB;
+    var r: Block;
+    //@unroll
+    for (var j = 0u; j < 4u; j++) {
+        let m = m0 + 4u * (block / KB) + j;
+        var v = vec4<f32>(0.0);
+        if (m < ctl.rows && k4 < K4) {
+            v = x[m * K4 + k4];
+            if (NORM != 0u) {
+                let s = stats[m];
+                v = (v - s.x) * s.y;
+                if (HAS_NORM_WEIGHT) { v *= norm_params[k4] + NORM_UNIT; }
+                if (HAS_NORM_BIAS) { v += norm_params[K4 + k4]; }
+            }
+            v = mask4(v, k4, K);
+        }
+        r[j] = v;
+    }
+    return r;
+}
+
+fn fetch_b(block: u32, n0: u32, k0: u32) -> Block {
+    let k4 = k0 + block % KB;
+    let c = 4u * (block / KB);
+    var r: Block;
+    //@unroll
+    for (var j = 0u; j < 4u; j++) {
+        let n = n0 + (c + j) % OUT;
+        r[j] = vec4<f32>(0.0);
+        if (n < args.units && k4 < K4) { r[j] = w_load4((c + j) / OUT * args.units + n, k4); }
+    }
+    return r;
+}
+
+// Whether block t of an invocation belongs to the tile of x; folds to a constant where the tile is whole rounds of blocks.
+fn is_a(t: u32, lid: u32) -> bool {
+    if (A_BLOCKS % WG == 0u) { return t < A_BLOCKS / WG; }
+    return lid + t * WG < A_BLOCKS;
+}
+
+fn fetch(t: u32, lid: u32, m0: u32, n0: u32, k0: u32) -> Block {
+    if (is_a(t, lid)) { return fetch_a(lid + t * WG, m0, k0); }
+    return fetch_b(lid + t * WG - A_BLOCKS, n0, k0);
+}
+
+fn store(t: u32, lid: u32, r: Block) {
+    let block = lid + t * WG;
+    //@unroll
+    for (var j = 0u; j < 4u; j++) {
+        let column = vec4<f32>(r[0][j], r[1][j], r[2][j], r[3][j]);
+        if (is_a(t, lid)) {
+            a_tile[(4u * (block % KB) + j) * LA + block / KB] = column;
+        } else {
+            let b = block - A_BLOCKS;
+            b_tile[(4u * (b % KB) + j) * LB + b / KB] = column;
+        }
+    }
+}
+
+fn act4(v: vec4<f32>) -> vec4<f32> { return vec4<f32>(act(v.x), act(v.y), act(v.z), act(v.w)); }
+
+// Write 4 outputs of row m, vector n4 of the row; `up` counts for gated products only.
+fn finish(m: u32, n4: u32, gate: vec4<f32>, up: vec4<f32>) {
+    var v = gate;
+    if (HAS_BIAS) { v += bias[n4]; }
+    v = act4(v);
+    if (PARTS == 2u) {
+        var u = up;
+        if (HAS_BIAS) { u += bias[N4 + n4]; }
+        v *= u;
+    }
+    if (HAS_RESIDUAL) { v += residual[m * N4 + n4]; }
+    if (SOFTCAP > 0.0) {
+        v = vec4<f32>(soft_cap(v.x, SOFTCAP), soft_cap(v.y, SOFTCAP), soft_cap(v.z, SOFTCAP), soft_cap(v.w, SOFTCAP));
+    }
+    y[m * N4 + n4] = v;
+}
+
+@compute @workgroup_size(WG)
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
+    let m0 = group.y * BM;
+    let n0 = group.x * OUT;
+    let tx = lid % TX;
+    let ty = lid / TX;
+    var acc: array<vec4<f32>, 8u * TM4>;
+    //@unroll
+    for (var i = 0u; i < 8u * TM4; i++) { acc[i] = vec4<f32>(0.0); }
+    var next: array<Block, BLOCKS>;
+    //@unroll
+    for (var t = 0u; t < BLOCKS; t++) { next[t] = fetch(t, lid, m0, n0, 0u); }
+    for (var k0 = 0u; k0 < K4; k0 += KB) {
+        //@unroll
+        for (var t = 0u; t < BLOCKS; t++) { store(t, lid, next[t]); }
+        workgroupBarrier();
+        if (k0 + KB < K4) {
+            //@unroll
+            for (var t = 0u; t < BLOCKS; t++) { next[t] = fetch(t, lid, m0, n0, k0 + KB); }
+        }
+        //@unroll
+        for (var k = 0u; k < BK; k++) {
+            let b0 = b_tile[k * LB + tx];
+            let b1 = b_tile[k * LB + TX + tx];
+            //@unroll
+            for (var i = 0u; i < TM4; i++) {
+                let a = a_tile[k * LA + i * TY + ty];
+                //@unroll
+                for (var c = 0u; c < 4u; c++) {
+                    acc[(4u * i + c) * 2u] = fma(vec4<f32>(a[c]), b0, acc[(4u * i + c) * 2u]);
+                    acc[(4u * i + c) * 2u + 1u] = fma(vec4<f32>(a[c]), b1, acc[(4u * i + c) * 2u + 1u]);
+                }
+            }
+        }
+        workgroupBarrier();
+    }
+    let last = args.first + args.units;
+    //@unroll
+    for (var i = 0u; i < TM4; i++) {
+        //@unroll
+        for (var c = 0u; c < 4u; c++) {
+            let m = m0 + 4u * (i * TY + ty) + c;
+            let n = args.first + n0 + 4u * tx;
+            let first = acc[(4u * i + c) * 2u];
+            let second = acc[(4u * i + c) * 2u + 1u];
+            if (m < ctl.rows) {
+                if (n < last) { finish(m, n / 4u, first, second); }
+                if (PARTS == 1u && n + 4u * TX < last) { finish(m, n / 4u + TX, second, second); }
+            }
+        }
+    }
+}

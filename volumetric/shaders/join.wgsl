@@ -1,0 +1,12 @@
+// y = SCALE * (a + b) or SCALE * a * b, element by element.
+@group(0) @binding(0) var<storage, read> a: array<vec4<f32>>;        // (rows, WIDTH4)
+@group(0) @binding(1) var<storage, read> b: array<vec4<f32>>;        // (rows, WIDTH4)
+@group(0) @binding(2) var<storage, read_write> y: array<vec4<f32>>;  // (rows, WIDTH4)
+
+@compute @workgroup_size(WG)
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
+    let v = group.x * WG + lid;
+    if (group.y >= ctl.rows || v >= WIDTH4) { return; }
+    let at = group.y * WIDTH4 + v;
+    y[at] = SCALE * select(a[at] + b[at], a[at] * b[at], MULTIPLY);
+}

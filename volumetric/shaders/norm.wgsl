@@ -1,0 +1,30 @@
+// RMS norm or layer norm of each of GROUPS equal parts of a row; a workgroup a part.
+@group(0) @binding(0) var<storage, read> x: array<f32>;            // (rows, STRIDE)
+@group(0) @binding(1) var<storage, read> norm_params: array<f32>;  // gain (WIDTH4 * 4), then bias
+@group(0) @binding(2) var<storage, read_write> y: array<f32>;      // (rows, STRIDE)
+
+const STRIDE: u32 = (GROUPS * WIDTH + 3u) / 4u * 4u;
+const PADDED: u32 = (WIDTH + 3u) / 4u * 4u;
+
+@compute @workgroup_size(WG)
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
+    let start = group.y * STRIDE + group.x * WIDTH;
+    var mean = 0.0;
+    if (NORM == 2u) {
+        var sum = 0.0;
+        for (var i = lid; i < WIDTH; i += WG) { sum += x[start + i]; }
+        mean = team_sum(sum, lid, WG) / f32(WIDTH);
+    }
+    var spread = 0.0;
+    for (var i = lid; i < WIDTH; i += WG) {
+        let d = x[start + i] - mean;
+        spread += d * d;
+    }
+    let rstd = inverseSqrt(team_sum(spread, lid, WG) / f32(WIDTH) + EPS);
+    for (var i = lid; i < WIDTH; i += WG) {
+        var v = (x[start + i] - mean) * rstd;
+        if (HAS_NORM_WEIGHT) { v *= norm_params[i] + NORM_UNIT; }
+        if (HAS_NORM_BIAS) { v += norm_params[PADDED + i]; }
+        y[start + i] = v;
+    }
+}

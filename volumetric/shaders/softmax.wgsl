@@ -1,0 +1,26 @@
+// y = softmax(x / TEMPERATURE) over each row; a workgroup a row. Entries at or below LOWEST (masked) get 0; a row that is
+// masked throughout is 0.
+@group(0) @binding(0) var<storage, read> x: array<f32>;        // (rows, STRIDE)
+@group(0) @binding(1) var<storage, read_write> y: array<f32>;  // (rows, STRIDE)
+
+const STRIDE: u32 = (WIDTH + 3u) / 4u * 4u;
+
+@compute @workgroup_size(WG)
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
+    let start = group.y * STRIDE;
+    var top = LOWEST;
+    for (var i = lid; i < WIDTH; i += WG) { top = max(top, x[start + i]); }
+    top = team_max(top, lid, WG);
+    var sum = 0.0;
+    for (var i = lid; i < WIDTH; i += WG) {
+        let v = x[start + i];
+        if (v > LOWEST) { sum += exp((v - top) / TEMPERATURE); }
+    }
+    sum = max(team_sum(sum, lid, WG), SMALLEST_NORMAL);
+    for (var i = lid; i < WIDTH; i += WG) {
+        let v = x[start + i];
+        var p = 0.0;
+        if (v > LOWEST) { p = exp((v - top) / TEMPERATURE) / sum; }
+        y[start + i] = p;
+    }
+}
