@@ -8,11 +8,11 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from tests.dtypes.strategies import matrices, normal, ordinary, parts, schemes
+from tests.dtypes.strategies import finite, matrices, normal, ordinary, parts, schemes
 from volumetric.dtypes import DTYPES, DType, Packed, Scheme, decode, decode_rows, encode, parse_dtype
 from volumetric.dtypes.bits import pack_codes, unpack_codes
 from volumetric.errors import DTypeError, ShapeError
@@ -86,7 +86,8 @@ def test_every_code_lands_where_the_layout_says(dtype: DType) -> None:
     np.testing.assert_array_equal(decode(packed, np.float64), cells.astype(np.float64))
 
 
-@given(schemes(), matrices(ordinary()), st.data())
+@given(schemes(), matrices(ordinary()) | matrices(finite()), st.data())
+@settings(max_examples=300)
 def test_row_slice_and_gather_are_those_rows(scheme: Scheme, x: NDArray[np.float32], data: st.DataObject) -> None:
     packed = encode(x, scheme)
     whole = decode(packed)
@@ -98,6 +99,13 @@ def test_row_slice_and_gather_are_those_rows(scheme: Scheme, x: NDArray[np.float
     assert parts(part) == parts(encode(x[start:stop], scheme))
     rows = np.array(data.draw(st.lists(st.integers(0, len(x) - 1), max_size=6)), np.int32)
     assert decode_rows(packed, rows).tobytes() == whole[rows].tobytes()
+
+
+def test_repr_is_one_line() -> None:
+    packed = encode(np.ones((2, 3, 64), np.float32), "q4_1")
+    assert repr(packed) == "<Packed uint4:g32 (2, 3, 64), 5.00 bits per weight>"
+    assert repr(packed.scheme) == "Scheme.parse('uint4:g32')"
+    assert repr(packed.scheme.dtype) == "DType(uint4)"
 
 
 def test_row_slice_shares_memory() -> None:

@@ -132,16 +132,16 @@ def _refuse_odd(chunk: NDArray[Any], scheme: Scheme, shape: tuple[int, ...], fir
 
 def _encode_chunk(chunk: NDArray[Any], packed: Packed, part: slice) -> None:
     scheme, (rows, k) = packed.scheme, chunk.shape
-    if scheme.group is None:
+    if scheme.scale_dtype is None:
         codes = plain_codes(chunk, scheme.dtype)
     else:
-        size = scheme.group or k
+        size, host = scheme.group or k, scheme.scale_dtype.host
         whole = k - k % size
         pieces: list[Quantized] = []
         if whole:
-            pieces.append(quantize(chunk[:, :whole].reshape(rows, -1, size), scheme))
+            pieces.append(quantize(chunk[:, :whole].reshape(rows, -1, size), scheme.dtype, host))
         if whole < k:
-            pieces.append(quantize(chunk[:, None, whole:], scheme))
+            pieces.append(quantize(chunk[:, None, whole:], scheme.dtype, host))
         codes = _join([piece.codes.reshape(rows, -1) for piece in pieces])
         _store(packed.scales, part, [piece.scales for piece in pieces])
         _store(packed.offsets, part, [piece.offsets for piece in pieces])
@@ -171,8 +171,8 @@ def _values_of_byte(dtype: DType) -> F32Array:
 def _decode_chunk(packed: Packed, part: slice, out: NDArray[Any]) -> None:
     """Write the values of the rows `part` into `out`, ``[rows, k]``."""
     scheme, k = packed.scheme, packed.k
-    exact = out.dtype == np.float64 or _may_overflow(packed, part)
-    values = _code_values(packed.payload[part], scheme.dtype, k, exact=exact)
+    wide = out.dtype == np.float64 or _needs_float64(packed, part)
+    values = _code_values(packed.payload[part], scheme.dtype, k, wide=wide)
     if packed.scales is not None:
         size = scheme.group or k
         whole = k - k % size
@@ -184,21 +184,26 @@ def _decode_chunk(packed: Packed, part: slice, out: NDArray[Any]) -> None:
     out[...] = cast(values, out.dtype)
 
 
-def _may_overflow(packed: Packed, part: slice) -> bool:
-    """Whether scales are so large that float32 could overflow where float64, saturating at the end, does not."""
-    return any(np.abs(a[part]).max(initial=0) > 2.0**60 for a in (packed.scales, packed.offsets) if a is not None)
+def _needs_float64(packed: Packed, part: slice) -> bool:
+    """Whether scaling codes of at most 8 bits in float32 could round twice, or overflow before it can saturate.
+
+    With float16 scales neither happens. Otherwise offsets add a second rounding; and float64 overflows nowhere. Where
+    float32 does not overflow the two agree, so what other rows of a chunk hold does not matter to a row.
+    """
+    if packed.scales is None or packed.scales.dtype == np.float16:
+        return False
+    return packed.scheme.has_offset or bool(np.abs(packed.scales[part]).max(initial=0) > 2.0**60)
 
 
-def _code_values(payload: NDArray[np.uint32], dtype: DType, k: int, *, exact: bool) -> NDArray[Any]:
-    """Codes as fresh float32 or float64 numbers, ``[rows, k]``, in the dtype that scaling is done in.
+def _code_values(payload: NDArray[np.uint32], dtype: DType, k: int, *, wide: bool) -> NDArray[Any]:
+    """Codes as numbers, ``[rows, k]``, in the dtype to scale in: float32, or float64 if `wide` or for wide integers.
 
-    That is float32, in which the product of a small code and its scale is exact or rounded once. Wide integers, and
-    `exact`, need float64.
+    The array is fresh where there are scales; codes that are floats of 16 bits and more are a view of `payload`.
     """
     if dtype.bits <= 8:
         raw = np.ascontiguousarray(payload).view(np.uint8)
         values = np.take(_values_of_byte(dtype), raw, axis=0).reshape(len(raw), -1)[:, :k]
-        return values.astype(np.float64) if exact else values
+        return values.astype(np.float64) if wide else values
     codes = unpack_codes(payload, dtype.bits, k)
     if dtype.kind == "float":
         return codes.view(dtype.host)

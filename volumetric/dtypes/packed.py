@@ -94,6 +94,9 @@ class Packed:
         """Stored bits for each element, padding and scales included."""
         return self.scheme.bits_per_weight(self.shape)
 
+    def __repr__(self) -> str:
+        return f"<Packed {self.scheme} {self.shape}, {self.bits_per_weight:.2f} bits per weight>"
+
     def row_slice(self, start: int, stop: int) -> Packed:
         """Return rows ``start:stop`` as a tensor of shape ``(stop - start, k)`` that shares this one's memory.
 

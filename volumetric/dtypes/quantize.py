@@ -13,6 +13,7 @@ offset), and the smallest subnormal number under the others. uint8/4/2 saturate 
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import frexp
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +21,6 @@ from numpy.typing import NDArray
 
 from volumetric.dtypes.registry import DType
 from volumetric.dtypes.rounding import cast, largest, smallest
-from volumetric.dtypes.scheme import Scheme
 
 _SMALLEST_INVERTIBLE = np.float32(2.938736e-39)  # below this, 1/d is infinite in float32
 _F32 = np.dtype(np.float32)
@@ -31,15 +31,12 @@ class Quantized(NamedTuple):
     """Codes ready for `pack_codes`, with their scales and offsets in the scheme's scale dtype."""
 
     codes: NDArray[Any]
-    scales: NDArray[Any] | None = None
+    scales: NDArray[Any]
     offsets: NDArray[Any] | None = None
 
 
-def quantize(blocks: NDArray[Any], scheme: Scheme) -> Quantized:
-    """Quantise ``[rows, groups, size]`` by the rule of a scheme that has scales."""
-    if scheme.scale_dtype is None:
-        return Quantized(plain_codes(blocks, scheme.dtype))
-    dtype, host = scheme.dtype, scheme.scale_dtype.host
+def quantize(blocks: NDArray[Any], dtype: DType, host: np.dtype[Any]) -> Quantized:
+    """Quantise ``[rows, groups, size]`` to `dtype` by the rule of its kind; scales and offsets come as `host`."""
     return _rule(dtype)(blocks, dtype, host)
 
 
@@ -217,7 +214,8 @@ def _wide_scales(peak: NDArray[np.float64], top: float, host: np.dtype[Any]) -> 
     """
     if top < 2**24:
         return _stored(peak / top, host)
-    return _stored(np.where(peak > 0, np.exp2(np.frexp(peak)[1] - np.ceil(np.log2(top))), 0.0), host)
+    exponent = np.frexp(peak)[1] - frexp(top)[1]
+    return _stored(np.where(peak > 0, np.ldexp(1.0, exponent), 0.0), host)
 
 
 def _within_float32(blocks: NDArray[Any]) -> NDArray[np.float64]:

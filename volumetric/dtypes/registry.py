@@ -143,7 +143,7 @@ def parse_dtype(spec: str | DType | np.dtype[Any] | type[Any]) -> DType:
     else:
         found = _from_numpy(spec)
     if found is None:
-        raise DTypeError(f"unknown dtype {spec!r}", hint=suggest(str(spec)))
+        raise DTypeError(f"unknown dtype {spec!r}", hint=_close_names(str(spec)))
     return found
 
 
@@ -155,7 +155,7 @@ def _from_numpy(spec: Any) -> DType | None:
     return next((dtype for dtype in DTYPES if dtype.name == name), None)
 
 
-def suggest(text: str) -> str:
+def _close_names(text: str) -> str:
     """Return a hint that names the types spelled most like `text`, or all of them if none is close."""
     close = difflib.get_close_matches(_fold(text), _SPELLINGS, n=4, cutoff=0.6)
     names = dict.fromkeys(_SPELLINGS[spelling].name for spelling in close)

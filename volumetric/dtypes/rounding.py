@@ -30,17 +30,18 @@ def cast(x: NDArray[Any], host: np.dtype[Any]) -> NDArray[Any]:
     if x.dtype == host:
         return x
     limit = largest(host)
+    reach = limit * (1 + 2.0 ** -(ml_dtypes.finfo(host).nmant + 2))  # less than half a step on: still rounds to limit
     with np.errstate(invalid="ignore"):  # that a signalling NaN turns quiet is no news
         if x.dtype == np.float64 and host.isbuiltin != 1:
             x = _to_odd_float32(x)  # ml_dtypes goes through float32 and would round twice
-        if limit < largest(x.dtype) and x.size and _exceeds(x, limit):
+        if limit < largest(x.dtype) and x.size and _exceeds(x, reach):
             x = np.where(np.isfinite(x), np.clip(x, -limit, limit), x)
         return x.astype(host)
 
 
-def _exceeds(x: NDArray[Any], limit: float) -> bool:
+def _exceeds(x: NDArray[Any], reach: float) -> bool:
     # fmax and fmin step over NaN, and an infinity only costs the slower path
-    return bool(np.fmax.reduce(x, axis=None) > limit or np.fmin.reduce(x, axis=None) < -limit)
+    return bool(np.fmax.reduce(x, axis=None) > reach or np.fmin.reduce(x, axis=None) < -reach)
 
 
 def _to_odd_float32(x: NDArray[np.float64]) -> NDArray[np.float32]:

@@ -153,6 +153,9 @@ class Scheme:
             parts.append(self.scale_dtype.name)
         return ":".join(parts)
 
+    def __repr__(self) -> str:
+        return f"Scheme.parse({str(self)!r})"
+
 
 def _has_small_codes(dtype: DType) -> bool:
     return dtype.name == "float4_e2m1fn" or (dtype.kind in ("int", "uint") and dtype.bits <= 8)
