@@ -47,7 +47,7 @@ TEMPLATE = """\
 ## Numeric types of weights
 
 *native*: kernels read this form from memory. *decoded*: the weights become float32 when the device takes them, which
-costs memory and speed but no accuracy. The reference device decodes everything. Activations are float32 throughout,
+costs memory and speed. The reference device decodes everything. Activations are float32 throughout,
 except where integer weights meet int8 activations (`compute="int8"`). Bits per weight include scales and offsets, for
 rows of 4096.
 
