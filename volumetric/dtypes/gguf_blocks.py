@@ -18,9 +18,13 @@ from volumetric.dtypes.packed import Packed
 from volumetric.dtypes.scheme import Scheme
 from volumetric.errors import DTypeError, ShapeError
 
-BLOCK = 32
-_BLOCK_BYTES: dict[str, int] = {"Q8_0": 34, "Q4_0": 18, "Q4_1": 20}
-_CHUNK_BYTES = 1 << 20  # bounds temporaries, and keeps them in the processor's cache
+_BLOCK = 32
+_RECORDS: dict[str, np.dtype[Any]] = {
+    "Q8_0": np.dtype([("scale", "<f2"), ("codes", "V32")]),
+    "Q4_0": np.dtype([("scale", "<f2"), ("codes", "V16")]),
+    "Q4_1": np.dtype([("scale", "<f2"), ("offset", "<f2"), ("codes", "V16")]),
+}
+_CHUNK = 1 << 14  # blocks; bounds temporaries, and keeps them in the processor's cache
 
 
 def from_gguf(raw: NDArray[np.uint8], gguf_type: str, shape: Sequence[int]) -> Packed:
@@ -36,35 +40,31 @@ def from_gguf(raw: NDArray[np.uint8], gguf_type: str, shape: Sequence[int]) -> P
     Raises
     ------
     DTypeError
-        `gguf_type` is not one of the three.
+        `gguf_type` is not one of the three, or `raw` does not hold bytes.
     ShapeError
         The last axis is not a multiple of 32, or `raw` has another number of bytes than the shape requires.
     """
-    if gguf_type not in _BLOCK_BYTES:
-        raise DTypeError(f"GGUF type {gguf_type} cannot be rearranged", hint=f"use one of {', '.join(_BLOCK_BYTES)}")
+    if gguf_type not in _RECORDS:
+        raise DTypeError(f"GGUF type {gguf_type} cannot be rearranged", hint=f"use one of {', '.join(_RECORDS)}")
+    if raw.dtype != np.uint8:
+        raise DTypeError(f"blocks of {gguf_type} come as uint8, got {raw.dtype}", hint="view the array as uint8")
     shape = tuple(int(axis) for axis in shape)
-    scheme = Scheme.parse(gguf_type)
     rows, groups = _blocks_of(shape, gguf_type)
-    size = _BLOCK_BYTES[gguf_type]
-    if raw.size != rows * groups * size:
-        raise ShapeError(f"{gguf_type} of shape {shape} takes {rows * groups * size} bytes, got {raw.size}")
-    blocks = raw.reshape(rows * groups, size)
-    payload = np.empty((rows, scheme.words_per_row(groups * BLOCK)), np.uint32)
-    scales = np.empty((rows, groups), np.float16)
-    offsets = np.empty((rows, groups), np.float16) if scheme.has_offset else None
-    codes = payload.view(np.uint8).reshape(rows * groups, -1) if rows * groups else payload.view(np.uint8)
-    step = _CHUNK_BYTES // size
-    for start in range(0, rows * groups, step):
-        part = slice(start, start + step)
-        block = blocks[part]
-        scales.reshape(-1)[part] = _halves(block[:, 0:2])
-        if offsets is not None:
-            offsets.reshape(-1)[part] = _halves(block[:, 2:4])
-        if gguf_type == "Q8_0":
-            codes[part] = block[:, 2:]
-        else:
-            _interleave(block[:, size - 16 :], codes[part], flip=gguf_type == "Q4_0")
-    return Packed(scheme=scheme, shape=shape, payload=payload, scales=scales, offsets=offsets)
+    record = _RECORDS[gguf_type]
+    if raw.size != rows * groups * record.itemsize:
+        raise ShapeError(f"{gguf_type} of shape {shape} takes {rows * groups * record.itemsize} bytes, got {raw.size}")
+    blocks = np.ascontiguousarray(raw).reshape(-1).view(record)
+    codes = np.empty(len(blocks), record["codes"])
+    for start in range(0, len(blocks), _CHUNK):
+        part = slice(start, start + _CHUNK)
+        codes[part] = _from_block(blocks["codes"][part], gguf_type)
+    return Packed(
+        scheme=Scheme.parse(gguf_type),
+        shape=shape,
+        payload=codes.view(np.uint32).reshape(rows, groups * record["codes"].itemsize // 4),
+        scales=blocks["scale"].reshape(rows, groups).copy(),
+        offsets=blocks["offset"].reshape(rows, groups).copy() if "offset" in (record.names or ()) else None,
+    )
 
 
 def to_gguf(packed: Packed) -> bytes:
@@ -78,53 +78,61 @@ def to_gguf(packed: Packed) -> bytes:
         The last axis is not a multiple of 32.
     """
     gguf_type = packed.scheme.gguf_type
-    if gguf_type not in _BLOCK_BYTES or packed.scales is None:
+    if gguf_type not in _RECORDS or packed.scales is None:
         raise DTypeError(f"{packed.scheme} has no GGUF block form", hint="int8:g32, int4:g32 and uint4:g32 have one")
     rows, groups = _blocks_of(packed.shape, gguf_type)
-    size = _BLOCK_BYTES[gguf_type]
-    blocks = np.empty((rows * groups, size), np.uint8)
-    if not blocks.size:
-        return b""
-    codes = np.ascontiguousarray(packed.payload).view(np.uint8).reshape(rows * groups, -1)
-    blocks[:, 0:2] = np.ascontiguousarray(packed.scales).reshape(-1, 1).view(np.uint8)
+    record = _RECORDS[gguf_type]
+    blocks = np.empty(rows * groups, record)
+    blocks["scale"] = packed.scales.reshape(-1)
     if packed.offsets is not None:
-        blocks[:, 2:4] = np.ascontiguousarray(packed.offsets).reshape(-1, 1).view(np.uint8)
-    step = _CHUNK_BYTES // size
-    for start in range(0, rows * groups, step):
-        part = slice(start, start + step)
-        if gguf_type == "Q8_0":
-            blocks[part, 2:] = codes[part]
-        else:
-            _deinterleave(codes[part], blocks[part, size - 16 :], flip=gguf_type == "Q4_0")
+        blocks["offset"] = packed.offsets.reshape(-1)
+    codes = np.ascontiguousarray(packed.payload).reshape(-1).view(record["codes"])
+    for start in range(0, len(blocks), _CHUNK):
+        part = slice(start, start + _CHUNK)
+        blocks["codes"][part] = _to_block(codes[part], gguf_type)
     return blocks.tobytes()
 
 
 def _blocks_of(shape: Sequence[int], gguf_type: str) -> tuple[int, int]:
     k = shape[-1] if shape else 1
-    if k % BLOCK:
-        raise ShapeError(f"{gguf_type} needs rows of a multiple of {BLOCK} elements, got {k}")
-    return prod(shape[:-1]), k // BLOCK
+    if k % _BLOCK:
+        raise ShapeError(f"{gguf_type} needs rows of a multiple of {_BLOCK} elements, got {k}")
+    return prod(shape[:-1]), k // _BLOCK
 
 
-def _halves(two_bytes: NDArray[np.uint8]) -> NDArray[np.float16]:
-    return np.ascontiguousarray(two_bytes).view(np.float16).reshape(-1)
+# In four bits, turning code + 8 into two's complement, or back, is flipping the top bit.
+_FLIP = np.uint16(0x8888)
 
 
-def _interleave(halves: NDArray[np.uint8], out: NDArray[Any], *, flip: bool) -> None:
-    """Bytes that pair elements j and j + 16 → bytes that pair 2i and 2i + 1.
+def _from_block(codes: NDArray[np.void], gguf_type: str) -> NDArray[np.void]:
+    """Bytes that pair elements j and j + 16 → bytes that pair 2i and 2i + 1."""
+    if gguf_type == "Q8_0":
+        return codes
+    pairs = np.ascontiguousarray(codes).view(np.uint16)  # from the low bits: elements 2i, 2i + 16, 2i + 1, 2i + 17
+    if gguf_type == "Q4_0":
+        pairs = pairs ^ _FLIP
+    out = np.empty((len(codes), 2), np.uint64)
+    out[:, 0] = _even_nibbles(pairs).view(np.uint64)
+    out[:, 1] = _even_nibbles(pairs >> 4).view(np.uint64)
+    return out.view(codes.dtype).reshape(-1)
 
-    `flip` also turns codes that are stored plus 8 into two's complement, which in four bits is flipping the top one.
-    """
-    pairs = np.ascontiguousarray(halves).view(np.uint16)  # two bytes: elements 2i, 2i+16 and 2i+1, 2i+17
-    out[:, :8] = (pairs & 0x0F) | ((pairs >> 4) & 0xF0)
-    out[:, 8:] = ((pairs >> 4) & 0x0F) | ((pairs >> 8) & 0xF0)
-    if flip:
-        out ^= 0x88
+
+def _to_block(codes: NDArray[np.void], gguf_type: str) -> NDArray[np.void]:
+    if gguf_type == "Q8_0":
+        return codes
+    words = codes.view(np.uint64).reshape(-1, 2)
+    pairs = _spread_nibbles(words[:, 0]) | (_spread_nibbles(words[:, 1]) << 4)
+    if gguf_type == "Q4_0":
+        pairs ^= _FLIP
+    return pairs.view(codes.dtype)
 
 
-def _deinterleave(codes: NDArray[np.uint8], out: NDArray[np.uint8], *, flip: bool) -> None:
-    if flip:
-        codes = codes ^ np.uint8(0x88)
-    low, high = codes[:, :8], codes[:, 8:]
-    out[:, 0::2] = (low & 0x0F) | (high << 4)
-    out[:, 1::2] = (low >> 4) | (high & 0xF0)
+def _even_nibbles(pairs: NDArray[Any]) -> NDArray[np.uint8]:
+    """Nibbles 0 and 2 of each uint16, as one byte."""
+    return ((pairs & 0x0F) | ((pairs >> 4) & 0xF0)).astype(np.uint8)
+
+
+def _spread_nibbles(words: NDArray[np.uint64]) -> NDArray[Any]:
+    """The two nibbles of each byte, as nibbles 0 and 2 of a uint16: the inverse of `_even_nibbles`."""
+    raw = np.ascontiguousarray(words).view(np.uint8).astype(np.uint16)
+    return (raw & 0x0F) | ((raw & 0xF0) << 4)
