@@ -1,0 +1,41 @@
+"""Operations by name: compiled when first asked for, so that a plan costs only what it uses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from volumetric.kernels.cpu import attention, products, rows
+from volumetric.kernels.cpu.jit import compile_operation
+
+_PLAIN: dict[str, Callable[..., None]] = {
+    "angles": attention.angles,
+    "embedding": rows.embedding,
+    "position_embedding": rows.position_embedding,
+    "norm": rows.norm,
+    "add": rows.add,
+    "multiply": rows.multiply,
+    "concat": rows.concat,
+    "softcap": rows.softcap,
+    "softmax": rows.softmax,
+    "prepare": products.prepare,
+}
+
+_SPECIALISED: dict[str, Callable[..., Callable[..., None]]] = {
+    "activation": rows.activation,
+    "append": attention.append,
+    "attend": attention.attend,
+    "vector_product": products.vector_product,
+    "tile_product": products.tile_product,
+}
+
+
+@cache
+def _compiled(name: str, constants: tuple[Any, ...]) -> Any:
+    return compile_operation(_SPECIALISED[name](*constants) if name in _SPECIALISED else _PLAIN[name])
+
+
+def operation(name: str, *constants: str | int) -> int:
+    """Address of operation `name`, specialised to `constants`."""
+    return _compiled(name, constants).address

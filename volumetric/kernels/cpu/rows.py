@@ -1,0 +1,176 @@
+"""Steps that treat each row by itself: look-ups, norms, joins and element-wise functions.
+
+Rows are shared out among the threads in order. Values may be overwritten in whole vectors up to their row stride.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from volumetric.kernels.cpu.jit import kernel
+from volumetric.kernels.cpu.maths import activate, exp, tanh
+from volumetric.kernels.cpu.memory import load_f32, load_i32, load_i64, store_f32
+from volumetric.kernels.cpu.prepare import normalise
+from volumetric.kernels.cpu.simd import first_lanes, largest, load, peak, splat, store, total
+from volumetric.kernels.cpu.steps import (
+    first_row,
+    last_row,
+    number,
+    position,
+    slot_address,
+    slot_stride,
+    word,
+)
+from volumetric.kernels.cpu.unpack import read_row
+
+f32 = np.float32
+
+
+@kernel
+def _share_start(step, thread, threads, control):
+    first = first_row(step, control)
+    return first + (last_row(control) - first) * thread // threads
+
+
+@kernel
+def _row(control, slot, row):
+    return slot_address(control, slot) + row * slot_stride(control, slot)
+
+
+EMBEDDING_ARGUMENTS = ("input", "output", "weights", "panel_stride", "format", "k", "scale", "vocabulary")
+
+
+def embedding(step: Any, thread: Any, threads: Any, control: Any) -> None:
+    """Row `id` of the table, read out of its panel; ids were checked by the caller."""
+    for row in range(_share_start(step, thread, threads, control), _share_start(step, thread + 1, threads, control)):
+        index = load_i32(_row(control, word(step, 0), row))
+        panel = word(step, 2) + index // 16 * word(step, 3)
+        out = _row(control, word(step, 1), row)
+        read_row(word(step, 4), panel, index % 16, word(step, 5), number(step, 6), out)
+
+
+POSITION_ARGUMENTS = ("input", "output", "weights", "panel_stride", "format", "k", "offset")
+
+
+def position_embedding(step: Any, thread: Any, threads: Any, control: Any) -> None:
+    """``x + W[position + offset]``."""
+    k = word(step, 5)
+    for row in range(_share_start(step, thread, threads, control), _share_start(step, thread + 1, threads, control)):
+        index = position(control) + row + word(step, 6)
+        panel = word(step, 2) + index // 16 * word(step, 3)
+        x = _row(control, word(step, 0), row)
+        out = _row(control, word(step, 1), row)
+        read_row(word(step, 4), panel, index % 16, k, f32(1.0), out)
+        for i in range(k):
+            store_f32(out + 4 * i, load_f32(out + 4 * i) + load_f32(x + 4 * i))
+
+
+NORM_ARGUMENTS = ("input", "output", "width", "groups", "norm", "eps", "weight", "bias")
+
+
+def norm(step: Any, thread: Any, threads: Any, control: Any) -> None:
+    """RMS or layer norm of each of `groups` equal parts of a row."""
+    size = word(step, 2) // word(step, 3)
+    for row in range(_share_start(step, thread, threads, control), _share_start(step, thread + 1, threads, control)):
+        for group in range(word(step, 3)):
+            x = _row(control, word(step, 0), row) + 4 * size * group
+            out = _row(control, word(step, 1), row) + 4 * size * group
+            normalise(x, out, size, size, word(step, 4), number(step, 5), word(step, 6), word(step, 7))
+
+
+JOIN_ARGUMENTS = ("inputs", "count", "output", "width", "scale")
+"""`inputs` is the address of `count` pairs (slot, width)."""
+
+
+def add(step: Any, thread: Any, threads: Any, control: Any) -> None:
+    """Sum of the inputs in order, times `scale`."""
+    inputs = word(step, 0)
+    for row in range(_share_start(step, thread, threads, control), _share_start(step, thread + 1, threads, control)):
+        out = _row(control, word(step, 2), row)
+        for i in range(0, word(step, 3), 16):
+            value = load(_row(control, load_i64(inputs), row) + 4 * i)
+            for j in range(1, word(step, 1)):
+                value = value + load(_row(control, load_i64(inputs + 16 * j), row) + 4 * i)
+            store(out + 4 * i, value * splat(number(step, 4)))
+
+
+def multiply(step: Any, thread: Any, threads: Any, control: Any) -> None:
+    """Product of the inputs."""
+    inputs = word(step, 0)
+    for row in range(_share_start(step, thread, threads, control), _share_start(step, thread + 1, threads, control)):
+        out = _row(control, word(step, 2), row)
+        for i in range(0, word(step, 3), 16):
+            value = load(_row(control, load_i64(inputs), row) + 4 * i)
+            for j in range(1, word(step, 1)):
+                value = value * load(_row(control, load_i64(inputs + 16 * j), row) + 4 * i)
+            store(out + 4 * i, value)
+
+
+def concat(step: Any, thread: Any, threads: Any, control: Any) -> None:
+    """The inputs side by side."""
+    inputs = word(step, 0)
+    for row in range(_share_start(step, thread, threads, control), _share_start(step, thread + 1, threads, control)):
+        out = _row(control, word(step, 2), row)
+        for j in range(word(step, 1)):
+            x = _row(control, load_i64(inputs + 16 * j), row)
+            width = load_i64(inputs + 16 * j + 8)
+            for i in range(width):
+                store_f32(out + 4 * i, load_f32(x + 4 * i))
+            out += 4 * width
+
+
+ELEMENT_ARGUMENTS = ("input", "output", "width", "parameter")
+
+
+def activation(code: int) -> Callable[..., None]:
+    """Activation number `code` of each element."""
+
+    def activation(step: Any, thread: Any, threads: Any, control: Any) -> None:
+        start = _share_start(step, thread, threads, control)
+        for row in range(start, _share_start(step, thread + 1, threads, control)):
+            x = _row(control, word(step, 0), row)
+            out = _row(control, word(step, 1), row)
+            for i in range(0, word(step, 2), 16):
+                store(out + 4 * i, activate(code, load(x + 4 * i)))
+
+    return activation
+
+
+def softcap(step: Any, thread: Any, threads: Any, control: Any) -> None:
+    """``cap · tanh(x / cap)``."""
+    cap = splat(number(step, 3))
+    for row in range(_share_start(step, thread, threads, control), _share_start(step, thread + 1, threads, control)):
+        x = _row(control, word(step, 0), row)
+        out = _row(control, word(step, 1), row)
+        for i in range(0, word(step, 2), 16):
+            store(out + 4 * i, cap * tanh(load(x + 4 * i) / cap))
+
+
+def softmax(step: Any, thread: Any, threads: Any, control: Any) -> None:
+    """``e**(x / t) / Σ e**(x / t)``; a row of nothing but -inf becomes zeros."""
+    width = word(step, 2)
+    lowest = splat(f32(-math.inf))
+    zero = splat(f32(0.0))
+    sharpness = splat(f32(1.0) / number(step, 3))
+    for row in range(_share_start(step, thread, threads, control), _share_start(step, thread + 1, threads, control)):
+        x = _row(control, word(step, 0), row)
+        out = _row(control, word(step, 1), row)
+        top = lowest
+        for i in range(0, width, 16):
+            top = largest(top, first_lanes(width - i, load(x + 4 * i) * sharpness, lowest))
+        highest = peak(top)
+        if highest == f32(-math.inf):
+            highest = f32(0.0)
+        sums = zero
+        for i in range(0, width, 16):
+            value = first_lanes(width - i, exp(load(x + 4 * i) * sharpness - splat(highest)), zero)
+            store(out + 4 * i, value)
+            sums += value
+        whole = total(sums)
+        factor = splat(f32(1.0) / whole if whole > 0 else f32(0.0))
+        for i in range(0, width, 16):
+            store(out + 4 * i, load(out + 4 * i) * factor)

@@ -1,0 +1,107 @@
+"""Running a step table with several threads in lock step: barriers, the walker, and the workers' loop.
+
+Every thread runs every step, on its share. A barrier is one counter that only grows: thread arrivals are counted, and
+the k-th meeting is over when k · threads have arrived. Workers spin between calls, because waking a sleeping thread
+costs more than a token; after `idle` rounds without work they return, and the caller parks them.
+"""
+
+from __future__ import annotations
+
+from volumetric.kernels.cpu.jit import kernel
+from volumetric.kernels.cpu.memory import (
+    atomic_add,
+    call_operation,
+    cycles,
+    load_acquire,
+    load_i64,
+    pause,
+    store_i64,
+    store_release,
+)
+from volumetric.kernels.cpu.steps import BARRIER_WORD, STEP_WORDS
+
+CREW_WORDS = 64
+CALL = 0  # call number · 65536 + threads that take part: one word, so that nobody reads half of a call
+TABLE = 1  # address of its steps
+STEPS = 2  # their number
+CONTROL = 3  # address of its control block
+QUIT = 4  # workers return at once
+WAITED = 5  # cycles that thread 0 waited for others in the last call
+TOOK = 6  # cycles of the last call
+ARRIVED = 16  # counters that several threads write stand on cache lines of their own
+FINISHED = 32
+THREADS_LIMIT = 65535
+
+_STEP_BYTES, _BARRIER_BYTES = 8 * STEP_WORDS, 8 * BARRIER_WORD
+
+
+@kernel
+def _meet(counter, target):
+    """Wait until `counter` has reached `target`; returns the cycles that it took."""
+    if load_acquire(counter) >= target:
+        return 0
+    began = cycles()
+    while load_acquire(counter) < target:
+        pause()
+    return cycles() - began
+
+
+@kernel
+def _walk(crew, thread, threads):
+    table = load_i64(crew + 8 * TABLE)
+    steps = load_i64(crew + 8 * STEPS)
+    control = load_i64(crew + 8 * CONTROL)
+    met = 0
+    waited = 0
+    for index in range(steps):
+        step = table + index * _STEP_BYTES
+        call_operation(load_i64(step), step, thread, threads, control)
+        if threads > 1 and load_i64(step + _BARRIER_BYTES) != 0:
+            met += threads
+            atomic_add(crew + 8 * ARRIVED, 1)
+            waited += _meet(crew + 8 * ARRIVED, met)
+    return waited
+
+
+@kernel
+def publish(crew, table, steps, control, threads):
+    """Announce a call; `lead` must follow. The last call is over, so nobody reads what is written here."""
+    store_i64(crew + 8 * TABLE, table)
+    store_i64(crew + 8 * STEPS, steps)
+    store_i64(crew + 8 * CONTROL, control)
+    store_i64(crew + 8 * ARRIVED, 0)
+    store_i64(crew + 8 * FINISHED, 0)
+    number = load_i64(crew + 8 * CALL) // 65536
+    store_release(crew + 8 * CALL, (number + 1) * 65536 + threads)
+
+
+@kernel
+def lead(crew, threads):
+    """Run the announced call as thread 0 together with ``threads - 1`` workers; returns when all are done."""
+    began = cycles()
+    waited = _walk(crew, 0, threads)
+    if threads > 1:
+        waited += _meet(crew + 8 * FINISHED, threads - 1)
+    store_i64(crew + 8 * WAITED, waited)
+    store_i64(crew + 8 * TOOK, cycles() - began)
+
+
+@kernel
+def follow(crew, thread, done, idle):
+    """Take part in every call but `done`; return the last one seen when `idle` pauses passed without any.
+
+    A call of fewer threads than `thread` + 1 is not this worker's and counts as idle time.
+    """
+    rounds = 0
+    while rounds < idle and load_acquire(crew + 8 * QUIT) == 0:
+        call = load_acquire(crew + 8 * CALL)
+        if call == done:
+            pause()
+            rounds += 1
+            continue
+        done = call
+        if thread < call % 65536:
+            _walk(crew, thread, call % 65536)
+            atomic_add(crew + 8 * FINISHED, 1)
+            rounds = 0
+    return done

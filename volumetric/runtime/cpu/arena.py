@@ -1,0 +1,53 @@
+"""Memory whose addresses go into step tables: one large block for weights, aligned arrays for everything else."""
+
+from __future__ import annotations
+
+import mmap
+
+import numpy as np
+from numpy.typing import NDArray
+
+_HUGE = 2 << 20
+
+
+class Arena:
+    """One anonymous mapping on huge pages, filled from front to back.
+
+    Weights that lie one after the other in the order of use, on pages of 2 MiB, read 10-20 % faster than on 4 KiB
+    pages. Nothing is committed before it is written.
+
+    Parameters
+    ----------
+    size : bytes that will be asked for in total
+    """
+
+    def __init__(self, size: int) -> None:
+        self._map = mmap.mmap(-1, size + _HUGE)
+        if hasattr(mmap, "MADV_HUGEPAGE"):
+            self._map.madvise(mmap.MADV_HUGEPAGE)
+        self._bytes = np.frombuffer(self._map, np.uint8)
+        self._next = self._bytes.ctypes.data + -self._bytes.ctypes.data % _HUGE
+        self._end = self._bytes.ctypes.data + self._bytes.size
+        self.used = 0
+
+    def take(self, size: int) -> int:
+        """Address of `size` fresh bytes, a multiple of 64."""
+        size = -(-size // 64) * 64
+        address = self._next
+        if address + size > self._end:
+            raise MemoryError(f"arena of {self._bytes.size} bytes is full")
+        self._next += size
+        self.used += size
+        return address
+
+
+def aligned_zeros(size: int) -> NDArray[np.uint8]:
+    """`size` zero bytes whose address is a multiple of 64."""
+    raw = np.zeros(size + 64, np.uint8)
+    skew = -raw.ctypes.data % 64
+    return raw[skew : skew + size]
+
+
+def address_of(array: NDArray[np.generic]) -> int:
+    """Address of an array's first element."""
+    return array.ctypes.data

@@ -1,0 +1,87 @@
+"""The CPU device: compiled kernels over packed weights."""
+
+from __future__ import annotations
+
+import platform
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+from volumetric.errors import DeviceError
+from volumetric.kernels.cpu.panels import FORMATS
+from volumetric.kernels.cpu.target import target
+from volumetric.network import Params
+from volumetric.runtime.cpu.cores import default_threads
+from volumetric.runtime.cpu.executable import CpuExecutable
+from volumetric.runtime.cpu.program import Program
+from volumetric.runtime.cpu.resident import ResidentWeights
+from volumetric.runtime.device import DeviceInfo, RunOptions
+from volumetric.runtime.fuse import fuse
+from volumetric.runtime.plan import Plan
+
+
+class CpuDevice:
+    """Runs fused plans on the processor.
+
+    Parameters
+    ----------
+    threads : threads to use; None means the physical cores that the process may use
+
+    Attributes
+    ----------
+    native_schemes : schemes that are executed as stored; all others become float32 when made resident
+    """
+
+    native_schemes = tuple(FORMATS)
+
+    def __init__(self, threads: int | None = None) -> None:
+        if threads is not None and threads < 1:
+            raise DeviceError(f"threads must be at least 1, got {threads}")
+        self.threads = threads or default_threads()
+
+    @property
+    def info(self) -> DeviceInfo:
+        """Name of the processor, threads and instruction set."""
+        threads = f"{self.threads} thread" + ("s" if self.threads > 1 else "")
+        machine = target()
+        return DeviceInfo(
+            name="cpu",
+            kind="cpu",
+            description=f"{_processor()}, {threads}, {machine.description}",
+            details={"threads": self.threads, "dot": machine.dot, "native": self.native_schemes},
+        )
+
+    def compile(self, plan: Plan, params: Params, options: RunOptions | None = None) -> CpuExecutable:
+        """Make the weights of `plan` resident and write its step tables.
+
+        Raises
+        ------
+        UnsupportedError : the plan has an operation without a CPU kernel
+        """
+        options = options or RunOptions()
+        threads = options.threads or self.threads
+        fused = fuse(plan)
+        weights = ResidentWeights(fused, params, threads)
+        exact = options.compute == "float32"
+        program = Program(
+            fused, weights, exact=exact, storage=self._storage(options, weights), context=options.context
+        )
+        return CpuExecutable(program, options, threads)
+
+    @staticmethod
+    def _storage(options: RunOptions, weights: ResidentWeights) -> Literal["float32", "float16"]:
+        """Keys and values in float16 where activations are rounded to 8 bits anyway, else in float32."""
+        if options.kv_dtype != "auto":
+            return options.kv_dtype
+        return "float16" if weights.has_integers and options.compute != "float32" else "float32"
+
+
+@cache
+def _processor() -> str:
+    """Name of the processor."""
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        for line in info.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()

@@ -1,0 +1,182 @@
+"""A plan bound to resident weights on the CPU: one native call for each chunk of rows."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volumetric._typing import F32Array
+from volumetric.kernels.cpu.products import VECTOR_ROWS
+from volumetric.kernels.cpu.steps import (
+    CONTROL_WORDS,
+    POSITION_WORD,
+    ROWS_WORD,
+    SCRATCH_BYTES_WORD,
+    SCRATCH_WORD,
+    SLOTS_WORD,
+    STATES_WORD,
+    TAIL_ALL,
+    TAIL_LAST,
+    TAIL_MODE_WORD,
+    TAIL_NONE,
+)
+from volumetric.runtime.cpu.arena import address_of, aligned_zeros
+from volumetric.runtime.cpu.program import Mode, Program
+from volumetric.runtime.cpu.state import CpuState, KVCaches
+from volumetric.runtime.cpu.team import TEAM, Governor
+from volumetric.runtime.device import MemoryReport, RunOptions
+from volumetric.runtime.plan import ROWS
+from volumetric.runtime.state import check_input, check_room, check_vocabulary
+
+CHUNK = 512
+"""Rows of one pass: enough to amortise opening the panels, few enough for activations to stay in L2."""
+
+
+class CpuExecutable:
+    """A compiled plan. `forward` may be called from several Python threads; calls take turns."""
+
+    def __init__(self, program: Program, options: RunOptions, threads: int) -> None:
+        self.options = options
+        self.threads = threads
+        self._program: Program | None = program
+        self._turn = threading.Lock()
+        self._governor = Governor(threads)
+        self._control = np.zeros(CONTROL_WORDS, np.int64)
+        self._scratch = np.zeros(0, np.uint8)
+
+    @property
+    def memory(self) -> MemoryReport:
+        """Bytes of resident weights, of buffers, and of the cache per token."""
+        program = self._open()
+        size = 4 if program.storage == "float32" else 2
+        per_token = sum(
+            spec.kv_heads * (spec.head_dim + -(-spec.head_dim // 16) * 16) * size
+            for spec in program.plan.states.values()
+        )
+        scratch = program.buffers.nbytes + self._scratch.nbytes
+        return MemoryReport(weights=program.weights.nbytes, scratch=scratch, state_per_token=per_token)
+
+    def new_state(self) -> CpuState:
+        """An empty state."""
+        program = self._open()
+        dtype = np.float32 if program.storage == "float32" else np.float16
+        return CpuState(KVCaches(program.caches, dtype, self.options.context))
+
+    def forward(self, state: CpuState, x: NDArray[Any], *, last_only: bool = True) -> F32Array:
+        """Append the rows of `x` to `state` and return the plan's output for the last row, or for all of them.
+
+        Raises
+        ------
+        GenerationError : the context cannot hold the rows, or an id is outside of the vocabulary
+        ShapeError : `x` is not what the plan reads
+        """
+        program = self._open()
+        plan = program.plan
+        x = check_input(plan, x)
+        if x.dtype == np.int32:
+            check_vocabulary(plan, x)
+        check_room(state.position, len(x), self.options.context)
+        value = plan.values[plan.outputs[0]]
+        with self._turn:
+            out = self._run(program, state, x, last_only=last_only)
+        return out.reshape(-1, *value.shape[1:]) if value.shape[0] == ROWS else out
+
+    def greedy(self, state: CpuState, token: int) -> Iterator[int]:
+        """Feed `token`, yield the arg max, feed that, and so on."""
+        while True:
+            token = int(self.forward(state, np.array([token], np.int32))[-1].argmax())
+            yield token
+
+    def warmup(self) -> None:
+        """Compile every operation that this plan can need, or load it from the cache."""
+        program = self._open()
+        for mode in ("few", "many", "last"):
+            program.table(mode)
+
+    def close(self) -> None:
+        """Drop weights and buffers."""
+        self._program = None
+        self._scratch = np.zeros(0, np.uint8)
+
+    # ---- one call
+
+    def _open(self) -> Program:
+        if self._program is None:
+            from volumetric.errors import DeviceError
+
+            raise DeviceError("this executable is closed", hint="compile the plan again")
+        return self._program
+
+    def _run(self, program: Program, state: CpuState, x: NDArray[Any], *, last_only: bool) -> F32Array:
+        """Run `x` in chunks and collect the output rows."""
+        rows = len(x)
+        width = program.plan.values[program.plan.outputs[0]].width
+        tail = self._has_tail(program)
+        wanted = 1 if last_only and tail else rows
+        out = np.empty((wanted, width), np.float32)
+        step = CHUNK if program.chunked else rows
+        for start in range(0, rows, step):
+            stop = min(start + step, rows)
+            mode = TAIL_ALL
+            if wanted == 1 and rows > 1:
+                mode = TAIL_LAST if stop == rows else TAIL_NONE
+            self._chunk(program, state, x[start:stop], mode, out if wanted == 1 else out[start:stop])
+        return out[-1:] if last_only else out
+
+    @staticmethod
+    def _has_tail(program: Program) -> bool:
+        out = program.plan.outputs[0]
+        return any(out in step.outputs and step.tail for step in program.plan.steps)
+
+    def _chunk(self, program: Program, state: CpuState, x: NDArray[Any], mode: int, out: F32Array) -> None:
+        rows = len(x)
+        state.caches.reserve(state.position + rows)
+        table_mode: Mode = "few" if rows <= VECTOR_ROWS else "many" if mode == TAIL_ALL else "last"
+        table = program.table(table_mode)
+        self._reserve(program, rows)
+        self._place_ends(program, x, mode, out)
+        control = self._control
+        control[ROWS_WORD] = rows
+        control[POSITION_WORD] = state.position
+        control[TAIL_MODE_WORD] = mode
+        control[SLOTS_WORD] = address_of(program.buffers.slots)
+        control[STATES_WORD] = state.caches.table
+        if rows <= VECTOR_ROWS:
+            waited = TEAM.run(table.address, table.steps, address_of(control), self._governor.choose())
+            self._governor.observe(waited)
+        else:
+            TEAM.run(table.address, table.steps, address_of(control), self.threads)
+        state.advance(rows)
+        output = program.plan.outputs[0]
+        if not program.writes_output and mode != TAIL_NONE:
+            seen = program.buffers.view(program.slot(output), out.shape[1])[:rows]
+            out[:] = seen[-len(out) :]
+
+    def _reserve(self, program: Program, rows: int) -> None:
+        """Make buffers and scratch large enough; tables tell how much scratch their operations need."""
+        if rows > program.buffers.rows:
+            wanted = rows if rows <= VECTOR_ROWS or not program.chunked else CHUNK
+            program.buffers.reserve(max(wanted, VECTOR_ROWS))
+        each = -(-program.scratch_bytes // 4096) * 4096 + 64
+        if self._scratch.nbytes < each * self.threads:
+            self._scratch = aligned_zeros(each * self.threads)
+            self._control[SCRATCH_WORD] = address_of(self._scratch)
+            self._control[SCRATCH_BYTES_WORD] = each
+
+    def _place_ends(self, program: Program, x: NDArray[Any], mode: int, out: F32Array) -> None:
+        """Point the input's and the output's slots to this call's arrays."""
+        plan, buffers = program.plan, program.buffers
+        rows, source = len(x), program.slot(plan.inputs[0])
+        if x.dtype == np.int32:
+            buffers.place(source, address_of(x), x.strides[0])
+        else:
+            width = plan.values[plan.inputs[0]].width
+            buffers.view(source, width)[:rows] = x.reshape(rows, width)
+        if program.writes_output:
+            # Rows keep their numbers in the tail: row rows - 1 must land in the only row of the array.
+            skipped = rows - 1 if mode == TAIL_LAST else 0
+            buffers.place(program.slot(plan.outputs[0]), address_of(out) - skipped * out.strides[0], out.strides[0])

@@ -1,0 +1,238 @@
+"""Weights made resident: every matrix of a plan re-tiled into panels, once, tensor by tensor, in the order of use.
+
+A product reads all its parts as one matrix: q, k and v follow each other, gate and up alternate panel by panel, so one
+thread finishes ``act(gate) · up``. A tensor that an embedding shares with a product is kept once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volumetric.dtypes import Packed, decode
+from volumetric.kernels.cpu.panels import FORMATS, ROWS, Format
+from volumetric.kernels.cpu.retile import retile_blocks, retile_halves, retile_words
+from volumetric.network import Params
+from volumetric.runtime.cpu.arena import Arena, address_of, aligned_zeros
+from volumetric.runtime.plan import Plan, Step
+
+_FLIP = {128: 0x80808080, 8: 0x88888888, 0: 0}
+_SHARE_BYTES = 1 << 20  # tensors below this are re-tiled by one thread
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Matrix:
+    """Panels of one or more tensors with the same k.
+
+    Attributes
+    ----------
+    base : address of the first panel
+    panel_stride : bytes between panels whose columns follow each other
+    panels : number of panels of columns (a gated pair counts once)
+    parts : which of the product's parts these are
+    """
+
+    form: Format
+    keys: tuple[str, ...]
+    parts: tuple[int, ...]
+    rows: tuple[int, ...]
+    k: int
+    gated: bool
+    base: int = 0
+
+    @property
+    def panel_bytes(self) -> int:
+        return self.form.panel_bytes(self.k)
+
+    @property
+    def panel_stride(self) -> int:
+        return self.panel_bytes * (2 if self.gated else 1)
+
+    @property
+    def panels(self) -> int:
+        return _panels(self.rows[0]) if self.gated else sum(_panels(n) for n in self.rows)
+
+    @property
+    def nbytes(self) -> int:
+        return self.panels * self.panel_stride
+
+    def part_address(self, index: int) -> int:
+        """Address of the first panel of tensor `index`."""
+        before = index if self.gated else sum(_panels(n) for n in self.rows[:index])
+        return self.base + before * self.panel_bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """Where rows of a tensor can be read back."""
+
+    address: int
+    panel_stride: int
+    form: Format
+    k: int
+
+
+class ResidentWeights:
+    """All weights of a plan in device form.
+
+    Parameters
+    ----------
+    plan : a fused plan
+    params : its weights; each tensor is read once and its source's pages are released
+    threads : threads that re-tile
+    """
+
+    def __init__(self, plan: Plan, params: Params, threads: int) -> None:
+        self._params = params
+        self._kept: dict[tuple[object, ...], NDArray[np.generic]] = {}
+        self._matrices = {matrix.keys: matrix for matrix in self._wanted(plan)}
+        self._arena = Arena(sum(-(-matrix.nbytes // 64) * 64 for matrix in self._matrices.values()))
+        with ThreadPoolExecutor(threads) as pool:
+            for keys, matrix in list(self._matrices.items()):
+                placed = replace(matrix, base=self._arena.take(matrix.nbytes))
+                self._matrices[keys] = placed
+                self._fill(placed, pool, threads)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of weights kept, padding included."""
+        return self._arena.used + sum(array.nbytes for array in self._kept.values())
+
+    @property
+    def has_integers(self) -> bool:
+        """Whether any matrix is kept in an integer format."""
+        return any(matrix.form.is_integer for matrix in self._matrices.values())
+
+    def matrices(self, step: Step) -> list[Matrix]:
+        """The matrices of a product, in order of their parts."""
+        return [self._matrices[matrix.keys] for matrix in self._split(step)]
+
+    def table(self, key: str) -> Table:
+        """Where an embedding finds the rows of tensor `key`."""
+        for matrix in self._matrices.values():
+            if key in matrix.keys:
+                address = matrix.part_address(matrix.keys.index(key))
+                return Table(address=address, panel_stride=matrix.panel_stride, form=matrix.form, k=matrix.k)
+        raise KeyError(key)
+
+    def vector(self, key: str | None, *, unit_offset: bool = False) -> int:
+        """Address of a float32 vector padded with zeros; 0 for no vector. `unit_offset` adds 1 (Gemma's gains)."""
+        if key is None:
+            return 0
+        return self.keep((key, unit_offset), lambda: self._params[key].values().ravel() + np.float32(unit_offset))
+
+    def biases(self, matrix: Matrix, keys: Sequence[str | None]) -> int:
+        """Address of the parts' biases in panel order; 0 if none has one."""
+        if all(key is None for key in keys):
+            return 0
+
+        def build() -> NDArray[np.float32]:
+            padded = []
+            for key, rows in zip(keys, matrix.rows, strict=True):
+                part = np.zeros(_panels(rows) * ROWS, np.float32)
+                if key is not None:
+                    part[:rows] = self._params[key].values().ravel()
+                padded.append(part)
+            return np.concatenate(padded)
+
+        return self.keep(("bias", *keys), build)
+
+    def keep(self, name: tuple[object, ...], build: Callable[[], NDArray[np.generic]]) -> int:
+        """Address of a small array that lives as long as the weights; built once for each name."""
+        if name not in self._kept:
+            array = build()
+            if array.dtype == np.float32:
+                padded = aligned_zeros((-(-array.size // 64) * 64 + 64) * 4).view(np.float32)
+                padded[: array.size] = array
+                array = padded
+            self._kept[name] = np.ascontiguousarray(array)
+        return address_of(self._kept[name])
+
+    def _wanted(self, plan: Plan) -> list[Matrix]:
+        products = [matrix for step in plan.steps if step.op == "matmul" for matrix in self._split(step)]
+        covered = {key for matrix in products for key in matrix.keys}
+        for step in plan.steps:
+            if step.op in {"embedding", "position_embedding"} and step.params["weight"] not in covered:
+                key = step.params["weight"]
+                covered.add(key)
+                products.append(self._matrix((key,), (0,), self._form(key), gated=False))
+        return products
+
+    def _form(self, key: str) -> Format:
+        return FORMATS.get(str(self._params[key].scheme), FORMATS["float32"])
+
+    def _split(self, step: Step) -> list[Matrix]:
+        """One matrix for each format among the parts; a gated pair must agree and falls back to float32."""
+        keys = [step.params[f"weight.{i}"] for i in range(len(step.attrs["parts"]))]
+        if step.attrs["combine"] == "gated":
+            forms = {self._form(key).name for key in keys}
+            form = self._form(keys[0]) if len(forms) == 1 else FORMATS["float32"]
+            return [self._matrix(tuple(keys), (0, 1), form, gated=True)]
+        groups: dict[str, list[int]] = {}
+        for i, key in enumerate(keys):
+            groups.setdefault(self._form(key).name, []).append(i)
+        return [
+            self._matrix(tuple(keys[i] for i in parts), tuple(parts), self._form(keys[parts[0]]), gated=False)
+            for parts in groups.values()
+        ]
+
+    def _matrix(self, keys: tuple[str, ...], parts: tuple[int, ...], form: Format, *, gated: bool) -> Matrix:
+        shapes = [self._params[key].shape for key in keys]
+        return Matrix(
+            form=form,
+            keys=(*keys, "gated") if gated else keys,
+            parts=parts,
+            rows=tuple(prod(shape[:-1]) for shape in shapes),
+            k=shapes[0][-1],
+            gated=gated,
+        )
+
+    def _fill(self, matrix: Matrix, pool: ThreadPoolExecutor, threads: int) -> None:
+        for index in range(len(matrix.rows)):
+            store = self._params[matrix.keys[index]]
+            write_panels(store.stored(), matrix.form, matrix.part_address(index), matrix.panel_stride, pool, threads)
+            store.release()
+
+
+def _panels(rows: int) -> int:
+    return -(-rows // ROWS)
+
+
+def write_panels(
+    packed: Packed, form: Format, target: int, panel_stride: int, pool: ThreadPoolExecutor, threads: int
+) -> None:
+    """Re-tile `packed` into panels of `form` at address `target`; other schemes are decoded to float32 first."""
+    panels = _panels(packed.rows)
+    if FORMATS.get(str(packed.scheme)) != form:
+        packed = Packed.from_array(decode(packed, np.float32).reshape(packed.rows, packed.k))
+    payload = np.ascontiguousarray(packed.payload)
+    arrays = [payload]
+    source = (address_of(payload), payload.strides[0])
+    place = (packed.rows, packed.k, target, panel_stride)
+    if form.is_integer:
+        assert packed.scales is not None
+        scales = np.ascontiguousarray(packed.scales)
+        offsets = None if packed.offsets is None else np.ascontiguousarray(packed.offsets)
+        arrays += [scales] if offsets is None else [scales, offsets]
+        tail = (16 if form.name == "int8" else 8, _FLIP[form.zero])
+        more = (address_of(scales), 0 if offsets is None else address_of(offsets), scales.strides[0])
+
+        def work(first: int, last: int) -> None:
+            retile_blocks(*source, *more, *place, first, last, *tail)
+
+    else:
+        kernel = retile_words if form.name == "float32" else retile_halves
+
+        def work(first: int, last: int) -> None:
+            kernel(*source, *place, first, last)
+
+    if payload.nbytes < _SHARE_BYTES or threads == 1:
+        work(0, panels)
+        return
+    cuts = [panels * i // threads for i in range(threads + 1)]
+    list(pool.map(work, cuts[:-1], cuts[1:]))
