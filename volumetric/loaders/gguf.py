@@ -93,7 +93,7 @@ class GGUFFile:
         if entry.type in _HOSTS:
             return Packed.from_array(raw.view(_HOSTS[entry.type]).reshape(entry.shape))
         if entry.type in BLOCK_TYPES:
-            return from_gguf(raw, BLOCK_TYPES[entry.type], entry.shape)
+            return from_gguf(raw, entry.type, entry.shape)
         return Packed.from_array(_decode(raw, entry))
 
     def release(self, name: str) -> None:

@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from volumetric.dtypes.gguf_blocks import GGUFBlockType
-
 
 @dataclass(frozen=True, slots=True)
 class GGUFType:
@@ -62,7 +60,7 @@ GGUF_TYPES: Final[Mapping[int, GGUFType]] = {
 
 TYPE_NUMBERS: Final[Mapping[str, int]] = {kind.name: number for number, kind in GGUF_TYPES.items()}
 
-BLOCK_TYPES: Final[Mapping[str, GGUFBlockType]] = {"Q8_0": "Q8_0", "Q4_0": "Q4_0", "Q4_1": "Q4_1"}
+BLOCK_TYPES: Final = frozenset({"Q8_0", "Q4_0", "Q4_1"})
 """Quantised types that have an equal scheme here (int8:g32, int4:g32, uint4:g32) and stay quantised."""
 
 DECODED_TYPES: Final = frozenset(

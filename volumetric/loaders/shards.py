@@ -131,7 +131,7 @@ def _check_complete(files: list[Path]) -> None:
 
 
 def _open_index(path: Path) -> ShardedSafetensors:
-    weight_map = _read_weight_map(path)
+    weight_map = read_weight_map(path)
     shards = sorted(set(weight_map.values()))
     for shard in shards:
         # The index comes from outside: it must not make us open files elsewhere.
@@ -147,7 +147,8 @@ def _open_index(path: Path) -> ShardedSafetensors:
     return source
 
 
-def _read_weight_map(path: Path) -> Mapping[str, str]:
+def read_weight_map(path: Path) -> Mapping[str, str]:
+    """Tensor name → shard of an index file. Raises `CheckpointError` if it is no index."""
     try:
         if path.stat().st_size > MAX_INDEX_BYTES:
             raise CheckpointError(f"{path} is over {MAX_INDEX_BYTES} bytes")

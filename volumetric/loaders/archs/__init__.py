@@ -1,0 +1,47 @@
+"""Model families: one module for each ``model_type``, with a function ``build(config) -> Blueprint``.
+
+A family is found by its name, so adding one is adding a file. Modules that are not families end up without a ``build``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+
+from volumetric.errors import CheckpointError, UnsupportedError, VolumetricError
+from volumetric.loaders.hf_config import Config
+from volumetric.loaders.names import Blueprint
+
+_SHARED = frozenset({"chain", "decoder"})
+
+
+def families() -> list[str]:
+    """Return the names of all families, without importing them."""
+    return sorted(module.name for module in pkgutil.iter_modules(__path__) if module.name not in _SHARED)
+
+
+def build(config: Config) -> Blueprint:
+    """Return the network and the tensor rules that a configuration describes.
+
+    Raises
+    ------
+    UnsupportedError
+        The family is unknown, or uses a variant that is not built here.
+    CheckpointError
+        The configuration lacks values or contradicts itself.
+    """
+    # Multimodal models give their text part a type of its own, gemma3_text beside gemma3.
+    family = config.model_type.removesuffix("_text").replace("-", "_")
+    if family not in families():
+        raise UnsupportedError(
+            f"{config.where}: model family {config.model_type!r} is not supported",
+            hint="supported: " + ", ".join(families()),
+        )
+    module = importlib.import_module(f"{__name__}.{family}")
+    try:
+        return module.build(config)
+    except (UnsupportedError, CheckpointError):
+        raise
+    except VolumetricError as error:
+        # A layer or the network refused the sizes: for the user that is a fault of the file.
+        raise CheckpointError(f"{config.where}: {error}", hint=error.hint) from error

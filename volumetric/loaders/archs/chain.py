@@ -1,0 +1,85 @@
+"""Chain: places layers in the grid, plane by plane, and notes which tensor of a checkpoint fills each parameter."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from volumetric.grid import Coord, Grid, Link
+from volumetric.layers import LayerSpec, Residual
+from volumetric.loaders.names import Blueprint, Rule
+from volumetric.network import Network
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Rows ``start … stop-1`` of a fused tensor."""
+
+    name: str
+    start: int
+    stop: int
+
+
+class Chain:
+    """A network under construction. Each plane of the grid is one block; its layers take the slots in turn."""
+
+    def __init__(self) -> None:
+        self._layers: dict[Coord, LayerSpec] = {}
+        self._links: list[Link] = []
+        self._rules: list[Rule] = []
+        self._z, self._slot = 0, 0
+
+    def plane(self) -> None:
+        """Go to the next plane."""
+        self._z, self._slot = self._z + 1, 0
+
+    def add(
+        self,
+        spec: LayerSpec,
+        prefix: str = "",
+        names: Mapping[str, str | Part] | None = None,
+        *,
+        transposed: bool = False,
+    ) -> Coord:
+        """Place a layer in the next slot and say which tensors fill it.
+
+        Parameters
+        ----------
+        prefix : start of the tensors' names
+        names : first part of a parameter's path → what stands for it in the checkpoint; ``{"q": "q_proj"}`` fills
+            ``q.weight`` from ``{prefix}.q_proj.weight``. Parts not listed keep their names.
+        transposed : matrices are stored as ``[in, out]``
+
+        Returns
+        -------
+        Where the layer is
+        """
+        coord = Coord(self._z, 0, 0, self._slot)
+        self._layers[coord] = spec
+        self._slot += 1
+        for param in spec.params():
+            first, dot, rest = param.name.partition(".")
+            stored = (names or {}).get(first, first)
+            name, rows = (stored.name, (stored.start, stored.stop)) if isinstance(stored, Part) else (stored, None)
+            flip = transposed and len(param.shape) > 1
+            self._rules.append(
+                Rule(key=f"{coord}/{param.name}", source=f"{prefix}.{name}{dot}{rest}", rows=rows, transposed=flip)
+            )
+        return coord
+
+    def residual(self, source: Coord) -> Coord:
+        """Add the output of the layer at `source`."""
+        return self.add(Residual(source=str(source)))
+
+    def tie(self, source: Coord, target: Coord) -> None:
+        """Let the weight of `target` be that of `source`; the rule for the former is dropped."""
+        self._links.append(Link(kind="shared", source=source, target=target, param="weight", source_param="weight"))
+        self._rules = [rule for rule in self._rules if rule.key != f"{target}/weight"]
+
+    def blueprint(self, *, context_length: int, ignored: tuple[str, ...] = (), prefix: str = "") -> Blueprint:
+        """Return what was built; see `Blueprint`."""
+        slots = 1 + max(coord.slot for coord in self._layers)
+        network = Network(grid=Grid(self._z + 1, 1, 1, slots), layers=self._layers, links=tuple(self._links))
+        return Blueprint(
+            network=network, rules=tuple(self._rules), ignored=ignored, prefix=prefix, context_length=context_length
+        )

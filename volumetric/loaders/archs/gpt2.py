@@ -1,0 +1,50 @@
+"""GPT-2 (Radford et al. 2019): learned positions, LayerNorm, plain MLP; matrices are transposed, q, k, v fused."""
+
+from __future__ import annotations
+
+from volumetric.layers import MLP, Dense, Embedding, LayerNorm, MultiHeadAttention, PositionEmbedding
+from volumetric.loaders.archs.chain import Chain, Part
+from volumetric.loaders.hf_config import Config
+from volumetric.loaders.names import Blueprint
+
+
+def build(config: Config) -> Blueprint:
+    """Network and rules of a GPT-2 configuration."""
+    config.require("scale_attn_by_inverse_layer_idx", False)
+    config.require("reorder_and_upcast_attn", False)
+    config.require("scale_attn_weights", True)
+    config.require("add_cross_attention", False)
+    width, vocabulary, positions = (config.integer(name) for name in ("n_embd", "vocab_size", "n_positions"))
+    norm = LayerNorm(num_features=width, eps=config.number("layer_norm_epsilon", 1e-5))
+    attention = MultiHeadAttention(
+        embed_dim=width, num_heads=config.integer("n_head"), head_dim=None, qkv_bias=True, out_bias=True
+    )
+    mlp = MLP(
+        in_features=width,
+        hidden_features=config.integer("n_inner", 4 * width),
+        activation=config.activation("activation_function", "gelu_new"),
+    )
+    fused = {name: Part("c_attn", i * width, (i + 1) * width) for i, name in enumerate("qkv")}
+    chain = Chain()
+    embedding = chain.add(Embedding(num_embeddings=vocabulary, embedding_dim=width), "transformer.wte")
+    stream = chain.add(PositionEmbedding(num_embeddings=positions, embedding_dim=width), "transformer.wpe")
+    for i in range(config.layers("n_layer")):
+        chain.plane()
+        prefix = f"transformer.h.{i}"
+        chain.add(norm, f"{prefix}.ln_1")
+        chain.add(attention, f"{prefix}.attn", {**fused, "o": "c_proj"}, transposed=True)
+        stream = chain.residual(stream)
+        chain.add(norm, f"{prefix}.ln_2")
+        chain.add(mlp, f"{prefix}.mlp", {"up": "c_fc", "down": "c_proj"}, transposed=True)
+        stream = chain.residual(stream)
+    chain.plane()
+    chain.add(norm, "transformer.ln_f")
+    head = chain.add(Dense(in_features=width, out_features=vocabulary, bias=False), "lm_head")
+    tied = config.flag("tie_word_embeddings", True)
+    if tied:
+        chain.tie(embedding, head)
+    # The causal mask was once kept as a buffer of each layer.
+    masks = r"(?:transformer\.)?h\.\d+\.attn\.(?:bias|masked_bias)"
+    return chain.blueprint(
+        context_length=positions, ignored=(masks, r"lm_head\.weight") if tied else (masks,), prefix="transformer."
+    )

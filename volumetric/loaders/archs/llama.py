@@ -1,0 +1,21 @@
+"""Llama 1 to 3 (arXiv 2302.13971, 2407.21783), and all that calls itself so, such as SmolLM2."""
+
+from __future__ import annotations
+
+from volumetric.loaders.archs.decoder import head_dim, pre_norm_decoder
+from volumetric.loaders.hf_config import Config, read_rope
+from volumetric.loaders.names import Blueprint
+
+
+def build(config: Config) -> Blueprint:
+    """Network and rules of a Llama configuration."""
+    layers = config.layers()
+    bias = config.flag("attention_bias", False)
+    return pre_norm_decoder(
+        config,
+        ropes=[read_rope(config, head_dim(config))] * layers,
+        windows=[None] * layers,
+        qkv_bias=bias,
+        out_bias=bias,
+        mlp_bias=config.flag("mlp_bias", False),
+    )

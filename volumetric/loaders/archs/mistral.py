@@ -1,0 +1,17 @@
+"""Mistral 7B (arXiv 2310.06825): Llama with a sliding window."""
+
+from __future__ import annotations
+
+from volumetric.loaders.archs.decoder import head_dim, pre_norm_decoder
+from volumetric.loaders.hf_config import Config, read_rope, read_windows
+from volumetric.loaders.names import Blueprint
+
+
+def build(config: Config) -> Blueprint:
+    """Network and rules of a Mistral configuration."""
+    layers = config.layers()
+    return pre_norm_decoder(
+        config,
+        ropes=[read_rope(config, head_dim(config))] * layers,
+        windows=read_windows(config, layers, switch=False),
+    )

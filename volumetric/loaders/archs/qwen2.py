@@ -1,0 +1,18 @@
+"""Qwen2 and Qwen2.5 (arXiv 2407.10671): Llama with biases on queries, keys and values."""
+
+from __future__ import annotations
+
+from volumetric.loaders.archs.decoder import head_dim, pre_norm_decoder
+from volumetric.loaders.hf_config import Config, read_rope, read_windows
+from volumetric.loaders.names import Blueprint
+
+
+def build(config: Config) -> Blueprint:
+    """Network and rules of a Qwen2 configuration."""
+    layers = config.layers()
+    return pre_norm_decoder(
+        config,
+        ropes=[read_rope(config, head_dim(config))] * layers,
+        windows=read_windows(config, layers, switch=True),
+        qkv_bias=True,
+    )

@@ -1,0 +1,23 @@
+"""Qwen3 (arXiv 2505.09388): Llama with normalised queries and keys, and a head width of its own."""
+
+from __future__ import annotations
+
+from volumetric.loaders.archs.decoder import pre_norm_decoder
+from volumetric.loaders.hf_config import Config, read_rope, read_windows
+from volumetric.loaders.names import Blueprint
+
+
+def build(config: Config) -> Blueprint:
+    """Network and rules of a Qwen3 configuration."""
+    layers = config.layers()
+    bias = config.flag("attention_bias", False)
+    # transformers takes 128 where head_dim is absent; hidden_size / heads would be wrong for most Qwen3 models.
+    width = config.integer("head_dim", 128)
+    return pre_norm_decoder(
+        config.with_values(head_dim=width),
+        ropes=[read_rope(config, width)] * layers,
+        windows=read_windows(config, layers, switch=True),
+        qkv_bias=bias,
+        out_bias=bias,
+        qk_norm=True,
+    )

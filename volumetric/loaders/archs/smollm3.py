@@ -1,0 +1,35 @@
+"""SmolLM3 (https://huggingface.co/blog/smollm3): Llama that leaves out the rotary embedding in every fourth layer."""
+
+from __future__ import annotations
+
+from volumetric.errors import CheckpointError
+from volumetric.loaders.archs.decoder import head_dim, pre_norm_decoder
+from volumetric.loaders.hf_config import Config, read_rope, read_windows
+from volumetric.loaders.names import Blueprint
+
+
+def build(config: Config) -> Blueprint:
+    """Network and rules of a SmolLM3 configuration."""
+    layers = config.layers()
+    rope = read_rope(config, head_dim(config), default_base=2_000_000.0)
+    bias = config.flag("attention_bias", False)
+    return pre_norm_decoder(
+        config,
+        ropes=[rope if turns else None for turns in _rotating(config, layers)],
+        windows=read_windows(config, layers, switch=True),
+        qkv_bias=bias,
+        out_bias=bias,
+        mlp_bias=config.flag("mlp_bias", False),
+        tied=True,
+    )
+
+
+def _rotating(config: Config, layers: int) -> list[bool]:
+    """Whether each layer has a rotary embedding; 1 means yes in ``no_rope_layers``, against its name."""
+    listed = config.items("no_rope_layers", layers)
+    if listed is None:
+        interval = config.integer("no_rope_layer_interval", 4)
+        return [(i + 1) % interval != 0 for i in range(layers)]
+    if any(value not in (0, 1) for value in listed):
+        raise CheckpointError(f"{config.where}: no_rope_layers holds other values than 0 and 1")
+    return [value == 1 for value in listed]

@@ -1,0 +1,187 @@
+"""Chat templates: real Jinja in an immutable sandbox, as transformers renders them, within bounded work and memory."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from volumetric.errors import CheckpointError, GenerationError
+from volumetric.loaders.json_file import read_bytes
+
+if TYPE_CHECKING:
+    import jinja2
+
+MAX_TEMPLATE_BYTES: Final = 1_000_000
+MAX_OUTPUT: Final = 8_000_000
+"""Characters of a rendered conversation."""
+MAX_INDENT: Final = 64
+
+
+class ChatTemplate:
+    """A chat template, compiled when first rendered.
+
+    Parameters
+    ----------
+    templates : name → Jinja source; ``default`` is used unless tools are given and there is a ``tool_use``
+    special_tokens : names that the template may use, ``bos_token`` and the like
+    where : file name for messages
+    """
+
+    def __init__(self, templates: Mapping[str, str], special_tokens: Mapping[str, str], where: str) -> None:
+        self.templates = dict(templates)
+        self._special_tokens = dict(special_tokens)
+        self._where = where
+        self._compiled: dict[str, jinja2.Template] = {}
+
+    @property
+    def source(self) -> str:
+        """Jinja source of the template for plain conversations."""
+        return self.templates.get("default") or next(iter(self.templates.values()))
+
+    @cached_property
+    def _environment(self) -> Any:
+        from volumetric.loaders.chat_sandbox import sandbox
+
+        return sandbox(_tojson, _raise_exception, _strftime_now)
+
+    def render(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        add_generation_prompt: bool = True,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        **args: Any,
+    ) -> str:
+        """Return the conversation as the text that the model was trained on.
+
+        Parameters
+        ----------
+        messages : each has a ``role`` and mostly a ``content``
+        add_generation_prompt : end with the start of the assistant's answer
+        tools : descriptions of functions that the model may call
+        args : further names for the template, such as ``enable_thinking``
+
+        Raises
+        ------
+        GenerationError
+            The template raises (its message is kept), is no Jinja, or does more than is allowed.
+        """
+        import jinja2
+
+        from volumetric.loaders.chat_sandbox import Budget
+
+        if not all(isinstance(message, Mapping) for message in messages):
+            raise GenerationError("a chat message must be an object", hint='{"role": "user", "content": "…"}')
+        names = {**self._special_tokens, "tools": tools, "documents": None, **args}
+        pieces: list[str] = []
+        size = 0
+        try:
+            template = self._template("tool_use" if tools and "tool_use" in self.templates else "default")
+            with Budget.fresh():
+                for piece in template.generate(
+                    messages=[dict(message) for message in messages],
+                    add_generation_prompt=add_generation_prompt,
+                    **names,
+                ):
+                    size += len(piece)
+                    if size > MAX_OUTPUT:
+                        raise GenerationError(f"{self._where}: the chat template writes over {MAX_OUTPUT} characters")
+                    pieces.append(piece)
+        except GenerationError:
+            raise
+        except jinja2.TemplateSyntaxError as error:
+            raise GenerationError(
+                f"{self._where}: line {error.lineno} of the chat template: {error.message}"
+            ) from error
+        except jinja2.TemplateError as error:
+            raise GenerationError(f"the chat template refuses the messages: {error.message or error}") from error
+        except Exception as error:  # a template is a program: it can fail in any way that Python can
+            reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+            raise GenerationError(
+                f"the chat template fails: {reason[:300]}", hint="do the messages have the fields that it expects?"
+            ) from error
+        return "".join(pieces)
+
+    def _template(self, name: str) -> jinja2.Template:
+        if name not in self._compiled:
+            self._compiled[name] = self._environment.from_string(self.templates.get(name, self.source))
+        return self._compiled[name]
+
+
+def _raise_exception(message: str) -> None:
+    import jinja2
+
+    raise jinja2.TemplateError(message)
+
+
+def _strftime_now(form: str) -> str:
+    return dt.datetime.now().strftime(form)  # local time, as transformers gives it
+
+
+def _tojson(
+    value: Any,
+    ensure_ascii: bool = False,
+    indent: int | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
+    """JSON as it is, where Jinja's own filter would escape ``<`` and ``&`` for HTML."""
+    if indent is not None and not 0 <= indent <= MAX_INDENT:
+        raise ValueError(f"tojson: indent must be 0 to {MAX_INDENT}, got {indent}")
+    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
+
+
+def read_chat_template(
+    directory: Path, config: Mapping[str, Any], special_tokens: Mapping[str, str]
+) -> ChatTemplate | None:
+    """Return the chat template of a Hugging Face directory: chat_template.jinja, else that of tokenizer_config.json.
+
+    Raises
+    ------
+    CheckpointError
+        A template is no text, or too long to be one.
+    """
+    path = directory / "chat_template.jinja"
+    if path.is_file():
+        templates = {"default": _text(path)}
+        for extra in sorted(directory.glob("additional_chat_templates/*.jinja")):
+            templates[extra.stem] = _text(extra)
+        return ChatTemplate(templates, special_tokens, str(path))
+    where = str(directory / "tokenizer_config.json")
+    given = config.get("chat_template")
+    if given is None:
+        return None
+    templates = {"default": given} if isinstance(given, str) else _named(given, where)
+    return chat_template(templates, special_tokens, where)
+
+
+def chat_template(templates: Mapping[str, str], special_tokens: Mapping[str, str], where: str) -> ChatTemplate:
+    """Return a chat template. Raises `CheckpointError` if its source is longer than any template."""
+    for source in templates.values():
+        if len(source) > MAX_TEMPLATE_BYTES:
+            raise CheckpointError(f"{where}: a chat template of {len(source)} characters is not one")
+    return ChatTemplate(templates, special_tokens, where)
+
+
+def _text(path: Path) -> str:
+    try:
+        return read_bytes(path, MAX_TEMPLATE_BYTES).decode()
+    except UnicodeDecodeError as error:
+        raise CheckpointError(f"{path} is not UTF-8") from error
+
+
+def _named(given: object, where: str) -> dict[str, str]:
+    """Templates from the list form ``[{"name": "default", "template": "…"}, …]``."""
+    if not isinstance(given, list) or not given:
+        raise CheckpointError(f"{where}: chat_template is neither text nor a list of named templates")
+    found: dict[str, str] = {}
+    for item in given:
+        name, source = (item.get("name"), item.get("template")) if isinstance(item, dict) else (None, None)
+        if not isinstance(name, str) or not isinstance(source, str):
+            raise CheckpointError(f"{where}: an entry of chat_template has no name or no template")
+        found[name] = source
+    return found

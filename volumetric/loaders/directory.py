@@ -1,0 +1,69 @@
+"""Replace a whole directory of model files in one step, and never one that holds anything else."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from volumetric.errors import CheckpointError
+from volumetric.loaders.atomic import sync_directory
+
+
+@contextmanager
+def new_directory(path: str | os.PathLike[str], marker: str) -> Iterator[Path]:
+    """Yield an empty directory to fill; on success it takes the place of `path`, on failure it disappears.
+
+    Parameters
+    ----------
+    marker : file that an existing directory must have to be replaced, unless it is empty
+
+    Raises
+    ------
+    CheckpointError
+        `path` is something else than such a directory, or cannot be written.
+    """
+    target = Path(path)
+    if target.exists():
+        _check_replaceable(target, marker)
+    suffix = secrets.token_hex(6)
+    fresh = target.with_name(f".{target.name}.{suffix}.tmp")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        fresh.mkdir()
+        yield fresh
+        _swap(fresh, target, target.with_name(f".{target.name}.{suffix}.old"))
+    except OSError as error:
+        raise CheckpointError(
+            f"cannot write {target}: {error.strerror or error}", hint="check space and rights"
+        ) from error
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+
+
+def _check_replaceable(target: Path, marker: str) -> None:
+    if not target.is_dir():
+        raise CheckpointError(f"{target} is a file", hint="choose a directory")
+    if any(target.iterdir()) and not (target / marker).is_file():
+        raise CheckpointError(
+            f"{target} holds other files and no {marker}, and is not overwritten",
+            hint="choose an empty or new directory",
+        )
+
+
+def _swap(fresh: Path, target: Path, old: Path) -> None:
+    """Move `fresh` to `target`; what was there moves to `old` first and is deleted last, so it is never lost."""
+    if target.exists():
+        target.rename(old)
+        try:
+            fresh.rename(target)
+        except OSError:
+            old.rename(target)
+            raise
+        shutil.rmtree(old, ignore_errors=True)
+    else:
+        fresh.rename(target)
+    sync_directory(target.parent)

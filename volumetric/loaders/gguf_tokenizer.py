@@ -1,0 +1,172 @@
+"""Rebuild the tokenizer that a GGUF file describes: byte-level BPE with the pre-tokenizer that the file names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from volumetric.errors import CheckpointError
+from volumetric.loaders.gguf import GGUFFile
+from volumetric.loaders.gguf_values import LazyStrings
+from volumetric.loaders.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    import tokenizers
+
+PREFIX: Final = "tokenizer.ggml."
+CONTROL, USER_DEFINED = 3, 4
+"""Token types: never in text and always in text, both found before the merges are applied."""
+_ROLES: Final = {"bos": "bos_token", "eos": "eos_token", "unknown": "unk_token", "padding": "pad_token"}
+
+# The regular expressions of the released tokenizer.json files; only the run of digits differs.
+_WORDS: Final = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}%s| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+_SPLITS: Final[Mapping[str, str]] = {"llama-bpe": _WORDS % "{1,3}", "qwen2": _WORDS % ""}
+_ALIASES: Final[Mapping[str, str]] = {
+    "default": "gpt-2",
+    "llama3": "llama-bpe",
+    "llama-v3": "llama-bpe",
+    "smaug-bpe": "llama-bpe",
+    "deepseek-r1-qwen": "qwen2",
+}
+PRE_TOKENIZERS: Final = ("smollm", "gpt-2", *_SPLITS)
+"""Kinds of pre-tokenizers that can be rebuilt."""
+
+
+def read_tokenizer(file: GGUFFile, where: str) -> Tokenizer | None:
+    """Return the tokenizer of a GGUF file, None if the file has none.
+
+    A kind that cannot be rebuilt is reported when the tokenizer is first used: the weights are good without it.
+
+    Raises
+    ------
+    CheckpointError
+        Metadata are ill-typed, or name tokens outside of the vocabulary.
+    """
+    tokens = file.metadata.get(PREFIX + "tokens")
+    if tokens is None:
+        return None
+    if not isinstance(tokens, LazyStrings):
+        raise CheckpointError(f"{where}: {PREFIX}tokens is not a list of strings")
+    return _GGUFTokenizer(file, tokens, where).tokenizer()
+
+
+class _GGUFTokenizer:
+    """Metadata of one file, checked as they are needed; the vocabulary is decoded once."""
+
+    def __init__(self, file: GGUFFile, tokens: LazyStrings, where: str) -> None:
+        self._metadata = file.metadata
+        self._where = where
+        self._tokens = tokens.decode()
+        self._types = self._token_types()
+
+    def tokenizer(self) -> Tokenizer:
+        roles = {role: self._id(f"{name}_token_id") for name, role in _ROLES.items()}
+        special = np.flatnonzero(np.isin(self._types, (CONTROL, USER_DEFINED)))
+        return Tokenizer(
+            self._build,
+            special_tokens={role: self._tokens[id] for role, id in roles.items() if id is not None},
+            special_ids={self._tokens[id]: int(id) for id in special},
+            where=self._where,
+        )
+
+    def _token_types(self) -> np.ndarray[Any, Any]:
+        types = self._metadata.get(PREFIX + "token_type", np.ones(len(self._tokens), np.int32))
+        if not isinstance(types, np.ndarray) or types.shape != (len(self._tokens),):
+            raise CheckpointError(f"{self._where}: {PREFIX}token_type does not fit the {len(self._tokens)} tokens")
+        return types
+
+    def _id(self, name: str) -> int | None:
+        value = self._metadata.get(PREFIX + name)
+        if value is not None and (type(value) is not int or not 0 <= value < len(self._tokens)):
+            raise CheckpointError(f"{self._where}: {PREFIX}{name} is {value!r}, outside of the vocabulary")
+        return value
+
+    def _flag(self, name: str, default: bool) -> bool:
+        value = self._metadata.get(PREFIX + name, default)
+        if type(value) is not bool:
+            raise CheckpointError(f"{self._where}: {PREFIX}{name} is {value!r}, expected true or false")
+        return value
+
+    def _pre(self) -> str:
+        """Kind of pre-tokenizer; raises for one that cannot be rebuilt."""
+        model = self._metadata.get(PREFIX + "model")
+        named = str(self._metadata.get(PREFIX + "pre", "default"))
+        kind = _ALIASES.get(named, named)
+        if model != "gpt2":
+            raise CheckpointError(
+                f"{self._where}: tokenizer model {model!r} cannot be rebuilt from GGUF metadata, only 'gpt2' can",
+                hint="open the original Hugging Face model, whose tokenizer.json has all of it",
+            )
+        if kind not in PRE_TOKENIZERS:
+            raise CheckpointError(
+                f"{self._where}: pre-tokenizer {named!r} is not among {', '.join((*PRE_TOKENIZERS, *_ALIASES))}",
+                hint="open the original Hugging Face model, whose tokenizer.json has all of it",
+            )
+        return kind
+
+    def _merges(self) -> list[tuple[str, str]]:
+        merges = self._metadata.get(PREFIX + "merges")
+        if not isinstance(merges, LazyStrings):
+            raise CheckpointError(f"{self._where}: {PREFIX}merges is missing or not a list of strings")
+        pairs = [tuple(merge.split(" ")) for merge in merges.decode()]
+        if not all(len(pair) == 2 for pair in pairs):
+            raise CheckpointError(f"{self._where}: a merge does not have two parts")
+        return pairs  # pyright: ignore[reportReturnType]  (each was checked to be a pair)
+
+    def _build(self) -> tokenizers.Tokenizer:
+        from tokenizers import AddedToken, Tokenizer, decoders, models
+
+        kind = self._pre()
+        vocabulary = {token: id for id, token in enumerate(self._tokens)}
+        if len(vocabulary) != len(self._tokens):
+            raise CheckpointError(f"{self._where}: the vocabulary holds a token twice")
+        # Llama 3 takes a word that is a token as that token, even where no merges lead to it.
+        bpe = models.BPE(vocab=vocabulary, merges=self._merges(), ignore_merges=kind == "llama-bpe")
+        built = Tokenizer(bpe)
+        if kind == "qwen2":
+            from tokenizers.normalizers import NFC
+
+            built.normalizer = NFC()
+        built.pre_tokenizer = _pre_tokenizer(kind)
+        built.decoder = decoders.ByteLevel()
+        for kind_of_token, special in ((CONTROL, True), (USER_DEFINED, False)):
+            ids = np.flatnonzero(self._types == kind_of_token)
+            added = [AddedToken(self._tokens[id], special=special, normalized=False) for id in ids]
+            (built.add_special_tokens if special else built.add_tokens)(added)
+        self._wrap(built, add_bos=self._flag("add_bos_token", kind == "llama-bpe"))
+        return built
+
+    def _wrap(self, built: tokenizers.Tokenizer, *, add_bos: bool) -> None:
+        """Let the tokenizer put the begin and end tokens around a text that the file asks for."""
+        from tokenizers.processors import TemplateProcessing
+
+        bos = self._id("bos_token_id") if add_bos else None
+        eos = self._id("eos_token_id") if self._flag("add_eos_token", False) else None
+        around = [(self._tokens[id], id) for id in (bos, eos) if id is not None]
+        if around:
+            before = [] if bos is None else [f"{self._tokens[bos]}:0"]
+            after = [] if eos is None else [f"{self._tokens[eos]}:0"]
+            one, two = [*before, "$A:0", *after], [*before, "$B:1", *after]
+            built.post_processor = TemplateProcessing(single=one, pair=one + two, special_tokens=around)
+
+
+def _pre_tokenizer(kind: str) -> Any:
+    from tokenizers import Regex
+    from tokenizers.pre_tokenizers import ByteLevel, Digits, Sequence, Split
+
+    if kind == "gpt-2":
+        return ByteLevel(add_prefix_space=False)
+    if kind == "smollm":
+        return Sequence([Digits(individual_digits=True), ByteLevel(add_prefix_space=False)])
+    return Sequence([Split(Regex(_SPLITS[kind]), "isolated"), ByteLevel(add_prefix_space=False, use_regex=False)])
+
+
+def end_ids(file: GGUFFile) -> list[int | None]:
+    """Ids that the metadata of a GGUF file name as ends of a text, a turn or a message."""
+    names = ("eos_token_id", "eot_token_id", "eom_token_id")
+    found = (file.metadata.get(PREFIX + name) for name in names)
+    return [id if type(id) is int else None for id in found]

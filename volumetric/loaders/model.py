@@ -1,0 +1,186 @@
+"""open_model: from a source to a network with lazy weights, tokenizer, chat template and generation defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from volumetric.dtypes import DType, Scheme
+from volumetric.errors import CheckpointError
+from volumetric.loaders import archs
+from volumetric.loaders.chat import ChatTemplate, chat_template, read_chat_template
+from volumetric.loaders.generation_config import GenerationDefaults, end_tokens, read_generation
+from volumetric.loaders.gguf import GGUFFile
+from volumetric.loaders.gguf_config import in_gguf, read_config
+from volumetric.loaders.gguf_tokenizer import end_ids, read_tokenizer
+from volumetric.loaders.hf_config import Config
+from volumetric.loaders.hub import Location, resolve
+from volumetric.loaders.json_file import read_object
+from volumetric.loaders.mount import mount
+from volumetric.loaders.native import read_native
+from volumetric.loaders.shards import open_safetensors
+from volumetric.loaders.tokenizer import Tokenizer
+from volumetric.loaders.tokenizer_files import read_tokenizer_files
+from volumetric.network import Network, Params
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedModel:
+    """A model as its files describe it; no device is involved yet.
+
+    Attributes
+    ----------
+    name : short name for people
+    network : structure
+    params : weights, read from the files when asked for
+    tokenizer, chat_template : None where the files have none
+    generation : end-of-text ids and sampling defaults
+    context_length : tokens that the model was trained for, 0 if unknown
+    path : file or directory that was opened
+    config : the configuration in Hugging Face's terms, empty for networks of other origin
+    """
+
+    name: str
+    network: Network
+    params: Params
+    tokenizer: Tokenizer | None
+    chat_template: ChatTemplate | None
+    generation: GenerationDefaults
+    context_length: int
+    path: Path
+    config: Mapping[str, Any] = field(default_factory=dict)
+
+
+def open_model(
+    source: str, dtype: str | DType | Scheme | None = None, offline: bool = False, strict: bool = True
+) -> LoadedModel:
+    """Open a model without reading its weights.
+
+    Parameters
+    ----------
+    source : path, hub id or ``pkg:module``; see `hub.resolve`
+    dtype : scheme that weights are converted to when they are read; None keeps them as stored
+    offline : use local files only
+    strict : refuse missing and unexpected tensors
+
+    Raises
+    ------
+    CheckpointError
+        Not found, damaged, or the tensors do not fit the configuration.
+    UnsupportedError
+        The family or a variant of it is not built here.
+    DTypeError
+        `dtype` names no scheme.
+    """
+    scheme = None if dtype is None else Scheme.parse(dtype)
+    location = resolve(source, offline=offline)
+    if location.kind == "gguf":
+        return _open_gguf(location, scheme, strict=strict)
+    if location.kind == "native":
+        return _open_native(location, scheme)
+    return _open_hf(location, scheme, strict=strict)
+
+
+def _open_hf(location: Location, dtype: Scheme | None, *, strict: bool) -> LoadedModel:
+    directory = location.directory
+    path = directory / "config.json"
+    if not path.is_file():
+        raise CheckpointError(f"{directory} has weights and no config.json", hint="it names the family and the sizes")
+    config = Config(read_object(path), str(path))
+    blueprint = archs.build(config)
+    params = mount(blueprint, open_safetensors(location.weights), dtype, strict=strict)
+    texts = _read_texts(directory, config.values, _vocabulary(config))
+    return LoadedModel(
+        name=location.name,
+        network=blueprint.network,
+        params=params,
+        tokenizer=texts.tokenizer,
+        chat_template=texts.template,
+        generation=texts.generation,
+        context_length=blueprint.context_length,
+        path=location.weights,
+        config=config.values,
+    )
+
+
+def _open_gguf(location: Location, dtype: Scheme | None, *, strict: bool) -> LoadedModel:
+    where = str(location.weights)
+    file = GGUFFile(location.weights)
+    config = read_config(file, where)
+    blueprint = in_gguf(archs.build(config), config.model_type)
+    params = mount(blueprint, file, dtype, strict=strict)
+    tokenizer = read_tokenizer(file, where)
+    special = {} if tokenizer is None else tokenizer.special_tokens
+    given = file.metadata.get("tokenizer.chat_template")
+    template = chat_template({"default": given}, special, where) if isinstance(given, str) else None
+    ids = (
+        {"bos_token_id": tokenizer.bos_id, "pad_token_id": tokenizer.token_id(special.get("pad_token"))}
+        if tokenizer
+        else {}
+    )
+    generation = read_generation(
+        [ids], [*end_ids(file), *_template_ends(tokenizer, template)], _vocabulary(config), where
+    )
+    return LoadedModel(
+        name=location.name,
+        network=blueprint.network,
+        params=params,
+        tokenizer=tokenizer,
+        chat_template=template,
+        generation=generation,
+        context_length=blueprint.context_length,
+        path=location.weights,
+        config=config.values,
+    )
+
+
+def _open_native(location: Location, dtype: Scheme | None) -> LoadedModel:
+    network, params, facts = read_native(location.directory, dtype)
+    path = location.directory / "config.json"
+    config = read_object(path) if path.is_file() else {}
+    embeddings = [spec.shape[0] for key, spec in network.param_specs().items() if key.endswith("/weight")]
+    texts = _read_texts(location.directory, config, max(embeddings, default=0))
+    return LoadedModel(
+        name=location.name,
+        network=network,
+        params=params,
+        tokenizer=texts.tokenizer,
+        chat_template=texts.template,
+        generation=texts.generation,
+        context_length=facts.context_length,
+        path=location.directory,
+        config=config,
+    )
+
+
+def _vocabulary(config: Config) -> int:
+    return config.integer("vocab_size")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Texts:
+    """What the files beside the weights say about text."""
+
+    tokenizer: Tokenizer | None
+    template: ChatTemplate | None
+    generation: GenerationDefaults
+
+
+def _read_texts(directory: Path, config: Mapping[str, Any], vocabulary: int) -> _Texts:
+    tokenizer, tokenizer_config = read_tokenizer_files(directory)
+    special = {} if tokenizer is None else tokenizer.special_tokens
+    template = read_chat_template(directory, tokenizer_config, special)
+    path = directory / "generation_config.json"
+    configs = [config, read_object(path)] if path.is_file() else [config]
+    eos = [] if tokenizer is None else [tokenizer.eos_id]
+    generation = read_generation(configs, [*eos, *_template_ends(tokenizer, template)], vocabulary, str(directory))
+    return _Texts(tokenizer=tokenizer, template=template, generation=generation)
+
+
+def _template_ends(tokenizer: Tokenizer | None, template: ChatTemplate | None) -> list[int | None]:
+    """Ids of the tokens by which the chat template ends a turn."""
+    if tokenizer is None or template is None:
+        return []
+    return [tokenizer.token_id(token) for token in sorted(end_tokens(template.source))]

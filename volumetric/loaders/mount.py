@@ -1,0 +1,53 @@
+"""Weight stores over a checkpoint: tensors are read one at a time, when a device or a conversion asks for them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from volumetric._typing import Shape
+from volumetric.dtypes import DType, Packed, Scheme
+from volumetric.loaders.names import Blueprint, Rule, fit, read, read_scheme
+from volumetric.loaders.quantise import convert, target_schemes
+from volumetric.loaders.source import TensorSource
+from volumetric.network import Params, initialise
+from volumetric.weights import WeightStore
+
+logger = logging.getLogger(__name__)
+
+
+def mount(
+    blueprint: Blueprint, source: TensorSource, dtype: str | DType | Scheme | None = None, *, strict: bool = True
+) -> Params:
+    """Return the parameters of a network as lazy stores over a checkpoint.
+
+    Parameters
+    ----------
+    dtype : scheme to convert to while reading; None keeps tensors as stored
+    strict : see `names.fit`; without it, parameters that are missing are filled as in a fresh network
+
+    Raises
+    ------
+    CheckpointError
+        The tensors do not fit the network.
+    """
+    rules = fit(blueprint, source, strict=strict)
+    targets = target_schemes(blueprint.network, dtype)
+    specs = blueprint.network.param_specs()
+    absent = [key for key in specs if key not in rules]
+    fresh: Mapping[str, WeightStore] = initialise(blueprint.network) if absent else {}
+    return Params(
+        {
+            key: _store(rules[key], source, spec.shape, targets[key]) if key in rules else fresh[key]
+            for key, spec in specs.items()
+        }
+    )
+
+
+def _store(rule: Rule, source: TensorSource, shape: Shape, target: Scheme | None) -> WeightStore:
+    stored = read_scheme(rule, source)
+
+    def produce() -> Packed:
+        return convert(read(rule, source, shape), target)
+
+    return WeightStore(shape, target or stored, produce, release=lambda: source.release(rule.source))

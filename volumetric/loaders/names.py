@@ -1,0 +1,202 @@
+"""Tensor names of checkpoints ↔ parameters of networks: rules, the check that all fit, and reading through them."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from volumetric._typing import Shape
+from volumetric.dtypes import Packed, Scheme, decode
+from volumetric.errors import CheckpointError
+from volumetric.loaders.source import TensorSource
+from volumetric.network import Network
+
+logger = logging.getLogger(__name__)
+
+SHOWN = 5
+"""Names listed in a report; the rest is counted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """Where one parameter of a network stands in a checkpoint, and how it is laid out there.
+
+    Attributes
+    ----------
+    key : parameter of the network, ``"1.0.0.1/q.weight"``
+    source : tensor of the checkpoint
+    rows : the parameter is these rows of a fused tensor (of its columns, where `transposed`)
+    transposed : the matrix is stored as ``[in, out]`` (GPT-2's Conv1D)
+    interleaved_heads : rows are stored in llama.cpp's order, the rotary halves of each of so many heads alternating
+    """
+
+    key: str
+    source: str
+    rows: tuple[int, int] | None = None
+    transposed: bool = False
+    interleaved_heads: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blueprint:
+    """What a family makes of a configuration: the network, and the rules that fill it.
+
+    Attributes
+    ----------
+    ignored : regular expressions of tensors that may be there and carry no weights of ours
+    prefix : start of tensor names that some checkpoints leave out throughout
+    context_length : tokens that the model was trained for
+    """
+
+    network: Network
+    rules: tuple[Rule, ...]
+    ignored: tuple[str, ...] = ()
+    prefix: str = ""
+    context_length: int
+
+
+def fit(blueprint: Blueprint, source: TensorSource, *, strict: bool = True) -> dict[str, Rule]:
+    """Match a blueprint with a checkpoint.
+
+    Parameters
+    ----------
+    strict : raise for missing and unexpected tensors; otherwise log them. Tensors of a wrong shape always raise.
+
+    Returns
+    -------
+    Parameter key → rule, for all parameters whose tensor is there, with `prefix` dropped where the checkpoint drops it
+
+    Raises
+    ------
+    CheckpointError
+        Names the first five of each kind of problem and counts the rest.
+    """
+    rules = _spelled_as(source, blueprint)
+    present = {rule.key: rule for rule in rules if rule.source in source.entries}
+    used = {rule.source for rule in rules}
+    ignored = re.compile("|".join(f"(?:{pattern})" for pattern in blueprint.ignored) or "(?!)")
+    missing = sorted({rule.source for rule in rules} - source.entries.keys())
+    unexpected = [name for name in source.entries if name not in used and not ignored.fullmatch(name)]
+    misshapen = [
+        f"{name} has shape {list(source.entries[name].shape)}, expected {list(shape)}"
+        for name, shape in _stored_shapes(blueprint.network, rules)
+        if name in source.entries and source.entries[name].shape != shape
+    ]
+    problems = _report(missing if strict else [], unexpected if strict else [], misshapen)
+    if problems:
+        raise CheckpointError(
+            f"the tensors do not fit the configuration: {problems}",
+            hint=None if misshapen else "strict=False loads what fits",
+        )
+    if missing or unexpected:
+        logger.warning("tensors that do not fit the configuration: %s", _report(missing, unexpected, []))
+    return present
+
+
+def _spelled_as(source: TensorSource, blueprint: Blueprint) -> list[Rule]:
+    """Rules of a blueprint, without the optional prefix if no tensor of the checkpoint has it."""
+    prefix = blueprint.prefix
+    if not prefix or any(name.startswith(prefix) for name in source.entries):
+        return list(blueprint.rules)
+    return [dataclasses.replace(rule, source=rule.source.removeprefix(prefix)) for rule in blueprint.rules]
+
+
+def _report(missing: list[str], unexpected: list[str], misshapen: list[str]) -> str:
+    kinds = {"missing": missing, "unexpected": unexpected, "wrong shape": misshapen}
+    return "; ".join(f"{len(names)} {kind}: {_first(names)}" for kind, names in kinds.items() if names)
+
+
+def _first(names: list[str]) -> str:
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(names[:SHOWN]) + more
+
+
+def _stored_shapes(network: Network, rules: list[Rule]) -> Iterator[tuple[str, Shape]]:
+    """Shape that each tensor of the checkpoint must have, fused ones as the sum of their parts."""
+    shapes = {key: spec.shape for key, spec in network.param_specs().items()}
+    ends: dict[str, int] = {}
+    for rule in rules:
+        if rule.rows:
+            ends[rule.source] = max(ends.get(rule.source, 0), rule.rows[1])
+    for rule in rules:
+        shape = shapes[rule.key]
+        if rule.rows:
+            if rule.rows[1] != ends[rule.source]:
+                continue  # the last part speaks for all
+            shape = (ends[rule.source], *shape[1:])
+        yield rule.source, shape[::-1] if rule.transposed else shape
+
+
+def read(rule: Rule, source: TensorSource, shape: Shape) -> Packed:
+    """Read one parameter of logical `shape` in its stored numeric form, rearranged as the network wants it.
+
+    Rows of quantised tensors are cut and permuted without decoding them; transposing a quantised tensor decodes it.
+    """
+    packed = source.packed(rule.source)
+    if rule.transposed and len(packed.shape) > 1:
+        return _transposed(packed, rule.rows)
+    if rule.rows:
+        packed = _cut(packed, *rule.rows)
+    if rule.interleaved_heads:
+        packed = _permuted(packed, halves_from_pairs(shape[0], rule.interleaved_heads))
+    return packed
+
+
+def read_scheme(rule: Rule, source: TensorSource) -> Scheme:
+    """Return the scheme that `read` will give, without reading."""
+    scheme = source.scheme(rule.source)
+    decodes = rule.transposed and scheme.has_scale and len(source.entries[rule.source].shape) > 1
+    return Scheme.parse("float32") if decodes else scheme
+
+
+def halves_from_pairs(rows: int, heads: int) -> np.ndarray:
+    """Row numbers that undo llama.cpp's order: within a head r0, r_half, r1, … becomes r0, r1, …, r_half, ….
+
+    Its converter makes the two rows that rotate together neighbours; here, as in Hugging Face checkpoints, the first
+    halves of all pairs come first.
+    """
+    return np.arange(rows).reshape(heads, -1, 2).swapaxes(1, 2).reshape(-1)
+
+
+def pairs_from_halves(rows: int, heads: int) -> np.ndarray:
+    """Inverse of `halves_from_pairs`."""
+    return np.arange(rows).reshape(heads, 2, -1).swapaxes(1, 2).reshape(-1)
+
+
+def _values(packed: Packed) -> np.ndarray:
+    """Array of the logical shape: codes where they are the values, else float32."""
+    if packed.scheme.has_scale:
+        return decode(packed)
+    return packed.codes().reshape(packed.shape)
+
+
+def _transposed(packed: Packed, columns: tuple[int, int] | None) -> Packed:
+    array = _values(packed)
+    return Packed.from_array(np.ascontiguousarray((array[:, slice(*columns)] if columns else array).T))
+
+
+def _cut(packed: Packed, start: int, stop: int) -> Packed:
+    if len(packed.shape) == 1:
+        return Packed.from_array(np.ascontiguousarray(_values(packed)[start:stop]))
+    return packed.row_slice(start, stop)
+
+
+def _permuted(packed: Packed, order: np.ndarray) -> Packed:
+    if len(packed.shape) == 1:
+        return Packed.from_array(_values(packed)[order])
+    return packed.take_rows(order)
+
+
+def permute_rows(packed: Packed, heads: int) -> Packed:
+    """Order the rows of a query or key projection as llama.cpp stores them, without decoding."""
+    return _permuted(packed, pairs_from_halves(packed.shape[0], heads))
+
+
+def owned(network: Network, rules: Mapping[str, Rule]) -> list[str]:
+    """Parameters of a network that no rule fills."""
+    return [key for key in network.param_specs() if key not in rules]

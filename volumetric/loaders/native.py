@@ -1,0 +1,234 @@
+"""The checkpoint of this package: network.json for the structure, weights.safetensors for the numbers, exactly as held.
+
+Tensors of plain numeric types are stored under their keys, readable by any program. A tensor in another scheme is
+stored as its packed parts: ``key`` holds the 32-bit words, ``key:scales`` and ``key:offsets`` the rest, and the file's
+metadata name scheme and logical shape. The bytes depend on network and weights alone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from volumetric._typing import Array, Shape
+from volumetric.dtypes import Packed, Scheme
+from volumetric.errors import CheckpointError, VolumetricError
+from volumetric.loaders.atomic import write_atomic
+from volumetric.loaders.directory import new_directory
+from volumetric.loaders.hub import NATIVE_NAME
+from volumetric.loaders.json_file import read_bytes
+from volumetric.loaders.quantise import convert, target_schemes
+from volumetric.loaders.safetensors import SafetensorsFile
+from volumetric.loaders.safetensors_write import TensorOut, tag_of, write_safetensors
+from volumetric.network import Network, Params, check_params
+from volumetric.weights import WeightStore
+
+WEIGHTS_NAME: Final = "weights.safetensors"
+METADATA_KEY: Final = "volumetric"
+VERSION: Final = 1
+MAX_NETWORK_BYTES: Final = 100_000_000
+SCALES, OFFSETS = ":scales", ":offsets"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NativeFacts:
+    """What a checkpoint says beside structure and weights."""
+
+    context_length: int = 0
+
+
+def save_native(
+    directory: str | Path,
+    network: Network,
+    params: Mapping[str, WeightStore],
+    *,
+    facts: NativeFacts | None = None,
+    files: Mapping[str, bytes] | None = None,
+) -> None:
+    """Write a checkpoint. The directory appears complete or not at all.
+
+    Parameters
+    ----------
+    directory : new, empty, or an earlier checkpoint, which is replaced
+    files : further files, name → content: tokenizer, chat template, …
+
+    Raises
+    ------
+    CheckpointError
+        The parameters do not fit the network, or the directory cannot be written.
+    """
+    check_params(network, params)
+    with new_directory(directory, NATIVE_NAME) as home:
+        for name, content in sorted((files or {}).items()):
+            (home / name).parent.mkdir(parents=True, exist_ok=True)
+            write_atomic(home / name, content)
+        tensors, schemes = _tensors(params)
+        about = {"version": VERSION, "context_length": (facts or NativeFacts()).context_length, "tensors": schemes}
+        metadata = {METADATA_KEY: json.dumps(about, separators=(",", ":"), sort_keys=True)}
+        write_safetensors(home / WEIGHTS_NAME, tensors, metadata)
+        write_atomic(home / NATIVE_NAME, network.to_json().encode())
+
+
+def _is_plain(scheme: Scheme) -> bool:
+    """Whether a tensor of this scheme is an ordinary safetensors tensor."""
+    return not scheme.has_scale and scheme.dtype.safetensors is not None and scheme.dtype.bits >= 8
+
+
+def _tensors(params: Mapping[str, WeightStore]) -> tuple[dict[str, TensorOut], dict[str, Any]]:
+    """Tensors to write, and scheme and shape of those that are stored in parts."""
+    tensors: dict[str, TensorOut] = {}
+    schemes: dict[str, Any] = {}
+    for key, store in params.items():
+        if _is_plain(store.scheme):
+            tag = tag_of(store.scheme.dtype.host)
+            tensors[key] = TensorOut(tag=tag, shape=store.shape, read=_Plain(store).read)
+        else:
+            schemes[key] = {"scheme": str(store.scheme), "shape": list(store.shape)}
+            tensors |= dict(_Parts(key, store).outs())
+    return tensors, schemes
+
+
+class _Plain:
+    """Reads a tensor of plain numbers when it is its turn, and lets go of its pages."""
+
+    def __init__(self, store: WeightStore) -> None:
+        self._store = store
+
+    def read(self) -> Array:
+        values = self._store.stored().codes().reshape(self._store.shape)
+        self._store.release()
+        return values
+
+
+class _Parts:
+    """Reads a tensor in parts. The words come first in the file; scales are kept until their turn, not made anew."""
+
+    def __init__(self, key: str, store: WeightStore) -> None:
+        self._key, self._store = key, store
+        self._scales: Array | None = None
+        self._offsets: Array | None = None
+
+    def outs(self) -> Iterator[tuple[str, TensorOut]]:
+        scheme, shape = self._store.scheme, self._store.shape
+        k = shape[-1] if shape else 1
+        rows = 1
+        for axis in shape[:-1]:
+            rows *= axis
+        yield self._key, TensorOut(tag="U32", shape=(rows, scheme.words_per_row(k)), read=self._read_payload)
+        if scheme.scale_dtype is not None:
+            groups = (rows, scheme.groups_per_row(k))
+            tag = tag_of(scheme.scale_dtype.host)
+            yield self._key + SCALES, TensorOut(tag=tag, shape=groups, read=self._read_scales)
+            if scheme.has_offset:
+                yield self._key + OFFSETS, TensorOut(tag=tag, shape=groups, read=self._read_offsets)
+
+    def _read_payload(self) -> Array:
+        packed = self._store.stored()
+        # Copies: the parts may be views that would keep the whole tensor.
+        self._scales = None if packed.scales is None else packed.scales.copy()
+        self._offsets = None if packed.offsets is None else packed.offsets.copy()
+        self._store.release()
+        return packed.payload
+
+    def _read_scales(self) -> Array:
+        scales, self._scales = self._scales, None
+        return self._required(scales)
+
+    def _read_offsets(self) -> Array:
+        offsets, self._offsets = self._offsets, None
+        return self._required(offsets)
+
+    def _required(self, part: Array | None) -> Array:
+        if part is None:
+            raise CheckpointError(f"{self._key}: scales are asked for before the words they belong to")
+        return part
+
+
+def read_native(directory: Path, dtype: Scheme | None = None) -> tuple[Network, Params, NativeFacts]:
+    """Open a checkpoint; weights are read when asked for, and converted to `dtype` where one is given.
+
+    Raises
+    ------
+    CheckpointError
+        A file is damaged, or the weights do not fit the network.
+    """
+    try:
+        network = Network.from_json(read_bytes(directory / NATIVE_NAME, MAX_NETWORK_BYTES))
+    except CheckpointError:
+        raise
+    except (VolumetricError, RecursionError) as error:
+        raise CheckpointError(f"{directory / NATIVE_NAME}: {error}", hint="the file is damaged") from error
+    file = SafetensorsFile(directory / WEIGHTS_NAME)
+    about = _read_about(file, str(directory / WEIGHTS_NAME))
+    targets = target_schemes(network, dtype)
+    stores: dict[str, WeightStore] = {}
+    for key in file.entries:
+        if key.endswith((SCALES, OFFSETS)):
+            continue
+        stores[key] = _store(key, file, about["tensors"].get(key), targets.get(key))
+    ordered = {key: stores[key] for key in network.param_specs() if key in stores}
+    check_params(network, ordered | stores)
+    return network, Params(ordered), NativeFacts(context_length=about["context_length"])
+
+
+def _read_about(file: SafetensorsFile, where: str) -> dict[str, Any]:
+    """Read and check the metadata of a weights file."""
+    try:
+        about = json.loads(file.metadata.get(METADATA_KEY, "{}"))
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(f"{where}: metadata {METADATA_KEY!r} are not JSON") from error
+    if not isinstance(about, dict) or about.get("version") != VERSION:
+        raise CheckpointError(f"{where} was not written by this version", hint=f"expected version {VERSION}")
+    tensors, context = about.get("tensors"), about.get("context_length")
+    if not isinstance(tensors, dict) or type(context) is not int or context < 0:
+        raise CheckpointError(f"{where}: metadata {METADATA_KEY!r} lack tensors or context_length")
+    for key in tensors:
+        if key not in file.entries:
+            raise CheckpointError(f"{where}: tensor {key!r} is named in the metadata and not there")
+    return about
+
+
+def _store(key: str, file: SafetensorsFile, about: object, target: Scheme | None) -> WeightStore:
+    def release() -> None:
+        for name in (key, key + SCALES, key + OFFSETS):
+            if name in file.entries:
+                file.release(name)
+
+    if about is None:
+        stored, shape = file.scheme(key), file.entries[key].shape
+        return WeightStore(shape, target or stored, lambda: convert(file.packed(key), target), release=release)
+    scheme, shape = _read_scheme(key, about)
+    _assemble(key, file, scheme, shape)  # views only: finds parts that do not fit before anything runs
+    return WeightStore(
+        shape, target or scheme, lambda: convert(_assemble(key, file, scheme, shape), target), release=release
+    )
+
+
+def _read_scheme(key: str, about: object) -> tuple[Scheme, Shape]:
+    if not isinstance(about, dict) or about.keys() != {"scheme", "shape"}:
+        raise CheckpointError(f"tensor {key!r}: metadata must have scheme and shape")
+    scheme, shape = about["scheme"], about["shape"]
+    if not isinstance(scheme, str) or not isinstance(shape, list) or not all(type(n) is int and n >= 0 for n in shape):
+        raise CheckpointError(f"tensor {key!r}: scheme or shape in the metadata is ill-typed")
+    try:
+        return Scheme.parse(scheme), tuple(shape)
+    except VolumetricError as error:
+        raise CheckpointError(f"tensor {key!r}: {error}", hint=error.hint) from error
+
+
+def _assemble(key: str, file: SafetensorsFile, scheme: Scheme, shape: Shape) -> Packed:
+    """Put a packed tensor together from views of its parts."""
+    parts = {name: file.array(key + name) for name in (SCALES, OFFSETS) if key + name in file.entries}
+    try:
+        return Packed(
+            scheme=scheme,
+            shape=shape,
+            payload=file.array(key),
+            scales=parts.get(SCALES),
+            offsets=parts.get(OFFSETS),
+        )
+    except VolumetricError as error:
+        raise CheckpointError(f"tensor {key!r}: {error}", hint="the checkpoint is damaged") from error

@@ -1,0 +1,183 @@
+"""Tokenizer: text ↔ token ids, built when first needed, and a decoder for ids that arrive one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from volumetric.errors import CheckpointError, GenerationError
+from volumetric.loaders.atomic import write_atomic
+
+if TYPE_CHECKING:
+    import tokenizers
+
+HELD_BACK: Final = 16
+"""Ids whose text may be held back. A character has at most four bytes, so more only pile up where text is no text."""
+
+
+class Tokenizer:
+    """A tokenizer of the ``tokenizers`` library, not built before the first text or id comes.
+
+    Parameters
+    ----------
+    build : makes the library's object; what it raises becomes a `CheckpointError`
+    special_tokens : role → text, ``{"bos_token": "<s>"}``; chat templates use these
+    special_ids : text → id of special tokens where that is known without building
+    add_bos : whether an encoded text starts with the begin-of-text token; None leaves it to the post-processor
+    where : name for messages
+    """
+
+    def __init__(
+        self,
+        build: Callable[[], tokenizers.Tokenizer],
+        *,
+        special_tokens: Mapping[str, str],
+        special_ids: Mapping[str, int],
+        add_bos: bool | None = None,
+        where: str,
+    ) -> None:
+        self._make = build
+        self.special_tokens = dict(special_tokens)
+        self._special_ids = dict(special_ids)
+        self._add_bos = add_bos
+        self._where = where
+
+    @cached_property
+    def backend(self) -> tokenizers.Tokenizer:
+        """The library's tokenizer, built at the first use.
+
+        Raises
+        ------
+        CheckpointError
+            The files are damaged, or of a kind that cannot be built.
+        """
+        try:
+            built = self._make()
+        except CheckpointError:
+            raise
+        except Exception as error:  # the library raises bare Exception for whatever is wrong in a file
+            message = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
+            raise CheckpointError(f"{self._where}: the tokenizer cannot be built: {message}") from error
+        # Some files carry the truncation of the training run.
+        built.no_truncation()
+        built.no_padding()
+        return built
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of tokens, added ones included."""
+        return self.backend.get_vocab_size(with_added_tokens=True)
+
+    @property
+    def bos_id(self) -> int | None:
+        """Id of the begin-of-text token."""
+        return self.token_id(self.special_tokens.get("bos_token"))
+
+    @property
+    def eos_id(self) -> int | None:
+        """Id of the end-of-text token."""
+        return self.token_id(self.special_tokens.get("eos_token"))
+
+    def token_id(self, token: str | None) -> int | None:
+        """Return the id of a token given by its exact text, None if there is no such token."""
+        if token is None or token in self._special_ids:
+            return None if token is None else self._special_ids[token]
+        return self.backend.token_to_id(token)
+
+    def token(self, id: int) -> str | None:
+        """Return a token as it stands in the vocabulary, None if there is no such id."""
+        return self.backend.id_to_token(_checked(id))
+
+    def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
+        """Return the token ids of `text`. Special tokens that are written in it count as such.
+
+        Parameters
+        ----------
+        add_special_tokens : add what the model wants around a text, mostly a begin-of-text token or nothing. Not wanted
+            for a rendered chat template, which holds its own.
+
+        Raises
+        ------
+        GenerationError
+            The text holds half of a surrogate pair, which no encoding has.
+        """
+        try:
+            ids = self.backend.encode(text, add_special_tokens=add_special_tokens).ids
+        except (UnicodeEncodeError, TypeError) as error:
+            raise GenerationError(f"cannot encode the text: {error}", hint="is it text?") from error
+        if add_special_tokens and self._add_bos is not None and self.bos_id is not None:
+            return self._with_bos(text, ids, self.bos_id)
+        return ids
+
+    def _with_bos(self, text: str, ids: list[int], bos: int) -> list[int]:
+        """Make the ids start with `bos`, or not, as the configuration says against the post-processor."""
+        added = ids[:1] == [bos] and self.backend.encode(text, add_special_tokens=False).ids[:1] != [bos]
+        if self._add_bos:
+            return ids if ids[:1] == [bos] else [bos, *ids]
+        return ids[1:] if added else ids
+
+    def decode(self, ids: Iterable[int], *, skip_special_tokens: bool = True) -> str:
+        """Return the text of `ids`; bytes that are not UTF-8 become U+FFFD, ids beyond the vocabulary nothing.
+
+        Raises
+        ------
+        GenerationError
+            An id is negative or has more than 32 bits.
+        """
+        return self.backend.decode([_checked(id) for id in ids], skip_special_tokens=skip_special_tokens)
+
+    def decoder(self, *, skip_special_tokens: bool = True) -> StreamDecoder:
+        """Return a decoder for one stream of ids."""
+        return StreamDecoder(self, skip_special_tokens=skip_special_tokens)
+
+    def save(self, path: Path) -> None:
+        """Write ``tokenizer.json``."""
+        write_atomic(path, self.backend.to_str(pretty=False).encode())
+
+
+def _checked(id: int) -> int:
+    if not 0 <= id < 2**32:
+        raise GenerationError(f"{id} is no token id", hint="ids are whole numbers from 0")
+    return int(id)
+
+
+class StreamDecoder:
+    """Text of ids that come one by one. Incomplete characters are held back; nothing that was given out changes.
+
+    Some decoders strip the space before the first word, so each piece is what the text of recent ids grows by, and not
+    the text of one id.
+    """
+
+    __slots__ = ("_given", "_ids", "_skip", "_tokenizer")
+
+    def __init__(self, tokenizer: Tokenizer, *, skip_special_tokens: bool = True) -> None:
+        self._tokenizer = tokenizer
+        self._skip = skip_special_tokens
+        self._ids: list[int] = []  # the latest ids given out, as context, and those held back
+        self._given = 0  # how many of them were given out
+
+    def push(self, token_id: int) -> str:
+        """Add one id; return the text that is now sure."""
+        self._ids.append(token_id)
+        before, after = self._texts()
+        if after.endswith("\ufffd") and len(self._ids) - self._given <= HELD_BACK:
+            return ""
+        if len(after) <= len(before):
+            return ""
+        self._ids = self._ids[self._given :]
+        self._given = len(self._ids)
+        return after[len(before) :]
+
+    def flush(self) -> str:
+        """Return what is held back, with U+FFFD for bytes that no character came of, and start over."""
+        before, after = self._texts()
+        self._ids, self._given = [], 0
+        return after[len(before) :]
+
+    def _texts(self) -> tuple[str, str]:
+        """Text of the ids given out, and of all."""
+        decode = self._tokenizer.decode
+        before = decode(self._ids[: self._given], skip_special_tokens=self._skip)
+        return before, decode(self._ids, skip_special_tokens=self._skip)
