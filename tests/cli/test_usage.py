@@ -5,10 +5,13 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
+from cyclopts import App
 
 from volumetric.cli import VERBS, main
 from volumetric.cli.options import SamplingOptions
 from volumetric.generate.params import ALIASES, SamplingParams
+
+NONE_GIVEN = SamplingOptions()
 
 
 def run(capsys, *arguments) -> tuple[int, str, str]:
@@ -107,9 +110,7 @@ def test_an_unknown_device_is_explained(capsys):
     ],
 )
 def test_sampling_flags_say_only_what_was_given(flags, expected):
-    from cyclopts import App
-
-    def verb(*, sampling: SamplingOptions = SamplingOptions()) -> dict:
+    def verb(*, sampling: SamplingOptions = NONE_GIVEN) -> dict:
         return sampling.given()
 
     app = App(result_action="return_value")

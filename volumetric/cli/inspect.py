@@ -49,6 +49,7 @@ def inspect(
         described = facts | {"layers": list(_layers(loaded.network)), "tensors": _tensors(loaded)}
         console.write(jsonlib.dumps(described, indent=2, default=str) + "\n")
         return exits.OK
+    facts["size"] = console.size(facts["size"])
     width = max(map(len, facts)) + 2
     console.write("".join(f"{name + ':':{width}}{_text(value)}\n" for name, value in facts.items()))
     console.table(("where", "layer", "weights", "shape"), [row.cells() for row in _rows(loaded)], right=("weights",))
@@ -68,6 +69,7 @@ def overview(loaded: LoadedModel) -> dict[str, Any]:
     return {
         "model": loaded.name,
         "path": loaded.path,
+        "architecture": loaded.config.get("model_type"),
         "grid": "×".join(map(str, network.grid.sides)),
         "layers": {kind: kinds.count(kind) for kind in dict.fromkeys(kinds)},
         "parameters": weight.elements,
@@ -88,7 +90,7 @@ def _text(value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{name} {_text(item)}" for name, item in value.items())
     if isinstance(value, bool):
-        return "yes" if value else "none"
+        return "yes" if value else "no"
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 

@@ -18,6 +18,7 @@ def open_for(
     *,
     context: int | None = None,
     threads: int | None = None,
+    chat_template: str | None = None,
 ) -> Model:
     """Load what the flags ask for.
 
@@ -38,6 +39,7 @@ def open_for(
             compute=device.compute,
             kv_dtype=device.kv_dtype,
             threads=threads,
+            chat_template=chat_template,
             offline=source.offline,
             strict=source.strict,
         )

@@ -140,6 +140,7 @@ def _flag(field: dataclasses.Field[Any], kind: Any) -> tuple[str, Any, Any]:
     parameter = Parameter(
         name=["--" + name.replace("_", "-") for name in names] + _SHORT.get(field.name, []),
         negative="",
+        allow_leading_hyphen=field.name == "stop",
         show_default=shown if type(default) in (int, float) else False,
     )
     if field.name == "logit_bias":
@@ -223,43 +224,35 @@ def _ids(text: str) -> list[int]:
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class ChatOptions:
-    """Whether and how a prompt goes through the model's chat template.
+class TemplateOptions:
+    """How messages become the text that a chat model was trained on.
 
     Parameters
     ----------
-    chat : bool
-        Apply the model's chat template: the prompt is the user's message.
     system : str
-        System message before it; implies --chat.
+        System message before the conversation.
+    chat_template : str
+        Jinja source, or a file of it, in place of the model's template.
     template_args : str
         JSON object of further names for the template.
     """
 
-    chat: Annotated[bool, Parameter(negative=["--no-chat-template", "--ignore-chat-template"], show_default=False)] = (
-        False
-    )
-    system: Annotated[str | None, Parameter(name=["--system", "--system-prompt", "-sys"])] = None
+    system: Annotated[
+        str | None, Parameter(name=["--system", "--system-prompt", "-sys"], allow_leading_hyphen=True)
+    ] = None
+    chat_template: str | None = None
     template_args: Annotated[str | None, Parameter(name=["--template-args", "--chat-template-kwargs"])] = None
 
-    def wrap(self, prompt: str | list[int]) -> str | list[int] | list[dict[str, str]]:
-        """Return `prompt` as chat messages where a chat is asked for.
-
-        Raises
-        ------
-        UsageError : a chat of token ids
-        """
-        if not self.chat and self.system is None:
-            return prompt
-        if not isinstance(prompt, str):
-            raise UsageError("--prompt-ids and --chat exclude each other", hint="a chat template takes text")
-        return [*self.opening(), {"role": "user", "content": prompt}]
+    @property
+    def given(self) -> bool:
+        """Whether any of the flags was given."""
+        return (self.system, self.chat_template, self.template_args) != (None, None, None)
 
     def opening(self) -> list[dict[str, str]]:
         """Messages that every conversation begins with."""
         return [] if self.system is None else [{"role": "system", "content": self.system}]
 
-    def template(self) -> dict[str, Any]:
+    def arguments(self) -> dict[str, Any]:
         """Keywords of `Session.stream` that concern the template."""
         return {} if self.template_args is None else {"template_args": _json_object(self.template_args)}
 

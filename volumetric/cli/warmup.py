@@ -31,12 +31,10 @@ def warmup(
     output.apply()
     start = time.perf_counter()
     with open_for(model, source, device, context=size.context, threads=size.threads) as opened:
-        config = opened.config
+        about = opened.info
         with console.progress("compiling kernels…"):
             for rows in PROMPTS:
-                case = Case(prompt=min(rows, config.context - 2), generate=2)
-                measure(opened.executable, config.vocab_size, case, repetitions=1)
-    console.write(
-        f"{config.name} ({config.dtype}) is warm on {config.device} after {time.perf_counter() - start:.1f} s\n"
-    )
+                case = Case(prompt=min(rows, about.context - 2), generate=2)
+                measure(opened.executable, about.vocab_size, case, repetitions=1)
+    console.write(f"{about.name} ({about.dtype}) is warm on {about.device} after {time.perf_counter() - start:.1f} s\n")
     return exits.OK

@@ -19,10 +19,11 @@ from volumetric.errors import GenerationError, SpecError
 from volumetric.generate.events import Generation
 from volumetric.generate.footprint import Footprint, footprint
 from volumetric.generate.params import Merged, SamplingParams, merge
-from volumetric.generate.prompt import Message, Prompt, encode_prompt
+from volumetric.generate.prompt import Message, Prompt, encode_prompt, read_template
 from volumetric.generate.session import PREFILL_ROWS, Session
 from volumetric.generate.stream import Decoder, Stream
 from volumetric.loaders import LoadedModel, open_model
+from volumetric.loaders.tokenizer import Tokenizer
 from volumetric.network import Network, Params
 from volumetric.runtime.device import Device, Executable, RunOptions
 from volumetric.runtime.lower import lower
@@ -35,7 +36,7 @@ DEFAULT_CONTEXT = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModelConfig:
+class ModelInfo:
     """How a model was opened.
 
     Attributes
@@ -46,7 +47,7 @@ class ModelConfig:
     """
 
     name: str
-    path: Path | None
+    path: Path
     device: str
     dtype: str
     context: int
@@ -64,6 +65,7 @@ def load(
     compute: Literal["auto", "float32", "int8"] = "auto",
     kv_dtype: Literal["auto", "float32", "float16"] = "auto",
     threads: int | None = None,
+    chat_template: str | Path | None = None,
     offline: bool = False,
     strict: bool = True,
 ) -> Model:
@@ -79,6 +81,7 @@ def load(
     compute : activations that meet integer weights, see `RunOptions`
     kv_dtype : storage of keys and values, see `RunOptions`
     threads : threads of the CPU device; by default its physical cores
+    chat_template : Jinja source, or a file of it, in place of the model's own
     offline : use local files only
     strict : refuse a checkpoint with missing or unexpected tensors
 
@@ -96,6 +99,8 @@ def load(
     start = time.perf_counter()
     opened = open_device(device, threads=threads) if isinstance(device, str) else device
     loaded = open_model(str(source), dtype=dtype, offline=offline, strict=strict)
+    if chat_template is not None:
+        loaded = dataclasses.replace(loaded, chat_template=read_template(chat_template, loaded))
     options = RunOptions(
         context=_context(context, loaded.context_length), compute=compute, kv_dtype=kv_dtype, threads=threads
     )
@@ -151,12 +156,17 @@ class Model:
         return self.loaded.network
 
     @property
+    def config(self) -> Mapping[str, Any]:
+        """The configuration in Hugging Face's terms; empty for networks of other origin."""
+        return self.loaded.config
+
+    @property
     def params(self) -> Params:
         """The weights."""
         return self.loaded.params
 
     @property
-    def tokenizer(self) -> Any:
+    def tokenizer(self) -> Tokenizer | None:
         """The tokenizer, None where the source has none."""
         return self.loaded.tokenizer
 
@@ -166,9 +176,9 @@ class Model:
         return footprint(self.params)
 
     @cached_property
-    def config(self) -> ModelConfig:
+    def info(self) -> ModelInfo:
         """How the model was opened."""
-        return ModelConfig(
+        return ModelInfo(
             name=self.name,
             path=self.loaded.path,
             device=self.device.info.name,
@@ -195,7 +205,7 @@ class Model:
         limit = self.loaded.context_length
         if limit and tokens > limit:
             return f"this model sees at most {limit} tokens: shorten the prompt"
-        more = (tokens - self.config.context) * self.executable.memory.state_per_token
+        more = (tokens - self.info.context) * self.executable.memory.state_per_token
         return f"shorten the prompt, or open the model with context={tokens} or more ({more / 2**20:.1f} MiB more)"
 
     def merged(self, **explicit: Any) -> Merged:
@@ -236,9 +246,9 @@ class Model:
         GenerationError : no ids, more than the context holds, or an id outside of the vocabulary
         """
         tokens = np.array(self.encode(ids), np.int32)
-        if tokens.size > self.config.context:
+        if tokens.size > self.info.context:
             raise GenerationError(
-                f"{tokens.size} tokens do not fit into the context of {self.config.context}",
+                f"{tokens.size} tokens do not fit into the context of {self.info.context}",
                 hint=self.context_hint(tokens.size),
             )
         state = self.executable.new_state()
@@ -328,5 +338,5 @@ class Model:
         self.close()
 
     def __repr__(self) -> str:
-        c = self.config
+        c = self.info
         return f"<Model {c.name!r} {c.dtype} on {c.device}, context {c.context}>"

@@ -203,8 +203,11 @@ class Merged:
     sources: Mapping[str, Source]
 
     def __str__(self) -> str:
-        shown = (name for name in self.sources if name != "logit_bias" or self.params.logit_bias)
-        return ", ".join(f"{name}={getattr(self.params, name)!r} ({self.sources[name]})" for name in shown)
+        """Every parameter that has a value, as ``name=value (source)``."""
+        values = {name: getattr(self.params, name) for name in self.sources}
+        values["logit_bias"] = dict(self.params.logit_bias)
+        shown = {name: value for name, value in values.items() if value not in (None, (), {})}
+        return ", ".join(f"{name}={value!r} ({self.sources[name]})" for name, value in shown.items())
 
 
 def merge(defaults: GenerationDefaults | None, explicit: Mapping[str, Any]) -> Merged:

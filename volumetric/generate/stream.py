@@ -78,6 +78,11 @@ class Stream:
         self._end()
 
     @property
+    def has_text(self) -> bool:
+        """Whether there is a tokenizer that turns the tokens into text."""
+        return self._decoder is not None
+
+    @property
     def ended(self) -> bool:
         """Whether no more events will come."""
         return self._reason is not None

@@ -1,0 +1,95 @@
+"""Sessions: what is reused, what is held, what is independent."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.generate.letters import letters
+from volumetric.errors import GenerationError
+
+
+@pytest.fixture
+def session():
+    with letters().session() as session:
+        yield session
+
+
+def test_a_prompt_is_computed_from_its_first_difference(session):
+    assert session.stream("abc", max_tokens=2).run().stats.cached_tokens == 0
+    # The state holds a b c d; the e that was drawn last was not fed.
+    assert session.tokens == (0, 1, 2, 3)
+    again = session.stream("abcdefa", max_tokens=1).run()
+    assert (again.text, again.stats.cached_tokens) == ("b", 4)
+    changed = session.stream("abh", max_tokens=1).run()
+    assert changed.stats.cached_tokens == 2
+    assert session.tokens == (0, 1, 7)
+
+
+def test_the_same_prompt_computes_its_last_token_again(session):
+    session.stream("abc", max_tokens=1).run()
+    assert session.stream("abc", max_tokens=1).run().stats.cached_tokens == 2
+
+
+@pytest.mark.parametrize("params", [{}, {"temperature": 1.0, "top_k": 1}])
+def test_leaving_early_keeps_what_was_fed(session, params):
+    stream = session.stream("a", **params)
+    for _ in range(3):
+        next(stream)
+    stream.close()
+    assert session.tokens == (0, 1, 2)
+    assert session.stream("abcde", max_tokens=1).run().stats.cached_tokens == 3
+
+
+def test_a_new_stream_ends_the_one_before(session):
+    first = session.stream("a")
+    next(first)
+    second = session.stream("c", max_tokens=1)
+    assert first.ended
+    assert first.generation.finish_reason == "cancelled"
+    assert second.run().text == "d"
+
+
+def test_forks_go_on_independently(session):
+    session.stream("abc", max_tokens=1).run()
+    fork = session.fork()
+    assert fork.stream("abcg", max_tokens=1).run().text == "h"
+    assert session.tokens == (0, 1, 2)
+    assert fork.tokens == (0, 1, 2, 6)
+
+
+def test_reset_forgets(session):
+    session.stream("abc", max_tokens=1).run()
+    session.reset()
+    assert session.tokens == ()
+    assert session.stream("abc", max_tokens=1).run().stats.cached_tokens == 0
+
+
+def test_a_closed_session_says_so():
+    session = letters().session()
+    session.close()
+    with pytest.raises(GenerationError, match="closed"):
+        session.stream("a").run()
+
+
+def test_a_refused_prompt_leaves_the_running_stream_alone(session):
+    stream = session.stream("a", max_tokens=4)
+    next(stream)
+    with pytest.raises(GenerationError):
+        session.stream("")
+    assert "".join(event.text for event in stream) == "cde"
+
+
+def test_streams_of_a_model_do_not_disturb_each_other():
+    model = letters()
+    one, two = model.stream("a"), model.stream("d")
+    mixed = [next(s).text for s in (one, two, one, two, one)]
+    assert mixed == ["b", "e", "c", "f", "d"]
+
+
+def test_on_end_is_called_once_however_a_stream_ends(session):
+    calls = []
+    for finish in ("run", "close"):
+        stream = session.stream("a", max_tokens=2, on_end=lambda: calls.append(1))
+        getattr(stream, finish)()
+        stream.close()
+    assert len(calls) == 2
