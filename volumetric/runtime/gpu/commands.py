@@ -1,14 +1,87 @@
-"""Encoding recorded calls with plain wgpu-py calls: the portable way to replay a plan."""
+"""Commands: what a submission does, and the portable executor that encodes them with plain wgpu-py calls."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
 
-from volumetric.runtime.gpu.context import Call
+from volumetric.runtime.gpu.context import Call, GpuContext
 
 
-def encode_pass(encoder: Any, calls: Iterable[Call], rows: int, limit: int) -> None:
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """One compute pass over prepared calls, for a number of rows."""
+
+    prepared: Any
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """Copy bytes from one buffer to another."""
+
+    source: Any
+    source_offset: int
+    target: Any
+    target_offset: int
+    nbytes: int
+
+
+Command: TypeAlias = Pass | Copy
+
+
+class Executor(Protocol):
+    """Submits commands. Two exist over the same recordings: this module's, and the faster one of `native`."""
+
+    def prepare(self, calls: Sequence[Call]) -> Any:
+        """Turn recorded calls into what `Pass` holds."""
+        ...
+
+    def submit(self, commands: Sequence[Command]) -> int:
+        """Encode and submit; returns a number for `read`."""
+        ...
+
+    def read(self, buffer: Any, nbytes: int, submission: int) -> bytes:
+        """Wait for a submission, and return bytes of a mappable buffer that it filled."""
+        ...
+
+
+class PlainExecutor:
+    """Plain wgpu-py calls: works wherever wgpu-py does."""
+
+    def __init__(self, context: GpuContext) -> None:
+        self._context = context
+
+    def prepare(self, calls: Sequence[Call]) -> Sequence[Call]:
+        """Nothing to prepare."""
+        return calls
+
+    def submit(self, commands: Sequence[Command]) -> int:
+        """Encode and submit."""
+        context = self._context
+        with context.guard("submitting commands"):
+            encoder = context.device.create_command_encoder()
+            for command in commands:
+                if isinstance(command, Pass):
+                    encode_pass(encoder, command.prepared, command.rows, context.caps.max_groups)
+                else:
+                    encoder.copy_buffer_to_buffer(
+                        command.source, command.source_offset, command.target, command.target_offset, command.nbytes
+                    )
+            context.queue.submit([encoder.finish()])
+        return 0
+
+    def read(self, buffer: Any, nbytes: int, submission: int) -> bytes:
+        """Map the buffer, which waits for all work so far."""
+        with self._context.guard("reading results"):
+            buffer.map_sync(self._context.map_read, 0, -(-nbytes // 8) * 8)
+            data = bytes(buffer.read_mapped(0, -(-nbytes // 8) * 8, copy=False)[:nbytes])
+            buffer.unmap()
+        return data
+
+
+def encode_pass(encoder: Any, calls: Sequence[Call], rows: int, limit: int) -> None:
     """Write one compute pass with all `calls`: separate passes would cost three times as much on the GPU."""
     compute = encoder.begin_compute_pass()
     for call in calls:

@@ -62,7 +62,7 @@ class GpuContext:
         import wgpu
 
         self._usage = wgpu.BufferUsage
-        self._map_read = wgpu.MapMode.READ
+        self.map_read = wgpu.MapMode.READ
         self._errors = (wgpu.GPUError, RuntimeError)
         self._out_of_memory = wgpu.GPUOutOfMemoryError
         features = [name for name in _WANTED_FEATURES if name in adapter.features]
@@ -146,6 +146,14 @@ class GpuContext:
         with self.guard("reading a buffer back"):
             data = self.queue.read_buffer(buffer, offset, -(-nbytes // 4) * 4)
         return np.frombuffer(data, np.uint8)[:nbytes]
+
+    def copy_whole(self, pairs: list[tuple[Any, Any]]) -> None:
+        """Copy each first buffer over the second, which has the same size."""
+        with self.guard("copying buffers"):
+            encoder = self.device.create_command_encoder()
+            for source, target in pairs:
+                encoder.copy_buffer_to_buffer(source, 0, target, 0, source.size)
+            self.queue.submit([encoder.finish()])
 
     def pipeline(self, dispatch: Dispatch) -> Pipeline:
         """Compile the kernel of `dispatch`, once for each key."""

@@ -1,0 +1,259 @@
+"""GpuExecutable: a fused plan with resident weights, run by replaying recorded commands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volumetric.errors import UnsupportedError
+from volumetric.kernels.gpu import elementwise
+from volumetric.kernels.gpu.attention import AttentionShape
+from volumetric.kernels.gpu.dispatch import power_of_two
+from volumetric.network import Params
+from volumetric.runtime.device import MemoryReport, RunOptions
+from volumetric.runtime.gpu.commands import Command, Copy, Executor, Pass, PlainExecutor
+from volumetric.runtime.gpu.context import Call, GpuContext
+from volumetric.runtime.gpu.decoding import TokenLoop
+from volumetric.runtime.gpu.native import NativeExecutor
+from volumetric.runtime.gpu.record import Frame, Recorder
+from volumetric.runtime.gpu.residency import Residency
+from volumetric.runtime.gpu.scratch import Scratch, row_bytes
+from volumetric.runtime.gpu.state import GpuState
+from volumetric.runtime.plan import Plan
+from volumetric.runtime.state import check_input, check_room, check_vocabulary
+
+_SMALLEST_BUCKET = 16
+
+
+class GpuExecutable:
+    """A plan bound to weights on one GPU.
+
+    Parameters
+    ----------
+    context : the open GPU
+    plan : fused plan
+    params : weights of the network
+    options : how to run
+    portable : encode with plain wgpu-py calls instead of prepared native ones
+
+    Raises
+    ------
+    DeviceError : weights or scratch exceed the GPU
+    UnsupportedError : the plan or the options hold something that has no GPU form
+    """
+
+    def __init__(
+        self, context: GpuContext, plan: Plan, params: Params, options: RunOptions, *, portable: bool = False
+    ) -> None:
+        _check_options(options)
+        self.context = context
+        self.plan = plan
+        self.options = options
+        self.executor: Executor = PlainExecutor(context) if portable else NativeExecutor(context)
+        self._shapes = _attention_shapes(plan, options)
+        self.weights = Residency(context, params)
+        whole = any(not (shape.state and shape.causal) for shape in self._shapes.values())
+        self.scratch = Scratch(context, plan, whole=whole, most=options.context)
+        self._recorder = Recorder(context, plan, self.weights, self.scratch, self._shapes)
+        self.control = context.buffer(16, "control", uniform=True)
+        self._tail_control = context.buffer(16, "tail control", uniform=True)
+        self._readback: Any = None
+        self._recordings: dict[object, list[Any]] = {}
+        self.loop: TokenLoop | None = None
+        """The decoding loop that the control block belongs to now; None after a forward pass."""
+        # Recording one row ahead uploads all weights, and finds early what the GPU cannot do.
+        self._recording("decode", 1)
+
+    @property
+    def memory(self) -> MemoryReport:
+        """Bytes on the GPU."""
+        row = sum(2 * shape.cache_bytes // shape.context for shape in self._shapes.values() if shape.state)
+        return MemoryReport(weights=self.weights.nbytes, scratch=self.scratch.nbytes, state_per_token=row)
+
+    @property
+    def decoded(self) -> frozenset[str]:
+        """Parameters without a native layout; they are resident as float32."""
+        return frozenset(self.weights.decoded)
+
+    def new_state(self) -> GpuState:
+        """Return an empty state with its caches.
+
+        Raises
+        ------
+        DeviceError : the caches exceed a binding or the memory
+        """
+        shapes = {step.state: self._shapes[i] for i, step in enumerate(self.plan.steps) if step.state is not None}
+        return GpuState(self.context, shapes)
+
+    def forward(self, state: GpuState, x: NDArray[Any], *, last_only: bool = True) -> NDArray[np.float32]:
+        """Append the rows of `x` to `state` and return the output for the last row, or for all of them."""
+        x = check_input(self.plan, x)
+        if x.dtype == np.int32:
+            check_vocabulary(self.plan, x)
+        check_room(state.position, len(x), self.options.context)
+        self.loop = None
+        found = []
+        for start in range(0, len(x), self.scratch.rows):
+            rows = min(self.scratch.rows, len(x) - start)
+            last = start + rows == len(x)
+            first = rows if last_only and not last else rows - 1 if last_only else 0
+            found += self._chunk(state, x[start : start + rows], first)
+            state.advance(rows)
+        return np.concatenate(found)
+
+    def greedy(self, state: GpuState, token: int) -> Iterator[int]:
+        """Feed `token`, yield the arg max, feed that, and so on, two tokens in flight.
+
+        Raises
+        ------
+        UnsupportedError : the plan does not read token ids
+        GenerationError : the context is full, or `token` is outside of the vocabulary
+        """
+        if self.plan.values[self.plan.inputs[0]].dtype != "int32":
+            raise UnsupportedError("greedy decoding needs a network that reads token ids")
+        check_vocabulary(self.plan, np.array([token], np.int32))
+        return TokenLoop(self, state).run(token)
+
+    def close(self) -> None:
+        """Free weights and scratch."""
+        self._recordings.clear()
+        self.weights.close()
+        self.scratch.close()
+
+    def write_control(self, buffer: Any, position: int, rows: int) -> None:
+        """Set a control block."""
+        self.context.write(buffer, np.array([position, rows, 0, position + rows], np.uint32))
+
+    def decoding(self, state: GpuState) -> Pass:
+        """One token: a row through the whole plan, arg max, and the next token and position set on the device."""
+        key = (self, "greedy", 1)
+        if key not in state.replays:
+            state.replays[key] = self.executor.prepare([*self._calls(state, "decode", 1), *self._picking()])
+        return Pass(state.replays[key], 1)
+
+    def _picking(self) -> list[Call]:
+        """Arg max of the output row."""
+        if "pick" not in self._recordings:
+            out = self.plan.outputs[0]
+            width = self.plan.values[out].width
+            winners = self.scratch.make(8 * elementwise.ARGMAX_GROUPS, "winners")
+            ids = self.scratch.values[self.plan.inputs[0]]
+            first = {"x": self.scratch.values[out], "winners": winners}
+            second = {"winners": winners, "token": ids, "control": self.control}
+            self._recordings["pick"] = [
+                self.context.bind(elementwise.argmax(width=width, final=False), first),
+                self.context.bind(elementwise.argmax(width=width, final=True), second),
+            ]
+        return self._recordings["pick"]
+
+    def _chunk(self, state: GpuState, x: NDArray[Any], first: int) -> list[NDArray[np.float32]]:
+        """Run one chunk; return the output of its rows from `first` on."""
+        plan, scratch = self.plan, self.scratch
+        rows = len(x)
+        self.write_control(self.control, state.position, rows)
+        self._write_input(x)
+        out = plan.outputs[0]
+        if rows == 1:
+            commands: list[Command] = [Pass(self._prepared(state, "decode", 1), 1)]
+            return [self._fetch(commands, out, first, rows - first)]
+        commands = [Pass(self._prepared(state, "body", rows), rows)]
+        if first == rows:
+            self.executor.submit(commands)
+            return []
+        if not any(out in step.outputs for step in plan.steps if step.tail):
+            return [self._fetch(commands, out, first, rows - first)]
+        found = []
+        for start in range(first, rows, scratch.tail_rows):
+            count = min(scratch.tail_rows, rows - start)
+            self.write_control(self._tail_control, state.position + start, count)
+            for value, target in scratch.gathered.items():
+                size = row_bytes(plan.values[value])
+                commands.append(Copy(scratch.values[value], start * size, target, 0, count * size))
+            commands.append(Pass(self._prepared(state, "tail", count), count))
+            found.append(self._fetch(commands, out, 0, count))
+            commands = []
+        return found
+
+    def _write_input(self, x: NDArray[Any]) -> None:
+        value = self.plan.inputs[0]
+        flat = x.reshape(len(x), -1)
+        columns = row_bytes(self.plan.values[value]) // 4
+        if columns != flat.shape[1]:
+            flat = np.pad(flat, ((0, 0), (0, columns - flat.shape[1])))
+        self.context.write(self.scratch.values[value], flat)
+
+    def _fetch(self, commands: list[Command], value: int, first: int, rows: int) -> NDArray[np.float32]:
+        """Submit, and return rows of a value."""
+        if rows == 0:
+            self.executor.submit(commands)
+            return np.empty((0, *self.plan.values[value].shape[1:]), np.float32)
+        size = row_bytes(self.plan.values[value])
+        if self._readback is None or self._readback.size < rows * size:
+            if self._readback is not None:
+                self.context.free(self._readback)
+            self._readback = self.context.buffer(rows * size, "results", read=True)
+        copy = Copy(self.scratch.values[value], first * size, self._readback, 0, rows * size)
+        number = self.executor.submit([*commands, copy])
+        data = self.executor.read(self._readback, rows * size, number)
+        width = self.plan.values[value].width
+        found = np.frombuffer(data, np.float32).reshape(rows, size // 4)[:, :width]
+        return np.ascontiguousarray(found).reshape(rows, *self.plan.values[value].shape[1:])
+
+    def _recording(self, part: str, rows: int) -> list[Any]:
+        """Dispatches of the body, the tail, or both for one row; once for each size that changes the kernels."""
+        key = (part, rows)
+        if key not in self._recordings:
+            steps = [(i, s) for i, s in enumerate(self.plan.steps) if part == "decode" or s.tail == (part == "tail")]
+            values = self.scratch.values
+            if part == "tail":
+                values = {**values, **self.scratch.gathered}
+            control = self._tail_control if part == "tail" else self.control
+            self._recordings[key] = self._recorder.record(steps, Frame(rows=rows, control=control, values=values))
+        return self._recordings[key]
+
+    def _prepared(self, state: GpuState, part: str, rows: int) -> Any:
+        bucket = rows if rows == 1 else max(_SMALLEST_BUCKET, power_of_two(rows))
+        key = (self, part, bucket)
+        if key not in state.replays:
+            state.replays[key] = self.executor.prepare(self._calls(state, part, bucket))
+        return state.replays[key]
+
+    def _calls(self, state: GpuState, part: str, rows: int) -> list[Call]:
+        calls: list[Call] = []
+        for entry in self._recording(part, rows):
+            calls += entry(state) if callable(entry) else [entry]
+        return calls
+
+
+def _check_options(options: RunOptions) -> None:
+    if options.compute == "int8":
+        raise UnsupportedError("the GPU computes in float32", hint="use compute='float32' or 'auto'")
+
+
+def _attention_shapes(plan: Plan, options: RunOptions) -> dict[int, AttentionShape]:
+    """Shape of the attention of each attend step, by the step's index."""
+    found = {}
+    for i, step in enumerate(plan.steps):
+        if step.op != "attend":
+            continue
+        attrs = step.attrs
+        found[i] = AttentionShape(
+            heads=attrs["heads"],
+            kv_heads=attrs["kv_heads"],
+            head_dim=attrs["head_dim"],
+            context=options.context,
+            scale=attrs["scale"],
+            causal=attrs["causal"],
+            window=attrs["window"],
+            softcap=attrs["softcap"],
+            qk_norm="q_norm" in step.params,
+            qk_norm_eps=attrs["qk_norm_eps"],
+            qk_norm_unit_offset=attrs["qk_norm_unit_offset"],
+            rotary=0 if attrs["rope"] is None else attrs["rope"].dim,
+            state=step.state is not None,
+            half=options.kv_dtype == "float16",
+        )
+    return found

@@ -1,0 +1,121 @@
+"""The fast executor: prepared calls into wgpu-native, past the Python objects of wgpu-py.
+
+Encoding a token's 150 dispatches takes 0.45 ms this way and 0.8 ms with plain calls, and waiting for one submission by
+its number, instead of for all work, lets the next token be encoded and queued meanwhile. Only calls inside a pass skip
+wgpu-py's error check; an error there makes the encoder invalid and `finish`, which is checked, raises it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from volumetric.errors import DeviceError
+from volumetric.runtime.gpu.commands import Command, Pass
+from volumetric.runtime.gpu.context import Call, GpuContext
+
+_MAP_READ = 1
+
+
+class Prepared:
+    """Native handles of recorded calls; the calls themselves are kept, as they own the handles."""
+
+    def __init__(self, calls: Sequence[Call], ffi: Any, limit: int) -> None:
+        self._calls = calls
+        self._limit = limit
+        self._data = [ffi.from_buffer(call.immediates) if call.immediates else None for call in calls]
+        self._sized: tuple[int, list[tuple[Any, ...]]] = (0, [])
+
+    def rows(self, rows: int) -> list[tuple[Any, ...]]:
+        """(pipeline, group, x, y, z, data, size of data) of each call; kept for the next time."""
+        if self._sized[0] != rows:
+            table = [
+                (c.pipeline._internal, c.group._internal, *c.grid.size(rows, self._limit), data, len(c.immediates))
+                for c, data in zip(self._calls, self._data, strict=True)
+            ]
+            self._sized = (rows, table)
+        return self._sized[1]
+
+
+class NativeExecutor:
+    """Prepared low-level calls over the same recordings as `PlainExecutor`."""
+
+    def __init__(self, context: GpuContext) -> None:
+        from wgpu.backends.wgpu_native import _api
+
+        ffi, self._lib, self._checked = _api.ffi, _api.lib, _api.libf
+        self._ffi = ffi
+        self._context = context
+        self._device = context.device._internal
+        self._queue = context.queue._internal
+        self._encoder = ffi.new("WGPUCommandEncoderDescriptor *")
+        self._pass = ffi.new("WGPUComputePassDescriptor *")
+        self._finish = ffi.new("WGPUCommandBufferDescriptor *")
+        self._one = ffi.new("WGPUCommandBuffer[1]")
+        self._index = ffi.new("WGPUSubmissionIndex *")
+        self._mapped: list[int] = []
+        self._callback = ffi.callback(
+            "void(WGPUMapAsyncStatus, WGPUStringView, void *, void *)", lambda status, *_: self._mapped.append(status)
+        )
+        self._map_info = ffi.new("WGPUBufferMapCallbackInfo *")
+        self._map_info.mode = self._lib.WGPUCallbackMode_AllowProcessEvents
+        self._map_info.callback = self._callback
+
+    def prepare(self, calls: Sequence[Call]) -> Prepared:
+        """Look up the native handles once."""
+        return Prepared(calls, self._ffi, self._context.caps.max_groups)
+
+    def submit(self, commands: Sequence[Command]) -> int:
+        """Encode and submit; the number names this submission for `read`."""
+        lib, checked = self._lib, self._checked
+        with self._context.guard("submitting commands"):
+            encoder = checked.wgpuDeviceCreateCommandEncoder(self._device, self._encoder)
+            for command in commands:
+                if isinstance(command, Pass):
+                    self._encode_pass(encoder, command)
+                else:
+                    lib.wgpuCommandEncoderCopyBufferToBuffer(
+                        encoder,
+                        command.source._internal,
+                        command.source_offset,
+                        command.target._internal,
+                        command.target_offset,
+                        command.nbytes,
+                    )
+            buffer = checked.wgpuCommandEncoderFinish(encoder, self._finish)
+            self._one[0] = buffer
+            number = checked.wgpuQueueSubmitForIndex(self._queue, 1, self._one)
+            lib.wgpuCommandBufferRelease(buffer)
+            lib.wgpuCommandEncoderRelease(encoder)
+        return number
+
+    def _encode_pass(self, encoder: Any, command: Pass) -> None:
+        lib = self._lib
+        set_pipeline, set_group = lib.wgpuComputePassEncoderSetPipeline, lib.wgpuComputePassEncoderSetBindGroup
+        set_data, dispatch = lib.wgpuComputePassEncoderSetImmediates, lib.wgpuComputePassEncoderDispatchWorkgroups
+        null = self._ffi.NULL
+        compute = lib.wgpuCommandEncoderBeginComputePass(encoder, self._pass)
+        for pipeline, group, x, y, z, data, size in command.prepared.rows(command.rows):
+            set_pipeline(compute, pipeline)
+            set_group(compute, 0, group, 0, null)
+            if size:
+                set_data(compute, 0, data, size)
+            dispatch(compute, x, y, z)
+        lib.wgpuComputePassEncoderEnd(compute)
+        lib.wgpuComputePassEncoderRelease(compute)
+
+    def read(self, buffer: Any, nbytes: int, submission: int) -> bytes:
+        """Wait for one submission alone, and copy bytes out of a buffer that it filled."""
+        size = -(-nbytes // 8) * 8
+        self._mapped.clear()
+        with self._context.guard("reading results"):
+            self._checked.wgpuBufferMapAsync(buffer._internal, _MAP_READ, 0, size, self._map_info[0])
+            self._index[0] = submission
+            while not self._mapped:
+                self._checked.wgpuDevicePoll(self._device, 1, self._index)
+            if self._mapped[0] != self._lib.WGPUMapAsyncStatus_Success:
+                raise DeviceError("the GPU was lost while reading results", hint="open the device again")
+            pointer = self._checked.wgpuBufferGetConstMappedRange(buffer._internal, 0, size)
+            data = bytes(self._ffi.buffer(pointer, nbytes))
+            self._checked.wgpuBufferUnmap(buffer._internal)
+        return data

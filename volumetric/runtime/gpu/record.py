@@ -1,0 +1,226 @@
+"""Recording: the steps of a fused plan become a flat list of bound dispatches, once for each way of running it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from volumetric.errors import UnsupportedError
+from volumetric.kernels.gpu import attention, matmul
+from volumetric.kernels.gpu.attention import AttentionShape
+from volumetric.kernels.gpu.dispatch import Dispatch, ceil_div
+from volumetric.kernels.gpu.matmul import MatmulShape, Partials
+from volumetric.runtime.gpu.context import Call, GpuContext
+from volumetric.runtime.gpu.residency import Matrix, Residency
+from volumetric.runtime.gpu.rotation import RotationTables
+from volumetric.runtime.gpu.rowwise import ROWWISE
+from volumetric.runtime.gpu.scratch import Scratch
+from volumetric.runtime.plan import Plan, Step
+
+if TYPE_CHECKING:
+    from volumetric.runtime.gpu.state import GpuState
+
+StateCalls: TypeAlias = "Callable[[GpuState], list[Call]]"
+"""Dispatches that bind the caches of a state; the rest of a recording is shared by all states."""
+
+_FUSE_COMBINE_BYTES = 6 << 20
+"""Bytes of attention partials that all workgroups of an output projection may read together before a launch of its own
+is cheaper than reading them: about what the L2 of a large GPU moves in the 2 microseconds of a launch."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """One way of running steps: how many rows to prepare for, and where values and control block are.
+
+    Attributes
+    ----------
+    rows : most rows of a call; 1 selects the kernels for a single row
+    control : uniform buffer with position and row count
+    values : value → buffer
+    """
+
+    rows: int
+    control: Any
+    values: Mapping[int, Any]
+
+
+class Recorder:
+    """Binds the steps of one plan to its resident weights and scratch."""
+
+    def __init__(
+        self, context: GpuContext, plan: Plan, weights: Residency, scratch: Scratch, shapes: Mapping[int, AttentionShape]
+    ) -> None:
+        self._context = context
+        self.plan = plan
+        self.weights = weights
+        self._shapes = shapes
+        self._scratch = scratch
+        self._spares: dict[int, Any] = {}
+        self._tables = RotationTables(context, scratch)
+        caps = context.caps
+        self._stats = scratch.make(8 * max(scratch.rows, scratch.tail_rows), "row statistics")
+        self._q, self._parts, self._maxima = None, None, None
+        self._alone: tuple[Any, Any] | None = None
+        if shapes:
+            most = list(shapes.values())
+            splits = [(s, attention.tune_split(s, caps).splits) for s in most]
+            self._q = scratch.make(max(4 * scratch.rows * s.heads * s.padded for s in most), "queries")
+            self._parts = scratch.make(max(4 * n * s.heads * s.padded for s, n in splits), "attention parts")
+            self._maxima = scratch.make(max(8 * n * s.heads for s, n in splits), "attention maxima")
+        alone = [s.cache_bytes for s in shapes.values() if not s.state]
+        if alone:
+            self._alone = (scratch.make(max(alone), "keys"), scratch.make(max(alone), "values"))
+
+    def record(self, steps: Sequence[tuple[int, Step]], frame: Frame) -> list[Call | StateCalls]:
+        """Bind `steps`, given with their indices in the plan."""
+        calls: list[Call | StateCalls] = []
+        partials: dict[int, Partials] = {}
+        for position, (index, step) in enumerate(steps):
+            following = steps[position + 1][1] if position + 1 < len(steps) else None
+            if step.op == "attend":
+                calls += self._attend(index, step, following, frame, partials)
+            elif step.op == "matmul":
+                calls += self._matmul(step, frame, partials.get(step.inputs[0]))
+            elif step.op in ROWWISE:
+                calls += ROWWISE[step.op](self, step, frame)
+            else:
+                raise UnsupportedError(f"the GPU has no kernel for {step.op!r} at {step.where}", hint="use device='cpu'")
+        return calls
+
+    def bind(self, dispatch: Dispatch, frame: Frame, buffers: Mapping[str, Any], *, control: bool = True) -> Call:
+        """Bind a dispatch; `control` where its kernel reads position or row count."""
+        return self._context.bind(dispatch, {**buffers, "ctl": frame.control} if control else buffers)
+
+    def width(self, value: int) -> int:
+        """Elements in a row of a value."""
+        return self.plan.values[value].width
+
+    def spare(self, nbytes: int) -> Any:
+        """A buffer of this size for a result that the next dispatch reads, the same for every asker."""
+        if nbytes not in self._spares:
+            self._spares[nbytes] = self._scratch.make(nbytes, "running result")
+        return self._spares[nbytes]
+
+    def _matmul(self, step: Step, frame: Frame, partials: Partials | None) -> list[Call]:
+        shape, matrix = self._matmul_shape(step)
+        buffers = {"x": frame.values[step.inputs[0]], "y": frame.values[step.outputs[0]]}
+        width4 = 4 * ceil_div(shape.k, 4)
+        norm = self.weights.vector(
+            "norm", (step.params.get("norm.weight"), width4), (step.params.get("norm.bias"), width4)
+        )
+        bias = self._bias(step, shape)
+        buffers |= {"norm_params": norm} if norm is not None else {}
+        buffers |= {"bias": bias} if bias is not None else {}
+        buffers |= {"residual": frame.values[step.inputs[1]]} if shape.residual else {}
+        if frame.rows == 1:
+            return self._matvec(shape, matrix, frame, buffers, partials)
+        calls = []
+        if shape.norm is not None:
+            stats = {"x": buffers["x"], "stats": self._stats}
+            calls.append(self.bind(matmul.row_stats(shape, self._context.caps), frame, stats))
+            buffers["stats"] = self._stats
+        tile = matmul.choose_tile(shape, frame.rows, self._context.caps)
+        for shard in matrix.shards:
+            dispatch = matmul.gemm(shape, self._context.caps, tile, first=shard.first, units=shard.units)
+            calls.append(self.bind(dispatch, frame, {**buffers, **shard.buffers}))
+        return calls
+
+    def _matvec(
+        self, shape: MatmulShape, matrix: Matrix, frame: Frame, buffers: dict[str, Any], partials: Partials | None
+    ) -> list[Call]:
+        if partials is not None:
+            buffers |= {"x": self._parts, "maxima": self._maxima}
+        calls = []
+        for shard in matrix.shards:
+            dispatch = matmul.matvec(
+                shape, self._context.caps, first=shard.first, units=shard.units, partials=partials
+            )
+            calls.append(self.bind(dispatch, frame, {**buffers, **shard.buffers}, control=False))
+        return calls
+
+    def _matmul_shape(self, step: Step) -> tuple[MatmulShape, Matrix]:
+        attrs = step.attrs
+        parts: tuple[int, ...] = attrs["parts"]
+        gated = attrs["combine"] == "gated"
+        matrix = self.weights.matrix(tuple(step.params[f"weight.{i}"] for i in range(len(parts))), gated=gated)
+        shape = MatmulShape(
+            k=matrix.k,
+            n=parts[0] if gated else sum(parts),
+            format=matrix.format,
+            gated=gated,
+            activation=attrs["activation"],
+            norm=attrs["norm"],
+            norm_eps=attrs["norm_eps"],
+            norm_unit_offset=attrs["norm_unit_offset"],
+            norm_weight="norm.weight" in step.params,
+            norm_bias="norm.bias" in step.params,
+            bias=any(f"bias.{i}" in step.params for i in range(len(parts))),
+            residual=attrs["residual"],
+            softcap=attrs["softcap"],
+        )
+        return shape, matrix
+
+    def _bias(self, step: Step, shape: MatmulShape) -> Any | None:
+        parts: tuple[int, ...] = step.attrs["parts"]
+        padded = 4 * ceil_div(shape.n, 4)
+        lengths = [padded, padded] if shape.gated else [*parts[:-1], parts[-1] + padded - shape.n]
+        return self.weights.vector(
+            "bias", *((step.params.get(f"bias.{i}"), length) for i, length in enumerate(lengths))
+        )
+
+    def _attend(
+        self, index: int, step: Step, following: Step | None, frame: Frame, partials: dict[int, Partials]
+    ) -> list[Call | StateCalls]:
+        shape = self._shapes[index]
+        caps = self._context.caps
+        gains = self.weights.vector(
+            "head norms", (step.params.get("q_norm"), shape.head_dim), (step.params.get("k_norm"), shape.head_dim)
+        )
+        rope = self._tables.table(step.attrs["rope"], shape.context)
+        source = {"qkv": frame.values[step.inputs[0]]}
+        source |= {} if gains is None else {"head_norms": gains}
+        source |= {} if rope is None else {"rope": rope}
+        y = frame.values[step.outputs[0]]
+        if frame.rows == 1 and shape.state and shape.causal:
+            split, parts = attention.split(shape, caps), {"parts": self._parts, "maxima": self._maxima}
+            calls = [self._with_cache(step, split, frame, {**source, **parts})]
+            if self._fuses_combine(step, shape, following):
+                splits = attention.tune_split(shape, caps).splits
+                partials[step.outputs[0]] = Partials(splits=splits, heads=shape.heads, head_dim=shape.head_dim)
+                return calls
+            buffers = {"x": self._parts, "maxima": self._maxima, "y": y}
+            return [*calls, self.bind(attention.combine(shape, caps), frame, buffers, control=False)]
+        return [
+            self._with_cache(step, attention.append(shape), frame, {**source, "q": self._q}),
+            self._with_cache(step, attention.rows(shape, caps), frame, {"q": self._q, "y": y}),
+        ]
+
+    def _with_cache(self, step: Step, dispatch: Dispatch, frame: Frame, buffers: dict[str, Any]) -> Call | StateCalls:
+        """Bind a dispatch that reads or writes keys and values, now or once the state is known."""
+        key = step.state
+        if key is None:
+            if self._alone is None:
+                raise UnsupportedError(f"{step.where}: attention without a cache was not prepared")
+            keys, values = self._alone
+            return self.bind(dispatch, frame, {**buffers, "keys": keys, "values": values})
+
+        def bind(state: GpuState) -> list[Call]:
+            keys, values = state.caches[key]
+            return [self.bind(dispatch, frame, {**buffers, "keys": keys, "values": values})]
+
+        return bind
+
+    def _fuses_combine(self, step: Step, shape: AttentionShape, following: Step | None) -> bool:
+        """Whether the next step is the only reader, can join the splits as it reads them, and gains by it."""
+        out = step.outputs[0]
+        if following is None or following.op != "matmul" or following.inputs[0] != out or shape.head_dim % 4:
+            return False
+        alone = len(list(self.plan.consumers(out))) == 1 and out not in self.plan.outputs
+        caps = self._context.caps
+        if not alone or following.attrs["norm"] is not None or caps.max_storage_buffers < 8:
+            return False
+        product, matrix = self._matmul_shape(following)
+        groups = matmul.matvec(product, caps, first=0, units=matrix.units).grid.x
+        read = 4 * attention.tune_split(shape, caps).splits * product.k * groups
+        return len(matrix.shards) == 1 and read <= _FUSE_COMBINE_BYTES

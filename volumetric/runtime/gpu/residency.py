@@ -1,0 +1,207 @@
+"""Weights on the GPU: packed tensors become buffers as they are, cut by rows where a binding would be too large."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volumetric.dtypes import Packed, decode
+from volumetric.errors import DeviceError
+from volumetric.kernels.gpu.dispatch import ceil_div
+from volumetric.kernels.gpu.formats import FORMATS, WeightFormat
+from volumetric.network import Params
+from volumetric.runtime.gpu.context import GpuContext
+from volumetric.weights import WeightStore
+
+_BLOCK_BYTES = 32 << 20
+_SHARD_UNIT = 4
+"""Shards start at multiples of this many outputs: gemm writes whole vectors."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shard:
+    """Outputs `first` … `first + units` of a matrix. A gated matrix has its gate rows, then its up rows."""
+
+    first: int
+    units: int
+    weights: Any
+    scales: Any | None
+
+    @property
+    def buffers(self) -> dict[str, Any]:
+        """Bindings by the shaders' names."""
+        return {"weights": self.weights} | ({} if self.scales is None else {"scales": self.scales})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Matrix:
+    """A resident weight matrix of `units` outputs with rows of `k`."""
+
+    format: WeightFormat
+    k: int
+    units: int
+    shards: tuple[Shard, ...]
+
+
+class Residency:
+    """Uploads each parameter once; tied weights share one copy.
+
+    Parameters
+    ----------
+    context : the open GPU
+    params : weights of the network
+
+    Attributes
+    ----------
+    nbytes : bytes of weights on the GPU
+    decoded : keys of parameters that have no native layout and were decoded to float32
+    """
+
+    def __init__(self, context: GpuContext, params: Params) -> None:
+        self.nbytes = 0
+        self.decoded: set[str] = set()
+        self._context = context
+        self._params = params
+        self._matrices: dict[tuple[tuple[str, ...], bool], Matrix] = {}
+        self._vectors: dict[object, Any] = {}
+
+    def matrix(self, keys: tuple[str, ...], *, gated: bool = False) -> Matrix:
+        """Stack the matrices at `keys`: one below the other, or as pairs (gate, up) of rows.
+
+        Raises
+        ------
+        DeviceError : not even a few rows fit one binding, or memory is short
+        """
+        found = self._matrices.get((keys, gated))
+        if found is None:
+            found = self._matrices[keys, gated] = self._upload_matrix(keys, gated)
+        return found
+
+    def vector(self, label: str, *parts: tuple[str | None, int]) -> Any | None:
+        """Buffer with the float32 vectors at these keys, each padded with zeros to its length; None if all are None."""
+        if all(key is None for key, _ in parts):
+            return None
+        if parts not in self._vectors:
+            padded = []
+            for key, length in parts:
+                values = np.zeros(length, np.float32)
+                if key is not None:
+                    stored = self._params[key].values().reshape(-1)
+                    values[: stored.size] = stored
+                padded.append(values)
+            self._vectors[parts] = self._upload(np.concatenate(padded), label)
+        return self._vectors[parts]
+
+    def close(self) -> None:
+        """Free every buffer."""
+        buffers = list(self._vectors.values())
+        for matrix in self._matrices.values():
+            for shard in matrix.shards:
+                buffers += [b for b in (shard.weights, shard.scales) if b is not None]
+        for buffer in buffers:
+            self._context.free(buffer)
+        self._matrices.clear()
+        self._vectors.clear()
+        self.nbytes = 0
+
+    def _upload(self, data: NDArray[Any], label: str) -> Any:
+        self.nbytes += data.nbytes
+        return self._context.upload(data, label)
+
+    def _upload_matrix(self, keys: tuple[str, ...], gated: bool) -> Matrix:
+        stores = [self._params[key] for key in keys]
+        name = _common_format(stores)
+        layout = FORMATS[name]
+        native = [str(store.scheme) == name for store in stores]
+        self.decoded.update(key for key, is_native in zip(keys, native, strict=True) if not is_native)
+        packed = [store.stored() for store in stores]
+        k = packed[0].k
+        parts = len(packed) if gated else 1
+        units = packed[0].rows if gated else sum(p.rows for p in packed)
+        shards = []
+        for first, count in _cut(units, layout.row_bytes(k) * parts, self._context.caps.max_binding, keys[0]):
+            sources = [(p, first, first + count) for p in packed] if gated else _ranges(packed, first, first + count)
+            shards.append(self._upload_shard(sources, first, count, layout, keys[0]))
+        for store in stores:
+            store.release()
+        return Matrix(format=layout, k=k, units=units, shards=tuple(shards))
+
+    def _upload_shard(
+        self, sources: list[tuple[Packed, int, int]], first: int, units: int, layout: WeightFormat, label: str
+    ) -> Shard:
+        k = sources[0][0].k
+        rows = sum(stop - start for _, start, stop in sources)
+        weights = self._context.buffer(rows * layout.row_bytes(k), label)
+        self.nbytes += rows * layout.row_bytes(k)
+        scales = []
+        at = 0
+        for source, start, stop in sources:
+            for block in _blocks(source, start, stop, layout.row_bytes(k)):
+                converted = block if _is_native(block, layout) else Packed.from_array(decode(block, np.float32))
+                payload = converted.payload
+                if 4 * payload.shape[1] != layout.row_bytes(k):
+                    payload = np.pad(payload, ((0, 0), (0, layout.row_bytes(k) // 4 - payload.shape[1])))
+                self._context.write(weights, payload, at)
+                at += payload.nbytes
+                if layout.group:
+                    scales.append(_scale_words(converted, layout))
+        made = None
+        if scales:
+            flat = np.concatenate(scales)
+            made = self._upload(np.pad(flat, (0, flat.size % 2)), f"{label} scales")
+        return Shard(first=first, units=units, weights=weights, scales=made)
+
+
+def _common_format(stores: list[WeightStore]) -> str:
+    """Scheme in which matrices that share a product become resident: their own if native and the same, else float32."""
+    names = {str(store.scheme) for store in stores}
+    return names.pop() if len(names) == 1 and names <= FORMATS.keys() else "float32"
+
+
+def _is_native(block: Packed, layout: WeightFormat) -> bool:
+    return FORMATS.get(str(block.scheme)) is layout
+
+
+def _scale_words(block: Packed, layout: WeightFormat) -> NDArray[np.uint16]:
+    """Scales as 16-bit words in the order of the layout: scale by scale, or scale and offset in turn."""
+    scales = np.ascontiguousarray(block.scales).view(np.uint16)
+    if not layout.affine:
+        return scales.reshape(-1)
+    return np.stack([scales, np.ascontiguousarray(block.offsets).view(np.uint16)], axis=-1).reshape(-1)
+
+
+def _ranges(packed: list[Packed], first: int, last: int) -> list[tuple[Packed, int, int]]:
+    """Rows `first` … `last` of stacked matrices, as ranges of each."""
+    found = []
+    at = 0
+    for p in packed:
+        start, stop = max(first - at, 0), min(last - at, p.rows)
+        if start < stop:
+            found.append((p, start, stop))
+        at += p.rows
+    return found
+
+
+def _blocks(source: Packed, start: int, stop: int, row_bytes: int) -> Iterator[Packed]:
+    """Slices of bounded size, so that padding or decoding a large tensor never doubles it in host memory."""
+    step = max(1, _BLOCK_BYTES // row_bytes)
+    for row in range(start, stop, step):
+        yield source.row_slice(row, min(row + step, stop))
+
+
+def _cut(units: int, unit_bytes: int, limit: int, label: str) -> list[tuple[int, int]]:
+    """Cut `units` outputs in equal (first, count) pieces within `limit` bytes each."""
+    most = limit // unit_bytes // _SHARD_UNIT * _SHARD_UNIT
+    if units * unit_bytes <= limit:
+        return [(0, units)]
+    if most == 0:
+        raise DeviceError(
+            f"{_SHARD_UNIT} rows of {label} need {_SHARD_UNIT * unit_bytes} bytes; this GPU binds at most {limit}",
+            hint="use a smaller dtype, or device='cpu'",
+        )
+    count = ceil_div(ceil_div(units, ceil_div(units, most)), _SHARD_UNIT) * _SHARD_UNIT
+    return [(first, min(count, units - first)) for first in range(0, units, count)]

@@ -1,0 +1,35 @@
+"""Tables of cosines and sines for rotary embeddings, made on the host in float64.
+
+GPUs owe no accuracy for the sine of a large angle (Vulkan bounds it on [-π, π] alone), so kernels look it up.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from volumetric.layers.rope import Rope, rotation
+from volumetric.runtime.gpu.context import GpuContext
+from volumetric.runtime.gpu.scratch import Scratch
+
+
+class RotationTables:
+    """One buffer for each rotation, shared by the layers that use it."""
+
+    def __init__(self, context: GpuContext, scratch: Scratch) -> None:
+        self._context = context
+        self._scratch = scratch
+        self._tables: dict[tuple[Rope, int], Any] = {}
+
+    def table(self, rope: Rope | None, positions: int) -> Any | None:
+        """Buffer of float32 (cos, sin), ``[positions, dim / 2, 2]``; None without a rotation."""
+        if rope is None:
+            return None
+        if (rope, positions) not in self._tables:
+            cos, sin = rotation(rope, np.arange(positions))
+            table = np.stack([cos, sin], axis=-1).astype(np.float32)
+            made = self._scratch.make(table.nbytes, "rotation table")
+            self._context.write(made, table)
+            self._tables[rope, positions] = made
+        return self._tables[rope, positions]
