@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from dataclasses import fields
+from typing import Any
 
 import pytest
 
@@ -56,7 +57,8 @@ def test_all_problems_are_listed_at_once():
 
 
 def test_values_are_normalised():
-    params = SamplingParams(stop="end", stop_ids=[1, 2], logit_bias={"7": -math.inf, 8: 1})
+    loose: dict[str, Any] = {"stop": "end", "stop_ids": [1, 2], "logit_bias": {"7": -math.inf, 8: 1}}
+    params = SamplingParams(**loose)
     assert params.stop == ("end",)
     assert params.stop_ids == (1, 2)
     assert dict(params.logit_bias) == {7: -math.inf, 8: 1.0}

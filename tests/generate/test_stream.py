@@ -127,10 +127,10 @@ def test_a_prompt_beyond_the_context_says_what_to_do():
     model = letters(context=4, context_length=64)
     with pytest.raises(GenerationError, match="5 tokens, the context holds 4") as caught:
         model.generate("abcde")
-    assert "context=5" in caught.value.hint
+    assert "context=5" in str(caught.value.hint)
     with pytest.raises(GenerationError) as caught:
         model.generate([0] * 65)
-    assert "at most 64 tokens" in caught.value.hint
+    assert "at most 64 tokens" in str(caught.value.hint)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, Literal
 
 from volumetric.bench.cases import Case
 from volumetric.errors import SpecError
@@ -50,16 +50,16 @@ class Row:
     version: str
 
     @classmethod
-    def of(cls, case: Case, samples: Sequence[float], **about: object) -> Row:
+    def of(cls, case: Case, samples: Sequence[float], **about: Any) -> Row:
         """Summarise the repetitions of one case; `about` gives the fields on model and device."""
-        values: dict[str, object] = {
-            "test": case.name,
+        return cls(
+            test=case.name,
             **asdict(case),
-            "tps": statistics.fmean(samples),
-            "tps_std": statistics.stdev(samples) if len(samples) > 1 else 0.0,
-            "samples": tuple(samples),
-        }
-        return cls(**(values | about))
+            tps=statistics.fmean(samples),
+            tps_std=statistics.stdev(samples) if len(samples) > 1 else 0.0,
+            samples=tuple(samples),
+            **about,
+        )
 
 
 def render(rows: Sequence[Row], form: str) -> str:

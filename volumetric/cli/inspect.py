@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 from cyclopts import Parameter
 
@@ -142,7 +142,8 @@ def _label(network: Network, coord: Coord, spec: LayerSpec) -> str:
 
 def _layers(network: Network) -> Iterator[dict[str, Any]]:
     for coord, spec in network.layers.items():
-        yield {"at": str(coord), "kind": spec.kind, **dataclasses.asdict(spec)}
+        values = {f.name: getattr(spec, f.name) for f in dataclasses.fields(cast("Any", spec))}
+        yield {"at": str(coord), "kind": spec.kind, **values}
 
 
 def _tensors(loaded: LoadedModel) -> list[dict[str, Any]]:

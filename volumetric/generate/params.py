@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from numbers import Integral, Real
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeGuard
 
 from volumetric.errors import SpecError
 
@@ -105,7 +105,7 @@ class SamplingParams:
 
     def _problems(self) -> Iterator[str]:
         for name, (kind, low, high, text) in _RANGES.items():
-            value = getattr(self, name)
+            value: Any = getattr(self, name)
             if value is None and name in _OPTIONAL:
                 continue
             if not _is_number(value, kind) or not low <= value <= high:
@@ -156,7 +156,7 @@ _RANGES: Mapping[str, tuple[type, float, float, str]] = MappingProxyType(
 _OPTIONAL = frozenset({"seed", "logprobs"})
 
 
-def _is_number(value: object, kind: type = Real) -> bool:
+def _is_number(value: object, kind: type = Real) -> TypeGuard[float]:
     """Whether `value` is of the numeric `kind`; True and False, which Python counts as integers, are not."""
     return isinstance(value, kind) and not isinstance(value, bool)
 

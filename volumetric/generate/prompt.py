@@ -32,7 +32,7 @@ def encode_prompt(prompt: Prompt, model: LoadedModel, template_args: Mapping[str
     """
     if isinstance(prompt, str):
         return _tokenizer(model).encode(prompt)
-    items = list(prompt)
+    items: list[Any] = list(prompt)
     if all(isinstance(item, Integral) and not isinstance(item, bool) for item in items):
         return [int(item) for item in items]
     if not all(isinstance(item, Mapping) for item in items):
