@@ -2,12 +2,32 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 from volumetric.layers import (
+    GRU,
+    LSTM,
     MLP,
+    RNN,
+    AdaptiveSoftmax,
+    Conv1d,
+    Conv2d,
+    Conv3d,
+    ConvTranspose1d,
+    ConvTranspose2d,
+    ConvTranspose3d,
     Dense,
     Embedding,
+    Entmax,
+    Gate,
+    GridSoftmax,
+    GumbelSoftmax,
+    HierarchicalSoftmax,
+    KMeans,
     LayerNorm,
     LayerSpec,
+    MaskedSoftmax,
+    MixtureSoftmax,
     MultiHeadAttention,
     Parallel,
     PositionEmbedding,
@@ -17,9 +37,10 @@ from volumetric.layers import (
     Sequential,
     Softcap,
     Softmax,
+    Sparsemax,
     SwiGLU,
 )
-from volumetric.layers.activations import ACTIVATIONS
+from volumetric.layers.activations import ACTIVATIONS, Activation
 
 LLAMA3 = Rope(
     dim=8, base=50.0, scaling="llama3", factor=4.0, low_freq_factor=1.0, high_freq_factor=4.0, original_context=16
@@ -42,7 +63,140 @@ _ATTENTION: dict[str, LayerSpec] = {
 
 _PRENORM = Sequential(layers=(RMSNorm(num_features=6), Dense(in_features=6, out_features=6), Residual(source="input")))
 
-CASES: dict[str, tuple[LayerSpec, tuple[int, ...]]] = {
+Case: TypeAlias = tuple[LayerSpec, tuple[int, ...]]
+
+_CONVOLUTIONS: dict[str, Case] = {
+    "conv1d": (Conv1d(in_channels=2, out_channels=3, kernel_size=3), (2, 2, 7)),
+    "conv1d-same": (
+        Conv1d(in_channels=2, out_channels=2, kernel_size=4, padding="same", dilation=2, activation="tanh"),
+        (1, 2, 9),
+    ),
+    "conv2d": (Conv2d(in_channels=2, out_channels=2, kernel_size=3, padding=1, activation="silu"), (2, 2, 3, 5)),
+    "conv2d-everything": (
+        Conv2d(
+            in_channels=4,
+            out_channels=6,
+            kernel_size=(3, 2),
+            stride=(2, 3),
+            padding=(1, 2),
+            dilation=(1, 2),
+            groups=2,
+            activation="gelu_tanh",
+        ),
+        (1, 4, 5, 7),
+    ),
+    "conv2d-depthwise": (
+        Conv2d(in_channels=3, out_channels=6, kernel_size=2, padding="valid", groups=3, bias=False),
+        (1, 3, 3, 4),
+    ),
+    "conv2d-pointwise": (Conv2d(in_channels=3, out_channels=2, kernel_size=1, stride=2), (2, 3, 3, 3)),
+    "conv3d": (
+        Conv3d(in_channels=2, out_channels=2, kernel_size=(2, 1, 3), stride=(1, 2, 1), padding=(0, 1, 1)),
+        (1, 2, 3, 3, 3),
+    ),
+    "conv-transpose1d": (ConvTranspose1d(in_channels=2, out_channels=3, kernel_size=3, activation="tanh"), (2, 2, 4)),
+    "conv-transpose1d-long-dilation": (
+        ConvTranspose1d(in_channels=2, out_channels=2, kernel_size=2, dilation=3, output_padding=2, padding=1),
+        (1, 2, 3),
+    ),
+    "conv-transpose2d-everything": (
+        ConvTranspose2d(
+            in_channels=4,
+            out_channels=6,
+            kernel_size=(3, 2),
+            stride=(2, 3),
+            padding=(1, 0),
+            output_padding=(1, 2),
+            dilation=(1, 2),
+            groups=2,
+            activation="silu",
+        ),
+        (1, 4, 2, 3),
+    ),
+    "conv-transpose2d-no-bias": (
+        ConvTranspose2d(in_channels=1, out_channels=1, kernel_size=2, stride=3, bias=False),
+        (2, 1, 2, 2),
+    ),
+    "conv-transpose3d": (
+        ConvTranspose3d(in_channels=2, out_channels=1, kernel_size=(2, 1, 3), stride=(1, 2, 1), padding=(0, 0, 1)),
+        (1, 2, 2, 2, 3),
+    ),
+}
+
+_RECURRENT: dict[str, Case] = {
+    "rnn": (RNN(input_size=3, hidden_size=4), (5, 3)),
+    "rnn-relu": (RNN(input_size=3, hidden_size=4, nonlinearity="relu"), (2, 4, 3)),
+    "lstm": (LSTM(input_size=3, hidden_size=2), (5, 3)),
+    "lstm-batch": (LSTM(input_size=2, hidden_size=3, bias=False), (3, 4, 2)),
+    "gru": (GRU(input_size=3, hidden_size=2), (5, 3)),
+    "gru-batch": (GRU(input_size=2, hidden_size=3, bias=False), (2, 4, 2)),
+    "gru-one-step": (GRU(input_size=1, hidden_size=1), (1, 1)),
+}
+
+_SOFTMAXES: dict[str, Case] = {
+    "softmax": (Softmax(temperature=0.7), (3, 5)),
+    "softmax-channels": (Softmax(axis=1), (2, 3, 2, 2)),
+    "masked-softmax": (MaskedSoftmax(mask=(True, False, True, True, False), temperature=2.0), (3, 5)),
+    "masked-softmax-axis": (MaskedSoftmax(mask=(False, True, True), axis=-2), (2, 3, 4)),
+    "masked-softmax-nothing": (MaskedSoftmax(mask=(False, False)), (3, 2)),
+    "gumbel-softmax": (GumbelSoftmax(seed=5, temperature=0.8), (4, 5)),
+    "gumbel-softmax-batch": (GumbelSoftmax(seed=6, axis=1), (2, 3, 4)),
+    "sparsemax": (Sparsemax(), (4, 5)),
+    "sparsemax-axis": (Sparsemax(temperature=0.5, axis=1), (2, 4, 3)),
+    "entmax": (Entmax(), (4, 5)),
+    "entmax-soft": (Entmax(alpha=1.2, temperature=0.9), (2, 3, 4)),
+    "entmax-sparse": (Entmax(alpha=2.0, axis=-2), (2, 3, 4)),
+    "grid-softmax": (GridSoftmax(rows=2, cols=3), (3, 6)),
+    "grid-softmax-axis": (GridSoftmax(rows=2, cols=2, axis=1, temperature=2.0), (2, 4, 3)),
+    "hierarchical-softmax": (HierarchicalSoftmax(levels=(2, 3, 2)), (2, 20)),
+    "hierarchical-softmax-axis": (HierarchicalSoftmax(levels=(2, 2), axis=1), (2, 6, 3)),
+    "adaptive-softmax": (AdaptiveSoftmax(n_classes=9, cutoffs=(2, 5)), (3, 11)),
+    "adaptive-softmax-axis": (AdaptiveSoftmax(n_classes=4, cutoffs=(1,), axis=-2), (2, 5, 2)),
+    "mixture-softmax": (MixtureSoftmax(components=3), (3, 15)),
+    "mixture-softmax-axis": (MixtureSoftmax(components=2, axis=1), (2, 6, 2)),
+}
+
+
+def _expert(activation: Activation = "tanh") -> Dense:
+    return Dense(in_features=4, out_features=3, activation=activation)
+
+
+def _experts(top_k: int | None, *branches: LayerSpec) -> Parallel:
+    gate = Gate(in_features=4, out_features=len(branches), top_k=top_k, bias=top_k is None)
+    return Parallel(branches=branches, combine="filter", gate=gate)
+
+
+_MIXTURES: dict[str, Case] = {
+    "gate": (Gate(in_features=4, out_features=3), (3, 4)),
+    "gate-top-2": (Gate(in_features=4, out_features=5, top_k=2, bias=True), (2, 3, 4)),
+    "filter": (_experts(None, _expert(), _expert("silu"), _expert("linear")), (5, 4)),
+    "filter-top-1": (_experts(1, _expert(), _expert()), (3, 4)),
+    "filter-top-2": (_experts(2, _expert(), _expert(), _expert(), _expert()), (2, 3, 4)),
+    "filter-nested": (
+        _experts(
+            2,
+            _experts(1, _expert(), _expert()),
+            Sequential(layers=(Parallel(branches=(_expert(), _expert()), combine="avg"), Softmax())),
+            LSTM(input_size=4, hidden_size=3),
+        ),
+        (4, 4),
+    ),
+    "grid-scatter": (
+        Parallel(
+            branches=(_expert(), _expert("silu"), _experts(1, _expert(), _expert())),
+            combine="grid_scatter",
+            grid=(2, 1, 2),
+            positions=((1, 0, 1), (0, 0, 0), (1, 0, 0)),
+        ),
+        (2, 2, 4),
+    ),
+    "grid-scatter-in-order": (
+        Parallel(branches=(_expert(), _expert()), combine="grid_scatter", grid=(1, 3, 1)),
+        (3, 4),
+    ),
+}
+
+CASES: dict[str, Case] = {
     **{name: (spec, (5, spec.embed_dim)) for name, spec in _ATTENTION.items() if isinstance(spec, MultiHeadAttention)},
     "mha-batch": (_ATTENTION["gqa-rope"], (2, 5, 12)),
     "mha-one-row": (_ATTENTION["gqa-rope"], (1, 12)),
@@ -56,7 +210,6 @@ CASES: dict[str, tuple[LayerSpec, tuple[int, ...]]] = {
     "rms-offset": (RMSNorm(num_features=7, unit_offset=True, eps=1e-5), (2, 3, 7)),
     "layer-norm": (LayerNorm(num_features=7), (3, 7)),
     "layer-norm-no-bias": (LayerNorm(num_features=7, bias=False), (2, 2, 7)),
-    "softmax": (Softmax(temperature=0.7), (3, 5)),
     "softcap-layer": (Softcap(cap=2.0), (3, 5)),
     **{f"swiglu-{a}": (SwiGLU(in_features=5, hidden_features=7, activation=a), (3, 5)) for a in ACTIVATIONS},
     "swiglu-bias": (SwiGLU(in_features=5, hidden_features=3, bias=True), (2, 3, 5)),
@@ -83,5 +236,13 @@ CASES: dict[str, tuple[LayerSpec, tuple[int, ...]]] = {
         ),
         (4, 6),
     ),
+    **_CONVOLUTIONS,
+    **_RECURRENT,
+    **_SOFTMAXES,
+    **_MIXTURES,
+    "kmeans": (KMeans(num_clusters=4, in_features=3), (5, 3)),
+    "kmeans-sharp-batch": (KMeans(num_clusters=3, in_features=2, temperature=0.6), (2, 3, 2)),
+    "kmeans-features": (KMeans(num_clusters=4, in_features=3, temperature=0.8, output="features"), (5, 3)),
+    "kmeans-features-batch": (KMeans(num_clusters=2, in_features=4, output="features"), (2, 1, 4)),
     "residual": (Sequential(layers=(Dense(in_features=6, out_features=6), Residual())), (4, 6)),
 }

@@ -106,12 +106,11 @@ def test_a_disabled_slot_passes_its_input_on() -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_every_layer_survives_json(name: str) -> None:
     spec, shape = CASES[name]
-    shape = shape[-1:] if len(shape) > 1 else ()
     network = Network(
         grid=Grid(2, 1, 2, 3),
         layers={Coord(1, 0, 1, 2): spec},
-        input_shape=shape,
-        input_dtype="float32" if shape else "int32",
+        input_shape=shape[1:],
+        input_dtype="int32" if isinstance(spec, Embedding) else "float32",
         disabled=frozenset({Coord(0)}),
     )
     text = network.to_json()

@@ -7,11 +7,26 @@ import pytest
 
 from tests.layers.cases import CASES
 from tests.networks import tiny_llama
-from volumetric.errors import GenerationError, ShapeError
+from volumetric.errors import GenerationError, ShapeError, UnsupportedError
 from volumetric.grid import Coord, Grid, Link
-from volumetric.layers import Dense, LayerNorm, LayerSpec, Parallel, Residual, RMSNorm, Sequential, Softcap, SwiGLU
+from volumetric.layers import (
+    LSTM,
+    Dense,
+    Embedding,
+    Gate,
+    LayerNorm,
+    LayerSpec,
+    Parallel,
+    PositionEmbedding,
+    Residual,
+    RMSNorm,
+    Sequential,
+    Softcap,
+    SwiGLU,
+)
 from volumetric.network import Network, initialise
 from volumetric.runtime import RunOptions, fuse, lower
+from volumetric.runtime.expand import RULES
 from volumetric.runtime.null import NullDevice
 
 
@@ -135,23 +150,52 @@ def test_links_add_and_share() -> None:
     assert set(plan.params) == {"0.0.0.0/weight", "0.0.0.0/bias", "2.0.0.0/weight", "2.0.0.0/bias"}
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_every_layer_lowers_fuses_and_runs_on_the_null_device(name: str) -> None:
+def network_of(name: str) -> Network:
+    """The layer of a case alone in a sequential; the first axis of its input is free."""
     spec, shape = CASES[name]
-    if len(shape) > 2:
-        shape = shape[-2:]
-    ids = spec.kind == "embedding"
-    network = Network(
+    return Network(
         grid=Grid(1),
         layers={Coord(0): Sequential(layers=(spec,))},
         input_shape=shape[1:],
-        input_dtype="int32" if ids else "float32",
+        input_dtype="int32" if isinstance(spec, Embedding) else "float32",
     )
+
+
+def runs_on_fast_devices(name: str) -> bool:
+    plan = lower(network_of(name))
+    return all(step.op in RULES for step in plan.steps) and all(len(value.shape) <= 2 for value in plan.values)
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if runs_on_fast_devices(name)])
+def test_every_layer_lowers_fuses_and_runs_on_the_null_device(name: str) -> None:
+    spec, shape = CASES[name]
+    network = network_of(name)
     executable = NullDevice().compile(lower(network), initialise(network))
     state = executable.new_state()
-    x = np.zeros(shape, np.int32 if ids else np.float32)
+    x = np.zeros(shape, network.input_dtype)
     assert executable.forward(state, x, last_only=False).shape == spec.output_shape(shape)
     assert state.position == len(x)
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if not runs_on_fast_devices(name)])
+def test_a_layer_that_only_the_reference_device_has_is_refused_by_name(name: str) -> None:
+    with pytest.raises(UnsupportedError, match=r"layer '\w+' at 0\.0\.0\.0.*reference device only") as caught:
+        fuse(lower(network_of(name)))
+    assert caught.value.hint == "use device='reference'"
+
+
+def test_layers_without_a_form_of_their_own_are_one_step() -> None:
+    for name in ("conv2d", "lstm", "kmeans", "entmax", "filter-nested", "grid-scatter"):
+        plan = lower(network_of(name))
+        assert [step.op for step in plan.steps] == [CASES[name][0].kind]
+        assert len(plan.params) == len(CASES[name][0].params())
+
+
+def test_no_step_before_a_layer_that_remembers_runs_on_the_last_row_alone() -> None:
+    lstm = LSTM(input_size=6, hidden_size=6)
+    expert = Parallel(branches=(lstm,), combine="filter", gate=Gate(in_features=6, out_features=1))
+    for layer in (lstm, expert, PositionEmbedding(num_embeddings=9, embedding_dim=6)):
+        assert [step.tail for step in lower(chain(dense(), layer, dense())).steps] == [False, False, True]
 
 
 def test_inputs_are_checked_before_anything_runs() -> None:

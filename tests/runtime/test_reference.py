@@ -8,14 +8,16 @@ import itertools
 import numpy as np
 import pytest
 
-from tests.layers.test_vjp import TOLERANCE, differences
+from tests.layers.cases import CASES
+from tests.layers.test_vjp import TOLERANCE, arrays, differences
 from tests.networks import tiny_llama
 from volumetric.errors import GenerationError, UnsupportedError
 from volumetric.grid import Coord, Grid, Link
-from volumetric.layers import Dense, Parallel, Residual, RMSNorm, Sequential, Softmax
+from volumetric.layers import Dense, Embedding, GumbelSoftmax, Parallel, Residual, RMSNorm, Sequential, Softmax
 from volumetric.network import Network, initialise
 from volumetric.runtime import RunOptions, lower, open_device
 from volumetric.runtime.reference import ReferenceDevice, ReferenceExecutable
+from volumetric.weights import Params, WeightStore
 
 IDS = np.array([5, 17, 3, 96, 0, 41, 41, 8], np.int32)
 
@@ -152,3 +154,31 @@ def test_a_bidirectional_layer_sees_the_rows_of_its_call_alone() -> None:
     assert np.abs(first[0] - second[0]).max() > 1e-4
     again = executable.forward(state, IDS, last_only=False)
     np.testing.assert_allclose(again, first, rtol=0, atol=1e-5)  # rope is relative: positions 8… turn alike
+
+
+def rows_need_their_call(name: str) -> bool:
+    """Bidirectional attention sees the rows of its call; samples of a batch have noise by their place in the call."""
+    spec, shape = CASES[name]
+    return not getattr(spec, "causal", True) or (isinstance(spec, GumbelSoftmax) and len(shape) > 2)
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if not rows_need_their_call(name)])
+def test_every_layer_gives_the_same_rows_at_once_and_one_by_one(name: str) -> None:
+    spec, shape = CASES[name]
+    weights, x = arrays(spec, shape, seed=4)
+    weights = {key: value.astype(np.float32) for key, value in weights.items()}
+    x = x.astype(np.int32 if isinstance(spec, Embedding) else np.float32)
+    dtype = "int32" if isinstance(spec, Embedding) else "float32"
+    network = Network(grid=Grid(1), layers={Coord(0): spec}, input_shape=shape[1:], input_dtype=dtype)
+    params = Params({f"0.0.0.0/{key}": WeightStore.from_array(value) for key, value in weights.items()})
+    executable = ReferenceDevice(np.float64).compile(lower(network), params)
+    whole = executable.forward(executable.new_state(), x, last_only=False)
+    alone = spec.forward(
+        {key: value.astype(np.float64) for key, value in weights.items()}, x if x.ndim == 1 else x.astype(np.float64)
+    )
+    np.testing.assert_allclose(whole, alone[0], rtol=0, atol=1e-6)
+    state = executable.new_state()
+    single = [executable.forward(state, row[None]) for row in x]
+    np.testing.assert_allclose(np.concatenate(single), whole, rtol=0, atol=1e-6)
+    state.trim(0)
+    np.testing.assert_allclose(executable.forward(state, x), whole[-1:], rtol=0, atol=1e-6)

@@ -1,5 +1,6 @@
 """Layers: each a frozen spec with its parameters, shape rule, NumPy reference forward and VJP in one file."""
 
+from volumetric.layers.adaptive_softmax import AdaptiveSoftmax as AdaptiveSoftmax
 from volumetric.layers.attention import MultiHeadAttention as MultiHeadAttention
 from volumetric.layers.base import LAYERS as LAYERS
 from volumetric.layers.base import Grads as Grads
@@ -7,16 +8,34 @@ from volumetric.layers.base import LayerSpec as LayerSpec
 from volumetric.layers.base import Memory as Memory
 from volumetric.layers.base import ParamSpec as ParamSpec
 from volumetric.layers.base import layer as layer
-from volumetric.layers.containers import Parallel as Parallel
 from volumetric.layers.containers import Residual as Residual
 from volumetric.layers.containers import Sequential as Sequential
+from volumetric.layers.conv import Conv1d as Conv1d
+from volumetric.layers.conv import Conv2d as Conv2d
+from volumetric.layers.conv import Conv3d as Conv3d
+from volumetric.layers.conv_transpose import ConvTranspose1d as ConvTranspose1d
+from volumetric.layers.conv_transpose import ConvTranspose2d as ConvTranspose2d
+from volumetric.layers.conv_transpose import ConvTranspose3d as ConvTranspose3d
 from volumetric.layers.dense import Dense as Dense
 from volumetric.layers.embedding import Embedding as Embedding
 from volumetric.layers.embedding import PositionEmbedding as PositionEmbedding
+from volumetric.layers.entmax import Entmax as Entmax
+from volumetric.layers.entmax import Sparsemax as Sparsemax
+from volumetric.layers.gate import Gate as Gate
+from volumetric.layers.grid_softmax import GridSoftmax as GridSoftmax
+from volumetric.layers.gumbel_softmax import GumbelSoftmax as GumbelSoftmax
+from volumetric.layers.hierarchical_softmax import HierarchicalSoftmax as HierarchicalSoftmax
+from volumetric.layers.kmeans import KMeans as KMeans
+from volumetric.layers.masked_softmax import MaskedSoftmax as MaskedSoftmax
+from volumetric.layers.mixture_softmax import MixtureSoftmax as MixtureSoftmax
 from volumetric.layers.mlp import MLP as MLP
 from volumetric.layers.mlp import SwiGLU as SwiGLU
 from volumetric.layers.norm import LayerNorm as LayerNorm
 from volumetric.layers.norm import RMSNorm as RMSNorm
+from volumetric.layers.parallel import Parallel as Parallel
+from volumetric.layers.recurrent import GRU as GRU
+from volumetric.layers.recurrent import LSTM as LSTM
+from volumetric.layers.recurrent import RNN as RNN
 from volumetric.layers.rope import Rope as Rope
 from volumetric.layers.softmax import Softcap as Softcap
 from volumetric.layers.softmax import Softmax as Softmax

@@ -1,20 +1,26 @@
-"""Softmax and the soft cap of logits."""
+"""Softmax, the base of everything that turns logits along an axis into probabilities, and the soft cap of logits."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
-from volumetric._typing import Array
-from volumetric.errors import SpecError
-from volumetric.layers.base import Arrays, Grads, LayerSpec, Memory, Saved, layer
+from volumetric._typing import Array, Shape
+from volumetric.errors import ShapeError, SpecError
+from volumetric.layers.base import Arrays, Grads, LayerSpec, Memory, Saved, layer, show_shape
+
+
+def centred(x: Array) -> Array:
+    """Shift the last axis so that its maximum is 0; rows that are all -inf stay, rows with NaN or +inf become NaN."""
+    top = x.max(axis=-1, keepdims=True)
+    return x - np.where(np.isneginf(top), 0, np.where(np.isposinf(top), math.nan, top))
 
 
 def softmax(x: Array) -> Array:
     """Softmax over the last axis; a row that is all -inf becomes zeros rather than NaN."""
-    top = x.max(axis=-1, keepdims=True)
-    e = np.exp(x - np.where(np.isneginf(top), 0, top))
+    e = np.exp(centred(x))
     total = e.sum(axis=-1, keepdims=True)
     return e / np.where(total == 0, 1, total)
 
@@ -24,23 +30,67 @@ def softmax_vjp(y: Array, gy: Array) -> Array:
     return y * (gy - (gy * y).sum(axis=-1, keepdims=True))
 
 
-@layer("softmax")
-class Softmax(LayerSpec):
-    """``y = softmax(x / temperature)`` over the last axis."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AxisSoftmax(LayerSpec):
+    """Base of the layers that turn logits along one axis into probabilities.
+
+    A slice whose logits are all -inf gives zeros; one with NaN or +inf gives NaN, and disturbs no other.
+
+    Attributes
+    ----------
+    temperature : what logits are divided by first
+    axis : axis of the logits, from the front or (below 0) from the end; never the first one, which counts rows
+    """
 
     temperature: float = 1.0
+    axis: int = -1
 
     def __post_init__(self) -> None:
         """Check the fields."""
         if not (self.temperature > 0 and math.isfinite(self.temperature)):
-            raise SpecError(f"softmax: temperature must be above 0, got {self.temperature}")
+            raise SpecError(f"{self.kind}: temperature must be above 0, got {self.temperature}")
+        if self.axis == 0:
+            raise SpecError(f"{self.kind}: axis 0 counts rows, which are independent", hint="axis=-1 is the last one")
+
+    def outcomes(self, size: int) -> int:
+        """Return how many probabilities `size` logits give; raise `ShapeError` if there cannot be so many logits."""
+        return size
+
+    def probabilities(self, z: Array) -> tuple[Array, Saved]:
+        """Map logits ``[..., size]`` to probabilities ``[..., outcomes(size)]``."""
+        raise NotImplementedError(self.kind)
+
+    def logits_vjp(self, saved: Saved, gy: Array) -> Array:
+        """Return the gradient of what `probabilities` took."""
+        raise NotImplementedError(self.kind)
+
+    def output_shape(self, *inputs: Shape) -> Shape:
+        shape = inputs[0]
+        axis = self.axis + len(shape) if self.axis < 0 else self.axis
+        if not 0 < axis < len(shape):
+            raise ShapeError(f"{self.kind} needs an axis {self.axis} besides the rows, got shape {show_shape(shape)}")
+        return (*shape[:axis], self.outcomes(shape[axis]), *shape[axis + 1 :])
 
     def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
-        y = softmax(xs[0] / xs[0].dtype.type(self.temperature))
-        return y, {"y": y}
+        x = xs[0]
+        y, saved = self.probabilities(np.moveaxis(x, self.axis, -1) / x.dtype.type(self.temperature))
+        return np.moveaxis(y, -1, self.axis), saved
 
     def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
-        return Grads((softmax_vjp(saved["y"], gy) / gy.dtype.type(self.temperature),))
+        g = self.logits_vjp(saved, np.moveaxis(gy, self.axis, -1)) / gy.dtype.type(self.temperature)
+        return Grads((np.moveaxis(g, -1, self.axis),))
+
+
+@layer("softmax")
+class Softmax(AxisSoftmax):
+    """``y = softmax(x / temperature)`` along `axis`."""
+
+    def probabilities(self, z: Array) -> tuple[Array, Saved]:
+        y = softmax(z)
+        return y, {"y": y}
+
+    def logits_vjp(self, saved: Saved, gy: Array) -> Array:
+        return softmax_vjp(saved["y"], gy)
 
 
 @layer("softcap")

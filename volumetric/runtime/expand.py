@@ -40,10 +40,15 @@ def expand(plan: Plan) -> Plan:
     """Rewrite a layer-level plan with the operations embedding, norm, matmul, attend and the like."""
     work = _Expansion(plan)
     for step in plan.steps:
-        rule = _RULES.get(step.op)
+        rule = RULES.get(step.op)
         if rule is None:
             raise UnsupportedError(
                 f"layer {step.op!r} at {step.where} runs on the reference device only", hint="use device='reference'"
+            )
+        if any(len(plan.values[i].shape) > 2 for i in (*step.inputs, *step.outputs)):
+            raise UnsupportedError(
+                f"layer {step.op!r} at {step.where} works on arrays of more than two axes: reference device only",
+                hint="use device='reference'",
             )
         rule(work, step)
     return dataclasses.replace(plan, values=tuple(work.values), steps=tuple(work.steps))
@@ -161,7 +166,7 @@ def _as_is(work: _Expansion, step: Step) -> None:
     work.steps.append(step)
 
 
-_RULES: dict[str, Callable[[_Expansion, Step], None]] = {
+RULES: dict[str, Callable[[_Expansion, Step], None]] = {
     "embedding": _embedding,
     "position_embedding": _position_embedding,
     "rms_norm": _norm,
@@ -175,3 +180,4 @@ _RULES: dict[str, Callable[[_Expansion, Step], None]] = {
     "add": _as_is,
     "concat": _as_is,
 }
+"""Layer kind → how it is written for the fast devices; every other kind runs on the reference device alone."""

@@ -64,7 +64,7 @@ class _Lowering:
                 args = tuple(values[j] for j in spec.sources(i))
                 values.append(self._layer(child, f"{where}/{i}", f"{path}/{i}", args))
             return values[-1]
-        if isinstance(spec, Parallel):
+        if isinstance(spec, Parallel) and spec.combine in _JOINS:
             branches = [self._layer(b, f"{where}/{i}", f"{path}/{i}", inputs) for i, b in enumerate(spec.branches)]
             return self._join(where, branches, spec.combine)
         shapes = [self.values[i].shape for i in inputs]
@@ -123,11 +123,13 @@ class _Lowering:
         return len(self.values) - 1
 
 
-MIXES_ROWS = frozenset({"multi_head_attention", "attend"})
-"""Operations whose output rows depend on other rows of the call."""
+def mixes_rows(step: Step) -> bool:
+    """Whether a row of the output depends on other rows of the call, or on its place among them."""
+    spec: LayerSpec | None = step.attrs.get("spec")
+    return step.op == "attend" or (spec is not None and spec.remembers)
 
 
 def mark_tail(steps: list[Step]) -> list[Step]:
     """Mark the steps after the last one that mixes rows: they may run on the last row alone."""
-    last = max((i for i, step in enumerate(steps) if step.op in MIXES_ROWS), default=-1)
+    last = max((i for i, step in enumerate(steps) if mixes_rows(step)), default=-1)
     return [dataclasses.replace(step, tail=i > last) for i, step in enumerate(steps)]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from volumetric._typing import Array
 from volumetric.errors import UnsupportedError
 from volumetric.layers import LayerSpec, Memory
-from volumetric.layers.containers import join, join_vjp
+from volumetric.layers.joins import join, join_vjp
 from volumetric.network import Params
 from volumetric.runtime.device import DeviceInfo, MemoryReport, RunOptions
 from volumetric.runtime.plan import Plan, Step
@@ -159,7 +159,8 @@ class ReferenceExecutable:
         spec: LayerSpec | None = step.attrs.get("spec")
         if spec is not None:
             p = {name: self.weights[key] for name, key in step.params.items()}
-            memory = state.memory(step.where) if state is not None and spec.remembers else None
+            remembers = spec.remembers and args[0].ndim <= 2  # with more axes every row is a sample of its own
+            memory = state.memory(step.where) if state is not None and remembers else None
             return spec.forward(p, *args, memory=memory)
         if step.op == "concat":
             return join(args, "concat"), None

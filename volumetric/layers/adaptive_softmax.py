@@ -1,0 +1,63 @@
+"""A softmax in two steps for many classes of very unequal frequency."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+
+from volumetric._typing import Array
+from volumetric.errors import ShapeError, SpecError
+from volumetric.layers.base import Saved, layer
+from volumetric.layers.softmax import AxisSoftmax, softmax, softmax_vjp
+
+
+@layer("adaptive_softmax")
+class AdaptiveSoftmax(AxisSoftmax):
+    """Frequent classes are chosen directly, rare ones within clusters (Grave et al. 2017, arXiv 1609.04309).
+
+    `cutoffs` are the first classes of the clusters: with ``n_classes=9, cutoffs=(2, 5)`` the head chooses among the
+    classes 0 and 1 and the clusters 2…4 and 5…8. The logits are those of the head, its classes first, then those of
+    every cluster (here 4 + 3 + 4); the probability of a class in a cluster is the product of both choices. The smaller
+    projections that the clusters are known for are dense layers in front, joined by a `Parallel`.
+    """
+
+    n_classes: int
+    cutoffs: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        AxisSoftmax.__post_init__(self)
+        bounds = (0, *self.cutoffs, self.n_classes)
+        if not self.cutoffs or any(a >= b for a, b in itertools.pairwise(bounds)):
+            raise SpecError(
+                f"adaptive_softmax: cutoffs must rise between 0 and {self.n_classes} classes, got {self.cutoffs!r}"
+            )
+
+    def outcomes(self, size: int) -> int:
+        if size != self.n_classes + len(self.cutoffs):
+            needs = f"{self.n_classes} classes and {len(self.cutoffs)} clusters"
+            raise ShapeError(f"adaptive_softmax: needs a logit for each of {needs}, got {size}")
+        return self.n_classes
+
+    def probabilities(self, z: Array) -> tuple[Array, Saved]:
+        direct = self.cutoffs[0]
+        head, *tails = (softmax(part) for part in np.split(z, self._bounds(direct + len(self.cutoffs)), axis=-1))
+        parts = [head[..., direct + i, None] * tail for i, tail in enumerate(tails)]
+        return np.concatenate([head[..., :direct], *parts], axis=-1), {"head": head, "tails": tails}
+
+    def logits_vjp(self, saved: Saved, gy: Array) -> Array:
+        direct = self.cutoffs[0]
+        head, tails = saved["head"], saved["tails"]
+        g_direct, *parts = np.split(gy, self._bounds(direct), axis=-1)
+        g_clusters = [(g * tail).sum(axis=-1, keepdims=True) for g, tail in zip(parts, tails, strict=True)]
+        g_head = softmax_vjp(head, np.concatenate([g_direct, *g_clusters], axis=-1))
+        g_tails = [
+            softmax_vjp(tail, head[..., direct + i, None] * g)
+            for i, (g, tail) in enumerate(zip(parts, tails, strict=True))
+        ]
+        return np.concatenate([g_head, *g_tails], axis=-1)
+
+    def _bounds(self, head: int) -> list[int]:
+        """Where the clusters begin, in an axis that has `head` elements before the first of them."""
+        return [head + cutoff - self.cutoffs[0] for cutoff in self.cutoffs]

@@ -1,0 +1,183 @@
+"""Convolutions over one, two or three spatial axes, with torch's fields and meaning.
+
+A convolution (in fact a cross-correlation, as everywhere in deep learning) is one matrix product for each sample and
+group, between the kernel and the windows of the image (im2col: Chellapilla et al. 2006).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from volumetric._typing import Array, Shape
+from volumetric.errors import ShapeError, SpecError
+from volumetric.layers.activations import Activation, activate, check_activation, slope
+from volumetric.layers.base import (
+    Arrays,
+    Grads,
+    LayerSpec,
+    Memory,
+    ParamSpec,
+    Saved,
+    expect_positive,
+    layer,
+    show_shape,
+)
+from volumetric.layers.windows import Windows, sum_of_products
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spatial(LayerSpec):
+    """What convolutions and transposed convolutions have in common.
+
+    Attributes
+    ----------
+    in_channels, out_channels : channels of images ``[N, C, *sizes]``
+    kernel_size, stride, dilation : a number for all spatial axes, or one for each
+    groups : parts into which both kinds of channels are split; a part of the output sees its part of the input alone
+    bias : whether each output channel has one
+    """
+
+    spatial: ClassVar[int]
+    """Spatial axes."""
+
+    in_channels: int
+    out_channels: int
+    kernel_size: int | Shape
+    stride: int | Shape = 1
+    dilation: int | Shape = 1
+    groups: int = 1
+    bias: bool = True
+    activation: Activation = "linear"
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        expect_positive(self, "in_channels", "out_channels", "groups")
+        check_activation(self.activation)
+        for name in ("in_channels", "out_channels"):
+            if getattr(self, name) % self.groups:
+                raise SpecError(f"{self.kind}: {name} {getattr(self, name)} does not divide into {self.groups} groups")
+        self.windows()
+
+    def along(self, name: str, least: int) -> Shape:
+        """Return the field `name` as one number for each spatial axis; raise `SpecError` for one below `least`."""
+        value = getattr(self, name)
+        values = tuple(value) if isinstance(value, tuple | list) else (value,) * self.spatial
+        whole = all(isinstance(v, int) and not isinstance(v, bool) and v >= least for v in values)
+        if len(values) != self.spatial or not whole:
+            many = f" or {self.spatial} of them" if self.spatial > 1 else ""
+            raise SpecError(f"{self.kind}: {name} must be a whole number from {least}{many}, got {value!r}")
+        return values
+
+    def windows(self) -> Windows:
+        """Return the windows that the kernel sees."""
+        kernel, stride = self.along("kernel_size", 1), self.along("stride", 1)
+        dilation = self.along("dilation", 1)
+        before, after = self.zeros(kernel, stride, dilation)
+        return Windows(kernel=kernel, stride=stride, dilation=dilation, before=before, after=after)
+
+    def zeros(self, kernel: Shape, stride: Shape, dilation: Shape) -> tuple[Shape, Shape]:
+        """Return the zeros in front of and behind the image."""
+        raise NotImplementedError(self.kind)
+
+    def sizes(self, shape: Shape) -> Shape:
+        """Return the spatial part of an input's shape; raise `ShapeError` if it is not what the layer reads."""
+        if len(shape) != 2 + self.spatial or shape[1] != self.in_channels:
+            axes = ", ".join(("L",) if self.spatial == 1 else ("D", "H", "W")[-self.spatial :])
+            raise ShapeError(f"{self.kind} expects [N, {self.in_channels}, {axes}], got shape {show_shape(shape)}")
+        return shape[2:]
+
+    def finish(self, p: Arrays, pre: Array, saved: Saved) -> tuple[Array, Saved]:
+        """Add the bias and apply the activation."""
+        if self.bias:
+            pre = pre + p["bias"].reshape(-1, *(1,) * self.spatial)
+        return activate(self.activation, pre), {**saved, "pre": pre}
+
+    def finish_vjp(self, saved: Saved, gy: Array) -> tuple[Array, dict[str, Array]]:
+        """Return the gradient of what `finish` took, and that of the bias."""
+        g = gy * slope(self.activation, saved["pre"])
+        return g, {"bias": g.sum((0, *range(2, g.ndim)))} if self.bias else {}
+
+    def split(self, x: Array) -> Array:
+        """View an image by groups, its pixels in one axis: ``[N, C, *sizes] -> [N, groups, C / groups, ∏sizes]``."""
+        samples, channels, *sizes = x.shape
+        return x.reshape(samples, self.groups, channels // self.groups, math.prod(sizes))
+
+    def bias_params(self) -> tuple[ParamSpec, ...]:
+        """Parameter of `finish`, if it has one."""
+        return (ParamSpec(name="bias", shape=(self.out_channels,), init="zeros", packable=False),) if self.bias else ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conv(Spatial):
+    """Convolution, ``y[n, f, o] = act(Σ_{c,k} W[f, c, k] · x[n, c, stride·o + dilation·k - padding] + b[f])``.
+
+    W is ``[out_channels, in_channels / groups, *kernel]``.
+
+    Attributes
+    ----------
+    padding : zeros on both sides of each spatial axis; ``"same"`` keeps the sizes (with stride 1; of an odd number of
+        zeros one more goes behind), ``"valid"`` is 0
+    """
+
+    padding: int | Shape | Literal["valid", "same"] = 0
+
+    def zeros(self, kernel: Shape, stride: Shape, dilation: Shape) -> tuple[Shape, Shape]:
+        if self.padding != "same":
+            padding = (0,) * self.spatial if self.padding == "valid" else self.along("padding", 0)
+            return padding, padding
+        if set(stride) != {1}:
+            raise SpecError(f"{self.kind}: padding 'same' needs stride 1, got {self.stride}")
+        total = tuple(d * (k - 1) for k, d in zip(kernel, dilation, strict=True))
+        return tuple(t // 2 for t in total), tuple(t - t // 2 for t in total)
+
+    def params(self) -> tuple[ParamSpec, ...]:
+        shape = (self.out_channels, self.in_channels // self.groups, *self.along("kernel_size", 1))
+        return ParamSpec(name="weight", shape=shape), *self.bias_params()
+
+    def output_shape(self, *inputs: Shape) -> Shape:
+        windows, sizes = self.windows(), self.sizes(inputs[0])
+        counts = windows.counts(sizes)
+        if min(counts) < 1:
+            spans, padded = show_shape(windows.spans), show_shape(windows.padded(sizes))
+            raise ShapeError(f"{self.kind}: a kernel that spans {spans} does not fit the padded sizes {padded}")
+        return (inputs[0][0], self.out_channels, *counts)
+
+    def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
+        shape = self.output_shape(xs[0].shape)
+        columns = self.windows().unfold(xs[0], shape[2:], self.groups)
+        return self.finish(p, (self._matrix(p) @ columns).reshape(shape), {"x": xs[0]})
+
+    def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
+        g, params = self.finish_vjp(saved, gy)
+        x, windows, counts = saved["x"], self.windows(), g.shape[2:]
+        by_group = self.split(g)
+        columns = windows.unfold(x, counts, self.groups)  # made again: it is as many times larger than x as W has taps
+        params["weight"] = sum_of_products(by_group, columns).reshape(p["weight"].shape)
+        return Grads((windows.fold(self._matrix(p).swapaxes(-1, -2) @ by_group, counts, x.shape[2:]),), params)
+
+    def _matrix(self, p: Arrays) -> Array:  # [groups, out / groups, in / groups · ∏kernel]
+        weight = p["weight"]
+        return weight.reshape(self.groups, self.out_channels // self.groups, math.prod(weight.shape[1:]))
+
+
+@layer("conv1d")
+class Conv1d(Conv):
+    """Convolution of sequences ``[N, C, L]``; fields and formula as in `Conv`."""
+
+    spatial: ClassVar[int] = 1
+
+
+@layer("conv2d")
+class Conv2d(Conv):
+    """Convolution of images ``[N, C, H, W]``; fields and formula as in `Conv`."""
+
+    spatial: ClassVar[int] = 2
+
+
+@layer("conv3d")
+class Conv3d(Conv):
+    """Convolution of volumes ``[N, C, D, H, W]``; fields and formula as in `Conv`."""
+
+    spatial: ClassVar[int] = 3

@@ -1,0 +1,97 @@
+"""Transposed convolutions over one, two or three spatial axes, with torch's fields, meaning and weight layout."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from volumetric._typing import Array, Shape
+from volumetric.errors import ShapeError, SpecError
+from volumetric.layers.base import Arrays, Grads, Memory, ParamSpec, Saved, layer, show_shape
+from volumetric.layers.conv import Spatial
+from volumetric.layers.windows import sum_of_products
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConvTranspose(Spatial):
+    """Transposed convolution, ``y[n, f, stride·i + dilation·k - padding] += Σ_c W[c, f, k] · x[n, c, i]``.
+
+    Bias and activation follow. W is ``[in_channels, out_channels / groups, *kernel]``. Apart from those two it is the
+    gradient of the input of a convolution with the same fields and the channels exchanged.
+
+    Attributes
+    ----------
+    padding : elements cut off on both sides of each spatial axis
+    output_padding : elements more at the end of each spatial axis, fewer than its stride or its dilation: a convolution
+        with a stride maps several sizes to one, and this says which of them comes back
+    """
+
+    padding: int | Shape = 0
+    output_padding: int | Shape = 0
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        Spatial.__post_init__(self)
+        axes = zip(self.along("output_padding", 0), self.along("stride", 1), self.along("dilation", 1), strict=True)
+        if any(more >= max(stride, dilation) for more, stride, dilation in axes):
+            raise SpecError(
+                f"{self.kind}: output_padding {self.output_padding} must be below stride {self.stride} "
+                f"or dilation {self.dilation}"
+            )
+
+    def zeros(self, kernel: Shape, stride: Shape, dilation: Shape) -> tuple[Shape, Shape]:
+        padding = self.along("padding", 0)
+        return padding, padding
+
+    def params(self) -> tuple[ParamSpec, ...]:
+        shape = (self.in_channels, self.out_channels // self.groups, *self.along("kernel_size", 1))
+        return ParamSpec(name="weight", shape=shape), *self.bias_params()
+
+    def output_shape(self, *inputs: Shape) -> Shape:
+        windows, more = self.windows(), self.along("output_padding", 0)
+        axes = zip(self.sizes(inputs[0]), windows.stride, windows.spans, windows.before, more, strict=True)
+        sizes = tuple((n - 1) * stride + span - 2 * cut + extra for n, stride, span, cut, extra in axes)
+        if min(sizes) < 1:
+            raise ShapeError(
+                f"{self.kind}: padding leaves nothing of the output, its sizes would be {show_shape(sizes)}"
+            )
+        return (inputs[0][0], self.out_channels, *sizes)
+
+    def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
+        x = xs[0]
+        sizes = self.output_shape(x.shape)[2:]
+        columns = self._matrix(p).swapaxes(-1, -2) @ self.split(x)
+        return self.finish(p, self.windows().fold(columns, x.shape[2:], sizes), {"x": x})
+
+    def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
+        g, params = self.finish_vjp(saved, gy)
+        x = saved["x"]
+        columns = self.windows().unfold(g, x.shape[2:], self.groups)
+        params["weight"] = sum_of_products(self.split(x), columns).reshape(p["weight"].shape)
+        return Grads(((self._matrix(p) @ columns).reshape(x.shape),), params)
+
+    def _matrix(self, p: Arrays) -> Array:  # [groups, in / groups, out / groups · ∏kernel]
+        weight = p["weight"]
+        return weight.reshape(self.groups, self.in_channels // self.groups, math.prod(weight.shape[1:]))
+
+
+@layer("conv_transpose1d")
+class ConvTranspose1d(ConvTranspose):
+    """Transposed convolution of sequences ``[N, C, L]``; fields and formula as in `ConvTranspose`."""
+
+    spatial: ClassVar[int] = 1
+
+
+@layer("conv_transpose2d")
+class ConvTranspose2d(ConvTranspose):
+    """Transposed convolution of images ``[N, C, H, W]``; fields and formula as in `ConvTranspose`."""
+
+    spatial: ClassVar[int] = 2
+
+
+@layer("conv_transpose3d")
+class ConvTranspose3d(ConvTranspose):
+    """Transposed convolution of volumes ``[N, C, D, H, W]``; fields and formula as in `ConvTranspose`."""
+
+    spatial: ClassVar[int] = 3

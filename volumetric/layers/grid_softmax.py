@@ -1,0 +1,36 @@
+"""Independent choices side by side: softmax in each row of a small grid."""
+
+from __future__ import annotations
+
+from volumetric._typing import Array
+from volumetric.errors import ShapeError
+from volumetric.layers.base import Saved, expect_positive, layer
+from volumetric.layers.softmax import AxisSoftmax, softmax, softmax_vjp
+
+
+@layer("grid_softmax")
+class GridSoftmax(AxisSoftmax):
+    """Read ``rows · cols`` logits as a grid and take the softmax of each of its rows."""
+
+    rows: int
+    cols: int
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        AxisSoftmax.__post_init__(self)
+        expect_positive(self, "rows", "cols")
+
+    def outcomes(self, size: int) -> int:
+        if size != self.rows * self.cols:
+            raise ShapeError(f"grid_softmax: a grid of {self.rows}×{self.cols} does not hold {size} logits")
+        return size
+
+    def probabilities(self, z: Array) -> tuple[Array, Saved]:
+        y = softmax(self._grid(z))
+        return y.reshape(z.shape), {"y": y}
+
+    def logits_vjp(self, saved: Saved, gy: Array) -> Array:
+        return softmax_vjp(saved["y"], self._grid(gy)).reshape(gy.shape)
+
+    def _grid(self, z: Array) -> Array:
+        return z.reshape(*z.shape[:-1], self.rows, self.cols)

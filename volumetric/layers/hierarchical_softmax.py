@@ -1,0 +1,59 @@
+"""Choice by choice down a tree: the probability of a leaf is the product along its path."""
+
+from __future__ import annotations
+
+import itertools
+import operator
+
+import numpy as np
+
+from volumetric._typing import Array
+from volumetric.errors import ShapeError, SpecError
+from volumetric.layers.base import Saved, layer
+from volumetric.layers.softmax import AxisSoftmax, softmax, softmax_vjp
+
+
+@layer("hierarchical_softmax")
+class HierarchicalSoftmax(AxisSoftmax):
+    """Probabilities of the leaves of a regular tree (Morin & Bengio 2005).
+
+    `levels` has the branching of each level: ``(3, 4)`` is a choice among 3, then among 4 below it. There is a logit
+    for every node except the root, level after level (here 3 + 12), and a probability for every leaf (here 12).
+    """
+
+    levels: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        AxisSoftmax.__post_init__(self)
+        if not self.levels or any(not isinstance(n, int) or isinstance(n, bool) or n < 1 for n in self.levels):
+            raise SpecError(f"hierarchical_softmax: levels must be whole numbers above 0, got {self.levels!r}")
+
+    @property
+    def nodes(self) -> tuple[int, ...]:
+        """Nodes of each level below the root."""
+        return tuple(itertools.accumulate(self.levels, operator.mul))
+
+    def outcomes(self, size: int) -> int:
+        if size != sum(self.nodes):
+            parts = " + ".join(map(str, self.nodes))
+            raise ShapeError(f"hierarchical_softmax: levels {self.levels} need {parts} logits, got {size}")
+        return self.nodes[-1]
+
+    def probabilities(self, z: Array) -> tuple[Array, Saved]:
+        path = np.ones_like(z[..., :1])
+        choices, paths = [], []
+        for level, branches in zip(np.split(z, np.cumsum(self.nodes)[:-1], axis=-1), self.levels, strict=True):
+            choice = softmax(level.reshape(*path.shape, branches))  # [..., parents, branches]
+            choices.append(choice)
+            paths.append(path)
+            path = (path[..., None] * choice).reshape(level.shape)
+        return path, {"choices": choices, "paths": paths}
+
+    def logits_vjp(self, saved: Saved, gy: Array) -> Array:
+        grads: list[Array] = []
+        for choice, path in zip(reversed(saved["choices"]), reversed(saved["paths"]), strict=True):
+            below = gy.reshape(choice.shape)
+            grads.append(softmax_vjp(choice, below * path[..., None]).reshape(gy.shape))
+            gy = (below * choice).sum(axis=-1)
+        return np.concatenate(grads[::-1], axis=-1)

@@ -1,0 +1,79 @@
+"""KMeans: soft assignment of rows to trained centres."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+from volumetric._typing import Array, Shape
+from volumetric.errors import SpecError
+from volumetric.layers.base import (
+    Arrays,
+    Grads,
+    LayerSpec,
+    Memory,
+    ParamSpec,
+    Saved,
+    expect_last,
+    expect_positive,
+    layer,
+    rows,
+)
+from volumetric.layers.softmax import softmax, softmax_vjp
+
+
+@layer("kmeans")
+class KMeans(LayerSpec):
+    """Soft k-means, ``a = softmax(-‖x - cₖ‖² / 2τ²)`` over the centres, for each row on its own.
+
+    This is the posterior of a mixture of equal, isotropic Gaussians (Dempster, Laird & Rubin 1977).
+
+    Attributes
+    ----------
+    num_clusters : centres, the rows of ``centers`` ``[num_clusters, in_features]``
+    temperature : τ, the standard deviation of a cluster; near 0 each row belongs to its nearest centre alone
+    output : ``"probabilities"``: a, ``[..., num_clusters]``. ``"features"``: ``Σₖ aₖ cₖ``, ``[..., in_features]``
+    """
+
+    num_clusters: int
+    in_features: int
+    temperature: float = 1.0
+    output: Literal["probabilities", "features"] = "probabilities"
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        expect_positive(self, "num_clusters", "in_features")
+        if not (self.temperature > 0 and math.isfinite(self.temperature)):
+            raise SpecError(f"kmeans: temperature must be above 0, got {self.temperature}")
+        if self.output not in ("probabilities", "features"):
+            raise SpecError(f"kmeans: unknown output {self.output!r}", hint="one of probabilities, features")
+
+    def params(self) -> tuple[ParamSpec, ...]:
+        return (ParamSpec(name="centers", shape=(self.num_clusters, self.in_features)),)
+
+    def output_shape(self, *inputs: Shape) -> Shape:
+        expect_last(self, inputs[0], self.in_features)
+        return (*inputs[0][:-1], self.num_clusters if self.output == "probabilities" else self.in_features)
+
+    def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
+        # ‖x‖² is the same for every centre and cancels. From the mean of the centres, the two other terms of the
+        # square are as small as the distances themselves, so that data far from the origin keep their precision.
+        middle = p["centers"].mean(axis=0)
+        x, centers = xs[0] - middle, p["centers"] - middle
+        logits = (x @ centers.T - (centers * centers).sum(-1) / 2) / self._variance(x)
+        assigned = softmax(logits)
+        y = assigned if self.output == "probabilities" else assigned @ p["centers"]
+        return y, {"x": x, "centers": centers, "assigned": assigned}
+
+    def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
+        x, centers, assigned = saved["x"], saved["centers"], saved["assigned"]
+        features = self.output == "features"
+        g = softmax_vjp(assigned, gy @ p["centers"].T if features else gy) / self._variance(gy)
+        gx = g @ centers  # minus x Σₖ gₖ, which is 0
+        g_centers = rows(g).T @ rows(x) - rows(g).sum(0)[:, None] * centers
+        if features:
+            g_centers = g_centers + rows(assigned).T @ rows(gy)
+        return Grads((gx,), {"centers": g_centers})
+
+    def _variance(self, like: Array) -> Array:
+        return like.dtype.type(self.temperature**2)

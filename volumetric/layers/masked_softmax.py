@@ -1,0 +1,34 @@
+"""Softmax over a fixed part of an axis."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from volumetric._typing import Array
+from volumetric.errors import ShapeError, SpecError
+from volumetric.layers.base import Saved, layer
+from volumetric.layers.softmax import Softmax
+
+
+@layer("masked_softmax")
+class MaskedSoftmax(Softmax):
+    """``y = softmax(x / temperature)`` over the places where `mask` is true; 0 elsewhere, whatever stands there.
+
+    A mask that removes everything gives zeros.
+    """
+
+    mask: tuple[bool, ...]
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        Softmax.__post_init__(self)
+        if not self.mask:
+            raise SpecError("masked_softmax: mask is empty")
+
+    def outcomes(self, size: int) -> int:
+        if size != len(self.mask):
+            raise ShapeError(f"masked_softmax: the mask is for {len(self.mask)} logits, got {size}")
+        return size
+
+    def probabilities(self, z: Array) -> tuple[Array, Saved]:
+        return Softmax.probabilities(self, np.where(self.mask, z, -np.inf).astype(z.dtype, copy=False))

@@ -1,0 +1,140 @@
+"""Parallel: branches side by side on one input, joined in one of five ways."""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar, Literal, get_args
+
+from volumetric._typing import Array, Shape
+from volumetric.errors import ShapeError, SpecError
+from volumetric.layers.base import (
+    Arrays,
+    Grads,
+    LayerSpec,
+    Memory,
+    ParamSpec,
+    Saved,
+    below,
+    layer,
+    show_shape,
+)
+from volumetric.layers.containers import Residual, inner_memory, prefixed
+from volumetric.layers.gate import Gate
+from volumetric.layers.joins import join, join_vjp, mix, mix_vjp, scatter, scatter_vjp
+
+Combine = Literal["concat", "add", "avg", "filter", "grid_scatter"]
+COMBINES: tuple[Combine, ...] = get_args(Combine)
+
+
+@layer("parallel")
+class Parallel(LayerSpec):
+    """Branches side by side on one input, their outputs joined by `combine`.
+
+    Attributes
+    ----------
+    combine : on the last axis, ``"concat"`` puts outputs side by side; ``"add"`` and ``"avg"`` sum them;
+        ``"filter"`` sums them with the weights that `gate` gives to every row; ``"grid_scatter"`` puts each into its
+        cell of a grid of zeros, whose cells then lie side by side in reading order
+    gate : for ``"filter"``, with one output for each branch
+    grid : for ``"grid_scatter"``: depth, rows, cols
+    positions : for ``"grid_scatter"``: cell (z, y, x) of each branch; empty: the first cells in reading order
+    """
+
+    children_field: ClassVar[str | None] = "branches"
+
+    branches: tuple[LayerSpec, ...]
+    combine: Combine = "concat"
+    gate: Gate | None = None
+    grid: tuple[int, int, int] | None = None
+    positions: tuple[tuple[int, int, int], ...] = ()
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        if not self.branches:
+            raise SpecError("parallel: needs at least one branch")
+        if self.combine not in COMBINES:
+            raise SpecError(f"parallel: unknown combine {self.combine!r}", hint="one of " + ", ".join(COMBINES))
+        if any(isinstance(branch, Residual) for branch in self.branches):
+            raise SpecError("parallel: a residual cannot be a branch", hint="put it into a sequential")
+        if (self.gate is not None) != (self.combine == "filter"):
+            raise SpecError(f"parallel: combine 'filter' and a gate need each other, combine is {self.combine!r}")
+        if self.gate is not None and self.gate.out_features != len(self.branches):
+            raise SpecError(f"parallel: the gate weighs {self.gate.out_features} of {len(self.branches)} branches")
+        if (self.grid is not None) != (self.combine == "grid_scatter"):
+            raise SpecError(f"parallel: combine 'grid_scatter' and a grid need each other, combine is {self.combine!r}")
+        self.cells()
+
+    def cells(self) -> tuple[int, ...]:
+        """Place of each branch among the cells of the grid, in reading order; raise `SpecError` if that cannot be."""
+        if self.grid is None:
+            if self.positions:
+                raise SpecError("parallel: positions need a grid")
+            return ()
+        depth, height, width = self.grid
+        if min(self.grid) < 1:
+            raise SpecError(f"parallel: the sides of a grid must be above 0, got {self.grid}")
+        for z, y, x in self.positions:
+            if not (0 <= z < depth and 0 <= y < height and 0 <= x < width):
+                raise SpecError(f"parallel: position {(z, y, x)} is outside of the grid {self.grid}")
+        cells = tuple((z * height + y) * width + x for z, y, x in self.positions) or tuple(range(len(self.branches)))
+        if len(cells) != len(self.branches) or len(set(cells)) < len(cells) or max(cells) >= depth * height * width:
+            raise SpecError(f"parallel: {len(self.branches)} branches need a cell each in the grid {self.grid}")
+        return cells
+
+    @property
+    def remembers(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]  (depends on the children)
+        """Whether any branch uses memory."""
+        return any(branch.remembers for branch in self.branches)
+
+    def params(self) -> tuple[ParamSpec, ...]:
+        gate = () if self.gate is None else prefixed({"gate": self.gate})
+        return *prefixed(dict(enumerate(self.branches))), *gate
+
+    def output_shape(self, *inputs: Shape) -> Shape:
+        shapes: list[Shape] = []
+        for i, branch in enumerate(self.branches):
+            try:
+                shapes.append(branch.output_shape(inputs[0]))
+            except ShapeError as error:
+                raise ShapeError(f"branch {i} of parallel: {error}") from None
+        same = {shape[:-1] if self.combine == "concat" else shape for shape in shapes}
+        if len(same) > 1:
+            raise ShapeError(f"parallel cannot {self.combine} " + " and ".join(show_shape(s) for s in shapes))
+        *lead, width = shapes[0]
+        if self.gate is not None and self.gate.output_shape(inputs[0])[:-1] != tuple(lead):
+            raise ShapeError(f"parallel: a gate on {show_shape(inputs[0])} cannot weigh {show_shape(shapes[0])}")
+        if self.grid is not None:
+            width *= math.prod(self.grid)
+        return (*lead, sum(s[-1] for s in shapes)) if self.combine == "concat" else (*lead, width)
+
+    def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
+        results = [
+            branch.forward(below(p, str(i)), xs[0], memory=inner_memory(memory, i))
+            for i, branch in enumerate(self.branches)
+        ]
+        outputs = [y for y, _ in results]
+        saved: Saved = {"tape": [s for _, s in results], "outputs": outputs}
+        if self.gate is not None:
+            saved["weights"], saved["gate"] = self.gate.forward(below(p, "gate"), xs[0])
+            return mix(outputs, saved["weights"]), saved
+        if self.grid is not None:
+            return scatter(outputs, self.cells(), math.prod(self.grid)), saved
+        return join(outputs, self.combine), saved
+
+    def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
+        gx: Array | None = None
+        params: dict[str, Array] = {}
+        if self.gate is not None:
+            grads, g_weights = mix_vjp(saved["outputs"], saved["weights"], gy)
+            result = self.gate.vjp(below(p, "gate"), saved["gate"], g_weights)
+            gx, params = result.inputs[0], {f"gate/{name}": value for name, value in result.params.items()}
+        elif self.grid is not None:
+            grads = scatter_vjp(gy, self.cells(), math.prod(self.grid))
+        else:
+            grads = join_vjp(gy, self.combine, [y.shape[-1] for y in saved["outputs"]])
+        for i, (branch, g) in enumerate(zip(self.branches, grads, strict=True)):
+            result = branch.vjp(below(p, str(i)), saved["tape"][i], g)
+            params |= {f"{i}/{name}": value for name, value in result.params.items()}
+            part = result.inputs[0]
+            gx = part if gx is None else gx if part is None else gx + part
+        return Grads((gx,), params)

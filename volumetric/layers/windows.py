@@ -1,0 +1,79 @@
+"""Sliding windows over the spatial axes of images, and their transpose: the two halves of every convolution."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+
+from volumetric._typing import Array, Shape
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Windows:
+    """Windows that slide over ``[N, C, *sizes]``; every field has one number for each spatial axis.
+
+    Attributes
+    ----------
+    kernel : taps of a window
+    stride : steps from one window to the next
+    dilation : steps from one tap to the next
+    before, after : zeros put in front of and behind the image
+    """
+
+    kernel: Shape
+    stride: Shape
+    dilation: Shape
+    before: Shape
+    after: Shape
+
+    @property
+    def spans(self) -> Shape:
+        """Elements from the first tap of a window to its last, both included."""
+        return tuple(d * (k - 1) + 1 for k, d in zip(self.kernel, self.dilation, strict=True))
+
+    def padded(self, sizes: Shape) -> Shape:
+        """Sizes of an image together with its zeros."""
+        return tuple(b + s + a for b, s, a in zip(self.before, sizes, self.after, strict=True))
+
+    def counts(self, sizes: Shape) -> Shape:
+        """How many windows fit along each axis, ``⌊(size - span) / stride⌋ + 1``; below 1 where none does."""
+        axes = zip(self.padded(sizes), self.spans, self.stride, strict=True)
+        return tuple((size - span) // step + 1 for size, span, step in axes)
+
+    def unfold(self, x: Array, counts: Shape, groups: int) -> Array:
+        """Copy the first `counts` windows out of an image.
+
+        ``[N, C, *sizes] -> [N, groups, C / groups · ∏kernel, ∏counts]``.
+        """
+        axes = len(self.kernel)
+        zeros = [(0, 0), (0, 0), *zip(self.before, self.after, strict=True)]
+        image = np.pad(x, zeros) if any(self.before + self.after) else x
+        views = sliding_window_view(image, self.spans, axis=tuple(range(2, 2 + axes)))
+        starts = [slice(0, s * (n - 1) + 1, s) for s, n in zip(self.stride, counts, strict=True)]
+        taps = [slice(None, None, d) for d in self.dilation]
+        views = views[(..., *starts, *taps)]  # [N, C, *counts, *kernel]
+        views = views.transpose(0, 1, *range(2 + axes, 2 + 2 * axes), *range(2, 2 + axes))
+        samples, channels = x.shape[:2]
+        return views.reshape(samples, groups, channels // groups * math.prod(self.kernel), math.prod(counts))
+
+    def fold(self, columns: Array, counts: Shape, sizes: Shape) -> Array:
+        """Sum windows into an image, each where `unfold` would have copied it from: the transpose of `unfold`."""
+        samples, groups, depth, _ = columns.shape
+        channels = groups * depth // math.prod(self.kernel)
+        image = np.zeros((samples, channels, *self.padded(sizes)), columns.dtype)
+        taps = columns.reshape(samples, channels, *self.kernel, *counts)
+        for tap in np.ndindex(*self.kernel):  # a slice of the whole image at a time, for each tap of the kernel
+            axes = zip(tap, self.dilation, self.stride, counts, strict=True)
+            places = tuple(slice(t * d, t * d + s * (n - 1) + 1, s) for t, d, s, n in axes)
+            image[(..., *places)] += taps[(slice(None), slice(None), *tap)]
+        inside = tuple(slice(b, b + s) for b, s in zip(self.before, sizes, strict=True))
+        return image[(..., *inside)]
+
+
+def sum_of_products(a: Array, b: Array) -> Array:
+    """Sum ``a bᵀ`` over samples: ``[N, G, A, O], [N, G, B, O] -> [G, A, B]``."""
+    left, right = (m.transpose(1, 2, 0, 3).reshape(*m.shape[1:3], m.shape[0] * m.shape[3]) for m in (a, b))
+    return left @ right.swapaxes(-1, -2)
