@@ -158,15 +158,27 @@ def _rope(given: Config, file: GGUFFile, head_dim: int) -> dict[str, Any]:
 
 def _llama3(factors: Array, base: float, dim: int, where: str) -> dict[str, Any]:
     """Find the parameters of Llama 3.1's scaling from the factors that it gave; they are not stored themselves."""
-    constants = {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
     factor = float(factors.max(initial=1.0))
-    known = factors.shape == (dim // 2,) and factor < np.inf
-    if known:
-        rope = Rope(dim=dim, base=base, scaling="llama3", factor=factor, original_context=8192, **constants)
-        known = np.allclose(rope_factors(rope), factors, rtol=1e-4)
-    if not known:
-        raise UnsupportedError(f"{where}: {ROPE_FACTORS} is not the frequency scaling of Llama 3.1")
-    return {"rope_type": "llama3", "factor": factor, "original_max_position_embeddings": 8192, **constants}
+    if factors.shape == (dim // 2,) and (factors >= 1).all() and 1 < factor < np.inf:
+        for original in _original_contexts(factors, factor, base, dim):
+            constants = {"factor": factor, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+            rope = Rope(dim=dim, base=base, scaling="llama3", original_context=original, **constants)
+            if np.allclose(rope_factors(rope), factors, rtol=1e-4):
+                return {"rope_type": "llama3", "original_max_position_embeddings": original, **constants}
+    raise UnsupportedError(f"{where}: {ROPE_FACTORS} is not the frequency scaling of Llama 3.1")
+
+
+def _original_contexts(factors: Array, factor: float, base: float, dim: int) -> list[int]:
+    """Candidates for the context before scaling: 8192, and what each factor between 1 and the largest implies.
+
+    A factor f blends frequencies by b with 1/f = (1 - b) / factor + b and b = (turns - 1) / (4 - 1), where a pair makes
+    `turns` turns within the original context.
+    """
+    between = (factors > 1.0001) & (factors < factor * 0.9999)
+    blend = (1 / factors[between].astype(np.float64) - 1 / factor) / (1 - 1 / factor)
+    turns = 1 + 3 * blend
+    contexts = 2 * np.pi * turns / inverse_frequencies(Rope(dim=dim, base=base))[between]
+    return [8192, *(int(context) for context in np.rint(contexts) if 1 <= context < 2**31)]
 
 
 def rope_factors(rope: Rope) -> Array:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from volumetric.errors import CheckpointError
+from volumetric.errors import CheckpointError, UnsupportedError
 from volumetric.loaders.gguf import GGUFFile
 from volumetric.loaders.gguf_values import LazyStrings
 from volumetric.loaders.tokenizer import Tokenizer
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
     import tokenizers
 
 PREFIX: Final = "tokenizer.ggml."
-CONTROL, USER_DEFINED = 3, 4
-"""Token types: never in text and always in text, both found before the merges are applied."""
+NORMAL, CONTROL, USER_DEFINED = 1, 3, 4
+"""Token types; the last two are found in a text before merges are applied, and only control tokens are not text."""
 _ROLES: Final = {"bos": "bos_token", "eos": "eos_token", "unknown": "unk_token", "padding": "pad_token"}
 
 # The regular expressions of the released tokenizer.json files; only the run of digits differs.
@@ -170,3 +171,63 @@ def end_ids(file: GGUFFile) -> list[int | None]:
     names = ("eos_token_id", "eot_token_id", "eom_token_id")
     found = (file.metadata.get(PREFIX + name) for name in names)
     return [id if type(id) is int else None for id in found]
+
+
+def tokenizer_metadata(tokenizer: Tokenizer | None) -> dict[str, Any]:
+    """Return the GGUF metadata from which `read_tokenizer` and llama.cpp rebuild a tokenizer; nothing for None.
+
+    Raises
+    ------
+    UnsupportedError
+        It is no byte-level BPE with one of the pre-tokenizers that GGUF files name.
+    """
+    if tokenizer is None:
+        return {}
+    backend = tokenizer.backend
+    state = json.loads(backend.to_str())
+    vocabulary: dict[str, int] = dict(state["model"].get("vocab", {})) if state["model"]["type"] == "BPE" else {}
+    added = {token["content"]: token for token in state["added_tokens"]}
+    vocabulary |= {content: token["id"] for content, token in added.items()}
+    tokens = sorted(vocabulary, key=vocabulary.__getitem__)
+    if not tokens or [vocabulary[token] for token in tokens] != list(range(len(tokens))):
+        raise UnsupportedError("the tokenizer's ids have gaps, which GGUF cannot express", hint="is it byte-level BPE?")
+    types = [_type(added.get(token)) for token in tokens]
+    merges = [merge if isinstance(merge, str) else " ".join(merge) for merge in state["model"]["merges"]]
+    values: dict[str, Any] = {
+        PREFIX + "model": "gpt2",
+        PREFIX + "pre": _kind_of(backend),
+        PREFIX + "tokens": tokens,
+        PREFIX + "token_type": np.array(types, np.int32),
+        PREFIX + "merges": merges,
+    }
+    for name, role in _ROLES.items():
+        id = tokenizer.token_id(tokenizer.special_tokens.get(role))
+        if id is not None:
+            values[f"{PREFIX}{name}_token_id"] = np.uint32(id)
+    values[PREFIX + "add_bos_token"] = tokenizer.bos_id is not None and tokenizer.encode("a")[:1] == [tokenizer.bos_id]
+    values[PREFIX + "add_space_prefix"] = False
+    return values
+
+
+def _type(added: Mapping[str, Any] | None) -> int:
+    if added is None:
+        return NORMAL
+    return CONTROL if added["special"] else USER_DEFINED
+
+
+def _kind_of(backend: tokenizers.Tokenizer) -> str:
+    """Name of a tokenizer's pre-tokenizer, found by comparing it with those that can be rebuilt."""
+    given = None if backend.pre_tokenizer is None else backend.pre_tokenizer.__getstate__()
+    for kind in PRE_TOKENIZERS:
+        if _settings(_pre_tokenizer(kind).__getstate__()) == _settings(given):
+            return kind
+    raise UnsupportedError(
+        "the pre-tokenizer has no name in GGUF files that is known here", hint=f"known: {', '.join(PRE_TOKENIZERS)}"
+    )
+
+
+def _settings(state: bytes | None) -> object:
+    """Settings of a pre-tokenizer, without those that only change offsets into the text."""
+    if state is None:
+        return None
+    return json.loads(state, object_hook=lambda found: {k: v for k, v in found.items() if k != "trim_offsets"})

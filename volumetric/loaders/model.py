@@ -38,7 +38,7 @@ class LoadedModel:
     tokenizer, chat_template : None where the files have none
     generation : end-of-text ids and sampling defaults
     context_length : tokens that the model was trained for, 0 if unknown
-    path : file or directory that was opened
+    path : file or directory of the weights
     config : the configuration in Hugging Face's terms, empty for networks of other origin
     """
 
@@ -51,6 +51,11 @@ class LoadedModel:
     context_length: int
     path: Path
     config: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def directory(self) -> Path:
+        """Where the files beside the weights are."""
+        return self.path if self.path.is_dir() else self.path.parent
 
 
 def open_model(

@@ -1,0 +1,81 @@
+"""Convert a model to another format or numeric type."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final, Literal
+
+from volumetric.dtypes import DType, Scheme
+from volumetric.errors import UnsupportedError
+from volumetric.loaders.gguf_export import gguf_scheme, save_gguf
+from volumetric.loaders.hf_export import out_scheme, save_hf
+from volumetric.loaders.model import LoadedModel, open_model
+from volumetric.loaders.native import NativeFacts, save_native
+from volumetric.loaders.text_files import text_files
+
+Format = Literal["native", "hf", "gguf"]
+FORMATS: Final[tuple[Format, ...]] = ("native", "hf", "gguf")
+
+
+def convert_model(
+    source: str,
+    target: str | Path,
+    *,
+    to: Format | None = None,
+    dtype: str | DType | Scheme | None = None,
+    offline: bool = False,
+) -> LoadedModel:
+    """Read a model from anywhere and write it to `target`.
+
+    Parameters
+    ----------
+    source : what `open_model` takes
+    target : a directory, or a file that ends in ``.gguf``
+    to : ``"native"``, ``"hf"`` or ``"gguf"``; None: GGUF if `target` ends so, else native
+    dtype : numeric type of the result; None keeps what is stored
+
+    Returns
+    -------
+    The model that was read
+
+    Raises
+    ------
+    CheckpointError
+        The source cannot be read or the target cannot be written.
+    UnsupportedError
+        The format cannot hold the model, or not in this numeric type.
+    """
+    target = Path(target)
+    chosen = to or ("gguf" if target.suffix == ".gguf" else "native")
+    if chosen not in FORMATS:
+        raise UnsupportedError(f"unknown format {chosen!r}", hint=f"one of {', '.join(FORMATS)}")
+    if chosen != "gguf" and target.suffix == ".gguf":
+        raise UnsupportedError(f"{target} is named as a GGUF file, the format is {chosen}", hint="drop one of the two")
+    if dtype is not None:
+        _check_dtype(Scheme.parse(dtype), chosen)
+    model = open_model(source, dtype=dtype, offline=offline)
+    save_model(target, model, chosen)
+    return model
+
+
+def save_model(target: str | Path, model: LoadedModel, to: Format = "native") -> None:
+    """Write an open model; errors as for `convert_model`."""
+    if to == "gguf":
+        save_gguf(target, model)
+    elif to == "hf":
+        save_hf(target, model)
+    else:
+        facts = NativeFacts(context_length=model.context_length)
+        save_native(target, model.network, model.params, facts=facts, files=text_files(model))
+
+
+def _check_dtype(scheme: Scheme, to: Format) -> None:
+    """Refuse to write as float32 what was asked for in another type."""
+    if to == "hf" and out_scheme(scheme) != scheme:
+        raise UnsupportedError(
+            f"the Hugging Face layout holds plain floats, not {scheme}", hint="use format native or gguf, or dtype bf16"
+        )
+    if to == "gguf" and gguf_scheme(scheme, (32, 32)) != scheme:
+        raise UnsupportedError(
+            f"GGUF has no tensors of {scheme}", hint="it has float32, float16, bfloat16, int8:g32, int4:g32, uint4:g32"
+        )

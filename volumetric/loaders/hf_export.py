@@ -1,0 +1,112 @@
+"""Write a model as a Hugging Face directory: the family's tensor names and layouts, plain floats, config, tokenizer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from volumetric._typing import Array, Shape
+from volumetric.dtypes import Scheme, decode
+from volumetric.errors import UnsupportedError
+from volumetric.loaders import archs
+from volumetric.loaders.atomic import write_atomic
+from volumetric.loaders.directory import new_directory
+from volumetric.loaders.hf_config import Config
+from volumetric.loaders.model import LoadedModel
+from volumetric.loaders.names import Blueprint, Rule
+from volumetric.loaders.safetensors_write import TensorOut, tag_of, write_safetensors
+from volumetric.loaders.text_files import text_files, to_json
+from volumetric.network import Params
+
+FLOATS: Final = ("float64", "float32", "float16", "bfloat16")
+
+
+def blueprint_of(model: LoadedModel) -> Blueprint:
+    """Return the blueprint of a model's configuration.
+
+    Raises
+    ------
+    UnsupportedError
+        The model has no configuration, or its network is no longer the one that the configuration describes.
+    """
+    if not model.config:
+        raise UnsupportedError(
+            f"{model.name} is no model of a known family", hint="write it in the native format, which holds any network"
+        )
+    blueprint = archs.build(Config(model.config, f"{model.name}: config.json"))
+    if blueprint.network != model.network:
+        raise UnsupportedError(
+            f"the network of {model.name} differs from what its configuration describes", hint="write the native format"
+        )
+    return blueprint
+
+
+def save_hf(directory: str | Path, model: LoadedModel) -> None:
+    """Write ``config.json``, ``model.safetensors`` and the tokenizer's files.
+
+    Tensors in plain floats stay as they are; all others are written as float32, which holds their values exactly.
+
+    Raises
+    ------
+    CheckpointError, UnsupportedError
+        The directory cannot be written, or the model is of no family.
+    """
+    blueprint = blueprint_of(model)
+    tensors = _tensors(blueprint, model.params)
+    files = text_files(model) | {"config.json": to_json(_config(model))}
+    with new_directory(directory, "config.json") as home:
+        for name, content in sorted(files.items()):
+            (home / name).parent.mkdir(parents=True, exist_ok=True)
+            write_atomic(home / name, content)
+        write_safetensors(home / "model.safetensors", tensors, {"format": "pt"})
+
+
+def _config(model: LoadedModel) -> dict[str, Any]:
+    """Configuration with the type that most elements are written in."""
+    main = next(iter(model.params.schemes()), None)
+    values = {key: value for key, value in model.config.items() if key not in ("torch_dtype", "quantization_config")}
+    return values | {"dtype": "float32" if main is None else out_scheme(main).dtype.name}
+
+
+def out_scheme(scheme: Scheme) -> Scheme:
+    """Plain float scheme that a tensor is written in."""
+    return scheme if scheme.dtype.name in FLOATS else Scheme.parse("float32")
+
+
+def _tensors(blueprint: Blueprint, params: Params) -> dict[str, TensorOut]:
+    """Tensors by their names in the family, fused ones put together again."""
+    shapes = {key: spec.shape for key, spec in blueprint.network.param_specs().items()}
+    groups: dict[str, list[Rule]] = {}
+    for rule in blueprint.rules:
+        groups.setdefault(rule.source, []).append(rule)
+    return {name: _out(rules, params, shapes) for name, rules in groups.items()}
+
+
+def _out(rules: list[Rule], params: Params, shapes: Mapping[str, Shape]) -> TensorOut:
+    rules = sorted(rules, key=lambda rule: rule.rows or (0, 0))
+    schemes = {out_scheme(params[rule.key].scheme) for rule in rules}
+    scheme = schemes.pop() if len(schemes) == 1 else Scheme.parse("float32")
+    rows = sum(shapes[rule.key][0] for rule in rules)
+    shape = (rows, *shapes[rules[0].key][1:])
+    flip = rules[0].transposed
+
+    def read() -> Array:
+        parts = [_values(rule, params, scheme) for rule in rules]
+        whole = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        return np.ascontiguousarray(whole.T) if flip else whole
+
+    return TensorOut(tag=tag_of(scheme.dtype.host), shape=shape[::-1] if flip else shape, read=read)
+
+
+def _values(rule: Rule, params: Params, scheme: Scheme) -> Array:
+    store = params[rule.key]
+    packed = store.stored()
+    if packed.scheme == scheme:
+        values = packed.codes().reshape(packed.shape)
+    else:
+        values = decode(packed).astype(scheme.dtype.host)
+    store.release()
+    return values
