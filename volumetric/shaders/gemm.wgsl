@@ -130,17 +130,19 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
             //@unroll
             for (var t = 0u; t < BLOCKS; t++) { next[t] = fetch(t, lid, m0, n0, k0 + KB); }
         }
-        //@unroll
-        for (var k = 0u; k < BK; k++) {
-            let b0 = b_tile[k * LB + tx];
-            let b1 = b_tile[k * LB + TX + tx];
+        for (var ks = 0u; ks < BK; ks += KU) {
             //@unroll
-            for (var i = 0u; i < TM4; i++) {
-                let a = a_tile[k * LA + i * TY + ty];
+            for (var ku = 0u; ku < KU; ku++) {
+                let b0 = b_tile[(ks + ku) * LB + tx];
+                let b1 = b_tile[(ks + ku) * LB + TX + tx];
                 //@unroll
-                for (var c = 0u; c < 4u; c++) {
-                    acc[(4u * i + c) * 2u] = fma(vec4<f32>(a[c]), b0, acc[(4u * i + c) * 2u]);
-                    acc[(4u * i + c) * 2u + 1u] = fma(vec4<f32>(a[c]), b1, acc[(4u * i + c) * 2u + 1u]);
+                for (var i = 0u; i < TM4; i++) {
+                    let a = a_tile[(ks + ku) * LA + i * TY + ty];
+                    //@unroll
+                    for (var c = 0u; c < 4u; c++) {
+                        acc[(4u * i + c) * 2u] = fma(vec4<f32>(a[c]), b0, acc[(4u * i + c) * 2u]);
+                        acc[(4u * i + c) * 2u + 1u] = fma(vec4<f32>(a[c]), b1, acc[(4u * i + c) * 2u + 1u]);
+                    }
                 }
             }
         }

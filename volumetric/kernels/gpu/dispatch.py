@@ -23,6 +23,7 @@ class Caps:
     max_binding : bytes of one storage binding; larger matrices are cut by rows
     max_groups : workgroups along one grid axis
     invocations : invocations that keep the device busy; decides how finely work is cut
+    unroll : steps of a matrix product to write out; software adapters take seconds to compile long straight-line code
     """
 
     subgroup_size: int = 0
@@ -33,6 +34,7 @@ class Caps:
     max_binding: int = 128 << 20
     max_groups: int = 65535
     invocations: int = 131072
+    unroll: int = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -199,6 +199,7 @@ def gemm(shape: MatmulShape, caps: Caps, tile: GemmTile, *, first: int, units: i
         "BN": tile.n,
         "BK": tile.k,
         "TM4": tile.vectors,
+        "KU": min(tile.k, caps.unroll),
     }
     return Dispatch(
         kernel="gemm",

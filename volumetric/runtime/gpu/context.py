@@ -245,4 +245,5 @@ def _caps(adapter: Any, features: frozenset[str]) -> Caps:
         max_groups=limits["max-compute-workgroups-per-dimension"],
         # A software adapter has a few threads: finer cuts only add overhead.
         invocations=2048 if is_software(adapter) else 131072,
+        unroll=2 if is_software(adapter) else 32,
     )
