@@ -18,7 +18,7 @@ def sparsemax(x: Array) -> Array:
 
     Martins & Astudillo 2016 (arXiv 1602.02068), algorithm 1. Rows that are all -inf become zeros.
     """
-    z = centred(x).astype(np.float64, copy=False)
+    z = centred(x.astype(np.float64, copy=False))
     falling = -np.sort(-z, axis=-1)
     total = falling.cumsum(axis=-1)
     inside = 1 + np.arange(1, z.shape[-1] + 1) * falling > total
@@ -34,7 +34,7 @@ def entmax(x: Array, alpha: float) -> Array:
     τ is found by bisection down to the last bit of float64 (Blondel, Martins & Niculae 2019, arXiv 1901.02324;
     Peters et al. 2019, arXiv 1905.05702). Rows that are all -inf become zeros.
     """
-    z = (alpha - 1) * centred(x).astype(np.float64, copy=False)
+    z = (alpha - 1) * centred(x.astype(np.float64, copy=False))
     power = 1 / (alpha - 1)
     low = np.full_like(z[..., :1], -1.0)  # the largest logit alone gives a sum of 1 or more
     high = np.full_like(low, -(z.shape[-1] ** (1 - alpha)))  # as many logits as there are, all equal, give 1 at most
