@@ -5,6 +5,7 @@ The tokens are ``a`` … ``h`` and the end-of-text token ``.``; after ``.`` come
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -13,10 +14,8 @@ import tokenizers
 from volumetric.generate import Model
 from volumetric.grid import Coord, Grid
 from volumetric.layers import Embedding
-from volumetric.loaders import LoadedModel
-from volumetric.loaders.chat import ChatTemplate
-from volumetric.loaders.generation_config import GenerationDefaults
-from volumetric.loaders.tokenizer import Tokenizer
+from volumetric.loaders import ChatTemplate, GenerationDefaults, LoadedModel, Tokenizer
+from volumetric.loaders.convert import save_model
 from volumetric.network import Network
 from volumetric.runtime.device import RunOptions
 from volumetric.runtime.reference import ReferenceDevice
@@ -49,6 +48,22 @@ def tokenizer() -> Tokenizer:
     return Tokenizer(build, special_tokens={}, special_ids={}, where="letters")
 
 
+def loaded_letters(
+    table: np.ndarray, *, context_length: int = 64, text: bool = True, generation: GenerationDefaults = ENDS
+) -> LoadedModel:
+    size = len(table)
+    return LoadedModel(
+        name="letters",
+        network=Network(grid=Grid(1), layers={Coord(0): Embedding(num_embeddings=size, embedding_dim=size)}),
+        params=Params({"0.0.0.0/weight": WeightStore.from_array(table)}),
+        tokenizer=tokenizer() if text else None,
+        chat_template=ChatTemplate({"default": TEMPLATE}, {}, "letters") if text else None,
+        generation=generation,
+        context_length=context_length,
+        path=Path("letters"),
+    )
+
+
 def letters(
     table: np.ndarray | None = None,
     *,
@@ -58,16 +73,14 @@ def letters(
     generation: GenerationDefaults = ENDS,
 ) -> Model:
     table = next_letter_logits() if table is None else table
-    size = len(table)
-    network = Network(grid=Grid(1), layers={Coord(0): Embedding(num_embeddings=size, embedding_dim=size)})
-    loaded = LoadedModel(
-        name="letters",
-        network=network,
-        params=Params({"0.0.0.0/weight": WeightStore.from_array(table)}),
-        tokenizer=tokenizer() if text else None,
-        chat_template=ChatTemplate({"default": TEMPLATE}, {}, "letters") if text else None,
-        generation=generation,
-        context_length=context_length,
-        path=Path("letters"),
-    )
+    loaded = loaded_letters(table, context_length=context_length, text=text, generation=generation)
     return Model(loaded, ReferenceDevice(), RunOptions(context=context))
+
+
+def write_letters(directory: Path, *, context_length: int = 64) -> Path:
+    """Write the model, its tokenizer and its template where `volumetric.load` finds them."""
+    save_model(directory, loaded_letters(next_letter_logits(), context_length=context_length), "native")
+    tokenizer().save(directory / "tokenizer.json")
+    (directory / "chat_template.jinja").write_text(TEMPLATE)
+    (directory / "generation_config.json").write_text(json.dumps({"eos_token_id": END}))
+    return directory

@@ -31,6 +31,7 @@ def app() -> cyclopts.App:
         result_action="return_value",
         exit_on_error=False,
         print_error=False,
+        suppress_keyboard_interrupt=False,
     )
     for verb, text in VERBS.items():
         built.command(f"volumetric.cli.{verb}:{verb}", name=verb, help=text)

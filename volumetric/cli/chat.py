@@ -21,7 +21,7 @@ from volumetric.cli.options import (
     SourceOptions,
     TemplateOptions,
 )
-from volumetric.errors import VolumetricError
+from volumetric.errors import GenerationError, VolumetricError
 from volumetric.generate.params import ALIASES
 
 if TYPE_CHECKING:
@@ -104,6 +104,11 @@ def chat(
         ) as opened,
         opened.session() as session,
     ):
+        if opened.loaded.chat_template is None:
+            raise GenerationError(
+                f"{opened.name} has no chat template",
+                hint="generate continues a plain text; --chat-template gives a template",
+            )
         settings = sampling.given()
         console.explain_sampling(opened.merged(**settings))
         console.note(f"{opened.name} on {opened.info.device}; /help lists the commands")

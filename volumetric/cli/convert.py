@@ -7,8 +7,10 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from volumetric.cli import exits
+from volumetric.cli import console, exits
 from volumetric.cli.options import OutputOptions
+from volumetric.generate.footprint import footprint
+from volumetric.loaders.convert import convert_model
 
 
 def convert(
@@ -31,10 +33,15 @@ def convert(
     dtype : str
         Scheme of the weights: bf16, fp8, int8, int4:g32, q4_0, …; as stored unless given.
     form : str
-        hf: safetensors and config.json; native: network.json and weights.safetensors; gguf: one file. From the
-        ending of TARGET unless given.
+        hf: safetensors and config.json; native: network.json and weights.safetensors; gguf: one file. GGUF where
+        TARGET ends so, else native, unless given.
     offline : bool
         Use local files only.
     """
     output.apply()
+    with console.progress(f"converting {source}…"):
+        model = convert_model(source, target, format=form, dtype=dtype, offline=offline)
+    files = [target] if target.is_file() else [path for path in target.rglob("*") if path.is_file()]
+    written = console.size(sum(path.stat().st_size for path in files))
+    console.write(f"{target}: {model.name} as {footprint(model.params).dtype}, {written}\n")
     return exits.OK

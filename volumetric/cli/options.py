@@ -181,9 +181,9 @@ class PromptOptions:
     Parameters
     ----------
     prompt : str
-        The prompt; - reads it from stdin.
+        The prompt; - reads it from stdin, without a last line break.
     file : path
-        Read the prompt from a text file.
+        Read the prompt from a text file, without a last line break.
     prompt_ids : tuple of int
         The prompt as token ids, for models without a tokenizer; separated by commas or spaces.
     """
@@ -209,10 +209,10 @@ class PromptOptions:
                 hint="give one of: --prompt TEXT, --prompt - for stdin, --file PATH, --prompt-ids 1,2,3",
             )
         if self.file is not None:
-            return self.file.read_text(encoding="utf-8")
+            return self.file.read_text(encoding="utf-8").removesuffix("\n")
         if self.prompt_ids is not None:
             return _ids(self.prompt_ids)
-        return sys.stdin.read() if self.prompt == "-" else self.prompt or ""
+        return sys.stdin.read().removesuffix("\n") if self.prompt == "-" else self.prompt or ""
 
 
 def _ids(text: str) -> list[int]:

@@ -1,0 +1,249 @@
+"""Every verb from end to end on the reference device, with real models."""
+
+from __future__ import annotations
+
+import io
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import volumetric
+from tests.generate.letters import write_letters
+from volumetric.cli import main
+
+ROOT = Path(volumetric.__file__).parents[1]
+LLAMA = ROOT / "tests" / "fixtures" / "hf_tiny" / "llama"
+ON_REFERENCE = ("--device", "reference")
+
+
+@pytest.fixture(scope="module")
+def letters(tmp_path_factory) -> str:
+    return str(write_letters(tmp_path_factory.mktemp("letters")))
+
+
+@pytest.fixture
+def run(capsys):
+    def call(*arguments: str) -> tuple[int, str, str]:
+        code = main(arguments)
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return call
+
+
+def test_generate_writes_the_text_and_nothing_else_to_stdout(run, letters):
+    code, out, err = run("generate", letters, "-p", "ab", *ON_REFERENCE)
+    assert (code, out) == (0, "cdefgh\n")
+    assert len(err.splitlines()) == 1
+    assert "prompt 2 tok" in err
+    assert err.rstrip().endswith("stop")
+
+
+def test_quiet_is_quiet_and_verbose_tells_the_sources(run, letters):
+    assert run("generate", letters, "-p", "a", "-n", "1", "--quiet", *ON_REFERENCE) == (0, "b\n", "")
+    _, _, err = run("generate", letters, "-p", "a", "-n", "1", "-v", *ON_REFERENCE)
+    assert "max_tokens=1 (explicit)" in err
+    assert "temperature=0.0 (default)" in err
+
+
+def test_json_is_one_object_with_every_field(run, letters):
+    code, out, _ = run("generate", letters, "-p", "a", "-n", "3", "--logprobs", "2", "--json", *ON_REFERENCE)
+    told = json.loads(out)
+    assert code == 0
+    assert out.count("\n") == 1
+    assert (told["text"], told["token_ids"], told["finish_reason"]) == ("bcd", [1, 2, 3], "length")
+    assert (told["prompt_tokens"], told["device"], told["dtype"]) == (1, "reference", "float32")
+    times = ["prompt_tps", "generation_tps", "load_seconds", "first_token_seconds", "peak_bytes"]
+    assert all(told[name] > 0 for name in times)
+    assert [len(top) for top in told["top_logprobs"]] == [2, 2, 2]
+
+
+def test_the_prompt_comes_from_stdin_or_a_file(run, letters, monkeypatch, tmp_path):
+    monkeypatch.setattr("sys.stdin", io.StringIO("abc\n"))
+    assert run("generate", letters, "-p", "-", "-n", "1", *ON_REFERENCE)[1] == "d\n"
+    (tmp_path / "prompt.txt").write_text("de\n")
+    assert run("generate", letters, "-f", str(tmp_path / "prompt.txt"), "-n", "1", *ON_REFERENCE)[1] == "f\n"
+
+
+def test_chat_flags_apply_the_template(run, letters):
+    assert run("generate", letters, "-p", "b", "--system", "a", "-n", "1", *ON_REFERENCE)[1] == "c\n"
+    given = ["--chat", "--template-args", '{"suffix": "g"}']
+    assert run("generate", letters, "-p", "b", *given, "-n", "1", *ON_REFERENCE)[1] == "h\n"
+    own = ["--chat-template", "{{ messages[0].content }}d"]
+    assert run("generate", letters, "-p", "b", *own, "-n", "1", *ON_REFERENCE)[1] == "e\n"
+
+
+def test_a_seed_repeats_and_is_echoed(run, letters):
+    flags = ("-p", "a", "--temp", "3", "--ignore-eos", "-n", "20", *ON_REFERENCE)
+    _, first, err = run("generate", letters, *flags, "--seed", "11")
+    assert "seed 11" in err
+    assert run("generate", letters, *flags, "--seed", "11")[1] == first
+    assert run("generate", letters, *flags, "--seed", "12")[1] != first
+
+
+def test_a_model_without_tokenizer_takes_and_gives_ids(run):
+    expected = json.loads((LLAMA / "expected.json").read_text())
+    prompt = ",".join(map(str, expected["input_ids"][: expected["prompt_length"]]))
+    code, out, _ = run("generate", str(LLAMA), "--prompt-ids", prompt, "-n", "16", "--ignore-eos", *ON_REFERENCE)
+    assert code == 0
+    assert [int(word) for word in out.split()] == expected["greedy_tokens"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["-p", "a"], "no tokenizer"),
+        (["--chat", "-p", "a"], "no chat template"),
+        (["--prompt-ids", "1000"], "1000"),
+        (["--prompt-ids", ""], "empty"),
+        (["--prompt-ids", "1", "--context", "100000"], "trained for"),
+        (["--prompt-ids", "1", "--temp", "-1"], "temperature"),
+        (["--prompt-ids", "1", "--dtype", "int3"], "int3"),
+        (["--prompt-ids", ",".join(["1"] * 300)], "300 tokens"),
+        (["-p", "a", "--chat-template", "/no/such/file"], "/no/such/file"),
+    ],
+)
+def test_bad_input_is_explained_without_traceback(run, flags, message):
+    code, out, err = run("generate", str(LLAMA), *flags, *ON_REFERENCE)
+    assert (code, out) == (1, "")
+    first, *hint = err.rstrip("\n").split("\n")
+    assert first.startswith("error: ")
+    assert message in first
+    assert [line[:6] for line in hint] in ([], ["hint: "])
+
+
+def talk(run, monkeypatch, letters: str, *lines: str) -> tuple[int, str, str]:
+    monkeypatch.setattr("sys.stdin", io.StringIO("".join(line + "\n" for line in lines)))
+    return run("chat", letters, *ON_REFERENCE)
+
+
+def test_chat_keeps_the_conversation(run, letters, monkeypatch):
+    code, out, err = talk(run, monkeypatch, letters, "/set max-tokens 2", "ab", "e", "/quit", "never")
+    assert (code, out) == (0, "cd\nfg\n")
+    # The second turn holds a b c d e; the session had a b c.
+    assert "prompt 2 tok (+3 reused)" in err
+
+
+def test_chat_commands(run, letters, monkeypatch):
+    lines = ("/help", "/set max_tokens 1", "/system abc", "d", "/reset", "g", "/set", "/set temp hot", "/nonsense", "")
+    code, out, err = talk(run, monkeypatch, letters, *lines)
+    assert (code, out) == (0, "e\nh\n")
+    assert "/reset" in err
+    assert "max_tokens=1 (explicit)" in err
+    assert "temperature must be a number" in err
+    assert "unknown command '/nonsense'" in err
+
+
+def test_chat_goes_on_after_a_refused_message(run, letters, monkeypatch):
+    code, out, err = talk(run, monkeypatch, letters, "abc" * 30, "/set max_tokens 1", "a")
+    assert (code, out) == (0, "b\n")
+    assert "90 tokens, the context holds 64" in err
+
+
+def test_chat_needs_a_template(run, monkeypatch):
+    code, _, err = talk(run, monkeypatch, str(LLAMA), "hello")
+    assert code == 1
+    assert "no chat template" in err
+
+
+@pytest.mark.parametrize("form", ["md", "csv", "json", "jsonl"])
+def test_bench_prints_only_rows(run, form):
+    flags = ("-p", "8,16", "-n", "4", "-d", "0,8", "-r", "2", "-o", form)
+    code, out, _ = run("bench", str(LLAMA), *flags, *ON_REFERENCE)
+    assert code == 0
+    assert out.count("pp16") >= 2
+    if form == "json":
+        rows = json.loads(out)
+        assert [row["test"] for row in rows] == ["pp8", "pp16", "tg4", "pp8 @ d8", "pp16 @ d8", "tg4 @ d8"]
+        assert all(row["tps"] > 0 and len(row["samples"]) == 2 for row in rows)
+        assert {row["dtype"] for row in rows} == {"float32"}
+
+
+def test_bench_beyond_the_model_is_explained(run):
+    code, _, err = run("bench", str(LLAMA), "-p", "4000", *ON_REFERENCE)
+    assert code == 1
+    assert "trained for" in err
+
+
+def test_inspect_opens_no_device(run, monkeypatch):
+    monkeypatch.setattr("volumetric.runtime.open.open_device", None)
+    code, out, err = run("inspect", str(LLAMA), "--tensors")
+    assert (code, err) == (0, "")
+    for fact in ("llama", "106,816", "417.2 KiB", "32.0", "multi_head_attention", "1…2.0.0.1", "1.0.0.1/q.weight"):
+        assert fact in out
+
+
+def test_inspect_json_has_layers_and_tensors(run, letters):
+    told = json.loads(run("inspect", letters, "--json")[1])
+    assert (told["parameters"], told["vocabulary"], told["tokenizer"], told["chat_template"]) == (81, 9, True, True)
+    assert told["generation"]["eos_ids"] == [8]
+    assert [layer["kind"] for layer in told["layers"]] == ["embedding"]
+    assert told["tensors"] == [{"name": "0.0.0.0/weight", "shape": [9, 9], "dtype": "float32", "bytes": 324}]
+
+
+def test_inspect_shows_the_numeric_types_after_conversion(run):
+    _, out, _ = run("inspect", str(LLAMA), "--dtype", "int4:g32")
+    assert "int4:g32" in out
+    assert "bits_per_weight: 5." in out
+
+
+def test_devices_lists_and_explains(run):
+    code, out, _ = run("devices")
+    assert code == 0
+    assert "reference" in out
+    assert "auto is " in out
+    told = json.loads(run("devices", "--json")[1])
+    assert told["auto"] in {device["name"] for device in told["devices"]}
+    assert told["reason"]
+
+
+def test_convert_writes_what_generate_reads(run, tmp_path):
+    target = tmp_path / "small.gguf"
+    code, out, _ = run("convert", str(LLAMA), str(target), "--dtype", "int8")
+    assert code == 0
+    assert "int8:g32" in out
+    told = json.loads(run("generate", str(target), "--prompt-ids", "1,2", "-n", "2", "--json", *ON_REFERENCE)[1])
+    assert told["dtype"] == "int8:g32"
+    assert len(told["token_ids"]) == 2
+
+
+def test_warmup_tells_what_is_warm(run, letters):
+    code, out, _ = run("warmup", letters, *ON_REFERENCE)
+    assert code == 0
+    assert f"{Path(letters).name} (float32) is warm on reference" in out
+
+
+def start(*arguments: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "volumetric", *arguments]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+
+
+@pytest.fixture(scope="module")
+def endless(tmp_path_factory) -> tuple[str, ...]:
+    directory = write_letters(tmp_path_factory.mktemp("endless"), context_length=10**8)
+    return ("generate", str(directory), "-p", "a", "-n", "90000000", "-c", "100000000", "--ignore-eos", *ON_REFERENCE)
+
+
+def test_an_interrupt_is_exit_code_130_without_traceback(endless):
+    with start(*endless) as process:
+        assert process.stdout is not None
+        assert process.stdout.read(8) == "bcdefgh."
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert err == "error: interrupted\n"
+
+
+def test_a_reader_that_leaves_ends_it_without_traceback(endless):
+    with start(*endless) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.read(8)
+        process.stdout.close()
+        err = process.stderr.read()
+        assert process.wait(timeout=60) == 1
+    assert err == ""
