@@ -6,7 +6,7 @@ import dataclasses
 import difflib
 import json
 from collections.abc import Mapping
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 import msgspec
 
@@ -94,6 +94,7 @@ def spec_from_dict(data: Mapping[str, Any], where: str = "$") -> LayerSpec:
             children = _convert(data[name], list[dict[str, Any]], place)
             fields[name] = tuple(spec_from_dict(child, f"{place}[{i}]") for i, child in enumerate(children))
         else:
+            _expect_known(data[name], hints[name], place)
             fields[name] = _convert(data[name], hints[name], place)
     try:
         return cls(**fields)
@@ -121,6 +122,13 @@ def _convert(value: Any, to: Any, where: str) -> Any:
         return msgspec.convert(value, to)
     except (msgspec.ValidationError, TypeError) as error:
         raise SpecError(f"{where}: {error}") from None
+
+
+def _expect_known(value: Any, to: Any, where: str) -> None:
+    """Refuse keys that a dataclass among the types `to` does not have: `msgspec` would pass over them."""
+    for option in get_args(to) or (to,):
+        if isinstance(value, dict) and dataclasses.is_dataclass(option):
+            _expect_keys(value, tuple(f.name for f in dataclasses.fields(option)), where)
 
 
 def _expect_keys(data: Any, allowed: tuple[str, ...], where: str) -> None:

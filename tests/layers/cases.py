@@ -31,6 +31,7 @@ from volumetric.layers import (
     MultiHeadAttention,
     Parallel,
     PositionEmbedding,
+    Reshape,
     Residual,
     RMSNorm,
     Rope,
@@ -244,5 +245,8 @@ CASES: dict[str, Case] = {
     "kmeans-sharp-batch": (KMeans(num_clusters=3, in_features=2, temperature=0.6), (2, 3, 2)),
     "kmeans-features": (KMeans(num_clusters=4, in_features=3, temperature=0.8, output="features"), (5, 3)),
     "kmeans-features-batch": (KMeans(num_clusters=2, in_features=4, output="features"), (2, 1, 4)),
+    "reshape": (Reshape(shape=(3, 4)), (2, 2, 6)),
+    "reshape-flat": (Reshape(shape=(-1,)), (2, 3, 2, 2)),
+    "reshape-rest": (Reshape(shape=(2, -1, 1)), (3, 6)),
     "residual": (Sequential(layers=(Dense(in_features=6, out_features=6), Residual())), (4, 6)),
 }

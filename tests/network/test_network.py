@@ -139,6 +139,7 @@ def test_a_whole_model_survives_json_with_links() -> None:
         (lambda d: d["layers"]["0.0.0.0"].pop("num_embeddings"), "num_embeddings"),
         (lambda d: d["layers"]["1.0.0.1"].update(num_head=3), "unknown key 'num_head'"),
         (lambda d: d["layers"]["1.0.0.1"]["rope"].update(dim=3), "dim must be even"),
+        (lambda d: d["layers"]["1.0.0.1"]["rope"].update(bas=3), r"1\.0\.0\.1\.rope: unknown key 'bas'"),
         (lambda d: d["links"][0].pop("source"), "needs a source"),
         (lambda d: d["links"][0].update(kind="weights"), "link kind"),
         (lambda d: d.update(layers={}), "at least one layer"),

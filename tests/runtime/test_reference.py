@@ -13,7 +13,27 @@ from tests.layers.test_vjp import TOLERANCE, arrays, differences
 from tests.networks import tiny_llama
 from volumetric.errors import GenerationError, UnsupportedError
 from volumetric.grid import Coord, Grid, Link
-from volumetric.layers import Dense, Embedding, GumbelSoftmax, Parallel, Residual, RMSNorm, Sequential, Softmax
+from volumetric.layers import (
+    GRU,
+    LSTM,
+    RNN,
+    Conv2d,
+    ConvTranspose2d,
+    Dense,
+    Embedding,
+    Entmax,
+    Gate,
+    GumbelSoftmax,
+    KMeans,
+    LayerSpec,
+    MixtureSoftmax,
+    Parallel,
+    Reshape,
+    Residual,
+    RMSNorm,
+    Sequential,
+    Softmax,
+)
 from volumetric.network import Network, initialise
 from volumetric.runtime import RunOptions, lower, open_device
 from volumetric.runtime.reference import ReferenceDevice, ReferenceExecutable
@@ -120,10 +140,54 @@ def every_join() -> Network:
     )
 
 
-def test_gradients_of_a_whole_network_equal_central_differences() -> None:
-    network = every_join()
+def chain(input_shape: tuple[int, ...], *layers: LayerSpec, links: tuple[Link, ...] = ()) -> Network:
+    return Network(
+        grid=Grid(len(layers)),
+        layers={Coord(z): spec for z, spec in enumerate(layers)},
+        links=links,
+        input_shape=input_shape,
+        input_dtype="float32",
+    )
+
+
+def images_to_classes() -> Network:
+    return chain(
+        (1, 4, 3),
+        Conv2d(in_channels=1, out_channels=2, kernel_size=3, padding=1, activation="tanh"),
+        ConvTranspose2d(in_channels=2, out_channels=2, kernel_size=3, padding=1),
+        Residual(),
+        Softmax(axis=1),
+        Reshape(shape=(-1,)),
+        Dense(in_features=24, out_features=4),
+        KMeans(num_clusters=3, in_features=4),
+    )
+
+
+def sequence_through_experts() -> Network:
+    """Experts that remember, one of them with the weights of a layer before."""
+    experts = (Dense(in_features=4, out_features=4), GRU(input_size=4, hidden_size=4), RNN(input_size=4, hidden_size=4))
+    return chain(
+        (4,),
+        Dense(in_features=4, out_features=4),
+        LSTM(input_size=4, hidden_size=4),
+        Parallel(branches=experts, combine="filter", gate=Gate(in_features=4, out_features=3, top_k=2)),
+        Residual(source="input"),
+        Parallel(
+            branches=(experts[1], Entmax()), combine="grid_scatter", grid=(1, 1, 3), positions=((0, 0, 2), (0, 0, 0))
+        ),
+        MixtureSoftmax(components=3),
+        links=(Link(kind="shared", source=Coord(0), target=Coord(2), param="0/weight", source_param="weight"),),
+    )
+
+
+@pytest.mark.parametrize(
+    ("network", "shape"),
+    [(every_join(), (3, 4)), (images_to_classes(), (2, 1, 4, 3)), (sequence_through_experts(), (4, 4))],
+    ids=["joins", "images", "experts"],
+)
+def test_gradients_of_a_whole_network_equal_central_differences(network: Network, shape: tuple[int, ...]) -> None:
     executable = ReferenceDevice(np.float64).compile(lower(network), initialise(network, seed=5))
-    x = np.random.default_rng(0).standard_normal((3, 4))
+    x = np.random.default_rng(0).standard_normal(shape)
     values, tape = executable.run(x)
     y = values[executable.plan.outputs[0]]
     gy = np.random.default_rng(1).standard_normal(y.shape)
@@ -137,6 +201,19 @@ def test_gradients_of_a_whole_network_equal_central_differences() -> None:
     for got, at in [(gx, x), *((params[key], executable.weights[key]) for key in params)]:
         want = differences(loss, at)
         np.testing.assert_allclose(got, want, rtol=0, atol=TOLERANCE * max(np.abs(want).max(), 1e-3))
+
+
+def test_experts_that_remember_go_on_after_a_fork_and_a_trim() -> None:
+    network = sequence_through_experts()
+    executable = ReferenceDevice(np.float64).compile(lower(network), initialise(network, seed=5))
+    x = np.random.default_rng(0).standard_normal((6, 4)).astype(np.float32)
+    whole = executable.forward(executable.new_state(), x, last_only=False)
+    state = executable.new_state()
+    executable.forward(state, x[:5])
+    other = state.fork()
+    state.trim(2)
+    np.testing.assert_allclose(executable.forward(state, x[2:], last_only=False), whole[2:], rtol=0, atol=1e-7)
+    np.testing.assert_allclose(executable.forward(other, x[5:]), whole[5:], rtol=0, atol=1e-7)
 
 
 def test_a_bidirectional_layer_sees_the_rows_of_its_call_alone() -> None:

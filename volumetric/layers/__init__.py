@@ -36,6 +36,7 @@ from volumetric.layers.parallel import Parallel as Parallel
 from volumetric.layers.recurrent import GRU as GRU
 from volumetric.layers.recurrent import LSTM as LSTM
 from volumetric.layers.recurrent import RNN as RNN
+from volumetric.layers.reshape import Reshape as Reshape
 from volumetric.layers.rope import Rope as Rope
 from volumetric.layers.softmax import Softcap as Softcap
 from volumetric.layers.softmax import Softmax as Softmax

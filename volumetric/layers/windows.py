@@ -75,5 +75,7 @@ class Windows:
 
 def sum_of_products(a: Array, b: Array) -> Array:
     """Sum ``a bᵀ`` over samples: ``[N, G, A, O], [N, G, B, O] -> [G, A, B]``."""
-    left, right = (m.transpose(1, 2, 0, 3).reshape(*m.shape[1:3], m.shape[0] * m.shape[3]) for m in (a, b))
-    return left @ right.swapaxes(-1, -2)
+    total = np.zeros((a.shape[1], a.shape[2], b.shape[2]), a.dtype)
+    for left, right in zip(a, b, strict=True):  # one product for all samples would first have to copy both sides
+        total += left @ right.swapaxes(-1, -2)
+    return total

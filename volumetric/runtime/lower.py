@@ -19,7 +19,8 @@ _JOINS = {"add": ("add", 1.0), "avg": ("add", None), "concat": ("concat", None)}
 def lower(network: Network) -> Plan:
     """Return the layer-level plan of `network`: its steps in reading order.
 
-    Every step's ``attrs["spec"]`` is the layer spec, except for the joins ``add`` and ``concat``.
+    Every step's ``attrs["spec"]`` is the layer spec, except for the joins ``add`` and ``concat``. A Parallel that joins
+    its branches in another way is a step of its own, branches included.
     """
     return _Lowering(network).run()
 

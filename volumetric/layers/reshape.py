@@ -1,0 +1,37 @@
+"""Reshape: the elements of each row in another shape."""
+
+from __future__ import annotations
+
+import math
+
+from volumetric._typing import Array, Shape
+from volumetric.errors import ShapeError, SpecError
+from volumetric.layers.base import Arrays, Grads, LayerSpec, Memory, Saved, layer, show_shape
+
+
+@layer("reshape")
+class Reshape(LayerSpec):
+    """Give every row the shape `shape`, in row-major order; one size may be -1: whatever is left.
+
+    ``Reshape(shape=(-1,))`` flattens images for a dense layer, ``Reshape(shape=(8, 7, 7))`` makes images of features.
+    """
+
+    shape: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        if not self.shape or any(n < 1 and n != -1 for n in self.shape) or self.shape.count(-1) > 1:
+            raise SpecError(f"reshape: sizes must be above 0, one of them may be -1, got {self.shape!r}")
+
+    def output_shape(self, *inputs: Shape) -> Shape:
+        rows, *row = inputs[0]
+        size, known = math.prod(row), math.prod(n for n in self.shape if n != -1)
+        if size % known or (size != known and -1 not in self.shape):
+            raise ShapeError(f"reshape: rows of {show_shape(tuple(row))} do not fill {list(self.shape)}")
+        return (rows, *(size // known if n == -1 else n for n in self.shape))
+
+    def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
+        return xs[0].reshape(self.output_shape(xs[0].shape)), {"shape": xs[0].shape}
+
+    def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
+        return Grads((gy.reshape(saved["shape"]),))
