@@ -135,8 +135,9 @@ def test_extremes_saturate_sanely(scheme: Scheme) -> None:
 @pytest.mark.parametrize("name", ["q8_0", "q4_0", "q4_1", "uint8", "fp4", "int2"])
 def test_float16_scales_saturate_at_their_largest(name: str) -> None:
     x = np.full((1, 32), 1e20, np.float32)
-    x[0, 1] = -1e20
+    x[0, 1:3] = -1e20, 1e5
     packed = encode(x, name)
+    assert abs(decode(packed)[0, 2] - 1e5) < 0.51 * 65504  # codes are against the scale as stored
     assert packed.scales is not None
     assert abs(float(packed.scales[0, 0])) == 65504
     if packed.offsets is not None:
