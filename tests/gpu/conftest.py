@@ -1,0 +1,45 @@
+"""GPU fixtures. A machine without any adapter fails these tests: a software one is part of what tests need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+
+import pytest
+
+from tests.gpu.harness import NARROWED, Kernel
+from volumetric.runtime.gpu import GpuDevice
+
+
+@cache
+def open_narrowed(name: str) -> GpuDevice:
+    """One device for each set of capabilities, for the whole run: pipelines are compiled once."""
+    return GpuDevice(narrow=NARROWED[name])
+
+
+@pytest.fixture(params=sorted(NARROWED))
+def device(request: pytest.FixtureRequest) -> GpuDevice:
+    """Each set of capabilities in turn."""
+    return open_narrowed(request.param)
+
+
+@pytest.fixture
+def native_device() -> GpuDevice:
+    """The adapter as it is."""
+    return open_narrowed("native")
+
+
+@pytest.fixture
+def kernel(device: GpuDevice) -> Iterator[Kernel]:
+    """Runs kernels with each set of capabilities in turn."""
+    made = Kernel(device.context)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def native_kernel(native_device: GpuDevice) -> Iterator[Kernel]:
+    """Runs kernels on the adapter as it is."""
+    made = Kernel(native_device.context)
+    yield made
+    made.close()

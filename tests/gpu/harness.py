@@ -1,0 +1,97 @@
+"""Running one kernel on arrays: what the kernel tests share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volumetric.dtypes import Packed, Scheme, decode, encode
+from volumetric.kernels.gpu.dispatch import Dispatch
+from volumetric.kernels.gpu.formats import FORMATS, WeightFormat
+from volumetric.runtime.gpu.context import GpuContext
+
+NARROWED: Mapping[str, Mapping[str, Any]] = {
+    "native": {},
+    "no subgroups, no immediates": {"subgroup_size": 0, "immediates": False},
+    "large": {"invocations": 131072, "unroll": 32},
+}
+"""Name → capabilities that tests force: as the adapter is, the fallbacks, and the cuts made for a large GPU."""
+
+
+def aligned(array: NDArray[Any]) -> NDArray[np.float32]:
+    """Rows padded to whole vectors with a number that a kernel must not use."""
+    array = np.atleast_2d(array)
+    return np.pad(array, ((0, 0), (0, -array.shape[1] % 4)), constant_values=1e3).astype(np.float32)
+
+
+def zero_aligned(array: NDArray[Any]) -> NDArray[np.float32]:
+    """Vector padded with zeros to whole vectors, as parameters are."""
+    return np.pad(array, (0, -array.size % 4)).astype(np.float32)
+
+
+class Kernel:
+    """Runs dispatches on a context, and frees what it made."""
+
+    def __init__(self, context: GpuContext) -> None:
+        self.context = context
+        self.caps = context.caps
+        self._owned: list[Any] = []
+
+    def array(self, data: NDArray[Any]) -> Any:
+        made = self.context.upload(np.ascontiguousarray(data), "test data")
+        self._owned.append(made)
+        return made
+
+    def empty(self, *shape: int) -> Any:
+        """Buffer for a float32 array filled with NaN, so that what a kernel leaves out shows."""
+        return self.array(np.full(shape, np.nan, np.float32))
+
+    def control(self, position: int = 0, rows: int = 1) -> Any:
+        made = self.context.buffer(16, "control", uniform=True)
+        self.context.write(made, np.array([position, rows, 0, position + rows], np.uint32))
+        self._owned.append(made)
+        return made
+
+    def weights(self, values: NDArray[np.float32], scheme: str) -> tuple[dict[str, Any], NDArray[np.float64]]:
+        """Upload a matrix in a scheme; returns its bindings and the values that it really holds."""
+        packed = encode(values, Scheme.parse(scheme))
+        layout = FORMATS[scheme]
+        words = layout.row_bytes(packed.k) // 4
+        found = {"weights": self.array(np.pad(packed.payload, ((0, 0), (0, words - packed.payload.shape[1]))))}
+        if layout.group:
+            found["scales"] = self.array(_scale_words(packed, layout))
+        return found, decode(packed).astype(np.float64)
+
+    def run(self, *calls: tuple[Dispatch, Mapping[str, Any]], rows: int = 1) -> None:
+        self.context.run([self.context.bind(dispatch, buffers) for dispatch, buffers in calls], rows)
+
+    def read(self, buffer: Any, rows: int, width: int) -> NDArray[np.float32]:
+        """Rows of a buffer whose rows are padded to whole vectors."""
+        stride = -(-width // 4) * 4
+        flat = self.context.read(buffer, 4 * (stride * (rows - 1) + width)).view(np.float32)
+        return np.pad(flat, (0, stride - width)).reshape(rows, stride)[:, :width]
+
+    def close(self) -> None:
+        for buffer in self._owned:
+            self.context.free(buffer)
+
+
+def _scale_words(packed: Packed, layout: WeightFormat) -> NDArray[np.uint16]:
+    assert packed.scales is not None
+    scales = np.ascontiguousarray(packed.scales).view(np.uint16)
+    if layout.affine:
+        assert packed.offsets is not None
+        return np.stack([scales, np.ascontiguousarray(packed.offsets).view(np.uint16)], -1).reshape(-1)
+    return np.pad(scales.reshape(-1), (0, scales.size % 2))
+
+
+def assert_close(got: NDArray[Any], expected: NDArray[Any], tolerance: float = 2e-6) -> None:
+    """Compare against the largest magnitude; say where the worst element is."""
+    assert got.shape == expected.shape, f"shape {got.shape} instead of {expected.shape}"
+    error = np.abs(got - expected)
+    worst = np.unravel_index(int(np.nanargmax(np.where(np.isnan(error), np.inf, error))), got.shape)
+    limit = tolerance * max(float(np.abs(expected).max()), 1e-30)
+    assert np.all(error <= limit), f"at {worst}: {got[worst]} instead of {expected[worst]}; limit {limit:.2e}"

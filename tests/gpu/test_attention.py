@@ -1,0 +1,149 @@
+"""Attention against NumPy in float64: prefill in chunks, then single rows, over one cache."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tests.gpu.harness import Kernel, aligned, assert_close
+from volumetric.kernels.gpu import attention
+from volumetric.kernels.gpu.attention import AttentionShape, tune_split
+from volumetric.kernels.gpu.dispatch import Caps
+from volumetric.layers.rope import Rope, rotate, rotation
+
+Array = NDArray[Any]
+CONTEXT = 80
+
+
+def make_shape(**fields: Any) -> AttentionShape:
+    return AttentionShape(context=CONTEXT, scale=fields["head_dim"] ** -0.5, **fields)
+
+
+class Attention:
+    """One attention layer over one cache, on the GPU and as NumPy computes it."""
+
+    def __init__(self, kernel: Kernel, rng: np.random.Generator, shape: AttentionShape, rows: int) -> None:
+        self.kernel = kernel
+        self.shape = shape
+        self.qkv = rng.standard_normal((rows, shape.qkv_width)).astype(np.float32)
+        self.gains = rng.standard_normal((2, shape.head_dim)).astype(np.float32)
+        self.keys = kernel.array(np.zeros(shape.cache_bytes // 4, np.float32))
+        self.values = kernel.array(np.zeros(shape.cache_bytes // 4, np.float32))
+        self.source = {"keys": self.keys, "values": self.values}
+        if shape.qk_norm:
+            self.source["head_norms"] = kernel.array(self.gains)
+        if shape.rotary:
+            table = np.stack(rotation(Rope(dim=shape.rotary), np.arange(CONTEXT)), axis=-1)
+            self.source["rope"] = kernel.array(table.astype(np.float32))
+
+    def prefill(self, start: int, stop: int) -> Array:
+        kernel, shape, rows = self.kernel, self.shape, stop - start
+        width = shape.heads * shape.head_dim
+        control = {"ctl": kernel.control(start, rows)}
+        q, y = kernel.empty(rows, shape.heads * shape.padded), kernel.empty(rows, -(-width // 4) * 4)
+        qkv = kernel.array(aligned(self.qkv[start:stop]))
+        caches = {"keys": self.keys, "values": self.values}
+        kernel.run(
+            (attention.append(shape), {**self.source, **control, "qkv": qkv, "q": q}),
+            (attention.rows(shape, kernel.caps), {**caches, **control, "q": q, "y": y}),
+            rows=rows,
+        )
+        return kernel.read(y, rows, width)
+
+    def decode(self, position: int) -> Array:
+        kernel, shape = self.kernel, self.shape
+        splits = tune_split(shape, kernel.caps).splits
+        width = shape.heads * shape.head_dim
+        parts = {"parts": kernel.empty(splits, shape.heads * shape.padded), "maxima": kernel.empty(splits, shape.heads, 2)}
+        qkv, y = kernel.array(aligned(self.qkv[position])), kernel.empty(width + 3)
+        control = kernel.control(position, 1)
+        kernel.run(
+            (attention.split(shape, kernel.caps), {**self.source, **parts, "qkv": qkv, "ctl": control}),
+            (attention.combine(shape, kernel.caps), {"x": parts["parts"], "maxima": parts["maxima"], "y": y}),
+        )
+        return kernel.read(y, 1, width)
+
+    def expected(self, stop: int) -> Array:
+        """Output of all rows before `stop`, had they come in one call."""
+        shape = self.shape
+        heads = self.qkv[:stop].astype(np.float64).reshape(stop, -1, shape.head_dim)
+        q, k, v = np.split(heads, [shape.heads, shape.heads + shape.kv_heads], axis=1)
+        if shape.qk_norm:
+            q, k = (
+                a / np.sqrt(np.square(a).mean(-1, keepdims=True) + shape.qk_norm_eps)
+                * (gain + shape.qk_norm_unit_offset)
+                for a, gain in ((q, self.gains[0]), (k, self.gains[1]))
+            )  # fmt: skip
+        if shape.rotary:
+            rope = Rope(dim=shape.rotary)
+            q, k = rotate(rope, q, np.arange(stop)), rotate(rope, k, np.arange(stop))
+        k, v = (np.repeat(a, shape.heads // shape.kv_heads, axis=1) for a in (k, v))
+        scores = shape.scale * np.einsum("ihd,jhd->hij", q, k)
+        if shape.softcap:
+            scores = shape.softcap * np.tanh(scores / shape.softcap)
+        i, j = np.arange(stop)[:, None], np.arange(stop)
+        seen = (j <= i) | (not shape.causal)
+        if shape.window:
+            seen &= j > i - shape.window
+        weights = np.exp(np.where(seen, scores, -np.inf) - scores.max(-1, keepdims=True))
+        weights /= weights.sum(-1, keepdims=True)
+        return np.einsum("hij,jhd->ihd", weights, v).reshape(stop, -1)
+
+
+SHAPES = {
+    "grouped": make_shape(heads=9, kv_heads=3, head_dim=64, rotary=64),
+    "everything": make_shape(
+        heads=4, kv_heads=2, head_dim=24, rotary=12, window=17, softcap=5.0,
+        qk_norm=True, qk_norm_eps=1e-6, qk_norm_unit_offset=True,
+    ),
+    "odd head, one kv head": make_shape(heads=11, kv_heads=1, head_dim=7, rotary=6),
+    "wide head": make_shape(heads=2, kv_heads=2, head_dim=130, qk_norm=True, qk_norm_eps=1e-5),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_chunks_then_single_rows(kernel: Kernel, rng: np.random.Generator, name: str) -> None:
+    layer = Attention(kernel, rng, SHAPES[name], 60)
+    got = [layer.prefill(0, 33), layer.prefill(33, 58), layer.decode(58), layer.decode(59)]
+    assert_close(np.concatenate(got), layer.expected(60))
+
+
+def test_the_first_row_alone(kernel: Kernel, rng: np.random.Generator) -> None:
+    layer = Attention(kernel, rng, SHAPES["grouped"], 2)
+    assert_close(np.concatenate([layer.decode(0), layer.decode(1)]), layer.expected(2))
+
+
+def test_float16_cache(kernel: Kernel, rng: np.random.Generator) -> None:
+    shape = make_shape(heads=4, kv_heads=2, head_dim=16, rotary=16, half=True)
+    layer = Attention(kernel, rng, shape, 40)
+    got = np.concatenate([layer.prefill(0, 38), layer.decode(38), layer.decode(39)])
+    assert_close(got, layer.expected(40), 2e-3)
+    assert np.abs(got - layer.expected(40)).max() > 1e-5, "a float16 cache rounds"
+
+
+def test_bidirectional_rows_see_each_other(kernel: Kernel, rng: np.random.Generator) -> None:
+    shape = make_shape(heads=2, kv_heads=2, head_dim=12, causal=False, state=False)
+    layer = Attention(kernel, rng, shape, 37)
+    assert_close(layer.prefill(0, 37), layer.expected(37))
+
+
+def test_a_position_outside_of_the_window_has_no_influence(native_kernel: Kernel, rng: np.random.Generator) -> None:
+    layer = Attention(native_kernel, rng, SHAPES["everything"], 41)
+    layer.prefill(0, 40)
+    before = layer.decode(40)
+    layer.qkv[:10] = 9.0
+    layer.prefill(0, 10)
+    assert np.array_equal(layer.decode(40), before)
+
+
+@pytest.mark.parametrize("caps", [Caps(), Caps(subgroup_size=32), Caps(subgroup_size=64), Caps(invocations=1)])
+@pytest.mark.parametrize("head_dim", [1, 3, 64, 80, 128, 256])
+@pytest.mark.parametrize(("heads", "kv_heads"), [(1, 1), (32, 8), (71, 1)])
+def test_cuts_cover_the_heads(caps: Caps, head_dim: int, heads: int, kv_heads: int) -> None:
+    tuning = tune_split(make_shape(heads=heads, kv_heads=kv_heads, head_dim=head_dim), caps)
+    assert heads // kv_heads % tuning.block == 0
+    assert 4 * tuning.team * tuning.vectors >= head_dim
+    assert tuning.splits >= 1

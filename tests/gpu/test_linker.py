@@ -1,0 +1,125 @@
+"""The linker and its unroll directive: text in, text out."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from volumetric.errors import SpecError
+from volumetric.shaders import Target, available, link
+from volumetric.shaders.unroll import unroll
+
+JOIN = {"WG": 64, "WIDTH4": 8, "MULTIPLY": False, "SCALE": 1.0}
+EMBEDDING = {"WG": 64, "K": 8, "PIECES": 2, "GROUPS": 0, "SCALE": 1.0}
+
+
+def test_unroll_writes_a_block_for_each_round() -> None:
+    text = unroll("//@unroll\nfor (var i = 1u; i < N; i++) { y[i] = x; }\nend;", {"N": 3})
+    assert "".join(text.split()) == "{consti=1u;y[i]=x;}{consti=2u;y[i]=x;}end;"
+
+
+def test_unroll_is_recursive_and_evaluates_bounds() -> None:
+    source = "//@unroll\nfor (var i = 0u; i < A / 4u; i++) {\n//@unroll\nfor (var j = i; j < 2u * B; j++) { f(i, j); } }"
+    with pytest.raises(SpecError, match="'i' is not a constant"):
+        unroll(source, {"A": 8, "B": 1})
+    text = unroll(source.replace("j = i", "j = 0u"), {"A": 8, "B": 1})
+    assert text.count("f(i, j);") == 4
+    assert "for" not in text
+
+
+def test_unroll_of_no_rounds_leaves_nothing() -> None:
+    assert unroll("a;\n//@unroll\nfor (var i = 0u; i < 0u; i++) { b; }c;", {}).split() == ["a;", "c;"]
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("//@unroll\nwhile (true) { }", "not followed by a counting loop"),
+        ("//@unroll\nfor (var i = 0u; i < 4u; j++) { }", "not followed by a counting loop"),
+        ("//@unroll\nfor (var i = 0u; i < M; i++) { }", "'M' is not a constant"),
+        ("//@unroll\nfor (var i = 0u; i < F; i++) { }", "'F' is not a constant"),
+        ("//@unroll\nfor (var i = 0u; i < 1u / Z; i++) { }", "is not a constant"),
+        ("//@unroll\nfor (var i = 0u; i < 4u; i++) { if (x) { break; } }", "must not break"),
+        ("//@unroll\nfor (var i = 0u; i < 4u; i++) { {", "no closing brace"),
+        ("//@unroll\nfor (var i = 0u; i < 1000u; i++) { }", "over 256"),
+    ],
+)
+def test_unroll_rejects(source: str, message: str) -> None:
+    with pytest.raises(SpecError, match=message):
+        unroll(source, {"F": 2.0, "Z": 0})
+
+
+def test_text_starts_with_the_constants_in_their_types() -> None:
+    text = link("join", constants=JOIN, target=Target()).text
+    assert text.startswith(
+        "const WG: u32 = 64u;\nconst WIDTH4: u32 = 8u;\nconst MULTIPLY: bool = false;\nconst SCALE: f32 = 1.0f;\n"
+    )
+    assert "//" not in text
+
+
+def test_only_one_reduce_prelude_is_linked() -> None:
+    with_lanes = link("join", constants=JOIN, target=Target(subgroup_size=32)).text
+    without = link("join", constants=JOIN, target=Target()).text
+    assert "subgroupShuffleXor" in with_lanes
+    assert "const SUBGROUP: u32 = 32u;" in with_lanes
+    assert "subgroup" not in without
+
+
+def test_arguments_are_immediate_data_or_a_uniform_buffer() -> None:
+    uniform = link("embedding", constants=EMBEDDING, preludes=("dtype/float32",), target=Target())
+    immediate = link("embedding", constants=EMBEDDING, preludes=("dtype/float32",), target=Target(immediates=True))
+    assert "@group(0) @binding(15) var<uniform> args: Args;" in uniform.text
+    assert "var<immediate> args: Args;" in immediate.text
+    assert uniform.args_bytes == immediate.args_bytes == 8
+    assert [b.name for b in uniform.bindings] == ["ids", "weights", "scales", "y", "ctl", "args"]
+    assert [b.name for b in immediate.bindings] == ["ids", "weights", "scales", "y", "ctl"]
+
+
+def test_bindings_come_from_the_text() -> None:
+    linked = link("join", constants=JOIN, target=Target())
+    assert [(b.index, b.name, b.access) for b in linked.bindings] == [
+        (0, "a", "read"),
+        (1, "b", "read"),
+        (2, "y", "read_write"),
+        (14, "ctl", "uniform"),
+    ]
+    assert linked.args_bytes == 0
+
+
+def test_unknown_files_are_named() -> None:
+    with pytest.raises(SpecError, match="act/swish") as error:
+        link("join", constants=JOIN, preludes=("act/swish",), target=Target())
+    assert "silu" in (error.value.hint or "")
+
+
+@pytest.mark.parametrize("value", [-1, 2**32, float("inf"), float("nan")])
+def test_constants_that_wgsl_cannot_hold(value: float) -> None:
+    with pytest.raises(SpecError, match="shader constant SCALE"):
+        link("join", constants={**JOIN, "SCALE": value}, target=Target())
+
+
+def test_every_kernel_stays_within_eight_storage_buffers() -> None:
+    """WebGPU guarantees eight storage buffers to a shader."""
+    for name in available():
+        sources = ("rows", "partials") if name == "matvec" else ("partials",) if name == "attend_combine" else ("",)
+        for source in sources:
+            from volumetric.shaders.linker import _BINDING, _read
+
+            text = _read(name) + (_read(f"source/{source}") if source else "")
+            storage = [n for _, space, _, n in _BINDING.findall(text) if space == "storage"]
+            assert len(storage) <= 8, f"{name} binds {storage}"
+
+
+def test_no_kernel_enables_subgroups() -> None:
+    """Naga rejects the directive though it has the functions."""
+    for folder in ("", "dtype", "act", "kv", "source"):
+        for name in available(folder):
+            text = link_source(f"{folder}/{name}" if folder else name)
+            assert not re.search(r"^\s*enable\b", text, re.MULTILINE), name
+
+
+def link_source(name: str) -> str:
+    from volumetric.shaders.linker import _read
+
+    return _read(name)

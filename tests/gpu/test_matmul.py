@@ -1,0 +1,170 @@
+"""Matrix products against NumPy in float64: every format, odd shapes, all that fuses around them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tests.gpu.harness import Kernel, aligned, assert_close, zero_aligned
+from volumetric.kernels.gpu import matmul
+from volumetric.kernels.gpu.dispatch import Caps
+from volumetric.kernels.gpu.formats import FORMATS
+from volumetric.kernels.gpu.matmul import TILES, GemmTile, MatmulShape, choose_tile, tune_matvec
+from volumetric.layers.activations import activate
+
+Array = NDArray[Any]
+
+
+class Product:
+    """A fused product with random operands, on the GPU and as NumPy computes it."""
+
+    def __init__(self, kernel: Kernel, rng: np.random.Generator, rows: int, scheme: str, **fields: Any) -> None:
+        self.kernel = kernel
+        self.rows = rows
+        self.shape = shape = MatmulShape(format=FORMATS[scheme], **fields)
+        k, n = shape.k, shape.n
+        self.x = (3 * rng.standard_normal((rows, k)) + 0.5).astype(np.float32)
+        weights = rng.standard_normal((shape.parts * n, k)).astype(np.float32)
+        self.gain, self.shift = rng.standard_normal((2, k)).astype(np.float32)
+        self.bias = rng.standard_normal((shape.parts, n)).astype(np.float32)
+        self.residual = rng.standard_normal((rows, n)).astype(np.float32)
+        self.buffers, self.weights = kernel.weights(weights, scheme)
+        self.buffers |= {"x": kernel.array(aligned(self.x)), "y": kernel.empty(rows, -(-n // 4) * 4)}
+        if shape.norm_weight or shape.norm_bias:
+            both = np.concatenate([zero_aligned(self.gain), zero_aligned(self.shift)])
+            self.buffers["norm_params"] = kernel.array(both)
+        if shape.bias:
+            self.buffers["bias"] = kernel.array(np.concatenate([zero_aligned(b) for b in self.bias]))
+        if shape.residual:
+            self.buffers["residual"] = kernel.array(aligned(self.residual))
+
+    def expected(self) -> Array:
+        shape = self.shape
+        x = self.x.astype(np.float64)
+        if shape.norm is not None:
+            x = x - x.mean(-1, keepdims=True) if shape.norm == "layer" else x
+            x = x / np.sqrt(np.square(x).mean(-1, keepdims=True) + shape.norm_eps)
+            x = x * (self.gain + shape.norm_unit_offset) if shape.norm_weight else x
+            x = x + self.shift if shape.norm_bias else x
+        z = (x @ self.weights.T).reshape(self.rows, shape.parts, shape.n)
+        z = z + self.bias if shape.bias else z
+        y = activate(shape.activation, z[:, 0])
+        y = y * z[:, 1] if shape.gated else y
+        y = y + self.residual if shape.residual else y
+        return y if shape.softcap is None else shape.softcap * np.tanh(y / shape.softcap)
+
+    def matvec(self) -> Array:
+        dispatch = matmul.matvec(self.shape, self.kernel.caps, first=0, units=self.shape.n)
+        self.kernel.run((dispatch, self.buffers))
+        return self.kernel.read(self.buffers["y"], 1, self.shape.n)
+
+    def gemm(self, tile: GemmTile) -> Array:
+        control = {"ctl": self.kernel.control(rows=self.rows)}
+        calls = []
+        if self.shape.norm is not None:
+            self.buffers["stats"] = self.kernel.empty(self.rows, 2)
+            stats = {"x": self.buffers["x"], "stats": self.buffers["stats"], **control}
+            calls.append((matmul.row_stats(self.shape, self.kernel.caps), stats))
+        dispatch = matmul.gemm(self.shape, self.kernel.caps, tile, first=0, units=self.shape.n)
+        self.kernel.run(*calls, (dispatch, {**self.buffers, **control}), rows=self.rows)
+        return self.kernel.read(self.buffers["y"], self.rows, self.shape.n)
+
+
+EVERYTHING = {
+    "norm": "rms", "norm_eps": 1e-5, "norm_unit_offset": True, "norm_weight": True,
+    "bias": True, "residual": True, "activation": "silu", "softcap": 30.0,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("scheme", FORMATS)
+@pytest.mark.parametrize(("n", "k"), [(1, 1), (37, 131), (65, 576)])
+def test_matvec(kernel: Kernel, rng: np.random.Generator, scheme: str, n: int, k: int) -> None:
+    product = Product(kernel, rng, 1, scheme, n=n, k=k, **EVERYTHING)
+    assert_close(product.matvec(), product.expected())
+
+
+@pytest.mark.parametrize("scheme", ["float16", "int4:g32", "uint4:g32"])
+def test_matvec_stages_long_rows_in_chunks(kernel: Kernel, rng: np.random.Generator, scheme: str) -> None:
+    product = Product(kernel, rng, 1, scheme, n=13, k=9001, norm="rms", norm_eps=1e-6)
+    assert tune_matvec(product.shape, 13, kernel.caps).chunks > 1
+    assert_close(product.matvec(), product.expected())
+
+
+@pytest.mark.parametrize("scheme", ["bfloat16", "int8:g32"])
+@pytest.mark.parametrize("norm", [None, "layer"])
+def test_gated_matvec(kernel: Kernel, rng: np.random.Generator, scheme: str, norm: str | None) -> None:
+    fields = {"norm": norm, "norm_eps": 1e-5, "norm_weight": norm is not None, "norm_bias": norm is not None}
+    product = Product(kernel, rng, 1, scheme, n=29, k=101, gated=True, activation="gelu_tanh", bias=True, **fields)
+    assert_close(product.matvec(), product.expected())
+
+
+@pytest.mark.parametrize("tile", TILES, ids=lambda tile: f"{tile.m}x{tile.n}x{tile.k}")
+def test_gemm_at_tile_edges(native_kernel: Kernel, rng: np.random.Generator, tile: GemmTile) -> None:
+    fields = {**EVERYTHING, "softcap": None}
+    product = Product(native_kernel, rng, tile.m + 1, "float32", n=tile.n + 1, k=tile.k + 3, **fields)
+    assert_close(product.gemm(tile), product.expected())
+
+
+@pytest.mark.parametrize("scheme", FORMATS)
+def test_gemm_formats(kernel: Kernel, rng: np.random.Generator, scheme: str) -> None:
+    product = Product(kernel, rng, 7, scheme, n=23, k=67, residual=True, softcap=20.0)
+    assert_close(product.gemm(TILES[3]), product.expected())
+
+
+def test_gated_gemm(kernel: Kernel, rng: np.random.Generator) -> None:
+    fields = {"norm": "layer", "norm_eps": 1e-5, "norm_weight": True, "norm_bias": True, "activation": "gelu"}
+    product = Product(kernel, rng, 19, "uint4:g32", n=41, k=70, gated=True, bias=True, **fields)
+    assert_close(product.gemm(TILES[2]), product.expected())
+
+
+def test_rows_beyond_the_call_are_not_written(native_kernel: Kernel, rng: np.random.Generator) -> None:
+    product = Product(native_kernel, rng, 5, "float32", n=8, k=8)
+    product.buffers["y"] = native_kernel.empty(16, 8)
+    product.gemm(TILES[3])
+    got = native_kernel.read(product.buffers["y"], 16, 8)
+    assert np.isfinite(got[:5]).all()
+    assert np.isnan(got[5:]).all()
+
+
+@pytest.mark.parametrize("first", [0, 8, 36])
+def test_a_shard_writes_its_own_outputs(kernel: Kernel, rng: np.random.Generator, first: int) -> None:
+    n, units, k = 45, 9, 33
+    weights = rng.standard_normal((2 * units, k)).astype(np.float32)
+    x = rng.standard_normal((3, k)).astype(np.float32)
+    buffers, held = kernel.weights(weights, "float32")
+    z = x.astype(np.float64) @ held.T
+    expected = np.maximum(z[:, :units], 0) * z[:, units:]
+    shape = MatmulShape(k=k, n=n, format=FORMATS["float32"], gated=True, activation="relu")
+    for rows in (1, 3):
+        y = kernel.empty(rows, 48)
+        found = {**buffers, "x": kernel.array(aligned(x[:rows])), "y": y}
+        if rows == 1:
+            kernel.run((matmul.matvec(shape, kernel.caps, first=first, units=units), found))
+        else:
+            dispatch = matmul.gemm(shape, kernel.caps, TILES[3], first=first, units=units)
+            kernel.run((dispatch, {**found, "ctl": kernel.control(rows=rows)}), rows=rows)
+        got = kernel.read(y, rows, n)
+        assert_close(got[:, first : first + units], expected[:rows])
+        assert np.isnan(got[:, :first]).all()
+
+
+@pytest.mark.parametrize("caps", [Caps(), Caps(subgroup_size=32, max_workgroup=1024), Caps(subgroup_size=64), Caps(subgroup_size=4)])
+@pytest.mark.parametrize(("n", "k"), [(1, 1), (576, 576), (576, 1536), (11008, 4096), (4096, 11008), (49152, 576)])
+@pytest.mark.parametrize("scheme", FORMATS)
+def test_cuts_are_legal(caps: Caps, n: int, k: int, scheme: str) -> None:
+    for gated in (False, True):
+        shape = MatmulShape(k=k, n=n, format=FORMATS[scheme], gated=gated)
+        tuning = tune_matvec(shape, n, caps)
+        assert tuning.team <= tuning.workgroup <= caps.max_workgroup
+        assert tuning.workgroup % tuning.team == 0
+        assert tuning.chunk % (tuning.team * tuning.unroll) == 0
+        assert tuning.chunk % 2 == 0
+        assert tuning.chunk * tuning.chunks >= shape.format.pieces(k)
+        assert 4 * (tuning.chunk | 1) * shape.format.piece <= caps.max_shared
+        for rows in (2, 16, 17, 100, 512):
+            tile = choose_tile(shape, rows, caps)
+            assert tile.shared <= caps.max_shared
+            assert tile.workgroup <= caps.max_workgroup

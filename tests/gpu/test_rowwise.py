@@ -1,0 +1,148 @@
+"""The small kernels against NumPy: norms, softmax, joins, maps, tables, arg max."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.gpu.harness import Kernel, aligned, assert_close, zero_aligned
+from volumetric.kernels.gpu import elementwise
+from volumetric.kernels.gpu.dispatch import Grid
+from volumetric.kernels.gpu.formats import FORMATS
+from volumetric.layers.activations import ACTIVATIONS, activate
+
+
+@pytest.mark.parametrize("kind", ["rms", "layer"])
+@pytest.mark.parametrize(("width", "groups"), [(1, 1), (131, 1), (24, 5), (7, 3)])
+def test_norm(kernel: Kernel, rng: np.random.Generator, kind: str, width: int, groups: int) -> None:
+    x = (2 * rng.standard_normal((3, groups * width)) + 1).astype(np.float32)
+    gain, shift = rng.standard_normal((2, width)).astype(np.float32)
+    dispatch = elementwise.norm(
+        width=width, groups=groups, kind=kind, eps=1e-3, unit_offset=True, weight=True, bias=kind == "layer"
+    )
+    params = kernel.array(np.concatenate([zero_aligned(gain), zero_aligned(shift)]))
+    y = kernel.empty(3, -(-groups * width // 4) * 4)
+    kernel.run((dispatch, {"x": kernel.array(aligned(x)), "norm_params": params, "y": y}), rows=3)
+    z = x.reshape(3, groups, width).astype(np.float64)
+    z = z - z.mean(-1, keepdims=True) if kind == "layer" else z
+    z = z / np.sqrt(np.square(z).mean(-1, keepdims=True) + 1e-3) * (gain + 1)
+    z = z + shift if kind == "layer" else z
+    assert_close(kernel.read(y, 3, groups * width), z.reshape(3, -1))
+
+
+@pytest.mark.parametrize("width", [1, 5, 300])
+def test_softmax(kernel: Kernel, rng: np.random.Generator, width: int) -> None:
+    x = (40 * rng.standard_normal((4, width))).astype(np.float32)
+    x[1, width // 2 :] = -np.inf
+    x[2] = -np.inf
+    x[3] = 3e4
+    y = kernel.empty(4, -(-width // 4) * 4)
+    dispatch = elementwise.softmax(width=width, temperature=0.7)
+    kernel.run((dispatch, {"x": kernel.array(aligned(x)), "y": y}), rows=4)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        z = np.exp((x - x.max(-1, keepdims=True)) / 0.7, dtype=np.float64)
+        expected = np.where(np.isfinite(x), z / np.nansum(z, -1, keepdims=True), 0)
+    assert_close(kernel.read(y, 4, width), expected)
+
+
+@pytest.mark.parametrize("multiply", [False, True])
+def test_join(kernel: Kernel, rng: np.random.Generator, multiply: bool) -> None:
+    a, b = rng.standard_normal((2, 3, 131)).astype(np.float32)
+    y = kernel.empty(3, 132)
+    dispatch = elementwise.join(width=131, multiply=multiply, scale=0.5)
+    buffers = {"a": kernel.array(aligned(a)), "b": kernel.array(aligned(b)), "y": y, "ctl": kernel.control(rows=3)}
+    kernel.run((dispatch, buffers), rows=3)
+    assert_close(kernel.read(y, 3, 131), 0.5 * (a * b if multiply else a + b))
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_activations_and_soft_cap(native_kernel: Kernel, name: str) -> None:
+    x = np.concatenate([np.linspace(-12, 12, 997), [0.0, -0.0, 1e-6, -1e-6, 88.0, -88.0, 1e4, -1e4]])[None]
+    for cap in (0.0, 30.0):
+        y = native_kernel.empty(1, 1008)
+        dispatch = elementwise.apply(width=x.shape[1], activation=name, softcap=cap)
+        buffers = {"x": native_kernel.array(aligned(x)), "y": y, "ctl": native_kernel.control()}
+        native_kernel.run((dispatch, buffers))
+        with np.errstate(over="ignore"):
+            expected = activate(name, x.astype(np.float32).astype(np.float64))
+        expected = cap * np.tanh(expected / cap) if cap else expected
+        error = np.abs(native_kernel.read(y, 1, x.shape[1]) - expected)
+        assert np.all(error <= 3e-6 * np.maximum(np.abs(expected), 1)), f"{name}: {error.max()}"
+
+
+def test_concat(kernel: Kernel, rng: np.random.Generator) -> None:
+    parts = [rng.standard_normal((3, width)).astype(np.float32) for width in (3, 130, 6)]
+    y = kernel.empty(3, 140)
+    control, at = kernel.control(rows=3), 0
+    for part in parts:
+        dispatch = elementwise.concat(width=part.shape[1], at=at, out_width=139)
+        kernel.run((dispatch, {"x": kernel.array(aligned(part)), "y": y, "ctl": control}), rows=3)
+        at += part.shape[1]
+    assert np.array_equal(kernel.read(y, 3, 139), np.concatenate(parts, axis=1))
+
+
+@pytest.mark.parametrize("scheme", FORMATS)
+def test_embeddings(kernel: Kernel, rng: np.random.Generator, scheme: str) -> None:
+    width = 67
+    buffers, table = kernel.weights(rng.standard_normal((11, width)).astype(np.float32), scheme)
+    ids = np.array([10, 0, 3, 3], np.uint32)
+    y = kernel.empty(4, 68)
+    found = {**buffers, "ids": kernel.array(ids), "y": y, "ctl": kernel.control(5, 4)}
+    dispatch = elementwise.embedding(width=width, format=FORMATS[scheme], scale=2.0, first=0, units=11)
+    kernel.run((dispatch, found), rows=4)
+    x = 2 * table[ids]
+    assert_close(kernel.read(y, 4, width), x)
+    out = kernel.empty(4, 68)
+    dispatch = elementwise.position_embedding(width=width, format=FORMATS[scheme], offset=2, limit=11)
+    kernel.run((dispatch, {**buffers, "x": y, "y": out, "ctl": kernel.control(5, 4)}), rows=4)
+    expected = x.copy()
+    expected += table[7:11]
+    assert_close(kernel.read(out, 4, width), expected)
+
+
+@pytest.mark.parametrize("width", [1, 63, 20011])
+def test_argmax_takes_the_first_of_equals_and_advances(kernel: Kernel, rng: np.random.Generator, width: int) -> None:
+    x = rng.standard_normal(width).astype(np.float32)
+    best = width // 3
+    x[[best, width - 1]] = 9.0
+    winners, token = kernel.empty(elementwise.ARGMAX_GROUPS, 2), kernel.array(np.zeros(1, np.uint32))
+    control = kernel.control(position=41, rows=1)
+    kernel.run(
+        (elementwise.argmax(width=width, final=False), {"x": kernel.array(x), "winners": winners}),
+        (elementwise.argmax(width=width, final=True), {"winners": winners, "token": token, "control": control}),
+    )
+    assert kernel.context.read(token, 4).view(np.uint32)[0] == min(best, width - 1)
+    assert kernel.context.read(control, 16).view(np.uint32).tolist() == [42, 1, 1, 43]
+
+
+def test_grids_beyond_the_limit_are_folded() -> None:
+    assert Grid(x=100).size(1, 65535) == (100, 1, 1)
+    x, y, z = Grid(x=200_000).size(1, 65535)
+    assert x <= 65535
+    assert x * y >= 200_000 > x * (y - 1)
+    assert z == 1
+    assert Grid(x=3, rows_each=16).size(17, 65535) == (3, 2, 1)
+    assert Grid(x=3, y=4, z=2).size(17, 65535) == (3, 4, 2)
+
+
+def test_a_folded_grid_computes_every_output(native_kernel: Kernel, rng: np.random.Generator) -> None:
+    from dataclasses import replace
+
+    from volumetric.kernels.gpu import matmul
+    from volumetric.kernels.gpu.matmul import MatmulShape
+
+    context = native_kernel.context
+    buffers, held = native_kernel.weights(rng.standard_normal((333, 8)).astype(np.float32), "float32")
+    x = rng.standard_normal(8).astype(np.float32)
+    y = native_kernel.empty(336)
+    shape = MatmulShape(k=8, n=333, format=FORMATS["float32"])
+    call = context.bind(
+        matmul.matvec(shape, context.caps, first=0, units=333), {**buffers, "x": native_kernel.array(x), "y": y}
+    )
+    whole = context.caps
+    try:
+        context.caps = replace(whole, max_groups=2)
+        context.run([call], 1)
+    finally:
+        context.caps = whole
+    assert_close(native_kernel.read(y, 1, 333), (held @ x)[None])

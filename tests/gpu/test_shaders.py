@@ -1,0 +1,74 @@
+"""Every kernel compiles for every weight format and activation, with and without subgroups."""
+
+from __future__ import annotations
+
+import pytest
+
+from volumetric.kernels.gpu import attention, elementwise, matmul
+from volumetric.kernels.gpu.attention import AttentionShape
+from volumetric.kernels.gpu.dispatch import Caps, Dispatch
+from volumetric.kernels.gpu.formats import FORMATS, WeightFormat
+from volumetric.kernels.gpu.matmul import TILES, MatmulShape, Partials
+from volumetric.layers.activations import ACTIVATIONS
+from volumetric.runtime.gpu import GpuDevice
+from volumetric.shaders import Target, available, link
+
+
+def matmuls(layout: WeightFormat, activation: str, caps: Caps) -> list[Dispatch]:
+    plain = MatmulShape(k=96, n=20, format=layout, activation=activation, norm="rms", norm_weight=True, residual=True)
+    gated = MatmulShape(k=50, n=12, format=layout, activation=activation, gated=True, norm="layer", bias=True)
+    partials = Partials(splits=3, heads=4, head_dim=24)
+    return [
+        matmul.matvec(plain, caps, first=0, units=20),
+        matmul.matvec(plain, caps, first=0, units=20, partials=partials),
+        matmul.matvec(gated, caps, first=0, units=12),
+        matmul.gemm(plain, caps, TILES[1], first=0, units=20),
+        matmul.gemm(gated, caps, TILES[3], first=0, units=12),
+    ]
+
+
+@pytest.mark.parametrize("scheme", FORMATS)
+def test_matrix_kernels_compile(device: GpuDevice, scheme: str) -> None:
+    for activation in ACTIVATIONS:
+        for dispatch in matmuls(FORMATS[scheme], activation, device.context.caps):
+            device.context.pipeline(dispatch)
+
+
+def test_the_other_kernels_compile(device: GpuDevice) -> None:
+    caps = device.context.caps
+    dispatches = [elementwise.apply(width=7, activation=name, softcap=2.0) for name in ACTIVATIONS]
+    for layout in FORMATS.values():
+        dispatches.append(elementwise.embedding(width=40, format=layout, scale=2.0, first=0, units=9))
+        dispatches.append(elementwise.position_embedding(width=40, format=layout, offset=2, limit=9))
+    for half in (False, True):
+        shape = AttentionShape(
+            heads=6, kv_heads=2, head_dim=20, context=33, scale=0.2, rotary=8, qk_norm=True, softcap=3.0, half=half
+        )
+        dispatches += [attention.append(shape), attention.rows(shape, caps)]
+        dispatches += [attention.split(shape, caps), attention.combine(shape, caps)]
+    dispatches += [
+        elementwise.norm(width=5, groups=2, kind="rms", eps=1e-5, unit_offset=True, weight=True, bias=False),
+        elementwise.softmax(width=9, temperature=0.5),
+        elementwise.join(width=9, multiply=True),
+        elementwise.concat(width=3, at=2, out_width=9),
+        elementwise.argmax(width=9, final=False),
+        elementwise.argmax(width=9, final=True),
+        matmul.row_stats(MatmulShape(k=9, n=3, format=FORMATS["float32"], norm="layer"), caps),
+    ]
+    for dispatch in dispatches:
+        device.context.pipeline(dispatch)
+
+
+def test_every_format_and_activation_has_a_shader_file() -> None:
+    assert {f"dtype/{name}" for name in available("dtype")} == {layout.prelude for layout in FORMATS.values()}
+    assert set(available("act")) == set(ACTIVATIONS)
+
+
+@pytest.mark.parametrize("scheme", FORMATS)
+def test_shader_and_table_agree_on_the_piece(scheme: str) -> None:
+    layout = FORMATS[scheme]
+    shape = MatmulShape(k=64, n=8, format=layout)
+    dispatch = matmul.matvec(shape, Caps(), first=0, units=8)
+    linked = link(dispatch.kernel, constants=dispatch.constants, preludes=dispatch.preludes, target=Target())
+    assert f"const PIECE: u32 = {layout.piece}u;" in linked.text
+    assert ("const HAS_OFFSET: bool = true;" in linked.text) == layout.affine
