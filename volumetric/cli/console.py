@@ -11,6 +11,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from volumetric.generate.params import Merged
 
+COMPILER = "volumetric.kernels.cpu.jit"
+"""Logger that tells when kernels are compiled because none were cached."""
+
+UNBOUNDED = 100_000
+"""Width of a table that no terminal limits."""
+
 _quiet = False
 
 
@@ -23,6 +29,8 @@ def configure(*, verbose: bool, quiet: bool, debug: bool) -> None:
     logger.handlers[:] = [_StderrHandler()]
     logger.setLevel(level)
     logger.propagate = False
+    # Compiling takes seconds, once; a person who waits wants to know why.
+    logging.getLogger(COMPILER).setLevel(level if quiet else min(level, logging.INFO))
 
 
 class _StderrHandler(logging.Handler):
@@ -73,10 +81,7 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, right: Seque
         drawn.add_column(name, justify="right" if name in right else "left", overflow="fold")
     for row in rows:
         drawn.add_row(*row)
-    out = Console(markup=False, highlight=False, soft_wrap=False)
-    if not sys.stdout.isatty():
-        out.width = max(200, out.measure(drawn).maximum)
-    out.print(drawn)
+    Console(markup=False, highlight=False, width=None if sys.stdout.isatty() else UNBOUNDED).print(drawn)
 
 
 def size(nbytes: float) -> str:

@@ -36,5 +36,6 @@ def warmup(
             for rows in PROMPTS:
                 case = Case(prompt=min(rows, about.context - 2), generate=2)
                 measure(opened.executable, about.vocab_size, case, repetitions=1)
+                opened.logits([0] * case.prompt)
     console.write(f"{about.name} ({about.dtype}) is warm on {about.device} after {time.perf_counter() - start:.1f} s\n")
     return exits.OK

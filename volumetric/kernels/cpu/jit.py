@@ -8,6 +8,7 @@ name contains a hash over all of ``kernels/cpu``; set ``VOLUMETRIC_JIT_CACHE=0``
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 from collections.abc import Callable
 from functools import cache
@@ -20,6 +21,8 @@ import platformdirs
 from numba import types
 from numba.core.caching import CompileResultCacheImpl, FunctionCache
 from numba.core.ccallback import CFunc
+
+_log = logging.getLogger(__name__)
 
 FASTMATH = frozenset({"contract", "reassoc", "nsz", "arcp"})
 """Never ``nnan`` or ``ninf``: masked attention scores are minus infinity."""
@@ -87,6 +90,18 @@ class _Implementation(CompileResultCacheImpl):
 
 class _KernelCache(FunctionCache):
     _impl_class = _Implementation
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        found = super().load_overload(sig, target_context)
+        if found is None:
+            _announce()
+        return found
+
+
+@cache
+def _announce() -> None:
+    """Say once in a process why it takes so long; the command line shows this."""
+    _log.info("compiling kernels (first run)…")
 
 
 def kernel(function: _Function) -> _Function:
