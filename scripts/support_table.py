@@ -10,33 +10,21 @@ import argparse
 import sys
 from pathlib import Path
 
-from volumetric.dtypes import DTYPES, Scheme
-from volumetric.errors import UnsupportedError
-from volumetric.grid import Coord, Grid
-from volumetric.layers import (
-    LAYERS,
-    MLP,
-    Dense,
-    Embedding,
-    LayerNorm,
-    LayerSpec,
-    MultiHeadAttention,
-    Parallel,
-    PositionEmbedding,
-    Residual,
-    RMSNorm,
-    Sequential,
-    Softcap,
-    Softmax,
-    SwiGLU,
-)
-from volumetric.network import Network
-from volumetric.runtime.cpu import CpuDevice
-from volumetric.runtime.fuse import fuse
-from volumetric.runtime.gpu import GpuDevice
-from volumetric.runtime.lower import lower
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))  # for the examples of every layer kind, which the tests keep
 
-TARGET = Path(__file__).parents[1] / "docs" / "support.md"
+from tests.layers.cases import CASES  # noqa: E402 (the line above must come first)
+from volumetric.dtypes import DTYPES, Scheme  # noqa: E402
+from volumetric.errors import UnsupportedError  # noqa: E402
+from volumetric.grid import Coord, Grid  # noqa: E402
+from volumetric.layers import LAYERS, Embedding, LayerSpec, Sequential  # noqa: E402
+from volumetric.network import Network  # noqa: E402
+from volumetric.runtime.cpu import CpuDevice  # noqa: E402
+from volumetric.runtime.fuse import fuse  # noqa: E402
+from volumetric.runtime.gpu import GpuDevice  # noqa: E402
+from volumetric.runtime.lower import lower  # noqa: E402
+
+TARGET = ROOT / "docs" / "support.md"
 DEVICES = {"cpu": CpuDevice, "gpu": GpuDevice}
 
 TEMPLATE = """\
@@ -59,45 +47,24 @@ Other schemes of these types (another group size, another type of scales) are de
 
 ## Layers
 
-The cpu and gpu devices run inference; gradients come from the reference device.
+The cpu and gpu devices run inference on rows of features; gradients, and arrays of more than two axes, are the
+reference device's. *native*: all variants run. *in part*: some variants run, the others are refused. *none*: refused
+with an error; the reference device runs it.
 
 | kind | class | reference | cpu | gpu |
 | --- | --- | --- | --- | --- |
 {layers}
 """
 
-SMALLEST: tuple[LayerSpec, ...] = (
-    Dense(in_features=4, out_features=4),
-    Embedding(num_embeddings=4, embedding_dim=4),
-    LayerNorm(num_features=4),
-    MLP(in_features=4, hidden_features=4),
-    MultiHeadAttention(embed_dim=4, num_heads=1),
-    Parallel(branches=(Dense(in_features=4, out_features=4),)),
-    PositionEmbedding(num_embeddings=4, embedding_dim=4),
-    Residual(source="input"),
-    RMSNorm(num_features=4),
-    Sequential(layers=(Dense(in_features=4, out_features=4),)),
-    Softcap(cap=1.0),
-    Softmax(),
-    SwiGLU(in_features=4, hidden_features=4),
-)
-"""One layer of each kind, as small as it gets."""
 
-
-def examples() -> dict[str, LayerSpec]:
-    """Kind → smallest layer of that kind, for every registered kind."""
-    known = {spec.kind: spec for spec in SMALLEST}
-    unknown = sorted(LAYERS.keys() ^ known.keys())
-    if unknown:
-        raise SystemExit(f"error: layer kinds without an example here, or the reverse: {', '.join(unknown)}")
-    return {kind: known[kind] for kind in sorted(LAYERS)}
-
-
-def runs_fused(spec: LayerSpec) -> bool:
+def runs_fused(spec: LayerSpec, shape: tuple[int, ...]) -> bool:
     """Whether a network of this one layer has a form that the CPU and GPU devices implement."""
-    ids = spec.kind == "embedding"
-    shape, dtype = ((), "int32") if ids else ((4,), "float32")
-    network = Network(grid=Grid(1), layers={Coord(0): spec}, input_shape=shape, input_dtype=dtype)
+    network = Network(
+        grid=Grid(1),
+        layers={Coord(0): Sequential(layers=(spec,))},
+        input_shape=shape[1:],
+        input_dtype="int32" if isinstance(spec, Embedding) else "float32",
+    )
     try:
         fuse(lower(network))
     except UnsupportedError:
@@ -116,13 +83,25 @@ def scheme_rows() -> list[str]:
     return lines
 
 
+def children(spec: LayerSpec) -> tuple[LayerSpec, ...]:
+    """Layers directly inside a container."""
+    return getattr(spec, spec.children_field) if spec.children_field else ()
+
+
 def layer_rows() -> list[str]:
-    """One line for each layer kind."""
+    """One line for each layer kind; the fast devices' answer is that of all its examples."""
     lines = []
-    for kind, spec in examples().items():
-        vjp = type(spec).vjp is not LayerSpec.vjp
-        fused = "yes" if runs_fused(spec) else "no"
-        lines.append(f"| `{kind}` | {type(spec).__name__} | forward{', VJP' if vjp else ''} | {fused} | {fused} |")
+    for kind, cls in sorted(LAYERS.items()):
+        examples = [case for case in CASES.values() if case[0].kind == kind] or [
+            case for case in CASES.values() if any(child.kind == kind for child in children(case[0]))
+        ]
+        if not examples:
+            raise SystemExit(f"error: tests/layers/cases.py has no example of {kind}")
+        plain = [case for case in examples if len(case[1]) <= 2] or examples
+        outcomes = {runs_fused(spec, shape) for spec, shape in plain}
+        vjp = ", VJP" if cls.vjp is not LayerSpec.vjp else ""
+        fused = "in part" if len(outcomes) > 1 else "native" if outcomes == {True} else "none"
+        lines.append(f"| `{kind}` | {cls.__name__} | forward{vjp} | {fused} | {fused} |")
     return lines
 
 
