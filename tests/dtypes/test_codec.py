@@ -145,6 +145,11 @@ def test_float16_scales_saturate_at_their_largest(name: str) -> None:
     assert encode(-np.abs(x) - 1e20, "uint4").payload.max() == 0  # all below any offset: the lowest code everywhere
 
 
+def test_a_scale_that_rounds_up_does_not_decode_to_infinity() -> None:
+    x = np.array([[F32_MAX, 0, -1e38]], np.float32)
+    assert decode(encode(x, "int4:row:bf16"))[0, 0] == F32_MAX
+
+
 @pytest.mark.parametrize("name", ["int16", "int32", "int64", "fp8", "e5m2", "ternary", "binary", "uint16", "uint64"])
 @pytest.mark.parametrize("size", [1e-45, 1e-40, 1e-30])
 def test_tiny_rows_do_not_vanish(name: str, size: float) -> None:
