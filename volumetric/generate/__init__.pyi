@@ -4,7 +4,7 @@ from .events import Generation as Generation
 from .events import GenerationStats as GenerationStats
 from .events import TokenEvent as TokenEvent
 from .model import Model as Model
-from .model import load as load
+from .opening import load as load
 from .params import SamplingParams as SamplingParams
 from .params import merge as merge
 from .session import Session as Session
