@@ -21,7 +21,7 @@ def convert_model(
     source: str,
     target: str | Path,
     *,
-    to: Format | None = None,
+    format: Format | None = None,  # noqa: A002  (the word of the command line)
     dtype: str | DType | Scheme | None = None,
     offline: bool = False,
 ) -> LoadedModel:
@@ -31,7 +31,7 @@ def convert_model(
     ----------
     source : what `open_model` takes
     target : a directory, or a file that ends in ``.gguf``
-    to : ``"native"``, ``"hf"`` or ``"gguf"``; None: GGUF if `target` ends so, else native
+    format : ``"native"``, ``"hf"`` or ``"gguf"``; None: GGUF if `target` ends so, else native
     dtype : numeric type of the result; None keeps what is stored
 
     Returns
@@ -46,7 +46,7 @@ def convert_model(
         The format cannot hold the model, or not in this numeric type.
     """
     target = Path(target)
-    chosen = to or ("gguf" if target.suffix == ".gguf" else "native")
+    chosen = format or ("gguf" if target.suffix == ".gguf" else "native")
     if chosen not in FORMATS:
         raise UnsupportedError(f"unknown format {chosen!r}", hint=f"one of {', '.join(FORMATS)}")
     if chosen != "gguf" and target.suffix == ".gguf":

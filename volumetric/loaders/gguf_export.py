@@ -13,7 +13,7 @@ from volumetric.dtypes import Packed, Scheme, to_gguf
 from volumetric.errors import UnsupportedError
 from volumetric.layers import MultiHeadAttention
 from volumetric.loaders.gguf_config import FAMILIES, ROPE_FACTORS, gguf_name, interleaved_heads, rope_factors
-from volumetric.loaders.gguf_tokenizer import tokenizer_metadata
+from volumetric.loaders.gguf_tokenizer import generation_metadata, tokenizer_metadata
 from volumetric.loaders.gguf_types import BLOCK_TYPES
 from volumetric.loaders.gguf_write import GGUFTensorOut, Metadata, write_gguf
 from volumetric.loaders.hf_config import Config
@@ -54,7 +54,8 @@ def save_gguf(path: str | Path, model: LoadedModel) -> None:
     for rule in blueprint.rules:
         heads = interleaved_heads(rule, model.network, family)
         tensors[gguf_name(rule.source)] = _out(model.params[rule.key], heads)
-    metadata: dict[str, Any] = {**_metadata(model, family, tensors), **tokenizer_metadata(model.tokenizer)}
+    metadata: dict[str, Any] = {**_metadata(model, family, tensors)}
+    metadata |= generation_metadata(model.generation, model.tokenizer) | tokenizer_metadata(model.tokenizer)
     if model.chat_template is not None:
         metadata["tokenizer.chat_template"] = model.chat_template.source
     write_gguf(path, metadata, tensors)

