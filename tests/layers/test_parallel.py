@@ -56,6 +56,8 @@ def test_equal_logits_take_the_earlier_branch_and_nan_is_not_hidden() -> None:
     kept = keep_largest(logits, 2)
     np.testing.assert_array_equal(kept[0], [-np.inf, 3.0, 3.0, -np.inf])
     assert np.isnan(kept[1, 1])
+    many = keep_largest(np.zeros((2, 300)), 7)  # long enough that an unstable sort would choose others
+    assert np.flatnonzero(many[1] == 0).tolist() == list(range(7))
 
 
 def test_an_expert_without_weight_has_no_part_even_with_nan() -> None:
@@ -134,10 +136,12 @@ def test_zero_rows_give_zero_rows(name: str) -> None:
         ({"combine": "grid_scatter"}, "combine 'grid_scatter' and a grid need each other"),
         ({"grid": (1, 1, 2)}, "and a grid need each other, combine is 'concat'"),
         ({"positions": ((0, 0, 0),)}, "positions need a grid"),
-        ({"combine": "grid_scatter", "grid": (1, 0, 2)}, "sides of a grid must be above 0"),
+        ({"combine": "grid_scatter", "grid": (1, 0, 2)}, "a grid has three sides above 0"),
+        ({"combine": "grid_scatter", "grid": (1, 2)}, "a grid has three sides above 0"),
         ({"combine": "grid_scatter", "grid": (1, 1, 1)}, "2 branches need a cell each"),
         ({"combine": "grid_scatter", "grid": (1, 1, 2), "positions": ((0, 0, 0),)}, "need a cell each"),
         ({"combine": "grid_scatter", "grid": (1, 1, 2), "positions": ((0, 0, 0),) * 2}, "need a cell each"),
+        ({"combine": "grid_scatter", "grid": (1, 1, 2), "positions": ((0, 0), (0, 1))}, "outside of the grid"),
         (
             {"combine": "grid_scatter", "grid": (1, 1, 2), "positions": ((0, 0, 0), (0, 0, 2))},
             r"position \(0, 0, 2\) is outside of the grid \(1, 1, 2\)",

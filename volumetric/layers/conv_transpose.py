@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from volumetric._typing import Array, Shape
 from volumetric.errors import ShapeError, SpecError
-from volumetric.layers.base import Arrays, Grads, Memory, ParamSpec, Saved, layer, show_shape
+from volumetric.layers.base import Arrays, Grads, Memory, ParamSpec, Saved, layer
 from volumetric.layers.conv import Spatial
 from volumetric.layers.windows import sum_of_products
 
@@ -53,9 +53,7 @@ class ConvTranspose(Spatial):
         axes = zip(self.sizes(inputs[0]), windows.stride, windows.spans, windows.before, more, strict=True)
         sizes = tuple((n - 1) * stride + span - 2 * cut + extra for n, stride, span, cut, extra in axes)
         if min(sizes) < 1:
-            raise ShapeError(
-                f"{self.kind}: padding leaves nothing of the output, its sizes would be {show_shape(sizes)}"
-            )
+            raise ShapeError(f"{self.kind}: padding leaves nothing of the output, its sizes would be {list(sizes)}")
         return (inputs[0][0], self.out_channels, *sizes)
 
     def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:

@@ -70,12 +70,13 @@ class Parallel(LayerSpec):
             if self.positions:
                 raise SpecError("parallel: positions need a grid")
             return ()
+        if len(self.grid) != 3 or min(self.grid) < 1:
+            raise SpecError(f"parallel: a grid has three sides above 0, got {self.grid}")
+        for position in self.positions:
+            inside = (0 <= at < side for at, side in zip(position, self.grid, strict=False))
+            if len(position) != 3 or not all(inside):
+                raise SpecError(f"parallel: position {position} is outside of the grid {self.grid}")
         depth, height, width = self.grid
-        if min(self.grid) < 1:
-            raise SpecError(f"parallel: the sides of a grid must be above 0, got {self.grid}")
-        for z, y, x in self.positions:
-            if not (0 <= z < depth and 0 <= y < height and 0 <= x < width):
-                raise SpecError(f"parallel: position {(z, y, x)} is outside of the grid {self.grid}")
         cells = tuple((z * height + y) * width + x for z, y, x in self.positions) or tuple(range(len(self.branches)))
         if len(cells) != len(self.branches) or len(set(cells)) < len(cells) or max(cells) >= depth * height * width:
             raise SpecError(f"parallel: {len(self.branches)} branches need a cell each in the grid {self.grid}")
@@ -113,10 +114,10 @@ class Parallel(LayerSpec):
             for i, branch in enumerate(self.branches)
         ]
         outputs = [y for y, _ in results]
-        saved: Saved = {"tape": [s for _, s in results], "outputs": outputs}
+        saved: Saved = {"tape": [s for _, s in results], "widths": [y.shape[-1] for y in outputs]}
         if self.gate is not None:
-            saved["weights"], saved["gate"] = self.gate.forward(below(p, "gate"), xs[0])
-            return mix(outputs, saved["weights"]), saved
+            weights, kept = self.gate.forward(below(p, "gate"), xs[0])
+            return mix(outputs, weights), {**saved, "outputs": outputs, "weights": weights, "gate": kept}
         if self.grid is not None:
             return scatter(outputs, self.cells(), math.prod(self.grid)), saved
         return join(outputs, self.combine), saved
@@ -131,7 +132,7 @@ class Parallel(LayerSpec):
         elif self.grid is not None:
             grads = scatter_vjp(gy, self.cells(), math.prod(self.grid))
         else:
-            grads = join_vjp(gy, self.combine, [y.shape[-1] for y in saved["outputs"]])
+            grads = join_vjp(gy, self.combine, saved["widths"])
         for i, (branch, g) in enumerate(zip(self.branches, grads, strict=True)):
             result = branch.vjp(below(p, str(i)), saved["tape"][i], g)
             params |= {f"{i}/{name}": value for name, value in result.params.items()}
