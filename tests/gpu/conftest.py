@@ -23,6 +23,12 @@ def device(request: pytest.FixtureRequest) -> GpuDevice:
     return open_narrowed(request.param)
 
 
+@pytest.fixture(params=["native", "no subgroups, no immediates"])
+def fallback_device(request: pytest.FixtureRequest) -> GpuDevice:
+    """The adapter as it is, and one that lacks what may be missing."""
+    return open_narrowed(request.param)
+
+
 @pytest.fixture
 def native_device() -> GpuDevice:
     """The adapter as it is."""

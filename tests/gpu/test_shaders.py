@@ -28,10 +28,10 @@ def matmuls(layout: WeightFormat, activation: str, caps: Caps) -> list[Dispatch]
 
 
 @pytest.mark.parametrize("scheme", FORMATS)
-def test_matrix_kernels_compile(device: GpuDevice, scheme: str) -> None:
+def test_matrix_kernels_compile(fallback_device: GpuDevice, scheme: str) -> None:
     for activation in ACTIVATIONS:
-        for dispatch in matmuls(FORMATS[scheme], activation, device.context.caps):
-            device.context.pipeline(dispatch)
+        for dispatch in matmuls(FORMATS[scheme], activation, fallback_device.context.caps):
+            fallback_device.context.pipeline(dispatch)
 
 
 def test_the_other_kernels_compile(device: GpuDevice) -> None:

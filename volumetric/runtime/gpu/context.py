@@ -20,8 +20,6 @@ _UPLOAD_CHUNK = 32 << 20
 _UPLOAD_FLUSH = 256 << 20
 _SUBGROUP_UNKNOWN = (4, 128)
 """Range that wgpu reports where the driver states none; the real size is then fixed and is measured."""
-_STORAGE, _UNIFORM = "storage", "uniform"
-_CONTROL = 14
 _ARGS = 15
 
 
@@ -76,6 +74,7 @@ class GpuContext:
         self.allocated = 0
         self._pipelines: dict[object, Pipeline] = {}
         self._layouts: dict[object, Any] = {}
+        self._args: dict[bytes, Any] = {}
         self.caps = _caps(adapter, self.features)
         self.dummy = self.buffer(256, "unused binding", uniform=True)
         self.caps = replace(self.caps, **{"subgroup_size": self._certain_lanes(adapter), **(narrow or {})})
@@ -107,7 +106,7 @@ class GpuContext:
         size = max(-(-nbytes // 16) * 16, 16)
         if size > self.caps.max_binding and not read:
             raise DeviceError(
-                f"{label} needs {size >> 20} MiB in one buffer; this GPU binds at most {self.caps.max_binding >> 20} MiB",
+                f"{label} needs {_readable(size)} in one buffer; this GPU binds at most {_readable(self.caps.max_binding)}",
                 hint="use a smaller context, kv_dtype='float16', or another device",
             )
         usage = self._usage.MAP_READ | self._usage.COPY_DST
@@ -202,13 +201,19 @@ class GpuContext:
         for binding in linked.bindings:
             buffer = buffers.get(binding.name, self.dummy)
             if binding.index == _ARGS:
-                buffer = self.buffer(max(len(args), 16), "arguments", uniform=True)
-                self.write(buffer, np.frombuffer(args, np.uint32))
+                buffer = self._uniform_args(args)
             entries.append({"binding": binding.index, "resource": {"buffer": buffer, "offset": 0, "size": buffer.size}})
         with self.guard(f"binding {linked.name}"):
             group = self.device.create_bind_group(label=linked.name, layout=pipeline.layout, entries=entries)
         immediates = args if self.caps.immediates and linked.args_bytes else b""
         return Call(linked.name, pipeline.pipeline, group, dispatch.grid, immediates)
+
+    def _uniform_args(self, args: bytes) -> Any:
+        """Uniform buffer with these arguments, one for all dispatches with the same."""
+        if args not in self._args:
+            self._args[args] = self.buffer(len(args), "arguments", uniform=True)
+            self.write(self._args[args], np.frombuffer(args, np.uint32))
+        return self._args[args]
 
     def _certain_lanes(self, adapter: Any) -> int:
         """Smallest subgroup size, 0 without subgroups or where lanes are not neighbouring invocations."""
@@ -232,6 +237,10 @@ class GpuContext:
             encoder = self.device.create_command_encoder()
             encode_pass(encoder, calls, rows, self.caps.max_groups)
             self.queue.submit([encoder.finish()])
+
+
+def _readable(nbytes: int) -> str:
+    return f"{nbytes >> 20} MiB" if nbytes >= 16 << 20 else f"{-(-nbytes >> 10)} KiB"
 
 
 def _caps(adapter: Any, features: frozenset[str]) -> Caps:

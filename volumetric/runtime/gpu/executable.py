@@ -58,8 +58,8 @@ class GpuExecutable:
         whole = any(not (shape.state and shape.causal) for shape in self._shapes.values())
         self.scratch = Scratch(context, plan, whole=whole, most=options.context)
         self._recorder = Recorder(context, plan, self.weights, self.scratch, self._shapes)
-        self.control = context.buffer(16, "control", uniform=True)
-        self._tail_control = context.buffer(16, "tail control", uniform=True)
+        self.control = self.scratch.make(16, "control", uniform=True)
+        self._tail_control = self.scratch.make(16, "tail control", uniform=True)
         self._readback: Any = None
         self._recordings: dict[object, list[Any]] = {}
         self.loop: TokenLoop | None = None
@@ -120,6 +120,9 @@ class GpuExecutable:
     def close(self) -> None:
         """Free weights and scratch."""
         self._recordings.clear()
+        if self._readback is not None:
+            self.context.free(self._readback)
+            self._readback = None
         self.weights.close()
         self.scratch.close()
 
@@ -131,7 +134,7 @@ class GpuExecutable:
         """One token: a row through the whole plan, arg max, and the next token and position set on the device."""
         key = (self, "greedy", 1)
         if key not in state.replays:
-            state.replays[key] = self.executor.prepare([*self._calls(state, "decode", 1), *self._picking()])
+            state.replays[key] = self.executor.prepare([*self.calls(state, "decode", 1), *self._picking()])
         return Pass(state.replays[key], 1)
 
     def _picking(self) -> list[Call]:
@@ -218,10 +221,11 @@ class GpuExecutable:
         bucket = rows if rows == 1 else max(_SMALLEST_BUCKET, power_of_two(rows))
         key = (self, part, bucket)
         if key not in state.replays:
-            state.replays[key] = self.executor.prepare(self._calls(state, part, bucket))
+            state.replays[key] = self.executor.prepare(self.calls(state, part, bucket))
         return state.replays[key]
 
-    def _calls(self, state: GpuState, part: str, rows: int) -> list[Call]:
+    def calls(self, state: GpuState, part: str, rows: int) -> list[Call]:
+        """Dispatches of ``"body"``, ``"tail"`` or ``"decode"`` (both, for one row) over the caches of a state."""
         calls: list[Call] = []
         for entry in self._recording(part, rows):
             calls += entry(state) if callable(entry) else [entry]

@@ -75,19 +75,21 @@ class Scratch:
         keep = {*plan.inputs, *plan.outputs}
         self.values: dict[int, Any] = {}
         for i in plan.inputs:
-            self.values[i] = self._make(self.rows * row_bytes(plan.values[i]), plan.values[i].name)
+            self.values[i] = self.make(self.rows * row_bytes(plan.values[i]), plan.values[i].name)
         self._allocate(plan, body, self.rows, keep | crossing)
         self._allocate(plan, tail, self.tail_rows, keep)
-        self.gathered = {i: self._make(self.tail_rows * row_bytes(plan.values[i]), "tail rows") for i in crossing}
+        self.gathered = {i: self.make(self.tail_rows * row_bytes(plan.values[i]), "tail rows") for i in crossing}
 
     @property
     def nbytes(self) -> int:
         """Bytes of all buffers."""
         return sum(buffer.size for buffer in self._owned)
 
-    def make(self, nbytes: int, label: str) -> Any:
+    def make(self, nbytes: int, label: str, *, uniform: bool = False) -> Any:
         """Return another buffer that lives as long as these."""
-        return self._make(nbytes, label)
+        made = self._context.buffer(nbytes, label, uniform=uniform)
+        self._owned.append(made)
+        return made
 
     def close(self) -> None:
         """Free every buffer."""
@@ -97,11 +99,6 @@ class Scratch:
         self.values.clear()
         self.gathered.clear()
 
-    def _make(self, nbytes: int, label: str) -> Any:
-        made = self._context.buffer(nbytes, label)
-        self._owned.append(made)
-        return made
-
     def _allocate(self, plan: Plan, steps: list[Step], rows: int, keep: set[int]) -> None:
         """Give each value that `steps` write a buffer, taking over those whose last reader has run."""
         made = {i for step in steps for i in step.outputs}
@@ -110,7 +107,7 @@ class Scratch:
         for at, step in enumerate(steps):
             for i in step.outputs:
                 size = rows * row_bytes(plan.values[i])
-                self.values[i] = free[size].pop() if free[size] else self._make(size, plan.values[i].name)
+                self.values[i] = free[size].pop() if free[size] else self.make(size, plan.values[i].name)
             for i in {*step.inputs, *step.outputs}:
                 if last_use[i] == at and i in made and i not in keep:
                     free[rows * row_bytes(plan.values[i])].append(self.values[i])

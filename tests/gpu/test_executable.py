@@ -1,0 +1,305 @@
+"""Whole networks on the GPU against the reference device; states; shards; both executors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tests.gpu.harness import assert_close
+from tests.networks import tiny_llama
+from volumetric.dtypes import Scheme
+from volumetric.errors import DeviceError, GenerationError, ShapeError, UnsupportedError
+from volumetric.grid import Coord, Grid
+from volumetric.kernels.gpu.formats import FORMATS
+from volumetric.layers import (
+    MLP,
+    Dense,
+    Embedding,
+    LayerNorm,
+    LayerSpec,
+    MultiHeadAttention,
+    Parallel,
+    PositionEmbedding,
+    Residual,
+    RMSNorm,
+    Rope,
+    Sequential,
+    Softcap,
+    Softmax,
+    SwiGLU,
+)
+from volumetric.network import Network, Params, initialise
+from volumetric.runtime import RunOptions, fuse, lower
+from volumetric.runtime.gpu import GpuDevice
+from volumetric.runtime.gpu.executable import GpuExecutable
+from volumetric.runtime.reference import ReferenceDevice
+from volumetric.weights import WeightStore
+
+Array = NDArray[Any]
+OPTIONS = RunOptions(context=96)
+
+
+def chain(*layers: LayerSpec, ids: bool = False, features: int = 6) -> Network:
+    return Network(
+        grid=Grid(len(layers)),
+        layers={Coord(z): layer for z, layer in enumerate(layers)},
+        input_shape=() if ids else (features,),
+        input_dtype="int32" if ids else "float32",
+    )
+
+
+def morphed(params: Params, scheme: str) -> Params:
+    """Matrices in a scheme; vectors stay."""
+    return Params(
+        {
+            key: WeightStore.from_packed(store.as_(Scheme.parse(scheme))) if len(store.shape) > 1 else store
+            for key, store in params.items()
+        }
+    )
+
+
+def reference(network: Network, params: Params, x: Array) -> Array:
+    executable = ReferenceDevice(np.float64).compile(lower(network), params, OPTIONS)
+    return executable.forward(executable.new_state(), x, last_only=False)
+
+
+def gpt2_like() -> Network:
+    block = Sequential(
+        layers=(
+            LayerNorm(num_features=20),
+            MultiHeadAttention(embed_dim=20, num_heads=5, qkv_bias=True, out_bias=True),
+            Residual(),
+            LayerNorm(num_features=20),
+            MLP(in_features=20, hidden_features=50, activation="gelu_tanh"),
+            Residual(),
+        )
+    )
+    return chain(
+        Embedding(num_embeddings=53, embedding_dim=20, scale=3.0),
+        PositionEmbedding(num_embeddings=96, embedding_dim=20),
+        block,
+        LayerNorm(num_features=20, bias=False),
+        Dense(in_features=20, out_features=53),
+        Softcap(cap=2.0),
+        ids=True,
+    )
+
+
+def parallel() -> Network:
+    def branch(*layers: LayerSpec) -> Sequential:
+        return Sequential(layers=layers)
+
+    return chain(
+        Parallel(
+            branches=(
+                Dense(in_features=6, out_features=7, activation="relu2"),
+                branch(RMSNorm(num_features=6), Dense(in_features=6, out_features=7, activation="tanh")),
+                branch(SwiGLU(in_features=6, hidden_features=9), Dense(in_features=6, out_features=7)),
+            ),
+            combine="avg",
+        ),
+        Parallel(branches=(RMSNorm(num_features=7), Dense(in_features=7, out_features=4)), combine="concat"),
+        Softmax(temperature=0.5),
+    )
+
+
+def bidirectional() -> Network:
+    return chain(
+        MultiHeadAttention(embed_dim=6, num_heads=2, causal=False, rope=Rope(dim=2)),
+        Dense(in_features=6, out_features=5),
+    )
+
+
+def test_a_fused_plan_is_a_short_list_of_dispatches(native_device: GpuDevice) -> None:
+    network = tiny_llama(blocks=1)
+    executable = native_device.compile(lower(network), initialise(network, 0), OPTIONS)
+    names = [call.name for call in executable.calls(executable.new_state(), "decode", 1)]
+    assert names == ["embedding", "matvec", "attend_split", "matvec", "matvec", "matvec", "matvec"]
+
+
+@pytest.mark.parametrize("make", [tiny_llama, gpt2_like, parallel, bidirectional])
+def test_networks_agree_with_the_reference(fallback_device: GpuDevice, rng: np.random.Generator, make: Any) -> None:
+    network = make()
+    params = initialise(network, 1)
+    ids = network.input_dtype == "int32"
+    x = rng.integers(0, 53, 40).astype(np.int32) if ids else rng.standard_normal((40, 6)).astype(np.float32)
+    expected = reference(network, params, x)
+    executable = fallback_device.compile(lower(network), params, OPTIONS)
+    assert_close(executable.forward(executable.new_state(), x, last_only=False), expected, 2e-5)
+    state = executable.new_state()
+    assert_close(executable.forward(state, x), expected[-1:], 2e-5)
+    assert state.position == 40
+
+
+@pytest.mark.parametrize("scheme", [*FORMATS, "float64", "fp8", "int16", "ternary"])
+def test_schemes_agree_with_the_reference(native_device: GpuDevice, rng: np.random.Generator, scheme: str) -> None:
+    network = tiny_llama(blocks=1)
+    params = morphed(initialise(network, 2), scheme)
+    ids = rng.integers(0, 97, 20).astype(np.int32)
+    executable = native_device.compile(lower(network), params, OPTIONS)
+    got = executable.forward(executable.new_state(), ids, last_only=False)
+    assert_close(got, reference(network, params, ids), 2e-5)
+    assert bool(executable.decoded) == (scheme not in FORMATS)
+
+
+def test_rows_in_any_division_give_the_same(fallback_device: GpuDevice, rng: np.random.Generator) -> None:
+    network = tiny_llama()
+    ids = rng.integers(0, 97, 50).astype(np.int32)
+    executable = fallback_device.compile(lower(network), initialise(network, 3), OPTIONS)
+    whole = executable.forward(executable.new_state(), ids, last_only=False)
+    state = executable.new_state()
+    pieces = [executable.forward(state, ids[a:b], last_only=False) for a, b in ((0, 1), (1, 18), (18, 19), (19, 50))]
+    assert_close(np.concatenate(pieces), whole, 1e-5)
+
+
+def test_long_calls_run_in_chunks(rng: np.random.Generator) -> None:
+    """With a small binding limit the scratch holds few rows, of the head even fewer."""
+    network = tiny_llama(vocabulary=701)
+    params = initialise(network, 4)
+    ids = rng.integers(0, 701, 90).astype(np.int32)
+    whole = GpuDevice(narrow={"max_binding": 16384}).compile(lower(network), params, OPTIONS)
+    assert whole.scratch.tail_rows < whole.scratch.rows < 90
+    expected = reference(network, params, ids)
+    assert_close(whole.forward(whole.new_state(), ids, last_only=False), expected, 2e-5)
+    assert_close(whole.forward(whole.new_state(), ids), expected[-1:], 2e-5)
+
+
+@pytest.mark.parametrize("scheme", ["float32", "uint4:g32"])
+def test_matrices_beyond_a_binding_are_sharded(rng: np.random.Generator, scheme: str) -> None:
+    network = tiny_llama(vocabulary=701, width=64)
+    params = morphed(initialise(network, 5), scheme)
+    ids = rng.integers(0, 701, 30).astype(np.int32)
+    limit = 24576 if scheme == "float32" else 12288
+    executable = GpuDevice(narrow={"max_binding": limit}).compile(lower(network), params, RunOptions(context=32))
+    assert len(executable.weights.matrix(("0.0.0.0/weight",)).shards) > 1
+    expected = reference(network, params, ids)
+    assert_close(executable.forward(executable.new_state(), ids, last_only=False), expected, 2e-5)
+    state = executable.new_state()
+    executable.forward(state, ids[:29])
+    assert_close(executable.forward(state, ids[29:]), expected[-1:], 2e-5)
+
+
+def test_tied_weights_are_resident_once(native_device: GpuDevice) -> None:
+    network = tiny_llama(blocks=1)
+    params = initialise(network, 6)
+    executable = native_device.compile(lower(network), params, OPTIONS)
+    total = sum(store.stored().nbytes for store in params.values())
+    assert total <= executable.memory.weights <= total + 64 * len(params)
+
+
+def test_both_executors_give_the_same_bits(native_device: GpuDevice, rng: np.random.Generator) -> None:
+    network = tiny_llama()
+    params = initialise(network, 7)
+    ids = rng.integers(0, 97, 20).astype(np.int32)
+    plan = fuse(lower(network))
+    found = []
+    for portable in (False, True):
+        executable = GpuExecutable(native_device.context, plan, params, OPTIONS, portable=portable)
+        state = executable.new_state()
+        logits = executable.forward(state, ids, last_only=False)
+        tokens = executable.greedy(state, 5)
+        found.append((logits.tobytes(), [next(tokens) for _ in range(8)]))
+        tokens.close()
+    assert found[0] == found[1]
+
+
+def test_replaying_gives_the_same_bits(native_device: GpuDevice, rng: np.random.Generator) -> None:
+    network = tiny_llama()
+    executable = native_device.compile(lower(network), initialise(network, 8), OPTIONS)
+    ids = rng.integers(0, 97, 33).astype(np.int32)
+    state = executable.new_state()
+    first = executable.forward(state, ids, last_only=False)
+    state.reset()
+    assert state.position == 0
+    assert np.array_equal(executable.forward(state, ids, last_only=False), first)
+
+
+def test_trim_forgets(native_device: GpuDevice, rng: np.random.Generator) -> None:
+    network = tiny_llama()
+    executable = native_device.compile(lower(network), initialise(network, 9), OPTIONS)
+    ids = rng.integers(0, 97, 30).astype(np.int32)
+    state = executable.new_state()
+    executable.forward(state, ids)
+    state.trim(12)
+    other = rng.integers(0, 97, 9).astype(np.int32)
+    got = executable.forward(state, other)
+    fresh = executable.new_state()
+    executable.forward(fresh, ids[:12])
+    assert np.array_equal(got, executable.forward(fresh, other))
+    with pytest.raises(GenerationError, match="trim"):
+        state.trim(22)
+
+
+def test_fork_continues_independently(native_device: GpuDevice, rng: np.random.Generator) -> None:
+    network = tiny_llama()
+    executable = native_device.compile(lower(network), initialise(network, 10), OPTIONS)
+    ids = rng.integers(0, 97, 30).astype(np.int32)
+    state = executable.new_state()
+    executable.forward(state, ids[:20])
+    twin = state.fork()
+    executable.forward(state, ids[20:25])
+    a = executable.forward(twin, ids[25:])
+    fresh = executable.new_state()
+    executable.forward(fresh, ids[:20])
+    assert np.array_equal(a, executable.forward(fresh, ids[25:]))
+    assert (state.position, twin.position) == (25, 25)
+
+
+def test_a_float16_cache_costs_half_and_rounds(native_device: GpuDevice, rng: np.random.Generator) -> None:
+    network = tiny_llama()
+    params = initialise(network, 11)
+    ids = rng.integers(0, 97, 30).astype(np.int32)
+    full = native_device.compile(lower(network), params, OPTIONS)
+    half = native_device.compile(lower(network), params, RunOptions(context=96, kv_dtype="float16"))
+    assert half.memory.state_per_token * 2 == full.memory.state_per_token
+    a, b = (e.forward(e.new_state(), ids, last_only=False) for e in (full, half))
+    assert not np.array_equal(a, b)
+    assert_close(b, a, 5e-3)
+
+
+def test_misuse_is_refused(native_device: GpuDevice) -> None:
+    network = tiny_llama()
+    params = initialise(network, 12)
+    executable = native_device.compile(lower(network), params, OPTIONS)
+    state = executable.new_state()
+    with pytest.raises(GenerationError, match="vocabulary of 97"):
+        executable.forward(state, np.array([97], np.int32))
+    with pytest.raises(ShapeError):
+        executable.forward(state, np.zeros((2, 3), np.float32))
+    with pytest.raises(GenerationError, match="do not fit"):
+        executable.forward(state, np.zeros(97, np.int32))
+    assert state.position == 0
+    features = native_device.compile(lower(parallel()), initialise(parallel(), 0), OPTIONS)
+    with pytest.raises(UnsupportedError, match="token ids"):
+        next(features.greedy(features.new_state(), 0))
+
+
+def test_limits_are_reported_with_a_remedy() -> None:
+    network = tiny_llama()
+    device = GpuDevice(narrow={"max_binding": 16384})
+    executable = device.compile(lower(network), initialise(network, 13), RunOptions(context=400))
+    with pytest.raises(DeviceError, match="keys of 1.0.0.1 needs 25 KiB") as error:
+        executable.new_state()
+    assert "context" in (error.value.hint or "")
+    with pytest.raises(DeviceError, match="all 4096 rows at once"):
+        device.compile(lower(bidirectional()), initialise(bidirectional(), 0), RunOptions(context=4096))
+    with pytest.raises(DeviceError, match="binds at most"):
+        GpuDevice(narrow={"max_binding": 256}).compile(lower(network), initialise(network, 0), OPTIONS)
+
+
+def test_closing_frees_the_memory(native_device: GpuDevice) -> None:
+    network = tiny_llama()
+    context = native_device.context
+    params = initialise(network, 14)
+    native_device.compile(lower(network), params, OPTIONS).close()
+    before = context.allocated
+    executable = native_device.compile(lower(network), params, OPTIONS)
+    state = executable.new_state()
+    executable.forward(state, np.arange(20, dtype=np.int32))
+    assert context.allocated > before
+    del state
+    executable.close()
+    assert context.allocated == before
