@@ -218,18 +218,19 @@ def test_warmup_tells_what_is_warm(run, letters):
 
 
 def start(*arguments: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "volumetric", *arguments]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+    command = [sys.executable, "-m", "volumetric", *arguments, *ON_REFERENCE]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, cwd=ROOT)
 
 
 @pytest.fixture(scope="module")
 def endless(tmp_path_factory) -> tuple[str, ...]:
     directory = write_letters(tmp_path_factory.mktemp("endless"), context_length=10**8)
-    return ("generate", str(directory), "-p", "a", "-n", "90000000", "-c", "100000000", "--ignore-eos", *ON_REFERENCE)
+    return (str(directory), "-n", "90000000", "-c", "100000000", "--ignore-eos")
 
 
 def test_an_interrupt_is_exit_code_130_without_traceback(endless):
-    with start(*endless) as process:
+    with start("generate", *endless, "-p", "a") as process:
         assert process.stdout is not None
         assert process.stdout.read(8) == "bcdefgh."
         process.send_signal(signal.SIGINT)
@@ -238,8 +239,22 @@ def test_an_interrupt_is_exit_code_130_without_traceback(endless):
     assert err == "error: interrupted\n"
 
 
+def test_an_interrupt_stops_an_answer_and_not_the_chat(endless):
+    with start("chat", *endless) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write("a\n")
+        process.stdin.flush()
+        assert process.stdout.read(8) == "bcdefgh."
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate("/reset\n/set max_tokens 1\nd\n", timeout=60)
+    assert process.returncode == 0
+    assert out.endswith("\ne\n")
+    assert "cancelled" in err
+
+
 def test_a_reader_that_leaves_ends_it_without_traceback(endless):
-    with start(*endless) as process:
+    with start("generate", *endless, "-p", "a") as process:
         assert process.stdout is not None
         assert process.stderr is not None
         process.stdout.read(8)
