@@ -1,1 +1,1 @@
-"""CPU kernels: Numba functions and LLVM intrinsics over memory addresses. The only home of Numba beside `runtime/cpu`."""
+"""CPU kernels: Numba functions and LLVM intrinsics over memory addresses."""

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
+import numba.extending
 import platformdirs
 from numba import types
 from numba.core.caching import CompileResultCacheImpl, FunctionCache
@@ -106,13 +107,18 @@ def _announce() -> None:
 
 def kernel(function: _Function) -> _Function:
     """Compile `function` on first call, without the GIL and with the options that all kernels share."""
-    compiled = numba.njit(nogil=True, error_model="numpy", fastmath=set(FASTMATH))(function)
+    compiled: Any = numba.njit(nogil=True, error_model="numpy", fastmath=set(FASTMATH))(function)
     if cache_directory() is not None:
         compiled._cache = _KernelCache(compiled.py_func)
     return compiled
 
 
-def compile_operation(function: Callable[..., None]) -> CFunc:
+def intrinsic(function: Callable[..., Any]) -> Any:
+    """Make a function of LLVM values callable from kernels; strings and integers that are constants arrive as such."""
+    return numba.extending.intrinsic(prefer_literal=True)(function)
+
+
+def compile_operation(function: Callable[..., None]) -> Any:
     """Compile one operation of the plan walker now, or load it from the cache; ``.address`` is what a step holds.
 
     `function` may close over strings and integers: they are compile-time constants and part of the cache key.
@@ -122,7 +128,7 @@ def compile_operation(function: Callable[..., None]) -> CFunc:
     if not all(isinstance(value, str | int) for value in constants):
         raise TypeError(f"{function.__qualname__} may only close over strings and integers")
     options = {"error_model": "numpy", "fastmath": set(FASTMATH), "nopython": True}
-    compiled = CFunc(function, (OPERATION.args, OPERATION.return_type), locals={}, options=options)
+    compiled: Any = CFunc(function, (OPERATION.args, OPERATION.return_type), locals={}, options=options)
     if cache_directory() is not None:
         compiled._cache = _KernelCache(function)
     compiled.compile()

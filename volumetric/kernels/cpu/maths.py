@@ -1,6 +1,6 @@
 """Exponential, tanh, erf and the activations on vectors of 16 numbers.
 
-Accuracy against float64, measured over the range of float32: ``exp`` 2 ulp, ``tanh`` and ``erf`` 2e-7 absolute.
+Accuracy against float64, measured over the range of float32: ``exp`` and ``tanh`` 3e-7 relative, ``erf`` 6e-7 relative.
 """
 
 from __future__ import annotations
@@ -72,8 +72,18 @@ def tanh(x):
 
 @kernel
 def erf(x):
-    """Abramowitz and Stegun 7.1.26: 1 - (a1 t + … + a5 t⁵) e**-x², t = 1 / (1 + p |x|); error below 1.5e-7."""
+    """Maclaurin series below 0.5, above it Abramowitz and Stegun 7.1.26.
+
+    The latter is ``1 - (a1 t + … + a5 t⁵) e**-x²`` with ``t = 1 / (1 + p |x|)``.
+    """
     size = magnitude(x)
+    square = x * x
+    series = splat(f32(-8.5483270e-4))
+    series = series * square + splat(f32(5.2239776e-3))
+    series = series * square + splat(f32(-2.6866171e-2))
+    series = series * square + splat(f32(1.1283792e-1))
+    series = series * square + splat(f32(-3.7612639e-1))
+    series = series * square + splat(f32(1.1283792))
     one = splat(f32(1.0))
     t = one / (one + splat(f32(0.3275911)) * size)
     p = splat(f32(1.061405429))
@@ -81,7 +91,8 @@ def erf(x):
     p = p * t + splat(f32(1.421413741))
     p = p * t + splat(f32(-0.284496736))
     p = p * t + splat(f32(0.254829592))
-    return with_sign(one - p * t * exp(splat(f32(0.0)) - size * size), x)
+    far = with_sign(one - p * t * exp(splat(f32(0.0)) - square), x)
+    return where_less(size, splat(f32(0.5)), series * x, far)
 
 
 @kernel

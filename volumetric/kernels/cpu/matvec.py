@@ -14,10 +14,10 @@ from typing import Any
 
 from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic
 
 from volumetric.kernels.cpu.bytedot import ByteDot
 from volumetric.kernels.cpu.emit import F32, F32X, I16, I32X, LANES, Emitter, constant
+from volumetric.kernels.cpu.jit import intrinsic
 from volumetric.kernels.cpu.panels import FORMATS
 from volumetric.kernels.cpu.simd import Floats
 
@@ -27,7 +27,7 @@ _BY_NAME = {form.name: form for form in FORMATS.values()}
 _CHAINS = 4
 
 
-@intrinsic(prefer_literal=True)
+@intrinsic
 def panel_dot(typing_context: Any, kind: Any, panel: Any, x: Any, units: Any) -> Any:
     """16 dot products: `units` units of the panel at address `panel` with prepared activations at `x`."""
     if not isinstance(kind, types.StringLiteral):

@@ -11,9 +11,9 @@ from typing import Any
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
 
 from volumetric.kernels.cpu.emit import F32, I8, I16, I32, I64, Emitter
+from volumetric.kernels.cpu.jit import intrinsic
 from volumetric.kernels.cpu.target import target
 
 
@@ -135,19 +135,6 @@ def pause(typing_context: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(), generate
-
-
-@intrinsic
-def cycles(typing_context: Any) -> Any:
-    """A counter that grows with time; 0 where the machine has none."""
-
-    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        if "sse2" not in target().features:
-            return ir.Constant(I64, 0)
-        kind = ir.FunctionType(I64, [])
-        return builder.call(cgutils.get_or_insert_function(builder.module, kind, "llvm.readcyclecounter"), [])
-
-    return types.int64(), generate
 
 
 @intrinsic

@@ -149,7 +149,13 @@ def prepare(step: Any, thread: Any, threads: Any, control: Any) -> None:
     count = last_row(control) - first
     room = scratch(control, thread)
     for row in range(first + count * thread // threads, first + count * (thread + 1) // threads):
-        _prepare(step, control, row, slot_address(control, word(step, _PREPARED)) + (row - first) * word(step, _ROW_BYTES), room)
+        _prepare(
+            step,
+            control,
+            row,
+            slot_address(control, word(step, _PREPARED)) + (row - first) * word(step, _ROW_BYTES),
+            room,
+        )
 
 
 @kernel
@@ -177,8 +183,10 @@ def _finish_tile(step, control, first, row, last, panel, count, room, stride, ac
 
 
 def tile_product(kind: str, activation: int, gated: int, zero: int, rows: int, wide: int) -> Callable[..., None]:
-    """Product of many rows. `zero` ≥ 0: integer tiles on byte panels; -1: float tiles on float panels; -2: float tiles
-    on integer panels opened to float32. Tiles have `rows` × `wide` sums.
+    """Product of many rows in tiles of `rows` × `wide` sums.
+
+    `zero` ≥ 0: integer tiles on byte panels; -1: float tiles on float panels; -2: float tiles on integer panels that
+    are opened to float32.
 
     Scratch: one opened group of panels and one tile of results.
     """
@@ -238,9 +246,7 @@ def tile_product(kind: str, activation: int, gated: int, zero: int, rows: int, w
                         if zero >= 0:
                             integer_tile(zero, rows, 1, weights, step_bytes, x, x_stride, k, out, 64 * here)
                         else:
-                            float_tile(
-                                storage, rows, 1, weights, k_stride, step_bytes, x, x_stride, k, out, 64 * here
-                            )
+                            float_tile(storage, rows, 1, weights, k_stride, step_bytes, x, x_stride, k, out, 64 * here)
                         p += 1
                 _finish_tile(step, control, first, row, stop, panel, here, room, rows, activation, gated)
 

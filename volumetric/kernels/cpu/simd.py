@@ -13,9 +13,10 @@ from typing import Any
 from llvmlite import ir
 from numba import types
 from numba.core.typing.templates import AbstractTemplate, infer_global, signature
-from numba.extending import intrinsic, lower_builtin, models, register_model
+from numba.extending import lower_builtin, models, register_model
 
 from volumetric.kernels.cpu.emit import F32, F32X, I8, I32, I32X, I64, LANES, Emitter
+from volumetric.kernels.cpu.jit import intrinsic
 
 
 class VectorType(types.Type):
@@ -45,7 +46,8 @@ def _operator(symbol: Any, on_floats: str, on_ints: str | None) -> None:
                 return signature(args[0], *args)
             return None
 
-    infer_global(symbol)(Resolve)
+    register: Any = infer_global(symbol)
+    register(Resolve)
 
     def floats(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
         return getattr(builder, on_floats)(*args, flags=("contract",))

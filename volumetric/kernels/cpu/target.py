@@ -10,10 +10,11 @@ from __future__ import annotations
 import platform
 from dataclasses import dataclass
 from functools import cache
-from typing import Literal
+from typing import Any, Literal
 
 import llvmlite.binding as llvm
-from numba.core import codegen, config
+from numba.core import codegen
+from numba.core import config as _config
 
 _V2 = frozenset({"sse2", "sse3", "ssse3", "sse4.1", "sse4.2", "popcnt"})
 _V3 = _V2 | {"avx", "avx2", "fma", "f16c", "bmi", "bmi2"}
@@ -61,9 +62,10 @@ class Target:
 @cache
 def target() -> Target:
     """The target of this process."""
+    config: Any = _config  # its names are made at run time
     name = config.CPU_NAME or llvm.get_host_cpu_name()
     text = config.CPU_FEATURES if config.CPU_FEATURES is not None else codegen.get_host_cpu_features()
-    return _describe(resolve_features(str(name), str(text)), platform.machine().lower())
+    return describe(resolve_features(str(name), str(text)), platform.machine().lower())
 
 
 def resolve_features(name: str, text: str) -> frozenset[str]:
@@ -92,7 +94,8 @@ def _without_orphans(features: set[str]) -> set[str]:
     return features
 
 
-def _describe(features: frozenset[str], machine: str) -> Target:
+def describe(features: frozenset[str], machine: str) -> Target:
+    """Choose the forms of the kernels for a machine (`platform.machine()` in lower case) with `features`."""
     if machine in {"arm64", "aarch64"}:
         return Target(features=features, dot="generic", half=True, registers=8)
     dot: Dot = "generic"

@@ -11,10 +11,10 @@ from typing import Any
 
 from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic
 
 from volumetric.kernels.cpu.bytedot import ByteDot
 from volumetric.kernels.cpu.emit import F32X, I32X, Emitter, constant
+from volumetric.kernels.cpu.jit import intrinsic
 from volumetric.kernels.cpu.target import target
 
 # 24 sums, 4 vectors of weights and one broadcast fill 32 registers; sums hide latency from 8 on. In float32 12 × 2
@@ -41,7 +41,7 @@ def _store_tile(e: Emitter, cells: list[list[ir.Value]], out: Any, stride: Any) 
             e.store(e.at(base, 64 * p), e.b.load(cell))
 
 
-@intrinsic(prefer_literal=True)
+@intrinsic
 def float_tile(
     typing_context: Any,
     storage: Any,
@@ -99,7 +99,7 @@ def _emit_float_tile(
     _store_tile(e, cells, out, out_stride)
 
 
-@intrinsic(prefer_literal=True)
+@intrinsic
 def integer_tile(
     typing_context: Any,
     zero: Any,
@@ -180,5 +180,3 @@ def _add_offsets(e: Emitter, cells: list[list[ir.Value]], here: list[ir.Value], 
         factor = e.broadcast(total)
         for p, offset in enumerate(offsets):
             e.b.store(e.fma(offset, factor, e.b.load(cells[m][p])), cells[m][p])
-
-

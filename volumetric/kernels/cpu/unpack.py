@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic
 
 from volumetric.kernels.cpu.emit import I32X, Emitter, constant
-from volumetric.kernels.cpu.jit import kernel
+from volumetric.kernels.cpu.jit import intrinsic, kernel
 from volumetric.kernels.cpu.matvec import byte_of, scales_at
 from volumetric.kernels.cpu.memory import bits_float, half_value, load_f32, load_u8, load_u16, store_f32
 from volumetric.kernels.cpu.panels import FORMATS
@@ -26,13 +25,13 @@ FORMAT_CODES = {name: code for code, name in enumerate(_BY_NAME)}
 """Format name → number, for kernels that choose at run time."""
 
 
-@intrinsic(prefer_literal=True)
+@intrinsic
 def unpack_bytes(typing_context: Any, name: Any, panel: Any, out: Any, units: Any) -> Any:
     """Integer panel of format `name` (compile-time) to a byte panel for `integer_tile`."""
     return _unpacker(_emit_bytes, name)
 
 
-@intrinsic(prefer_literal=True)
+@intrinsic
 def unpack_floats(typing_context: Any, name: Any, panel: Any, out: Any, units: Any) -> Any:
     """Integer panel of format `name` (compile-time) to vectors of 16 float32, one for each k."""
     return _unpacker(_emit_floats, name)

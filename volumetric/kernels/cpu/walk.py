@@ -11,7 +11,6 @@ from volumetric.kernels.cpu.jit import kernel
 from volumetric.kernels.cpu.memory import (
     atomic_add,
     call_operation,
-    cycles,
     load_acquire,
     load_i64,
     pause,
@@ -26,8 +25,6 @@ TABLE = 1  # address of its steps
 STEPS = 2  # their number
 CONTROL = 3  # address of its control block
 QUIT = 4  # workers return at once
-WAITED = 5  # cycles that thread 0 waited for others in the last call
-TOOK = 6  # cycles of the last call
 ARRIVED = 16  # counters that several threads write stand on cache lines of their own
 FINISHED = 32
 THREADS_LIMIT = 65535
@@ -37,13 +34,9 @@ _STEP_BYTES, _BARRIER_BYTES = 8 * STEP_WORDS, 8 * BARRIER_WORD
 
 @kernel
 def _meet(counter, target):
-    """Wait until `counter` has reached `target`; returns the cycles that it took."""
-    if load_acquire(counter) >= target:
-        return 0
-    began = cycles()
+    """Wait until `counter` has reached `target`."""
     while load_acquire(counter) < target:
         pause()
-    return cycles() - began
 
 
 @kernel
@@ -52,15 +45,13 @@ def _walk(crew, thread, threads):
     steps = load_i64(crew + 8 * STEPS)
     control = load_i64(crew + 8 * CONTROL)
     met = 0
-    waited = 0
     for index in range(steps):
         step = table + index * _STEP_BYTES
         call_operation(load_i64(step), step, thread, threads, control)
         if threads > 1 and load_i64(step + _BARRIER_BYTES) != 0:
             met += threads
             atomic_add(crew + 8 * ARRIVED, 1)
-            waited += _meet(crew + 8 * ARRIVED, met)
-    return waited
+            _meet(crew + 8 * ARRIVED, met)
 
 
 @kernel
@@ -78,12 +69,8 @@ def publish(crew, table, steps, control, threads):
 @kernel
 def lead(crew, threads):
     """Run the announced call as thread 0 together with ``threads - 1`` workers; returns when all are done."""
-    began = cycles()
-    waited = _walk(crew, 0, threads)
-    if threads > 1:
-        waited += _meet(crew + 8 * FINISHED, threads - 1)
-    store_i64(crew + 8 * WAITED, waited)
-    store_i64(crew + 8 * TOOK, cycles() - began)
+    _walk(crew, 0, threads)
+    _meet(crew + 8 * FINISHED, threads - 1)
 
 
 @kernel

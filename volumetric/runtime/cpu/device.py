@@ -63,9 +63,7 @@ class CpuDevice:
         fused = fuse(plan)
         weights = ResidentWeights(fused, params, threads)
         exact = options.compute == "float32"
-        program = Program(
-            fused, weights, exact=exact, storage=self._storage(options, weights), context=options.context
-        )
+        program = Program(fused, weights, exact=exact, storage=self._storage(options, weights), context=options.context)
         return CpuExecutable(program, options, threads)
 
     @staticmethod

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from volumetric._typing import F32Array
+from volumetric.errors import DeviceError
 from volumetric.kernels.cpu.products import VECTOR_ROWS
 from volumetric.kernels.cpu.steps import (
     CONTROL_WORDS,
@@ -25,9 +27,10 @@ from volumetric.kernels.cpu.steps import (
     TAIL_NONE,
 )
 from volumetric.runtime.cpu.arena import address_of, aligned_zeros
+from volumetric.runtime.cpu.governor import Governor
 from volumetric.runtime.cpu.program import Mode, Program
 from volumetric.runtime.cpu.state import CpuState, KVCaches
-from volumetric.runtime.cpu.team import TEAM, Governor
+from volumetric.runtime.cpu.team import TEAM
 from volumetric.runtime.device import MemoryReport, RunOptions
 from volumetric.runtime.plan import ROWS
 from volumetric.runtime.state import check_input, check_room, check_vocabulary
@@ -44,7 +47,7 @@ class CpuExecutable:
         self.threads = threads
         self._program: Program | None = program
         self._turn = threading.Lock()
-        self._governor = Governor(threads)
+        self._governors = (Governor(threads), Governor(threads))  # of many rows, of few
         self._control = np.zeros(CONTROL_WORDS, np.int64)
         self._scratch = np.zeros(0, np.uint8)
 
@@ -80,6 +83,7 @@ class CpuExecutable:
         if x.dtype == np.int32:
             check_vocabulary(plan, x)
         check_room(state.position, len(x), self.options.context)
+        program.check_positions(state.position + len(x))
         value = plan.values[plan.outputs[0]]
         with self._turn:
             out = self._run(program, state, x, last_only=last_only)
@@ -106,8 +110,6 @@ class CpuExecutable:
 
     def _open(self) -> Program:
         if self._program is None:
-            from volumetric.errors import DeviceError
-
             raise DeviceError("this executable is closed", hint="compile the plan again")
         return self._program
 
@@ -145,11 +147,10 @@ class CpuExecutable:
         control[TAIL_MODE_WORD] = mode
         control[SLOTS_WORD] = address_of(program.buffers.slots)
         control[STATES_WORD] = state.caches.table
-        if rows <= VECTOR_ROWS:
-            waited = TEAM.run(table.address, table.steps, address_of(control), self._governor.choose())
-            self._governor.observe(waited)
-        else:
-            TEAM.run(table.address, table.steps, address_of(control), self.threads)
+        governor = self._governors[rows <= VECTOR_ROWS]
+        began = time.perf_counter()
+        TEAM.run(table.address, table.steps, address_of(control), governor.threads)
+        governor.observe(time.perf_counter() - began, rows)
         state.advance(rows)
         output = program.plan.outputs[0]
         if not program.writes_output and mode != TAIL_NONE:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from volumetric.errors import UnsupportedError
+from volumetric.errors import GenerationError, UnsupportedError
 from volumetric.kernels.cpu.attention import ANGLE_ARGUMENTS, APPEND_ARGUMENTS, ATTEND_ARGUMENTS
 from volumetric.kernels.cpu.maths import ACTIVATIONS
 from volumetric.kernels.cpu.panels import ROWS as PANEL_ROWS
@@ -77,6 +77,18 @@ class Program:
         out = self.plan.outputs[0]
         made_by = [step for step in self.plan.steps if out in step.outputs]
         return bool(made_by) and made_by[0].op == "matmul" and not list(self.plan.consumers(out))
+
+    def check_positions(self, tokens: int) -> None:
+        """Raise `GenerationError` if `tokens` tokens are more than a table of learned positions has."""
+        for step in self.plan.steps:
+            if step.op != "position_embedding":
+                continue
+            positions = self.plan.params[step.params["weight"]][0] - step.attrs["offset"]
+            if tokens > positions:
+                raise GenerationError(
+                    f"{tokens} tokens exceed the {positions} positions that {step.where} has learned",
+                    hint="shorten the prompt or generate fewer tokens",
+                )
 
     def table(self, mode: Mode) -> StepTable:
         """The table of a mode, compiled when first asked for."""
@@ -269,8 +281,8 @@ class Program:
         pairs: list[tuple[int, int]] = []
         for part in matrix.parts[:1] if matrix.gated else matrix.parts:
             start = 0 if matrix.gated else int(starts[part])
-            for first in range(0, widths[part], PANEL_ROWS):
-                pairs.append((start + first, min(PANEL_ROWS, widths[part] - first)))
+            firsts = range(0, widths[part], PANEL_ROWS)
+            pairs += [(start + first, min(PANEL_ROWS, widths[part] - first)) for first in firsts]
         return self.weights.keep(("columns", tuple(pairs)), lambda: np.array(pairs, np.int32))
 
     def _attend(self, step: Step, mode: Mode) -> list[Record]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import atexit
 import os
 import threading
-import time
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -20,8 +19,6 @@ from volumetric.kernels.cpu.walk import (
     CREW_WORDS,
     QUIT,
     THREADS_LIMIT,
-    TOOK,
-    WAITED,
     follow,
     lead,
     publish,
@@ -51,11 +48,8 @@ class Team:
         self._address = self._crew.ctypes.data
         self._workers: list[_Worker] = []
 
-    def run(self, table: int, steps: int, control: int, threads: int) -> float:
-        """Run `steps` steps at address `table` with the control block at `control`.
-
-        Returns the share of the time that the caller's thread spent waiting for the others.
-        """
+    def run(self, table: int, steps: int, control: int, threads: int) -> None:
+        """Run `steps` steps at address `table` with the control block at `control`."""
         threads = min(threads, THREADS_LIMIT)
         with self._turn:
             while len(self._workers) < threads - 1:
@@ -68,8 +62,6 @@ class Team:
                     worker.parked = False
                     worker.wake.set()
             lead(self._address, threads)
-            took = int(self._crew[TOOK])
-            return int(self._crew[WAITED]) / took if took > 0 else 0.0
 
     def close(self) -> None:
         """End all workers and wait for them; the next `run` starts new ones."""
@@ -91,7 +83,10 @@ class Team:
         worker = _Worker()
         number = len(self._workers) + 1
         worker.thread = threading.Thread(
-            target=self._work, args=(worker, number, int(self._crew[CALL])), name=f"volumetric-cpu-{number}", daemon=True
+            target=self._work,
+            args=(worker, number, int(self._crew[CALL])),
+            name=f"volumetric-cpu-{number}",
+            daemon=True,
         )
         self._workers.append(worker)
         worker.thread.start()
@@ -111,44 +106,3 @@ TEAM = Team()
 atexit.register(TEAM.close)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=TEAM.forget)
-
-
-class Governor:
-    """Chooses the number of threads for small calls when other programs compete for the cores.
-
-    A barrier waits for its slowest thread; once another process takes a core, several threads are slower than one
-    (measured: 346 tokens a second fell to 112, one thread kept 207). Results do not depend on the number of threads,
-    so it may change from call to call. When the caller waits for most of a call, a few times in a row, the number is
-    halved, and tried again later, ever more rarely while that fails.
-    """
-
-    _PATIENCE = 4
-    _WAIT_SHARE = 0.6
-
-    def __init__(self, threads: int) -> None:
-        self.limit = threads
-        self.threads = threads
-        self._bad = 0
-        self._retry_after = 0.1
-        self._retry_at = 0.0
-
-    def choose(self) -> int:
-        """Threads for the next call."""
-        if self.threads < self.limit and time.monotonic() >= self._retry_at:
-            self.threads = self.limit
-            self._bad = 0
-        return self.threads
-
-    def observe(self, waited: float) -> None:
-        """Take note of the share of the last call that was spent waiting."""
-        if waited < self._WAIT_SHARE:
-            self._bad = 0
-            if self.threads == self.limit:
-                self._retry_after = max(0.1, self._retry_after * 0.9)
-            return
-        self._bad += 1
-        if self._bad >= self._PATIENCE and self.threads > 1:
-            self.threads = max(1, self.threads // 2)
-            self._bad = 0
-            self._retry_at = time.monotonic() + self._retry_after
-            self._retry_after = min(5.0, 2 * self._retry_after)

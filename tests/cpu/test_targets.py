@@ -1,0 +1,91 @@
+"""Choice of instructions: the feature table, and all kernels built for other machines in child processes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import llvmlite.binding as llvm
+import pytest
+from llvmlite import ir
+
+from volumetric.kernels.cpu.bytedot import ByteDot
+from volumetric.kernels.cpu.emit import I32X, I64, Emitter
+from volumetric.kernels.cpu.target import Target, describe, resolve_features
+
+
+@pytest.mark.parametrize(
+    ("cpu", "changes", "dot", "registers"),
+    [
+        ("znver4", "", "vnni512", 32),
+        ("znver4", "-avx512vnni", "avx2", 32),
+        ("znver4", "-avx512f", "avx2", 8),
+        ("skylake-avx512", "", "avx2", 32),
+        ("haswell", "", "avx2", 8),
+        ("haswell", "+avxvnni", "vnni256", 8),
+        ("haswell", "-avx", "generic", 4),
+        ("nobody-knows-it", "", "generic", 4),
+        ("nobody-knows-it", "+sse2,+avx,+avx2,+fma,+f16c", "avx2", 8),
+    ],
+)
+def test_features_decide(cpu, changes, dot, registers):
+    machine = describe(resolve_features(cpu, changes), "x86_64")
+    assert (machine.dot, machine.registers) == (dot, registers)
+
+
+def test_arm_converts_halves():
+    machine = describe(resolve_features("apple-m1", "+neon,+dotprod"), "arm64")
+    assert (machine.dot, machine.half) == ("generic", True)
+
+
+@pytest.mark.parametrize("cpu", ["haswell", "skylake-avx512", "x86-64-v2"])
+def test_kernels_agree_when_built_for(cpu):
+    environment = {**os.environ, "NUMBA_CPU_NAME": cpu, "NUMBA_CPU_FEATURES": ""}
+    tests = Path(__file__).with_name("test_products.py")
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-x",
+        "-q",
+        str(tests),
+        "-k",
+        "48-200 or extreme",
+        "-p",
+        "no:cacheprovider",
+    ]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=110, check=False)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    assert "27 passed" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("dot", "cpu", "features", "instruction"),
+    [
+        ("vnni512", "znver4", "", "vpdpbusd"),
+        ("vnni256", "alderlake", "", "vpdpbusd"),
+        ("avx2", "haswell", "", "vpmaddubsw"),
+        ("generic", "x86-64-v2", "", "pmaddwd"),
+    ],
+)
+def test_each_form_uses_its_instruction(dot, cpu, features, instruction):
+    """Also for instructions that this machine lacks and could not run."""
+    machine = Target(features=frozenset(), dot=dot, half=True, registers=8)
+    assert instruction in _assembly(machine, cpu, features)
+
+
+def _assembly(machine: Target, cpu: str, features: str) -> str:
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    module = ir.Module()
+    module.triple = "x86_64-unknown-linux-gnu"
+    function = ir.Function(module, ir.FunctionType(I32X, [I32X, I32X, I64]), "dot")
+    builder = ir.IRBuilder(function.append_basic_block())
+    dot = ByteDot(Emitter(builder, machine), 8)
+    sums, weights, x = function.args
+    builder.ret(dot.accumulate(sums, weights, dot.operand(x)))
+    parsed = llvm.parse_assembly(str(module))
+    target = llvm.Target.from_triple(module.triple)
+    return target.create_target_machine(cpu=cpu, features=features, opt=3).emit_assembly(parsed)
