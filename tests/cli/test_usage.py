@@ -84,8 +84,14 @@ def test_a_library_error_is_exit_code_1_and_debug_shows_its_traceback(capsys):
 def test_a_missing_prompt_file_is_explained(tmp_path, capsys):
     code, out, err = run(capsys, "generate", "x", "--file", str(tmp_path / "none.txt"))
     assert (code, out) == (1, "")
-    assert "none.txt" in err
-    assert "Traceback" not in err
+    assert err == f"error: {tmp_path / 'none.txt'}: No such file or directory\n"
+
+
+def test_a_prompt_that_is_no_text_is_explained(tmp_path, capsys):
+    (tmp_path / "bytes").write_bytes(b"\xff\xfe")
+    code, out, err = run(capsys, "generate", "x", "--file", str(tmp_path / "bytes"))
+    assert (code, out) == (1, "")
+    assert err.startswith("error: the input is not UTF-8 text")
 
 
 def test_an_unknown_device_is_explained(capsys):

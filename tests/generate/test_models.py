@@ -134,3 +134,9 @@ def test_an_encoder_gives_outputs_and_generates_nothing():
     assert not np.allclose(model.logits([*ids, 3])[0], model.logits([*ids, 4])[0])
     with pytest.raises(GenerationError, match="encoder"):
         model.generate("a")
+
+
+@pytest.mark.parametrize("options", [{"compute": "int3"}, {"kv_dtype": "int8"}, {"threads": 0}])
+def test_impossible_options_are_refused(options):
+    with pytest.raises(SpecError, match=next(iter(options))):
+        load("llama", **options)

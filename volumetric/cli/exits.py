@@ -44,8 +44,12 @@ def _classify(error: Exception, verb: str) -> int:
             return explain(USAGE, str(error), _usage_hint(verb))
         case VolumetricError():
             return explain(FAILED, str(error), error.hint)
+        case OSError(filename=str() as name, strerror=str() as reason):
+            return explain(FAILED, f"{name}: {reason}", None)
         case OSError():
             return explain(FAILED, str(error), None)
+        case UnicodeDecodeError():
+            return explain(FAILED, f"the input is not UTF-8 text: {error}", None)
         case MemoryError():
             return explain(FAILED, "out of memory", "a smaller --context or --dtype needs less")
         case _:

@@ -221,7 +221,10 @@ class Model:
         Each stream starts from an empty sequence, so a seed always gives the same text. Use a `session` to go on
         from what was computed before.
         """
-        session = self._idle.pop() if self._idle else self.session()
+        try:
+            session = self._idle.pop()
+        except IndexError:
+            session = self.session()
 
         def give_back() -> None:
             if self._idle:

@@ -75,8 +75,6 @@ def load(
 def _context(asked: int | None, limit: int) -> int:
     if asked is None:
         return min(limit, DEFAULT_CONTEXT) if limit else DEFAULT_CONTEXT
-    if asked < 1:
-        raise SpecError(f"context must be at least 1 token, got {asked}")
     if limit and asked > limit:
         raise SpecError(
             f"context={asked} is more than the {limit} tokens that this model was trained for",

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, get_args, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
 
+from volumetric.errors import SpecError
 from volumetric.network import Params
 from volumetric.runtime.plan import Plan
 
@@ -43,6 +44,17 @@ class RunOptions:
     compute: Literal["auto", "float32", "int8"] = "auto"
     kv_dtype: Literal["auto", "float32", "float16"] = "auto"
     threads: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse values that a device would otherwise take for its default. Raises `SpecError`."""
+        for name in ("compute", "kv_dtype"):
+            value, known = getattr(self, name), get_args(get_type_hints(RunOptions)[name])
+            if value not in known:
+                raise SpecError(f"{name} must be one of {', '.join(known)}, got {value!r}")
+        for name in ("context", "threads"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise SpecError(f"{name} must be at least 1, got {value!r}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
