@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
+import tempfile
 from collections.abc import Sequence
 from typing import Any
 
@@ -31,6 +33,8 @@ def ranked_adapters() -> list[Any]:
         from wgpu.backends.wgpu_native.extras import set_instance_extras
     except (ImportError, OSError, RuntimeError) as error:
         raise DeviceError(f"wgpu cannot be loaded: {error}", hint=_DRIVER_HINT) from error
+    # Without a session (in a container, over ssh) the drivers' Wayland part writes an error to stderr for each look.
+    os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.gettempdir())
     try:
         set_instance_extras(backends=[_BACKEND])
     except RuntimeError:
