@@ -62,7 +62,7 @@ def test_other_files_are_no_models(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "source", ["", "gpt2", "./a/b", "/no/where", "~/no/where", "a/b/c", "a b/c", "x" * 5000, "a\0b"]
+    "source", ["", "gpt2", "./a/b", "/no/where", "~/no/where", "~nobody-here/x", "a/b/c", "a b/c", "x" * 5000, "a\0b"]
 )
 def test_nothing_by_that_name(source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

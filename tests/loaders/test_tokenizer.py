@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.loaders.byte_bpe import TOKENS, metadata, tokenizer
+from tests.loaders.test_families import copy
 from volumetric.errors import CheckpointError, GenerationError, UnsupportedError
 from volumetric.loaders import Tokenizer, open_model
 from volumetric.loaders.gguf import GGUFFile
@@ -284,3 +285,15 @@ def test_the_first_space_of_sentencepiece_is_dropped_once(tmp_path: Path) -> Non
     found = Tokenizer(build, special_tokens={}, special_ids={}, where="test")
     decoder = found.decoder()
     assert [decoder.push(id) for id in [0, 1, 2, 3, 4, 1]] == ["a", " b", "", "", "€", " b"]
+
+
+def test_a_model_opens_without_a_tokenizer_that_can_be_built(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    directory = copy("llama", tmp_path)
+    (directory / "tokenizer.model").write_bytes(b"x")
+    (directory / "tokenizer_config.json").write_text('{"eos_token": "</s>"}')
+    model = open_model(directory)
+    assert model.generation.eos_ids == (2,)
+    assert "end-of-text ids of the tokenizer are unknown" in caplog.text
+    assert model.tokenizer is not None
+    with pytest.raises(CheckpointError, match=r"no tokenizer.json"):
+        model.tokenizer.encode("a")

@@ -21,7 +21,7 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     CheckpointError
         The directory is missing or cannot be written, or the disk is full.
     """
-    target = Path(path)
+    target = Path(path).absolute()
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}.tmp")
     try:
         # "x" and not tempfile: the result must carry the rights of the user's umask, not 0600.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Final, Literal
 
@@ -18,7 +19,7 @@ FORMATS: Final[tuple[Format, ...]] = ("native", "hf", "gguf")
 
 
 def convert_model(
-    source: str,
+    source: str | os.PathLike[str],
     target: str | Path,
     *,
     format: Format | None = None,  # noqa: A002  (the word of the command line)

@@ -26,7 +26,7 @@ def new_directory(path: str | os.PathLike[str], marker: str) -> Iterator[Path]:
     CheckpointError
         `path` is something else than such a directory, or cannot be written.
     """
-    target = Path(path)
+    target = Path(path).absolute()
     if target.exists():
         _check_replaceable(target, marker)
     suffix = secrets.token_hex(6)

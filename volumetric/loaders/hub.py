@@ -55,8 +55,8 @@ def resolve(source: str, *, offline: bool = False) -> Location:
     """
     if source.startswith("pkg:"):
         return _in_package(source.removeprefix("pkg:"))
-    path = Path(source).expanduser()
-    if source and _exists(path):
+    path = _path(source)
+    if path is not None:
         return _local(path)
     match = _REPO.fullmatch(source)
     if match is None or source.startswith((".", "/", "~")):
@@ -64,11 +64,13 @@ def resolve(source: str, *, offline: bool = False) -> Location:
     return _from_hub(match, source, offline=offline or _offline_by_environment())
 
 
-def _exists(path: Path) -> bool:
+def _path(source: str) -> Path | None:
+    """Path of an existing file or directory, None if `source` names none."""
     try:
-        return path.exists()
-    except (OSError, ValueError):  # too long for the system, or with a null byte
-        return False
+        path = Path(source).expanduser()
+        return path if source and path.exists() else None
+    except (OSError, ValueError, RuntimeError):  # too long, with a null byte, or the home of an unknown user
+        return None
 
 
 def _hint(source: str) -> str:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+import os
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from volumetric.dtypes import DType, Scheme
 from volumetric.errors import CheckpointError
+from volumetric.layers import Embedding
 from volumetric.loaders import archs
 from volumetric.loaders.chat import ChatTemplate, chat_template, read_chat_template
 from volumetric.loaders.generation_config import GenerationDefaults, end_tokens, read_generation
 from volumetric.loaders.gguf import GGUFFile
 from volumetric.loaders.gguf_config import in_gguf, read_config
 from volumetric.loaders.gguf_tokenizer import generation_ids, read_tokenizer
-from volumetric.loaders.hf_config import Config
+from volumetric.loaders.hf_config import MAX_SIZE, Config
 from volumetric.loaders.hub import Location, resolve
 from volumetric.loaders.json_file import read_object
 from volumetric.loaders.mount import mount
@@ -24,6 +27,8 @@ from volumetric.loaders.shards import open_safetensors
 from volumetric.loaders.tokenizer import Tokenizer
 from volumetric.loaders.tokenizer_files import read_tokenizer_files
 from volumetric.network import Network, Params
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +64,10 @@ class LoadedModel:
 
 
 def open_model(
-    source: str, dtype: str | DType | Scheme | None = None, offline: bool = False, strict: bool = True
+    source: str | os.PathLike[str],
+    dtype: str | DType | Scheme | None = None,
+    offline: bool = False,
+    strict: bool = True,
 ) -> LoadedModel:
     """Open a model without reading its weights.
 
@@ -80,7 +88,7 @@ def open_model(
         `dtype` names no scheme.
     """
     scheme = None if dtype is None else Scheme.parse(dtype)
-    location = resolve(source, offline=offline)
+    location = resolve(os.fspath(source), offline=offline)
     if location.kind == "gguf":
         return _open_gguf(location, scheme, strict=strict)
     if location.kind == "native":
@@ -121,7 +129,7 @@ def _open_gguf(location: Location, dtype: Scheme | None, *, strict: bool) -> Loa
     given = file.metadata.get("tokenizer.chat_template")
     template = chat_template({"default": given}, special, where) if isinstance(given, str) else None
     ends, ids = generation_ids(file)
-    ends += _template_ends(tokenizer, template)
+    ends += _known_ids(tokenizer, _template_ends(template))
     generation = read_generation([ids], ends, _vocabulary(config), where)
     return LoadedModel(
         name=location.name,
@@ -140,8 +148,8 @@ def _open_native(location: Location, dtype: Scheme | None) -> LoadedModel:
     network, params, facts = read_native(location.directory, dtype)
     path = location.directory / "config.json"
     config = read_object(path) if path.is_file() else {}
-    embeddings = [spec.shape[0] for key, spec in network.param_specs().items() if key.endswith("/weight")]
-    texts = _read_texts(location.directory, config, max(embeddings, default=0))
+    sizes = [spec.num_embeddings for spec in network.layers.values() if isinstance(spec, Embedding)]
+    texts = _read_texts(location.directory, config, max(sizes, default=MAX_SIZE))
     return LoadedModel(
         name=location.name,
         network=network,
@@ -174,13 +182,22 @@ def _read_texts(directory: Path, config: Mapping[str, Any], vocabulary: int) -> 
     template = read_chat_template(directory, tokenizer_config, special)
     path = directory / "generation_config.json"
     configs = [config, read_object(path)] if path.is_file() else [config]
-    eos = [] if tokenizer is None else [tokenizer.eos_id]
-    generation = read_generation(configs, [*eos, *_template_ends(tokenizer, template)], vocabulary, str(directory))
+    ends = _known_ids(tokenizer, [special.get("eos_token"), *_template_ends(template)])
+    generation = read_generation(configs, ends, vocabulary, str(directory))
     return _Texts(tokenizer=tokenizer, template=template, generation=generation)
 
 
-def _template_ends(tokenizer: Tokenizer | None, template: ChatTemplate | None) -> list[int | None]:
-    """Ids of the tokens by which the chat template ends a turn."""
-    if tokenizer is None or template is None:
+def _template_ends(template: ChatTemplate | None) -> list[str]:
+    """Tokens by which the chat template ends a turn."""
+    return [] if template is None else sorted(end_tokens(template.source))
+
+
+def _known_ids(tokenizer: Tokenizer | None, tokens: Iterable[str | None]) -> list[int | None]:
+    """Ids of those tokens that the tokenizer has; none if it cannot be built, which matters only when it is used."""
+    if tokenizer is None:
         return []
-    return [tokenizer.token_id(token) for token in sorted(end_tokens(template.source))]
+    try:
+        return [tokenizer.token_id(token) for token in tokens]
+    except CheckpointError as error:
+        logger.warning("end-of-text ids of the tokenizer are unknown: %s", error)
+        return []

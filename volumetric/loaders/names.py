@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -195,8 +195,3 @@ def _permuted(packed: Packed, order: np.ndarray) -> Packed:
 def permute_rows(packed: Packed, heads: int) -> Packed:
     """Order the rows of a query or key projection as llama.cpp stores them, without decoding."""
     return _permuted(packed, pairs_from_halves(packed.shape[0], heads))
-
-
-def owned(network: Network, rules: Mapping[str, Rule]) -> list[str]:
-    """Parameters of a network that no rule fills."""
-    return [key for key in network.param_specs() if key not in rules]

@@ -104,7 +104,10 @@ def _open_directory(path: Path) -> SafetensorsFile | ShardedSafetensors:
 
 def list_found(path: Path) -> str:
     """Say what a directory holds, for error messages; names weight formats that are not read for safety."""
-    names = sorted(item.name + ("/" if item.is_dir() else "") for item in path.iterdir())
+    try:
+        names = sorted(item.name + ("/" if item.is_dir() else "") for item in path.iterdir())
+    except OSError as error:
+        return f"the directory cannot be read: {error.strerror or error}"
     if not names:
         return "the directory is empty"
     shown = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")

@@ -1,6 +1,6 @@
 """Model families: one module for each ``model_type``, with a function ``build(config) -> Blueprint``.
 
-A family is found by its name, so adding one is adding a file. Modules that are not families end up without a ``build``.
+A family is found by its name, so adding one is adding a file to this directory, which holds nothing else.
 """
 
 from __future__ import annotations
@@ -12,12 +12,10 @@ from volumetric.errors import CheckpointError, UnsupportedError, VolumetricError
 from volumetric.loaders.hf_config import Config
 from volumetric.loaders.names import Blueprint
 
-_SHARED = frozenset({"chain", "decoder"})
-
 
 def families() -> list[str]:
     """Return the names of all families, without importing them."""
-    return sorted(module.name for module in pkgutil.iter_modules(__path__) if module.name not in _SHARED)
+    return sorted(module.name for module in pkgutil.iter_modules(__path__))
 
 
 def build(config: Config) -> Blueprint:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from volumetric.layers import MLP, Dense, Embedding, LayerNorm, MultiHeadAttention, PositionEmbedding
-from volumetric.loaders.archs.chain import Chain, Part
+from volumetric.loaders.chain import Chain, Part
 from volumetric.loaders.hf_config import Config
 from volumetric.loaders.names import Blueprint
 

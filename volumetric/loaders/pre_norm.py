@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 from volumetric.grid import Coord
 from volumetric.layers import Dense, Embedding, MultiHeadAttention, RMSNorm, Rope, SwiGLU
-from volumetric.loaders.archs.chain import Chain
+from volumetric.loaders.chain import Chain
 from volumetric.loaders.hf_config import Config
 from volumetric.loaders.names import Blueprint
 
 ATTENTION_NAMES = {"q": "q_proj", "k": "k_proj", "v": "v_proj", "o": "o_proj"}
 MLP_NAMES = {"gate": "gate_proj", "up": "up_proj", "down": "down_proj"}
 # Written by old versions of transformers, which kept the rotary frequencies as a buffer of the model.
-ROTARY_BUFFERS = r"model\.layers\.\d+\.self_attn\.rotary_emb\.inv_freq"
+ROTARY_BUFFERS = r"(?:model\.)?layers\.\d+\.self_attn\.rotary_emb\.inv_freq"
 
 
 def head_dim(config: Config) -> int:
