@@ -32,7 +32,7 @@ def test_plain_gpu_takes_a_software_adapter_only_where_it_is_alone() -> None:
 @pytest.mark.parametrize("selector", ["3", "radeon", ""])
 def test_what_does_not_exist_is_listed(selector: str) -> None:
     if not selector:
-        with pytest.raises(DeviceError, match="no .* GPU was found"):
+        with pytest.raises(DeviceError, match=r"no .* GPU was found"):
             choose([], None)
         return
     with pytest.raises(DeviceError, match=f"no GPU is called '{selector}'") as error:

@@ -57,7 +57,10 @@ class Attention:
         kernel, shape = self.kernel, self.shape
         splits = tune_split(shape, kernel.caps).splits
         width = shape.heads * shape.head_dim
-        parts = {"parts": kernel.empty(splits, shape.heads * shape.padded), "maxima": kernel.empty(splits, shape.heads, 2)}
+        parts = {
+            "parts": kernel.empty(splits, shape.heads * shape.padded),
+            "maxima": kernel.empty(splits, shape.heads, 2),
+        }
         qkv, y = kernel.array(aligned(self.qkv[position])), kernel.empty(width + 3)
         control = kernel.control(position, 1)
         kernel.run(

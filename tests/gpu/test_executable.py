@@ -281,7 +281,7 @@ def test_limits_are_reported_with_a_remedy() -> None:
     network = tiny_llama()
     device = GpuDevice(narrow={"max_binding": 16384})
     executable = device.compile(lower(network), initialise(network, 13), RunOptions(context=400))
-    with pytest.raises(DeviceError, match="keys of 1.0.0.1 needs 25 KiB") as error:
+    with pytest.raises(DeviceError, match=r"keys of 1\.0\.0\.1 needs 25 KiB") as error:
         executable.new_state()
     assert "context" in (error.value.hint or "")
     with pytest.raises(DeviceError, match="all 4096 rows at once"):

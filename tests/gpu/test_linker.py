@@ -20,7 +20,9 @@ def test_unroll_writes_a_block_for_each_round() -> None:
 
 
 def test_unroll_is_recursive_and_evaluates_bounds() -> None:
-    source = "//@unroll\nfor (var i = 0u; i < A / 4u; i++) {\n//@unroll\nfor (var j = i; j < 2u * B; j++) { f(i, j); } }"
+    source = (
+        "//@unroll\nfor (var i = 0u; i < A / 4u; i++) {\n//@unroll\nfor (var j = i; j < 2u * B; j++) { f(i, j); } }"
+    )
     with pytest.raises(SpecError, match="'i' is not a constant"):
         unroll(source, {"A": 8, "B": 1})
     text = unroll(source.replace("j = i", "j = 0u"), {"A": 8, "B": 1})

@@ -151,7 +151,9 @@ def test_a_shard_writes_its_own_outputs(kernel: Kernel, rng: np.random.Generator
         assert np.isnan(got[:, :first]).all()
 
 
-@pytest.mark.parametrize("caps", [Caps(), Caps(subgroup_size=32, max_workgroup=1024), Caps(subgroup_size=64), Caps(subgroup_size=4)])
+@pytest.mark.parametrize(
+    "caps", [Caps(), Caps(subgroup_size=32, max_workgroup=1024), Caps(subgroup_size=64), Caps(subgroup_size=4)]
+)
 @pytest.mark.parametrize(("n", "k"), [(1, 1), (576, 576), (576, 1536), (11008, 4096), (4096, 11008), (49152, 576)])
 @pytest.mark.parametrize("scheme", FORMATS)
 def test_cuts_are_legal(caps: Caps, n: int, k: int, scheme: str) -> None:

@@ -88,12 +88,12 @@ def test_embeddings(kernel: Kernel, rng: np.random.Generator, scheme: str) -> No
     ids = np.array([10, 0, 3, 3], np.uint32)
     y = kernel.empty(4, 68)
     found = {**buffers, "ids": kernel.array(ids), "y": y, "ctl": kernel.control(5, 4)}
-    dispatch = elementwise.embedding(width=width, format=FORMATS[scheme], scale=2.0, first=0, units=11)
+    dispatch = elementwise.embedding(width=width, layout=FORMATS[scheme], scale=2.0, first=0, units=11)
     kernel.run((dispatch, found), rows=4)
     x = 2 * table[ids]
     assert_close(kernel.read(y, 4, width), x)
     out = kernel.empty(4, 68)
-    dispatch = elementwise.position_embedding(width=width, format=FORMATS[scheme], offset=2, limit=11)
+    dispatch = elementwise.position_embedding(width=width, layout=FORMATS[scheme], offset=2, limit=11)
     kernel.run((dispatch, {**buffers, "x": y, "y": out, "ctl": kernel.control(5, 4)}), rows=4)
     expected = x.copy()
     expected += table[7:11]

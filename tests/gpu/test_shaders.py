@@ -38,8 +38,8 @@ def test_the_other_kernels_compile(device: GpuDevice) -> None:
     caps = device.context.caps
     dispatches = [elementwise.apply(width=7, activation=name, softcap=2.0) for name in ACTIVATIONS]
     for layout in FORMATS.values():
-        dispatches.append(elementwise.embedding(width=40, format=layout, scale=2.0, first=0, units=9))
-        dispatches.append(elementwise.position_embedding(width=40, format=layout, offset=2, limit=9))
+        dispatches.append(elementwise.embedding(width=40, layout=layout, scale=2.0, first=0, units=9))
+        dispatches.append(elementwise.position_embedding(width=40, layout=layout, offset=2, limit=9))
     for half in (False, True):
         shape = AttentionShape(
             heads=6, kv_heads=2, head_dim=20, context=33, scale=0.2, rotary=8, qk_norm=True, softcap=3.0, half=half

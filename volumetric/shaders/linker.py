@@ -21,8 +21,8 @@ from typing import Literal
 from volumetric.errors import SpecError
 from volumetric.shaders.unroll import constant_value, unroll
 
-CONTROL_BINDING = 14
 ARGS_BINDING = 15
+_PACKAGE = "volumetric.shaders"
 
 _BINDING = re.compile(r"@group\(0\)\s*@binding\((\d+)\)\s*var<(storage|uniform)(?:,\s*(read_write|read))?>\s*(\w+)\s*:")
 _COMMENT = re.compile(r"//(?!@unroll).*$", re.MULTILINE)
@@ -67,7 +67,7 @@ class Linked:
 
 def available(folder: str = "") -> tuple[str, ...]:
     """Names of the shader files in `folder` (``""`` for kernels and shared text, ``"dtype"``, ``"act"``, …), sorted."""
-    place = resources.files(__package__) / folder if folder else resources.files(__package__)
+    place = resources.files(_PACKAGE) / folder if folder else resources.files(_PACKAGE)
     return tuple(sorted(f.name.removesuffix(".wgsl") for f in place.iterdir() if f.name.endswith(".wgsl")))
 
 
@@ -81,7 +81,8 @@ def link(
     SpecError : no such file, a constant that WGSL cannot hold, or an ill-formed ``//@unroll``
     """
     reduce = "reduce_subgroup" if target.subgroup_size else "reduce_workgroup"
-    known = dict(constants) | {"SUBGROUP": target.subgroup_size}
+    given = {**constants, "SUBGROUP": target.subgroup_size}
+    known = dict(given)
     pieces = [_read(name) for name in ("std", reduce, *preludes, kernel)]
     body = "\n".join(pieces)
     for name, expression in _DERIVED.findall(body):
@@ -91,7 +92,7 @@ def link(
     used = re.sub(r"\s+\n", "\n", unroll(body, known))
     args = _ARGS.search(used)
     declared = _declare_args(args is not None, target.immediates)
-    header = "\n".join(_constant(name, value) for name, value in {**constants, "SUBGROUP": target.subgroup_size}.items())
+    header = "\n".join(_constant(name, value) for name, value in given.items())
     text = f"{header}\n{declared}{used}\n"
     return Linked(
         name=kernel,
@@ -133,7 +134,7 @@ def _constant(name: str, value: int | float | bool) -> str:
 
 @cache
 def _read(name: str) -> str:
-    file = resources.files(__package__) / f"{name}.wgsl"
+    file = resources.files(_PACKAGE) / f"{name}.wgsl"
     if not file.is_file():
         folder, _, _ = name.rpartition("/")
         raise SpecError(f"no shader file {name!r}", hint=f"there are: {', '.join(available(folder))}")

@@ -53,7 +53,9 @@ def unroll(text: str, constants: Mapping[str, int | float | bool]) -> str:
 
 def _copies(name: str, start: int, stop: int, body: str) -> str:
     if stop - start > _LIMIT:
-        raise SpecError(f"unrolling {name} from {start} to {stop} writes over {_LIMIT} copies", hint="use a smaller tile")
+        raise SpecError(
+            f"unrolling {name} from {start} to {stop} writes over {_LIMIT} copies", hint="use a smaller tile"
+        )
     return "".join(f"{{ const {name} = {i}u;{body}}}\n" for i in range(start, stop))
 
 

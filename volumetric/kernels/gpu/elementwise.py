@@ -10,9 +10,7 @@ ARGMAX_GROUPS = 64
 """Workgroups of the first arg max launch; the second has one for their winners."""
 
 
-def norm(
-    *, width: int, groups: int, kind: str, eps: float, unit_offset: bool, weight: bool, bias: bool
-) -> Dispatch:
+def norm(*, width: int, groups: int, kind: str, eps: float, unit_offset: bool, weight: bool, bias: bool) -> Dispatch:
     """Norm of `groups` parts of `width` elements each. Buffers: x, norm_params, y."""
     constants: dict[str, Constant] = {
         "WG": _GROUP,
@@ -63,7 +61,7 @@ def concat(*, width: int, at: int, out_width: int) -> Dispatch:
     return Dispatch(kernel="concat", grid=Grid(x=ceil_div(width, _GROUP), rows_each=1), constants=constants)
 
 
-def embedding(*, width: int, format: WeightFormat, scale: float, first: int, units: int) -> Dispatch:
+def embedding(*, width: int, layout: WeightFormat, scale: float, first: int, units: int) -> Dispatch:
     """Rows of a table by id, from the shard that holds rows `first` … `first + units`.
 
     Buffers: ids, weights, scales, y, ctl.
@@ -71,24 +69,24 @@ def embedding(*, width: int, format: WeightFormat, scale: float, first: int, uni
     return Dispatch(
         kernel="embedding",
         grid=Grid(x=ceil_div(ceil_div(width, 4), _GROUP), rows_each=1),
-        constants=_table(width, format) | {"SCALE": float(scale)},
-        preludes=(format.prelude,),
+        constants=_table(width, layout) | {"SCALE": float(scale)},
+        preludes=(layout.prelude,),
         args=(first, units),
     )
 
 
-def position_embedding(*, width: int, format: WeightFormat, offset: int, limit: int) -> Dispatch:
+def position_embedding(*, width: int, layout: WeightFormat, offset: int, limit: int) -> Dispatch:
     """Add rows of a table by position. Buffers: x, weights, scales, y, ctl."""
     return Dispatch(
         kernel="position_embedding",
         grid=Grid(x=ceil_div(ceil_div(width, 4), _GROUP), rows_each=1),
-        constants=_table(width, format) | {"OFFSET": offset, "LIMIT": limit},
-        preludes=(format.prelude,),
+        constants=_table(width, layout) | {"OFFSET": offset, "LIMIT": limit},
+        preludes=(layout.prelude,),
     )
 
 
-def _table(width: int, format: WeightFormat) -> dict[str, Constant]:
-    return {"WG": _GROUP, "K": width, "PIECES": format.pieces(width), "GROUPS": format.groups(width)}
+def _table(width: int, layout: WeightFormat) -> dict[str, Constant]:
+    return {"WG": _GROUP, "K": width, "PIECES": layout.pieces(width), "GROUPS": layout.groups(width)}
 
 
 def argmax(*, width: int, final: bool) -> Dispatch:

@@ -112,9 +112,7 @@ def _best_unroll(steps: int, most: int) -> int:
     return min(range(1, most + 1), key=lambda u: (ceil_div(steps, u) * u, -u))
 
 
-def matvec(
-    shape: MatmulShape, caps: Caps, *, first: int, units: int, partials: Partials | None = None
-) -> Dispatch:
+def matvec(shape: MatmulShape, caps: Caps, *, first: int, units: int, partials: Partials | None = None) -> Dispatch:
     """One row times the rows of a shard: outputs `first` … `first + units`.
 
     Buffers: x, weights, scales, bias, norm_params, residual, y; with `partials` also maxima.

@@ -105,8 +105,9 @@ class GpuContext:
         """
         size = max(-(-nbytes // 16) * 16, 16)
         if size > self.caps.max_binding and not read:
+            most = _readable(self.caps.max_binding)
             raise DeviceError(
-                f"{label} needs {_readable(size)} in one buffer; this GPU binds at most {_readable(self.caps.max_binding)}",
+                f"{label} needs {_readable(size)} in one buffer; this GPU binds at most {most}",
                 hint="use a smaller context, kv_dtype='float16', or another device",
             )
         usage = self._usage.MAP_READ | self._usage.COPY_DST

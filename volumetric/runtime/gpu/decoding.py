@@ -1,10 +1,13 @@
-"""Greedy decoding on the device: arg max, next token and position stay in GPU buffers, so every token replays the same
-commands, and token n + 1 is submitted before token n is waited for."""
+"""Greedy decoding on the device, two tokens in flight.
+
+Arg max, next token and position stay in GPU buffers, so every token replays the same commands, and token n + 1 is
+submitted before token n is waited for.
+"""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,7 +35,7 @@ class TokenLoop:
         self._sent = 0
         self._flying: deque[tuple[Any, int]] = deque()
 
-    def run(self, token: int) -> Iterator[int]:
+    def run(self, token: int) -> Generator[int]:
         """Yield tokens without end; the state counts exactly those fed for the tokens yielded."""
         executable, state = self._executable, self._state
         try:

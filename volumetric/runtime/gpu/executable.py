@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from volumetric.runtime.gpu.commands import Command, Copy, Executor, Pass, Plain
 from volumetric.runtime.gpu.context import Call, GpuContext
 from volumetric.runtime.gpu.decoding import TokenLoop
 from volumetric.runtime.gpu.native import NativeExecutor
-from volumetric.runtime.gpu.record import Frame, Recorder
+from volumetric.runtime.gpu.record import Frame, Recorder, StateCalls
 from volumetric.runtime.gpu.residency import Residency
 from volumetric.runtime.gpu.scratch import Scratch, row_bytes
 from volumetric.runtime.gpu.state import GpuState
@@ -61,7 +61,8 @@ class GpuExecutable:
         self.control = self.scratch.make(16, "control", uniform=True)
         self._tail_control = self.scratch.make(16, "tail control", uniform=True)
         self._readback: Any = None
-        self._recordings: dict[object, list[Any]] = {}
+        self._recordings: dict[tuple[str, int], list[Call | StateCalls]] = {}
+        self._picks: list[Call] = []
         self.loop: TokenLoop | None = None
         """The decoding loop that the control block belongs to now; None after a forward pass."""
         # Recording one row ahead uploads all weights, and finds early what the GPU cannot do.
@@ -104,7 +105,7 @@ class GpuExecutable:
             state.advance(rows)
         return np.concatenate(found)
 
-    def greedy(self, state: GpuState, token: int) -> Iterator[int]:
+    def greedy(self, state: GpuState, token: int) -> Generator[int]:
         """Feed `token`, yield the arg max, feed that, and so on, two tokens in flight.
 
         Raises
@@ -120,6 +121,7 @@ class GpuExecutable:
     def close(self) -> None:
         """Free weights and scratch."""
         self._recordings.clear()
+        self._picks.clear()
         if self._readback is not None:
             self.context.free(self._readback)
             self._readback = None
@@ -139,18 +141,18 @@ class GpuExecutable:
 
     def _picking(self) -> list[Call]:
         """Arg max of the output row."""
-        if "pick" not in self._recordings:
+        if not self._picks:
             out = self.plan.outputs[0]
             width = self.plan.values[out].width
             winners = self.scratch.make(8 * elementwise.ARGMAX_GROUPS, "winners")
             ids = self.scratch.values[self.plan.inputs[0]]
             first = {"x": self.scratch.values[out], "winners": winners}
             second = {"winners": winners, "token": ids, "control": self.control}
-            self._recordings["pick"] = [
+            self._picks = [
                 self.context.bind(elementwise.argmax(width=width, final=False), first),
                 self.context.bind(elementwise.argmax(width=width, final=True), second),
             ]
-        return self._recordings["pick"]
+        return self._picks
 
     def _chunk(self, state: GpuState, x: NDArray[Any], first: int) -> list[NDArray[np.float32]]:
         """Run one chunk; return the output of its rows from `first` on."""
@@ -205,7 +207,7 @@ class GpuExecutable:
         found = np.frombuffer(data, np.float32).reshape(rows, size // 4)[:, :width]
         return np.ascontiguousarray(found).reshape(rows, *self.plan.values[value].shape[1:])
 
-    def _recording(self, part: str, rows: int) -> list[Any]:
+    def _recording(self, part: str, rows: int) -> list[Call | StateCalls]:
         """Dispatches of the body, the tail, or both for one row; once for each size that changes the kernels."""
         key = (part, rows)
         if key not in self._recordings:
@@ -228,7 +230,7 @@ class GpuExecutable:
         """Dispatches of ``"body"``, ``"tail"`` or ``"decode"`` (both, for one row) over the caches of a state."""
         calls: list[Call] = []
         for entry in self._recording(part, rows):
-            calls += entry(state) if callable(entry) else [entry]
+            calls += [entry] if isinstance(entry, Call) else entry(state)
         return calls
 
 

@@ -49,7 +49,12 @@ class Recorder:
     """Binds the steps of one plan to its resident weights and scratch."""
 
     def __init__(
-        self, context: GpuContext, plan: Plan, weights: Residency, scratch: Scratch, shapes: Mapping[int, AttentionShape]
+        self,
+        context: GpuContext,
+        plan: Plan,
+        weights: Residency,
+        scratch: Scratch,
+        shapes: Mapping[int, AttentionShape],
     ) -> None:
         self._context = context
         self.plan = plan
@@ -85,7 +90,9 @@ class Recorder:
             elif step.op in ROWWISE:
                 calls += ROWWISE[step.op](self, step, frame)
             else:
-                raise UnsupportedError(f"the GPU has no kernel for {step.op!r} at {step.where}", hint="use device='cpu'")
+                raise UnsupportedError(
+                    f"the GPU has no kernel for {step.op!r} at {step.where}", hint="use device='cpu'"
+                )
         return calls
 
     def bind(self, dispatch: Dispatch, frame: Frame, buffers: Mapping[str, Any], *, control: bool = True) -> Call:
@@ -133,9 +140,7 @@ class Recorder:
             buffers |= {"x": self._parts, "maxima": self._maxima}
         calls = []
         for shard in matrix.shards:
-            dispatch = matmul.matvec(
-                shape, self._context.caps, first=shard.first, units=shard.units, partials=partials
-            )
+            dispatch = matmul.matvec(shape, self._context.caps, first=shard.first, units=shard.units, partials=partials)
             calls.append(self.bind(dispatch, frame, {**buffers, **shard.buffers}, control=False))
         return calls
 

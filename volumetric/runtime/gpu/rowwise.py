@@ -23,7 +23,7 @@ def _embedding(r: Recorder, step: Step, frame: Frame) -> list[Call]:
     for shard in matrix.shards:
         dispatch = elementwise.embedding(
             width=matrix.k,
-            format=matrix.format,
+            layout=matrix.format,
             scale=step.attrs["scale"],
             first=shard.first,
             units=shard.units,
@@ -37,7 +37,7 @@ def _position_embedding(r: Recorder, step: Step, frame: Frame) -> list[Call]:
     if len(matrix.shards) != 1:
         raise UnsupportedError(f"{step.where}: a position table over several bindings", hint="use a smaller dtype")
     dispatch = elementwise.position_embedding(
-        width=matrix.k, format=matrix.format, offset=step.attrs["offset"], limit=matrix.units
+        width=matrix.k, layout=matrix.format, offset=step.attrs["offset"], limit=matrix.units
     )
     buffers = {"x": frame.values[step.inputs[0]], "y": frame.values[step.outputs[0]]}
     return [r.bind(dispatch, frame, {**buffers, **matrix.shards[0].buffers})]
