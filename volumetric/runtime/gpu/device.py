@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from volumetric.kernels.gpu.formats import FORMATS
 from volumetric.runtime.device import DeviceInfo, RunOptions
 from volumetric.runtime.gpu.adapters import choose, describe, ranked_adapters
 from volumetric.runtime.gpu.context import GpuContext
@@ -24,10 +25,16 @@ class GpuDevice:
     narrow : fields of `volumetric.kernels.gpu.dispatch.Caps` to lower below what the adapter offers: tests use it to
         run the paths of lesser devices
 
+    Attributes
+    ----------
+    native_schemes : schemes that are executed as stored; all others become float32 when made resident
+
     Raises
     ------
     DeviceError : no such GPU, or it cannot be opened
     """
+
+    native_schemes = tuple(FORMATS)
 
     def __init__(self, selector: str | None = None, *, narrow: Mapping[str, Any] | None = None) -> None:
         adapters = ranked_adapters()
