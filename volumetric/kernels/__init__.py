@@ -1,0 +1,1 @@
+"""Compute kernels: numba functions for the CPU, WGSL dispatches for the GPU."""
