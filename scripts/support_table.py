@@ -35,9 +35,9 @@ TEMPLATE = """\
 ## Numeric types of weights
 
 *native*: kernels read this form from memory. *decoded*: the weights become float32 when the device takes them, which
-costs memory and speed. The reference device decodes everything. Activations are float32 throughout,
-except where integer weights meet int8 activations (`compute="int8"`). Bits per weight include scales and offsets, for
-rows of 4096.
+costs memory and speed. The reference device decodes everything. Activations are float32 throughout, except that the CPU
+rounds those that meet integer weights to int8 in blocks of 32, unless `compute="float32"` asks it not to. Bits per
+weight include scales and offsets, for rows of 4096.
 
 | type | short | default scheme | bits per weight | cpu | gpu |
 | --- | --- | --- | --- | --- | --- |
