@@ -1,4 +1,4 @@
-"""Rebuild the tokenizer that a GGUF file describes: byte-level BPE with the pre-tokenizer that the file names."""
+"""Rebuild the tokenizer that a GGUF file describes: byte-level BPE, which can be described too, or SentencePiece's."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from volumetric.errors import CheckpointError, UnsupportedError
 from volumetric.loaders.generation_config import GenerationDefaults
 from volumetric.loaders.gguf import GGUFFile
 from volumetric.loaders.gguf_values import LazyStrings
+from volumetric.loaders.sentencepiece_bpe import sentencepiece_bpe
 from volumetric.loaders.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ _ALIASES: Final[Mapping[str, str]] = {
     "smaug-bpe": "llama-bpe",
     "deepseek-r1-qwen": "qwen2",
 }
+_ORIGINAL: Final = "open the original Hugging Face model, whose tokenizer.json has all of it"
 PRE_TOKENIZERS: Final = ("smollm", "gpt-2", *_SPLITS)
 """Kinds of pre-tokenizers that can be rebuilt."""
 
@@ -97,22 +99,47 @@ class _GGUFTokenizer:
             raise CheckpointError(f"{self._where}: {PREFIX}{name} is {value!r}, expected true or false")
         return value
 
-    def _pre(self) -> str:
-        """Kind of pre-tokenizer; raises for one that cannot be rebuilt."""
+    def _build(self) -> tokenizers.Tokenizer:
+        from tokenizers import AddedToken
+
         model = self._metadata.get(PREFIX + "model")
+        if model not in ("gpt2", "llama"):
+            raise CheckpointError(
+                f"{self._where}: tokenizer model {model!r} cannot be rebuilt from GGUF metadata, 'gpt2' and 'llama' can",
+                hint=_ORIGINAL,
+            )
+        vocabulary = {token: id for id, token in enumerate(self._tokens)}
+        if len(vocabulary) != len(self._tokens):
+            raise CheckpointError(f"{self._where}: the vocabulary holds a token twice")
+        built, begins = self._byte_level(vocabulary) if model == "gpt2" else self._sentencepiece(vocabulary)
+        for kind, special in ((CONTROL, True), (USER_DEFINED, False)):
+            ids = np.flatnonzero(self._types == kind)
+            added = [AddedToken(self._tokens[id], special=special, normalized=False) for id in ids]
+            (built.add_special_tokens if special else built.add_tokens)(added)
+        self._wrap(built, add_bos=self._flag("add_bos_token", begins))
+        return built
+
+    def _byte_level(self, vocabulary: dict[str, int]) -> tuple[tokenizers.Tokenizer, bool]:
+        """Byte-level BPE, and whether a begin token stands before each text unless the file says otherwise."""
+        from tokenizers import Tokenizer, decoders, models
+
         named = str(self._metadata.get(PREFIX + "pre", "default"))
         kind = _ALIASES.get(named, named)
-        if model != "gpt2":
-            raise CheckpointError(
-                f"{self._where}: tokenizer model {model!r} cannot be rebuilt from GGUF metadata, only 'gpt2' can",
-                hint="open the original Hugging Face model, whose tokenizer.json has all of it",
-            )
         if kind not in PRE_TOKENIZERS:
             raise CheckpointError(
                 f"{self._where}: pre-tokenizer {named!r} is not among {', '.join((*PRE_TOKENIZERS, *_ALIASES))}",
-                hint="open the original Hugging Face model, whose tokenizer.json has all of it",
+                hint=_ORIGINAL,
             )
-        return kind
+        # Llama 3 takes a word that is a token as that token, even where no merges lead to it.
+        bpe = models.BPE(vocab=vocabulary, merges=self._merges(), ignore_merges=kind == "llama-bpe")
+        built = Tokenizer(bpe)
+        if kind == "qwen2":
+            from tokenizers.normalizers import NFC
+
+            built.normalizer = NFC()
+        built.pre_tokenizer = _pre_tokenizer(kind)
+        built.decoder = decoders.ByteLevel()
+        return built, kind == "llama-bpe"
 
     def _merges(self) -> list[tuple[str, str]]:
         merges = self._metadata.get(PREFIX + "merges")
@@ -123,28 +150,19 @@ class _GGUFTokenizer:
             raise CheckpointError(f"{self._where}: a merge does not have two parts")
         return pairs  # pyright: ignore[reportReturnType]  (each was checked to be a pair)
 
-    def _build(self) -> tokenizers.Tokenizer:
-        from tokenizers import AddedToken, Tokenizer, decoders, models
-
-        kind = self._pre()
-        vocabulary = {token: id for id, token in enumerate(self._tokens)}
-        if len(vocabulary) != len(self._tokens):
-            raise CheckpointError(f"{self._where}: the vocabulary holds a token twice")
-        # Llama 3 takes a word that is a token as that token, even where no merges lead to it.
-        bpe = models.BPE(vocab=vocabulary, merges=self._merges(), ignore_merges=kind == "llama-bpe")
-        built = Tokenizer(bpe)
-        if kind == "qwen2":
-            from tokenizers.normalizers import NFC
-
-            built.normalizer = NFC()
-        built.pre_tokenizer = _pre_tokenizer(kind)
-        built.decoder = decoders.ByteLevel()
-        for kind_of_token, special in ((CONTROL, True), (USER_DEFINED, False)):
-            ids = np.flatnonzero(self._types == kind_of_token)
-            added = [AddedToken(self._tokens[id], special=special, normalized=False) for id in ids]
-            (built.add_special_tokens if special else built.add_tokens)(added)
-        self._wrap(built, add_bos=self._flag("add_bos_token", kind == "llama-bpe"))
-        return built
+    def _sentencepiece(self, vocabulary: dict[str, int]) -> tuple[tokenizers.Tokenizer, bool]:
+        """SentencePiece's BPE, whose merges follow from scores; a begin token stands before each text by default."""
+        scores = self._metadata.get(PREFIX + "scores")
+        if not isinstance(scores, np.ndarray) or scores.shape != (len(self._tokens),) or scores.dtype.kind != "f":
+            raise CheckpointError(f"{self._where}: {PREFIX}scores is missing or does not fit the tokens")
+        normal = np.flatnonzero(self._types == NORMAL)
+        unknown = self._id("unknown_token_id")
+        return sentencepiece_bpe(
+            vocabulary,
+            [self._tokens[id] for id in normal[np.argsort(-scores[normal], kind="stable")]],
+            unknown=None if unknown is None else self._tokens[unknown],
+            prefix=self._flag("add_space_prefix", True),
+        ), True
 
     def _wrap(self, built: tokenizers.Tokenizer, *, add_bos: bool) -> None:
         """Let the tokenizer put the begin and end tokens around a text that the file asks for."""
@@ -207,6 +225,11 @@ def tokenizer_metadata(tokenizer: Tokenizer | None) -> dict[str, Any]:
         return {}
     backend = tokenizer.backend
     state = json.loads(backend.to_str())
+    if state["model"].get("byte_fallback"):
+        raise UnsupportedError(
+            "a SentencePiece tokenizer cannot be written to GGUF: its scores are not kept",
+            hint="use format native or hf",
+        )
     vocabulary: dict[str, int] = dict(state["model"].get("vocab", {})) if state["model"]["type"] == "BPE" else {}
     added = {token["content"]: token for token in state["added_tokens"]}
     vocabulary |= {content: token["id"] for content, token in added.items()}
