@@ -17,20 +17,18 @@ COMPILER = "volumetric.kernels.cpu.jit"
 UNBOUNDED = 100_000
 """Width of a table that no terminal limits."""
 
-_quiet = False
+_notes = logging.getLogger(f"{__name__}.notes")
 
 
 def configure(*, verbose: bool, quiet: bool, debug: bool) -> None:
     """Choose what stderr shows: warnings, with ``-v`` also what was chosen and why, with ``--quiet`` only errors."""
-    global _quiet  # noqa: PLW0603 (one process has one stderr)
-    _quiet = quiet
     level = logging.DEBUG if debug else logging.INFO if verbose else logging.ERROR if quiet else logging.WARNING
     logger = logging.getLogger("volumetric")
     logger.handlers[:] = [_StderrHandler()]
     logger.setLevel(level)
-    logger.propagate = False
     # Compiling takes seconds, once; a person who waits wants to know why.
-    logging.getLogger(COMPILER).setLevel(level if quiet else min(level, logging.INFO))
+    for always in (_notes, logging.getLogger(COMPILER)):
+        always.setLevel(level if quiet else min(level, logging.INFO))
 
 
 class _StderrHandler(logging.Handler):
@@ -43,8 +41,7 @@ class _StderrHandler(logging.Handler):
 
 def note(text: str) -> None:
     """Write one line of commentary, unless ``--quiet`` was given."""
-    if not _quiet:
-        print(text, file=sys.stderr, flush=True)
+    _notes.info("%s", text)
 
 
 def explain_sampling(merged: Merged) -> None:
@@ -61,7 +58,7 @@ def write(text: str) -> None:
 @contextmanager
 def progress(text: str) -> Iterator[None]:
     """Show that something takes its time; only on a terminal."""
-    if _quiet or not sys.stderr.isatty():
+    if not _notes.isEnabledFor(logging.INFO) or not sys.stderr.isatty():
         yield
         return
     from rich.console import Console
