@@ -81,15 +81,31 @@ APPEND_ARGUMENTS = (
 
 @kernel
 def _ready_head(source, out, size, gain, eps, half, table, scale):
-    """Norm, rotate and scale one head of `size` numbers."""
-    factor = scale
+    """Norm, rotate and scale one head of `size` numbers; writes whole vectors, so up to 15 numbers more."""
+    factor = splat(scale)
     if gain != 0:
-        factor = f32(1.0) / f32(math.sqrt(square_sum(source, size, f32(0.0)) / f32(size) + eps)) * scale
-        for i in range(size):
-            store_f32(out + 4 * i, load_f32(source + 4 * i) * factor * load_f32(gain + 4 * i))
+        power = square_sum(source, size, f32(0.0)) / f32(size)
+        factor = splat(scale / f32(math.sqrt(power + eps)))
+    for i in range(0, size, 16):
+        value = load(source + 4 * i) * factor
+        if gain != 0:
+            value = value * load(gain + 4 * i)
+        store(out + 4 * i, value)
+    if half % 16 == 0:
+        for i in range(0, half, 16):
+            cos = load(table + 4 * i)
+            sin = load(table + 4 * (half + i))
+            first = load(out + 4 * i)
+            second = load(out + 4 * (half + i))
+            store(out + 4 * i, first * cos - second * sin)
+            store(out + 4 * (half + i), second * cos + first * sin)
     else:
-        for i in range(size):
-            store_f32(out + 4 * i, load_f32(source + 4 * i) * factor)
+        _rotate_slowly(out, half, table)
+
+
+@kernel
+def _rotate_slowly(out, half, table):
+    """Rotate pair by pair, for halves that are no multiple of a vector."""
     for i in range(half):
         cos = load_f32(table + 4 * i)
         sin = load_f32(table + 4 * (half + i))
@@ -97,6 +113,15 @@ def _ready_head(source, out, size, gain, eps, half, table, scale):
         second = load_f32(out + 4 * (half + i))
         store_f32(out + 4 * i, first * cos - second * sin)
         store_f32(out + 4 * (half + i), second * cos + first * sin)
+
+
+@kernel
+def _copy(source, out, size):
+    for i in range(0, size, 16):
+        if size - i >= 16:
+            store(out + 4 * i, load(source + 4 * i))
+        else:
+            store_first(out + 4 * i, load(source + 4 * i), size - i)
 
 
 @kernel
@@ -147,7 +172,8 @@ def append(storage: str) -> Callable[..., None]:
             table = slot_address(control, word(step, 8)) + row * half * 8
             if head < heads:
                 out = slot_address(control, word(step, 10)) + (row * heads + head) * size * 4
-                _ready_head(source, out, size, word(step, 4), number(step, 6), half, table, number(step, 11))
+                _ready_head(source, room, size, word(step, 4), number(step, 6), half, table, number(step, 11))
+                _copy(room, out, size)
             elif head < heads + kv_heads:
                 _ready_head(source, room, size, word(step, 5), number(step, 6), half, table, f32(1.0))
                 _put_key(room, state_word(control, state, 0), size, capacity, head - heads, base + row, wide)

@@ -27,6 +27,7 @@ class Buffers:
         self._free: dict[int, list[int]] = {}
         self.rows = 0
         self.slots = np.zeros((0, 2), np.int64)
+        self.slots_address = 0
 
     @property
     def nbytes(self) -> int:
@@ -63,6 +64,7 @@ class Buffers:
         self.rows = max(rows, self.rows)
         self._memory = [aligned_zeros((self.rows + _SPARE_ROWS) * stride) for stride in self._strides]
         self.slots = np.zeros((len(self._buffer_of), 2), np.int64)
+        self.slots_address = address_of(self.slots)
         for slot, buffer in enumerate(self._buffer_of):
             if buffer is not None:
                 self.slots[slot] = address_of(self._memory[buffer]), self._strides[buffer]

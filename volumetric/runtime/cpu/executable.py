@@ -49,6 +49,7 @@ class CpuExecutable:
         self._turn = threading.Lock()
         self._governors = (Governor(threads), Governor(threads))  # of many rows, of few
         self._control = np.zeros(CONTROL_WORDS, np.int64)
+        self._control_address = address_of(self._control)
         self._scratch = np.zeros(0, np.uint8)
 
     @property
@@ -91,8 +92,18 @@ class CpuExecutable:
 
     def greedy(self, state: CpuState, token: int) -> Iterator[int]:
         """Feed `token`, yield the arg max, feed that, and so on."""
+        program = self._open()
+        scores = np.empty((1, program.output_width), np.float32)
+        ids = np.array([token], np.int32)
+        check_input(program.plan, ids)
         while True:
-            token = int(self.forward(state, np.array([token], np.int32))[-1].argmax())
+            if ids[0] >= program.vocabulary:
+                check_vocabulary(program.plan, ids)
+            check_room(state.position, 1, self.options.context)
+            program.check_positions(state.position + 1)
+            with self._turn:
+                self._chunk(self._open(), state, ids, TAIL_ALL, scores)
+            ids[0] = token = int(scores.argmax())
             yield token
 
     def warmup(self) -> None:
@@ -116,10 +127,8 @@ class CpuExecutable:
     def _run(self, program: Program, state: CpuState, x: NDArray[Any], *, last_only: bool) -> F32Array:
         """Run `x` in chunks and collect the output rows."""
         rows = len(x)
-        width = program.plan.values[program.plan.outputs[0]].width
-        tail = self._has_tail(program)
-        wanted = 1 if last_only and tail else rows
-        out = np.empty((wanted, width), np.float32)
+        wanted = 1 if last_only and program.output_in_tail else rows
+        out = np.empty((wanted, program.output_width), np.float32)
         step = CHUNK if program.chunked else rows
         for start in range(0, rows, step):
             stop = min(start + step, rows)
@@ -128,11 +137,6 @@ class CpuExecutable:
                 mode = TAIL_LAST if stop == rows else TAIL_NONE
             self._chunk(program, state, x[start:stop], mode, out if wanted == 1 else out[start:stop])
         return out[-1:] if last_only else out
-
-    @staticmethod
-    def _has_tail(program: Program) -> bool:
-        out = program.plan.outputs[0]
-        return any(out in step.outputs and step.tail for step in program.plan.steps)
 
     def _chunk(self, program: Program, state: CpuState, x: NDArray[Any], mode: int, out: F32Array) -> None:
         rows = len(x)
@@ -145,11 +149,11 @@ class CpuExecutable:
         control[ROWS_WORD] = rows
         control[POSITION_WORD] = state.position
         control[TAIL_MODE_WORD] = mode
-        control[SLOTS_WORD] = address_of(program.buffers.slots)
+        control[SLOTS_WORD] = program.buffers.slots_address
         control[STATES_WORD] = state.caches.table
         governor = self._governors[rows <= VECTOR_ROWS]
         began = time.perf_counter()
-        TEAM.run(table.address, table.steps, address_of(control), governor.threads)
+        TEAM.run(table.address, table.steps, self._control_address, governor.threads)
         governor.observe(time.perf_counter() - began, rows)
         state.advance(rows)
         output = program.plan.outputs[0]

@@ -48,6 +48,12 @@ class Program:
     exact : integer weights meet float32 activations, not int8
     storage : of keys and values, ``"float32"`` or ``"float16"``
     context : tokens that a state can hold
+
+    Attributes
+    ----------
+    writes_output : the last step writes straight into the caller's array
+    output_in_tail : the output can be computed for the last row alone
+    vocabulary : ids below this have a row in every embedding that reads the input
     """
 
     def __init__(
@@ -62,6 +68,14 @@ class Program:
         self.scratch_bytes = self._attention_scratch(context)
         self.chunked = all(s.attrs["causal"] and s.state for s in plan.steps if s.op == "attend")
         self._table_slots: dict[Rope, int] = {}
+        out = plan.outputs[0]
+        made_by = [step for step in plan.steps if out in step.outputs]
+        # A product stores its last columns one by one; other operations store whole vectors, beyond the row's end.
+        self.writes_output = bool(made_by) and made_by[0].op == "matmul" and not list(plan.consumers(out))
+        self.output_in_tail = bool(made_by) and made_by[0].tail
+        self.output_width = plan.values[out].width
+        tables = [s.params["weight"] for s in plan.steps if s.op == "embedding" and s.inputs[0] in plan.inputs]
+        self.vocabulary = min((plan.params[key][0] for key in tables), default=0)
         # Before the values': a slot that comes later may get the buffer of a value that is read no more.
         self._prepared, self._queries = self._shared_slots()
         self._slots = self._assign_slots()
@@ -70,13 +84,6 @@ class Program:
     def slot(self, value: int) -> int:
         """Slot of a value of the plan."""
         return self._slots[value]
-
-    @property
-    def writes_output(self) -> bool:
-        """Whether the last step can write straight into the caller's array."""
-        out = self.plan.outputs[0]
-        made_by = [step for step in self.plan.steps if out in step.outputs]
-        return bool(made_by) and made_by[0].op == "matmul" and not list(self.plan.consumers(out))
 
     def check_positions(self, tokens: int) -> None:
         """Raise `GenerationError` if `tokens` tokens are more than a table of learned positions has."""

@@ -19,6 +19,11 @@ class KVCaches:
 
     Keys are ``[kv_heads, capacity / 16, head_dim, 16]``, values ``[kv_heads, capacity, head_dim rounded up to 16]``.
     Capacity doubles when it is exceeded, up to `limit`.
+
+    Attributes
+    ----------
+    capacity : tokens that fit without growing
+    table : address of the words (keys, values, capacity) that steps read
     """
 
     def __init__(self, specs: Mapping[str, KVSpec], dtype: type[np.floating], limit: int) -> None:
@@ -29,11 +34,7 @@ class KVCaches:
         self._keys: list[NDArray[np.floating]] = []
         self._values: list[NDArray[np.floating]] = []
         self._table = np.zeros(0, np.int64)
-
-    @property
-    def table(self) -> int:
-        """Address of the (keys, values, capacity) words that steps read."""
-        return address_of(self._table)
+        self.table = 0
 
     def reserve(self, tokens: int) -> None:
         """Make room for `tokens` tokens, keeping what is held."""
@@ -62,6 +63,7 @@ class KVCaches:
         self._keys, self._values, self.capacity = keys, values, capacity
         rows = [(address_of(k), address_of(v), capacity) for k, v in zip(keys, values, strict=True)]
         self._table = np.array(rows or [(0, 0, 0)], np.int64)
+        self.table = address_of(self._table)
 
 
 class CpuState:

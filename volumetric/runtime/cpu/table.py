@@ -39,19 +39,13 @@ def arguments(names: Sequence[str], **given: int | float) -> tuple[int | float, 
     return tuple(given[name] for name in names)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class StepTable:
-    """Steps in memory."""
+    """Steps in memory: `words` ``[steps, STEP_WORDS]`` at `address`."""
 
     words: NDArray[np.int64]
-
-    @property
-    def address(self) -> int:
-        return address_of(self.words)
-
-    @property
-    def steps(self) -> int:
-        return len(self.words)
+    address: int
+    steps: int
 
 
 def compile_table(records: Sequence[Record]) -> StepTable:
@@ -63,7 +57,7 @@ def compile_table(records: Sequence[Record]) -> StepTable:
         row[TAIL_WORD] = record.tail
         for i, value in enumerate(record.arguments):
             row[FIRST_ARGUMENT + i] = _bits(value)
-    return StepTable(words)
+    return StepTable(words=words, address=address_of(words), steps=len(words))
 
 
 def _bits(value: int | float) -> int:
