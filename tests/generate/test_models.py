@@ -80,7 +80,7 @@ def test_long_input_goes_in_pieces_and_comes_back_whole():
 
 def test_logits_check_their_ids():
     model = letters(context=8)
-    with pytest.raises(GenerationError, match="9 tokens do not fit into the context of 8"):
+    with pytest.raises(GenerationError, match="9 tokens, the context holds 8"):
         model.logits([0] * 9)
     with pytest.raises(GenerationError, match="99"):
         model.logits([99])

@@ -128,13 +128,17 @@ class Model:
         memory = self.executable.memory
         return memory.weights + memory.scratch + memory.state_per_token * self.executable.options.context
 
-    def context_hint(self, tokens: int) -> str:
-        """Say what to do about `tokens` tokens that do not fit."""
-        limit = self.loaded.context_length
+    def room_after(self, tokens: int) -> int:
+        """Return how many tokens fit into the context after `tokens`; raise `GenerationError` if those do not."""
+        context, limit = self.executable.options.context, self.loaded.context_length
+        if tokens <= context:
+            return context - tokens
+        more = (tokens - context) * self.executable.memory.state_per_token / 2**20
         if limit and tokens > limit:
-            return f"this model sees at most {limit} tokens: shorten the prompt"
-        more = (tokens - self.info.context) * self.executable.memory.state_per_token
-        return f"shorten the prompt, or open the model with context={tokens} or more ({more / 2**20:.1f} MiB more)"
+            hint = f"this model sees at most {limit} tokens: shorten the prompt"
+        else:
+            hint = f"shorten the prompt, or open the model with context={tokens} or more ({more:.1f} MiB more)"
+        raise GenerationError(f"the prompt has {tokens} tokens, the context holds {context}", hint=hint)
 
     def merged(self, **explicit: Any) -> Merged:
         """Return the sampling parameters in force for `explicit` ones, and where each comes from."""
@@ -174,11 +178,7 @@ class Model:
         GenerationError : no ids, more than the context holds, or an id outside of the vocabulary
         """
         tokens = np.array(self.encode(ids), np.int32)
-        if tokens.size > self.info.context:
-            raise GenerationError(
-                f"{tokens.size} tokens do not fit into the context of {self.info.context}",
-                hint=self.context_hint(tokens.size),
-            )
+        self.room_after(tokens.size)
         state = self.executable.new_state()
         # An encoder's rows see each other both ways, so its input cannot be cut.
         rows = tokens.size if self.bidirectional else PREFILL_ROWS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
@@ -39,15 +39,13 @@ class Session:
     Parameters
     ----------
     model : the model to run; the session shares its weights and compiled plan
+    state, tokens : a state to take over, and the token ids that it holds; a new, empty one unless given
     """
 
-    def __init__(self, model: Model) -> None:
-        self._start(model, model.executable.new_state(), [])
-
-    def _start(self, model: Model, state: State, tokens: list[int]) -> None:
+    def __init__(self, model: Model, state: State | None = None, tokens: Iterable[int] = ()) -> None:
         self._model = model
-        self._state: State | None = state
-        self._tokens = tokens
+        self._state: State | None = model.executable.new_state() if state is None else state
+        self._tokens = list(tokens)
         self._live: Stream | None = None
 
     @property
@@ -80,7 +78,8 @@ class Session:
         SpecError : a sampling parameter is unknown or out of range
         """
         ids = self._model.encode(prompt, template_args=template_args)
-        room = self._room(len(ids))
+        # The last token drawn needs no place of its own: it is not fed again.
+        room = self._model.room_after(len(ids)) + 1
         merged = self._model.sampling(params, **explicit)
         self._stop()
         self._live = Stream(
@@ -94,16 +93,6 @@ class Session:
             on_end=on_end,
         )
         return self._live
-
-    def _room(self, prompt: int) -> int:
-        """Tokens that can follow `prompt` tokens; the last one needs no place, as it is not fed again."""
-        context = self._model.executable.options.context
-        if prompt > context:
-            raise GenerationError(
-                f"the prompt has {prompt} tokens, the context holds {context}",
-                hint=self._model.context_hint(prompt),
-            )
-        return context - prompt + 1
 
     def prefill(self, ids: Sequence[int]) -> tuple[F32Array, int]:
         """Make the state hold exactly `ids`.
@@ -143,9 +132,7 @@ class Session:
 
     def fork(self) -> Session:
         """Return a second session that holds the same tokens; both go on independently."""
-        twin = Session.__new__(Session)
-        twin._start(self._model, self._open().fork(), list(self._tokens))
-        return twin
+        return Session(self._model, self._open().fork(), self._tokens)
 
     def reset(self) -> None:
         """Forget all tokens."""
