@@ -24,7 +24,7 @@ from volumetric.cli.options import (
 if TYPE_CHECKING:
     from volumetric.generate import Generation, GenerationStats, Model, Stream
 
-NO_CHAT = ("--no-chat-template", "--ignore-chat-template")
+NO_CHAT = ("--no-chat-template", "--ignore-chat-template", "--raw")
 
 
 def generate(
