@@ -242,6 +242,42 @@ def test_gguf_models_that_do_not_fit_are_named(
         open_model(str(tmp_path / "m.gguf"))
 
 
+def split(path: Path, home: Path) -> list[Path]:
+    """Cut a GGUF file into two, as llama-gguf-split does: metadata and the first tensors, then the rest."""
+    file = GGUFFile(path)
+    names = list(file.entries)
+    paths = [home / f"m-{part:05d}-of-00002.gguf" for part in (1, 2)]
+    width = {int: np.uint32, float: np.float32}
+    metadata = {key: width.get(type(value), lambda v: v)(value) for key, value in file.metadata.items()}
+    for number, (target, part) in enumerate(zip(paths, (names[:7], names[7:]), strict=True)):
+        tensors = {
+            name: GGUFTensorOut(type=entry.type, shape=entry.shape, read=lambda name=name: file.raw(name))
+            for name, entry in file.entries.items()
+            if name in part
+        }
+        about = {"split.no": np.uint16(number), "split.count": np.uint16(2)}
+        write_gguf(target, about | ({} if number else metadata), tensors)
+    return paths
+
+
+def test_split_gguf_models_open_by_any_part_or_directory(tmp_path: Path) -> None:
+    convert_model(TINY / "llama", tmp_path / "whole.gguf")
+    home = tmp_path / "parts"
+    home.mkdir()
+    paths = split(tmp_path / "whole.gguf", home)
+    for source in (*paths, home):
+        assert_same(open_model(source), open_model(tmp_path / "whole.gguf"))
+    paths[1].rename(home / "other.gguf")
+    with pytest.raises(CheckpointError, match=r"1 of 2 shards: m-00002-of-00002.gguf is missing"):
+        open_model(paths[0])
+    with pytest.raises(CheckpointError, match="is one part of a split model"):
+        open_model(home / "other.gguf")
+    (home / "other.gguf").rename(paths[1])
+    paths[1].write_bytes(paths[0].read_bytes())
+    with pytest.raises(CheckpointError, match="is not part 2 of 2"):
+        open_model(paths[0])
+
+
 def test_an_embedding_that_is_no_matrix(tmp_path: Path) -> None:
     convert_model(str(TINY / "llama"), tmp_path / "m.gguf")
     edit(tmp_path / "m.gguf", {}, {"token_embd.weight": VECTOR})

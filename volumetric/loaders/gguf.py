@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, Final, TypeAlias
 
 import ml_dtypes
 import numpy as np
@@ -16,7 +17,8 @@ from volumetric.errors import CheckpointError
 from volumetric.loaders.gguf_types import BLOCK_TYPES, DECODED_TYPES, GGUF_TYPES, TYPE_NUMBERS
 from volumetric.loaders.gguf_values import MAX_KEY_BYTES, Cursor, MetadataValue
 from volumetric.loaders.mapped import MappedFile
-from volumetric.loaders.source import TensorEntry
+from volumetric.loaders.shards import parts_of
+from volumetric.loaders.source import MergedSource, TensorEntry
 
 MAGIC: Final = b"GGUF"
 MAX_KEYS: Final = 100_000
@@ -203,3 +205,40 @@ def _check_apart(entries: Mapping[str, TensorEntry]) -> None:
     for before, after in pairwise(ordered):
         if before.stop > after.start:
             raise CheckpointError(f"tensors {before.name!r} and {after.name!r} overlap")
+
+
+class SplitGGUF(MergedSource):
+    """A GGUF model cut into several files; the first one holds the metadata.
+
+    Raises
+    ------
+    CheckpointError
+        A file is damaged, or the files do not form one model.
+    """
+
+    __slots__ = ("metadata",)
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        files = [GGUFFile(path) for path in paths]
+        for number, (path, file) in enumerate(zip(paths, files, strict=True)):
+            if file.metadata.get("split.no") != number or file.metadata.get("split.count") != len(paths):
+                raise CheckpointError(f"{path} is not part {number + 1} of {len(paths)} of a split model")
+        super().__init__((path.name, file) for path, file in zip(paths, files, strict=True))
+        self.metadata = files[0].metadata
+
+
+GGUFSource: TypeAlias = GGUFFile | SplitGGUF
+"""A GGUF model, in one file or several."""
+
+
+def open_gguf(path: Path) -> GGUFSource:
+    """Open a GGUF model by its file, or by any of its files. Raises `CheckpointError`."""
+    paths = parts_of(path)
+    if len(paths) > 1:
+        return SplitGGUF(paths)
+    file = GGUFFile(path)
+    if file.metadata.get("split.count", 1) not in (0, 1):
+        raise CheckpointError(
+            f"{path} is one part of a split model", hint="restore its name NAME-00001-of-0000N.gguf, beside the others"
+        )
+    return file

@@ -14,7 +14,7 @@ from volumetric.errors import CheckpointError, UnsupportedError
 from volumetric.grid import Coord
 from volumetric.layers import MultiHeadAttention
 from volumetric.layers.rope import Rope, inverse_frequencies
-from volumetric.loaders.gguf import GGUFFile
+from volumetric.loaders.gguf import GGUFSource
 from volumetric.loaders.hf_config import Config
 from volumetric.loaders.names import Blueprint, Rule
 from volumetric.network import Network
@@ -84,7 +84,7 @@ def interleaved_heads(rule: Rule, network: Network, architecture: str) -> int | 
     return {"q": spec.num_heads, "k": spec.kv_heads}.get(name.partition(".")[0])
 
 
-def read_config(file: GGUFFile, where: str) -> Config:
+def read_config(file: GGUFSource, where: str) -> Config:
     """Return the configuration that the metadata of a GGUF file describe, in Hugging Face's terms.
 
     Raises
@@ -132,7 +132,7 @@ def read_config(file: GGUFFile, where: str) -> Config:
     return Config(values, where)
 
 
-def _biases(family: str, file: GGUFFile) -> dict[str, bool]:
+def _biases(family: str, file: GGUFSource) -> dict[str, bool]:
     """Flags that the metadata do not have: seen in the tensors of the first layer."""
     if family == "qwen2":
         return {}
@@ -140,7 +140,7 @@ def _biases(family: str, file: GGUFFile) -> dict[str, bool]:
     return biases | ({"mlp_bias": "blk.0.ffn_up.bias" in file.entries} if family == "llama" else {})
 
 
-def _rope(given: Config, file: GGUFFile, head_dim: int) -> dict[str, Any]:
+def _rope(given: Config, file: GGUFSource, head_dim: int) -> dict[str, Any]:
     base = given.number("rope.freq_base", 10_000.0)
     dim = given.integer("rope.dimension_count", head_dim)
     rope: dict[str, Any] = {"rope_type": "default", "rope_theta": base}

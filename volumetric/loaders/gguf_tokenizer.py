@@ -11,7 +11,7 @@ import numpy as np
 
 from volumetric.errors import CheckpointError, UnsupportedError
 from volumetric.loaders.generation_config import GenerationDefaults
-from volumetric.loaders.gguf import GGUFFile
+from volumetric.loaders.gguf import GGUFSource
 from volumetric.loaders.gguf_values import LazyStrings
 from volumetric.loaders.sentencepiece_bpe import sentencepiece_bpe
 from volumetric.loaders.tokenizer import Tokenizer
@@ -44,7 +44,7 @@ PRE_TOKENIZERS: Final = ("smollm", "gpt-2", *_SPLITS)
 """Kinds of pre-tokenizers that can be rebuilt."""
 
 
-def read_tokenizer(file: GGUFFile, where: str) -> Tokenizer | None:
+def read_tokenizer(file: GGUFSource, where: str) -> Tokenizer | None:
     """Return the tokenizer of a GGUF file, None if the file has none.
 
     A kind that cannot be rebuilt is reported when the tokenizer is first used: the weights are good without it.
@@ -65,7 +65,7 @@ def read_tokenizer(file: GGUFFile, where: str) -> Tokenizer | None:
 class _GGUFTokenizer:
     """Metadata of one file, checked as they are needed; the vocabulary is decoded once."""
 
-    def __init__(self, file: GGUFFile, tokens: LazyStrings, where: str) -> None:
+    def __init__(self, file: GGUFSource, tokens: LazyStrings, where: str) -> None:
         self._metadata = file.metadata
         self._where = where
         self._tokens = tokens.decode()
@@ -105,7 +105,7 @@ class _GGUFTokenizer:
         model = self._metadata.get(PREFIX + "model")
         if model not in ("gpt2", "llama"):
             raise CheckpointError(
-                f"{self._where}: tokenizer model {model!r} cannot be rebuilt from GGUF metadata, 'gpt2' and 'llama' can",
+                f"{self._where}: tokenizer model {model!r} cannot be rebuilt from metadata, 'gpt2' and 'llama' can",
                 hint=_ORIGINAL,
             )
         vocabulary = {token: id for id, token in enumerate(self._tokens)}
@@ -189,7 +189,7 @@ def _pre_tokenizer(kind: str) -> Any:
     return Sequence([Split(Regex(_SPLITS[kind]), "isolated"), ByteLevel(add_prefix_space=False, use_regex=False)])
 
 
-def generation_ids(file: GGUFFile) -> tuple[list[int | None], dict[str, Any]]:
+def generation_ids(file: GGUFSource) -> tuple[list[int | None], dict[str, Any]]:
     """Ids that the metadata name as ends of a text, a turn or a message; and those of begin and padding."""
 
     def id_of(name: str) -> int | None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from volumetric.errors import CheckpointError
-from volumetric.loaders.shards import INDEX_NAME, list_found, read_weight_map
+from volumetric.loaders.shards import INDEX_NAME, list_found, parts_of, read_weight_map
 
 NATIVE_NAME: Final = "network.json"
 _REPO = re.compile(r"(?P<org>[\w.-]+)/(?P<name>[\w.-]+)(?P<file>(?:/[\w.-]+)+\.gguf)?(?:@(?P<revision>[\w./-]+))?")
@@ -97,7 +97,7 @@ def _directory(path: Path, name: str) -> Location:
     if (path / INDEX_NAME).is_file() or any(path.glob("*.safetensors")):
         return Location(kind="hf", directory=path, weights=path, name=name)
     files = sorted(path.glob("*.gguf"))
-    if len(files) == 1:
+    if files and parts_of(files[0]) == files:
         return Location(kind="gguf", directory=path, weights=files[0], name=files[0].stem)
     if files:
         names = ", ".join(file.name for file in files[:8])
@@ -200,7 +200,7 @@ def _snapshot(repo: str, revision: str | None, file: str | None, *, local: bool)
 
     if not sys.stderr.isatty():
         disable_progress_bars()
-    patterns = [file] if file else _PATTERNS
+    patterns = [re.sub(r"\d{5}(-of-\d{5}\.gguf)$", r"*\1", file)] if file else _PATTERNS
     try:
         found = hub.snapshot_download(
             repo, revision=revision, allow_patterns=patterns, ignore_patterns=_IGNORED, local_files_only=local

@@ -15,7 +15,7 @@ from volumetric.layers import Embedding
 from volumetric.loaders import archs
 from volumetric.loaders.chat import ChatTemplate, chat_template, read_chat_template
 from volumetric.loaders.generation_config import GenerationDefaults, end_tokens, read_generation
-from volumetric.loaders.gguf import GGUFFile
+from volumetric.loaders.gguf import open_gguf
 from volumetric.loaders.gguf_config import in_gguf, read_config
 from volumetric.loaders.gguf_tokenizer import generation_ids, read_tokenizer
 from volumetric.loaders.hf_config import MAX_SIZE, Config
@@ -120,7 +120,7 @@ def _open_hf(location: Location, dtype: Scheme | None, *, strict: bool) -> Loade
 
 def _open_gguf(location: Location, dtype: Scheme | None, *, strict: bool) -> LoadedModel:
     where = str(location.weights)
-    file = GGUFFile(location.weights)
+    file = open_gguf(location.weights)
     config = read_config(file, where)
     blueprint = in_gguf(archs.build(config), config.model_type)
     params = mount(blueprint, file, dtype, strict=strict)

@@ -9,66 +9,21 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from volumetric.dtypes import Packed, Scheme
 from volumetric.errors import CheckpointError
 from volumetric.loaders.safetensors import SafetensorsFile
-from volumetric.loaders.source import TensorEntry
+from volumetric.loaders.source import MergedSource
 
 INDEX_NAME: Final = "model.safetensors.index.json"
 MAX_INDEX_BYTES: Final = 100_000_000
-_SHARD = re.compile(r"(?P<stem>.+)-(?P<part>\d{5})-of-(?P<total>\d{5})\.safetensors")
+_SHARD = re.compile(r"(?P<stem>.+)-(?P<part>\d{5})-of-(?P<total>\d{5})\.(?P<suffix>safetensors|gguf)")
 
 
-class ShardedSafetensors:
-    """Several safetensors files whose tensors have distinct names.
-
-    Parameters
-    ----------
-    paths : files, in the order in which their tensors are listed
-
-    Raises
-    ------
-    CheckpointError
-        A file is damaged, or two files hold a tensor of the same name.
-    """
-
-    __slots__ = ("_home", "entries", "metadata")
-
-    def __init__(self, paths: list[Path]) -> None:
-        self._home: dict[str, SafetensorsFile] = {}
-        self.entries: dict[str, TensorEntry] = {}
-        self.metadata: dict[str, str] = {}
-        for path in paths:
-            file = SafetensorsFile(path)
-            self.metadata.update(file.metadata)
-            for name, entry in file.entries.items():
-                if name in self.entries:
-                    raise CheckpointError(
-                        f"tensor {name!r} is in {path.name} and in another shard of {path.parent}",
-                        hint="the directory mixes two checkpoints: give the file you mean, or an index",
-                    )
-                self.entries[name] = entry
-                self._home[name] = file
-
-    def scheme(self, name: str) -> Scheme:
-        """Return the scheme of one tensor; see `SafetensorsFile.scheme`."""
-        return self._file(name).scheme(name)
-
-    def packed(self, name: str) -> Packed:
-        """Read one tensor; see `SafetensorsFile.packed`."""
-        return self._file(name).packed(name)
-
-    def release(self, name: str) -> None:
-        """Drop the mapped pages of one tensor."""
-        self._file(name).release(name)
-
-    def _file(self, name: str) -> SafetensorsFile:
-        if name not in self._home:
-            raise CheckpointError(f"no shard has a tensor {name!r}", hint=f"the shards have {len(self._home)} tensors")
-        return self._home[name]
+def merge_safetensors(paths: list[Path]) -> MergedSource:
+    """Open several files as one. Raises `CheckpointError` if one is damaged or two share a tensor's name."""
+    return MergedSource((path.name, SafetensorsFile(path)) for path in paths)
 
 
-def open_safetensors(path: str | os.PathLike[str]) -> SafetensorsFile | ShardedSafetensors:
+def open_safetensors(path: str | os.PathLike[str]) -> SafetensorsFile | MergedSource:
     """Open a file, an index, or a directory that holds either or only shards.
 
     In a directory ``model.safetensors.index.json`` wins over ``model.safetensors``, which wins over all other shards.
@@ -86,7 +41,7 @@ def open_safetensors(path: str | os.PathLike[str]) -> SafetensorsFile | ShardedS
     return SafetensorsFile(path)
 
 
-def _open_directory(path: Path) -> SafetensorsFile | ShardedSafetensors:
+def _open_directory(path: Path) -> SafetensorsFile | MergedSource:
     if (path / INDEX_NAME).is_file():
         return _open_index(path / INDEX_NAME)
     if (path / "model.safetensors").is_file():
@@ -98,8 +53,8 @@ def _open_directory(path: Path) -> SafetensorsFile | ShardedSafetensors:
         raise CheckpointError(
             f"no safetensors file in {path}: {list_found(path)}", hint="only safetensors and GGUF can be read"
         )
-    _check_complete(files)
-    return SafetensorsFile(files[0]) if len(files) == 1 else ShardedSafetensors(files)
+    check_complete(files)
+    return SafetensorsFile(files[0]) if len(files) == 1 else merge_safetensors(files)
 
 
 def list_found(path: Path) -> str:
@@ -116,24 +71,44 @@ def list_found(path: Path) -> str:
     return f"found {shown}{note}"
 
 
-def _check_complete(files: list[Path]) -> None:
+def check_complete(files: list[Path]) -> None:
     """Raise if the names say ``-of-N`` and fewer than N parts are there."""
-    parts: dict[tuple[str, int], set[int]] = {}
+    parts: dict[tuple[str, int, str], set[int]] = {}
     for file in files:
         match = _SHARD.fullmatch(file.name)
         if match:
-            parts.setdefault((match["stem"], int(match["total"])), set()).add(int(match["part"]))
-    for (stem, total), present in parts.items():
+            parts.setdefault((match["stem"], int(match["total"]), match["suffix"]), set()).add(int(match["part"]))
+    for (stem, total, suffix), present in parts.items():
         if len(present) < total:
             missing = next(part for part in range(1, total + 1) if part not in present)
             raise CheckpointError(
                 f"{files[0].parent} has {len(present)} of {total} shards: "
-                f"{stem}-{missing:05d}-of-{total:05d}.safetensors is missing",
+                f"{stem}-{missing:05d}-of-{total:05d}.{suffix} is missing",
                 hint="finish the download",
             )
 
 
-def _open_index(path: Path) -> ShardedSafetensors:
+def parts_of(path: Path) -> list[Path]:
+    """All files of the set that a file belongs to by its name ``…-00001-of-00003.…``; itself alone if it names none.
+
+    Raises
+    ------
+    CheckpointError
+        One of them is missing.
+    """
+    match = _SHARD.fullmatch(path.name)
+    if match is None:
+        return [path]
+    others = (
+        path.with_name(f"{match['stem']}-{part:05d}-of-{match['total']}.{match['suffix']}")
+        for part in range(1, int(match["total"]) + 1)
+    )
+    files = [file for file in others if file.is_file()]
+    check_complete(files or [path])
+    return files
+
+
+def _open_index(path: Path) -> MergedSource:
     weight_map = read_weight_map(path)
     shards = sorted(set(weight_map.values()))
     for shard in shards:
@@ -142,7 +117,7 @@ def _open_index(path: Path) -> ShardedSafetensors:
             raise CheckpointError(f"{path} names the shard {shard!r}, which is not a plain file name")
         if not (path.parent / shard).is_file():
             raise CheckpointError(f"{path} names {shard}, which is not there", hint="finish the download")
-    source = ShardedSafetensors([path.parent / shard for shard in shards])
+    source = merge_safetensors([path.parent / shard for shard in shards])
     absent = [name for name in weight_map if name not in source.entries]
     if absent:
         shown = ", ".join(absent[:5])

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
 from volumetric._typing import Shape
 from volumetric.dtypes import Packed, Scheme
+from volumetric.errors import CheckpointError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,3 +54,49 @@ class TensorSource(Protocol):
     def release(self, name: str) -> None:
         """Let the system drop the mapped pages of one tensor."""
         ...
+
+
+class MergedSource:
+    """Several files whose tensors have distinct names, seen as one.
+
+    Parameters
+    ----------
+    parts : name of each file and its tensors, in the order in which they are listed
+
+    Raises
+    ------
+    CheckpointError
+        Two files hold a tensor of the same name.
+    """
+
+    __slots__ = ("_home", "entries")
+
+    def __init__(self, parts: Iterable[tuple[str, TensorSource]]) -> None:
+        self._home: dict[str, TensorSource] = {}
+        self.entries: dict[str, TensorEntry] = {}
+        for where, part in parts:
+            for name, entry in part.entries.items():
+                if name in self.entries:
+                    raise CheckpointError(
+                        f"tensor {name!r} is in {where} and in another file beside it",
+                        hint="the directory mixes two checkpoints: give the file you mean, or an index",
+                    )
+                self.entries[name] = entry
+                self._home[name] = part
+
+    def scheme(self, name: str) -> Scheme:
+        """Return the scheme of one tensor."""
+        return self._part(name).scheme(name)
+
+    def packed(self, name: str) -> Packed:
+        """Read one tensor."""
+        return self._part(name).packed(name)
+
+    def release(self, name: str) -> None:
+        """Drop the mapped pages of one tensor."""
+        self._part(name).release(name)
+
+    def _part(self, name: str) -> TensorSource:
+        if name not in self._home:
+            raise CheckpointError(f"no file has a tensor {name!r}", hint=f"they have {len(self._home)} tensors")
+        return self._home[name]
