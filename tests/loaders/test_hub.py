@@ -107,6 +107,11 @@ def test_shards_in_a_package_are_one_model(package: Path) -> None:
     assert resolve("pkg:some_models").weights == package / "inner"
 
 
+def test_a_split_gguf_in_a_package_is_one_model(package: Path) -> None:
+    touch(package, "m-00001-of-00002.gguf", "m-00002-of-00002.gguf")
+    assert resolve("pkg:some_models").weights.name == "m-00001-of-00002.gguf"
+
+
 @pytest.mark.parametrize(
     ("source", "message"),
     [
@@ -178,6 +183,14 @@ def test_half_a_snapshot_does_not_count(names: tuple[str], cache: Path) -> None:
         (snapshot / names[0]).write_text('{"weight_map": {"a": "model-00001-of-00001.safetensors"}}')
     with pytest.raises(CheckpointError, match="or not complete"):
         resolve("some/tiny", offline=True)
+
+
+def test_half_a_split_gguf_does_not_count(cache: Path) -> None:
+    touch(cache / "snapshots" / REVISION, "m-00001-of-00002.gguf")
+    with pytest.raises(CheckpointError, match="or not complete"):
+        resolve("some/tiny/m-00001-of-00002.gguf", offline=True)
+    touch(cache / "snapshots" / REVISION, "m-00002-of-00002.gguf")
+    assert resolve("some/tiny/m-00001-of-00002.gguf", offline=True).kind == "gguf"
 
 
 def test_the_environment_can_say_offline(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -159,7 +159,8 @@ def _rope(given: Config, file: GGUFSource, head_dim: int) -> dict[str, Any]:
 def _llama3(factors: Array, base: float, dim: int, where: str) -> dict[str, Any]:
     """Find the parameters of Llama 3.1's scaling from the factors that it gave; they are not stored themselves."""
     factor = float(factors.max(initial=1.0))
-    if factors.shape == (dim // 2,) and (factors >= 1).all() and 1 < factor < np.inf:
+    sound = dim % 2 == 0 and base > 0 and factors.shape == (dim // 2,) and bool((factors >= 1).all())
+    if sound and 1 < factor < np.inf:
         for original in _original_contexts(factors, factor, base, dim):
             constants = {"factor": factor, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
             rope = Rope(dim=dim, base=base, scaling="llama3", original_context=original, **constants)

@@ -121,7 +121,8 @@ def _in_package(text: str) -> Location:
         what = inner or "GGUF or safetensors file"
         raise CheckpointError(f"pkg:{text}: no {what} in {', '.join(map(str, homes))}")
     parents = {file.parent for file in files}
-    if len(files) > 1 and len(parents) == 1 and all(file.suffix == ".safetensors" for file in files):
+    shards = all(file.suffix == ".safetensors" for file in files) or parts_of(files[0]) == files
+    if len(files) > 1 and len(parents) == 1 and shards:
         return _directory(files[0].parent, module)
     if len(files) > 1:
         names = ", ".join(str(file.relative_to(home)) for home in homes for file in files if file.is_relative_to(home))
@@ -186,7 +187,10 @@ def _from_hub(match: re.Match[str], source: str, *, offline: bool) -> Location:
 def _complete(home: Path, file: str | None) -> bool:
     """Whether a snapshot in the cache has weights: other programs may have fetched its configuration alone."""
     if file:
-        return (home / file).is_file()
+        try:
+            return all(part.is_file() for part in parts_of(home / file))
+        except CheckpointError:
+            return False
     if (home / INDEX_NAME).is_file():
         return all((home / shard).is_file() for shard in set(read_weight_map(home / INDEX_NAME).values()))
     return any(home.glob("*.safetensors"))

@@ -28,6 +28,13 @@ def build(config: Config) -> Blueprint:
     CheckpointError
         The configuration lacks values or contradicts itself.
     """
+    quantised = config.section("quantization_config")
+    if quantised is not None:
+        method = quantised.values.get("quant_method", "a method without a name")
+        raise UnsupportedError(
+            f"{config.where}: the weights are quantised by {method}, which is not supported",
+            hint="open the original weights and give a dtype, or a GGUF file",
+        )
     # Multimodal models give their text part a type of its own, gemma3_text beside gemma3.
     family = config.model_type.removesuffix("_text").replace("-", "_")
     if family not in families():
