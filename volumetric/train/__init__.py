@@ -1,0 +1,78 @@
+"""Training: losses, optimisers, schedules, data, the loop, checkpoints and quantisation-aware training."""
+
+from __future__ import annotations
+
+from volumetric.train.checkpoint import Checkpoint, CheckpointStore, read_checkpoint
+from volumetric.train.clip import clip_by_global_norm, global_norm
+from volumetric.train.config import TrainConfig
+from volumetric.train.data import ArrayData, Batch, Data, StreamData, as_data, load_npz, token_windows
+from volumetric.train.divergence import DivergedError
+from volumetric.train.history import (
+    CsvReporter,
+    EpochEvent,
+    Event,
+    JsonlReporter,
+    LogReporter,
+    Reporter,
+    StepEvent,
+    StopEvent,
+)
+from volumetric.train.learner import Learner, LearnerOptions, LearnerState, OpenLearner, StepReport, Tally
+from volumetric.train.losses import BCE, LOSSES, MSE, CrossEntropy, Huber, Loss, LossTerms
+from volumetric.train.optim import OPTIMISERS, SGD, AdamW, Momentum, Optimiser, RMSprop
+from volumetric.train.reference import ReferenceLearner
+from volumetric.train.schedules import SCHEDULES, Constant, Cosine, Schedule, StepDecay, WarmUp
+from volumetric.train.trainer import TrainResult, train
+
+__all__ = [
+    "BCE",
+    "LOSSES",
+    "MSE",
+    "OPTIMISERS",
+    "SCHEDULES",
+    "SGD",
+    "AdamW",
+    "ArrayData",
+    "Batch",
+    "Checkpoint",
+    "CheckpointStore",
+    "Constant",
+    "Cosine",
+    "CrossEntropy",
+    "CsvReporter",
+    "Data",
+    "DivergedError",
+    "EpochEvent",
+    "Event",
+    "Huber",
+    "JsonlReporter",
+    "Learner",
+    "LearnerOptions",
+    "LearnerState",
+    "LogReporter",
+    "Loss",
+    "LossTerms",
+    "Momentum",
+    "OpenLearner",
+    "Optimiser",
+    "RMSprop",
+    "ReferenceLearner",
+    "Reporter",
+    "Schedule",
+    "StepDecay",
+    "StepEvent",
+    "StepReport",
+    "StopEvent",
+    "StreamData",
+    "Tally",
+    "TrainConfig",
+    "TrainResult",
+    "WarmUp",
+    "as_data",
+    "clip_by_global_norm",
+    "global_norm",
+    "load_npz",
+    "read_checkpoint",
+    "token_windows",
+    "train",
+]

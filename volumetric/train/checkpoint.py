@@ -1,0 +1,167 @@
+"""Checkpoints of a training run: one file each that holds all that the rest of the run depends on.
+
+A checkpoint is an ``.npz`` file, written beside its place, synced and renamed into it: whoever looks, even after a
+crash in the middle of a write, finds whole files only. Zip checksums tell a file that was damaged later.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import zipfile
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from volumetric._typing import Array
+from volumetric.errors import CheckpointError
+from volumetric.train.learner import LearnerState
+
+VERSION: Final = 1
+_ABOUT, _MASTER, _SLOT, _BEST = "about", "master", "slot", "best"
+_PATTERN: Final = "step-*.npz"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """A moment of a run, between two updates.
+
+    Attributes
+    ----------
+    learner : weights, optimiser state, number of updates
+    best : masters of the weights with the best validation loss; empty without validation
+    progress : position in the data, running sums, early stopping; plain data
+    run : what is trained how on what; plain data, which must be the same where the run continues
+    """
+
+    learner: LearnerState
+    best: Mapping[str, Array]
+    progress: Mapping[str, Any]
+    run: Mapping[str, Any]
+
+
+class CheckpointStore:
+    """A directory of checkpoints, of which the newest few are kept.
+
+    Parameters
+    ----------
+    directory : made when first written to
+    keep : how many to keep, at least 1
+    """
+
+    def __init__(self, directory: str | Path, keep: int = 2) -> None:
+        self.directory = Path(directory).absolute()
+        self._keep = max(1, keep)
+
+    def paths(self) -> list[Path]:
+        """Return the checkpoints there are, oldest first."""
+        return sorted(self.directory.glob(_PATTERN))
+
+    def latest(self) -> Path | None:
+        """Return the newest checkpoint, or None."""
+        return next(reversed(self.paths()), None)
+
+    def save(self, checkpoint: Checkpoint) -> Path:
+        """Write a checkpoint, then delete the ones that are no longer kept; raise `CheckpointError` if that fails."""
+        path = self.directory / f"step-{checkpoint.learner.updates:010d}.npz"
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            _write(path, _arrays(checkpoint))
+            for old in self.paths()[: -self._keep]:
+                old.unlink(missing_ok=True)
+        except OSError as error:
+            raise CheckpointError(
+                f"cannot write {path}: {error.strerror or error}", hint="check space and rights"
+            ) from error
+        return path
+
+    def sweep(self) -> None:
+        """Delete what killed writers left behind. Only for the one run that owns the directory."""
+        for left in self.directory.glob(f".{_PATTERN}.*.tmp"):
+            left.unlink(missing_ok=True)
+
+
+def _write(path: Path, arrays: Mapping[str, Array]) -> None:
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
+    try:
+        with temporary.open("xb") as handle:
+            np.savez(handle, allow_pickle=False, **arrays)
+            handle.flush()
+            os.fsync(handle.fileno())
+        temporary.replace(path)
+        _sync_directory(path.parent)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _sync_directory(path: Path) -> None:
+    """Make a rename durable, where directories can be opened."""
+    if not hasattr(os, "O_DIRECTORY"):
+        return
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _arrays(checkpoint: Checkpoint) -> dict[str, Array]:
+    learner = checkpoint.learner
+    about = {
+        "version": VERSION,
+        "updates": learner.updates,
+        "slots": list(learner.slots),
+        "progress": checkpoint.progress,
+        "run": checkpoint.run,
+    }
+    arrays: dict[str, Array] = {_ABOUT: np.frombuffer(json.dumps(about).encode(), np.uint8)}
+    arrays |= {f"{_MASTER}/{key}": array for key, array in learner.masters.items()}
+    arrays |= {f"{_BEST}/{key}": array for key, array in checkpoint.best.items()}
+    for slot, of in learner.slots.items():
+        arrays |= {f"{_SLOT}/{slot}/{key}": array for key, array in of.items()}
+    return arrays
+
+
+def read_checkpoint(path: str | Path) -> Checkpoint:
+    """Read a checkpoint.
+
+    Raises
+    ------
+    CheckpointError
+        The file is missing, damaged, or no checkpoint of this version.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays: dict[str, Array] = {name: file[name] for name in file.files}
+        about = json.loads(arrays.pop(_ABOUT).tobytes())
+        if about["version"] != VERSION:
+            raise CheckpointError(f"{path} has version {about['version']}, expected {VERSION}")
+        slots = {slot: _below(f"{_SLOT}/{slot}", arrays) for slot in about["slots"]}
+        learner = LearnerState(about["updates"], _below(_MASTER, arrays), slots)
+        return Checkpoint(learner=learner, best=_below(_BEST, arrays), progress=about["progress"], run=about["run"])
+    except CheckpointError:
+        raise
+    # What numpy, zipfile and json raise on damaged files is not one tree.
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        EOFError,
+        zipfile.BadZipFile,
+        zlib.error,
+    ) as error:
+        raise CheckpointError(
+            f"cannot read checkpoint {path}: {error}", hint="delete it to continue from the one before"
+        ) from error
+
+
+def _below(prefix: str, arrays: Mapping[str, Array]) -> dict[str, Array]:
+    start = prefix + "/"
+    return {name[len(start) :]: array for name, array in arrays.items() if name.startswith(start)}

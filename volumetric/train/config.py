@@ -1,0 +1,83 @@
+"""How to train: all settings of a run, and their plain form, by which a checkpoint knows its own run."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from volumetric.dtypes import DType, Scheme
+from volumetric.errors import SpecError
+from volumetric.train.learner import LearnerOptions
+from volumetric.train.losses import MSE, Loss
+from volumetric.train.optim import AdamW, Optimiser
+from volumetric.train.precision import Precision
+from volumetric.train.schedules import Constant, Schedule
+
+MAY_CHANGE = ("epochs", "max_steps", "patience", "checkpoint_every", "keep_checkpoints")
+"""Settings that another value does not make another run: they say when to stop and what to keep."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainConfig:
+    """Settings of a run.
+
+    Attributes
+    ----------
+    loss, optimiser, clip, precision, frozen, decay_vectors : see `LearnerOptions`
+    schedule : factor on the optimiser's rate
+    accumulate : batches whose gradients make one update; the last update of an epoch may have fewer
+    epochs : times that the data are gone through
+    max_steps : updates at most, or None
+    patience : stop when the validation loss was not better for so many epochs, or None
+    min_delta : how much lower a validation loss must be to be better
+    checkpoint_every : updates from one checkpoint to the next; None: only at the end of epochs
+    keep_checkpoints : newest checkpoints that are kept
+    """
+
+    loss: Loss = field(default_factory=MSE)
+    optimiser: Optimiser = field(default_factory=AdamW)
+    schedule: Schedule = field(default_factory=Constant)
+    clip: float | None = None
+    precision: Precision = None
+    frozen: tuple[str, ...] = ()
+    decay_vectors: bool = True
+    accumulate: int = 1
+    epochs: int = 1
+    max_steps: int | None = None
+    patience: int | None = None
+    min_delta: float = 0.0
+    checkpoint_every: int | None = None
+    keep_checkpoints: int = 2
+
+    def __post_init__(self) -> None:
+        """Check the numbers."""
+        for name in ("accumulate", "epochs", "max_steps", "patience", "checkpoint_every", "keep_checkpoints"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise SpecError(f"{name} must be at least 1, got {value}")
+
+    @property
+    def learner(self) -> LearnerOptions:
+        """What the learner needs to know."""
+        names = (f.name for f in dataclasses.fields(LearnerOptions))
+        return LearnerOptions(**{name: getattr(self, name) for name in names})
+
+    def describe(self) -> dict[str, Any]:
+        """Return the settings that make the run what it is, as JSON data."""
+        return {f.name: plain(getattr(self, f.name)) for f in dataclasses.fields(self) if f.name not in MAY_CHANGE}
+
+
+def plain(value: Any) -> Any:
+    """Return a setting as JSON data."""
+    if isinstance(value, (Scheme, DType)):
+        return str(Scheme.parse(value))
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        return {"kind": getattr(value, "kind", type(value).__name__), **fields}
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    return value

@@ -1,0 +1,256 @@
+"""Data: batches in an order that depends on seed and epoch alone, so that training can continue anywhere in it."""
+
+from __future__ import annotations
+
+import itertools
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+import numpy as np
+
+from volumetric import rng
+from volumetric._typing import Array
+from volumetric.errors import CheckpointError, ShapeError, SpecError
+
+_ORDER, _SPLIT = 0, 1  # random streams of a data set's seed
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Batch:
+    """Samples that are computed together.
+
+    A sample is one row of the network's input, or a whole sequence of rows: then arrays have one more axis,
+    ``[samples, T, …]``. Sequences of unequal length are padded at the end and their padding masked, or come as batches
+    of one.
+
+    Attributes
+    ----------
+    inputs : ``[samples, …]``
+    targets : ``[samples, …]``, as the loss wants them
+    mask : weights of the loss's terms, or None
+    """
+
+    inputs: Array
+    targets: Array
+    mask: Array | None = None
+
+    def __post_init__(self) -> None:
+        """Check that all arrays have as many samples, and at least one."""
+        counts = {len(a) if a.ndim else 0 for a in (self.inputs, self.targets, self.mask) if a is not None}
+        if len(counts) != 1 or 0 in counts:
+            raise ShapeError(f"a batch needs inputs, targets and mask of as many samples, got {sorted(counts)}")
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+
+@runtime_checkable
+class Data(Protocol):
+    """Where batches come from."""
+
+    def batches(self, epoch: int, start: int = 0) -> Iterator[Batch]:
+        """Yield the batches of an epoch from number `start` on; the same each time for the same `epoch`."""
+        ...
+
+    def describe(self) -> dict[str, Any]:
+        """Return facts, as JSON, that tell data with another order or content apart."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ArrayData:
+    """Arrays in memory, in batches.
+
+    Attributes
+    ----------
+    inputs, targets, mask : one entry for each sample
+    batch_size : samples in a batch; the last one of an epoch may be smaller
+    shuffle : a new order in each epoch, from `seed` and the number of the epoch
+    drop_last : leave out a last batch that is smaller
+    """
+
+    inputs: Array
+    targets: Array
+    mask: Array | None = None
+    batch_size: int = 32
+    shuffle: bool = True
+    seed: int = 0
+    drop_last: bool = False
+
+    def __post_init__(self) -> None:
+        """Check sizes."""
+        if self.batch_size < 1:
+            raise SpecError(f"batch_size must be at least 1, got {self.batch_size}")
+        Batch(self.inputs, self.targets, self.mask)  # checks that they go together
+        if self.batches_per_epoch == 0:
+            raise SpecError(f"{len(self)} samples fill no batch of {self.batch_size}", hint="use drop_last=False")
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    @property
+    def batches_per_epoch(self) -> int:
+        """Batches in an epoch."""
+        return len(self) // self.batch_size if self.drop_last else -(-len(self) // self.batch_size)
+
+    def order(self, epoch: int) -> Array:
+        """Return the samples' numbers in the order of `epoch`."""
+        if not self.shuffle:
+            return np.arange(len(self))
+        return rng.generator(self.seed, _ORDER, epoch).permutation(len(self))
+
+    def batches(self, epoch: int, start: int = 0) -> Iterator[Batch]:
+        """Yield the batches of an epoch from number `start` on."""
+        order = self.order(epoch)
+        for i in range(start, self.batches_per_epoch):
+            yield self._take(order[i * self.batch_size : (i + 1) * self.batch_size])
+
+    def split(self, fraction: float) -> tuple[ArrayData, ArrayData]:
+        """Return training and validation data; `fraction` of the samples, drawn by the seed, go to the latter.
+
+        The validation data are not shuffled. Raises `SpecError` where one of the two would be empty.
+        """
+        held = round(len(self) * fraction)
+        if not 0 < held < len(self):
+            raise SpecError(f"a validation split of {fraction} leaves {held} of {len(self)} samples for validation")
+        order = rng.generator(self.seed, _SPLIT).permutation(len(self))
+        train, validation = (self._take(np.sort(part)) for part in (order[held:], order[:held]))
+        return (
+            replace(self, inputs=train.inputs, targets=train.targets, mask=train.mask),
+            replace(
+                self,
+                inputs=validation.inputs,
+                targets=validation.targets,
+                mask=validation.mask,
+                shuffle=False,
+                drop_last=False,
+            ),
+        )
+
+    def describe(self) -> dict[str, Any]:
+        """Return sizes, seed and checksums."""
+        arrays = {"inputs": self.inputs, "targets": self.targets, "mask": self.mask}
+        sums = {name: _checksum(a) for name, a in arrays.items() if a is not None}
+        order = {"batch_size": self.batch_size, "shuffle": self.shuffle, "seed": self.seed, "drop_last": self.drop_last}
+        return {"kind": "arrays", "samples": len(self), **order, "crc32": sums}
+
+    def _take(self, samples: Array) -> Batch:
+        mask = None if self.mask is None else self.mask[samples]
+        return Batch(self.inputs[samples], self.targets[samples], mask)
+
+
+def _checksum(array: Array) -> int:
+    return zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+
+
+AnyBatch: TypeAlias = "Batch | tuple[Array, Array] | tuple[Array, Array, Array]"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StreamData:
+    """Batches made on the way by a function, such as a generator function.
+
+    Attributes
+    ----------
+    make : called with the number of each epoch; returns its batches, as `Batch` or (inputs, targets[, mask]). It must
+        give the same batches for the same epoch if training is to be resumed, and draw its random numbers from a
+        generator seeded by the epoch. Resuming makes and discards the batches before.
+    """
+
+    make: Callable[[int], Iterable[AnyBatch]]
+
+    def batches(self, epoch: int, start: int = 0) -> Iterator[Batch]:
+        """Yield the batches of an epoch from number `start` on."""
+        made = 0
+        for made, batch in enumerate(self.make(epoch), start=1):
+            if made > start:
+                yield batch if isinstance(batch, Batch) else Batch(*map(np.asarray, batch))
+        if made == 0:
+            raise SpecError(f"epoch {epoch} of the data has no batch", hint="make new batches at each call")
+
+    def describe(self) -> dict[str, Any]:
+        """Nothing can be told of what a function will make."""
+        return {"kind": "stream"}
+
+
+def load_npz(
+    path: str | Path, *, inputs: str = "inputs", targets: str = "targets", mask: str = "mask", **options: Any
+) -> ArrayData:
+    """Read arrays of these names from an ``.npz`` file; the mask may be missing. `options` go to `ArrayData`.
+
+    Raises
+    ------
+    CheckpointError
+        The file cannot be read, lacks an array, or has one that needs pickle.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            if not isinstance(file, np.lib.npyio.NpzFile):
+                raise CheckpointError(f"{path} is not an .npz file", hint="write one with numpy.savez")
+            for name in (inputs, targets):
+                if name not in file:
+                    raise CheckpointError(f"{path} has no array {name!r}", hint=f"it has {', '.join(file)}")
+            chosen = file.get(mask)
+            return ArrayData(inputs=file[inputs], targets=file[targets], mask=chosen, **options)
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        if isinstance(error, (CheckpointError, ShapeError, SpecError)):
+            raise
+        raise CheckpointError(f"cannot read {path}: {error}") from error
+
+
+def token_windows(ids: Array, length: int, stride: int | None = None) -> tuple[Array, Array]:
+    """Cut a stream of token ids into inputs and the ids that follow them, both int32 ``[windows, length]``.
+
+    Parameters
+    ----------
+    ids : integers ``[N]``
+    length : rows of a window
+    stride : distance of windows; None means `length`: no overlap. What does not fill a window at the end is left out
+
+    Raises
+    ------
+    ShapeError
+        There are fewer than ``length + 1`` ids.
+    """
+    if ids.ndim != 1 or len(ids) <= length:
+        raise ShapeError(f"windows of {length} tokens and the next need at least {length + 1} ids, got {ids.shape}")
+    starts = np.arange(0, len(ids) - length, stride or length)
+    windows = ids[starts[:, None] + np.arange(length + 1)].astype(np.int32)
+    return windows[:, :-1], windows[:, 1:]
+
+
+AnyData: TypeAlias = "Data | tuple[Array, ...] | str | Path | Callable[[int], Iterable[AnyBatch]]"
+"""What `as_data` takes: data, (inputs, targets[, mask]), an ``.npz`` path, or a function from epoch to batches."""
+
+
+def as_data(source: AnyData) -> Data:
+    """Return `source` as `Data`, with the default batches where it says nothing of them.
+
+    Raises
+    ------
+    SpecError
+        `source` is nothing of the kind, or an iterator, which could be gone through only once.
+    """
+    if isinstance(source, Data):
+        return source
+    if isinstance(source, (str, Path)):
+        return load_npz(source)
+    if isinstance(source, tuple) and len(source) in (2, 3):
+        inputs, targets, *masks = map(np.asarray, source)
+        return ArrayData(inputs=inputs, targets=targets, mask=masks[0] if masks else None)
+    if callable(source):
+        return StreamData(source)
+    raise SpecError(
+        f"cannot train on {type(source).__name__}",
+        hint="pass (inputs, targets[, mask]), an .npz path, or a function that makes the batches of an epoch",
+    )
+
+
+def grouped(batches: Iterator[Batch], size: int) -> Iterator[list[Batch]]:
+    """Yield `size` batches at a time; the last group may be smaller."""
+    while group := list(itertools.islice(batches, size)):
+        yield group

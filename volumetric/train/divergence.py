@@ -1,0 +1,56 @@
+"""What is wrong when training meets a number that is not finite, and which layer made it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from volumetric._typing import Array
+from volumetric.errors import VolumetricError
+from volumetric.runtime import Plan
+
+
+class DivergedError(VolumetricError, ArithmeticError):
+    """Training met NaN or an infinity and stopped before any weight was changed by it.
+
+    Attributes
+    ----------
+    step : number of the update that was not made, from 1
+    where : what was not finite first
+    checkpoint : the last checkpoint, which holds finite weights, or None if none was written
+    """
+
+    def __init__(self, step: int, where: str, checkpoint: Path | None) -> None:
+        kept = f"continue from {checkpoint}" if checkpoint else "write checkpoints to be able to go back"
+        super().__init__(
+            f"step {step}: {where} is not finite", hint=f"{kept}; lower the learning rate or clip gradients"
+        )
+        self.step, self.where, self.checkpoint = step, where, checkpoint
+
+
+def first_odd_value(plan: Plan, weights: Mapping[str, Array], values: Mapping[int, Array]) -> str | None:
+    """Name the first value of a forward pass that is not finite: the input, a parameter, or a layer's output."""
+    if _odd(values[plan.inputs[0]]):
+        return "the input of the network"
+    for step in plan.steps:
+        for key in step.params.values():
+            if _odd(weights[key]):
+                return f"parameter {key}"
+        if _odd(values[step.outputs[0]]):
+            return f"the output of {step.op} at {step.where}"
+    return None
+
+
+def first_odd_gradient(plan: Plan, gradients: Mapping[str, Array]) -> str | None:
+    """Name the first gradient in the order of the backward pass that is not finite."""
+    for step in reversed(plan.steps):
+        for key in step.params.values():
+            if key in gradients and _odd(gradients[key]):
+                return f"the gradient of {key} ({step.op} at {step.where})"
+    return None
+
+
+def _odd(array: Array) -> bool:
+    return bool(np.issubdtype(array.dtype, np.floating) and not np.isfinite(array).all())

@@ -1,0 +1,223 @@
+"""History: what happened during training, as events that reporters write down."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import json
+import logging
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Final, Protocol, TextIO, TypeAlias
+
+from volumetric.errors import CheckpointError
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepEvent:
+    """One update.
+
+    Attributes
+    ----------
+    step : its number, from 1
+    epoch : number of the epoch, from 0
+    loss : before the update; a mean or a sum, as the loss says
+    rate : learning rate
+    gradient_norm : before clipping
+    clipped : whether gradients were scaled down
+    seconds : time that it took
+    """
+
+    event: ClassVar[str] = "step"
+
+    step: int
+    epoch: int
+    loss: float
+    rate: float
+    gradient_norm: float
+    clipped: bool
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochEvent:
+    """End of an epoch.
+
+    Attributes
+    ----------
+    step : updates so far
+    loss : over all terms of the epoch, each before the update that it led to
+    validation_loss : after the epoch, or None without validation data
+    improved : whether the validation loss is the best so far
+    """
+
+    event: ClassVar[str] = "epoch"
+
+    step: int
+    epoch: int
+    loss: float
+    validation_loss: float | None = None
+    improved: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopEvent:
+    """End of training: ``"epochs"``, ``"max_steps"``, ``"patience"`` or ``"diverged"``, and what was not finite."""
+
+    event: ClassVar[str] = "stop"
+
+    step: int
+    epoch: int
+    reason: str
+    where: str | None = None
+
+
+Event: TypeAlias = StepEvent | EpochEvent | StopEvent
+COLUMNS: Final = tuple(
+    dict.fromkeys(["event", *(f.name for kind in (StepEvent, EpochEvent, StopEvent) for f in dataclasses.fields(kind))])
+)
+
+
+def record(event: Event) -> dict[str, Any]:
+    """Return an event as plain data; numbers that are not finite, which JSON cannot hold, as text."""
+
+    def plain(value: Any) -> Any:
+        return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+    return {"event": event.event, **{key: plain(value) for key, value in dataclasses.asdict(event).items()}}
+
+
+class Reporter(Protocol):
+    """Takes the events of a run."""
+
+    def start(self, step: int, epoch: int) -> None:
+        """Begin after `step` updates, in `epoch`: what an interrupted run reported beyond that will come again."""
+        ...
+
+    def report(self, event: Event) -> None:
+        """Take one event."""
+        ...
+
+    def close(self) -> None:
+        """Finish, whether training succeeded or not."""
+        ...
+
+
+class _FileReporter:
+    """Appends a line for each event and flushes it, so that a run can be watched and a crash loses nothing."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self._file: TextIO | None = None
+
+    def start(self, step: int, epoch: int) -> None:
+        """Open the file; keep what an earlier run wrote before this point, or start anew at step 0."""
+        try:
+            kept = self._earlier(step, epoch) if step and self.path.exists() else []
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            temporary = self.path.with_name(f".{self.path.name}.tmp")
+            temporary.write_text("".join(kept) or self._head(), encoding="utf-8")
+            temporary.replace(self.path)
+            self._file = self.path.open("a", encoding="utf-8", newline="")
+        except OSError as error:
+            raise CheckpointError(f"cannot write {self.path}: {error.strerror or error}") from error
+
+    def report(self, event: Event) -> None:
+        """Write a line."""
+        if self._file is not None:
+            self._file.write(self._line(record(event)))
+            self._file.flush()
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _earlier(self, step: int, epoch: int) -> list[str]:
+        with self.path.open(encoding="utf-8", newline="") as file:
+            lines = [line for line in file if line.endswith("\n")]  # a killed run may have left half a line
+        head = self._head()
+        return [head] * bool(head) + [line for line in lines[bool(head) :] if _is_before(self._read(line), step, epoch)]
+
+    def _head(self) -> str:
+        return ""
+
+    def _line(self, fields: dict[str, Any]) -> str:
+        raise NotImplementedError
+
+    def _read(self, line: str) -> dict[str, Any]:
+        raise NotImplementedError
+
+
+def _is_before(fields: dict[str, Any], step: int, epoch: int) -> bool:
+    if fields["event"] == StepEvent.event:
+        return int(fields["step"]) <= step
+    return fields["event"] == EpochEvent.event and int(fields["epoch"]) < epoch
+
+
+class JsonlReporter(_FileReporter):
+    """Writes one JSON object a line."""
+
+    def _line(self, fields: dict[str, Any]) -> str:
+        return json.dumps(fields) + "\n"
+
+    def _read(self, line: str) -> dict[str, Any]:
+        return json.loads(line)
+
+
+class CsvReporter(_FileReporter):
+    """Writes comma-separated values with one header; a column that an event lacks is empty."""
+
+    def _head(self) -> str:
+        return ",".join(COLUMNS) + "\n"
+
+    def _line(self, fields: dict[str, Any]) -> str:
+        text = io.StringIO()
+        csv.DictWriter(text, COLUMNS, lineterminator="\n").writerow(fields)
+        return text.getvalue()
+
+    def _read(self, line: str) -> dict[str, Any]:
+        return dict(zip(COLUMNS, next(csv.reader([line])), strict=True))
+
+
+class LogReporter:
+    """Logs every n-th update and every epoch at level INFO."""
+
+    def __init__(self, every: int = 10) -> None:
+        self._every = every
+
+    def start(self, step: int, epoch: int) -> None:
+        """Say where training begins."""
+        logger.info("training from step %d, epoch %d", step, epoch)
+
+    def report(self, event: Event) -> None:
+        """Log an event."""
+        if isinstance(event, StepEvent):
+            if event.step % self._every == 0:
+                logger.info("step %d: loss %.6g, gradient norm %.4g", event.step, event.loss, event.gradient_norm)
+        elif isinstance(event, EpochEvent):
+            validation = "" if event.validation_loss is None else f", validation loss {event.validation_loss:.6g}"
+            logger.info("epoch %d: loss %.6g%s", event.epoch, event.loss, validation)
+        else:
+            logger.info("stopped at step %d: %s", event.step, event.where or event.reason)
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+def each(reporters: Iterable[Reporter], call: Callable[[Reporter], None]) -> None:
+    """Call every reporter, the later ones too where one fails; the first failure is raised at the end."""
+    failure: Exception | None = None
+    for reporter in reporters:
+        try:
+            call(reporter)
+        except Exception as error:
+            failure = failure or error
+    if failure is not None:
+        raise failure

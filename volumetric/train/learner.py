@@ -1,0 +1,124 @@
+"""Learner: the seam between the training loop and a device. Weights, gradients and optimiser state stay behind it.
+
+The loop knows batches and numbers; a learner owns the whole of an update, so that a device can keep everything resident
+and hand back one number for each step. Weights leave it only when asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from volumetric._typing import Array
+from volumetric.errors import SpecError
+from volumetric.network import Network
+from volumetric.train.data import Batch
+from volumetric.train.losses import MSE, Loss
+from volumetric.train.optim import AdamW, Optimiser
+from volumetric.train.precision import Precision
+from volumetric.weights import Params
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearnerOptions:
+    """What a learner computes.
+
+    Attributes
+    ----------
+    loss, optimiser : which; the optimiser's `rate` is the loop's business
+    clip : bound on the norm of all gradients together, or None
+    precision : schemes of the weights; forward uses the weights that they can hold (see `volumetric.train.precision`)
+    frozen : patterns of keys, as ``"0.*"``, of parameters that are not trained
+    decay_vectors : whether weight decay also pulls on parameters of one axis: gains and biases
+    """
+
+    loss: Loss = field(default_factory=MSE)
+    optimiser: Optimiser = field(default_factory=AdamW)
+    clip: float | None = None
+    precision: Precision = None
+    frozen: tuple[str, ...] = ()
+    decay_vectors: bool = True
+
+    def __post_init__(self) -> None:
+        """Check the clip."""
+        if self.clip is not None and not self.clip > 0:
+            raise SpecError(f"clip must be above 0, got {self.clip}", hint="None does not clip")
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """A sum of loss terms and their number."""
+
+    total: float = 0.0
+    count: float = 0.0
+
+    def __add__(self, other: Tally) -> Tally:
+        return Tally(self.total + other.total, self.count + other.count)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepReport:
+    """What one update did.
+
+    Attributes
+    ----------
+    tally : sum and number of the loss's terms before the update
+    gradient_norm : norm of all gradients together, before clipping
+    clipped : whether the gradients were scaled down
+    fault : None, or what was not finite; then no weight has changed
+    """
+
+    tally: Tally
+    gradient_norm: float
+    clipped: bool = False
+    fault: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LearnerState:
+    """Everything that the next update depends on beside its batch, in host memory.
+
+    Attributes
+    ----------
+    updates : how many were made
+    masters : key → trained weight
+    slots : slot of the optimiser → key → array
+    """
+
+    updates: int
+    masters: Mapping[str, Array]
+    slots: Mapping[str, Mapping[str, Array]]
+
+
+class Learner(Protocol):
+    """Trains the weights of one network on one device."""
+
+    @property
+    def state(self) -> LearnerState:
+        """Copy of what the next update depends on."""
+        ...
+
+    def restore(self, state: LearnerState) -> None:
+        """Continue from `state`, bit for bit. Raises `CheckpointError` if it does not fit."""
+        ...
+
+    def step(self, batches: Sequence[Batch], *, rate: float) -> StepReport:
+        """Make one update from the gradients of all `batches` together; a fault leaves every weight as it was."""
+        ...
+
+    def evaluate(self, batch: Batch) -> Tally:
+        """Return the loss of a batch under the weights as they will be stored, and learn nothing."""
+        ...
+
+    def params(self) -> Params:
+        """Return the weights as they are now, in their schemes, with float32 masters where a scheme rounds."""
+        ...
+
+
+class OpenLearner(Protocol):
+    """Makes a learner: the class of one, or a function of a device."""
+
+    def __call__(self, network: Network, params: Params, options: LearnerOptions) -> Learner:
+        """Bind a network to a private copy of `params`."""
+        ...

@@ -1,0 +1,250 @@
+"""Losses: how wrong an output is, and the gradient of that with respect to the output.
+
+A loss is a sum of terms over a number of terms, and keeps the two apart: only when both are summed over all
+micro-batches of an update is their quotient the mean over everything that counts, however the masks fall.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, Final, Literal, TypeAlias
+
+import numpy as np
+
+from volumetric._typing import Array
+from volumetric.errors import ShapeError, SpecError
+
+Reduction = Literal["mean", "sum"]
+IGNORED: Final = -100
+"""Class id of a row that does not count, as in torch."""
+
+
+@dataclass(frozen=True, slots=True)
+class LossTerms:
+    """Sum of the terms of a loss, their number (the sum of weights, where a mask has them), and the sum's gradient."""
+
+    total: float
+    count: float
+    gradient: Array
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loss:
+    """Base of all losses.
+
+    Attributes
+    ----------
+    reduction : ``"mean"`` divides the sum of terms by their number, ``"sum"`` does not
+    """
+
+    kind: ClassVar[str]
+
+    reduction: Reduction = "mean"
+
+    def __post_init__(self) -> None:
+        """Check the reduction."""
+        if self.reduction not in ("mean", "sum"):
+            raise SpecError(f"{self.kind}: reduction must be mean or sum, got {self.reduction!r}")
+
+    def terms(self, output: Array, target: Array, mask: Array | None = None) -> LossTerms:
+        """Return sum, number and gradient of the terms.
+
+        Parameters
+        ----------
+        output : what the network gave, float ``[ROWS, …]``
+        target : what it should have given; its shape is that of the output, or ``[ROWS, …]`` without the last axis for
+            class ids
+        mask : weight of each term, bool or not below 0; may lack trailing axes: ``[ROWS]`` weighs whole rows
+
+        Raises
+        ------
+        ShapeError
+            The shapes do not go together, or a class id has no class.
+        """
+        raise NotImplementedError(self.kind)
+
+    def value_and_gradient(self, output: Array, target: Array, mask: Array | None = None) -> tuple[float, Array]:
+        """Return the loss and its gradient with respect to `output`, in the dtype of `output`."""
+        terms = self.terms(output, target, mask)
+        scale = self.scale(terms.count)
+        return terms.total * scale, terms.gradient * scale
+
+    def scale(self, count: float) -> float:
+        """Factor that turns a sum over `count` terms into the loss; raise `SpecError` where none counts."""
+        if not count > 0:
+            raise SpecError("no term of the loss counts", hint="every row is masked or has an ignored class")
+        return 1 / count if self.reduction == "mean" else 1.0
+
+
+PerElement: TypeAlias = Callable[[Array, Array], tuple[Array, Array]]
+
+
+def _elementwise(kind: str, output: Array, target: Array, mask: Array | None, formula: PerElement) -> LossTerms:
+    """Sum `formula`, which gives value and derivative of each element."""
+    if output.shape != target.shape:
+        raise ShapeError(f"{kind}: the output has shape {output.shape}, the target {target.shape}")
+    values, slopes = formula(output, target.astype(output.dtype, copy=False))
+    if mask is None:
+        return LossTerms(float(values.sum(dtype=np.float64)), values.size, slopes)
+    weights = _weights(mask, output.shape).astype(output.dtype)
+    total = float((values * weights).sum(dtype=np.float64))
+    return LossTerms(total, float(weights.sum(dtype=np.float64)), slopes * weights)
+
+
+def _weights(mask: Array, shape: tuple[int, ...]) -> Array:
+    """Spread `mask` over the trailing axes that it lacks."""
+    if mask.shape != shape[: mask.ndim]:
+        raise ShapeError(f"a mask of shape {mask.shape} does not fit terms of shape {shape}")
+    if mask.size and mask.min() < 0:
+        raise SpecError("a mask has a weight below 0")
+    return np.broadcast_to(mask.reshape(mask.shape + (1,) * (len(shape) - mask.ndim)), shape)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MSE(Loss):
+    """Mean squared error: ``(y − t)²`` for each element."""
+
+    kind: ClassVar[str] = "mse"
+
+    def terms(self, output: Array, target: Array, mask: Array | None = None) -> LossTerms:
+        def formula(y: Array, t: Array) -> tuple[Array, Array]:
+            d = y - t
+            return d * d, 2 * d
+
+        return _elementwise(self.kind, output, target, mask, formula)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Huber(Loss):
+    """Huber loss: ``d²/2`` where ``|d| ≤ delta``, else ``delta · (|d| − delta/2)``, with ``d = y − t``."""
+
+    kind: ClassVar[str] = "huber"
+
+    delta: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        Loss.__post_init__(self)
+        if not self.delta > 0:
+            raise SpecError(f"huber: delta must be above 0, got {self.delta}")
+
+    def terms(self, output: Array, target: Array, mask: Array | None = None) -> LossTerms:
+        def formula(y: Array, t: Array) -> tuple[Array, Array]:
+            d = y - t
+            slope = np.clip(d, -self.delta, self.delta)
+            return slope * (d - slope / 2), slope  # both branches in one: inside, slope is d
+
+        return _elementwise(self.kind, output, target, mask, formula)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BCE(Loss):
+    """Binary cross entropy: ``−t log p − (1 − t) log(1 − p)`` for each element, targets in 0 … 1.
+
+    Attributes
+    ----------
+    logits : the output is z with ``p = sigmoid(z)``, and the formula ``max(z, 0) − z t + log(1 + exp(−|z|))`` neither
+        overflows nor cancels; otherwise the output is p itself, and logarithms stop at −100, as in torch
+    """
+
+    kind: ClassVar[str] = "bce"
+
+    logits: bool = True
+
+    def terms(self, output: Array, target: Array, mask: Array | None = None) -> LossTerms:
+        if target.size and (target.min() < 0 or target.max() > 1):
+            raise ShapeError(f"bce: targets lie in 0 … 1, got {target.min()} to {target.max()}")
+        return _elementwise(self.kind, output, target, mask, _bce_of_logits if self.logits else _bce_of_probabilities)
+
+
+def _bce_of_logits(z: Array, t: Array) -> tuple[Array, Array]:
+    small = np.exp(-np.abs(z))
+    p = np.where(z >= 0, 1, small) / (1 + small)
+    return np.maximum(z, 0) - z * t + np.log1p(small), p - t
+
+
+def _bce_of_probabilities(p: Array, t: Array) -> tuple[Array, Array]:
+    if p.size and (p.min() < 0 or p.max() > 1):
+        raise ShapeError(
+            f"bce: probabilities lie in 0 … 1, got {p.min()} to {p.max()}", hint="use BCE(logits=True) for raw outputs"
+        )
+    floor = np.exp(p.dtype.type(-100))
+    value = -(t * np.log(np.maximum(p, floor)) + (1 - t) * np.log(np.maximum(1 - p, floor)))
+    return value, (p - t) / np.maximum(p * (1 - p), p.dtype.type(1e-12))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CrossEntropy(Loss):
+    """Cross entropy of logits over the last axis: ``−Σ q log softmax(z)``, one term for each row.
+
+    The target is class ids, integers without the last axis, or soft targets q with it.
+
+    Attributes
+    ----------
+    ignore_index : rows with this class id do not count
+    label_smoothing : share ε of the target that is spread evenly over the classes: ``q (1 − ε) + ε / C``
+    """
+
+    kind: ClassVar[str] = "cross_entropy"
+
+    ignore_index: int = IGNORED
+    label_smoothing: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        Loss.__post_init__(self)
+        if not 0 <= self.label_smoothing < 1:
+            raise SpecError(f"cross_entropy: label_smoothing must lie in 0 … 1, got {self.label_smoothing}")
+
+    def terms(self, output: Array, target: Array, mask: Array | None = None) -> LossTerms:
+        lead, classes = output.shape[:-1], output.shape[-1]
+        ids = np.issubdtype(target.dtype, np.integer) and target.shape == lead
+        if not ids and target.shape != output.shape:
+            raise ShapeError(
+                f"cross_entropy: an output of shape {output.shape} needs class ids of shape {lead} or soft targets of "
+                f"its own shape, got {target.dtype} of shape {target.shape}"
+            )
+        weights = np.ones(lead, output.dtype) if mask is None else _weights(mask, lead).astype(output.dtype)
+        logp = _log_softmax(output)
+        if ids:
+            weights = np.where(target == self.ignore_index, output.dtype.type(0), weights)
+            values, gradient = self._of_ids(logp, self._checked(target, classes))
+        else:
+            values, gradient = self._of_soft(logp, target.astype(output.dtype, copy=False))
+        # An ignored row must not turn an infinite value into NaN by 0 · ∞.
+        total = float(np.where(weights == 0, 0, values * weights).sum(dtype=np.float64))
+        gradient = np.where(weights[..., None] == 0, gradient.dtype.type(0), gradient * weights[..., None])
+        return LossTerms(total, float(weights.sum(dtype=np.float64)), gradient)
+
+    def _checked(self, ids: Array, classes: int) -> Array:
+        wrong = ((ids < 0) | (ids >= classes)) & (ids != self.ignore_index)
+        if wrong.any():
+            at = np.argwhere(wrong)[0].tolist()
+            raise ShapeError(f"cross_entropy: class id {ids[wrong][0]} at {at} is outside of 0 … {classes - 1}")
+        return np.where(ids == self.ignore_index, 0, ids)[..., None]
+
+    def _of_ids(self, logp: Array, ids: Array) -> tuple[Array, Array]:
+        smooth, classes = self.label_smoothing, logp.shape[-1]
+        values = -np.take_along_axis(logp, ids, -1)[..., 0]
+        gradient = np.exp(logp)
+        if smooth:
+            values = (1 - smooth) * values - (smooth / classes) * logp.sum(-1)
+            gradient -= smooth / classes
+        picked = np.take_along_axis(gradient, ids, -1)
+        np.put_along_axis(gradient, ids, picked - (1 - smooth), -1)
+        return values, gradient
+
+    def _of_soft(self, logp: Array, q: Array) -> tuple[Array, Array]:
+        q = q * (1 - self.label_smoothing) + self.label_smoothing / q.shape[-1]
+        values = -np.where(q == 0, 0, q * logp).sum(-1)
+        return values, np.exp(logp) * q.sum(-1, keepdims=True) - q
+
+
+def _log_softmax(z: Array) -> Array:
+    shifted = z - z.max(-1, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
+
+
+LOSSES: Final[dict[str, type[Loss]]] = {cls.kind: cls for cls in (MSE, CrossEntropy, BCE, Huber)}
+"""Name → loss."""

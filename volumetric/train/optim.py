@@ -1,0 +1,193 @@
+"""Optimisers: pure functions from weight, gradient and state to new weight and new state.
+
+Formulas, defaults and the meaning of every option are torch's. State is explicit: an optimiser names its slots, each an
+array shaped as the weight, zero before the first update.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar, Final, Self, TypeAlias
+
+import numpy as np
+
+from volumetric._typing import Array
+from volumetric.errors import SpecError
+
+Slots: TypeAlias = Mapping[str, Array]
+"""Slot name → array, for one weight."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Optimiser:
+    """Base of all optimisers.
+
+    Attributes
+    ----------
+    rate : learning rate, before the schedule's factor
+    weight_decay : pulls weights towards zero; added to the gradient (L2), except in AdamW, where it is decoupled
+    """
+
+    kind: ClassVar[str]
+
+    rate: float = 1e-3
+    weight_decay: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        self._within("rate", 0.0)
+        self._within("weight_decay", 0.0)
+
+    @property
+    def slots(self) -> tuple[str, ...]:
+        """Names of the state arrays of each weight."""
+        return ()
+
+    def update(self, w: Array, g: Array, slots: Slots, *, step: int, rate: float) -> tuple[Array, dict[str, Array]]:
+        """Return the new weight and its new slots; nothing is changed in place.
+
+        Parameters
+        ----------
+        w, g : weight and gradient, of one shape and dtype, which the results keep
+        step : number of this update, from 1
+        rate : learning rate of this update
+        """
+        raise NotImplementedError(self.kind)
+
+    def for_weight(self, axes: int, decay_vectors: bool) -> Self:
+        """Return the optimiser of a weight with so many axes: without decay for a vector, unless `decay_vectors`."""
+        return self if axes > 1 or decay_vectors else replace(self, weight_decay=0.0)
+
+    def _within(self, name: str, low: float, below: float = np.inf) -> None:
+        value = getattr(self, name)
+        if not low <= value < below:
+            bound = f"{low} or more" if below == np.inf else f"in {low} … {below}, without the end"
+            raise SpecError(f"{self.kind}: {name} must be {bound}, got {value}")
+
+    def _decayed(self, w: Array, g: Array) -> Array:
+        return g + self.weight_decay * w if self.weight_decay else g
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SGD(Optimiser):
+    """Gradient descent: ``w ← w − rate · g``."""
+
+    kind: ClassVar[str] = "sgd"
+
+    def update(self, w: Array, g: Array, slots: Slots, *, step: int, rate: float) -> tuple[Array, dict[str, Array]]:
+        return w - rate * self._decayed(w, g), {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Momentum(Optimiser):
+    """Gradient descent with a velocity: ``v ← μ v + (1 − dampening) g``, ``w ← w − rate · v``.
+
+    The first velocity is g, undampened. With `nesterov` the weight moves by ``g + μ v``.
+    """
+
+    kind: ClassVar[str] = "momentum"
+
+    momentum: float = 0.9
+    dampening: float = 0.0
+    nesterov: bool = False
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        Optimiser.__post_init__(self)
+        self._within("momentum", 0.0)
+        if self.nesterov and (self.dampening or not self.momentum):
+            raise SpecError("momentum: nesterov needs a momentum and no dampening")
+
+    @property
+    def slots(self) -> tuple[str, ...]:
+        """The velocity."""
+        return ("velocity",)
+
+    def update(self, w: Array, g: Array, slots: Slots, *, step: int, rate: float) -> tuple[Array, dict[str, Array]]:
+        g = self._decayed(w, g)
+        v = g if step == 1 else self.momentum * slots["velocity"] + (1 - self.dampening) * g
+        move = g + self.momentum * v if self.nesterov else v
+        return w - rate * move, {"velocity": v}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RMSprop(Optimiser):
+    """Gradient over its running root mean square: ``s ← α s + (1 − α) g²``, ``w ← w − rate · g / (√s + eps)``.
+
+    `centered` subtracts the square of the running mean from s; `momentum` gives the quotient a velocity.
+    Tieleman and Hinton 2012, lecture 6.5; Graves 2013 (arXiv 1308.0850) for the centred form.
+    """
+
+    kind: ClassVar[str] = "rmsprop"
+
+    rate: float = 1e-2
+    alpha: float = 0.99
+    eps: float = 1e-8
+    momentum: float = 0.0
+    centered: bool = False
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        Optimiser.__post_init__(self)
+        self._within("alpha", 0.0, 1.0)
+        self._within("eps", 0.0)
+        self._within("momentum", 0.0)
+
+    @property
+    def slots(self) -> tuple[str, ...]:
+        """Mean square, and those of the options in use."""
+        return ("square", *(("mean",) if self.centered else ()), *(("velocity",) if self.momentum else ()))
+
+    def update(self, w: Array, g: Array, slots: Slots, *, step: int, rate: float) -> tuple[Array, dict[str, Array]]:
+        g = self._decayed(w, g)
+        new = {"square": self.alpha * slots["square"] + (1 - self.alpha) * g * g}
+        spread = new["square"]
+        if self.centered:
+            new["mean"] = self.alpha * slots["mean"] + (1 - self.alpha) * g
+            # The variance cannot be below 0, but its rounded difference can.
+            spread = np.maximum(spread - new["mean"] * new["mean"], 0)
+        move = g / (np.sqrt(spread) + self.eps)
+        if self.momentum:
+            new["velocity"] = move = self.momentum * slots["velocity"] + move
+        return w - rate * move, new
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdamW(Optimiser):
+    """Adam with decoupled weight decay.
+
+    ``w ← w (1 − rate · decay)``, ``m ← β₁ m + (1 − β₁) g``, ``v ← β₂ v + (1 − β₂) g²``,
+    ``w ← w − rate · m̂ / (√v̂ + eps)`` with ``m̂ = m / (1 − β₁ᵗ)`` and ``v̂ = v / (1 − β₂ᵗ)``.
+    Loshchilov and Hutter 2019 (arXiv 1711.05101).
+    """
+
+    kind: ClassVar[str] = "adamw"
+
+    weight_decay: float = 1e-2
+    beta1: float = 0.9
+    beta2: float = 0.999
+    eps: float = 1e-8
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        Optimiser.__post_init__(self)
+        self._within("beta1", 0.0, 1.0)
+        self._within("beta2", 0.0, 1.0)
+        self._within("eps", 0.0)
+
+    @property
+    def slots(self) -> tuple[str, ...]:
+        """First and second moment."""
+        return ("mean", "square")
+
+    def update(self, w: Array, g: Array, slots: Slots, *, step: int, rate: float) -> tuple[Array, dict[str, Array]]:
+        m = self.beta1 * slots["mean"] + (1 - self.beta1) * g
+        v = self.beta2 * slots["square"] + (1 - self.beta2) * g * g
+        root = np.sqrt(v) / np.sqrt(1 - self.beta2**step).item() + self.eps
+        move = (rate / (1 - self.beta1**step)) * m / root
+        return w * (1 - rate * self.weight_decay) - move, {"mean": m, "square": v}
+
+
+OPTIMISERS: Final[dict[str, type[Optimiser]]] = {cls.kind: cls for cls in (SGD, Momentum, RMSprop, AdamW)}
+"""Name → optimiser."""

@@ -1,0 +1,174 @@
+"""The learner on the reference device: NumPy forward, each layer's own VJP, optimiser on arrays. Others must agree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import repeat
+
+import numpy as np
+
+from volumetric._typing import Array
+from volumetric.errors import CheckpointError, ShapeError
+from volumetric.network import Network, check_params
+from volumetric.runtime import Plan, RunOptions, lower
+from volumetric.runtime.lower import mixes_rows
+from volumetric.runtime.reference import ReferenceExecutable
+from volumetric.runtime.state import check_input
+from volumetric.train.clip import clip_by_global_norm, global_norm
+from volumetric.train.data import Batch
+from volumetric.train.divergence import first_odd_gradient, first_odd_value
+from volumetric.train.learner import LearnerOptions, LearnerState, StepReport, Tally
+from volumetric.train.losses import LossTerms
+from volumetric.train.precision import as_stored, master_of, matching, schemes_of, trained_store
+from volumetric.weights import Params
+
+
+class ReferenceLearner:
+    """Trains with NumPy in float32, or float64 for checks.
+
+    Samples that are rows go through the network together. Samples that are sequences go one by one and their gradients
+    are summed: rows of a call see each other in layers such as attention, and no mask between sequences is needed.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        params: Params,
+        options: LearnerOptions,
+        dtype: type[np.float32] | type[np.float64] = np.float32,
+    ) -> None:
+        check_params(network, params)
+        self._options = options
+        self._given = params
+        self._dtype = dtype
+        self._schemes = schemes_of(network, params, options.precision)
+        plan = lower(network)
+        self._executable = ReferenceExecutable(plan, {}, RunOptions(), dtype)
+        self._mixes = _mixing_layer(plan)
+        frozen = set().union(*(matching(pattern, params) for pattern in options.frozen))
+        self._fixed = {key: params[key].values().astype(dtype, copy=False) for key in plan.params if key in frozen}
+        self._masters = {key: self._master(key) for key in plan.params if key not in frozen}
+        self._slots = {
+            name: {k: np.zeros_like(w) for k, w in self._masters.items()} for name in options.optimiser.slots
+        }
+        self._updates = 0
+        self._install(self._masters)
+
+    @property
+    def state(self) -> LearnerState:
+        """What the next update depends on. Updates make new arrays, so these stay as they are."""
+        return LearnerState(self._updates, dict(self._masters), {n: dict(of) for n, of in self._slots.items()})
+
+    def restore(self, state: LearnerState) -> None:
+        """Continue from `state`. Raises `CheckpointError` where its arrays are not those of this network."""
+        for name, arrays in (("weights", state.masters), *state.slots.items()):
+            expected = {key: (w.shape, w.dtype) for key, w in self._masters.items()}
+            if {key: (w.shape, w.dtype) for key, w in arrays.items()} != expected:
+                raise CheckpointError(f"the checkpoint's {name} do not fit the trained parameters of this network")
+        if set(state.slots) != set(self._slots):
+            raise CheckpointError(f"the checkpoint is of another optimiser than {self._options.optimiser.kind}")
+        self._masters = dict(state.masters)
+        self._slots = {name: dict(arrays) for name, arrays in state.slots.items()}
+        self._updates = state.updates
+        self._install(self._masters)
+
+    def step(self, batches: Sequence[Batch], *, rate: float) -> StepReport:
+        """Make one update. Numbers that are not finite are found and named, so NumPy need not warn of them."""
+        with np.errstate(all="ignore"):
+            return self._step(batches, rate)
+
+    def evaluate(self, batch: Batch) -> Tally:
+        """Return the loss of a batch."""
+        tally = Tally()
+        with np.errstate(all="ignore"):
+            for x, target, mask in self._runs(batch):
+                values, _ = self._executable.run(x)
+                terms = self._terms(values[self._plan.outputs[0]], target, mask)
+                tally += Tally(terms.total, terms.count)
+        return tally
+
+    def params(self) -> Params:
+        """Return the weights as they are now; those that are not trained are the given stores themselves."""
+        trained = {key: trained_store(w, self._schemes[key]) for key, w in self._masters.items()}
+        return Params({key: trained.get(key, store) for key, store in self._given.items()})
+
+    @property
+    def _plan(self) -> Plan:
+        return self._executable.plan
+
+    def _master(self, key: str) -> Array:
+        return master_of(self._given[key]).astype(self._dtype)
+
+    def _install(self, masters: dict[str, Array]) -> None:
+        """Give the forward pass the weights as their schemes hold them."""
+        stored = {key: as_stored(w, self._schemes[key]) for key, w in masters.items()}
+        self._executable.weights = stored | self._fixed
+
+    def _step(self, batches: Sequence[Batch], rate: float) -> StepReport:
+        tally, gradients = Tally(), {key: np.zeros_like(w) for key, w in self._masters.items()}
+        for batch in batches:
+            for x, target, mask in self._runs(batch):
+                values, tape = self._executable.run(x)
+                terms = self._terms(values[self._plan.outputs[0]], target, mask)
+                tally += Tally(terms.total, terms.count)
+                if not np.isfinite(terms.total):
+                    odd = first_odd_value(self._plan, self._executable.weights, values)
+                    return StepReport(
+                        tally=tally, gradient_norm=np.nan, fault=odd or f"the {self._options.loss.kind} loss"
+                    )
+                for key, g in self._executable.vjp(values, tape, terms.gradient)[1].items():
+                    if key in gradients:
+                        gradients[key] += g
+        scale = self._options.loss.scale(tally.count)
+        return self._update({key: g * scale for key, g in gradients.items()}, tally, rate)
+
+    def _update(self, gradients: dict[str, Array], tally: Tally, rate: float) -> StepReport:
+        clip = self._options.clip
+        norm = global_norm(gradients)
+        if not np.isfinite(norm):
+            odd = first_odd_gradient(self._plan, gradients)
+            return StepReport(tally=tally, gradient_norm=norm, fault=odd or "the norm of the gradients")
+        clipped = clip is not None and norm > clip
+        if clip is not None:
+            gradients, _ = clip_by_global_norm(gradients, clip)
+        masters: dict[str, Array] = {}
+        slots: dict[str, dict[str, Array]] = {name: {} for name in self._slots}
+        for key, w in self._masters.items():
+            before = {name: arrays[key] for name, arrays in self._slots.items()}
+            optimiser = self._options.optimiser.for_weight(w.ndim, self._options.decay_vectors)
+            masters[key], after = optimiser.update(w, gradients[key], before, step=self._updates + 1, rate=rate)
+            if not np.isfinite(masters[key]).all():
+                return StepReport(tally=tally, gradient_norm=norm, fault=f"parameter {key} after the update")
+            for name, array in after.items():
+                slots[name][key] = array
+        self._install(masters)
+        self._masters, self._slots, self._updates = masters, slots, self._updates + 1
+        return StepReport(tally=tally, gradient_norm=norm, clipped=clipped)
+
+    def _terms(self, output: Array, target: Array, mask: Array | None) -> LossTerms:
+        return self._options.loss.terms(output, target, mask)
+
+    def _runs(self, batch: Batch) -> Iterator[tuple[Array, Array, Array | None]]:
+        """Yield input, target and mask of each forward pass."""
+        own = len(self._plan.values[self._plan.inputs[0]].shape)
+        if batch.inputs.ndim == own + 1:
+            masks = repeat(None) if batch.mask is None else batch.mask
+            for x, target, mask in zip(batch.inputs, batch.targets, masks, strict=False):
+                yield check_input(self._plan, x), target, mask
+            return
+        x = check_input(self._plan, batch.inputs)
+        if self._mixes is not None:
+            raise ShapeError(
+                f"{self._mixes} looks at other rows, so a sample is a sequence of rows, but inputs of shape {x.shape} "
+                "are one sequence",
+                hint="give inputs, targets and mask one more axis in front: [samples, T, …]",
+            )
+        yield x, batch.targets, batch.mask
+
+
+def _mixing_layer(plan: Plan) -> str | None:
+    """Name the first layer for which the rows of a call are one sequence. Rows of several axes are samples."""
+    for step in plan.steps:
+        if mixes_rows(step) and len(plan.values[step.inputs[0]].shape) <= 2:
+            return f"{step.op} at {step.where}"
+    return None

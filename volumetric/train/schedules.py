@@ -1,0 +1,97 @@
+"""Schedules: the factor on the learning rate as a function of how many updates are done."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import ClassVar, Final
+
+from volumetric.errors import SpecError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """Base of all schedules."""
+
+    kind: ClassVar[str]
+
+    def __call__(self, done: int) -> float:
+        """Return the factor of the update that follows `done` updates."""
+        raise NotImplementedError(self.kind)
+
+    def _positive(self, *names: str) -> None:
+        for name in names:
+            if getattr(self, name) < 1:
+                raise SpecError(f"{self.kind}: {name} must be at least 1, got {getattr(self, name)}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Constant(Schedule):
+    """Always 1."""
+
+    kind: ClassVar[str] = "constant"
+
+    def __call__(self, done: int) -> float:
+        return 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cosine(Schedule):
+    """Half a cosine from 1 down to `floor` over `steps` updates, then `floor`.
+
+    Loshchilov and Hutter 2017 (arXiv 1608.03983), without restarts.
+    """
+
+    kind: ClassVar[str] = "cosine"
+
+    steps: int
+    floor: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        self._positive("steps")
+
+    def __call__(self, done: int) -> float:
+        progress = min(done / self.steps, 1.0)
+        return self.floor + (1 - self.floor) * (1 + math.cos(math.pi * progress)) / 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepDecay(Schedule):
+    """Multiplied by `factor` after each `every` updates: ``factor^⌊done / every⌋``."""
+
+    kind: ClassVar[str] = "step"
+
+    every: int
+    factor: float = 0.1
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        self._positive("every")
+
+    def __call__(self, done: int) -> float:
+        return self.factor ** (done // self.every)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WarmUp(Schedule):
+    """A straight rise over `steps` updates, ``(done + 1) / steps``, then another schedule, counted from its own start.
+
+    The first update has the factor ``1 / steps``, not 0: it would be wasted.
+    """
+
+    kind: ClassVar[str] = "warmup"
+
+    steps: int
+    then: Schedule = field(default_factory=Constant)
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        self._positive("steps")
+
+    def __call__(self, done: int) -> float:
+        return (done + 1) / self.steps if done < self.steps else self.then(done - self.steps)
+
+
+SCHEDULES: Final[dict[str, type[Schedule]]] = {cls.kind: cls for cls in (Constant, Cosine, StepDecay, WarmUp)}
+"""Name → schedule."""

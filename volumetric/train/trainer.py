@@ -1,0 +1,308 @@
+"""The training loop: data through a learner, epoch by epoch; reports, validation, early stopping, checkpoints."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from volumetric.errors import CheckpointError, SpecError
+from volumetric.network import Network
+from volumetric.train.checkpoint import Checkpoint, CheckpointStore, read_checkpoint
+from volumetric.train.config import TrainConfig
+from volumetric.train.data import AnyData, ArrayData, Batch, Data, as_data, grouped
+from volumetric.train.divergence import DivergedError
+from volumetric.train.history import EpochEvent, Event, Reporter, StepEvent, StopEvent, each
+from volumetric.train.learner import Learner, OpenLearner, StepReport, Tally
+from volumetric.train.precision import master_of, trained_store
+from volumetric.train.reference import ReferenceLearner
+from volumetric.weights import Params
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainResult:
+    """What training gave.
+
+    Attributes
+    ----------
+    params : weights after the last update
+    best : weights with the best validation loss; `params` without validation data
+    reason : why it ended: ``"epochs"``, ``"max_steps"`` or ``"patience"``
+    steps : updates, those before a resume included
+    history : one event for each epoch, those before a resume included
+    """
+
+    params: Params
+    best: Params
+    reason: str
+    steps: int
+    history: tuple[EpochEvent, ...]
+
+
+def train(
+    network: Network,
+    params: Params,
+    data: AnyData,
+    config: TrainConfig | None = None,
+    *,
+    validation: AnyData | float | None = None,
+    reporters: Sequence[Reporter] = (),
+    checkpoints: str | Path | None = None,
+    resume: bool = False,
+    learner: OpenLearner = ReferenceLearner,
+) -> TrainResult:
+    """Train `params` of `network` on `data`. What is given stays as it is; the result has new weights.
+
+    Parameters
+    ----------
+    data : batches, (inputs, targets[, mask]), the path of an ``.npz`` file, or a function from epoch to batches
+    config : settings; the defaults are AdamW on a mean squared error for one epoch
+    validation : other data, or the fraction of `data` to hold back for it
+    reporters : get every event, as it happens
+    checkpoints : directory for checkpoints, or None
+    resume : continue from the newest checkpoint there, if there is one, as if the run had never stopped: same bits
+    learner : where to compute
+
+    Raises
+    ------
+    DivergedError
+        Loss, gradient or weight became NaN or infinite; no weight has been changed by it and checkpoints are kept.
+    CheckpointError
+        `resume` finds a checkpoint of another run, or not resuming would overwrite one.
+    ShapeError, SpecError
+        Data, network and settings do not go together.
+    """
+    config = config or TrainConfig()
+    source = as_data(data)
+    held: Data | None = None
+    if isinstance(validation, (int, float)):
+        if not isinstance(source, ArrayData):
+            raise SpecError("only arrays can be split by a fraction", hint="pass validation data of their own")
+        source, held = source.split(validation)
+    elif validation is not None:
+        held = as_data(validation)
+    if config.patience is not None and held is None:
+        raise SpecError("patience needs validation data", hint="pass validation=0.1 to hold back a tenth")
+    store = None if checkpoints is None else CheckpointStore(checkpoints, config.keep_checkpoints)
+    run = _Run(network, params, config, source, held, reporters, store, learner(network, params, config.learner))
+    try:
+        run.begin(resume)
+        return run.go()
+    finally:
+        each(reporters, lambda reporter: reporter.close())
+
+
+@dataclass(slots=True)
+class _Progress:
+    """Where a run is: the numbers of the epoch and of the next batch in it, and what it must remember."""
+
+    epoch: int = 0
+    batch: int = 0
+    total: float = 0.0
+    count: float = 0.0
+    best_loss: float = math.inf
+    epochs_since_best: int = 0
+    history: list[dict[str, Any]] = field(default_factory=list)
+
+
+class _Run:
+    """One call of `train`."""
+
+    def __init__(
+        self,
+        network: Network,
+        params: Params,
+        config: TrainConfig,
+        data: Data,
+        validation: Data | None,
+        reporters: Sequence[Reporter],
+        store: CheckpointStore | None,
+        learner: Learner,
+    ) -> None:
+        self.network = network
+        self.config = config
+        self.data = data
+        self.validation = validation
+        self.reporters = reporters
+        self.store = store
+        self.learner = learner
+        self.given = params
+        self.step = 0
+        self.progress = _Progress()
+        self.best: Params | None = None
+        self.description = self._describe() if store is not None else {}
+        self.saved: tuple[int, int, int] | None = None
+
+    def begin(self, resume: bool) -> None:
+        """Continue from the newest checkpoint where that is asked for, and start the reporters."""
+        newest = None if self.store is None else self.store.latest()
+        if self.store is not None and newest is not None:
+            if not resume:
+                raise CheckpointError(
+                    f"{self.store.directory} has checkpoints of an earlier run",
+                    hint="resume it, or choose another directory",
+                )
+            self._continue(newest)
+        if self.store is not None:
+            self.store.sweep()
+        each(self.reporters, lambda reporter: reporter.start(self.step, self.progress.epoch))
+
+    def go(self) -> TrainResult:
+        """Train until there is a reason to stop."""
+        reason = self._reason()
+        while reason is None:
+            reason = self._epoch()
+        self._save()
+        self._report(StopEvent(step=self.step, epoch=self.progress.epoch, reason=reason))
+        params = self.learner.params()
+        return TrainResult(
+            params=params,
+            best=params if self.best is None else self.best,
+            reason=reason,
+            steps=self.step,
+            history=tuple(EpochEvent(**fields) for fields in self.progress.history),
+        )
+
+    def _epoch(self) -> str | None:
+        """Train to the end of the epoch, or to `max_steps`; return why to stop, if so."""
+        progress, config = self.progress, self.config
+        for batches in grouped(self.data.batches(progress.epoch, progress.batch), config.accumulate):
+            if self._out_of_steps():
+                return "max_steps"  # in the middle: the epoch ends if the run is resumed with more steps
+            self._update(batches)
+            if config.checkpoint_every is not None and self.step % config.checkpoint_every == 0:
+                self._save()
+        self._end_epoch()
+        self._save()
+        return self._reason()
+
+    def _update(self, batches: list[Batch]) -> None:
+        config, progress = self.config, self.progress
+        began = time.perf_counter()
+        rate = config.optimiser.rate * config.schedule(self.step)
+        report = self.learner.step(batches, rate=rate)
+        if report.fault is not None:
+            self._diverged(report.fault)
+        self.step += 1
+        progress.batch += len(batches)
+        progress.total += report.tally.total
+        progress.count += report.tally.count
+        self._report(self._step_event(report, rate, time.perf_counter() - began))
+
+    def _step_event(self, report: StepReport, rate: float, seconds: float) -> StepEvent:
+        return StepEvent(
+            step=self.step,
+            epoch=self.progress.epoch,
+            loss=self._loss(report.tally),
+            rate=rate,
+            gradient_norm=report.gradient_norm,
+            clipped=report.clipped,
+            seconds=seconds,
+        )
+
+    def _end_epoch(self) -> None:
+        progress = self.progress
+        loss = self._loss(Tally(progress.total, progress.count))
+        validation = None if self.validation is None else self._validate(self.validation)
+        improved = validation is not None and validation < progress.best_loss - self.config.min_delta
+        if improved and validation is not None:
+            progress.best_loss, progress.epochs_since_best = validation, 0
+            self.best = self.learner.params()
+        elif validation is not None:
+            progress.epochs_since_best += 1
+        event = EpochEvent(
+            step=self.step, epoch=progress.epoch, loss=loss, validation_loss=validation, improved=improved
+        )
+        progress.history.append(dataclasses.asdict(event))
+        progress.epoch, progress.batch, progress.total, progress.count = progress.epoch + 1, 0, 0.0, 0.0
+        self._report(event)
+
+    def _validate(self, data: Data) -> float:
+        tally = sum((self.learner.evaluate(batch) for batch in data.batches(0)), Tally())
+        loss = self._loss(tally)
+        if not math.isfinite(loss):
+            self._diverged("the validation loss")
+        return loss
+
+    def _loss(self, tally: Tally) -> float:
+        return tally.total * self.config.loss.scale(tally.count)
+
+    def _reason(self) -> str | None:
+        """Say why training should end between two epochs, if it should."""
+        config, progress = self.config, self.progress
+        if config.patience is not None and progress.epochs_since_best >= config.patience:
+            return "patience"
+        if progress.epoch >= config.epochs:
+            return "epochs"
+        return "max_steps" if self._out_of_steps() else None
+
+    def _out_of_steps(self) -> bool:
+        return self.config.max_steps is not None and self.step >= self.config.max_steps
+
+    def _diverged(self, where: str) -> None:
+        at = self.step + 1
+        self._report(StopEvent(step=at, epoch=self.progress.epoch, reason="diverged", where=where))
+        raise DivergedError(at, where, None if self.store is None else self.store.latest())
+
+    def _report(self, event: Event) -> None:
+        each(self.reporters, lambda reporter: reporter.report(event))
+
+    def _save(self) -> None:
+        """Write a checkpoint, unless the newest one is of this very place."""
+        place = (self.step, self.progress.epoch, self.progress.batch)
+        if self.store is None or self.saved == place:
+            return
+        state = self.learner.state
+        self.store.save(
+            Checkpoint(
+                learner=state,
+                best={} if self.best is None else {key: master_of(self.best[key]) for key in state.masters},
+                progress=dataclasses.asdict(self.progress),
+                run=self.description,
+            )
+        )
+        self.saved = place
+
+    def _continue(self, path: Path) -> None:
+        checkpoint = read_checkpoint(path)
+        self._check_run(path, checkpoint.run)
+        try:
+            self.progress = _Progress(**checkpoint.progress)
+        except TypeError as error:
+            raise CheckpointError(f"{path}: {error}") from error
+        self.learner.restore(checkpoint.learner)
+        self.step = checkpoint.learner.updates
+        if checkpoint.best:
+            now = self.learner.params()
+            best = {key: trained_store(w, now[key].scheme) for key, w in checkpoint.best.items()}
+            self.best = Params({key: best.get(key, store) for key, store in self.given.items()})
+        self.saved = (self.step, self.progress.epoch, self.progress.batch)
+
+    def _describe(self) -> dict[str, Any]:
+        held = None if self.validation is None else self.validation.describe()
+        description = {
+            "network": self.network.to_json(),
+            "schemes": {key: str(store.scheme) for key, store in self.given.items()},
+            "config": self.config.describe(),
+            "data": self.data.describe(),
+            "validation": held,
+        }
+        return json.loads(json.dumps(description))  # as it will be read again: lists for tuples
+
+    def _check_run(self, path: Path, run: Mapping[str, Any]) -> None:
+        for part, mine in self.description.items():
+            theirs = run.get(part)
+            if theirs == mine:
+                continue
+            names = [part]
+            if isinstance(mine, dict) and isinstance(theirs, dict):
+                names = [f"{part} {key}" for key in {**theirs, **mine} if mine.get(key) != theirs.get(key)]
+            raise CheckpointError(
+                f"{path} belongs to another run: {', '.join(names)} differ",
+                hint="resume with what the run was started with, or choose another directory",
+            )
