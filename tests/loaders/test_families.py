@@ -22,7 +22,7 @@ from volumetric.runtime.lower import lower
 from volumetric.runtime.reference import ReferenceDevice
 
 TINY = Path(__file__).parents[1] / "fixtures" / "hf_tiny"
-FAMILIES = ("llama", "llama_untied_rope3", "mistral", "qwen2", "qwen3", "smollm3", "gpt2")
+FAMILIES = ("llama", "llama_untied_rope3", "mistral", "qwen2", "qwen3", "smollm3", "gpt2", "phi3", "gemma2", "gemma3")
 
 
 def expected(family: str) -> dict[str, Any]:
@@ -86,9 +86,14 @@ def test_weights_are_read_when_asked_for(family: str) -> None:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_models_written_in_the_old_spelling_are_the_same(family: str, tmp_path: Path) -> None:
     config = json.loads((TINY / family / "config.json").read_text())
+    more: dict[str, Any] = {}
     rope = config.get("rope_parameters", {})
+    if family == "gemma3":
+        local, rope = rope["sliding_attention"], rope["full_attention"]
+        more = {"rope_local_base_freq": local["rope_theta"], "sliding_window_pattern": 2}
     scaling = {key: value for key, value in rope.items() if key not in ("rope_theta", "rope_type")}
     old: dict[str, Any] = {"rope_parameters": None, "layer_types": None, "dtype": None, "torch_dtype": "float32"}
+    old |= more
     if rope:
         old |= {
             "rope_theta": rope["rope_theta"],
@@ -221,6 +226,14 @@ def test_windows() -> None:
     assert [a.window for a in attentions(build("qwen3", **on, layer_types=kinds))] == [8, None]
 
 
+def test_gemma_windows_without_a_list_of_layers() -> None:
+    gemma2 = attentions(build("gemma2", layer_types=None, num_hidden_layers=4))
+    assert [a.window for a in gemma2] == [16, None, 16, None]
+    gemma3 = attentions(build("gemma3", layer_types=None, num_hidden_layers=7))
+    assert [a.window is None for a in gemma3] == [False] * 5 + [True, False]
+    assert [a.rope.base for a in gemma3[4:6] if a.rope] == [1e4, 1e6]
+
+
 def test_smollm3_leaves_out_rotations() -> None:
     assert [a.rope is None for a in attentions(build("smollm3"))] == [False, True]
     every = build("smollm3", no_rope_layers=None, num_hidden_layers=8, layer_types=None)
@@ -293,7 +306,7 @@ def test_unsupported_variants_are_named(family: str, changes: dict[str, Any], me
 
 def test_every_family_has_a_fixture() -> None:
     tested = {json.loads((TINY / name / "config.json").read_text())["model_type"] for name in FAMILIES}
-    assert tested == set(archs.families())
+    assert {name.removesuffix("_text") for name in tested} == set(archs.families())
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"a":', "\xff", "[" * 100_000])

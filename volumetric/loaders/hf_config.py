@@ -169,11 +169,12 @@ def read_rope(config: Config, head_dim: int, default_base: float = 10_000.0) -> 
         raise CheckpointError(f"{config.where}: {error}") from None
 
 
-def read_windows(config: Config, layers: int, *, switch: bool) -> list[int | None]:
+def read_windows(config: Config, layers: int, *, switch: bool, full_every: int | None = None) -> list[int | None]:
     """Attention window of each layer, None for full attention.
 
     Parameters
     ----------
+    full_every : without ``layer_types``, each layer of this number attends in full (Gemma)
     switch : windows apply only where ``use_sliding_window`` is true (Qwen, SmolLM3), not by being given (Mistral)
     """
     if not config.has("sliding_window") or (switch and not config.flag("use_sliding_window", False)):
@@ -185,5 +186,7 @@ def read_windows(config: Config, layers: int, *, switch: bool) -> list[int | Non
         if any(kind not in known for kind in kinds):
             raise CheckpointError(f"{config.where}: layer_types holds other kinds than {', '.join(known)}")
         return [known[kind] for kind in kinds]
+    if full_every is not None:
+        return [window if (i + 1) % full_every else None for i in range(layers)]
     first = config.integer("max_window_layers", 28, low=0) if switch else 0
     return [window if i >= first else None for i in range(layers)]

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from volumetric.grid import Coord
-from volumetric.layers import Dense, Embedding, MultiHeadAttention, RMSNorm, Rope, SwiGLU
-from volumetric.loaders.chain import Chain
+from volumetric.layers import MultiHeadAttention, RMSNorm, Rope, SwiGLU
+from volumetric.loaders.chain import Chain, Part
+from volumetric.loaders.decoder import head_dim, stacked_decoder
 from volumetric.loaders.hf_config import Config
 from volumetric.loaders.names import Blueprint
 
-ATTENTION_NAMES = {"q": "q_proj", "k": "k_proj", "v": "v_proj", "o": "o_proj"}
-MLP_NAMES = {"gate": "gate_proj", "up": "up_proj", "down": "down_proj"}
-# Written by old versions of transformers, which kept the rotary frequencies as a buffer of the model.
-ROTARY_BUFFERS = r"(?:model\.)?layers\.\d+\.self_attn\.rotary_emb\.inv_freq"
-
-
-def head_dim(config: Config) -> int:
-    """Width of an attention head: given, or the hidden size shared out."""
-    return config.integer("head_dim", config.integer("hidden_size") // config.integer("num_attention_heads") or 1)
+ATTENTION_NAMES: Mapping[str, str | Part] = {"q": "q_proj", "k": "k_proj", "v": "v_proj", "o": "o_proj"}
+MLP_NAMES: Mapping[str, str | Part] = {"gate": "gate_proj", "up": "up_proj", "down": "down_proj"}
 
 
 def pre_norm_decoder(
@@ -31,6 +25,8 @@ def pre_norm_decoder(
     mlp_bias: bool = False,
     qk_norm: bool = False,
     tied: bool = False,
+    attention_names: Mapping[str, str | Part] = ATTENTION_NAMES,
+    mlp_names: Mapping[str, str | Part] = MLP_NAMES,
 ) -> Blueprint:
     """Build the decoder that `config` describes.
 
@@ -40,59 +36,35 @@ def pre_norm_decoder(
     qkv_bias, out_bias, mlp_bias : which projections have biases
     qk_norm : whether queries and keys are normalised by head
     tied : whether embedding and head share weights where the configuration does not say
+    attention_names, mlp_names : what the projections are called in the checkpoint
     """
-    hidden, vocabulary = config.integer("hidden_size"), config.integer("vocab_size")
-    tied = config.flag("tie_word_embeddings", tied)
-    chain = Chain()
-    embedding = chain.add(Embedding(num_embeddings=vocabulary, embedding_dim=hidden), "model.embed_tokens")
-    stream = embedding
-    for i, (rope, window) in enumerate(zip(ropes, windows, strict=True)):
+    hidden, heads = config.integer("hidden_size"), config.integer("num_attention_heads")
+    norm = RMSNorm(num_features=hidden, eps=config.number("rms_norm_eps", 1e-6))
+    mlp = SwiGLU(
+        in_features=hidden,
+        hidden_features=config.integer("intermediate_size"),
+        activation=config.activation("hidden_act", "silu"),
+        bias=mlp_bias,
+    )
+
+    def place(chain: Chain, i: int, prefix: str, stream: Coord) -> Coord:
         attention = MultiHeadAttention(
             embed_dim=hidden,
-            num_heads=config.integer("num_attention_heads"),
-            num_kv_heads=config.integer("num_key_value_heads", config.integer("num_attention_heads")),
+            num_heads=heads,
+            num_kv_heads=config.integer("num_key_value_heads", heads),
             head_dim=head_dim(config),
             qkv_bias=qkv_bias,
             out_bias=out_bias,
-            rope=rope,
-            window=window,
+            rope=ropes[i],
+            window=windows[i],
             qk_norm=qk_norm,
-            qk_norm_eps=_eps(config),
+            qk_norm_eps=norm.eps,
         )
-        mlp = SwiGLU(
-            in_features=hidden,
-            hidden_features=config.integer("intermediate_size"),
-            activation=config.activation("hidden_act", "silu"),
-            bias=mlp_bias,
-        )
-        stream = _block(
-            chain, f"model.layers.{i}", stream, attention, mlp, RMSNorm(num_features=hidden, eps=_eps(config))
-        )
-    chain.plane()
-    chain.add(RMSNorm(num_features=hidden, eps=_eps(config)), "model.norm")
-    head = chain.add(Dense(in_features=hidden, out_features=vocabulary, bias=False), "lm_head")
-    if tied:
-        chain.tie(embedding, head)
-    return chain.blueprint(
-        context_length=config.integer("max_position_embeddings", 2048),
-        # A tied head is sometimes written out once more.
-        ignored=(ROTARY_BUFFERS, r"lm_head\.weight") if tied else (ROTARY_BUFFERS,),
-        prefix="model.",
-    )
+        chain.add(norm, f"{prefix}.input_layernorm")
+        chain.add(attention, f"{prefix}.self_attn", attention_names)
+        stream = chain.residual(stream)
+        chain.add(norm, f"{prefix}.post_attention_layernorm")
+        chain.add(mlp, f"{prefix}.mlp", mlp_names)
+        return chain.residual(stream)
 
-
-def _eps(config: Config) -> float:
-    return config.number("rms_norm_eps", 1e-6)
-
-
-def _block(
-    chain: Chain, prefix: str, stream: Coord, attention: MultiHeadAttention, mlp: SwiGLU, norm: RMSNorm
-) -> Coord:
-    """Place one transformer layer that reads `stream`; return where its output is."""
-    chain.plane()
-    chain.add(norm, f"{prefix}.input_layernorm")
-    chain.add(attention, f"{prefix}.self_attn", ATTENTION_NAMES)
-    stream = chain.residual(stream)
-    chain.add(norm, f"{prefix}.post_attention_layernorm")
-    chain.add(mlp, f"{prefix}.mlp", MLP_NAMES)
-    return chain.residual(stream)
+    return stacked_decoder(config, place, norm, tied=tied)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from volumetric.errors import CheckpointError
+from volumetric.loaders.decoder import head_dim
 from volumetric.loaders.hf_config import Config, read_rope, read_windows
 from volumetric.loaders.names import Blueprint
-from volumetric.loaders.pre_norm import head_dim, pre_norm_decoder
+from volumetric.loaders.pre_norm import pre_norm_decoder
 
 
 def build(config: Config) -> Blueprint:

@@ -1,0 +1,32 @@
+"""Phi-3 (arXiv 2404.14219): Llama with fused projections, q, k and v in one tensor, gate and up in another."""
+
+from __future__ import annotations
+
+from volumetric.loaders.chain import Part
+from volumetric.loaders.decoder import head_dim
+from volumetric.loaders.hf_config import Config, read_rope, read_windows
+from volumetric.loaders.names import Blueprint
+from volumetric.loaders.pre_norm import pre_norm_decoder
+
+
+def build(config: Config) -> Blueprint:
+    """Network and rules of a Phi-3 configuration."""
+    layers, width, heads = config.layers(), head_dim(config), config.integer("num_attention_heads")
+    q, kv = heads * width, config.integer("num_key_value_heads", heads) * width
+    hidden = config.integer("intermediate_size")
+    return pre_norm_decoder(
+        config,
+        ropes=[read_rope(config, width)] * layers,
+        windows=read_windows(config, layers, switch=False),
+        attention_names={
+            "q": Part("qkv_proj", 0, q),
+            "k": Part("qkv_proj", q, q + kv),
+            "v": Part("qkv_proj", q + kv, q + 2 * kv),
+            "o": "o_proj",
+        },
+        mlp_names={
+            "gate": Part("gate_up_proj", 0, hidden),
+            "up": Part("gate_up_proj", hidden, 2 * hidden),
+            "down": "down_proj",
+        },
+    )

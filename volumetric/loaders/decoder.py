@@ -1,0 +1,66 @@
+"""What all decoders with one stack of layers share: embedding, layers, last norm, head."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from volumetric.grid import Coord
+from volumetric.layers import Dense, Embedding, RMSNorm, Softcap
+from volumetric.loaders.chain import Chain
+from volumetric.loaders.hf_config import Config
+from volumetric.loaders.names import Blueprint
+
+PlaceLayer: TypeAlias = Callable[[Chain, int, str, Coord], Coord]
+"""Places layer i of the stack, whose tensors start with a prefix, on a stream; returns where its output is."""
+
+# Written by old versions of transformers, which kept the rotary frequencies as a buffer of the model.
+_ROTARY_BUFFERS = r"(?:model\.)?layers\.\d+\.self_attn\.rotary_emb\.inv_freq"
+
+
+def head_dim(config: Config) -> int:
+    """Width of an attention head: given, or the hidden size shared out."""
+    return config.integer("head_dim", config.integer("hidden_size") // config.integer("num_attention_heads") or 1)
+
+
+def stacked_decoder(
+    config: Config,
+    place: PlaceLayer,
+    norm: RMSNorm,
+    *,
+    tied: bool,
+    embedding_scale: float = 1.0,
+    softcap: float | None = None,
+) -> Blueprint:
+    """Build a decoder around the layers that `place` puts on the stream, one in each plane of the grid.
+
+    Parameters
+    ----------
+    norm : the last norm
+    tied : whether embedding and head share weights where the configuration does not say
+    embedding_scale : factor on embedded tokens
+    softcap : bound on the logits
+    """
+    hidden, vocabulary = config.integer("hidden_size"), config.integer("vocab_size")
+    tied = config.flag("tie_word_embeddings", tied)
+    chain = Chain()
+    embedding = chain.add(
+        Embedding(num_embeddings=vocabulary, embedding_dim=hidden, scale=embedding_scale), "model.embed_tokens"
+    )
+    stream = embedding
+    for i in range(config.layers()):
+        chain.plane()
+        stream = place(chain, i, f"model.layers.{i}", stream)
+    chain.plane()
+    chain.add(norm, "model.norm")
+    head = chain.add(Dense(in_features=hidden, out_features=vocabulary, bias=False), "lm_head")
+    if softcap is not None:
+        chain.add(Softcap(cap=softcap))
+    if tied:
+        chain.tie(embedding, head)
+    return chain.blueprint(
+        context_length=config.integer("max_position_embeddings", 2048),
+        # A tied head is sometimes written out once more.
+        ignored=(_ROTARY_BUFFERS, r"lm_head\.weight") if tied else (_ROTARY_BUFFERS,),
+        prefix="model.",
+    )
