@@ -35,9 +35,9 @@ TEMPLATE = """\
 ## Numeric types of weights
 
 *native*: kernels read this form from memory. *decoded*: the weights become float32 when the device takes them, which
-costs memory and speed. The reference device decodes everything. Activations are float32 throughout, except that the CPU
-rounds those that meet integer weights to int8 in blocks of 32, unless `compute="float32"` asks it not to. Bits per
-weight include scales and offsets, for rows of 4096.
+costs memory and speed. The reference device decodes everything. Activations are float32 throughout, with one exception:
+those that meet integer weights are rounded to int8 in blocks of 32, on the CPU unless `compute="float32"` asks it not
+to, on the GPU only if `compute="int8"` asks for it. Bits per weight include scales and offsets, for rows of 4096.
 
 | type | short | default scheme | bits per weight | cpu | gpu |
 | --- | --- | --- | --- | --- | --- |
