@@ -21,6 +21,7 @@ from volumetric.kernels.cpu.steps import (
     SCRATCH_WORD,
     SLOTS_WORD,
     STATES_WORD,
+    STEP_WORDS,
     TAIL_ALL,
     TAIL_LAST,
     TAIL_MODE_WORD,
@@ -30,6 +31,7 @@ from volumetric.runtime.cpu.arena import address_of, aligned_zeros
 from volumetric.runtime.cpu.governor import Governor
 from volumetric.runtime.cpu.program import Mode, Program
 from volumetric.runtime.cpu.state import CpuState, KVCaches
+from volumetric.runtime.cpu.table import StepTable
 from volumetric.runtime.cpu.team import TEAM
 from volumetric.runtime.device import MemoryReport, RunOptions
 from volumetric.runtime.plan import ROWS
@@ -37,6 +39,10 @@ from volumetric.runtime.state import check_input, check_room, check_vocabulary
 
 CHUNK = 512
 """Rows of one pass: enough to amortise opening the panels, few enough for activations to stay in L2."""
+
+
+_PARTS = 12  # calls that a pass over many rows is made of
+_STEP_BYTES = 8 * STEP_WORDS
 
 
 class CpuExecutable:
@@ -47,7 +53,7 @@ class CpuExecutable:
         self.threads = threads
         self._program: Program | None = program
         self._turn = threading.Lock()
-        self._governors = (Governor(threads), Governor(threads))  # of many rows, of few
+        self._governor = Governor(threads)
         self._control = np.zeros(CONTROL_WORDS, np.int64)
         self._control_address = address_of(self._control)
         self._scratch = np.zeros(0, np.uint8)
@@ -151,15 +157,23 @@ class CpuExecutable:
         control[TAIL_MODE_WORD] = mode
         control[SLOTS_WORD] = program.buffers.slots_address
         control[STATES_WORD] = state.caches.table
-        governor = self._governors[rows <= VECTOR_ROWS]
-        began = time.perf_counter()
-        TEAM.run(table.address, table.steps, self._control_address, governor.threads)
-        governor.observe(time.perf_counter() - began, rows)
+        self._run_table(table, rows)
         state.advance(rows)
         output = program.plan.outputs[0]
         if not program.writes_output and mode != TAIL_NONE:
             seen = program.buffers.view(program.slot(output), out.shape[1])[:rows]
             out[:] = seen[-len(out) :]
+
+    def _run_table(self, table: StepTable, rows: int) -> None:
+        """Run all steps: one native call for few rows, some calls for many, so that the governor learns in time."""
+        few = rows <= VECTOR_ROWS
+        kind = "few" if few else "many"
+        count = table.steps if few else -(-table.steps // _PARTS)
+        for first in range(0, table.steps, count):
+            steps = min(count, table.steps - first)
+            began = time.perf_counter()
+            TEAM.run(table.address + first * _STEP_BYTES, steps, self._control_address, self._governor.threads)
+            self._governor.observe((time.perf_counter() - began) / (rows * steps), kind)
 
     def _reserve(self, program: Program, rows: int) -> None:
         """Make buffers and scratch large enough; tables tell how much scratch their operations need."""

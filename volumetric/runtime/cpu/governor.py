@@ -31,45 +31,54 @@ class Governor:
         self.limit = limit
         self.threads = limit
         self._clock = clock
-        self._usual: dict[int, float] = {}
-        self._mean: dict[int, float] = {}
+        self._usual: dict[tuple[str, int], float] = {}
+        self._mean: dict[tuple[str, int], float] = {}
         self._disturbed = 0.0
         self._trial = 0  # calls left in the trial of a new number
+        self._trial_of = ""  # kind of calls that the trial compares
         self._before = limit  # the number before the trial
         self._pause = _FIRST_PAUSE
         self._next = -math.inf  # no trial before this time
 
-    def observe(self, seconds: float, rows: int = 1) -> None:
-        """Take note of a call with `threads` threads and choose their number for the next one."""
+    def observe(self, seconds: float, kind: str = "") -> None:
+        """Take note of a call with `threads` threads and choose their number for the next one.
+
+        Parameters
+        ----------
+        seconds : duration for each unit of work
+        kind : calls of one kind have comparable durations
+        """
         if self.limit == 1:
             return
-        threads, each = self.threads, seconds / rows
-        usual = min(self._usual.get(threads, each) * 1.002, each)
-        self._usual[threads] = usual
-        self._mean[threads] = 0.7 * self._mean.get(threads, each) + 0.3 * each
-        self._disturbed = 0.8 * self._disturbed + 0.2 * (each > _SLOW * usual)
+        key = (kind, self.threads)
+        usual = min(self._usual.get(key, seconds) * 1.002, seconds)
+        self._usual[key] = usual
+        self._mean[key] = 0.7 * self._mean.get(key, seconds) + 0.3 * seconds
+        self._disturbed = 0.8 * self._disturbed + 0.2 * (seconds > _SLOW * usual)
         if self._trial:
-            self._continue_trial(each)
+            if kind == self._trial_of:
+                self._continue_trial(seconds)
         elif self._clock() >= self._next:
-            self._start_trial()
+            self._start_trial(kind)
 
-    def _start_trial(self) -> None:
+    def _start_trial(self, kind: str) -> None:
         if self.threads < self.limit:
-            self._change(self.limit)
+            threads = self.limit
         elif self._disturbed > 0.5:
-            self._change(max(1, self.threads // 2))
-
-    def _change(self, threads: int) -> None:
+            threads = max(1, self.threads // 2)
+        else:
+            return
         self._before, self.threads = self.threads, threads
-        self._mean.pop(threads, None)
-        self._trial, self._disturbed = _TRIAL, 0.0
+        self._mean.pop((kind, threads), None)
+        self._trial, self._trial_of, self._disturbed = _TRIAL, kind, 0.0
 
-    def _continue_trial(self, each: float) -> None:
+    def _continue_trial(self, seconds: float) -> None:
         self._trial -= 1
-        worse = self._mean[self.threads] > 0.9 * self._mean[self._before]
+        before = self._mean[self._trial_of, self._before]
+        worse = self._mean[self._trial_of, self.threads] > 0.9 * before
         more = self.threads > self._before
         # More threads that are slow at once are dropped at once: such a call may last fifty times longer.
-        if worse and (self._trial == 0 or (more and each > _SLOW * self._mean[self._before])):
+        if worse and (self._trial == 0 or (more and seconds > _SLOW * before)):
             self.threads, self._trial = self._before, 0
             self._wait(longer=True)
         elif self._trial == 0:

@@ -24,8 +24,8 @@ from volumetric.kernels.cpu.walk import (
     publish,
 )
 
-_IDLE_PAUSES = 50_000
-"""About 1 ms of spinning: longer than what lies between two tokens, shorter than anybody notices as load."""
+_IDLE_PAUSES = 80_000
+"""2 ms of spinning (25 ns a pause on Zen 4): longer than what lies between two tokens, too short to count as load."""
 
 
 @dataclass(slots=True, eq=False)
