@@ -22,7 +22,19 @@ from volumetric.runtime.lower import lower
 from volumetric.runtime.reference import ReferenceDevice
 
 TINY = Path(__file__).parents[1] / "fixtures" / "hf_tiny"
-FAMILIES = ("llama", "llama_untied_rope3", "mistral", "qwen2", "qwen3", "smollm3", "gpt2", "phi3", "gemma2", "gemma3")
+FAMILIES = (
+    "llama",
+    "llama_untied_rope3",
+    "mistral",
+    "qwen2",
+    "qwen3",
+    "smollm3",
+    "gpt2",
+    "phi3",
+    "gemma2",
+    "gemma3",
+    "gpt_neox",
+)
 
 
 def expected(family: str) -> dict[str, Any]:
@@ -232,6 +244,20 @@ def test_gemma_windows_without_a_list_of_layers() -> None:
     gemma3 = attentions(build("gemma3", layer_types=None, num_hidden_layers=7))
     assert [a.window is None for a in gemma3] == [False] * 5 + [True, False]
     assert [a.rope.base for a in gemma3[4:6] if a.rope] == [1e4, 1e6]
+
+
+def test_gpt_neox_in_its_first_spelling() -> None:
+    now = build("gpt_neox")
+    assert build("gpt_neox", rope_parameters=None, rotary_pct=0.25, rotary_emb_base=10_000).network == now.network
+    assert build("gpt_neox", rope_parameters=None).network == now.network  # these are the defaults
+    rope = attentions(now)[0].rope
+    assert rope is not None
+    assert (rope.dim, rope.base) == (4, 10_000.0)
+
+
+def test_gpt_neox_can_stand_in_a_row() -> None:
+    assert {link.kind for link in build("gpt_neox").network.links} == {"activation"}
+    assert build("gpt_neox", use_parallel_residual=False).network.links == ()
 
 
 def test_smollm3_leaves_out_rotations() -> None:

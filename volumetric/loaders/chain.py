@@ -7,17 +7,16 @@ from dataclasses import dataclass
 
 from volumetric.grid import Coord, Grid, Link
 from volumetric.layers import LayerSpec, Residual
-from volumetric.loaders.names import Blueprint, Rule
+from volumetric.loaders.names import Blueprint, Part, Rule
 from volumetric.network import Network
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """Rows ``start … stop-1`` of a fused tensor."""
+class Fused:
+    """A tensor of the checkpoint of which a parameter is a part."""
 
     name: str
-    start: int
-    stop: int
+    part: Part
 
 
 class Chain:
@@ -37,7 +36,7 @@ class Chain:
         self,
         spec: LayerSpec,
         prefix: str = "",
-        names: Mapping[str, str | Part] | None = None,
+        names: Mapping[str, str | Fused] | None = None,
         *,
         transposed: bool = False,
     ) -> Coord:
@@ -60,16 +59,20 @@ class Chain:
         for param in spec.params():
             first, dot, rest = param.name.partition(".")
             stored = (names or {}).get(first, first)
-            name, rows = (stored.name, (stored.start, stored.stop)) if isinstance(stored, Part) else (stored, None)
+            name, part = (stored.name, stored.part) if isinstance(stored, Fused) else (stored, None)
             flip = transposed and len(param.shape) > 1
             self._rules.append(
-                Rule(key=f"{coord}/{param.name}", source=f"{prefix}.{name}{dot}{rest}", rows=rows, transposed=flip)
+                Rule(key=f"{coord}/{param.name}", source=f"{prefix}.{name}{dot}{rest}", part=part, transposed=flip)
             )
         return coord
 
     def residual(self, source: Coord) -> Coord:
         """Add the output of the layer at `source`."""
         return self.add(Residual(source=str(source)))
+
+    def read(self, source: Coord, target: Coord) -> None:
+        """Let the layer at `target` read the output of `source`, and not that of the layer before it."""
+        self._links.append(Link(kind="activation", source=source, target=target))
 
     def tie(self, source: Coord, target: Coord) -> None:
         """Let the weight of `target` be that of `source`; the rule for the former is dropped."""

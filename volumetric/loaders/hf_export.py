@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,7 +15,7 @@ from volumetric.loaders.atomic import write_atomic
 from volumetric.loaders.directory import new_directory
 from volumetric.loaders.hf_config import Config
 from volumetric.loaders.model import LoadedModel
-from volumetric.loaders.names import Blueprint, Rule
+from volumetric.loaders.names import Blueprint, Rule, stored_rows
 from volumetric.loaders.safetensors_write import TensorOut, tag_of, write_safetensors
 from volumetric.loaders.text_files import text_files, to_json
 from volumetric.network import Params
@@ -79,23 +78,29 @@ def out_scheme(scheme: Scheme) -> Scheme:
 def _tensors(blueprint: Blueprint, params: Params) -> dict[str, TensorOut]:
     """Tensors by their names in the family, fused ones put together again."""
     shapes = {key: spec.shape for key, spec in blueprint.network.param_specs().items()}
+    rows = stored_rows(list(blueprint.rules))
     groups: dict[str, list[Rule]] = {}
     for rule in blueprint.rules:
         groups.setdefault(rule.source, []).append(rule)
-    return {name: _out(rules, params, shapes) for name, rules in groups.items()}
+    return {
+        name: _out(rules, params, (rows.get(name, shapes[rules[0].key][0]), *shapes[rules[0].key][1:]))
+        for name, rules in groups.items()
+    }
 
 
-def _out(rules: list[Rule], params: Params, shapes: Mapping[str, Shape]) -> TensorOut:
-    rules = sorted(rules, key=lambda rule: rule.rows or (0, 0))
+def _out(rules: list[Rule], params: Params, shape: Shape) -> TensorOut:
+    """One tensor of `shape` (before transposing) out of the parameters that are its parts."""
     schemes = {out_scheme(params[rule.key].scheme) for rule in rules}
     scheme = schemes.pop() if len(schemes) == 1 else Scheme.parse("float32")
-    rows = sum(shapes[rule.key][0] for rule in rules)
-    shape = (rows, *shapes[rules[0].key][1:])
     flip = rules[0].transposed
 
     def read() -> Array:
-        parts = [_values(rule, params, scheme) for rule in rules]
-        whole = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        if rules[0].part is None:
+            whole = _values(rules[0], params, scheme)
+        else:
+            whole = np.empty(shape, scheme.dtype.host)
+            for rule in rules:
+                whole[rule.part.rows(shape[0]) if rule.part else slice(None)] = _values(rule, params, scheme)
         return np.ascontiguousarray(whole.T) if flip else whole
 
     return TensorOut(tag=tag_of(scheme.dtype.host), shape=shape[::-1] if flip else shape, read=read)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import logging
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,6 +21,22 @@ SHOWN = 5
 """Names listed in a report; the rest is counted."""
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Rows ``start … stop-1`` of each of `heads` equal blocks that a fused tensor consists of.
+
+    Most fused tensors are one block, all queries before all keys; those of GPT-NeoX have a block for each head.
+    """
+
+    start: int
+    stop: int
+    heads: int = 1
+
+    def rows(self, total: int) -> np.ndarray:
+        """Row numbers in a tensor of `total` rows."""
+        return np.arange(total).reshape(self.heads, -1)[:, self.start : self.stop].reshape(-1)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
     """Where one parameter of a network stands in a checkpoint, and how it is laid out there.
@@ -30,14 +45,14 @@ class Rule:
     ----------
     key : parameter of the network, ``"1.0.0.1/q.weight"``
     source : tensor of the checkpoint
-    rows : the parameter is these rows of a fused tensor (of its columns, where `transposed`)
+    part : the parameter is these rows of a fused tensor (these columns, where `transposed`)
     transposed : the matrix is stored as ``[in, out]`` (GPT-2's Conv1D)
     interleaved_heads : rows are stored in llama.cpp's order, the rotary halves of each of so many heads alternating
     """
 
     key: str
     source: str
-    rows: tuple[int, int] | None = None
+    part: Part | None = None
     transposed: bool = False
     interleaved_heads: int | None = None
 
@@ -84,7 +99,7 @@ def fit(blueprint: Blueprint, source: TensorSource, *, strict: bool = True) -> d
     unexpected = [name for name in source.entries if name not in used and not ignored.fullmatch(name)]
     misshapen = [
         f"{name} has shape {list(source.entries[name].shape)}, expected {list(shape)}"
-        for name, shape in _stored_shapes(blueprint.network, rules)
+        for name, shape in _stored_shapes(blueprint.network, rules).items()
         if name in source.entries and source.entries[name].shape != shape
     ]
     problems = _report(missing if strict else [], unexpected if strict else [], misshapen)
@@ -116,20 +131,24 @@ def _first(names: list[str]) -> str:
     return ", ".join(names[:SHOWN]) + more
 
 
-def _stored_shapes(network: Network, rules: list[Rule]) -> Iterator[tuple[str, Shape]]:
-    """Shape that each tensor of the checkpoint must have, fused ones as the sum of their parts."""
-    shapes = {key: spec.shape for key, spec in network.param_specs().items()}
-    ends: dict[str, int] = {}
+def stored_rows(rules: list[Rule]) -> dict[str, int]:
+    """Rows of each fused tensor: all heads, each as far as the last part reaches."""
+    rows: dict[str, int] = {}
     for rule in rules:
-        if rule.rows:
-            ends[rule.source] = max(ends.get(rule.source, 0), rule.rows[1])
+        if rule.part:
+            rows[rule.source] = max(rows.get(rule.source, 0), rule.part.stop * rule.part.heads)
+    return rows
+
+
+def _stored_shapes(network: Network, rules: list[Rule]) -> dict[str, Shape]:
+    """Shape that each tensor of the checkpoint must have."""
+    specs, fused = network.param_specs(), stored_rows(rules)
+    shapes: dict[str, Shape] = {}
     for rule in rules:
-        shape = shapes[rule.key]
-        if rule.rows:
-            if rule.rows[1] != ends[rule.source]:
-                continue  # the last part speaks for all
-            shape = (ends[rule.source], *shape[1:])
-        yield rule.source, shape[::-1] if rule.transposed else shape
+        shape = specs[rule.key].shape
+        shape = (fused.get(rule.source, shape[0]), *shape[1:])
+        shapes[rule.source] = shape[::-1] if rule.transposed else shape
+    return shapes
 
 
 def read(rule: Rule, source: TensorSource, shape: Shape) -> Packed:
@@ -139,9 +158,9 @@ def read(rule: Rule, source: TensorSource, shape: Shape) -> Packed:
     """
     packed = source.packed(rule.source)
     if rule.transposed and len(packed.shape) > 1:
-        return _transposed(packed, rule.rows)
-    if rule.rows:
-        packed = _cut(packed, *rule.rows)
+        return _transposed(packed, rule.part)
+    if rule.part:
+        packed = _cut(packed, rule.part)
     if rule.interleaved_heads:
         packed = _permuted(packed, halves_from_pairs(shape[0], rule.interleaved_heads))
     return packed
@@ -175,15 +194,18 @@ def _values(packed: Packed) -> np.ndarray:
     return packed.codes().reshape(packed.shape)
 
 
-def _transposed(packed: Packed, columns: tuple[int, int] | None) -> Packed:
+def _transposed(packed: Packed, columns: Part | None) -> Packed:
     array = _values(packed)
-    return Packed.from_array(np.ascontiguousarray((array[:, slice(*columns)] if columns else array).T))
+    if columns:
+        array = array[:, columns.rows(array.shape[1])]
+    return Packed.from_array(np.ascontiguousarray(array.T))
 
 
-def _cut(packed: Packed, start: int, stop: int) -> Packed:
-    if len(packed.shape) == 1:
-        return Packed.from_array(np.ascontiguousarray(_values(packed)[start:stop]))
-    return packed.row_slice(start, stop)
+def _cut(packed: Packed, part: Part) -> Packed:
+    total, *rest = packed.shape
+    if rest and part.heads == 1:
+        return packed.row_slice(part.start, part.stop)
+    return _permuted(packed, part.rows(total))
 
 
 def _permuted(packed: Packed, order: np.ndarray) -> Packed:

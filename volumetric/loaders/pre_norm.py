@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 
 from volumetric.grid import Coord
 from volumetric.layers import MultiHeadAttention, RMSNorm, Rope, SwiGLU
-from volumetric.loaders.chain import Chain, Part
+from volumetric.loaders.chain import Chain, Fused
 from volumetric.loaders.decoder import head_dim, stacked_decoder
 from volumetric.loaders.hf_config import Config
 from volumetric.loaders.names import Blueprint
 
-ATTENTION_NAMES: Mapping[str, str | Part] = {"q": "q_proj", "k": "k_proj", "v": "v_proj", "o": "o_proj"}
-MLP_NAMES: Mapping[str, str | Part] = {"gate": "gate_proj", "up": "up_proj", "down": "down_proj"}
+ATTENTION_NAMES: Mapping[str, str | Fused] = {"q": "q_proj", "k": "k_proj", "v": "v_proj", "o": "o_proj"}
+MLP_NAMES: Mapping[str, str | Fused] = {"gate": "gate_proj", "up": "up_proj", "down": "down_proj"}
 
 
 def pre_norm_decoder(
@@ -25,8 +25,8 @@ def pre_norm_decoder(
     mlp_bias: bool = False,
     qk_norm: bool = False,
     tied: bool = False,
-    attention_names: Mapping[str, str | Part] = ATTENTION_NAMES,
-    mlp_names: Mapping[str, str | Part] = MLP_NAMES,
+    attention_names: Mapping[str, str | Fused] = ATTENTION_NAMES,
+    mlp_names: Mapping[str, str | Fused] = MLP_NAMES,
 ) -> Blueprint:
     """Build the decoder that `config` describes.
 

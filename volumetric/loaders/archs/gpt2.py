@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from volumetric.layers import MLP, Dense, Embedding, LayerNorm, MultiHeadAttention, PositionEmbedding
-from volumetric.loaders.chain import Chain, Part
+from volumetric.loaders.chain import Chain, Fused
 from volumetric.loaders.hf_config import Config
-from volumetric.loaders.names import Blueprint
+from volumetric.loaders.names import Blueprint, Part
 
 
 def build(config: Config) -> Blueprint:
@@ -24,7 +24,7 @@ def build(config: Config) -> Blueprint:
         hidden_features=config.integer("n_inner", 4 * width),
         activation=config.activation("activation_function", "gelu_new"),
     )
-    fused = {name: Part("c_attn", i * width, (i + 1) * width) for i, name in enumerate("qkv")}
+    fused = {name: Fused("c_attn", Part(i * width, (i + 1) * width)) for i, name in enumerate("qkv")}
     chain = Chain()
     embedding = chain.add(Embedding(num_embeddings=vocabulary, embedding_dim=width), "transformer.wte")
     stream = chain.add(PositionEmbedding(num_embeddings=positions, embedding_dim=width), "transformer.wpe")

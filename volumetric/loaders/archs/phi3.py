@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from volumetric.loaders.chain import Part
+from volumetric.loaders.chain import Fused
 from volumetric.loaders.decoder import head_dim
 from volumetric.loaders.hf_config import Config, read_rope, read_windows
-from volumetric.loaders.names import Blueprint
+from volumetric.loaders.names import Blueprint, Part
 from volumetric.loaders.pre_norm import pre_norm_decoder
 
 
@@ -19,14 +19,14 @@ def build(config: Config) -> Blueprint:
         ropes=[read_rope(config, width)] * layers,
         windows=read_windows(config, layers, switch=False),
         attention_names={
-            "q": Part("qkv_proj", 0, q),
-            "k": Part("qkv_proj", q, q + kv),
-            "v": Part("qkv_proj", q + kv, q + 2 * kv),
+            "q": Fused("qkv_proj", Part(0, q)),
+            "k": Fused("qkv_proj", Part(q, q + kv)),
+            "v": Fused("qkv_proj", Part(q + kv, q + 2 * kv)),
             "o": "o_proj",
         },
         mlp_names={
-            "gate": Part("gate_up_proj", 0, hidden),
-            "up": Part("gate_up_proj", hidden, 2 * hidden),
+            "gate": Fused("gate_up_proj", Part(0, hidden)),
+            "up": Fused("gate_up_proj", Part(hidden, 2 * hidden)),
             "down": "down_proj",
         },
     )

@@ -1,0 +1,73 @@
+"""GPT-NeoX (arXiv 2204.06745) and Pythia: attention and MLP side by side on one stream, partly rotated heads."""
+
+from __future__ import annotations
+
+from volumetric.grid import Coord
+from volumetric.layers import MLP, Dense, Embedding, LayerNorm, MultiHeadAttention
+from volumetric.loaders.chain import Chain, Fused
+from volumetric.loaders.decoder import head_dim
+from volumetric.loaders.hf_config import Config, read_rope
+from volumetric.loaders.names import Blueprint, Part
+
+# Masks and frequencies were once kept as buffers of each layer.
+_BUFFERS = r"(?:gpt_neox\.)?layers\.\d+\.attention\.(?:bias|masked_bias|rotary_emb\.inv_freq)"
+
+
+def build(config: Config) -> Blueprint:
+    """Network and rules of a GPT-NeoX configuration."""
+    hidden, vocabulary = config.integer("hidden_size"), config.integer("vocab_size")
+    chain = Chain()
+    embedding = chain.add(Embedding(num_embeddings=vocabulary, embedding_dim=hidden), "gpt_neox.embed_in")
+    stream = embedding
+    for i in range(config.layers()):
+        chain.plane()
+        stream = _layer(config, chain, f"gpt_neox.layers.{i}", stream)
+    chain.plane()
+    chain.add(_norm(config), "gpt_neox.final_layer_norm")
+    head = chain.add(Dense(in_features=hidden, out_features=vocabulary, bias=False), "embed_out")
+    if config.flag("tie_word_embeddings", False):
+        chain.tie(embedding, head)
+    return chain.blueprint(
+        context_length=config.integer("max_position_embeddings", 2048), ignored=(_BUFFERS,), prefix="gpt_neox."
+    )
+
+
+def _norm(config: Config) -> LayerNorm:
+    return LayerNorm(num_features=config.integer("hidden_size"), eps=config.number("layer_norm_eps", 1e-5))
+
+
+def _layer(config: Config, chain: Chain, prefix: str, stream: Coord) -> Coord:
+    hidden, heads, width = config.integer("hidden_size"), config.integer("num_attention_heads"), head_dim(config)
+    bias = config.flag("attention_bias", True)
+    attention = MultiHeadAttention(
+        embed_dim=hidden,
+        num_heads=heads,
+        head_dim=width,
+        qkv_bias=bias,
+        out_bias=bias,
+        rope=read_rope(_renamed(config), width),
+    )
+    mlp = MLP(
+        in_features=hidden,
+        hidden_features=config.integer("intermediate_size"),
+        activation=config.activation("hidden_act", "gelu"),
+    )
+    fused = {
+        name: Fused("query_key_value", Part(i * width, (i + 1) * width, heads=heads)) for i, name in enumerate("qkv")
+    }
+    chain.add(_norm(config), f"{prefix}.input_layernorm")
+    chain.add(attention, f"{prefix}.attention", {**fused, "o": "dense"})
+    attended = chain.residual(stream)
+    norm = chain.add(_norm(config), f"{prefix}.post_attention_layernorm")
+    if config.flag("use_parallel_residual", True):
+        chain.read(stream, norm)
+    chain.add(mlp, f"{prefix}.mlp", {"up": "dense_h_to_4h", "down": "dense_4h_to_h"})
+    return chain.residual(attended)
+
+
+def _renamed(config: Config) -> Config:
+    """Give the rotary values of the old spelling the names that all other families use."""
+    values = {"partial_rotary_factor": config.number("rotary_pct", 0.25)}
+    if config.has("rotary_emb_base"):
+        values["rope_theta"] = config.number("rotary_emb_base")
+    return config.with_values(**values)
