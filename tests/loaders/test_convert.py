@@ -9,11 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.loaders.byte_bpe import TOKENS, tokenizer
 from tests.loaders.test_families import FAMILIES, TINY, copy, error_of, rewrite
 from volumetric.dtypes import Scheme, decode
-from volumetric.errors import CheckpointError, UnsupportedError
+from volumetric.errors import CheckpointError, GenerationError, UnsupportedError
 from volumetric.grid import Coord
 from volumetric.loaders import LoadedModel, open_model
 from volumetric.loaders.convert import convert_model, save_model
@@ -283,3 +285,30 @@ def test_an_embedding_that_is_no_matrix(tmp_path: Path) -> None:
     edit(tmp_path / "m.gguf", {}, {"token_embd.weight": VECTOR})
     with pytest.raises(CheckpointError, match="no matrix token_embd"):
         open_model(str(tmp_path / "m.gguf"))
+
+
+@settings(max_examples=150)
+@given(data=st.data())
+def test_mutated_models_open_or_raise_on_purpose(data: st.DataObject, talking: tuple[Path, bytes]) -> None:
+    """Reader, configuration, network, tokenizer and template together face damage that each layer of checks lets by."""
+    path, content = talking
+    mutated = bytearray(content)
+    for at in data.draw(st.lists(st.integers(0, content.index(b"blk.1.ffn_up.weight")), min_size=1, max_size=3)):
+        mutated[at] = data.draw(st.integers(0, 255))
+    path.write_bytes(mutated)
+    try:
+        model = open_model(path)
+        for store in model.params.values():
+            store.stored()
+        if model.tokenizer is not None:
+            model.tokenizer.decode(model.tokenizer.encode("abc 12"))
+        if model.chat_template is not None:
+            model.chat_template.render([{"role": "user", "content": "x"}])
+    except (CheckpointError, UnsupportedError, GenerationError):
+        pass
+
+
+@pytest.fixture(scope="module")
+def talking(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, bytes]:
+    path = speaking(tmp_path_factory.mktemp("fuzz"))
+    return path, path.read_bytes()
