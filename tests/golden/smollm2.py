@@ -30,6 +30,7 @@ def golden(name: str, weights: str) -> dict[str, Any]:
 
 def check_prompt(model: Model, record: dict[str, Any], tokens: int = 40) -> None:
     """Compare prompt ids, top-20 logits and greedy tokens up to the first near tie."""
+    assert model.tokenizer is not None
     assert model.tokenizer.encode(record["text"]) == record["ids"]
     logits = model.logits(record["ids"])[-1]
     worst = np.abs(logits[record["top20_ids"]] - np.array(record["top20_f32"])).max()
