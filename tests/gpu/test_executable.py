@@ -12,7 +12,9 @@ from tests.gpu.harness import assert_close
 from tests.networks import tiny_llama
 from volumetric.dtypes import Scheme
 from volumetric.errors import DeviceError, GenerationError, ShapeError, UnsupportedError
-from volumetric.grid import Coord, Grid
+from volumetric.grid import Coord
+from volumetric.grid import Grid as Volume
+from volumetric.kernels.gpu.dispatch import Dispatch, Grid
 from volumetric.kernels.gpu.formats import FORMATS
 from volumetric.layers import (
     MLP,
@@ -44,7 +46,7 @@ OPTIONS = RunOptions(context=96)
 
 def chain(*layers: LayerSpec, ids: bool = False, features: int = 6) -> Network:
     return Network(
-        grid=Grid(len(layers)),
+        grid=Volume(len(layers)),
         layers={Coord(z): layer for z, layer in enumerate(layers)},
         input_shape=() if ids else (features,),
         input_dtype="int32" if ids else "float32",
@@ -260,6 +262,20 @@ def test_a_float16_cache_costs_half_and_rounds(native_device: GpuDevice, rng: np
     assert_close(b, a, 5e-3)
 
 
+def test_int8_activations_stay_close(fallback_device: GpuDevice, rng: np.random.Generator) -> None:
+    network = tiny_llama(width=64)
+    params = morphed(initialise(network, 15), "int4:g32")
+    ids = rng.integers(0, 97, 12).astype(np.int32)
+    found = []
+    for compute in ("float32", "int8"):
+        options = RunOptions(context=96, compute=compute)
+        executable = fallback_device.compile(lower(network), params, options)
+        state = executable.new_state()
+        found.append(np.concatenate([executable.forward(state, ids[i : i + 1]) for i in range(12)]))
+    assert not np.array_equal(*found)
+    assert_close(found[1], found[0], 5e-2)
+
+
 def test_misuse_is_refused(native_device: GpuDevice) -> None:
     network = tiny_llama()
     params = initialise(network, 12)
@@ -288,6 +304,23 @@ def test_limits_are_reported_with_a_remedy() -> None:
         device.compile(lower(bidirectional()), initialise(bidirectional(), 0), RunOptions(context=4096))
     with pytest.raises(DeviceError, match="binds at most"):
         GpuDevice(narrow={"max_binding": 256}).compile(lower(network), initialise(network, 0), OPTIONS)
+
+
+def test_a_lost_device_is_reported() -> None:
+    device = GpuDevice()
+    network = tiny_llama()
+    executable = device.compile(lower(network), initialise(network, 16), OPTIONS)
+    state = executable.new_state()
+    device.context.device.destroy()
+    with pytest.raises(DeviceError, match="lost") as error:
+        executable.forward(state, np.zeros(3, np.int32))
+    assert error.value.hint == "open the device again"
+
+
+def test_a_shader_error_names_the_kernel(native_device: GpuDevice) -> None:
+    broken = Dispatch(kernel="join", grid=Grid(x=1), constants={"WG": 64, "WIDTH4": 4, "MULTIPLY": 3, "SCALE": 1.0})
+    with pytest.raises(DeviceError, match="compiling join"):
+        native_device.context.pipeline(broken)
 
 
 def test_closing_frees_the_memory(native_device: GpuDevice) -> None:

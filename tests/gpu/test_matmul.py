@@ -9,6 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.gpu.harness import Kernel, aligned, assert_close, zero_aligned
+from volumetric.dtypes import Scheme, encode
 from volumetric.kernels.gpu import matmul
 from volumetric.kernels.gpu.dispatch import Caps
 from volumetric.kernels.gpu.formats import FORMATS
@@ -27,11 +28,11 @@ class Product:
         self.shape = shape = MatmulShape(format=FORMATS[scheme], **fields)
         k, n = shape.k, shape.n
         self.x = (3 * rng.standard_normal((rows, k)) + 0.5).astype(np.float32)
-        weights = rng.standard_normal((shape.parts * n, k)).astype(np.float32)
+        self.given = rng.standard_normal((shape.parts * n, k)).astype(np.float32)
         self.gain, self.shift = rng.standard_normal((2, k)).astype(np.float32)
         self.bias = rng.standard_normal((shape.parts, n)).astype(np.float32)
         self.residual = rng.standard_normal((rows, n)).astype(np.float32)
-        self.buffers, self.weights = kernel.weights(weights, scheme)
+        self.buffers, self.weights = kernel.weights(self.given, scheme)
         self.buffers |= {"x": kernel.array(aligned(self.x)), "y": kernel.empty(rows, -(-n // 4) * 4)}
         if shape.norm_weight or shape.norm_bias:
             both = np.concatenate([zero_aligned(self.gain), zero_aligned(self.shift)])
@@ -91,6 +92,28 @@ def test_matvec_stages_long_rows_in_chunks(kernel: Kernel, rng: np.random.Genera
     product = Product(kernel, rng, 1, scheme, n=13, k=9001, norm="rms", norm_eps=1e-6)
     assert tune_matvec(product.shape, 13, kernel.caps).chunks > 1
     assert_close(product.matvec(), product.expected())
+
+
+@pytest.mark.parametrize("scheme", ["int8:g32", "int4:g32", "uint4:g32"])
+@pytest.mark.parametrize("gated", [False, True])
+def test_int8_activations(kernel: Kernel, rng: np.random.Generator, scheme: str, gated: bool) -> None:
+    """Exact against x rounded to int8 in blocks of 32, which is what the option means."""
+    product = Product(kernel, rng, 1, scheme, n=37, k=333, gated=gated, activation="silu", residual=True, int8=True)
+    plain = product.expected()
+    x = np.pad(product.x[0], (0, -product.x.size % 32)).reshape(-1, 32)
+    scale = np.abs(x).max(-1, keepdims=True) / np.float32(127)
+    rounded = (scale * np.round(x / scale)).astype(np.float32).reshape(-1)[: product.x.size]
+    got = product.matvec()
+    if scheme == "uint4:g32":  # offsets multiply the exact sums of x
+        per_group = encode(product.given, Scheme.parse(scheme)).offsets
+        assert per_group is not None
+        offsets = np.repeat(per_group, 32, axis=1)[:, : product.x.size]
+        product.weights = np.concatenate([product.weights, offsets], axis=1)
+        product.x = np.concatenate([rounded, product.x[0] - rounded])[None]
+    else:
+        product.x = rounded[None]
+    assert_close(got, product.expected(), 1e-5)
+    assert np.abs(got - plain).max() > 1e-5
 
 
 @pytest.mark.parametrize("scheme", ["bfloat16", "int8:g32"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from volumetric.kernels.gpu import attention, elementwise, matmul
@@ -22,6 +24,7 @@ def matmuls(layout: WeightFormat, activation: str, caps: Caps) -> list[Dispatch]
         matmul.matvec(plain, caps, first=0, units=20),
         matmul.matvec(plain, caps, first=0, units=20, partials=partials),
         matmul.matvec(gated, caps, first=0, units=12),
+        matmul.matvec(replace(gated, int8=True), caps, first=0, units=12),
         matmul.gemm(plain, caps, TILES[1], first=0, units=20),
         matmul.gemm(gated, caps, TILES[3], first=0, units=12),
     ]

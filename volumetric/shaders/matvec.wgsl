@@ -1,9 +1,8 @@
 // y[n] = cap(residual[n] + act(W[n, :] . norm(x) + bias[n])), or act(gate) * up with two weight rows for each output.
 //
-// A team of TEAM invocations owns ROWS outputs and splits K; TEAMS teams share x, which is staged CHUNK pieces at a time
-// in workgroup memory. Staged x lies in PLANES planes, one for each vec4 of a piece, so that neighbouring invocations,
-// which hold neighbouring pieces, read neighbouring vectors whatever the weight format (no bank conflicts).
-// RMS norm costs no pass: sum x^2 accumulates while x is staged and scales the dot products at the end.
+// A team of TEAM invocations owns ROWS outputs and splits K; teams share x, which is staged CHUNK pieces at a time in
+// workgroup memory, in the form that an operand prelude gives it. RMS norm costs no pass: sum x^2 accumulates while x is
+// staged and scales the dot products at the end.
 struct Args { first: u32, units: u32 }  // first output of this shard, outputs in it
 
 @group(0) @binding(1) var<storage, read> weights: array<vec4<u32>>;   // (PARTS * units, PIECES)
@@ -18,18 +17,11 @@ const PLANES: u32 = PIECE / 4u;
 const EIGHTHS: u32 = max(PIECE / 8u, 1u);
 const VALUES: u32 = ROWS * PARTS;
 
-var<workgroup> xs: array<vec4<f32>, PLANES * PLANE>;
+alias Pieces = array<vec4<u32>, VALUES>;  // a piece of each weight row of an invocation
 
-// Put 8 consecutive elements, number `i8` of the chunk, into their planes.
-fn stage8(i8: u32, a: vec4<f32>, b: vec4<f32>) {
-    if (PLANES == 1u) {
-        xs[2u * i8] = a;
-        xs[2u * i8 + 1u] = b;
-    } else {
-        let at = 2u * (i8 % EIGHTHS) * PLANE + i8 / EIGHTHS;
-        xs[at] = select(a, vec4<f32>(a.xz, b.xz), INTERLEAVED);
-        xs[at + PLANE] = select(b, vec4<f32>(a.yw, b.yw), INTERLEAVED);
-    }
+struct Dots {
+    row: array<f32, VALUES>,
+    total: f32,
 }
 
 fn square(v: vec4<f32>) -> f32 { return dot(v, v); }
@@ -56,12 +48,14 @@ fn normed(v: u32, value: vec4<f32>, m: vec2<f32>) -> vec4<f32> {
 // Stage one chunk of norm(x); returns this invocation's share of sum x^2.
 fn stage(chunk: u32, lid: u32, m: vec2<f32>) -> f32 {
     var squares = 0.0;
-    for (var i8 = lid; i8 < CHUNK * PIECE / 8u; i8 += WG) {
-        let v = 2u * (chunk * (CHUNK * PIECE / 8u) + i8);
+    for (var base = 0u; base < CHUNK * PIECE / 8u; base += WG) {
+        let i8 = base + lid;
+        let inside = i8 < CHUNK * PIECE / 8u;
+        let v = select(K4, 2u * (chunk * (CHUNK * PIECE / 8u) + i8), inside);
         let a = x_load4(v);
         let b = x_load4(v + 1u);
         squares += square(a) + square(b);
-        stage8(i8, normed(v, a, m), normed(v + 1u, b, m));
+        stage8(i8, normed(v, a, m), normed(v + 1u, b, m), inside, lid);
     }
     return squares;
 }
@@ -102,20 +96,13 @@ fn main(
             }
             //@unroll
             for (var u = 0u; u < UNROLL; u++) {
-                var part: array<f32, VALUES>;
-                var total = 0.0;
+                var pieces: Pieces;
                 //@unroll
-                for (var r = 0u; r < VALUES; r++) { part[r] = 0.0; }
-                //@unroll
-                for (var j = 0u; j < PIECE / 4u; j++) {
-                    let v = xs[j * PLANE + i + u * TEAM];
-                    if (HAS_OFFSET) { total += dot(v, vec4<f32>(1.0)); }
-                    //@unroll
-                    for (var r = 0u; r < VALUES; r++) { part[r] += dot(piece_part(w[u * VALUES + r], j), v); }
-                }
+                for (var r = 0u; r < VALUES; r++) { pieces[r] = w[u * VALUES + r]; }
+                let dots = dot_piece(pieces, i + u * TEAM);
                 //@unroll
                 for (var r = 0u; r < VALUES; r++) {
-                    acc[r] += s[u * VALUES + r].x * part[r] + s[u * VALUES + r].y * total;
+                    acc[r] += s[u * VALUES + r].x * dots.row[r] + s[u * VALUES + r].y * dots.total;
                 }
             }
         }

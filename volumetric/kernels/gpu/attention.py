@@ -137,13 +137,17 @@ class SplitTuning:
 
 
 def tune_split(shape: AttentionShape, caps: Caps) -> SplitTuning:
-    """Enough splits to occupy the device at the full context, each of at least 32 positions."""
+    """Enough splits to occupy the device, each of at least 32 positions.
+
+    Every split adds to what the output projection reads, so short contexts get no more than 8.
+    """
     share = shape.heads // shape.kv_heads
     block = max(b for b in range(1, min(share, _MOST_HEADS) + 1) if share % b == 0)
     vectors = ceil_div(shape.head_dim, 4)
     team = min(caps.subgroup_size or 8, power_of_two(vectors), 32)
     wanted = ceil_div(caps.invocations // 512, shape.kv_heads * (share // block))
-    splits = max(1, min(wanted, 16, ceil_div(shape.context, 32)))
+    most = min(max(8, shape.context // 512), 16)
+    splits = max(1, min(wanted, most, ceil_div(shape.context, 32)))
     each = ceil_div(vectors, team)
     unroll = max(1, min(4, 8 // each))
     return SplitTuning(splits=splits, block=block, team=team, vectors=each, unroll=unroll)

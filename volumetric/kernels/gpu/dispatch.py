@@ -67,6 +67,15 @@ class Dispatch:
     args: tuple[int, ...] = ()
 
     @property
+    def label(self) -> str:
+        """Kernel and sizes, for profiles: ``"matvec 960x576 float16"``."""
+        sizes = [
+            str(self.constants[name]) for name in ("N", "K", "WIDTH", "HEADS", "HEAD_DIM") if name in self.constants
+        ]
+        formats = [name.partition("/")[2] for name in self.preludes if name.startswith(("dtype/", "kv/"))]
+        return " ".join([self.kernel, "x".join(sizes), *formats])
+
+    @property
     def key(self) -> tuple[object, ...]:
         """Equal for dispatches that share a pipeline. Constants count with their type: WGSL has no 1 == true."""
         constants = tuple(sorted((name, type(value).__name__, value) for name, value in self.constants.items()))

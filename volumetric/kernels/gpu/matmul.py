@@ -11,15 +11,18 @@ from volumetric.kernels.gpu.dispatch import Caps, Constant, Dispatch, Grid, ceil
 from volumetric.kernels.gpu.formats import WeightFormat
 
 _NORMS = {None: 0, "rms": 1, "layer": 2}
-_STAGE_BYTES = 16384
+_STAGE_BYTES = 24576
 """Workgroup memory for staged x. More would cost occupancy; longer rows are staged in chunks."""
+_ROUND_COST = 1.5
+"""What a round of loads costs beside its pieces, in pieces: memory latency that fewer, longer rounds hide better."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatmulShape:
     """A fused matrix product: y (rows, n) from x (rows, k).
 
-    `gated` products read two weight rows (gate, up) for each of the `n` outputs.
+    `gated` products read two weight rows (gate, up) for each of the `n` outputs. With `int8`, `matvec` rounds x to int8
+    in blocks of 32 where the weights are integers; `gemm` always computes in float32.
     """
 
     k: int
@@ -35,6 +38,7 @@ class MatmulShape:
     bias: bool = False
     residual: bool = False
     softcap: float | None = None
+    int8: bool = False
 
     @property
     def parts(self) -> int:
@@ -97,10 +101,15 @@ def tune_matvec(shape: MatmulShape, units: int, caps: Caps) -> MatvecTuning:
     rows = 2 if nibbles and many and not shape.gated else 1
     total = units * team // rows
     workgroup = 512 if total >= 2 * caps.invocations else 256 if total >= caps.invocations // 2 else 128
-    workgroup = max(min(workgroup, caps.max_workgroup), team)
+    return cut_matvec(shape, caps, team=team, rows=rows, workgroup=max(min(workgroup, caps.max_workgroup), team))
+
+
+def cut_matvec(shape: MatmulShape, caps: Caps, *, team: int, rows: int, workgroup: int) -> MatvecTuning:
+    """Complete a cut: chunks of x that fit workgroup memory, and how many pieces to have in flight."""
+    pieces = shape.format.pieces(shape.k)
     chunks = ceil_div(4 * pieces * shape.format.piece, min(_STAGE_BYTES, caps.max_shared // 2))
     steps = ceil_div(ceil_div(pieces, chunks), team)
-    unroll = _best_unroll(steps, max(1, (4 if nibbles else 8) // (rows * shape.parts)))
+    unroll = _best_unroll(steps, max(1, (4 if shape.format.piece == 32 else 8) // (rows * shape.parts)))
     chunk = ceil_div(steps, unroll) * unroll * team
     return MatvecTuning(
         team=team, rows=rows, unroll=unroll, workgroup=workgroup, chunk=chunk, chunks=ceil_div(pieces, chunk)
@@ -108,16 +117,24 @@ def tune_matvec(shape: MatmulShape, units: int, caps: Caps) -> MatvecTuning:
 
 
 def _best_unroll(steps: int, most: int) -> int:
-    """The count up to `most` that wastes the fewest of `steps`; the larger among equals."""
-    return min(range(1, most + 1), key=lambda u: (ceil_div(steps, u) * u, -u))
+    """Pieces a round, up to `most`, with the least cost of rounds and of pieces beyond `steps`."""
+    return min(range(1, most + 1), key=lambda u: ceil_div(steps, u) * (u + _ROUND_COST))
 
 
-def matvec(shape: MatmulShape, caps: Caps, *, first: int, units: int, partials: Partials | None = None) -> Dispatch:
+def matvec(
+    shape: MatmulShape,
+    caps: Caps,
+    *,
+    first: int,
+    units: int,
+    partials: Partials | None = None,
+    tuning: MatvecTuning | None = None,
+) -> Dispatch:
     """One row times the rows of a shard: outputs `first` … `first + units`.
 
     Buffers: x, weights, scales, bias, norm_params, residual, y; with `partials` also maxima.
     """
-    tuning = tune_matvec(shape, units, caps)
+    tuning = tuning or tune_matvec(shape, units, caps)
     constants = shape.constants() | {
         "WG": tuning.workgroup,
         "TEAM": tuning.team,
@@ -127,6 +144,7 @@ def matvec(shape: MatmulShape, caps: Caps, *, first: int, units: int, partials: 
         "CHUNKS": tuning.chunks,
         "PLANE": tuning.chunk | 1,
     }
+    operand = "operand/int8" if shape.int8 and shape.format.group else "operand/float32"
     source = "source/rows"
     if partials is not None:
         source = "source/partials"
@@ -135,7 +153,7 @@ def matvec(shape: MatmulShape, caps: Caps, *, first: int, units: int, partials: 
         kernel="matvec",
         grid=Grid(x=ceil_div(units, tuning.workgroup // tuning.team * tuning.rows)),
         constants=constants,
-        preludes=(shape.format.prelude, f"act/{shape.activation}", source),
+        preludes=(shape.format.prelude, f"act/{shape.activation}", source, operand),
         args=(first, units),
     )
 
@@ -170,20 +188,13 @@ TILES = (
 
 
 def choose_tile(shape: MatmulShape, rows: int, caps: Caps) -> GemmTile:
-    """Largest tile that wastes little on `rows` and still makes a workgroup for each core of a large GPU."""
-    wanted = caps.invocations // 1024
+    """Largest tile that wastes little on `rows` and still leaves work for the whole device; else the least wasteful."""
     fitting = [t for t in TILES if t.workgroup <= caps.max_workgroup and t.shared <= caps.max_shared]
-    for tile in fitting[:-1]:
+    for tile in fitting:
         tiles = ceil_div(rows, tile.m) * ceil_div(shape.n * shape.parts, tile.n)
-        if rows > tile.m // 2 and tiles >= wanted:
+        if rows > tile.m // 2 and tiles * tile.workgroup >= caps.invocations // 8:
             return tile
-    return next((t for t in fitting if t.m >= rows), fitting[0]) if rows <= fitting[-1].m else _tallest(fitting, rows)
-
-
-def _tallest(tiles: list[GemmTile], rows: int) -> GemmTile:
-    """With too few workgroups whatever the tile, the shortest of 64 columns that holds the rows."""
-    small = [t for t in tiles if t.n == 64]
-    return min(small, key=lambda t: (ceil_div(rows, t.m) * t.m, -t.m))
+    return min(fitting, key=lambda t: (ceil_div(rows, t.m) * t.m * t.n, -t.m))
 
 
 def gemm(shape: MatmulShape, caps: Caps, tile: GemmTile, *, first: int, units: int) -> Dispatch:

@@ -84,6 +84,12 @@ class PlainExecutor:
 def encode_pass(encoder: Any, calls: Sequence[Call], rows: int, limit: int) -> None:
     """Write one compute pass with all `calls`: separate passes would cost three times as much on the GPU."""
     compute = encoder.begin_compute_pass()
+    encode_calls(compute, calls, rows, limit)
+    compute.end()
+
+
+def encode_calls(compute: Any, calls: Sequence[Call], rows: int, limit: int) -> None:
+    """Write `calls` into an open compute pass."""
     for call in calls:
         compute.set_pipeline(call.pipeline)
         compute.set_bind_group(0, call.group)
@@ -91,4 +97,3 @@ def encode_pass(encoder: Any, calls: Sequence[Call], rows: int, limit: int) -> N
             # data_offset and data_size have no usable defaults in wgpu-py 0.32
             compute.set_immediates(0, call.immediates, 0, len(call.immediates))
         compute.dispatch_workgroups(*call.grid.size(rows, limit))
-    compute.end()

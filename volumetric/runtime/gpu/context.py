@@ -34,9 +34,10 @@ class Pipeline:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One recorded dispatch: ready to replay, nothing is looked up again."""
+    """One recorded dispatch: ready to replay, nothing is looked up again. `label` tells kinds apart in profiles."""
 
     name: str
+    label: str
     pipeline: Any
     group: Any
     grid: Grid
@@ -61,6 +62,7 @@ class GpuContext:
 
         self._usage = wgpu.BufferUsage
         self.map_read = wgpu.MapMode.READ
+        self.query_usage = self._usage.QUERY_RESOLVE | self._usage.COPY_SRC
         self._errors = (wgpu.GPUError, RuntimeError)
         self._out_of_memory = wgpu.GPUOutOfMemoryError
         features = [name for name in _WANTED_FEATURES if name in adapter.features]
@@ -86,15 +88,13 @@ class GpuContext:
             yield
         except self._out_of_memory as error:
             raise DeviceError(
-                f"out of GPU memory while {doing} ({self.allocated >> 20} MiB are in use)",
+                f"out of GPU memory while {doing}; {self.allocated >> 20} MiB are in use by this process",
                 hint="use a smaller dtype such as int4, a smaller context, or kv_dtype='float16'",
             ) from error
         except self._errors as error:
-            lost = "lost" in str(error).lower()
-            raise DeviceError(
-                f"the GPU was lost while {doing}: {error}" if lost else f"GPU error while {doing}: {error}",
-                hint="open the device again" if lost else None,
-            ) from error
+            if "lost" in str(error).lower():
+                raise DeviceError(f"the GPU was lost while {doing}", hint="open the device again") from error
+            raise DeviceError(f"GPU error while {doing}: {_essence(error)}") from error
 
     def buffer(self, nbytes: int, label: str, *, uniform: bool = False, read: bool = False) -> Any:
         """Create a zeroed buffer for storage (and uniforms), or with `read` one that the host can map.
@@ -146,6 +146,13 @@ class GpuContext:
         with self.guard("reading a buffer back"):
             data = self.queue.read_buffer(buffer, offset, -(-nbytes // 4) * 4)
         return np.frombuffer(data, np.uint8)[:nbytes]
+
+    @property
+    def timestamp_seconds(self) -> float:
+        """Seconds of one tick of a timestamp query."""
+        from wgpu.backends.wgpu_native import _api
+
+        return 1e-9 * _api.lib.wgpuQueueGetTimestampPeriod(self.queue._internal)
 
     def copy_whole(self, pairs: list[tuple[Any, Any]]) -> None:
         """Copy each first buffer over the second, which has the same size."""
@@ -207,7 +214,7 @@ class GpuContext:
         with self.guard(f"binding {linked.name}"):
             group = self.device.create_bind_group(label=linked.name, layout=pipeline.layout, entries=entries)
         immediates = args if self.caps.immediates and linked.args_bytes else b""
-        return Call(linked.name, pipeline.pipeline, group, dispatch.grid, immediates)
+        return Call(linked.name, dispatch.label, pipeline.pipeline, group, dispatch.grid, immediates)
 
     def _uniform_args(self, args: bytes) -> Any:
         """Uniform buffer with these arguments, one for all dispatches with the same."""
@@ -238,6 +245,12 @@ class GpuContext:
             encoder = self.device.create_command_encoder()
             encode_pass(encoder, calls, rows, self.caps.max_groups)
             self.queue.submit([encoder.finish()])
+
+
+def _essence(error: Exception) -> str:
+    """The last line of a report of wgpu: what is wrong, after the list of calls in which it went wrong."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1] if lines else type(error).__name__
 
 
 def _readable(nbytes: int) -> str:

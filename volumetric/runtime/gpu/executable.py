@@ -48,7 +48,6 @@ class GpuExecutable:
     def __init__(
         self, context: GpuContext, plan: Plan, params: Params, options: RunOptions, *, portable: bool = False
     ) -> None:
-        _check_options(options)
         self.context = context
         self.plan = plan
         self.options = options
@@ -57,7 +56,9 @@ class GpuExecutable:
         self.weights = Residency(context, params)
         whole = any(not (shape.state and shape.causal) for shape in self._shapes.values())
         self.scratch = Scratch(context, plan, whole=whole, most=options.context)
-        self._recorder = Recorder(context, plan, self.weights, self.scratch, self._shapes)
+        self._recorder = Recorder(
+            context, plan, self.weights, self.scratch, self._shapes, int8=options.compute == "int8"
+        )
         self.control = self.scratch.make(16, "control", uniform=True)
         self._tail_control = self.scratch.make(16, "tail control", uniform=True)
         self._readback: Any = None
@@ -232,11 +233,6 @@ class GpuExecutable:
         for entry in self._recording(part, rows):
             calls += [entry] if isinstance(entry, Call) else entry(state)
         return calls
-
-
-def _check_options(options: RunOptions) -> None:
-    if options.compute == "int8":
-        raise UnsupportedError("the GPU computes in float32", hint="use compute='float32' or 'auto'")
 
 
 def _attention_shapes(plan: Plan, options: RunOptions) -> dict[int, AttentionShape]:

@@ -15,6 +15,8 @@ from volumetric.runtime.gpu.commands import Command, Pass
 from volumetric.runtime.gpu.context import Call, GpuContext
 
 _MAP_READ = 1
+_POLLS = 1000
+"""Each poll blocks until the submission is done, so the first one answers; the bound ends a wait on a lost device."""
 
 
 class Prepared:
@@ -111,9 +113,11 @@ class NativeExecutor:
         with self._context.guard("reading results"):
             self._checked.wgpuBufferMapAsync(buffer._internal, _MAP_READ, 0, size, self._map_info[0])
             self._index[0] = submission
-            while not self._mapped:
+            for _ in range(_POLLS):
                 self._checked.wgpuDevicePoll(self._device, 1, self._index)
-            if self._mapped[0] != self._lib.WGPUMapAsyncStatus_Success:
+                if self._mapped:
+                    break
+            if self._mapped != [self._lib.WGPUMapAsyncStatus_Success]:
                 raise DeviceError("the GPU was lost while reading results", hint="open the device again")
             pointer = self._checked.wgpuBufferGetConstMappedRange(buffer._internal, 0, size)
             data = bytes(self._ffi.buffer(pointer, nbytes))

@@ -55,11 +55,14 @@ class Recorder:
         weights: Residency,
         scratch: Scratch,
         shapes: Mapping[int, AttentionShape],
+        *,
+        int8: bool,
     ) -> None:
         self._context = context
         self.plan = plan
         self.weights = weights
         self._shapes = shapes
+        self._int8 = int8
         self._scratch = scratch
         self._spares: dict[int, Any] = {}
         self._tables = RotationTables(context, scratch)
@@ -163,6 +166,7 @@ class Recorder:
             bias=any(f"bias.{i}" in step.params for i in range(len(parts))),
             residual=attrs["residual"],
             softcap=attrs["softcap"],
+            int8=self._int8,
         )
         return shape, matrix
 

@@ -1,0 +1,279 @@
+"""GPU speed without a model file: decode and prefill of known shapes with random weights, and sweeps of matvec cuts.
+
+    python benchmarks/gpu_kernels.py models [--models smollm2,tinyllama,llama7b] [--dtypes float16,int4:g32] [--int8]
+    python benchmarks/gpu_kernels.py sweep [--models …] [--dtypes …] [--int8]
+
+`models` prints tokens per second and where a token's GPU time goes. `sweep` times every legal cut of the matrix-vector
+products of these shapes and prints the best beside the default: the evidence behind `kernels/gpu/matmul.tune_matvec`.
+Weights are random bits with small scales; numbers of the results mean nothing. Run `python -m pytest tests/gpu` for
+correctness on the same device.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from volumetric.dtypes import Packed, Scheme
+from volumetric.grid import Coord, Grid
+from volumetric.kernels.gpu import matmul
+from volumetric.kernels.gpu.formats import FORMATS
+from volumetric.kernels.gpu.matmul import MatmulShape, cut_matvec, tune_matvec
+from volumetric.layers import Dense, Embedding, LayerSpec, MultiHeadAttention, Residual, RMSNorm, Rope, SwiGLU
+from volumetric.network import Network, Params
+from volumetric.runtime import RunOptions, lower
+from volumetric.runtime.gpu import GpuDevice
+from volumetric.runtime.gpu.context import GpuContext
+from volumetric.runtime.gpu.executable import GpuExecutable
+from volumetric.runtime.gpu.profile import kernel_times, pass_seconds
+from volumetric.weights import WeightStore
+
+CONTEXT = 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """Shapes of a decoder."""
+
+    width: int
+    hidden: int
+    blocks: int
+    heads: int
+    kv_heads: int
+    vocabulary: int
+    tied: bool
+
+    @property
+    def head_dim(self) -> int:
+        """Width of a head."""
+        return self.width // self.heads
+
+    def products(self) -> dict[str, tuple[int, int, bool]]:
+        """Name → (outputs, inputs, gated) of the matrix products of a token."""
+        qkv = self.width + 2 * self.kv_heads * self.head_dim
+        return {
+            "qkv": (qkv, self.width, False),
+            "o": (self.width, self.width, False),
+            "gate+up": (self.hidden, self.width, True),
+            "down": (self.width, self.hidden, False),
+            "head": (self.vocabulary, self.width, False),
+        }
+
+
+MODELS = {
+    "smollm2": Model(width=576, hidden=1536, blocks=30, heads=9, kv_heads=3, vocabulary=49152, tied=True),
+    "tinyllama": Model(width=2048, hidden=5632, blocks=22, heads=32, kv_heads=4, vocabulary=32000, tied=False),
+    "llama7b": Model(width=4096, hidden=11008, blocks=32, heads=32, kv_heads=32, vocabulary=32000, tied=False),
+}
+
+
+def network(model: Model) -> Network:
+    layers: dict[Coord, LayerSpec] = {
+        Coord(0): Embedding(num_embeddings=model.vocabulary, embedding_dim=model.width),
+    }
+    before = Coord(0)
+    for z in range(1, model.blocks + 1):
+        attention = MultiHeadAttention(
+            embed_dim=model.width, num_heads=model.heads, num_kv_heads=model.kv_heads, rope=Rope(dim=model.head_dim)
+        )
+        block: list[LayerSpec] = [
+            RMSNorm(num_features=model.width),
+            attention,
+            Residual(source=str(before)),
+            RMSNorm(num_features=model.width),
+            SwiGLU(in_features=model.width, hidden_features=model.hidden),
+            Residual(source=str(Coord(z, slot=2))),
+        ]
+        layers |= {Coord(z, slot=slot): spec for slot, spec in enumerate(block)}
+        before = Coord(z, slot=5)
+    end = model.blocks + 1
+    layers[Coord(end)] = RMSNorm(num_features=model.width)
+    layers[Coord(end, slot=1)] = Dense(in_features=model.width, out_features=model.vocabulary, bias=False)
+    return Network(grid=Grid(model.blocks + 2, slots=6), layers=layers)
+
+
+def random_packed(shape: tuple[int, ...], scheme: Scheme) -> Packed:
+    """A tensor whose values are small whatever its bits: made without going through floats, a 7B model in seconds."""
+    rng = np.random.default_rng(shape[-1])
+    rows, k = int(np.prod(shape[:-1])), shape[-1]
+    if scheme.dtype.is_float:
+        return Packed.from_array((0.02 * rng.standard_normal(shape, np.float32)).astype(scheme.dtype.host))
+    block = rng.integers(0, 2**32, (64, scheme.words_per_row(k)), np.uint32)
+    scales = np.full((rows, scheme.groups_per_row(k)), 0.004, np.float16)
+    payload = np.ascontiguousarray(np.resize(block, (rows, block.shape[1])))
+    return Packed(
+        scheme=scheme, shape=shape, payload=payload, scales=scales, offsets=None if scheme.symmetric else -8 * scales
+    )
+
+
+def params(model: Model, plan_shapes: dict[str, tuple[int, ...]], scheme: Scheme) -> Params:
+    """Stores that make their tensor when asked, one made tensor shared by all of the same shape."""
+    made: dict[tuple[int, ...], Packed] = {}
+
+    def source(shape: tuple[int, ...]) -> Callable[[], Packed]:
+        def make() -> Packed:
+            if shape not in made:
+                made[shape] = random_packed(shape, scheme)
+            return made[shape]
+
+        return make
+
+    stores = {}
+    for key, shape in plan_shapes.items():
+        if len(shape) == 1:
+            stores[key] = WeightStore.from_array(np.ones(shape, np.float32))
+        else:
+            stores[key] = WeightStore(shape, scheme, source(shape))
+    return Params(stores)
+
+
+def decode_rate(executable: GpuExecutable, tokens: int, position: int) -> float:
+    state = executable.new_state()
+    state.advance(position)
+    stream = executable.greedy(state, 1)
+    next(stream)
+    start = time.perf_counter()
+    for _ in range(tokens):
+        next(stream)
+    rate = tokens / (time.perf_counter() - start)
+    stream.close()
+    return rate
+
+
+def forward_rate(executable: GpuExecutable, rows: int, repeats: int) -> float:
+    """Tokens per second of calls of `rows` rows that read their logits back."""
+    ids = np.arange(rows, dtype=np.int32)
+    state = executable.new_state()
+    executable.forward(state, ids)
+    best = 0.0
+    for _ in range(repeats):
+        state.reset()
+        start = time.perf_counter()
+        executable.forward(state, ids)
+        best = max(best, rows / (time.perf_counter() - start))
+    return best
+
+
+def run_models(
+    device: GpuDevice, names: list[str], dtypes: list[str], options: RunOptions, tokens: int, rows: int
+) -> list[dict[str, Any]]:
+    found = []
+    for name, dtype in itertools.product(names, dtypes):
+        model = MODELS[name]
+        plan = lower(network(model))
+        start = time.perf_counter()
+        executable = device.compile(plan, params(model, dict(plan.params), Scheme.parse(dtype)), options)
+        loaded = time.perf_counter() - start
+        forward_rate(executable, rows, 1)
+        decode_rate(executable, tokens, CONTEXT // 2)
+        state = executable.new_state()
+        state.advance(CONTEXT // 2)
+        decode_times = kernel_times(executable, state)
+        body_times = kernel_times(executable, state, "body", rows)
+        gpu = next(t.seconds for t in decode_times if t.label == "all")
+        row = {
+            "model": name,
+            "dtype": dtype,
+            "compute": options.compute,
+            "load_s": round(loaded, 2),
+            "weights_mib": executable.memory.weights >> 20,
+            "decode_tok_s": [round(decode_rate(executable, tokens, CONTEXT // 2), 1) for _ in range(3)],
+            "one_row_calls_tok_s": round(forward_rate(executable, 1, 50), 1),
+            "gpu_only_tok_s": round(1 / gpu, 1),
+            "gb_s": round(executable.memory.weights / gpu / 1e9),
+            f"prefill_{rows}_tok_s": round(forward_rate(executable, rows, 5)),
+            "decode_us": {t.label: (t.count, round(1e6 * t.seconds / t.count, 2)) for t in decode_times},
+            "prefill_us": {t.label: (t.count, round(1e6 * t.seconds / t.count, 1)) for t in body_times},
+        }
+        print(json.dumps(row, indent=1), flush=True)
+        found.append(row)
+        executable.close()
+    return found
+
+
+def sweep_shape(context: GpuContext, shape: MatmulShape, cold_bytes: int) -> dict[str, Any]:
+    """Time each cut over enough copies of the matrix that none is found in a cache."""
+    packed = random_packed((shape.parts * shape.n, shape.k), Scheme.parse(_scheme_of(shape)))
+    nbytes = packed.nbytes
+    copies = max(2, min(64, cold_bytes // nbytes + 1))
+    weights = [context.upload(packed.payload, "weights") for _ in range(copies)]
+    scales = {} if packed.scales is None else {"scales": context.upload(packed.scales.view(np.uint16), "scales")}
+    x, y = context.upload(np.ones(shape.k, np.float32), "x"), context.buffer(4 * shape.n, "y")
+    lanes = context.caps.subgroup_size or 32
+    default = tune_matvec(shape, shape.n, context.caps)
+    times = {}
+    for team, rows, workgroup in itertools.product(
+        (lanes, 2 * lanes, 4 * lanes, 8 * lanes), (1, 2, 4), (64, 128, 256, 512)
+    ):
+        if team > workgroup or workgroup > context.caps.max_workgroup or rows * shape.parts > 4:
+            continue
+        tuning = cut_matvec(shape, context.caps, team=team, rows=rows, workgroup=workgroup)
+        dispatch = matmul.matvec(shape, context.caps, first=0, units=shape.n, tuning=tuning)
+        calls = [context.bind(dispatch, {"x": x, "y": y, "weights": w, **scales}) for w in weights]
+        times[tuning] = pass_seconds(context, calls, 1, 7) / copies
+    best = min(times, key=lambda cut: times[cut])
+    for buffer in (*weights, *scales.values(), x, y):
+        context.free(buffer)
+    return {
+        "default": f"team {default.team} rows {default.rows} workgroup {default.workgroup} unroll {default.unroll}",
+        "default_us": round(1e6 * times.get(default, float("nan")), 2),
+        "best": f"team {best.team} rows {best.rows} workgroup {best.workgroup} unroll {best.unroll}",
+        "best_us": round(1e6 * times[best], 2),
+        "best_gb_s": round(nbytes / times[best] / 1e9),
+    }
+
+
+def _scheme_of(shape: MatmulShape) -> str:
+    return next(name for name, layout in FORMATS.items() if layout is shape.format)
+
+
+def run_sweep(
+    device: GpuDevice, names: list[str], dtypes: list[str], int8: bool, cold_mib: int
+) -> list[dict[str, Any]]:
+    found = []
+    for name, dtype in itertools.product(names, dtypes):
+        for product, (n, k, gated) in MODELS[name].products().items():
+            norm = "rms" if product in ("qkv", "gate+up", "head") else None
+            shape = MatmulShape(k=k, n=n, gated=gated, format=FORMATS[dtype], norm=norm, int8=int8)
+            row = {"model": name, "dtype": dtype, "product": product} | sweep_shape(
+                device.context, shape, cold_mib << 20
+            )
+            print(json.dumps(row), flush=True)
+            found.append(row)
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["models", "sweep"])
+    parser.add_argument("--device", help="index or part of the adapter's name; default: the best")
+    parser.add_argument("--models", default="smollm2,tinyllama,llama7b")
+    parser.add_argument("--dtypes", default="float16,int4:g32")
+    parser.add_argument("--int8", action="store_true", help="int8 activations where weights are integers")
+    parser.add_argument("--tokens", type=int, default=256, help="tokens of a decode run")
+    parser.add_argument("--rows", type=int, default=512, help="tokens of a prefill call")
+    parser.add_argument("--cold-mib", type=int, default=256, help="weights of a sweep, beyond the caches")
+    parser.add_argument("--json", type=Path, help="also write everything measured to this file")
+    args = parser.parse_args()
+    device = GpuDevice(args.device)
+    print(device.info.description, device.context.caps, flush=True)
+    names, dtypes = args.models.split(","), args.dtypes.split(",")
+    if args.what == "models":
+        options = RunOptions(context=CONTEXT, compute="int8" if args.int8 else "float32")
+        found = run_models(device, names, dtypes, options, args.tokens, args.rows)
+    else:
+        found = run_sweep(device, names, dtypes, args.int8, args.cold_mib)
+    if args.json:
+        args.json.write_text(json.dumps({"device": device.info.description, "rows": found}, indent=1))
+
+
+if __name__ == "__main__":
+    main()

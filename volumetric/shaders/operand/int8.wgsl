@@ -1,0 +1,36 @@
+// The staged vector of a matvec as int8 in blocks of 32 with a scale each, as llama.cpp does: weights in integer formats
+// then meet it in 4-way integer dot products. Planes as in operand/float32, with 4 bytes in the place of a vec4.
+var<workgroup> xq: array<u32, PLANES * PLANE>;
+var<workgroup> block: array<vec2<f32>, PLANES * PLANE / 8u + 1u>;  // scale and sum of each 32 elements
+
+// Four neighbouring invocations hold a block: all must call.
+fn stage8(i8: u32, a: vec4<f32>, b: vec4<f32>, inside: bool, lid: u32) {
+    let high = max(abs(a), abs(b));
+    let scale = team_max(max(max(high.x, high.y), max(high.z, high.w)), lid, 4u) / 127.0;
+    var sum = 0.0;
+    if (HAS_OFFSET) { sum = team_sum(dot(a + b, vec4<f32>(1.0)), lid, 4u); }
+    if (!inside) { return; }
+    if (i8 % 4u == 0u) { block[i8 / 4u] = vec2<f32>(scale, sum); }
+    let inverse = select(0.0, 1.0 / scale, scale > 0.0);
+    let qa = vec4<i32>(round(a * inverse));
+    let qb = vec4<i32>(round(b * inverse));
+    let at = 2u * (i8 % EIGHTHS) * PLANE + i8 / EIGHTHS;
+    xq[at] = pack4xI8(select(qa, vec4<i32>(qa.xz, qb.xz), INTERLEAVED));
+    xq[at + PLANE] = pack4xI8(select(qb, vec4<i32>(qa.yw, qb.yw), INTERLEAVED));
+}
+
+fn dot_piece(w: Pieces, p: u32) -> Dots {
+    var sums: array<i32, VALUES>;
+    //@unroll
+    for (var j = 0u; j < PIECE / 4u; j++) {
+        let v = xq[j * PLANE + p];
+        //@unroll
+        for (var i = 0u; i < VALUES; i++) { sums[i] += dot4I8Packed(piece_bytes(w[i], j), v); }
+    }
+    let b = block[p * PIECE / 32u];
+    var r: Dots;
+    r.total = b.y;
+    //@unroll
+    for (var i = 0u; i < VALUES; i++) { r.row[i] = b.x * f32(sums[i]); }
+    return r;
+}
