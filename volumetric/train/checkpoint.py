@@ -136,7 +136,8 @@ def read_checkpoint(path: str | Path) -> Checkpoint:
         The file is missing, damaged, or no checkpoint of this version.
     """
     try:
-        with np.load(path, allow_pickle=False) as file:
+        # numpy leaves a damaged file open where it opens it itself
+        with Path(path).open("rb") as handle, np.load(handle, allow_pickle=False) as file:
             arrays: dict[str, Array] = {name: file[name] for name in file.files}
         about = json.loads(arrays.pop(_ABOUT).tobytes())
         if about["version"] != VERSION:

@@ -188,7 +188,8 @@ def load_npz(
         The file cannot be read, lacks an array, or has one that needs pickle.
     """
     try:
-        with np.load(path, allow_pickle=False) as file:
+        # numpy leaves a damaged file open where it opens it itself
+        with Path(path).open("rb") as handle, np.load(handle, allow_pickle=False) as file:
             if not isinstance(file, np.lib.npyio.NpzFile):
                 raise CheckpointError(f"{path} is not an .npz file", hint="write one with numpy.savez")
             for name in (inputs, targets):

@@ -17,7 +17,7 @@ class DivergedError(VolumetricError, ArithmeticError):
 
     Attributes
     ----------
-    step : number of the update that was not made, from 1
+    step : number of the update that was not made, from 1, or of the last one made where validation failed
     where : what was not finite first
     checkpoint : the last checkpoint, which holds finite weights, or None if none was written
     """

@@ -48,13 +48,14 @@ class LearnerOptions:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """A sum of loss terms and their number."""
+    """A sum of loss terms, their number, and what was not finite first, if anything was."""
 
     total: float = 0.0
     count: float = 0.0
+    fault: str | None = None
 
     def __add__(self, other: Tally) -> Tally:
-        return Tally(self.total + other.total, self.count + other.count)
+        return Tally(self.total + other.total, self.count + other.count, self.fault or other.fault)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

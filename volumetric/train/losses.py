@@ -169,9 +169,9 @@ def _bce_of_probabilities(p: Array, t: Array) -> tuple[Array, Array]:
         raise ShapeError(
             f"bce: probabilities lie in 0 … 1, got {p.min()} to {p.max()}", hint="use BCE(logits=True) for raw outputs"
         )
-    floor = np.exp(p.dtype.type(-100))
-    value = -(t * np.log(np.maximum(p, floor)) + (1 - t) * np.log(np.maximum(1 - p, floor)))
-    return value, (p - t) / np.maximum(p * (1 - p), p.dtype.type(1e-12))
+    with np.errstate(divide="ignore"):
+        log_p, log_q = np.maximum(np.log(p), -100), np.maximum(np.log(1 - p), -100)
+    return -(t * log_p + (1 - t) * log_q), (p - t) / np.maximum(p * (1 - p), p.dtype.type(1e-12))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,10 +212,12 @@ class CrossEntropy(Loss):
             values, gradient = self._of_ids(logp, self._checked(target, classes))
         else:
             values, gradient = self._of_soft(logp, target.astype(output.dtype, copy=False))
-        # An ignored row must not turn an infinite value into NaN by 0 · ∞.
-        total = float(np.where(weights == 0, 0, values * weights).sum(dtype=np.float64))
-        gradient = np.where(weights[..., None] == 0, gradient.dtype.type(0), gradient * weights[..., None])
-        return LossTerms(total, float(weights.sum(dtype=np.float64)), gradient)
+        # Weighing alone would make NaN of an ignored row whose value is infinite.
+        none = weights == 0
+        values, gradient = values.copy(), gradient.copy()
+        values[none], gradient[none] = 0, 0
+        total = float((values * weights).sum(dtype=np.float64))
+        return LossTerms(total, float(weights.sum(dtype=np.float64)), gradient * weights[..., None])
 
     def _checked(self, ids: Array, classes: int) -> Array:
         wrong = ((ids < 0) | (ids >= classes)) & (ids != self.ignore_index)
@@ -237,7 +239,7 @@ class CrossEntropy(Loss):
 
     def _of_soft(self, logp: Array, q: Array) -> tuple[Array, Array]:
         q = q * (1 - self.label_smoothing) + self.label_smoothing / q.shape[-1]
-        values = -np.where(q == 0, 0, q * logp).sum(-1)
+        values = -(q * np.where(q == 0, 0, logp)).sum(-1)  # 0 · log 0 is 0
         return values, np.exp(logp) * q.sum(-1, keepdims=True) - q
 
 

@@ -83,8 +83,7 @@ class ReferenceLearner:
         with np.errstate(all="ignore"):
             for x, target, mask in self._runs(batch):
                 values, _ = self._executable.run(x)
-                terms = self._terms(values[self._plan.outputs[0]], target, mask)
-                tally += Tally(terms.total, terms.count)
+                tally += self._tally(values, self._terms(values, target, mask))
         return tally
 
     def params(self) -> Params:
@@ -109,13 +108,10 @@ class ReferenceLearner:
         for batch in batches:
             for x, target, mask in self._runs(batch):
                 values, tape = self._executable.run(x)
-                terms = self._terms(values[self._plan.outputs[0]], target, mask)
-                tally += Tally(terms.total, terms.count)
-                if not np.isfinite(terms.total):
-                    odd = first_odd_value(self._plan, self._executable.weights, values)
-                    return StepReport(
-                        tally=tally, gradient_norm=np.nan, fault=odd or f"the {self._options.loss.kind} loss"
-                    )
+                terms = self._terms(values, target, mask)
+                tally += self._tally(values, terms)
+                if tally.fault is not None:
+                    return StepReport(tally=tally, gradient_norm=np.nan, fault=tally.fault)
                 for key, g in self._executable.vjp(values, tape, terms.gradient)[1].items():
                     if key in gradients:
                         gradients[key] += g
@@ -145,8 +141,15 @@ class ReferenceLearner:
         self._masters, self._slots, self._updates = masters, slots, self._updates + 1
         return StepReport(tally=tally, gradient_norm=norm, clipped=clipped)
 
-    def _terms(self, output: Array, target: Array, mask: Array | None) -> LossTerms:
-        return self._options.loss.terms(output, target, mask)
+    def _terms(self, values: dict[int, Array], target: Array, mask: Array | None) -> LossTerms:
+        return self._options.loss.terms(values[self._plan.outputs[0]], target, mask)
+
+    def _tally(self, values: dict[int, Array], terms: LossTerms) -> Tally:
+        fault = None
+        if not np.isfinite(terms.total):
+            odd = first_odd_value(self._plan, self._executable.weights, values)
+            fault = odd or f"the {self._options.loss.kind} loss"
+        return Tally(terms.total, terms.count, fault)
 
     def _runs(self, batch: Batch) -> Iterator[tuple[Array, Array, Array | None]]:
         """Yield input, target and mask of each forward pass."""

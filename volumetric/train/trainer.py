@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from volumetric.errors import CheckpointError, SpecError
 from volumetric.network import Network
@@ -76,6 +76,11 @@ def train(
         `resume` finds a checkpoint of another run, or not resuming would overwrite one.
     ShapeError, SpecError
         Data, network and settings do not go together.
+
+    Examples
+    --------
+    >>> config = TrainConfig(loss=CrossEntropy(), optimiser=AdamW(rate=3e-4), clip=1.0, epochs=3)  # doctest: +SKIP
+    >>> result = train(network, initialise(network), (inputs, targets), config, validation=0.1)  # doctest: +SKIP
     """
     config = config or TrainConfig()
     source = as_data(data)
@@ -187,7 +192,7 @@ class _Run:
         rate = config.optimiser.rate * config.schedule(self.step)
         report = self.learner.step(batches, rate=rate)
         if report.fault is not None:
-            self._diverged(report.fault)
+            self._diverged(report.fault, self.step + 1)
         self.step += 1
         progress.batch += len(batches)
         progress.total += report.tally.total
@@ -224,10 +229,9 @@ class _Run:
 
     def _validate(self, data: Data) -> float:
         tally = sum((self.learner.evaluate(batch) for batch in data.batches(0)), Tally())
-        loss = self._loss(tally)
-        if not math.isfinite(loss):
-            self._diverged("the validation loss")
-        return loss
+        if tally.fault is not None:
+            self._diverged(f"in validation, {tally.fault}", self.step)
+        return self._loss(tally)
 
     def _loss(self, tally: Tally) -> float:
         return tally.total * self.config.loss.scale(tally.count)
@@ -244,8 +248,7 @@ class _Run:
     def _out_of_steps(self) -> bool:
         return self.config.max_steps is not None and self.step >= self.config.max_steps
 
-    def _diverged(self, where: str) -> None:
-        at = self.step + 1
+    def _diverged(self, where: str, at: int) -> NoReturn:
         self._report(StopEvent(step=at, epoch=self.progress.epoch, reason="diverged", where=where))
         raise DivergedError(at, where, None if self.store is None else self.store.latest())
 
