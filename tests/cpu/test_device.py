@@ -269,6 +269,14 @@ def test_state_trims_forks_and_resets(rng):
         state.trim(22)
 
 
+def test_a_fresh_state_can_be_forked(rng):
+    network = tiny_llama()
+    executable = CpuDevice(threads=1).compile(lower(network), random_params(lower(network), rng))
+    state = executable.new_state()
+    other = state.fork()
+    np.testing.assert_array_equal(executable.forward(other, IDS), executable.forward(state, IDS))
+
+
 def _cut(state, position):
     state.trim(position)
     return state

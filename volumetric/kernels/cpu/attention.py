@@ -248,8 +248,12 @@ def attend(storage: str, rows: int, wide: int) -> Callable[..., None]:
         end = last_row(control)
         tiles = (end - start + rows - 1) // rows
         row_stride = heads * size * 4
-        for item in range(thread, tiles * heads, threads):
-            # Later rows see more positions: the longest items first, dealt out in turn.
+        # A single tile: neighbouring heads share keys, so a thread takes neighbours. Many tiles: later rows see more
+        # positions, so the longest items go first, dealt out in turn.
+        first_item, last_item, stride_item = thread, tiles * heads, threads
+        if tiles == 1:
+            first_item, last_item, stride_item = heads * thread // threads, heads * (thread + 1) // threads, 1
+        for item in range(first_item, last_item, stride_item):
             row = start + (tiles - 1 - item // heads) * rows
             head = item % heads
             kv_head = head // (heads // word(step, 2))

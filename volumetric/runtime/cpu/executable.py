@@ -167,7 +167,7 @@ class CpuExecutable:
     def _run_table(self, table: StepTable, rows: int) -> None:
         """Run all steps: one native call for few rows, some calls for many, so that the governor learns in time."""
         few = rows <= VECTOR_ROWS
-        kind = "few" if few else "many"
+        kind = f"{'few' if few else 'many'} {rows.bit_length()}"  # durations per row are alike within a factor of two
         count = table.steps if few else -(-table.steps // _PARTS)
         for first in range(0, table.steps, count):
             steps = min(count, table.steps - first)

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from volumetric.errors import GenerationError
 from volumetric.runtime.cpu.arena import address_of
 from volumetric.runtime.plan import KVSpec
+from volumetric.runtime.state import check_trim
 
 _FIRST = 256  # tokens of the first allocation
 
@@ -88,10 +88,7 @@ class CpuState:
 
     def trim(self, position: int) -> None:
         """Forget all tokens from `position` on. Raises `GenerationError` if it is beyond the end."""
-        if not 0 <= position <= self._position:
-            raise GenerationError(
-                f"cannot trim to {position}: the state holds {self._position} tokens", hint="trim only backwards"
-            )
+        check_trim(self._position, position)
         self._position = position
 
     def fork(self) -> CpuState:
