@@ -6,6 +6,8 @@ The command line prints the two as ``error: …`` and ``hint: …`` and exits wi
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 
 class VolumetricError(Exception):
     """Base of all errors raised on purpose.
@@ -15,37 +17,54 @@ class VolumetricError(Exception):
     message : str
         What failed, where, expected against found. One line.
     hint : str, optional
-        What the person can do about it. One line.
+        What the person can do about it. One line. Where the place of the error knows nothing better, it is the general
+        advice for this kind of error.
     """
+
+    advice: ClassVar[str | None] = None
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message)
-        self.hint = hint
+        self.hint = hint or self.advice
 
 
 class SpecError(VolumetricError, ValueError):
     """A layer, grid, network or configuration is ill-formed."""
 
+    advice: ClassVar[str | None] = "correct the named field"
+
 
 class ShapeError(VolumetricError, ValueError):
     """An array or tensor has another shape than the place where it is used requires."""
+
+    advice: ClassVar[str | None] = "make the array or the layer fit the other"
 
 
 class DTypeError(VolumetricError, ValueError):
     """A numeric type or scheme is unknown, or cannot hold the given values."""
 
+    advice: ClassVar[str | None] = "docs/support.md lists the numeric types and schemes"
+
 
 class UnsupportedError(VolumetricError, NotImplementedError):
     """A combination of operation, role, dtype and device has no kernel."""
+
+    advice: ClassVar[str | None] = "docs/support.md lists what runs on which device"
 
 
 class DeviceError(VolumetricError, RuntimeError):
     """No such device, a device limit is exceeded, or the device was lost."""
 
+    advice: ClassVar[str | None] = "`volumetric devices` lists what there is"
+
 
 class CheckpointError(VolumetricError, ValueError):
     """A model file is missing, damaged, or does not fit the network."""
 
+    advice: ClassVar[str | None] = "a file is damaged, cut short, or belongs to another model: download or export it again"
+
 
 class GenerationError(VolumetricError, RuntimeError):
     """Text generation cannot go on: the context is full, a chat template failed, a token is unknown."""
+
+    advice: ClassVar[str | None] = "`volumetric inspect MODEL` shows what the model can take"

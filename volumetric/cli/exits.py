@@ -45,7 +45,7 @@ def _classify(error: Exception, verb: str) -> int:
         case VolumetricError():
             return explain(FAILED, str(error), error.hint)
         case OSError(filename=str() as name, strerror=str() as reason):
-            return explain(FAILED, f"{name}: {reason}", None)
+            return explain(FAILED, f"{name}: {reason}", "check the path and its permissions")
         case OSError():
             return explain(FAILED, str(error), None)
         case UnicodeDecodeError():

@@ -61,8 +61,7 @@ class GGUFFile:
             self.metadata = _read_metadata(cursor, keys)
             self.entries = _read_entries(cursor, tensors, _alignment(self.metadata))
         except CheckpointError as error:
-            hint = error.hint or "the file is damaged or was cut short: download or export it again"
-            raise CheckpointError(f"{self._file.path}: {error}", hint=hint) from error.__cause__
+            raise CheckpointError(f"{self._file.path}: {error}", hint=error.hint) from error.__cause__
 
     def raw(self, name: str) -> Array:
         """Return the bytes of one tensor, a read-only uint8 view of the mapped file."""

@@ -105,8 +105,7 @@ class SafetensorsFile:
             self.metadata = _metadata(header)
             self.entries = _entries(header, data_start, self._file.size)
         except CheckpointError as error:
-            hint = error.hint or "the file is damaged or was cut short: download or export it again"
-            raise CheckpointError(f"{self._file.path}: {error}", hint=hint) from error.__cause__
+            raise CheckpointError(f"{self._file.path}: {error}", hint=error.hint) from error.__cause__
 
     def array(self, name: str) -> Array:
         """Return one tensor as a read-only array of its host type.
