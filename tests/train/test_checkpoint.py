@@ -64,6 +64,17 @@ class After:
         pass
 
 
+class AfterEpoch(After):
+    """Ends the run while it ends its first epoch: the newest checkpoint is that of the last update."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+
+    def report(self, event) -> None:
+        if event.event == "epoch":
+            raise InterruptError
+
+
 def assert_same(a: TrainResult, b: TrainResult) -> None:
     assert (a.steps, a.reason, a.history) == (b.steps, b.reason, b.history)
     for one, other in ((a.params, b.params), (a.best, b.best)):
@@ -124,6 +135,26 @@ def test_more_epochs_continue_a_finished_run(tmp_path: Path) -> None:
 
     run(2, checkpoints=tmp_path)
     assert_same(run(5, checkpoints=tmp_path, resume=True), run(5))
+
+
+def test_a_run_killed_between_its_last_update_and_its_end_ends_alike(tmp_path: Path) -> None:
+    config = TrainConfig(epochs=9, max_steps=4, checkpoint_every=1)  # an epoch has four updates
+
+    def run(**options) -> TrainResult:
+        return train(NETWORK, initialise(NETWORK), waves(), config, **options)
+
+    with pytest.raises(InterruptError):
+        run(checkpoints=tmp_path, reporters=[AfterEpoch()])
+    (checkpoint,) = [read_checkpoint(path) for path in tmp_path.glob("*4.npz")]
+    assert (checkpoint.progress["epoch"], checkpoint.progress["batch"]) == (0, 4)
+    assert_same(run(checkpoints=tmp_path, resume=True), run())
+
+
+def test_other_frozen_weights_are_another_run(tmp_path: Path) -> None:
+    config = TrainConfig(frozen=("0.*",))
+    train(NETWORK, initialise(NETWORK, seed=1), waves(), config, checkpoints=tmp_path)
+    with pytest.raises(CheckpointError, match=r"frozen 0.0.0.0/weight differ"):
+        train(NETWORK, initialise(NETWORK, seed=2), waves(), config, checkpoints=tmp_path, resume=True)
 
 
 def test_history_files_have_no_line_twice(tmp_path: Path) -> None:

@@ -128,6 +128,19 @@ def test_frozen_weights_stay() -> None:
     assert not np.array_equal(after["1.0.0.0/weight"].values(), params["1.0.0.0/weight"].values())
     with pytest.raises(SpecError, match=r"no parameter matches '7\.\*'"):
         learner(frozen=("7.*",))
+    with pytest.raises(SpecError, match="nothing to train"):
+        learner(frozen=("*",))
+
+
+def test_frozen_weights_are_brought_into_their_scheme_too() -> None:
+    params = initialise(NETWORK, seed=2)
+    options = LearnerOptions(frozen=("0.*",), precision="int8")
+    quantised = ReferenceLearner(NETWORK, params, options)
+    quantised.step([batch()], rate=0.1)
+    kept = quantised.params()["0.0.0.0/weight"]
+    assert np.array_equal(kept.values(), decode(encode(params["0.0.0.0/weight"].values(), "int8")))
+    plain = ReferenceLearner(NETWORK, quantised.params(), LearnerOptions())
+    assert plain.evaluate(batch()) == quantised.evaluate(batch())
 
 
 def test_decay_can_spare_gains_and_biases() -> None:

@@ -21,7 +21,7 @@ from volumetric.train import (
     RMSprop,
     StepDecay,
     WarmUp,
-    clip_by_global_norm,
+    clip_by_norm,
     global_norm,
 )
 
@@ -162,12 +162,12 @@ def test_schedules() -> None:
 
 def test_clipping_scales_all_gradients_together() -> None:
     gradients = {"a": np.array([[3.0]]), "b": np.array([0.0, 4.0])}
-    clipped, norm = clip_by_global_norm(gradients, 1.0)
-    assert norm == 5.0
+    assert global_norm(gradients) == 5.0
+    clipped = clip_by_norm(gradients, 5.0, 1.0)
     np.testing.assert_allclose(clipped["a"], [[0.6]], rtol=1e-6)
     np.testing.assert_allclose(clipped["b"], [0, 0.8], rtol=1e-6)
     assert global_norm(clipped) <= 1.0
-    untouched, _ = clip_by_global_norm(gradients, 6.0)
+    untouched = clip_by_norm(gradients, 5.0, 6.0)
     assert all(untouched[key] is gradients[key] for key in gradients)
 
 

@@ -243,7 +243,15 @@ def test_broken_numbers_stop_with_step_and_layer_and_keep_the_checkpoint(tmp_pat
     assert events.all[-1] == StopEvent(step=7, epoch=0, reason="diverged", where=error.where)
     assert events.closed == 1
     config = TrainConfig(optimiser=SGD(rate=1e-3), max_steps=6)
-    kept = train(network, initialise(network), lambda _: iter([]), config, checkpoints=tmp_path / "run", resume=True)
+    batch = np.ones((2, 4), np.float32), np.zeros((2, 1), np.float32)
+    kept = train(
+        network,
+        initialise(network),
+        lambda _: itertools.repeat(batch),
+        config,
+        checkpoints=tmp_path / "run",
+        resume=True,
+    )
     assert kept.steps == 6
     assert all(np.isfinite(store.values()).all() for store in kept.params.values())
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from volumetric.train.checkpoint import Checkpoint, CheckpointStore, read_checkpoint
-from volumetric.train.clip import clip_by_global_norm, global_norm
+from volumetric.train.clip import clip_by_norm, global_norm
 from volumetric.train.config import TrainConfig
 from volumetric.train.data import ArrayData, Batch, Data, StreamData, as_data, load_npz, token_windows
 from volumetric.train.divergence import DivergedError
@@ -69,7 +69,7 @@ __all__ = [
     "TrainResult",
     "WarmUp",
     "as_data",
-    "clip_by_global_norm",
+    "clip_by_norm",
     "global_norm",
     "load_npz",
     "read_checkpoint",

@@ -21,13 +21,10 @@ def global_norm(gradients: Mapping[str, Array]) -> float:
     return math.sqrt(total)
 
 
-def clip_by_global_norm(gradients: Mapping[str, Array], limit: float) -> tuple[dict[str, Array], float]:
-    """Scale all gradients by ``min(1, limit / (norm + 1e-6))``; return them and the norm that they had.
+def clip_by_norm(gradients: Mapping[str, Array], norm: float, limit: float) -> dict[str, Array]:
+    """Scale gradients whose global norm is `norm` by ``min(1, limit / (norm + 1e-6))``.
 
     Pascanu et al. 2013 (arXiv 1211.5063).
     """
-    norm = global_norm(gradients)
     factor = limit / (norm + _MARGIN)
-    if factor >= 1:
-        return dict(gradients), norm
-    return {key: g * factor for key, g in gradients.items()}, norm
+    return dict(gradients) if factor >= 1 else {key: g * factor for key, g in gradients.items()}

@@ -134,7 +134,7 @@ class ArrayData:
     def describe(self) -> dict[str, Any]:
         """Return sizes, seed and checksums."""
         arrays = {"inputs": self.inputs, "targets": self.targets, "mask": self.mask}
-        sums = {name: _checksum(a) for name, a in arrays.items() if a is not None}
+        sums = {name: checksum(a) for name, a in arrays.items() if a is not None}
         order = {"batch_size": self.batch_size, "shuffle": self.shuffle, "seed": self.seed, "drop_last": self.drop_last}
         return {"kind": "arrays", "samples": len(self), **order, "crc32": sums}
 
@@ -143,7 +143,8 @@ class ArrayData:
         return Batch(self.inputs[samples], self.targets[samples], mask)
 
 
-def _checksum(array: Array) -> int:
+def checksum(array: Array) -> int:
+    """Return the CRC-32 of an array's bytes."""
     return zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
 
 

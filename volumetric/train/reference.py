@@ -8,19 +8,19 @@ from itertools import repeat
 import numpy as np
 
 from volumetric._typing import Array
-from volumetric.errors import CheckpointError, ShapeError
+from volumetric.errors import CheckpointError, ShapeError, SpecError
 from volumetric.network import Network, check_params
 from volumetric.runtime import Plan, RunOptions, lower
 from volumetric.runtime.lower import mixes_rows
 from volumetric.runtime.reference import ReferenceExecutable
 from volumetric.runtime.state import check_input
-from volumetric.train.clip import clip_by_global_norm, global_norm
+from volumetric.train.clip import clip_by_norm, global_norm
 from volumetric.train.data import Batch
 from volumetric.train.divergence import first_odd_gradient, first_odd_value
 from volumetric.train.learner import LearnerOptions, LearnerState, StepReport, Tally
 from volumetric.train.losses import LossTerms
 from volumetric.train.precision import as_stored, master_of, matching, schemes_of, trained_store
-from volumetric.weights import Params
+from volumetric.weights import Params, WeightStore
 
 
 class ReferenceLearner:
@@ -39,15 +39,17 @@ class ReferenceLearner:
     ) -> None:
         check_params(network, params)
         self._options = options
-        self._given = params
-        self._dtype = dtype
         self._schemes = schemes_of(network, params, options.precision)
         plan = lower(network)
         self._executable = ReferenceExecutable(plan, {}, RunOptions(), dtype)
         self._mixes = _mixing_layer(plan)
         frozen = set().union(*(matching(pattern, params) for pattern in options.frozen))
-        self._fixed = {key: params[key].values().astype(dtype, copy=False) for key in plan.params if key in frozen}
-        self._masters = {key: self._master(key) for key in plan.params if key not in frozen}
+        trained = plan.params.keys() - frozen
+        if not trained:
+            raise SpecError("there is nothing to train", hint="freeze fewer parameters, or add a layer that has some")
+        self._masters: dict[str, Array] = {k: master_of(params[k]).astype(dtype) for k in params if k in trained}
+        self._kept = {key: self._converted(key, store) for key, store in params.items()}
+        self._fixed = {k: self._kept[k].values().astype(dtype, copy=False) for k in plan.params if k not in trained}
         self._slots = {
             name: {k: np.zeros_like(w) for k, w in self._masters.items()} for name in options.optimiser.slots
         }
@@ -87,16 +89,19 @@ class ReferenceLearner:
         return tally
 
     def params(self) -> Params:
-        """Return the weights as they are now; those that are not trained are the given stores themselves."""
+        """Return the weights as they are now; what is neither trained nor converted is the given store itself."""
         trained = {key: trained_store(w, self._schemes[key]) for key, w in self._masters.items()}
-        return Params({key: trained.get(key, store) for key, store in self._given.items()})
+        return Params({key: trained.get(key, store) for key, store in self._kept.items()})
 
     @property
     def _plan(self) -> Plan:
         return self._executable.plan
 
-    def _master(self, key: str) -> Array:
-        return master_of(self._given[key]).astype(self._dtype)
+    def _converted(self, key: str, store: WeightStore) -> WeightStore:
+        """Bring a weight that is not trained into its scheme."""
+        if key in self._masters or store.scheme == self._schemes[key]:
+            return store
+        return trained_store(master_of(store), self._schemes[key])
 
     def _install(self, masters: dict[str, Array]) -> None:
         """Give the forward pass the weights as their schemes hold them."""
@@ -126,7 +131,7 @@ class ReferenceLearner:
             return StepReport(tally=tally, gradient_norm=norm, fault=odd or "the norm of the gradients")
         clipped = clip is not None and norm > clip
         if clip is not None:
-            gradients, _ = clip_by_global_norm(gradients, clip)
+            gradients = clip_by_norm(gradients, norm, clip)
         masters: dict[str, Array] = {}
         slots: dict[str, dict[str, Array]] = {name: {} for name in self._slots}
         for key, w in self._masters.items():

@@ -15,11 +15,11 @@ from volumetric.errors import CheckpointError, SpecError
 from volumetric.network import Network
 from volumetric.train.checkpoint import Checkpoint, CheckpointStore, read_checkpoint
 from volumetric.train.config import TrainConfig
-from volumetric.train.data import AnyData, ArrayData, Batch, Data, as_data, grouped
+from volumetric.train.data import AnyData, ArrayData, Batch, Data, as_data, checksum, grouped
 from volumetric.train.divergence import DivergedError
 from volumetric.train.history import EpochEvent, Event, Reporter, StepEvent, StopEvent, each
 from volumetric.train.learner import Learner, OpenLearner, StepReport, Tally
-from volumetric.train.precision import master_of, trained_store
+from volumetric.train.precision import master_of, matching, trained_store
 from volumetric.train.reference import ReferenceLearner
 from volumetric.weights import Params
 
@@ -243,7 +243,8 @@ class _Run:
             return "patience"
         if progress.epoch >= config.epochs:
             return "epochs"
-        return "max_steps" if self._out_of_steps() else None
+        # In the middle of an epoch only the data know whether there is anything left of it.
+        return "max_steps" if self._out_of_steps() and progress.batch == 0 else None
 
     def _out_of_steps(self) -> bool:
         return self.config.max_steps is not None and self.step >= self.config.max_steps
@@ -283,14 +284,16 @@ class _Run:
         if checkpoint.best:
             now = self.learner.params()
             best = {key: trained_store(w, now[key].scheme) for key, w in checkpoint.best.items()}
-            self.best = Params({key: best.get(key, store) for key, store in self.given.items()})
+            self.best = Params({key: best.get(key, store) for key, store in now.items()})
         self.saved = (self.step, self.progress.epoch, self.progress.batch)
 
     def _describe(self) -> dict[str, Any]:
         held = None if self.validation is None else self.validation.describe()
+        frozen = sorted(set().union(*(matching(pattern, self.given) for pattern in self.config.frozen)))
         description = {
             "network": self.network.to_json(),
             "schemes": {key: str(store.scheme) for key, store in self.given.items()},
+            "frozen": {key: checksum(self.given[key].values()) for key in frozen},
             "config": self.config.describe(),
             "data": self.data.describe(),
             "validation": held,
