@@ -61,7 +61,7 @@ class DeviceError(VolumetricError, RuntimeError):
 class CheckpointError(VolumetricError, ValueError):
     """A model file is missing, damaged, or does not fit the network."""
 
-    advice: ClassVar[str | None] = "a file is damaged, cut short, or belongs to another model: download or export it again"
+    advice: ClassVar[str | None] = "a file is damaged, cut short, or of another model: download or export it again"
 
 
 class GenerationError(VolumetricError, RuntimeError):
