@@ -37,6 +37,7 @@ from volumetric.network import Network, Params, initialise
 from volumetric.runtime import RunOptions, fuse, lower
 from volumetric.runtime.gpu import GpuDevice
 from volumetric.runtime.gpu.executable import GpuExecutable
+from volumetric.runtime.gpu.profile import kernel_times
 from volumetric.runtime.reference import ReferenceDevice
 from volumetric.weights import WeightStore
 
@@ -120,6 +121,16 @@ def test_a_fused_plan_is_a_short_list_of_dispatches(native_device: GpuDevice) ->
     executable = native_device.compile(lower(network), initialise(network, 0), OPTIONS)
     names = [call.name for call in executable.calls(executable.new_state(), "decode", 1)]
     assert names == ["embedding", "matvec", "attend_split", "matvec", "matvec", "matvec", "matvec"]
+
+
+def test_profiles_name_every_dispatch(native_device: GpuDevice) -> None:
+    network = tiny_llama()
+    executable = native_device.compile(lower(network), initialise(network, 0), OPTIONS)
+    times = kernel_times(executable, executable.new_state(), repeats=1)
+    kinds = {time.label: time.count for time in times}
+    assert kinds.pop("all") == sum(kinds.values()) == 2 + 5 * 2
+    assert kinds["attend_split 4x8 float32"] == 2
+    assert kinds["matvec 91x32 float32"] == 2
 
 
 @pytest.mark.parametrize("make", [tiny_llama, gpt2_like, parallel, bidirectional])
@@ -291,6 +302,19 @@ def test_misuse_is_refused(native_device: GpuDevice) -> None:
     features = native_device.compile(lower(parallel()), initialise(parallel(), 0), OPTIONS)
     with pytest.raises(UnsupportedError, match="token ids"):
         next(features.greedy(features.new_state(), 0))
+
+
+def test_learned_positions_end_before_the_context(native_device: GpuDevice) -> None:
+    network = gpt2_like()
+    executable = native_device.compile(lower(network), initialise(network, 0), RunOptions(context=200))
+    state = executable.new_state()
+    executable.forward(state, np.zeros(94, np.int32))
+    tokens = executable.greedy(state, 0)
+    next(tokens), next(tokens)
+    with pytest.raises(GenerationError, match="97 tokens exceed the 96 positions"):
+        next(tokens)
+    with pytest.raises(GenerationError, match="98 tokens exceed"):
+        executable.forward(state, np.zeros(2, np.int32))
 
 
 def test_limits_are_reported_with_a_remedy() -> None:

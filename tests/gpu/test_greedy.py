@@ -81,7 +81,7 @@ def test_the_context_fills_exactly(executable: GpuExecutable) -> None:
     tokens = executable.greedy(state, 5)
     assert len(list(islice(tokens, 31))) == 31
     assert state.position == 40
-    with pytest.raises(GenerationError, match="context of 40"):
+    with pytest.raises(GenerationError, match="do not fit its 40"):
         next(tokens)
     with pytest.raises(GenerationError, match="do not fit"):
         executable.forward(state, np.array([1], np.int32))

@@ -42,14 +42,9 @@ class TokenLoop:
             while True:
                 if executable.loop is not self:
                     self._begin(token)
-                room = executable.options.context - state.position
-                while len(self._flying) < min(_DEPTH, room):
+                executable.check_rows(state.position, 1)
+                while len(self._flying) < _DEPTH and self._fits():
                     self._flying.append(self._submit())
-                if not self._flying:
-                    raise GenerationError(
-                        f"the context of {executable.options.context} tokens is full",
-                        hint="open the model with a larger context",
-                    )
                 buffer, number = self._flying.popleft()
                 token = int(np.frombuffer(executable.executor.read(buffer, 4, number), np.uint32)[0])
                 state.advance(1)
@@ -59,6 +54,14 @@ class TokenLoop:
                     executable.loop = None
         finally:
             self._close()
+
+    def _fits(self) -> bool:
+        """Whether the token after those in flight still has a place; the first one is checked, and raises."""
+        try:
+            self._executable.check_rows(self._state.position, len(self._flying) + 1)
+        except GenerationError:
+            return False
+        return True
 
     def _begin(self, token: int) -> None:
         """Set token and position on the device. What was in flight before wrote only rows that are written again."""

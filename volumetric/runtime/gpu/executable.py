@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from volumetric.errors import UnsupportedError
+from volumetric.errors import GenerationError, UnsupportedError
 from volumetric.kernels.gpu import elementwise
 from volumetric.kernels.gpu.attention import AttentionShape
 from volumetric.kernels.gpu.dispatch import power_of_two
@@ -61,6 +61,11 @@ class GpuExecutable:
         )
         self.control = self.scratch.make(16, "control", uniform=True)
         self._tail_control = self.scratch.make(16, "tail control", uniform=True)
+        self._tables = [
+            (step.where, plan.params[step.params["weight"]][0] - step.attrs["offset"])
+            for step in plan.steps
+            if step.op == "position_embedding"
+        ]
         self._readback: Any = None
         self._recordings: dict[tuple[str, int], list[Call | StateCalls]] = {}
         self._picks: list[Call] = []
@@ -95,7 +100,7 @@ class GpuExecutable:
         x = check_input(self.plan, x)
         if x.dtype == np.int32:
             check_vocabulary(self.plan, x)
-        check_room(state.position, len(x), self.options.context)
+        self.check_rows(state.position, len(x))
         self.loop = None
         found = []
         for start in range(0, len(x), self.scratch.rows):
@@ -128,6 +133,16 @@ class GpuExecutable:
             self._readback = None
         self.weights.close()
         self.scratch.close()
+
+    def check_rows(self, position: int, new: int) -> None:
+        """Raise `GenerationError` unless `new` more rows fit the context and the tables of learned positions."""
+        check_room(position, new, self.options.context)
+        for where, positions in self._tables:
+            if position + new > positions:
+                raise GenerationError(
+                    f"{position + new} tokens exceed the {positions} positions that {where} has learned",
+                    hint="shorten the prompt or generate fewer tokens",
+                )
 
     def write_control(self, buffer: Any, position: int, rows: int) -> None:
         """Set a control block."""
