@@ -42,7 +42,7 @@ from volumetric.kernels.cpu.steps import (
     state_word,
     word,
 )
-from volumetric.kernels.cpu.tiles import float_tile
+from volumetric.kernels.cpu.tiles import float_tiles
 
 f32 = np.float32
 
@@ -230,111 +230,126 @@ def _softmax(scores, first, last, until, softcap):
     return total(sums)
 
 
-def attend(storage: str, rows: int, wide: int) -> Callable[..., None]:
-    """Attention of all rows over the cache with tiles of `rows` × `wide`.
+@kernel
+def _attend_tile(storage, size_of, rows, wide, step, control, room, row, head, x_stride, by_row, valid, until):
+    """Attention of `rows` queries over one key/value head: consecutive rows of a head, or heads of a row.
 
-    Scratch: ``rows`` rows of scores, of results, and their sums.
+    `by_row` is 1 in the first case. Positions from `until` on are not looked at; results of the first `valid` queries
+    are stored. `room` has space for their sums, their mixed values, and their scores.
+    """
+    size = word(step, 3)
+    padded = (size + 15) // 16 * 16
+    state = word(step, 7)
+    capacity = state_word(control, state, 2)
+    kv_head = head // (word(step, 1) // word(step, 2))
+    keys = state_word(control, state, 0) + kv_head * capacity * size * size_of
+    values = state_word(control, state, 1) + kv_head * capacity * padded * size_of
+    place = row + (position(control) if word(step, 9) != 0 else 0)
+    window = word(step, 5)
+    low = max(place + 1 - window, 0) // 16 * 16 if window != 0 else 0
+    panels = (until - low + 15) // 16
+    mixed = room + 64
+    scores = mixed + rows * padded * 4
+    stride = panels * 64
+    x = slot_address(control, word(step, 8)) + (row * word(step, 1) + head) * size * 4
+    k_stride = 16 * size_of
+    float_tiles(
+        storage,
+        rows,
+        wide,
+        keys + low * size * size_of,
+        k_stride,
+        k_stride * size,
+        panels,
+        x,
+        x_stride,
+        size,
+        scores,
+        stride,
+    )
+    for m in range(rows):
+        own = place + m * by_row
+        last = min(own + 1, until) if word(step, 4) != 0 else until
+        first = max(own + 1 - window, 0) if window != 0 else 0
+        first = min(max(first - low, 0), last - low - 1)
+        store_f32(room + 4 * m, _softmax(scores + m * stride, first, last - low, 16 * panels, number(step, 6)))
+    source = values + low * padded * size_of
+    float_tiles(
+        storage,
+        rows,
+        wide,
+        source,
+        padded * size_of,
+        k_stride,
+        padded // 16,
+        scores,
+        stride,
+        until - low,
+        mixed,
+        4 * padded,
+    )
+    output = word(step, 0)
+    for m in range(valid):
+        factor = splat(f32(1.0) / load_f32(room + 4 * m))
+        out = slot_address(control, output) + (row + m * by_row) * slot_stride(control, output)
+        out += 4 * size * (head + m * (1 - by_row))
+        for i in range(0, size, 16):
+            value = load(mixed + 4 * (m * padded + i)) * factor
+            if size - i >= 16:
+                store(out + 4 * i, value)
+            else:
+                store_first(out + 4 * i, value, size - i)
+
+
+def attend(storage: str, rows: int, wide: int) -> Callable[..., None]:
+    """Attention of many rows over the cache, in tiles of `rows` rows × `wide` panels.
+
+    Scratch: `rows` rows of scores, of mixed values, and their sums.
     """
     size_of = 4 if storage == "float32" else 2
 
     def attend(step: Any, thread: Any, threads: Any, control: Any) -> None:
         heads = word(step, 1)
-        size = word(step, 3)
-        padded = (size + 15) // 16 * 16
-        state = word(step, 7)
-        capacity = state_word(control, state, 2)
-        base = position(control) if word(step, 9) != 0 else 0
+        held = position(control) if word(step, 9) != 0 else 0
         start = first_row(step, control)
         end = last_row(control)
         tiles = (end - start + rows - 1) // rows
-        row_stride = heads * size * 4
-        # A single tile: neighbouring heads share keys, so a thread takes neighbours. Many tiles: later rows see more
-        # positions, so the longest items go first, dealt out in turn.
-        first_item, last_item, stride_item = thread, tiles * heads, threads
-        if tiles == 1:
-            first_item, last_item, stride_item = heads * thread // threads, heads * (thread + 1) // threads, 1
-        for item in range(first_item, last_item, stride_item):
+        for item in range(thread, tiles * heads, threads):
+            # Later rows see more positions: the longest items first, dealt out in turn.
             row = start + (tiles - 1 - item // heads) * rows
-            head = item % heads
-            kv_head = head // (heads // word(step, 2))
-            keys = state_word(control, state, 0) + kv_head * capacity * size * size_of
-            values = state_word(control, state, 1) + kv_head * capacity * padded * size_of
-            until = base + (min(row + rows, end) if word(step, 4) != 0 else end)
-            low = 0
-            if word(step, 5) != 0:
-                low = max(base + row + 1 - word(step, 5), 0) // 16 * 16
-            panels = (until - low + 15) // 16
+            until = held + (min(row + rows, end) if word(step, 4) != 0 else end)
+            x_stride = heads * word(step, 3) * 4
+            valid = min(rows, end - row)
             room = scratch(control, thread)
-            mixed = room + 64
-            scores = mixed + rows * padded * 4
-            score_stride = panels * 64
-            queries = slot_address(control, word(step, 8)) + row * row_stride + head * size * 4
-            panel = 0
-            while panel < panels:
-                source = keys + (low + 16 * panel) * size * size_of
-                out = scores + 64 * panel
-                stride = 16 * size * size_of
-                if panels - panel >= wide:
-                    float_tile(
-                        storage, rows, wide, source, 16 * size_of, stride, queries, row_stride, size, out, score_stride
-                    )
-                    panel += wide
-                else:
-                    float_tile(
-                        storage, rows, 1, source, 16 * size_of, stride, queries, row_stride, size, out, score_stride
-                    )
-                    panel += 1
-            for m in range(rows):
-                place = base + row + m
-                last = min(place + 1, until) if word(step, 4) != 0 else until
-                first = max(place + 1 - word(step, 5), 0) if word(step, 5) != 0 else 0
-                here = scores + m * score_stride
-                first = min(max(first - low, 0), last - low - 1)
-                store_f32(room + 4 * m, _softmax(here, first, last - low, 16 * panels, number(step, 6)))
-            column = 0
-            while column < padded // 16:
-                source = values + (low * padded + 16 * column) * size_of
-                count = until - low
-                out = mixed + 64 * column
-                if padded // 16 - column >= wide:
-                    float_tile(
-                        storage,
-                        rows,
-                        wide,
-                        source,
-                        padded * size_of,
-                        16 * size_of,
-                        scores,
-                        score_stride,
-                        count,
-                        out,
-                        4 * padded,
-                    )
-                    column += wide
-                else:
-                    float_tile(
-                        storage,
-                        rows,
-                        1,
-                        source,
-                        padded * size_of,
-                        16 * size_of,
-                        scores,
-                        score_stride,
-                        count,
-                        out,
-                        4 * padded,
-                    )
-                    column += 1
-            output = word(step, 0)
-            for m in range(min(rows, end - row)):
-                factor = splat(f32(1.0) / load_f32(room + 4 * m))
-                out = slot_address(control, output) + (row + m) * slot_stride(control, output) + 4 * size * head
-                for i in range(0, size, 16):
-                    value = load(mixed + 4 * (m * padded + i)) * factor
-                    if size - i >= 16:
-                        store(out + 4 * i, value)
-                    else:
-                        store_first(out + 4 * i, value, size - i)
+            _attend_tile(
+                storage, size_of, rows, wide, step, control, room, row, item % heads, x_stride, 1, valid, until
+            )
 
     return attend
+
+
+def attend_few(storage: str, together: int, wide: int) -> Callable[..., None]:
+    """Attention of few rows: `together` heads that share a key/value head read it once. Scratch as `attend`."""
+    size_of = 4 if storage == "float32" else 2
+
+    def attend_few(step: Any, thread: Any, threads: Any, control: Any) -> None:
+        parts = word(step, 1) // together
+        held = position(control) if word(step, 9) != 0 else 0
+        start = first_row(step, control)
+        end = last_row(control)
+        tasks = (end - start) * parts
+        for task in range(tasks * thread // threads, tasks * (thread + 1) // threads):
+            row = start + task // parts
+            head = task % parts * together
+            until = held + (row + 1 if word(step, 4) != 0 else end)
+            x_stride = word(step, 3) * 4
+            room = scratch(control, thread)
+            _attend_tile(storage, size_of, together, wide, step, control, room, row, head, x_stride, 0, together, until)
+
+    return attend_few
+
+
+def heads_together(heads: int, kv_heads: int, most: int) -> int:
+    """How many heads `attend_few` takes at once: the largest divisor of the group that fits a tile."""
+    group = heads // kv_heads
+    return max(n for n in range(1, min(group, most) + 1) if group % n == 0)

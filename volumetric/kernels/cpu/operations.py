@@ -26,6 +26,7 @@ _SPECIALISED: dict[str, Callable[..., Callable[..., None]]] = {
     "activation": rows.activation,
     "append": attention.append,
     "attend": attention.attend,
+    "attend_few": attention.attend_few,
     "vector_product": products.vector_product,
     "tile_product": products.tile_product,
 }

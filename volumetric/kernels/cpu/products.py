@@ -19,7 +19,7 @@ from volumetric.kernels.cpu.memory import load_i32
 from volumetric.kernels.cpu.prepare import prepare_row
 from volumetric.kernels.cpu.simd import load, splat, store, store_first
 from volumetric.kernels.cpu.steps import first_row, last_row, number, scratch, slot_address, slot_stride, word
-from volumetric.kernels.cpu.tiles import float_tile, integer_tile
+from volumetric.kernels.cpu.tiles import float_tiles, integer_tiles
 from volumetric.kernels.cpu.unpack import unpack_bytes, unpack_floats
 
 VECTOR_ROWS = 4
@@ -230,24 +230,12 @@ def tile_product(kind: str, activation: int, gated: int, zero: int, rows: int, w
             for row in range(start, stop, rows):
                 x = prepared + row * word(step, _ROW_BYTES)
                 x_stride = word(step, _ROW_BYTES)
-                p = 0
-                while p < here:
-                    weights = source + p * step_bytes
-                    out = room + 64 * p
-                    if here - p >= wide:
-                        if zero >= 0:
-                            integer_tile(zero, rows, wide, weights, step_bytes, x, x_stride, k, out, 64 * here)
-                        else:
-                            float_tile(
-                                storage, rows, wide, weights, k_stride, step_bytes, x, x_stride, k, out, 64 * here
-                            )
-                        p += wide
-                    else:
-                        if zero >= 0:
-                            integer_tile(zero, rows, 1, weights, step_bytes, x, x_stride, k, out, 64 * here)
-                        else:
-                            float_tile(storage, rows, 1, weights, k_stride, step_bytes, x, x_stride, k, out, 64 * here)
-                        p += 1
+                if zero >= 0:
+                    integer_tiles(zero, rows, wide, source, step_bytes, here, x, x_stride, k, room, 64 * here)
+                else:
+                    float_tiles(
+                        storage, rows, wide, source, k_stride, step_bytes, here, x, x_stride, k, room, 64 * here
+                    )
                 _finish_tile(step, control, first, row, stop, panel, here, room, rows, activation, gated)
 
     return tile_product

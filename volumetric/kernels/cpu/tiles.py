@@ -14,8 +14,8 @@ from numba import types
 
 from volumetric.kernels.cpu.bytedot import ByteDot
 from volumetric.kernels.cpu.emit import F32X, I32X, Emitter, constant
-from volumetric.kernels.cpu.jit import intrinsic
-from volumetric.kernels.cpu.target import target
+from volumetric.kernels.cpu.jit import intrinsic, kernel
+from volumetric.kernels.cpu.target import target as machine
 
 # 24 sums, 4 vectors of weights and one broadcast fill 32 registers; sums hide latency from 8 on. In float32 12 × 2
 # and 8 × 3 measured the same; 6 × 4 has the fewest address registers.
@@ -26,12 +26,12 @@ _INTEGER_SHAPES = {32: (6, 2), 8: (2, 1), 4: (1, 1)}
 
 def float_tile_shape() -> tuple[int, int]:
     """(rows, panels) of the float tile on this machine."""
-    return _FLOAT_SHAPES[target().registers]
+    return _FLOAT_SHAPES[machine().registers]
 
 
 def integer_tile_shape() -> tuple[int, int]:
     """(rows, panels) of the integer tile on this machine."""
-    return _INTEGER_SHAPES[target().registers]
+    return _INTEGER_SHAPES[machine().registers]
 
 
 def _store_tile(e: Emitter, cells: list[list[ir.Value]], out: Any, stride: Any) -> None:
@@ -180,3 +180,33 @@ def _add_offsets(e: Emitter, cells: list[list[ir.Value]], here: list[ir.Value], 
         factor = e.broadcast(total)
         for p, offset in enumerate(offsets):
             e.b.store(e.fma(offset, factor, e.b.load(cells[m][p])), cells[m][p])
+
+
+@kernel
+def float_tiles(storage, rows, wide, weights, k_stride, panel_stride, panels, x, x_stride, count, out, out_stride):
+    """`float_tile` over any number of panels: `wide` at once, the rest one by one."""
+    panel = 0
+    while panel < panels:
+        source = weights + panel * panel_stride
+        target = out + 64 * panel
+        if panels - panel >= wide:
+            float_tile(storage, rows, wide, source, k_stride, panel_stride, x, x_stride, count, target, out_stride)
+            panel += wide
+        else:
+            float_tile(storage, rows, 1, source, k_stride, panel_stride, x, x_stride, count, target, out_stride)
+            panel += 1
+
+
+@kernel
+def integer_tiles(zero, rows, wide, weights, panel_stride, panels, x, x_stride, padded, out, out_stride):
+    """`integer_tile` over any number of panels."""
+    panel = 0
+    while panel < panels:
+        source = weights + panel * panel_stride
+        target = out + 64 * panel
+        if panels - panel >= wide:
+            integer_tile(zero, rows, wide, source, panel_stride, x, x_stride, padded, target, out_stride)
+            panel += wide
+        else:
+            integer_tile(zero, rows, 1, source, panel_stride, x, x_stride, padded, target, out_stride)
+            panel += 1

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from volumetric.errors import GenerationError, UnsupportedError
-from volumetric.kernels.cpu.attention import ANGLE_ARGUMENTS, APPEND_ARGUMENTS, ATTEND_ARGUMENTS
+from volumetric.kernels.cpu.attention import ANGLE_ARGUMENTS, APPEND_ARGUMENTS, ATTEND_ARGUMENTS, heads_together
 from volumetric.kernels.cpu.maths import ACTIVATIONS
 from volumetric.kernels.cpu.panels import ROWS as PANEL_ROWS
 from volumetric.kernels.cpu.panels import prepared_bytes
@@ -325,10 +325,12 @@ class Program:
             softcap=float(attrs["softcap"] or 0.0),
         )
         rows, wide = float_tile_shape()
-        shape = (1 if mode == "few" else rows, wide)
+        name = "attend"
+        if mode == "few":
+            name, rows = "attend_few", heads_together(attrs["heads"], attrs["kv_heads"], rows)
         return [
             Record(name="append", constants=(self.storage,), arguments=append),
-            Record(name="attend", constants=(self.storage, *shape), arguments=attend, tail=step.tail),
+            Record(name=name, constants=(self.storage, rows, wide), arguments=attend, tail=step.tail),
         ]
 
     def _join(self, step: Step, scale: float) -> Record:
