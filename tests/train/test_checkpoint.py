@@ -36,7 +36,7 @@ from volumetric.train import (
     token_windows,
     train,
 )
-from volumetric.train.history import record
+from volumetric.train.events import record
 
 ROOT = Path(__file__).parents[2]
 NETWORK = perceptron(4, 8, 1)
@@ -247,6 +247,22 @@ def test_killing_never_leaves_a_broken_checkpoint(tmp_path: Path) -> None:
     resumed = train(network, initialise(network), data, config, checkpoints=tmp_path, resume=True)
     assert_same(resumed, train(network, initialise(network), data, config))
     assert not list(tmp_path.glob(".*.tmp"))
+
+
+def test_a_file_that_is_no_history_is_told(tmp_path: Path) -> None:
+    train(NETWORK, initialise(NETWORK), waves(), checkpoints=tmp_path / "run")
+    for name, reporter in (("notes.jsonl", JsonlReporter), ("notes.csv", CsvReporter)):
+        (tmp_path / name).write_text("one,two\nnot mine\n")
+        with pytest.raises(CheckpointError, match="no history of this kind"):
+            train(
+                NETWORK,
+                initialise(NETWORK),
+                waves(),
+                checkpoints=tmp_path / "run",
+                resume=True,
+                reporters=[reporter(tmp_path / name)],
+            )
+        assert (tmp_path / name).read_text() == "one,two\nnot mine\n"
 
 
 def wait_for_progress(folder: Path, beyond: int) -> None:

@@ -7,16 +7,8 @@ from volumetric.train.clip import clip_by_norm, global_norm
 from volumetric.train.config import TrainConfig
 from volumetric.train.data import ArrayData, Batch, Data, StreamData, as_data, load_npz, token_windows
 from volumetric.train.divergence import DivergedError
-from volumetric.train.history import (
-    CsvReporter,
-    EpochEvent,
-    Event,
-    JsonlReporter,
-    LogReporter,
-    Reporter,
-    StepEvent,
-    StopEvent,
-)
+from volumetric.train.events import EpochEvent, Event, StepEvent, StopEvent
+from volumetric.train.history import CsvReporter, JsonlReporter, LogReporter, Reporter
 from volumetric.train.learner import Learner, LearnerOptions, LearnerState, OpenLearner, StepReport, Tally
 from volumetric.train.losses import BCE, LOSSES, MSE, CrossEntropy, Huber, Loss, LossTerms
 from volumetric.train.optim import OPTIMISERS, SGD, AdamW, Momentum, Optimiser, RMSprop

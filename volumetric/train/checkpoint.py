@@ -86,11 +86,11 @@ class CheckpointStore:
             left.unlink(missing_ok=True)
 
 
-def _write(path: Path, arrays: Mapping[str, Array]) -> None:
+def _write(path: Path, arrays: Mapping[str, Any]) -> None:
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
     try:
         with temporary.open("xb") as handle:
-            np.savez(handle, allow_pickle=False, **arrays)
+            np.savez(handle, **arrays)
             handle.flush()
             os.fsync(handle.fileno())
         temporary.replace(path)

@@ -1,95 +1,19 @@
-"""History: what happened during training, as events that reporters write down."""
+"""History: reporters write the events of a run to files or to the log."""
 
 from __future__ import annotations
 
 import csv
-import dataclasses
 import io
 import json
 import logging
-import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Final, Protocol, TextIO, TypeAlias
+from typing import Any, Protocol, TextIO
 
-from volumetric.errors import CheckpointError
+from volumetric.errors import CheckpointError, SpecError
+from volumetric.train.events import COLUMNS, EpochEvent, Event, StepEvent, record
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepEvent:
-    """One update.
-
-    Attributes
-    ----------
-    step : its number, from 1
-    epoch : number of the epoch, from 0
-    loss : before the update; a mean or a sum, as the loss says
-    rate : learning rate
-    gradient_norm : before clipping
-    clipped : whether gradients were scaled down
-    seconds : time that it took
-    """
-
-    event: ClassVar[str] = "step"
-
-    step: int
-    epoch: int
-    loss: float
-    rate: float
-    gradient_norm: float
-    clipped: bool
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EpochEvent:
-    """End of an epoch.
-
-    Attributes
-    ----------
-    step : updates so far
-    loss : over all terms of the epoch, each before the update that it led to
-    validation_loss : after the epoch, or None without validation data
-    improved : whether the validation loss is the best so far
-    """
-
-    event: ClassVar[str] = "epoch"
-
-    step: int
-    epoch: int
-    loss: float
-    validation_loss: float | None = None
-    improved: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StopEvent:
-    """End of training: ``"epochs"``, ``"max_steps"``, ``"patience"`` or ``"diverged"``, and what was not finite."""
-
-    event: ClassVar[str] = "stop"
-
-    step: int
-    epoch: int
-    reason: str
-    where: str | None = None
-
-
-Event: TypeAlias = StepEvent | EpochEvent | StopEvent
-COLUMNS: Final = tuple(
-    dict.fromkeys(["event", *(f.name for kind in (StepEvent, EpochEvent, StopEvent) for f in dataclasses.fields(kind))])
-)
-
-
-def record(event: Event) -> dict[str, Any]:
-    """Return an event as plain data; numbers that are not finite, which JSON cannot hold, as text."""
-
-    def plain(value: Any) -> Any:
-        return str(value) if isinstance(value, float) and not math.isfinite(value) else value
-
-    return {"event": event.event, **{key: plain(value) for key, value in dataclasses.asdict(event).items()}}
 
 
 class Reporter(Protocol):
@@ -121,11 +45,15 @@ class _FileReporter:
             kept = self._earlier(step, epoch) if step and self.path.exists() else []
             self.path.parent.mkdir(parents=True, exist_ok=True)
             temporary = self.path.with_name(f".{self.path.name}.tmp")
-            temporary.write_text("".join(kept) or self._head(), encoding="utf-8")
+            temporary.write_text("".join(kept) or self._head(), encoding="utf-8", newline="")
             temporary.replace(self.path)
             self._file = self.path.open("a", encoding="utf-8", newline="")
         except OSError as error:
             raise CheckpointError(f"cannot write {self.path}: {error.strerror or error}") from error
+        except (ValueError, KeyError, TypeError) as error:
+            raise CheckpointError(
+                f"{self.path} is no history of this kind: {error}", hint="move it away, or write to another file"
+            ) from error
 
     def report(self, event: Event) -> None:
         """Write a line."""
@@ -190,6 +118,8 @@ class LogReporter:
     """Logs every n-th update and every epoch at level INFO."""
 
     def __init__(self, every: int = 10) -> None:
+        if every < 1:
+            raise SpecError(f"every must be at least 1, got {every}")
         self._every = every
 
     def start(self, step: int, epoch: int) -> None:

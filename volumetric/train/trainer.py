@@ -17,7 +17,8 @@ from volumetric.train.checkpoint import Checkpoint, CheckpointStore, read_checkp
 from volumetric.train.config import TrainConfig
 from volumetric.train.data import AnyData, ArrayData, Batch, Data, as_data, checksum, grouped
 from volumetric.train.divergence import DivergedError
-from volumetric.train.history import EpochEvent, Event, Reporter, StepEvent, StopEvent, each
+from volumetric.train.events import EpochEvent, Event, StepEvent, StopEvent
+from volumetric.train.history import Reporter, each
 from volumetric.train.learner import Learner, OpenLearner, StepReport, Tally
 from volumetric.train.precision import master_of, matching, trained_store
 from volumetric.train.reference import ReferenceLearner
