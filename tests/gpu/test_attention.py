@@ -108,8 +108,8 @@ SHAPES = {
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_chunks_then_single_rows(kernel: Kernel, rng: np.random.Generator, name: str) -> None:
-    layer = Attention(kernel, rng, SHAPES[name], 60)
+def test_chunks_then_single_rows(any_kernel: Kernel, rng: np.random.Generator, name: str) -> None:
+    layer = Attention(any_kernel, rng, SHAPES[name], 60)
     got = [layer.prefill(0, 33), layer.prefill(33, 58), layer.decode(58), layer.decode(59)]
     assert_close(np.concatenate(got), layer.expected(60))
 

@@ -82,23 +82,23 @@ EVERYTHING = {
 
 @pytest.mark.parametrize("scheme", FORMATS)
 @pytest.mark.parametrize(("n", "k"), [(1, 1), (37, 131), (65, 576)])
-def test_matvec(kernel: Kernel, rng: np.random.Generator, scheme: str, n: int, k: int) -> None:
-    product = Product(kernel, rng, 1, scheme, n=n, k=k, **EVERYTHING)
+def test_matvec(any_kernel: Kernel, rng: np.random.Generator, scheme: str, n: int, k: int) -> None:
+    product = Product(any_kernel, rng, 1, scheme, n=n, k=k, **EVERYTHING)
     assert_close(product.matvec(), product.expected())
 
 
 @pytest.mark.parametrize("scheme", ["float16", "int4:g32", "uint4:g32"])
-def test_matvec_stages_long_rows_in_chunks(kernel: Kernel, rng: np.random.Generator, scheme: str) -> None:
-    product = Product(kernel, rng, 1, scheme, n=13, k=9001, norm="rms", norm_eps=1e-6)
-    assert tune_matvec(product.shape, 13, kernel.caps).chunks > 1
+def test_matvec_stages_long_rows_in_chunks(any_kernel: Kernel, rng: np.random.Generator, scheme: str) -> None:
+    product = Product(any_kernel, rng, 1, scheme, n=13, k=9001, norm="rms", norm_eps=1e-6)
+    assert tune_matvec(product.shape, 13, any_kernel.caps).chunks > 1
     assert_close(product.matvec(), product.expected())
 
 
 @pytest.mark.parametrize("scheme", ["int8:g32", "int4:g32", "uint4:g32"])
 @pytest.mark.parametrize("gated", [False, True])
-def test_int8_activations(kernel: Kernel, rng: np.random.Generator, scheme: str, gated: bool) -> None:
+def test_int8_activations(any_kernel: Kernel, rng: np.random.Generator, scheme: str, gated: bool) -> None:
     """Exact against x rounded to int8 in blocks of 32, which is what the option means."""
-    product = Product(kernel, rng, 1, scheme, n=37, k=333, gated=gated, activation="silu", residual=True, int8=True)
+    product = Product(any_kernel, rng, 1, scheme, n=37, k=333, gated=gated, activation="silu", residual=True, int8=True)
     plain = product.expected()
     x = np.pad(product.x[0], (0, -product.x.size % 32)).reshape(-1, 32)
     scale = np.abs(x).max(-1, keepdims=True) / np.float32(127)
@@ -137,9 +137,9 @@ def test_gemm_formats(kernel: Kernel, rng: np.random.Generator, scheme: str) -> 
     assert_close(product.gemm(TILES[3]), product.expected())
 
 
-def test_gated_gemm(kernel: Kernel, rng: np.random.Generator) -> None:
+def test_gated_gemm(any_kernel: Kernel, rng: np.random.Generator) -> None:
     fields = {"norm": "layer", "norm_eps": 1e-5, "norm_weight": True, "norm_bias": True, "activation": "gelu"}
-    product = Product(kernel, rng, 19, "uint4:g32", n=41, k=70, gated=True, bias=True, **fields)
+    product = Product(any_kernel, rng, 19, "uint4:g32", n=41, k=70, gated=True, bias=True, **fields)
     assert_close(product.gemm(TILES[2]), product.expected())
 
 

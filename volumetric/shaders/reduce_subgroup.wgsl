@@ -1,6 +1,6 @@
 // Sums and maxima over aligned teams of `size` neighbouring invocations (a power of two), subgroup version: lanes below
 // SUBGROUP exchange directly, wider teams meet once in workgroup memory. Every invocation of the workgroup must call.
-var<workgroup> team_scratch: array<f32, WG>;
+var<workgroup> team_scratch: array<f32, WG / SUBGROUP + 1u>;
 
 fn lane_sum(value: f32, size: u32) -> f32 {
     var v = value;
