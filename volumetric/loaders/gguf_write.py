@@ -10,8 +10,8 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from volumetric._typing import Array, Shape
+from volumetric.atomic import atomic_file
 from volumetric.errors import CheckpointError
-from volumetric.loaders.atomic import atomic_file
 from volumetric.loaders.gguf import MAGIC, MAX_AXES
 from volumetric.loaders.gguf_types import GGUF_TYPES, TYPE_NUMBERS
 from volumetric.loaders.gguf_values import ARRAY, SCALARS, STRING

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from volumetric._typing import Array, Shape
+from volumetric.atomic import write_atomic
 from volumetric.dtypes import Packed, Scheme
 from volumetric.errors import CheckpointError, VolumetricError
-from volumetric.loaders.atomic import write_atomic
 from volumetric.loaders.directory import new_directory
 from volumetric.loaders.hub import NATIVE_NAME
 from volumetric.loaders.json_file import read_bytes

@@ -11,8 +11,8 @@ from typing import Final
 import numpy as np
 
 from volumetric._typing import Array, Shape
+from volumetric.atomic import atomic_file
 from volumetric.errors import CheckpointError
-from volumetric.loaders.atomic import atomic_file
 from volumetric.loaders.safetensors import MAX_HEADER_BYTES, TAGS, tensor_bytes
 
 DATA_ALIGNMENT: Final = 64

@@ -7,8 +7,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from volumetric.atomic import write_atomic
 from volumetric.errors import CheckpointError, GenerationError
-from volumetric.loaders.atomic import write_atomic
 
 if TYPE_CHECKING:
     import tokenizers

@@ -7,8 +7,6 @@ crash in the middle of a write, finds whole files only. Zip checksums tell a fil
 from __future__ import annotations
 
 import json
-import os
-import secrets
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -19,6 +17,7 @@ from typing import Any, Final
 import numpy as np
 
 from volumetric._typing import Array
+from volumetric.atomic import atomic_file
 from volumetric.errors import CheckpointError
 from volumetric.train.learner import LearnerState
 
@@ -71,7 +70,8 @@ class CheckpointStore:
         path = self.directory / f"step-{checkpoint.learner.updates:010d}.npz"
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
-            _write(path, _arrays(checkpoint))
+            with atomic_file(path) as handle:
+                np.savez(handle, **_arrays(checkpoint))
             for old in self.paths()[: -self._keep]:
                 old.unlink(missing_ok=True)
         except OSError as error:
@@ -84,30 +84,6 @@ class CheckpointStore:
         """Delete what killed writers left behind. Only for the one run that owns the directory."""
         for left in self.directory.glob(f".{_PATTERN}.*.tmp"):
             left.unlink(missing_ok=True)
-
-
-def _write(path: Path, arrays: Mapping[str, Any]) -> None:
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
-    try:
-        with temporary.open("xb") as handle:
-            np.savez(handle, **arrays)
-            handle.flush()
-            os.fsync(handle.fileno())
-        temporary.replace(path)
-        _sync_directory(path.parent)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def _sync_directory(path: Path) -> None:
-    """Make a rename durable, where directories can be opened."""
-    if not hasattr(os, "O_DIRECTORY"):
-        return
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _arrays(checkpoint: Checkpoint) -> dict[str, Array]:
