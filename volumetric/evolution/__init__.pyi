@@ -1,0 +1,25 @@
+# ruff: noqa: TID252 (lazy_loader reads relative imports alone)
+from . import problems as problems
+from .activate import Activator as Activator
+from .activate import activate as activate
+from .config import EvolutionConfig as EvolutionConfig
+from .config import GenomeConfig as GenomeConfig
+from .config import MutationConfig as MutationConfig
+from .config import ReproductionConfig as ReproductionConfig
+from .config import SpeciesConfig as SpeciesConfig
+from .crossover import crossover as crossover
+from .evaluate import Cohort as Cohort
+from .evaluate import EvaluationError as EvaluationError
+from .evaluate import Failure as Failure
+from .evaluate import Problem as Problem
+from .evaluate import batched as batched
+from .genome import Genome as Genome
+from .innovation import Innovations as Innovations
+from .mutate import mutate as mutate
+from .pool import Pool as Pool
+from .population import Champion as Champion
+from .population import Population as Population
+from .reporters import Csv as Csv
+from .reporters import History as History
+from .reporters import JsonLines as JsonLines
+from .species import distance as distance

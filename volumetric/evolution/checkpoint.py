@@ -1,0 +1,173 @@
+"""A run on disk: arrays and a JSON text in one ``.npz`` file, written in one step, read without executing anything.
+
+A run is saved as it stands, usually after an evaluation. No state of random generators is needed: every stream is named
+by seed, generation and genome.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import zipfile
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volumetric.errors import CheckpointError, VolumetricError
+from volumetric.evolution.config import EvolutionConfig
+from volumetric.evolution.evaluate import Failure
+from volumetric.evolution.genes import CONNECTION, NODE, Interface, Records
+from volumetric.evolution.genome import Genome, validate
+from volumetric.evolution.pool import Pool
+from volumetric.evolution.species import SpeciesTable
+
+if TYPE_CHECKING:
+    import os
+
+    from volumetric.evolution.population import Population
+
+_FORMAT = "volumetric.evolution"
+_VERSION = 1
+_SPECIES = ("ids", "founded", "improved", "best", "member")
+
+
+def _flat(records: Records, counts: NDArray[np.int64]) -> Records:
+    """The records that count, one after the other, without padding, whose bytes would differ from run to run."""
+    counted = records[np.arange(records.shape[1]) < counts[:, None]]
+    flat = np.zeros(len(counted), [(name, counted.dtype[name]) for name in counted.dtype.names or ()])
+    for name in flat.dtype.names or ():
+        flat[name] = counted[name]
+    return flat
+
+
+def save(population: Population, path: str | os.PathLike[str]) -> None:
+    """Write `population` to `path`, which is replaced in one step.
+
+    Raises
+    ------
+    CheckpointError : the file cannot be written
+    """
+    from volumetric.loaders.atomic import write_atomic
+
+    pool, species, progress, champion = population.pool, population.species, population.progress, population.champion
+    plain = {
+        "format": _FORMAT,
+        "version": _VERSION,
+        "seed": population.seed,
+        "config": population.config.to_dict(),
+        "generation": progress.generation,
+        "improved": progress.improved,
+        "failures": [dataclasses.asdict(failure) for failure in progress.failures],
+        "threshold": species.threshold,
+        "next_species": species.next_id,
+        "champion": champion
+        and {
+            "genome": champion.genome.to_json(),
+            "fitness": champion.fitness,
+            "id": champion.id,
+            "generation": champion.generation,
+        },
+    }
+    arrays = {
+        "plain": np.frombuffer(json.dumps(plain).encode(), np.uint8),
+        "nodes": _flat(pool.nodes, pool.sizes[:, 0]),
+        "connections": _flat(pool.connections, pool.sizes[:, 1]),
+        "sizes": pool.sizes,
+        "counters": population.innovations.counters,
+        **{f"species_{name}": getattr(species, name) for name in _SPECIES},
+    }
+    if progress.fitness is not None:
+        arrays["fitness"] = progress.fitness
+    buffer = BytesIO()
+    np.savez(buffer, allow_pickle=False, **arrays)
+    write_atomic(path, buffer.getvalue())
+
+
+def load(path: Path) -> Population:
+    """Read what `save` wrote.
+
+    Raises
+    ------
+    CheckpointError : the file is missing, damaged, or not such a checkpoint
+    """
+    try:
+        # From memory: numpy leaves the handle of a file that it cannot read open.
+        with np.load(BytesIO(path.read_bytes()), allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+        plain = json.loads(arrays["plain"].tobytes())
+        return _restored(plain, arrays)
+    except VolumetricError as error:
+        raise CheckpointError(f"{path} is damaged: {error}", hint=error.hint) from error
+    except OSError as error:
+        raise CheckpointError(f"cannot read {path}: {error.strerror or error}") from error
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError, EOFError, zipfile.BadZipFile) as error:
+        raise CheckpointError(f"{path} is no checkpoint of an evolution run, or damaged: {error}") from error
+
+
+def _restored(plain: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Population:
+    from volumetric.evolution.population import Champion, Population, Progress
+
+    if plain["format"] != _FORMAT or plain["version"] != _VERSION:
+        raise CheckpointError(f"format {plain['format']!r} {plain['version']!r} is not {_FORMAT!r} {_VERSION}")
+    config = EvolutionConfig.from_dict(plain["config"])
+    population = Population(config, plain["seed"])
+    population.pool = _pool(config, arrays)
+    population.species = _species(plain, arrays, config.population)
+    population.innovations.counters = _array(arrays["counters"], np.int64, (3,))
+    fitness = arrays.get("fitness")
+    population.progress = Progress(
+        generation=int(plain["generation"]),
+        improved=int(plain["improved"]),
+        fitness=None if fitness is None else _array(fitness, np.float64, (config.population,)),
+        failures=tuple(Failure(**failure) for failure in plain["failures"]),
+    )
+    champion = plain["champion"]
+    population.champion = champion and Champion(**{**champion, "genome": Genome.from_json(champion["genome"])})
+    return population
+
+
+def _array(array: NDArray[Any], dtype: Any, shape: tuple[int, ...]) -> NDArray[Any]:
+    if array.dtype != dtype or array.shape != shape:
+        raise CheckpointError(f"an array is {array.dtype} {array.shape}, expected {np.dtype(dtype)} {shape}")
+    return array
+
+
+def _pool(config: EvolutionConfig, arrays: dict[str, NDArray[Any]]) -> Pool:
+    sizes = _array(arrays["sizes"], np.int64, (config.population, 2))
+    if (sizes < 0).any() or sizes.sum(axis=0).tolist() != [len(arrays["nodes"]), len(arrays["connections"])]:
+        raise CheckpointError("sizes of genomes do not add up to the number of genes")
+    cuts = sizes.cumsum(axis=0)[:-1]
+    nodes = np.split(_records(arrays["nodes"], NODE), cuts[:, 0])
+    connections = np.split(_records(arrays["connections"], CONNECTION), cuts[:, 1])
+    interface: Interface = config.genome.interface
+    genomes = [Genome(interface=interface, nodes=n, connections=c) for n, c in zip(nodes, connections, strict=True)]
+    for genome in genomes:
+        validate(genome)
+    return Pool.of(genomes)
+
+
+def _records(flat: NDArray[Any], dtype: np.dtype[Any]) -> Records:
+    records = np.zeros(len(flat), dtype)
+    for name in dtype.names or ():
+        records[name] = _array(flat[name], dtype[name], flat.shape)
+    return records
+
+
+def _species(plain: dict[str, Any], arrays: dict[str, NDArray[Any]], genomes: int) -> SpeciesTable:
+    ids = arrays["species_ids"]
+    count = (len(ids),)
+    table = SpeciesTable(
+        ids=_array(ids, np.int64, count),
+        founded=_array(arrays["species_founded"], np.int64, count),
+        improved=_array(arrays["species_improved"], np.int64, count),
+        best=_array(arrays["species_best"], np.float64, count),
+        member=_array(arrays["species_member"], np.int64, (genomes,)),
+        threshold=float(plain["threshold"]),
+        next_id=int(plain["next_species"]),
+    )
+    if set(table.member.tolist()) != set(range(len(ids))):
+        raise CheckpointError("members of species do not fit the species")
+    return table

@@ -1,0 +1,292 @@
+"""Everything that can be set about an evolution run: frozen values with defaults, read from TOML.
+
+The defaults are those of Stanley and Miikkulainen, "Evolving Neural Networks through Augmenting Topologies",
+Evolutionary Computation 10(2), 2002, except where small populations do better: structural mutation is more frequent,
+the threshold follows a target number of species, and two champions of every species survive. The paper has no target,
+and one champion in species of more than five.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import math
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from volumetric.errors import SpecError
+from volumetric.evolution.genes import ACTIVATIONS, AGGREGATIONS, Interface
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenomeConfig:
+    """Shape of the first genomes.
+
+    Attributes
+    ----------
+    inputs, outputs : width of what a genome reads and returns
+    recurrent : whether connections may form cycles; nodes then keep their value from one step to the next
+    steps : updates of all nodes in one activation of a recurrent genome
+    initial_connections : "full" connects every input to every output, "none" nothing
+    activation, aggregation : of outputs and of new nodes
+    """
+
+    inputs: int = 2
+    outputs: int = 1
+    recurrent: bool = False
+    steps: int = 1
+    initial_connections: Literal["full", "none"] = "full"
+    activation: str = "steep_sigmoid"
+    aggregation: str = "sum"
+
+    def __post_init__(self) -> None:
+        _at_least("genome", self, 1, "inputs", "outputs", "steps")
+        _known("genome.activation", (self.activation,), ACTIVATIONS)
+        _known("genome.aggregation", (self.aggregation,), AGGREGATIONS)
+
+    @property
+    def interface(self) -> Interface:
+        """What all genomes of the run have in common."""
+        return Interface(inputs=self.inputs, outputs=self.outputs, recurrent=self.recurrent, steps=self.steps)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MutationConfig:
+    """Chances and sizes of changes. Structural chances are for each child, the others for each gene of a child.
+
+    Attributes
+    ----------
+    add_node, add_connection, delete_node, delete_connection : structural mutations
+    weight_rate, weight_replace : chance of a perturbation, and of a new value
+    weight_power : standard deviation of perturbations
+    weight_mean, weight_stdev : of new values, also those of the first genomes
+    weight_min, weight_max : limits
+    bias_… : the same for biases
+    enabled_rate : chance that a connection is switched on or off
+    activation_rate, aggregation_rate : chance that a node gets one of `activations` or `aggregations`
+    """
+
+    add_node: float = 0.05
+    add_connection: float = 0.1
+    delete_node: float = 0.0
+    delete_connection: float = 0.0
+    weight_rate: float = 0.8
+    weight_replace: float = 0.1
+    weight_power: float = 0.5
+    weight_mean: float = 0.0
+    weight_stdev: float = 1.0
+    weight_min: float = -30.0
+    weight_max: float = 30.0
+    bias_rate: float = 0.7
+    bias_replace: float = 0.1
+    bias_power: float = 0.5
+    bias_mean: float = 0.0
+    bias_stdev: float = 1.0
+    bias_min: float = -30.0
+    bias_max: float = 30.0
+    enabled_rate: float = 0.01
+    activation_rate: float = 0.0
+    activations: tuple[str, ...] = ("steep_sigmoid", "tanh", "relu", "linear")
+    aggregation_rate: float = 0.0
+    aggregations: tuple[str, ...] = ("sum",)
+
+    def __post_init__(self) -> None:
+        structural = ("add_node", "add_connection", "delete_node", "delete_connection")
+        _chances("mutation", self, *structural, "enabled_rate", "activation_rate", "aggregation_rate")
+        for kind in ("weight", "bias"):
+            _chances("mutation", self, f"{kind}_rate", f"{kind}_replace")
+            if getattr(self, f"{kind}_rate") + getattr(self, f"{kind}_replace") > 1 + 1e-9:
+                raise SpecError(f"mutation.{kind}_rate and mutation.{kind}_replace are more than 1 together")
+            _at_least("mutation", self, 0, f"{kind}_power", f"{kind}_stdev")
+            if getattr(self, f"{kind}_min") > getattr(self, f"{kind}_max"):
+                raise SpecError(f"mutation.{kind}_min is above mutation.{kind}_max")
+        _known("mutation.activations", self.activations, ACTIVATIONS)
+        _known("mutation.aggregations", self.aggregations, AGGREGATIONS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpeciesConfig:
+    """How genomes are grouped, and when a group dies.
+
+    Attributes
+    ----------
+    threshold : genomes nearer than this to a species' representative belong to it
+    target : number of species that the threshold is moved towards, by `threshold_step` a generation; 0 leaves it alone
+    excess, disjoint, weight : coefficients c₁, c₂, c₃ of the compatibility distance
+    small_genome : below so many connections, excess and disjoint genes are counted and not divided by the genome's size
+    max_stagnation : a species that has not improved for so many generations leaves no offspring
+    elitism : the best species, so many, are kept however long they stagnate
+    refocus_after : if the whole population has not improved for so many generations, only the two best species have
+        offspring, once; 0 never does this
+    """
+
+    threshold: float = 3.0
+    target: int = 10
+    threshold_step: float = 0.2
+    excess: float = 1.0
+    disjoint: float = 1.0
+    weight: float = 0.4
+    small_genome: int = 20
+    max_stagnation: int = 15
+    elitism: int = 2
+    refocus_after: int = 20
+
+    def __post_init__(self) -> None:
+        _at_least("species", self, 0, "target", "threshold_step", "excess", "disjoint", "weight", "small_genome")
+        _at_least("species", self, 0, "refocus_after")
+        _at_least("species", self, 1, "max_stagnation", "elitism")
+        if self.threshold <= 0:
+            raise SpecError(f"species.threshold must be above 0, got {self.threshold}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReproductionConfig:
+    """Who has offspring.
+
+    Attributes
+    ----------
+    elitism : best members of a species that live on unchanged…
+    elitism_from : …if it has at least so many members
+    survival : share of a species, best first, that may be parents
+    crossover : chance of a child having two parents
+    interspecies : chance of the second parent being the best of any species
+    disable : chance that a matching gene is disabled if it is in either parent; otherwise it is enabled
+    min_species : children of a species that lives on, as far as the population has room
+    """
+
+    elitism: int = 2
+    elitism_from: int = 1
+    survival: float = 0.2
+    crossover: float = 0.75
+    interspecies: float = 0.001
+    disable: float = 0.75
+    min_species: int = 2
+
+    def __post_init__(self) -> None:
+        _chances("reproduction", self, "survival", "crossover", "interspecies", "disable")
+        _at_least("reproduction", self, 0, "elitism", "elitism_from")
+        _at_least("reproduction", self, 1, "min_species")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvolutionConfig:
+    """A whole run.
+
+    Attributes
+    ----------
+    population : genomes in every generation, exactly
+    fitness_criterion : "max" if more fitness is better, "min" if less is
+    fitness_threshold : the run ends when a genome is at least this good; None: never
+    on_failure : what becomes of a genome whose fitness function raises or returns no finite number: "worst" gives it
+        `failure_fitness` or, if that is None, the worst fitness of its generation; "raise" ends the run
+    genome, mutation, species, reproduction : sections
+
+    Raises
+    ------
+    SpecError : a value is out of range
+    """
+
+    population: int = 150
+    fitness_criterion: Literal["max", "min"] = "max"
+    fitness_threshold: float | None = None
+    on_failure: Literal["worst", "raise"] = "worst"
+    failure_fitness: float | None = None
+    genome: GenomeConfig = field(default_factory=GenomeConfig)
+    mutation: MutationConfig = field(default_factory=MutationConfig)
+    species: SpeciesConfig = field(default_factory=SpeciesConfig)
+    reproduction: ReproductionConfig = field(default_factory=ReproductionConfig)
+
+    def __post_init__(self) -> None:
+        _at_least("evolution", self, 2, "population")
+
+    @staticmethod
+    def from_dict(values: Mapping[str, Any]) -> EvolutionConfig:
+        """Return the configuration that nested plain values describe; what is left out has its default.
+
+        Raises
+        ------
+        SpecError : an unknown key, a value of another type, or one out of range
+        """
+        return _build(EvolutionConfig, values, "")
+
+    @staticmethod
+    def load(path: str | os.PathLike[str]) -> EvolutionConfig:
+        """Read a TOML file.
+
+        Raises
+        ------
+        SpecError : the file cannot be read, is not TOML, or is no configuration
+        """
+        try:
+            values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        except OSError as error:
+            raise SpecError(f"cannot read {path}: {error.strerror or error}") from error
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise SpecError(f"{path} is not TOML: {error}") from error
+        return EvolutionConfig.from_dict(values)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values that `from_dict` reads."""
+        return dataclasses.asdict(self)
+
+
+def _build(cls: type[Any], values: Any, where: str) -> Any:
+    if not isinstance(values, Mapping):
+        raise SpecError(f"{where} must be a table, got {values!r}")
+    types = get_type_hints(cls)
+    arguments = {}
+    for key, value in values.items():
+        name = f"{where}.{key}" if where else str(key)
+        if key not in types:
+            close = difflib.get_close_matches(str(key), types, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(types)}"
+            raise SpecError(f"unknown key {name!r}", hint=hint)
+        is_section = dataclasses.is_dataclass(types[key])
+        arguments[key] = _build(types[key], value, name) if is_section else _checked(value, types[key], name)
+    return cls(**arguments)
+
+
+def _checked(value: Any, expected: Any, name: str) -> Any:
+    """`value` as `expected`, where an integer may stand for a float and a list for a tuple."""
+    origin = get_origin(expected)
+    if origin is Literal:
+        if value in get_args(expected) and isinstance(value, str):
+            return value
+        raise SpecError(f"{name} must be one of {', '.join(map(repr, get_args(expected)))}, got {value!r}")
+    if origin in (Union, UnionType):
+        return None if value is None else _checked(value, get_args(expected)[0], name)
+    if origin is tuple and isinstance(value, list | tuple):
+        return tuple(_checked(item, str, name) for item in value)
+    if expected is float and type(value) in (int, float) and math.isfinite(value):
+        return float(value)
+    if type(value) is expected and expected is not float:
+        return value
+    wanted = {int: "an integer", float: "a finite number", bool: "true or false", str: "a text"}
+    raise SpecError(f"{name} must be {wanted.get(expected, 'a list of texts')}, got {value!r}")
+
+
+def _chances(section: str, config: Any, *names: str) -> None:
+    for name in names:
+        if not 0 <= getattr(config, name) <= 1:
+            raise SpecError(f"{section}.{name} is a chance between 0 and 1, got {getattr(config, name)}")
+
+
+def _at_least(section: str, config: Any, low: int, *names: str) -> None:
+    for name in names:
+        if not getattr(config, name) >= low:
+            raise SpecError(f"{section}.{name} must be at least {low}, got {getattr(config, name)}")
+
+
+def _known(name: str, values: tuple[str, ...], known: tuple[str, ...]) -> None:
+    if not values:
+        raise SpecError(f"{name} is empty", hint=f"choose from {', '.join(known)}")
+    for value in values:
+        if value not in known:
+            close = difflib.get_close_matches(value, known, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}"
+            raise SpecError(f"{name}: unknown {value!r}", hint=hint)

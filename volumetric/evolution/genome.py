@@ -1,0 +1,181 @@
+"""One genome: node and connection genes, checked, immutable, and as JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from volumetric._typing import Array
+from volumetric.errors import SpecError
+from volumetric.evolution.genes import ACTIVATIONS, AGGREGATIONS, Interface, Records
+from volumetric.evolution.genome_json import from_plain, to_plain
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Genome:
+    """A network's genes.
+
+    Attributes
+    ----------
+    interface : inputs, outputs, and whether it is recurrent
+    nodes : `NODE` records sorted by id; the outputs come first
+    connections : `CONNECTION` records sorted by innovation number
+
+    Genomes are equal if all their genes are. The arrays are read-only.
+    """
+
+    interface: Interface
+    nodes: Records
+    connections: Records
+
+    def __post_init__(self) -> None:
+        self.nodes.flags.writeable = False
+        self.connections.flags.writeable = False
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Genome)
+            and self.interface == other.interface
+            and np.array_equal(self.nodes, other.nodes)
+            and np.array_equal(self.connections, other.connections)
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.interface, self.connections["weight"].tobytes(), self.nodes["bias"].tobytes()))
+
+    def __repr__(self) -> str:
+        kind = "recurrent" if self.interface.recurrent else "feed-forward"
+        enabled = int(self.connections["enabled"].sum())
+        return (
+            f"<Genome {kind}, {self.interface.inputs} inputs, {self.interface.outputs} outputs, {self.hidden} hidden, "
+            f"{enabled} of {len(self.connections)} connections enabled>"
+        )
+
+    @property
+    def hidden(self) -> int:
+        """Number of hidden nodes."""
+        return len(self.nodes) - self.interface.outputs
+
+    def activate(self, inputs: Array) -> Array:
+        """Return the outputs, float64 [samples, outputs] for inputs [samples, inputs], or [outputs] for [inputs].
+
+        A recurrent genome starts from zero; use `Activator` to keep its state from call to call.
+
+        Raises
+        ------
+        ShapeError : the last axis is not as wide as the genome has inputs
+        """
+        from volumetric.evolution.activate import Activator
+
+        return Activator(self)(inputs)
+
+    def to_json(self) -> str:
+        """Return the genome as JSON text; numbers are exact."""
+        return json.dumps(to_plain(self.interface, self.nodes, self.connections), indent=1)
+
+    @staticmethod
+    def from_json(text: str | bytes) -> Genome:
+        """Read what `to_json` wrote.
+
+        Raises
+        ------
+        SpecError : not JSON, or not a valid genome
+        """
+        try:
+            plain = json.loads(text, parse_constant=_refuse_constant)
+        except (ValueError, RecursionError) as error:
+            raise SpecError(f"the genome is not JSON: {error}") from error
+        genome = Genome(**from_plain(plain))
+        validate(genome)
+        return genome
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the genome as JSON; an existing file is replaced in one step."""
+        from volumetric.loaders.atomic import write_atomic
+
+        write_atomic(path, self.to_json().encode())
+
+    @staticmethod
+    def load(path: str | os.PathLike[str]) -> Genome:
+        """Read a file that `save` wrote.
+
+        Raises
+        ------
+        SpecError : it cannot be read, or holds no valid genome
+        """
+        try:
+            return Genome.from_json(Path(path).read_bytes())
+        except OSError as error:
+            raise SpecError(f"cannot read {path}: {error.strerror or error}") from error
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not a number")
+
+
+def validate(genome: Genome) -> None:
+    """Check every rule that kernels rely on.
+
+    Raises
+    ------
+    SpecError : ids or innovations out of order or repeated, an end that does not exist, a connection into an input, two
+        connections between the same nodes, a number that is not finite, an unknown code, or a cycle in a feed-forward
+        genome
+    """
+    interface, nodes, connections = genome.interface, genome.nodes, genome.connections
+    if min(interface.inputs, interface.outputs, interface.steps) < 1:
+        raise SpecError("a genome needs at least one input, one output and one step")
+    inputs, fixed = interface.inputs, interface.inputs + interface.outputs
+    if nodes["id"][: interface.outputs].tolist() != list(range(inputs, fixed)):
+        raise SpecError(f"the first nodes must be the outputs {inputs} to {fixed - 1}")
+    if (np.diff(nodes["id"]) <= 0).any():
+        raise SpecError("node ids must rise")
+    if (np.diff(connections["innovation"]) <= 0).any() or (connections["innovation"] < 0).any():
+        raise SpecError("innovation numbers must rise from 0 or more")
+    if not np.isfinite(nodes["bias"]).all() or not np.isfinite(connections["weight"]).all():
+        raise SpecError("weights and biases must be finite")
+    if (nodes["activation"] >= len(ACTIVATIONS)).any() or (nodes["aggregation"] >= len(AGGREGATIONS)).any():
+        raise SpecError("unknown activation or aggregation code")
+    known = set(nodes["id"].tolist())
+    ends = list(zip(connections["source"].tolist(), connections["target"].tolist(), strict=True))
+    for source, target in ends:
+        if target not in known or not (0 <= source < inputs or source in known):
+            raise SpecError(f"connection {source} → {target} has an end that is no node, or leads into an input")
+    if len(set(ends)) < len(ends):
+        raise SpecError("two connections join the same nodes")
+    if not interface.recurrent:
+        topological_order(genome, disabled=True)
+
+
+def topological_order(genome: Genome, *, disabled: bool = False) -> list[int]:
+    """Positions of the nodes, each after all nodes that feed it.
+
+    Parameters
+    ----------
+    disabled : follow disabled connections as well
+
+    Raises
+    ------
+    SpecError : connections form a cycle
+    """
+    place = {node: position for position, node in enumerate(genome.nodes["id"].tolist())}
+    followers: list[list[int]] = [[] for _ in place]
+    waiting = [0] * len(place)
+    for gene in genome.connections:
+        if gene["source"] in place and (disabled or gene["enabled"]):
+            followers[place[gene["source"]]].append(place[gene["target"]])
+            waiting[place[gene["target"]]] += 1
+    order = [position for position, count in enumerate(waiting) if count == 0]
+    for position in order:
+        for follower in followers[position]:
+            waiting[follower] -= 1
+            if waiting[follower] == 0:
+                order.append(follower)
+    if len(order) < len(place):
+        raise SpecError("connections of a feed-forward genome form a cycle", hint="set recurrent to allow them")
+    return order

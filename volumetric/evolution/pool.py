@@ -1,0 +1,98 @@
+"""Many genomes in three arrays: what compiled kernels work on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volumetric.evolution.config import EvolutionConfig
+from volumetric.evolution.genes import ACTIVATIONS, AGGREGATIONS, CONNECTION, NODE, Interface, Records
+from volumetric.evolution.genome import Genome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Pool:
+    """Genomes of one kind, padded to the same number of genes.
+
+    Attributes
+    ----------
+    interface : what the genomes have in common
+    nodes : `NODE` records [genomes, most nodes], sorted by id
+    connections : `CONNECTION` records [genomes, most connections], sorted by innovation
+    sizes : int64 [genomes, 2]; how many nodes and connections of a row count
+    """
+
+    interface: Interface
+    nodes: Records
+    connections: Records
+    sizes: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    @staticmethod
+    def empty(interface: Interface, genomes: int, nodes: int, connections: int) -> Pool:
+        """Room for `genomes` of at most so many nodes and connections; its contents are undefined."""
+        return Pool(
+            interface=interface,
+            nodes=np.empty((genomes, max(nodes, 1)), NODE),
+            connections=np.empty((genomes, max(connections, 1)), CONNECTION),
+            sizes=np.zeros((genomes, 2), np.int64),
+        )
+
+    @staticmethod
+    def of(genomes: Sequence[Genome]) -> Pool:
+        """Pack genomes; all must have the interface of the first."""
+        nodes = max(len(genome.nodes) for genome in genomes)
+        connections = max(len(genome.connections) for genome in genomes)
+        pool = Pool.empty(genomes[0].interface, len(genomes), nodes, connections)
+        for row, genome in enumerate(genomes):
+            pool.sizes[row] = len(genome.nodes), len(genome.connections)
+            pool.nodes[row, : len(genome.nodes)] = genome.nodes
+            pool.connections[row, : len(genome.connections)] = genome.connections
+        return pool
+
+    def genome(self, row: int) -> Genome:
+        """Return one genome, as a copy of its own."""
+        nodes, connections = self.sizes[row]
+        return Genome(
+            interface=self.interface,
+            nodes=self.nodes[row, :nodes].copy(),
+            connections=self.connections[row, :connections].copy(),
+        )
+
+    def take(self, rows: NDArray[np.int64]) -> Pool:
+        """Return a copy of some genomes, padded to the largest of them."""
+        sizes = self.sizes[rows]
+        nodes, connections = sizes.max(axis=0, initial=1)
+        return Pool(
+            interface=self.interface,
+            nodes=self.nodes[rows, :nodes],
+            connections=self.connections[rows, :connections],
+            sizes=sizes,
+        )
+
+
+def first_pool(config: EvolutionConfig, rng: np.random.Generator) -> Pool:
+    """Return the first generation: one minimal structure, with random weights and biases."""
+    shape, mutation = config.genome, config.mutation
+    full = shape.initial_connections == "full"
+    count = shape.inputs * shape.outputs if full else 0
+    pool = Pool.empty(shape.interface, config.population, shape.outputs, count)
+    pool.sizes[:] = shape.outputs, count
+    pool.nodes["id"] = np.arange(shape.inputs, shape.inputs + shape.outputs)
+    pool.nodes["activation"] = ACTIVATIONS.index(shape.activation)
+    pool.nodes["aggregation"] = AGGREGATIONS.index(shape.aggregation)
+    biases = rng.normal(mutation.bias_mean, mutation.bias_stdev, pool.nodes.shape)
+    pool.nodes["bias"] = biases.clip(mutation.bias_min, mutation.bias_max)
+    if full:
+        pool.connections["innovation"] = np.arange(count)
+        pool.connections["source"] = np.repeat(np.arange(shape.inputs), shape.outputs)
+        pool.connections["target"] = np.tile(pool.nodes["id"][0], shape.inputs)
+        weights = rng.normal(mutation.weight_mean, mutation.weight_stdev, pool.connections.shape)
+        pool.connections["weight"] = weights.clip(mutation.weight_min, mutation.weight_max)
+        pool.connections["enabled"] = True
+    return pool

@@ -1,0 +1,156 @@
+"""Species: groups of genomes near a representative, and what is remembered of each from generation to generation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volumetric.evolution.config import EvolutionConfig
+from volumetric.evolution.genome import Genome
+from volumetric.evolution.pool import Pool
+from volumetric.evolution.settings import Settings, settings_of
+
+IntArray = NDArray[np.int64]
+F64Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SpeciesTable:
+    """All species of a generation, oldest first. None is empty.
+
+    Attributes
+    ----------
+    ids : int64 [species]
+    founded, improved : int64 [species]; generation of the first member, and of the last rise of `best`
+    best : float64 [species]; highest score ever, -inf before the first evaluation
+    member : int64 [genomes]; position of each genome's species
+    threshold : compatibility threshold
+    next_id : id of the next species
+    """
+
+    ids: IntArray
+    founded: IntArray
+    improved: IntArray
+    best: F64Array
+    member: IntArray
+    threshold: float
+    next_id: int = 0
+
+    @staticmethod
+    def none(threshold: float) -> SpeciesTable:
+        """Return the table from before the first generation."""
+        nothing = np.empty(0, np.int64)
+        return SpeciesTable(
+            ids=nothing, founded=nothing, improved=nothing, best=np.empty(0), member=nothing, threshold=threshold
+        )
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Ranking:
+    """A scored generation by species.
+
+    Attributes
+    ----------
+    order : int64 [genomes]; by species, then best first
+    starts, counts : int64 [species]; where each species stands in `order`
+    best, mean : float64 [species]; highest and mean score. The mean is the sum of the paper's adjusted fitness f / |S|
+    """
+
+    order: IntArray
+    starts: IntArray
+    counts: IntArray
+    best: F64Array
+    mean: F64Array
+
+
+def distance(first: Genome, second: Genome, config: EvolutionConfig) -> float:
+    """Return the compatibility distance δ = c₁·E/N + c₂·D/N + c₃·W̄ of two genomes; see `SpeciesConfig`.
+
+    E and D count excess and disjoint connection genes and N those of the larger genome, or is 1 for small genomes. W̄ is
+    the mean difference of matching weights and biases, where another activation or aggregation counts as 1.
+    """
+    return float(distances([first, second], config)[0, 1])
+
+
+def distances(genomes: list[Genome], config: EvolutionConfig) -> F64Array:
+    """Return the compatibility distances of all pairs, float64 [genomes, genomes]."""
+    from volumetric.kernels.cpu import genomes as kernels
+
+    pool = Pool.of(genomes)
+    out = np.empty((len(pool), len(pool)))
+    kernels.distances(pool.nodes, pool.connections, pool.sizes, settings_of(config).coefficients, out)
+    return out
+
+
+def speciate(
+    pool: Pool, table: SpeciesTable, representatives: Pool, generation: int, settings: Settings
+) -> SpeciesTable:
+    """Return the species of a new generation.
+
+    Each genome joins the first species of `table` whose representative is nearer than the threshold, else it founds
+    one. Species that nobody joined are gone.
+    """
+    from volumetric.kernels.cpu import genomes as kernels
+
+    member, founders = np.empty(len(pool), np.int64), np.empty(len(pool), np.int64)
+    founded = kernels.speciate(
+        pool.nodes, pool.connections, pool.sizes, representatives.nodes, representatives.connections,
+        representatives.sizes, settings.coefficients, table.threshold, member, founders,
+    )  # fmt: skip
+    new = np.full(founded, generation)
+    ids = np.concatenate((table.ids, np.arange(table.next_id, table.next_id + founded)))
+    populated = np.bincount(member, minlength=len(ids)) > 0
+    grown = SpeciesTable(
+        ids=ids,
+        founded=np.concatenate((table.founded, new)),
+        improved=np.concatenate((table.improved, new)),
+        best=np.concatenate((table.best, np.full(founded, -np.inf))),
+        member=member,
+        threshold=_next_threshold(table.threshold, int(populated.sum()), settings),
+        next_id=table.next_id + founded,
+    )
+    return grown if populated.all() else keep(grown, populated)
+
+
+def keep(table: SpeciesTable, mask: NDArray[np.bool_]) -> SpeciesTable:
+    """Return the table without the species where `mask` is false; their members get a position below 0."""
+    position = np.where(mask, np.cumsum(mask) - 1, -1)
+    return replace(
+        table,
+        ids=table.ids[mask],
+        founded=table.founded[mask],
+        improved=table.improved[mask],
+        best=table.best[mask],
+        member=position[table.member],
+    )
+
+
+def _next_threshold(threshold: float, species: int, settings: Settings) -> float:
+    target, step = settings.species_target, settings.threshold_step
+    if target == 0 or species == target:
+        return threshold
+    return max(threshold + (step if species > target else -step), step)
+
+
+def rank(table: SpeciesTable, score: F64Array) -> Ranking:
+    """Sort a generation by species and score."""
+    order = np.lexsort((-score, table.member))
+    counts = np.bincount(table.member, minlength=len(table))
+    starts = np.cumsum(counts) - counts
+    mean = np.bincount(table.member, weights=score, minlength=len(table)) / counts
+    return Ranking(order=order, starts=starts, counts=counts, best=score[order[starts]], mean=mean)
+
+
+def remember(table: SpeciesTable, ranking: Ranking, generation: int) -> SpeciesTable:
+    """Return the table with the best scores and the generations of the last improvement brought up to date."""
+    better = ranking.best > table.best
+    return replace(
+        table,
+        best=np.where(better, ranking.best, table.best),
+        improved=np.where(better, generation, table.improved),
+    )
