@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from volumetric.atomic import write_atomic
 from volumetric.errors import CheckpointError, VolumetricError
 from volumetric.evolution.config import EvolutionConfig
 from volumetric.evolution.evaluate import Failure
@@ -50,8 +51,6 @@ def save(population: Population, path: str | os.PathLike[str]) -> None:
     ------
     CheckpointError : the file cannot be written
     """
-    from volumetric.loaders.atomic import write_atomic
-
     pool, species, progress, champion = population.pool, population.species, population.progress, population.champion
     plain = {
         "format": _FORMAT,

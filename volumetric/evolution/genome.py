@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from volumetric._typing import Array
+from volumetric.atomic import write_atomic
 from volumetric.errors import SpecError
 from volumetric.evolution.genes import ACTIVATIONS, AGGREGATIONS, Interface, Records
 from volumetric.evolution.genome_json import from_plain, to_plain
@@ -96,8 +97,6 @@ class Genome:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the genome as JSON; an existing file is replaced in one step."""
-        from volumetric.loaders.atomic import write_atomic
-
         write_atomic(path, self.to_json().encode())
 
     @staticmethod
