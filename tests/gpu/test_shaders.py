@@ -8,33 +8,32 @@ import pytest
 
 from volumetric.kernels.gpu import attention, elementwise, matmul
 from volumetric.kernels.gpu.attention import AttentionShape
-from volumetric.kernels.gpu.dispatch import Caps, Dispatch
-from volumetric.kernels.gpu.formats import FORMATS, WeightFormat
+from volumetric.kernels.gpu.dispatch import Caps
+from volumetric.kernels.gpu.formats import FORMATS
 from volumetric.kernels.gpu.matmul import TILES, MatmulShape, Partials
 from volumetric.layers.activations import ACTIVATIONS
 from volumetric.runtime.gpu import GpuDevice
 from volumetric.shaders import Target, available, link
 
 
-def matmuls(layout: WeightFormat, activation: str, caps: Caps) -> list[Dispatch]:
-    plain = MatmulShape(k=96, n=20, format=layout, activation=activation, norm="rms", norm_weight=True, residual=True)
-    gated = MatmulShape(k=50, n=12, format=layout, activation=activation, gated=True, norm="layer", bias=True)
-    partials = Partials(splits=3, heads=4, head_dim=24)
-    return [
-        matmul.matvec(plain, caps, first=0, units=20),
-        matmul.matvec(plain, caps, first=0, units=20, partials=partials),
-        matmul.matvec(gated, caps, first=0, units=12),
-        matmul.matvec(replace(gated, int8=True), caps, first=0, units=12),
-        matmul.gemm(plain, caps, TILES[1], first=0, units=20),
-        matmul.gemm(gated, caps, TILES[3], first=0, units=12),
-    ]
-
-
 @pytest.mark.parametrize("scheme", FORMATS)
 def test_matrix_kernels_compile(fallback_device: GpuDevice, scheme: str) -> None:
-    for activation in ACTIVATIONS:
-        for dispatch in matmuls(FORMATS[scheme], activation, fallback_device.context.caps):
-            fallback_device.context.pipeline(dispatch)
+    context, layout = fallback_device.context, FORMATS[scheme]
+    plain = MatmulShape(k=96, n=20, format=layout, norm="rms", norm_weight=True, residual=True, softcap=9.0)
+    gated = MatmulShape(k=50, n=12, format=layout, activation="silu", gated=True, norm="layer", bias=True)
+    partials = Partials(splits=3, heads=4, head_dim=24)
+    dispatches = [
+        matmul.matvec(plain, context.caps, first=0, units=20, partials=partials),
+        matmul.matvec(gated, context.caps, first=0, units=12),
+        matmul.matvec(replace(gated, int8=True), context.caps, first=0, units=12),
+        matmul.gemm(gated, context.caps, TILES[3], first=0, units=12),
+    ]
+    for name in ACTIVATIONS:
+        shape = replace(plain, activation=name)
+        dispatches.append(matmul.matvec(shape, context.caps, first=0, units=20))
+        dispatches.append(matmul.gemm(shape, context.caps, TILES[1], first=0, units=20))
+    for dispatch in dispatches:
+        context.pipeline(dispatch)
 
 
 def test_the_other_kernels_compile(device: GpuDevice) -> None:

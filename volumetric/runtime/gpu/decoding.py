@@ -30,8 +30,7 @@ class TokenLoop:
         self._executable = executable
         self._state = state
         self._ids = executable.scratch.values[executable.plan.inputs[0]]
-        context = executable.context
-        self._ring = [context.buffer(16, "token", read=True) for _ in range(_DEPTH + 1)]
+        self._ring: list[Any] = []
         self._sent = 0
         self._flying: deque[tuple[Any, int]] = deque()
 
@@ -39,6 +38,7 @@ class TokenLoop:
         """Yield tokens without end; the state counts exactly those fed for the tokens yielded."""
         executable, state = self._executable, self._state
         try:
+            self._ring += [executable.context.buffer(16, "token", read=True) for _ in range(_DEPTH + 1)]
             while True:
                 if executable.loop is not self:
                     self._begin(token)

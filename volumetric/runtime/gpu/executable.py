@@ -121,7 +121,7 @@ class GpuExecutable:
         """
         if self.plan.values[self.plan.inputs[0]].dtype != "int32":
             raise UnsupportedError("greedy decoding needs a network that reads token ids")
-        check_vocabulary(self.plan, np.array([token], np.int32))
+        check_vocabulary(self.plan, check_input(self.plan, np.array([token])))
         return TokenLoop(self, state).run(token)
 
     def close(self) -> None:
