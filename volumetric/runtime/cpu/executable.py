@@ -67,14 +67,14 @@ class CpuExecutable:
             spec.kv_heads * (spec.head_dim + -(-spec.head_dim // 16) * 16) * size
             for spec in program.plan.states.values()
         )
-        scratch = program.buffers.nbytes + self._scratch.nbytes
+        scratch = program.layout.buffers.nbytes + self._scratch.nbytes
         return MemoryReport(weights=program.weights.nbytes, scratch=scratch, state_per_token=per_token)
 
     def new_state(self) -> CpuState:
         """An empty state."""
         program = self._open()
         dtype = np.float32 if program.storage == "float32" else np.float16
-        return CpuState(KVCaches(program.caches, dtype, self.options.context))
+        return CpuState(KVCaches(program.layout.caches, dtype, self.options.context))
 
     def forward(self, state: CpuState, x: NDArray[Any], *, last_only: bool = True) -> F32Array:
         """Append the rows of `x` to `state` and return the plan's output for the last row, or for all of them.
@@ -90,7 +90,7 @@ class CpuExecutable:
         if x.dtype == np.int32:
             check_vocabulary(plan, x)
         check_room(state.position, len(x), self.options.context)
-        program.check_positions(state.position + len(x))
+        program.layout.check_positions(state.position + len(x))
         value = plan.values[plan.outputs[0]]
         with self._turn:
             out = self._run(program, state, x, last_only=last_only)
@@ -99,14 +99,14 @@ class CpuExecutable:
     def greedy(self, state: CpuState, token: int) -> Iterator[int]:
         """Feed `token`, yield the arg max, feed that, and so on."""
         program = self._open()
-        scores = np.empty((1, program.output_width), np.float32)
+        scores = np.empty((1, program.layout.output_width), np.float32)
         ids = np.array([token], np.int32)
         check_input(program.plan, ids)
         while True:
-            if ids[0] >= program.vocabulary:
+            if ids[0] >= program.layout.vocabulary:
                 check_vocabulary(program.plan, ids)
             check_room(state.position, 1, self.options.context)
-            program.check_positions(state.position + 1)
+            program.layout.check_positions(state.position + 1)
             with self._turn:
                 self._chunk(self._open(), state, ids, TAIL_ALL, scores)
             ids[0] = token = int(scores.argmax())
@@ -133,9 +133,9 @@ class CpuExecutable:
     def _run(self, program: Program, state: CpuState, x: NDArray[Any], *, last_only: bool) -> F32Array:
         """Run `x` in chunks and collect the output rows."""
         rows = len(x)
-        wanted = 1 if last_only and program.output_in_tail else rows
-        out = np.empty((wanted, program.output_width), np.float32)
-        step = CHUNK if program.chunked else rows
+        wanted = 1 if last_only and program.layout.output_in_tail else rows
+        out = np.empty((wanted, program.layout.output_width), np.float32)
+        step = CHUNK if program.layout.chunked else rows
         for start in range(0, rows, step):
             stop = min(start + step, rows)
             mode = TAIL_ALL
@@ -155,13 +155,13 @@ class CpuExecutable:
         control[ROWS_WORD] = rows
         control[POSITION_WORD] = state.position
         control[TAIL_MODE_WORD] = mode
-        control[SLOTS_WORD] = program.buffers.slots_address
+        control[SLOTS_WORD] = program.layout.buffers.slots_address
         control[STATES_WORD] = state.caches.table
         self._run_table(table, rows)
         state.advance(rows)
         output = program.plan.outputs[0]
-        if not program.writes_output and mode != TAIL_NONE:
-            seen = program.buffers.view(program.slot(output), out.shape[1])[:rows]
+        if not program.layout.writes_output and mode != TAIL_NONE:
+            seen = program.layout.buffers.view(program.layout.slot(output), out.shape[1])[:rows]
             out[:] = seen[-len(out) :]
 
     def _run_table(self, table: StepTable, rows: int) -> None:
@@ -177,10 +177,10 @@ class CpuExecutable:
 
     def _reserve(self, program: Program, rows: int) -> None:
         """Make buffers and scratch large enough; tables tell how much scratch their operations need."""
-        if rows > program.buffers.rows:
-            wanted = rows if rows <= VECTOR_ROWS or not program.chunked else CHUNK
-            program.buffers.reserve(max(wanted, VECTOR_ROWS))
-        each = -(-program.scratch_bytes // 4096) * 4096 + 64
+        if rows > program.layout.buffers.rows:
+            wanted = rows if rows <= VECTOR_ROWS or not program.layout.chunked else CHUNK
+            program.layout.buffers.reserve(max(wanted, VECTOR_ROWS))
+        each = -(-program.layout.scratch_bytes // 4096) * 4096 + 64
         if self._scratch.nbytes < each * self.threads:
             self._scratch = aligned_zeros(each * self.threads)
             self._control[SCRATCH_WORD] = address_of(self._scratch)
@@ -188,14 +188,16 @@ class CpuExecutable:
 
     def _place_ends(self, program: Program, x: NDArray[Any], mode: int, out: F32Array) -> None:
         """Point the input's and the output's slots to this call's arrays."""
-        plan, buffers = program.plan, program.buffers
-        rows, source = len(x), program.slot(plan.inputs[0])
+        plan, buffers = program.plan, program.layout.buffers
+        rows, source = len(x), program.layout.slot(plan.inputs[0])
         if x.dtype == np.int32:
             buffers.place(source, address_of(x), x.strides[0])
         else:
             width = plan.values[plan.inputs[0]].width
             buffers.view(source, width)[:rows] = x.reshape(rows, width)
-        if program.writes_output:
+        if program.layout.writes_output:
             # Rows keep their numbers in the tail: row rows - 1 must land in the only row of the array.
             skipped = rows - 1 if mode == TAIL_LAST else 0
-            buffers.place(program.slot(plan.outputs[0]), address_of(out) - skipped * out.strides[0], out.strides[0])
+            buffers.place(
+                program.layout.slot(plan.outputs[0]), address_of(out) - skipped * out.strides[0], out.strides[0]
+            )

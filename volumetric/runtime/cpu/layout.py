@@ -1,0 +1,123 @@
+"""Where everything lies that a program touches besides its weights: values, shared rows, caches, scratch."""
+
+from __future__ import annotations
+
+from volumetric.errors import GenerationError
+from volumetric.kernels.cpu.panels import prepared_bytes
+from volumetric.kernels.cpu.tiles import float_tile_shape
+from volumetric.layers.rope import Rope
+from volumetric.runtime.cpu.buffers import Buffers
+from volumetric.runtime.cpu.resident import Matrix, ResidentWeights
+from volumetric.runtime.plan import KVSpec, Plan, Step
+
+
+class Layout:
+    """Memory of a plan.
+
+    Attributes
+    ----------
+    buffers : rows of values
+    prepared, queries : slots of the rows that products and attention share among threads
+    angles : slot of the rotary angles of each kind
+    caches : key/value caches that a state must have
+    scratch_bytes : scratch of one thread; grows as operations are added
+    chunked : a call may be cut into chunks of rows
+    writes_output : the last step writes straight into the caller's array
+    output_in_tail : the output can be computed for the last row alone
+    output_width : numbers in a row of the output
+    vocabulary : ids below this have a row in every embedding that reads the input
+    """
+
+    def __init__(self, plan: Plan, weights: ResidentWeights, *, exact: bool, context: int) -> None:
+        self._plan = plan
+        self._weights = weights
+        self._exact = exact
+        attends = [step for step in plan.steps if step.op == "attend"]
+        self.buffers = Buffers()
+        self.caches = _caches(plan, attends)
+        self.chunked = all(step.attrs["causal"] and step.state for step in attends)
+        self.scratch_bytes = _attention_scratch(attends, context)
+        out = plan.outputs[0]
+        made_by = [step for step in plan.steps if out in step.outputs]
+        # A product stores its last columns one by one; other operations store whole vectors, beyond the row's end.
+        self.writes_output = bool(made_by) and made_by[0].op == "matmul" and not list(plan.consumers(out))
+        self.output_in_tail = bool(made_by) and made_by[0].tail
+        self.output_width = plan.values[out].width
+        tables = [s.params["weight"] for s in plan.steps if s.op == "embedding" and s.inputs[0] in plan.inputs]
+        self.vocabulary = min((plan.params[key][0] for key in tables), default=0)
+        self._positions = [
+            plan.params[step.params["weight"]][0] - step.attrs["offset"]
+            for step in plan.steps
+            if step.op == "position_embedding"
+        ]
+        # Before the values': a slot that comes later may get the buffer of a value that is read no more.
+        self.prepared = self.buffers.slot(self._prepared_bytes())
+        self.queries = self.buffers.slot(
+            max((4 * step.attrs["heads"] * step.attrs["head_dim"] for step in attends), default=64)
+        )
+        ropes: list[Rope] = [step.attrs["rope"] for step in attends if step.attrs["rope"] is not None]
+        self.angles = {rope: self.buffers.slot(4 * rope.dim) for rope in dict.fromkeys(ropes)}
+        self._slots = self._assign_slots()
+
+    def slot(self, value: int) -> int:
+        """Slot of a value of the plan."""
+        return self._slots[value]
+
+    def quantised(self, matrix: Matrix) -> bool:
+        """Whether a product with `matrix` rounds its activations to int8."""
+        return matrix.form.is_integer and not self._exact
+
+    def want_scratch(self, size: int) -> None:
+        """Make each thread's scratch at least `size` bytes."""
+        self.scratch_bytes = max(self.scratch_bytes, size)
+
+    def check_positions(self, tokens: int) -> None:
+        """Raise `GenerationError` if `tokens` tokens are more than a table of learned positions has."""
+        for positions in self._positions:
+            if tokens > positions:
+                raise GenerationError(
+                    f"{tokens} tokens exceed the {positions} positions that the model has learned",
+                    hint="shorten the prompt or generate fewer tokens",
+                )
+
+    def _prepared_bytes(self) -> int:
+        products = [step for step in self._plan.steps if step.op == "matmul"]
+        matrices = [matrix for step in products for matrix in self._weights.matrices(step)]
+        return max((prepared_bytes(m.k, quantised=self.quantised(m)) for m in matrices), default=64)
+
+    def _assign_slots(self) -> dict[int, int]:
+        """A slot for each value; memory is reused once the last reader of a value is done."""
+        plan, slots = self._plan, {}
+        last_use = {i: at for at, step in enumerate(plan.steps) for i in (*step.inputs, *step.outputs)}
+        outside = {plan.outputs[0]} if self.writes_output else set()
+        for i in plan.inputs:
+            is_ids = plan.values[i].dtype == "int32"
+            slots[i] = self.buffers.outside() if is_ids else self.buffers.slot(4 * plan.values[i].width)
+        keep = {*plan.inputs, *plan.outputs}
+        for at, step in enumerate(plan.steps):
+            for i in step.outputs:
+                slots[i] = self.buffers.outside() if i in outside else self.buffers.slot(4 * plan.values[i].width)
+            done = {i for i in (*step.inputs, *step.outputs) if last_use[i] == at and i not in keep}
+            self.buffers.give_back([slots[i] for i in done])
+        return slots
+
+
+def loose_cache(step: Step) -> str:
+    """Name of the cache of attention without a state; layers of one form can share it, for it lives one step."""
+    return f"call:{step.attrs['kv_heads']}x{step.attrs['head_dim']}"
+
+
+def _caches(plan: Plan, attends: list[Step]) -> dict[str, KVSpec]:
+    """Caches of a state: the plan's, and one for each form of attention that sees one call only."""
+    caches = dict(plan.states)
+    for step in attends:
+        if step.state is None:
+            caches[loose_cache(step)] = KVSpec(kv_heads=step.attrs["kv_heads"], head_dim=step.attrs["head_dim"])
+    return caches
+
+
+def _attention_scratch(attends: list[Step], context: int) -> int:
+    """Bytes for the sums, mixed values and scores of one tile of rows."""
+    rows = float_tile_shape()[0]
+    widest = max((-(-step.attrs["head_dim"] // 16) * 16 for step in attends), default=0)
+    return 64 + rows * (widest + context + 32) * 4
