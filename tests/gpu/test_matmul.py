@@ -68,7 +68,7 @@ class Product:
         if self.shape.norm is not None:
             self.buffers["stats"] = self.kernel.empty(self.rows, 2)
             stats = {"x": self.buffers["x"], "stats": self.buffers["stats"], **control}
-            calls.append((matmul.row_stats(self.shape, self.kernel.caps), stats))
+            calls.append((matmul.row_stats(self.shape), stats))
         dispatch = matmul.gemm(self.shape, self.kernel.caps, tile, first=0, units=self.shape.n)
         self.kernel.run(*calls, (dispatch, {**self.buffers, **control}), rows=self.rows)
         return self.kernel.read(self.buffers["y"], self.rows, self.shape.n)

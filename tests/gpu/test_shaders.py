@@ -55,7 +55,7 @@ def test_the_other_kernels_compile(device: GpuDevice) -> None:
         elementwise.concat(width=3, at=2, out_width=9),
         elementwise.argmax(width=9, final=False),
         elementwise.argmax(width=9, final=True),
-        matmul.row_stats(MatmulShape(k=9, n=3, format=FORMATS["float32"], norm="layer"), caps),
+        matmul.row_stats(MatmulShape(k=9, n=3, format=FORMATS["float32"], norm="layer")),
     ]
     for dispatch in dispatches:
         device.context.pipeline(dispatch)

@@ -83,7 +83,7 @@ def link(
     reduce = "reduce_subgroup" if target.subgroup_size else "reduce_workgroup"
     given = {**constants, "SUBGROUP": target.subgroup_size}
     known = dict(given)
-    pieces = [_read(name) for name in ("std", reduce, *preludes, kernel)]
+    pieces = [read(name) for name in ("std", reduce, *preludes, kernel)]
     body = "\n".join(pieces)
     for name, expression in _DERIVED.findall(body):
         value = constant_value(expression, known)
@@ -97,7 +97,7 @@ def link(
     return Linked(
         name=kernel,
         text=text,
-        bindings=_bindings(text, _read(kernel)),
+        bindings=_bindings(text, read(kernel)),
         args_bytes=0 if args is None else 4 * len([f for f in args.group(1).split(",") if f.strip()]),
     )
 
@@ -133,10 +133,15 @@ def _constant(name: str, value: int | float | bool) -> str:
 
 
 @cache
-def _read(name: str) -> str:
+def read(name: str) -> str:
+    """Return the text of a shader file without its comments; a brace or binding in one must not be taken for code.
+
+    Raises
+    ------
+    SpecError : no such file
+    """
     file = resources.files(_PACKAGE) / f"{name}.wgsl"
     if not file.is_file():
         folder, _, _ = name.rpartition("/")
         raise SpecError(f"no shader file {name!r}", hint=f"there are: {', '.join(available(folder))}")
-    # Comments go: a brace or a binding inside one must not be taken for code.
     return _COMMENT.sub("", file.read_text(encoding="utf-8"))

@@ -219,7 +219,7 @@ def gemm(shape: MatmulShape, caps: Caps, tile: GemmTile, *, first: int, units: i
     )
 
 
-def row_stats(shape: MatmulShape, caps: Caps) -> Dispatch:
+def row_stats(shape: MatmulShape) -> Dispatch:
     """Mean and reciprocal deviation of each row of x. Buffers: x, stats, ctl."""
     return Dispatch(
         kernel="row_stats",

@@ -128,7 +128,7 @@ class Recorder:
         calls = []
         if shape.norm is not None:
             stats = {"x": buffers["x"], "stats": self._stats}
-            calls.append(self.bind(matmul.row_stats(shape, self._context.caps), frame, stats))
+            calls.append(self.bind(matmul.row_stats(shape), frame, stats))
             buffers["stats"] = self._stats
         tile = matmul.choose_tile(shape, frame.rows, self._context.caps)
         for shard in matrix.shards:
