@@ -84,7 +84,8 @@ def test_a_library_error_is_exit_code_1_and_debug_shows_its_traceback(capsys):
 def test_a_missing_prompt_file_is_explained(tmp_path, capsys):
     code, out, err = run(capsys, "generate", "x", "--file", str(tmp_path / "none.txt"))
     assert (code, out) == (1, "")
-    assert err == f"error: {tmp_path / 'none.txt'}: No such file or directory\nhint: check the path and its permissions\n"
+    hint = "hint: check the path and its permissions"
+    assert err == f"error: {tmp_path / 'none.txt'}: No such file or directory\n{hint}\n"
 
 
 def test_a_prompt_that_is_no_text_is_explained(tmp_path, capsys):
