@@ -82,6 +82,8 @@ class Team:
     def _hire(self) -> None:
         worker = _Worker()
         number = len(self._workers) + 1
+        # Compiles here: an error in the worker's thread would leave the caller waiting for ever.
+        follow(self._address, number, int(self._crew[CALL]), 0)
         worker.thread = threading.Thread(
             target=self._work,
             args=(worker, number, int(self._crew[CALL])),
