@@ -65,6 +65,7 @@ class GpuContext:
         self.query_usage = self._usage.QUERY_RESOLVE | self._usage.COPY_SRC
         self._errors = (wgpu.GPUError, RuntimeError)
         self._out_of_memory = wgpu.GPUOutOfMemoryError
+        self.allocated = 0
         features = [name for name in _WANTED_FEATURES if name in adapter.features]
         with self.guard("opening the GPU"):
             self.device = adapter.request_device_sync(
@@ -73,7 +74,6 @@ class GpuContext:
         self.features = frozenset(features)
         self.queue = self.device.queue
         self.software = is_software(adapter)
-        self.allocated = 0
         self._pipelines: dict[object, Pipeline] = {}
         self._layouts: dict[object, Any] = {}
         self._args: dict[bytes, Any] = {}
@@ -86,6 +86,8 @@ class GpuContext:
         """Turn errors of wgpu into `DeviceError`, saying what was being done."""
         try:
             yield
+        except DeviceError:
+            raise
         except self._out_of_memory as error:
             raise DeviceError(
                 f"out of GPU memory while {doing}; {self.allocated >> 20} MiB are in use by this process",
