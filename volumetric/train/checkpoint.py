@@ -71,7 +71,7 @@ class CheckpointStore:
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
             with atomic_file(path) as handle:
-                np.savez(handle, **_arrays(checkpoint))
+                np.savez(handle, allow_pickle=False, **_arrays(checkpoint))
             for old in self.paths()[: -self._keep]:
                 old.unlink(missing_ok=True)
         except OSError as error:
