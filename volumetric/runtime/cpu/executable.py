@@ -173,7 +173,7 @@ class CpuExecutable:
             steps = min(count, table.steps - first)
             began = time.perf_counter()
             TEAM.run(table.address + first * _STEP_BYTES, steps, self._control_address, self._governor.threads)
-            self._governor.observe((time.perf_counter() - began) / (rows * steps), kind)
+            self._governor.observe((time.perf_counter() - began) / (rows * steps), kind, prove=few)
 
     def _reserve(self, program: Program, rows: int) -> None:
         """Make buffers and scratch large enough; tables tell how much scratch their operations need."""

@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 _SLOW = 1.7  # times the usual duration that count as disturbed; noise of a quiet machine stays below
 _TRIAL = 4  # calls of a trial
+_PROOF_CALLS, _PROOF_SECONDS = 8, 0.2  # when a kind's number of threads is put to the proof once, whichever is first
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 4.0  # seconds between trials
 
 
@@ -20,7 +21,8 @@ class Governor:
     """Chooses the number of threads of the next call from how long the last ones took.
 
     When most calls take much longer than usual, half the threads get a trial of a few calls; the better number stays
-    for a while. Then all threads are tried again, for a single call if that is slow, at ever longer intervals.
+    for a while. Then all threads are tried again, for a single call if that is slow, at ever longer intervals. A program
+    that starts beside busy ones knows no usual duration: so half the threads get one early trial in any case.
 
     Attributes
     ----------
@@ -33,6 +35,8 @@ class Governor:
         self._clock = clock
         self._usual: dict[tuple[str, int], float] = {}
         self._mean: dict[tuple[str, int], float] = {}
+        self._unproven: dict[str, tuple[int, float]] = {}  # calls of a kind, and the time of the first
+        self._proven: set[str] = set()
         self._disturbed = 0.0
         self._trial = 0  # calls left in the trial of a new number
         self._trial_of = ""  # kind of calls that the trial compares
@@ -40,13 +44,14 @@ class Governor:
         self._pause = _FIRST_PAUSE
         self._next = -math.inf  # no trial before this time
 
-    def observe(self, seconds: float, kind: str = "") -> None:
+    def observe(self, seconds: float, kind: str = "", *, prove: bool = True) -> None:
         """Take note of a call with `threads` threads and choose their number for the next one.
 
         Parameters
         ----------
         seconds : duration for each unit of work
         kind : calls of one kind have comparable durations
+        prove : put the number of threads to the proof early; not worth it for calls that are few and long
         """
         if self.limit == 1:
             return
@@ -59,15 +64,28 @@ class Governor:
             if kind == self._trial_of:
                 self._continue_trial(seconds)
         elif self._clock() >= self._next:
-            self._start_trial(kind)
+            self._start_trial(kind, proof=prove and self._due(kind))
 
-    def _start_trial(self, kind: str) -> None:
+    def _due(self, kind: str) -> bool:
+        """Whether this call is the one after which a kind is put to the proof."""
+        if kind in self._proven:
+            return False
+        calls, since = self._unproven.get(kind, (0, self._clock()))
+        self._unproven[kind] = calls + 1, since
+        if calls + 1 < _PROOF_CALLS and self._clock() - since < _PROOF_SECONDS:
+            return False
+        self._proven.add(kind)
+        return True
+
+    def _start_trial(self, kind: str, *, proof: bool) -> None:
         if self.threads < self.limit:
             threads = self.limit
-        elif self._disturbed > 0.5:
+        elif self._disturbed > 0.5 or proof:
             threads = max(1, self.threads // 2)
         else:
             return
+        if proof:  # the first calls of a program are slow for other reasons: the best one speaks for all
+            self._mean[kind, self.threads] = self._usual[kind, self.threads]
         self._before, self.threads = self.threads, threads
         self._mean.pop((kind, threads), None)
         self._trial, self._trial_of, self._disturbed = _TRIAL, kind, 0.0
