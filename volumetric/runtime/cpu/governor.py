@@ -21,8 +21,8 @@ class Governor:
     """Chooses the number of threads of the next call from how long the last ones took.
 
     When most calls take much longer than usual, half the threads get a trial of a few calls; the better number stays
-    for a while. Then all threads are tried again, for a single call if that is slow, at ever longer intervals. A program
-    that starts beside busy ones knows no usual duration: so half the threads get one early trial in any case.
+    for a while. Then all threads are tried again, for a single call if that is slow, at ever longer intervals. Who
+    starts beside busy programs knows no usual duration: so half the threads get one early trial in any case.
 
     Attributes
     ----------
