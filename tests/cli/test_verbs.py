@@ -220,7 +220,12 @@ def test_warmup_tells_what_is_warm(run, letters):
 def start(*arguments: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "volumetric", *arguments, *ON_REFERENCE]
     pipe = subprocess.PIPE
-    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, cwd=ROOT)
+    # A shell starts its background jobs with interrupts ignored, and children inherit that.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, cwd=ROOT)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(scope="module")
