@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +51,7 @@ class WeightStore:
     shape : logical shape
     scheme : numeric form of the stored tensor
     source : the packed tensor, or a function that produces it at each call and keeps nothing
+    rows : produces rows ``start:stop`` of what `source` would, where that takes less than the whole
     release : called by `release`; lets the owner of a mapped file drop the pages of this tensor
 
     Attributes
@@ -57,7 +59,7 @@ class WeightStore:
     generation : grows with every change of value or form, so that caches and devices can tell
     """
 
-    __slots__ = ("_master", "_release", "_source", "_versions", "generation", "scheme", "shape")
+    __slots__ = ("_master", "_release", "_rows", "_source", "_versions", "generation", "scheme", "shape")
 
     def __init__(
         self,
@@ -65,12 +67,14 @@ class WeightStore:
         scheme: Scheme,
         source: Packed | Callable[[], Packed],
         *,
+        rows: Callable[[int, int], Packed] | None = None,
         release: Callable[[], None] | None = None,
     ) -> None:
         self.shape = tuple(shape)
         self.scheme = scheme
         self.generation = 0
         self._source: Packed | Callable[[], Packed] | None = source
+        self._rows = rows
         self._release = release
         self._master: NDArray[np.float32] | None = None
         self._versions: dict[Scheme, Packed] = {}
@@ -98,6 +102,21 @@ class WeightStore:
         if packed.shape != self.shape:
             raise ShapeError(f"a weight store of shape {self.shape} received a tensor of shape {packed.shape}")
         return packed
+
+    def pieces(self, rows: int) -> Iterator[Packed]:
+        """Yield what `stored` returns as consecutive tensors of at most `rows` rows.
+
+        A tensor in a file is read, and its pages are released, piece by piece where the file allows it.
+        """
+        if self._rows is None:
+            packed = self.stored()
+            total = packed.rows
+            yield from (packed.row_slice(at, min(at + rows, total)) for at in range(0, total, rows))
+        else:
+            total = prod(self.shape[:-1])
+            for at in range(0, total, rows):
+                yield self._rows(at, min(at + rows, total))
+                self.release()
 
     def values(self) -> NDArray[np.float32]:
         """Return the float32 values of the stored form, without keeping them."""
@@ -153,6 +172,7 @@ class WeightStore:
         self.generation += 1
         self._versions.clear()
         self._source = None
+        self._rows = None
         self._release = None
 
 

@@ -77,6 +77,10 @@ def test_tensors_come_back_bit_for_bit(path: Path, rng: np.random.Generator) -> 
         packed = file.packed(name)
         assert packed.shape == tensor.shape
         assert packed.scheme == file.scheme(name) == Scheme.parse(tensor.type)
+        for start, stop in ((0, packed.rows), (packed.rows // 2, packed.rows)):
+            some, same = file.packed_rows(name, start, stop), packed.row_slice(start, stop)
+            assert some.shape == same.shape
+            np.testing.assert_array_equal(decode(some), decode(same))
         file.release(name)
         if tensor.type in BLOCK_TYPES:
             assert to_gguf(packed) == file.raw(name).tobytes()

@@ -59,6 +59,7 @@ def test_packed_holds_the_values(tag: str, tmp_path: Path, rng: np.random.Genera
     packed = file.packed("x")
     assert packed.scheme == file.scheme("x")
     np.testing.assert_array_equal(decode(packed, np.float64), value.astype(np.float64))
+    np.testing.assert_array_equal(decode(file.packed_rows("x", 1, 3), np.float64), value[1:3].astype(np.float64))
 
 
 def test_tensors_that_are_no_weights_are_refused(tmp_path: Path) -> None:

@@ -36,6 +36,25 @@ def test_a_lazy_source_is_asked_each_time_and_not_retained(values: np.ndarray) -
     assert len(calls) == 3
 
 
+def test_pieces_are_the_stored_rows_in_order(values: np.ndarray) -> None:
+    released = []
+    whole = WeightStore.from_array(values)
+    by_rows = WeightStore(
+        values.shape,
+        F32,
+        lambda: pytest.fail("the whole tensor was read"),
+        rows=lambda start, stop: Packed.from_array(values[start:stop]),
+        release=lambda: released.append(1),
+    )
+    for store in (whole, by_rows):
+        pieces = list(store.pieces(3))
+        assert [piece.rows for piece in pieces] == [3, 3, 1]
+        assert np.array_equal(np.concatenate([piece.payload for piece in pieces]), whole.stored().payload)
+    assert released == [1, 1, 1]
+    by_rows.assign(values + 1)
+    assert np.array_equal(next(by_rows.pieces(7)).payload.view(np.float32), values + 1)
+
+
 def test_a_source_of_another_shape_is_an_error(values: np.ndarray) -> None:
     store = WeightStore((3, 3), F32, Packed.from_array(values))
     with pytest.raises(ShapeError, match=r"\(3, 3\).*\(7, 40\)"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from math import prod
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -87,15 +88,18 @@ class GGUFFile:
             hint=f"quantise the model to one of {known}",
         )
 
+    def packed_rows(self, name: str, start: int, stop: int) -> Packed:
+        """Return rows ``start:stop`` of one tensor, ``[stop - start, k]``, without reading the others' blocks."""
+        self.scheme(name)
+        entry = self.entries[name]
+        row_bytes = entry.nbytes // max(prod(entry.shape[:-1]), 1)
+        raw = self.raw(name)[start * row_bytes : stop * row_bytes]
+        return _pack(raw, entry.type, (stop - start, *entry.shape[-1:]))
+
     def packed(self, name: str) -> Packed:
         """Return one tensor in stored form; see `scheme`."""
         self.scheme(name)
-        entry, raw = self.entries[name], self.raw(name)
-        if entry.type in _HOSTS:
-            return Packed.from_array(raw.view(_HOSTS[entry.type]).reshape(entry.shape))
-        if entry.type in BLOCK_TYPES:
-            return from_gguf(raw, entry.type, entry.shape)
-        return Packed.from_array(_decode(raw, entry))
+        return _pack(self.raw(name), self.entries[name].type, self.entries[name].shape)
 
     def release(self, name: str) -> None:
         """Let the system drop the mapped pages of one tensor; reading it again is always possible."""
@@ -110,14 +114,21 @@ class GGUFFile:
         return self.entries[name]
 
 
-def _decode(raw: Array, entry: TensorEntry) -> Array:
+def _pack(raw: Array, kind: str, shape: Shape) -> Packed:
+    if kind in _HOSTS:
+        return Packed.from_array(raw.view(_HOSTS[kind]).reshape(shape))
+    if kind in BLOCK_TYPES:
+        return from_gguf(raw, kind, shape)
+    return Packed.from_array(_decode(raw, kind, shape))
+
+
+def _decode(raw: Array, kind: str, shape: Shape) -> Array:
     """Decode blocks of a type that has no scheme here, with the reference code of the ``gguf`` package."""
     from gguf.constants import GGMLQuantizationType
     from gguf.quants import dequantize
 
-    rows = raw.reshape(int(np.prod(entry.shape[:-1], dtype=np.int64)), -1)
-    values = dequantize(rows, GGMLQuantizationType(TYPE_NUMBERS[entry.type]))
-    return np.ascontiguousarray(values, np.float32).reshape(entry.shape)
+    values = dequantize(raw.reshape(prod(shape[:-1]), -1), GGMLQuantizationType(TYPE_NUMBERS[kind]))
+    return np.ascontiguousarray(values, np.float32).reshape(shape)
 
 
 def _read_head(file: MappedFile) -> tuple[Cursor, int, int]:

@@ -50,4 +50,13 @@ def _store(rule: Rule, source: TensorSource, shape: Shape, target: Scheme | None
     def produce() -> Packed:
         return convert(read(rule, source, shape), target)
 
-    return WeightStore(shape, target or stored, produce, release=lambda: source.release(rule.source))
+    def produce_rows(start: int, stop: int) -> Packed:
+        return source.packed_rows(rule.source, start, stop)
+
+    return WeightStore(
+        shape,
+        target or stored,
+        produce,
+        rows=produce_rows if rule.verbatim and target in (None, stored) else None,
+        release=lambda: source.release(rule.source),
+    )

@@ -56,6 +56,11 @@ class Rule:
     transposed: bool = False
     interleaved_heads: int | None = None
 
+    @property
+    def verbatim(self) -> bool:
+        """Whether rows of the parameter are the same rows of the tensor."""
+        return self.part is None and not self.transposed and self.interleaved_heads is None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blueprint:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import prod
 from typing import Any, Final
 
 import ml_dtypes
@@ -117,10 +118,14 @@ class SafetensorsFile:
         CheckpointError
             There is no such tensor, or its type has no array form (F6).
         """
-        entry = self._entry(name)
+        return self._array(self._entry(name))
+
+    def _array(self, entry: TensorEntry) -> Array:
         host = TAGS[entry.type].host
         if host is None:
-            raise CheckpointError(f"{self._file.path}: tensor {name!r} has type {entry.type}, which cannot be decoded")
+            raise CheckpointError(
+                f"{self._file.path}: tensor {entry.name!r} has type {entry.type}, which cannot be decoded"
+            )
         raw = self._file.view(entry.start, entry.stop)
         if TAGS[entry.type].bits == 4:
             return _spread_nibbles(raw).view(host).reshape(entry.shape)
@@ -143,8 +148,21 @@ class SafetensorsFile:
 
     def packed(self, name: str) -> Packed:
         """Return one tensor in stored form, a view of the mapped file where the layouts agree; see `scheme`."""
-        scheme, array = self.scheme(name), self.array(name)
-        return Packed.from_array(array if array.dtype == scheme.dtype.host else array.astype(np.float32))
+        return _pack(self.array(name), self.scheme(name))
+
+    def packed_rows(self, name: str, start: int, stop: int) -> Packed:
+        """Return rows ``start:stop`` of one tensor in stored form, ``[stop - start, k]``."""
+        scheme, entry = self.scheme(name), self.entries[name]
+        row_bytes, rest = divmod(entry.nbytes, max(prod(entry.shape[:-1]), 1))
+        if rest:  # rows of an odd number of half bytes
+            return self.packed(name).row_slice(start, stop)
+        rows = replace(
+            entry,
+            shape=(stop - start, *entry.shape[-1:]),
+            start=entry.start + start * row_bytes,
+            stop=entry.start + stop * row_bytes,
+        )
+        return _pack(self._array(rows), scheme)
 
     def release(self, name: str) -> None:
         """Let the system drop the mapped pages of one tensor; reading it again is always possible."""
@@ -158,6 +176,10 @@ class SafetensorsFile:
             raise CheckpointError(
                 f"{self._file.path} has no tensor {name!r}", hint=_close_names(name, self.entries)
             ) from None
+
+
+def _pack(array: Array, scheme: Scheme) -> Packed:
+    return Packed.from_array(array if array.dtype == scheme.dtype.host else array.astype(np.float32))
 
 
 def _close_names(name: str, entries: Mapping[str, TensorEntry]) -> str:

@@ -51,6 +51,10 @@ class TensorSource(Protocol):
         """Read one tensor in its stored numeric form, a view of the mapped file where the format allows it."""
         ...
 
+    def packed_rows(self, name: str, start: int, stop: int) -> Packed:
+        """Read rows ``start:stop`` of one tensor as `packed` would, with memory for these rows alone if possible."""
+        ...
+
     def release(self, name: str) -> None:
         """Let the system drop the mapped pages of one tensor."""
         ...
@@ -91,6 +95,10 @@ class MergedSource:
     def packed(self, name: str) -> Packed:
         """Read one tensor."""
         return self._part(name).packed(name)
+
+    def packed_rows(self, name: str, start: int, stop: int) -> Packed:
+        """Read some rows of one tensor."""
+        return self._part(name).packed_rows(name, start, stop)
 
     def release(self, name: str) -> None:
         """Drop the mapped pages of one tensor."""

@@ -16,12 +16,14 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, TypeVar
 
+import llvmlite.binding
 import numba
 import numba.extending
 import platformdirs
 from numba import types
 from numba.core.caching import CompileResultCacheImpl, FunctionCache
 from numba.core.ccallback import CFunc
+from numba.core.runtime._nrt_python import c_helpers
 
 _log = logging.getLogger(__name__)
 
@@ -93,10 +95,25 @@ class _KernelCache(FunctionCache):
     _impl_class = _Implementation
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        found = super().load_overload(sig, target_context)
+        """Load without `target_context.refresh`, the first thing that Numba's own method does.
+
+        Refreshing reads all of Numba's typing rules and compiles its reference counting, which costs 0.3 s and 30 MiB
+        and serves compilation alone: kernels take and return integers. A miss still refreshes, when it compiles.
+        """
+        _offer_symbols()
+        found = None
+        with self._guard_against_spurious_io_errors():
+            found = self._load_overload(sig, target_context)
         if found is None:
             _announce()
         return found
+
+
+@cache
+def _offer_symbols() -> None:
+    """Let loaded code link to Numba's allocator, which only the path of an operation that raises would call."""
+    for name, address in c_helpers.items():
+        llvmlite.binding.add_symbol(name if name.startswith("_") else f"NRT_{name}", address)
 
 
 @cache

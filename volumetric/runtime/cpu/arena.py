@@ -22,7 +22,9 @@ class Arena:
     """
 
     def __init__(self, size: int) -> None:
-        self._map = mmap.mmap(-1, size + _HUGE)
+        # Private: advice alone brings huge pages to private memory; for shared memory they are mostly switched off.
+        private = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
+        self._map = mmap.mmap(-1, size + _HUGE, **private)
         if hasattr(mmap, "MADV_HUGEPAGE"):
             self._map.madvise(mmap.MADV_HUGEPAGE)
         self._bytes = np.frombuffer(self._map, np.uint8)

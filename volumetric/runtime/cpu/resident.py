@@ -22,6 +22,7 @@ from volumetric.runtime.cpu.arena import Arena, address_of, aligned_zeros
 from volumetric.runtime.plan import Plan, Step
 
 _FLIP = {128: 0x80808080, 8: 0x88888888, 0: 0}
+_PIECE = 1 << 21  # numbers of a tensor that are read at a time; bounds the memory beside file and panels
 _SHARE_BYTES = 1 << 20  # tensors below this are re-tiled by one thread
 
 
@@ -195,7 +196,12 @@ class ResidentWeights:
     def _fill(self, matrix: Matrix, pool: ThreadPoolExecutor, threads: int) -> None:
         for index in range(len(matrix.rows)):
             store = self._params[matrix.keys[index]]
-            write_panels(store.stored(), matrix.form, matrix.part_address(index), matrix.panel_stride, pool, threads)
+            target = matrix.part_address(index)
+            # Whole panels at a time: what a piece leaves of its last panel is zeros.
+            rows = max(_PIECE // max(matrix.k, 1) // ROWS, 1) * ROWS
+            for piece in store.pieces(rows):
+                write_panels(piece, matrix.form, target, matrix.panel_stride, pool, threads)
+                target += _panels(piece.rows) * matrix.panel_stride
             store.release()
 
 
