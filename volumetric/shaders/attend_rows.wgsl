@@ -1,6 +1,7 @@
 // Prefill attention with an online softmax (Milakov and Gimelshein 2018, arXiv 1805.02867), one pass over the cache.
 // A workgroup computes BQ rows of one head against tiles of BK positions. K and then V of a tile share one place in
-// workgroup memory. Invocations form TY x 16; each owns RQ rows of the scores and of the output.
+// workgroup memory; each is fetched into registers while the other is used. Invocations form TY x 16; each owns RQ rows of
+// the scores and of the output.
 @group(0) @binding(0) var<storage, read> q: array<vec4<f32>>;       // (rows, HEADS, HD4), scaled
 @group(0) @binding(1) var<storage, read> keys: array<Cached>;       // (KV_HEADS, CONTEXT, HD4)
 @group(0) @binding(2) var<storage, read> values: array<Cached>;
@@ -15,6 +16,7 @@ const CK: u32 = BK / TX;
 const OV: u32 = (HD4 + TX - 1u) / TX;
 const QN: u32 = WG / BQ;        // invocations that share the softmax of a row
 const S_ROW: u32 = BK + 1u;
+const LOADS: u32 = (BK * HD4 + WG - 1u) / WG;  // vectors of a tile for each invocation
 
 var<workgroup> q_tile: array<vec4<f32>, BQ * ROW>;
 var<workgroup> kv_tile: array<vec4<f32>, BK * ROW>;
@@ -22,11 +24,44 @@ var<workgroup> scores: array<f32, BQ * S_ROW>;
 var<workgroup> shared_part: array<f32, WG>;
 var<workgroup> row_factor: array<f32, BQ>;
 
+alias Tile = array<Cached, LOADS>;
+
+// Where vector i of the tile at `base` lies in the cache; positions beyond the last repeat it.
+fn place(i: u32, cache: u32, base: u32, total: u32) -> u32 {
+    return (cache + min(base + i / HD4, total - 1u)) * HD4 + i % HD4;
+}
+
+fn fetch_keys(lid: u32, cache: u32, base: u32, total: u32) -> Tile {
+    var r: Tile;
+    //@unroll
+    for (var t = 0u; t < LOADS; t++) { r[t] = keys[place(min(lid + t * WG, BK * HD4 - 1u), cache, base, total)]; }
+    return r;
+}
+
+fn fetch_values(lid: u32, cache: u32, base: u32, total: u32) -> Tile {
+    var r: Tile;
+    //@unroll
+    for (var t = 0u; t < LOADS; t++) { r[t] = values[place(min(lid + t * WG, BK * HD4 - 1u), cache, base, total)]; }
+    return r;
+}
+
+fn store_tile(lid: u32, r: Tile) {
+    //@unroll
+    for (var t = 0u; t < LOADS; t++) {
+        let i = lid + t * WG;
+        if (i < BK * HD4) { kv_tile[i / HD4 * ROW + i % HD4] = from_cache(r[t]); }
+    }
+}
+
 @compute @workgroup_size(WG)
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
+fn main(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) count: vec3<u32>,
+    @builtin(local_invocation_index) lid: u32,
+) {
     let h = group.x;
     let cache = (h / (HEADS / KV_HEADS)) * CONTEXT;
-    let m0 = group.y * BQ;
+    let m0 = (count.y - 1u - group.y) * BQ;  // later rows see more and start first
     let offset = select(0u, ctl.position, HAS_STATE);
     let total = offset + ctl.rows;
     let tx = lid % TX;
@@ -48,24 +83,27 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     if (CAUSAL) { end = min(total, offset + m0 + BQ); }
     if (WINDOW > 0u) { first = max(offset + m0 + 1u, WINDOW) - WINDOW; }
 
+    var held = fetch_keys(lid, cache, first, total);
     for (var base = first; base < end; base += BK) {
-        for (var i = lid; i < BK * HD4; i += WG) {
-            let at = cache + min(base + i / HD4, total - 1u);
-            kv_tile[i / HD4 * ROW + i % HD4] = from_cache(keys[at * HD4 + i % HD4]);
-        }
+        store_tile(lid, held);
         workgroupBarrier();
+        held = fetch_values(lid, cache, base, total);
         var s: array<f32, RQ * CK>;
         //@unroll
         for (var i = 0u; i < RQ * CK; i++) { s[i] = 0.0; }
-        for (var d = 0u; d < HD4; d++) {
-            var k: array<vec4<f32>, CK>;
+        for (var d0 = 0u; d0 < HD4; d0 += DU) {
             //@unroll
-            for (var c = 0u; c < CK; c++) { k[c] = kv_tile[(c * TX + tx) * ROW + d]; }
-            //@unroll
-            for (var r = 0u; r < RQ; r++) {
-                let a = q_tile[(r * TY + ty) * ROW + d];
+            for (var du = 0u; du < DU; du++) {
+                let d = d0 + du;
+                var k: array<vec4<f32>, CK>;
                 //@unroll
-                for (var c = 0u; c < CK; c++) { s[r * CK + c] += dot(a, k[c]); }
+                for (var c = 0u; c < CK; c++) { k[c] = kv_tile[(c * TX + tx) * ROW + d]; }
+                //@unroll
+                for (var r = 0u; r < RQ; r++) {
+                    let a = q_tile[(r * TY + ty) * ROW + d];
+                    //@unroll
+                    for (var c = 0u; c < CK; c++) { s[r * CK + c] += dot(a, k[c]); }
+                }
             }
         }
         //@unroll
@@ -84,11 +122,9 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         var tile_top = LOWEST;
         for (var j = stat_part; j < BK; j += QN) { tile_top = max(tile_top, scores[stat_row * S_ROW + j]); }
         shared_part[lid] = tile_top;
-        for (var i = lid; i < BK * HD4; i += WG) {
-            let at = cache + min(base + i / HD4, total - 1u);
-            kv_tile[i / HD4 * ROW + i % HD4] = from_cache(values[at * HD4 + i % HD4]);
-        }
+        store_tile(lid, held);
         workgroupBarrier();
+        held = fetch_keys(lid, cache, base + BK, total);
         var new_top = top;
         for (var i = 0u; i < QN; i++) { new_top = max(new_top, shared_part[stat_row * QN + i]); }
         let shrink = exp(top - new_top);
@@ -108,15 +144,19 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
             //@unroll
             for (var o = 0u; o < OV; o++) { acc[r * OV + o] *= f; }
         }
-        for (var j = 0u; j < BK; j++) {
-            var v: array<vec4<f32>, OV>;
+        for (var j0 = 0u; j0 < BK; j0 += JU) {
             //@unroll
-            for (var o = 0u; o < OV; o++) { v[o] = kv_tile[j * ROW + min(o * TX + tx, HD4 - 1u)]; }
-            //@unroll
-            for (var r = 0u; r < RQ; r++) {
-                let p = scores[(r * TY + ty) * S_ROW + j];
+            for (var ju = 0u; ju < JU; ju++) {
+                let j = j0 + ju;
+                var v: array<vec4<f32>, OV>;
                 //@unroll
-                for (var o = 0u; o < OV; o++) { acc[r * OV + o] = fma(vec4<f32>(p), v[o], acc[r * OV + o]); }
+                for (var o = 0u; o < OV; o++) { v[o] = kv_tile[j * ROW + min(o * TX + tx, HD4 - 1u)]; }
+                //@unroll
+                for (var r = 0u; r < RQ; r++) {
+                    let p = scores[(r * TY + ty) * S_ROW + j];
+                    //@unroll
+                    for (var o = 0u; o < OV; o++) { acc[r * OV + o] = fma(vec4<f32>(p), v[o], acc[r * OV + o]); }
+                }
             }
         }
         workgroupBarrier();

@@ -1,8 +1,9 @@
 // Decoding attention, one row: q/k norm, rotation, cache append, and a split of the cache with an online softmax.
 // Workgroup (kv head, split, block of G query heads). Teams of TEAM invocations take positions in turn, UNROLL at once;
-// lanes split the head, VPL vectors each. The new row's k and v are used from workgroup memory by split 0, which alone
-// appends them, so no workgroup reads what another writes. Partial results are combined by attend_combine or by the
-// output projection (source/partials).
+// lanes split the head, VPL vectors each. The first round of keys and values is on its way before q is prepared: the
+// kernel is a chain of memory latencies, and these two overlap. The new row's k and v are used from workgroup memory by
+// split 0, which alone appends them, so no workgroup reads what another writes. Partial results are combined by
+// attend_combine or by the output projection (source/partials).
 @group(0) @binding(0) var<storage, read> qkv: array<f32>;
 @group(0) @binding(1) var<storage, read> head_norms: array<f32>;     // gain of q (HEAD_DIM), gain of k
 @group(0) @binding(2) var<storage, read> rope: array<vec2<f32>>;     // (positions, ROTARY / 2): cos, sin
@@ -19,7 +20,7 @@ const SHARE: u32 = HEADS / KV_HEADS;
 
 var<workgroup> heads: array<f32, (G + 2u) * WIDE>;  // q heads, the new k, the new v
 var<workgroup> team_state: array<vec2<f32>, TEAMS * G>;
-var<workgroup> team_acc: array<vec4<f32>, TEAMS * HD4>;
+var<workgroup> team_acc: array<vec4<f32>, TEAMS * G * HD4>;
 
 fn head4(h: u32, d4: u32) -> vec4<f32> {
     let at = h * WIDE + 4u * min(d4, HD4 - 1u);
@@ -32,10 +33,42 @@ fn column(h: u32, kv: u32, block: u32) -> u32 {
     return (HEADS + kv + select(0u, KV_HEADS, h > G)) * HEAD_DIM;
 }
 
+// Element d of head h (of q or k) after its rotation.
+fn rotated(h: u32, d: u32, at: u32) -> f32 {
+    let own = qkv[at + d];
+    if (ROTARY == 0u) { return own; }
+    let turns = h <= G && d < ROTARY;
+    let low = d < HALF;
+    let other = qkv[at + select(d, select(d - HALF, d + HALF, low), turns)];
+    let turn = rope[ctl.position * HALF + select(0u, select(d - HALF, d, low), turns)];
+    return select(own, own * turn.x + select(other, -other, low) * turn.y, turns);
+}
+
+struct Round { k: array<Cached, UNROLL * VPL>, v: array<Cached, UNROLL * VPL> }
+
+// Keys and values of the positions from `base` on that this invocation takes; those beyond `end` repeat the last.
+fn load_round(cache: u32, base: u32, end: u32, team: u32, lane: u32) -> Round {
+    var r: Round;
+    //@unroll
+    for (var u = 0u; u < UNROLL; u++) {
+        let at = (cache + min(base + u * TEAMS + team, max(end, 1u) - 1u)) * HD4;
+        //@unroll
+        for (var j = 0u; j < VPL; j++) {
+            r.k[u * VPL + j] = keys[at + min(lane + j * TEAM, HD4 - 1u)];
+            r.v[u * VPL + j] = values[at + min(lane + j * TEAM, HD4 - 1u)];
+        }
+    }
+    return r;
+}
+
 fn load_heads(kv: u32, block: u32, lid: u32) {
     for (var i = lid; i < (G + 2u) * WIDE; i += WG) {
-        let d = i % WIDE;
-        heads[i] = select(0.0, qkv[column(i / WIDE, kv, block) + min(d, HEAD_DIM - 1u)], d < HEAD_DIM);
+        let h = i / WIDE;
+        let d = min(i % WIDE, HEAD_DIM - 1u);
+        let at = column(h, kv, block);
+        var value = 0.0;
+        if (QK_NORM) { value = qkv[at + d]; } else { value = rotated(h, d, at); }
+        heads[i] = select(0.0, value, i % WIDE < HEAD_DIM);
     }
     workgroupBarrier();
     if (QK_NORM) {
@@ -54,7 +87,7 @@ fn load_heads(kv: u32, block: u32, lid: u32) {
         }
         workgroupBarrier();
     }
-    if (ROTARY > 0u) {
+    if (QK_NORM && ROTARY > 0u) {
         for (var i = lid; i < (G + 1u) * HALF; i += WG) {
             let turn = rope[ctl.position * HALF + i % HALF];
             let at = i / HALF * WIDE + i % HALF;
@@ -74,8 +107,14 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let block = group.z;
     let lane = lid % TEAM;
     let team = lid / TEAM;
-    load_heads(kv, block, lid);
     let cache = kv * CONTEXT;
+    var low = 0u;
+    if (WINDOW > 0u) { low = max(ctl.position + 1u, WINDOW) - WINDOW; }
+    let share = (ctl.position - low + SPLITS - 1u) / SPLITS;
+    let first = low + split * share;
+    let end = min(first + share, ctl.position);
+    var round = load_round(cache, first, end, team, lane);
+    load_heads(kv, block, lid);
     if (split == 0u && block == 0u) {
         for (var d4 = lid; d4 < HD4; d4 += WG) {
             keys[(cache + ctl.position) * HD4 + d4] = to_cache(head4(G, d4));
@@ -86,35 +125,25 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     var acc: array<vec4<f32>, G * VPL>;
     var top: array<f32, G>;
     var sum: array<f32, G>;
+    // One team of all starts with the new row, the others with nothing.
+    let takes_new = split == 0u && team == 0u;
     //@unroll
     for (var g = 0u; g < G; g++) {
-        top[g] = LOWEST;
-        sum[g] = 0.0;
+        var part = 0.0;
         //@unroll
         for (var j = 0u; j < VPL; j++) {
             q[g * VPL + j] = SCALE * head4(g, lane + j * TEAM);
-            acc[g * VPL + j] = vec4<f32>(0.0);
+            part += dot(q[g * VPL + j], from_cache(to_cache(head4(G, lane + j * TEAM))));
+            let v = from_cache(to_cache(head4(G + 1u, lane + j * TEAM)));
+            acc[g * VPL + j] = select(vec4<f32>(0.0), v, takes_new);
         }
+        var score = team_sum(part, lid, TEAM);
+        if (SOFTCAP > 0.0) { score = soft_cap(score, SOFTCAP); }
+        top[g] = select(LOWEST, score, takes_new);
+        sum[g] = select(0.0, 1.0, takes_new);
     }
-    var low = 0u;
-    if (WINDOW > 0u) { low = max(ctl.position + 1u, WINDOW) - WINDOW; }
-    let share = (ctl.position - low + SPLITS - 1u) / SPLITS;
-    let first = low + split * share;
-    let end = min(first + share, ctl.position);
 
     for (var base = first; base < end; base += TEAMS * UNROLL) {
-        var k: array<vec4<f32>, UNROLL * VPL>;
-        var v: array<vec4<f32>, UNROLL * VPL>;
-        //@unroll
-        for (var u = 0u; u < UNROLL; u++) {
-            let at = (cache + min(base + u * TEAMS + team, end - 1u)) * HD4;
-            //@unroll
-            for (var j = 0u; j < VPL; j++) {
-                let d4 = min(lane + j * TEAM, HD4 - 1u);
-                k[u * VPL + j] = from_cache(keys[at + d4]);
-                v[u * VPL + j] = from_cache(values[at + d4]);
-            }
-        }
         //@unroll
         for (var g = 0u; g < G; g++) {
             var s: array<f32, UNROLL>;
@@ -123,7 +152,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
             for (var u = 0u; u < UNROLL; u++) {
                 var part = 0.0;
                 //@unroll
-                for (var j = 0u; j < VPL; j++) { part += dot(q[g * VPL + j], k[u * VPL + j]); }
+                for (var j = 0u; j < VPL; j++) { part += dot(q[g * VPL + j], from_cache(round.k[u * VPL + j])); }
                 var score = team_sum(part, lid, TEAM);
                 if (SOFTCAP > 0.0) { score = soft_cap(score, SOFTCAP); }
                 s[u] = select(LOWEST, score, base + u * TEAMS + team < end);
@@ -139,59 +168,36 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
                 let p = select(0.0, exp(s[u] - high), s[u] > LOWEST);
                 sum[g] += p;
                 //@unroll
-                for (var j = 0u; j < VPL; j++) { acc[g * VPL + j] += p * v[u * VPL + j]; }
+                for (var j = 0u; j < VPL; j++) { acc[g * VPL + j] += p * from_cache(round.v[u * VPL + j]); }
             }
         }
+        if (base + TEAMS * UNROLL < end) { round = load_round(cache, base + TEAMS * UNROLL, end, team, lane); }
     }
-    let takes_new = split == 0u && team == 0u;
     //@unroll
     for (var g = 0u; g < G; g++) {
-        var part = 0.0;
+        if (lane == 0u) { team_state[team * G + g] = vec2<f32>(top[g], sum[g]); }
         //@unroll
         for (var j = 0u; j < VPL; j++) {
-            part += dot(q[g * VPL + j], from_cache(to_cache(head4(G, lane + j * TEAM))));
+            if (lane + j * TEAM < HD4) { team_acc[(team * G + g) * HD4 + lane + j * TEAM] = acc[g * VPL + j]; }
         }
-        var score = team_sum(part, lid, TEAM);
-        if (SOFTCAP > 0.0) { score = soft_cap(score, SOFTCAP); }
-        if (takes_new) {
-            let high = max(top[g], score);
-            let shrink = exp(top[g] - high);
-            let p = exp(score - high);
-            top[g] = high;
-            sum[g] = sum[g] * shrink + p;
-            //@unroll
-            for (var j = 0u; j < VPL; j++) {
-                let v = from_cache(to_cache(head4(G + 1u, lane + j * TEAM)));
-                acc[g * VPL + j] = acc[g * VPL + j] * shrink + p * v;
-            }
-        }
-        if (lane == 0u) { team_state[team * G + g] = vec2<f32>(top[g], sum[g]); }
     }
     workgroupBarrier();
-    //@unroll
-    for (var g = 0u; g < G; g++) {
+    for (var i = lid; i < G * HD4; i += WG) {
+        let g = i / HD4;
         var high = LOWEST;
-        for (var t = 0u; t < TEAMS; t++) { high = max(high, team_state[t * G + g].x); }
-        let weight = select(0.0, exp(top[g] - high), sum[g] > 0.0);
         //@unroll
-        for (var j = 0u; j < VPL; j++) {
-            if (lane + j * TEAM < HD4) { team_acc[team * HD4 + lane + j * TEAM] = weight * acc[g * VPL + j]; }
+        for (var t = 0u; t < TEAMS; t++) { high = max(high, team_state[t * G + g].x); }
+        var total = vec4<f32>(0.0);
+        var weights = 0.0;
+        //@unroll
+        for (var t = 0u; t < TEAMS; t++) {
+            let s = team_state[t * G + g];
+            let weight = select(0.0, exp(s.x - high), s.y > 0.0);
+            weights += weight * s.y;
+            total += weight * team_acc[t * G * HD4 + i];
         }
-        workgroupBarrier();
         let head = split * HEADS + kv * SHARE + block * G + g;
-        for (var d4 = lid; d4 < HD4; d4 += WG) {
-            var total = vec4<f32>(0.0);
-            for (var t = 0u; t < TEAMS; t++) { total += team_acc[t * HD4 + d4]; }
-            parts[head * HD4 + d4] = total;
-        }
-        if (lid == 0u) {
-            var total = 0.0;
-            for (var t = 0u; t < TEAMS; t++) {
-                let s = team_state[t * G + g];
-                if (s.y > 0.0) { total += exp(s.x - high) * s.y; }
-            }
-            maxima[head] = vec2<f32>(high, total);
-        }
-        workgroupBarrier();
+        parts[head * HD4 + i % HD4] = total;
+        if (i % HD4 == 0u) { maxima[head] = vec2<f32>(high, weights); }
     }
 }

@@ -31,24 +31,28 @@ alias Block = array<vec4<f32>, 4>;
 var<workgroup> a_tile: array<vec4<f32>, BK * LA>;
 var<workgroup> b_tile: array<vec4<f32>, BK * LB>;
 
+// Loads are unconditional and out of range ones clamped: a load behind a branch waits for the one before it, and a tile
+// would cost the memory latency eight times. Rows and columns beyond the end are computed but never written.
 fn fetch_a(block: u32, m0: u32, k0: u32) -> Block {
     let k4 = k0 + block % KB;
+    let at = min(k4, K4 - 1u);
     var r: Block;
     //@unroll
-    for (var j = 0u; j < 4u; j++) {
-        let m = m0 + 4u * (block / KB) + j;
-        var v = vec4<f32>(0.0);
-        if (m < ctl.rows && k4 < K4) {
-            v = x[m * K4 + k4];
-            if (NORM != 0u) {
-                let s = stats[m];
-                v = (v - s.x) * s.y;
-                if (HAS_NORM_WEIGHT) { v *= norm_params[k4] + NORM_UNIT; }
-                if (HAS_NORM_BIAS) { v += norm_params[K4 + k4]; }
-            }
-            v = mask4(v, k4, K);
-        }
-        r[j] = v;
+    for (var j = 0u; j < 4u; j++) { r[j] = x[min(m0 + 4u * (block / KB) + j, ctl.rows - 1u) * K4 + at]; }
+    if (NORM != 0u) {
+        var s: array<vec2<f32>, 4>;
+        //@unroll
+        for (var j = 0u; j < 4u; j++) { s[j] = stats[min(m0 + 4u * (block / KB) + j, ctl.rows - 1u)]; }
+        var gain = vec4<f32>(1.0);
+        var shift = vec4<f32>(0.0);
+        if (HAS_NORM_WEIGHT) { gain = norm_params[at] + NORM_UNIT; }
+        if (HAS_NORM_BIAS) { shift = norm_params[K4 + at]; }
+        //@unroll
+        for (var j = 0u; j < 4u; j++) { r[j] = (r[j] - s[j].x) * s[j].y * gain + shift; }
+    }
+    if (K % BK != 0u) {
+        //@unroll
+        for (var j = 0u; j < 4u; j++) { r[j] = mask4(r[j], k4, K); }
     }
     return r;
 }
@@ -59,9 +63,12 @@ fn fetch_b(block: u32, n0: u32, k0: u32) -> Block {
     var r: Block;
     //@unroll
     for (var j = 0u; j < 4u; j++) {
-        let n = n0 + (c + j) % OUT;
-        r[j] = vec4<f32>(0.0);
-        if (n < args.units && k4 < K4) { r[j] = w_load4((c + j) / OUT * args.units + n, k4); }
+        let n = min(n0 + (c + j) % OUT, args.units - 1u);
+        r[j] = w_load4((c + j) / OUT * args.units + n, min(k4, K4 - 1u));
+    }
+    if (K % BK != 0u) {
+        //@unroll
+        for (var j = 0u; j < 4u; j++) { r[j] = select(vec4<f32>(0.0), r[j], k4 < K4); }
     }
     return r;
 }

@@ -97,10 +97,13 @@ def append(shape: AttentionShape) -> Dispatch:
 def rows(shape: AttentionShape, caps: Caps) -> Dispatch:
     """Attention of many rows. Buffers: q, keys, values, y, ctl."""
     block_q, block_k = _blocks(shape, caps)
+    vectors, unroll = ceil_div(shape.head_dim, 4), min(8, caps.unroll)
     constants = shape.constants() | {
         "WG": _WORKGROUP,
         "BQ": block_q,
         "BK": block_k,
+        "DU": max(d for d in range(1, unroll + 1) if vectors % d == 0),
+        "JU": max(d for d in range(1, unroll + 1) if block_k % d == 0),
         "Y_STRIDE": ceil_div(shape.heads * shape.head_dim, 4) * 4,
         "CAUSAL": shape.causal,
         "WINDOW": shape.window or 0,
@@ -127,37 +130,57 @@ def _blocks(shape: AttentionShape, caps: Caps) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitTuning:
-    """How decoding attention is cut."""
+    """How decoding attention is cut.
+
+    `block` query heads a workgroup, `team` lanes a position with `vectors` vectors each, `unroll` positions in flight.
+    """
 
     splits: int
     block: int
     team: int
     vectors: int
     unroll: int
+    workgroup: int
 
 
 def tune_split(shape: AttentionShape, caps: Caps) -> SplitTuning:
     """Enough splits to occupy the device, each of at least 32 positions.
 
-    Every split adds to what the output projection reads, so short contexts get no more than 8.
+    Every split adds to what the output projection reads, so short contexts get no more than 8. Query heads that share
+    keys also share a workgroup only as far as processors are left with work: their arithmetic is serial, while reading
+    the keys again is served by the cache.
     """
     share = shape.heads // shape.kv_heads
-    block = max(b for b in range(1, min(share, _MOST_HEADS) + 1) if share % b == 0)
     vectors = ceil_div(shape.head_dim, 4)
     team = min(caps.subgroup_size or 8, power_of_two(vectors), 32)
-    wanted = ceil_div(caps.invocations // 512, shape.kv_heads * (share // block))
-    most = min(max(8, shape.context // 512), 16)
-    splits = max(1, min(wanted, most, ceil_div(shape.context, 32)))
     each = ceil_div(vectors, team)
-    unroll = max(1, min(4, 8 // each))
-    return SplitTuning(splits=splits, block=block, team=team, vectors=each, unroll=unroll)
+    most = min(max(8, shape.context // 512), 16)
+    splits = max(1, min(ceil_div(caps.invocations // 512, shape.heads), most, ceil_div(shape.context, 32)))
+    fitting = [
+        (block, workgroup)
+        for block in range(min(share, _MOST_HEADS), 0, -1)
+        for workgroup in (256, 128, 64)
+        if share % block == 0
+        and workgroup <= min(caps.max_workgroup, max(64, 16 * team))
+        and _split_bytes(vectors, team, block, workgroup) <= caps.max_shared
+    ] or [(1, max(32, team))]
+    wanted = caps.invocations // 1024
+    busy = (cut for cut in fitting if shape.heads // cut[0] * splits >= wanted)
+    block, workgroup = next(busy, next(cut for cut in fitting if cut[0] == fitting[-1][0]))
+    unroll = max(1, min(64 * team // workgroup, 8 // each))
+    return SplitTuning(splits=splits, block=block, team=team, vectors=each, unroll=unroll, workgroup=workgroup)
+
+
+def _split_bytes(vectors: int, team: int, block: int, workgroup: int) -> int:
+    """Workgroup memory of `attend_split`: heads, the teams' results, room for sums without subgroups."""
+    return 16 * vectors * (block + 2) + workgroup // team * block * (16 * vectors + 8) + 4 * workgroup
 
 
 def split(shape: AttentionShape, caps: Caps) -> Dispatch:
     """One row against the cache, cut in splits. Buffers: qkv, head_norms, rope, keys, values, parts, maxima, ctl."""
     tuning = tune_split(shape, caps)
     constants = shape.input_constants() | {
-        "WG": _WORKGROUP,
+        "WG": tuning.workgroup,
         "TEAM": tuning.team,
         "VPL": tuning.vectors,
         "G": tuning.block,

@@ -188,13 +188,21 @@ TILES = (
 
 
 def choose_tile(shape: MatmulShape, rows: int, caps: Caps) -> GemmTile:
-    """Largest tile that wastes little on `rows` and still leaves work for the whole device; else the least wasteful."""
+    """Largest tile that wastes little on `rows` and still leaves work for the whole device; else the least wasteful.
+
+    Work for the device means enough invocations, and enough workgroups that no processor goes without one.
+    """
     fitting = [t for t in TILES if t.workgroup <= caps.max_workgroup and t.shared <= caps.max_shared]
+    enough = caps.invocations // 1024
+
+    def groups(tile: GemmTile) -> int:
+        return ceil_div(rows, tile.m) * ceil_div(shape.n * shape.parts, tile.n)
+
     for tile in fitting:
-        tiles = ceil_div(rows, tile.m) * ceil_div(shape.n * shape.parts, tile.n)
-        if rows > tile.m // 2 and tiles * tile.workgroup >= caps.invocations // 8:
+        busy = groups(tile) >= enough and groups(tile) * tile.workgroup >= caps.invocations // 8
+        if rows > tile.m // 2 and busy:
             return tile
-    return min(fitting, key=lambda t: (ceil_div(rows, t.m) * t.m * t.n, -t.m))
+    return min(fitting, key=lambda t: (ceil_div(rows, t.m) * t.m * t.n, groups(t) < enough, -t.m))
 
 
 def gemm(shape: MatmulShape, caps: Caps, tile: GemmTile, *, first: int, units: int) -> Dispatch:
