@@ -18,6 +18,7 @@ VERBS = {
     "inspect": "Show what a model is made of: layers, tensors, numeric types, size.",
     "devices": "List the devices of this machine, and which one is chosen by default.",
     "convert": "Write a model in another numeric type or file format.",
+    "dna": "Compare two models layer by layer, whatever their numeric types.",
     "warmup": "Compile and cache the kernels that a model needs on a device.",
 }
 

@@ -2,12 +2,17 @@
 from . import problems as problems
 from .activate import Activator as Activator
 from .activate import activate as activate
+from .compare import Comparison as Comparison
+from .compare import compare as compare
+from .compare import similarity_matrix as similarity_matrix
 from .config import EvolutionConfig as EvolutionConfig
 from .config import GenomeConfig as GenomeConfig
 from .config import MutationConfig as MutationConfig
 from .config import ReproductionConfig as ReproductionConfig
 from .config import SpeciesConfig as SpeciesConfig
 from .crossover import crossover as crossover
+from .dna import DNA as DNA
+from .dna import extract_dna as extract_dna
 from .evaluate import Cohort as Cohort
 from .evaluate import EvaluationError as EvaluationError
 from .evaluate import Failure as Failure
@@ -15,6 +20,7 @@ from .evaluate import Problem as Problem
 from .evaluate import batched as batched
 from .genome import Genome as Genome
 from .innovation import Innovations as Innovations
+from .merge import merge as merge
 from .mutate import mutate as mutate
 from .pool import Pool as Pool
 from .population import Champion as Champion
@@ -23,3 +29,5 @@ from .reporters import Csv as Csv
 from .reporters import History as History
 from .reporters import JsonLines as JsonLines
 from .species import distance as distance
+from .splice import SpliceConfig as SpliceConfig
+from .splice import splice as splice

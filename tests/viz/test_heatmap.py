@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from volumetric.errors import UnsupportedError
+from volumetric.viz.heatmap import Heatmap
+
+TABLE = Heatmap(
+    values=np.array([[1.0, -0.25, np.nan], [0.0, 0.5, -1.0]]),
+    rows=["a <b>", "c"],
+    columns=["0", "1", "gate"],
+    title="one & two",
+)
+
+
+def test_page_shows_every_number_and_escapes_names() -> None:
+    page = TABLE.html()
+    assert page.count("<td") == 6
+    assert page.count("<td></td>") == 1
+    assert "a &lt;b&gt;" in page
+    assert "one &amp; two" in page
+    assert 'title="-0.250000"' in page
+
+
+def test_colours_run_from_red_over_white_to_blue() -> None:
+    page = TABLE.html()
+    assert "rgb(33,102,172)" in page  # 1
+    assert "rgb(178,24,43)" in page  # -1
+    assert "rgb(247,247,247)" in page  # 0
+
+
+@pytest.mark.parametrize(("suffix", "magic"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")])
+def test_pictures_are_of_their_format(tmp_path: Path, suffix: str, magic: bytes) -> None:
+    TABLE.save(tmp_path / f"map.{suffix}")
+    assert (tmp_path / f"map.{suffix}").read_bytes().startswith(magic)
+
+
+def test_html_is_written_as_utf8(tmp_path: Path) -> None:
+    TABLE.save(tmp_path / "map.html")
+    assert (tmp_path / "map.html").read_text(encoding="utf-8") == TABLE.html()
+
+
+def test_other_suffixes_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedError, match=r"map\.jpg") as caught:
+        TABLE.save(tmp_path / "map.jpg")
+    assert ".png" in str(caught.value.hint)
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,102 @@
+"""The verb ``dna``: how alike two models are, layer by layer, whatever their numeric types."""
+
+from __future__ import annotations
+
+import json as jsonlib
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+from cyclopts import Parameter
+
+from volumetric.cli import console, exits
+from volumetric.cli.options import OutputOptions
+from volumetric.evolution.compare import SHIFT, Comparison, compare
+from volumetric.evolution.dna import DNA, extract_dna
+from volumetric.loaders import open_model
+from volumetric.viz.heatmap import Heatmap
+
+
+def dna(
+    a: str,
+    b: str,
+    *,
+    heatmap: Path | None = None,
+    shift: float = SHIFT,
+    json: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    offline: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    output: OutputOptions = OutputOptions(),
+) -> int:
+    """Compare two models layer by layer, whatever their numeric types.
+
+    Parameters
+    ----------
+    a : str
+        Anything that generate takes as MODEL.
+    b : str
+        The other model.
+    heatmap : path
+        Also draw the similarities: .html, or .png, .svg, .pdf with matplotlib.
+    shift : float
+        Similarity from which on a layer counts as found again at another place.
+    json : bool
+        Print one JSON object with everything.
+    offline : bool
+        Use local files only.
+    """
+    output.apply()
+    signatures = [_read(source, offline) for source in (a, b)]
+    found = compare(*signatures, shift=shift)
+    if heatmap is not None:
+        overlap_map(found, f"{Path(a).name} and {Path(b).name}: {found.overall:.4f}").save(heatmap)
+    if json:
+        described = {
+            "overall": found.overall,
+            "overlaps": dict(found.overlaps),
+            "shifts": [{"source": s.source, "target": s.target, "overlap": s.overlap} for s in found.shifts],
+            "only_a": list(found.only_a),
+            "only_b": list(found.only_b),
+        }
+        console.write(jsonlib.dumps(described, indent=2) + "\n")
+        return exits.OK
+    kinds = {path: s.kind for one in signatures for path, s in one.signatures.items()}
+    rows = [[path, kinds[path], f"{value:.4f}"] for path, value in found.overlaps.items()]
+    rows += [[path, kinds[path], f"only in {side}"] for side, paths in _alone(found) for path in paths]
+    console.table(("where", "layer", "similarity"), rows, right=("similarity",))
+    if found.shifts:
+        moved = [[s.source, s.target, kinds[s.source], f"{s.overlap:.4f}"] for s in found.shifts]
+        console.table(("moved from", "to", "layer", "similarity"), moved, right=("similarity",))
+    console.write(f"overall {found.overall:.4f} over {len(found.overlaps)} layers with weights in both\n")
+    return exits.OK
+
+
+def overlap_map(found: Comparison, title: str) -> Heatmap:
+    """Lay the similarities out: a row for each cell ``z.y.x``, a column for each place inside it."""
+    cells = [_split(path) for path in found.overlaps]
+    rows = list(dict.fromkeys(cell for cell, _ in cells))
+    columns = sorted({place for _, place in cells}, key=_numeric)
+    values = np.full((len(rows), len(columns)), np.nan)
+    for (cell, place), value in zip(cells, found.overlaps.values(), strict=True):
+        values[rows.index(cell), columns.index(place)] = value
+    return Heatmap(values=values, rows=rows, columns=columns, title=title)
+
+
+def _numeric(place: str) -> list[tuple[bool, int, str]]:
+    """Order of ``"2"``, ``"10"``, ``"10/0"``, ``"10/gate"``: numbers as numbers, before names."""
+    return [(not part.isdigit(), int(part) if part.isdigit() else 0, part) for part in place.split("/")]
+
+
+def _split(path: str) -> tuple[str, str]:
+    cell, _, place = path.partition("/")
+    z, y, x, slot = cell.split(".")
+    return f"{z}.{y}.{x}", slot + (f"/{place}" if place else "")
+
+
+def _alone(found: Comparison) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    return (("A", found.only_a), ("B", found.only_b))
+
+
+def _read(source: str, offline: bool) -> DNA:
+    with console.progress(f"reading {source}…"):
+        model = open_model(source, offline=offline)
+        return extract_dna(model.network, model.params)

@@ -1,0 +1,126 @@
+"""Comparison of two DNAs: how alike the layers are, place by place, and which ones have moved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volumetric._typing import Shape
+from volumetric.errors import SpecError
+from volumetric.evolution.dna import DNA, Signature
+
+SHIFT = 0.8
+"""Similarity from which on a layer counts as found again at another place."""
+_TIE = 1e-5
+"""Similarities that differ by less are equal: beyond the rounding of float32 sums of `SKETCH` products."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shift:
+    """A layer of the first network whose function is at another place of the second."""
+
+    source: str
+    target: str
+    overlap: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """What `compare` found.
+
+    Attributes
+    ----------
+    overlaps : path → similarity, -1 … 1, of the layers at one place in both networks; 0 where kinds or shapes differ.
+        Layers that are neutral in both are left out
+    overall : mean over all places that either network has, places without a counterpart counting 0; 1 for two networks
+        without any weights
+    shifts : layers that have moved, by path
+    only_a, only_b : places with weights that the other network does not have
+    """
+
+    overlaps: Mapping[str, float]
+    overall: float
+    shifts: tuple[Shift, ...]
+    only_a: tuple[str, ...]
+    only_b: tuple[str, ...]
+
+
+def compare(a: DNA, b: DNA, *, shift: float = SHIFT) -> Comparison:
+    """Compare two networks layer by layer.
+
+    A shift is reported where the most similar layer of `b` lies at another place, is more than `shift` alike, more
+    alike than the layer of `b` at the same place, and has in turn no layer of `a` that is more alike: so every layer
+    takes part in one shift at most, and equal layers that repeat do not count as moved. Neutral layers never shift.
+
+    Raises
+    ------
+    SpecError
+        `shift` is not between 0 and 1.
+    """
+    if not 0 <= shift <= 1:
+        raise SpecError(f"shift must be between 0 and 1, got {shift}")
+    overlaps: dict[str, float] = {}
+    for path, signature in a.signatures.items():
+        other = b.signatures.get(path)
+        similarity = None if other is None else signature.similarity(other)
+        if similarity is not None:
+            overlaps[path] = similarity
+    only_a, only_b = _alone(a, b), _alone(b, a)
+    places = len(overlaps) + len(only_a) + len(only_b)
+    return Comparison(
+        overlaps=overlaps,
+        overall=sum(overlaps.values()) / places if places else 1.0,
+        shifts=tuple(_shifts(a, b, overlaps, shift)),
+        only_a=only_a,
+        only_b=only_b,
+    )
+
+
+def similarity_matrix(population: Sequence[DNA]) -> NDArray[np.float64]:
+    """Return the overall similarity of every pair, ``[n, n]``, symmetric with ones on the diagonal."""
+    size = len(population)
+    matrix = np.ones((size, size))
+    for i in range(size):
+        for j in range(i):
+            matrix[i, j] = matrix[j, i] = compare(population[i], population[j]).overall
+    return matrix
+
+
+def _alone(a: DNA, b: DNA) -> tuple[str, ...]:
+    return tuple(path for path, s in a.signatures.items() if path not in b.signatures and not s.neutral)
+
+
+def _shifts(a: DNA, b: DNA, overlaps: Mapping[str, float], threshold: float) -> list[Shift]:
+    found: dict[str, Shift] = {}
+    theirs = _classes(b)
+    for key, mine in _classes(a).items():
+        paths = theirs.get(key)
+        if paths is None:
+            continue
+        scores = _vectors(a, mine) @ _vectors(b, paths).T
+        best_of_a, best_of_b = scores.max(axis=1), scores.max(axis=0)
+        for i, path in enumerate(mine):
+            j = int(scores[i].argmax())
+            score = float(min(scores[i, j], 1.0))
+            here = max(overlaps.get(path, -1.0), overlaps.get(paths[j], -1.0)) if path != paths[j] else 1.0
+            # Neither side may have an equally good match: a tie at its own place means that nothing moved.
+            if score > threshold and score > here + _TIE and scores[i, j] >= max(best_of_a[i], best_of_b[j]):
+                found[path] = Shift(source=path, target=paths[j], overlap=score)
+    return [found[path] for path in a.signatures if path in found]
+
+
+def _classes(dna: DNA) -> dict[tuple[str, tuple[Shape, ...]], list[str]]:
+    """Group the paths of the layers that say something by what makes them comparable."""
+    groups: dict[tuple[str, tuple[Shape, ...]], list[str]] = {}
+    for path, signature in dna.signatures.items():
+        if not signature.neutral:
+            groups.setdefault((signature.kind, signature.shapes), []).append(path)
+    return groups
+
+
+def _vectors(dna: DNA, paths: Sequence[str]) -> NDArray[np.float32]:
+    signatures: list[Signature] = [dna.signatures[path] for path in paths]
+    return np.stack([signature.vector for signature in signatures])

@@ -1,0 +1,151 @@
+"""DNA of a network: a signature of each layer in the space of plain numbers, whatever numeric type the weights are in.
+
+The signature of a layer is the vector of all its parameters, in canonical order. Layers of more than `SKETCH` elements
+keep a sketch of it instead: element i is added, with a random sign, to bin ``i mod SKETCH``. This is a count sketch
+(Charikar, Chen & Farach-Colton 2002) with a plain bin function: inner products of sketches are unbiased estimates of
+those of the vectors, and the cosine of two unrelated layers has a standard deviation of ``1/√SKETCH``, 0.016. Two
+versions of one layer lie far closer, because their sketch differs by the sketch of their difference alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volumetric._typing import Shape
+from volumetric.dtypes import decode
+from volumetric.errors import VolumetricError
+from volumetric.evolution.leaves import Leaf, leaves
+from volumetric.network import Network
+from volumetric.rng import generator
+from volumetric.weights import WeightStore
+
+SKETCH = 4096
+"""Numbers that are kept of a layer, at most."""
+_PIECE = 512 * SKETCH
+"""Elements that are decoded at a time: 8 MiB of float32."""
+_SIGNS = 0x5149_4E53
+"""Seed of the signs, the same for every layer, so that layers at different places can be compared."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signature:
+    """What is compared of one layer.
+
+    Attributes
+    ----------
+    kind : kind of the layer
+    shapes : shapes of its parameters; only layers of equal kind and shapes can be compared
+    vector : float32 ``[n]``, of length 1; zeros where the layer says nothing about itself (`neutral`)
+    """
+
+    kind: str
+    shapes: tuple[Shape, ...]
+    vector: NDArray[np.float32]
+
+    @property
+    def neutral(self) -> bool:
+        """Whether there is nothing to compare: no weights, or only constant ones, as the gains of a fresh norm."""
+        return not self.vector.any()
+
+    def similarity(self, other: Signature) -> float | None:
+        """Cosine with `other`, in -1 … 1; 0 if their kinds or shapes differ, None if both are neutral."""
+        if (self.kind, self.shapes) != (other.kind, other.shapes):
+            return 0.0
+        if self.neutral and other.neutral:
+            return None
+        return float(np.clip(self.vector @ other.vector, -1.0, 1.0))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DNA:
+    """Signatures of all leaves of a network by path (see `leaves`), in reading order."""
+
+    signatures: Mapping[str, Signature]
+
+    def __len__(self) -> int:
+        return len(self.signatures)
+
+
+def extract_dna(network: Network, params: Mapping[str, WeightStore]) -> DNA:
+    """Read every weight of `network` once, piece by piece, and return its DNA.
+
+    Vectors that the network keeps apart from low-bit types, such as the gains of norms, enter as their deviation from
+    their mean: gains are positive in any model, which would make unrelated norms look alike.
+
+    Raises
+    ------
+    VolumetricError
+        A weight is missing from `params`, or is not finite.
+    """
+    return DNA(signatures={leaf.path: _signature(leaf, params) for leaf in leaves(network)})
+
+
+def _signature(leaf: Leaf, params: Mapping[str, WeightStore]) -> Signature:
+    specs = leaf.params
+    total = sum(prod(spec.shape) for spec in specs)
+    sketch = np.zeros(min(total, SKETCH), np.float64)
+    at = 0
+    for spec in specs:
+        key = leaf.keys[spec.name]
+        if key not in params:
+            raise VolumetricError(f"{spec.name} of {leaf.spec.kind} at {leaf.path} has no weight", hint=f"key {key}")
+        for values in _pieces(params[key], centred=not spec.packable):
+            if not np.isfinite(values).all():
+                raise VolumetricError(f"{key} holds NaN or infinity", hint="DNA compares finite weights")
+            _add(sketch, values, at)
+            at += values.size
+    norm = float(np.sqrt(sketch @ sketch))
+    vector = (sketch / norm if norm > 0 else sketch).astype(np.float32)
+    return Signature(kind=leaf.spec.kind, shapes=tuple(spec.shape for spec in specs), vector=vector)
+
+
+def _pieces(store: WeightStore, *, centred: bool) -> Iterator[NDArray[np.float32]]:
+    """Yield the values of a tensor in order, in flat pieces."""
+    if centred:
+        values = store.values().ravel()
+        equal = values.size == 0 or bool((values == values[0]).all())  # their rounded mean may differ from them
+        yield np.zeros_like(values) if equal else values - values.mean(dtype=np.float64).astype(np.float32)
+        return
+    width = store.shape[-1] if store.shape else 1
+    for packed in store.pieces(max(_PIECE // max(width, 1), 1)):
+        yield decode(packed, np.float32).ravel()
+    store.release()
+
+
+def _add(sketch: NDArray[np.float64], values: NDArray[np.float32], at: int) -> None:
+    """Add the elements ``at, at + 1, …`` of a layer to its sketch."""
+    size = len(sketch)
+    if size < SKETCH:  # the whole layer fits
+        sketch[at : at + values.size] = values
+        return
+    first, last = at // SKETCH, -(-(at + values.size) // SKETCH)
+    padded = np.zeros((last - first) * SKETCH, np.float32)
+    padded[at - first * SKETCH :][: values.size] = values
+    table = padded.reshape(-1, SKETCH)
+    for row, signs in zip(table, _sign_rows(first, last), strict=True):
+        row *= signs
+    sketch += table.sum(axis=0, dtype=np.float64)
+
+
+def _sign_rows(first: int, last: int) -> Iterator[NDArray[np.float32]]:
+    """Yield the signs of the bins for each run of `SKETCH` elements, from a table that is built block by block."""
+    block: NDArray[np.float32] | None = None
+    for row in range(first, last):
+        number, within = divmod(row, _BLOCK)
+        if block is None or within == 0:
+            block = _sign_block(number)
+        yield block[within]
+
+
+_BLOCK = 64
+"""Rows of signs that one stream of random bits makes."""
+
+
+def _sign_block(number: int) -> NDArray[np.float32]:
+    bits = np.unpackbits(np.frombuffer(generator(_SIGNS, number).bytes(_BLOCK * SKETCH // 8), np.uint8))
+    return (2.0 * bits.reshape(_BLOCK, SKETCH) - 1.0).astype(np.float32)

@@ -1,0 +1,176 @@
+"""Splice: crossover of two networks whose weights may be in different numeric types."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volumetric.dtypes import encode
+from volumetric.errors import SpecError
+from volumetric.evolution.dna import extract_dna
+from volumetric.evolution.leaves import Leaf, leaves
+from volumetric.network import Network
+from volumetric.rng import generator
+from volumetric.weights import Params, WeightStore
+
+Mode = Literal["blend", "point", "uniform"]
+MODES: Final[tuple[Mode, ...]] = get_args(Mode)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpliceConfig:
+    """How two parents become a child.
+
+    Attributes
+    ----------
+    mode : ``"blend"``: ``(1 - α) a + α b``. ``"point"``: the first part of a layer's weights from `a`, the rest from
+        `b`. ``"uniform"``: each weight from one of the two by chance
+    share : part of `b` where no fitness is known, 0 to 1: α of a blend, the part after the cut, the chance of a weight
+    by_similarity : scale α by ``(1 + s) / 2``, s being the similarity of the two layers, so that unlike layers of a
+        blend stay near `a` rather than cancel each other
+    seed : of the uniform mode
+    """
+
+    mode: Mode = "blend"
+    share: float = 0.5
+    by_similarity: bool = True
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        if self.mode not in MODES:
+            raise SpecError(f"unknown splice mode {self.mode!r}", hint="one of " + ", ".join(MODES))
+        if not 0 <= self.share <= 1:
+            raise SpecError(f"share must be between 0 and 1, got {self.share}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplicedLayer:
+    """What became of one layer.
+
+    Attributes
+    ----------
+    path : place of the layer, see `leaves`
+    similarity : of the parents' layers; None where either has no weights to compare
+    share : part of `b` in the child, 0 where the layer is that of `a`
+    reason : why a layer with weights was not spliced, else ``""``
+    """
+
+    path: str
+    similarity: float | None
+    share: float
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Spliced:
+    """A child: parent A's network, its weights, and what happened to each layer that has any."""
+
+    network: Network
+    params: Params
+    report: tuple[SplicedLayer, ...]
+
+
+def splice(
+    a: tuple[Network, Mapping[str, WeightStore]],
+    b: tuple[Network, Mapping[str, WeightStore]],
+    config: SpliceConfig | None = None,
+    *,
+    fitness: tuple[float, float] | None = None,
+) -> Spliced:
+    """Cross two parents layer by layer; parent A is the template.
+
+    The child has the structure and the numeric types of `a`. A layer is crossed where `b` has one of the same kind and
+    shapes at the same place; its weights are read as plain numbers, so that the parents' types may differ. Everything
+    else is taken from `a` unchanged. The parents stay as they are.
+
+    Parameters
+    ----------
+    a, b : network and weights
+    fitness : of both parents, larger is better; sets the part of `b` to `fitness_share`
+
+    Raises
+    ------
+    SpecError
+        A fitness is not a finite number.
+    """
+    config = config or SpliceConfig()
+    share = config.share if fitness is None else fitness_share(*fitness)
+    dna_a, dna_b = extract_dna(*a).signatures, extract_dna(*b).signatures
+    others = {leaf.path: leaf for leaf in leaves(b[0])}
+    stores = dict(a[1])
+    report: list[SplicedLayer] = []
+    done: set[str] = set()
+    for number, leaf in enumerate(leaves(a[0])):
+        keys = [key for key in leaf.keys.values() if key not in done]  # a shared weight is crossed at its first use
+        if not leaf.params:
+            continue
+        reason = _obstacle(leaf, others.get(leaf.path))
+        if reason:
+            report.append(SplicedLayer(path=leaf.path, similarity=None, share=0.0, reason=reason))
+            continue
+        similarity = dna_a[leaf.path].similarity(dna_b[leaf.path])
+        part = share
+        if config.mode == "blend" and config.by_similarity and similarity is not None:
+            part = share * (1 + similarity) / 2
+        names = {key: name for name, key in leaf.keys.items() if key in keys}
+        for place, (key, name) in enumerate(names.items()):
+            rng = generator(config.seed, number, place)
+            stores[key] = _cross(a[1][key], b[1][others[leaf.path].keys[name]], config.mode, part, rng)
+        done.update(names)
+        report.append(SplicedLayer(path=leaf.path, similarity=similarity, share=part))
+    return Spliced(a[0], Params(stores), tuple(report))
+
+
+def fitness_share(a: float, b: float) -> float:
+    """Return the part of the second parent, ``b / (a + b)``; negative fitness is measured from twice the lesser one.
+
+    Two equal parents give 0.5 whatever their fitness, and the better one always has the larger part.
+    """
+    if not (np.isfinite(a) and np.isfinite(b)):
+        raise SpecError(f"fitness must be finite to weigh parents by it, got {a} and {b}")
+    floor = min(0.0, 2 * min(a, b))
+    total = a + b - 2 * floor
+    return (b - floor) / total if total > 0 else 0.5
+
+
+def _obstacle(leaf: Leaf, other: Leaf | None) -> str:
+    """Say why `leaf` cannot be crossed with `other`; empty if it can."""
+    if other is None:
+        return "parent B has no layer here"
+    if other.spec.kind != leaf.spec.kind:
+        return f"parent B has {other.spec.kind} here"
+    theirs = {param.name: param.shape for param in other.params}
+    mine = {param.name: param.shape for param in leaf.params}
+    if theirs != mine:
+        name = next(n for n in {**mine, **theirs} if mine.get(n) != theirs.get(n))
+        return f"{name} is {mine.get(name, 'absent')} in A and {theirs.get(name, 'absent')} in B"
+    return ""
+
+
+def _cross(a: WeightStore, b: WeightStore, mode: Mode, share: float, rng: np.random.Generator) -> WeightStore:
+    """Return the child's tensor in the scheme of `a`."""
+    mine, theirs = a.values(), b.values()
+    child = _mixed(mine, theirs, mode, np.float32(share), rng)
+    a.release()
+    b.release()
+    return WeightStore.from_packed(encode(child, a.scheme))
+
+
+def _mixed(
+    a: NDArray[np.float32], b: NDArray[np.float32], mode: Mode, share: np.float32, rng: np.random.Generator
+) -> NDArray[np.float32]:
+    if mode == "blend":
+        return (a + share * (b - a)).astype(np.float32, copy=False)
+    flat = a.ravel().copy()
+    if mode == "point":
+        cut = flat.size - round(flat.size * float(share))
+        flat[cut:] = b.ravel()[cut:]
+    else:
+        chosen = rng.random(flat.size, np.float32) < share
+        flat[chosen] = b.ravel()[chosen]
+    return flat.reshape(a.shape)

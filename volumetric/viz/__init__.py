@@ -1,0 +1,1 @@
+"""Pictures: heat maps as web pages, and everything else through matplotlib (the extra ``viz``)."""
