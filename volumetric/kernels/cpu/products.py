@@ -19,8 +19,11 @@ from volumetric.kernels.cpu.memory import load_i32
 from volumetric.kernels.cpu.prepare import prepare_row
 from volumetric.kernels.cpu.simd import load, splat, store, store_first
 from volumetric.kernels.cpu.steps import first_row, last_row, number, scratch, slot_address, slot_stride, word
-from volumetric.kernels.cpu.tiles import float_tiles, integer_tiles
+from volumetric.kernels.cpu.tiles import brain_tiles, byte_block_bytes, float_tiles, integer_tiles
 from volumetric.kernels.cpu.unpack import unpack_bytes, unpack_floats
+
+FLOATS, OPENED, BRAIN = -1, -2, -3
+"""Tiles that are not of bytes, see `tile_product`."""
 
 VECTOR_ROWS = 4
 """Rows up to which panels are read once and multiplied row by row; beyond, register tiles are faster."""
@@ -45,7 +48,7 @@ PRODUCT_ARGUMENTS = (
     "panel_bytes",  # gated: the up panel lies this far behind its gate panel
     "prepared",  # slot of the shared prepared rows, for tiles
     "row_bytes",  # bytes of a prepared row
-    "quantised",  # rows are prepared as int8
+    "rounding",  # of the prepared rows, a number of `ROUNDINGS`
     "fresh",  # vector form: rows must be prepared (an earlier step did not do it)
 )
 
@@ -69,7 +72,7 @@ PRODUCT_ARGUMENTS = (
     _PANEL_BYTES,
     _PREPARED,
     _ROW_BYTES,
-    _QUANTISED,
+    _ROUNDING,
     _FRESH,
 ) = range(21)
 
@@ -81,7 +84,7 @@ def _prepare(step, control, row, out, room):
         out,
         room,
         word(step, _K),
-        word(step, _QUANTISED),
+        word(step, _ROUNDING),
         word(step, _NORM),
         number(step, _EPS),
         word(step, _NORM_WEIGHT),
@@ -182,20 +185,26 @@ def _finish_tile(step, control, first, row, last, panel, count, room, stride, ac
                 _finish(step, control, first + row + m, panel + p, value)
 
 
+def _opened_unit(zero: int) -> int:
+    """Bytes that 64 k of a panel take when it is opened."""
+    return 64 * 64 if zero == OPENED else 2 * byte_block_bytes(zero)
+
+
 def tile_product(kind: str, activation: int, gated: int, zero: int, rows: int, wide: int) -> Callable[..., None]:
     """Product of many rows in tiles of `rows` × `wide` sums.
 
-    `zero` ≥ 0: integer tiles on byte panels; -1: float tiles on float panels; -2: float tiles on integer panels that
-    are opened to float32.
+    `zero` ≥ 0: integer tiles on byte panels; `FLOATS`: float tiles on float panels; `OPENED`: float tiles on integer
+    panels that are opened to float32; `BRAIN`: tiles of bfloat16 with bfloat16.
 
     Scratch: one opened group of panels and one tile of results.
     """
     name = kind.partition(":")[0]
     group = max(wide, 2) if gated else wide
-    k_stride = 64 if name == "float32" or zero == -2 else 32
-    storage = "float32" if zero == -2 else name
-    unit = 8 if zero == -1 else 64
-    opened_unit = 64 * 64 if zero == -2 else 2 * (576 if zero != 0 else 640)
+    k_stride = 32 if name == "float16" else 64
+    storage = "float32" if zero == OPENED else name
+    opens = int(zero >= 0 or zero == OPENED)
+    unit = 64 if opens else 8
+    opened_unit = _opened_unit(zero)
 
     def tile_product(step: Any, thread: Any, threads: Any, control: Any) -> None:
         first = first_row(step, control)
@@ -215,16 +224,16 @@ def tile_product(kind: str, activation: int, gated: int, zero: int, rows: int, w
             panel = item // chunks * group
             here = min(group, panels - panel)
             source = word(step, _WEIGHTS) + panel * stride
-            if zero != -1:
+            if opens != 0:
                 if panel != ready:
                     for p in range(here):
-                        if zero == -2:
+                        if zero == OPENED:
                             unpack_floats(name, source + p * stride, opened + p * units * opened_unit, units)
                         else:
                             unpack_bytes(name, source + p * stride, opened + p * units * opened_unit, units)
                 ready = panel
                 source = opened
-            step_bytes = units * opened_unit if zero != -1 else stride
+            step_bytes = units * opened_unit if opens != 0 else stride
             start = item % chunks * chunk
             stop = min(start + chunk, count)
             for row in range(start, stop, rows):
@@ -232,6 +241,8 @@ def tile_product(kind: str, activation: int, gated: int, zero: int, rows: int, w
                 x_stride = word(step, _ROW_BYTES)
                 if zero >= 0:
                     integer_tiles(zero, rows, wide, source, step_bytes, here, x, x_stride, k, room, 64 * here)
+                elif zero == BRAIN:
+                    brain_tiles(rows, wide, source, step_bytes, here, x, x_stride, k, room, 64 * here)
                 else:
                     float_tiles(
                         storage, rows, wide, source, k_stride, step_bytes, here, x, x_stride, k, room, 64 * here
@@ -249,5 +260,5 @@ def vector_scratch(k: int, row_bytes: int) -> int:
 def tile_scratch(k: int, zero: int, rows: int, wide: int) -> int:
     """Bytes of scratch that `tile_product` needs (and `prepare`, which needs one float row)."""
     units = (k + 63) // 64
-    opened = 0 if zero == -1 else units * (64 * 64 if zero == -2 else 2 * 640)
+    opened = units * _opened_unit(zero) if zero >= 0 or zero == OPENED else 0
     return max((rows * 64 + opened) * max(wide, 2), units * 256)

@@ -102,12 +102,6 @@ def load_half(e: Emitter, address: ir.Value) -> ir.Value:
     return e.load_lanes(address, "float16")
 
 
-@_define(Floats, types.int64)
-def load_bfloat(e: Emitter, address: ir.Value) -> ir.Value:
-    """16 bfloat16 from `address`."""
-    return e.load_lanes(address, "bfloat16")
-
-
 @_define(types.void, types.int64, Floats)
 def store(e: Emitter, address: ir.Value, value: ir.Value) -> None:
     """Write 16 float32."""
@@ -128,6 +122,12 @@ def store_first(e: Emitter, address: ir.Value, value: ir.Value, count: ir.Value)
 def store_half(e: Emitter, address: ir.Value, value: ir.Value) -> None:
     """Write 16 float16, rounded to nearest even."""
     e.store(address, e.to_half(value), align=2)
+
+
+@_define(types.void, types.int64, Floats)
+def store_brain(e: Emitter, address: ir.Value, value: ir.Value) -> None:
+    """Write 16 bfloat16, rounded to nearest even; nan stays nan."""
+    e.store(address, e.to_brain(value), align=2)
 
 
 @_define(types.void, types.int64, Ints)

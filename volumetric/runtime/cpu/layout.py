@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from volumetric.errors import GenerationError
-from volumetric.kernels.cpu.panels import prepared_bytes
+from volumetric.kernels.cpu.panels import Rounding, prepared_bytes
 from volumetric.kernels.cpu.tiles import float_tile_shape
 from volumetric.layers.rope import Rope
 from volumetric.runtime.cpu.buffers import Buffers
@@ -28,10 +28,10 @@ class Layout:
     vocabulary : ids below this have a row in every embedding that reads the input
     """
 
-    def __init__(self, plan: Plan, weights: ResidentWeights, *, exact: bool, context: int) -> None:
+    def __init__(self, plan: Plan, weights: ResidentWeights, *, compute: Rounding, context: int) -> None:
         self._plan = plan
         self._weights = weights
-        self._exact = exact
+        self._compute: Rounding = compute
         attends = [step for step in plan.steps if step.op == "attend"]
         self.buffers = Buffers()
         self.caches = _caches(plan, attends)
@@ -63,9 +63,14 @@ class Layout:
         """Slot of a value of the plan."""
         return self._slots[value]
 
-    def quantised(self, matrix: Matrix) -> bool:
-        """Whether a product with `matrix` rounds its activations to int8."""
-        return matrix.form.is_integer and not self._exact
+    def rounding(self, matrix: Matrix, *, tiles: bool) -> Rounding:
+        """What a product with `matrix` rounds its activations to.
+
+        bfloat16 only in tiles: with few rows the weights' way from memory takes longer than products in float32.
+        """
+        if matrix.form.is_integer and self._compute != "float32":
+            return "int8"
+        return "bfloat16" if matrix.form.name == self._compute == "bfloat16" and tiles else "float32"
 
     def want_scratch(self, size: int) -> None:
         """Make each thread's scratch at least `size` bytes."""
@@ -83,7 +88,7 @@ class Layout:
     def _prepared_bytes(self) -> int:
         products = [step for step in self._plan.steps if step.op == "matmul"]
         matrices = [matrix for step in products for matrix in self._weights.matrices(step)]
-        return max((prepared_bytes(m.k, quantised=self.quantised(m)) for m in matrices), default=64)
+        return max((prepared_bytes(m.k, self.rounding(m, tiles=True)) for m in matrices), default=64)
 
     def _assign_slots(self) -> dict[int, int]:
         """A slot for each value; memory is reused once the last reader of a value is done."""

@@ -15,9 +15,16 @@ from volumetric.errors import UnsupportedError
 from volumetric.kernels.cpu.attention import ANGLE_ARGUMENTS, APPEND_ARGUMENTS, ATTEND_ARGUMENTS, heads_together
 from volumetric.kernels.cpu.maths import ACTIVATIONS
 from volumetric.kernels.cpu.panels import ROWS as PANEL_ROWS
-from volumetric.kernels.cpu.panels import prepared_bytes
+from volumetric.kernels.cpu.panels import ROUNDINGS, Rounding, prepared_bytes
 from volumetric.kernels.cpu.prepare import LAYER_NORM, NO_NORM, RMS_NORM
-from volumetric.kernels.cpu.products import PRODUCT_ARGUMENTS, tile_scratch, vector_scratch
+from volumetric.kernels.cpu.products import (
+    BRAIN,
+    FLOATS,
+    OPENED,
+    PRODUCT_ARGUMENTS,
+    tile_scratch,
+    vector_scratch,
+)
 from volumetric.kernels.cpu.rows import (
     ELEMENT_ARGUMENTS,
     EMBEDDING_ARGUMENTS,
@@ -45,19 +52,25 @@ class Program:
     ----------
     plan : a fused plan
     weights : its resident weights
-    exact : integer weights meet float32 activations, not int8
+    compute : int8 and bfloat16 round the activations that meet integer weights to int8; bfloat16 rounds those that
+        meet bfloat16 weights too, where rows are many; float32 rounds nothing
     storage : of keys and values, ``"float32"`` or ``"float16"``
     context : tokens that a state can hold
     """
 
     def __init__(
-        self, plan: Plan, weights: ResidentWeights, *, exact: bool, storage: Literal["float32", "float16"], context: int
+        self,
+        plan: Plan,
+        weights: ResidentWeights,
+        *,
+        compute: Rounding,
+        storage: Literal["float32", "float16"],
+        context: int,
     ) -> None:
         self.plan = plan
         self.weights = weights
-        self.exact = exact
         self.storage: Literal["float32", "float16"] = storage
-        self.layout = Layout(plan, weights, exact=exact, context=context)
+        self.layout = Layout(plan, weights, compute=compute, context=context)
         self._tables: dict[Mode, StepTable] = {}
 
     def table(self, mode: Mode) -> StepTable:
@@ -133,11 +146,11 @@ class Program:
     def _matmul(self, step: Step, mode: Mode) -> list[Record]:
         tiles = mode == "many" or (mode == "last" and not step.tail)
         records: list[Record] = []
-        before: bool | None = None
+        before: Rounding | None = None
         for matrix in self.weights.matrices(step):
-            fresh = before != self.layout.quantised(matrix)
-            before = self.layout.quantised(matrix)
-            given = self._product_arguments(step, matrix, fresh=fresh)
+            rounding = self.layout.rounding(matrix, tiles=tiles)
+            fresh, before = before != rounding, rounding
+            given = self._product_arguments(step, matrix, rounding, fresh=fresh)
             if tiles and fresh:
                 records.append(Record(name="prepare", arguments=given, tail=step.tail))
             constants = self._product_constants(step, matrix, tiles=tiles)
@@ -148,18 +161,20 @@ class Program:
         return records
 
     def _product_constants(self, step: Step, matrix: Matrix, *, tiles: bool) -> tuple[str | int, ...]:
-        form, quantised = matrix.form, self.layout.quantised(matrix)
-        kind = form.name + (":exact" if form.is_integer and not quantised else "")
+        form, rounding = matrix.form, self.layout.rounding(matrix, tiles=tiles)
+        kind = form.name + (":exact" if form.is_integer and rounding == "float32" else "")
         code = ACTIVATIONS.index(step.attrs["activation"])
-        self.layout.want_scratch(vector_scratch(matrix.k, prepared_bytes(matrix.k, quantised=quantised)))
+        self.layout.want_scratch(vector_scratch(matrix.k, prepared_bytes(matrix.k, rounding)))
         if not tiles:
             return kind, code, int(matrix.gated)
-        zero = form.zero if quantised else -2 if form.is_integer else -1
-        rows, wide = integer_tile_shape() if quantised else float_tile_shape()
+        zero = {"int8": form.zero, "bfloat16": BRAIN, "float32": OPENED if form.is_integer else FLOATS}[rounding]
+        rows, wide = integer_tile_shape() if rounding == "int8" else float_tile_shape()
         self.layout.want_scratch(tile_scratch(matrix.k, zero, rows, wide))
         return kind, code, int(matrix.gated), zero, rows, wide
 
-    def _product_arguments(self, step: Step, matrix: Matrix, *, fresh: bool) -> tuple[int | float, ...]:
+    def _product_arguments(
+        self, step: Step, matrix: Matrix, rounding: Rounding, *, fresh: bool
+    ) -> tuple[int | float, ...]:
         attrs, weights = step.attrs, self.weights
         biases = [step.params.get(f"bias.{part}") for part in matrix.parts]
         if matrix.gated:
@@ -187,8 +202,8 @@ class Program:
             up_bias=up,
             panel_bytes=matrix.panel_bytes,
             prepared=self.layout.prepared,
-            row_bytes=prepared_bytes(matrix.k, quantised=self.layout.quantised(matrix)),
-            quantised=int(self.layout.quantised(matrix)),
+            row_bytes=prepared_bytes(matrix.k, rounding),
+            rounding=ROUNDINGS.index(rounding),
             fresh=int(fresh),
         )
 
