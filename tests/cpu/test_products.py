@@ -113,7 +113,9 @@ def test_panel_dot(kind, rows, k, rng):
     exact = kind.endswith(":exact")
     scheme = kind.removesuffix(":exact")
     made = panels(scheme, rows, k, rng)
-    x = activations(rng.standard_normal((1, k)).astype(np.float32), "int8" if made.form.is_integer and not exact else "float32")
+    x = activations(
+        rng.standard_normal((1, k)).astype(np.float32), "int8" if made.form.is_integer and not exact else "float32"
+    )
     out = np.zeros((1, made.panels * 16), np.float32)
     run = dot_kernel(made.form.name + (":exact" if exact else ""))
     run(made.address, made.panel_bytes, made.panels, x.address, made.units, address_of(out))

@@ -16,7 +16,6 @@ from numba.core import cgutils
 from volumetric.kernels.cpu.target import Target, target
 
 
-
 class BrainType(ir.Type):
     """LLVM's bfloat, which llvmlite's builder does not know."""
 

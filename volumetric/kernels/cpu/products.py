@@ -15,7 +15,7 @@ from typing import Any
 from volumetric.kernels.cpu.jit import kernel
 from volumetric.kernels.cpu.maths import activate, tanh
 from volumetric.kernels.cpu.matvec import panel_dot
-from volumetric.kernels.cpu.memory import load_i32
+from volumetric.kernels.cpu.memory import fetch_to_write, load_i32
 from volumetric.kernels.cpu.prepare import prepare_row
 from volumetric.kernels.cpu.simd import load, splat, store, store_first
 from volumetric.kernels.cpu.steps import first_row, last_row, number, scratch, slot_address, slot_stride, word
@@ -93,22 +93,27 @@ def _prepare(step, control, row, out, room):
 
 
 @kernel
-def _finish(step, control, row, panel, value):
-    """Add the residual, cap, and store one panel's 16 columns of a row."""
-    column = load_i32(word(step, _COLUMNS) + 8 * panel)
-    count = load_i32(word(step, _COLUMNS) + 8 * panel + 4)
-    residual = word(step, _RESIDUAL)
-    if residual >= 0:
-        value = value + load(slot_address(control, residual) + row * slot_stride(control, residual) + 4 * column)
-    cap = number(step, _SOFTCAP)
+def _row_of(control, slot, row):
+    """Address of a row of a value; 0 for slot -1."""
+    return slot_address(control, slot) + row * slot_stride(control, slot) if slot >= 0 else 0
+
+
+@kernel
+def _finish(place, residual, cap, out, value):
+    """Add the residual, cap, and store one panel's columns of a row.
+
+    `place` is the panel's pair (first column, number of columns), `residual` (or 0) and `out` the starts of the rows.
+    """
+    column = 4 * load_i32(place)
+    count = load_i32(place + 4)
+    if residual != 0:
+        value = value + load(residual + column)
     if cap != 0:
         value = splat(cap) * tanh(value / splat(cap))
-    output = word(step, _OUTPUT)
-    out = slot_address(control, output) + row * slot_stride(control, output) + 4 * column
     if count == 16:
-        store(out, value)
+        store(out + column, value)
     else:
-        store_first(out, value, count)
+        store_first(out + column, value, count)
 
 
 @kernel
@@ -141,7 +146,9 @@ def vector_product(kind: str, activation: int, gated: int) -> Callable[..., None
                 if gated:
                     up = panel_dot(kind, weights + word(step, _PANEL_BYTES), x, units)
                     value = value * _with_bias(word(step, _UP_BIAS), panel, up)
-                _finish(step, control, row, panel, value)
+                residual = _row_of(control, word(step, _RESIDUAL), row)
+                out = _row_of(control, word(step, _OUTPUT), row)
+                _finish(word(step, _COLUMNS) + 8 * panel, residual, number(step, _SOFTCAP), out, value)
 
     return vector_product
 
@@ -162,27 +169,36 @@ def prepare(step: Any, thread: Any, threads: Any, control: Any) -> None:
 
 
 @kernel
-def _row_chunk(rows, groups, threads, tile):
-    """Rows of one work item: all of them, unless there are too few groups of panels to share evenly."""
-    chunks = min(max(8 * threads // max(groups, 1), 1), max(rows // (4 * tile), 1))
-    return ((rows + chunks - 1) // chunks + tile - 1) // tile * tile
-
-
-@kernel
 def _finish_tile(step, control, first, row, last, panel, count, room, stride, activation, gated):
     """Store the rows of one tile; `panel` counts matrices' panels, so gates and ups alternate if `gated`."""
+    bias = word(step, _BIAS)
+    cap = number(step, _SOFTCAP)
+    places = word(step, _COLUMNS) + (4 * panel if gated != 0 else 8 * panel)
     for m in range(min(last - row, stride)):
         here = room + m * 64 * count
+        residual = _row_of(control, word(step, _RESIDUAL), first + row + m)
+        out = _row_of(control, word(step, _OUTPUT), first + row + m)
         if gated != 0:
             for pair in range(count // 2):
                 column = panel // 2 + pair
-                value = activate(activation, _with_bias(word(step, _BIAS), column, load(here + 128 * pair)))
+                value = activate(activation, _with_bias(bias, column, load(here + 128 * pair)))
                 up = _with_bias(word(step, _UP_BIAS), column, load(here + 128 * pair + 64))
-                _finish(step, control, first + row + m, column, value * up)
+                _finish(places + 8 * pair, residual, cap, out, value * up)
         else:
             for p in range(count):
-                value = activate(activation, _with_bias(word(step, _BIAS), panel + p, load(here + 64 * p)))
-                _finish(step, control, first + row + m, panel + p, value)
+                value = activate(activation, _with_bias(bias, panel + p, load(here + 64 * p)))
+                _finish(places + 8 * p, residual, cap, out, value)
+
+
+@kernel
+def _fetch_tile(step, control, first, row, last, panel, count, stride, gated):
+    """Ask for the lines that `_finish_tile` will write: they come while the tile is multiplied."""
+    output = word(step, _OUTPUT)
+    shift = 1 if gated != 0 else 0
+    for m in range(min(last - row, stride)):
+        out = _row_of(control, output, first + row + m)
+        for p in range(panel >> shift, (panel + count) >> shift):
+            fetch_to_write(out + 4 * load_i32(word(step, _COLUMNS) + 8 * p))
 
 
 def _opened_unit(zero: int) -> int:
@@ -211,34 +227,33 @@ def tile_product(kind: str, activation: int, gated: int, zero: int, rows: int, w
         count = last_row(control) - first
         panels = word(step, _PANELS) * (2 if gated else 1)
         groups = (panels + group - 1) // group
-        chunk = _row_chunk(count, groups, threads, rows)
-        chunks = (count + chunk - 1) // chunk
+        tiles = (count + rows - 1) // rows
         units = word(step, _UNITS)
         k = units * unit
         room = scratch(control, thread)
         opened = room + rows * group * 64
         stride = word(step, _PANEL_BYTES)
         prepared = slot_address(control, word(step, _PREPARED))
-        ready = -1
-        for item in range(groups * chunks * thread // threads, groups * chunks * (thread + 1) // threads):
-            panel = item // chunks * group
+        # All tiles of a group of panels follow each other, so that a thread opens each of its groups once.
+        tile = groups * tiles * thread // threads
+        end = groups * tiles * (thread + 1) // threads
+        while tile < end:
+            panel = tile // tiles * group
             here = min(group, panels - panel)
             source = word(step, _WEIGHTS) + panel * stride
             if opens != 0:
-                if panel != ready:
-                    for p in range(here):
-                        if zero == OPENED:
-                            unpack_floats(name, source + p * stride, opened + p * units * opened_unit, units)
-                        else:
-                            unpack_bytes(name, source + p * stride, opened + p * units * opened_unit, units)
-                ready = panel
+                for p in range(here):
+                    if zero == OPENED:
+                        unpack_floats(name, source + p * stride, opened + p * units * opened_unit, units)
+                    else:
+                        unpack_bytes(name, source + p * stride, opened + p * units * opened_unit, units)
                 source = opened
             step_bytes = units * opened_unit if opens != 0 else stride
-            start = item % chunks * chunk
-            stop = min(start + chunk, count)
-            for row in range(start, stop, rows):
+            last = min(tile // tiles * tiles + tiles, end)
+            for row in range(tile % tiles * rows, (tile % tiles + last - tile) * rows, rows):
                 x = prepared + row * word(step, _ROW_BYTES)
                 x_stride = word(step, _ROW_BYTES)
+                _fetch_tile(step, control, first, row, count, panel, here, rows, gated)
                 if zero >= 0:
                     integer_tiles(zero, rows, wide, source, step_bytes, here, x, x_stride, k, room, 64 * here)
                 elif zero == BRAIN:
@@ -247,7 +262,8 @@ def tile_product(kind: str, activation: int, gated: int, zero: int, rows: int, w
                     float_tiles(
                         storage, rows, wide, source, k_stride, step_bytes, here, x, x_stride, k, room, 64 * here
                     )
-                _finish_tile(step, control, first, row, stop, panel, here, room, rows, activation, gated)
+                _finish_tile(step, control, first, row, count, panel, here, room, rows, activation, gated)
+            tile = last
 
     return tile_product
 

@@ -14,8 +14,8 @@ import numpy as np
 from volumetric.errors import UnsupportedError
 from volumetric.kernels.cpu.attention import ANGLE_ARGUMENTS, APPEND_ARGUMENTS, ATTEND_ARGUMENTS, heads_together
 from volumetric.kernels.cpu.maths import ACTIVATIONS
-from volumetric.kernels.cpu.panels import ROWS as PANEL_ROWS
 from volumetric.kernels.cpu.panels import ROUNDINGS, Rounding, prepared_bytes
+from volumetric.kernels.cpu.panels import ROWS as PANEL_ROWS
 from volumetric.kernels.cpu.prepare import LAYER_NORM, NO_NORM, RMS_NORM
 from volumetric.kernels.cpu.products import (
     BRAIN,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from volumetric.errors import UnsupportedError
 from volumetric.kernels.gpu.formats import FORMATS
 from volumetric.runtime.device import DeviceInfo, RunOptions
 from volumetric.runtime.gpu.adapters import choose, describe, ranked_adapters
@@ -55,6 +56,10 @@ class GpuDevice:
         DeviceError : the weights or the scratch memory exceed the GPU
         UnsupportedError : the plan or the options hold something that has no GPU form
         """
+        if options.compute == "bfloat16":
+            raise UnsupportedError(
+                "the GPU has no products of bfloat16 activations", hint="use compute='float32' or device='cpu'"
+            )
         from volumetric.runtime.fuse import fuse
         from volumetric.runtime.gpu.executable import GpuExecutable
 
