@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from volumetric.errors import UnsupportedError
 from volumetric.layers import LayerSpec, Memory
 from volumetric.layers.joins import join, join_vjp
 from volumetric.network import Params
+from volumetric.runtime.batch import check_batch, forward_each
 from volumetric.runtime.device import DeviceInfo, MemoryReport, RunOptions
 from volumetric.runtime.plan import Plan, Step
 from volumetric.runtime.state import check_input, check_room, check_trim
@@ -100,6 +101,10 @@ class ReferenceExecutable:
         values, _ = self.run(x, state=state, last_only=last_only)
         state.position += len(x)
         return np.array(values[self.plan.outputs[0]], np.float32)
+
+    def forward_batch(self, states: Sequence[ReferenceState], x: NDArray[Any]) -> NDArray[np.float32]:
+        """Append one row of `x` to each of `states`, one after the other."""
+        return forward_each(self, states, check_batch(self.plan, states, x, self.options.context))
 
     def greedy(self, state: ReferenceState, token: int) -> Iterator[int]:
         """Feed `token`, yield the arg max, feed that, and so on."""

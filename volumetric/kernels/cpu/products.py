@@ -90,7 +90,7 @@ def _prepare(step, control, row, out, room):
 
 
 @kernel
-def _finish(step, control, row, panel, value):
+def finish(step, control, row, panel, value):
     """Add the residual, cap, and store one panel's 16 columns of a row."""
     column = load_i32(word(step, _COLUMNS) + 8 * panel)
     count = load_i32(word(step, _COLUMNS) + 8 * panel + 4)
@@ -109,7 +109,8 @@ def _finish(step, control, row, panel, value):
 
 
 @kernel
-def _with_bias(address, panel, value):
+def with_bias(address, panel, value):
+    """Add a panel's 16 biases, if there are any."""
     if address != 0:
         return value + load(address + 64 * panel)
     return value
@@ -133,12 +134,12 @@ def vector_product(kind: str, activation: int, gated: int) -> Callable[..., None
             weights = word(step, _WEIGHTS) + panel * word(step, _PANEL_STRIDE)
             for row in range(first, last):
                 x = rows + (row - first) * row_bytes
-                value = _with_bias(word(step, _BIAS), panel, panel_dot(kind, weights, x, units))
+                value = with_bias(word(step, _BIAS), panel, panel_dot(kind, weights, x, units))
                 value = activate(activation, value)
                 if gated:
                     up = panel_dot(kind, weights + word(step, _PANEL_BYTES), x, units)
-                    value = value * _with_bias(word(step, _UP_BIAS), panel, up)
-                _finish(step, control, row, panel, value)
+                    value = value * with_bias(word(step, _UP_BIAS), panel, up)
+                finish(step, control, row, panel, value)
 
     return vector_product
 
@@ -173,13 +174,13 @@ def _finish_tile(step, control, first, row, last, panel, count, room, stride, ac
         if gated != 0:
             for pair in range(count // 2):
                 column = panel // 2 + pair
-                value = activate(activation, _with_bias(word(step, _BIAS), column, load(here + 128 * pair)))
-                up = _with_bias(word(step, _UP_BIAS), column, load(here + 128 * pair + 64))
-                _finish(step, control, first + row + m, column, value * up)
+                value = activate(activation, with_bias(word(step, _BIAS), column, load(here + 128 * pair)))
+                up = with_bias(word(step, _UP_BIAS), column, load(here + 128 * pair + 64))
+                finish(step, control, first + row + m, column, value * up)
         else:
             for p in range(count):
-                value = activate(activation, _with_bias(word(step, _BIAS), panel + p, load(here + 64 * p)))
-                _finish(step, control, first + row + m, panel + p, value)
+                value = activate(activation, with_bias(word(step, _BIAS), panel + p, load(here + 64 * p)))
+                finish(step, control, first + row + m, panel + p, value)
 
 
 def tile_product(kind: str, activation: int, gated: int, zero: int, rows: int, wide: int) -> Callable[..., None]:
