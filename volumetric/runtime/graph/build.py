@@ -31,6 +31,8 @@ class GraphBuilder:
         self._same: dict[tuple[str, Shape, bytes], int] = {}
         self._stored: dict[str, int] = {}
         self._where = ""
+        self.detached: set[int] = set()
+        """Tensors at which differentiation stops."""
 
     def shape(self, i: int) -> Shape:
         """Return the shape of tensor `i`."""
@@ -40,8 +42,10 @@ class GraphBuilder:
     def at(self, where: str) -> Iterator[None]:
         """Mark what is emitted inside as part of the layer at `where`."""
         before, self._where = self._where, where
-        yield
-        self._where = before
+        try:
+            yield
+        finally:
+            self._where = before
 
     def input(self, name: str, shape: Shape, dtype: TensorType = "float32") -> int:
         """Add a tensor that each run takes from the host."""
