@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from volumetric.grid import Coord, Grid, Link
 from volumetric.layers import LayerSpec, ParamSpec
 from volumetric.weights import Params, WeightStore
 from volumetric.wiring import Source, Wire, follow_shared, wire
+
+if TYPE_CHECKING:
+    from volumetric.network_morph import NetworkMorph, Targets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +106,56 @@ class Network:
     def with_link(self, link: Link) -> Network:
         """Return a copy with one more link."""
         return dataclasses.replace(self, links=(*self.links, link))
+
+    def morph(
+        self,
+        params: Mapping[str, WeightStore],
+        dtype: Targets,
+        scheme: str | None = None,
+        *,
+        keep_masters: bool = True,
+    ) -> NetworkMorph:
+        """Convert weights of this network to other numeric types, in place. An error changes nothing.
+
+        Matrices, filters and tables are converted; gains and biases stay as they are. What is converted is a tensor's
+        float32 master where one is kept, else its stored values. A tensor that layers share is converted once.
+
+        Parameters
+        ----------
+        params : weights of this network
+        dtype : ``"int4"``, ``"q8_0"``, ``"bf16"`` … for all layers, or coordinate → such a type for some
+        scheme : how codes are scaled, ``"g64"``, ``"row"`` or ``"g32:f32"``; None: the type's default, or what `dtype`
+            says itself, as ``"int4:g64"``
+        keep_masters : keep the float32 values beside the new form, so that converting back restores their bits; they
+            take 4 bytes a weight. Otherwise masters kept so far are dropped.
+
+        Returns
+        -------
+        NetworkMorph
+            for each layer, and for all together: NMSE, cosine, largest difference, bits per weight
+
+        Raises
+        ------
+        SpecError : a coordinate is outside of the grid, has no layer or a layer without weights, or two coordinates
+            ask for two forms of a tensor that they share
+        DTypeError : a type or scheme is unknown, or cannot hold NaN or an infinity that a tensor has
+        CheckpointError : `params` lacks a tensor
+
+        Examples
+        --------
+        >>> from volumetric import Coord, Grid, Network, initialise
+        >>> from volumetric.layers import Dense
+        >>> network = Network(
+        ...     grid=Grid(1), layers={Coord(0): Dense(in_features=64, out_features=8)}, input_shape=(64,),
+        ...     input_dtype="float32",
+        ... )
+        >>> report = network.morph(initialise(network), {"0.0.0.0": "int4"}, "g64")
+        >>> report.layers[0].bits_per_weight, report.error.cosine > 0.99
+        (4.25, True)
+        """
+        from volumetric.network_morph import morph
+
+        return morph(self, params, dtype, scheme, keep_masters=keep_masters)
 
     def to_json(self) -> str:
         """JSON text that `from_json` turns back into an equal network; the same network gives the same bytes."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
@@ -13,10 +14,12 @@ from volumetric._typing import Shape
 from volumetric.dtypes import Packed, Scheme, decode, encode
 from volumetric.errors import ShapeError
 
+_PIECE = 1 << 20
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MorphReport:
-    """How far a converted tensor is from what it was made of, in dequantised space.
+    """How far converted numbers are from what they were made of, in dequantised space.
 
     Attributes
     ----------
@@ -32,14 +35,62 @@ class MorphReport:
     @classmethod
     def between(cls, before: NDArray[np.float32], after: NDArray[np.float32]) -> MorphReport:
         """Compare two arrays of one shape; two zero arrays agree fully."""
-        a, b = before.ravel().astype(np.float64), after.ravel().astype(np.float64)
-        power = float(a @ a)
-        error = float(np.square(a - b).sum())
-        norm = np.sqrt(power * float(b @ b))
+        return Difference.between(before, after).report()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """Sums over numbers a and what became of them, b; those of several tensors add up.
+
+    Attributes
+    ----------
+    elements : how many
+    power, other, dot, error : sums of a², b², a b and (a − b)²
+    max_abs : largest ``|a − b|``
+    """
+
+    elements: int = 0
+    power: float = 0.0
+    other: float = 0.0
+    dot: float = 0.0
+    error: float = 0.0
+    max_abs: float = 0.0
+
+    @classmethod
+    def between(cls, before: NDArray[np.float32], after: NDArray[np.float32]) -> Difference:
+        """Compare two arrays of one shape, in float64."""
+        total = cls()
+        before, after = before.ravel(), after.ravel()
+        for at in range(0, before.size, _PIECE):  # in pieces: float64 copies of a whole embedding are large
+            total += cls._of(*(x[at : at + _PIECE].astype(np.float64) for x in (before, after)))
+        return total
+
+    @classmethod
+    def _of(cls, a: NDArray[np.float64], b: NDArray[np.float64]) -> Difference:
+        with np.errstate(invalid="ignore"):  # infinities that stay leave NaN as their difference
+            d = a - b
+        top = float(np.abs(d).max(initial=0.0))
         return cls(
-            nmse=error / power if power else float(error > 0),
-            cosine=float(a @ b) / norm if norm else float(power == float(b @ b)),
-            max_abs=float(np.abs(a - b).max(initial=0.0)),
+            elements=a.size, power=float(a @ a), other=float(b @ b), dot=float(a @ b), error=float(d @ d), max_abs=top
+        )
+
+    def __add__(self, other: Difference) -> Difference:
+        return Difference(
+            elements=self.elements + other.elements,
+            power=self.power + other.power,
+            other=self.other + other.other,
+            dot=self.dot + other.dot,
+            error=self.error + other.error,
+            max_abs=float(np.maximum(self.max_abs, other.max_abs)),  # unlike max, it lets NaN through
+        )
+
+    def report(self) -> MorphReport:
+        """Return the figures; where everything is zero the two agree fully."""
+        norm = math.sqrt(self.power * self.other)
+        return MorphReport(
+            nmse=self.error / self.power if self.power else float(self.error > 0),
+            cosine=self.dot / norm if norm else float(self.power == self.other),
+            max_abs=self.max_abs,
         )
 
 
@@ -151,12 +202,23 @@ class WeightStore:
 
         A kept master stays, so that morphing back restores the bits.
         """
+        packed, difference = self.converted(scheme)
+        self.adopt(packed)
+        return difference.report()
+
+    def converted(self, scheme: Scheme) -> tuple[Packed, Difference]:
+        """Return what `morph` would store, and how far it is from what it is made of; nothing changes."""
         before = self.values() if self._master is None else self._master
         packed = encode(before, scheme)
-        self.scheme = scheme
+        return packed, Difference.between(before, decode(packed, np.float32))
+
+    def adopt(self, packed: Packed) -> None:
+        """Make `packed` the stored form; a kept master stays. Raises `ShapeError` if it has another shape."""
+        if packed.shape != self.shape:
+            raise ShapeError(f"a weight of shape {self.shape} cannot take a tensor of shape {packed.shape}")
+        self.scheme = packed.scheme
         self._changed()
         self._source = packed
-        return MorphReport.between(before, decode(packed, np.float32))
 
     def drop_master(self) -> None:
         """Keep only the stored form."""

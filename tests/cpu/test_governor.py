@@ -71,3 +71,17 @@ def test_one_thread_is_never_less():
     made.run(10)
     made.cost = {1: 1.0}
     assert set(made.run(50)) == {1}
+
+
+def test_a_trial_does_not_slow_calls_of_another_kind():
+    governor = Governor(2, clock=lambda: 0.0)
+    while governor.threads == 2:
+        governor.observe(0.003, "few")
+    assert governor.threads_for("few") == 1
+    assert governor.threads_for("many") == 2
+    for _ in range(8):
+        governor.observe(0.003, "many", prove=False)
+    assert governor.threads_for("few") == 1
+    for _ in range(4):
+        governor.observe(0.005, "few")
+    assert governor.threads_for("few") == 2

@@ -9,6 +9,7 @@ from .config import EvolutionConfig as EvolutionConfig
 from .config import GenomeConfig as GenomeConfig
 from .config import MutationConfig as MutationConfig
 from .config import ReproductionConfig as ReproductionConfig
+from .config import RunConfig as RunConfig
 from .config import SpeciesConfig as SpeciesConfig
 from .crossover import crossover as crossover
 from .dna import DNA as DNA
@@ -23,11 +24,12 @@ from .innovation import Innovations as Innovations
 from .merge import merge as merge
 from .mutate import mutate as mutate
 from .pool import Pool as Pool
-from .population import Champion as Champion
 from .population import Population as Population
 from .reporters import Csv as Csv
 from .reporters import History as History
 from .reporters import JsonLines as JsonLines
+from .run import Champion as Champion
+from .run import Run as Run
 from .species import distance as distance
 from .splice import SpliceConfig as SpliceConfig
 from .splice import splice as splice

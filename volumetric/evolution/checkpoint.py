@@ -107,7 +107,8 @@ def load(path: Path) -> Population:
 
 
 def _restored(plain: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Population:
-    from volumetric.evolution.population import Champion, Population, Progress
+    from volumetric.evolution.population import Population
+    from volumetric.evolution.run import Champion, Progress
 
     if plain["format"] != _FORMAT or plain["version"] != _VERSION:
         raise CheckpointError(f"format {plain['format']!r} {plain['version']!r} is not {_FORMAT!r} {_VERSION}")

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Self, Union, get_args, get_origin, get_type_hints
 
 from volumetric.errors import SpecError
 from volumetric.evolution.genes import ACTIVATIONS, AGGREGATIONS, Interface
@@ -174,8 +174,8 @@ class ReproductionConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EvolutionConfig:
-    """A whole run.
+class RunConfig:
+    """What every run has, whatever its genomes are.
 
     Attributes
     ----------
@@ -184,7 +184,7 @@ class EvolutionConfig:
     fitness_threshold : the run ends when a genome is at least this good; None: never
     on_failure : what becomes of a genome whose fitness function raises or returns no finite number: "worst" gives it
         `failure_fitness` or, if that is None, the worst fitness of its generation; "raise" ends the run
-    genome, mutation, species, reproduction : sections
+    species, reproduction : sections
 
     Raises
     ------
@@ -196,26 +196,24 @@ class EvolutionConfig:
     fitness_threshold: float | None = None
     on_failure: Literal["worst", "raise"] = "worst"
     failure_fitness: float | None = None
-    genome: GenomeConfig = field(default_factory=GenomeConfig)
-    mutation: MutationConfig = field(default_factory=MutationConfig)
     species: SpeciesConfig = field(default_factory=SpeciesConfig)
     reproduction: ReproductionConfig = field(default_factory=ReproductionConfig)
 
     def __post_init__(self) -> None:
         _at_least("evolution", self, 2, "population")
 
-    @staticmethod
-    def from_dict(values: Mapping[str, Any]) -> EvolutionConfig:
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
         """Return the configuration that nested plain values describe; what is left out has its default.
 
         Raises
         ------
         SpecError : an unknown key, a value of another type, or one out of range
         """
-        return _build(EvolutionConfig, values, "")
+        return _build(cls, values, "")
 
-    @staticmethod
-    def load(path: str | os.PathLike[str]) -> EvolutionConfig:
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read a TOML file.
 
         Raises
@@ -228,11 +226,28 @@ class EvolutionConfig:
             raise SpecError(f"cannot read {path}: {error.strerror or error}") from error
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise SpecError(f"{path} is not TOML: {error}") from error
-        return EvolutionConfig.from_dict(values)
+        return cls.from_dict(values)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values that `from_dict` reads."""
         return dataclasses.asdict(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvolutionConfig(RunConfig):
+    """A run of genomes of nodes and connections.
+
+    Attributes
+    ----------
+    genome, mutation : sections beside those of `RunConfig`
+
+    Raises
+    ------
+    SpecError : a value is out of range
+    """
+
+    genome: GenomeConfig = field(default_factory=GenomeConfig)
+    mutation: MutationConfig = field(default_factory=MutationConfig)
 
 
 def _build(cls: type[Any], values: Any, where: str) -> Any:

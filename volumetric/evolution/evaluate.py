@@ -7,25 +7,38 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from volumetric._typing import Array
-from volumetric.errors import ShapeError, VolumetricError
+from volumetric.errors import ShapeError, SpecError, VolumetricError
 from volumetric.evolution.activate import activate
-from volumetric.evolution.genome import Genome
 from volumetric.evolution.pool import Pool
 from volumetric.rng import generator
 
 FITNESS_STREAM = 1
-Fitness: TypeAlias = Callable[[Genome, np.random.Generator], float]
+Fitness: TypeAlias = Callable[[Any, np.random.Generator], float]
 """A fitness function: a genome and random numbers of its own to a number."""
 
 
 class EvaluationError(VolumetricError, RuntimeError):
     """Fitness could not be computed: no genome of a generation has one, or the configuration forbids failures."""
+
+
+class Genomes(Protocol):
+    """The genomes of a generation, in whatever form."""
+
+    def __len__(self) -> int: ...
+
+    def genome(self, row: int) -> Any:
+        """Return one genome."""
+        ...
+
+    def take(self, rows: NDArray[np.int64]) -> Genomes:
+        """Return some of the genomes."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,13 +47,13 @@ class Cohort:
 
     Attributes
     ----------
-    pool : its genomes, packed
+    pool : its genomes, packed where they can be
     generation : from 0
     first_id : id of the first genome; the others follow
     seed : seed of the run
     """
 
-    pool: Pool
+    pool: Genomes
     generation: int
     first_id: int
     seed: int
@@ -48,7 +61,7 @@ class Cohort:
     def __len__(self) -> int:
         return len(self.pool)
 
-    def genome(self, row: int) -> Genome:
+    def genome(self, row: int) -> Any:
         """Return one genome."""
         return self.pool.genome(row)
 
@@ -57,7 +70,14 @@ class Cohort:
         return generator(self.seed, FITNESS_STREAM, self.generation, self.first_id + row)
 
     def activate(self, inputs: Array) -> NDArray[np.float64]:
-        """Return the outputs of all genomes [genomes, samples, outputs]; see `activate`."""
+        """Return the outputs of all genomes [genomes, samples, outputs]; see `activate`.
+
+        Raises
+        ------
+        SpecError : the genomes are not made of nodes and connections
+        """
+        if not isinstance(self.pool, Pool):
+            raise SpecError("these genomes are whole networks, which are not activated together")
         return activate(self.pool, inputs)
 
 
@@ -161,7 +181,7 @@ def _score(fitness: Fitness, cohort: Cohort, rows: Sequence[int]) -> list[tuple[
     return [_score_one(fitness, cohort.genome(row), cohort.rng(row)) for row in rows]
 
 
-def _score_one(fitness: Fitness, genome: Genome, rng: np.random.Generator) -> tuple[float, str]:
+def _score_one(fitness: Fitness, genome: Any, rng: np.random.Generator) -> tuple[float, str]:
     try:
         value = float(fitness(genome, rng))
     except Exception as error:

@@ -1,85 +1,26 @@
-"""A population and its life: ask for a generation, tell its fitness, again."""
+"""Populations of classic NEAT: genomes of nodes and connections."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from concurrent.futures import Executor
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from volumetric.errors import SpecError
 from volumetric.evolution.breed import breed
 from volumetric.evolution.config import EvolutionConfig
-from volumetric.evolution.evaluate import (
-    Cohort,
-    EvaluationError,
-    Failure,
-    Fitness,
-    Problem,
-    Scores,
-    checked,
-    evaluate,
-)
 from volumetric.evolution.genome import Genome
 from volumetric.evolution.innovation import Innovations
 from volumetric.evolution.pool import Pool, first_pool
-from volumetric.evolution.reporters import (
-    Evaluated,
-    EvaluationFailed,
-    Event,
-    Reporter,
-    Solved,
-    SpeciesEnded,
-    SpeciesFounded,
-)
-from volumetric.evolution.selection import breeders, plan
+from volumetric.evolution.run import Run
+from volumetric.evolution.selection import Offspring
 from volumetric.evolution.settings import settings_of
-from volumetric.evolution.species import Ranking, SpeciesTable, keep, rank, remember, speciate
-from volumetric.rng import fresh_seed, generator
-
-BREEDING_STREAM = 0
+from volumetric.evolution.species import SpeciesTable, speciate
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Champion:
-    """The best genome so far.
-
-    Attributes
-    ----------
-    genome, fitness : the genome and what it scored
-    id, generation : which it was, and when
-    """
-
-    genome: Genome
-    fitness: float
-    id: int
-    generation: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
-    """Where a run stands.
-
-    Attributes
-    ----------
-    generation : number of the current generation, from 0
-    improved : generation in which the best score last rose, or in which the search was last refocused
-    fitness : float64 [genomes] of the current generation, None while it is not evaluated
-    failures : genomes of it that have no fitness of their own
-    """
-
-    generation: int = 0
-    improved: int = 0
-    fitness: NDArray[np.float64] | None = None
-    failures: tuple[Failure, ...] = ()
-
-
-class Population:
-    """Genomes that evolve.
+class Population(Run[EvolutionConfig, Pool]):
+    """Genomes of nodes and connections that evolve.
 
     Parameters
     ----------
@@ -96,113 +37,9 @@ class Population:
     """
 
     def __init__(self, config: EvolutionConfig, seed: int | None = None) -> None:
-        if seed is not None and seed < 0:
-            raise SpecError(f"a seed is not negative, got {seed}")
-        self.config = config
         self._settings = settings_of(config)
-        self._ranking: Ranking | None = None
-        self.seed = fresh_seed() if seed is None else seed
-        self.champion: Champion | None = None
-        self.progress = Progress()
         self.innovations = Innovations.after_first(config.genome)
-        self.pool: Pool = first_pool(config, generator(self.seed, BREEDING_STREAM))
-        nobody = self.pool.take(np.empty(0, np.int64))
-        self.species = speciate(self.pool, SpeciesTable.none(config.species.threshold), nobody, 0, self._settings)
-
-    @property
-    def generation(self) -> int:
-        """Number of the current generation, from 0."""
-        return self.progress.generation
-
-    @property
-    def genomes(self) -> list[Genome]:
-        """All genomes of the current generation."""
-        return [self.pool.genome(row) for row in range(len(self.pool))]
-
-    @property
-    def solved(self) -> bool:
-        """Whether the best genome so far reaches the fitness threshold."""
-        goal = self.config.fitness_threshold
-        return self.champion is not None and goal is not None and self._sign * (self.champion.fitness - goal) >= 0
-
-    def ask(self) -> Cohort:
-        """Return the generation that needs fitness, which is bred if the last one has its fitness already."""
-        if self.progress.fitness is not None:
-            self._breed(self.progress.fitness)
-        return self._cohort()
-
-    def tell(self, fitness: ArrayLike | Scores) -> None:
-        """Give every genome of the last `ask` its fitness.
-
-        Parameters
-        ----------
-        fitness : one number for each genome, in order; NaN and infinity mean that it failed
-
-        Raises
-        ------
-        EvaluationError : all genomes failed, or one did and ``on_failure`` is "raise"
-        ShapeError : there is not one number for each genome
-        SpecError : this generation has its fitness already
-        """
-        if self.progress.fitness is not None:
-            raise SpecError(f"generation {self.generation} has its fitness already", hint="call ask() first")
-        scores = fitness if isinstance(fitness, Scores) else checked(fitness, self._cohort())
-        values = self._without_failures(scores)
-        score = self._sign * values
-        best = int(score.argmax())
-        improved = self.progress.improved
-        if self.champion is None or score[best] > self._sign * self.champion.fitness:
-            improved = self.generation
-            self.champion = Champion(
-                genome=self.pool.genome(best),
-                fitness=float(values[best]),
-                id=self._cohort().first_id + best,
-                generation=self.generation,
-            )
-        self._ranking = rank(self.species, score)
-        self.species = remember(self.species, self._ranking, self.generation)
-        self.progress = replace(self.progress, fitness=values, improved=improved, failures=scores.failures)
-
-    def evolve(
-        self,
-        fitness: Fitness | Problem,
-        generations: int,
-        *,
-        executor: Executor | None = None,
-        reporters: Sequence[Reporter] = (),
-        checkpoint: str | os.PathLike[str] | None = None,
-        checkpoint_every: int = 10,
-    ) -> Champion:
-        """Evaluate so many generations, fewer if the fitness threshold is reached, and return the best genome ever.
-
-        Parameters
-        ----------
-        fitness : ``function(genome, rng) -> float``, or a `Problem`, which scores all genomes at once
-        generations : how many to evaluate in this call
-        executor : runs a function of one genome in threads, processes or on a cluster, with the same result
-        reporters : called with each `Event`
-        checkpoint : file that the run is saved to, after every `checkpoint_every` evaluations and at the end
-
-        Raises
-        ------
-        EvaluationError : fitness could not be computed
-        SpecError : `generations` or `checkpoint_every` is below 1
-        """
-        if generations < 1 or checkpoint_every < 1:
-            raise SpecError(f"generations and checkpoint_every must be at least 1: {generations}, {checkpoint_every}")
-        for step in range(1, generations + 1):
-            before = self.species
-            cohort = self.ask()
-            self.tell(evaluate(fitness, cohort, executor))
-            if reporters:
-                self._report(before, reporters)
-            if checkpoint is not None and (step % checkpoint_every == 0 or step == generations or self.solved):
-                self.save(checkpoint)
-            if self.solved:
-                break
-        if self.champion is None:
-            raise EvaluationError("no generation was evaluated")
-        return self.champion
+        super().__init__(config, seed)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything that the run depends on, in one step; see `volumetric.evolution.checkpoint`."""
@@ -222,97 +59,17 @@ class Population:
 
         return load(Path(path))
 
-    @property
-    def _sign(self) -> float:
-        """What fitness is multiplied by so that more is better."""
-        return 1.0 if self.config.fitness_criterion == "max" else -1.0
+    def _first(self, rng: np.random.Generator) -> Pool:
+        return first_pool(self.config, rng)
 
-    def _cohort(self) -> Cohort:
-        first_id = self.generation * self.config.population
-        return Cohort(pool=self.pool, generation=self.generation, first_id=first_id, seed=self.seed)
+    def _children(self, offspring: Offspring, first_id: int, key: np.uint64) -> Pool:
+        self.innovations.begin_generation(self.config.population)
+        return breed(self.pool, offspring.parents, offspring.mutates, first_id, key, self._settings, self.innovations)
 
-    def _without_failures(self, scores: Scores) -> NDArray[np.float64]:
-        """Fitness with a number for the genomes that failed, as the configuration says."""
-        if not scores.failures:
-            return scores.fitness
-        first = f"genome {scores.failures[0].genome}: {scores.failures[0].reason}"
-        if self.config.on_failure == "raise" or len(scores.failures) == len(self.pool):
-            raise EvaluationError(
-                f"{len(scores.failures)} of {len(self.pool)} genomes of generation {self.generation} failed; {first}",
-                hint="the fitness function must return a finite number",
-            )
-        value = self.config.failure_fitness
-        if value is None:
-            value = np.nanmin(scores.fitness) if self.config.fitness_criterion == "max" else np.nanmax(scores.fitness)
-        return np.where(np.isnan(scores.fitness), value, scores.fitness)
+    def _speciate(
+        self, pool: Pool, table: SpeciesTable, representatives: NDArray[np.int64], generation: int
+    ) -> SpeciesTable:
+        return speciate(pool, table, self.pool.take(representatives), generation, self._settings)
 
-    def _breed(self, fitness: NDArray[np.float64]) -> None:
-        """Replace the generation by its children."""
-        config, generation = self.config, self.generation
-        rng = generator(self.seed, BREEDING_STREAM, generation + 1)
-        parent_key, gene_key = rng.integers(0, 1 << 64, 2, np.uint64)
-        score = self._sign * fitness
-        ranking = self._ranking or rank(self.species, score)
-        patience = config.species.refocus_after
-        refocus = patience > 0 and generation - self.progress.improved >= patience
-        allowed = breeders(self.species, generation, refocus=refocus, config=config)
-        picks = ranking.starts + (rng.random(len(ranking.starts)) * ranking.counts).astype(np.int64)
-        first_id = (generation + 1) * config.population
-        offspring = plan(ranking, allowed, score, first_id, parent_key, config)
-        self.innovations.begin_generation(config.population)
-        children = breed(
-            self.pool, offspring.parents, offspring.mutates, first_id, gene_key, self._settings, self.innovations
-        )
-        representatives = self.pool.take(ranking.order[picks[allowed]])
-        self.species = speciate(children, keep(self.species, allowed), representatives, generation + 1, self._settings)
-        self.pool, self._ranking = children, None
-        improved = generation if refocus else self.progress.improved
-        self.progress = Progress(generation=generation + 1, improved=improved)
-
-    def _report(self, before: SpeciesTable, reporters: Sequence[Reporter]) -> None:
-        """Tell reporters about the generation that was just evaluated; `before` are the species before it."""
-        for event in self._events(before):
-            for reporter in reporters:
-                reporter(event)
-
-    def _events(self, before: SpeciesTable) -> list[Event]:
-        generation, species = self.generation, self.species
-        fitness = self.progress.fitness
-        if fitness is None or self.champion is None:
-            return []
-        known, alive = set(before.ids.tolist()), set(species.ids.tolist())
-        if generation == 0:
-            known = set()
-        events: list[Event] = [
-            SpeciesEnded(generation=generation, species=number, best=float(self._sign * best), age=generation - founded)
-            for number, best, founded in zip(
-                before.ids.tolist(), before.best.tolist(), before.founded.tolist(), strict=True
-            )
-            if number not in alive
-        ]
-        events += [SpeciesFounded(generation=generation, species=s) for s in species.ids.tolist() if s not in known]
-        events += [
-            EvaluationFailed(generation=generation, genome=failure.genome, reason=failure.reason)
-            for failure in self.progress.failures
-        ]
-        best = int((self._sign * fitness).argmax())
-        genome = self.pool.genome(best)
-        sizes = np.bincount(species.member, minlength=len(species))
-        events.append(
-            Evaluated(
-                generation=generation,
-                best=float(fitness[best]),
-                mean=float(fitness.mean()),
-                stdev=float(fitness.std()),
-                worst=float(fitness[int((self._sign * fitness).argmin())]),
-                best_genome=self._cohort().first_id + best,
-                best_hidden=genome.hidden,
-                best_connections=int(genome.connections["enabled"].sum()),
-                species=dict(zip(species.ids.tolist(), sizes.tolist(), strict=True)),
-                threshold=species.threshold,
-                failures=len(self.progress.failures),
-            )
-        )
-        if self.solved:
-            events.append(Solved(generation=generation, genome=self.champion.id, fitness=self.champion.fitness))
-        return events
+    def _size(self, genome: Genome) -> tuple[int, int]:
+        return genome.hidden, int(genome.connections["enabled"].sum())

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from volumetric.evolution.config import EvolutionConfig
+from volumetric.evolution.config import RunConfig
 from volumetric.evolution.species import Ranking, SpeciesTable
 
 IntArray = NDArray[np.int64]
@@ -28,7 +28,7 @@ class Offspring:
     mutates: NDArray[np.uint8]
 
 
-def breeders(table: SpeciesTable, generation: int, *, refocus: bool, config: EvolutionConfig) -> NDArray[np.bool_]:
+def breeders(table: SpeciesTable, generation: int, *, refocus: bool, config: RunConfig) -> NDArray[np.bool_]:
     """Return which species may have offspring.
 
     A species that has not improved for `max_stagnation` generations may not, unless it is among the best `elitism`.
@@ -75,7 +75,7 @@ def plan(
     score: F64Array,
     first_id: int,
     key: np.uint64,
-    config: EvolutionConfig,
+    config: RunConfig,
 ) -> Offspring:
     """Choose elites and parents for exactly ``config.population`` children.
 

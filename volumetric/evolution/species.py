@@ -102,6 +102,19 @@ def speciate(
         pool.nodes, pool.connections, pool.sizes, representatives.nodes, representatives.connections,
         representatives.sizes, settings.coefficients, table.threshold, member, founders,
     )  # fmt: skip
+    return joined(table, member, founded, generation, settings.species_target, settings.threshold_step)
+
+
+def joined(
+    table: SpeciesTable, member: IntArray, founded: int, generation: int, target: int, step: float
+) -> SpeciesTable:
+    """Return the species of a new generation, of which `founded` are new, without those that nobody joined.
+
+    Parameters
+    ----------
+    member : int64 [genomes]; position in `table`, new species after the old ones
+    target, step : as in `SpeciesConfig`; the threshold moves towards the target number of species
+    """
     new = np.full(founded, generation)
     ids = np.concatenate((table.ids, np.arange(table.next_id, table.next_id + founded)))
     populated = np.bincount(member, minlength=len(ids)) > 0
@@ -111,7 +124,7 @@ def speciate(
         improved=np.concatenate((table.improved, new)),
         best=np.concatenate((table.best, np.full(founded, -np.inf))),
         member=member,
-        threshold=_next_threshold(table.threshold, int(populated.sum()), settings),
+        threshold=_next_threshold(table.threshold, int(populated.sum()), target, step),
         next_id=table.next_id + founded,
     )
     return grown if populated.all() else keep(grown, populated)
@@ -130,8 +143,7 @@ def keep(table: SpeciesTable, mask: NDArray[np.bool_]) -> SpeciesTable:
     )
 
 
-def _next_threshold(threshold: float, species: int, settings: Settings) -> float:
-    target, step = settings.species_target, settings.threshold_step
+def _next_threshold(threshold: float, species: int, target: int, step: float) -> float:
     if target == 0 or species == target:
         return threshold
     return max(threshold + (step if species > target else -step), step)

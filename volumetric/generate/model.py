@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,9 @@ from volumetric.runtime.device import Device, Executable, RunOptions
 from volumetric.runtime.lower import lower
 from volumetric.runtime.plan import Plan
 from volumetric.runtime.state import check_input, check_vocabulary
+
+if TYPE_CHECKING:
+    from volumetric.generate.perplexity import Perplexity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,6 +191,24 @@ class Model:
             for start in range(0, tokens.size, rows)
         ]
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def perplexity(self, text: str | Sequence[int], *, window: int | None = None) -> Perplexity:
+        """Return how well the model predicts a text: ``exp`` of the mean ``−log p`` of its tokens.
+
+        Parameters
+        ----------
+        text : text, encoded as a prompt is, or token ids
+        window : tokens that are fed from an empty sequence at a time; None: as many as the context holds. The first
+            token of a window has nothing before it and does not count, the others see all before them in it.
+
+        Raises
+        ------
+        GenerationError : fewer than two tokens, an encoder, or logits that are not numbers
+        SpecError : `window` is below 2 or more than the context
+        """
+        from volumetric.generate.perplexity import perplexity
+
+        return perplexity(self, self.encode(text), window)
 
     @cached_property
     def bidirectional(self) -> bool:

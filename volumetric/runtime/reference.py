@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -140,10 +140,17 @@ class ReferenceExecutable:
             values[self.plan.outputs[0]] = values[self.plan.outputs[0]][-1:]
         return values, tape
 
-    def vjp(self, values: dict[int, Array], tape: list[Any], gy: Array) -> tuple[Array | None, dict[str, Array]]:
+    def vjp(
+        self,
+        values: dict[int, Array],
+        tape: list[Any],
+        gy: Array,
+        watch: Callable[[Step, Array], None] | None = None,
+    ) -> tuple[Array | None, dict[str, Array]]:
         """Return the gradients of ``sum(gy * output)`` for the input and for every parameter key.
 
-        `values` and `tape` come from `run` without a state. Gradients of shared parameters are summed.
+        `values` and `tape` come from `run` without a state. Gradients of shared parameters are summed. `watch` is
+        called with each step and the gradient of its output, last step first.
         """
         grads: dict[int, Array] = {self.plan.outputs[0]: gy}
         params: dict[str, Array] = {}
@@ -151,6 +158,8 @@ class ReferenceExecutable:
             g = grads.pop(step.outputs[0], None)
             if g is None:
                 continue
+            if watch is not None:
+                watch(step, g)
             inputs, by_name = self._apply_vjp(step, [values[i] for i in step.inputs], saved, g)
             for name, grad in by_name.items():
                 key = step.params[name]

@@ -10,6 +10,7 @@ import numpy as np
 from volumetric._typing import Array
 from volumetric.errors import CheckpointError, ShapeError, SpecError
 from volumetric.network import Network, check_params
+from volumetric.observe import Observer, Watch
 from volumetric.runtime import Plan, RunOptions, lower
 from volumetric.runtime.lower import mixes_rows
 from volumetric.runtime.reference import ReferenceExecutable
@@ -43,13 +44,17 @@ class ReferenceLearner:
         plan = lower(network)
         self._executable = ReferenceExecutable(plan, {}, RunOptions(), dtype)
         self._mixes = _mixing_layer(plan)
-        frozen = set().union(*(matching(pattern, params) for pattern in options.frozen))
-        trained = plan.params.keys() - frozen
-        if not trained:
-            raise SpecError("there is nothing to train", hint="freeze fewer parameters, or add a layer that has some")
-        self._masters: dict[str, Array] = {k: master_of(params[k]).astype(dtype) for k in params if k in trained}
+        self._overlay = options.overlay
+        self._watch: Watch | None = None
+        self._wanted = _trained(plan, params, options)
+        if self._overlay is None:
+            masters = {k: master_of(params[k]) for k in params if k in self._wanted}
+        else:
+            masters = self._overlay.begin({k: params[k] for k in params if k in self._wanted})
+        self._masters: dict[str, Array] = {key: w.astype(dtype) for key, w in masters.items()}
         self._kept = {key: self._converted(key, store) for key, store in params.items()}
-        self._fixed = {k: self._kept[k].values().astype(dtype, copy=False) for k in plan.params if k not in trained}
+        kept = plan.params if self._overlay is not None else plan.params.keys() - self._wanted
+        self._fixed = {k: self._kept[k].values().astype(dtype, copy=False) for k in kept}
         self._slots = {
             name: {k: np.zeros_like(w) for k, w in self._masters.items()} for name in options.optimiser.slots
         }
@@ -90,8 +95,14 @@ class ReferenceLearner:
 
     def params(self) -> Params:
         """Return the weights as they are now; what is neither trained nor converted is the given store itself."""
+        if self._overlay is not None:
+            return self._overlay.merge(self._kept, self._masters)
         trained = {key: trained_store(w, self._schemes[key]) for key, w in self._masters.items()}
         return Params({key: trained.get(key, store) for key, store in self._kept.items()})
+
+    def watch(self, observers: Sequence[Observer]) -> None:
+        """Tell `observers` about every layer, forward and backward, from the next update on."""
+        self._watch = Watch(observers) if observers else None
 
     @property
     def _plan(self) -> Plan:
@@ -99,17 +110,25 @@ class ReferenceLearner:
 
     def _converted(self, key: str, store: WeightStore) -> WeightStore:
         """Bring a weight that is not trained into its scheme."""
-        if key in self._masters or store.scheme == self._schemes[key]:
+        trained = self._overlay is None and key in self._wanted
+        if trained or store.scheme == self._schemes[key]:
             return store
         return trained_store(master_of(store), self._schemes[key])
 
     def _install(self, masters: dict[str, Array]) -> None:
-        """Give the forward pass the weights as their schemes hold them."""
+        """Give the forward pass the weights as their schemes hold them, or with the overlays added."""
+        if self._overlay is not None:
+            merged = {key: self._fixed[key] + self._overlay.delta(key, masters) for key in self._wanted}
+            self._executable.weights = self._fixed | merged
+            return
         stored = {key: as_stored(w, self._schemes[key]) for key, w in masters.items()}
         self._executable.weights = stored | self._fixed
 
     def _step(self, batches: Sequence[Batch], rate: float) -> StepReport:
-        tally, gradients = Tally(), {key: np.zeros_like(w) for key, w in self._masters.items()}
+        weights, watch = self._executable.weights, self._watch
+        tally, gradients = Tally(), {key: np.zeros_like(weights[key]) for key in self._wanted}
+        if watch is not None:
+            watch.drop()  # of an update that failed
         for batch in batches:
             for x, target, mask in self._runs(batch):
                 values, tape = self._executable.run(x)
@@ -117,11 +136,19 @@ class ReferenceLearner:
                 tally += self._tally(values, terms)
                 if tally.fault is not None:
                     return StepReport(tally=tally, gradient_norm=np.nan, fault=tally.fault)
-                for key, g in self._executable.vjp(values, tape, terms.gradient)[1].items():
+                if watch is not None:
+                    watch.forward(self._plan, values)
+                told = None if watch is None else watch.backward
+                for key, g in self._executable.vjp(values, tape, terms.gradient, told)[1].items():
                     if key in gradients:
                         gradients[key] += g
+        if watch is not None:
+            watch.flush(self._updates + 1)
         scale = self._options.loss.scale(tally.count)
-        return self._update({key: g * scale for key, g in gradients.items()}, tally, rate)
+        gradients = {key: g * scale for key, g in gradients.items()}
+        if self._overlay is not None:
+            gradients = self._overlay.pull(gradients, self._masters)
+        return self._update(gradients, tally, rate)
 
     def _update(self, gradients: dict[str, Array], tally: Tally, rate: float) -> StepReport:
         clip = self._options.clip
@@ -172,6 +199,17 @@ class ReferenceLearner:
                 hint="give inputs, targets and mask one more axis in front: [samples, T, …]",
             )
         yield x, batch.targets, batch.mask
+
+
+def _trained(plan: Plan, params: Params, options: LearnerOptions) -> list[str]:
+    """Return the keys of the weights whose gradients are wanted, in the order of `params`."""
+    frozen = set().union(*(matching(pattern, params) for pattern in options.frozen))
+    trained = plan.params.keys() - frozen
+    if options.overlay is not None:
+        trained &= set(options.overlay.keys(params))
+    if not trained:
+        raise SpecError("there is nothing to train", hint="freeze fewer parameters, or add a layer that has some")
+    return [key for key in params if key in trained]
 
 
 def _mixing_layer(plan: Plan) -> str | None:

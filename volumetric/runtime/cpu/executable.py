@@ -213,8 +213,9 @@ class CpuExecutable:
         count = table.steps if few else -(-table.steps // _PARTS)
         for first in range(0, table.steps, count):
             steps = min(count, table.steps - first)
+            threads = self._governor.threads_for(kind)
             began = time.perf_counter()
-            TEAM.run(table.address + first * _STEP_BYTES, steps, self._control_address, self._governor.threads)
+            TEAM.run(table.address + first * _STEP_BYTES, steps, self._control_address, threads)
             self._governor.observe((time.perf_counter() - began) / (rows * steps), kind, prove=few)
 
     def _reserve(self, program: Program, rows: int) -> None:

@@ -26,7 +26,7 @@ class Governor:
 
     Attributes
     ----------
-    threads : threads to use for the next call
+    threads : threads to use for the next call; during a trial, of the kind that is tried
     """
 
     def __init__(self, limit: int, clock: Callable[[], float] = time.monotonic) -> None:
@@ -44,8 +44,15 @@ class Governor:
         self._pause = _FIRST_PAUSE
         self._next = -math.inf  # no trial before this time
 
+    def threads_for(self, kind: str) -> int:
+        """Threads to use for a call of `kind`: a trial concerns only the kind that it compares.
+
+        A trial may wait for its next call for long: generation ends, and the next prompt comes first.
+        """
+        return self._before if self._trial and kind != self._trial_of else self.threads
+
     def observe(self, seconds: float, kind: str = "", *, prove: bool = True) -> None:
-        """Take note of a call with `threads` threads and choose their number for the next one.
+        """Take note of a call with `threads_for(kind)` threads and choose their number for the next one.
 
         Parameters
         ----------
@@ -55,7 +62,7 @@ class Governor:
         """
         if self.limit == 1:
             return
-        key = (kind, self.threads)
+        key = (kind, self.threads_for(kind))
         usual = min(self._usual.get(key, seconds) * 1.002, seconds)
         self._usual[key] = usual
         self._mean[key] = 0.7 * self._mean.get(key, seconds) + 0.3 * seconds

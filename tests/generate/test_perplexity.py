@@ -1,0 +1,55 @@
+"""Perplexity against its definition, and what it refuses."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import volumetric
+from volumetric.errors import GenerationError, SpecError
+
+LLAMA = Path(__file__).parents[1] / "fixtures" / "hf_tiny" / "llama"
+IDS = [5, 80, 33, 7, 9, 41, 12, 60, 2, 5, 5]
+
+
+@pytest.fixture(scope="module")
+def model():
+    with volumetric.load(LLAMA, device="reference", context=16) as opened:
+        yield opened
+
+
+def losses(model: volumetric.Model, ids: list[int]) -> list[float]:
+    logits = model.logits(ids[:-1]).astype(np.float64)
+    return [math.log(np.exp(row).sum()) - row[token] for row, token in zip(logits, ids[1:], strict=True)]
+
+
+@pytest.mark.parametrize("window", [None, 4, 5, 10])
+def test_it_is_the_exponential_of_the_mean_loss(model, window) -> None:
+    size = window or len(IDS)
+    parts = [IDS[at : at + size] for at in range(0, len(IDS), size)]
+    expected = [loss for part in parts if len(part) > 1 for loss in losses(model, part)]
+    got = model.perplexity(IDS, window=window)
+    assert got.tokens == len(expected)
+    assert got.value == pytest.approx(math.exp(np.mean(expected)), rel=1e-5)
+    assert got.error == pytest.approx(np.std(expected, ddof=1) / math.sqrt(len(expected)), rel=1e-4)
+
+
+def test_a_long_text_goes_window_by_window(model) -> None:
+    assert model.perplexity(IDS * 5).tokens == 55 - 4  # the context holds 16: four windows, each without its first
+
+
+def test_two_tokens_are_enough_and_one_is_not(model) -> None:
+    pair = model.perplexity(IDS[:2])
+    assert pair.tokens == 1
+    assert math.isnan(pair.error)
+    with pytest.raises(GenerationError, match="2 tokens or more"):
+        model.perplexity(IDS[:1])
+
+
+@pytest.mark.parametrize("window", [1, 17, -3])
+def test_windows_fit_the_context(model, window) -> None:
+    with pytest.raises(SpecError, match="window must be 2 to 16"):
+        model.perplexity(IDS, window=window)

@@ -1,0 +1,184 @@
+"""Blueprint: what a network is made of, as plain data: every layer with shapes and parameters, branches inside."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from volumetric._typing import Shape
+from volumetric.dtypes import Scheme
+from volumetric.layers import LayerSpec, Parallel, Sequential
+from volumetric.layers.base import show_shape
+from volumetric.network import Network
+from volumetric.network_json import spec_to_dict
+from volumetric.weights import WeightStore
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParamFact:
+    """One parameter: its key in `Params`, shape, elements, the scheme it is stored in, and the key of its owner."""
+
+    key: str
+    shape: Shape
+    elements: int
+    scheme: Scheme | None = None
+    shared_from: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerFact:
+    """One layer.
+
+    Attributes
+    ----------
+    where : coordinate, with ``/0`` and so on inside containers
+    kind : of the layer
+    settings : fields that differ from their defaults, without nested layers
+    input, output : shapes; the first axis counts rows
+    params : its own parameters, those of nested layers not included
+    children : nested layers, in order
+    disabled : it passes its input on
+    """
+
+    where: str
+    kind: str
+    settings: Mapping[str, Any]
+    input: Shape
+    output: Shape
+    params: tuple[ParamFact, ...] = ()
+    children: tuple[LayerFact, ...] = ()
+    disabled: bool = False
+
+    @property
+    def parameters(self) -> int:
+        """Elements of all parameters that are owned here or below."""
+        own = sum(p.elements for p in self.params if p.shared_from is None)
+        return own + sum(child.parameters for child in self.children)
+
+    def walk(self, depth: int = 0) -> Iterator[tuple[int, LayerFact]]:
+        """Yield the layer and all below it, each with how deep it is nested."""
+        yield depth, self
+        for child in self.children:
+            yield from child.walk(depth + 1)
+
+    def describe(self) -> dict[str, Any]:
+        """Return JSON data."""
+        params = [
+            {
+                "key": p.key,
+                "shape": list(p.shape),
+                "elements": p.elements,
+                **({} if p.scheme is None else {"dtype": str(p.scheme)}),
+                **({} if p.shared_from is None else {"shared_from": p.shared_from}),
+            }
+            for p in self.params
+        ]
+        return {
+            "at": self.where,
+            **self.settings,
+            "kind": self.kind,
+            "input": show_shape(self.input),
+            "output": show_shape(self.output),
+            "parameters": self.parameters,
+            "params": params,
+            **({"disabled": True} if self.disabled else {}),
+            **({"children": [child.describe() for child in self.children]} if self.children else {}),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blueprint:
+    """A network as plain data: sides of its grid, shape of a row of input, layers in reading order."""
+
+    grid: tuple[int, int, int, int]
+    input: Shape
+    input_dtype: str
+    layers: tuple[LayerFact, ...]
+
+    @property
+    def parameters(self) -> int:
+        """Elements of all parameters."""
+        return sum(layer.parameters for layer in self.layers)
+
+    def walk(self) -> Iterator[tuple[int, LayerFact]]:
+        """Yield every layer, nested ones after their container, each with how deep it is nested."""
+        for layer in self.layers:
+            yield from layer.walk()
+
+    def describe(self) -> dict[str, Any]:
+        """Return JSON data."""
+        return {
+            "grid": list(self.grid),
+            "input": {"shape": show_shape(self.input), "dtype": self.input_dtype},
+            "total_layers": sum(1 for _ in self.walk()),
+            "total_parameters": self.parameters,
+            "layers": [layer.describe() for layer in self.layers],
+        }
+
+
+def blueprint(network: Network, params: Mapping[str, WeightStore] | None = None) -> Blueprint:
+    """Return what `network` is made of; with `params` also how every tensor is stored. Reads no weights."""
+    given = network.shapes[min(network.shapes)][:1] + network.input_shape
+    reader = _Reader(network, params or {})
+    layers: list[LayerFact] = []
+    for w in network.wires:
+        source = w.inputs[0]
+        shape = given if source.coord is None else network.shapes[source.coord]
+        layers.append(reader.read(network.layers[w.coord], str(w.coord), shape, identity=w.identity))
+    return Blueprint(grid=network.grid.sides, input=given, input_dtype=network.input_dtype, layers=tuple(layers))
+
+
+class _Reader:
+    """Walks the layers of one network."""
+
+    def __init__(self, network: Network, params: Mapping[str, WeightStore]) -> None:
+        self._network = network
+        self._params = params
+
+    def read(self, spec: LayerSpec, where: str, shape: Shape, *, identity: bool = False) -> LayerFact:
+        """Return the fact of one layer on an input of `shape`."""
+        children = self._children(spec, where, shape)
+        nested = tuple(f"{c.where[len(where) + 1 :]}/" for c in children)
+        settings = spec_to_dict(spec)
+        settings.pop("kind")
+        if spec.children_field is not None:
+            settings.pop(spec.children_field)
+        output = shape if identity else spec.output_shape(*[shape] * spec.arity)
+        return LayerFact(
+            where=where,
+            kind=spec.kind,
+            settings=settings,
+            input=shape,
+            output=output,
+            params=tuple(
+                self._param(f"{where}/{p.name}", p.shape) for p in spec.params() if not p.name.startswith(nested)
+            ),
+            children=children,
+            disabled=identity,
+        )
+
+    def _param(self, key: str, shape: Shape) -> ParamFact:
+        owner = self._network.resolve(key)
+        store = self._params.get(owner)
+        return ParamFact(
+            key=key,
+            shape=shape,
+            elements=math.prod(shape),
+            scheme=None if store is None else store.scheme,
+            shared_from=None if owner == key else owner,
+        )
+
+    def _children(self, spec: LayerSpec, where: str, shape: Shape) -> tuple[LayerFact, ...]:
+        if isinstance(spec, Sequential):
+            facts: list[LayerFact] = []
+            for i, child in enumerate(spec.layers):
+                facts.append(self.read(child, f"{where}/{i}", shape))
+                shape = facts[-1].output
+            return tuple(facts)
+        if isinstance(spec, Parallel):
+            branches = [self.read(b, f"{where}/{i}", shape) for i, b in enumerate(spec.branches)]
+            gate = () if spec.gate is None else (self.read(spec.gate, f"{where}/gate", shape),)
+            return (*branches, *gate)
+        return ()

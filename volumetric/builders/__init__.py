@@ -1,0 +1,13 @@
+"""Builders: whole networks from a few numbers, and networks made of other networks."""
+
+from volumetric.builders.chain import chain as chain
+from volumetric.builders.chain import sequential as sequential
+from volumetric.builders.cnn import cnn as cnn
+from volumetric.builders.graft import around as around
+from volumetric.builders.graft import as_layer as as_layer
+from volumetric.builders.graft import graft as graft
+from volumetric.builders.random_grid import random_grid as random_grid
+from volumetric.builders.transformer import transformer as transformer
+
+BUILDERS = {"sequential": sequential, "cnn": cnn, "transformer": transformer, "random_grid": random_grid}
+"""Name → function, as configuration files name them."""

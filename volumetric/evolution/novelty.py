@@ -1,0 +1,116 @@
+"""Novelty search: reward behaviour that was not seen before.
+
+Lehman & Stanley, "Abandoning objectives: evolution through the search for novelty alone", Evolutionary Computation
+19(2), 2011.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from volumetric.errors import ShapeError, SpecError
+from volumetric.rng import generator
+
+_BLOCK = 1 << 22
+"""Differences computed at a time: bounds the memory of large populations."""
+_ARCHIVE_STREAM = 0x4E4F
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoveltyConfig:
+    """How novelty is measured, and what is remembered.
+
+    Attributes
+    ----------
+    neighbours : novelty is the mean distance to so many nearest behaviours, of the generation and of the archive
+    additions : behaviours of each generation that enter the archive, chosen by chance
+    capacity : behaviours that the archive holds; the oldest leave
+    """
+
+    neighbours: int = 15
+    additions: int = 5
+    capacity: int = 2000
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        if self.neighbours < 1 or self.additions < 0 or self.capacity < 1:
+            raise SpecError(
+                f"novelty needs neighbours ≥ 1, additions ≥ 0, capacity ≥ 1: {self.neighbours}, {self.additions}, "
+                f"{self.capacity}"
+            )
+
+
+class NoveltyArchive:
+    """Behaviours seen so far.
+
+    Random additions rather than those above a threshold keep the archive spread over what was visited, with nothing to
+    tune (Gomes, Mariano & Christensen 2015).
+
+    Parameters
+    ----------
+    config : see `NoveltyConfig`
+    seed : of the choice of additions
+    """
+
+    def __init__(self, config: NoveltyConfig | None = None, seed: int = 0) -> None:
+        self.config = config or NoveltyConfig()
+        self.seed = seed
+        self.generations = 0
+        self.behaviours: NDArray[np.float64] = np.empty((0, 0))
+
+    def __len__(self) -> int:
+        return len(self.behaviours)
+
+    def score(self, behaviours: ArrayLike) -> NDArray[np.float64]:
+        """Return the novelty of each behaviour, float64 ``[genomes]``, then remember some of them.
+
+        Parameters
+        ----------
+        behaviours : ``[genomes, features]``, one vector for each genome of a generation
+
+        Raises
+        ------
+        ShapeError
+            It is not such a table, or has another width than the archive.
+        SpecError
+            A behaviour is not finite.
+        """
+        table = np.asarray(behaviours, np.float64)
+        if table.ndim != 2 or len(table) == 0:
+            raise ShapeError(f"behaviours are a table [genomes, features], got shape {table.shape}")
+        if len(self) and table.shape[1] != self.behaviours.shape[1]:
+            raise ShapeError(
+                f"the archive holds behaviours of {self.behaviours.shape[1]} features, got {table.shape[1]}"
+            )
+        if not np.isfinite(table).all():
+            raise SpecError("a behaviour is NaN or infinite", hint="leave failed genomes out, or give them zeros")
+        known = np.concatenate([table, self.behaviours]) if len(self) else table
+        scores = _mean_nearest(table, known, self.config.neighbours)
+        self._remember(table)
+        return scores
+
+    def _remember(self, table: NDArray[np.float64]) -> None:
+        rng = generator(self.seed, _ARCHIVE_STREAM, self.generations)
+        chosen = rng.choice(len(table), min(self.config.additions, len(table)), replace=False)
+        kept = self.behaviours if len(self) else table[:0]
+        self.behaviours = np.concatenate([kept, table[np.sort(chosen)]])[-self.config.capacity :]
+        self.generations += 1
+
+
+def _mean_nearest(table: NDArray[np.float64], known: NDArray[np.float64], neighbours: int) -> NDArray[np.float64]:
+    """Mean Euclidean distance of each row of `table` to its nearest rows of `known`, which begins with `table`."""
+    count = min(neighbours, len(known) - 1)
+    if count == 0:
+        return np.zeros(len(table))
+    scores = np.empty(len(table))
+    step = max(1, _BLOCK // (len(known) * max(1, table.shape[1])))
+    for start in range(0, len(table), step):
+        rows = table[start : start + step]
+        distances = np.linalg.norm(rows[:, None, :] - known[None, :, :], axis=-1)
+        distances[np.arange(len(rows)), start + np.arange(len(rows))] = np.inf  # nobody is a neighbour of itself
+        nearest = np.partition(distances, count - 1, axis=1)[:, :count]
+        scores[start : start + len(rows)] = nearest.mean(axis=1)
+    return scores

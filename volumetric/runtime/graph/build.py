@@ -1,0 +1,320 @@
+"""GraphBuilder: writes graphs node by node; every shape is checked where it arises."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import accumulate
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from volumetric._typing import Array, Shape
+from volumetric.errors import ShapeError, SpecError
+from volumetric.runtime.graph.families import OPS
+from volumetric.runtime.graph.liveness import check_order
+from volumetric.runtime.graph.ops import Graph, Node, Tensor, TensorType
+
+
+class GraphBuilder:
+    """Collects tensors and nodes; tensors are known by their number.
+
+    Methods named after an operation emit it, or return their argument where the operation would change nothing.
+    """
+
+    def __init__(self) -> None:
+        self.tensors: list[Tensor] = []
+        self.nodes: list[Node] = []
+        self._inputs: list[int] = []
+        self._constants: dict[int, Array] = {}
+        self._same: dict[tuple[str, Shape, bytes], int] = {}
+        self._stored: dict[str, int] = {}
+        self._where = ""
+        self.detached: set[int] = set()
+        """Tensors at which differentiation stops."""
+
+    def shape(self, i: int) -> Shape:
+        """Return the shape of tensor `i`."""
+        return self.tensors[i].shape
+
+    @contextmanager
+    def at(self, where: str) -> Iterator[None]:
+        """Mark what is emitted inside as part of the layer at `where`."""
+        before, self._where = self._where, where
+        try:
+            yield
+        finally:
+            self._where = before
+
+    def input(self, name: str, shape: Shape, dtype: TensorType = "float32") -> int:
+        """Add a tensor that each run takes from the host."""
+        i = self._tensor(Tensor(name=name, shape=tuple(shape), dtype=dtype))
+        self._inputs.append(i)
+        return i
+
+    def constant(self, value: Array, name: str = "constant") -> int:
+        """Add a constant, int32 or float64 (so that a float64 device has it in full); equal ones are one tensor."""
+        whole = np.issubdtype(value.dtype, np.integer)
+        value = np.ascontiguousarray(value, np.int32 if whole else np.float64)
+        if value.ndim == 0:
+            raise ShapeError("a constant needs an axis")
+        known = (value.dtype.name, value.shape, value.tobytes())
+        if known not in self._same:
+            i = self._tensor(Tensor(name=name, shape=value.shape, dtype="int32" if whole else "float32"))
+            value.flags.writeable = False
+            self._constants[i] = value
+            self._same[known] = i
+        return self._same[known]
+
+    def scalar(self, value: float) -> int:
+        """Add a constant of one element."""
+        return self.constant(np.array([value], np.float64), "scalar")
+
+    def stored(self, key: str, shape: Shape, dtype: TensorType = "float32") -> int:
+        """Return the tensor that is the persistent buffer `key` as it is after the nodes so far."""
+        if key not in self._stored:
+            self._stored[key] = self._tensor(Tensor(name=key, shape=tuple(shape), dtype=dtype, key=key))
+        i = self._stored[key]
+        if self.tensors[i].shape != tuple(shape) or self.tensors[i].dtype != dtype:
+            raise ShapeError(f"{key} is {list(self.tensors[i].shape)} and cannot also be {list(shape)}")
+        return i
+
+    def emit(self, op: str, inputs: Sequence[int], **attrs: Any) -> tuple[int, ...]:
+        """Add a node and return its outputs. Raises `ShapeError` or `SpecError` if it cannot be."""
+        if op not in OPS:
+            raise SpecError(f"no operation is called {op!r}", hint="one of " + ", ".join(OPS))
+        outputs = tuple(map(self._tensor, OPS[op].infer([self.tensors[i] for i in inputs], attrs)))
+        for i in outputs:
+            key = self.tensors[i].key
+            if key is not None:
+                self.stored(key, self.shape(i))  # the same shape as before
+                self._stored[key] = i
+        node = Node(op=op, inputs=tuple(inputs), outputs=outputs, attrs=MappingProxyType(attrs), where=self._where)
+        self.nodes.append(node)
+        return outputs
+
+    def finish(self, outputs: Sequence[int]) -> Graph:
+        """Return the graph that computes `outputs`, without the nodes that nobody needs.
+
+        Raises
+        ------
+        SpecError
+            A node reads a persistent buffer as it was before an earlier node wrote to it.
+        """
+        graph = Graph(
+            tensors=tuple(self.tensors),
+            nodes=tuple(self.nodes),
+            inputs=tuple(self._inputs),
+            outputs=tuple(outputs),
+            constants=MappingProxyType(dict(self._constants)),
+        )
+        graph = pruned(graph)
+        check_order(graph)
+        return graph
+
+    def gemm(
+        self,
+        a: int,
+        b: int,
+        bias: int | None = None,
+        *,
+        trans_a: bool = False,
+        trans_b: bool = False,
+        groups: int | None = None,
+    ) -> int:
+        """Products of groups; `groups` is by default that of the operand with more."""
+        groups = max(self.shape(a)[0], self.shape(b)[0]) if groups is None else groups
+        inputs = (a, b) if bias is None else (a, b, bias)
+        attrs = {"trans_a": trans_a, "trans_b": trans_b, "groups": groups, "activation": "linear"}
+        return self.emit("gemm", inputs, **attrs)[0]
+
+    def unary(self, x: int, name: str) -> int:
+        """Element-wise function."""
+        return x if name == "linear" else self.emit("unary", (x,), name=name, alpha=1.0, beta=0.0)[0]
+
+    def affine(self, x: int, alpha: float, beta: float = 0.0) -> int:
+        """``alpha · x + beta``."""
+        if alpha == 1 and beta == 0:
+            return x
+        return self.emit("unary", (x,), name="affine", alpha=float(alpha), beta=float(beta))[0]
+
+    def unary_grad(self, g: int, x: int, name: str) -> int:
+        """``g · f'(x)`` of an activation."""
+        return g if name == "linear" else self.emit("unary_grad", (g, x), name=name)[0]
+
+    def binary(self, name: str, a: int, b: int) -> int:
+        """Element-wise function of two tensors that broadcast."""
+        return self.emit("binary", (a, b), name=name)[0]
+
+    def add(self, *terms: int) -> int:
+        """Sum of tensors, from left to right."""
+        total = terms[0]
+        for term in terms[1:]:
+            total = self.binary("add", total, term)
+        return total
+
+    def reduce(self, x: int, name: str, axes: Sequence[int]) -> int:
+        """Sum, maximum or mean over axes, which stay with size 1."""
+        return self.emit("reduce", (x,), name=name, axes=tuple(axes))[0]
+
+    def reshape(self, x: int, shape: Sequence[int]) -> int:
+        """View in another shape."""
+        return x if self.shape(x) == tuple(shape) else self.emit("reshape", (x,), shape=tuple(shape))[0]
+
+    def permute(self, x: int, perm: Sequence[int]) -> int:
+        """Axes in another order."""
+        return x if list(perm) == list(range(len(perm))) else self.emit("permute", (x,), perm=tuple(perm))[0]
+
+    def slice(self, x: int, starts: Sequence[int], stops: Sequence[int]) -> int:
+        """Part of a tensor."""
+        if not any(starts) and tuple(stops) == self.shape(x):
+            return x
+        return self.emit("slice", (x,), starts=tuple(starts), stops=tuple(stops))[0]
+
+    def part(self, x: int, axis: int, start: int, stop: int) -> int:
+        """``start:stop`` of one axis."""
+        shape = self.shape(x)
+        starts = tuple(start if i == axis else 0 for i in range(len(shape)))
+        return self.slice(x, starts, tuple(stop if i == axis else n for i, n in enumerate(shape)))
+
+    def split(self, x: int, sizes: Sequence[int], axis: int) -> list[int]:
+        """Consecutive parts of one axis."""
+        ends = list(accumulate(sizes))
+        return [self.part(x, axis, end - size, end) for end, size in zip(ends, sizes, strict=True)]
+
+    def pad(self, x: int, before: Sequence[int], after: Sequence[int]) -> int:
+        """Zeros around a tensor."""
+        if not any(before) and not any(after):
+            return x
+        return self.emit("pad", (x,), before=tuple(before), after=tuple(after))[0]
+
+    def concat(self, parts: Sequence[int], axis: int) -> int:
+        """Tensors side by side along an axis."""
+        return parts[0] if len(parts) == 1 else self.emit("concat", parts, axis=axis)[0]
+
+    def broadcast(self, x: int, shape: Sequence[int]) -> int:
+        """Repeat axes of size 1."""
+        return x if self.shape(x) == tuple(shape) else self.emit("broadcast", (x,), shape=tuple(shape))[0]
+
+    def assign(self, key: str, value: int, apply: int | None = None) -> int:
+        """Write `value` into the persistent buffer `key`, unless the one element of `apply` is 0."""
+        return self.emit("assign", (value,) if apply is None else (value, apply), key=key)[0]
+
+    def gather_rows(self, table: int, ids: int) -> int:
+        """Rows of a table."""
+        return self.emit("gather_rows", (table, ids))[0]
+
+    def scatter_rows(self, g: int, ids: int, rows: int) -> int:
+        """Sums of rows by their ids."""
+        return self.emit("scatter_rows", (g, ids), rows=rows)[0]
+
+    def softmax(self, x: int) -> int:
+        """Softmax of rows."""
+        return self.emit("softmax", (x,))[0]
+
+    def softmax_grad(self, y: int, g: int) -> int:
+        """Gradient of what `softmax` took."""
+        return self.emit("softmax_grad", (y, g))[0]
+
+    def entmax(self, x: int, alpha: float) -> int:
+        """α-entmax of rows."""
+        return self.emit("entmax", (x,), alpha=float(alpha))[0]
+
+    def entmax_grad(self, y: int, g: int, alpha: float) -> int:
+        """Gradient of what `entmax` took."""
+        return self.emit("entmax_grad", (y, g), alpha=float(alpha))[0]
+
+    def keep_largest(self, x: int, k: int) -> int:
+        """All but the k largest of each row at -inf."""
+        return self.emit("keep_largest", (x,), k=k)[0]
+
+    def norm(
+        self,
+        x: int,
+        gain: int | None = None,
+        bias: int | None = None,
+        *,
+        kind: str,
+        eps: float,
+        unit_offset: bool = False,
+    ) -> int:
+        """Normalised rows (the statistics, which only gradients need, are the node's second output)."""
+        inputs = tuple(i for i in (x, gain, bias) if i is not None)
+        return self.emit("norm", inputs, kind=kind, eps=float(eps), unit_offset=unit_offset)[0]
+
+    def rope(self, x: int, cos: int, sin: int, *, back: bool = False) -> int:
+        """Rotary embedding of ``[B, T, H, D]``."""
+        return self.emit("rope", (x, cos, sin), back=back)[0]
+
+    def recurrent(
+        self, cell: str, from_x: int, weight: int, states: Sequence[int], bias: int | None
+    ) -> tuple[int, ...]:
+        """Recurrent cell over all steps: y, and for lstm and gru what is kept of them."""
+        end = () if bias is None else (bias,)
+        return self.emit("recurrent", (from_x, weight, *states, *end), cell=cell, bias=bias is not None)
+
+    def unfold(self, x: int, **windows: Shape) -> int:
+        """Windows of an image as columns: kernel, stride, dilation, before, counts."""
+        return self.emit("unfold", (x,), **windows)[0]
+
+    def fold(self, x: int, sizes: Shape, **windows: Shape) -> int:
+        """Transpose of `unfold`."""
+        return self.emit("fold", (x,), **windows, sizes=tuple(sizes))[0]
+
+    def loss(
+        self, name: str, prediction: int, target: int, weights: int | None = None, **fields: Any
+    ) -> tuple[int, ...]:
+        """Total, count and gradient of the total with respect to the prediction."""
+        inputs = (prediction, target) if weights is None else (prediction, target, weights)
+        return self.emit("loss", inputs, name=name, **fields)
+
+    def update(
+        self,
+        name: str,
+        param: int,
+        grad: int,
+        slots: Sequence[int],
+        scalars: int,
+        *,
+        in_place: bool = True,
+        **fields: Any,
+    ) -> tuple[int, ...]:
+        """Optimiser step: the new parameter and slots, in place unless told otherwise."""
+        return self.emit("update", (param, grad, *slots, scalars), name=name, in_place=in_place, **fields)
+
+    def sumsq(self, tensors: Sequence[int]) -> int:
+        """Sum of the squares of all elements of all tensors."""
+        return self.emit("sumsq", tensors)[0]
+
+    def fake_quant(self, x: int, scheme: str) -> int:
+        """Nearest values that a scheme can hold."""
+        return self.emit("fake_quant", (x,), scheme=scheme)[0]
+
+    def _tensor(self, tensor: Tensor) -> int:
+        self.tensors.append(tensor)
+        return len(self.tensors) - 1
+
+
+def pruned(graph: Graph) -> Graph:
+    """Return `graph` without nodes whose results neither an output nor a persistent buffer needs, and renumbered."""
+    needed = set(graph.outputs)
+    kept: list[Node] = []
+    for node in reversed(graph.nodes):
+        if needed.intersection(node.outputs) or any(graph.tensors[i].key is not None for i in node.outputs):
+            kept.append(node)
+            needed.update(node.inputs)
+    used = needed.union(graph.inputs, *(node.outputs for node in kept))
+    number = {old: new for new, old in enumerate(sorted(used))}
+    return Graph(
+        tensors=tuple(graph.tensors[i] for i in sorted(used)),
+        nodes=tuple(_renumbered(node, number) for node in reversed(kept)),
+        inputs=tuple(number[i] for i in graph.inputs),
+        outputs=tuple(number[i] for i in graph.outputs),
+        constants=MappingProxyType({number[i]: v for i, v in graph.constants.items() if i in number}),
+    )
+
+
+def _renumbered(node: Node, number: dict[int, int]) -> Node:
+    inputs, outputs = (tuple(number[i] for i in of) for of in (node.inputs, node.outputs))
+    return Node(op=node.op, inputs=inputs, outputs=outputs, attrs=node.attrs, where=node.where)

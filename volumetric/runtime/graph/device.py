@@ -1,0 +1,73 @@
+"""What a device offers for graphs: persistent buffers, and programs that run a graph on them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
+
+from volumetric._typing import Array
+from volumetric.runtime.graph.ops import Graph
+
+
+class TensorStore(Protocol):
+    """Named buffers on a device, float32 or int32, that outlive programs."""
+
+    def put(self, key: str, value: Array) -> None:
+        """Create a buffer, or overwrite it. Raises `ShapeError` if one of another shape or type is there."""
+        ...
+
+    def get(self, key: str) -> Array:
+        """Copy a buffer back to the host. Raises `KeyError`."""
+        ...
+
+    def keys(self) -> Iterable[str]:
+        """Names of all buffers."""
+        ...
+
+    def drop(self, key: str) -> None:
+        """Give a buffer back; no program may use it any more. Raises `KeyError`."""
+        ...
+
+
+class GraphProgram(Protocol):
+    """A graph bound to the buffers of a store, with scratch memory of its own."""
+
+    def run(self, inputs: Sequence[Array]) -> list[Array]:
+        """Run all nodes.
+
+        Parameters
+        ----------
+        inputs : one for each of the graph's inputs, of its exact shape; ids must be in range
+
+        Returns
+        -------
+        One array for each of the graph's outputs, which the caller owns.
+
+        Raises
+        ------
+        ShapeError
+            An input has another shape or kind of number.
+        """
+        ...
+
+
+class GraphDevice(Protocol):
+    """Compiles graphs."""
+
+    def store(self) -> Any:
+        """Return a new, empty `TensorStore`."""
+        ...
+
+    def compile(self, graph: Graph, store: Any) -> GraphProgram:
+        """Bind `graph` to `store`, a store of this device.
+
+        Raises
+        ------
+        UnsupportedError
+            The device has no kernel for a node.
+        SpecError
+            The store has no buffer for a key of the graph.
+        ShapeError
+            A buffer has another shape or type than the graph's tensor.
+        """
+        ...

@@ -1,0 +1,12 @@
+"""The operations by family. Importing this package fills `OPS`."""
+
+from volumetric.runtime.graph.families import elementwise as elementwise
+from volumetric.runtime.graph.families import images as images
+from volumetric.runtime.graph.families import moving as moving
+from volumetric.runtime.graph.families import norms as norms
+from volumetric.runtime.graph.families import products as products
+from volumetric.runtime.graph.families import rows as rows
+from volumetric.runtime.graph.families import sequences as sequences
+from volumetric.runtime.graph.families import training as training
+from volumetric.runtime.graph.families.base import OPS as OPS
+from volumetric.runtime.graph.families.base import Op as Op

@@ -1,0 +1,64 @@
+"""What an operation is: its shape rule, its meaning in NumPy and its gradient, declared side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from volumetric._typing import Array
+from volumetric.errors import ShapeError
+from volumetric.runtime.graph.ops import Node, Tensor
+
+if TYPE_CHECKING:
+    from volumetric.runtime.graph.build import GraphBuilder
+
+Attrs: TypeAlias = Mapping[str, Any]
+Infer: TypeAlias = Callable[[Sequence[Tensor], Attrs], Sequence[Tensor]]
+"""Checks inputs and attributes; returns the outputs. Raises `ShapeError` or `SpecError`."""
+Run: TypeAlias = Callable[[Sequence[Array], Attrs], Sequence[Array]]
+"""Computes the outputs in the precision of the inputs. Never writes to an input."""
+Vjp: TypeAlias = "Callable[[GraphBuilder, Node, Sequence[int | None]], Sequence[int | None]]"
+"""Emits the nodes of the gradients of the inputs, from those of the outputs, of which at least one is there. None for
+an input that has no gradient. What turns out not to be needed is removed later."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Op:
+    """One operation. `vjp` is None where it ends differentiation: gradients of gradients are not supported."""
+
+    name: str
+    infer: Infer
+    run: Run
+    vjp: Vjp | None = None
+
+
+OPS: dict[str, Op] = {}
+"""Name → operation, filled by `declare`."""
+
+
+def declare(name: str, infer: Infer, run: Run, vjp: Vjp | None = None) -> None:
+    """Register an operation."""
+    OPS[name] = Op(name=name, infer=infer, run=run, vjp=vjp)
+
+
+def out(name: str, *shape: int) -> Tensor:
+    """Return a float32 output."""
+    return Tensor(name=name, shape=shape)
+
+
+def require(condition: object, op: str, message: str) -> None:
+    """Raise `ShapeError` unless `condition` holds."""
+    if not condition:
+        raise ShapeError(f"{op}: {message}")
+
+
+def floats(op: str, inputs: Sequence[Tensor]) -> None:
+    """Raise `ShapeError` unless all inputs are float32."""
+    require(all(t.dtype == "float32" for t in inputs), op, "takes float32 tensors only")
+
+
+def axes_of(op: str, tensor: Tensor, count: int) -> tuple[int, ...]:
+    """Return the shape of `tensor`; raise `ShapeError` unless it has `count` axes."""
+    require(len(tensor.shape) == count, op, f"needs {count} axes, got shape {list(tensor.shape)}")
+    return tensor.shape

@@ -1,0 +1,103 @@
+"""Operations on rows: lookups, softmax and its sparse relatives, the choice of the largest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from volumetric._typing import Array
+from volumetric.errors import SpecError
+from volumetric.layers.entmax import entmax, entmax_vjp, sparsemax
+from volumetric.layers.gate import keep_largest
+from volumetric.layers.softmax import softmax, softmax_vjp
+from volumetric.runtime.graph.families.base import Attrs, axes_of, declare, floats, out, require
+from volumetric.runtime.graph.ops import Node, Tensor
+
+if TYPE_CHECKING:
+    from volumetric.runtime.graph.build import GraphBuilder
+
+Found = list["int | None"]
+
+
+def _infer_gather(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
+    table, ids = inputs
+    floats("gather_rows", [table])
+    require(ids.dtype == "int32", "gather_rows", "ids are int32")
+    (count,), (_, width) = axes_of("gather_rows", ids, 1), axes_of("gather_rows", table, 2)
+    return [out("rows", count, width)]
+
+
+def _vjp_gather(work: GraphBuilder, node: Node, grads: Sequence[int | None]) -> Found:
+    table, ids = node.inputs
+    return [None if grads[0] is None else work.scatter_rows(grads[0], ids, work.shape(table)[0]), None]
+
+
+def _infer_scatter(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
+    g, ids = inputs
+    floats("scatter_rows", [g])
+    require(ids.dtype == "int32", "scatter_rows", "ids are int32")
+    (count,), (rows, width) = axes_of("scatter_rows", ids, 1), axes_of("scatter_rows", g, 2)
+    require(rows == count, "scatter_rows", f"{rows} rows but {count} ids")
+    return [out("table", attrs["rows"], width)]
+
+
+def _run_scatter(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
+    g, ids = inputs
+    table = np.zeros((attrs["rows"], g.shape[1]), g.dtype)
+    np.add.at(table, ids, g)
+    return [table]
+
+
+def _vjp_scatter(work: GraphBuilder, node: Node, grads: Sequence[int | None]) -> Found:
+    return [None if grads[0] is None else work.gather_rows(grads[0], node.inputs[1]), None]
+
+
+def _infer_rows(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
+    floats("an operation on rows", inputs)
+    shape = axes_of("an operation on rows", inputs[0], 2)
+    require(all(t.shape == shape for t in inputs), "an operation on rows", "all inputs have one shape")
+    require(shape[1], "an operation on rows", "rows are empty")
+    return [out("rows", *shape)]
+
+
+def _infer_entmax(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
+    if not 1 < attrs["alpha"] <= 2:
+        raise SpecError(f"entmax: alpha must be above 1 and at most 2, got {attrs['alpha']}")
+    return _infer_rows(inputs, attrs)
+
+
+def _infer_keep(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
+    [y] = _infer_rows(inputs, attrs)
+    if not 1 <= attrs["k"] <= y.shape[1]:
+        raise SpecError(f"keep_largest: k must be 1 … {y.shape[1]}, got {attrs['k']}")
+    return [y]
+
+
+def _vjp_softmax(work: GraphBuilder, node: Node, grads: Sequence[int | None]) -> Found:
+    return [None if grads[0] is None else work.softmax_grad(node.outputs[0], grads[0])]
+
+
+def _vjp_entmax(work: GraphBuilder, node: Node, grads: Sequence[int | None]) -> Found:
+    return [None if grads[0] is None else work.entmax_grad(node.outputs[0], grads[0], node.attrs["alpha"])]
+
+
+def _vjp_keep(work: GraphBuilder, node: Node, grads: Sequence[int | None]) -> Found:
+    if grads[0] is None:
+        return [None]
+    kept = work.binary("greater", node.outputs[0], work.scalar(-np.inf))
+    return [work.binary("mul_nonzero", grads[0], work.reshape(kept, work.shape(grads[0])))]
+
+
+def _run_entmax(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
+    return [sparsemax(inputs[0]) if attrs["alpha"] == 2 else entmax(inputs[0], attrs["alpha"])]
+
+
+declare("gather_rows", _infer_gather, lambda inputs, attrs: [inputs[0][inputs[1]]], _vjp_gather)
+declare("scatter_rows", _infer_scatter, _run_scatter, _vjp_scatter)
+declare("softmax", _infer_rows, lambda inputs, attrs: [softmax(inputs[0])], _vjp_softmax)
+declare("softmax_grad", _infer_rows, lambda inputs, attrs: [softmax_vjp(*inputs)])
+declare("entmax", _infer_entmax, _run_entmax, _vjp_entmax)
+declare("entmax_grad", _infer_entmax, lambda inputs, attrs: [entmax_vjp(inputs[0], inputs[1], attrs["alpha"])])
+declare("keep_largest", _infer_keep, lambda inputs, attrs: [keep_largest(inputs[0], attrs["k"])], _vjp_keep)

@@ -1,0 +1,191 @@
+"""Tensor graphs: tensors of static shape, nodes over them, and the table of the few operations that devices implement.
+
+Everything that the fused plan of language models does not cover, and all training, runs as a graph: a flat list of
+nodes in execution order over contiguous row-major tensors. Each tensor is written once. The exception are tensors with
+a `key`: they are views of a named buffer that outlives the run, and `update` and `assign` write into it in place.
+
+Operations
+==========
+
+float32 unless said. ``in → out``, then the attributes. Every node has all attributes of its operation. Axes are counted
+from 0. ``NumPy`` below means that the NumPy function of that name defines the result, NaN included. Sizes may be 0.
+
+Products
+--------
+``gemm``        a [Ga,M,K], b [Gb,K,N] [, bias [N]] → c [Gc,M,N]. ``trans_a``: a is [Ga,K,M]; ``trans_b``: b is
+                [Gb,N,K]. Groups go round: with G = max(Ga, Gb, Gc), which Ga, Gb and Gc divide,
+                ``c[j] = act(Σ_{g ≡ j mod Gc} op(a[g mod Ga]) op(b[g mod Gb]) + bias)``, g rising. ``groups`` = Gc.
+                So Gb = 1 is a shared right side, Ga = 1 a shared left side, Gc = 1 the sum over all groups; the
+                gradient of a gemm is a gemm. ``activation``: name, ``"linear"`` unless a pass fused one. K = 0 or G = 0
+                gives act(bias). Operands have 3 axes, always.
+
+Element-wise (any number of axes)
+---------------------------------
+``unary``       x → y. ``name``: linear relu silu gelu gelu_tanh tanh sigmoid leaky_relu relu2 (`layers.activations`),
+                exp log neg square sqrt rsqrt reciprocal abs sign, affine. ``alpha``, ``beta``: affine is
+                ``alpha · x + beta``; for the others they are 1 and 0.
+``unary_grad``  g, x → g · f'(x). ``name``: an activation other than linear. At a kink the derivative from the left
+                (relu: 0 at 0; leaky_relu: 0.01 at 0).
+``binary``      a, b → c, NumPy broadcasting. ``name``: add sub mul div; max min (NumPy: NaN wins); greater: 1 where
+                a > b, else 0 (NaN: 0); mul_nonzero: a · b, but 0 where b is 0, even if a is NaN; mask: a where b is not
+                0, else -inf (b holds 0 and 1 only, and has no gradient). At most 4 axes remain once neighbours
+                that broadcast alike are one (`layout.broadcast_layout`).
+
+Moving data
+-----------
+``reshape``     x → the same elements in another shape; no work: both share storage. Also int32.
+``permute``     x → ``NumPy transpose(x, perm)``. ``perm``.
+``slice``       x → ``x[starts[0]:stops[0], …]``. ``starts``, ``stops``: one for each axis.
+``pad``         x → x with ``before[i]`` zeros in front of axis i and ``after[i]`` behind.
+``concat``      1 or more x → joined along ``axis``.
+``broadcast``   x → x repeated to ``shape``; x has as many axes, each of the size wanted or 1.
+``reduce``      x → ``name`` (sum max mean) over ``axes`` (rising, 1 or more), which stay with size 1. max: NumPy; an
+                empty sum is 0; max and mean of nothing are refused when the graph is built.
+``assign``      value [, apply [1]] → the buffer ``key`` (shape of value), written in place; where ``apply`` is 0 it
+                stays as it is.
+
+Rows
+----
+``gather_rows``   table [V,D], ids int32 [n] → [n,D]. Ids are checked on the host before a run.
+``scatter_rows``  g [n,D], ids int32 [n] → [``rows``,D]: each row the sum of the g of its id, added in the order of ids.
+``softmax``       x [R,W] → y, by row; all -inf: zeros; NaN or +inf in a row: the whole row NaN.
+``softmax_grad``  y, g → ``y (g − Σ y g)``.
+``entmax``        x [R,W] → y. ``alpha`` in (1, 2]: `layers.entmax`; 2 is sparsemax, exactly. -inf, NaN: as softmax.
+``entmax_grad``   y, g → ``s (g − Σ s g / Σ s)``, ``s = y^(2−alpha)`` where y > 0, else 0; Σ s = 0 counts as 1.
+                  ``alpha``.
+``keep_largest``  x [R,W] → x where it is among the ``k`` largest of its row (of equals the earlier), else -inf; NaN
+                  stays, and ranks below everything.
+``norm``          x [R,W] [, gain [W] [, bias [W]]] → y, stats [R,2] = (mean, or 0 for rms; 1/√(variance + eps)).
+                  ``kind`` rms|layer, ``eps``, ``unit_offset``: the gain is 1 + gain.
+                  ``y = (x − mean) rstd gain + bias``; the variance is about the mean,
+                  biased; for rms it is the mean of squares.
+``norm_grad``     g, x, stats [, gain] → gx [R,W]. ``kind``, ``unit_offset``. With ``n = (x − mean) rstd`` and
+                  ``i = g gain``: ``rstd (i − n mean(i n))``, for layer also minus ``rstd mean(i)``.
+``norm_param_grad`` g, x, stats → ggain [W] = ``Σ_R g n`` [, gbias [W] = ``Σ_R g``]. ``bias``: whether gbias is there.
+
+Images
+------
+``unfold``  x [N,C,*sizes] → [N, C·∏kernel, ∏counts]: element (c, taps; windows) is
+            ``x[n, c, stride·window + dilation·tap − before]``, 0 outside. ``kernel stride dilation before counts``: one
+            for each of 1 to 3 spatial axes. There may be fewer windows than fit.
+``fold``    columns [N, C·∏kernel, ∏counts] → [N,C,*sizes], the transpose: each element is the sum of what unfold
+            copied of it, taps in rising order (gather form). The same attributes and ``sizes``.
+
+Sequences
+---------
+``rope``            x [B,T,H,D], cos [T,r/2], sin [T,r/2] → y. Elements i and i + r/2 of the first r of D turn:
+                    ``(x₁ cos − x₂ sin, x₂ cos + x₁ sin)``; ``back``: with −sin. The rest passes.
+``recurrent``       from_x [B,T,nH], w_hh [nH,H], h0 [B,H] [, c0 [B,H] for lstm] [, b_hh [nH]] → y [B,T,H]
+                    [, kept]. ``cell`` rnn_tanh rnn_relu (n=1, no kept), lstm (n=4; kept [B,T,5H] = i f g o c', blocks
+                    side by side), gru (n=3; kept [B,T,4H] = r z n hn). ``bias``. Equations: `layers.recurrent`. The
+                    last state is a slice of y (h) and of kept (c).
+``recurrent_grad``  gy, y [, kept], w_hh, h0 [, c0] → g_from_x [B,T,nH] [, g_from_h [B,T,nH] for gru; for the others
+                    they are equal]. ``cell``. Initial states are constants; so is kept.
+
+Training
+--------
+``loss``        prediction, target [, weights] → total [1], count [1], gradient of total. ``name`` and fields, all of
+                `train.losses`: mse; huber ``delta``; bce ``logits``: any shape, target and weights alike. cross_entropy
+                ``ignore_index label_smoothing``: prediction [R,C], target int32 [R] or float32 [R,C], weights [R].
+                Terms of weight 0 are 0, even if NaN or infinite (cross_entropy only).
+                count: sum of weights, or number of terms.
+``update``      param, grad, slots …, scalars [5] → param, slots …; ``in_place``: outputs are the buffers of inputs
+                with a key. ``name`` sgd momentum rmsprop adamw and the fields of `train.optim` except rate. Slots in
+                the optimiser's order. scalars: rate; factor on the gradient, before all else; momentum: 1 in the first
+                update (velocity = g), else 0; adamw: 1/(1 − β₁ᵗ); then adamw: 1/√(1 − β₂ᵗ); last: 0 leaves everything
+                as it is, whatever the gradient.
+``sumsq``       1 or more x → [1], the sum of all squares. Infinite or NaN if any element is.
+``fake_quant``  x → the nearest values that ``scheme`` (text) can hold: ``decode(encode(x))``, bit-equal to
+                `volumetric.dtypes`; groups along the last axis. Its gradient passes straight through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from math import prod
+from types import MappingProxyType
+from typing import Any, Literal
+
+from volumetric._typing import Array, Shape
+
+TensorType = Literal["float32", "int32"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tensor:
+    """One array of a graph.
+
+    Attributes
+    ----------
+    name : for people; need not be unique
+    shape : sizes of 1 or more axes
+    key : persistent buffer that the tensor is, or None for an input, a constant or scratch
+    """
+
+    name: str
+    shape: Shape
+    dtype: TensorType = "float32"
+    key: str | None = None
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return prod(self.shape)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """One operation: the tensors that it reads and writes, its static attributes, and the layer it belongs to."""
+
+    op: str
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    attrs: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    where: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Graph:
+    """Nodes in execution order.
+
+    Attributes
+    ----------
+    inputs, outputs : tensors that a run takes from the host and hands back to it
+    constants : tensor → its value, int32 or float64; a device converts floats to its own type once
+    """
+
+    tensors: tuple[Tensor, ...]
+    nodes: tuple[Node, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    constants: Mapping[int, Array]
+
+    @property
+    def keyed(self) -> dict[str, Tensor]:
+        """Key → one of its tensors, for every persistent buffer that the graph reads or writes."""
+        used = {i for node in self.nodes for i in (*node.inputs, *node.outputs)} | {*self.inputs, *self.outputs}
+        found: dict[str, Tensor] = {}
+        for i in sorted(used):
+            key = self.tensors[i].key
+            if key is not None:
+                found.setdefault(key, self.tensors[i])
+        return found
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        for i in self.inputs:
+            yield f"{self._show(i)} = input"
+        for node in self.nodes:
+            attrs = " ".join(f"{k}={v}" for k, v in node.attrs.items())
+            args = ", ".join(f"%{i}" for i in node.inputs)
+            where = f" @{node.where}" if node.where else ""
+            yield f"{', '.join(map(self._show, node.outputs))} = {node.op}({args}) {attrs}".rstrip() + where
+        yield "return " + ", ".join(f"%{i}" for i in self.outputs)
+
+    def _show(self, i: int) -> str:
+        tensor = self.tensors[i]
+        key = f" {tensor.key!r}" if tensor.key is not None else ""
+        return f"%{i}[{'×'.join(map(str, tensor.shape))}]{key}"
