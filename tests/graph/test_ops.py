@@ -281,6 +281,7 @@ def recurrent_grad(xs: list[A], at: Attrs) -> list[A]:
     every = tuple(np.concatenate([s[:, None], e], 1) for s, e in zip(states, every, strict=True))
     found: list[A] = []
     spec_vjp = spec.vjp(p, {"x": np.zeros((*y.shape[:2], len(weight))), "every": every, "tape": tape}, gy)
+    assert spec_vjp.inputs[0] is not None
     found.append(spec_vjp.inputs[0])
     if at["cell"] == "gru":
         r = parts[0]
