@@ -48,9 +48,9 @@ which is also the head here, stays at int8:g32. In "all" it is converted too.
 
 {table}
 
-- **The weights are those of a Q4_1 file**, the only form in which the package ships them. Q4_1 is our uint4:g32, so
-  this line restores the file's own numbers, and is *not* a measure of what 4 bits cost against the original bfloat16
-  weights. Every other line starts from the same numbers.
+- **The weights are those of a Q4_1 file with a Q8_0 embedding**, the only form in which the package ships them. Q4_1 is
+  our uint4:g32 and Q8_0 our int8:g32, so uint4 under the policy restores the file's own numbers: that line is *not* a
+  measure of what 4 bits cost against the original bfloat16 weights. Every other line starts from the same numbers.
 - All types round to nearest, without calibration data. A model that was not trained for less than 4 bits loses its
   language there, as the perplexities show: training with quantised weights (`TrainConfig(precision=…)`) is what those
   types are for.
