@@ -55,7 +55,7 @@ def sequential(
         A width is below 1, or an activation unknown.
     """
     widths = (inputs, *hidden, outputs)
-    kinds: list[Activation] = [*[activation] * len(hidden), output_activation]
+    kinds: tuple[Activation, ...] = (*(activation for _ in hidden), output_activation)
     layers = [
         Dense(in_features=a, out_features=b, activation=kind, bias=bias)
         for a, b, kind in zip(widths, widths[1:], kinds, strict=False)

@@ -1,4 +1,5 @@
 # ruff: noqa: TID252 (lazy_loader reads relative imports alone)
+from .batch import BatchStream as BatchStream
 from .events import FinishReason as FinishReason
 from .events import Generation as Generation
 from .events import GenerationStats as GenerationStats

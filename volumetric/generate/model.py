@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from volumetric._typing import F32Array
 from volumetric.errors import GenerationError
+from volumetric.generate.batch import TOGETHER, BatchStream
 from volumetric.generate.events import Generation
 from volumetric.generate.footprint import Footprint, footprint
 from volumetric.generate.params import Merged, SamplingParams, merge
@@ -260,6 +261,52 @@ class Model:
             give_back()
             raise
 
+    def generate_batch(
+        self,
+        prompts: Sequence[Prompt],
+        params: SamplingParams | Sequence[SamplingParams] | None = None,
+        *,
+        together: int = TOGETHER,
+        **explicit: Any,
+    ) -> list[Generation]:
+        """Generate after several prompts, whose tokens are computed together: each weight is read once for all.
+
+        Every prompt has its own sampler, seed, stop texts and end, as with `generate`; on the CPU device the tokens are
+        those of `generate` too. A generation that has ended makes room for the next prompt at once.
+
+        Parameters
+        ----------
+        prompts : any number; text, token ids or chat messages, of any lengths
+        params : complete sampling parameters for all, or one for each prompt. One seed for all seeds each prompt alike.
+        together : sequences computed at once, at most; each needs a cache on the device
+        explicit : single sampling parameters and ``template_args``, as for `generate`
+
+        Returns
+        -------
+        list of Generation
+            in the order of the prompts
+
+        Raises
+        ------
+        GenerationError, SpecError : as `generate`, before anything is computed, for any of the prompts
+        """
+        return self.stream_batch(prompts, params, together=together, **explicit).run()
+
+    def stream_batch(
+        self,
+        prompts: Sequence[Prompt],
+        params: SamplingParams | Sequence[SamplingParams] | None = None,
+        *,
+        together: int = TOGETHER,
+        **explicit: Any,
+    ) -> BatchStream:
+        """Generate after several prompts, token by token: an iterator over ``(number of the prompt, TokenEvent)``.
+
+        Parameters as for `generate_batch`.
+        """
+        self._require_generator()
+        return BatchStream(self, prompts, params, together=together, **explicit)
+
     def chat(self, messages: Sequence[Message], params: SamplingParams | None = None, **explicit: Any) -> Generation:
         """Generate the reply to a conversation, through the model's chat template; parameters as for `generate`."""
         return self.generate(messages, params, **explicit)
@@ -271,10 +318,13 @@ class Model:
         ------
         GenerationError : the model is an encoder, or does not read tokens
         """
+        self._require_generator()
+        return Session(self)
+
+    def _require_generator(self) -> None:
         if self.bidirectional or self.plan.values[self.plan.inputs[0]].dtype != "int32":
             what = "is an encoder" if self.bidirectional else "does not read tokens"
             raise GenerationError(f"{self.name} {what} and cannot generate text", hint="use model.logits(ids)")
-        return Session(self)
 
     def close(self) -> None:
         """Free the device memory. The model cannot be used afterwards."""

@@ -87,6 +87,15 @@ class Stream:
         """Whether no more events will come."""
         return self._reason is not None
 
+    @property
+    def last_token(self) -> int:
+        """The token drawn last; raises IndexError before the first one."""
+        return self._draws[-1].token
+
+    def add_seconds(self, seconds: float) -> None:
+        """Count time that was spent for the next token outside of ``next``."""
+        self._seconds += seconds
+
     def run(self) -> Generation:
         """Generate to the end and return the whole."""
         for _ in self:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, get_args, get_type_hints
 
@@ -122,6 +122,27 @@ class Executable(Protocol):
         ------
         GenerationError : the state's context cannot hold T more tokens
         ShapeError : `x` is not what the plan's input says
+        """
+        ...
+
+    def forward_batch(self, states: Sequence[Any], x: NDArray[Any]) -> NDArray[np.float32]:
+        """Append one row of `x` to each of `states`, which differ in position, and return an output row for each.
+
+        The weights are read once for all rows, where the device can. Sequences may join and leave from call to call.
+
+        Parameters
+        ----------
+        states : of this executable, each named once
+        x : token ids, int32 ``[B]``, or features, float32 ``[B, D]``
+
+        Returns
+        -------
+        float32 ``[B, …]``; a fresh array that the caller owns
+
+        Raises
+        ------
+        GenerationError : a state is full or named twice; no state has changed then
+        ShapeError : `x` is not what the plan's input says, or has not one row for each state
         """
         ...
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from volumetric._typing import ROWS
 from volumetric.network import Params
+from volumetric.runtime.batch import check_batch, forward_each
 from volumetric.runtime.device import DeviceInfo, MemoryReport, RunOptions
 from volumetric.runtime.fuse import fuse
 from volumetric.runtime.plan import Plan
@@ -73,6 +74,10 @@ class NullExecutable:
         shape = self.plan.values[self.plan.outputs[0]].shape
         rows = 1 if last_only else len(x)
         return np.zeros([rows if axis == ROWS else axis for axis in shape], np.float32)
+
+    def forward_batch(self, states: Sequence[NullState], x: NDArray[Any]) -> NDArray[np.float32]:
+        """Append one row of `x` to each of `states`, one after the other."""
+        return forward_each(self, states, check_batch(self.plan, states, x, self.options.context))
 
     def greedy(self, state: NullState, token: int) -> Iterator[int]:
         """Yield zeros."""

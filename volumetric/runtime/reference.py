@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from volumetric.errors import UnsupportedError
 from volumetric.layers import LayerSpec, Memory
 from volumetric.layers.joins import join, join_vjp
 from volumetric.network import Params
+from volumetric.runtime.batch import check_batch, forward_each
 from volumetric.runtime.device import DeviceInfo, MemoryReport, RunOptions
 from volumetric.runtime.plan import Plan, Step
 from volumetric.runtime.state import check_input, check_room, check_trim
@@ -101,6 +102,10 @@ class ReferenceExecutable:
         state.position += len(x)
         return np.array(values[self.plan.outputs[0]], np.float32)
 
+    def forward_batch(self, states: Sequence[ReferenceState], x: NDArray[Any]) -> NDArray[np.float32]:
+        """Append one row of `x` to each of `states`, one after the other."""
+        return forward_each(self, states, check_batch(self.plan, states, x, self.options.context))
+
     def greedy(self, state: ReferenceState, token: int) -> Iterator[int]:
         """Feed `token`, yield the arg max, feed that, and so on."""
         while True:
@@ -135,10 +140,17 @@ class ReferenceExecutable:
             values[self.plan.outputs[0]] = values[self.plan.outputs[0]][-1:]
         return values, tape
 
-    def vjp(self, values: dict[int, Array], tape: list[Any], gy: Array) -> tuple[Array | None, dict[str, Array]]:
+    def vjp(
+        self,
+        values: dict[int, Array],
+        tape: list[Any],
+        gy: Array,
+        watch: Callable[[Step, Array], None] | None = None,
+    ) -> tuple[Array | None, dict[str, Array]]:
         """Return the gradients of ``sum(gy * output)`` for the input and for every parameter key.
 
-        `values` and `tape` come from `run` without a state. Gradients of shared parameters are summed.
+        `values` and `tape` come from `run` without a state. Gradients of shared parameters are summed. `watch` is
+        called with each step and the gradient of its output, last step first.
         """
         grads: dict[int, Array] = {self.plan.outputs[0]: gy}
         params: dict[str, Array] = {}
@@ -146,6 +158,8 @@ class ReferenceExecutable:
             g = grads.pop(step.outputs[0], None)
             if g is None:
                 continue
+            if watch is not None:
+                watch(step, g)
             inputs, by_name = self._apply_vjp(step, [values[i] for i in step.inputs], saved, g)
             for name, grad in by_name.items():
                 key = step.params[name]

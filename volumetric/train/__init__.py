@@ -10,6 +10,7 @@ from volumetric.train.divergence import DivergedError
 from volumetric.train.events import EpochEvent, Event, StepEvent, StopEvent
 from volumetric.train.history import CsvReporter, JsonlReporter, LogReporter, Reporter
 from volumetric.train.learner import Learner, LearnerOptions, LearnerState, OpenLearner, StepReport, Tally
+from volumetric.train.lora import LowRank, load_overlays, save_overlays
 from volumetric.train.losses import BCE, LOSSES, MSE, CrossEntropy, Huber, Loss, LossTerms
 from volumetric.train.optim import OPTIMISERS, SGD, AdamW, Momentum, Optimiser, RMSprop
 from volumetric.train.reference import ReferenceLearner
@@ -44,6 +45,7 @@ __all__ = [
     "LogReporter",
     "Loss",
     "LossTerms",
+    "LowRank",
     "Momentum",
     "OpenLearner",
     "Optimiser",
@@ -64,7 +66,9 @@ __all__ = [
     "clip_by_norm",
     "global_norm",
     "load_npz",
+    "load_overlays",
     "read_checkpoint",
+    "save_overlays",
     "token_windows",
     "train",
 ]

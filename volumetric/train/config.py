@@ -10,6 +10,7 @@ from typing import Any
 from volumetric.dtypes import DType, Scheme
 from volumetric.errors import SpecError
 from volumetric.train.learner import LearnerOptions
+from volumetric.train.lora import LowRank
 from volumetric.train.losses import MSE, Loss
 from volumetric.train.optim import AdamW, Optimiser
 from volumetric.train.precision import Precision
@@ -25,7 +26,7 @@ class TrainConfig:
 
     Attributes
     ----------
-    loss, optimiser, clip, precision, frozen, decay_vectors : see `LearnerOptions`
+    loss, optimiser, clip, precision, frozen, decay_vectors, overlay : see `LearnerOptions`
     schedule : factor on the optimiser's rate
     accumulate : batches whose gradients make one update; the last update of an epoch may have fewer
     epochs : times that the data are gone through
@@ -43,6 +44,7 @@ class TrainConfig:
     precision: Precision = None
     frozen: tuple[str, ...] = ()
     decay_vectors: bool = True
+    overlay: LowRank | None = None
     accumulate: int = 1
     epochs: int = 1
     max_steps: int | None = None

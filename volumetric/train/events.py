@@ -57,7 +57,7 @@ class EpochEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopEvent:
-    """End of training: ``"epochs"``, ``"max_steps"``, ``"patience"`` or ``"diverged"``, and what was not finite."""
+    """End of training, and why: as in `TrainResult`, or ``"diverged"`` and what was not finite."""
 
     event: ClassVar[str] = "stop"
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from volumetric._typing import Array
 from volumetric.errors import SpecError
 from volumetric.network import Network
+from volumetric.observe import Observer
 from volumetric.train.data import Batch
+from volumetric.train.lora import LowRank
 from volumetric.train.losses import MSE, Loss
 from volumetric.train.optim import AdamW, Optimiser
 from volumetric.train.precision import Precision
@@ -31,6 +33,7 @@ class LearnerOptions:
     precision : schemes of the weights; forward uses the weights that they can hold (see `volumetric.train.precision`)
     frozen : patterns of keys, as ``"0.*"``, of parameters that are not trained
     decay_vectors : whether weight decay also pulls on parameters of one axis: gains and biases
+    overlay : low-rank overlays that are trained in place of the weights, or None
     """
 
     loss: Loss = field(default_factory=MSE)
@@ -39,6 +42,7 @@ class LearnerOptions:
     precision: Precision = None
     frozen: tuple[str, ...] = ()
     decay_vectors: bool = True
+    overlay: LowRank | None = None
 
     def __post_init__(self) -> None:
         """Check the clip."""
@@ -114,6 +118,15 @@ class Learner(Protocol):
 
     def params(self) -> Params:
         """Return the weights as they are now, in their schemes, with float32 masters where a scheme rounds."""
+        ...
+
+
+@runtime_checkable
+class Watched(Protocol):
+    """A learner that can tell observers what happens inside."""
+
+    def watch(self, observers: Sequence[Observer]) -> None:
+        """Tell `observers` about every layer, forward and backward, from the next update on."""
         ...
 
 

@@ -6,20 +6,23 @@ import dataclasses
 import json
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
-from volumetric.errors import CheckpointError, SpecError
+from volumetric._typing import Array
+from volumetric.errors import CheckpointError, SpecError, UnsupportedError
 from volumetric.network import Network
+from volumetric.observe import Observer
 from volumetric.train.checkpoint import Checkpoint, CheckpointStore, read_checkpoint
 from volumetric.train.config import TrainConfig
 from volumetric.train.data import AnyData, ArrayData, Batch, Data, as_data, checksum, grouped
 from volumetric.train.divergence import DivergedError
 from volumetric.train.events import EpochEvent, Event, StepEvent, StopEvent
 from volumetric.train.history import Reporter, each
-from volumetric.train.learner import Learner, OpenLearner, StepReport, Tally
+from volumetric.train.learner import Learner, OpenLearner, StepReport, Tally, Watched
+from volumetric.train.lora import trained_keys
 from volumetric.train.precision import master_of, matching, trained_store
 from volumetric.train.reference import ReferenceLearner
 from volumetric.weights import Params
@@ -33,9 +36,10 @@ class TrainResult:
     ----------
     params : weights after the last update
     best : weights with the best validation loss; `params` without validation data
-    reason : why it ended: ``"epochs"``, ``"max_steps"`` or ``"patience"``
+    reason : why it ended: ``"epochs"``, ``"max_steps"``, ``"patience"`` or ``"interrupted"``
     steps : updates, those before a resume included
     history : one event for each epoch, those before a resume included
+    overlays : the low-rank factors by key where those were trained, else empty; `params` has them merged in
     """
 
     params: Params
@@ -43,6 +47,7 @@ class TrainResult:
     reason: str
     steps: int
     history: tuple[EpochEvent, ...]
+    overlays: Mapping[str, Array] = field(default_factory=dict)
 
 
 def train(
@@ -56,6 +61,8 @@ def train(
     checkpoints: str | Path | None = None,
     resume: bool = False,
     learner: OpenLearner = ReferenceLearner,
+    observers: Sequence[Observer] = (),
+    stop: Callable[[], bool] | None = None,
 ) -> TrainResult:
     """Train `params` of `network` on `data`. What is given stays as it is; the result has new weights.
 
@@ -68,6 +75,8 @@ def train(
     checkpoints : directory for checkpoints, or None
     resume : continue from the newest checkpoint there, if there is one, as if the run had never stopped: same bits
     learner : where to compute
+    observers : get statistics of every layer, forward and backward, at every update
+    stop : asked after every update; true ends the run, with a checkpoint where those are written
 
     Raises
     ------
@@ -77,6 +86,8 @@ def train(
         `resume` finds a checkpoint of another run, or not resuming would overwrite one.
     ShapeError, SpecError
         Data, network and settings do not go together.
+    UnsupportedError
+        The learner's device cannot do what is asked for, such as telling observers about layers.
 
     Examples
     --------
@@ -95,12 +106,23 @@ def train(
     if config.patience is not None and held is None:
         raise SpecError("patience needs validation data", hint="pass validation=0.1 to hold back a tenth")
     store = None if checkpoints is None else CheckpointStore(checkpoints, config.keep_checkpoints)
-    run = _Run(network, params, config, source, held, reporters, store, learner(network, params, config.learner))
+    opened = learner(network, params, config.learner)
+    if observers:
+        _watch(opened, observers)
+    run = _Run(network, params, config, source, held, reporters, store, opened, stop)
     try:
         run.begin(resume)
         return run.go()
     finally:
         each(reporters, lambda reporter: reporter.close())
+
+
+def _watch(learner: Learner, observers: Sequence[Observer]) -> None:
+    if not isinstance(learner, Watched):
+        raise UnsupportedError(
+            f"{type(learner).__name__} cannot tell observers about layers", hint="train on the reference device"
+        )
+    learner.watch(observers)
 
 
 @dataclass(slots=True)
@@ -129,7 +151,9 @@ class _Run:
         reporters: Sequence[Reporter],
         store: CheckpointStore | None,
         learner: Learner,
+        stop: Callable[[], bool] | None = None,
     ) -> None:
+        self.stop = stop or (lambda: False)
         self.network = network
         self.config = config
         self.data = data
@@ -166,8 +190,10 @@ class _Run:
         self._save()
         self._report(StopEvent(step=self.step, epoch=self.progress.epoch, reason=reason))
         params = self.learner.params()
+        overlays = self.learner.state.masters if self.config.overlay is not None else {}
         return TrainResult(
             params=params,
+            overlays=overlays,
             best=params if self.best is None else self.best,
             reason=reason,
             steps=self.step,
@@ -183,6 +209,8 @@ class _Run:
             self._update(batches)
             if config.checkpoint_every is not None and self.step % config.checkpoint_every == 0:
                 self._save()
+            if self.stop():
+                return "interrupted"
         self._end_epoch()
         self._save()
         return self._reason()
@@ -266,7 +294,9 @@ class _Run:
         self.store.save(
             Checkpoint(
                 learner=state,
-                best={} if self.best is None else {key: master_of(self.best[key]) for key in state.masters},
+                best={}
+                if self.best is None
+                else {key: master_of(self.best[key]) for key in trained_keys(state.masters)},
                 progress=dataclasses.asdict(self.progress),
                 run=self.description,
             )

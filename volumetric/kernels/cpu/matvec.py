@@ -1,4 +1,4 @@
-"""One panel times one vector: the kernel of decoding.
+"""One panel times one vector, or a few: the kernels of decoding one sequence or several.
 
 ``panel_dot(kind, panel, x, units)`` returns 16 results in a vector. `kind` is a compile-time string: the panel format,
 with ``:exact`` appended when integer weights meet float32 activations. Otherwise integer weights take activations as
@@ -32,29 +32,61 @@ def panel_dot(typing_context: Any, kind: Any, panel: Any, x: Any, units: Any) ->
     """16 dot products: `units` units of the panel at address `panel` with prepared activations at `x`."""
     if not isinstance(kind, types.StringLiteral):
         return None
-    name, _, exact = kind.literal_value.partition(":")
-    if not _BY_NAME[name].is_integer:
-        emit = _float_unit(name)
-    else:
-        emit = _exact_unit(name) if exact else _integer_unit(name)
+    name = kind.literal_value
 
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        return _sum_units(Emitter(builder), _BY_NAME[name].unit_bytes, emit, *args[1:])
+        panel, x, units = args[1:]
+        return _sum_units(Emitter(builder), name, panel, [x], units)[0]
 
     return Floats(kind, types.int64, types.int64, types.int64), generate
+
+
+@intrinsic
+def panel_dots(
+    typing_context: Any, kind: Any, rows: Any, panel: Any, x: Any, x_stride: Any, units: Any, out: Any
+) -> Any:
+    """`panel_dot` of `rows` (compile-time) vectors, `x_stride` bytes apart; vector m goes to ``out + 64 m``.
+
+    Weights are loaded and opened once for all rows. Each row's sums have the order that `panel_dot` gives them, so its
+    bits do not depend on the rows beside it.
+    """
+    if not isinstance(kind, types.StringLiteral) or not isinstance(rows, types.IntegerLiteral):
+        return None
+    name, count = kind.literal_value, rows.literal_value
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        e = Emitter(builder)
+        panel, x, x_stride, units, out = args[2:]
+        vectors = [e.at(x, e.b.mul(x_stride, constant(m))) for m in range(count)]
+        for m, value in enumerate(_sum_units(e, name, panel, vectors, units)):
+            e.store(e.at(out, 64 * m), value)
+        return context.get_dummy_value()
+
+    return types.void(kind, rows, *[types.int64] * 5), generate
 
 
 Unit = Callable[[Emitter, ir.Value, ir.Value, ir.Value, ir.Value, list[ir.Value]], list[ir.Value]]
 
 
-def _sum_units(e: Emitter, unit_bytes: int, emit: Unit, panel: Any, x: Any, units: Any) -> ir.Value:
-    cells = [e.cell(F32X) for _ in range(_CHAINS)]
+def _unit(kind: str) -> Unit:
+    """What one unit of a panel adds to the sums of a row."""
+    name, _, exact = kind.partition(":")
+    if not _BY_NAME[name].is_integer:
+        return _float_unit(name)
+    return _exact_unit(name) if exact else _integer_unit(name)
+
+
+def _sum_units(e: Emitter, kind: str, panel: Any, vectors: list[Any], units: Any) -> list[ir.Value]:
+    """Dot products of a panel with each of `vectors`."""
+    emit, unit_bytes = _unit(kind), _BY_NAME[kind.partition(":")[0]].unit_bytes
+    cells = [[e.cell(F32X) for _ in range(_CHAINS)] for _ in vectors]
     with e.loop(units) as index:
         weights = e.at(panel, e.b.mul(index, constant(unit_bytes)))
-        sums = emit(e, weights, x, index, units, [e.b.load(cell) for cell in cells])
-        for cell, value in zip(cells, sums, strict=True):
-            e.b.store(value, cell)
-    return e.tree([e.b.load(cell) for cell in cells], e.add)
+        for x, row in zip(vectors, cells, strict=True):
+            sums = emit(e, weights, x, index, units, [e.b.load(cell) for cell in row])
+            for cell, value in zip(row, sums, strict=True):
+                e.b.store(value, cell)
+    return [e.tree([e.b.load(cell) for cell in row], e.add) for row in cells]
 
 
 def _float_unit(name: str) -> Unit:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from volumetric.kernels.cpu import attention, products, rows
+from volumetric.kernels.cpu import attention, batch, products, rows
 from volumetric.kernels.cpu.jit import compile_operation
 
 _PLAIN: dict[str, Callable[..., None]] = {
@@ -20,6 +20,7 @@ _PLAIN: dict[str, Callable[..., None]] = {
     "softcap": rows.softcap,
     "softmax": rows.softmax,
     "prepare": products.prepare,
+    "each_row": batch.each_row,
 }
 
 _SPECIALISED: dict[str, Callable[..., Callable[..., None]]] = {
@@ -29,6 +30,7 @@ _SPECIALISED: dict[str, Callable[..., Callable[..., None]]] = {
     "attend_few": attention.attend_few,
     "vector_product": products.vector_product,
     "tile_product": products.tile_product,
+    "rows_product": batch.rows_product,
 }
 
 

@@ -94,30 +94,31 @@ def _prepare(step, control, row, out, room):
 
 @kernel
 def _row_of(control, slot, row):
-    """Address of a row of a value; 0 for slot -1."""
-    return slot_address(control, slot) + row * slot_stride(control, slot) if slot >= 0 else 0
+    """Address of a row of a value."""
+    return slot_address(control, slot) + row * slot_stride(control, slot)
 
 
 @kernel
-def _finish(place, residual, cap, out, value):
-    """Add the residual, cap, and store one panel's columns of a row.
-
-    `place` is the panel's pair (first column, number of columns), `residual` (or 0) and `out` the starts of the rows.
-    """
-    column = 4 * load_i32(place)
-    count = load_i32(place + 4)
-    if residual != 0:
-        value = value + load(residual + column)
+def finish(step, control, row, panel, value):
+    """Add the residual, cap, and store one panel's 16 columns of a row."""
+    column = 4 * load_i32(word(step, _COLUMNS) + 8 * panel)
+    count = load_i32(word(step, _COLUMNS) + 8 * panel + 4)
+    residual = word(step, _RESIDUAL)
+    if residual >= 0:
+        value = value + load(_row_of(control, residual, row) + column)
+    cap = number(step, _SOFTCAP)
     if cap != 0:
         value = splat(cap) * tanh(value / splat(cap))
+    out = _row_of(control, word(step, _OUTPUT), row) + column
     if count == 16:
-        store(out + column, value)
+        store(out, value)
     else:
-        store_first(out + column, value, count)
+        store_first(out, value, count)
 
 
 @kernel
-def _with_bias(address, panel, value):
+def with_bias(address, panel, value):
+    """Add a panel's 16 biases, if there are any."""
     if address != 0:
         return value + load(address + 64 * panel)
     return value
@@ -141,14 +142,12 @@ def vector_product(kind: str, activation: int, gated: int) -> Callable[..., None
             weights = word(step, _WEIGHTS) + panel * word(step, _PANEL_STRIDE)
             for row in range(first, last):
                 x = rows + (row - first) * row_bytes
-                value = _with_bias(word(step, _BIAS), panel, panel_dot(kind, weights, x, units))
+                value = with_bias(word(step, _BIAS), panel, panel_dot(kind, weights, x, units))
                 value = activate(activation, value)
                 if gated:
                     up = panel_dot(kind, weights + word(step, _PANEL_BYTES), x, units)
-                    value = value * _with_bias(word(step, _UP_BIAS), panel, up)
-                residual = _row_of(control, word(step, _RESIDUAL), row)
-                out = _row_of(control, word(step, _OUTPUT), row)
-                _finish(word(step, _COLUMNS) + 8 * panel, residual, number(step, _SOFTCAP), out, value)
+                    value = value * with_bias(word(step, _UP_BIAS), panel, up)
+                finish(step, control, row, panel, value)
 
     return vector_product
 
@@ -171,23 +170,18 @@ def prepare(step: Any, thread: Any, threads: Any, control: Any) -> None:
 @kernel
 def _finish_tile(step, control, first, row, last, panel, count, room, stride, activation, gated):
     """Store the rows of one tile; `panel` counts matrices' panels, so gates and ups alternate if `gated`."""
-    bias = word(step, _BIAS)
-    cap = number(step, _SOFTCAP)
-    places = word(step, _COLUMNS) + (4 * panel if gated != 0 else 8 * panel)
     for m in range(min(last - row, stride)):
         here = room + m * 64 * count
-        residual = _row_of(control, word(step, _RESIDUAL), first + row + m)
-        out = _row_of(control, word(step, _OUTPUT), first + row + m)
         if gated != 0:
             for pair in range(count // 2):
                 column = panel // 2 + pair
-                value = activate(activation, _with_bias(bias, column, load(here + 128 * pair)))
-                up = _with_bias(word(step, _UP_BIAS), column, load(here + 128 * pair + 64))
-                _finish(places + 8 * pair, residual, cap, out, value * up)
+                value = activate(activation, with_bias(word(step, _BIAS), column, load(here + 128 * pair)))
+                up = with_bias(word(step, _UP_BIAS), column, load(here + 128 * pair + 64))
+                finish(step, control, first + row + m, column, value * up)
         else:
             for p in range(count):
-                value = activate(activation, _with_bias(bias, panel + p, load(here + 64 * p)))
-                _finish(places + 8 * p, residual, cap, out, value)
+                value = activate(activation, with_bias(word(step, _BIAS), panel + p, load(here + 64 * p)))
+                finish(step, control, first + row + m, panel + p, value)
 
 
 @kernel

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,9 @@ from volumetric.kernels.cpu.steps import (
     TAIL_MODE_WORD,
     TAIL_NONE,
 )
+from volumetric.runtime.batch import check_batch, forward_each
 from volumetric.runtime.cpu.arena import address_of, aligned_zeros
+from volumetric.runtime.cpu.batch import Blocks
 from volumetric.runtime.cpu.governor import Governor
 from volumetric.runtime.cpu.program import Mode, Program
 from volumetric.runtime.cpu.state import CpuState, KVCaches
@@ -57,6 +59,7 @@ class CpuExecutable:
         self._control = np.zeros(CONTROL_WORDS, np.int64)
         self._control_address = address_of(self._control)
         self._scratch = np.zeros(0, np.uint8)
+        self._blocks = Blocks()
 
     @property
     def memory(self) -> MemoryReport:
@@ -96,6 +99,38 @@ class CpuExecutable:
             out = self._run(program, state, x, last_only=last_only)
         return out.reshape(-1, *value.shape[1:]) if value.shape[0] == ROWS else out
 
+    def forward_batch(self, states: Sequence[CpuState], x: NDArray[Any]) -> F32Array:
+        """Append one row of `x` to each of `states`; a row's bits are those of `forward` on its state alone.
+
+        Raises
+        ------
+        GenerationError, ShapeError : as `forward`; or a state is named twice; no state has changed then
+        """
+        program = self._open()
+        x = check_batch(program.plan, states, x, self.options.context)
+        if len(states) == 1 or not program.layout.chunked:
+            return forward_each(self, states, x)
+        program.layout.check_positions(max(state.position for state in states) + 1)
+        out = np.empty((len(x), program.layout.output_width), np.float32)
+        with self._turn:
+            for start in range(0, len(x), CHUNK):
+                chunk = slice(start, start + CHUNK)
+                self._batch(program, states[chunk], x[chunk], out[chunk])
+        value = program.plan.values[program.plan.outputs[0]]
+        return out.reshape(-1, *value.shape[1:]) if value.shape[0] == ROWS else out
+
+    def _batch(self, program: Program, states: Sequence[CpuState], x: NDArray[Any], out: F32Array) -> None:
+        for state in states:
+            state.caches.reserve(state.position + 1)
+        table = program.table("batch")
+        self._reserve(program, len(states))
+        self._begin(program, x, TAIL_ALL, out)
+        self._blocks.fill(self._control, states, program.layout.buffers, self.threads)
+        self._run_table(table, len(states), "batch")
+        for state in states:
+            state.advance(1)
+        self._collect(program, out, len(states))
+
     def greedy(self, state: CpuState, token: int) -> Iterator[int]:
         """Feed `token`, yield the arg max, feed that, and so on."""
         program = self._open()
@@ -115,7 +150,7 @@ class CpuExecutable:
     def warmup(self) -> None:
         """Compile every operation that this plan can need, or load it from the cache."""
         program = self._open()
-        for mode in ("few", "many", "last"):
+        for mode in ("few", "many", "last", "batch"):
             program.table(mode)
 
     def close(self) -> None:
@@ -150,24 +185,31 @@ class CpuExecutable:
         table_mode: Mode = "few" if rows <= VECTOR_ROWS else "many" if mode == TAIL_ALL else "last"
         table = program.table(table_mode)
         self._reserve(program, rows)
-        self._place_ends(program, x, mode, out)
-        control = self._control
-        control[ROWS_WORD] = rows
-        control[POSITION_WORD] = state.position
-        control[TAIL_MODE_WORD] = mode
-        control[SLOTS_WORD] = program.layout.buffers.slots_address
-        control[STATES_WORD] = state.caches.table
-        self._run_table(table, rows)
+        self._begin(program, x, mode, out)
+        self._control[POSITION_WORD] = state.position
+        self._control[STATES_WORD] = state.caches.table
+        self._run_table(table, rows, table_mode)
         state.advance(rows)
-        output = program.plan.outputs[0]
-        if not program.layout.writes_output and mode != TAIL_NONE:
-            seen = program.layout.buffers.view(program.layout.slot(output), out.shape[1])[:rows]
-            out[:] = seen[-len(out) :]
+        if mode != TAIL_NONE:
+            self._collect(program, out, rows)
 
-    def _run_table(self, table: StepTable, rows: int) -> None:
+    def _begin(self, program: Program, x: NDArray[Any], mode: int, out: F32Array) -> None:
+        """Write what the control block says about rows and values."""
+        self._place_ends(program, x, mode, out)
+        self._control[ROWS_WORD] = len(x)
+        self._control[TAIL_MODE_WORD] = mode
+        self._control[SLOTS_WORD] = program.layout.buffers.slots_address
+
+    def _collect(self, program: Program, out: F32Array, rows: int) -> None:
+        """Copy the last rows of the output, unless they were written where they belong."""
+        if not program.layout.writes_output:
+            output = program.layout.slot(program.plan.outputs[0])
+            out[:] = program.layout.buffers.view(output, out.shape[1])[rows - len(out) : rows]
+
+    def _run_table(self, table: StepTable, rows: int, mode: Mode) -> None:
         """Run all steps: one native call for few rows, some calls for many, so that the governor learns in time."""
-        few = rows <= VECTOR_ROWS
-        kind = f"{'few' if few else 'many'} {rows.bit_length()}"  # durations per row are alike within a factor of two
+        few = mode in ("few", "batch")
+        kind = f"{mode} {rows.bit_length()}"  # durations per row are alike within a factor of two
         count = table.steps if few else -(-table.steps // _PARTS)
         for first in range(0, table.steps, count):
             steps = min(count, table.steps - first)

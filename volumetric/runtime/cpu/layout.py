@@ -88,7 +88,8 @@ class Layout:
     def _prepared_bytes(self) -> int:
         products = [step for step in self._plan.steps if step.op == "matmul"]
         matrices = [matrix for step in products for matrix in self._weights.matrices(step)]
-        return max((prepared_bytes(m.k, self.rounding(m, tiles=True)) for m in matrices), default=64)
+        sizes = [prepared_bytes(m.k, self.rounding(m, tiles=tiles)) for m in matrices for tiles in (True, False)]
+        return max(sizes, default=64)
 
     def _assign_slots(self) -> dict[int, int]:
         """A slot for each value; memory is reused once the last reader of a value is done."""

@@ -1,7 +1,8 @@
 """A fused plan written as step tables for the CPU walker.
 
 Three tables differ in how products run: *few* for up to `VECTOR_ROWS` rows (decoding), *many* with register tiles for
-all steps, and *last* with tiles for the body and the last row alone in the tail.
+all steps, and *last* with tiles for the body and the last row alone in the tail. A fourth, *batch*, decodes one row of
+each of several sequences.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import numpy as np
 
 from volumetric.errors import UnsupportedError
 from volumetric.kernels.cpu.attention import ANGLE_ARGUMENTS, APPEND_ARGUMENTS, ATTEND_ARGUMENTS, heads_together
+from volumetric.kernels.cpu.batch import ROWS_SCRATCH
 from volumetric.kernels.cpu.maths import ACTIVATIONS
 from volumetric.kernels.cpu.panels import ROUNDINGS, Rounding, prepared_bytes
 from volumetric.kernels.cpu.panels import ROWS as PANEL_ROWS
@@ -35,12 +37,13 @@ from volumetric.kernels.cpu.rows import (
 from volumetric.kernels.cpu.tiles import float_tile_shape, integer_tile_shape
 from volumetric.kernels.cpu.unpack import FORMAT_CODES
 from volumetric.layers.rope import Rope, inverse_frequencies
+from volumetric.runtime.cpu.batch import BatchTable, compile_batch
 from volumetric.runtime.cpu.layout import Layout, loose_cache
 from volumetric.runtime.cpu.resident import Matrix, ResidentWeights
 from volumetric.runtime.cpu.table import Record, StepTable, arguments, compile_table
 from volumetric.runtime.plan import Plan, Step
 
-Mode = Literal["few", "many", "last"]
+Mode = Literal["few", "many", "last", "batch"]
 
 _NORMS = {None: NO_NORM, "rms": RMS_NORM, "layer": LAYER_NORM}
 
@@ -72,6 +75,7 @@ class Program:
         self.storage: Literal["float32", "float16"] = storage
         self.layout = Layout(plan, weights, compute=compute, context=context)
         self._tables: dict[Mode, StepTable] = {}
+        self._batch: BatchTable | None = None
 
     def table(self, mode: Mode) -> StepTable:
         """The table of a mode, compiled when first asked for."""
@@ -79,7 +83,11 @@ class Program:
             records = [record for rope in self.layout.angles for record in self._angles(rope)]
             for step in self.plan.steps:
                 records += self._records(step, mode)
-            self._tables[mode] = compile_table(records)
+            if mode == "batch":
+                self._batch = compile_batch(records)
+                self._tables[mode] = self._batch.table
+            else:
+                self._tables[mode] = compile_table(records)
         return self._tables[mode]
 
     # ---- steps
@@ -145,18 +153,19 @@ class Program:
 
     def _matmul(self, step: Step, mode: Mode) -> list[Record]:
         tiles = mode == "many" or (mode == "last" and not step.tail)
+        shared = tiles or mode == "batch"  # rows are prepared once for all threads
         records: list[Record] = []
         before: Rounding | None = None
         for matrix in self.weights.matrices(step):
             rounding = self.layout.rounding(matrix, tiles=tiles)
             fresh, before = before != rounding, rounding
             given = self._product_arguments(step, matrix, rounding, fresh=fresh)
-            if tiles and fresh:
+            if shared and fresh:
                 records.append(Record(name="prepare", arguments=given, tail=step.tail))
             constants = self._product_constants(step, matrix, tiles=tiles)
-            name = "tile_product" if tiles else "vector_product"
+            name = "tile_product" if tiles else "rows_product" if shared else "vector_product"
             # The next matrix of the same step may prepare rows in the same buffer: then all must be done with it.
-            records.append(Record(name=name, constants=constants, arguments=given, tail=step.tail, barrier=tiles))
+            records.append(Record(name=name, constants=constants, arguments=given, tail=step.tail, barrier=shared))
         records[-1] = replace(records[-1], barrier=True)
         return records
 
@@ -164,7 +173,7 @@ class Program:
         form, rounding = matrix.form, self.layout.rounding(matrix, tiles=tiles)
         kind = form.name + (":exact" if form.is_integer and rounding == "float32" else "")
         code = ACTIVATIONS.index(step.attrs["activation"])
-        self.layout.want_scratch(vector_scratch(matrix.k, prepared_bytes(matrix.k, rounding)))
+        self.layout.want_scratch(vector_scratch(matrix.k, prepared_bytes(matrix.k, rounding)) + ROWS_SCRATCH)
         if not tiles:
             return kind, code, int(matrix.gated)
         zero = {"int8": form.zero, "bfloat16": BRAIN, "float32": OPENED if form.is_integer else FLOATS}[rounding]
@@ -252,7 +261,7 @@ class Program:
         )
         rows, wide = float_tile_shape()
         name = "attend"
-        if mode == "few":
+        if mode in ("few", "batch"):
             name, rows = "attend_few", heads_together(attrs["heads"], attrs["kv_heads"], rows)
         return [
             Record(name="append", constants=(self.storage,), arguments=append),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from volumetric.kernels.gpu import elementwise
 from volumetric.kernels.gpu.attention import AttentionShape
 from volumetric.kernels.gpu.dispatch import power_of_two
 from volumetric.network import Params
+from volumetric.runtime.batch import check_batch, forward_each
 from volumetric.runtime.device import MemoryReport, RunOptions
 from volumetric.runtime.gpu.commands import Command, Copy, Executor, Pass, PlainExecutor
 from volumetric.runtime.gpu.context import Call, GpuContext
@@ -110,6 +111,10 @@ class GpuExecutable:
             found += self._chunk(state, x[start : start + rows], first)
             state.advance(rows)
         return np.concatenate(found)
+
+    def forward_batch(self, states: Sequence[GpuState], x: NDArray[Any]) -> NDArray[np.float32]:
+        """Append one row of `x` to each of `states`."""
+        return forward_each(self, states, check_batch(self.plan, states, x, self.options.context))
 
     def greedy(self, state: GpuState, token: int) -> Generator[int]:
         """Feed `token`, yield the arg max, feed that, and so on, two tokens in flight.

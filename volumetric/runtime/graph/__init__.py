@@ -4,7 +4,10 @@ from volumetric.runtime.graph.build import GraphBuilder as GraphBuilder
 from volumetric.runtime.graph.device import GraphDevice as GraphDevice
 from volumetric.runtime.graph.device import GraphProgram as GraphProgram
 from volumetric.runtime.graph.device import TensorStore as TensorStore
+from volumetric.runtime.graph.differentiate import differentiate as differentiate
 from volumetric.runtime.graph.interpret import interpret as interpret
+from volumetric.runtime.graph.network import emit_plan as emit_plan
+from volumetric.runtime.graph.network import graph_of as graph_of
 from volumetric.runtime.graph.numpy_graphs import NumpyGraphs as NumpyGraphs
 from volumetric.runtime.graph.ops import Graph as Graph
 from volumetric.runtime.graph.ops import Node as Node

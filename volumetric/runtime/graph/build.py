@@ -31,6 +31,8 @@ class GraphBuilder:
         self._same: dict[tuple[str, Shape, bytes], int] = {}
         self._stored: dict[str, int] = {}
         self._where = ""
+        self.detached: set[int] = set()
+        """Tensors at which differentiation stops."""
 
     def shape(self, i: int) -> Shape:
         """Return the shape of tensor `i`."""
@@ -40,8 +42,10 @@ class GraphBuilder:
     def at(self, where: str) -> Iterator[None]:
         """Mark what is emitted inside as part of the layer at `where`."""
         before, self._where = self._where, where
-        yield
-        self._where = before
+        try:
+            yield
+        finally:
+            self._where = before
 
     def input(self, name: str, shape: Shape, dtype: TensorType = "float32") -> int:
         """Add a tensor that each run takes from the host."""
@@ -119,8 +123,10 @@ class GraphBuilder:
         trans_b: bool = False,
         groups: int | None = None,
     ) -> int:
-        """Products of groups; `groups` is by default that of the operand with more."""
-        groups = max(self.shape(a)[0], self.shape(b)[0]) if groups is None else groups
+        """Products of groups; `groups` is by default that of the operand with more, or 0 where one has none."""
+        if groups is None:
+            both = self.shape(a)[0], self.shape(b)[0]
+            groups = max(both) if all(both) else 0
         inputs = (a, b) if bias is None else (a, b, bias)
         attrs = {"trans_a": trans_a, "trans_b": trans_b, "groups": groups, "activation": "linear"}
         return self.emit("gemm", inputs, **attrs)[0]

@@ -16,8 +16,8 @@ Products
                 [Gb,N,K]. Groups go round: with G = max(Ga, Gb, Gc), which Ga, Gb and Gc divide,
                 ``c[j] = act(Σ_{g ≡ j mod Gc} op(a[g mod Ga]) op(b[g mod Gb]) + bias)``, g rising. ``groups`` = Gc.
                 So Gb = 1 is a shared right side, Ga = 1 a shared left side, Gc = 1 the sum over all groups; the
-                gradient of a gemm is a gemm. ``activation``: name, ``"linear"`` unless a pass fused one. K = 0 or G = 0
-                gives act(bias). Operands have 3 axes, always.
+                gradient of a gemm is a gemm. ``activation``: name, ``"linear"`` unless a pass fused one. K = 0, Ga = 0
+                or Gb = 0 gives act(bias), with any Gc. Operands have 3 axes, always.
 
 Element-wise (any number of axes)
 ---------------------------------
@@ -89,10 +89,11 @@ Training
                 ``ignore_index label_smoothing``: prediction [R,C], target int32 [R] or float32 [R,C], weights [R].
                 Terms of weight 0 are 0, even if NaN or infinite (cross_entropy only).
                 count: sum of weights, or number of terms.
-``update``      param, grad, slots …, scalars [5] → param, slots …, in place where keyed. ``name`` sgd momentum
-                rmsprop adamw and the fields of `train.optim` except rate. scalars: rate; factor on the gradient, before
-                all else; momentum: 1 in the first update (velocity = g), else 0; adamw: 1/(1 − β₁ᵗ); then adamw:
-                1/√(1 − β₂ᵗ); last: 0 leaves everything as it is, whatever the gradient. Slots in the optimiser's order.
+``update``      param, grad, slots …, scalars [5] → param, slots …; ``in_place``: outputs are the buffers of inputs
+                with a key. ``name`` sgd momentum rmsprop adamw and the fields of `train.optim` except rate. Slots in
+                the optimiser's order. scalars: rate; factor on the gradient, before all else; momentum: 1 in the first
+                update (velocity = g), else 0; adamw: 1/(1 − β₁ᵗ); then adamw: 1/√(1 − β₂ᵗ); last: 0 leaves everything
+                as it is, whatever the gradient.
 ``sumsq``       1 or more x → [1], the sum of all squares. Infinite or NaN if any element is.
 ``fake_quant``  x → the nearest values that ``scheme`` (text) can hold: ``decode(encode(x))``, bit-equal to
                 `volumetric.dtypes`; groups along the last axis. Its gradient passes straight through.

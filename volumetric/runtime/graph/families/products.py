@@ -26,8 +26,8 @@ def _infer(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     require(k == other, "gemm", f"{m}×{k} and {other}×{n} do not multiply")
     gc = attrs["groups"]
     most = max(ga, gb, gc)
-    fits = all(g == most or (g and most % g == 0) for g in (ga, gb, gc))
-    require(fits or most == 0, "gemm", f"groups {ga} and {gb} do not give {gc}")
+    fits = 0 in (ga, gb) or all(g and most % g == 0 for g in (ga, gb, gc))
+    require(fits, "gemm", f"groups {ga} and {gb} do not give {gc}")
     if len(inputs) == 3:
         require(inputs[2].shape == (n,), "gemm", f"a bias of {list(inputs[2].shape)} for {n} columns")
     return [out("product", gc, m, n)]

@@ -1,0 +1,78 @@
+"""Every layer as a graph: forward and gradients against the layer's own NumPy code."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.layers.cases import CASES
+from tests.layers.test_vjp import arrays
+from volumetric.errors import UnsupportedError
+from volumetric.layers import LAYERS, Embedding, LayerSpec
+from volumetric.runtime.graph import GraphBuilder, NumpyGraphs, differentiate
+from volumetric.runtime.graph.rules import RULES, Scope
+
+TOLERANCE = {np.float32: 1e-5, np.float64: 1e-9}
+
+
+def run_layer(
+    spec: LayerSpec, p: dict[str, np.ndarray], x: np.ndarray, gy: np.ndarray, dtype: type
+) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """Output and gradients by name; ``"input"`` is that of x, where it has one."""
+    work = GraphBuilder()
+    whole = isinstance(spec, Embedding)
+    at = work.input("x", x.shape, "int32" if whole else "float32")
+    y = Scope(work=work, param=work.stored, path="layer").emit(spec, at)
+    seed = work.input("gy", gy.shape)
+    wanted = {name: work.stored(name, value.shape) for name, value in p.items()}
+    wanted |= {} if whole else {"input": at}
+    grads = differentiate(work, {y: seed}, wanted.values())
+    names = [name for name, i in wanted.items() if i in grads]
+    device = NumpyGraphs(dtype)
+    store = device.store()
+    for name, value in p.items():
+        store.put(name, value)
+    graph = work.finish([y, *(grads[wanted[name]] for name in names)])
+    out, *found = device.compile(graph, store).run([x, gy])
+    return out, dict(zip(names, found, strict=True))
+
+
+def close(got: np.ndarray, want: np.ndarray, tolerance: float, what: str) -> None:
+    assert got.shape == want.shape
+    assert got.dtype == want.dtype
+    scale = max(np.abs(want).max(initial=0), 1e-3)
+    np.testing.assert_allclose(got / scale, want / scale, rtol=0, atol=tolerance, err_msg=what)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", CASES)
+def test_a_graph_is_the_layer(name: str, dtype: type) -> None:
+    spec, shape = CASES[name]
+    p, x = arrays(spec, shape, seed=len(name))
+    p = {key: value.astype(dtype) for key, value in p.items()}
+    x = x.astype(dtype) if np.issubdtype(x.dtype, np.floating) else x.astype(np.int32)
+    y, saved = spec.forward(p, x)
+    gy = np.random.default_rng(1).standard_normal(y.shape).astype(dtype)
+    want = spec.vjp(p, saved, gy)
+    out, grads = run_layer(spec, p, x, gy, dtype)
+    close(out, y, TOLERANCE[dtype], "output")
+    expected = dict(want.params)
+    if want.inputs[0] is not None:
+        expected["input"] = want.inputs[0]
+    assert set(grads) <= set(expected)
+    for key, value in expected.items():
+        close(grads.get(key, np.zeros_like(value)), value, TOLERANCE[dtype], key)
+
+
+def test_every_kind_of_layer_has_a_rule() -> None:
+    assert set(RULES) == set(LAYERS)
+
+
+def test_a_kind_without_a_rule_is_refused() -> None:
+    class Odd(LayerSpec):
+        kind = "odd"
+
+    work = GraphBuilder()
+    x = work.input("x", (2, 3))
+    with pytest.raises(UnsupportedError, match=r"odd at 1\.0\.0 has no rule"):
+        Scope(work=work, param=work.stored, path="1.0.0").emit(Odd(), x)

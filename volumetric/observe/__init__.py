@@ -1,0 +1,11 @@
+"""Observers: statistics of what every layer makes, forward and backward, to logs, files, windows and HTTP."""
+
+from volumetric.observe.events import LayerEvent as LayerEvent
+from volumetric.observe.events import Observer as Observer
+from volumetric.observe.events import Stats as Stats
+from volumetric.observe.http import HttpObserver as HttpObserver
+from volumetric.observe.inference import ObservedDevice as ObservedDevice
+from volumetric.observe.records import JsonlObserver as JsonlObserver
+from volumetric.observe.records import LogObserver as LogObserver
+from volumetric.observe.watch import Watch as Watch
+from volumetric.observe.window import WindowObserver as WindowObserver

@@ -1,0 +1,61 @@
+"""Reverse-mode differentiation: appends the nodes of gradients to a graph that is being built."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from volumetric.errors import ShapeError, UnsupportedError
+from volumetric.runtime.graph.build import GraphBuilder
+from volumetric.runtime.graph.families import OPS
+from volumetric.runtime.graph.ops import Node
+
+
+def differentiate(work: GraphBuilder, seeds: Mapping[int, int], wanted: Iterable[int]) -> dict[int, int]:
+    """Emit the gradients of ``Σ seed · tensor`` with respect to the tensors `wanted`.
+
+    Parameters
+    ----------
+    work : holds the forward nodes; the backward nodes are added behind them
+    seeds : tensor → tensor of its shape, the gradient that it receives from outside
+    wanted : float32 tensors, as inputs and parameters
+
+    Returns
+    -------
+    Wanted tensor → its gradient. One on which no seeded tensor depends is missing: its gradient is 0. A parameter that
+    several nodes read has the sum of what they hand back.
+
+    Raises
+    ------
+    ShapeError
+        A seed has another shape than its tensor.
+    UnsupportedError
+        An operation on the way has no gradient, as the gradients themselves.
+    """
+    for tensor, seed in seeds.items():
+        if work.shape(tensor) != work.shape(seed):
+            raise ShapeError(f"the gradient of {list(work.shape(tensor))} cannot be {list(work.shape(seed))}")
+    wanted = tuple(wanted)
+    nodes = list(work.nodes)
+    moved = _dependent(work, nodes, wanted)
+    grads = dict(seeds)
+    for node in reversed(nodes):
+        arrived = [grads.get(i) if i in moved else None for i in node.outputs]
+        if all(g is None for g in arrived) or not moved.intersection(node.inputs):
+            continue
+        vjp = OPS[node.op].vjp
+        if vjp is None:
+            raise UnsupportedError(f"{node.op} {node.where} has no gradient", hint="differentiate what comes before it")
+        with work.at(node.where):
+            for i, g in zip(node.inputs, vjp(work, node, arrived), strict=True):
+                if g is not None and i in moved:
+                    grads[i] = work.add(grads[i], g) if i in grads else g
+    return {i: grads[i] for i in wanted if i in grads}
+
+
+def _dependent(work: GraphBuilder, nodes: list[Node], wanted: tuple[int, ...]) -> set[int]:
+    """Return `wanted` and all tensors that depend on them in a way that counts."""
+    moved = set(wanted)
+    for node in nodes:
+        if moved.intersection(node.inputs):
+            moved.update(i for i in node.outputs if i not in work.detached)
+    return moved

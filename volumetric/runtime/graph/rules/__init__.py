@@ -1,0 +1,9 @@
+"""How each layer kind becomes nodes of a graph. Importing this package fills `RULES`."""
+
+from volumetric.runtime.graph.rules import containers as containers
+from volumetric.runtime.graph.rules import images as images
+from volumetric.runtime.graph.rules import rowwise as rowwise
+from volumetric.runtime.graph.rules import sequences as sequences
+from volumetric.runtime.graph.rules import softmaxes as softmaxes
+from volumetric.runtime.graph.rules.base import RULES as RULES
+from volumetric.runtime.graph.rules.base import Scope as Scope

@@ -1,0 +1,96 @@
+"""What a rule gets and gives: how one layer kind becomes nodes of a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from math import prod
+from typing import TypeAlias, TypeVar
+
+from volumetric._typing import Shape
+from volumetric.errors import UnsupportedError
+from volumetric.layers import LayerSpec
+from volumetric.runtime.graph.build import GraphBuilder
+
+GetParam: TypeAlias = Callable[[str, Shape], int]
+"""Path of a parameter below a layer, and its shape → tensor."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """Where a layer is written.
+
+    Attributes
+    ----------
+    work : the graph under construction
+    param : gives the layer's parameters
+    path : the layer, ``"1.0.0.2/0"``
+    sequences : how many sequences of equal length lie one behind the other on the first axis. Each is treated as a call
+        of its own: layers that look at other rows, or at their place among them, start anew at each
+    remember : recurrent layers go on from the state in the buffers ``state/<path>/…`` and leave theirs there
+    """
+
+    work: GraphBuilder
+    param: GetParam
+    path: str
+    sequences: int = 1
+    remember: bool = False
+
+    def params(self, spec: LayerSpec) -> dict[str, int]:
+        """Return the tensors of the parameters of a layer by name."""
+        return {p.name: self.param(p.name, p.shape) for p in spec.params()}
+
+    def child(self, name: str) -> Scope:
+        """Return the scope of a layer inside of this one."""
+        return replace(self, path=f"{self.path}/{name}", param=lambda path, shape: self.param(f"{name}/{path}", shape))
+
+    def emit(self, spec: LayerSpec, *inputs: int) -> int:
+        """Emit a layer and return its output. Raises `UnsupportedError` if its kind has no rule."""
+        rule = RULES.get(spec.kind)
+        if rule is None:
+            raise UnsupportedError(f"{spec.kind} at {self.path} has no rule for tensor graphs")
+        with self.work.at(self.path):
+            return rule(self, spec, *inputs)
+
+    def sequenced(self, x: int) -> int:
+        """View ``[rows, width]`` or ``[…, T, width]`` as ``[sequences, T, width]``."""
+        *lead, width = self.work.shape(x)
+        if len(lead) > 1:
+            return self.work.reshape(x, (prod(lead[:-1]), lead[-1], width))
+        if not lead[0] and not self.remember:
+            return self.work.reshape(x, (0, 1, width))  # no rows: no sequences either, rather than empty ones
+        return self.work.reshape(x, (self.sequences, lead[0] // max(self.sequences, 1), width))
+
+
+Rule: TypeAlias = Callable[..., int]
+"""``rule(scope, spec, *inputs)`` emits the nodes of one layer and returns its output."""
+RULES: dict[str, Rule] = {}
+"""Layer kind → rule, filled by `rule`."""
+
+R = TypeVar("R", bound=Callable[..., int])
+
+
+def rule(*kinds: str) -> Callable[[R], R]:
+    """Register a rule for layer kinds."""
+
+    def register(function: R) -> R:
+        RULES.update(dict.fromkeys(kinds, function))
+        return function
+
+    return register
+
+
+def flat(work: GraphBuilder, x: int) -> int:
+    """View `x` as rows: all axes but the last are one."""
+    *lead, width = work.shape(x)
+    return work.reshape(x, (prod(lead), width))
+
+
+def affine(work: GraphBuilder, p: Mapping[str, int], name: str, x: int, activation: str = "linear") -> int:
+    """``act(x Wᵀ + b)`` on the last axis, for the parameters ``{name}weight`` and, where there, ``{name}bias``."""
+    *lead, width = work.shape(x)
+    weight = p[name + "weight"]
+    rows, wide = prod(lead), work.shape(weight)[0]
+    a, b = work.reshape(x, (1, rows, width)), work.reshape(weight, (1, wide, width))
+    y = work.unary(work.gemm(a, b, p.get(name + "bias"), trans_b=True), activation)
+    return work.reshape(y, (*lead, wide))

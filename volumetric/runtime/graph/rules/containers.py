@@ -1,0 +1,55 @@
+"""Rules of containers, by recursion into their layers, and of the joins of branches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+import numpy as np
+
+from volumetric.layers import Parallel, Residual, Sequential
+from volumetric.runtime.graph.build import GraphBuilder
+from volumetric.runtime.graph.rules.base import Scope, rule
+
+
+@rule("residual")
+def _residual(scope: Scope, spec: Residual, x: int, source: int) -> int:
+    return scope.work.add(x, source)
+
+
+@rule("sequential")
+def _sequential(scope: Scope, spec: Sequential, x: int) -> int:
+    values = [x]
+    for i, child in enumerate(spec.layers):
+        values.append(scope.child(str(i)).emit(child, *(values[j] for j in spec.sources(i))))
+    return values[-1]
+
+
+@rule("parallel")
+def _parallel(scope: Scope, spec: Parallel, x: int) -> int:
+    work = scope.work
+    branches = [scope.child(str(i)).emit(branch, x) for i, branch in enumerate(spec.branches)]
+    if spec.gate is not None:
+        weights = scope.child("gate").emit(spec.gate, x)
+        last = len(work.shape(weights)) - 1
+        parts = enumerate(work.split(weights, [1] * len(branches), last))
+        return work.add(*(work.binary("mul_nonzero", branches[i], weight) for i, weight in parts))
+    if spec.grid is not None:
+        return _scatter(work, branches, spec.cells(), prod(spec.grid))
+    return joined(work, branches, spec.combine)
+
+
+def joined(work: GraphBuilder, values: Sequence[int], combine: str) -> int:
+    """Concatenate on the last axis, add or average."""
+    if combine == "concat":
+        return work.concat(values, len(work.shape(values[0])) - 1)
+    return work.affine(work.add(*values), 1 / len(values) if combine == "avg" else 1.0)
+
+
+def _scatter(work: GraphBuilder, values: Sequence[int], cells: Sequence[int], count: int) -> int:
+    """Put each value into its cell of a row of cells, zeros into the others."""
+    *lead, width = work.shape(values[0])
+    of = dict(zip(cells, values, strict=True))
+    zeros = work.constant(np.zeros((*(1 for _ in lead), width)), "zeros")
+    empty = work.broadcast(zeros, (*lead, width)) if len(of) < count else -1
+    return work.concat([of.get(cell, empty) for cell in range(count)], len(lead))

@@ -1,0 +1,109 @@
+"""Rules of layers that treat each row on its own: affine maps, blocks, norms, lookups, kmeans."""
+
+from __future__ import annotations
+
+from math import prod
+
+from volumetric.errors import ShapeError
+from volumetric.layers import (
+    MLP,
+    Dense,
+    Embedding,
+    Gate,
+    KMeans,
+    LayerNorm,
+    PositionEmbedding,
+    Reshape,
+    RMSNorm,
+    Softcap,
+    SwiGLU,
+)
+from volumetric.runtime.graph.rules.base import Scope, affine, flat, rule
+
+
+@rule("dense")
+def _dense(scope: Scope, spec: Dense, x: int) -> int:
+    return affine(scope.work, scope.params(spec), "", x, spec.activation)
+
+
+@rule("mlp")
+def _mlp(scope: Scope, spec: MLP, x: int) -> int:
+    p = scope.params(spec)
+    return affine(scope.work, p, "down.", affine(scope.work, p, "up.", x, spec.activation))
+
+
+@rule("swiglu")
+def _swiglu(scope: Scope, spec: SwiGLU, x: int) -> int:
+    work, p = scope.work, scope.params(spec)
+    hidden = work.binary("mul", affine(work, p, "gate.", x, spec.activation), affine(work, p, "up.", x))
+    return affine(work, p, "down.", hidden)
+
+
+@rule("rms_norm")
+def _rms_norm(scope: Scope, spec: RMSNorm, x: int) -> int:
+    work, p = scope.work, scope.params(spec)
+    y = work.norm(flat(work, x), p["weight"], kind="rms", eps=spec.eps, unit_offset=spec.unit_offset)
+    return work.reshape(y, work.shape(x))
+
+
+@rule("layer_norm")
+def _layer_norm(scope: Scope, spec: LayerNorm, x: int) -> int:
+    work, p = scope.work, scope.params(spec)
+    return work.reshape(work.norm(flat(work, x), p["weight"], p.get("bias"), kind="layer", eps=spec.eps), work.shape(x))
+
+
+@rule("embedding")
+def _embedding(scope: Scope, spec: Embedding, ids: int) -> int:
+    table = scope.params(spec)["weight"]
+    return scope.work.affine(scope.work.gather_rows(table, ids), spec.scale)
+
+
+@rule("position_embedding")
+def _position_embedding(scope: Scope, spec: PositionEmbedding, x: int) -> int:
+    work, table = scope.work, scope.params(spec)["weight"]
+    rows = scope.sequenced(x)
+    end = spec.offset + work.shape(rows)[1]
+    if end > spec.num_embeddings:
+        raise ShapeError(f"position {end - 1} is beyond the {spec.num_embeddings} learned positions at {scope.path}")
+    return work.reshape(work.binary("add", rows, work.part(table, 0, spec.offset, end)), work.shape(x))
+
+
+@rule("reshape")
+def _reshape(scope: Scope, spec: Reshape, x: int) -> int:
+    return scope.work.reshape(x, spec.output_shape(scope.work.shape(x)))
+
+
+@rule("softcap")
+def _softcap(scope: Scope, spec: Softcap, x: int) -> int:
+    return scope.work.affine(scope.work.unary(scope.work.affine(x, 1 / spec.cap), "tanh"), spec.cap)
+
+
+@rule("gate")
+def _gate(scope: Scope, spec: Gate, x: int) -> int:
+    work = scope.work
+    logits = flat(work, affine(work, scope.params(spec), "", x))
+    if spec.top_k is not None and spec.top_k < spec.out_features:
+        logits = work.keep_largest(logits, spec.top_k)
+    return work.reshape(work.softmax(logits), (*work.shape(x)[:-1], spec.out_features))
+
+
+@rule("kmeans")
+def _kmeans(scope: Scope, spec: KMeans, x: int) -> int:
+    work, centers = scope.work, scope.params(spec)["centers"]
+    clusters, width = work.shape(centers)
+    middle = work.reduce(centers, "mean", (0,))
+    work.detached.add(middle)  # the assignment does not depend on it: it only keeps numbers small
+    rows, at = work.binary("sub", flat(work, x), middle), work.binary("sub", centers, middle)
+    norms = work.reshape(work.reduce(work.unary(at, "square"), "sum", (1,)), (clusters,))
+    count = prod(work.shape(x)[:-1])
+    logits = work.gemm(
+        work.reshape(rows, (1, count, width)),
+        work.reshape(at, (1, clusters, width)),
+        work.affine(norms, -0.5),
+        trans_b=True,
+    )
+    logits = work.affine(work.reshape(logits, (count, clusters)), 1 / spec.temperature**2)
+    y = work.softmax(logits)
+    if spec.output == "features":
+        y = work.gemm(work.reshape(y, (1, count, clusters)), work.reshape(centers, (1, clusters, width)))
+    return work.reshape(y, spec.output_shape(work.shape(x)))

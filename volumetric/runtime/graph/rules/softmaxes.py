@@ -1,0 +1,116 @@
+"""Rules of the layers that turn logits along an axis into probabilities."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from math import prod
+
+import numpy as np
+
+from volumetric.layers import (
+    AdaptiveSoftmax,
+    Entmax,
+    GridSoftmax,
+    GumbelSoftmax,
+    HierarchicalSoftmax,
+    LayerSpec,
+    MaskedSoftmax,
+    MixtureSoftmax,
+    Softmax,
+    Sparsemax,
+)
+from volumetric.layers.softmax import AxisSoftmax
+from volumetric.rng import generator
+from volumetric.runtime.graph.build import GraphBuilder
+from volumetric.runtime.graph.rules.base import Scope, rule
+
+
+@rule(
+    "softmax",
+    "masked_softmax",
+    "sparsemax",
+    "entmax",
+    "grid_softmax",
+    "hierarchical_softmax",
+    "adaptive_softmax",
+    "mixture_softmax",
+)
+def _along_axis(scope: Scope, spec: AxisSoftmax, x: int) -> int:
+    """Bring the axis to the end, divide by the temperature, take the probabilities of rows, and bring it back."""
+    work = scope.work
+    count = len(work.shape(x))
+    axis = spec.axis % count
+    there = (*(i for i in range(count) if i != axis), axis)
+    z = work.affine(work.permute(x, there), 1 / spec.temperature)
+    *lead, size = work.shape(z)
+    y = _probabilities(work, spec, work.reshape(z, (prod(lead), size)))
+    y = work.reshape(y, (*lead, work.shape(y)[1]))
+    return work.permute(y, tuple(there.index(i) for i in range(count)))
+
+
+@rule("gumbel_softmax")
+def _gumbel(scope: Scope, spec: GumbelSoftmax, x: int) -> int:
+    work, shape = scope.work, scope.work.shape(x)
+    rows = shape[0] // scope.sequences if scope.sequences else 0
+    noise = np.empty((rows, *shape[1:]))
+    for t in range(noise.shape[-2]):
+        noise[..., t, :] = generator(spec.seed, t).gumbel(size=noise[..., t, :].shape)
+    apart = work.reshape(x, (scope.sequences, *noise.shape))
+    return _along_axis(scope, spec, work.reshape(work.binary("add", apart, work.constant(noise, "noise")), shape))
+
+
+def _probabilities(work: GraphBuilder, spec: LayerSpec, z: int) -> int:
+    """Emit the probabilities of each row of `z`."""
+    if isinstance(spec, Sparsemax):
+        return work.entmax(z, 2.0)
+    if isinstance(spec, Entmax):
+        return work.entmax(z, spec.alpha)
+    if isinstance(spec, MaskedSoftmax):
+        mask = np.array([spec.mask], np.float64)
+        return work.softmax(z if mask.all() else work.binary("mask", z, work.constant(mask, "mask")))
+    if isinstance(spec, Softmax):
+        return work.softmax(z)
+    if isinstance(spec, GridSoftmax):
+        return _parts(work, z, work.shape(z)[0] * spec.rows, spec.cols)
+    if isinstance(spec, HierarchicalSoftmax):
+        return _hierarchical(work, spec, z)
+    if isinstance(spec, AdaptiveSoftmax):
+        return _adaptive(work, spec, z)
+    if isinstance(spec, MixtureSoftmax):
+        return _mixture(work, spec, z)
+    raise NotImplementedError(spec.kind)
+
+
+def _parts(work: GraphBuilder, z: int, rows: int, width: int) -> int:
+    """Softmax of the parts of each row, in the shape of `z`."""
+    return work.reshape(work.softmax(work.reshape(z, (rows, width))), work.shape(z))
+
+
+def _hierarchical(work: GraphBuilder, spec: HierarchicalSoftmax, z: int) -> int:
+    rows = work.shape(z)[0]
+    path: int | None = None
+    for level, nodes, branches in zip(work.split(z, spec.nodes, 1), spec.nodes, spec.levels, strict=True):
+        parents = rows * nodes // branches
+        choice = work.softmax(work.reshape(level, (parents, branches)))
+        if path is not None:
+            choice = work.binary("mul", work.reshape(path, (parents, 1)), choice)
+        path = work.reshape(choice, (rows, nodes))
+    return z if path is None else path
+
+
+def _adaptive(work: GraphBuilder, spec: AdaptiveSoftmax, z: int) -> int:
+    direct = spec.cutoffs[0]
+    sizes = [b - a for a, b in pairwise((*spec.cutoffs, spec.n_classes))]
+    head, *tails = (work.softmax(part) for part in work.split(z, [direct + len(sizes), *sizes], 1))
+    chosen = [work.part(head, 1, direct + i, direct + i + 1) for i in range(len(sizes))]
+    products = [work.binary("mul", c, tail) for c, tail in zip(chosen, tails, strict=True)]
+    return work.concat((work.part(head, 1, 0, direct), *products), 1)
+
+
+def _mixture(work: GraphBuilder, spec: MixtureSoftmax, z: int) -> int:
+    rows, size = work.shape(z)
+    outcomes = spec.outcomes(size)
+    logits, rest = work.split(z, [spec.components, spec.components * outcomes], 1)
+    weights = work.reshape(work.softmax(logits), (rows, spec.components, 1))
+    parts = work.reshape(_parts(work, rest, rows * spec.components, outcomes), (rows, spec.components, outcomes))
+    return work.reshape(work.reduce(work.binary("mul", weights, parts), "sum", (1,)), (rows, outcomes))

@@ -1,0 +1,47 @@
+"""Reading ``.npz`` files, of which anything may be wrong."""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from pathlib import Path
+
+import numpy as np
+
+from volumetric._typing import Array
+from volumetric.errors import CheckpointError
+
+# What numpy and zipfile raise on damaged files is not one tree.
+_DAMAGE = (OSError, ValueError, TypeError, KeyError, AttributeError, EOFError, zipfile.BadZipFile, zlib.error)
+
+
+def read_npz(path: str | Path, what: str = "", hint: str = "the file is damaged or cut short") -> dict[str, Array]:
+    """Read all arrays of a file, whose checksums are checked on the way. No pickle is read.
+
+    `what` says in errors what the file is, `hint` what to do about damage.
+
+    Raises
+    ------
+    CheckpointError
+        The file is missing, damaged, or no ``.npz`` file.
+    """
+    try:
+        # numpy leaves a damaged file open where it opens it itself
+        with Path(path).open("rb") as handle, np.load(handle, allow_pickle=False) as file:
+            if not isinstance(file, np.lib.npyio.NpzFile):
+                raise CheckpointError(f"{path} is not an .npz file", hint="write one with numpy.savez")
+            return {name: file[name] for name in file.files}
+    # What numpy and zipfile raise on damaged files is not one tree.
+    except (
+        OSError,
+        ValueError,
+        TypeError,
+        KeyError,
+        AttributeError,
+        EOFError,
+        zipfile.BadZipFile,
+        zlib.error,
+    ) as error:
+        if isinstance(error, CheckpointError):
+            raise
+        raise CheckpointError(f"cannot read {what}{path}: {error}", hint=hint) from error
