@@ -76,7 +76,7 @@ def test_arrays_and_single_worlds_agree() -> None:
     # The environment draws its first state in another order when it is one of many: take over the state itself.
     single.reset([4, 5, 4])
     for world, state in zip(single._worlds, arrays._worlds.unwrapped.state.T, strict=True):
-        world.unwrapped.state = tuple(state)
+        world.unwrapped.state = tuple(state)  # pyright: ignore[reportAttributeAccessIssue]  (CartPole has it)
     alive = np.ones(3, np.bool_)
     for _ in range(30):
         outputs = rng.normal(size=(3, 1))
