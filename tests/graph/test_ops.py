@@ -484,5 +484,13 @@ def test_what_does_not_fit_is_refused(
         work.emit(op, [work.input("x", shape) for shape in shapes], **attrs)
 
 
+def test_only_the_first_output_has_a_gradient() -> None:
+    work = GraphBuilder()
+    x = work.input("x", (2, 3))
+    stats = work.emit("norm", (x,), kind="rms", eps=1e-5, unit_offset=False)[1]
+    with pytest.raises(UnsupportedError, match="only the first output of norm"):
+        differentiate(work, {stats: work.input("seed", (2, 2))}, [x])
+
+
 def test_a_case_graph_is_one_node() -> None:
     assert [node.op for node in case_graph(OP_CASES["gemm-plain"]).nodes] == ["gemm"]

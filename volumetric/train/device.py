@@ -269,7 +269,7 @@ class DeviceLearner:
 
     @staticmethod
     def _values(program: GraphProgram, arrays: Sequence[Array]) -> list[float]:
-        return [float(value[0]) for value in program.run(arrays)]
+        return program.run(arrays)[0].tolist()
 
     @property
     def _loss_fault(self) -> str:

@@ -133,7 +133,7 @@ class RunSettings:
     name: str = "run"
     home: Path = Path()
     seed: int = 0
-    device: str = "reference"
+    device: str = "cpu"
     output: str = ""
     resume: bool = False
     network: NetworkSettings = field(default_factory=NetworkSettings)

@@ -9,6 +9,7 @@ Operations
 
 float32 unless said. ``in → out``, then the attributes. Every node has all attributes of its operation. Axes are counted
 from 0. ``NumPy`` below means that the NumPy function of that name defines the result, NaN included. Sizes may be 0.
+Only the first output of a node has a gradient: the others (statistics, what a cell keeps, counts) serve gradients.
 
 Products
 --------

@@ -124,21 +124,22 @@ def gradient_graph(of: Pass, weights: EmitWeights, rule: Rule) -> Graph:
 
 
 def update_graph(rule: Rule) -> Graph:
-    """Update by the sums of gradients. Input: the knobs. Outputs: norm of the gradients, 1 if anything was written."""
+    """Update by the sums of gradients. Input: the knobs. Output [2]: norm of the gradients, 1 if it was written."""
     work = GraphBuilder()
     gradients = {key: work.stored(sum_key(key), shape) for key, shape in rule.masters.items()}
-    return work.finish(_update(work, rule, gradients, work.input("knobs", (KNOBS,)), None))
+    return work.finish([work.concat(_update(work, rule, gradients, work.input("knobs", (KNOBS,)), None), 0)])
 
 
 def step_graph(of: Pass, weights: EmitWeights, rule: Rule) -> Graph:
     """Do all of an update by one batch.
 
-    Inputs: as `loss_graph`, then the knobs. Outputs: sum of the loss's terms, and as `update_graph`.
+    Inputs: as `loss_graph`, then the knobs. Output [3]: sum of the loss's terms, then as `update_graph`.
     """
     work = GraphBuilder()
     total, prediction, slope = _loss(work, of, weights)
     gradients = _gradients(work, rule, {prediction: slope})
-    return work.finish([total, *_update(work, rule, gradients, work.input("knobs", (KNOBS,)), total)])
+    told = _update(work, rule, gradients, work.input("knobs", (KNOBS,)), total)
+    return work.finish([work.concat([total, *told], 0)])  # one tensor: a device hands each over apart
 
 
 def _loss(work: GraphBuilder, of: Pass, weights: EmitWeights) -> tuple[int, int, int]:

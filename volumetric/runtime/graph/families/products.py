@@ -46,13 +46,10 @@ def _run(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
     return [activate(attrs["activation"], c)]
 
 
-def _vjp(work: GraphBuilder, node: Node, grads: Sequence[int | None]) -> list[int | None]:
+def _vjp(work: GraphBuilder, node: Node, g: int) -> list[int | None]:
     a, b, *bias = node.inputs
     ga, gb = work.shape(a)[0], work.shape(b)[0]
     ta, tb = node.attrs["trans_a"], node.attrs["trans_b"]
-    g = grads[0]
-    if g is None:
-        return [None] * len(node.inputs)
     if node.attrs["activation"] != "linear":
         pre = work.emit("gemm", node.inputs, **{**node.attrs, "activation": "linear"})[0]
         g = work.unary_grad(g, pre, node.attrs["activation"])

@@ -29,9 +29,9 @@ def _infer_gather(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     return [out("rows", count, width)]
 
 
-def _vjp_gather(work: GraphBuilder, node: Node, grads: Sequence[int | None]) -> Found:
+def _vjp_gather(work: GraphBuilder, node: Node, g: int) -> Found:
     table, ids = node.inputs
-    return [None if grads[0] is None else work.scatter_rows(grads[0], ids, work.shape(table)[0]), None]
+    return [work.scatter_rows(g, ids, work.shape(table)[0]), None]
 
 
 def _infer_scatter(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
@@ -50,8 +50,8 @@ def _run_scatter(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
     return [table]
 
 
-def _vjp_scatter(work: GraphBuilder, node: Node, grads: Sequence[int | None]) -> Found:
-    return [None if grads[0] is None else work.gather_rows(grads[0], node.inputs[1]), None]
+def _vjp_scatter(work: GraphBuilder, node: Node, g: int) -> Found:
+    return [work.gather_rows(g, node.inputs[1]), None]
 
 
 def _rows_of(op: str) -> Infer:
@@ -71,19 +71,17 @@ def _rows_of(op: str) -> Infer:
     return infer
 
 
-def _vjp_softmax(work: GraphBuilder, node: Node, grads: Sequence[int | None]) -> Found:
-    return [None if grads[0] is None else work.softmax_grad(node.outputs[0], grads[0])]
+def _vjp_softmax(work: GraphBuilder, node: Node, g: int) -> Found:
+    return [work.softmax_grad(node.outputs[0], g)]
 
 
-def _vjp_entmax(work: GraphBuilder, node: Node, grads: Sequence[int | None]) -> Found:
-    return [None if grads[0] is None else work.entmax_grad(node.outputs[0], grads[0], node.attrs["alpha"])]
+def _vjp_entmax(work: GraphBuilder, node: Node, g: int) -> Found:
+    return [work.entmax_grad(node.outputs[0], g, node.attrs["alpha"])]
 
 
-def _vjp_keep(work: GraphBuilder, node: Node, grads: Sequence[int | None]) -> Found:
-    if grads[0] is None:
-        return [None]
+def _vjp_keep(work: GraphBuilder, node: Node, g: int) -> Found:
     kept = work.binary("greater", node.outputs[0], work.scalar(-np.inf))
-    return [work.binary("mul_nonzero", grads[0], work.reshape(kept, work.shape(grads[0])))]
+    return [work.binary("mul_nonzero", g, work.reshape(kept, work.shape(g)))]
 
 
 def _run_entmax(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
