@@ -210,6 +210,21 @@ def test_bfloat16_activations_stay_near(rng):
     assert_close(outputs(CpuDevice(threads=2), network, params, IDS, pieces=[1] * 21, compute="bfloat16"), want)
 
 
+@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("pieces", [[21], [6, 15], [2, 1, 7, 11]])
+def test_rounded_attention_sees_what_it_should(name, pieces, rng):
+    """Windows, soft caps, odd heads, earlier tokens, no state: an error of one position would be far larger."""
+    network = NETWORKS[name]()
+    if name == "encoder":  # sees one call alone
+        pieces = [21]
+    params = random_params(lower(network), rng, "bfloat16")
+    want = outputs(ReferenceDevice(), network, params, IDS)
+    found = [outputs(CpuDevice(threads=n), network, params, IDS, pieces=pieces, compute="bfloat16") for n in (1, 2, 5)]
+    assert np.square(found[0] - want).sum() / np.square(want).sum() < 3e-4
+    for other in found[1:]:
+        np.testing.assert_array_equal(found[0], other)
+
+
 @pytest.mark.parametrize(
     ("scheme", "compute"),
     [("float32", "auto"), ("bfloat16", "bfloat16"), ("int4:g32", "int8"), ("uint4:g32", "float32")],
@@ -250,6 +265,10 @@ def test_long_prompt_crosses_chunks_and_growing_caches(rng):
     pieces = [255, 2, 260, 183]
     got = outputs(CpuDevice(threads=2), network, params, ids, pieces=pieces, kv_dtype="float16")
     assert_close(got, want, 5e-3)
+    brief = Params({key: WeightStore.from_packed(store.as_(Scheme.parse("bf16"))) for key, store in params.items()})
+    want = outputs(ReferenceDevice(), network, brief, ids)
+    got = outputs(CpuDevice(threads=2), network, brief, ids, pieces=pieces, compute="bfloat16")
+    assert np.square(got - want).sum() / np.square(want).sum() < 3e-4
 
 
 def test_features_as_input(rng):

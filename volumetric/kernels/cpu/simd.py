@@ -130,6 +130,13 @@ def store_brain(e: Emitter, address: ir.Value, value: ir.Value) -> None:
     e.store(address, e.to_brain(value), align=2)
 
 
+@define(types.void, types.int64, Floats, Floats)
+def store_pairs(e: Emitter, address: ir.Value, first: ir.Value, second: ir.Value) -> None:
+    """Write 16 pairs of bfloat16, as `Emitter.load_pairs` reads them."""
+    low, high = (e.b.zext(e.to_brain(value), I32X) for value in (first, second))
+    e.store(address, e.b.or_(low, e.b.shl(high, e.ints(16))))
+
+
 @define(types.void, types.int64, Ints)
 def store_bytes(e: Emitter, address: ir.Value, value: ir.Value) -> None:
     """Write the low byte of each of 16 integers."""

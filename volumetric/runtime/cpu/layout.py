@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from volumetric.errors import GenerationError
 from volumetric.kernels.cpu.panels import Rounding, prepared_bytes
+from volumetric.kernels.cpu.rounded_attention import opened_bytes
+from volumetric.kernels.cpu.target import target
 from volumetric.kernels.cpu.tiles import float_tile_shape
 from volumetric.layers.rope import Rope
+from volumetric.runtime.cpu.arena import address_of, aligned_zeros
 from volumetric.runtime.cpu.buffers import Buffers
 from volumetric.runtime.cpu.resident import Matrix, ResidentWeights
 from volumetric.runtime.plan import KVSpec, Plan, Step
@@ -18,6 +21,8 @@ class Layout:
     ----------
     buffers : rows of values
     prepared, queries : slots of the rows that products and attention share among threads
+    opened : slot of the bfloat16 copy of a cache; every call must place it, see `place_opened`
+    rounds_attention : attention of many rows multiplies in bfloat16
     angles : slot of the rotary angles of each kind
     caches : key/value caches that a state must have
     scratch_bytes : scratch of one thread; grows as operations are added
@@ -55,6 +60,12 @@ class Layout:
         self.queries = self.buffers.slot(
             max((4 * step.attrs["heads"] * step.attrs["head_dim"] for step in attends), default=64)
         )
+        self.opened = self.buffers.outside()
+        self._opened_bytes = max(
+            (opened_bytes(step.attrs["kv_heads"], step.attrs["head_dim"]) for step in attends), default=0
+        )
+        self._opened_memory = aligned_zeros(0)
+        self.rounds_attention = self._rounds_attention()
         ropes: list[Rope] = [step.attrs["rope"] for step in attends if step.attrs["rope"] is not None]
         self.angles = {rope: self.buffers.slot(4 * rope.dim) for rope in dict.fromkeys(ropes)}
         self._slots = self._assign_slots()
@@ -71,6 +82,22 @@ class Layout:
         if matrix.form.is_integer and self._compute != "float32":
             return "int8"
         return "bfloat16" if matrix.form.name == self._compute == "bfloat16" and tiles else "float32"
+
+    def _rounds_attention(self) -> bool:
+        """Where products round to int8 or bfloat16, if the machine has products of bfloat16: else nothing is won."""
+        products = [step for step in self._plan.steps if step.op == "matmul"]
+        matrices = [matrix for step in products for matrix in self._weights.matrices(step)]
+        rounds = any(self.rounding(matrix, tiles=True) != "float32" for matrix in matrices)
+        return rounds and "avx512bf16" in target().features
+
+    def place_opened(self, tokens: int) -> None:
+        """Make room to open the cache of any layer up to `tokens` tokens."""
+        if not self.rounds_attention:
+            return
+        places = -(-tokens // 16) * 16
+        if places * self._opened_bytes > self._opened_memory.size:
+            self._opened_memory = aligned_zeros(max(2 * self._opened_memory.size, places * self._opened_bytes))
+        self.buffers.place(self.opened, address_of(self._opened_memory), places)
 
     def want_scratch(self, size: int) -> None:
         """Make each thread's scratch at least `size` bytes."""
@@ -123,7 +150,7 @@ def _caches(plan: Plan, attends: list[Step]) -> dict[str, KVSpec]:
 
 
 def _attention_scratch(attends: list[Step], context: int) -> int:
-    """Bytes for the sums, mixed values and scores of one tile of rows."""
+    """Bytes for the sums, mixed values, rounded queries and scores of one tile of rows."""
     rows = float_tile_shape()[0]
     widest = max((-(-step.attrs["head_dim"] // 16) * 16 for step in attends), default=0)
-    return 64 + rows * (widest + context + 32) * 4
+    return 64 + rows * (2 * widest + context + 32) * 4

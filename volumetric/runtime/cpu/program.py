@@ -27,6 +27,7 @@ from volumetric.kernels.cpu.products import (
     tile_scratch,
     vector_scratch,
 )
+from volumetric.kernels.cpu.rounded_attention import ROUNDED_ARGUMENTS
 from volumetric.kernels.cpu.rows import (
     ELEMENT_ARGUMENTS,
     EMBEDDING_ARGUMENTS,
@@ -251,22 +252,26 @@ class Program:
             table=self.layout.angles[rope] if rope else 0,
             scale=float(attrs["scale"]),
         )
-        attend = arguments(
-            ATTEND_ARGUMENTS,
-            **shared,
-            output=self.layout.slot(step.outputs[0]),
-            causal=int(attrs["causal"]),
-            window=int(attrs["window"] or 0),
-            softcap=float(attrs["softcap"] or 0.0),
-        )
+        shared |= {
+            "output": self.layout.slot(step.outputs[0]),
+            "causal": int(attrs["causal"]),
+            "window": int(attrs["window"] or 0),
+            "softcap": float(attrs["softcap"] or 0.0),
+        }
         rows, wide = float_tile_shape()
+        made = Record(name="append", constants=(self.storage,), arguments=append)
+        if self.layout.rounds_attention and mode not in ("few", "batch"):
+            rounded = arguments(ROUNDED_ARGUMENTS, **shared, opened=self.layout.opened)
+            return [
+                made,
+                Record(name="open_cache", constants=(self.storage,), arguments=rounded, tail=step.tail),
+                Record(name="attend_rounded", constants=(rows, wide), arguments=rounded, tail=step.tail),
+            ]
+        attend = arguments(ATTEND_ARGUMENTS, **shared)
         name = "attend"
         if mode in ("few", "batch"):
             name, rows = "attend_few", heads_together(attrs["heads"], attrs["kv_heads"], rows)
-        return [
-            Record(name="append", constants=(self.storage,), arguments=append),
-            Record(name=name, constants=(self.storage, rows, wide), arguments=attend, tail=step.tail),
-        ]
+        return [made, Record(name=name, constants=(self.storage, rows, wide), arguments=attend, tail=step.tail)]
 
     def _join(self, step: Step, scale: float) -> Record:
         pairs = [(self.layout.slot(i), self.plan.values[i].width) for i in step.inputs]
