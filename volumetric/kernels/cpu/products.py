@@ -15,7 +15,7 @@ from typing import Any
 from volumetric.kernels.cpu.jit import kernel
 from volumetric.kernels.cpu.maths import activate, tanh
 from volumetric.kernels.cpu.matvec import panel_dot
-from volumetric.kernels.cpu.memory import fetch_to_write, load_i32
+from volumetric.kernels.cpu.memory import fetch_to_read, fetch_to_write, load_i32
 from volumetric.kernels.cpu.prepare import prepare_row
 from volumetric.kernels.cpu.simd import load, splat, store, store_first
 from volumetric.kernels.cpu.steps import first_row, last_row, number, scratch, slot_address, slot_stride, word
@@ -186,13 +186,17 @@ def _finish_tile(step, control, first, row, last, panel, count, room, stride, ac
 
 @kernel
 def _fetch_tile(step, control, first, row, last, panel, count, stride, gated):
-    """Ask for the lines that `_finish_tile` will write: they come while the tile is multiplied."""
-    output = word(step, _OUTPUT)
+    """Ask for the lines that `_finish_tile` will read and write: they come while the tile is multiplied."""
+    residual = word(step, _RESIDUAL)
     shift = 1 if gated != 0 else 0
     for m in range(min(last - row, stride)):
-        out = _row_of(control, output, first + row + m)
+        out = _row_of(control, word(step, _OUTPUT), first + row + m)
+        source = _row_of(control, residual, first + row + m) if residual >= 0 else 0
         for p in range(panel >> shift, (panel + count) >> shift):
-            fetch_to_write(out + 4 * load_i32(word(step, _COLUMNS) + 8 * p))
+            column = 4 * load_i32(word(step, _COLUMNS) + 8 * p)
+            fetch_to_write(out + column)
+            if source != 0:
+                fetch_to_read(source + column)
 
 
 def _opened_unit(zero: int) -> int:
