@@ -163,6 +163,27 @@ def test_bench_prints_only_rows(run, form):
         assert {row["dtype"] for row in rows} == {"float32"}
 
 
+def test_bench_batches_and_profiles(run):
+    flags = ("-p", "8", "-n", "2", "-b", "1,3", "-d", "0,4", "-r", "1", "--profile", "-o", "json")
+    code, out, err = run("bench", str(LLAMA), *flags, "--device", "cpu", "--threads", "1")
+    assert code == 0
+    rows = {row["test"]: row for row in json.loads(out)}
+    assert list(rows) == ["pp8", "tg2", "tg2 x3", "pp8 @ d4", "tg2 @ d4", "tg2 x3 @ d4"]
+    assert rows["tg2 x3"]["batch"] == 3
+    labels = [step["label"] for step in rows["tg2 @ d4"]["steps"]]
+    assert labels[-1] == "all"
+    assert any(label.startswith("vector_product") for label in labels)
+    assert any(step["label"].startswith("tile_product") for step in rows["pp8"]["steps"])
+    assert rows["tg2 x3"]["steps"] == []
+    assert f"{rows['pp8']['state_per_token']:,} bytes" in err
+
+
+def test_bench_profile_needs_a_device_that_can_tell(run):
+    code, _, err = run("bench", str(LLAMA), "-p", "2", "-n", "0", "-r", "1", "--profile", *ON_REFERENCE)
+    assert code == 1
+    assert "no profile" in err
+
+
 def test_bench_beyond_the_model_is_explained(run):
     code, _, err = run("bench", str(LLAMA), "-p", "4000", *ON_REFERENCE)
     assert code == 1

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from volumetric.errors import SpecError
 from volumetric.network import Params
 from volumetric.runtime.plan import Plan
+from volumetric.runtime.profile import StepTime
 
 DeviceKind = Literal["reference", "null", "cpu", "gpu"]
 
@@ -149,6 +150,18 @@ class Executable(Protocol):
         """Feed `token`, yield the arg max, feed that, and so on, without end, as fast as the device can.
 
         When the iterator is closed, `state.position` counts exactly the tokens fed for the ids already yielded.
+        """
+        ...
+
+    def step_times(self, state: Any, rows: int = 1, *, repeats: int = 10) -> list[StepTime]:
+        """Measure where the time of a call of `rows` rows at the state's position goes.
+
+        The last entry, labelled `volumetric.runtime.profile.WHOLE`, is the call in one piece. The position stays, the
+        rows held may be overwritten.
+
+        Raises
+        ------
+        UnsupportedError : the device cannot tell
         """
         ...
 

@@ -31,12 +31,14 @@ from volumetric.runtime.batch import check_batch, forward_each
 from volumetric.runtime.cpu.arena import address_of, aligned_zeros
 from volumetric.runtime.cpu.batch import Blocks
 from volumetric.runtime.cpu.governor import Governor
+from volumetric.runtime.cpu.profile import walk_times
 from volumetric.runtime.cpu.program import Mode, Program
 from volumetric.runtime.cpu.state import CpuState, KVCaches
 from volumetric.runtime.cpu.table import StepTable
 from volumetric.runtime.cpu.team import TEAM
 from volumetric.runtime.device import MemoryReport, RunOptions
 from volumetric.runtime.plan import ROWS
+from volumetric.runtime.profile import StepTime
 from volumetric.runtime.state import check_input, check_room, check_vocabulary
 
 CHUNK = 512
@@ -147,6 +149,20 @@ class CpuExecutable:
             ids[0] = token = int(scores.argmax())
             yield token
 
+    def step_times(self, state: CpuState, rows: int = 1, *, repeats: int = 10) -> list[StepTime]:
+        """Time of the steps of a call, see `Executable.step_times`; of one chunk, where `rows` are more than that."""
+        program = self._open()
+        rows = min(rows, CHUNK)
+        value = program.plan.values[program.plan.inputs[0]]
+        x = check_input(program.plan, np.zeros((rows, *value.shape[1:]), value.dtype))
+        check_room(state.position, rows, self.options.context)
+        program.layout.check_positions(state.position + rows)
+        out = np.empty((1 if program.layout.output_in_tail else rows, program.layout.output_width), np.float32)
+        mode = TAIL_ALL if len(out) == rows else TAIL_LAST
+        with self._turn:
+            table = program.table(self._ready(program, state, x, mode, out))
+            return walk_times(table, self._control_address, self.threads, repeats)
+
     def warmup(self) -> None:
         """Compile every operation that this plan can need, or load it from the cache."""
         program = self._open()
@@ -181,17 +197,23 @@ class CpuExecutable:
 
     def _chunk(self, program: Program, state: CpuState, x: NDArray[Any], mode: int, out: F32Array) -> None:
         rows = len(x)
+        table_mode = self._ready(program, state, x, mode, out)
+        self._run_table(program.table(table_mode), rows, table_mode)
+        state.advance(rows)
+        if mode != TAIL_NONE:
+            self._collect(program, out, rows)
+
+    def _ready(self, program: Program, state: CpuState, x: NDArray[Any], mode: int, out: F32Array) -> Mode:
+        """Prepare memory and the control block for a call; returns which table it runs."""
+        rows = len(x)
         state.caches.reserve(state.position + rows)
         table_mode: Mode = "few" if rows <= VECTOR_ROWS else "many" if mode == TAIL_ALL else "last"
-        table = program.table(table_mode)
+        program.table(table_mode)  # operations ask for their scratch as they are added
         self._reserve(program, rows)
         self._begin(program, x, mode, out)
         self._control[POSITION_WORD] = state.position
         self._control[STATES_WORD] = state.caches.table
-        self._run_table(table, rows, table_mode)
-        state.advance(rows)
-        if mode != TAIL_NONE:
-            self._collect(program, out, rows)
+        return table_mode
 
     def _begin(self, program: Program, x: NDArray[Any], mode: int, out: F32Array) -> None:
         """Write what the control block says about rows and values."""

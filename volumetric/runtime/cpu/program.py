@@ -146,13 +146,18 @@ class Program:
         for matrix in self.weights.matrices(step):
             fresh = before != self.layout.quantised(matrix)
             before = self.layout.quantised(matrix)
-            given = self._product_arguments(step, matrix, fresh=fresh)
+            product = Record(
+                name="tile_product" if tiles else "rows_product" if shared else "vector_product",
+                constants=self._product_constants(step, matrix, tiles=tiles),
+                arguments=self._product_arguments(step, matrix, fresh=fresh),
+                tail=step.tail,
+                # The next matrix of the same step may prepare rows in the same buffer: then all must be done with it.
+                barrier=shared,
+                note=f"{sum(matrix.rows)}x{matrix.k} {matrix.form.name}",
+            )
             if shared and fresh:
-                records.append(Record(name="prepare", arguments=given, tail=step.tail))
-            constants = self._product_constants(step, matrix, tiles=tiles)
-            name = "tile_product" if tiles else "rows_product" if shared else "vector_product"
-            # The next matrix of the same step may prepare rows in the same buffer: then all must be done with it.
-            records.append(Record(name=name, constants=constants, arguments=given, tail=step.tail, barrier=shared))
+                records.append(replace(product, name="prepare", constants=(), barrier=True, note=str(matrix.k)))
+            records.append(product)
         records[-1] = replace(records[-1], barrier=True)
         return records
 
