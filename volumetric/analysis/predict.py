@@ -39,8 +39,7 @@ def predict(
     size = len(inputs) if whole else batch_size
     rows = inputs.shape[1] if sequences else min(size, len(inputs))
     chunks = list(inputs) if sequences else [inputs[i : i + size] for i in range(0, len(inputs), size)]
-    chosen: Device = device or ReferenceDevice()
-    executable = chosen.compile(plan, params, RunOptions(context=rows))
+    executable = _chosen(device).compile(plan, params, RunOptions(context=rows))
     try:
         state = executable.new_state()
         outputs: list[F32Array] = []
@@ -50,3 +49,7 @@ def predict(
     finally:
         executable.close()
     return np.stack(outputs) if sequences else np.concatenate(outputs)
+
+
+def _chosen(device: Device | None) -> Device:
+    return device or ReferenceDevice()

@@ -14,6 +14,7 @@ from volumetric.cli import exits
 VERBS = {
     "generate": "Generate text after one prompt.",
     "chat": "Talk with a model; /help lists the commands.",
+    "train": "Train a network as a TOML file says.",
     "bench": "Measure prompt processing and token generation (pp/tg rows, as llama-bench).",
     "inspect": "Show what a model is made of: layers, tensors, numeric types, size.",
     "devices": "List the devices of this machine, and which one is chosen by default.",

@@ -20,9 +20,15 @@ from .evaluate import Failure as Failure
 from .evaluate import Problem as Problem
 from .evaluate import batched as batched
 from .genome import Genome as Genome
+from .grids.config import GridConfig as GridConfig
+from .grids.config import GridMutationConfig as GridMutationConfig
+from .grids.genome import GridGenome as GridGenome
+from .grids.population import GridPopulation as GridPopulation
 from .innovation import Innovations as Innovations
 from .merge import merge as merge
 from .mutate import mutate as mutate
+from .novelty import NoveltyArchive as NoveltyArchive
+from .novelty import NoveltyConfig as NoveltyConfig
 from .pool import Pool as Pool
 from .population import Population as Population
 from .reporters import Csv as Csv

@@ -11,7 +11,7 @@ import json
 import zipfile
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
 _FORMAT = "volumetric.evolution"
 _VERSION = 1
-_SPECIES = ("ids", "founded", "improved", "best", "member")
+SPECIES: Final = ("ids", "founded", "improved", "best", "member")
+"""Arrays of a `SpeciesTable`, each stored as ``species_…``."""
 
 
 def _flat(records: Records, counts: NDArray[np.int64]) -> Records:
@@ -76,7 +77,7 @@ def save(population: Population, path: str | os.PathLike[str]) -> None:
         "connections": _flat(pool.connections, pool.sizes[:, 1]),
         "sizes": pool.sizes,
         "counters": population.innovations.counters,
-        **{f"species_{name}": getattr(species, name) for name in _SPECIES},
+        **{f"species_{name}": getattr(species, name) for name in SPECIES},
     }
     if progress.fitness is not None:
         arrays["fitness"] = progress.fitness
@@ -115,7 +116,7 @@ def _restored(plain: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Populat
     config = EvolutionConfig.from_dict(plain["config"])
     population = Population(config, plain["seed"])
     population.pool = _pool(config, arrays)
-    population.species = _species(plain, arrays, config.population)
+    population.species = read_species(plain, arrays, config.population)
     population.innovations.counters = _array(arrays["counters"], np.int64, (3,))
     fitness = arrays.get("fitness")
     population.progress = Progress(
@@ -156,7 +157,8 @@ def _records(flat: NDArray[Any], dtype: np.dtype[Any]) -> Records:
     return records
 
 
-def _species(plain: dict[str, Any], arrays: dict[str, NDArray[Any]], genomes: int) -> SpeciesTable:
+def read_species(plain: dict[str, Any], arrays: dict[str, NDArray[Any]], genomes: int) -> SpeciesTable:
+    """Return the species of a checkpoint; raise `CheckpointError` if they do not fit so many genomes."""
     ids = arrays["species_ids"]
     count = (len(ids),)
     table = SpeciesTable(

@@ -131,6 +131,13 @@ class Run(ABC, Generic[C, P]):
         return [self.pool.genome(row) for row in range(len(self.pool))]
 
     @property
+    def score(self) -> NDArray[np.float64]:
+        """Fitness of the current generation, signed so that more is better; raise `SpecError` before it is known."""
+        if self.progress.fitness is None:
+            raise SpecError(f"generation {self.generation} has no fitness yet", hint="call tell() first")
+        return self._sign * self.progress.fitness
+
+    @property
     def solved(self) -> bool:
         """Whether the best genome so far reaches the fitness threshold."""
         goal = self.config.fitness_threshold

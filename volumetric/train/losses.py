@@ -29,6 +29,22 @@ class LossTerms:
     gradient: Array
 
 
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What a loss compares an output with, once it is known to fit.
+
+    Attributes
+    ----------
+    target : integers that are class ids, or numbers of the output's shape
+    weights : weight of each term, or None where all have weight 1; ids that do not count have not lost theirs
+    count : number of terms: the sum of the weights of those that count
+    """
+
+    target: Array
+    weights: Array | None
+    count: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loss:
     """Base of all losses.
@@ -64,6 +80,15 @@ class Loss:
         """
         raise NotImplementedError(self.kind)
 
+    def checked(self, shape: tuple[int, ...], target: Array, mask: Array | None) -> Checked:
+        """Check target and mask for an output of `shape`, as `terms` does, without the output."""
+        if shape != target.shape:
+            raise ShapeError(f"{self.kind}: the output has shape {shape}, the target {target.shape}")
+        if mask is None:
+            return Checked(target, None, target.size)
+        weights = _weights(mask, shape)
+        return Checked(target, weights, float(weights.sum(dtype=np.float64)))
+
     def value_and_gradient(self, output: Array, target: Array, mask: Array | None = None) -> tuple[float, Array]:
         """Return the loss and its gradient with respect to `output`, in the dtype of `output`."""
         terms = self.terms(output, target, mask)
@@ -80,14 +105,13 @@ class Loss:
 PerElement: TypeAlias = Callable[[Array, Array], tuple[Array, Array]]
 
 
-def _elementwise(kind: str, output: Array, target: Array, mask: Array | None, formula: PerElement) -> LossTerms:
+def _elementwise(loss: Loss, output: Array, target: Array, mask: Array | None, formula: PerElement) -> LossTerms:
     """Sum `formula`, which gives value and derivative of each element."""
-    if output.shape != target.shape:
-        raise ShapeError(f"{kind}: the output has shape {output.shape}, the target {target.shape}")
+    checked = loss.checked(output.shape, target, mask)
     values, slopes = formula(output, target.astype(output.dtype, copy=False))
-    if mask is None:
-        return LossTerms(float(values.sum(dtype=np.float64)), values.size, slopes)
-    weights = _weights(mask, output.shape).astype(output.dtype)
+    if checked.weights is None:
+        return LossTerms(float(values.sum(dtype=np.float64)), checked.count, slopes)
+    weights = checked.weights.astype(output.dtype)
     total = float((values * weights).sum(dtype=np.float64))
     return LossTerms(total, float(weights.sum(dtype=np.float64)), slopes * weights)
 
@@ -112,7 +136,7 @@ class MSE(Loss):
             d = y - t
             return d * d, 2 * d
 
-        return _elementwise(self.kind, output, target, mask, formula)
+        return _elementwise(self, output, target, mask, formula)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +159,7 @@ class Huber(Loss):
             slope = np.clip(d, -self.delta, self.delta)
             return slope * (d - slope / 2), slope  # both branches in one: inside, slope is d
 
-        return _elementwise(self.kind, output, target, mask, formula)
+        return _elementwise(self, output, target, mask, formula)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,10 +176,13 @@ class BCE(Loss):
 
     logits: bool = True
 
-    def terms(self, output: Array, target: Array, mask: Array | None = None) -> LossTerms:
+    def checked(self, shape: tuple[int, ...], target: Array, mask: Array | None) -> Checked:
         if target.size and (target.min() < 0 or target.max() > 1):
             raise ShapeError(f"bce: targets lie in 0 … 1, got {target.min()} to {target.max()}")
-        return _elementwise(self.kind, output, target, mask, _bce_of_logits if self.logits else _bce_of_probabilities)
+        return Loss.checked(self, shape, target, mask)
+
+    def terms(self, output: Array, target: Array, mask: Array | None = None) -> LossTerms:
+        return _elementwise(self, output, target, mask, _bce_of_logits if self.logits else _bce_of_probabilities)
 
 
 def _bce_of_logits(z: Array, t: Array) -> tuple[Array, Array]:
@@ -198,18 +225,14 @@ class CrossEntropy(Loss):
             raise SpecError(f"cross_entropy: label_smoothing must lie in 0 … 1, got {self.label_smoothing}")
 
     def terms(self, output: Array, target: Array, mask: Array | None = None) -> LossTerms:
-        lead, classes = output.shape[:-1], output.shape[-1]
-        ids = np.issubdtype(target.dtype, np.integer) and target.shape == lead
-        if not ids and target.shape != output.shape:
-            raise ShapeError(
-                f"cross_entropy: an output of shape {output.shape} needs class ids of shape {lead} or soft targets of "
-                f"its own shape, got {target.dtype} of shape {target.shape}"
-            )
-        weights = np.ones(lead, output.dtype) if mask is None else _weights(mask, lead).astype(output.dtype)
+        lead = output.shape[:-1]
+        checked = self.checked(output.shape, target, mask)
+        weights = np.ones(lead, output.dtype) if checked.weights is None else checked.weights.astype(output.dtype)
         logp = _log_softmax(output)
-        if ids:
-            weights = np.where(target == self.ignore_index, output.dtype.type(0), weights)
-            values, gradient = self._of_ids(logp, self._checked(target, classes))
+        if self._are_ids(output.shape, target):
+            ignored = target == self.ignore_index
+            weights = np.where(ignored, output.dtype.type(0), weights)
+            values, gradient = self._of_ids(logp, np.where(ignored, 0, target)[..., None])
         else:
             values, gradient = self._of_soft(logp, target.astype(output.dtype, copy=False))
         # Weighing alone would make NaN of an ignored row whose value is infinite.
@@ -219,12 +242,26 @@ class CrossEntropy(Loss):
         total = float((values * weights).sum(dtype=np.float64))
         return LossTerms(total, float(weights.sum(dtype=np.float64)), gradient * weights[..., None])
 
-    def _checked(self, ids: Array, classes: int) -> Array:
-        wrong = ((ids < 0) | (ids >= classes)) & (ids != self.ignore_index)
-        if wrong.any():
-            at = np.argwhere(wrong)[0].tolist()
-            raise ShapeError(f"cross_entropy: class id {ids[wrong][0]} at {at} is outside of 0 … {classes - 1}")
-        return np.where(ids == self.ignore_index, 0, ids)[..., None]
+    def checked(self, shape: tuple[int, ...], target: Array, mask: Array | None) -> Checked:
+        lead, classes = shape[:-1], shape[-1]
+        ids = self._are_ids(shape, target)
+        if not ids and target.shape != shape:
+            raise ShapeError(
+                f"cross_entropy: an output of shape {shape} needs class ids of shape {lead} or soft targets of its own "
+                f"shape, got {target.dtype} of shape {target.shape}"
+            )
+        weights = None if mask is None else _weights(mask, lead)
+        counts = np.ones(lead, bool)
+        if ids:
+            counts = target != self.ignore_index
+            wrong = ((target < 0) | (target >= classes)) & counts
+            if wrong.any():
+                at = np.argwhere(wrong)[0].tolist()
+                raise ShapeError(f"cross_entropy: class id {target[wrong][0]} at {at} is outside of 0 … {classes - 1}")
+        return Checked(target, weights, float(counts.sum() if weights is None else (weights * counts).sum()))
+
+    def _are_ids(self, shape: tuple[int, ...], target: Array) -> bool:
+        return bool(np.issubdtype(target.dtype, np.integer)) and target.shape == shape[:-1]
 
     def _of_ids(self, logp: Array, ids: Array) -> tuple[Array, Array]:
         smooth, classes = self.label_smoothing, logp.shape[-1]

@@ -8,11 +8,9 @@ from itertools import repeat
 import numpy as np
 
 from volumetric._typing import Array
-from volumetric.errors import CheckpointError, ShapeError, SpecError
 from volumetric.network import Network, check_params
 from volumetric.observe import Observer, Watch
 from volumetric.runtime import Plan, RunOptions, lower
-from volumetric.runtime.lower import mixes_rows
 from volumetric.runtime.reference import ReferenceExecutable
 from volumetric.runtime.state import check_input
 from volumetric.train.clip import clip_by_norm, global_norm
@@ -20,8 +18,9 @@ from volumetric.train.data import Batch
 from volumetric.train.divergence import first_odd_gradient, first_odd_value
 from volumetric.train.learner import LearnerOptions, LearnerState, StepReport, Tally
 from volumetric.train.losses import LossTerms
-from volumetric.train.precision import as_stored, master_of, matching, schemes_of, trained_store
-from volumetric.weights import Params, WeightStore
+from volumetric.train.precision import as_stored, schemes_of, trained_store
+from volumetric.train.subject import are_sequences, check_state, first_masters, kept_store, trained_keys
+from volumetric.weights import Params
 
 
 class ReferenceLearner:
@@ -43,16 +42,15 @@ class ReferenceLearner:
         self._schemes = schemes_of(network, params, options.precision)
         plan = lower(network)
         self._executable = ReferenceExecutable(plan, {}, RunOptions(), dtype)
-        self._mixes = _mixing_layer(plan)
         self._overlay = options.overlay
         self._watch: Watch | None = None
-        self._wanted = _trained(plan, params, options)
-        if self._overlay is None:
-            masters = {k: master_of(params[k]) for k in params if k in self._wanted}
-        else:
-            masters = self._overlay.begin({k: params[k] for k in params if k in self._wanted})
+        self._wanted = trained_keys(plan, params, options)
+        masters = first_masters(params, self._wanted, options)
         self._masters: dict[str, Array] = {key: w.astype(dtype) for key, w in masters.items()}
-        self._kept = {key: self._converted(key, store) for key, store in params.items()}
+        self._kept = {
+            key: kept_store(store, options, self._schemes[key], trained=key in self._wanted)
+            for key, store in params.items()
+        }
         kept = plan.params if self._overlay is not None else plan.params.keys() - self._wanted
         self._fixed = {k: self._kept[k].values().astype(dtype, copy=False) for k in kept}
         self._slots = {
@@ -68,12 +66,7 @@ class ReferenceLearner:
 
     def restore(self, state: LearnerState) -> None:
         """Continue from `state`. Raises `CheckpointError` where its arrays are not those of this network."""
-        for name, arrays in (("weights", state.masters), *state.slots.items()):
-            expected = {key: (w.shape, w.dtype) for key, w in self._masters.items()}
-            if {key: (w.shape, w.dtype) for key, w in arrays.items()} != expected:
-                raise CheckpointError(f"the checkpoint's {name} do not fit the trained parameters of this network")
-        if set(state.slots) != set(self._slots):
-            raise CheckpointError(f"the checkpoint is of another optimiser than {self._options.optimiser.kind}")
+        check_state(state, self._masters, self._options)
         self._masters = dict(state.masters)
         self._slots = {name: dict(arrays) for name, arrays in state.slots.items()}
         self._updates = state.updates
@@ -107,13 +100,6 @@ class ReferenceLearner:
     @property
     def _plan(self) -> Plan:
         return self._executable.plan
-
-    def _converted(self, key: str, store: WeightStore) -> WeightStore:
-        """Bring a weight that is not trained into its scheme."""
-        trained = self._overlay is None and key in self._wanted
-        if trained or store.scheme == self._schemes[key]:
-            return store
-        return trained_store(master_of(store), self._schemes[key])
 
     def _install(self, masters: dict[str, Array]) -> None:
         """Give the forward pass the weights as their schemes hold them, or with the overlays added."""
@@ -185,36 +171,9 @@ class ReferenceLearner:
 
     def _runs(self, batch: Batch) -> Iterator[tuple[Array, Array, Array | None]]:
         """Yield input, target and mask of each forward pass."""
-        own = len(self._plan.values[self._plan.inputs[0]].shape)
-        if batch.inputs.ndim == own + 1:
+        if are_sequences(self._plan, batch.inputs):
             masks = repeat(None) if batch.mask is None else batch.mask
             for x, target, mask in zip(batch.inputs, batch.targets, masks, strict=False):
                 yield check_input(self._plan, x), target, mask
-            return
-        x = check_input(self._plan, batch.inputs)
-        if self._mixes is not None:
-            raise ShapeError(
-                f"{self._mixes} looks at other rows, so a sample is a sequence of rows, but inputs of shape {x.shape} "
-                "are one sequence",
-                hint="give inputs, targets and mask one more axis in front: [samples, T, …]",
-            )
-        yield x, batch.targets, batch.mask
-
-
-def _trained(plan: Plan, params: Params, options: LearnerOptions) -> list[str]:
-    """Return the keys of the weights whose gradients are wanted, in the order of `params`."""
-    frozen = set().union(*(matching(pattern, params) for pattern in options.frozen))
-    trained = plan.params.keys() - frozen
-    if options.overlay is not None:
-        trained &= set(options.overlay.keys(params))
-    if not trained:
-        raise SpecError("there is nothing to train", hint="freeze fewer parameters, or add a layer that has some")
-    return [key for key in params if key in trained]
-
-
-def _mixing_layer(plan: Plan) -> str | None:
-    """Name the first layer for which the rows of a call are one sequence. Rows of several axes are samples."""
-    for step in plan.steps:
-        if mixes_rows(step) and len(plan.values[step.inputs[0]].shape) <= 2:
-            return f"{step.op} at {step.where}"
-    return None
+        else:
+            yield check_input(self._plan, batch.inputs), batch.targets, batch.mask

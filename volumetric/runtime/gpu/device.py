@@ -14,6 +14,7 @@ from volumetric.runtime.plan import Plan
 if TYPE_CHECKING:
     from volumetric.network import Params
     from volumetric.runtime.gpu.executable import GpuExecutable
+    from volumetric.runtime.gpu.graph import GpuGraphs
 
 
 class GpuDevice:
@@ -59,3 +60,9 @@ class GpuDevice:
         from volumetric.runtime.gpu.executable import GpuExecutable
 
         return GpuExecutable(self.context, fuse(plan), params, options)
+
+    def graphs(self) -> GpuGraphs:
+        """Return what compiles tensor graphs for this GPU."""
+        from volumetric.runtime.gpu.graph import GpuGraphs
+
+        return GpuGraphs(self.context)

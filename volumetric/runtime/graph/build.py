@@ -123,8 +123,10 @@ class GraphBuilder:
         trans_b: bool = False,
         groups: int | None = None,
     ) -> int:
-        """Products of groups; `groups` is by default that of the operand with more."""
-        groups = max(self.shape(a)[0], self.shape(b)[0]) if groups is None else groups
+        """Products of groups; `groups` is by default that of the operand with more, or 0 where one has none."""
+        if groups is None:
+            both = self.shape(a)[0], self.shape(b)[0]
+            groups = max(both) if all(both) else 0
         inputs = (a, b) if bias is None else (a, b, bias)
         attrs = {"trans_a": trans_a, "trans_b": trans_b, "groups": groups, "activation": "linear"}
         return self.emit("gemm", inputs, **attrs)[0]

@@ -39,14 +39,16 @@ def differentiate(work: GraphBuilder, seeds: Mapping[int, int], wanted: Iterable
     moved = _dependent(work, nodes, wanted)
     grads = dict(seeds)
     for node in reversed(nodes):
-        arrived = [grads.get(i) if i in moved else None for i in node.outputs]
-        if all(g is None for g in arrived) or not moved.intersection(node.inputs):
+        arrived = [i for i in node.outputs if i in moved and i in grads]
+        if not arrived or not moved.intersection(node.inputs):
             continue
         vjp = OPS[node.op].vjp
         if vjp is None:
             raise UnsupportedError(f"{node.op} {node.where} has no gradient", hint="differentiate what comes before it")
+        if arrived != [node.outputs[0]]:  # of statistics and the like, which are there for gradients alone
+            raise UnsupportedError(f"only the first output of {node.op} {node.where} has a gradient")
         with work.at(node.where):
-            for i, g in zip(node.inputs, vjp(work, node, arrived), strict=True):
+            for i, g in zip(node.inputs, vjp(work, node, grads[arrived[0]]), strict=True):
                 if g is not None and i in moved:
                     grads[i] = work.add(grads[i], g) if i in grads else g
     return {i: grads[i] for i in wanted if i in grads}

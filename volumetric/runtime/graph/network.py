@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from volumetric._typing import Shape
 from volumetric.errors import ShapeError, SpecError
@@ -78,34 +79,23 @@ def emit_plan(
     count = 1 if sequences is None else sequences
     rows = shape[0] if sequences is None else sequences * shape[1]
     values = {plan.inputs[0]: work.reshape(x, (rows, *shape[lead:]))}
+    base = Scope(work=work, param=param or work.stored, path="", sequences=count, remember=remember)
     for step in plan.steps:
-        inputs = [values[i] for i in step.inputs]
-        values[step.outputs[0]] = _emit(work, step, inputs, param or work.stored, count, remember)
+        values[step.outputs[0]] = emit_step(base, step, [values[i] for i in step.inputs])
     y = values[plan.outputs[0]]
     return work.reshape(y, (*shape[:lead], *work.shape(y)[1:]))
 
 
-def _emit(
-    work: GraphBuilder,
-    step: Step,
-    inputs: list[int],
-    param: Callable[[str, Shape], int],
-    sequences: int,
-    remember: bool,
-) -> int:
-    spec: LayerSpec | None = step.attrs.get("spec")
-    if spec is None:
-        with work.at(step.where):
-            total = joined(work, inputs, step.op)
-            return total if step.op == "concat" else work.affine(total, step.attrs["scale"])
-    scope = Scope(
-        work=work,
-        param=lambda path, shape: param(step.params[path], shape),
-        path=step.where,
-        sequences=sequences,
-        remember=remember,
-    )
-    return scope.emit(spec, *inputs)
+def emit_step(base: Scope, step: Step, inputs: Sequence[int]) -> int:
+    """Emit one step of a layer-level plan and return its output; `base` finds parameters by their keys."""
+    work, spec = base.work, step.attrs.get("spec")
+    if isinstance(spec, LayerSpec):
+        keys = step.params
+        scope = replace(base, path=step.where, param=lambda path, shape: base.param(keys[path], shape))
+        return scope.emit(spec, *inputs)
+    with work.at(step.where):
+        total = joined(work, inputs, step.op)
+        return total if step.op == "concat" else work.affine(total, step.attrs["scale"])
 
 
 def _check_states(plan: Plan) -> None:

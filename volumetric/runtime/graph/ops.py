@@ -9,6 +9,7 @@ Operations
 
 float32 unless said. ``in → out``, then the attributes. Every node has all attributes of its operation. Axes are counted
 from 0. ``NumPy`` below means that the NumPy function of that name defines the result, NaN included. Sizes may be 0.
+Only the first output of a node has a gradient: the others (statistics, what a cell keeps, counts) serve gradients.
 
 Products
 --------
@@ -16,8 +17,8 @@ Products
                 [Gb,N,K]. Groups go round: with G = max(Ga, Gb, Gc), which Ga, Gb and Gc divide,
                 ``c[j] = act(Σ_{g ≡ j mod Gc} op(a[g mod Ga]) op(b[g mod Gb]) + bias)``, g rising. ``groups`` = Gc.
                 So Gb = 1 is a shared right side, Ga = 1 a shared left side, Gc = 1 the sum over all groups; the
-                gradient of a gemm is a gemm. ``activation``: name, ``"linear"`` unless a pass fused one. K = 0 or G = 0
-                gives act(bias). Operands have 3 axes, always.
+                gradient of a gemm is a gemm. ``activation``: name, ``"linear"`` unless a pass fused one. K = 0, Ga = 0
+                or Gb = 0 gives act(bias), with any Gc. Operands have 3 axes, always.
 
 Element-wise (any number of axes)
 ---------------------------------

@@ -18,14 +18,17 @@ Infer: TypeAlias = Callable[[Sequence[Tensor], Attrs], Sequence[Tensor]]
 """Checks inputs and attributes; returns the outputs. Raises `ShapeError` or `SpecError`."""
 Run: TypeAlias = Callable[[Sequence[Array], Attrs], Sequence[Array]]
 """Computes the outputs in the precision of the inputs. Never writes to an input."""
-Vjp: TypeAlias = "Callable[[GraphBuilder, Node, Sequence[int | None]], Sequence[int | None]]"
-"""Emits the nodes of the gradients of the inputs, from those of the outputs, of which at least one is there. None for
-an input that has no gradient. What turns out not to be needed is removed later."""
+Vjp: TypeAlias = "Callable[[GraphBuilder, Node, int], Sequence[int | None]]"
+"""Emits the nodes of the gradients of the inputs, from that of the first output. None for an input that has none.
+What turns out not to be needed is removed later."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Op:
-    """One operation. `vjp` is None where it ends differentiation: gradients of gradients are not supported."""
+    """One operation. `vjp` is None where it ends differentiation: gradients of gradients are not supported.
+
+    Of several outputs only the first has a gradient; the others help to compute gradients.
+    """
 
     name: str
     infer: Infer

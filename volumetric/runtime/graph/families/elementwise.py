@@ -47,9 +47,9 @@ def _run_unary(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
     return [_MATHS[name](x) if name in _MATHS else activate(name, x)]
 
 
-def _vjp_unary(work: GraphBuilder, node: Node, grads: Sequence[int | None]) -> list[int | None]:
-    g, x, y, name = grads[0], node.inputs[0], node.outputs[0], node.attrs["name"]
-    if g is None or name == "sign":
+def _vjp_unary(work: GraphBuilder, node: Node, g: int) -> list[int | None]:
+    x, y, name = node.inputs[0], node.outputs[0], node.attrs["name"]
+    if name == "sign":
         return [None]
     if name in CURVED:
         return [work.unary_grad(g, x, name)]
@@ -111,9 +111,9 @@ def _run_binary(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
     return [np.asarray(_PAIRS[attrs["name"]](a, b), a.dtype)]
 
 
-def _vjp_binary(work: GraphBuilder, node: Node, grads: Sequence[int | None]) -> list[int | None]:
-    g, (a, b) = grads[0], node.inputs
-    if g is None or node.attrs["name"] == "greater":
+def _vjp_binary(work: GraphBuilder, node: Node, g: int) -> list[int | None]:
+    a, b = node.inputs
+    if node.attrs["name"] == "greater":
         return [None, None]
     g_a, g_b = _pair_grads(work, node.attrs["name"], g, a, b, node.outputs[0])
     return [fitted(work, g_a, work.shape(a)), None if g_b is None else fitted(work, g_b, work.shape(b))]

@@ -44,9 +44,9 @@ def _run_unfold(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
     return [_windows(attrs, inputs[0].shape[2:]).unfold(inputs[0], attrs["counts"], 1)[:, 0]]
 
 
-def _vjp_unfold(work: GraphBuilder, node: Node, grads: Sequence[int | None]) -> list[int | None]:
+def _vjp_unfold(work: GraphBuilder, node: Node, g: int) -> list[int | None]:
     sizes = work.shape(node.inputs[0])[2:]
-    return [None if grads[0] is None else work.emit("fold", (grads[0],), **node.attrs, sizes=sizes)[0]]
+    return [work.emit("fold", (g,), **node.attrs, sizes=sizes)[0]]
 
 
 def _infer_fold(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
@@ -62,9 +62,9 @@ def _run_fold(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
     return [_windows(attrs, attrs["sizes"]).fold(inputs[0][:, None], attrs["counts"], attrs["sizes"])]
 
 
-def _vjp_fold(work: GraphBuilder, node: Node, grads: Sequence[int | None]) -> list[int | None]:
+def _vjp_fold(work: GraphBuilder, node: Node, g: int) -> list[int | None]:
     attrs = {name: node.attrs[name] for name in FIELDS}
-    return [None if grads[0] is None else work.emit("unfold", (grads[0],), **attrs)[0]]
+    return [work.emit("unfold", (g,), **attrs)[0]]
 
 
 declare("unfold", _infer_unfold, _run_unfold, _vjp_unfold)

@@ -25,8 +25,8 @@ def _infer_reshape(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     return [Tensor(name=x.name, shape=shape, dtype=x.dtype)]
 
 
-def _vjp_reshape(work: GraphBuilder, node: Node, grads: Sequence[int | None]) -> Found:
-    return [None if grads[0] is None else work.reshape(grads[0], work.shape(node.inputs[0]))]
+def _vjp_reshape(work: GraphBuilder, node: Node, g: int) -> Found:
+    return [work.reshape(g, work.shape(node.inputs[0]))]
 
 
 def _infer_permute(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
@@ -40,9 +40,9 @@ def _run_permute(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
     return [np.ascontiguousarray(inputs[0].transpose(attrs["perm"]))]
 
 
-def _vjp_permute(work: GraphBuilder, node: Node, grads: Sequence[int | None]) -> Found:
+def _vjp_permute(work: GraphBuilder, node: Node, g: int) -> Found:
     perm = node.attrs["perm"]
-    return [None if grads[0] is None else work.permute(grads[0], tuple(perm.index(i) for i in range(len(perm))))]
+    return [work.permute(g, tuple(perm.index(i) for i in range(len(perm))))]
 
 
 def _infer_slice(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
@@ -60,12 +60,10 @@ def _run_slice(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
     return [np.ascontiguousarray(inputs[0][places])]
 
 
-def _vjp_slice(work: GraphBuilder, node: Node, grads: Sequence[int | None]) -> Found:
-    if grads[0] is None:
-        return [None]
+def _vjp_slice(work: GraphBuilder, node: Node, g: int) -> Found:
     shape = work.shape(node.inputs[0])
     after = tuple(n - b for n, b in zip(shape, node.attrs["stops"], strict=True))
-    return [work.pad(grads[0], node.attrs["starts"], after)]
+    return [work.pad(g, node.attrs["starts"], after)]
 
 
 def _infer_pad(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
@@ -80,11 +78,9 @@ def _run_pad(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
     return [np.pad(inputs[0], list(zip(attrs["before"], attrs["after"], strict=True)))]
 
 
-def _vjp_pad(work: GraphBuilder, node: Node, grads: Sequence[int | None]) -> Found:
-    if grads[0] is None:
-        return [None]
+def _vjp_pad(work: GraphBuilder, node: Node, g: int) -> Found:
     before, shape = node.attrs["before"], work.shape(node.inputs[0])
-    return [work.slice(grads[0], before, tuple(b + n for b, n in zip(before, shape, strict=True)))]
+    return [work.slice(g, before, tuple(b + n for b, n in zip(before, shape, strict=True)))]
 
 
 def _infer_concat(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
@@ -96,10 +92,8 @@ def _infer_concat(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     return [out("joined", *first[:axis], sum(t.shape[axis] for t in inputs), *first[axis + 1 :])]
 
 
-def _vjp_concat(work: GraphBuilder, node: Node, grads: Sequence[int | None]) -> Found:
-    if grads[0] is None:
-        return [None] * len(node.inputs)
-    return [*work.split(grads[0], [work.shape(i)[node.attrs["axis"]] for i in node.inputs], node.attrs["axis"])]
+def _vjp_concat(work: GraphBuilder, node: Node, g: int) -> Found:
+    return [*work.split(g, [work.shape(i)[node.attrs["axis"]] for i in node.inputs], node.attrs["axis"])]
 
 
 def _infer_broadcast(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
@@ -110,12 +104,10 @@ def _infer_broadcast(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     return [out("spread", *wanted)]
 
 
-def _vjp_broadcast(work: GraphBuilder, node: Node, grads: Sequence[int | None]) -> Found:
-    if grads[0] is None:
-        return [None]
+def _vjp_broadcast(work: GraphBuilder, node: Node, g: int) -> Found:
     shape = work.shape(node.inputs[0])
     axes = tuple(i for i, (n, m) in enumerate(zip(shape, node.attrs["shape"], strict=True)) if n != m)
-    return [work.reduce(grads[0], "sum", axes) if axes else grads[0]]
+    return [work.reduce(g, "sum", axes) if axes else g]
 
 
 REDUCE = ("sum", "max", "mean")
@@ -139,10 +131,8 @@ def _run_reduce(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
     return [total(inputs[0], axis=tuple(attrs["axes"]), keepdims=True)]
 
 
-def _vjp_reduce(work: GraphBuilder, node: Node, grads: Sequence[int | None]) -> Found:
-    g, x, name, axes = grads[0], node.inputs[0], node.attrs["name"], node.attrs["axes"]
-    if g is None:
-        return [None]
+def _vjp_reduce(work: GraphBuilder, node: Node, g: int) -> Found:
+    x, name, axes = node.inputs[0], node.attrs["name"], node.attrs["axes"]
     shape = work.shape(x)
     if name == "max":  # equals share the gradient
         top = work.affine(work.binary("greater", node.outputs[0], x), -1.0, 1.0)

@@ -50,14 +50,12 @@ def _run(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
     return [y + vectors[1] if len(vectors) > 1 else y, stats]
 
 
-def _vjp(work: GraphBuilder, node: Node, grads: Sequence[int | None]) -> list[int | None]:
+def _vjp(work: GraphBuilder, node: Node, g: int) -> list[int | None]:
     x, *vectors = node.inputs
-    if grads[0] is None:  # stats have no gradient of their own
-        return [None] * len(node.inputs)
     attrs = {name: node.attrs[name] for name in ("kind", "unit_offset")}
-    gx = work.emit("norm_grad", (grads[0], x, node.outputs[1], *vectors[:1]), **attrs)
+    gx = work.emit("norm_grad", (g, x, node.outputs[1], *vectors[:1]), **attrs)
     bias = len(vectors) > 1
-    found = work.emit("norm_param_grad", (grads[0], x, node.outputs[1]), bias=bias) if vectors else ()
+    found = work.emit("norm_param_grad", (g, x, node.outputs[1]), bias=bias) if vectors else ()
     return [*gx, *found]
 
 

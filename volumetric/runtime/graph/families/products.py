@@ -26,8 +26,8 @@ def _infer(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     require(k == other, "gemm", f"{m}×{k} and {other}×{n} do not multiply")
     gc = attrs["groups"]
     most = max(ga, gb, gc)
-    fits = all(g == most or (g and most % g == 0) for g in (ga, gb, gc))
-    require(fits or most == 0, "gemm", f"groups {ga} and {gb} do not give {gc}")
+    fits = 0 in (ga, gb) or all(g and most % g == 0 for g in (ga, gb, gc))
+    require(fits, "gemm", f"groups {ga} and {gb} do not give {gc}")
     if len(inputs) == 3:
         require(inputs[2].shape == (n,), "gemm", f"a bias of {list(inputs[2].shape)} for {n} columns")
     return [out("product", gc, m, n)]
@@ -46,13 +46,10 @@ def _run(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
     return [activate(attrs["activation"], c)]
 
 
-def _vjp(work: GraphBuilder, node: Node, grads: Sequence[int | None]) -> list[int | None]:
+def _vjp(work: GraphBuilder, node: Node, g: int) -> list[int | None]:
     a, b, *bias = node.inputs
     ga, gb = work.shape(a)[0], work.shape(b)[0]
     ta, tb = node.attrs["trans_a"], node.attrs["trans_b"]
-    g = grads[0]
-    if g is None:
-        return [None] * len(node.inputs)
     if node.attrs["activation"] != "linear":
         pre = work.emit("gemm", node.inputs, **{**node.attrs, "activation": "linear"})[0]
         g = work.unary_grad(g, pre, node.attrs["activation"])

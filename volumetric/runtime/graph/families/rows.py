@@ -12,7 +12,7 @@ from volumetric.errors import SpecError
 from volumetric.layers.entmax import entmax, entmax_vjp, sparsemax
 from volumetric.layers.gate import keep_largest
 from volumetric.layers.softmax import softmax, softmax_vjp
-from volumetric.runtime.graph.families.base import Attrs, axes_of, declare, floats, out, require
+from volumetric.runtime.graph.families.base import Attrs, Infer, axes_of, declare, floats, out, require
 from volumetric.runtime.graph.ops import Node, Tensor
 
 if TYPE_CHECKING:
@@ -29,9 +29,9 @@ def _infer_gather(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     return [out("rows", count, width)]
 
 
-def _vjp_gather(work: GraphBuilder, node: Node, grads: Sequence[int | None]) -> Found:
+def _vjp_gather(work: GraphBuilder, node: Node, g: int) -> Found:
     table, ids = node.inputs
-    return [None if grads[0] is None else work.scatter_rows(grads[0], ids, work.shape(table)[0]), None]
+    return [work.scatter_rows(g, ids, work.shape(table)[0]), None]
 
 
 def _infer_scatter(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
@@ -50,44 +50,38 @@ def _run_scatter(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
     return [table]
 
 
-def _vjp_scatter(work: GraphBuilder, node: Node, grads: Sequence[int | None]) -> Found:
-    return [None if grads[0] is None else work.gather_rows(grads[0], node.inputs[1]), None]
+def _vjp_scatter(work: GraphBuilder, node: Node, g: int) -> Found:
+    return [work.gather_rows(g, node.inputs[1]), None]
 
 
-def _infer_rows(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
-    floats("an operation on rows", inputs)
-    shape = axes_of("an operation on rows", inputs[0], 2)
-    require(all(t.shape == shape for t in inputs), "an operation on rows", "all inputs have one shape")
-    require(shape[1], "an operation on rows", "rows are empty")
-    return [out("rows", *shape)]
+def _rows_of(op: str) -> Infer:
+    """Shape rule of an operation that makes rows of rows of the same width."""
+
+    def infer(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
+        floats(op, inputs)
+        shape = axes_of(op, inputs[0], 2)
+        require(all(t.shape == shape for t in inputs), op, "all inputs have one shape")
+        require(shape[1], op, "rows are empty")
+        if "alpha" in attrs and not 1 < attrs["alpha"] <= 2:
+            raise SpecError(f"{op}: alpha must be above 1 and at most 2, got {attrs['alpha']}")
+        if "k" in attrs and not 1 <= attrs["k"] <= shape[1]:
+            raise SpecError(f"{op}: k must be 1 … {shape[1]}, got {attrs['k']}")
+        return [out(op, *shape)]
+
+    return infer
 
 
-def _infer_entmax(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
-    if not 1 < attrs["alpha"] <= 2:
-        raise SpecError(f"entmax: alpha must be above 1 and at most 2, got {attrs['alpha']}")
-    return _infer_rows(inputs, attrs)
+def _vjp_softmax(work: GraphBuilder, node: Node, g: int) -> Found:
+    return [work.softmax_grad(node.outputs[0], g)]
 
 
-def _infer_keep(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
-    [y] = _infer_rows(inputs, attrs)
-    if not 1 <= attrs["k"] <= y.shape[1]:
-        raise SpecError(f"keep_largest: k must be 1 … {y.shape[1]}, got {attrs['k']}")
-    return [y]
+def _vjp_entmax(work: GraphBuilder, node: Node, g: int) -> Found:
+    return [work.entmax_grad(node.outputs[0], g, node.attrs["alpha"])]
 
 
-def _vjp_softmax(work: GraphBuilder, node: Node, grads: Sequence[int | None]) -> Found:
-    return [None if grads[0] is None else work.softmax_grad(node.outputs[0], grads[0])]
-
-
-def _vjp_entmax(work: GraphBuilder, node: Node, grads: Sequence[int | None]) -> Found:
-    return [None if grads[0] is None else work.entmax_grad(node.outputs[0], grads[0], node.attrs["alpha"])]
-
-
-def _vjp_keep(work: GraphBuilder, node: Node, grads: Sequence[int | None]) -> Found:
-    if grads[0] is None:
-        return [None]
+def _vjp_keep(work: GraphBuilder, node: Node, g: int) -> Found:
     kept = work.binary("greater", node.outputs[0], work.scalar(-np.inf))
-    return [work.binary("mul_nonzero", grads[0], work.reshape(kept, work.shape(grads[0])))]
+    return [work.binary("mul_nonzero", g, work.reshape(kept, work.shape(g)))]
 
 
 def _run_entmax(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
@@ -96,8 +90,17 @@ def _run_entmax(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
 
 declare("gather_rows", _infer_gather, lambda inputs, attrs: [inputs[0][inputs[1]]], _vjp_gather)
 declare("scatter_rows", _infer_scatter, _run_scatter, _vjp_scatter)
-declare("softmax", _infer_rows, lambda inputs, attrs: [softmax(inputs[0])], _vjp_softmax)
-declare("softmax_grad", _infer_rows, lambda inputs, attrs: [softmax_vjp(*inputs)])
-declare("entmax", _infer_entmax, _run_entmax, _vjp_entmax)
-declare("entmax_grad", _infer_entmax, lambda inputs, attrs: [entmax_vjp(inputs[0], inputs[1], attrs["alpha"])])
-declare("keep_largest", _infer_keep, lambda inputs, attrs: [keep_largest(inputs[0], attrs["k"])], _vjp_keep)
+declare("softmax", _rows_of("softmax"), lambda inputs, attrs: [softmax(inputs[0])], _vjp_softmax)
+declare("softmax_grad", _rows_of("softmax_grad"), lambda inputs, attrs: [softmax_vjp(*inputs)])
+declare("entmax", _rows_of("entmax"), _run_entmax, _vjp_entmax)
+declare(
+    "entmax_grad",
+    _rows_of("entmax_grad"),
+    lambda inputs, attrs: [entmax_vjp(inputs[0], inputs[1], attrs["alpha"])],
+)
+declare(
+    "keep_largest",
+    _rows_of("keep_largest"),
+    lambda inputs, attrs: [keep_largest(inputs[0], attrs["k"])],
+    _vjp_keep,
+)

@@ -35,9 +35,9 @@ def _run_rope(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
     return [np.concatenate([a * cos - b * sin, b * cos + a * sin, rest], axis=-1)]
 
 
-def _vjp_rope(work: GraphBuilder, node: Node, grads: Sequence[int | None]) -> list[int | None]:
+def _vjp_rope(work: GraphBuilder, node: Node, g: int) -> list[int | None]:
     _, cos, sin = node.inputs
-    return [None if grads[0] is None else work.rope(grads[0], cos, sin, back=not node.attrs["back"]), None, None]
+    return [work.rope(g, cos, sin, back=not node.attrs["back"]), None, None]
 
 
 BLOCKS = {"rnn_tanh": 1, "rnn_relu": 1, "lstm": 4, "gru": 3}
@@ -97,13 +97,11 @@ def _run_recurrent(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
     return [y, kept] if cell in KEPT else [y]
 
 
-def _vjp_recurrent(work: GraphBuilder, node: Node, grads: Sequence[int | None]) -> list[int | None]:
+def _vjp_recurrent(work: GraphBuilder, node: Node, g: int) -> list[int | None]:
     from_x, weight, h0, *_ = node.inputs
     cell, bias = node.attrs["cell"], node.attrs["bias"]
-    if grads[0] is None:
-        return [None] * len(node.inputs)
     y, states = node.outputs[0], node.inputs[2 : 4 if cell == "lstm" else 3]
-    found = work.emit("recurrent_grad", (grads[0], *node.outputs, weight, *states), cell=cell)
+    found = work.emit("recurrent_grad", (g, *node.outputs, weight, *states), cell=cell)
     g_x, g_h = found[0], found[-1]
     batch, length, size = work.shape(y)
     wide = work.shape(from_x)[2]

@@ -88,11 +88,9 @@ def _run_loss(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
     return [np.asarray([v], y.dtype) for v in (total, weights.sum(dtype=np.float64))] + [slopes.astype(y.dtype)]
 
 
-def _vjp_loss(work: GraphBuilder, node: Node, grads: Sequence[int | None]) -> list[int | None]:
+def _vjp_loss(work: GraphBuilder, node: Node, g: int) -> list[int | None]:
     none: list[int | None] = [None] * (len(node.inputs) - 1)
-    if grads[0] is None:  # only the total has a gradient
-        return [None, *none]
-    g = work.reshape(grads[0], (1,) * len(work.shape(node.outputs[2])))
+    g = work.reshape(g, (1,) * len(work.shape(node.outputs[2])))
     return [work.binary("mul", node.outputs[2], g), *none]
 
 
@@ -173,10 +171,7 @@ def _run_sumsq(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
     return [np.asarray([sum(np.square(x).sum() for x in inputs)], inputs[0].dtype)]
 
 
-def _vjp_sumsq(work: GraphBuilder, node: Node, grads: Sequence[int | None]) -> list[int | None]:
-    g = grads[0]
-    if g is None:
-        return [None] * len(node.inputs)
+def _vjp_sumsq(work: GraphBuilder, node: Node, g: int) -> list[int | None]:
     return [work.binary("mul", work.affine(x, 2.0), work.reshape(g, (1,) * len(work.shape(x)))) for x in node.inputs]
 
 
@@ -196,4 +191,4 @@ def _run_fake(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
 declare("loss", _infer_loss, _run_loss, _vjp_loss)
 declare("update", _infer_update, _run_update)
 declare("sumsq", _infer_sumsq, _run_sumsq, _vjp_sumsq)
-declare("fake_quant", _infer_fake, _run_fake, lambda work, node, grads: [grads[0]])
+declare("fake_quant", _infer_fake, _run_fake, lambda work, node, g: [g])

@@ -55,10 +55,11 @@ class Scope:
     def sequenced(self, x: int) -> int:
         """View ``[rows, width]`` or ``[…, T, width]`` as ``[sequences, T, width]``."""
         *lead, width = self.work.shape(x)
-        if len(lead) == 1:
-            count = self.sequences
-            return self.work.reshape(x, (count, lead[0] // count if count else 0, width))
-        return self.work.reshape(x, (prod(lead[:-1]), lead[-1], width))
+        if len(lead) > 1:
+            return self.work.reshape(x, (prod(lead[:-1]), lead[-1], width))
+        if not lead[0] and not self.remember:
+            return self.work.reshape(x, (0, 1, width))  # no rows: no sequences either, rather than empty ones
+        return self.work.reshape(x, (self.sequences, lead[0] // max(self.sequences, 1), width))
 
 
 Rule: TypeAlias = Callable[..., int]

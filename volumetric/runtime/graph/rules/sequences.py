@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -14,27 +15,37 @@ from volumetric.runtime.graph.rules.base import Scope, affine, rule
 
 @rule("multi_head_attention")
 def _attention(scope: Scope, spec: MultiHeadAttention, x: int) -> int:
-    work, p = scope.work, scope.params(spec)
-    rows = scope.sequenced(x)
-    batch, length, _ = work.shape(rows)
-    shared, width = spec.num_heads // spec.kv_heads, spec.width
-    groups = batch * spec.kv_heads
-    # Query heads that share a key head are the outer axis, so that keys and values simply go round in the products.
-    q = work.reshape(_heads(scope, spec, p, "q", rows), (batch, length, spec.kv_heads, shared, width))
-    q = work.reshape(work.permute(q, (3, 0, 2, 1, 4)), (shared * groups, length, width))
-    k, v = (
-        work.reshape(work.permute(_heads(scope, spec, p, name, rows), (0, 2, 1, 3)), (groups, length, width))
-        for name in ("k", "v")
-    )
-    probs = _probabilities(scope, spec, q, k, length)
-    joined = work.reshape(work.gemm(probs, v), (shared, batch, spec.kv_heads, length, width))
-    joined = work.permute(joined, (1, 3, 2, 0, 4))
-    joined = work.reshape(joined, (*work.shape(x)[:-1], spec.num_heads * width))
-    return affine(work, p, "o.", joined)
+    work = scope.work
+    length = work.shape(scope.sequenced(x))[1]
+    turn = None
+    if spec.rope is not None:
+        cos, sin = rotation(spec.rope, np.arange(length))
+        turn = work.constant(cos, "cos"), work.constant(sin, "sin")
+    seen = _seen(spec, length)
+    mask = None if seen.all() else work.constant(seen, "mask")
+    return attend(scope, spec, x, *heads(scope, spec, x, turn), mask)
 
 
-def _heads(scope: Scope, spec: MultiHeadAttention, p: dict[str, int], name: Literal["q", "k", "v"], rows: int) -> int:
-    """Project to heads ``[B, T, heads, width]``, normalised and turned where that applies."""
+def heads(scope: Scope, spec: MultiHeadAttention, x: int, turn: tuple[int, int] | None) -> tuple[int, int, int]:
+    """Project to queries, keys and values ``[B, T, heads, width]``; queries and keys are normalised and turned.
+
+    Parameters
+    ----------
+    turn : cosines and sines of the rows' positions, or None without rotary embedding
+    """
+    p, rows = scope.params(spec), scope.sequenced(x)
+    q, k, v = (_heads(scope, spec, p, name, rows, turn) for name in ("q", "k", "v"))
+    return q, k, v
+
+
+def _heads(
+    scope: Scope,
+    spec: MultiHeadAttention,
+    p: dict[str, int],
+    name: Literal["q", "k", "v"],
+    rows: int,
+    turn: tuple[int, int] | None,
+) -> int:
     work = scope.work
     batch, length, _ = work.shape(rows)
     count, width = spec.num_heads if name == "q" else spec.kv_heads, spec.width
@@ -44,23 +55,41 @@ def _heads(scope: Scope, spec: MultiHeadAttention, p: dict[str, int], name: Lite
         y = work.reshape(y, (batch * length * count, width))
         y = work.norm(y, gain, kind="rms", eps=eps, unit_offset=spec.qk_norm_unit_offset)
     y = work.reshape(y, (batch, length, count, width))
-    if name == "v" or spec.rope is None:
-        return y
-    cos, sin = rotation(spec.rope, np.arange(length))
-    return work.rope(y, work.constant(cos, "cos"), work.constant(sin, "sin"))
+    return y if name == "v" or turn is None else work.rope(y, *turn)
 
 
-def _probabilities(scope: Scope, spec: MultiHeadAttention, q: int, k: int, length: int) -> int:
-    """Emit ``softmax(scores)``, ``[groups, T, T]``."""
+def attend(scope: Scope, spec: MultiHeadAttention, x: int, q: int, k: int, v: int, mask: int | None) -> int:
+    """Emit attention of the queries ``[B, T, heads, width]`` over the keys and values ``[B, S, …]``, projected back.
+
+    Parameters
+    ----------
+    x : the layer's input, whose leading axes the output has
+    mask : ``[T, S]``, 0 where a row does not see another; None: all see all
+    """
+    work = scope.work
+    batch, length, _, width = work.shape(q)
+    kv, every = spec.kv_heads, work.shape(k)[1]
+    shared, groups = spec.num_heads // kv, batch * kv
+    # Query heads that share a key head are the outer axis, so that keys and values simply go round in the products.
+    q = work.reshape(q, (batch, length, kv, shared, width))
+    q = work.reshape(work.permute(q, (3, 0, 2, 1, 4)), (shared * groups, length, width))
+    k, v = (work.reshape(work.permute(i, (0, 2, 1, 3)), (groups, every, width)) for i in (k, v))
+    joined = work.reshape(work.gemm(_probabilities(scope, spec, q, k, mask), v), (shared, batch, kv, length, width))
+    joined = work.permute(joined, (1, 3, 2, 0, 4))
+    joined = work.reshape(joined, (*work.shape(x)[:-1], spec.num_heads * width))
+    return affine(work, scope.params(spec), "o.", joined)
+
+
+def _probabilities(scope: Scope, spec: MultiHeadAttention, q: int, k: int, mask: int | None) -> int:
+    """Emit ``softmax(scores)``, ``[groups, T, S]``."""
     work = scope.work
     scores = work.gemm(work.affine(q, spec.factor), k, trans_b=True)  # q has fewer elements than the scores
     if spec.softcap is not None:
         scores = work.affine(work.unary(work.affine(scores, 1 / spec.softcap), "tanh"), spec.softcap)
-    seen = _seen(spec, length)
-    if not seen.all():
-        scores = work.binary("mask", scores, work.constant(seen, "mask"))
-    shape = work.shape(scores)
-    return work.reshape(work.softmax(work.reshape(scores, (shape[0] * length, length))), shape)
+    if mask is not None:
+        scores = work.binary("mask", scores, mask)
+    groups, length, every = work.shape(scores)
+    return work.reshape(work.softmax(work.reshape(scores, (groups * length, every))), (groups, length, every))
 
 
 def _seen(spec: MultiHeadAttention, length: int) -> Array:
@@ -74,9 +103,8 @@ def _seen(spec: MultiHeadAttention, length: int) -> Array:
 
 @rule("rnn", "lstm", "gru")
 def _recurrent(scope: Scope, spec: RNN | LSTM | GRU, x: int) -> int:
-    work, p = scope.work, scope.params(spec)
-    rows = scope.sequenced(x)
-    batch, length, _ = work.shape(rows)
+    work = scope.work
+    batch, length, _ = work.shape(scope.sequenced(x))
     size = spec.hidden_size
     keys = [f"state/{scope.path}/{name}" for name in spec.states]
     remember = scope.remember and len(work.shape(x)) == 2  # with more axes every row is a sample of its own
@@ -84,11 +112,19 @@ def _recurrent(scope: Scope, spec: RNN | LSTM | GRU, x: int) -> int:
         states = [work.stored(key, (batch, size)) for key in keys]
     else:
         states = [work.constant(np.zeros((batch, size)), "start")] * len(keys)
-    cell = f"rnn_{spec.nonlinearity}" if isinstance(spec, RNN) else spec.kind
-    y, *kept = work.recurrent(cell, affine(work, p, "ih.", rows), p["hh.weight"], states, p.get("hh.bias"))
+    every = steps(scope, spec, x, states)
     if remember and length:
-        ends = [(y, 0), *((k, 4 * size) for k in kept if cell == "lstm")]
-        for key, (of, start) in zip(keys, ends, strict=True):
-            last = work.slice(of, (0, length - 1, start), (batch, length, start + size))
-            work.assign(key, work.reshape(last, (batch, size)))
-    return work.reshape(y, (*work.shape(x)[:-1], size))
+        for key, of in zip(keys, every, strict=True):
+            work.assign(key, work.reshape(work.part(of, 1, length - 1, length), (batch, size)))
+    return work.reshape(every[0], (*work.shape(x)[:-1], size))
+
+
+def steps(scope: Scope, spec: RNN | LSTM | GRU, x: int, states: Sequence[int]) -> tuple[int, ...]:
+    """Emit a recurrent layer from `states` ``[B, H]`` on; return its states after every step, each ``[B, T, H]``."""
+    work, p, size = scope.work, scope.params(spec), spec.hidden_size
+    cell = f"rnn_{spec.nonlinearity}" if isinstance(spec, RNN) else spec.kind
+    from_x = affine(work, p, "ih.", scope.sequenced(x))
+    y, *kept = work.recurrent(cell, from_x, p["hh.weight"], states, p.get("hh.bias"))
+    if not isinstance(spec, LSTM):
+        return (y,)
+    return y, work.part(kept[0], 2, 4 * size, 5 * size)

@@ -1,0 +1,335 @@
+"""The verb train from end to end: every source of networks and samples, resuming, Ctrl-C, and files that are wrong."""
+
+from __future__ import annotations
+
+import csv
+import json
+import signal
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import volumetric
+from volumetric.cli import main
+from volumetric.cli.training_progress import TrainingProgress, clock
+from volumetric.errors import SpecError
+from volumetric.loaders import open_model
+from volumetric.network import Network, initialise
+from volumetric.train import Cosine, CrossEntropy, EpochEvent, LowRank, Momentum, StepEvent, WarmUp, load_overlays
+from volumetric.train.settings import RunSettings, read_settings
+
+ROOT = Path(volumetric.__file__).parents[1]
+LLAMA = ROOT / "tests" / "fixtures" / "hf_tiny" / "llama"
+
+
+@pytest.fixture
+def run(capsys, tmp_path):
+    def call(text: str, *arguments: str) -> tuple[int, dict[str, Any], str]:
+        path = tmp_path / "job.toml"
+        path.write_text(text)
+        code = main(["train", str(path), "--device", "reference", "--json", *arguments])
+        out, err = capsys.readouterr()
+        return code, json.loads(out) if out else {}, err
+
+    return call
+
+
+def test_an_empty_file_trains_and_saves_a_model_and_a_history(run, tmp_path):
+    code, told, err = run("")
+    assert (code, told["reason"], told["updates"]) == (0, "epochs", 1)
+    assert err.startswith("epoch 0: loss ")
+    assert open_model(told["model"]).network.input_shape == (2,)
+    lines = [json.loads(line) for line in (tmp_path / "job" / "history.jsonl").read_text().splitlines()]
+    assert [line["event"] for line in lines] == ["step", "epoch", "stop"]
+    assert len(list((tmp_path / "job" / "checkpoints").glob("*.npz"))) == 1
+
+
+SPIRALS = """
+seed = 4
+[network]
+options = { hidden = [24, 24], activation = "tanh" }
+[data]
+problem = "spirals"
+options = { samples = 240, noise = 0.02 }
+validation = 0.25
+[train]
+epochs = 60
+optimiser = { kind = "adamw", rate = 0.02 }
+schedule = { kind = "warmup", steps = 5, then = { kind = "cosine", steps = 400 } }
+clip = 1.0
+[history]
+csv = true
+"""
+
+
+def test_classes_are_learned_and_judged_on_what_was_held_back(run, tmp_path):
+    code, told, _ = run(SPIRALS)
+    assert code == 0
+    assert told["accuracy"] > 0.9
+    assert told["validation_loss"] < 0.4
+    with (tmp_path / "job" / "history.csv").open() as file:
+        assert sum(row["event"] == "epoch" for row in csv.DictReader(file)) == 60
+
+
+def test_the_text_for_people_has_the_same_facts(tmp_path, capsys):
+    (tmp_path / "a.toml").write_text(SPIRALS)
+    assert main(["train", str(tmp_path / "a.toml"), "--set", "train.epochs=2", "--device", "reference"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("12 updates in 2 epochs (epochs), loss ")
+    assert "best validation loss" in out
+    assert "accuracy" in out
+    assert out.endswith("747 parameters\n")
+
+
+def test_a_run_goes_on_with_the_same_bits(run, tmp_path):
+    whole = run(SPIRALS, "--set", "train.epochs=4", "--out", str(tmp_path / "whole"))[1]
+    run(SPIRALS, "--set", "train.epochs=4", "--set", "train.max_steps=9", "--out", str(tmp_path / "parts"))
+    code, _, err = run(SPIRALS, "--set", "train.epochs=4", "--out", str(tmp_path / "parts"))
+    assert code == 1
+    assert "has checkpoints of an earlier run" in err
+    parts = run(SPIRALS, "--set", "train.epochs=4", "--out", str(tmp_path / "parts"), "--resume")
+    assert "resumed after update 9, in epoch 1" in parts[2]
+    assert (parts[1]["loss"], parts[1]["accuracy"]) == (whole["loss"], whole["accuracy"])
+    weights = "model/weights.safetensors"
+    assert (tmp_path / "whole" / weights).read_bytes() == (tmp_path / "parts" / weights).read_bytes()
+
+
+def test_arrays_images_and_a_file_of_their_own_for_validation(run, tmp_path):
+    draw = np.random.default_rng(0)
+    for name, count in (("train", 24), ("held", 8)):
+        y = draw.integers(2, size=count)
+        x = draw.normal(size=(count, 1, 6, 6)).astype(np.float32) + 2 * y[:, None, None, None]
+        np.savez(tmp_path / f"{name}.npz", x=x.astype(np.float32), y=y)
+    text = """
+[network]
+options = { channels = [3] }
+[data]
+npz = "train.npz"
+inputs = "x"
+targets = "y"
+validation = "held.npz"
+[train]
+epochs = 40
+precision = "int8"
+optimiser = { kind = "adamw", rate = 0.01 }
+"""
+    code, told, _ = run(text)
+    assert (code, told["accuracy"]) == (0, 1.0)
+    model = open_model(told["model"])
+    assert "conv2d" in {spec.kind for spec in model.network.layers.values()}
+    assert str(model.params["0.0.0.0/weight"].scheme) == "int8:g32"
+
+
+def test_tables_with_classes_by_name(run, tmp_path):
+    rows = ["length,kind,width", *(f"{i % 7},{'big' if i % 7 > 3 else 'small'},{i % 3}" for i in range(60))]
+    (tmp_path / "flowers.csv").write_text("\n".join(rows) + "\n")
+    table = '[data]\ncsv = "flowers.csv"\ncolumns = ["kind"]\nclasses = true\n'
+    told = run(table + '[train]\nepochs = 80\noptimiser = {kind = "adamw", rate = 0.02}\n')[1]
+    assert told["accuracy"] > 0.95
+    told = run('[data]\ncsv = "flowers.csv"\ncolumns = ["width"]\n', "--out", str(tmp_path / "no"))
+    assert told[0] == 1
+    assert "line 2, column 'kind': 'small' is no number" in told[2]
+
+
+def test_bytes_of_text_make_a_model_that_generates(run, tmp_path, capsys):
+    (tmp_path / "song.txt").write_text("la le lu, la le lu, " * 30)
+    text = """
+[network]
+options = { width = 32, blocks = 1, heads = 2 }
+[data]
+text = "song.txt"
+length = 20
+stride = 7
+batch_size = 8
+[train]
+epochs = 20
+optimiser = { kind = "adamw", rate = 0.02 }
+"""
+    told = run(text)[1]
+    assert told["loss"] < 0.3
+    assert main(["generate", told["model"], "-p", "la le lu, la le", "-n", "5", "--device", "reference"]) == 0
+    assert capsys.readouterr().out == " lu, \n"
+
+
+def test_a_model_goes_on_learning_from_its_weights_with_overlays(run, tmp_path):
+    (tmp_path / "ids.npz").write_bytes(b"")
+    ids = np.arange(64).reshape(4, 16) % 90
+    np.savez(tmp_path / "ids.npz", inputs=ids.astype(np.int32), targets=np.roll(ids, -1, 1).astype(np.int32))
+    text = f"""
+[network]
+model = "{LLAMA}"
+[data]
+npz = "ids.npz"
+[train]
+epochs = 3
+optimiser = {{ kind = "adamw", rate = 0.02 }}
+overlay = {{ rank = 2, targets = ["*/q.weight", "*/v.weight"] }}
+"""
+    code, told, err = run(text)
+    assert code == 0, err
+    overlay, factors = load_overlays(tmp_path / "job" / "overlays.npz")
+    assert overlay.rank == 2
+    trained, before = open_model(told["model"]), open_model(LLAMA)
+    changed = {k for k, s in trained.params.items() if not np.array_equal(s.values(), before.params[k].values())}
+    assert changed == {key.partition(":")[0] for key in factors}
+    assert trained.tokenizer is not None or before.tokenizer is None
+
+
+def test_a_network_from_a_file_of_structure(run, tmp_path):
+    network = volumetric.Network(
+        grid=volumetric.Grid(1),
+        layers={volumetric.Coord(0): volumetric.layers.Dense(in_features=2, out_features=1)},
+        input_shape=(2,),
+        input_dtype="float32",
+    )
+    (tmp_path / "net.json").write_text(network.to_json())
+    told = run('seed = 3\n[network]\nfile = "net.json"\n[train]\noptimiser = {kind = "sgd", rate = 0.0}\n')[1]
+    trained = open_model(told["model"])
+    assert trained.network == Network.from_json(network.to_json())
+    expected = initialise(network, 3)["0.0.0.0/weight"].values()
+    np.testing.assert_array_equal(trained.params["0.0.0.0/weight"].values(), expected)
+
+
+def test_layers_can_be_watched(run, tmp_path, capsys):
+    code, _, err = run("[observe]\njsonl = true\nlog = true\nhttp = 0\n", "--verbose")
+    assert code == 0
+    assert "statistics of the layers: http://127.0.0.1:" in err
+    assert "forward 1 0.0.0.0 dense: min " in err
+    lines = [json.loads(line) for line in (tmp_path / "job" / "layers.jsonl").read_text().splitlines()]
+    assert [line["mode"] for line in lines] == ["forward", "forward", "backward", "backward"]
+    with pytest.raises(OSError, match="refused"):
+        urllib.request.urlopen(err.partition("http://")[2].split()[0].join(["http://", ""]), timeout=2)
+
+
+BAD: dict[str, tuple[str, str, str]] = {
+    "not TOML": ("seed = = 1", "not valid TOML", ""),
+    "section": ("[trian]", "unknown key 'trian'", "did you mean 'train'?"),
+    "key": ("[train]\nepoch = 3", "[train]: unknown key 'epoch'", "did you mean 'epochs'?"),
+    "data key": ("[data]\nbatchsize = 3", "[data]: unknown key 'batchsize'", "did you mean 'batch_size'?"),
+    "type": ("[train]\nepochs = 'many'", "[train] epochs: Expected `int`, got `str`", ""),
+    "whole number": ("[train]\nepochs = 1.5", "[train] epochs", ""),
+    "value": ("[train]\nepochs = 0", "[train] epochs must be at least 1", ""),
+    "table": ("train = 3", "[train]: expected a table", ""),
+    "optimiser": ("[train]\noptimiser = 'adam'", "unknown kind 'adam'", "did you mean 'adamw'?"),
+    "optimiser key": ("[train.optimiser]\nkind = 'sgd'\nlr = 1.0", "[train] optimiser: unknown key 'lr'", "rate"),
+    "no kind": ("[train.optimiser]\nrate = 1.0", "expected a name or a table with a kind", "sgd"),
+    "rate": ("[train.optimiser]\nkind = 'sgd'\nrate = -1.0", "rate must be 0.0 or more", ""),
+    "loss": ("[train]\nloss = 'rmse'", "unknown kind 'rmse'", "did you mean 'mse'?"),
+    "schedule": ("[train]\nschedule = {kind = 'cosine'}", "[train] schedule: steps must be given", ""),
+    "precision": ("[train]\nprecision = 'int9'", "int9", ""),
+    "overlay": ("[train]\noverlay = {rank = 0}", "rank must be at least 1", ""),
+    "builder": ("[network]\nbuilder = 'sequental'", "unknown kind 'sequental'", "did you mean 'sequential'?"),
+    "builder key": ("[network]\noptions = {width = 3, hiden = [2]}", "unknown key 'width'", "one of"),
+    "activation": ("[network]\noptions = {activation = 'rel'}", "[network] builder.activation", ""),
+    "two networks": ("[network]\nfile = 'a'\nmodel = 'b'", "file and model exclude each other", ""),
+    "no file": ("[network]\nfile = 'no.json'", "cannot read", ""),
+    "two sources": ("[data]\ncsv = 'a'\nnpz = 'b'", "npz and csv exclude each other", ""),
+    "problem": ("[data]\nproblem = 'spiral'", "unknown kind 'spiral'", "did you mean 'spirals'?"),
+    "problem key": ("[data]\noptions = {bits = 3}", "unknown key 'bits'", ""),
+    "no npz": ("[data]\nnpz = 'no.npz'", "cannot read", ""),
+    "no csv": ("[data]\ncsv = 'no.csv'", "cannot read", ""),
+    "no text": ("[data]\ntext = 'no.txt'", "cannot read", ""),
+    "fraction": ("[data]\nvalidation = 1.5", "fraction in 0 … 1", ""),
+    "file of a problem": ("[data]\nvalidation = 'x'", "a problem has no file of its own", "fraction"),
+    "split": ("[data]\nvalidation = 0.01", "leaves 0 of 4 samples", ""),
+    "patience": ("[train]\npatience = 3", "patience needs validation data", "validation"),
+    "device": ("device = 'tpu'", "tpu", ""),
+    "shape": ("[network]\noptions = {inputs = 3}", "the network reads rows of shape [3]", ""),
+}
+
+
+@pytest.mark.parametrize(("text", "message", "hint"), BAD.values(), ids=BAD)
+def test_a_wrong_file_is_named_with_advice(text, message, hint, tmp_path, capsys):
+    (tmp_path / "bad.toml").write_text(text)
+    device = [] if "device" in text else ["--device", "reference"]
+    code = main(["train", str(tmp_path / "bad.toml"), *device])
+    out, err = capsys.readouterr()
+    assert (code, out) == (1, "")
+    error, advice = err.splitlines()
+    assert message in error
+    assert hint in advice
+    assert not list(tmp_path.glob("bad/model"))
+
+
+def test_wrong_usage_is_code_2_and_no_file_is_code_1(tmp_path, capsys):
+    (tmp_path / "a.toml").write_text("")
+    assert main(["train"]) == 2
+    assert main(["train", str(tmp_path / "a.toml"), "--set", "epochs"]) == 2
+    assert main(["train", str(tmp_path / "a.toml"), "--sett", "a=1"]) == 2
+    assert main(["train", str(tmp_path / "no.toml")]) == 1
+    assert main(["train", str(tmp_path / "a.toml"), "--set", "train.epochs=1", "--set", "train.epochs.x=1"]) == 1
+
+
+def test_settings_become_values(tmp_path):
+    (tmp_path / "a.toml").write_text(SPIRALS)
+    run = read_settings(tmp_path / "a.toml", {"train.loss": "cross_entropy", "train.overlay": {"rank": 3}})
+    assert run.train.schedule == WarmUp(steps=5, then=Cosine(steps=400))
+    assert (run.train.loss, run.train.overlay, run.loss_given) == (CrossEntropy(), LowRank(rank=3), True)
+    assert (run.name, run.directory, run.seed) == ("a", tmp_path / "a", 4)
+    assert read_settings(tmp_path / "a.toml", {"train.optimiser": "momentum"}).train.optimiser == Momentum()
+    (tmp_path / "empty.toml").write_text("")
+    assert read_settings(tmp_path / "empty.toml") == RunSettings(name="empty", home=tmp_path)
+    (tmp_path / "big.toml").write_bytes(b"#" * 1_000_001)
+    with pytest.raises(SpecError, match="more than"):
+        read_settings(tmp_path / "big.toml")
+
+
+LONG = """
+[network]
+options = { hidden = [64] }
+[data]
+problem = "waves"
+batch_size = 4
+[train]
+epochs = 100000
+checkpoint_every = 20
+"""
+
+
+def test_ctrl_c_keeps_a_checkpoint_and_the_run_goes_on(tmp_path):
+    (tmp_path / "long.toml").write_text(LONG)
+    command = [sys.executable, "-m", "volumetric", "train", str(tmp_path / "long.toml"), "--device", "reference"]
+    own = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.default_int_handler), "cwd": ROOT, "text": True}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **own) as p:
+        assert p.stderr is not None
+        assert p.stderr.readline().startswith("epoch 0")
+        p.send_signal(signal.SIGINT)
+        out, err = p.communicate(timeout=60)
+    assert p.returncode == 130, err
+    assert "stopping after this update" in err
+    assert "(interrupted)" in out
+    steps = int(out.split()[0])
+    assert [f"step-{steps:010d}" in path.name for path in (tmp_path / "long" / "checkpoints").iterdir()].count(
+        True
+    ) == 1
+    open_model(tmp_path / "long" / "model")
+    more = [*command, "--resume", "--set", f"train.max_steps={steps + 3}"]
+    done = subprocess.run(more, capture_output=True, text=True, cwd=ROOT, check=True, timeout=120)
+    assert f"resumed after update {steps}" in done.stderr
+    assert done.stdout.startswith(f"{steps + 3} updates")
+
+
+def test_progress_tells_the_time_left(capsys, monkeypatch):
+    from volumetric.cli import console
+
+    console.configure(verbose=False, quiet=False, debug=False)
+    assert [clock(s) for s in (0.4, 61, 3723)] == ["0:00", "1:01", "1:02:03"]
+    bar = TrainingProgress(20, live=True)
+    bar.start(0, 0)
+    step = StepEvent(step=10, epoch=0, loss=0.5, rate=0.1, gradient_norm=1.0, clipped=False, seconds=0.1)
+    bar.report(step)
+    bar.close()
+    assert "epoch 0  loss 0.5" in capsys.readouterr().err
+    now = iter([100.0, 110.0])
+    monkeypatch.setattr("volumetric.cli.training_progress.time.monotonic", lambda: next(now))
+    plain = TrainingProgress(20, live=False)
+    plain.start(0, 0)
+    plain.report(step)
+    plain.report(EpochEvent(step=10, epoch=0, loss=0.5, validation_loss=0.25, improved=True))
+    plain.close()
+    assert capsys.readouterr().err == "epoch 0: loss 0.5, validation 0.25 (best), 0:10 left\n"

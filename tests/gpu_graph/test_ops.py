@@ -1,0 +1,44 @@
+"""Every operation against the interpreter, over odd shapes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.gpu_graph.conftest import open_graphs
+from tests.graph.op_cases import OP_CASES, OpCase, case_graph, case_outputs
+
+TOLERANCE = 4e-6
+
+
+def outputs_on(name: str, case: OpCase) -> list[np.ndarray]:
+    graphs = open_graphs(name)
+    store = graphs.store()
+    graph = case_graph(case)
+    for tensor in graph.keyed.values():
+        store.put(tensor.key or "", np.zeros(tensor.shape, np.float32))
+    program = graphs.compile(graph, store)
+    found = program.run(case.inputs)
+    program.close()
+    store.close()
+    return found
+
+
+def agree(got: np.ndarray, want: np.ndarray, what: str, tolerance: float = TOLERANCE) -> None:
+    assert got.shape == want.shape
+    assert got.dtype == np.float32
+    odd = ~np.isfinite(want)
+    want = want.astype(np.float64)
+    np.testing.assert_array_equal(got[odd], want[odd], err_msg=what)
+    scale = np.abs(want[~odd]).max(initial=0.1)
+    np.testing.assert_allclose(got[~odd] / scale, want[~odd] / scale, rtol=0, atol=tolerance, err_msg=what)
+
+
+@pytest.mark.parametrize("name", OP_CASES)
+def test_an_operation_agrees_with_the_interpreter(name: str) -> None:
+    case = OP_CASES[name]
+    found = outputs_on("native", case)
+    expected = [value.astype(np.float32) for value in case_outputs(case, np.float64)]
+    assert len(found) == len(expected)
+    for i, (got, want) in enumerate(zip(found, expected, strict=True)):
+        agree(got, want, f"output {i}")

@@ -1,0 +1,472 @@
+"""Cases of every operation over odd shapes: 1, primes, a little more and less than a tile, and nothing at all.
+
+Any device is tested with them: `case_graph` makes a graph of one node, `case.inputs` are its inputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from volumetric.layers.activations import ACTIVATIONS
+from volumetric.runtime.graph import Graph, GraphBuilder
+from volumetric.runtime.graph.families.elementwise import BINARY, CURVED, UNARY
+
+RNG = np.random.default_rng(20)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpCase:
+    """One node: its inputs (int32 or float32) and attributes."""
+
+    op: str
+    inputs: tuple[np.ndarray, ...]
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+
+
+def case_graph(case: OpCase) -> Graph:
+    """A graph of the one node: its inputs are the graph's, and so are its outputs."""
+    work = GraphBuilder()
+    inputs = [
+        work.input(f"x{i}", x.shape, "int32" if np.issubdtype(x.dtype, np.integer) else "float32")
+        for i, x in enumerate(case.inputs)
+    ]
+    return work.finish(work.emit(case.op, inputs, **case.attrs))
+
+
+def normal(*shape: int) -> np.ndarray:
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+def ids(count: int, below: int) -> np.ndarray:
+    return RNG.integers(0, below, count).astype(np.int32)
+
+
+def with_odd_rows(x: np.ndarray) -> np.ndarray:
+    """Rows with -inf here and there, of nothing else, with NaN, and with +inf."""
+    x = x.copy()
+    x[0, ::2] = -np.inf
+    x[1] = -np.inf
+    x[2, 1] = np.nan
+    x[3, 0] = np.inf
+    return x
+
+
+def _gemm(
+    a: tuple[int, ...],
+    b: tuple[int, ...],
+    groups: int,
+    *,
+    ta: bool = False,
+    tb: bool = False,
+    bias: int = 0,
+    act: str = "linear",
+) -> OpCase:
+    inputs = (normal(*a), normal(*b), *((normal(bias),) if bias else ()))
+    attrs = {"trans_a": ta, "trans_b": tb, "groups": groups, "activation": act}
+    return OpCase(op="gemm", inputs=inputs, attrs=attrs)
+
+
+_GEMM = {
+    "plain": _gemm((1, 3, 5), (1, 5, 7), 1),
+    "one": _gemm((1, 1, 1), (1, 1, 1), 1, bias=1),
+    "layer": _gemm((1, 17, 31), (1, 33, 31), 1, tb=True, bias=33),
+    "tiles": _gemm((1, 65, 63), (1, 127, 63), 1, tb=True),
+    "row": _gemm((1, 1, 129), (1, 67, 129), 1, tb=True, bias=67, act="gelu"),
+    "input-gradient": _gemm((1, 33, 15), (1, 15, 29), 1),
+    "weight-gradient": _gemm((1, 65, 11), (1, 65, 13), 1, ta=True),
+    "both-transposed": _gemm((2, 6, 4), (2, 5, 6), 2, ta=True, tb=True),
+    "heads": _gemm((12, 9, 8), (3, 9, 8), 12, tb=True),
+    "head-values": _gemm((12, 9, 9), (3, 9, 8), 12),
+    "head-gradient": _gemm((12, 9, 7), (12, 9, 8), 3, ta=True),
+    "left-shared": _gemm((1, 6, 10), (5, 10, 16), 5),
+    "left-rounds": _gemm((2, 3, 10), (6, 10, 17), 6, act="relu"),
+    "image-weights": _gemm((6, 3, 17), (6, 10, 17), 2, tb=True),
+    "all-summed": _gemm((4, 3, 5), (4, 5, 2), 1, bias=2),
+    "right-once": _gemm((4, 3, 5), (1, 5, 2), 4, bias=2, act="silu"),
+    "no-groups": _gemm((0, 3, 5), (1, 5, 2), 0),
+    "no-rows": _gemm((1, 0, 5), (1, 2, 5), 1, tb=True, bias=2),
+    "nothing-to-sum": _gemm((1, 3, 0), (1, 0, 2), 1, bias=2, act="tanh"),
+    "no-samples": _gemm((0, 4, 3), (0, 5, 3), 2, tb=True),
+}
+
+
+def _unary(name: str, *shape: int) -> OpCase:
+    x = normal(*shape)
+    x = np.abs(x) + np.float32(0.1) if name in ("log", "sqrt", "rsqrt", "reciprocal") else x
+    odd = {"alpha": -1.5, "beta": 0.25} if name == "affine" else {"alpha": 1.0, "beta": 0.0}
+    return OpCase(op="unary", inputs=(x,), attrs={"name": name, **odd})
+
+
+def _wide() -> np.ndarray:
+    return np.array([-np.inf, -1e30, -100, -20, -1e-6, -0.0, 0.0, 1e-6, 20, 100, np.inf, np.nan], np.float32)
+
+
+_UNARY = {
+    **{name: _unary(name, 3, 37) for name in UNARY},
+    **{
+        f"{name}-wide": OpCase(op="unary", inputs=(_wide(),), attrs={"name": name, "alpha": 1.0, "beta": 0.0})
+        for name in ("sigmoid", "relu", "leaky_relu", "tanh", "abs", "sign")
+    },
+    "silu-many": _unary("silu", 5, 7, 11, 13),
+    "gelu-nothing": _unary("gelu", 0, 5),
+}
+_UNARY_GRAD = {
+    **{name: OpCase(op="unary_grad", inputs=(normal(5, 13), normal(5, 13)), attrs={"name": name}) for name in CURVED},
+    **{
+        f"{name}-kink": OpCase(
+            op="unary_grad", inputs=(normal(3), np.array([-1, 0, 1], np.float32)), attrs={"name": name}
+        )
+        for name in ("relu", "leaky_relu", "relu2")
+    },
+}
+
+
+def _binary(name: str, a: tuple[int, ...], b: tuple[int, ...]) -> OpCase:
+    right = normal(*b)
+    if name == "mask":
+        right = (right > 0).astype(np.float32)
+    if name == "div":
+        right = right + np.sign(right)
+    if name == "mul_nonzero":
+        right = right * (right > 0)
+    return OpCase(op="binary", inputs=(normal(*a), right), attrs={"name": name})
+
+
+_BINARY = {
+    **{name: _binary(name, (5, 7), (5, 7)) for name in BINARY},
+    **{f"{name}-row": _binary(name, (4, 5, 7), (7,)) for name in BINARY},
+    **{f"{name}-column": _binary(name, (5, 7), (5, 1)) for name in BINARY},
+    "add-channel": _binary("add", (2, 3, 17), (1, 3, 1)),
+    "mul-both": _binary("mul", (5, 1, 7), (1, 3, 1)),
+    "sub-four": _binary("sub", (2, 1, 5, 1), (1, 3, 1, 7)),
+    "div-scalar": _binary("div", (3, 33), (1,)),
+    "div-left": _binary("div", (1,), (3, 33)),
+    "add-nothing": _binary("add", (0, 3), (1, 3)),
+    "mul_nonzero-nan": OpCase(
+        op="binary",
+        inputs=(np.array([np.nan, np.inf, np.nan, 2], np.float32), np.array([0, 0, 1, -0.0], np.float32)),
+        attrs={"name": "mul_nonzero"},
+    ),
+    "mask-nan": OpCase(
+        op="binary", inputs=(np.full((2, 2), np.nan, np.float32), np.eye(2, dtype=np.float32)), attrs={"name": "mask"}
+    ),
+    "max-nan": OpCase(
+        op="binary",
+        inputs=(np.array([np.nan, 1, np.nan], np.float32), np.array([1, np.nan, np.nan], np.float32)),
+        attrs={"name": "max"},
+    ),
+    "greater-nan": OpCase(
+        op="binary",
+        inputs=(np.array([np.nan, 1, 2], np.float32), np.array([1, np.nan, 2], np.float32)),
+        attrs={"name": "greater"},
+    ),
+}
+
+
+def _move(op: str, *shapes: tuple[int, ...], **attrs: Any) -> OpCase:
+    return OpCase(op=op, inputs=tuple(normal(*shape) for shape in shapes), attrs=attrs)
+
+
+_MOVING = {
+    "reshape": _move("reshape", (3, 4, 5), shape=(6, 10)),
+    "reshape-nothing": _move("reshape", (0, 4), shape=(2, 0, 7)),
+    "permute-two": _move("permute", (33, 17), perm=(1, 0)),
+    "permute-heads": _move("permute", (2, 7, 3, 2, 5), perm=(3, 0, 2, 1, 4)),
+    "permute-middle": _move("permute", (3, 5, 2, 7), perm=(0, 2, 1, 3)),
+    "permute-nothing": _move("permute", (3, 0, 2), perm=(2, 1, 0)),
+    "slice": _move("slice", (5, 7, 3), starts=(1, 2, 0), stops=(4, 7, 2)),
+    "slice-rows": _move("slice", (5, 7), starts=(2, 0), stops=(3, 7)),
+    "slice-empty": _move("slice", (5, 7), starts=(2, 3), stops=(2, 7)),
+    "pad": _move("pad", (2, 3, 4), before=(1, 0, 2), after=(0, 3, 1)),
+    "pad-empty": _move("pad", (0, 3), before=(2, 0), after=(1, 1)),
+    "concat-last": _move("concat", (3, 5), (3, 1), (3, 17), axis=1),
+    "concat-first": _move("concat", (2, 5), (1, 5), axis=0),
+    "concat-middle": _move("concat", (2, 3, 5), (2, 1, 5), (2, 0, 5), axis=1),
+    "concat-many": _move("concat", *[(2, i + 1) for i in range(11)], axis=1),
+    "concat-one": _move("concat", (2, 5), axis=0),
+    "broadcast": _move("broadcast", (3, 1, 5), shape=(3, 7, 5)),
+    "broadcast-all": _move("broadcast", (1, 1), shape=(17, 33)),
+    "broadcast-nothing": _move("broadcast", (1, 4), shape=(0, 4)),
+    **{
+        f"{name}-{what}": _move("reduce", shape, name=name, axes=axes)
+        for name in ("sum", "max", "mean")
+        for what, shape, axes in (
+            ("rows", (67, 5), (0,)),
+            ("columns", (5, 67), (1,)),
+            ("middle", (3, 7, 5), (1,)),
+            ("outer", (3, 7, 5), (0, 2)),
+            ("all", (3, 35, 11), (0, 1, 2)),
+            ("one", (3, 1, 5), (1,)),
+            ("four", (3, 2, 5, 7), (0, 2)),
+        )
+    },
+    "sum-nothing": _move("reduce", (0, 5), name="sum", axes=(0,)),
+    "mean-no-rows": _move("reduce", (0, 5), name="mean", axes=(1,)),
+    "max-nan": OpCase(op="reduce", inputs=(with_odd_rows(normal(5, 6)),), attrs={"name": "max", "axes": (1,)}),
+    "assign": _move("assign", (3, 5), key="buffer"),
+}
+
+
+def _on_rows(op: str, shape: tuple[int, int], **attrs: Any) -> dict[str, OpCase]:
+    """The operation on plain rows, on odd ones, on none."""
+    x = normal(*shape)
+    return {
+        "plain": OpCase(op=op, inputs=(x,), attrs=attrs),
+        "odd": OpCase(op=op, inputs=(with_odd_rows(normal(5, shape[1])),), attrs=attrs),
+        "large": OpCase(op=op, inputs=(x * 50 + 1000,), attrs=attrs),
+        "none": OpCase(op=op, inputs=(normal(0, shape[1]),), attrs=attrs),
+    }
+
+
+def _share(rows: int, width: int, zeros: bool = False) -> np.ndarray:
+    """Rows of probabilities."""
+    y = np.exp(normal(rows, width))
+    y = np.where(normal(rows, width) > 0.3, 0, y) if zeros else y
+    y[:, 0] += 0.1
+    return (y / y.sum(-1, keepdims=True)).astype(np.float32)
+
+
+_ROWS = {
+    "gather": OpCase(op="gather_rows", inputs=(normal(7, 5), ids(11, 7))),
+    "gather-none": OpCase(op="gather_rows", inputs=(normal(7, 5), ids(0, 7))),
+    "scatter": OpCase(op="scatter_rows", inputs=(normal(33, 5), ids(33, 7)), attrs={"rows": 9}),
+    "scatter-none": OpCase(op="scatter_rows", inputs=(normal(0, 5), ids(0, 7)), attrs={"rows": 3}),
+    **{f"softmax-{k}": v for k, v in _on_rows("softmax", (17, 33)).items()},
+    "softmax-long": _move("softmax", (3, 1031)),
+    "softmax-one": _move("softmax", (3, 1)),
+    "softmax-grad": OpCase(op="softmax_grad", inputs=(_share(17, 33), normal(17, 33))),
+    "softmax-grad-long": OpCase(op="softmax_grad", inputs=(_share(2, 1031), normal(2, 1031))),
+    **{f"entmax-{k}": v for k, v in _on_rows("entmax", (7, 13), alpha=1.5).items()},
+    **{f"entmax-soft-{k}": v for k, v in _on_rows("entmax", (7, 5), alpha=1.1).items()},
+    **{f"sparsemax-{k}": v for k, v in _on_rows("entmax", (17, 33), alpha=2.0).items()},
+    "sparsemax-equal": OpCase(op="entmax", inputs=(np.ones((2, 5), np.float32),), attrs={"alpha": 2.0}),
+    "sparsemax-long": _move("entmax", (2, 301), alpha=2.0),
+    **{
+        f"entmax-grad-{alpha}": OpCase(
+            op="entmax_grad", inputs=(_share(7, 13, zeros=True), normal(7, 13)), attrs={"alpha": alpha}
+        )
+        for alpha in (1.1, 1.5, 2.0)
+    },
+    "entmax-grad-zeros": OpCase(
+        op="entmax_grad", inputs=(np.zeros((2, 3), np.float32), normal(2, 3)), attrs={"alpha": 1.5}
+    ),
+    **{f"keep-{k}": v for k, v in _on_rows("keep_largest", (17, 7), k=2).items()},
+    "keep-equal": OpCase(
+        op="keep_largest", inputs=(np.array([[1, 2, 2, 2], [0, 0, 0, 0]], np.float32),), attrs={"k": 2}
+    ),
+    "keep-all": _move("keep_largest", (3, 4), k=4),
+    "keep-nan": OpCase(
+        op="keep_largest",
+        inputs=(np.array([[np.nan, 1, 2, 3], [-np.inf, np.nan, -np.inf, 0]], np.float32),),
+        attrs={"k": 2},
+    ),
+}
+
+
+def _norms(rows: int, width: int) -> dict[str, OpCase]:
+    cases: dict[str, OpCase] = {}
+    x, g, gain, bias = normal(rows, width), normal(rows, width), normal(width), normal(width)
+    for kind, offset, inputs in (
+        ("rms", False, (x,)),
+        ("rms", True, (x, gain)),
+        ("rms", False, (x, gain, bias)),
+        ("layer", False, (x,)),
+        ("layer", False, (x, gain)),
+        ("layer", True, (x, gain, bias)),
+    ):
+        name = f"{kind}-{len(inputs)}-{rows}x{width}"
+        attrs = {"kind": kind, "unit_offset": offset}
+        cases[name] = OpCase(op="norm", inputs=inputs, attrs={**attrs, "eps": 1e-5})
+        mean = x.mean(-1, keepdims=True) if kind == "layer" else 0 * x[:, :1]
+        rstd = 1 / np.sqrt(np.square(x - mean).mean(-1, keepdims=True) + np.float32(1e-5))
+        stats = np.concatenate([mean, rstd], -1)
+        cases[f"grad-{name}"] = OpCase(op="norm_grad", inputs=(g, x, stats, *inputs[1:2]), attrs=attrs)
+        both = {"bias": len(inputs) == 3}
+        cases[f"param-{name}"] = OpCase(op="norm_param_grad", inputs=(g, x, stats), attrs=both)
+    return cases
+
+
+_NORMS = {**_norms(5, 7), **_norms(33, 65), **_norms(1, 1), **_norms(0, 3)}
+
+
+def _window(
+    n: int, c: int, sizes: tuple[int, ...], counts: tuple[int, ...], **fields: tuple[int, ...]
+) -> dict[str, OpCase]:
+    attrs = {
+        "stride": (1,) * len(sizes),
+        "dilation": (1,) * len(sizes),
+        "before": (0,) * len(sizes),
+        **fields,
+        "counts": counts,
+    }
+    deep, windows = c * int(np.prod(attrs["kernel"])), int(np.prod(counts))
+    return {
+        "unfold": OpCase(op="unfold", inputs=(normal(n, c, *sizes),), attrs=attrs),
+        "fold": OpCase(op="fold", inputs=(normal(n, deep, windows),), attrs={**attrs, "sizes": sizes}),
+    }
+
+
+_IMAGES = {
+    f"{way}-{name}": case
+    for name, cases in {
+        "1d": _window(2, 3, (7,), (5,), kernel=(3,)),
+        "1d-same": _window(1, 2, (9,), (9,), kernel=(4,), dilation=(2,), before=(3,)),
+        "2d": _window(3, 2, (5, 7), (5, 7), kernel=(3, 3), before=(1, 1)),
+        "2d-everything": _window(2, 3, (5, 7), (2, 3), kernel=(3, 2), stride=(2, 3), before=(1, 2), dilation=(1, 2)),
+        "2d-fewer": _window(1, 2, (6, 6), (2, 2), kernel=(2, 2), stride=(2, 2)),
+        "2d-one": _window(17, 1, (1, 1), (1, 1), kernel=(1, 1)),
+        "3d": _window(1, 2, (3, 3, 3), (2, 2, 3), kernel=(2, 1, 3), stride=(1, 2, 1), before=(0, 1, 1)),
+        "none": _window(0, 2, (4, 4), (3, 3), kernel=(2, 2)),
+    }.items()
+    for way, case in cases.items()
+}
+
+
+def _rope(back: bool, b: int, t: int, h: int, d: int, half: int) -> OpCase:
+    angles = np.arange(t)[:, None] * 0.7 ** np.arange(half)
+    tables = (np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32))
+    return OpCase(op="rope", inputs=(normal(b, t, h, d), *tables), attrs={"back": back})
+
+
+def _recurrent(cell: str, b: int, t: int, size: int, *, bias: bool) -> dict[str, OpCase]:
+    blocks = {"lstm": 4, "gru": 3}.get(cell, 1)
+    states = [normal(b, size) for _ in range(2 if cell == "lstm" else 1)]
+    from_x, weight = normal(b, t, blocks * size), normal(blocks * size, size) * np.float32(0.5)
+    end = (normal(blocks * size),) if bias else ()
+    case = OpCase(op="recurrent", inputs=(from_x, weight, *states, *end), attrs={"cell": cell, "bias": bias})
+    kept = case_outputs(case)
+    back = OpCase(op="recurrent_grad", inputs=(normal(b, t, size), *kept, weight, *states), attrs={"cell": cell})
+    return {f"{cell}-{b}-{t}-{size}": case, f"grad-{cell}-{b}-{t}-{size}": back}
+
+
+def case_outputs(case: OpCase, dtype: type = np.float32) -> list[np.ndarray]:
+    """What the interpreter makes of a case."""
+    from volumetric.runtime.graph import interpret
+
+    graph = case_graph(case)
+    return interpret(graph, case.inputs, {}, dtype)
+
+
+_SEQUENCES = {
+    "rope": _rope(False, 2, 5, 3, 8, 4),
+    "rope-back": _rope(True, 2, 5, 3, 8, 4),
+    "rope-part": _rope(False, 1, 17, 1, 7, 2),
+    "rope-none": _rope(False, 0, 3, 2, 4, 2),
+    **{
+        name: case
+        for cell in ("rnn_tanh", "rnn_relu", "lstm", "gru")
+        for shape, bias in (((2, 5, 3), True), ((17, 3, 33), False), ((1, 1, 1), True), ((0, 2, 3), True))
+        for name, case in _recurrent(cell, *shape, bias=bias).items()
+    },
+}
+
+
+def _chances(*shape: int) -> np.ndarray:
+    return (0.05 + 0.9 * RNG.random(shape)).astype(np.float32)
+
+
+def _loss(name: str, prediction: np.ndarray, target: np.ndarray, *weights: np.ndarray, **fields: Any) -> OpCase:
+    return OpCase(op="loss", inputs=(prediction, target, *weights), attrs={"name": name, **fields})
+
+
+def _weights(*shape: int) -> np.ndarray:
+    return np.maximum(normal(*shape), 0)
+
+
+_CLASSES = {"ignore_index": -100, "label_smoothing": 0.0}
+_LOSSES = {
+    "mse": _loss("mse", normal(5, 7), normal(5, 7)),
+    "mse-weights": _loss("mse", normal(5, 7), normal(5, 7), _weights(5, 7)),
+    "huber": _loss("huber", 3 * normal(4, 3, 5), normal(4, 3, 5), _weights(4, 3, 5), delta=0.7),
+    "bce": _loss("bce", 5 * normal(33, 3), _chances(33, 3), logits=True),
+    "bce-chances": _loss("bce", _chances(7, 3), _chances(7, 3), _weights(7, 3), logits=False),
+    "classes": _loss("cross_entropy", normal(17, 13), ids(17, 13), **_CLASSES),
+    "classes-weights": _loss("cross_entropy", normal(17, 13), ids(17, 13), _weights(17), **_CLASSES),
+    "classes-ignored": _loss(
+        "cross_entropy", normal(5, 3), np.array([0, -100, 2, -100, 1], np.int32), **{**_CLASSES, "label_smoothing": 0.1}
+    ),
+    "classes-many": _loss("cross_entropy", 4 * normal(3, 1031), ids(3, 1031), **{**_CLASSES, "label_smoothing": 0.2}),
+    "soft": _loss("cross_entropy", normal(5, 7), _share(5, 7), **_CLASSES),
+    "soft-smooth": _loss(
+        "cross_entropy", normal(5, 7), _share(5, 7, zeros=True), _weights(5), **{**_CLASSES, "label_smoothing": 0.3}
+    ),
+}
+
+_OPTIMISERS: dict[str, dict[str, Any]] = {
+    "sgd": {"name": "sgd", "weight_decay": 0.1},
+    "momentum": {"name": "momentum", "weight_decay": 0.0, "momentum": 0.9, "dampening": 0.1, "nesterov": False},
+    "nesterov": {"name": "momentum", "weight_decay": 0.1, "momentum": 0.9, "dampening": 0.0, "nesterov": True},
+    "rmsprop": {"name": "rmsprop", "weight_decay": 0.0, "alpha": 0.9, "eps": 1e-8, "momentum": 0.0, "centered": False},
+    "rmsprop-all": {
+        "name": "rmsprop",
+        "weight_decay": 0.1,
+        "alpha": 0.9,
+        "eps": 1e-6,
+        "momentum": 0.5,
+        "centered": True,
+    },
+    "rmsprop-velocity": {
+        "name": "rmsprop",
+        "weight_decay": 0.0,
+        "alpha": 0.9,
+        "eps": 1e-6,
+        "momentum": 0.5,
+        "centered": False,
+    },
+    "adamw": {"name": "adamw", "weight_decay": 0.01, "beta1": 0.9, "beta2": 0.99, "eps": 1e-8},
+}
+
+
+def _update(attrs: dict[str, Any], shape: tuple[int, ...], *, first: bool, apply: float = 1.0) -> OpCase:
+    slots = {"sgd": 0, "momentum": 1, "adamw": 2}.get(attrs["name"], 0)
+    if attrs["name"] == "rmsprop":
+        slots = 1 + attrs["centered"] + bool(attrs["momentum"])
+    step = 1 if first else 4
+    corrections = (float(first), 0.0)
+    if attrs["name"] == "adamw":
+        corrections = (1 / (1 - attrs["beta1"] ** step), 1 / np.sqrt(1 - attrs["beta2"] ** step))
+    scalars = np.array([0.01, 0.5, *corrections, apply], np.float32)
+    values = [np.abs(normal(*shape)) * (0 if first else 1) for _ in range(slots)]
+    if attrs["name"] == "rmsprop" and attrs["centered"]:
+        values[1] = np.float32(0.1) * values[1]
+    return OpCase(
+        op="update", inputs=(normal(*shape), normal(*shape), *values, scalars), attrs={**attrs, "in_place": False}
+    )
+
+
+_TRAINING = {
+    **{f"loss-{name}": case for name, case in _LOSSES.items()},
+    **{
+        f"{name}-{'first' if first else 'later'}": _update(attrs, (5, 33), first=first)
+        for name, attrs in _OPTIMISERS.items()
+        for first in (True, False)
+    },
+    "update-not": _update(_OPTIMISERS["adamw"], (7,), first=False, apply=0.0),
+    "sumsq": _move("sumsq", (3, 5), (67,), (1, 1)),
+    "sumsq-nothing": _move("sumsq", (0, 5)),
+    "sumsq-infinite": OpCase(op="sumsq", inputs=(normal(5), np.array([np.inf, 1], np.float32))),
+    **{
+        f"fake-{scheme}": OpCase(op="fake_quant", inputs=(normal(5, 67),), attrs={"scheme": scheme})
+        for scheme in ("float32", "bfloat16", "float16", "int8:g32", "int4:g32", "uint4:g32", "int8:row", "float8_e4m3")
+    },
+}
+
+OP_CASES: dict[str, OpCase] = {
+    f"{family}-{name}" if family else name: case
+    for family, cases in {
+        "gemm": _GEMM,
+        "unary": _UNARY,
+        "unary-grad": _UNARY_GRAD,
+        "binary": _BINARY,
+        "move": _MOVING,
+        "rows": _ROWS,
+        "norm": _NORMS,
+        "": {**_IMAGES, **_SEQUENCES, **_TRAINING},
+    }.items()
+    for name, case in cases.items()
+}
+assert len(ACTIVATIONS) == len(CURVED) + 1

@@ -1,0 +1,190 @@
+"""A small thing to learn for every layer kind: to do what a teacher of the same build does.
+
+Student and teacher differ in all their parameters. Inputs are fixed, every update sees all of them, and the update is
+the plain ``w ← w − rate · g``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from volumetric.grid import Coord, Grid
+from volumetric.layers import (
+    GRU,
+    LSTM,
+    MLP,
+    RNN,
+    AdaptiveSoftmax,
+    Conv1d,
+    Conv2d,
+    Conv3d,
+    ConvTranspose1d,
+    ConvTranspose2d,
+    ConvTranspose3d,
+    Dense,
+    Embedding,
+    Entmax,
+    Gate,
+    GridSoftmax,
+    GumbelSoftmax,
+    HierarchicalSoftmax,
+    KMeans,
+    LayerNorm,
+    LayerSpec,
+    MaskedSoftmax,
+    MixtureSoftmax,
+    MultiHeadAttention,
+    Parallel,
+    PositionEmbedding,
+    Reshape,
+    Residual,
+    RMSNorm,
+    Rope,
+    Sequential,
+    Softcap,
+    Softmax,
+    Sparsemax,
+    SwiGLU,
+)
+from volumetric.network import Network, initialise
+from volumetric.runtime import RunOptions, lower
+from volumetric.runtime.reference import ReferenceDevice
+from volumetric.train import Batch
+from volumetric.weights import Params, WeightStore
+
+SAMPLES = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """What to learn.
+
+    Attributes
+    ----------
+    layers : one after the other
+    row : shape of a row of input; None for token ids
+    rows : rows of a sample, where rows see each other; None: a sample is a row
+    rate, steps : of gradient descent
+    spread : standard deviation of the teacher's difference from the student
+    """
+
+    layers: tuple[LayerSpec, ...]
+    row: tuple[int, ...] | None
+    rows: int | None = None
+    rate: float = 0.3
+    steps: int = 48
+    spread: float = 0.4
+
+    @property
+    def network(self) -> Network:
+        return Network(
+            grid=Grid(len(self.layers)),
+            layers={Coord(z): spec for z, spec in enumerate(self.layers)},
+            input_shape=() if self.row is None else self.row,
+            input_dtype="int32" if self.row is None else "float32",
+        )
+
+    def student(self) -> Params:
+        return initialise(self.network, seed=1)
+
+    def teacher(self) -> Params:
+        rng = np.random.default_rng(2)
+        moved = {k: s.values() + self.spread * rng.standard_normal(s.shape) for k, s in self.student().items()}
+        return Params({key: WeightStore.from_array(w.astype(np.float32)) for key, w in moved.items()})
+
+    def batch(self) -> Batch:
+        """Inputs and the teacher's answers."""
+        rng = np.random.default_rng(3)
+        lead = (SAMPLES,) if self.rows is None else (SAMPLES, self.rows)
+        if self.row is None:
+            x = rng.integers(0, 7, lead).astype(np.int32)
+        else:
+            x = rng.standard_normal((*lead, *self.row)).astype(np.float32)
+        plan = lower(self.network)
+        teacher = ReferenceDevice().compile(plan, self.teacher(), RunOptions())
+        samples = [x] if self.rows is None else list(x)
+        answers = [teacher.forward(teacher.new_state(), sample, last_only=False) for sample in samples]
+        return Batch(x, answers[0] if self.rows is None else np.stack(answers))
+
+
+def _before(layer: LayerSpec, width: int) -> tuple[LayerSpec, ...]:
+    """A layer without parameters learns nothing itself: what is before it learns through its gradient."""
+    return (Dense(in_features=4, out_features=width), layer)
+
+
+def _expert(activation: str = "tanh") -> Dense:
+    return Dense(in_features=4, out_features=3, activation=activation)  # pyright: ignore[reportArgumentType]
+
+
+TASKS: dict[str, Task] = {
+    "dense": Task(layers=(Dense(in_features=4, out_features=3),), row=(4,)),
+    "embedding": Task(layers=(Embedding(num_embeddings=7, embedding_dim=4),), row=None, rate=1.0),
+    "position_embedding": Task(
+        layers=(Dense(in_features=4, out_features=4), PositionEmbedding(num_embeddings=6, embedding_dim=4)),
+        row=(4,),
+        rows=5,
+    ),
+    "rms_norm": Task(layers=(RMSNorm(num_features=5),), row=(5,)),
+    "layer_norm": Task(layers=(LayerNorm(num_features=5),), row=(5,)),
+    "multi_head_attention": Task(
+        layers=(MultiHeadAttention(embed_dim=8, num_heads=2, num_kv_heads=1, rope=Rope(dim=4), qk_norm=True),),
+        row=(8,),
+        rows=5,
+        rate=0.5,
+    ),
+    "swiglu": Task(layers=(SwiGLU(in_features=4, hidden_features=6),), row=(4,)),
+    "mlp": Task(layers=(MLP(in_features=4, hidden_features=6),), row=(4,)),
+    "conv1d": Task(layers=(Conv1d(in_channels=2, out_channels=3, kernel_size=3, padding=1),), row=(2, 7)),
+    "conv2d": Task(
+        layers=(Conv2d(in_channels=2, out_channels=4, kernel_size=3, stride=2, groups=2, activation="tanh"),),
+        row=(2, 6, 5),
+    ),
+    "conv3d": Task(layers=(Conv3d(in_channels=1, out_channels=2, kernel_size=2, dilation=2),), row=(1, 4, 4, 5)),
+    "conv_transpose1d": Task(
+        layers=(ConvTranspose1d(in_channels=2, out_channels=2, kernel_size=3, stride=2, output_padding=1),), row=(2, 4)
+    ),
+    "conv_transpose2d": Task(
+        layers=(ConvTranspose2d(in_channels=2, out_channels=2, kernel_size=2, stride=2, activation="silu"),),
+        row=(2, 3, 3),
+        rate=1.0,
+    ),
+    "conv_transpose3d": Task(layers=(ConvTranspose3d(in_channels=1, out_channels=2, kernel_size=2),), row=(1, 2, 3, 2)),
+    "rnn": Task(layers=(RNN(input_size=3, hidden_size=4),), row=(3,), rows=5),
+    "lstm": Task(layers=(LSTM(input_size=3, hidden_size=4),), row=(3,), rows=5, rate=5.0),
+    "gru": Task(layers=(GRU(input_size=3, hidden_size=4),), row=(5, 3), rate=3.0),
+    "kmeans": Task(layers=(KMeans(num_clusters=3, in_features=3, output="features"),), row=(3,)),
+    "gate": Task(layers=(Gate(in_features=4, out_features=3, bias=True),), row=(4,), rate=3.0),
+    "parallel": Task(
+        layers=(
+            Parallel(
+                branches=(_expert(), _expert("silu"), _expert("linear")),
+                combine="filter",
+                gate=Gate(in_features=4, out_features=3, top_k=2),
+            ),
+        ),
+        row=(4,),
+        rate=2.0,
+    ),
+    "sequential": Task(
+        layers=(Sequential(layers=(MLP(in_features=4, hidden_features=5), Residual(), LayerNorm(num_features=4))),),
+        row=(4,),
+    ),
+    "residual": Task(layers=(Dense(in_features=4, out_features=4, activation="tanh"), Residual()), row=(4,), rate=0.6),
+    "reshape": Task(
+        layers=(Dense(in_features=4, out_features=6), Reshape(shape=(2, 3)), Reshape(shape=(-1,))),
+        row=(4,),
+    ),
+    "softcap": Task(layers=_before(Softcap(cap=2.0), 3), row=(4,), rate=0.6),
+    "softmax": Task(layers=_before(Softmax(temperature=0.7), 5), row=(4,), rate=5.0),
+    "masked_softmax": Task(layers=_before(MaskedSoftmax(mask=(True, False, True, True, True)), 5), row=(4,), rate=5.0),
+    "gumbel_softmax": Task(layers=_before(GumbelSoftmax(seed=5), 5), row=(4,), rows=5, rate=8.0),
+    "sparsemax": Task(layers=_before(Sparsemax(temperature=2.0), 5), row=(4,), rate=3.0),
+    "entmax": Task(layers=_before(Entmax(alpha=1.4), 5), row=(4,), rate=3.0),
+    "grid_softmax": Task(layers=_before(GridSoftmax(rows=2, cols=3), 6), row=(4,), rate=5.0),
+    "hierarchical_softmax": Task(layers=_before(HierarchicalSoftmax(levels=(2, 3)), 8), row=(4,), rate=10.0),
+    "adaptive_softmax": Task(layers=_before(AdaptiveSoftmax(n_classes=6, cutoffs=(2,)), 7), row=(4,), rate=10.0),
+    "mixture_softmax": Task(layers=_before(MixtureSoftmax(components=2), 8), row=(4,), rate=10.0),
+}
+"""Layer kind → what it learns."""

@@ -1,0 +1,86 @@
+"""The verb ``train``: a network from a configuration file."""
+
+from __future__ import annotations
+
+import json as jsonlib
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from volumetric.cli import console, exits
+from volumetric.cli.exits import UsageError
+from volumetric.cli.options import OutputOptions
+
+
+def train(
+    config: Path,
+    *,
+    device: Annotated[str | None, Parameter(name=["--device", "-dev"], env_var="VOLUMETRIC_DEVICE")] = None,
+    out: Annotated[str | None, Parameter(name="--out")] = None,
+    resume: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    change: Annotated[tuple[str, ...], Parameter(name="--set", negative="", show_default=False)] = (),
+    json: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    output: OutputOptions = OutputOptions(),
+) -> int:
+    """Train a network as a TOML file says; every key has a default, and an empty file trains on XOR.
+
+    Model, checkpoints and history go to a directory beside the file, of its name. Ctrl-C ends training after the
+    update and keeps a checkpoint, from which --resume goes on with the same bits. docs/training.md lists all keys.
+
+    Parameters
+    ----------
+    config : path
+        The TOML file.
+    device : str
+        Where to train: cpu, gpu, gpu:1, or reference.
+    out : path
+        Directory to write.
+    resume : bool
+        Continue from the newest checkpoint in that directory.
+    change : tuple of str
+        KEY=VALUE in place of what the file says, as train.epochs=5; may be repeated.
+    json : bool
+        Print the result as one JSON object.
+    """
+    output.apply()
+    changes = dict(map(_change, change))
+    changes |= {name: value for name, value in (("device", device), ("resume", resume or None)) if value is not None}
+    if out is not None:
+        changes["output"] = str(Path(out).absolute())
+    from volumetric.train.settings import read_settings
+
+    run = read_settings(config, changes)
+    from volumetric.cli import training_run
+    from volumetric.cli.training_open import open_run
+    from volumetric.cli.training_progress import TrainingProgress, updates_of
+
+    with console.progress(f"reading what {config} names…"):
+        opened = open_run(run)
+    progress = TrainingProgress(updates_of(opened.samples.data, opened.config))
+    result = training_run.train_opened(run, opened, [progress])
+    told = training_run.summary(run, opened, result, training_run.judge(opened, result))
+    console.write(jsonlib.dumps(told) + "\n" if json else _text(told))
+    return exits.INTERRUPTED if result.reason == "interrupted" else exits.OK
+
+
+def _change(text: str) -> tuple[str, Any]:
+    """Read ``key=value``; the value is TOML, or a string where it is none."""
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise UsageError(f"--set must be KEY=VALUE, got {text!r}")
+    try:
+        return key.strip(), tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        return key.strip(), value
+
+
+def _text(told: dict[str, Any]) -> str:
+    parts = [f"{told['updates']} updates in {told['epochs']} epochs ({told['reason']})"]
+    for name, label in (("loss", "loss"), ("validation_loss", "best validation loss")):
+        if told[name] is not None:
+            parts.append(f"{label} {told[name]:.4g}")
+    if told["accuracy"] is not None:
+        parts.append(f"accuracy {100 * told['accuracy']:.2f} %")
+    return ", ".join(parts) + f"\n{told['model']}: {told['parameters']:,} parameters\n"

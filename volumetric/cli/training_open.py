@@ -1,0 +1,137 @@
+"""What a training run works on, opened from its settings: network, weights, samples."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from volumetric._typing import Array
+from volumetric.builders import BUILDERS
+from volumetric.dtypes import Scheme
+from volumetric.errors import SpecError
+from volumetric.loaders.byte_tokenizer import byte_tokenizer_json
+from volumetric.loaders.model import open_model
+from volumetric.loaders.network_file import read_network_file
+from volumetric.loaders.text_files import text_files
+from volumetric.network import Network, Params, initialise
+from volumetric.train import TrainConfig, tables
+from volumetric.train.problems import Problem
+from volumetric.train.settings import RunSettings
+from volumetric.train.sources import Samples, Tokenize, open_samples
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """What a run works on.
+
+    Attributes
+    ----------
+    files : name → content of files that are saved beside the weights, such as a tokenizer
+    context_length : tokens that the model was trained for
+    """
+
+    network: Network
+    params: Params
+    samples: Samples
+    config: TrainConfig
+    files: Mapping[str, bytes]
+    context_length: int = 0
+
+
+def open_run(run: RunSettings) -> Opened:
+    """Read everything that the settings name.
+
+    Raises
+    ------
+    VolumetricError
+        Something is missing, damaged, or does not go together.
+    """
+    return _reshaped(_of_model(run) if run.network.model else _of_structure(run))
+
+
+def _of_structure(run: RunSettings) -> Opened:
+    samples = open_samples(run)
+    network, params = _network(run, samples.problem)
+    tokens = samples.problem.vocabulary and run.data.text
+    return Opened(
+        network=network,
+        params=params,
+        samples=samples,
+        config=_config(run, samples),
+        files={"tokenizer.json": byte_tokenizer_json()} if tokens else {},
+        context_length=run.data.length if tokens else 0,
+    )
+
+
+def _of_model(run: RunSettings) -> Opened:
+    scheme = Scheme.parse(run.network.dtype) if run.network.dtype else None
+    local = run.path(run.network.model)
+    model = open_model(local if local.exists() else run.network.model, dtype=scheme)
+    tokenize: Tokenize | None = None
+    if model.tokenizer is not None:
+        tokenize = model.tokenizer.encode
+    samples = open_samples(run, tokenize)
+    return Opened(
+        network=model.network,
+        params=model.params,
+        samples=samples,
+        config=_config(run, samples),
+        files=text_files(model),
+        context_length=model.context_length,
+    )
+
+
+def _config(run: RunSettings, samples: Samples) -> TrainConfig:
+    return run.train if run.loss_given else dataclasses.replace(run.train, loss=samples.loss)
+
+
+def _network(run: RunSettings, problem: Problem) -> tuple[Network, Params]:
+    settings = run.network
+    if settings.file:
+        network, params = read_network_file(run.path(settings.file))
+        return network, params or initialise(network, run.seed)
+    name = settings.builder or _fitting(problem)
+    known: dict[str, Any] = {"outputs": problem.outputs}
+    if problem.vocabulary:
+        known["vocabulary"] = problem.vocabulary
+    if problem.inputs.ndim == 2:
+        known |= {"inputs": problem.inputs.shape[1], "width": problem.inputs.shape[1]}
+    if problem.shape:
+        known["shape"] = problem.shape
+    if name == "transformer":
+        known.pop("width", None)  # of a token, which the data do not tell
+    network = tables.choose(BUILDERS, {"kind": name, **settings.options}, "[network] builder", **known)
+    return network, initialise(network, run.seed)
+
+
+def _fitting(problem: Problem) -> str:
+    if problem.vocabulary:
+        return "transformer"
+    return "cnn" if problem.inputs.ndim > 2 else "sequential"
+
+
+def _reshaped(opened: Opened) -> Opened:
+    """Give samples that are images the shape that the network reads, where only that differs."""
+    wanted, problem = opened.network.input_shape, opened.samples.problem
+    if problem.vocabulary or problem.inputs.shape[1:] == wanted or wanted == ():
+        return opened
+
+    def fit(x: Array) -> Array:
+        if x[0].size != int(np.prod(wanted)):
+            raise SpecError(f"the network reads rows of shape {list(wanted)}, the samples have {list(x.shape[1:])}")
+        return x.reshape(len(x), *wanted)
+
+    samples = opened.samples
+    held = samples.validation
+    return dataclasses.replace(
+        opened,
+        samples=dataclasses.replace(
+            samples,
+            data=dataclasses.replace(samples.data, inputs=fit(samples.data.inputs)),
+            validation=None if held is None else dataclasses.replace(held, inputs=fit(held.inputs)),
+        ),
+    )

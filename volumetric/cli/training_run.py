@@ -1,0 +1,121 @@
+"""One training run: trained, judged, saved."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from volumetric.analysis import accuracy, predict
+from volumetric.cli import console
+from volumetric.cli.training_open import Opened
+from volumetric.loaders.native import NativeFacts, save_native
+from volumetric.observe import HttpObserver, JsonlObserver, LogObserver, Observer
+from volumetric.train import CsvReporter, JsonlReporter, Reporter, TrainResult, save_overlays, train
+from volumetric.train.open import open_learner
+from volumetric.train.settings import RunSettings
+
+
+def reporters_of(run: RunSettings) -> list[Reporter]:
+    """Files of the history."""
+    home, wanted = run.directory, run.history
+    found: list[Reporter] = [JsonlReporter(home / "history.jsonl")] if wanted.jsonl else []
+    return [*found, CsvReporter(home / "history.csv")] if wanted.csv else found
+
+
+@contextmanager
+def observers_of(run: RunSettings) -> Iterator[list[Observer]]:
+    """Open the observers that the settings ask for, and close them at the end."""
+    wanted = run.observe
+    found: list[Observer] = []
+    try:
+        if wanted.log:
+            found.append(LogObserver(wanted.every))
+        if wanted.jsonl:
+            found.append(JsonlObserver(run.directory / "layers.jsonl", wanted.every))
+        if wanted.http >= 0:
+            server = HttpObserver(wanted.http, window=wanted.window)
+            found.append(server)
+            console.note(f"statistics of the layers: {server.address}")
+        yield found
+    finally:
+        for observer in found:
+            observer.close()
+
+
+@contextmanager
+def stop_on_interrupt() -> Iterator[threading.Event]:
+    """Turn the first Ctrl-C into a request to stop after the update; the second one interrupts as usual."""
+    asked = threading.Event()
+
+    def handle(number: int, frame: object) -> None:
+        if asked.is_set():
+            raise KeyboardInterrupt
+        asked.set()
+        console.note("stopping after this update; Ctrl-C again stops at once")
+
+    if threading.current_thread() is not threading.main_thread():
+        yield asked
+        return
+    before = signal.signal(signal.SIGINT, handle)
+    try:
+        yield asked
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def train_opened(run: RunSettings, opened: Opened, reporters: Sequence[Reporter]) -> TrainResult:
+    """Train until the end, or until Ctrl-C, and save the model."""
+    home = run.directory
+    with observers_of(run) as observers, stop_on_interrupt() as asked:
+        result = train(
+            opened.network,
+            opened.params,
+            opened.samples.data,
+            opened.config,
+            validation=opened.samples.validation,
+            reporters=[*reporters_of(run), *reporters],
+            checkpoints=home / "checkpoints",
+            resume=run.resume,
+            learner=open_learner(run.device),
+            observers=observers,
+            stop=asked.is_set,
+        )
+    save_native(
+        home / "model",
+        opened.network,
+        result.best,
+        facts=NativeFacts(context_length=opened.context_length),
+        files=opened.files,
+    )
+    if opened.config.overlay is not None:
+        save_overlays(home / "overlays.npz", opened.config.overlay, result.overlays)
+    return result
+
+
+def judge(opened: Opened, result: TrainResult) -> float | None:
+    """Return the accuracy of the saved weights on the samples held back, else on all; None where nothing is classed."""
+    if not opened.samples.problem.classes:
+        return None
+    data = opened.samples.validation or opened.samples.data
+    return accuracy(predict(opened.network, result.best, data.inputs), data.targets)
+
+
+def summary(run: RunSettings, opened: Opened, result: TrainResult, correct: float | None) -> dict[str, Any]:
+    """Return what a run gave, as JSON data."""
+    last = result.history[-1] if result.history else None
+    held = [e.validation_loss for e in result.history if e.validation_loss is not None]
+    return {
+        "reason": result.reason,
+        "updates": result.steps,
+        "epochs": len(result.history),
+        "loss": None if last is None else last.loss,
+        "validation_loss": min(held, default=None),
+        "accuracy": correct,
+        "parameters": sum(int(np.prod(store.shape)) for store in result.params.values()),
+        "model": str(run.directory / "model"),
+    }

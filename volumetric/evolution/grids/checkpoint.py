@@ -1,0 +1,153 @@
+"""A run of grids on disk: one ``.npz`` file with a JSON text and the packed weights, written in one step."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import zipfile
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volumetric.atomic import write_atomic
+from volumetric.dtypes import Packed, Scheme
+from volumetric.errors import CheckpointError, VolumetricError
+from volumetric.evolution.checkpoint import SPECIES, read_species
+from volumetric.evolution.evaluate import Failure
+from volumetric.evolution.grids.config import GridConfig
+from volumetric.evolution.grids.genome import GridGenome, GridPool
+from volumetric.network import Network, Params, check_params
+from volumetric.weights import WeightStore
+
+if TYPE_CHECKING:
+    import os
+
+    from volumetric.evolution.grids.population import GridPopulation
+
+_FORMAT = "volumetric.evolution.grids"
+_VERSION = 1
+_PARTS = ("payload", "scales", "offsets")
+
+
+def save(population: GridPopulation, path: str | os.PathLike[str]) -> None:
+    """Write `population` to `path`, which is replaced in one step.
+
+    Raises
+    ------
+    CheckpointError : the file cannot be written
+    """
+    species, progress, champion = population.species, population.progress, population.champion
+    genomes = list(population.pool.members) + ([] if champion is None else [champion.genome])
+    arrays: dict[str, NDArray[Any]] = {f"species_{name}": getattr(species, name) for name in SPECIES}
+    if progress.fitness is not None:
+        arrays["fitness"] = progress.fitness
+    plain = {
+        "format": _FORMAT,
+        "version": _VERSION,
+        "seed": population.seed,
+        "config": population.config.to_dict(),
+        "generation": progress.generation,
+        "improved": progress.improved,
+        "failures": [dataclasses.asdict(failure) for failure in progress.failures],
+        "threshold": species.threshold,
+        "next_species": species.next_id,
+        "next_marking": population.innovations.next,
+        "champion": champion and [champion.fitness, champion.id, champion.generation],
+        "genomes": [_described(genome, f"{row}", arrays) for row, genome in enumerate(genomes)],
+    }
+    buffer = BytesIO()
+    np.savez(buffer, allow_pickle=False, plain=np.frombuffer(json.dumps(plain).encode(), np.uint8), **arrays)
+    write_atomic(path, buffer.getvalue())
+
+
+def _described(genome: GridGenome, name: str, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
+    """Plain part of a genome; its weights go to `arrays`."""
+    tensors = []
+    for place, (key, store) in enumerate(genome.params.items()):
+        packed = store.stored()
+        tensors.append([key, str(packed.scheme), list(packed.shape)])
+        for part in _PARTS:
+            values = getattr(packed, part)
+            if values is not None:
+                arrays[f"{name}_{place}_{part}"] = values if part == "payload" else values.view(np.uint8)
+    return {
+        "network": genome.network.to_json(),
+        "markings": list(genome.markings.values()),
+        "links": list(genome.link_markings),
+        "tensors": tensors,
+    }
+
+
+def load(path: Path) -> GridPopulation:
+    """Read what `save` wrote.
+
+    Raises
+    ------
+    CheckpointError : the file is missing, damaged, or not such a checkpoint
+    """
+    try:
+        with np.load(BytesIO(path.read_bytes()), allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+        return _restored(json.loads(arrays["plain"].tobytes()), arrays)
+    except VolumetricError as error:
+        raise CheckpointError(f"{path} is damaged: {error}", hint=error.hint) from error
+    except OSError as error:
+        raise CheckpointError(f"cannot read {path}: {error.strerror or error}") from error
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError, EOFError, zipfile.BadZipFile) as error:
+        raise CheckpointError(f"{path} is no checkpoint of a run of grids, or damaged: {error}") from error
+
+
+def _restored(plain: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> GridPopulation:
+    from volumetric.evolution.grids.population import GridPopulation
+    from volumetric.evolution.run import Champion, Progress
+
+    if plain["format"] != _FORMAT or plain["version"] != _VERSION:
+        raise CheckpointError(f"format {plain['format']!r} {plain['version']!r} is not {_FORMAT!r} {_VERSION}")
+    config = GridConfig.from_dict(plain["config"])
+    genomes = [_genome(described, f"{row}", arrays) for row, described in enumerate(plain["genomes"])]
+    champion = plain["champion"]
+    if len(genomes) != config.population + (champion is not None):
+        raise CheckpointError(f"{len(genomes)} genomes for a population of {config.population}")
+    pool = GridPool(tuple(genomes[: config.population]))
+    population = GridPopulation(config, pool.genome(0).network, pool.genome(0).params, plain["seed"])
+    population.pool = pool
+    population.species = read_species(plain, arrays, config.population)
+    population.innovations.next = int(plain["next_marking"])
+    fitness = arrays.get("fitness")
+    if fitness is not None and (fitness.dtype != np.float64 or fitness.shape != (config.population,)):
+        raise CheckpointError(f"fitness is {fitness.dtype} {fitness.shape}")
+    population.progress = Progress(
+        generation=int(plain["generation"]),
+        improved=int(plain["improved"]),
+        fitness=fitness,
+        failures=tuple(Failure(**failure) for failure in plain["failures"]),
+    )
+    if champion is not None:
+        value, number, generation = champion
+        population.champion = Champion(genome=genomes[-1], fitness=value, id=number, generation=generation)
+    return population
+
+
+def _genome(described: dict[str, Any], name: str, arrays: dict[str, NDArray[Any]]) -> GridGenome:
+    network = Network.from_json(described["network"])
+    stores = {}
+    for place, (key, scheme_text, shape) in enumerate(described["tensors"]):
+        scheme = Scheme.parse(scheme_text)
+        parts = {part: arrays.get(f"{name}_{place}_{part}") for part in _PARTS}
+        for part in ("scales", "offsets"):
+            values = parts[part]
+            if values is not None and scheme.scale_dtype is not None:
+                parts[part] = values.view(scheme.scale_dtype.host)
+        packed = Packed(scheme=scheme, shape=tuple(shape), **parts)  # pyright: ignore[reportArgumentType]  (it checks)
+        stores[key] = WeightStore.from_packed(packed)
+    params = Params(stores)
+    check_params(network, params)
+    return GridGenome(
+        network=network,
+        params=params,
+        markings=dict(zip(network.layers, described["markings"], strict=True)),
+        link_markings=tuple(described["links"]),
+    )

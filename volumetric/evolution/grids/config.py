@@ -1,0 +1,83 @@
+"""What can be set about the evolution of grids."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from volumetric.errors import SpecError
+from volumetric.evolution.config import ReproductionConfig, RunConfig, SpeciesConfig
+from volumetric.layers.activations import ACTIVATIONS
+
+KINDS: Final = (
+    "dense", "multi_head_attention", "swiglu", "mlp", "rms_norm", "layer_norm", "conv1d", "conv2d", "conv3d",
+    "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "rnn", "lstm", "gru", "embedding", "kmeans", "softmax",
+    "sparsemax", "entmax", "parallel", "sequential",
+)  # fmt: skip
+"""Kinds that mutation can make a layer of, wherever one of them fits the shapes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GridMutationConfig:
+    """Chances of changes. Those of weights, activation, type and toggling are for each layer, the others for a child.
+
+    Attributes
+    ----------
+    weight_rate, weight_replace : chance that a weight of a layer that is perturbed changes, and that it is drawn anew
+    layer_rate : chance that the weights of a layer are perturbed at all
+    weight_power : standard deviation of a change, in units of that of the fresh weights of the tensor
+    activation, kind, toggle : another activation; another kind of layer with fresh weights; switched on or off
+    add_layer : a layer that keeps the shape, at a free place of the grid; it begins close to the identity
+    split_layer : a layer becomes the mean of two copies, which then differ
+    add_link, drop_link : a value that also flows to a later layer; one that no longer does
+    activations, kinds : what mutation chooses from
+    """
+
+    layer_rate: float = 0.8
+    weight_rate: float = 0.8
+    weight_replace: float = 0.05
+    weight_power: float = 0.2
+    activation: float = 0.1
+    kind: float = 0.05
+    toggle: float = 0.02
+    add_layer: float = 0.05
+    split_layer: float = 0.02
+    add_link: float = 0.05
+    drop_link: float = 0.02
+    activations: tuple[str, ...] = ("relu", "silu", "gelu", "tanh", "sigmoid", "linear")
+    kinds: tuple[str, ...] = KINDS
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        chances = ("layer_rate", "weight_rate", "weight_replace", "activation", "kind", "toggle")
+        for name in (*chances, "add_layer", "split_layer", "add_link", "drop_link"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise SpecError(f"mutation.{name} is a chance between 0 and 1, got {getattr(self, name)}")
+        if not self.weight_power >= 0:
+            raise SpecError(f"mutation.weight_power must be at least 0, got {self.weight_power}")
+        for name, known in (("activations", ACTIVATIONS), ("kinds", KINDS)):
+            unknown = [value for value in getattr(self, name) if value not in known]
+            if unknown:
+                raise SpecError(f"mutation.{name}: unknown {unknown[0]!r}", hint=f"known: {', '.join(known)}")
+
+
+def _grid_species() -> SpeciesConfig:
+    # The mean difference of weights is at most 1 here, and structures are small: weights must count for more.
+    return SpeciesConfig(threshold=2.0, threshold_step=0.1, weight=3.0, target=8)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GridConfig(RunConfig):
+    """A run of grids.
+
+    Attributes
+    ----------
+    algorithm : "neat": species, fitness sharing and crossover aligned by markings. "elites": the best quarter of the
+        population lives on, every other place goes to a spliced and mutated child of two of them
+    mutation : section beside those of `RunConfig`
+    """
+
+    algorithm: Literal["neat", "elites"] = "neat"
+    species: SpeciesConfig = field(default_factory=_grid_species)
+    reproduction: ReproductionConfig = field(default_factory=ReproductionConfig)
+    mutation: GridMutationConfig = field(default_factory=GridMutationConfig)

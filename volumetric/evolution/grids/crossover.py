@@ -1,0 +1,78 @@
+"""Crossover of grids, aligned by markings; and their distance."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from volumetric.dtypes import encode
+from volumetric.evolution.config import SpeciesConfig
+from volumetric.evolution.grids.genome import Allele, GridGenome, replaced
+from volumetric.grid import Coord
+from volumetric.network import Params
+from volumetric.weights import WeightStore
+
+
+def crossover(fitter: GridGenome, other: GridGenome, rng: np.random.Generator, *, disable: float = 0.75) -> GridGenome:
+    """Return a child with the structure of `fitter` and, layer by layer, the weights of either parent by chance.
+
+    Matching genes are layers of one marking and equal spec; excess and disjoint genes come from the fitter parent
+    (Stanley & Miikkulainen 2002). A layer that is disabled in one parent alone is so in the child with the chance
+    `disable`. The child keeps the numeric types of `fitter`.
+    """
+    theirs = {marking: coord for coord, marking in other.markings.items()}
+    stores = dict(fitter.params)
+    disabled = set(fitter.network.disabled)
+    for coord, marking in fitter.markings.items():
+        match = theirs.get(marking)
+        if match is None or other.network.layers[match] != fitter.network.layers[coord]:
+            continue
+        mine, keys = fitter.layer_keys(coord), other.layer_keys(match)
+        if rng.random() < 0.5 and mine.keys() == keys.keys():
+            for name, key in mine.items():
+                stores[key] = _as(other.params[keys[name]], fitter.params[key])
+        if (coord in fitter.network.disabled) != (match in other.network.disabled):
+            disabled = disabled | {coord} if rng.random() < disable else disabled - {coord}
+    child = replaced(fitter, params=Params(stores))
+    return _with_disabled(child, frozenset(disabled))
+
+
+def _as(store: WeightStore, like: WeightStore) -> WeightStore:
+    """Return `store` in the numeric type of `like`."""
+    same = store.scheme == like.scheme
+    return WeightStore.from_packed(store.stored() if same else encode(store.values(), like.scheme))
+
+
+def _with_disabled(genome: GridGenome, disabled: frozenset[Coord]) -> GridGenome:
+    from volumetric.evolution.grids.structure import toggle
+
+    for coord in sorted(disabled ^ genome.network.disabled):
+        genome = toggle(genome, coord) or genome  # a layer that changes the shape cannot be switched off here
+    return genome
+
+
+def distance(a: GridGenome, b: GridGenome, rules: SpeciesConfig) -> float:
+    """Return the compatibility distance ``c₁·E/N + c₂·D/N + c₃·W̄``.
+
+    E and D count excess and disjoint layers and links, N those of the larger genome (1 for small ones). W̄ is the mean
+    over the matching layers: 1 where they differ in kind, shape or settings, else ``Σ|x - y| / Σ(|x| + |y|)`` over
+    their weights; half of 1 is added where one of the two is disabled.
+    """
+    alone = a.genes ^ b.genes
+    reach = min(max(a.genes), max(b.genes))
+    excess = sum(marking > reach for marking in alone)
+    size = max(len(a.genes), len(b.genes))
+    size = 1 if size < rules.small_genome else size
+    theirs = b.alleles
+    apart = [_difference(allele, theirs[m]) for m, allele in a.alleles.items() if m in theirs]
+    mean = sum(apart) / len(apart) if apart else 0.0
+    return (rules.excess * excess + rules.disjoint * (len(alone) - excess)) / size + rules.weight * mean
+
+
+def _difference(a: Allele, b: Allele) -> float:
+    if a is b:
+        return 0.0
+    if a.spec != b.spec or len(a.weights) != len(b.weights):
+        return 1.0
+    whole = a.size + b.size
+    apart = float(np.abs(a.weights - b.weights).sum(dtype=np.float64))
+    return 0.5 * (a.disabled != b.disabled) + (apart / whole if whole > 0 else 0.0)

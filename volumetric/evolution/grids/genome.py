@@ -1,0 +1,199 @@
+"""A network as a genome: structure, weights, and the historical marking of every layer and link."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volumetric._typing import Array
+from volumetric.dtypes import Packed
+from volumetric.errors import SpecError
+from volumetric.grid import Coord
+from volumetric.layers import LayerSpec
+from volumetric.network import Network, Params, check_params
+from volumetric.runtime.lower import lower
+from volumetric.runtime.reference import ReferenceDevice
+from volumetric.weights import WeightStore
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Allele:
+    """What stands at one marking.
+
+    Attributes
+    ----------
+    spec, disabled : the layer, and whether it is switched off
+    weights : its weights side by side
+    size : sum of their absolute values
+    """
+
+    spec: LayerSpec
+    disabled: bool
+    weights: NDArray[np.float32]
+    size: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class GridGenome:
+    """One network of a population.
+
+    Attributes
+    ----------
+    network, params : structure and weights
+    markings : coordinate → number that tells where in history its layer came from
+    link_markings : the same for the links of the network, in their order
+
+    Raises
+    ------
+    SpecError : layers or links without a marking
+    """
+
+    network: Network
+    params: Params
+    markings: Mapping[Coord, int]
+    link_markings: tuple[int, ...] = ()
+    _cache: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Check that every layer and link is marked."""
+        if set(self.markings) != set(self.network.layers):
+            raise SpecError("a genome needs a marking for every layer, and for nothing else")
+        if len(self.link_markings) != len(self.network.links):
+            raise SpecError("a genome needs a marking for every link")
+        object.__setattr__(self, "markings", MappingProxyType(dict(sorted(self.markings.items()))))
+
+    @staticmethod
+    def first(network: Network, params: Mapping[str, WeightStore]) -> GridGenome:
+        """Mark the layers of a network in reading order, then its links."""
+        check_params(network, params)
+        layers = {coord: number for number, coord in enumerate(network.layers)}
+        links = tuple(range(len(layers), len(layers) + len(network.links)))
+        return GridGenome(network=network, params=Params(params), markings=layers, link_markings=links)
+
+    @property
+    def genes(self) -> frozenset[int]:
+        """All markings."""
+        return self._kept("genes", lambda: frozenset((*self.markings.values(), *self.link_markings)))
+
+    @property
+    def alleles(self) -> Mapping[int, Allele]:
+        """Marking of each layer → what stands there; weights that another layer owns are left out."""
+        return self._kept("alleles", lambda: {m: self._allele(coord) for coord, m in self.markings.items()})
+
+    def _allele(self, coord: Coord) -> Allele:
+        values = [self.params[key].values().ravel() for key in self.layer_keys(coord).values()]
+        weights = np.concatenate(values) if values else np.empty(0, np.float32)
+        return Allele(
+            spec=self.network.layers[coord],
+            disabled=coord in self.network.disabled,
+            weights=weights,
+            size=float(np.abs(weights).sum(dtype=np.float64)),
+        )
+
+    def _kept(self, name: str, make: Callable[[], T]) -> T:
+        """Return a value that follows from the fields, which is made once."""
+        if name not in self._cache:
+            self._cache[name] = make()
+        return self._cache[name]
+
+    def forward(self, x: Array) -> NDArray[np.float32]:
+        """Run the network on rows ``[T, …]`` from an empty state and return the output of every row.
+
+        The reference device does this, without any compilation; use `volumetric.runtime.open` for large networks.
+        """
+        executable = self._kept("executable", lambda: ReferenceDevice().compile(lower(self.network), self.params))
+        return executable.forward(executable.new_state(), x, last_only=False)
+
+    def layer_keys(self, coord: Coord) -> dict[str, str]:
+        """Name below the layer at `coord` → key of the weight, for the weights that no other layer owns."""
+        start = f"{coord}/"
+        names = [param.name for param in self.network.layers[coord].params()]
+        return {name: start + name for name in names if self.network.resolve(start + name) == start + name}
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, GridGenome):
+            return NotImplemented
+        same = (self.network, self.markings, self.link_markings) == (other.network, other.markings, other.link_markings)
+        return same and all(_equal(store.stored(), other.params[key].stored()) for key, store in self.params.items())
+
+    def __hash__(self) -> int:
+        return hash((self.network.to_json(), tuple(self.markings.values()), self.link_markings))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle as JSON and arrays, for worker processes: the network's views cannot be pickled."""
+        stored = {key: store.stored() for key, store in self.params.items()}
+        return _rebuilt, (self.network.to_json(), stored, list(self.markings.values()), self.link_markings)
+
+
+def _rebuilt(network: str, stored: dict[str, Packed], markings: Sequence[int], links: tuple[int, ...]) -> GridGenome:
+    built = Network.from_json(network)
+    return GridGenome(
+        network=built,
+        params=Params({key: WeightStore.from_packed(packed) for key, packed in stored.items()}),
+        markings=dict(zip(built.layers, markings, strict=True)),
+        link_markings=links,
+    )
+
+
+def _equal(a: Packed, b: Packed) -> bool:
+    def same(x: NDArray[Any] | None, y: NDArray[Any] | None) -> bool:
+        return (x is None) == (y is None) and (x is None or y is None or x.tobytes() == y.tobytes())
+
+    parts = ((a.payload, b.payload), (a.scales, b.scales), (a.offsets, b.offsets))
+    return (a.scheme, a.shape) == (b.scheme, b.shape) and all(same(x, y) for x, y in parts)
+
+
+def replaced(genome: GridGenome, **changes: Any) -> GridGenome:
+    """Return a copy with other fields."""
+    return dataclasses.replace(genome, **changes)
+
+
+@dataclass(frozen=True, slots=True)
+class GridPool:
+    """The genomes of a generation."""
+
+    members: tuple[GridGenome, ...]
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+    def genome(self, row: int) -> GridGenome:
+        """Return one genome."""
+        return self.members[row]
+
+    def take(self, rows: NDArray[np.int64]) -> GridPool:
+        """Return some of the genomes."""
+        return GridPool(tuple(self.members[row] for row in rows.tolist()))
+
+
+@dataclass(slots=True)
+class GridInnovations:
+    """Markings given so far, and those of the current generation: the same change gets the same one.
+
+    Attributes
+    ----------
+    next : the next marking
+    events : what happened in this generation → its marking
+    """
+
+    next: int
+    events: dict[tuple[Any, ...], int] = field(default_factory=dict)
+
+    def mark(self, event: tuple[Any, ...]) -> int:
+        """Return the marking of `event`, a new one if nobody had it in this generation."""
+        if event not in self.events:
+            self.events[event] = self.next
+            self.next += 1
+        return self.events[event]
+
+    def begin_generation(self) -> None:
+        """Forget the events of the last generation."""
+        self.events.clear()

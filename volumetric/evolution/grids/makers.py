@@ -1,0 +1,116 @@
+"""Layers that fit between two shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from types import MappingProxyType
+from typing import Final
+
+import numpy as np
+
+from volumetric._typing import Shape
+from volumetric.errors import VolumetricError
+from volumetric.layers import (
+    GRU,
+    LSTM,
+    MLP,
+    RNN,
+    Conv1d,
+    Conv2d,
+    Conv3d,
+    ConvTranspose1d,
+    ConvTranspose2d,
+    ConvTranspose3d,
+    Dense,
+    Embedding,
+    Entmax,
+    KMeans,
+    LayerNorm,
+    LayerSpec,
+    MultiHeadAttention,
+    Parallel,
+    Residual,
+    RMSNorm,
+    Sequential,
+    Softmax,
+    Sparsemax,
+    SwiGLU,
+)
+
+VOCABULARY: Final = 256
+"""Rows of an embedding that takes the place of a layer that was none."""
+Maker = Callable[[Shape, Shape, np.random.Generator], LayerSpec]
+
+
+def _heads(width: int) -> int:
+    return next(heads for heads in (4, 3, 2, 1) if width % heads == 0)
+
+
+def _parallel(read: Shape, made: Shape, rng: np.random.Generator) -> LayerSpec:
+    return Parallel(branches=(_dense(read, made, rng), _dense(read, made, rng)), combine="avg")
+
+
+def _sequential(read: Shape, made: Shape, rng: np.random.Generator) -> LayerSpec:
+    inner = Dense(in_features=read[-1], out_features=read[-1], activation="tanh")
+    return Sequential(layers=(inner, Residual(source="input"), _dense(read, made, rng)))
+
+
+def _dense(read: Shape, made: Shape, rng: np.random.Generator) -> LayerSpec:
+    return Dense(in_features=read[-1], out_features=made[-1], activation="relu")
+
+
+def _conv(cls: Callable[..., LayerSpec]) -> Maker:
+    def make(read: Shape, made: Shape, rng: np.random.Generator) -> LayerSpec:
+        return cls(in_channels=read[1], out_channels=made[1], kernel_size=3, padding=1, activation="relu")
+
+    return make
+
+
+MAKERS: Final = MappingProxyType[str, Maker](
+    {
+        "dense": _dense,
+        "multi_head_attention": lambda read, _, __: MultiHeadAttention(embed_dim=read[-1], num_heads=_heads(read[-1])),
+        "swiglu": lambda read, _, rng: SwiGLU(in_features=read[-1], hidden_features=int(rng.integers(1, 4)) * read[-1]),
+        "mlp": lambda read, _, rng: MLP(in_features=read[-1], hidden_features=int(rng.integers(1, 4)) * read[-1]),
+        "rms_norm": lambda read, _, __: RMSNorm(num_features=read[-1]),
+        "layer_norm": lambda read, _, __: LayerNorm(num_features=read[-1]),
+        "conv1d": _conv(Conv1d),
+        "conv2d": _conv(Conv2d),
+        "conv3d": _conv(Conv3d),
+        "conv_transpose1d": _conv(ConvTranspose1d),
+        "conv_transpose2d": _conv(ConvTranspose2d),
+        "conv_transpose3d": _conv(ConvTranspose3d),
+        "rnn": lambda read, made, _: RNN(input_size=read[-1], hidden_size=made[-1]),
+        "lstm": lambda read, made, _: LSTM(input_size=read[-1], hidden_size=made[-1]),
+        "gru": lambda read, made, _: GRU(input_size=read[-1], hidden_size=made[-1]),
+        "embedding": lambda _, made, __: Embedding(num_embeddings=VOCABULARY, embedding_dim=made[-1]),
+        "kmeans": lambda read, made, _: KMeans(num_clusters=made[-1], in_features=read[-1]),
+        "softmax": lambda *_: Softmax(),
+        "sparsemax": lambda *_: Sparsemax(),
+        "entmax": lambda *_: Entmax(),
+        "parallel": _parallel,
+        "sequential": _sequential,
+    }
+)
+"""Kind → a layer of it from one shape to another; it may still not fit, which `fitting` finds out."""
+
+
+def fitting(
+    read: Shape, made: Shape, kinds: tuple[str, ...], ids: bool, rng: np.random.Generator
+) -> Iterator[LayerSpec]:
+    """Yield a layer of each kind that turns values of shape `read` into values of shape `made`.
+
+    Parameters
+    ----------
+    read, made : shapes, the first axis counts rows
+    ids : whether the layer reads token ids, which embeddings alone can
+    """
+    for kind in kinds:
+        if (kind == "embedding") != ids:
+            continue
+        try:
+            spec = MAKERS[kind](read, made, rng)
+            if spec.output_shape(read) == made:
+                yield spec
+        except (VolumetricError, IndexError):
+            continue

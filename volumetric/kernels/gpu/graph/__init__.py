@@ -1,0 +1,1 @@
+"""Tensor graphs on the GPU: what every operation becomes, as plain data."""

@@ -1,0 +1,56 @@
+"""Element-wise operations: functions, their gradients, and pairs with broadcasting."""
+
+from __future__ import annotations
+
+from volumetric.kernels.gpu.graph.launch import MATHS, Lowered, Request, alone, elements, result, source, unsupported
+from volumetric.kernels.gpu.graph.strides import Axis, broadcast_strides, merged, padded
+
+_AXES = 4
+
+
+def unary(request: Request) -> Lowered:
+    """``y = f(x)``."""
+    attrs, count = request.attrs, request.out_size
+    buffers = {"x": source(0), "y": result()}
+    return alone(
+        elements(
+            "elementwise",
+            count,
+            request.caps,
+            buffers,
+            (count, float(attrs["alpha"]), float(attrs["beta"])),
+            preludes=(MATHS, f"graph/unary/{attrs['name']}", "graph/forward"),
+        )
+    )
+
+
+def unary_grad(request: Request) -> Lowered:
+    """``g f'(x)``."""
+    count = request.out_size
+    buffers = {"g": source(0), "x": source(1), "y": result()}
+    preludes = (MATHS, f"graph/unary/{request.attrs['name']}", "graph/backward")
+    return alone(elements("elementwise", count, request.caps, buffers, (count, 1.0, 0.0), preludes=preludes))
+
+
+def binary(request: Request) -> Lowered:
+    """``c = f(a, b)`` with broadcasting."""
+    shape = request.outputs[0]
+    steps = [broadcast_strides(given, shape) for given in request.inputs]
+    axes = merged([Axis(size=n, steps=pair) for n, pair in zip(shape, zip(*steps, strict=True), strict=True)])
+    if len(axes) > _AXES:
+        raise unsupported("binary", f"{len(axes)} axes that broadcast in turn")
+    count = request.out_size
+    dims = [count, 0, 0, 0, *padded([axis.size for axis in axes], _AXES, 1)]
+    for side in (0, 1):
+        dims += padded([axis.steps[side] for axis in axes], _AXES)
+    return alone(
+        elements(
+            "binary",
+            count,
+            request.caps,
+            {"a": source(0), "b": source(1), "y": result()},
+            dims,
+            constants={"RANK": len(axes)},
+            preludes=(MATHS, f"graph/binary/{request.attrs['name']}"),
+        )
+    )

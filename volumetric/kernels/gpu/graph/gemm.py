@@ -1,0 +1,168 @@
+"""Products of groups of matrices: which tile, and how many workgroups share a sum."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from volumetric.kernels.gpu.dispatch import Caps, Constant, ceil_div
+from volumetric.kernels.gpu.graph.launch import (
+    MATHS,
+    Launch,
+    Lowered,
+    Ref,
+    Request,
+    alone,
+    launch,
+    one_each,
+    result,
+    scratch,
+    source,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tile:
+    """A workgroup's share, `m` x `n` dot products in steps of `k`, and an invocation's, `rows` x `columns` of them."""
+
+    m: int
+    n: int
+    k: int
+    rows: int
+    columns: int
+
+    @property
+    def workgroup(self) -> int:
+        """Invocations."""
+        return self.m // self.rows * (self.n // self.columns)
+
+    @property
+    def shared(self) -> int:
+        """Bytes of workgroup memory."""
+        return 16 * self.k * (self.m // 4 + self.n // 4 + 2)
+
+
+TILES = (
+    Tile(m=128, n=128, k=16, rows=8, columns=8),
+    Tile(m=64, n=64, k=32, rows=8, columns=4),
+    Tile(m=32, n=64, k=32, rows=4, columns=4),
+    Tile(m=64, n=32, k=32, rows=4, columns=4),
+    Tile(m=16, n=64, k=32, rows=4, columns=4),
+    Tile(m=64, n=16, k=32, rows=4, columns=4),
+    Tile(m=16, n=16, k=32, rows=4, columns=4),
+)
+"""From the most arithmetic for each byte to the most workgroups."""
+_SPLITS = 64
+_SPLIT_STEPS = 4
+"""Tiles of k that a workgroup takes at least when a sum is split."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Product:
+    """Sizes of a product of groups: `groups` results, each the sum of `sums` products m x k times k x n."""
+
+    m: int
+    n: int
+    k: int
+    a_groups: int
+    b_groups: int
+    groups: int
+    sums: int
+
+    def tiles(self, tile: Tile) -> int:
+        """Workgroups without splitting."""
+        return ceil_div(self.m, tile.m) * ceil_div(self.n, tile.n) * self.groups
+
+    def waste(self, tile: Tile) -> float:
+        """Computed elements for each wanted one."""
+        return self.tiles(tile) * tile.m * tile.n / max(self.m * self.n * self.groups, 1)
+
+    def steps(self, tile: Tile) -> int:
+        """Tiles of k behind a result."""
+        return ceil_div(self.k, tile.k) * self.sums
+
+
+def product_of(request: Request) -> Product:
+    """Read the sizes off the shapes."""
+    (ga, *a), (gb, *_) = request.inputs[:2]
+    groups, m, n = request.outputs[0]
+    k = a[0] if request.attrs["trans_a"] else a[1]
+    most = max(ga, gb, groups) if ga and gb else 0
+    return Product(m=m, n=n, k=k, a_groups=ga, b_groups=gb, groups=groups, sums=most // groups if groups else 0)
+
+
+def choose_tile(product: Product, caps: Caps) -> Tile:
+    """Largest tile that wastes little and, with sums split where they are long, leaves work for the whole device."""
+    fitting = [t for t in TILES if t.workgroup <= caps.max_workgroup and t.shared <= caps.max_shared]
+    least = min(product.waste(t) for t in fitting)
+    frugal = [t for t in fitting if product.waste(t) <= 1.3 * least]
+    enough = caps.invocations // 1024
+    for tile in frugal:
+        if product.tiles(tile) * _possible_splits(product, tile) >= enough:
+            return tile
+    return max(frugal, key=lambda t: product.tiles(t) * _possible_splits(product, t))
+
+
+def _possible_splits(product: Product, tile: Tile) -> int:
+    return max(1, min(product.steps(tile) // _SPLIT_STEPS, _SPLITS))
+
+
+def splits_of(product: Product, tile: Tile, caps: Caps) -> int:
+    """Workgroups that share a sum, so that there are about two for each processor; 1 if there are without."""
+    wanted = caps.invocations // 512 // max(product.tiles(tile), 1)
+    return max(1, min(wanted, _possible_splits(product, tile)))
+
+
+def gemm(request: Request) -> Lowered:
+    """Products of groups with bias and activation."""
+    product, caps, attrs = product_of(request), request.caps, request.attrs
+    tile = choose_tile(product, caps)
+    splits = splits_of(product, tile, caps)
+    return lower_product(product, tile, splits, attrs["trans_a"], attrs["trans_b"], attrs["activation"], request)
+
+
+def lower_product(
+    product: Product, tile: Tile, splits: int, trans_a: bool, trans_b: bool, activation: str, request: Request
+) -> Lowered:
+    """Describe a product with this tile and this number of splits."""
+    bias, caps = len(request.inputs) > 2, request.caps
+    shift: dict[str, Ref] = {"bias": source(2)} if bias else {}
+    chunk = ceil_div(product.steps(tile), splits)
+    splits = max(1, ceil_div(product.steps(tile), chunk)) if chunk else 1
+    constants: dict[str, Constant] = {
+        "BM": tile.m,
+        "BN": tile.n,
+        "BK": tile.k,
+        "TM": tile.rows,
+        "TN": tile.columns,
+        "KU": min(tile.k, caps.unroll),
+        "TRANS_A": bool(trans_a),
+        "TRANS_B": bool(trans_b),
+    }
+
+    def first(target: Ref, kind: str, extra: dict[str, Ref]) -> Launch:
+        across, down = ceil_div(product.n, tile.n), ceil_div(product.m, tile.m)
+        total = across * down * product.groups * splits
+        dims = (product.m, product.n, product.k, product.groups, max(product.a_groups, 1), max(product.b_groups, 1))
+        return launch(
+            "gemm",
+            total,
+            {"a": source(0), "b": source(1), "c": target, **extra},
+            (*dims, product.sums, across, down, chunk, total, splits),
+            constants=constants | {"BIAS": bool(extra)},
+            preludes=(MATHS, f"graph/unary/{kind}"),
+            workgroup=tile.workgroup,
+        )
+
+    if splits == 1:
+        return alone(first(result(), activation, shift))
+    count = request.out_size
+    second = one_each(
+        "gemm_join",
+        count,
+        caps,
+        {"parts": scratch(0), "c": result(), **shift},
+        (count, product.n, splits),
+        constants={"BIAS": bias},
+        preludes=(MATHS, f"graph/unary/{activation}"),
+    )
+    return Lowered(launches=(first(scratch(0), "linear", {}), second), scratch=(4 * splits * count,))

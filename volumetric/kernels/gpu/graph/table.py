@@ -1,0 +1,54 @@
+"""Which operations of tensor graphs have GPU kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from volumetric.kernels.gpu.graph import elementwise, gemm, moving, recurrent, reduce, rows, training, windows
+from volumetric.kernels.gpu.graph.launch import Lowered, Lowerer, Request, unsupported
+
+LOWERERS: Mapping[str, Lowerer] = {
+    "gemm": gemm.gemm,
+    "unary": elementwise.unary,
+    "unary_grad": elementwise.unary_grad,
+    "binary": elementwise.binary,
+    "permute": moving.permute,
+    "slice": moving.slice_,
+    "pad": moving.pad,
+    "concat": moving.concat,
+    "broadcast": moving.broadcast,
+    "reduce": reduce.reduce,
+    "assign": moving.assign,
+    "gather_rows": moving.gather_rows,
+    "scatter_rows": moving.scatter_rows,
+    "softmax": rows.softmax,
+    "softmax_grad": rows.softmax_grad,
+    "entmax": rows.entmax,
+    "entmax_grad": rows.entmax_grad,
+    "keep_largest": rows.keep_largest,
+    "norm": rows.norm,
+    "norm_grad": rows.norm_grad,
+    "norm_param_grad": rows.norm_param_grad,
+    "unfold": windows.unfold,
+    "fold": windows.fold,
+    "rope": moving.rope,
+    "recurrent": recurrent.recurrent,
+    "recurrent_grad": recurrent.recurrent_grad,
+    "loss": training.loss,
+    "update": training.update,
+    "sumsq": reduce.sumsq,
+}
+
+
+def lower(request: Request) -> Lowered:
+    """Return the launches of an operation; none if it has nothing to write.
+
+    Raises
+    ------
+    UnsupportedError : no kernel for the operation, or for these attributes
+    """
+    if request.op not in LOWERERS:
+        raise unsupported(request.op, "it")
+    if all(0 in shape for shape in request.outputs):
+        return Lowered(launches=())
+    return LOWERERS[request.op](request)

@@ -1,0 +1,102 @@
+"""Operations of training: losses and optimiser steps."""
+
+from __future__ import annotations
+
+from volumetric.kernels.gpu.dispatch import Constant, ceil_div
+from volumetric.kernels.gpu.graph.launch import (
+    MATHS,
+    Launch,
+    Lowered,
+    Ref,
+    Request,
+    elements,
+    launch,
+    result,
+    scratch,
+    source,
+    workgroup_size,
+)
+from volumetric.kernels.gpu.graph.moving import copy
+from volumetric.kernels.gpu.graph.rows import rowwise
+
+_CHUNKS = 1024
+_PER_INVOCATION = 16
+_FIELDS = {
+    "sgd": ("weight_decay",),
+    "momentum": ("weight_decay", "momentum", "dampening", "nesterov"),
+    "rmsprop": ("weight_decay", "alpha", "eps", "momentum", "centered"),
+    "adamw": ("weight_decay", "beta1", "beta2", "eps"),
+}
+_SLOTS = {"sgd": 0, "momentum": 1, "rmsprop": 3, "adamw": 2}
+"""Slots that the shader declares; rmsprop may have fewer."""
+
+
+def loss(request: Request) -> Lowered:
+    """Sum of the terms of a loss, their weight, and the gradient."""
+    rows = request.attrs["name"] == "cross_entropy"
+    first, count = _cross_entropy(request) if rows else _elementwise(request)
+    dims = (count,)
+    buffers = {"sums": scratch(0), "total": result(0), "weight": result(1)}
+    second = launch("loss_total", 1, buffers, dims, workgroup=workgroup_size(request.caps))
+    return Lowered(launches=(first, second) if count else (second,), scratch=(8 * max(count, 1),))
+
+
+def _buffers(request: Request) -> dict[str, Ref]:
+    weights = {"weights": source(2)} if len(request.inputs) > 2 else {}
+    return {"prediction": source(0), "wanted": source(1), "gradient": result(2), "sums": scratch(0), **weights}
+
+
+def _elementwise(request: Request) -> tuple[Launch, int]:
+    attrs, count = request.attrs, request.size()
+    size = workgroup_size(request.caps)
+    chunks = min(ceil_div(count, size * _PER_INVOCATION), _CHUNKS)
+    name = attrs["name"]
+    if name == "bce" and attrs["logits"]:
+        name = "bce_logits"
+    constants: dict[str, Constant] = {"WEIGHTS": len(request.inputs) > 2}
+    if name == "huber":
+        constants["DELTA"] = float(attrs["delta"])
+    chunk = ceil_div(count, max(chunks, 1))
+    made = launch(
+        "loss_elements",
+        chunks,
+        _buffers(request),
+        (count, chunk),
+        constants=constants,
+        preludes=(MATHS, f"graph/loss/{name}"),
+        workgroup=size,
+    )
+    return made, chunks
+
+
+def _cross_entropy(request: Request) -> tuple[Launch, int]:
+    rows = request.inputs[0][0]
+    constants = {
+        "WEIGHTS": len(request.inputs) > 2,
+        "SOFT": not request.integers[1],
+        "SMOOTH": float(request.attrs["label_smoothing"]),
+    }
+    extra = (int(request.attrs["ignore_index"]),)
+    made = rowwise("loss_rows", request.inputs[0], request.caps, _buffers(request), extra=extra, constants=constants)
+    return made, rows
+
+
+def update(request: Request) -> Lowered:
+    """One step of an optimiser. It works in place: what is not updated in place is copied first."""
+    attrs, count, caps = request.attrs, request.out_size, request.caps
+    name = attrs["name"]
+    slots = len(request.inputs) - 3
+    targets = [result(i) for i in range(slots + 1)]
+    kept = [source(0), *(source(2 + i) for i in range(slots))]
+    copies = [copy(count, caps, x, y) for x, y in zip(kept, targets, strict=True)]
+    buffers = {"param": targets[0], "grad": source(1), "scalars": source(2 + slots)}
+    buffers |= {f"slot_{i}": ref for i, ref in enumerate(targets[1:])}
+    constants = {
+        field.upper(): bool(attrs[field]) if field in ("nesterov", "centered") else float(attrs[field])
+        for field in _FIELDS[name]
+    }
+    declared = tuple(f"graph/slot/{i}" for i in range(_SLOTS[name]))
+    step = elements(
+        "update", count, caps, buffers, (count,), constants=constants, preludes=(*declared, f"graph/update/{name}")
+    )
+    return Lowered(launches=(*copies, step))

@@ -1,0 +1,30 @@
+"""A single JSON file that describes a network: this package's ``network.json``, or one of the Go engine."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from volumetric.errors import CheckpointError
+from volumetric.loaders.json_file import read_bytes
+from volumetric.loaders.native import MAX_NETWORK_BYTES
+from volumetric.network import Network, Params
+from volumetric.network_json import FORMAT
+
+
+def read_network_file(path: str | Path) -> tuple[Network, Params | None]:
+    """Read a network, and its weights where the file has some.
+
+    Raises
+    ------
+    CheckpointError, SpecError
+        The file cannot be read or describes no network.
+    """
+    data = read_bytes(Path(path), MAX_NETWORK_BYTES)
+    try:
+        head = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(f"{path} is not JSON: {error}", hint="name a network.json") from error
+    if isinstance(head, dict) and head.get("format") == FORMAT:
+        return Network.from_json(data), None
+    raise CheckpointError(f"{path} describes no network", hint=f"its format should be {FORMAT!r}")

@@ -1,0 +1,69 @@
+"""GpuGraphs: compiles tensor graphs for one open GPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from volumetric.kernels.gpu.graph.launch import Launch
+from volumetric.runtime.gpu.commands import Executor
+from volumetric.runtime.gpu.context import Call, GpuContext
+from volumetric.runtime.gpu.graph.program import GpuProgram
+from volumetric.runtime.gpu.graph.store import GpuStore
+from volumetric.runtime.gpu.native import NativeExecutor
+from volumetric.runtime.graph.ops import Graph
+
+
+class GpuGraphs:
+    """Tensor graphs on one GPU; all programs share pipelines, and the small buffers that launches take sizes from."""
+
+    def __init__(self, context: GpuContext, executor: Executor | None = None) -> None:
+        self.context = context
+        self._executor = executor or NativeExecutor(context)
+        self._dims: dict[bytes, Any] = {}
+        self._idle: dict[int, Any] = {}
+
+    def store(self) -> GpuStore:
+        """Return an empty store."""
+        return GpuStore(self.context)
+
+    def compile(self, graph: Graph, store: GpuStore) -> GpuProgram:
+        """Bind `graph` to `store`.
+
+        Raises
+        ------
+        UnsupportedError : no kernel for a node
+        SpecError : the store has no buffer for a key of the graph
+        ShapeError : a buffer has another shape or type than the graph's tensor
+        DeviceError : a tensor exceeds a binding of the GPU, or memory is short
+        """
+        return GpuProgram(self.context, graph, store, self._executor, self.bind)
+
+    def bind(self, launch: Launch, buffers: dict[str, Any]) -> Call:
+        """Bind a launch; what an operation leaves out gets a buffer that nobody uses."""
+        linked = self.context.pipeline(launch.dispatch).linked
+        # Two writable bindings of one launch must not be the same buffer, so each place has an idle one of its own.
+        idle = {
+            b.name: self._idle_at(b.index)
+            for b in linked.bindings
+            if b.access == "read_write" and b.name not in buffers
+        }
+        return self.context.bind(launch.dispatch, {**idle, **buffers, "dims": self._dims_of(launch)})
+
+    def _dims_of(self, launch: Launch) -> Any:
+        words = b"".join(
+            np.array(word, np.float32 if isinstance(word, float) else np.int64)
+            .astype(np.float32 if isinstance(word, float) else np.uint32)
+            .tobytes()
+            for word in launch.dims
+        )
+        if words not in self._dims:
+            made = self._dims[words] = self.context.buffer(len(words), "sizes", uniform=True)
+            self.context.write(made, np.frombuffer(words, np.uint32))
+        return self._dims[words]
+
+    def _idle_at(self, index: int) -> Any:
+        if index not in self._idle:
+            self._idle[index] = self.context.buffer(256, "unused binding")
+        return self._idle[index]

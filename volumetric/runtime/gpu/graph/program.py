@@ -1,0 +1,167 @@
+"""A graph bound to its buffers: recorded once, replayed as one compute pass and one submission a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from volumetric._typing import Array
+from volumetric.errors import ShapeError
+from volumetric.kernels.gpu.graph.launch import Launch, Ref, Request
+from volumetric.kernels.gpu.graph.table import lower
+from volumetric.runtime.gpu.commands import Command, Copy, Executor, Pass
+from volumetric.runtime.gpu.context import Call, GpuContext
+from volumetric.runtime.gpu.graph.memory import Pool, Storage
+from volumetric.runtime.gpu.graph.store import GpuStore
+from volumetric.runtime.graph.liveness import roots
+from volumetric.runtime.graph.ops import Graph, Node
+
+Binder = Callable[[Launch, dict[str, Any]], Call]
+"""Binds a launch to buffers by the shader's names."""
+
+
+class GpuProgram:
+    """Runs one graph on one store.
+
+    Attributes
+    ----------
+    calls : the recorded dispatches, in order
+    scratch_bytes : GPU memory of the program besides the store
+    """
+
+    def __init__(self, context: GpuContext, graph: Graph, store: GpuStore, executor: Executor, bind: Binder) -> None:
+        self._context = context
+        self._graph = graph
+        self._executor = executor
+        self._bounds = id_bounds(graph)
+        self._pool = Pool(context)
+        self._staging: dict[int, Any] = {}
+        try:
+            storage = Storage(context, graph, store, self._pool)
+            self.calls = self._record(storage, bind)
+            self._inputs = [storage[i] for i in graph.inputs]
+            self._commands = self._after(storage)
+        except Exception:
+            self.close()
+            raise
+
+    @property
+    def scratch_bytes(self) -> int:
+        """GPU memory of inputs, constants, scratch and outputs."""
+        return sum(buffer.size for buffer in (*self._pool.owned, *self._staging.values()))
+
+    def run(self, inputs: Sequence[Array]) -> list[Array]:
+        """Upload the inputs, run all nodes, and return the graph's outputs; without any, it does not wait.
+
+        Raises
+        ------
+        ShapeError : an input has another shape or kind of number, or an id is out of range
+        DeviceError : the GPU failed
+        """
+        self.submit(inputs)
+        return [self._read(i) for i in self._graph.outputs]
+
+    def submit(self, inputs: Sequence[Array]) -> None:
+        """Upload the inputs and start a run, without waiting for it."""
+        for buffer, value in zip(self._inputs, self._checked(inputs), strict=True):
+            if value.size:
+                self._context.write(buffer, value)
+        self._submission = self._executor.submit(self._commands)
+
+    def close(self) -> None:
+        """Free the program's own buffers."""
+        self._pool.close()
+        for buffer in self._staging.values():
+            self._context.free(buffer)
+        self._staging.clear()
+
+    def _record(self, storage: Storage, bind: Binder) -> list[Call]:
+        calls = []
+        for at, node in enumerate(self._graph.nodes):
+            if node.op == "reshape":
+                continue
+            storage.begin(at)
+            lowered = lower(self._request(node))
+            spare = [self._pool.take(nbytes, "scratch of a node") for nbytes in lowered.scratch]
+            places = {
+                "input": [storage[i] for i in node.inputs],
+                "output": [storage[i] for i in node.outputs],
+                "scratch": spare,
+            }
+
+            def found(ref: Ref, places: dict[str, list[Any]] = places) -> Any:
+                return places[ref.place][ref.number]
+
+            calls += [
+                bind(launch, {name: found(ref) for name, ref in launch.buffers.items()})
+                for launch in lowered.launches
+                if launch.unless_same is None or found(launch.unless_same[0]) is not found(launch.unless_same[1])
+            ]
+            for buffer in spare:
+                self._pool.give(buffer)
+            storage.end(at)
+        return calls
+
+    def _request(self, node: Node) -> Request:
+        tensors = self._graph.tensors
+        return Request(
+            op=node.op,
+            inputs=tuple(tensors[i].shape for i in node.inputs),
+            outputs=tuple(tensors[i].shape for i in node.outputs),
+            attrs=node.attrs,
+            integers=tuple(tensors[i].dtype == "int32" for i in node.inputs),
+            caps=self._context.caps,
+        )
+
+    def _after(self, storage: Storage) -> list[Command]:
+        """Commands of a run: all dispatches, then the copies of the outputs to where the host can read them."""
+        commands: list[Command] = [Pass(self._executor.prepare(self.calls), 1)] if self.calls else []
+        for i in dict.fromkeys(self._graph.outputs):
+            size = 4 * self._graph.tensors[i].size
+            if size:
+                self._staging[i] = self._context.buffer(size, "output", read=True)
+                commands.append(Copy(storage[i], 0, self._staging[i], 0, size))
+        return commands
+
+    def _checked(self, inputs: Sequence[Array]) -> list[Array]:
+        graph = self._graph
+        if len(inputs) != len(graph.inputs):
+            raise ShapeError(f"the graph takes {len(graph.inputs)} inputs, got {len(inputs)}")
+        found = []
+        for i, value in zip(graph.inputs, inputs, strict=True):
+            tensor = graph.tensors[i]
+            kind = np.integer if tensor.dtype == "int32" else np.floating
+            if value.shape != tensor.shape or not np.issubdtype(value.dtype, kind):
+                raise ShapeError(
+                    f"{tensor.name}: expected {tensor.dtype} of shape {list(tensor.shape)}, "
+                    f"got {value.dtype} of shape {list(value.shape)}"
+                )
+            for low, high, also in self._bounds.get(i, ()):
+                wrong = ((value < low) | (value >= high)) & (value != also)
+                if wrong.any():
+                    raise ShapeError(f"{tensor.name}: id {value[wrong][0]} is outside of {low} … {high - 1}")
+            found.append(np.ascontiguousarray(value, np.dtype(tensor.dtype)))
+        return found
+
+    def _read(self, i: int) -> Array:
+        tensor = self._graph.tensors[i]
+        if tensor.size == 0:
+            return np.empty(tensor.shape, tensor.dtype)
+        data = self._executor.read(self._staging[i], 4 * tensor.size, self._submission)
+        return np.frombuffer(bytearray(data), tensor.dtype).reshape(tensor.shape)
+
+
+def id_bounds(graph: Graph) -> dict[int, list[tuple[int, int, int]]]:
+    """Integer tensor → for each use of it as ids: the least, one more than the greatest, another that is allowed."""
+    root = roots(graph)
+    found: dict[int, list[tuple[int, int, int]]] = {}
+    for node in graph.nodes:
+        if node.op in ("gather_rows", "scatter_rows"):
+            table = graph.tensors[node.inputs[0] if node.op == "gather_rows" else node.outputs[0]]
+            found.setdefault(root[node.inputs[1]], []).append((0, table.shape[0], 0))
+        elif node.op == "loss" and graph.tensors[node.inputs[1]].dtype == "int32":
+            classes = graph.tensors[node.inputs[0]].shape[1]
+            found.setdefault(root[node.inputs[1]], []).append((0, classes, node.attrs["ignore_index"]))
+    return found

@@ -1,0 +1,76 @@
+"""Persistent buffers on a GPU: parameters, optimiser state, recurrent state. They leave it only when asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from volumetric._typing import Array, Shape
+from volumetric.errors import ShapeError
+from volumetric.runtime.gpu.context import GpuContext
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """One buffer of the store."""
+
+    buffer: Any
+    shape: Shape
+    dtype: np.dtype[Any]
+
+
+class GpuStore:
+    """Named buffers on one GPU, float32 or int32."""
+
+    def __init__(self, context: GpuContext) -> None:
+        self._context = context
+        self._held: dict[str, Held] = {}
+
+    def put(self, key: str, value: Array) -> None:
+        """Create a buffer, or overwrite it.
+
+        Raises
+        ------
+        ShapeError : there is one of another shape or type
+        DeviceError : it exceeds the GPU
+        """
+        value = np.ascontiguousarray(value, np.int32 if np.issubdtype(value.dtype, np.integer) else np.float32)
+        held = self._held.get(key)
+        if held is None:
+            buffer = self._context.buffer(value.nbytes, key)
+            held = self._held[key] = Held(buffer, value.shape, value.dtype)
+        elif held.shape != value.shape or held.dtype != value.dtype:
+            raise ShapeError(
+                f"buffer {key!r} is {held.dtype} {list(held.shape)}, got {value.dtype} {list(value.shape)}"
+            )
+        if value.size:
+            self._context.write(held.buffer, value)
+
+    def get(self, key: str) -> Array:
+        """Wait for the GPU and copy a buffer back. Raises `KeyError`."""
+        held = self._held[key]
+        if 0 in held.shape:
+            return np.empty(held.shape, held.dtype)
+        raw = self._context.read(held.buffer, held.dtype.itemsize * prod(held.shape))
+        return raw.view(held.dtype).reshape(held.shape).copy()
+
+    def keys(self) -> Iterable[str]:
+        """Names of all buffers."""
+        return self._held.keys()
+
+    def drop(self, key: str) -> None:
+        """Free a buffer; no program may use it any more. Raises `KeyError`."""
+        self._context.free(self._held.pop(key).buffer)
+
+    def held(self, key: str) -> Held | None:
+        """Return the buffer of `key`, or None."""
+        return self._held.get(key)
+
+    def close(self) -> None:
+        """Free every buffer."""
+        for key in list(self._held):
+            self.drop(key)

@@ -1,0 +1,207 @@
+"""Training as graphs: forward, loss, backward, clipping and the optimiser's step, without a look from the host between.
+
+Weights, slots and sums of gradients are persistent buffers; only a batch goes in, and a few numbers come out. An update
+that would leave a number that is not finite writes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from volumetric._typing import Shape
+from volumetric.runtime.graph.build import GraphBuilder
+from volumetric.runtime.graph.differentiate import differentiate
+from volumetric.runtime.graph.network import emit_plan
+from volumetric.runtime.graph.ops import Graph, TensorType
+from volumetric.runtime.plan import Plan
+
+GetWeight: TypeAlias = Callable[[str, Shape], int]
+EmitWeights: TypeAlias = Callable[[GraphBuilder], GetWeight]
+"""Given a builder, returns what maps key and shape of a parameter to the tensor that the forward pass uses."""
+
+MARGIN = 1e-6
+"""What the norm of clipped gradients stays below the limit, as in torch."""
+_LARGEST = float(np.finfo(np.float32).max)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pass:
+    """One pass through a network: the shapes of a batch.
+
+    Attributes
+    ----------
+    plan : the network, as `lower` wrote it
+    inputs : shape of the inputs, ``[rows, …]`` or ``[sequences, rows, …]``
+    sequences : how many sequences, or None where rows are samples
+    target, target_type : shape and type of the targets, as the loss operation takes them
+    weighted : whether terms have weights
+    loss : name and attributes of the loss operation
+    """
+
+    plan: Plan
+    inputs: Shape
+    sequences: int | None
+    target: Shape
+    target_type: TensorType
+    weighted: bool
+    loss: Mapping[str, Any]
+
+    @property
+    def output(self) -> Shape:
+        """Shape of the output."""
+        rows = self.inputs[: 1 if self.sequences is None else 2]
+        return (*rows, *self.plan.values[self.plan.outputs[0]].shape[1:])
+
+    @property
+    def terms(self) -> Shape:
+        """Shape of the output as the loss takes it."""
+        return (prod(self.output[:-1]), self.output[-1]) if self.by_rows else self.output
+
+    @property
+    def by_rows(self) -> bool:
+        """Whether a term is a row of the output, not an element."""
+        return self.loss["name"] == "cross_entropy"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """How trained arrays change.
+
+    Attributes
+    ----------
+    masters : key → shape of everything that is trained
+    updates : key → attributes of its update operation
+    slots : names of the optimiser's arrays; that of a key is the buffer `slot_key`
+    clip : bound on the norm of all gradients together, or None
+    """
+
+    masters: Mapping[str, Shape]
+    updates: Mapping[str, Mapping[str, Any]]
+    slots: tuple[str, ...]
+    clip: float | None
+
+
+KNOBS = 4
+"""Numbers that an update takes from the host: rate, factor on the gradients, and the optimiser's two (see `ops`)."""
+
+
+def slot_key(slot: str, key: str) -> str:
+    """Name of the buffer of a slot."""
+    return f"slot/{slot}/{key}"
+
+
+def sum_key(key: str) -> str:
+    """Name of the buffer in which gradients of several batches are summed."""
+    return f"sum/{key}"
+
+
+def loss_graph(of: Pass, weights: EmitWeights) -> Graph:
+    """Inputs: inputs, targets [, weights]. Output: the sum of the loss's terms."""
+    work = GraphBuilder()
+    total, _, _ = _loss(work, of, weights)
+    return work.finish([total])
+
+
+def gradient_graph(of: Pass, weights: EmitWeights, rule: Rule) -> Graph:
+    """Add the gradients of a batch to their sums.
+
+    Inputs: as `loss_graph`, then ``keep`` [1]: 0 starts the sums anew. Output: the sum of the loss's terms.
+    """
+    work = GraphBuilder()
+    total, prediction, slope = _loss(work, of, weights)
+    gradients = _gradients(work, rule, {prediction: slope})
+    keep = work.input("keep", (1,))
+    for key, g in gradients.items():
+        shape = rule.masters[key]
+        before = work.binary("mul_nonzero", work.stored(sum_key(key), shape), _spread(work, keep, shape))
+        work.assign(sum_key(key), work.add(before, g))
+    return work.finish([total])
+
+
+def update_graph(rule: Rule) -> Graph:
+    """Update by the sums of gradients. Input: the knobs. Output [2]: norm of the gradients, 1 if it was written."""
+    work = GraphBuilder()
+    gradients = {key: work.stored(sum_key(key), shape) for key, shape in rule.masters.items()}
+    return work.finish([work.concat(_update(work, rule, gradients, work.input("knobs", (KNOBS,)), None), 0)])
+
+
+def step_graph(of: Pass, weights: EmitWeights, rule: Rule) -> Graph:
+    """Do all of an update by one batch.
+
+    Inputs: as `loss_graph`, then the knobs. Output [3]: sum of the loss's terms, then as `update_graph`.
+    """
+    work = GraphBuilder()
+    total, prediction, slope = _loss(work, of, weights)
+    gradients = _gradients(work, rule, {prediction: slope})
+    told = _update(work, rule, gradients, work.input("knobs", (KNOBS,)), total)
+    return work.finish([work.concat([total, *told], 0)])  # one tensor: a device hands each over apart
+
+
+def _loss(work: GraphBuilder, of: Pass, weights: EmitWeights) -> tuple[int, int, int]:
+    """Emit the forward pass and the loss: the sum of terms, the output, and the gradient of the sum for the output."""
+    x = work.input("inputs", of.inputs, of.plan.values[of.plan.inputs[0]].dtype)
+    target = work.input("targets", of.target, of.target_type)
+    weighing = work.input("weights", of.terms[:1] if of.by_rows else of.terms) if of.weighted else None
+    y = emit_plan(work, of.plan, x, param=weights(work), sequences=of.sequences)
+    prediction = work.reshape(y, of.terms)
+    total, _, slope = work.loss(**of.loss, prediction=prediction, target=target, weights=weighing)
+    return total, y, work.reshape(slope, work.shape(y))
+
+
+def _gradients(work: GraphBuilder, rule: Rule, seeds: Mapping[int, int]) -> dict[str, int]:
+    """Emit the gradients of the masters; of those on which nothing depends they are zeros."""
+    masters = {key: work.stored(key, shape) for key, shape in rule.masters.items()}
+    found = differentiate(work, seeds, masters.values())
+    return {key: found[i] if i in found else _zeros(work, rule.masters[key]) for key, i in masters.items()}
+
+
+def _update(work: GraphBuilder, rule: Rule, gradients: Mapping[str, int], knobs: int, total: int | None) -> list[int]:
+    """Emit clipping and updates; nothing is written unless `total`, norm and new weights are all finite."""
+    rate, scale, first, second = work.split(knobs, [1] * KNOBS, 0)
+    norm = work.binary("mul", work.unary(work.sumsq(list(gradients.values())), "sqrt"), scale)
+    factor = scale
+    if rule.clip is not None:
+        limit = work.binary("div", work.scalar(rule.clip), work.affine(norm, 1.0, MARGIN))
+        factor = work.binary("mul", scale, work.binary("min", limit, work.scalar(1.0)))
+    good = _finite(work, norm)
+    if total is not None:
+        good = work.binary("mul", good, _finite(work, total))
+    trial = work.concat([rate, factor, first, second, good], 0)
+    squares = [work.sumsq([_stepped(work, rule, key, g, trial, in_place=False)]) for key, g in gradients.items()]
+    good = work.binary("mul", good, _finite(work, work.reduce(work.concat(squares, 0), "max", (0,))))
+    scalars = work.concat([rate, factor, first, second, good], 0)
+    for key, g in gradients.items():
+        _stepped(work, rule, key, g, scalars, in_place=True)
+    return [norm, good]
+
+
+def _stepped(work: GraphBuilder, rule: Rule, key: str, g: int, scalars: int, *, in_place: bool) -> int:
+    """Emit the update of one array and return its new value.
+
+    Each is computed twice: once to see that all new values are finite, into scratch that the next one takes over, and
+    once in place. Keeping all new values until the last is known would take as much memory as weights and slots do.
+    """
+    shape = rule.masters[key]
+    slots = [work.stored(slot_key(slot, key), shape) for slot in rule.slots]
+    attrs = rule.updates[key]
+    return work.update(param=work.stored(key, shape), grad=g, slots=slots, scalars=scalars, in_place=in_place, **attrs)[
+        0
+    ]
+
+
+def _finite(work: GraphBuilder, x: int) -> int:
+    """1 where `x` is finite, else 0: NaN is not greater and not smaller than anything."""
+    return work.binary("greater", work.scalar(_LARGEST), work.unary(x, "abs"))
+
+
+def _spread(work: GraphBuilder, x: int, shape: Shape) -> int:
+    return work.reshape(x, (1,) * len(shape))
+
+
+def _zeros(work: GraphBuilder, shape: Shape) -> int:
+    return work.broadcast(work.constant(np.zeros((1,) * len(shape)), "zeros"), shape)

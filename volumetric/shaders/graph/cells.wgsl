@@ -1,0 +1,4 @@
+// What a recurrent cell hands over: forward the new state and what its gradient needs; backward the gradients of both kinds
+// of pre-activations, and of the states before apart from what goes through the product.
+struct Step { h: f32, kept: array<f32, 5> }
+struct Back { x: array<f32, 4>, r: array<f32, 4>, h: f32, c: f32 }

@@ -1,0 +1,18 @@
+// Set every element to one pattern of bits.
+struct Dims { count: u32, bits: u32 }
+
+@group(0) @binding(0) var<storage, read_write> y: array<u32>;
+@group(0) @binding(13) var<uniform> dims: Dims;
+
+@compute @workgroup_size(WG)
+fn main(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) lid: u32,
+) {
+    let first = flat_group(group, groups) * (WG * EACH) + lid;
+    //@unroll
+    for (var j = 0u; j < EACH; j++) {
+        if (first + j * WG < dims.count) { y[first + j * WG] = dims.bits; }
+    }
+}

@@ -1,0 +1,21 @@
+// y[i] = table[ids[i]], row by row.
+struct Dims { count: u32, width: u32 }
+
+@group(0) @binding(0) var<storage, read> rows: array<f32>;
+@group(0) @binding(1) var<storage, read> ids: array<u32>;
+@group(0) @binding(2) var<storage, read_write> y: array<f32>;
+@group(0) @binding(13) var<uniform> dims: Dims;
+
+@compute @workgroup_size(WG)
+fn main(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) lid: u32,
+) {
+    let first = flat_group(group, groups) * (WG * EACH) + lid;
+    //@unroll
+    for (var j = 0u; j < EACH; j++) {
+        let at = first + j * WG;
+        if (at < dims.count) { y[at] = rows[ids[at / dims.width] * dims.width + at % dims.width]; }
+    }
+}

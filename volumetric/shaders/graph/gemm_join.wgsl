@@ -1,0 +1,21 @@
+// c = act(sum of the partial products + bias), in the order of the splits.
+struct Dims { count: u32, n: u32, splits: u32 }
+
+@group(0) @binding(0) var<storage, read> parts: array<f32>;  // (splits, count)
+@group(0) @binding(1) var<storage, read> bias: array<f32>;
+@group(0) @binding(2) var<storage, read_write> c: array<f32>;
+@group(0) @binding(13) var<uniform> dims: Dims;
+
+@compute @workgroup_size(WG)
+fn main(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) lid: u32,
+) {
+    let at = flat_group(group, groups) * WG + lid;
+    if (at >= dims.count) { return; }
+    var v = 0.0;
+    for (var s = 0u; s < dims.splits; s++) { v += parts[s * dims.count + at]; }
+    if (BIAS) { v += bias[at % dims.n]; }
+    c[at] = value(v);
+}

@@ -1,0 +1,91 @@
+// Functions that are exact to a few units in the last place on every device: the built-in exp and log may lose four
+// digits (software adapters do), and gradients are compared with a NumPy oracle. NaN is told by its bits: comparisons with
+// NaN are the compiler's to fold.
+const QUIET_NAN: u32 = 0x7fc00000u;
+const INFINITY: u32 = 0x7f800000u;
+const LN2_HIGH: f32 = 0.693359375;  // a multiple of 2^-9: its product with an exponent is exact
+const LN2_LOW: f32 = -0.00021219444;
+
+fn nan() -> f32 { var bits = QUIET_NAN; return bitcast<f32>(bits); }
+fn infinity() -> f32 { var bits = INFINITY; return bitcast<f32>(bits); }
+fn is_nan(x: f32) -> bool { return (bitcast<u32>(x) & 0x7fffffffu) > INFINITY; }
+fn is_infinite(x: f32) -> bool { return (bitcast<u32>(x) & 0x7fffffffu) == INFINITY; }
+fn is_lowest(x: f32) -> bool { return bitcast<u32>(x) == 0xff800000u; }
+
+// 2^n for -126 <= n <= 127.
+fn power_of_2(n: i32) -> f32 { return bitcast<f32>(u32(n + 127) << 23u); }
+
+// e^x: 2^n e^r with |r| <= ln 2 / 2, Taylor's series to r^7. Underflows through subnormals to 0, overflows to infinity.
+fn exponential(x: f32) -> f32 {
+    let bounded = clamp(x, -106.0, 90.0);
+    let n = round(bounded * 1.4426950408889634);
+    let r = (bounded - n * LN2_HIGH) - n * LN2_LOW;
+    let p = 1.0 + r * (1.0 + r * (0.5 + r * (0.16666667 + r * (0.041666668 + r * (0.008333334
+        + r * (0.0013888889 + r * 0.0001984127))))));
+    let whole = i32(n);
+    let half = whole / 2;
+    return select(p * power_of_2(half) * power_of_2(whole - half), x, is_nan(x));
+}
+
+// atanh(f) / f for small |f|, with s = f^2: 9 terms serve f up to 1/3.
+fn atanh_ratio(s: f32) -> f32 {
+    return 1.0 + s * (0.33333334 + s * (0.2 + s * (0.14285715 + s * (0.11111111 + s * (0.09090909
+        + s * (0.07692308 + s * (0.06666667 + s * 0.05882353)))))));
+}
+
+// Natural logarithm: x = m 2^e with m within sqrt(2) of 1, log m = 2 atanh((m - 1) / (m + 1)).
+fn logarithm(x: f32) -> f32 {
+    let tiny = x < 1.1754944e-38;
+    let bits = bitcast<u32>(select(x, x * 8388608.0, tiny));
+    let shifted = bits - 0x3f3504f3u;  // sqrt(1/2): exponents count from there
+    let e = f32(i32(shifted) >> 23u) - select(0.0, 23.0, tiny);
+    let m = bitcast<f32>((shifted & 0x7fffffu) + 0x3f3504f3u);
+    let f = (m - 1.0) / (m + 1.0);
+    let y = e * LN2_HIGH + (2.0 * f * atanh_ratio(f * f) + e * LN2_LOW);
+    if (bitcast<u32>(x) == INFINITY) { return x; }
+    if ((bitcast<u32>(x) & 0x7fffffffu) == 0u) { return -infinity(); }
+    if (x < 0.0 || is_nan(x)) { return nan(); }
+    return y;
+}
+
+// log(1 + u) for 0 <= u <= 1.
+fn log_of_one_plus(u: f32) -> f32 {
+    let f = u / (2.0 + u);
+    return 2.0 * f * atanh_ratio(f * f);
+}
+
+// x^p for x >= 0.
+fn power(x: f32, p: f32) -> f32 {
+    if (p == 1.0) { return x; }
+    if (p == 2.0) { return x * x; }
+    return select(exponential(p * logarithm(x)), select(0.0, 1.0, p == 0.0), x == 0.0);
+}
+
+fn hyperbolic_tangent(x: f32) -> f32 {
+    let e = exponential(-2.0 * abs(x));
+    let s = x * x;
+    let series = x * (1.0 + s * (-0.33333334 + s * (0.13333334 + s * (-0.053968254 + s * 0.021869488))));
+    let y = select(sign(x) * (1.0 - e) / (1.0 + e), series, abs(x) < 0.3);
+    return select(y, x, is_nan(x));
+}
+
+fn logistic(x: f32) -> f32 {
+    let e = exponential(-abs(x));
+    return select(e, 1.0, x >= 0.0) / (1.0 + e);
+}
+
+// erf by Abramowitz and Stegun 7.1.26, as 1 - erf(|z|): absolute error below 1.5e-7.
+fn erf_complement(z: f32) -> f32 {
+    let t = 1.0 / (1.0 + 0.3275911 * z);
+    let p = t * (0.254829592 + t * (-0.284496736 + t * (1.421413741 + t * (-1.453152027 + t * 1.061405429))));
+    return p * exponential(-z * z);
+}
+
+// Standard normal distribution function.
+fn normal_below(x: f32) -> f32 {
+    let tail = 0.5 * erf_complement(abs(x) * 0.7071067811865476);
+    return select(tail, 1.0 - tail, x >= 0.0);
+}
+
+// Logits that spoil a softmax: NaN and plus infinity.
+fn is_odd(x: f32) -> bool { return is_nan(x) || bitcast<u32>(x) == INFINITY; }

@@ -1,0 +1,41 @@
+// y = (x - mean) rstd gain + bias for each row, and stats = (mean, rstd); for an rms norm the mean is 0.
+struct Dims { rows: u32, width: u32 }
+
+@group(0) @binding(0) var<storage, read> x: array<f32>;
+@group(0) @binding(1) var<storage, read> gain: array<f32>;
+@group(0) @binding(2) var<storage, read> bias: array<f32>;
+@group(0) @binding(3) var<storage, read_write> y: array<f32>;
+@group(0) @binding(4) var<storage, read_write> stats: array<vec2<f32>>;
+@group(0) @binding(13) var<uniform> dims: Dims;
+
+@compute @workgroup_size(WG)
+fn main(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) lid: u32,
+) {
+    let row = flat_group(group, groups) * (WG / TEAM) + lid / TEAM;
+    let start = min(row, dims.rows - 1u) * dims.width;
+    let lane = lid % TEAM;
+    var mean = 0.0;
+    if (LAYER) {
+        var sum = 0.0;
+        for (var i = lane; i < dims.width; i += TEAM) { sum += x[start + i]; }
+        mean = team_sum(sum, lid, TEAM) / f32(dims.width);
+    }
+    var spread = 0.0;
+    for (var i = lane; i < dims.width; i += TEAM) {
+        let d = x[start + i] - mean;
+        spread += d * d;
+    }
+    let rstd = 1.0 / sqrt(team_sum(spread, lid, TEAM) / f32(dims.width) + EPS);
+    if (row < dims.rows) {
+        if (lane == 0u) { stats[row] = vec2<f32>(mean, rstd); }
+        for (var i = lane; i < dims.width; i += TEAM) {
+            var v = (x[start + i] - mean) * rstd;
+            if (GAIN) { v *= gain[i] + UNIT; }
+            if (BIAS) { v += bias[i]; }
+            y[start + i] = v;
+        }
+    }
+}

@@ -1,0 +1,76 @@
+// Back-propagation through all steps of a recurrent layer; a workgroup a sequence. Each step first turns the gradients of
+// its states into those of its pre-activations, unit by unit, then carries the latter through the weights to the step before.
+struct Dims { batch: u32, length: u32 }
+
+@group(0) @binding(0) var<storage, read> gy: array<f32>;
+@group(0) @binding(1) var<storage, read> y: array<f32>;
+@group(0) @binding(2) var<storage, read> kept: array<f32>;
+@group(0) @binding(3) var<storage, read> weights: array<f32>;  // (BLOCKS * HIDDEN, HIDDEN)
+@group(0) @binding(4) var<storage, read> h0: array<f32>;
+@group(0) @binding(5) var<storage, read> c0: array<f32>;
+@group(0) @binding(6) var<storage, read_write> g_x: array<f32>;  // (batch, length, BLOCKS * HIDDEN)
+@group(0) @binding(7) var<storage, read_write> g_r: array<f32>;
+@group(0) @binding(13) var<uniform> dims: Dims;
+
+const WIDE: u32 = BLOCKS * HIDDEN;
+var<workgroup> carried: array<f32, HIDDEN>;
+var<workgroup> carried_c: array<f32, HIDDEN>;
+
+@compute @workgroup_size(WG)
+fn main(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) lid: u32,
+) {
+    let row = flat_group(group, groups);
+    if (row >= dims.batch) { return; }
+    for (var j = lid; j < HIDDEN; j += WG) {
+        carried[j] = 0.0;
+        if (KEPT == 5u) { carried_c[j] = 0.0; }
+    }
+    for (var back = 0u; back < dims.length; back++) {
+        let t = dims.length - 1u - back;
+        let step = row * dims.length + t;
+        for (var j = lid; j < HIDDEN; j += WG) {
+            var k: array<f32, 5>;
+            //@unroll
+            for (var b = 0u; b < KEPT; b++) { k[b] = kept[(step * KEPT + b) * HIDDEN + j]; }
+            var h = 0.0;
+            var c = 0.0;
+            var gc = 0.0;
+            if (t == 0u) { h = h0[row * HIDDEN + j]; } else { h = y[(step - 1u) * HIDDEN + j]; }
+            if (KEPT == 5u) {
+                if (t == 0u) { c = c0[row * HIDDEN + j]; } else { c = kept[((step - 1u) * KEPT + 4u) * HIDDEN + j]; }
+                gc = carried_c[j];
+            }
+            let s = cell_back(gy[step * HIDDEN + j] + carried[j], gc, y[step * HIDDEN + j], k, h, c);
+            //@unroll
+            for (var b = 0u; b < BLOCKS; b++) { g_x[step * WIDE + b * HIDDEN + j] = s.x[b]; }
+            if (APART) {
+                //@unroll
+                for (var b = 0u; b < BLOCKS; b++) { g_r[step * WIDE + b * HIDDEN + j] = s.r[b]; }
+            }
+            carried[j] = s.h;
+            if (KEPT == 5u) { carried_c[j] = s.c; }
+        }
+        storageBarrier();
+        for (var j = lid; j < HIDDEN; j += WG) {
+            var sum: array<f32, 4>;
+            //@unroll
+            for (var i = 0u; i < 4u; i++) { sum[i] = 0.0; }
+            var k = 0u;
+            for (; k + 3u < WIDE; k += 4u) {
+                //@unroll
+                for (var i = 0u; i < 4u; i++) { sum[i] += before(step * WIDE + k + i) * weights[(k + i) * HIDDEN + j]; }
+            }
+            for (; k < WIDE; k++) { sum[0] += before(step * WIDE + k) * weights[k * HIDDEN + j]; }
+            carried[j] += (sum[0] + sum[1]) + (sum[2] + sum[3]);
+        }
+        storageBarrier();
+    }
+}
+
+fn before(at: u32) -> f32 {
+    if (APART) { return g_r[at]; }
+    return g_x[at];
+}

@@ -1,0 +1,1 @@
+fn value(x: f32) -> f32 { return abs(x); }

@@ -1,0 +1,296 @@
+"""The learner on any device: an update is one graph, and all arrays stay where it runs."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from volumetric._typing import Array, Shape
+from volumetric.network import Network, check_params
+from volumetric.runtime import lower
+from volumetric.runtime.graph import Graph, GraphBuilder, GraphDevice, GraphProgram
+from volumetric.runtime.graph.training import (
+    GetWeight,
+    Pass,
+    Rule,
+    gradient_graph,
+    loss_graph,
+    slot_key,
+    step_graph,
+    sum_key,
+    update_graph,
+)
+from volumetric.runtime.state import check_input, check_vocabulary
+from volumetric.train.data import Batch
+from volumetric.train.learner import LearnerOptions, LearnerState, OpenLearner, StepReport, Tally
+from volumetric.train.lora import DOWN, UP
+from volumetric.train.losses import CrossEntropy
+from volumetric.train.optim import AdamW, Momentum
+from volumetric.train.precision import schemes_of, trained_store
+from volumetric.train.reference import ReferenceLearner
+from volumetric.train.subject import are_sequences, check_state, first_masters, kept_store, trained_keys
+from volumetric.weights import Params
+
+
+class HasGraphs(Protocol):
+    """A device that runs tensor graphs."""
+
+    def graphs(self) -> GraphDevice:
+        """Return what compiles them."""
+        ...
+
+
+def learner_on(device: HasGraphs) -> OpenLearner:
+    """Return what `train` takes as its `learner`: updates run on `device`.
+
+    Examples
+    --------
+    >>> train(network, params, data, learner=learner_on(open_device("gpu")))  # doctest: +SKIP
+    """
+
+    def open_learner(network: Network, params: Params, options: LearnerOptions) -> DeviceLearner:
+        return DeviceLearner(network, params, options, device.graphs())
+
+    return open_learner
+
+
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    """A batch as graphs take it."""
+
+    of: Pass
+    arrays: list[Array]
+    count: float
+
+
+class DeviceLearner:
+    """Trains on a `GraphDevice`. Masters, slots and sums of gradients are float32 buffers of its store.
+
+    An update by one batch is one run of one graph. Sequences of a batch are computed side by side, as if each were
+    alone. What is not finite is looked for once more by the reference learner, which names the layer.
+
+    Parameters
+    ----------
+    device : where graphs run
+
+    Raises
+    ------
+    UnsupportedError
+        The device cannot hold a scheme, as 64-bit types on most GPUs.
+    """
+
+    def __init__(self, network: Network, params: Params, options: LearnerOptions, device: GraphDevice) -> None:
+        check_params(network, params)
+        self._network, self._given, self._options, self._device = network, params, options, device
+        self._plan = lower(network)
+        self._schemes = schemes_of(network, params, options.precision)
+        self._wanted = trained_keys(self._plan, params, options)
+        masters = first_masters(params, self._wanted, options)
+        self._shapes = {key: w.shape for key, w in masters.items()}
+        self._kept = {
+            key: kept_store(store, options, self._schemes[key], trained=key in self._wanted)
+            for key, store in params.items()
+        }
+        self._rule = self._make_rule()
+        self._store = device.store()
+        self._updates = 0
+        self._programs: dict[tuple[object, ...], GraphProgram] = {}
+        for key, w in masters.items():
+            self._store.put(key, np.asarray(w, np.float32))
+            for slot in options.optimiser.slots:
+                self._store.put(slot_key(slot, key), np.zeros(w.shape, np.float32))
+        for key in self._plan.params:
+            if key not in self._shapes:
+                self._store.put(key, self._kept[key].values())
+
+    @property
+    def state(self) -> LearnerState:
+        """What the next update depends on, copied from the device."""
+        slots = {
+            slot: {key: self._store.get(slot_key(slot, key)) for key in self._shapes}
+            for slot in self._options.optimiser.slots
+        }
+        return LearnerState(self._updates, self._masters(), slots)
+
+    def restore(self, state: LearnerState) -> None:
+        """Continue from `state`. Raises `CheckpointError` where its arrays are not those of this network."""
+        check_state(state, self._masters(), self._options)
+        for key, w in state.masters.items():
+            self._store.put(key, w)
+        for slot, arrays in state.slots.items():
+            for key, array in arrays.items():
+                self._store.put(slot_key(slot, key), array)
+        self._updates = state.updates
+
+    def step(self, batches: Sequence[Batch], *, rate: float) -> StepReport:
+        """Make one update from the gradients of all `batches` together; a fault leaves every weight as it was."""
+        ready = [self._ready(batch) for batch in batches]
+        count = sum(one.count for one in ready)
+        knobs = self._knobs(rate, self._options.loss.scale(count))
+        if len(ready) == 1:
+            total, norm, good = self._run_one(ready[0], knobs)
+        else:
+            total = self._sum(ready)
+            norm, good = (0.0, 0.0) if not np.isfinite(total) else self._values(self._updating(), [knobs])
+        if not good:
+            fault = self._fault(batches, rate, total)
+            norm = norm if np.isfinite(total) else np.nan
+            return StepReport(tally=Tally(total, count, fault), gradient_norm=norm, fault=fault)
+        self._updates += 1
+        clip = self._options.clip
+        return StepReport(tally=Tally(total, count), gradient_norm=norm, clipped=clip is not None and norm > clip)
+
+    def evaluate(self, batch: Batch) -> Tally:
+        """Return the loss of a batch."""
+        ready = self._ready(batch)
+        program = self._program(("loss", ready.of), lambda: loss_graph(ready.of, self._weights))
+        [total] = self._values(program, ready.arrays)
+        fault = None if np.isfinite(total) else self._reference().evaluate(batch).fault or self._loss_fault
+        return Tally(total, ready.count, fault)
+
+    def params(self) -> Params:
+        """Return the weights as they are now; what is neither trained nor converted is the given store itself."""
+        masters = self._masters()
+        if self._options.overlay is not None:
+            return self._options.overlay.merge(self._kept, masters)
+        trained = {key: trained_store(w, self._schemes[key]) for key, w in masters.items()}
+        return Params({key: trained.get(key, store) for key, store in self._kept.items()})
+
+    def _masters(self) -> dict[str, Array]:
+        return {key: self._store.get(key) for key in self._shapes}
+
+    def _make_rule(self) -> Rule:
+        optimiser = self._options.optimiser
+        updates: dict[str, Mapping[str, Any]] = {}
+        for key, shape in self._shapes.items():
+            own = optimiser.for_weight(len(shape), self._options.decay_vectors)
+            fields = {f.name: getattr(own, f.name) for f in dataclasses.fields(own) if f.name != "rate"}
+            updates[key] = {"name": own.kind, **fields}
+        return Rule(masters=self._shapes, updates=updates, slots=optimiser.slots, clip=self._options.clip)
+
+    def _weights(self, work: GraphBuilder) -> GetWeight:
+        """Return what gives the forward pass its weights: as their schemes hold them, or with overlays added."""
+        made: dict[str, int] = {}
+
+        def get(key: str, shape: Shape) -> int:
+            if key not in made:
+                made[key] = self._weight(work, key, shape)
+            return made[key]
+
+        return get
+
+    def _weight(self, work: GraphBuilder, key: str, shape: Shape) -> int:
+        overlay, own = self._options.overlay, work.stored(key, shape)
+        if overlay is not None and key in self._wanted:
+            down, up = (work.stored(key + end, self._shapes[key + end]) for end in (DOWN, UP))
+            product = work.gemm(work.reshape(up, (1, *work.shape(up))), work.reshape(down, (1, *work.shape(down))))
+            return work.add(own, work.affine(work.reshape(product, shape), overlay.scale))
+        scheme = self._schemes[key]
+        whole = scheme.dtype.is_float and scheme.dtype.bits >= 32
+        return own if whole or key not in self._shapes else work.fake_quant(own, str(scheme))
+
+    def _ready(self, batch: Batch) -> _Ready:
+        """Check a batch and bring it into the form of graphs."""
+        plan, loss = self._plan, self._options.loss
+        many = are_sequences(plan, batch.inputs)
+        lead = batch.inputs.shape[: 2 if many else 1]
+        rows = batch.inputs.reshape(-1, *batch.inputs.shape[2:]) if many else batch.inputs
+        x = check_input(plan, rows).reshape(batch.inputs.shape)
+        if x.dtype == np.int32:
+            check_vocabulary(plan, x.ravel())
+        output = (*lead, *plan.values[plan.outputs[0]].shape[1:])
+        checked = loss.checked(output, batch.targets, batch.mask)
+        ids = isinstance(loss, CrossEntropy) and np.issubdtype(checked.target.dtype, np.integer)
+        of = Pass(
+            plan=plan,
+            inputs=x.shape,
+            sequences=lead[0] if many else None,
+            target=(),
+            target_type="int32" if ids and checked.target.ndim < len(output) else "float32",
+            weighted=checked.weights is not None,
+            loss=_attributes(loss),
+        )
+        terms = of.terms[:1] if of.by_rows else of.terms
+        target = checked.target.reshape(terms if of.target_type == "int32" else of.terms)
+        target = np.ascontiguousarray(target, np.int32 if of.target_type == "int32" else np.float32)
+        arrays = [x, target]
+        if checked.weights is not None:
+            arrays.append(np.ascontiguousarray(checked.weights.reshape(terms), np.float32))
+        return _Ready(dataclasses.replace(of, target=target.shape), arrays, checked.count)
+
+    def _knobs(self, rate: float, scale: float) -> Array:
+        """Return the numbers that an update takes from the host."""
+        optimiser, step = self._options.optimiser, self._updates + 1
+        first, second = 0.0, 0.0
+        if isinstance(optimiser, Momentum):
+            first = float(step == 1)
+        elif isinstance(optimiser, AdamW):
+            first, second = 1 / (1 - optimiser.beta1**step), 1 / np.sqrt(1 - optimiser.beta2**step)
+        with np.errstate(over="ignore"):
+            return np.array([rate, scale, first, second], np.float64).astype(np.float32)
+
+    def _run_one(self, ready: _Ready, knobs: Array) -> list[float]:
+        program = self._program(("step", ready.of), lambda: step_graph(ready.of, self._weights, self._rule))
+        return self._values(program, [*ready.arrays, knobs])
+
+    def _sum(self, ready: Sequence[_Ready]) -> float:
+        """Sum the gradients of several batches; return the sum of their loss terms, up to the first that is odd."""
+        total = 0.0
+        for i, one in enumerate(ready):
+            of = one.of
+            if i == 0:
+                self._start_sums()
+            program = self._program(("sum", of), lambda of=of: gradient_graph(of, self._weights, self._rule))
+            total += self._values(program, [*one.arrays, np.array([float(i > 0)], np.float32)])[0]
+            if not np.isfinite(total):
+                break
+        return total
+
+    def _start_sums(self) -> None:
+        """Create the buffers of the sums, which only accumulation needs."""
+        known = set(self._store.keys())
+        for key, shape in self._shapes.items():
+            if sum_key(key) not in known:
+                self._store.put(sum_key(key), np.zeros(shape, np.float32))
+
+    def _updating(self) -> GraphProgram:
+        return self._program(("update",), lambda: update_graph(self._rule))
+
+    def _program(self, name: tuple[object, ...], make: Callable[[], Graph]) -> GraphProgram:
+        """Compile a graph once for each shape of batch."""
+        key = tuple(_shape_of(part) if isinstance(part, Pass) else part for part in name)
+        if key not in self._programs:
+            self._programs[key] = self._device.compile(make(), self._store)
+        return self._programs[key]
+
+    @staticmethod
+    def _values(program: GraphProgram, arrays: Sequence[Array]) -> list[float]:
+        return program.run(arrays)[0].tolist()
+
+    @property
+    def _loss_fault(self) -> str:
+        return f"the {self._options.loss.kind} loss"
+
+    def _reference(self) -> ReferenceLearner:
+        """Return a learner on the host in the very state of this one."""
+        learner = ReferenceLearner(self._network, self._given, self._options)
+        learner.restore(self.state)
+        return learner
+
+    def _fault(self, batches: Sequence[Batch], rate: float, total: float) -> str:
+        """Name what was not finite first."""
+        named = self._reference().step(batches, rate=rate).fault
+        return named or (self._loss_fault if not np.isfinite(total) else "the norm of the gradients, or a new weight")
+
+
+def _attributes(loss: Any) -> dict[str, Any]:
+    fields = {f.name: getattr(loss, f.name) for f in dataclasses.fields(loss) if f.name != "reduction"}
+    return {"name": loss.kind, **fields}
+
+
+def _shape_of(of: Pass) -> tuple[object, ...]:
+    return of.inputs, of.sequences, of.target, of.target_type, of.weighted

@@ -1,0 +1,257 @@
+"""Settings of a whole run, as a TOML file holds them: network, data, training, what is recorded. All have defaults."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from volumetric.dtypes import Scheme
+from volumetric.errors import SpecError, VolumetricError
+from volumetric.train import tables
+from volumetric.train.config import TrainConfig
+from volumetric.train.lora import LowRank
+from volumetric.train.losses import LOSSES
+from volumetric.train.optim import OPTIMISERS
+from volumetric.train.precision import Precision
+from volumetric.train.schedules import SCHEDULES, Schedule, WarmUp
+
+MAX_BYTES: Final = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkSettings:
+    """Where the network comes from: at most one of the first three; none means the builder that fits the data.
+
+    Attributes
+    ----------
+    builder : name of a function of `volumetric.builders`
+    file : ``network.json`` of this package, or a network of the Go engine as JSON
+    model : anything that `volumetric generate` takes; training goes on from its weights
+    dtype : scheme that the weights of `model` are converted to
+    options : keywords of the builder; sizes that the data tell need not be given
+    """
+
+    builder: str = ""
+    file: str = ""
+    model: str = ""
+    dtype: str = ""
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Check that one source is named."""
+        _at_most_one(self, ("builder", "file", "model"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataSettings:
+    """Where the samples come from: at most one of the first four; none means the problem ``xor``.
+
+    Attributes
+    ----------
+    problem : name of a function of `volumetric.train.problems`
+    npz, csv, text : files; relative paths start at the configuration's directory
+    options : keywords of the problem
+    inputs, targets, mask : names of the arrays in an ``.npz`` file
+    columns : names of the target columns of a CSV file (empty: the last one); its first line has names
+    classes : the target column of a CSV file holds classes, by any names
+    length, stride : tokens of a window of text, and of one window's start to the next (0: `length`)
+    batch_size, shuffle, drop_last : as in `ArrayData`
+    validation : fraction of the samples held back, or another file of the same kind
+    """
+
+    problem: str = ""
+    npz: str = ""
+    csv: str = ""
+    text: str = ""
+    options: dict[str, Any] = field(default_factory=dict)
+    inputs: str = "inputs"
+    targets: str = "targets"
+    mask: str = "mask"
+    columns: tuple[str, ...] = ()
+    classes: bool = False
+    length: int = 64
+    stride: int = 0
+    batch_size: int = 32
+    shuffle: bool = True
+    drop_last: bool = False
+    validation: float | str = 0.0
+
+    def __post_init__(self) -> None:
+        """Check that one source is named, and the sizes."""
+        _at_most_one(self, ("problem", "npz", "csv", "text"))
+        if self.length < 1 or self.stride < 0:
+            raise SpecError(f"length {self.length} must be above 0 and stride {self.stride} not below")
+        if isinstance(self.validation, float) and not 0 <= self.validation < 1:
+            raise SpecError(f"validation must be a file or a fraction in 0 … 1, got {self.validation}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistorySettings:
+    """What is written while training: ``history.jsonl`` and ``history.csv``, a line for each update and epoch."""
+
+    jsonl: bool = True
+    csv: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObserveSettings:
+    """What is told about layers: to stderr, to ``layers.jsonl``, on an HTTP port of this machine.
+
+    Attributes
+    ----------
+    log, jsonl : whether
+    every : steps from one record to the next
+    http : TCP port, 0 for a free one, -1 for none
+    window : steps over which HTTP aggregates
+    """
+
+    log: bool = False
+    jsonl: bool = False
+    every: int = 1
+    http: int = -1
+    window: int = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSettings:
+    """Everything about one run.
+
+    Attributes
+    ----------
+    name : of the run: the file's name without its ending
+    home : directory that relative paths start at
+    seed : of weights, the order of samples, and the split
+    device : where to train
+    output : directory of model, checkpoints and history; relative to `home`; empty: the name of the run
+    resume : continue from the newest checkpoint there, if there is one
+    loss_given : whether the file names a loss; where not, the data decide: cross entropy for classes, else mse
+    """
+
+    name: str = "run"
+    home: Path = Path()
+    seed: int = 0
+    device: str = "cpu"
+    output: str = ""
+    resume: bool = False
+    network: NetworkSettings = field(default_factory=NetworkSettings)
+    data: DataSettings = field(default_factory=DataSettings)
+    train: TrainConfig = field(default_factory=TrainConfig)
+    history: HistorySettings = field(default_factory=HistorySettings)
+    observe: ObserveSettings = field(default_factory=ObserveSettings)
+    loss_given: bool = False
+
+    @property
+    def directory(self) -> Path:
+        """Directory of everything that the run writes."""
+        return self.home / (self.output or self.name)
+
+    def path(self, text: str) -> Path:
+        """Path that the file names."""
+        return self.home / Path(text).expanduser()
+
+
+def _at_most_one(settings: object, names: tuple[str, ...]) -> None:
+    given = [name for name in names if getattr(settings, name)]
+    if len(given) > 1:
+        raise SpecError(f"{' and '.join(given)} exclude each other")
+
+
+def read_settings(path: str | Path, changes: Mapping[str, Any] | None = None) -> RunSettings:
+    """Read a configuration file.
+
+    Parameters
+    ----------
+    changes : further entries by dotted names, as ``"train.epochs"``, which replace those of the file
+
+    Raises
+    ------
+    SpecError
+        The file is no TOML, or has an unknown, ill-typed or senseless entry, which is named.
+    """
+    where = Path(path)
+    try:
+        with where.open("rb") as file:
+            text = file.read(MAX_BYTES + 1)
+        if len(text) > MAX_BYTES:
+            raise SpecError(f"{where} has more than {MAX_BYTES} bytes", hint="it should be a short TOML file")
+        table = tomllib.loads(text.decode())
+    except OSError as error:
+        raise SpecError(f"cannot read {where}: {error.strerror or error}", hint="name a TOML file") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise SpecError(f"{where}: not valid TOML: {error}") from None
+    for name, value in (changes or {}).items():
+        _put(table, name, value)
+    try:
+        return settings_from(table, name=where.stem, home=where.parent)
+    except VolumetricError as error:
+        raise SpecError(f"{where}: {error}", hint=error.hint) from None
+
+
+def _put(table: dict[str, Any], name: str, value: Any) -> None:
+    *path, last = name.split(".")
+    for part in path:
+        table = table.setdefault(part, {})
+        if not isinstance(table, dict):
+            raise SpecError(f"{name}: {part} is no table")
+    table[last] = value
+
+
+def settings_from(table: Mapping[str, Any], *, name: str = "run", home: Path | None = None) -> RunSettings:
+    """Make settings of the tables of a TOML file. Raises `SpecError` as `read_settings` does."""
+    scalars = {"seed": int, "device": str, "output": str, "resume": bool}
+    sections = {
+        "network": NetworkSettings,
+        "data": DataSettings,
+        "history": HistorySettings,
+        "observe": ObserveSettings,
+    }
+    given = tables.expect_keys(dict(table), (*scalars, *sections, "train"), "configuration")
+    values: dict[str, Any] = {key: tables.typed(given[key], to, key) for key, to in scalars.items() if key in given}
+    values |= {key: tables.call(make, given.get(key, {}), f"[{key}]") for key, make in sections.items()}
+    section = given.get("train", {})
+    return RunSettings(
+        name=name,
+        home=home or Path(),
+        **values,
+        train=_train(section),
+        loss_given=isinstance(section, dict) and "loss" in section,
+    )
+
+
+def _train(section: object) -> TrainConfig:
+    table = dict(tables.expect_keys(section, tables.keywords(TrainConfig), "[train]"))
+    parts: dict[str, Any] = {}
+    for name, registry in (("loss", LOSSES), ("optimiser", OPTIMISERS)):
+        if name in table:
+            parts[name] = tables.choose(registry, table.pop(name), f"[train] {name}")
+    if "schedule" in table:
+        parts["schedule"] = _schedule(table.pop("schedule"), "[train] schedule")
+    if "overlay" in table:
+        parts["overlay"] = tables.call(LowRank, table.pop("overlay"), "[train] overlay")
+    if "precision" in table:
+        parts["precision"] = _precision(table.pop("precision"))
+    types = tables.keywords(TrainConfig)
+    plain = {key: tables.typed(value, types[key], f"[train] {key}") for key, value in table.items()}
+    try:
+        return TrainConfig(**plain, **parts)
+    except SpecError as error:
+        raise SpecError(f"[train] {error}", hint=error.hint) from None
+
+
+def _schedule(value: object, where: str) -> Schedule:
+    if isinstance(value, dict) and value.get("kind") == WarmUp.kind and "then" in value:
+        rest = {key: item for key, item in value.items() if key not in ("kind", "then")}
+        then = _schedule(value["then"], f"{where}.then")
+        steps = tables.typed(tables.expect_keys(rest, ("steps",), where).get("steps", 100), int, f"{where}.steps")
+        return WarmUp(steps=steps, then=then)
+    return tables.choose(SCHEDULES, value, where)
+
+
+def _precision(value: object) -> Precision:
+    chosen: str | dict[str, str] = tables.typed(value, str | dict[str, str], "[train] precision")
+    for text in [chosen] if isinstance(chosen, str) else chosen.values():
+        Scheme.parse(text)
+    return chosen

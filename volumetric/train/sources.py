@@ -1,0 +1,171 @@
+"""Samples of a run from what its settings name: a problem, arrays, a table, or text."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from volumetric._typing import Array
+from volumetric.errors import CheckpointError, SpecError
+from volumetric.train import tables
+from volumetric.train.data import ArrayData, load_npz, token_windows
+from volumetric.train.losses import MSE, CrossEntropy, Loss
+from volumetric.train.problems import PROBLEMS, Problem
+from volumetric.train.settings import DataSettings, RunSettings
+
+Tokenize = Callable[[str], Sequence[int]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Samples:
+    """Samples of a run: what they are, in batches, and those held back."""
+
+    problem: Problem
+    data: ArrayData
+    validation: ArrayData | None
+
+    @property
+    def loss(self) -> Loss:
+        """Loss that fits the targets."""
+        return CrossEntropy() if self.problem.classes or self.problem.vocabulary else MSE()
+
+
+def open_samples(run: RunSettings, tokenize: Tokenize | None = None) -> Samples:
+    """Read the samples that the settings name.
+
+    Parameters
+    ----------
+    tokenize : turns text into token ids (None: the bytes of its UTF-8 form)
+
+    Raises
+    ------
+    SpecError, CheckpointError, ShapeError
+        Settings make no sense, a file cannot be read, arrays do not go together.
+    UnsupportedError
+        A problem needs a library that is not installed.
+    """
+    settings = run.data
+    problem = _read(run, settings, _source(settings), tokenize)
+    data = ArrayData(
+        inputs=problem.inputs,
+        targets=problem.targets,
+        mask=problem.mask,
+        batch_size=settings.batch_size,
+        shuffle=settings.shuffle,
+        seed=run.seed,
+        drop_last=settings.drop_last,
+    )
+    held = settings.validation
+    if isinstance(held, str):
+        if settings.problem or not _source(settings):
+            raise SpecError("[data] validation: a problem has no file of its own", hint="give a fraction, as 0.2")
+        other = _read(run, settings, held, tokenize, problem.classes)
+        validation = ArrayData(
+            inputs=other.inputs,
+            targets=other.targets,
+            mask=other.mask,
+            batch_size=settings.batch_size,
+            shuffle=False,
+        )
+        return Samples(problem=problem, data=data, validation=validation)
+    if not held:
+        return Samples(problem=problem, data=data, validation=None)
+    data, validation = data.split(held)
+    return Samples(problem=problem, data=data, validation=validation)
+
+
+def _source(settings: DataSettings) -> str:
+    return settings.npz or settings.csv or settings.text
+
+
+def _read(
+    run: RunSettings,
+    settings: DataSettings,
+    file: str,
+    tokenize: Tokenize | None,
+    classes: tuple[str, ...] = (),
+) -> Problem:
+    if settings.npz:
+        arrays = load_npz(run.path(file), inputs=settings.inputs, targets=settings.targets, mask=settings.mask)
+        return _of_arrays(arrays)
+    if settings.csv:
+        return _of_table(run.path(file), settings, classes)
+    if settings.text:
+        return _of_text(run.path(file), settings, tokenize)
+    name = settings.problem or "xor"
+    return tables.choose(PROBLEMS, {"kind": name, **settings.options}, "[data] problem")
+
+
+def _of_arrays(arrays: ArrayData) -> Problem:
+    x, y = arrays.inputs, arrays.targets
+    vocabulary = int(x.max()) + 1 if np.issubdtype(x.dtype, np.integer) and x.size else 0
+    ids = np.issubdtype(y.dtype, np.integer)
+    if vocabulary and ids and y.shape == x.shape:
+        return Problem(inputs=x, targets=y, mask=arrays.mask, vocabulary=max(vocabulary, int(y.max()) + 1))
+    classes = tuple(map(str, range(int(y.max()) + 1))) if ids and y.ndim == 1 else ()
+    shape = x.shape[1:] if x.ndim > 2 else ()
+    return Problem(inputs=x, targets=y, mask=arrays.mask, classes=classes, shape=shape)
+
+
+def _of_table(path: Path, settings: DataSettings, classes: tuple[str, ...]) -> Problem:
+    """Read a CSV file whose first line has the names of the columns."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            head, *lines = [row for row in csv.reader(file) if row] or [[]]
+    except OSError as error:
+        raise CheckpointError(f"cannot read {path}: {error.strerror or error}", hint="check the path") from None
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise CheckpointError(f"{path} is no CSV file: {error}", hint="it should be UTF-8 text") from None
+    names = settings.columns or tuple(head[-1:])
+    missing = [name for name in names if name not in head]
+    if missing or not lines or len(names) >= len(head):
+        what = f"no column {missing[0]!r}" if missing else "no samples or no inputs"
+        raise SpecError(f"{path} has {what}; its columns are {', '.join(head) or 'none'}")
+    for number, row in enumerate(lines, start=2):
+        if len(row) != len(head):
+            raise CheckpointError(f"{path}: line {number} has {len(row)} values, the first line {len(head)}")
+    at = [head.index(name) for name in names]
+    inputs = _numbers(path, head, lines, [i for i in range(len(head)) if i not in at])
+    if not settings.classes:
+        return Problem(inputs=inputs, targets=_numbers(path, head, lines, at))
+    if len(at) > 1:
+        raise SpecError(f"[data] classes come from one column, not from {', '.join(names)}")
+    labels = [row[at[0]] for row in lines]
+    known = classes or tuple(sorted(set(labels)))
+    odd = next((label for label in labels if label not in known), None)
+    if odd is not None:
+        raise SpecError(f"{path}: class {odd!r} is not among those of the training data")
+    return Problem(inputs=inputs, targets=np.array([known.index(label) for label in labels]), classes=known)
+
+
+def _numbers(path: Path, head: list[str], lines: list[list[str]], columns: list[int]) -> Array:
+    values = np.empty((len(lines), len(columns)), np.float32)
+    for i, row in enumerate(lines):
+        for j, column in enumerate(columns):
+            try:
+                values[i, j] = float(row[column])
+            except ValueError:
+                raise CheckpointError(
+                    f"{path}: line {i + 2}, column {head[column]!r}: {row[column]!r} is no number",
+                    hint="for classes by name: classes = true",
+                ) from None
+            if not math.isfinite(values[i, j]):
+                raise CheckpointError(f"{path}: line {i + 2}, column {head[column]!r} is not finite")
+    return values
+
+
+def _of_text(path: Path, settings: DataSettings, tokenize: Tokenize | None) -> Problem:
+    try:
+        raw = path.read_bytes()
+        ids = np.frombuffer(raw, np.uint8) if tokenize is None else np.asarray(tokenize(raw.decode("utf-8")))
+    except OSError as error:
+        raise CheckpointError(f"cannot read {path}: {error.strerror or error}", hint="check the path") from None
+    except UnicodeDecodeError as error:
+        raise CheckpointError(f"{path} is no UTF-8 text: {error}", hint="convert it") from None
+    inputs, targets = token_windows(ids, settings.length, settings.stride or None)
+    return Problem(inputs=inputs, targets=targets, vocabulary=256 if tokenize is None else int(ids.max()) + 1)

@@ -1,0 +1,71 @@
+"""What is trained: which weights of a network, in which schemes, and what of a batch is one pass through it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from volumetric._typing import Array
+from volumetric.dtypes import Scheme
+from volumetric.errors import CheckpointError, ShapeError, SpecError
+from volumetric.runtime import Plan
+from volumetric.runtime.lower import mixes_rows
+from volumetric.train.learner import LearnerOptions, LearnerState
+from volumetric.train.precision import master_of, matching, trained_store
+from volumetric.weights import Params, WeightStore
+
+
+def trained_keys(plan: Plan, params: Params, options: LearnerOptions) -> list[str]:
+    """Return the keys of the weights whose gradients are wanted, in the order of `params`."""
+    frozen = set().union(*(matching(pattern, params) for pattern in options.frozen))
+    trained = plan.params.keys() - frozen
+    if options.overlay is not None:
+        trained &= set(options.overlay.keys(params))
+    if not trained:
+        raise SpecError("there is nothing to train", hint="freeze fewer parameters, or add a layer that has some")
+    return [key for key in params if key in trained]
+
+
+def first_masters(params: Params, wanted: Iterable[str], options: LearnerOptions) -> Mapping[str, Array]:
+    """Return the arrays that are trained, as they are at the start: weights, or the factors of overlays on them."""
+    if options.overlay is None:
+        return {key: master_of(params[key]) for key in wanted}
+    return options.overlay.begin({key: params[key] for key in wanted})
+
+
+def kept_store(store: WeightStore, options: LearnerOptions, scheme: Scheme, *, trained: bool) -> WeightStore:
+    """Return a weight in the scheme in which it is to be stored; a trained one is encoded when it is asked for."""
+    if (trained and options.overlay is None) or store.scheme == scheme:
+        return store
+    return trained_store(master_of(store), scheme)
+
+
+def check_state(state: LearnerState, masters: Mapping[str, Array], options: LearnerOptions) -> None:
+    """Raise `CheckpointError` where the arrays of `state` are not those of this network and optimiser."""
+    expected = {key: (w.shape, w.dtype) for key, w in masters.items()}
+    for name, arrays in (("weights", state.masters), *state.slots.items()):
+        if {key: (w.shape, w.dtype) for key, w in arrays.items()} != expected:
+            raise CheckpointError(f"the checkpoint's {name} do not fit the trained parameters of this network")
+    if set(state.slots) != set(options.optimiser.slots):
+        raise CheckpointError(f"the checkpoint is of another optimiser than {options.optimiser.kind}")
+
+
+def mixing_layer(plan: Plan) -> str | None:
+    """Name the first layer for which the rows of a call are one sequence. Rows of several axes are samples."""
+    for step in plan.steps:
+        if mixes_rows(step) and len(plan.values[step.inputs[0]].shape) <= 2:
+            return f"{step.op} at {step.where}"
+    return None
+
+
+def are_sequences(plan: Plan, inputs: Array) -> bool:
+    """Whether the samples of a batch are sequences of rows; raise `ShapeError` where they would have to be."""
+    if inputs.ndim == len(plan.values[plan.inputs[0]].shape) + 1:
+        return True
+    mixes = mixing_layer(plan)
+    if mixes is not None:
+        raise ShapeError(
+            f"{mixes} looks at other rows, so a sample is a sequence of rows, but inputs of shape {inputs.shape} "
+            "are one sequence",
+            hint="give inputs, targets and mask one more axis in front: [samples, T, …]",
+        )
+    return False
