@@ -230,15 +230,22 @@ class CpuExecutable:
 
     def _run_table(self, table: StepTable, rows: int, mode: Mode) -> None:
         """Run all steps: one native call for few rows, some calls for many, so that the governor learns in time."""
-        few = mode in ("few", "batch")
+        few, governor = mode in ("few", "batch"), self._governor
         kind = f"{mode} {rows.bit_length()}"  # durations per row are alike within a factor of two
-        count = table.steps if few else -(-table.steps // _PARTS)
+        watched = not few or governor.uncertain(kind)
+        count = -(-table.steps // _PARTS) if watched else table.steps
+        whole = since = time.perf_counter()
+        worked, waited, changed = time.thread_time(), 0.0, False
         for first in range(0, table.steps, count):
-            steps = min(count, table.steps - first)
-            threads = self._governor.threads_for(kind)
-            began = time.perf_counter()
-            TEAM.run(table.address + first * _STEP_BYTES, steps, self._control_address, threads)
-            self._governor.observe((time.perf_counter() - began) / (rows * steps), kind, prove=few)
+            steps, began = min(count, table.steps - first), time.perf_counter()
+            waited += TEAM.run(table.address + first * _STEP_BYTES, steps, self._control_address, governor.threads)
+            now = time.perf_counter()
+            if watched and governor.glance(now - since, waited + max(now - since - (time.thread_time() - worked), 0.0)):
+                since, worked, waited, changed = now, time.thread_time(), 0.0, True
+            elif not few:
+                governor.observe((now - began) / (rows * steps), kind, prove=False)
+        if few and not changed:
+            governor.observe((time.perf_counter() - whole) / (rows * table.steps), kind)
 
     def _reserve(self, program: Program, rows: int) -> None:
         """Make buffers and scratch large enough; tables tell how much scratch their operations need."""
