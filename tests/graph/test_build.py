@@ -103,6 +103,15 @@ def test_apply_decides_whether_a_buffer_is_written() -> None:
         assert got.tolist() == buffers["w"].tolist() == want
 
 
+def test_a_buffer_is_not_an_array_of_the_caller() -> None:
+    work = GraphBuilder()
+    work.assign("w", work.input("x", (2,)))
+    graph, buffers, x = work.finish([]), {}, np.ones(2, np.float32)
+    interpret(graph, [x], buffers)
+    x[...] = 7
+    assert buffers["w"].tolist() == [1, 1]
+
+
 def test_an_update_is_in_place_only_if_asked() -> None:
     for in_place in (True, False):
         work = GraphBuilder()

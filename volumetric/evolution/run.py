@@ -195,7 +195,9 @@ class Run(ABC, Generic[C, P]):
 
         Parameters
         ----------
-        fitness : ``function(genome, rng) -> float``, or a `Problem`, which scores all genomes at once
+        fitness : ``function(genome, rng) -> float``, or a `Problem`, which scores all genomes at once. If the problem
+            has a method ``confirm(genome) -> float``, a genome that reaches the threshold gets the fitness that it
+            returns, and the run goes on if that is below the threshold
         generations : how many to evaluate in this call
         executor : runs a function of one genome in threads, processes or on a cluster, with the same result
         reporters : called with each `Event`
@@ -212,6 +214,7 @@ class Run(ABC, Generic[C, P]):
             before = self.species
             cohort = self.ask()
             self.tell(evaluate(fitness, cohort, executor))
+            self._confirm(fitness)
             if reporters:
                 self._report(before, reporters)
             if checkpoint is not None and (step % checkpoint_every == 0 or step == generations or self.solved):
@@ -221,6 +224,13 @@ class Run(ABC, Generic[C, P]):
         if self.champion is None:
             raise EvaluationError("no generation was evaluated")
         return self.champion
+
+    def _confirm(self, fitness: Fitness | Problem) -> None:
+        """Ask a problem that scores by chance for more, before a genome that was perhaps lucky ends the run."""
+        confirm = getattr(fitness, "confirm", None)
+        if confirm is None or not self.solved or self.champion is None or self.champion.generation < self.generation:
+            return
+        self.champion = replace(self.champion, fitness=float(confirm(self.champion.genome)))
 
     @property
     def _sign(self) -> float:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import re
 from collections.abc import Callable
 from functools import cache
 from importlib import metadata
@@ -33,22 +34,39 @@ FASTMATH = frozenset({"contract", "reassoc", "nsz", "arcp"})
 OPERATION = types.void(types.int64, types.int64, types.int64, types.int64)
 """Signature of an operation: (step address, thread, threads, control address)."""
 
+_IMPORT = re.compile(r"^from volumetric\.kernels\.cpu\.([\w.]+) import", re.MULTILINE)
+
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 @cache
-def source_hash() -> str:
-    """Hash over the source of all CPU kernels and the versions that compile them."""
+def source_hash(module: Path | None = None) -> str:
+    """Hash over the source of the kernels beside this file, and over the compiler's version.
+
+    For a `module` in a folder below, it covers what that module imports from this package, directly or not, instead.
+    """
     digest = hashlib.sha256(numba.__version__.encode())
-    for path in sorted(Path(__file__).parent.glob("*.py")):
+    for path in sorted(Path(__file__).parent.glob("*.py") if module is None else _sources(module)):
         digest.update(path.name.encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 
 
+def _sources(module: Path) -> set[Path]:
+    """`module`, and every module of this package that it needs."""
+    found, open_ends = {module}, [module]
+    while open_ends:
+        for name in _IMPORT.findall(open_ends.pop().read_text()):
+            path = Path(__file__).parent.joinpath(*name.split(".")).with_suffix(".py")
+            if path.exists() and path not in found:
+                found.add(path)
+                open_ends.append(path)
+    return found
+
+
 @cache
-def cache_directory() -> Path | None:
-    """Where compiled kernels are kept, or None if they are not kept."""
+def cache_directory(module: Path | None = None) -> Path | None:
+    """Where compiled kernels (of `module`, as in `source_hash`) are kept, or None if they are not kept."""
     if os.environ.get("VOLUMETRIC_JIT_CACHE", "1") == "0":
         return None
     try:
@@ -56,7 +74,7 @@ def cache_directory() -> Path | None:
     except metadata.PackageNotFoundError:
         version = "source"
     base = platformdirs.user_cache_path("volumetric", appauthor=False)
-    directory = base / "kernels" / version / source_hash()
+    directory = base / "kernels" / version / source_hash(module)
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError:
@@ -69,6 +87,8 @@ class _Locator:
 
     def __init__(self, function: Callable[..., Any], path: str) -> None:
         self._stem = f"{Path(path).stem}-{function.__code__.co_firstlineno}"
+        file = Path(path).resolve()
+        self._module = None if file.parent == Path(__file__).resolve().parent else file
 
     @classmethod
     def from_function(cls, function: Callable[..., Any], path: str) -> _Locator | None:
@@ -78,10 +98,10 @@ class _Locator:
         Path(self.get_cache_path()).mkdir(parents=True, exist_ok=True)
 
     def get_cache_path(self) -> str:
-        return str(cache_directory())
+        return str(cache_directory(self._module))
 
     def get_source_stamp(self) -> str:
-        return source_hash()
+        return source_hash(self._module)
 
     def get_disambiguator(self) -> str:
         return self._stem

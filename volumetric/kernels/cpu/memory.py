@@ -56,6 +56,7 @@ store_i32 = _storer(I32, types.int64)
 store_i16 = _storer(I16, types.int64)
 store_i8 = _storer(I8, types.int64)
 store_f32 = _storer(F32, types.float32)
+store_f64 = _storer(ir.DoubleType(), types.float64)
 
 
 @intrinsic

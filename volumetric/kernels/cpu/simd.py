@@ -71,7 +71,7 @@ _operator(operator.imul, "fmul", "mul")
 _operator(operator.truediv, "fdiv", None)
 
 
-def _define(result: types.Type, *args: types.Type) -> Callable[[Callable[..., ir.Value]], Any]:
+def define(result: types.Type, *args: types.Type) -> Callable[[Callable[..., ir.Value]], Any]:
     """Turn ``emit(emitter, *values)`` into an intrinsic of that signature."""
 
     def wrap(emit: Callable[..., ir.Value]) -> Any:
@@ -90,31 +90,31 @@ def _define(result: types.Type, *args: types.Type) -> Callable[[Callable[..., ir
     return wrap
 
 
-@_define(Floats, types.int64)
+@define(Floats, types.int64)
 def load(e: Emitter, address: ir.Value) -> ir.Value:
     """16 float32 from `address`."""
     return e.load(address, F32X)
 
 
-@_define(Floats, types.int64)
+@define(Floats, types.int64)
 def load_half(e: Emitter, address: ir.Value) -> ir.Value:
     """16 float16 from `address`."""
     return e.load_lanes(address, "float16")
 
 
-@_define(Floats, types.int64)
+@define(Floats, types.int64)
 def load_bfloat(e: Emitter, address: ir.Value) -> ir.Value:
     """16 bfloat16 from `address`."""
     return e.load_lanes(address, "bfloat16")
 
 
-@_define(types.void, types.int64, Floats)
+@define(types.void, types.int64, Floats)
 def store(e: Emitter, address: ir.Value, value: ir.Value) -> None:
     """Write 16 float32."""
     e.store(address, value)
 
 
-@_define(types.void, types.int64, Floats, types.int64)
+@define(types.void, types.int64, Floats, types.int64)
 def store_first(e: Emitter, address: ir.Value, value: ir.Value, count: ir.Value) -> None:
     """Write the first `count` lanes as float32."""
     slot = e.cell(F32X, value)
@@ -124,43 +124,43 @@ def store_first(e: Emitter, address: ir.Value, value: ir.Value, count: ir.Value)
         e.store(e.at(address, offset), e.load(e.at(lanes, offset), F32))
 
 
-@_define(types.void, types.int64, Floats)
+@define(types.void, types.int64, Floats)
 def store_half(e: Emitter, address: ir.Value, value: ir.Value) -> None:
     """Write 16 float16, rounded to nearest even."""
     e.store(address, e.to_half(value), align=2)
 
 
-@_define(types.void, types.int64, Ints)
+@define(types.void, types.int64, Ints)
 def store_bytes(e: Emitter, address: ir.Value, value: ir.Value) -> None:
     """Write the low byte of each of 16 integers."""
     e.store(address, e.b.trunc(value, ir.VectorType(I8, LANES)), align=1)
 
 
-@_define(Floats, types.float32)
+@define(Floats, types.float32)
 def splat(e: Emitter, value: ir.Value) -> ir.Value:
     """The same number in all lanes."""
     return e.splat(value)
 
 
-@_define(Floats, Floats, Floats)
+@define(Floats, Floats, Floats)
 def largest(e: Emitter, a: ir.Value, b: ir.Value) -> ir.Value:
     """Lane by lane the larger one."""
     return e.b.select(e.b.fcmp_ordered(">", a, b), a, b)
 
 
-@_define(Floats, Floats, Floats)
+@define(Floats, Floats, Floats)
 def smallest(e: Emitter, a: ir.Value, b: ir.Value) -> ir.Value:
     """Lane by lane the smaller one."""
     return e.b.select(e.b.fcmp_ordered("<", a, b), a, b)
 
 
-@_define(Floats, Floats)
+@define(Floats, Floats)
 def magnitude(e: Emitter, a: ir.Value) -> ir.Value:
     """Absolute value."""
     return e.b.bitcast(e.b.and_(e.b.bitcast(a, I32X), e.ints(0x7FFFFFFF)), F32X)
 
 
-@_define(Floats, Floats, Floats)
+@define(Floats, Floats, Floats)
 def with_sign(e: Emitter, a: ir.Value, b: ir.Value) -> ir.Value:
     """Magnitude of `a`, sign of `b`."""
     size = e.b.and_(e.b.bitcast(a, I32X), e.ints(0x7FFFFFFF))
@@ -168,20 +168,20 @@ def with_sign(e: Emitter, a: ir.Value, b: ir.Value) -> ir.Value:
     return e.b.bitcast(e.b.or_(size, sign), F32X)
 
 
-@_define(Floats, Floats, Floats, Floats, Floats)
+@define(Floats, Floats, Floats, Floats, Floats)
 def where_less(e: Emitter, a: ir.Value, b: ir.Value, then: ir.Value, otherwise: ir.Value) -> ir.Value:
     """`then` where ``a < b``, else `otherwise`."""
     return e.b.select(e.b.fcmp_ordered("<", a, b), then, otherwise)
 
 
-@_define(Floats, types.int64, Floats, Floats)
+@define(Floats, types.int64, Floats, Floats)
 def first_lanes(e: Emitter, count: ir.Value, then: ir.Value, otherwise: ir.Value) -> ir.Value:
     """`then` in the first `count` lanes, `otherwise` in the rest."""
     limit = e.splat(e.b.trunc(count, I32))
     return e.b.select(e.b.icmp_signed("<", e.lane_numbers(), limit), then, otherwise)
 
 
-@_define(Ints, Floats)
+@define(Ints, Floats)
 def nearest(e: Emitter, value: ir.Value) -> ir.Value:
     """Nearest integer, ties to even, of numbers below 2**22."""
     # Adding 1.5 * 2**23 leaves the integer in the low bits of the sum, on any machine and without a library call.
@@ -189,13 +189,13 @@ def nearest(e: Emitter, value: ir.Value) -> ir.Value:
     return e.b.sub(e.b.bitcast(shifted, I32X), e.ints(0x4B400000))
 
 
-@_define(Floats, Ints)
+@define(Floats, Ints)
 def as_floats(e: Emitter, value: ir.Value) -> ir.Value:
     """Integers as float32."""
     return e.to_float(value)
 
 
-@_define(Floats, Ints)
+@define(Floats, Ints)
 def power_of_two(e: Emitter, exponent: ir.Value) -> ir.Value:
     """``2**exponent`` for -126 ≤ exponent ≤ 127."""
     return e.b.bitcast(e.b.shl(e.b.add(exponent, e.ints(127)), e.ints(23)), F32X)
@@ -210,19 +210,19 @@ def _bit_reversed() -> list[int]:
     return [int(f"{lane:04b}"[::-1], 2) for lane in range(LANES)]
 
 
-@_define(types.float32, Floats)
+@define(types.float32, Floats)
 def total(e: Emitter, value: ir.Value) -> ir.Value:
     """Sum of the lanes."""
     return _reduce(e, value, e.add)
 
 
-@_define(types.float32, Floats)
+@define(types.float32, Floats)
 def peak(e: Emitter, value: ir.Value) -> ir.Value:
     """Largest lane."""
     return _reduce(e, value, lambda a, b: e.b.select(e.b.fcmp_ordered(">", a, b), a, b))
 
 
-@_define(types.int64, Ints)
+@define(types.int64, Ints)
 def total_ints(e: Emitter, value: ir.Value) -> ir.Value:
     """Sum of the lanes."""
     return e.b.sext(_reduce(e, value, e.b.add), I64)

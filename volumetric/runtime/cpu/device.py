@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from volumetric.errors import DeviceError
 from volumetric.kernels.cpu.panels import FORMATS
@@ -18,6 +18,9 @@ from volumetric.runtime.cpu.resident import ResidentWeights
 from volumetric.runtime.device import DeviceInfo, RunOptions
 from volumetric.runtime.fuse import fuse
 from volumetric.runtime.plan import Plan
+
+if TYPE_CHECKING:
+    from volumetric.runtime.cpu.graph.device import CpuGraphs
 
 
 class CpuDevice:
@@ -65,6 +68,12 @@ class CpuDevice:
         exact = options.compute == "float32"
         program = Program(fused, weights, exact=exact, storage=self._storage(options, weights), context=options.context)
         return CpuExecutable(program, options, threads)
+
+    def graphs(self) -> CpuGraphs:
+        """Return the device for tensor graphs."""
+        from volumetric.runtime.cpu.graph.device import CpuGraphs
+
+        return CpuGraphs(self.threads)
 
     @staticmethod
     def _storage(options: RunOptions, weights: ResidentWeights) -> Literal["float32", "float16"]:

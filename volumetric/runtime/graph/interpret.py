@@ -35,7 +35,7 @@ def interpret(
                     raise ShapeError(f"{node.op}: made {result.dtype} {list(result.shape)}, announced {tensor}")
                 values[i] = result
                 if tensor.key is not None:
-                    buffers[tensor.key] = result
+                    buffers[tensor.key] = values[i] = result.copy()  # it may be an array of the caller
     return [values[i].copy() for i in graph.outputs]
 
 

@@ -12,6 +12,7 @@ from volumetric.layers.recurrent import Recurrent
 from volumetric.network import Network
 from volumetric.runtime.graph.build import GraphBuilder
 from volumetric.runtime.graph.ops import Graph
+from volumetric.runtime.graph.passes import fuse_activations
 from volumetric.runtime.graph.rules import Scope
 from volumetric.runtime.graph.rules.containers import joined
 from volumetric.runtime.lower import lower
@@ -48,7 +49,7 @@ def graph_of(network: Network, rows: int, *, sequences: int | None = None, remem
     lead = (rows,) if sequences is None else (sequences, rows)
     x = work.input("input", (*lead, *value.shape[1:]), value.dtype)
     y = emit_plan(work, plan, x, sequences=sequences, remember=remember)
-    return work.finish([y])
+    return fuse_activations(work.finish([y]))
 
 
 def emit_plan(

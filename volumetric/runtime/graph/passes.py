@@ -7,6 +7,7 @@ from collections import Counter
 from types import MappingProxyType
 
 from volumetric.layers.activations import ACTIVATIONS
+from volumetric.runtime.graph.build import pruned
 from volumetric.runtime.graph.ops import Graph, Node
 
 
@@ -33,4 +34,4 @@ def fuse_activations(graph: Graph) -> Graph:
             fused[source] = dataclasses.replace(product, outputs=node.outputs, attrs=attrs)
             dropped.add(at)
     nodes = tuple(fused.get(at, node) for at, node in enumerate(graph.nodes) if at not in dropped)
-    return dataclasses.replace(graph, nodes=nodes)
+    return pruned(dataclasses.replace(graph, nodes=nodes))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from volumetric.kernels.gpu.graph import elementwise, gemm, moving, recurrent, reduce, rows, training, windows
+from volumetric.kernels.gpu.graph import elementwise, gemm, moving, quantise, recurrent, reduce, rows, training, windows
 from volumetric.kernels.gpu.graph.launch import Lowered, Lowerer, Request, unsupported
 
 LOWERERS: Mapping[str, Lowerer] = {
@@ -37,6 +37,7 @@ LOWERERS: Mapping[str, Lowerer] = {
     "loss": training.loss,
     "update": training.update,
     "sumsq": reduce.sumsq,
+    "fake_quant": quantise.fake_quant,
 }
 
 

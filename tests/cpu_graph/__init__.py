@@ -1,0 +1,1 @@
+"""Tensor graphs on the CPU."""

@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from volumetric.errors import SpecError, UnsupportedError
+from volumetric.evolution import EvolutionConfig, GenomeConfig, Population
+from volumetric.evolution.evaluate import Cohort
+from volumetric.evolution.pool import Pool
+from volumetric.evolution.problems import Gym
+from volumetric.evolution.problems.worlds import ArrayWorlds, SingleWorlds
+
+CARTPOLE = Gym(id="CartPole-v1")
+
+
+def population(problem: Gym, size: int = 12, seed: int = 1) -> Population:
+    return Population(problem.configure(EvolutionConfig(population=size)), seed=seed)
+
+
+@pytest.mark.parametrize(
+    ("name", "widths"),
+    [("CartPole-v1", (4, 1)), ("Acrobot-v1", (6, 3)), ("Pendulum-v1", (3, 1)), ("FrozenLake-v1", (16, 4))],
+)
+def test_spaces_become_widths_and_episodes_are_played(name: str, widths: tuple[int, int]) -> None:
+    problem = Gym(id=name, max_steps=20)
+    assert problem.widths == widths
+    run = population(problem, 4)
+    first, again = (np.asarray(problem.score_all(run.ask())) for _ in range(2))
+    assert np.isfinite(first).all()
+    np.testing.assert_array_equal(first, again)
+
+
+def test_cartpole_is_solved_and_confirmed_on_episodes_that_no_training_saw() -> None:
+    run = population(CARTPOLE, 100, seed=3)
+    champion = run.evolve(CARTPOLE, 40)
+    assert run.solved
+    assert champion.fitness >= 475
+    assert CARTPOLE.confirm(champion.genome) == champion.fitness
+
+
+def test_a_lucky_genome_does_not_end_the_run() -> None:
+    @dataclasses.dataclass
+    class Strict:
+        inner: Gym
+
+        def score_all(self, cohort: Cohort) -> np.ndarray:
+            return np.full(len(cohort), 500.0)
+
+        def confirm(self, genome: object) -> float:
+            return 10.0
+
+    run = population(CARTPOLE)
+    champion = run.evolve(Strict(CARTPOLE), 3)
+    assert not run.solved
+    assert champion.fitness == 10.0
+    assert run.generation == 2
+
+
+def test_a_genome_scores_the_same_alone_and_among_others() -> None:
+    run = population(dataclasses.replace(CARTPOLE, episodes=2), 10)
+    cohort = run.ask()
+    together = np.asarray(CARTPOLE.score_all(cohort))
+    for row in (0, 7):
+        alone = dataclasses.replace(cohort, pool=Pool.of([cohort.genome(row)]), first_id=cohort.first_id + row)
+        assert CARTPOLE.score_all(alone)[0] == together[row]
+
+
+def test_arrays_and_single_worlds_agree() -> None:
+    arrays, single = ArrayWorlds.of(CARTPOLE, 3), SingleWorlds(CARTPOLE, 3)
+    assert arrays is not None
+    rng = np.random.default_rng(0)
+    starts = arrays.reset([4, 5, 4])
+    np.testing.assert_array_equal(starts[0], starts[2])
+    # The environment draws its first state in another order when it is one of many: take over the state itself.
+    single.reset([4, 5, 4])
+    for world, state in zip(single._worlds, arrays._worlds.unwrapped.state.T, strict=True):
+        world.unwrapped.state = tuple(state)  # pyright: ignore[reportAttributeAccessIssue]  (CartPole has it)
+    alive = np.ones(3, np.bool_)
+    for _ in range(30):
+        outputs = rng.normal(size=(3, 1))
+        a, b = arrays.step(outputs, alive), single.step(outputs, alive)
+        np.testing.assert_allclose(a[0][alive], b[0][alive], rtol=1e-5)
+        np.testing.assert_array_equal(a[2][alive], b[2][alive])
+        alive &= ~a[2]
+    single.close()
+    arrays.close()
+
+
+def test_recurrent_genomes_keep_their_state_within_an_episode() -> None:
+    config = EvolutionConfig(population=6, genome=GenomeConfig(recurrent=True, steps=2))
+    run = Population(CARTPOLE.configure(config), seed=2)
+    assert np.isfinite(np.asarray(CARTPOLE.score_all(run.ask()))).all()
+
+
+def test_continuous_actions_cover_their_range() -> None:
+    worlds = SingleWorlds(Gym(id="Pendulum-v1"), 2)
+    actions = worlds._actions(np.array([[-7.0], [0.5]]))
+    np.testing.assert_allclose(actions, [[-2.0], [1.0]])
+    assert actions.dtype == np.float32
+    worlds.close()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "text"),
+    [
+        ({"id": "Cartpole-v9"}, UnsupportedError, "Cartpole-v9"),
+        ({"id": "CartPole-v1", "episodes": 0}, SpecError, "at least 1"),
+        ({"id": "Acrobot-v1", "arguments": (("no_such", 1),)}, SpecError, "no_such"),
+    ],
+)
+def test_what_cannot_be_played_is_refused(arguments: dict, error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=text):
+        Gym(**arguments)

@@ -1,0 +1,276 @@
+"""Programs and stores: what persists, what is shared, what is refused; and the cuts made for other GPUs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.gpu.harness import NARROWED
+from tests.gpu_graph.conftest import open_graphs
+from tests.gpu_graph.test_ops import agree
+from tests.graph.op_cases import OP_CASES, OpCase, case_graph, case_outputs, normal
+from volumetric.errors import DeviceError, ShapeError, SpecError, UnsupportedError
+from volumetric.kernels.gpu.dispatch import Caps
+from volumetric.kernels.gpu.graph.gemm import TILES, choose_tile, lower_product, product_of, splits_of
+from volumetric.kernels.gpu.graph.launch import Lowered, Request
+from volumetric.kernels.gpu.graph.table import LOWERERS, lower
+from volumetric.runtime.gpu import GpuDevice
+from volumetric.runtime.gpu.commands import PlainExecutor
+from volumetric.runtime.gpu.graph import GpuGraphs
+from volumetric.runtime.graph import GraphBuilder, NumpyGraphs
+from volumetric.runtime.graph.families import OPS
+
+LARGE = "large"
+FOLDED = {**NARROWED["no subgroups, no immediates"], "max_groups": 3}
+
+
+def test_every_operation_has_a_kernel_or_needs_none() -> None:
+    assert set(LOWERERS) == set(OPS) - {"reshape"}
+
+
+def test_an_update_works_in_place_run_after_run() -> None:
+    work = GraphBuilder()
+    x = work.input("x", (1, 3, 5))
+    w = work.stored("w", (2, 5))
+    m, v = work.stored("w.mean", (2, 5)), work.stored("w.square", (2, 5))
+    scalars = work.input("scalars", (5,))
+    y = work.gemm(x, work.reshape(w, (1, 2, 5)), trans_b=True)
+    grad = work.reshape(work.gemm(y, x, trans_a=True), (2, 5))
+    attrs = {"name": "adamw", "weight_decay": 0.1, "beta1": 0.9, "beta2": 0.99, "eps": 1e-8, "in_place": True}
+    work.emit("update", (w, grad, m, v, scalars), **attrs)
+    graph = work.finish([y])
+    rng = np.random.default_rng(0)
+    start = rng.standard_normal((2, 5)).astype(np.float32)
+    graphs, oracle = open_graphs("native"), NumpyGraphs(np.float64)
+    store, expected = graphs.store(), oracle.store()
+    for key in ("w", "w.mean", "w.square"):
+        value = start if key == "w" else np.zeros_like(start)
+        store.put(key, value)
+        expected.put(key, value)
+    program, reference = graphs.compile(graph, store), oracle.compile(graph, expected)
+    for step in range(1, 4):
+        inputs = [
+            rng.standard_normal((1, 3, 5)).astype(np.float32),
+            np.array([0.1, 1, 1 / (1 - 0.9**step), 1 / np.sqrt(1 - 0.99**step), 1], np.float32),
+        ]
+        agree(program.run(inputs)[0], reference.run(inputs)[0].astype(np.float32), f"step {step}")
+    for key in ("w", "w.mean", "w.square"):
+        agree(store.get(key), expected.get(key).astype(np.float32), key)
+
+
+@pytest.mark.parametrize("apply", [0.0, 1.0])
+def test_an_assignment_may_depend_on_a_number(apply: float) -> None:
+    graphs = open_graphs("native")
+    work = GraphBuilder()
+    x, on = work.input("x", (2, 3)), work.input("apply", (1,))
+    work.emit("assign", (x, on), key="held")
+    graph = work.finish([])
+    store = graphs.store()
+    store.put("held", np.zeros((2, 3), np.float32))
+    program = graphs.compile(graph, store)
+    assert program.run([np.ones((2, 3), np.float32), np.array([apply], np.float32)]) == []
+    np.testing.assert_array_equal(store.get("held"), np.full((2, 3), apply))
+
+
+def test_scratch_is_shared_but_never_while_it_is_needed() -> None:
+    work = GraphBuilder()
+    x = work.input("x", (64, 33))
+    y, terms = x, []
+    for i in range(12):
+        y = work.unary(work.affine(y, 0.9, 0.1), "tanh")
+        if i % 3 == 0:
+            terms.append(y)
+    graph = work.finish([work.add(*terms, y), work.reshape(y, (33, 64))])
+    graphs = open_graphs("native")
+    program = graphs.compile(graph, graphs.store())
+    value = normal(64, 33)
+    reference = NumpyGraphs(np.float64)
+    expected = reference.compile(graph, reference.store()).run([value])
+    for _ in range(2):
+        for got, want in zip(program.run([value]), expected, strict=True):
+            agree(got, want.astype(np.float32), "output")
+    assert program.scratch_bytes < 12 * value.nbytes
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "gemm-layer",
+        "gemm-tiles",
+        "gemm-row",
+        "gemm-head-gradient",
+        "gemm-both-transposed",
+        "unary-silu-many",
+        "binary-sub-four",
+        "move-permute-two",
+        "move-permute-heads",
+        "move-concat-many",
+        "move-sum-all",
+        "move-max-rows",
+        "move-mean-four",
+        "rows-softmax-odd",
+        "rows-softmax-long",
+        "rows-sparsemax-plain",
+        "rows-keep-plain",
+        "rows-scatter",
+        "norm-layer-3-33x65",
+        "norm-param-layer-3-33x65",
+        "unfold-2d-everything",
+        "fold-2d-everything",
+        "lstm-17-3-33",
+        "grad-gru-17-3-33",
+        "loss-classes-many",
+        "loss-bce",
+        "adamw-later",
+        "sumsq",
+        "fake-int4:g32",
+    ],
+)
+def test_folded_grids_without_subgroups_change_nothing(name: str, folded: GpuGraphs) -> None:
+    case = OP_CASES[name]
+    program = folded.compile(case_graph(case), folded.store())
+    for i, (got, want) in enumerate(zip(program.run(case.inputs), case_outputs(case, np.float64), strict=True)):
+        agree(got, want.astype(np.float32), f"output {i}")
+
+
+@pytest.fixture(scope="module")
+def folded() -> GpuGraphs:
+    return GpuGraphs(GpuDevice(narrow=FOLDED).context, None)
+
+
+@pytest.mark.parametrize("tile", range(len(TILES)))
+@pytest.mark.parametrize("splits", [1, 3])
+@pytest.mark.parametrize(("trans_a", "trans_b"), [(False, True), (False, False), (True, False), (True, True)])
+def test_every_tile_and_split_gives_the_product(tile: int, splits: int, trans_a: bool, trans_b: bool) -> None:
+    m, n, k = 37, 71, 100
+    a, b = normal(2, k, m) if trans_a else normal(2, m, k), normal(1, n, k) if trans_b else normal(1, k, n)
+    expected = (a.swapaxes(1, 2) if trans_a else a).astype(np.float64) @ (b.swapaxes(1, 2) if trans_b else b)
+    graphs = open_graphs("native")
+    attrs = {"trans_a": trans_a, "trans_b": trans_b, "groups": 2, "activation": "linear"}
+    request = Request(op="gemm", inputs=(a.shape, b.shape), outputs=((2, m, n),), attrs=attrs, caps=graphs.context.caps)
+    lowered = lower_product(product_of(request), TILES[tile], splits, trans_a, trans_b, "linear", request)
+    agree(run_lowered(graphs, lowered, [a, b], (2, m, n)), expected.astype(np.float32), "product")
+
+
+def run_lowered(graphs: GpuGraphs, lowered: Lowered, inputs: list[np.ndarray], shape: tuple[int, ...]) -> np.ndarray:
+    context = graphs.context
+    places = {
+        "input": [context.upload(x, "input") for x in inputs],
+        "output": [context.buffer(4 * int(np.prod(shape)), "output")],
+        "scratch": [context.buffer(nbytes, "scratch") for nbytes in lowered.scratch],
+    }
+    calls = [
+        graphs.bind(one, {name: places[ref.place][ref.number] for name, ref in one.buffers.items()})
+        for one in lowered.launches
+    ]
+    context.run(calls, 1)
+    return context.read(places["output"][0], 4 * int(np.prod(shape))).view(np.float32).reshape(shape)
+
+
+def test_large_products_take_large_tiles_and_long_sums_are_split() -> None:
+    caps = Caps(max_workgroup=1024, max_shared=49152)
+
+    def choice(m: int, n: int, k: int) -> tuple[int, int, int]:
+        attrs = {"trans_a": False, "trans_b": True, "groups": 1}
+        request = Request(op="gemm", inputs=((1, m, k), (1, n, k)), outputs=((1, m, n),), attrs=attrs, caps=caps)
+        product = product_of(request)
+        tile = choose_tile(product, caps)
+        return tile.m, tile.n, splits_of(product, tile, caps)
+
+    assert choice(4096, 4096, 4096) == (128, 128, 1)
+    assert choice(512, 512, 65536)[2] > 1
+    assert choice(1, 4096, 4096)[0] == 16
+    assert choice(32, 64, 32)[2] == 1
+
+
+LONG = {
+    "everything": OpCase(op="reduce", inputs=(normal(300, 517),), attrs={"name": "sum", "axes": (0, 1)}),
+    "columns": OpCase(op="reduce", inputs=(normal(5000, 33),), attrs={"name": "mean", "axes": (0,)}),
+    "greatest": OpCase(op="reduce", inputs=(normal(3, 50001),), attrs={"name": "max", "axes": (1,)}),
+    "squares": OpCase(op="sumsq", inputs=(normal(70001), normal(5, 3))),
+    "norm": OpCase(op="norm_param_grad", inputs=(normal(5000, 33), normal(5000, 33), normal(5000, 2))),
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_long_sums_take_two_launches(name: str) -> None:
+    case = replace(LONG[name], attrs={**LONG[name].attrs, **({"bias": True} if name == "norm" else {})})
+    graphs = open_graphs(LARGE)
+    program = graphs.compile(case_graph(case), graphs.store())
+    assert len(program.calls) >= 2
+    for got, want in zip(program.run(case.inputs), case_outputs(case, np.float64), strict=True):
+        agree(got, want.astype(np.float32), name)
+
+
+def test_the_portable_executor_gives_the_same_bits() -> None:
+    fast = open_graphs("native")
+    plain = GpuGraphs(fast.context, PlainExecutor(fast.context))
+    case = OP_CASES["gemm-layer"]
+    first, second = (device.compile(case_graph(case), device.store()).run(case.inputs)[0] for device in (fast, plain))
+    np.testing.assert_array_equal(first, second)
+
+
+def test_programs_share_pipelines() -> None:
+    graphs = open_graphs("native")
+    made = []
+    for width in (5, 6):
+        work = GraphBuilder()
+        graph = work.finish([work.unary(work.input("x", (3, width)), "silu")])
+        made.append(graphs.compile(graph, graphs.store()).calls[0].pipeline)
+    assert made[0] is made[1]
+
+
+def test_a_store_keeps_shape_and_type() -> None:
+    store = open_graphs("native").store()
+    store.put("a", np.arange(6, dtype=np.int64).reshape(2, 3))
+    assert store.get("a").dtype == np.int32
+    store.put("none", np.zeros((0, 3), np.float32))
+    assert store.get("none").shape == (0, 3)
+    with pytest.raises(ShapeError, match=r"'a' is int32 \[2, 3\], got float32 \[2, 3\]"):
+        store.put("a", np.zeros((2, 3), np.float32))
+    assert list(store.keys()) == ["a", "none"]
+    store.drop("a")
+    with pytest.raises(KeyError):
+        store.get("a")
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    graphs = open_graphs("native")
+    work = GraphBuilder()
+    ids = work.input("ids", (3,), "int32")
+    graph = work.finish([work.gather_rows(work.stored("table", (4, 2)), ids)])
+    store = graphs.store()
+    with pytest.raises(SpecError, match="no buffer 'table'"):
+        graphs.compile(graph, store)
+    store.put("table", np.zeros((4, 3), np.float32))
+    with pytest.raises(ShapeError, match="table: the graph has"):
+        graphs.compile(graph, store)
+    store.drop("table")
+    store.put("table", np.zeros((4, 2), np.float32))
+    program = graphs.compile(graph, store)
+    with pytest.raises(ShapeError, match="id 4 is outside of 0 … 3"):
+        program.run([np.array([0, 4, 1])])
+    with pytest.raises(ShapeError, match="expected int32"):
+        program.run([np.zeros(3, np.float32)])
+    with pytest.raises(ShapeError, match="takes 1 inputs, got 0"):
+        program.run([])
+
+
+def test_a_tensor_beyond_a_binding_is_refused() -> None:
+    graphs = GpuGraphs(GpuDevice(narrow={"max_binding": 1 << 12}).context)
+    work = GraphBuilder()
+    graph = work.finish([work.unary(work.input("x", (1025,)), "exp")])
+    with pytest.raises(DeviceError, match="binds at most 4 KiB"):
+        graphs.compile(graph, graphs.store())
+
+
+def test_an_unknown_operation_and_a_hidden_size_beyond_memory_are_refused() -> None:
+    with pytest.raises(UnsupportedError, match="odd: the GPU has no kernel"):
+        lower(Request(op="odd", inputs=(), outputs=((1,),)))
+    size = 5000
+    attrs = {"cell": "rnn_tanh", "bias": False}
+    shapes = ((1, 1, size), (size, size), (1, size))
+    with pytest.raises(UnsupportedError, match="hidden size of 5000"):
+        lower(Request(op="recurrent", inputs=shapes, outputs=((1, 1, size),), attrs=attrs))

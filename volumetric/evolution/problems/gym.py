@@ -1,0 +1,183 @@
+"""Any environment of Gymnasium as a problem: all genomes of a generation act side by side, step by step."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volumetric.errors import SpecError, UnsupportedError
+from volumetric.evolution.activate import activate
+from volumetric.evolution.config import EvolutionConfig
+from volumetric.evolution.evaluate import Cohort
+from volumetric.evolution.genome import Genome
+from volumetric.evolution.pool import Pool
+from volumetric.evolution.problems.worlds import Worlds, open_worlds
+from volumetric.rng import generator
+
+if TYPE_CHECKING:
+    from gymnasium import Env, Space
+
+F64Array = NDArray[np.float64]
+_EPISODE_STREAM = 2
+_TRIAL_SEED = 1 << 40
+"""Seeds of trial episodes lie above those that training draws."""
+
+
+def _gymnasium() -> Any:
+    try:
+        import gymnasium
+    except ImportError:
+        raise UnsupportedError(
+            "this problem needs gymnasium, which is not installed", hint="pip install 'volumetric-engine[rl]'"
+        ) from None
+    return gymnasium
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gym:
+    """Fitness is the mean total reward of an episode.
+
+    All genomes of a generation play the same episodes, which begin from seeds of their own generation: a genome that
+    was lucky is asked again in the next one. The result depends neither on other genomes nor on how many there are.
+
+    A genome has one input for each number of the observation (a discrete one is one-hot). Actions: of two discrete ones
+    the second where the one output is above 0; of more, that of the largest output; continuous ones are outputs in
+    -1 … 1 stretched over the range.
+
+    Attributes
+    ----------
+    id : name of the environment, as ``"CartPole-v1"``
+    episodes : episodes of each genome in a generation
+    trials : episodes that a genome must master before the problem counts as solved
+    goal : mean reward that solves it; None: what the environment is registered with
+    max_steps : end of an episode; None: the environment's
+    arguments : further arguments of ``gymnasium.make``
+
+    Raises
+    ------
+    SpecError : a number is below 1, an argument is unknown, or nothing says where an episode ends
+    UnsupportedError : gymnasium or the environment is missing, or its spaces are neither boxes nor discrete
+    """
+
+    id: str
+    episodes: int = 1
+    trials: int = 100
+    goal: float | None = None
+    max_steps: int | None = None
+    arguments: tuple[tuple[str, Any], ...] = ()
+
+    def __post_init__(self) -> None:
+        """Check the numbers and that the environment can be made."""
+        if min(self.episodes, self.trials) < 1 or (self.max_steps is not None and self.max_steps < 1):
+            raise SpecError(f"{self.id}: episodes, trials and max_steps must be at least 1")
+        self.widths  # noqa: B018  (raises where the spaces do not fit)
+        if self.steps is None:
+            raise SpecError(f"{self.id} does not say how long an episode may be", hint="give max_steps")
+
+    @property
+    def steps(self) -> int | None:
+        """Steps of an episode, at most."""
+        return self.max_steps or self._spec().max_episode_steps
+
+    @property
+    def threshold(self) -> float | None:
+        """Mean reward from which on the problem is solved."""
+        return self._spec().reward_threshold if self.goal is None else self.goal
+
+    @property
+    def widths(self) -> tuple[int, int]:
+        """Inputs and outputs of a genome."""
+        environment = self.make()
+        try:
+            return _observed(self.id, environment.observation_space), _decided(self.id, environment.action_space)
+        finally:
+            environment.close()
+
+    def make(self) -> Env[Any, Any]:
+        """Return one environment."""
+        gymnasium = _gymnasium()
+        try:
+            return gymnasium.make(self.id, disable_env_checker=True, **dict(self.arguments))
+        except TypeError as error:
+            raise SpecError(f"{self.id}: {error}") from None
+        except gymnasium.error.Error as error:
+            raise UnsupportedError(
+                f"{self.id}: {error}", hint="gymnasium.pprint_registry() lists what there is"
+            ) from None
+
+    def configure(self, config: EvolutionConfig) -> EvolutionConfig:
+        """Return `config` with the widths and the fitness threshold of this problem; outputs are tanh."""
+        inputs, outputs = self.widths
+        genome = dataclasses.replace(config.genome, inputs=inputs, outputs=outputs, activation="tanh")
+        return dataclasses.replace(config, genome=genome, fitness_criterion="max", fitness_threshold=self.threshold)
+
+    def score_all(self, cohort: Cohort) -> F64Array:
+        """Return the mean reward of every genome over the episodes of its generation."""
+        if not isinstance(cohort.pool, Pool):
+            raise SpecError(f"{self.id} is played by genomes of nodes and connections")
+        seeds = generator(cohort.seed, _EPISODE_STREAM, cohort.generation).integers(1 << 31, size=self.episodes)
+        return self._play(cohort.pool, seeds.tolist())
+
+    def confirm(self, genome: Genome) -> float:
+        """Return the mean reward of one genome over `trials` episodes that no training sees."""
+        pool = Pool.of([genome] * self.trials)
+        return float(self._play(pool, [_TRIAL_SEED], apart=True).mean())
+
+    def _spec(self) -> Any:
+        gymnasium = _gymnasium()
+        try:
+            return gymnasium.spec(self.id)
+        except gymnasium.error.Error as error:
+            raise UnsupportedError(
+                f"{self.id}: {error}", hint="gymnasium.pprint_registry() lists what there is"
+            ) from None
+
+    def _play(self, pool: Pool, seeds: list[int], *, apart: bool = False) -> F64Array:
+        """Total reward of each genome, the mean over `seeds`; `apart` gives each genome an episode of its own."""
+        total = np.zeros(len(pool))
+        worlds = open_worlds(self, len(pool))
+        try:
+            for seed in seeds:
+                total += self._episode(pool, worlds, seed, apart=apart)
+        finally:
+            worlds.close()
+        return total / len(seeds)
+
+    def _episode(self, pool: Pool, worlds: Worlds, seed: int, *, apart: bool) -> F64Array:
+        observed = worlds.reset([seed + i * apart for i in range(len(pool))])
+        total, alive = np.zeros(len(pool)), np.ones(len(pool), np.bool_)
+        state = np.zeros((len(pool), pool.nodes.shape[1], 1)) if pool.interface.recurrent else None
+        for _ in range(self.steps or 0):
+            outputs = activate(pool, observed[:, None, :], state)[:, 0]
+            observed, reward, ended = worlds.step(outputs, alive)
+            total += np.where(alive, reward, 0.0)
+            alive &= ~ended
+            if not alive.any():
+                break
+        return total
+
+
+def _observed(name: str, space: Space[Any]) -> int:
+    """Inputs that an observation needs."""
+    from gymnasium import spaces
+
+    if isinstance(space, spaces.Box):
+        return int(np.prod(space.shape))
+    if isinstance(space, spaces.Discrete):
+        return int(space.n)
+    raise UnsupportedError(f"{name}: observations {space} are neither a box nor discrete")
+
+
+def _decided(name: str, space: Space[Any]) -> int:
+    """Outputs that an action needs."""
+    from gymnasium import spaces
+
+    if isinstance(space, spaces.Discrete):
+        return 1 if space.n == 2 else int(space.n)
+    if isinstance(space, spaces.Box) and np.isfinite(space.low).all() and np.isfinite(space.high).all():
+        return int(np.prod(space.shape))
+    raise UnsupportedError(f"{name}: actions {space} are neither discrete nor a bounded box")

@@ -1,0 +1,146 @@
+"""Functions of elements, pairs of elements with broadcasting, and their gradients.
+
+A step holds addresses of contiguous tensors and its number of elements. Threads share the flat range of the output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from volumetric.kernels.cpu.graph.curves import apply, slope
+from volumetric.kernels.cpu.graph.lanes import load_part, store_part, where_equal, where_nan
+from volumetric.kernels.cpu.graph.shares import flat_share
+from volumetric.kernels.cpu.jit import kernel
+from volumetric.kernels.cpu.memory import load_f32
+from volumetric.kernels.cpu.simd import load, splat, store, where_less
+from volumetric.kernels.cpu.steps import number, word
+
+PAIRS = ("add", "sub", "mul", "div", "max", "min", "greater", "mul_nonzero", "mask")
+"""Position = the code of a function of two numbers."""
+
+_ADD, _SUB, _MUL, _DIV, _MAX, _MIN, _GREATER, _MUL_NONZERO, _MASK = range(len(PAIRS))
+
+f32 = np.float32
+
+UNARY_ARGUMENTS = ("x", "y", "count", "alpha", "beta")
+
+
+def unary(code: int) -> Callable[..., None]:
+    """Function number `code` of each element."""
+
+    def unary(step: Any, thread: Any, threads: Any, control: Any) -> None:
+        x, y, count = word(step, 0), word(step, 1), word(step, 2)
+        alpha, beta = splat(number(step, 3)), splat(number(step, 4))
+        first, last = flat_share(count, thread, threads), flat_share(count, thread + 1, threads)
+        whole = first + (last - first) // 16 * 16
+        for i in range(first, whole, 16):
+            store(y + 4 * i, apply(code, load(x + 4 * i), alpha, beta))
+        if whole < last:
+            value = apply(code, load_part(x + 4 * whole, last - whole), alpha, beta)
+            store_part(y + 4 * whole, value, last - whole)
+
+    return unary
+
+
+UNARY_GRAD_ARGUMENTS = ("g", "x", "y", "count")
+
+
+def unary_grad(code: int) -> Callable[..., None]:
+    """``g · f'(x)`` of each element."""
+
+    def unary_grad(step: Any, thread: Any, threads: Any, control: Any) -> None:
+        g, x, y, count = word(step, 0), word(step, 1), word(step, 2), word(step, 3)
+        first, last = flat_share(count, thread, threads), flat_share(count, thread + 1, threads)
+        whole = first + (last - first) // 16 * 16
+        for i in range(first, whole, 16):
+            store(y + 4 * i, load(g + 4 * i) * slope(code, load(x + 4 * i)))
+        if whole < last:
+            rest = last - whole
+            value = load_part(g + 4 * whole, rest) * slope(code, load_part(x + 4 * whole, rest))
+            store_part(y + 4 * whole, value, rest)
+
+    return unary_grad
+
+
+@kernel
+def pair(code, a, b):
+    """Function number `code` of `PAIRS`."""
+    zero = splat(f32(0.0))
+    if code == _ADD:
+        return a + b
+    if code == _SUB:
+        return a - b
+    if code == _MUL:
+        return a * b
+    if code == _DIV:
+        return a / b
+    if code == _MAX:
+        return where_nan(a, a, where_nan(b, b, where_less(a, b, b, a)))
+    if code == _MIN:
+        return where_nan(a, a, where_nan(b, b, where_less(b, a, b, a)))
+    if code == _GREATER:
+        return where_less(b, a, splat(f32(1.0)), zero)
+    if code == _MUL_NONZERO:
+        return where_equal(b, zero, zero, a * b)
+    return where_equal(b, zero, splat(f32(-np.inf)), a)
+
+
+@kernel
+def _pair_run(code, a, a_step, b, b_step, out, count):
+    """`count` neighbouring elements; the steps are 4, or 0 where one number meets all of the other's."""
+    whole = count // 16 * 16
+    rest = count - whole
+    if a_step == 4 and b_step == 4:
+        for i in range(0, 4 * whole, 64):
+            store(out + i, pair(code, load(a + i), load(b + i)))
+        if rest > 0:
+            i = 4 * whole
+            store_part(out + i, pair(code, load_part(a + i, rest), load_part(b + i, rest)), rest)
+    elif a_step == 4:
+        y = splat(load_f32(b))
+        for i in range(0, 4 * whole, 64):
+            store(out + i, pair(code, load(a + i), y))
+        if rest > 0:
+            i = 4 * whole
+            store_part(out + i, pair(code, load_part(a + i, rest), y), rest)
+    else:
+        x = splat(load_f32(a))
+        for i in range(0, 4 * whole, 64):
+            store(out + i, pair(code, x, load(b + i)))
+        if rest > 0:
+            i = 4 * whole
+            store_part(out + i, pair(code, x, load_part(b + i, rest)), rest)
+
+
+BINARY_ARGUMENTS = ("a", "b", "y", "count", "n1", "n2", "n3", *(f"{x}{axis}" for x in "ab" for axis in range(4)))
+"""Sizes of the last three of four axes, and for each operand its step in bytes along each axis (0: broadcast)."""
+
+
+def binary(code: int) -> Callable[..., None]:
+    """Function number `code` of pairs of elements."""
+
+    def binary(step: Any, thread: Any, threads: Any, control: Any) -> None:
+        count, n1, n2, inner = word(step, 3), word(step, 4), word(step, 5), word(step, 6)
+        first, last = flat_share(count, thread, threads), flat_share(count, thread + 1, threads)
+        at = first
+        while at < last:
+            row, column = at // inner, at % inner
+            i2 = row % n2
+            i1 = row // n2 % n1
+            i0 = row // n2 // n1
+            a = word(step, 0) + i0 * word(step, 7) + i1 * word(step, 8) + i2 * word(step, 9) + column * word(step, 10)
+            b = (
+                word(step, 1)
+                + i0 * word(step, 11)
+                + i1 * word(step, 12)
+                + i2 * word(step, 13)
+                + column * word(step, 14)
+            )
+            here = min(inner - column, last - at)
+            _pair_run(code, a, word(step, 10), b, word(step, 14), word(step, 2) + 4 * at, here)
+            at += here
+
+    return binary

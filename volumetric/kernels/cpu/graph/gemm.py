@@ -1,0 +1,281 @@
+"""The grouped matrix product ``c[j] = act(Σ_{g ≡ j mod Gc} op(a[g mod Ga]) op(b[g mod Gb]) + bias)``, by panels.
+
+A panel is a few vectors of neighbouring columns of the right side. It is copied together, a piece of `DEPTH` k at a
+time, and multiplied with all rows of the left side, which is read where it lies. Each output element is one sum with k
+rising, whoever computes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from volumetric.kernels.cpu.graph.curves import apply
+from volumetric.kernels.cpu.graph.lanes import load_part, store_part, transpose_block
+from volumetric.kernels.cpu.graph.shares import share
+from volumetric.kernels.cpu.graph.tiles import panel_tile
+from volumetric.kernels.cpu.jit import kernel
+from volumetric.kernels.cpu.memory import call_operation, store_i64
+from volumetric.kernels.cpu.simd import load, splat, store
+from volumetric.kernels.cpu.steps import scratch, word
+
+DEPTH = 768
+"""k of one packed piece: 4 vectors of each are 192 KiB, which stay in a second-level cache."""
+_LOOSE_ROWS = 12
+"""Rows of the left side up to which copying a panel together costs more than it brings."""
+
+f32 = np.float32
+
+GEMM_ARGUMENTS = (
+    "a",
+    "b",
+    "bias",  # address or 0
+    "c",
+    "m",
+    "n",
+    "k",
+    "ga",
+    "gb",
+    "gc",
+    "groups",  # the largest of the three
+    "finish",  # address of a compiled `finish`, or 0
+    "a_group",  # bytes from one to the next, here and below
+    "a_row",
+    "a_k",
+    "b_group",
+    "b_k",
+    "b_column",
+)
+
+_A, _B, _BIAS, _C, _M, _N, _K, _GA, _GB, _GC, _GROUPS, _FINISH, _A_GROUP, _A_ROW, _A_K, _B_GROUP, _B_K, _B_COLUMN = (
+    range(18)
+)
+
+
+def gemm_scratch(vectors: int) -> int:
+    """Bytes of scratch that `gemm` needs: a panel, and the results of two tiles."""
+    return 64 + 64 * vectors * (1 + 8 + DEPTH + 16)
+
+
+@kernel
+def _pack(b, b_k, b_column, count, columns, out, apart):
+    """Copy `count` × `columns` numbers together, k by k, `apart` bytes from one k to the next."""
+    if b_column == 4:
+        for k in range(count):
+            source = b + k * b_k
+            target = out + k * apart
+            for j in range(0, columns, 16):
+                store(target + 4 * j, load_part(source + 4 * j, columns - j))
+    else:
+        for j in range(0, columns, 16):
+            rows = min(columns - j, 16)
+            for k in range(0, count, 16):
+                here = b + j * b_column + 4 * k
+                transpose_block(here, b_column, rows, min(count - k, 16), out + k * apart + 4 * j, apart)
+
+
+@kernel
+def _tile(rows, vectors, a, a_row, a_k, b, b_k, count, start, start_row, c, c_row, columns, room):
+    """One tile into c; its last `columns` may end within a vector, which then goes by way of `room`."""
+    if columns >= 16 * vectors:
+        panel_tile(rows, vectors, a, a_row, a_k, b, b_k, count, start, start_row, c, c_row)
+    else:
+        for m in range(rows):
+            for j in range(0, columns, 16):
+                value = load_part(start + m * start_row + 4 * j, columns - j)
+                store(room + 64 * vectors * m + 4 * j, value)
+        apart = 64 * vectors
+        panel_tile(rows, vectors, a, a_row, a_k, b, b_k, count, room, apart, room, apart)
+        for m in range(rows):
+            for j in range(0, columns, 16):
+                store_part(c + m * c_row + 4 * j, load(room + apart * m + 4 * j), columns - j)
+
+
+@kernel
+def _rows(tall, vectors, m, a, a_row, a_k, b, b_k, count, start, start_row, c, c_row, columns, room):
+    """`m` rows by 16 `vectors` columns: tiles of `tall` rows, then smaller ones."""
+    row = 0
+    while m - row >= tall:
+        _tile(
+            tall,
+            vectors,
+            a + row * a_row,
+            a_row,
+            a_k,
+            b,
+            b_k,
+            count,
+            start + row * start_row,
+            start_row,
+            c + row * c_row,
+            c_row,
+            columns,
+            room,
+        )
+        row += tall
+    while m - row >= 2:
+        _tile(
+            2,
+            vectors,
+            a + row * a_row,
+            a_row,
+            a_k,
+            b,
+            b_k,
+            count,
+            start + row * start_row,
+            start_row,
+            c + row * c_row,
+            c_row,
+            columns,
+            room,
+        )
+        row += 2
+    if m > row:
+        _tile(
+            1,
+            vectors,
+            a + row * a_row,
+            a_row,
+            a_k,
+            b,
+            b_k,
+            count,
+            start + row * start_row,
+            start_row,
+            c + row * c_row,
+            c_row,
+            columns,
+            room,
+        )
+
+
+@kernel
+def _panel(tall, wide, m, a, a_row, a_k, b, b_k, count, start, start_row, c, c_row, columns, room):
+    """`m` rows by up to 16 `wide` columns, by 4, 2 and 1 vectors."""
+    done = 0
+    while done < columns:
+        vectors = (columns - done + 15) // 16
+        here = b + 4 * done
+        begin = start + 4 * done
+        end = c + 4 * done
+        left = columns - done
+        if wide >= 4 and vectors >= 4:
+            _rows(tall, 4, m, a, a_row, a_k, here, b_k, count, begin, start_row, end, c_row, min(left, 64), room)
+            done += 64
+        elif wide >= 2 and vectors >= 2:
+            _rows(tall, 2, m, a, a_row, a_k, here, b_k, count, begin, start_row, end, c_row, min(left, 32), room)
+            done += 32
+        else:
+            _rows(tall, 1, m, a, a_row, a_k, here, b_k, count, begin, start_row, end, c_row, min(left, 16), room)
+            done += 16
+
+
+FINISH_ARGUMENTS = ("rows", "columns", "c", "c_row")
+
+
+def finish(code: int) -> Callable[..., None]:
+    """Apply function number `code` to a block of a result; products call it on what they have just computed."""
+
+    def finish(step: Any, thread: Any, threads: Any, control: Any) -> None:
+        zero = splat(f32(0.0))
+        for row in range(word(step, 0)):
+            for j in range(0, word(step, 1), 16):
+                here = word(step, 2) + row * word(step, 3) + 4 * j
+                left = word(step, 1) - j
+                store_part(here, apply(code, load_part(here, left), zero, zero), left)
+
+    return finish
+
+
+@kernel
+def call_finish(address, room, control, rows, columns, c, c_row):
+    """Call the compiled `finish` at `address`; `room` has space for a step."""
+    store_i64(room + 24, rows)
+    store_i64(room + 32, columns)
+    store_i64(room + 40, c)
+    store_i64(room + 48, c_row)
+    call_operation(address, room, 0, 1, control)
+
+
+@kernel
+def _chunks(items, rows, threads):
+    """Into how many pieces the rows are cut, so that there are enough items for all threads."""
+    if threads == 1 or items >= 4 * threads:
+        return 1
+    return max(1, min((4 * threads + items - 1) // items, (rows + 23) // 24))
+
+
+def gemm(tall: int, wide: int) -> Callable[..., None]:
+    """Product with tiles of `tall` rows and `wide` vectors."""
+
+    def gemm(step: Any, thread: Any, threads: Any, control: Any) -> None:
+        m, n, k = word(step, _M), word(step, _N), word(step, _K)
+        gc = word(step, _GC)
+        panels = (n + 16 * wide - 1) // (16 * wide)
+        chunks = _chunks(panels * gc, m, threads)
+        chunk = ((m + chunks - 1) // chunks + tall - 1) // tall * tall
+        chunks = (m + chunk - 1) // chunk
+        call = scratch(control, thread)
+        zeros = call + 64
+        room = zeros + 64 * wide
+        packed = room + 64 * wide * 8
+        for i in range(0, 16 * wide, 16):
+            store(zeros + 4 * i, splat(f32(0.0)))
+        ready = -1
+        for item in range(
+            share(gc * panels * chunks, thread, threads), share(gc * panels * chunks, thread + 1, threads)
+        ):
+            # A right side that all groups share is copied together once: then the panel is the outermost loop.
+            if word(step, _GB) == 1:
+                panel, j = item // (gc * chunks), item // chunks % gc
+            else:
+                panel, j = item // chunks % panels, item // (chunks * panels)
+            first = item % chunks * chunk
+            rows = min(chunk, m - first)
+            column = panel * 16 * wide
+            columns = min(16 * wide, n - column)
+            c = word(step, _C) + 4 * ((j * m + first) * n + column)
+            start, start_row = zeros, 0
+            if word(step, _BIAS) != 0:
+                start = word(step, _BIAS) + 4 * column
+            for group in range(j, word(step, _GROUPS), gc):
+                a = word(step, _A) + group % word(step, _GA) * word(step, _A_GROUP) + first * word(step, _A_ROW)
+                b = word(step, _B) + group % word(step, _GB) * word(step, _B_GROUP) + column * word(step, _B_COLUMN)
+                for k0 in range(0, k, DEPTH):
+                    count = min(DEPTH, k - k0)
+                    source = b + k0 * word(step, _B_K)
+                    apart = word(step, _B_K)
+                    if word(step, _B_COLUMN) != 4 or m > _LOOSE_ROWS or columns % 16 != 0:
+                        if source != ready:
+                            _pack(source, apart, word(step, _B_COLUMN), count, columns, packed, 64 * wide)
+                        ready = source
+                        source, apart = packed, 64 * wide
+                    _panel(
+                        tall,
+                        wide,
+                        rows,
+                        a + k0 * word(step, _A_K),
+                        word(step, _A_ROW),
+                        word(step, _A_K),
+                        source,
+                        apart,
+                        count,
+                        start,
+                        start_row,
+                        c,
+                        4 * n,
+                        columns,
+                        room,
+                    )
+                    start, start_row = c, 4 * n
+            if start != c:  # there was nothing to sum
+                for row in range(rows):
+                    for i in range(0, columns, 16):
+                        store_part(c + 4 * (row * n + i), load_part(start + 4 * i, columns - i), columns - i)
+            if word(step, _FINISH) != 0:
+                call_finish(word(step, _FINISH), call, control, rows, columns, c, 4 * n)
+
+    return gemm

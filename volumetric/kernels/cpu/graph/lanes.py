@@ -1,0 +1,171 @@
+"""More words for vectors of 16 numbers: parts of vectors in memory, comparisons, roots, transposition."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+
+from volumetric.kernels.cpu.emit import F32, F32X, I32, I32X, LANES, Emitter, constant
+from volumetric.kernels.cpu.jit import intrinsic
+from volumetric.kernels.cpu.simd import Floats, Ints, define
+
+_MASK = ir.VectorType(ir.IntType(1), LANES)
+
+
+def mask_of_first(e: Emitter, count: ir.Value) -> ir.Value:
+    """Mask of the first `count` lanes; `count` may be beyond either end of 0 … 16."""
+    return e.b.icmp_signed("<", e.lane_numbers(), e.splat(e.b.trunc(count, I32)))
+
+
+def masked_load(e: Emitter, address: ir.Value, mask: ir.Value, rest: ir.Value) -> ir.Value:
+    """Lanes of `mask` from memory, the others from `rest`; memory of the others is not touched."""
+    pointer = e.b.inttoptr(address, F32X.as_pointer())
+    return e.call("llvm.masked.load.v16f32.p0", F32X, [pointer, ir.Constant(I32, 4), mask, rest])
+
+
+def masked_store(e: Emitter, address: ir.Value, value: ir.Value, mask: ir.Value) -> None:
+    """Write the lanes of `mask`."""
+    pointer = e.b.inttoptr(address, F32X.as_pointer())
+    e.call("llvm.masked.store.v16f32.p0", ir.VoidType(), [value, pointer, ir.Constant(I32, 4), mask])
+
+
+@define(Floats, types.int64, types.int64)
+def load_part(e: Emitter, address: ir.Value, count: ir.Value) -> ir.Value:
+    """The first `count` (at most 16) numbers at `address`, then zeros."""
+    return masked_load(e, address, mask_of_first(e, count), e.floats(0.0))
+
+
+@define(Floats, types.int64, types.int64, Floats)
+def load_part_or(e: Emitter, address: ir.Value, count: ir.Value, rest: ir.Value) -> ir.Value:
+    """The first `count` numbers at `address`, then those of `rest`."""
+    return masked_load(e, address, mask_of_first(e, count), rest)
+
+
+@define(types.void, types.int64, Floats, types.int64)
+def store_part(e: Emitter, address: ir.Value, value: ir.Value, count: ir.Value) -> None:
+    """Write the first `count` lanes."""
+    masked_store(e, address, value, mask_of_first(e, count))
+
+
+@define(Floats, Floats, Floats, Floats, Floats)
+def where_equal(e: Emitter, a: ir.Value, b: ir.Value, then: ir.Value, otherwise: ir.Value) -> ir.Value:
+    """`then` where ``a == b``, else `otherwise`."""
+    return e.b.select(e.b.fcmp_ordered("==", a, b), then, otherwise)
+
+
+@define(Floats, Floats, Floats, Floats, Floats)
+def where_at_most(e: Emitter, a: ir.Value, b: ir.Value, then: ir.Value, otherwise: ir.Value) -> ir.Value:
+    """`then` where ``a <= b``, else `otherwise`."""
+    return e.b.select(e.b.fcmp_ordered("<=", a, b), then, otherwise)
+
+
+@define(Floats, Floats, Floats, Floats)
+def where_nan(e: Emitter, a: ir.Value, then: ir.Value, otherwise: ir.Value) -> ir.Value:
+    """`then` where `a` is NaN, else `otherwise`."""
+    return e.b.select(e.b.fcmp_unordered("uno", a, a), then, otherwise)
+
+
+@define(Floats, Floats)
+def root(e: Emitter, a: ir.Value) -> ir.Value:
+    """Square root, rounded correctly."""
+    return e.call("llvm.sqrt.v16f32", F32X, [a])
+
+
+@define(Floats, Floats)
+def whole_part(e: Emitter, a: ir.Value) -> ir.Value:
+    """Largest whole number that is not above `a`."""
+    return e.call("llvm.floor.v16f32", F32X, [a])
+
+
+@define(Ints, Floats)
+def bits_of(e: Emitter, a: ir.Value) -> ir.Value:
+    """The bits of each number."""
+    return e.b.bitcast(a, I32X)
+
+
+@define(Floats, Ints)
+def of_bits(e: Emitter, a: ir.Value) -> ir.Value:
+    """The numbers with these bits."""
+    return e.b.bitcast(a, F32X)
+
+
+@define(Ints, types.int64)
+def splat_int(e: Emitter, a: ir.Value) -> ir.Value:
+    """The same integer in all lanes."""
+    return e.splat(e.b.trunc(a, I32))
+
+
+@define(Ints, Ints, Ints)
+def both_bits(e: Emitter, a: ir.Value, b: ir.Value) -> ir.Value:
+    """Bits that are set in both."""
+    return e.b.and_(a, b)
+
+
+@define(Ints, Ints, Ints)
+def either_bits(e: Emitter, a: ir.Value, b: ir.Value) -> ir.Value:
+    """Bits that are set in either."""
+    return e.b.or_(a, b)
+
+
+@define(Ints, Ints, types.int64)
+def shifted_right(e: Emitter, a: ir.Value, count: ir.Value) -> ir.Value:
+    """Arithmetic shift of all lanes."""
+    return e.b.ashr(a, e.splat(e.b.trunc(count, I32)))
+
+
+@define(Floats, types.int64, types.int64)
+def load_strided(e: Emitter, address: ir.Value, stride: ir.Value) -> ir.Value:
+    """16 numbers that lie `stride` bytes apart."""
+    value: ir.Value = ir.Constant(F32X, ir.Undefined)
+    for lane in range(LANES):
+        number = e.load(e.at(address, e.b.mul(stride, constant(lane))), F32)
+        value = e.b.insert_element(value, number, ir.Constant(I32, lane))
+    return value
+
+
+def _blend(e: Emitter, rows: list[ir.Value], distance: int) -> list[ir.Value]:
+    """Exchange blocks of `distance` × `distance` off the diagonal between rows that far apart."""
+    made = list(rows)
+    lanes = range(LANES)
+    first = ir.Constant(I32X, [i if not i & distance else 16 + (i ^ distance) for i in lanes])
+    second = ir.Constant(I32X, [i ^ distance if not i & distance else 16 + i for i in lanes])
+    for i in range(LANES):
+        if not i & distance:
+            a, b = rows[i], rows[i | distance]
+            made[i], made[i | distance] = e.b.shuffle_vector(a, b, first), e.b.shuffle_vector(a, b, second)
+    return made
+
+
+def transposed(e: Emitter, rows: list[ir.Value]) -> list[ir.Value]:
+    """The columns of 16 vectors."""
+    for distance in (1, 2, 4, 8):
+        rows = _blend(e, rows, distance)
+    return rows
+
+
+@intrinsic
+def transpose_block(
+    typing_context: Any, source: Any, stride: Any, rows: Any, columns: Any, out: Any, apart: Any
+) -> Any:
+    """Write 16 vectors ``out[j, i] = source[i, j]`` with rows `stride` and `apart` bytes apart.
+
+    Only `rows` × `columns` numbers of the source are read; the others of the 16 × 16 block become zeros, save that rows
+    beyond `rows` repeat the last one.
+    """
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        e = Emitter(builder)
+        source, stride, rows, columns, out, apart = args
+        mask = mask_of_first(e, columns)
+        last = builder.sub(rows, constant(1))
+        vectors: list[ir.Value] = []
+        for i in range(LANES):
+            index = builder.select(builder.icmp_signed("<", constant(i), rows), constant(i), last)
+            vectors.append(masked_load(e, e.at(source, builder.mul(index, stride)), mask, e.floats(0.0)))
+        for j, vector in enumerate(transposed(e, vectors)):
+            e.store(e.at(out, builder.mul(apart, constant(j))), vector)
+        return context.get_dummy_value()
+
+    return types.void(*[types.int64] * 6), generate

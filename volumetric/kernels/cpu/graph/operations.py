@@ -1,0 +1,83 @@
+"""Operations of graphs by name: compiled when first asked for, so that a graph costs only what it uses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from volumetric.kernels.cpu.graph.dots import dots
+from volumetric.kernels.cpu.graph.elementwise import binary, unary, unary_grad
+from volumetric.kernels.cpu.graph.gemm import finish, gemm
+from volumetric.kernels.cpu.graph.lookups import gather_rows, scatter_rows
+from volumetric.kernels.cpu.graph.losses import class_loss, element_loss, pair_sum
+from volumetric.kernels.cpu.graph.moving import assign, copy, fill, transpose
+from volumetric.kernels.cpu.graph.norms import norm, norm_grad, norm_param_grad
+from volumetric.kernels.cpu.graph.reduce import chunk_sums, reduce, squares
+from volumetric.kernels.cpu.graph.rows import (
+    entmax,
+    entmax_grad,
+    keep_largest,
+    softmax,
+    softmax_grad,
+    sparsemax,
+)
+from volumetric.kernels.cpu.graph.sequences import recurrent_back, recurrent_step, rope
+from volumetric.kernels.cpu.graph.updates import update
+from volumetric.kernels.cpu.graph.windows import fold, unfold
+from volumetric.kernels.cpu.jit import compile_operation
+
+_PLAIN: dict[str, Callable[..., None]] = {
+    f.__name__: f
+    for f in (
+        assign,
+        chunk_sums,
+        copy,
+        entmax,
+        entmax_grad,
+        fill,
+        fold,
+        gather_rows,
+        keep_largest,
+        norm_param_grad,
+        pair_sum,
+        rope,
+        scatter_rows,
+        softmax,
+        softmax_grad,
+        sparsemax,
+        squares,
+        transpose,
+        unfold,
+    )
+}
+
+_SPECIALISED: dict[str, Callable[..., Callable[..., None]]] = {
+    f.__name__: f
+    for f in (
+        binary,
+        class_loss,
+        dots,
+        element_loss,
+        finish,
+        gemm,
+        norm,
+        norm_grad,
+        recurrent_back,
+        recurrent_step,
+        reduce,
+        unary,
+        unary_grad,
+        update,
+    )
+}
+
+
+@cache
+def _compiled(name: str, constants: tuple[int, ...]) -> Any:
+    return compile_operation(_SPECIALISED[name](*constants) if name in _SPECIALISED else _PLAIN[name])
+
+
+def operation(name: str, *constants: int) -> int:
+    """Address of operation `name`, specialised to `constants`."""
+    return _compiled(name, constants).address

@@ -1,0 +1,156 @@
+"""Register tiles of the float32 matrix product.
+
+`panel_tile` multiplies a few rows of the left side, read number by number, by neighbouring columns of the right side,
+read as vectors. `dot_tile` multiplies rows of both sides that are contiguous along the summed axis: nothing has to be
+rearranged, but each sum is spread over 16 lanes until its end.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+
+from volumetric.kernels.cpu.emit import F32X, LANES, Emitter, constant
+from volumetric.kernels.cpu.graph.lanes import mask_of_first, masked_load, transposed
+from volumetric.kernels.cpu.jit import intrinsic
+from volumetric.kernels.cpu.target import target
+
+# Sums, the vectors of one k and a broadcast number fill the register file; sums hide latency from 8 on.
+_PANEL_SHAPES = {32: (6, 4), 8: (6, 1), 4: (2, 1)}
+_DOT_SHAPES = {32: (4, 4), 8: (2, 2), 4: (1, 2)}
+
+
+def panel_shape() -> tuple[int, int]:
+    """(rows, vectors) of `panel_tile` on this machine."""
+    return _PANEL_SHAPES[target().registers]
+
+
+def dot_shape() -> tuple[int, int]:
+    """(rows, columns) of `dot_tile` on this machine."""
+    return _DOT_SHAPES[target().registers]
+
+
+@intrinsic
+def panel_tile(
+    typing_context: Any,
+    rows: Any,
+    vectors: Any,
+    a: Any,
+    a_row: Any,
+    a_k: Any,
+    b: Any,
+    b_k: Any,
+    count: Any,
+    start: Any,
+    start_row: Any,
+    out: Any,
+    out_row: Any,
+) -> Any:
+    """``out[m, n] = start[m, n] + Σ_k a[m, k] b[k, n]`` for `rows` × 16 `vectors` numbers (compile-time constants).
+
+    Numbers of a lie at ``a + m · a_row + k · a_k``, of b at ``b + k · b_k + 4 n``, of `start` and `out` likewise.
+    """
+    if not isinstance(rows, types.IntegerLiteral) or not isinstance(vectors, types.IntegerLiteral):
+        return None
+    shape = (rows.literal_value, vectors.literal_value)
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        _emit_panel_tile(Emitter(builder), shape, *args[2:])
+        return context.get_dummy_value()
+
+    return types.void(rows, vectors, *[types.int64] * 10), generate
+
+
+def _emit_panel_tile(
+    e: Emitter,
+    shape: tuple[int, int],
+    a: Any,
+    a_row: Any,
+    a_k: Any,
+    b: Any,
+    b_k: Any,
+    count: Any,
+    start: Any,
+    start_row: Any,
+    out: Any,
+    out_row: Any,
+) -> None:
+    rows, vectors = shape
+    starts = [e.at(start, e.b.mul(start_row, constant(m))) for m in range(rows)]
+    sums = [[e.cell(F32X, e.load(e.at(begin, 64 * v), F32X)) for v in range(vectors)] for begin in starts]
+    a_rows = [e.at(a, e.b.mul(a_row, constant(m))) for m in range(rows)]
+    with e.loop(count) as k:
+        here, offset = e.at(b, e.b.mul(k, b_k)), e.b.mul(k, a_k)
+        lanes = [e.load(e.at(here, 64 * v), F32X) for v in range(vectors)]
+        for m in range(rows):
+            factor = e.broadcast(e.at(a_rows[m], offset))
+            for v in range(vectors):
+                e.b.store(e.fma(lanes[v], factor, e.b.load(sums[m][v])), sums[m][v])
+    for m in range(rows):
+        base = e.at(out, e.b.mul(out_row, constant(m)))
+        for v in range(vectors):
+            e.store(e.at(base, 64 * v), e.b.load(sums[m][v]))
+
+
+@intrinsic
+def dot_tile(
+    typing_context: Any, rows: Any, columns: Any, a: Any, a_row: Any, b: Any, b_row: Any, count: Any, out: Any
+) -> Any:
+    """``out[m · columns + n] = Σ_k a[m, k] b[n, k]`` for `rows` × `columns` sums (compile-time, at most 16 together).
+
+    Rows of both sides are contiguous and `a_row` and `b_row` bytes apart. 16 numbers are written.
+    """
+    if not isinstance(rows, types.IntegerLiteral) or not isinstance(columns, types.IntegerLiteral):
+        return None
+    shape = (rows.literal_value, columns.literal_value)
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        _emit_dot_tile(Emitter(builder), shape, *args[2:])
+        return context.get_dummy_value()
+
+    return types.void(rows, columns, *[types.int64] * 6), generate
+
+
+def _emit_dot_tile(
+    e: Emitter, shape: tuple[int, int], a: Any, a_row: Any, b: Any, b_row: Any, count: Any, out: Any
+) -> None:
+    rows, columns = shape
+    sums = [e.cell(F32X) for _ in range(rows * columns)]
+    a_rows = [e.at(a, e.b.mul(a_row, constant(m))) for m in range(rows)]
+    b_rows = [e.at(b, e.b.mul(b_row, constant(n))) for n in range(columns)]
+
+    def add(left: list[ir.Value], right: list[ir.Value]) -> None:
+        for m in range(rows):
+            for n in range(columns):
+                cell = sums[m * columns + n]
+                e.b.store(e.fma(left[m], right[n], e.b.load(cell)), cell)
+
+    with e.loop(e.b.lshr(count, constant(4))) as block:
+        offset = e.b.mul(block, constant(64))
+        add([e.load(e.at(r, offset), F32X) for r in a_rows], [e.load(e.at(r, offset), F32X) for r in b_rows])
+    rest = e.b.and_(count, constant(LANES - 1))
+    with e.b.if_then(e.b.icmp_signed(">", rest, constant(0))):
+        mask, zero = mask_of_first(e, rest), e.floats(0.0)
+        offset = e.b.mul(e.b.sub(count, rest), constant(4))
+        left, right = ([masked_load(e, e.at(r, offset), mask, zero) for r in side] for side in (a_rows, b_rows))
+        add(left, right)
+    finished: list[ir.Value] = [e.b.load(cell) for cell in sums]
+    padded = finished + [e.floats(0.0)] * (LANES - len(finished))
+    e.store(out, e.tree(transposed(e, padded), e.add))
+
+
+@intrinsic
+def copy_lanes(typing_context: Any, count: Any, source: Any, target: Any) -> Any:
+    """Copy `count` vectors (compile-time)."""
+    if not isinstance(count, types.IntegerLiteral):
+        return None
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        e = Emitter(builder)
+        for i in range(count.literal_value):
+            e.store(e.at(args[2], 64 * i), e.load(e.at(args[1], 64 * i), F32X))
+        return context.get_dummy_value()
+
+    return types.void(count, types.int64, types.int64), generate

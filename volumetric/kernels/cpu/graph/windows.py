@@ -1,0 +1,139 @@
+"""Windows copied out of images, and summed back into them.
+
+Images have three spatial axes here; missing ones have size 1. Columns are ``[N, C, taps, windows]``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from volumetric.kernels.cpu.graph.lanes import load_part, store_part
+from volumetric.kernels.cpu.graph.shares import share
+from volumetric.kernels.cpu.jit import kernel
+from volumetric.kernels.cpu.memory import load_f32, load_i64, store_f32
+from volumetric.kernels.cpu.simd import load, splat, store
+from volumetric.kernels.cpu.steps import word
+
+f32 = np.float32
+
+WINDOW_ARGUMENTS = ("x", "y", "images", "table")
+"""`images` is N · C. `table` holds 3 numbers each of: sizes, kernel, stride, dilation, before, counts."""
+
+SIZES, KERNEL, STRIDE, DILATION, BEFORE, COUNTS = range(6)
+
+
+@kernel
+def field(table, name, axis):
+    """Number `name` of an axis."""
+    return load_i64(table + 8 * (3 * name + axis))
+
+
+@kernel
+def first_window(stride, shift):
+    """First window whose tap, `shift` elements from the window's start, lies at 0 or behind."""
+    return max(0, (stride - 1 - shift) // stride)
+
+
+@kernel
+def last_window(size, stride, shift, count):
+    """One past the last window whose tap lies in front of `size`."""
+    return min(count, (size - 1 - shift) // stride + 1)
+
+
+@kernel
+def _zeros(out, count):
+    for i in range(0, count, 16):
+        store_part(out + 4 * i, splat(f32(0.0)), count - i)
+
+
+@kernel
+def line(x, size, stride, shift, count, out):
+    """One tap of a line of windows: ``out[w] = x[stride w + shift]``, 0 outside."""
+    low = min(first_window(stride, shift), count)
+    high = max(low, last_window(size, stride, shift, count))
+    _zeros(out, low)
+    if stride == 1:
+        source = x + 4 * shift
+        i = low
+        while high - i >= 16:
+            store(out + 4 * i, load(source + 4 * i))
+            i += 16
+        store_part(out + 4 * i, load_part(source + 4 * i, high - i), high - i)
+    else:
+        for w in range(low, high):
+            store_f32(out + 4 * w, load_f32(x + 4 * (stride * w + shift)))
+    _zeros(out + 4 * high, count - high)
+
+
+def unfold(step: Any, thread: Any, threads: Any, control: Any) -> None:
+    """Copy windows out of images."""
+    table = word(step, 3)
+    s0, s1, s2 = field(table, SIZES, 0), field(table, SIZES, 1), field(table, SIZES, 2)
+    k1, k2 = field(table, KERNEL, 1), field(table, KERNEL, 2)
+    n0, n1, n2 = field(table, COUNTS, 0), field(table, COUNTS, 1), field(table, COUNTS, 2)
+    taps = field(table, KERNEL, 0) * k1 * k2
+    items = word(step, 2) * taps
+    for item in range(share(items, thread, threads), share(items, thread + 1, threads)):
+        image, tap = item // taps, item % taps
+        x = word(step, 0) + 4 * image * s0 * s1 * s2
+        out = word(step, 1) + 4 * item * n0 * n1 * n2
+        shift0 = tap // (k1 * k2) * field(table, DILATION, 0) - field(table, BEFORE, 0)
+        shift1 = tap // k2 % k1 * field(table, DILATION, 1) - field(table, BEFORE, 1)
+        shift2 = tap % k2 * field(table, DILATION, 2) - field(table, BEFORE, 2)
+        for w0 in range(n0):
+            i0 = w0 * field(table, STRIDE, 0) + shift0
+            for w1 in range(n1):
+                i1 = w1 * field(table, STRIDE, 1) + shift1
+                if 0 <= i0 < s0 and 0 <= i1 < s1:
+                    line(x + 4 * (i0 * s1 + i1) * s2, s2, field(table, STRIDE, 2), shift2, n2, out)
+                else:
+                    _zeros(out, n2)
+                out += 4 * n2
+
+
+@kernel
+def _add_line(columns, x, size, stride, shift, count):
+    """Add what `line` copies back to where it comes from."""
+    low = first_window(stride, shift)
+    high = last_window(size, stride, shift, count)
+    if stride == 1:
+        target = x + 4 * shift
+        i = low
+        while high - i >= 16:
+            store(target + 4 * i, load(target + 4 * i) + load(columns + 4 * i))
+            i += 16
+        if i < high:
+            value = load_part(target + 4 * i, high - i) + load_part(columns + 4 * i, high - i)
+            store_part(target + 4 * i, value, high - i)
+    else:
+        for w in range(low, high):
+            target = x + 4 * (stride * w + shift)
+            store_f32(target, load_f32(target) + load_f32(columns + 4 * w))
+
+
+def fold(step: Any, thread: Any, threads: Any, control: Any) -> None:
+    """Sum windows (x) back into images (y), taps in rising order."""
+    table = word(step, 3)
+    s0, s1, s2 = field(table, SIZES, 0), field(table, SIZES, 1), field(table, SIZES, 2)
+    k1, k2 = field(table, KERNEL, 1), field(table, KERNEL, 2)
+    n0, n1, n2 = field(table, COUNTS, 0), field(table, COUNTS, 1), field(table, COUNTS, 2)
+    taps = field(table, KERNEL, 0) * k1 * k2
+    images = word(step, 2)
+    for image in range(share(images, thread, threads), share(images, thread + 1, threads)):
+        out = word(step, 1) + 4 * image * s0 * s1 * s2
+        columns = word(step, 0) + 4 * image * taps * n0 * n1 * n2
+        _zeros(out, s0 * s1 * s2)
+        for tap in range(taps):
+            shift0 = tap // (k1 * k2) * field(table, DILATION, 0) - field(table, BEFORE, 0)
+            shift1 = tap // k2 % k1 * field(table, DILATION, 1) - field(table, BEFORE, 1)
+            shift2 = tap % k2 * field(table, DILATION, 2) - field(table, BEFORE, 2)
+            for w0 in range(n0):
+                i0 = w0 * field(table, STRIDE, 0) + shift0
+                for w1 in range(n1):
+                    i1 = w1 * field(table, STRIDE, 1) + shift1
+                    if 0 <= i0 < s0 and 0 <= i1 < s1:
+                        here = out + 4 * (i0 * s1 + i1) * s2
+                        _add_line(columns, here, s2, field(table, STRIDE, 2), shift2, n2)
+                    columns += 4 * n2

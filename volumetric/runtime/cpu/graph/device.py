@@ -1,0 +1,48 @@
+"""Graphs on the CPU device."""
+
+from __future__ import annotations
+
+from volumetric.runtime.cpu.graph import elements, lines, products, training
+from volumetric.runtime.cpu.graph.program import CpuProgram
+from volumetric.runtime.cpu.graph.steps import RULES
+from volumetric.runtime.cpu.graph.store import CpuStore
+from volumetric.runtime.graph.ops import Graph
+
+_FAMILIES = (elements, lines, products, training)  # importing them fills `RULES`
+
+
+class CpuGraphs:
+    """Compiles graphs; results do not depend on the number of threads.
+
+    Parameters
+    ----------
+    threads : threads that a run may use
+    always : use them all, even for work that one thread does sooner; for tests
+    """
+
+    def __init__(self, threads: int, *, always: bool = False) -> None:
+        self.threads = threads
+        self.always = always
+
+    @property
+    def operations(self) -> frozenset[str]:
+        """Operations that have kernels."""
+        return frozenset(RULES) | {"reshape"}
+
+    def store(self) -> CpuStore:
+        """Return an empty store."""
+        return CpuStore()
+
+    def compile(self, graph: Graph, store: CpuStore) -> CpuProgram:
+        """Bind `graph` to the buffers of `store`.
+
+        Raises
+        ------
+        UnsupportedError
+            A node has no kernel.
+        SpecError
+            The store has no buffer for a key of the graph.
+        ShapeError
+            A buffer has another shape or type than its tensor.
+        """
+        return CpuProgram(graph, store, self.threads, always=self.always)

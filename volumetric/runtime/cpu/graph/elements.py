@@ -1,0 +1,305 @@
+"""Steps of functions of elements, and of copies and reductions over strided layouts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+from volumetric._typing import Shape
+from volumetric.errors import UnsupportedError
+from volumetric.kernels.cpu.graph.curves import FUNCTIONS
+from volumetric.kernels.cpu.graph.elementwise import BINARY_ARGUMENTS, PAIRS, UNARY_ARGUMENTS, UNARY_GRAD_ARGUMENTS
+from volumetric.kernels.cpu.graph.moving import ASSIGN_ARGUMENTS, COPY_ARGUMENTS, FILL_ARGUMENTS, TRANSPOSE_ARGUMENTS
+from volumetric.kernels.cpu.graph.reduce import CHUNK, REDUCE_ARGUMENTS, SUMS_ARGUMENTS
+from volumetric.runtime.cpu.graph.steps import Draft, Ref, moved, rule
+from volumetric.runtime.graph.layout import broadcast_layout, merged, reduce_layout, strides_of
+from volumetric.runtime.graph.ops import Node
+
+_COST = {"linear": 0.0, "relu": 0.0, "exp": 0.3, "log": 0.5, "tanh": 0.8, "gelu": 1.0, "gelu_tanh": 1.0, "silu": 0.7}
+"""Nanoseconds for an element besides moving it."""
+
+
+@rule("unary")
+def unary(draft: Draft, node: Node) -> None:
+    """One function of each element."""
+    [x], [y] = node.inputs, node.outputs
+    count, name = draft.tensor(x).size, node.attrs["name"]
+    draft.add(
+        "unary",
+        UNARY_ARGUMENTS,
+        FUNCTIONS.index(name),
+        reads=(x,),
+        writes=(y,),
+        work=moved(8 * count) + count * _COST.get(name, 0.2),
+        flat=count,
+        shared=(x, y),
+        x=Ref(x),
+        y=Ref(y),
+        count=count,
+        alpha=float(node.attrs["alpha"]),
+        beta=float(node.attrs["beta"]),
+    )
+
+
+@rule("unary_grad")
+def unary_grad(draft: Draft, node: Node) -> None:
+    """``g f'(x)``."""
+    (g, x), [y] = node.inputs, node.outputs
+    count, name = draft.tensor(x).size, node.attrs["name"]
+    draft.add(
+        "unary_grad",
+        UNARY_GRAD_ARGUMENTS,
+        FUNCTIONS.index(name),
+        reads=(g, x),
+        writes=(y,),
+        work=moved(12 * count) + count * _COST.get(name, 0.2),
+        flat=count,
+        shared=(g, x, y),
+        g=Ref(g),
+        x=Ref(x),
+        y=Ref(y),
+        count=count,
+    )
+
+
+@rule("binary")
+def binary(draft: Draft, node: Node) -> None:
+    """A function of pairs, with broadcasting over at most 4 axes."""
+    (a, b), [y] = node.inputs, node.outputs
+    count = draft.tensor(y).size
+    sizes, (_, *steps) = broadcast_layout(draft.shape(y), draft.shape(a), draft.shape(b))
+    if len(sizes) > 4:
+        raise UnsupportedError(
+            f"binary at {node.where or 'an unnamed place'} broadcasts over {len(sizes)} separate axes",
+            hint="reshape so that at most 4 remain",
+        )
+    lead = 4 - len(sizes)
+    sizes = (1,) * lead + sizes
+    a_steps, b_steps = ((0,) * lead + tuple(4 * s for s in own) for own in steps)
+    if sizes[-1] == 1:  # one element: any step will do, and vectors are the common case
+        a_steps, b_steps = (*a_steps[:-1], 4), (*b_steps[:-1], 4)
+    whole = [i for i in (a, b) if draft.tensor(i).size == count]
+    places: dict[str, Any] = {f"a{i}": step for i, step in enumerate(a_steps)}
+    places |= {f"b{i}": step for i, step in enumerate(b_steps)}
+    draft.add(
+        "binary",
+        BINARY_ARGUMENTS,
+        PAIRS.index(node.attrs["name"]),
+        reads=(a, b),
+        writes=(y,),
+        work=moved(12 * count),
+        flat=count,
+        shared=(*whole, y),
+        a=Ref(a),
+        b=Ref(b),
+        y=Ref(y),
+        count=count,
+        n1=sizes[1],
+        n2=sizes[2],
+        n3=sizes[3],
+        **places,
+    )
+
+
+def fill(draft: Draft, y: int, value: float) -> None:
+    """Set a tensor to one number."""
+    count = draft.sizes[y] // 4
+    draft.add(
+        "fill",
+        FILL_ARGUMENTS,
+        reads=(),
+        writes=(y,),
+        work=moved(4 * count),
+        flat=count,
+        shared=(y,),
+        y=Ref(y),
+        count=count,
+        value=value,
+    )
+
+
+def copy(draft: Draft, x: Ref, y: Ref, sizes: Shape, x_steps: Sequence[int], y_steps: Sequence[int]) -> None:
+    """Copy `sizes` elements between two layouts with steps in elements; the last axis of y is contiguous."""
+    if prod(sizes) == 0:
+        return
+    sizes, (y_steps, x_steps) = merged(sizes, y_steps, x_steps)
+    work = moved(8 * prod(sizes))
+    *outer, inner = range(len(sizes))
+    across = [i for i in outer if x_steps[i] == 1 and sizes[i] >= 8]
+    common: dict[str, Any] = {"reads": (x.tensor,), "writes": (y.tensor,), "x": x, "y": y}
+    if across and x_steps[inner] > 1 and sizes[inner] >= 8:
+        [m] = across
+        outer.remove(m)
+        draft.add(
+            "transpose",
+            TRANSPOSE_ARGUMENTS,
+            **common,
+            work=work,
+            outer=prod(sizes[i] for i in outer),
+            m=sizes[m],
+            n=sizes[inner],
+            x_n=4 * x_steps[inner],
+            y_m=4 * y_steps[m],
+            **_axes(draft, outer, sizes, x_steps, y_steps),
+        )
+        return
+    flat = prod(sizes) if tuple(y_steps) == strides_of(sizes) and draft.sizes[y.tensor] == 4 * prod(sizes) else 0
+    draft.add(
+        "copy",
+        COPY_ARGUMENTS,
+        **common,
+        work=work,
+        flat=flat,
+        shared=(y.tensor,) if flat else (),
+        rows=prod(sizes[i] for i in outer),
+        inner=sizes[inner],
+        x_inner=4 * x_steps[inner],
+        y_inner=4 * y_steps[inner],
+        **_axes(draft, outer, sizes, x_steps, y_steps),
+    )
+
+
+def _axes(draft: Draft, outer: list[int], sizes: Shape, x: Sequence[int], y: Sequence[int]) -> dict[str, Any]:
+    table = [number for i in reversed(outer) for number in (sizes[i], 4 * x[i], 4 * y[i])]
+    return {"axes": len(outer), "table": draft.table(table)}
+
+
+@rule("permute")
+def permute(draft: Draft, node: Node) -> None:
+    """Axes in another order."""
+    [x], [y] = node.inputs, node.outputs
+    own = strides_of(draft.shape(x))
+    shape = draft.shape(y)
+    copy(draft, Ref(x), Ref(y), shape, tuple(own[i] for i in node.attrs["perm"]), strides_of(shape))
+
+
+@rule("broadcast")
+def broadcast(draft: Draft, node: Node) -> None:
+    """Repeat along axes of size 1."""
+    [x], [y] = node.inputs, node.outputs
+    shape = draft.shape(y)
+    own = [0 if n == 1 else s for n, s in zip(draft.shape(x), strides_of(draft.shape(x)), strict=True)]
+    copy(draft, Ref(x), Ref(y), shape, own, strides_of(shape))
+
+
+@rule("slice")
+def slice_(draft: Draft, node: Node) -> None:
+    """Cut out a block."""
+    [x], [y] = node.inputs, node.outputs
+    own, shape = strides_of(draft.shape(x)), draft.shape(y)
+    first = sum(4 * s * a for s, a in zip(own, node.attrs["starts"], strict=True))
+    copy(draft, Ref(x, first), Ref(y), shape, own, strides_of(shape))
+
+
+@rule("pad")
+def pad(draft: Draft, node: Node) -> None:
+    """Put zeros around."""
+    [x], [y] = node.inputs, node.outputs
+    own, shape = strides_of(draft.shape(y)), draft.shape(x)
+    if draft.shape(y) != shape:
+        fill(draft, y, 0.0)
+    first = sum(4 * s * b for s, b in zip(own, node.attrs["before"], strict=True))
+    copy(draft, Ref(x), Ref(y, first), shape, strides_of(shape), own)
+
+
+@rule("concat")
+def concat(draft: Draft, node: Node) -> None:
+    """Join along an axis."""
+    [y], axis, at = node.outputs, node.attrs["axis"], 0
+    own = strides_of(draft.shape(y))
+    for x in node.inputs:
+        shape = draft.shape(x)
+        copy(draft, Ref(x), Ref(y, 4 * own[axis] * at), shape, strides_of(shape), own)
+        at += shape[axis]
+
+
+@rule("assign")
+def assign(draft: Draft, node: Node) -> None:
+    """Write a persistent buffer."""
+    x, *apply = node.inputs
+    [y] = node.outputs
+    count = draft.tensor(x).size
+    draft.add(
+        "assign",
+        ASSIGN_ARGUMENTS,
+        reads=node.inputs,
+        writes=(y,),
+        work=moved(8 * count),
+        flat=count,
+        shared=(x, y),
+        x=Ref(x),
+        y=Ref(y),
+        count=count,
+        apply=Ref(apply[0]) if apply else 0,
+    )
+
+
+@rule("reduce")
+def reduce(draft: Draft, node: Node) -> None:
+    """Sum, mean or maximum over axes."""
+    [x], [y], name = node.inputs, node.outputs, node.attrs["name"]
+    runs = list(reduce_layout(draft.shape(x), node.attrs["axes"]))
+    if draft.tensor(x).size == 0:
+        fill(draft, y, 0.0)
+        return
+    factor = draft.tensor(y).size / draft.tensor(x).size if name == "mean" else 1.0
+    source = x
+    if runs == [(draft.tensor(x).size, True)] and name != "max" and draft.tensor(x).size > 4 * CHUNK:
+        source, runs = _chunked(draft, x)
+    while sum(reduced for _, reduced in runs) > 2:  # the last run first, into a temporary tensor
+        last = max(i for i, (_, reduced) in enumerate(runs) if reduced)
+        outer = prod(n for n, _ in runs[:last])
+        inner = prod(n for n, _ in runs[last + 1 :])
+        target = draft.temporary(4 * outer * inner)
+        _reduce(draft, source, target, name == "max", (1, 1, outer, runs[last][0], inner), 1.0)
+        source = target
+        runs[last - 1 : last + 2] = [(runs[last - 1][0] * inner, False)]
+    if len(runs) < 5 and runs[0][1]:
+        runs.insert(0, (1, False))
+    sizes = [n for n, _ in runs] + [1] * (5 - len(runs))
+    if len(runs) == 3:  # kept, reduced, kept: the middle axis takes the sum, so that the last one is contiguous
+        sizes = [runs[0][0], 1, 1, runs[1][0], runs[2][0]]
+    elif len(runs) == 2:
+        sizes = [runs[0][0], 1, 1, runs[1][0], 1]
+    elif len(runs) == 1:
+        sizes = [1, 1, 1, 1, runs[0][0]]
+    _reduce(draft, source, y, name == "max", (sizes[0], sizes[1], sizes[2], sizes[3], sizes[4]), factor)
+
+
+def _reduce(draft: Draft, x: int, y: int, is_max: bool, sizes: tuple[int, int, int, int, int], factor: float) -> None:
+    k0, r0, k1, r1, k2 = sizes
+    draft.add(
+        "reduce",
+        REDUCE_ARGUMENTS,
+        int(is_max),
+        reads=(x,),
+        writes=(y,),
+        work=moved(draft.sizes[x]),
+        x=Ref(x),
+        y=Ref(y),
+        k0=k0,
+        r0=r0,
+        k1=k1,
+        r1=r1,
+        k2=k2,
+        factor=factor,
+    )
+
+
+def _chunked(draft: Draft, x: int) -> tuple[int, list[tuple[int, bool]]]:
+    """Sums of chunks, which all threads share; returns them as what is left to sum."""
+    count = draft.sizes[x] // 4
+    chunks = -(-count // CHUNK)
+    partial = draft.temporary(4 * chunks)
+    draft.add(
+        "chunk_sums",
+        SUMS_ARGUMENTS,
+        reads=(x,),
+        writes=(partial,),
+        work=moved(4 * count),
+        x=Ref(x),
+        y=Ref(partial),
+        count=count,
+    )
+    return partial, [(chunks, True)]

@@ -1,0 +1,286 @@
+"""Steps of operations on rows, of images and of sequences."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from volumetric.errors import UnsupportedError
+from volumetric.kernels.cpu.graph.lookups import GATHER_ARGUMENTS, SCATTER_ARGUMENTS
+from volumetric.kernels.cpu.graph.norms import NORM_ARGUMENTS, NORM_GRAD_ARGUMENTS, PARAM_GRAD_ARGUMENTS
+from volumetric.kernels.cpu.graph.rows import (
+    ENTMAX_ARGUMENTS,
+    ENTMAX_GRAD_ARGUMENTS,
+    GRAD_ARGUMENTS,
+    KEEP_ARGUMENTS,
+    ROW_ARGUMENTS,
+)
+from volumetric.kernels.cpu.graph.sequences import BACK_ARGUMENTS, CELLS, ROPE_ARGUMENTS, STEP_ARGUMENTS
+from volumetric.kernels.cpu.graph.windows import WINDOW_ARGUMENTS
+from volumetric.runtime.cpu.graph.steps import Draft, Ref, moved, rule
+from volumetric.runtime.graph.ops import Node
+
+
+@rule("gather_rows")
+def gather_rows(draft: Draft, node: Node) -> None:
+    """Rows of a table."""
+    (table, ids), [y] = node.inputs, node.outputs
+    count, width = draft.shape(y)
+    draft.add(
+        "gather_rows",
+        GATHER_ARGUMENTS,
+        reads=(table, ids),
+        writes=(y,),
+        work=moved(8 * count * width),
+        table=Ref(table),
+        ids=Ref(ids),
+        y=Ref(y),
+        count=count,
+        width=width,
+        rows=draft.shape(table)[0],
+    )
+
+
+@rule("scatter_rows")
+def scatter_rows(draft: Draft, node: Node) -> None:
+    """Sums of rows with the same id."""
+    (g, ids), [y] = node.inputs, node.outputs
+    rows, width = draft.shape(y)
+    count = draft.shape(g)[0]
+    draft.add(
+        "scatter_rows",
+        SCATTER_ARGUMENTS,
+        reads=(g, ids),
+        writes=(y,),
+        work=moved(4 * (rows + 3 * count) * width),
+        g=Ref(g),
+        ids=Ref(ids),
+        y=Ref(y),
+        count=count,
+        width=width,
+        rows=rows,
+    )
+
+
+@rule("softmax", "entmax", "keep_largest")
+def by_row(draft: Draft, node: Node) -> None:
+    """Softmax and its relatives."""
+    [x], [y] = node.inputs, node.outputs
+    rows, width = draft.shape(x)
+    common = {"reads": (x,), "writes": (y,), "x": Ref(x), "y": Ref(y), "rows": rows, "width": width}
+    work, size = moved(12 * rows * width), rows * width
+    if node.op == "softmax":
+        draft.add("softmax", ROW_ARGUMENTS, work=work + 0.4 * size, **common)
+    elif node.op == "keep_largest":
+        draft.add("keep_largest", KEEP_ARGUMENTS, work=work + size * node.attrs["k"], **common, k=node.attrs["k"])
+    elif node.attrs["alpha"] == 2:
+        draft.add("sparsemax", ROW_ARGUMENTS, work=work + 10 * size, **common)
+    else:
+        scale = node.attrs["alpha"] - 1
+        draft.add("entmax", ENTMAX_ARGUMENTS, work=work + 30 * size, **common, scale=float(scale), inverse=1 / scale)
+
+
+@rule("softmax_grad", "entmax_grad")
+def by_row_grad(draft: Draft, node: Node) -> None:
+    """Their gradients."""
+    (y, g), [gx] = node.inputs, node.outputs
+    rows, width = draft.shape(y)
+    common = {"reads": (y, g), "writes": (gx,), "y": Ref(y), "g": Ref(g), "gx": Ref(gx), "rows": rows, "width": width}
+    work = moved(16 * rows * width)
+    if node.op == "softmax_grad":
+        draft.add("softmax_grad", GRAD_ARGUMENTS, work=work, **common)
+    else:
+        exponent = float(2 - node.attrs["alpha"])
+        draft.add("entmax_grad", ENTMAX_GRAD_ARGUMENTS, work=work + rows * width, **common, exponent=exponent)
+
+
+@rule("norm")
+def norm(draft: Draft, node: Node) -> None:
+    """Norm of rows."""
+    x, *vectors = node.inputs
+    y, stats = node.outputs
+    rows, width = draft.shape(x)
+    draft.add(
+        "norm",
+        NORM_ARGUMENTS,
+        int(node.attrs["kind"] == "layer"),
+        reads=node.inputs,
+        writes=node.outputs,
+        work=moved(12 * rows * width) + 20 * rows,
+        x=Ref(x),
+        gain=Ref(vectors[0]) if vectors else 0,
+        bias=Ref(vectors[1]) if len(vectors) > 1 else 0,
+        y=Ref(y),
+        stats=Ref(stats),
+        rows=rows,
+        width=width,
+        eps=float(node.attrs["eps"]),
+        offset=float(bool(node.attrs["unit_offset"])),
+    )
+
+
+@rule("norm_grad")
+def norm_grad(draft: Draft, node: Node) -> None:
+    """Gradient of the rows."""
+    g, x, stats, *vectors = node.inputs
+    rows, width = draft.shape(x)
+    draft.add(
+        "norm_grad",
+        NORM_GRAD_ARGUMENTS,
+        int(node.attrs["kind"] == "layer"),
+        reads=node.inputs,
+        writes=node.outputs,
+        work=moved(24 * rows * width) + 20 * rows,
+        g=Ref(g),
+        x=Ref(x),
+        stats=Ref(stats),
+        gain=Ref(vectors[0]) if vectors else 0,
+        gx=Ref(node.outputs[0]),
+        rows=rows,
+        width=width,
+        offset=float(bool(node.attrs["unit_offset"])),
+    )
+
+
+@rule("norm_param_grad")
+def norm_param_grad(draft: Draft, node: Node) -> None:
+    """Gradients of gain and bias."""
+    g, x, stats = node.inputs
+    rows, width = draft.shape(x)
+    draft.add(
+        "norm_param_grad",
+        PARAM_GRAD_ARGUMENTS,
+        reads=node.inputs,
+        writes=node.outputs,
+        work=moved(12 * rows * width),
+        g=Ref(g),
+        x=Ref(x),
+        stats=Ref(stats),
+        ggain=Ref(node.outputs[0]),
+        gbias=Ref(node.outputs[1]) if node.attrs["bias"] else 0,
+        rows=rows,
+        width=width,
+    )
+
+
+@rule("unfold", "fold")
+def windows(draft: Draft, node: Node) -> None:
+    """Windows out of images, or back into them."""
+    [x], [y] = node.inputs, node.outputs
+    image = draft.shape(x if node.op == "unfold" else y)
+    columns = y if node.op == "unfold" else x
+    if draft.tensor(columns).size == 0:
+        raise UnsupportedError(f"{node.op} of no windows at {node.where}", hint="the reference device runs it")
+    missing = 3 - len(image[2:])
+    fields = {"sizes": image[2:], **{name: node.attrs[name] for name in ("kernel", "stride", "dilation")}}
+    fields |= {"before": node.attrs["before"], "counts": node.attrs["counts"]}
+    table = [n for name, own in fields.items() for n in (*[0 if name == "before" else 1] * missing, *own)]
+    draft.add(
+        node.op,
+        WINDOW_ARGUMENTS,
+        reads=(x,),
+        writes=(y,),
+        work=moved(2 * draft.sizes[columns]),
+        x=Ref(x),
+        y=Ref(y),
+        images=image[0] * image[1],
+        table=draft.table(table),
+    )
+
+
+@rule("rope")
+def rope(draft: Draft, node: Node) -> None:
+    """Turn pairs of elements."""
+    (x, cos, sin), [y] = node.inputs, node.outputs
+    batch, length, heads, width = draft.shape(x)
+    draft.add(
+        "rope",
+        ROPE_ARGUMENTS,
+        reads=node.inputs,
+        writes=(y,),
+        work=moved(8 * draft.tensor(x).size),
+        x=Ref(x),
+        cos=Ref(cos),
+        sin=Ref(sin),
+        y=Ref(y),
+        rows=batch * length * heads,
+        length=length,
+        heads=heads,
+        width=width,
+        half=draft.shape(cos)[1],
+        sign=-1.0 if node.attrs["back"] else 1.0,
+    )
+
+
+def _states(draft: Draft, node_inputs: tuple[int, ...], y: int, kept: int, at: int) -> dict[str, Any]:
+    """Where the states before step `at` lie: h0 and c0, or the rows of y and kept."""
+    h0, c0 = node_inputs
+    _, length, size = draft.shape(y)
+    if at == 0:
+        return {"h": Ref(h0), "h_row": 4 * size, "c": Ref(c0) if c0 >= 0 else 0, "c_row": 4 * size}
+    h = Ref(y, 4 * (at - 1) * size)
+    c = Ref(kept, 4 * ((at - 1) * 5 * size + 4 * size)) if c0 >= 0 else 0
+    return {"h": h, "h_row": 4 * length * size, "c": c, "c_row": 4 * length * 5 * size}
+
+
+@rule("recurrent")
+def recurrent(draft: Draft, node: Node) -> None:
+    """A step of the table for each step of the sequence."""
+    from_x, weight, h0, *rest = node.inputs
+    y, *kept = node.outputs
+    cell, bias = node.attrs["cell"], node.attrs["bias"]
+    c0 = rest[0] if cell == "lstm" else -1
+    batch, length, size = draft.shape(y)
+    products = 2 * prod(draft.shape(weight)) * batch
+    for at in range(length):
+        draft.add(
+            "recurrent_step",
+            STEP_ARGUMENTS,
+            CELLS.index(cell),
+            reads=(*node.inputs, *node.outputs),
+            writes=node.outputs,
+            work=products / 40 + 4 * batch * size,
+            from_x=Ref(from_x),
+            weight=Ref(weight),
+            bias=Ref(rest[-1]) if bias else 0,
+            y=Ref(y),
+            kept=Ref(kept[0]) if kept else 0,
+            batch=batch,
+            length=length,
+            size=size,
+            at=at,
+            **_states(draft, (h0, c0), y, kept[0] if kept else y, at),
+        )
+
+
+@rule("recurrent_grad")
+def recurrent_grad(draft: Draft, node: Node) -> None:
+    """The same backwards."""
+    cell = node.attrs["cell"]
+    gy, y, *rest = node.inputs
+    kept = rest.pop(0) if cell in ("lstm", "gru") else y
+    weight, h0, *more = rest
+    batch, length, size = draft.shape(y)
+    carry = draft.temporary(8 * batch * size)
+    products = 2 * prod(draft.shape(weight)) * batch
+    for at in reversed(range(length)):
+        draft.add(
+            "recurrent_back",
+            BACK_ARGUMENTS,
+            CELLS.index(cell),
+            reads=(*node.inputs, *node.outputs, carry),
+            writes=(*node.outputs, carry),
+            work=products / 20 + 4 * batch * size,
+            gy=Ref(gy),
+            y=Ref(y),
+            kept=Ref(kept),
+            weight=Ref(weight),
+            g_x=Ref(node.outputs[0]),
+            g_h=Ref(node.outputs[-1]),
+            carry=Ref(carry),
+            batch=batch,
+            length=length,
+            size=size,
+            at=at,
+            **_states(draft, (h0, more[0] if more else -1), y, kept, at),
+        )

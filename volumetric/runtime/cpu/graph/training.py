@@ -1,0 +1,151 @@
+"""Steps of training: losses, optimisers, sums of squares, rounding to a scheme."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from volumetric._typing import Array
+from volumetric.dtypes import Scheme, decode, encode
+from volumetric.kernels.cpu.graph.losses import (
+    CHUNK as LOSS_CHUNK,
+)
+from volumetric.kernels.cpu.graph.losses import (
+    CLASS_LOSS_ARGUMENTS,
+    ELEMENT_LOSS_ARGUMENTS,
+    PAIR_SUM_ARGUMENTS,
+    TERMS,
+)
+from volumetric.kernels.cpu.graph.reduce import CHUNK, REDUCE_ARGUMENTS, SQUARES_ARGUMENTS
+from volumetric.kernels.cpu.graph.updates import OPTIMISERS, UPDATE_ARGUMENTS
+from volumetric.runtime.cpu.graph.steps import Draft, GraphStep, Ref, moved, rule
+from volumetric.runtime.graph.ops import Node
+
+
+@rule("loss")
+def loss(draft: Draft, node: Node) -> None:
+    """Terms in partial sums, then their sum."""
+    prediction, target, *weights = node.inputs
+    total, count, slope = node.outputs
+    attrs, size = node.attrs, draft.tensor(prediction).size
+    classes = attrs["name"] == "cross_entropy"
+    pairs = draft.shape(prediction)[0] if classes else -(-size // LOSS_CHUNK)
+    partial = draft.temporary(16 * pairs)
+    common = {
+        "prediction": Ref(prediction),
+        "target": Ref(target),
+        "weights": Ref(weights[0]) if weights else 0,
+        "slope": Ref(slope),
+        "partial": Ref(partial),
+    }
+    reads, writes, work = node.inputs, (slope, partial), moved(16 * size) + size
+    if classes:
+        soft = int(draft.tensor(target).dtype == "float32")
+        ignored, smoothing = attrs["ignore_index"], float(attrs["label_smoothing"])
+        rows, width = draft.shape(prediction)
+        given = {"rows": rows, "classes": width, "smoothing": smoothing, "ignored": ignored}
+        draft.add("class_loss", CLASS_LOSS_ARGUMENTS, soft, reads=reads, writes=writes, work=work, **common, **given)
+    else:
+        name = "bce_logits" if attrs["name"] == "bce" and attrs["logits"] else attrs["name"]
+        delta = float(attrs.get("delta", 1.0))
+        code = TERMS.index(name)
+        given = {"count": size, "delta": delta}
+        draft.add(
+            "element_loss", ELEMENT_LOSS_ARGUMENTS, code, reads=reads, writes=writes, work=work, **common, **given
+        )
+    draft.add(
+        "pair_sum",
+        PAIR_SUM_ARGUMENTS,
+        reads=(partial,),
+        writes=(total, count),
+        work=10 + pairs,
+        partial=Ref(partial),
+        pairs=pairs,
+        total=Ref(total),
+        count=Ref(count),
+    )
+
+
+@rule("sumsq")
+def sumsq(draft: Draft, node: Node) -> None:
+    """Sums of squares of chunks, then their sum."""
+    chunks = [-(-draft.tensor(x).size // CHUNK) for x in node.inputs]
+    partial = draft.temporary(4 * max(1, sum(chunks)))
+    for at, x in enumerate(node.inputs):
+        draft.add(
+            "squares",
+            SQUARES_ARGUMENTS,
+            reads=(x,),
+            writes=(partial,),
+            work=moved(draft.sizes[x]),
+            x=Ref(x),
+            count=draft.tensor(x).size,
+            partial=Ref(partial, 4 * sum(chunks[:at])),
+            chunks=chunks[at],
+        )
+    draft.add(
+        "reduce",
+        REDUCE_ARGUMENTS,
+        0,
+        reads=(partial,),
+        writes=node.outputs,
+        work=20 + sum(chunks),
+        x=Ref(partial),
+        y=Ref(node.outputs[0]),
+        k0=1,
+        r0=1,
+        k1=1,
+        r1=sum(chunks),
+        k2=1,
+        factor=1.0,
+    )
+
+
+@rule("update")
+def update(draft: Draft, node: Node) -> None:
+    """One optimiser step of one parameter."""
+    param, grad, *slots, scalars = node.inputs
+    attrs, name = node.attrs, node.attrs["name"]
+    p0 = float(attrs.get({"momentum": "momentum", "rmsprop": "alpha", "adamw": "beta1"}.get(name, ""), 0.0))
+    p1 = float(attrs.get({"rmsprop": "momentum", "adamw": "beta2"}.get(name, ""), 0.0))
+    flags = (bool(attrs.get("nesterov")), bool(attrs.get("centered")), name == "rmsprop" and bool(p1))
+    count = draft.tensor(param).size
+    places = {f"slot{i}": Ref(slots[i]) if i < len(slots) else 0 for i in range(3)}
+    places |= {f"new{i}": Ref(node.outputs[1 + i]) if i < len(slots) else 0 for i in range(3)}
+    draft.add(
+        "update",
+        UPDATE_ARGUMENTS,
+        OPTIMISERS.index(name),
+        *map(int, flags),
+        reads=node.inputs,
+        writes=node.outputs,
+        work=moved(4 * count * (3 + 2 * len(slots))),
+        flat=count,
+        shared=(param, grad, *slots, *node.outputs),
+        weight=Ref(param),
+        grad=Ref(grad),
+        scalars=Ref(scalars),
+        new_weight=Ref(node.outputs[0]),
+        count=count,
+        decay=float(attrs["weight_decay"]),
+        p0=p0,
+        q0=1 - float(attrs["dampening"]) if name == "momentum" else 1 - p0,
+        p1=p1,
+        q1=1 - p1,
+        eps=float(attrs.get("eps", 0.0)),
+        **places,
+    )
+
+
+@rule("fake_quant")
+def fake_quant(draft: Draft, node: Node) -> None:
+    """Round to what a scheme can hold."""
+    [x], [y] = node.inputs, node.outputs
+    scheme = Scheme.parse(node.attrs["scheme"])
+
+    def by_codec(arrays: Sequence[Array]) -> None:
+        arrays[1][...] = decode(encode(arrays[0], scheme), np.float32)
+
+    work = 10.0 * draft.tensor(x).size
+    draft.steps.append(GraphStep(name="codec", reads=(x,), writes=(y,), work=work, host=by_codec))

@@ -1,0 +1,187 @@
+"""Inference through tensor graphs: any network on any device that runs graphs, with the memory of a sequence.
+
+The path for everything that the fused plan does not cover. A graph is compiled for each number of rows, and for each
+power of two of rows remembered; the memory of a sequence is on the host and goes to the device with every call.
+"""
+
+from __future__ import annotations
+
+import copy
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volumetric.errors import DeviceError, UnsupportedError
+from volumetric.layers import LayerSpec
+from volumetric.network import Params
+from volumetric.runtime.batch import check_batch, forward_each
+from volumetric.runtime.device import MemoryReport, RunOptions
+from volumetric.runtime.graph.build import GraphBuilder
+from volumetric.runtime.graph.carried import Carried, CarryingScope, Memories, Past, attentions, room
+from volumetric.runtime.graph.device import GraphDevice, GraphProgram
+from volumetric.runtime.graph.network import emit_step
+from volumetric.runtime.graph.passes import fuse_activations
+from volumetric.runtime.plan import Plan
+from volumetric.runtime.state import check_input, check_room, check_trim, check_vocabulary
+
+_PROGRAMS = 32
+"""Programs that are kept: each has scratch memory of its own."""
+
+
+class GraphState:
+    """Position of a sequence, and what its layers remember."""
+
+    def __init__(self) -> None:
+        self.position = 0
+        self.memories: Memories = {}
+
+    def reset(self) -> None:
+        """Forget everything."""
+        self.position = 0
+        self.memories = {}
+
+    def trim(self, position: int) -> None:
+        """Forget all rows from `position` on."""
+        check_trim(self.position, position)
+        self.position = position
+        for past in self.memories.values():
+            past.trim(position)
+
+    def fork(self) -> GraphState:
+        """Copy: both continue independently."""
+        return copy.deepcopy(self)
+
+
+@dataclass(frozen=True, slots=True)
+class _Compiled:
+    program: GraphProgram
+    carried: Carried
+
+
+class GraphExecutable:
+    """A layer-level plan on a device that runs graphs. Calls from several threads take turns.
+
+    Parameters
+    ----------
+    plan : as `lower` wrote it
+    params : its weights, which the device gets as float32
+    graphs : the device
+
+    Raises
+    ------
+    UnsupportedError : the options ask for activations or caches that are not float32
+    """
+
+    def __init__(self, plan: Plan, params: Params, options: RunOptions, graphs: GraphDevice) -> None:
+        if options.compute == "int8" or options.kv_dtype == "float16":
+            what = "compute='int8'" if options.compute == "int8" else "kv_dtype='float16'"
+            raise UnsupportedError(
+                f"this network has layers that run as tensor graphs, in float32, not with {what}",
+                hint="leave compute and kv_dtype at 'auto' or 'float32'",
+            )
+        self.plan = plan
+        self.options = options
+        self._graphs = graphs
+        self._turn = threading.Lock()
+        self._store: Any = graphs.store()
+        self._programs: OrderedDict[tuple[int, int, bool], _Compiled] = OrderedDict()
+        specs = (step.attrs.get("spec") for step in plan.steps)
+        self._attentions = [a for spec in specs if isinstance(spec, LayerSpec) for a in attentions(spec)]
+        self._tail_alone = all(step.tail for step in plan.steps)
+        for key in plan.params:
+            self._store.put(key, params[key].values())
+            params[key].release()
+
+    @property
+    def memory(self) -> MemoryReport:
+        """Bytes of weights; of the scratch of all programs, where the device tells; of keys and values."""
+        weights = sum(4 * prod(shape) for shape in self.plan.params.values())
+        scratch = sum(getattr(one.program, "scratch_bytes", 0) for one in self._programs.values())
+        row = sum(8 * spec.kv_heads * spec.width for spec in self._attentions)
+        return MemoryReport(weights=weights, scratch=scratch, state_per_token=row)
+
+    def new_state(self) -> GraphState:
+        """Return an empty state."""
+        return GraphState()
+
+    def forward(self, state: GraphState, x: NDArray[Any], *, last_only: bool = True) -> NDArray[np.float32]:
+        """Append the rows of `x` and return the output for the last row, or for all."""
+        x = check_input(self.plan, x)
+        if x.dtype == np.int32:
+            check_vocabulary(self.plan, x)
+        check_room(state.position, len(x), self.options.context)
+        count = len(x)
+        if last_only and self._tail_alone:
+            x = x[-1:]  # no row looks at another
+        with self._turn:
+            one = self._compiled(len(x), state.position, last_only)
+            fed = [np.asarray(feed(state.memories, state.position)) for feed in one.carried.feeds]
+            y, *new = one.program.run([x, *fed])
+        for name, rows in zip(one.carried.names, new, strict=True):
+            state.memories.setdefault(name, Past()).append(state.position, rows)
+        state.position += count
+        return np.asarray(y, np.float32)
+
+    def forward_batch(self, states: Sequence[GraphState], x: NDArray[Any]) -> NDArray[np.float32]:
+        """Append one row to each of `states`, one after the other."""
+        return forward_each(self, states, check_batch(self.plan, states, x, self.options.context))
+
+    def greedy(self, state: GraphState, token: int) -> Iterator[int]:
+        """Feed `token`, yield the arg max, feed that, and so on."""
+        while True:
+            token = int(self.forward(state, np.array([token], np.int32))[-1].argmax())
+            yield token
+
+    def close(self) -> None:
+        """Give the device's memory back."""
+        with self._turn:
+            while self._programs:
+                _close(self._programs.popitem()[1].program)
+            if self._store is not None:
+                for key in list(self._store.keys()):
+                    self._store.drop(key)
+            self._store = None
+
+    def _compiled(self, rows: int, position: int, last_only: bool) -> _Compiled:
+        """Return the program for so many rows after so many others."""
+        if self._store is None:
+            raise DeviceError("the executable is closed", hint="compile the plan again")
+        name = rows, room(position) if self._attentions else 0, last_only
+        if name not in self._programs:
+            if len(self._programs) >= _PROGRAMS:
+                _close(self._programs.popitem(last=False)[1].program)
+            self._programs[name] = self._compile(*name)
+        self._programs.move_to_end(name)
+        return self._programs[name]
+
+    def _compile(self, rows: int, past: int, last_only: bool) -> _Compiled:
+        plan, work, carried = self.plan, GraphBuilder(), Carried(past)
+        value = plan.values[plan.inputs[0]]
+        values = {plan.inputs[0]: work.input("input", (rows, *value.shape[1:]), value.dtype)}
+        base = CarryingScope(work=work, param=work.stored, path="", carried=carried)
+
+        def read(i: int, tail: bool) -> int:
+            of = values[i]
+            length = work.shape(of)[0]
+            ids = work.tensors[of].dtype == "int32"
+            return work.part(of, 0, length - 1, length) if tail and not ids else of
+
+        for step in plan.steps:
+            tail = last_only and step.tail
+            values[step.outputs[0]] = emit_step(base, step, [read(i, tail) for i in step.inputs])
+        y = read(plan.outputs[0], last_only)
+        graph = fuse_activations(work.finish([y, *carried.outputs]))
+        return _Compiled(self._graphs.compile(graph, self._store), carried)
+
+
+def _close(program: GraphProgram) -> None:
+    """Free what a program owns, where it owns more than Python's own memory."""
+    close = getattr(program, "close", None)
+    if close is not None:
+        close()
