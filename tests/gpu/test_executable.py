@@ -374,3 +374,9 @@ def test_closing_frees_the_memory(native_device: GpuDevice) -> None:
     del state
     executable.close()
     assert context.allocated == before
+
+
+def test_an_int8_cache_is_refused(native_device: GpuDevice) -> None:
+    network = tiny_llama()
+    with pytest.raises(UnsupportedError, match="int8"):
+        native_device.compile(lower(network), initialise(network, 0), RunOptions(kv_dtype="int8"))

@@ -37,13 +37,14 @@ class RunOptions:
     context : tokens that a state can hold
     compute : activations that meet integer weights: ``"int8"`` (blocks of 32, as llama.cpp), ``"float32"`` (exact), or
         ``"auto"``: the device's fast choice
-    kv_dtype : storage of the KV cache, ``"float32"`` or ``"float16"``; ``"auto"`` is the device's choice
+    kv_dtype : storage of the KV cache: ``"float32"``, ``"float16"``, ``"int8"`` (CPU; a float32 scale for each head of
+        each token), or ``"auto"``: the device's choice
     threads : CPU threads; None means the physical cores that the process may use
     """
 
     context: int = 2048
     compute: Literal["auto", "float32", "int8"] = "auto"
-    kv_dtype: Literal["auto", "float32", "float16"] = "auto"
+    kv_dtype: Literal["auto", "float32", "float16", "int8"] = "auto"
     threads: int | None = None
 
     def __post_init__(self) -> None:

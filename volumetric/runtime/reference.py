@@ -39,6 +39,8 @@ class ReferenceDevice:
         options = options or RunOptions()
         if options.compute == "int8":
             raise UnsupportedError("the reference device computes in floats only", hint="use compute='float32'")
+        if options.kv_dtype == "int8":
+            raise UnsupportedError("the reference device keeps keys and values in floats", hint="use device='cpu'")
         weights = {}
         for key in plan.params:
             weights[key] = params[key].values().astype(self.dtype, copy=False)

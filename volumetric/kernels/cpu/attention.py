@@ -5,7 +5,10 @@ sum across lanes, and the float tile computes them. Values are ``[kv_head, posit
 same tile reads them with positions as k. Every head of every row is computed by one thread over all its positions in
 order, so the number of threads does not change a bit.
 
-At 1000 tokens SmolLM2-135M reads 46 MB of float32 keys and values a token, 23 MB of float16.
+An int8 cache has a float32 scale for each head of each position, ``[kv_head, position]`` behind the codes: scores are
+multiplied by the keys' scales before the softmax, weights by the values' after it, and the tiles see codes alone.
+
+At 1000 tokens SmolLM2-135M reads 46 MB of float32 keys and values a token, 23 MB of float16, 12 MB of int8.
 """
 
 from __future__ import annotations
@@ -18,15 +21,18 @@ import numpy as np
 
 from volumetric.kernels.cpu.jit import kernel
 from volumetric.kernels.cpu.maths import exp, tanh
-from volumetric.kernels.cpu.memory import load_f32, load_f64, load_u16, store_f32, store_i16
+from volumetric.kernels.cpu.memory import load_f32, load_f64, load_u8, load_u16, store_f32, store_i8, store_i16
 from volumetric.kernels.cpu.prepare import square_sum
 from volumetric.kernels.cpu.simd import (
     first_lanes,
     largest,
     load,
+    magnitude,
+    nearest,
     peak,
     splat,
     store,
+    store_bytes,
     store_first,
     store_half,
     total,
@@ -45,6 +51,9 @@ from volumetric.kernels.cpu.steps import (
 from volumetric.kernels.cpu.tiles import float_tiles
 
 f32 = np.float32
+
+STORAGE_BYTES = {"float32": 4, "float16": 2, "int8": 1}
+"""Storage of keys and values → bytes of a number."""
 
 ANGLE_ARGUMENTS = ("frequencies", "half", "out", "factor")
 """Address of float64 radians per position, their number, slot of the table ``[rows, 2 · half]``, factor of both."""
@@ -125,12 +134,38 @@ def _copy(source, out, size):
 
 
 @kernel
+def _head_scale(source, size):
+    """Largest magnitude of a head's numbers / 127."""
+    zero = splat(f32(0.0))
+    top = zero
+    for i in range(0, size, 16):
+        top = largest(top, magnitude(first_lanes(size - i, load(source + 4 * i), zero)))
+    return peak(top) / f32(127.0)
+
+
+@kernel
+def _round_head(source, out, size):
+    """Write a head as int8 codes, whole vectors of them; `out` may be `source`."""
+    scale = _head_scale(source, size)
+    inverse = f32(0.0)
+    if scale > f32(1e-30):
+        inverse = f32(1.0) / scale
+    for i in range(0, size, 16):
+        value = first_lanes(size - i, load(source + 4 * i), splat(f32(0.0)))
+        store_bytes(out + i, nearest(value * splat(inverse)))
+
+
+@kernel
 def _put_key(source, keys, size, capacity, head, place, wide):
-    """Scatter one key into its lane of the panel; `source` is rounded in place to float16 if `wide` is 2."""
+    """Scatter one key into its lane of the panel; `source` is rounded in place if `wide` is not 4."""
     panel = keys + ((head * (capacity // 16) + place // 16) * size * 16 + place % 16) * wide
     if wide == 4:
         for i in range(size):
             store_f32(panel + 64 * i, load_f32(source + 4 * i))
+    elif wide == 1:
+        _round_head(source, source, size)
+        for i in range(size):
+            store_i8(panel + 16 * i, load_u8(source + i))
     else:
         for i in range(0, size, 16):
             store_half(source + 2 * i, load(source + 4 * i))
@@ -142,6 +177,9 @@ def _put_key(source, keys, size, capacity, head, place, wide):
 def _put_value(source, values, size, capacity, head, place, wide):
     padded = (size + 15) // 16 * 16
     out = values + (head * capacity + place) * padded * wide
+    if wide == 1:
+        _round_head(source, out, size)
+        return
     for i in range(0, size, 16):
         value = first_lanes(size - i, load(source + 4 * i), splat(f32(0.0)))
         if wide == 4:
@@ -151,8 +189,8 @@ def _put_value(source, values, size, capacity, head, place, wide):
 
 
 def append(storage: str) -> Callable[..., None]:
-    """Make queries ready and write keys and values to a cache of `storage` (float32 or float16)."""
-    wide = 4 if storage == "float32" else 2
+    """Make queries ready and write keys and values to a cache of `storage` (a key of `STORAGE_BYTES`)."""
+    wide = STORAGE_BYTES[storage]
 
     def append(step: Any, thread: Any, threads: Any, control: Any) -> None:
         heads = word(step, 1)
@@ -176,9 +214,17 @@ def append(storage: str) -> Callable[..., None]:
                 _copy(room, out, size)
             elif head < heads + kv_heads:
                 _ready_head(source, room, size, word(step, 5), number(step, 6), half, table, f32(1.0))
-                _put_key(room, state_word(control, state, 0), size, capacity, head - heads, base + row, wide)
+                keys = state_word(control, state, 0)
+                if wide == 1:
+                    scales = keys + kv_heads * capacity * size
+                    store_f32(scales + 4 * ((head - heads) * capacity + base + row), _head_scale(room, size))
+                _put_key(room, keys, size, capacity, head - heads, base + row, wide)
             else:
                 values = state_word(control, state, 1)
+                if wide == 1:
+                    scales = values + kv_heads * capacity * ((size + 15) // 16 * 16)
+                    at = (head - heads - kv_heads) * capacity + base + row
+                    store_f32(scales + 4 * at, _head_scale(source, size))
                 _put_value(source, values, size, capacity, head - heads - kv_heads, base + row, wide)
 
     return append
@@ -231,6 +277,15 @@ def _softmax(scores, first, last, until, softcap):
 
 
 @kernel
+def _scale_columns(rows, scores, stride, scales, count):
+    """Multiply `count` columns of each row by their scale."""
+    for i in range(0, count, 16):
+        factor = load(scales + 4 * i)
+        for m in range(rows):
+            store(scores + m * stride + 4 * i, load(scores + m * stride + 4 * i) * factor)
+
+
+@kernel
 def _attend_tile(storage, size_of, rows, wide, step, control, room, row, head, x_stride, by_row, valid, until):
     """Attention of `rows` queries over one key/value head: consecutive rows of a head, or heads of a row.
 
@@ -267,12 +322,18 @@ def _attend_tile(storage, size_of, rows, wide, step, control, room, row, head, x
         scores,
         stride,
     )
+    if size_of == 1:
+        scales = state_word(control, state, 0) + word(step, 2) * capacity * size + 4 * (kv_head * capacity + low)
+        _scale_columns(rows, scores, stride, scales, 16 * panels)
     for m in range(rows):
         own = place + m * by_row
         last = min(own + 1, until) if word(step, 4) != 0 else until
         first = max(own + 1 - window, 0) if window != 0 else 0
         first = min(max(first - low, 0), last - low - 1)
         store_f32(room + 4 * m, _softmax(scores + m * stride, first, last - low, 16 * panels, number(step, 6)))
+    if size_of == 1:
+        scales = state_word(control, state, 1) + word(step, 2) * capacity * padded + 4 * (kv_head * capacity + low)
+        _scale_columns(rows, scores, stride, scales, 16 * panels)
     source = values + low * padded * size_of
     float_tiles(
         storage,
@@ -306,7 +367,7 @@ def attend(storage: str, rows: int, wide: int) -> Callable[..., None]:
 
     Scratch: `rows` rows of scores, of mixed values, and their sums.
     """
-    size_of = 4 if storage == "float32" else 2
+    size_of = STORAGE_BYTES[storage]
 
     def attend(step: Any, thread: Any, threads: Any, control: Any) -> None:
         heads = word(step, 1)
@@ -330,7 +391,7 @@ def attend(storage: str, rows: int, wide: int) -> Callable[..., None]:
 
 def attend_few(storage: str, together: int, wide: int) -> Callable[..., None]:
     """Attention of few rows: `together` heads that share a key/value head read it once. Scratch as `attend`."""
-    size_of = 4 if storage == "float32" else 2
+    size_of = STORAGE_BYTES[storage]
 
     def attend_few(step: Any, thread: Any, threads: Any, control: Any) -> None:
         parts = word(step, 1) // together

@@ -33,7 +33,7 @@ from volumetric.runtime.cpu.batch import Blocks
 from volumetric.runtime.cpu.governor import Governor
 from volumetric.runtime.cpu.profile import walk_times
 from volumetric.runtime.cpu.program import Mode, Program
-from volumetric.runtime.cpu.state import CpuState, KVCaches
+from volumetric.runtime.cpu.state import CpuState, KVCaches, bytes_per_token
 from volumetric.runtime.cpu.table import StepTable
 from volumetric.runtime.cpu.team import TEAM
 from volumetric.runtime.device import MemoryReport, RunOptions
@@ -67,19 +67,14 @@ class CpuExecutable:
     def memory(self) -> MemoryReport:
         """Bytes of resident weights, of buffers, and of the cache per token."""
         program = self._open()
-        size = 4 if program.storage == "float32" else 2
-        per_token = sum(
-            spec.kv_heads * (spec.head_dim + -(-spec.head_dim // 16) * 16) * size
-            for spec in program.plan.states.values()
-        )
+        per_token = sum(bytes_per_token(spec, program.storage) for spec in program.plan.states.values())
         scratch = program.layout.buffers.nbytes + self._scratch.nbytes
         return MemoryReport(weights=program.weights.nbytes, scratch=scratch, state_per_token=per_token)
 
     def new_state(self) -> CpuState:
         """An empty state."""
         program = self._open()
-        dtype = np.float32 if program.storage == "float32" else np.float16
-        return CpuState(KVCaches(program.layout.caches, dtype, self.options.context))
+        return CpuState(KVCaches(program.layout.caches, program.storage, self.options.context))
 
     def forward(self, state: CpuState, x: NDArray[Any], *, last_only: bool = True) -> F32Array:
         """Append the rows of `x` to `state` and return the plan's output for the last row, or for all of them.

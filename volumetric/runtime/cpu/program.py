@@ -33,6 +33,7 @@ from volumetric.layers.rope import Rope, inverse_frequencies
 from volumetric.runtime.cpu.batch import BatchTable, compile_batch
 from volumetric.runtime.cpu.layout import Layout, loose_cache
 from volumetric.runtime.cpu.resident import Matrix, ResidentWeights
+from volumetric.runtime.cpu.state import KVStorage
 from volumetric.runtime.cpu.table import Record, StepTable, arguments, compile_table
 from volumetric.runtime.plan import Plan, Step
 
@@ -49,17 +50,15 @@ class Program:
     plan : a fused plan
     weights : its resident weights
     exact : integer weights meet float32 activations, not int8
-    storage : of keys and values, ``"float32"`` or ``"float16"``
+    storage : of keys and values
     context : tokens that a state can hold
     """
 
-    def __init__(
-        self, plan: Plan, weights: ResidentWeights, *, exact: bool, storage: Literal["float32", "float16"], context: int
-    ) -> None:
+    def __init__(self, plan: Plan, weights: ResidentWeights, *, exact: bool, storage: KVStorage, context: int) -> None:
         self.plan = plan
         self.weights = weights
         self.exact = exact
-        self.storage: Literal["float32", "float16"] = storage
+        self.storage: KVStorage = storage
         self.layout = Layout(plan, weights, exact=exact, context=context)
         self._tables: dict[Mode, StepTable] = {}
         self._batch: BatchTable | None = None

@@ -50,6 +50,10 @@ class GpuExecutable:
     def __init__(
         self, context: GpuContext, plan: Plan, params: Params, options: RunOptions, *, portable: bool = False
     ) -> None:
+        if options.kv_dtype == "int8":
+            raise UnsupportedError(
+                "GPUs have no form of a cache in int8", hint="use kv_dtype='float16', or device='cpu'"
+            )
         self.context = context
         self.plan = plan
         self.options = options
