@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -23,7 +25,7 @@ def compiled(name, rng, scheme="float32", *, threads=2, device=None, context=64,
     return device.compile(plan, params, RunOptions(context=context, **options))
 
 
-def fed(executable, prompts):
+def fed(executable: Any, prompts: list[np.ndarray]) -> list[Any]:
     states = [executable.new_state() for _ in prompts]
     for state, prompt in zip(states, prompts, strict=True):
         if len(prompt):

@@ -26,7 +26,7 @@ from volumetric.layers import (
 )
 from volumetric.network import Network, initialise
 from volumetric.runtime import RunOptions, fuse, lower
-from volumetric.runtime.expand import RULES
+from volumetric.runtime.expand import RULES, row_wise
 from volumetric.runtime.null import NullDevice
 
 
@@ -178,10 +178,11 @@ def test_every_layer_lowers_fuses_and_runs_on_the_null_device(name: str) -> None
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if not runs_on_fast_devices(name)])
-def test_a_layer_that_only_the_reference_device_has_is_refused_by_name(name: str) -> None:
-    with pytest.raises(UnsupportedError, match=r"layer '\w+' at 0\.0\.0\.0.*reference device only") as caught:
-        fuse(lower(network_of(name)))
-    assert caught.value.hint == "use device='reference'"
+def test_a_layer_without_a_row_wise_form_is_refused_by_name(name: str) -> None:
+    plan = lower(network_of(name))
+    assert not row_wise(plan)
+    with pytest.raises(UnsupportedError, match=r"layer '\w+' at 0\.0\.0\.0.* is no row-wise operation"):
+        fuse(plan)
 
 
 def test_layers_without_a_form_of_their_own_are_one_step() -> None:

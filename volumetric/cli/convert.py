@@ -18,7 +18,7 @@ def convert(
     target: Path,
     *,
     dtype: Annotated[str | None, Parameter(name=["--dtype", "--quantize", "-q"])] = None,
-    form: Annotated[Literal["hf", "native", "gguf"] | None, Parameter(name="--format")] = None,
+    form: Annotated[Literal["hf", "native", "gguf", "loom"] | None, Parameter(name="--format")] = None,
     offline: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     output: OutputOptions = OutputOptions(),
 ) -> int:
@@ -33,8 +33,8 @@ def convert(
     dtype : str
         Scheme of the weights: bf16, fp8, int8, int4:g32, q4_0, …; as stored unless given.
     form : str
-        hf: safetensors and config.json; native: network.json and weights.safetensors; gguf: one file. GGUF where
-        TARGET ends so, else native, unless given.
+        hf: safetensors and config.json; native: network.json and weights.safetensors; gguf: one file; loom: JSON
+        of the Go engine. By the ending of TARGET (.gguf, .json), else native, unless given.
     offline : bool
         Use local files only.
     """

@@ -2,6 +2,7 @@
 from . import problems as problems
 from .activate import Activator as Activator
 from .activate import activate as activate
+from .budget import Budget as Budget
 from .compare import Comparison as Comparison
 from .compare import compare as compare
 from .compare import similarity_matrix as similarity_matrix
@@ -20,6 +21,7 @@ from .evaluate import Failure as Failure
 from .evaluate import Problem as Problem
 from .evaluate import batched as batched
 from .genome import Genome as Genome
+from .hall import Champion as Champion
 from .grids.config import GridConfig as GridConfig
 from .grids.config import GridMutationConfig as GridMutationConfig
 from .grids.genome import GridGenome as GridGenome
@@ -34,7 +36,6 @@ from .population import Population as Population
 from .reporters import Csv as Csv
 from .reporters import History as History
 from .reporters import JsonLines as JsonLines
-from .run import Champion as Champion
 from .run import Run as Run
 from .species import distance as distance
 from .splice import SpliceConfig as SpliceConfig

@@ -22,6 +22,7 @@ from volumetric.evolution.config import EvolutionConfig
 from volumetric.evolution.evaluate import Failure
 from volumetric.evolution.genes import CONNECTION, NODE, Interface, Records
 from volumetric.evolution.genome import Genome, validate
+from volumetric.evolution.hall import Champion
 from volumetric.evolution.pool import Pool
 from volumetric.evolution.species import SpeciesTable
 
@@ -34,6 +35,8 @@ _FORMAT = "volumetric.evolution"
 _VERSION = 1
 SPECIES: Final = ("ids", "founded", "improved", "best", "member")
 """Arrays of a `SpeciesTable`, each stored as ``species_…``."""
+EXTRA: Final = "extra_"
+"""What the names of the arrays begin with that a problem keeps."""
 
 
 def _flat(records: Records, counts: NDArray[np.int64]) -> Records:
@@ -63,13 +66,8 @@ def save(population: Population, path: str | os.PathLike[str]) -> None:
         "failures": [dataclasses.asdict(failure) for failure in progress.failures],
         "threshold": species.threshold,
         "next_species": species.next_id,
-        "champion": champion
-        and {
-            "genome": champion.genome.to_json(),
-            "fitness": champion.fitness,
-            "id": champion.id,
-            "generation": champion.generation,
-        },
+        "champion": champion and _plain_champion(champion),
+        "hall": [_plain_champion(member) for member in population.hall],
     }
     arrays = {
         "plain": np.frombuffer(json.dumps(plain).encode(), np.uint8),
@@ -78,6 +76,7 @@ def save(population: Population, path: str | os.PathLike[str]) -> None:
         "sizes": pool.sizes,
         "counters": population.innovations.counters,
         **{f"species_{name}": getattr(species, name) for name in SPECIES},
+        **{EXTRA + name: values for name, values in population.extras.items()},
     }
     if progress.fitness is not None:
         arrays["fitness"] = progress.fitness
@@ -109,7 +108,7 @@ def load(path: Path) -> Population:
 
 def _restored(plain: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Population:
     from volumetric.evolution.population import Population
-    from volumetric.evolution.run import Champion, Progress
+    from volumetric.evolution.run import Progress
 
     if plain["format"] != _FORMAT or plain["version"] != _VERSION:
         raise CheckpointError(f"format {plain['format']!r} {plain['version']!r} is not {_FORMAT!r} {_VERSION}")
@@ -125,9 +124,28 @@ def _restored(plain: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Populat
         fitness=None if fitness is None else _array(fitness, np.float64, (config.population,)),
         failures=tuple(Failure(**failure) for failure in plain["failures"]),
     )
-    champion = plain["champion"]
-    population.champion = champion and Champion(**{**champion, "genome": Genome.from_json(champion["genome"])})
+    population.champion = plain["champion"] and _champion(plain["champion"])
+    population.hall = tuple(map(_champion, plain.get("hall", ())))
+    population.extras = read_extras(arrays)
     return population
+
+
+def _plain_champion(champion: Champion) -> dict[str, Any]:
+    return {
+        "genome": champion.genome.to_json(),
+        "fitness": champion.fitness,
+        "id": champion.id,
+        "generation": champion.generation,
+    }
+
+
+def _champion(plain: dict[str, Any]) -> Champion:
+    return Champion(**{**plain, "genome": Genome.from_json(plain["genome"])})
+
+
+def read_extras(arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Return what a problem keeps in the checkpoint."""
+    return {name.removeprefix(EXTRA): values for name, values in arrays.items() if name.startswith(EXTRA)}
 
 
 def _array(array: NDArray[Any], dtype: Any, shape: tuple[int, ...]) -> NDArray[Any]:

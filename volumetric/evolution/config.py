@@ -184,6 +184,7 @@ class RunConfig:
     fitness_threshold : the run ends when a genome is at least this good; None: never
     on_failure : what becomes of a genome whose fitness function raises or returns no finite number: "worst" gives it
         `failure_fitness` or, if that is None, the worst fitness of its generation; "raise" ends the run
+    hall_of_fame : how many of the best different genomes of the run are kept
     species, reproduction : sections
 
     Raises
@@ -196,11 +197,13 @@ class RunConfig:
     fitness_threshold: float | None = None
     on_failure: Literal["worst", "raise"] = "worst"
     failure_fitness: float | None = None
+    hall_of_fame: int = 5
     species: SpeciesConfig = field(default_factory=SpeciesConfig)
     reproduction: ReproductionConfig = field(default_factory=ReproductionConfig)
 
     def __post_init__(self) -> None:
         _at_least("evolution", self, 2, "population")
+        _at_least("evolution", self, 0, "hall_of_fame")
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:

@@ -71,5 +71,5 @@ class Population(Run[EvolutionConfig, Pool]):
     ) -> SpeciesTable:
         return speciate(pool, table, self.pool.take(representatives), generation, self._settings)
 
-    def _size(self, genome: Genome) -> tuple[int, int]:
+    def size_of(self, genome: Genome) -> tuple[int, int]:
         return genome.hidden, int(genome.connections["enabled"].sum())

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from volumetric.errors import SpecError
+from volumetric.evolution.budget import Budget, Meter, Stop
 from volumetric.evolution.config import RunConfig
 from volumetric.evolution.evaluate import (
     Cohort,
@@ -25,15 +26,9 @@ from volumetric.evolution.evaluate import (
     checked,
     evaluate,
 )
-from volumetric.evolution.reporters import (
-    Evaluated,
-    EvaluationFailed,
-    Event,
-    Reporter,
-    Solved,
-    SpeciesEnded,
-    SpeciesFounded,
-)
+from volumetric.evolution.generation_events import generation_events
+from volumetric.evolution.hall import Champion, entered
+from volumetric.evolution.reporters import Reporter
 from volumetric.evolution.selection import Offspring, breeders, plan
 from volumetric.evolution.species import Ranking, SpeciesTable, keep, rank, remember
 from volumetric.rng import fresh_seed, generator
@@ -41,22 +36,6 @@ from volumetric.rng import fresh_seed, generator
 BREEDING_STREAM = 0
 C = TypeVar("C", bound=RunConfig)
 P = TypeVar("P", bound=Genomes)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Champion:
-    """The best genome so far.
-
-    Attributes
-    ----------
-    genome, fitness : the genome and what it scored
-    id, generation : which it was, and when
-    """
-
-    genome: Any
-    fitness: float
-    id: int
-    generation: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +63,13 @@ class Run(ABC, Generic[C, P]):
     ----------
     config : rules of the run
     seed : of all random numbers; None chooses one, which `seed` tells
+
+    Attributes
+    ----------
+    champion : the best genome so far
+    hall : the best different ones, ``config.hall_of_fame`` at most, best first
+    ended : why the last call of `evolve` returned, see `volumetric.evolution.budget.ENDS`
+    extras : arrays that a problem keeps in checkpoints, see `evolve`
     """
 
     def __init__(self, config: C, seed: int | None = None) -> None:
@@ -93,6 +79,9 @@ class Run(ABC, Generic[C, P]):
         self._ranking: Ranking | None = None
         self.seed = fresh_seed() if seed is None else seed
         self.champion: Champion | None = None
+        self.hall: tuple[Champion, ...] = ()
+        self.ended = ""
+        self.extras: dict[str, NDArray[Any]] = {}
         self.progress = Progress()
         self.pool: P = self._first(generator(self.seed, BREEDING_STREAM))
         none = SpeciesTable.none(config.species.threshold)
@@ -113,7 +102,7 @@ class Run(ABC, Generic[C, P]):
         """Return the species of `pool`; `representatives` are rows of ``self.pool``, one for each in `table`."""
 
     @abstractmethod
-    def _size(self, genome: Any) -> tuple[int, int]:
+    def size_of(self, genome: Any) -> tuple[int, int]:
         """Return how many nodes beyond the first ones a genome has, and how many active connections, for reports."""
 
     @abstractmethod
@@ -135,13 +124,13 @@ class Run(ABC, Generic[C, P]):
         """Fitness of the current generation, signed so that more is better; raise `SpecError` before it is known."""
         if self.progress.fitness is None:
             raise SpecError(f"generation {self.generation} has no fitness yet", hint="call tell() first")
-        return self._sign * self.progress.fitness
+        return self.sign * self.progress.fitness
 
     @property
     def solved(self) -> bool:
         """Whether the best genome so far reaches the fitness threshold."""
         goal = self.config.fitness_threshold
-        return self.champion is not None and goal is not None and self._sign * (self.champion.fitness - goal) >= 0
+        return self.champion is not None and goal is not None and self.sign * (self.champion.fitness - goal) >= 0
 
     def ask(self) -> Cohort:
         """Return the generation that needs fitness, which is bred if the last one has its fitness already."""
@@ -166,17 +155,15 @@ class Run(ABC, Generic[C, P]):
             raise SpecError(f"generation {self.generation} has its fitness already", hint="call ask() first")
         scores = fitness if isinstance(fitness, Scores) else checked(fitness, self._cohort())
         values = self._without_failures(scores)
-        score = self._sign * values
+        score = self.sign * values
         best = int(score.argmax())
         improved = self.progress.improved
-        if self.champion is None or score[best] > self._sign * self.champion.fitness:
+        if self.champion is None or score[best] > self.sign * self.champion.fitness:
             improved = self.generation
-            self.champion = Champion(
-                genome=self.pool.genome(best),
-                fitness=float(values[best]),
-                id=self._cohort().first_id + best,
-                generation=self.generation,
-            )
+            self.champion = self._as_champion(best, values)
+        self.hall = entered(
+            self.hall, score, self.config.hall_of_fame, self.sign, lambda row: self._as_champion(row, values)
+        )
         self._ranking = rank(self.species, score)
         self.species = remember(self.species, self._ranking, self.generation)
         self.progress = replace(self.progress, fitness=values, improved=improved, failures=scores.failures)
@@ -190,18 +177,24 @@ class Run(ABC, Generic[C, P]):
         reporters: Sequence[Reporter] = (),
         checkpoint: str | os.PathLike[str] | None = None,
         checkpoint_every: int = 10,
+        budget: Budget | None = None,
+        stop: Stop | None = None,
     ) -> Champion:
-        """Evaluate so many generations, fewer if the fitness threshold is reached, and return the best genome ever.
+        """Evaluate so many generations, fewer if the goal is reached or a budget spent, and return the best genome ever.
 
         Parameters
         ----------
         fitness : ``function(genome, rng) -> float``, or a `Problem`, which scores all genomes at once. If the problem
             has a method ``confirm(genome) -> float``, a genome that reaches the threshold gets the fitness that it
-            returns, and the run goes on if that is below the threshold
+            returns, and the run goes on if that is below the threshold. A problem with a memory of its own has methods
+            ``state() -> dict of arrays`` and ``restore(state)``, which checkpoints use
         generations : how many to evaluate in this call
-        executor : runs a function of one genome in threads, processes or on a cluster, with the same result
+        executor : runs fitness in threads, processes or on a cluster, with the same result; `Workers` also contains
+            functions that hang or kill their process
         reporters : called with each `Event`
-        checkpoint : file that the run is saved to, after every `checkpoint_every` evaluations and at the end
+        checkpoint : file that the run is saved to, after every `checkpoint_every` generations and at the end
+        budget : limits besides `generations`
+        stop : asked after every generation whether to end
 
         Raises
         ------
@@ -210,20 +203,39 @@ class Run(ABC, Generic[C, P]):
         """
         if generations < 1 or checkpoint_every < 1:
             raise SpecError(f"generations and checkpoint_every must be at least 1: {generations}, {checkpoint_every}")
+        restore, meter = getattr(fitness, "restore", None), Meter(budget or Budget(), stop)
+        if restore is not None and self.extras:
+            restore(self.extras)
+            self.extras = {}
+        self.ended = ""
         for step in range(1, generations + 1):
             before = self.species
-            cohort = self.ask()
-            self.tell(evaluate(fitness, cohort, executor))
+            self.tell(evaluate(fitness, self.ask(), executor))
             self._confirm(fitness)
             if reporters:
                 self._report(before, reporters)
-            if checkpoint is not None and (step % checkpoint_every == 0 or step == generations or self.solved):
+            self.ended = self._end(meter) or ("generations" if step == generations else "")
+            if checkpoint is not None and (step % checkpoint_every == 0 or self.ended):
+                self.extras = getattr(fitness, "state", dict)()
                 self.save(checkpoint)
-            if self.solved:
+            if self.ended:
                 break
         if self.champion is None:
             raise EvaluationError("no generation was evaluated")
         return self.champion
+
+    def _end(self, meter: Meter) -> str:
+        """Why no other generation is to follow, or an empty text."""
+        if self.solved:
+            return "solved"
+        champion = self.generation if self.champion is None else self.champion.generation
+        return meter.spent(self.generation, self.config.population, champion)
+
+    def _as_champion(self, row: int, fitness: NDArray[np.float64]) -> Champion:
+        first_id = self.generation * self.config.population
+        return Champion(
+            genome=self.pool.genome(row), fitness=float(fitness[row]), id=first_id + row, generation=self.generation
+        )
 
     def _confirm(self, fitness: Fitness | Problem) -> None:
         """Ask a problem that scores by chance for more, before a genome that was perhaps lucky ends the run."""
@@ -233,7 +245,7 @@ class Run(ABC, Generic[C, P]):
         self.champion = replace(self.champion, fitness=float(confirm(self.champion.genome)))
 
     @property
-    def _sign(self) -> float:
+    def sign(self) -> float:
         """What fitness is multiplied by so that more is better."""
         return 1.0 if self.config.fitness_criterion == "max" else -1.0
 
@@ -261,7 +273,7 @@ class Run(ABC, Generic[C, P]):
         config, generation = self.config, self.generation
         rng = generator(self.seed, BREEDING_STREAM, generation + 1)
         parent_key, gene_key = rng.integers(0, 1 << 64, 2, np.uint64)
-        score = self._sign * fitness
+        score = self.sign * fitness
         ranking = self._ranking or rank(self.species, score)
         patience = config.species.refocus_after
         refocus = patience > 0 and generation - self.progress.improved >= patience
@@ -278,48 +290,6 @@ class Run(ABC, Generic[C, P]):
 
     def _report(self, before: SpeciesTable, reporters: Sequence[Reporter]) -> None:
         """Tell reporters about the generation that was just evaluated; `before` are the species before it."""
-        for event in self._events(before):
+        for event in generation_events(self, before):
             for reporter in reporters:
                 reporter(event)
-
-    def _events(self, before: SpeciesTable) -> list[Event]:
-        generation, species = self.generation, self.species
-        fitness = self.progress.fitness
-        if fitness is None or self.champion is None:
-            return []
-        known, alive = set(before.ids.tolist()), set(species.ids.tolist())
-        if generation == 0:
-            known = set()
-        events: list[Event] = [
-            SpeciesEnded(generation=generation, species=number, best=float(self._sign * best), age=generation - founded)
-            for number, best, founded in zip(
-                before.ids.tolist(), before.best.tolist(), before.founded.tolist(), strict=True
-            )
-            if number not in alive
-        ]
-        events += [SpeciesFounded(generation=generation, species=s) for s in species.ids.tolist() if s not in known]
-        events += [
-            EvaluationFailed(generation=generation, genome=failure.genome, reason=failure.reason)
-            for failure in self.progress.failures
-        ]
-        best = int((self._sign * fitness).argmax())
-        hidden, connections = self._size(self.pool.genome(best))
-        sizes = np.bincount(species.member, minlength=len(species))
-        events.append(
-            Evaluated(
-                generation=generation,
-                best=float(fitness[best]),
-                mean=float(fitness.mean()),
-                stdev=float(fitness.std()),
-                worst=float(fitness[int((self._sign * fitness).argmin())]),
-                best_genome=self._cohort().first_id + best,
-                best_hidden=hidden,
-                best_connections=connections,
-                species=dict(zip(species.ids.tolist(), sizes.tolist(), strict=True)),
-                threshold=species.threshold,
-                failures=len(self.progress.failures),
-            )
-        )
-        if self.solved:
-            events.append(Solved(generation=generation, genome=self.champion.id, fitness=self.champion.fitness))
-        return events

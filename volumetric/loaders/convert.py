@@ -10,12 +10,13 @@ from volumetric.dtypes import DType, Scheme
 from volumetric.errors import UnsupportedError
 from volumetric.loaders.gguf_export import gguf_scheme, save_gguf
 from volumetric.loaders.hf_export import out_scheme, save_hf
+from volumetric.loaders.loom_write import save_loom
 from volumetric.loaders.model import LoadedModel, open_model
 from volumetric.loaders.native import NativeFacts, save_native
 from volumetric.loaders.text_files import text_files
 
-Format = Literal["native", "hf", "gguf"]
-FORMATS: Final[tuple[Format, ...]] = ("native", "hf", "gguf")
+Format = Literal["native", "hf", "gguf", "loom"]
+FORMATS: Final[tuple[Format, ...]] = ("native", "hf", "gguf", "loom")
 
 
 def convert_model(
@@ -31,8 +32,9 @@ def convert_model(
     Parameters
     ----------
     source : what `open_model` takes
-    target : a directory, or a file that ends in ``.gguf``
-    format : ``"native"``, ``"hf"`` or ``"gguf"``; None: GGUF if `target` ends so, else native
+    target : a directory, or a file that ends in ``.gguf`` or ``.json``
+    format : ``"native"``, ``"hf"``, ``"gguf"`` or ``"loom"`` (JSON of the Go engine); None: by the ending of `target`,
+        ``.gguf`` or ``.json``, else native
     dtype : numeric type of the result; None keeps what is stored
 
     Returns
@@ -47,7 +49,8 @@ def convert_model(
         The format cannot hold the model, or not in this numeric type.
     """
     target = Path(target)
-    chosen = format or ("gguf" if target.suffix == ".gguf" else "native")
+    by_ending: dict[str, Format] = {".gguf": "gguf", ".json": "loom"}
+    chosen = format or by_ending.get(target.suffix, "native")
     if chosen not in FORMATS:
         raise UnsupportedError(f"unknown format {chosen!r}", hint=f"one of {', '.join(FORMATS)}")
     if chosen != "gguf" and target.suffix == ".gguf":
@@ -65,6 +68,8 @@ def save_model(target: str | Path, model: LoadedModel, to: Format = "native") ->
         save_gguf(target, model)
     elif to == "hf":
         save_hf(target, model)
+    elif to == "loom":
+        save_loom(target, model.network, model.params)
     else:
         facts = NativeFacts(context_length=model.context_length)
         save_native(target, model.network, model.params, facts=facts, files=text_files(model))

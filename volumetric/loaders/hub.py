@@ -27,13 +27,14 @@ class Location:
 
     Attributes
     ----------
-    kind : ``"gguf"``: one file; ``"hf"``: a directory with config.json; ``"native"``: one that this package wrote
+    kind : ``"gguf"``: one file; ``"hf"``: a directory with config.json; ``"native"``: one that this package wrote;
+        ``"json"``: one file that describes a network, perhaps with its weights
     directory : directory of the files
     weights : the weight file, or a directory of shards
     name : short name for people
     """
 
-    kind: Literal["gguf", "hf", "native"]
+    kind: Literal["gguf", "hf", "native", "json"]
     directory: Path
     weights: Path
     name: str
@@ -44,8 +45,8 @@ def resolve(source: str, *, offline: bool = False) -> Location:
 
     Parameters
     ----------
-    source : a directory, a ``.gguf``, ``.safetensors`` or index file; ``pkg:module`` or ``pkg:module/file``; or a hub
-        id ``org/name``, with ``@revision``, and for GGUF files ``org/name/file.gguf``
+    source : a directory, a ``.gguf``, ``.safetensors``, ``.json`` or index file; ``pkg:module`` or ``pkg:module/file``;
+        or a hub id ``org/name``, with ``@revision``, and for GGUF files ``org/name/file.gguf``
     offline : do not use the network; ``HF_HUB_OFFLINE=1`` in the environment says the same
 
     Raises
@@ -88,7 +89,11 @@ def _local(path: Path) -> Location:
         native = path.with_name(NATIVE_NAME).is_file()
         home = path.resolve().parent
         return Location(kind="native" if native else "hf", directory=path.parent, weights=path, name=home.name)
-    raise CheckpointError(f"{path} is no model file", hint="give a .gguf or .safetensors file, or a directory")
+    if path.name == NATIVE_NAME and any(path.parent.glob("*.safetensors")):
+        return _directory(path.parent, path.resolve().parent.name)
+    if path.suffix == ".json":
+        return Location(kind="json", directory=path.parent, weights=path, name=path.stem)
+    raise CheckpointError(f"{path} is no model file", hint="give a .gguf, .safetensors or .json file, or a directory")
 
 
 def _directory(path: Path, name: str) -> Location:

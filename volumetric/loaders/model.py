@@ -23,10 +23,13 @@ from volumetric.loaders.hub import Location, resolve
 from volumetric.loaders.json_file import read_object
 from volumetric.loaders.mount import mount
 from volumetric.loaders.native import read_native
+from volumetric.loaders.network_file import read_network_file
+from volumetric.loaders.quantise import convert, target_schemes
 from volumetric.loaders.shards import open_safetensors
 from volumetric.loaders.tokenizer import Tokenizer
 from volumetric.loaders.tokenizer_files import read_tokenizer_files
-from volumetric.network import Network, Params
+from volumetric.network import Network, Params, initialise
+from volumetric.weights import WeightStore
 
 logger = logging.getLogger(__name__)
 
@@ -93,6 +96,8 @@ def open_model(
         return _open_gguf(location, scheme, strict=strict)
     if location.kind == "native":
         return _open_native(location, scheme)
+    if location.kind == "json":
+        return _open_json(location, scheme)
     return _open_hf(location, scheme, strict=strict)
 
 
@@ -160,6 +165,27 @@ def _open_native(location: Location, dtype: Scheme | None) -> LoadedModel:
         context_length=facts.context_length,
         path=location.directory,
         config=config,
+    )
+
+
+def _open_json(location: Location, dtype: Scheme | None) -> LoadedModel:
+    network, params = read_network_file(location.weights)
+    if params is None:
+        logger.warning("%s has no weights: they are drawn with seed 0", location.weights)
+        params = initialise(network)
+    targets = target_schemes(network, dtype)
+    if targets:
+        converted = {key: convert(store.stored(), targets.get(key)) for key, store in params.items()}
+        params = Params({key: WeightStore.from_packed(packed) for key, packed in converted.items()})
+    return LoadedModel(
+        name=location.name,
+        network=network,
+        params=params,
+        tokenizer=None,
+        chat_template=None,
+        generation=read_generation([], [], MAX_SIZE, str(location.weights)),
+        context_length=0,
+        path=location.weights,
     )
 
 

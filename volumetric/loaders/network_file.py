@@ -7,6 +7,7 @@ from pathlib import Path
 
 from volumetric.errors import CheckpointError
 from volumetric.loaders.json_file import read_bytes
+from volumetric.loaders.loom_json import is_loom, read_loom
 from volumetric.loaders.native import MAX_NETWORK_BYTES
 from volumetric.network import Network, Params
 from volumetric.network_json import FORMAT
@@ -27,4 +28,6 @@ def read_network_file(path: str | Path) -> tuple[Network, Params | None]:
         raise CheckpointError(f"{path} is not JSON: {error}", hint="name a network.json") from error
     if isinstance(head, dict) and head.get("format") == FORMAT:
         return Network.from_json(data), None
+    if is_loom(head):
+        return read_loom(data, str(path))
     raise CheckpointError(f"{path} describes no network", hint=f"its format should be {FORMAT!r}")

@@ -41,17 +41,22 @@ def expand(plan: Plan) -> Plan:
     work = _Expansion(plan)
     for step in plan.steps:
         rule = RULES.get(step.op)
-        if rule is None:
+        if rule is None or not _by_rows(plan, step):
             raise UnsupportedError(
-                f"layer {step.op!r} at {step.where} runs on the reference device only", hint="use device='reference'"
-            )
-        if any(len(plan.values[i].shape) > 2 for i in (*step.inputs, *step.outputs)):
-            raise UnsupportedError(
-                f"layer {step.op!r} at {step.where} works on arrays of more than two axes: reference device only",
-                hint="use device='reference'",
+                f"layer {step.op!r} at {step.where} is no row-wise operation",
+                hint="compile the plan on a device: it runs as tensor graphs there",
             )
         rule(work, step)
     return dataclasses.replace(plan, values=tuple(work.values), steps=tuple(work.steps))
+
+
+def row_wise(plan: Plan) -> bool:
+    """Whether `expand` can rewrite a plan: every layer has a rule here and works on rows of features."""
+    return all(step.op in RULES and _by_rows(plan, step) for step in plan.steps)
+
+
+def _by_rows(plan: Plan, step: Step) -> bool:
+    return all(len(plan.values[i].shape) <= 2 for i in (*step.inputs, *step.outputs))
 
 
 class _Expansion:
@@ -180,4 +185,4 @@ RULES: dict[str, Callable[[_Expansion, Step], None]] = {
     "add": _as_is,
     "concat": _as_is,
 }
-"""Layer kind → how it is written for the fast devices; every other kind runs on the reference device alone."""
+"""Layer kind → how it is written for the fused plan; a network with another kind runs as tensor graphs."""

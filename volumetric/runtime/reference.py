@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,9 @@ from volumetric.runtime.device import DeviceInfo, MemoryReport, RunOptions
 from volumetric.runtime.plan import Plan, Step
 from volumetric.runtime.profile import StepTime
 from volumetric.runtime.state import check_input, check_room, check_trim
+
+if TYPE_CHECKING:
+    from volumetric.runtime.graph.numpy_graphs import NumpyGraphs
 
 
 class ReferenceDevice:
@@ -46,6 +49,12 @@ class ReferenceDevice:
             weights[key] = params[key].values().astype(self.dtype, copy=False)
             params[key].release()
         return ReferenceExecutable(plan, weights, options, self.dtype)
+
+    def graphs(self) -> NumpyGraphs:
+        """Return the interpreter of tensor graphs, in the same precision."""
+        from volumetric.runtime.graph.numpy_graphs import NumpyGraphs
+
+        return NumpyGraphs(self.dtype)
 
 
 class ReferenceState:

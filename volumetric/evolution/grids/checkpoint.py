@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 from volumetric.atomic import write_atomic
 from volumetric.dtypes import Packed, Scheme
 from volumetric.errors import CheckpointError, VolumetricError
-from volumetric.evolution.checkpoint import SPECIES, read_species
+from volumetric.evolution.checkpoint import EXTRA, SPECIES, read_extras, read_species
 from volumetric.evolution.evaluate import Failure
 from volumetric.evolution.grids.config import GridConfig
 from volumetric.evolution.grids.genome import GridGenome, GridPool
+from volumetric.evolution.hall import Champion
 from volumetric.network import Network, Params, check_params
 from volumetric.weights import WeightStore
 
@@ -40,8 +41,10 @@ def save(population: GridPopulation, path: str | os.PathLike[str]) -> None:
     CheckpointError : the file cannot be written
     """
     species, progress, champion = population.species, population.progress, population.champion
-    genomes = list(population.pool.members) + ([] if champion is None else [champion.genome])
+    best = [*([] if champion is None else [champion]), *population.hall]
+    genomes = [*population.pool.members, *(member.genome for member in best)]
     arrays: dict[str, NDArray[Any]] = {f"species_{name}": getattr(species, name) for name in SPECIES}
+    arrays |= {EXTRA + name: values for name, values in population.extras.items()}
     if progress.fitness is not None:
         arrays["fitness"] = progress.fitness
     plain = {
@@ -55,7 +58,8 @@ def save(population: GridPopulation, path: str | os.PathLike[str]) -> None:
         "threshold": species.threshold,
         "next_species": species.next_id,
         "next_marking": population.innovations.next,
-        "champion": champion and [champion.fitness, champion.id, champion.generation],
+        "champion": champion and _plain_champion(champion),
+        "hall": [_plain_champion(member) for member in population.hall],
         "genomes": [_described(genome, f"{row}", arrays) for row, genome in enumerate(genomes)],
     }
     buffer = BytesIO()
@@ -102,14 +106,14 @@ def load(path: Path) -> GridPopulation:
 
 def _restored(plain: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> GridPopulation:
     from volumetric.evolution.grids.population import GridPopulation
-    from volumetric.evolution.run import Champion, Progress
+    from volumetric.evolution.run import Progress
 
     if plain["format"] != _FORMAT or plain["version"] != _VERSION:
         raise CheckpointError(f"format {plain['format']!r} {plain['version']!r} is not {_FORMAT!r} {_VERSION}")
     config = GridConfig.from_dict(plain["config"])
     genomes = [_genome(described, f"{row}", arrays) for row, described in enumerate(plain["genomes"])]
-    champion = plain["champion"]
-    if len(genomes) != config.population + (champion is not None):
+    best = [*filter(None, [plain["champion"]]), *plain.get("hall", ())]
+    if len(genomes) != config.population + len(best):
         raise CheckpointError(f"{len(genomes)} genomes for a population of {config.population}")
     pool = GridPool(tuple(genomes[: config.population]))
     population = GridPopulation(config, pool.genome(0).network, pool.genome(0).params, plain["seed"])
@@ -125,10 +129,19 @@ def _restored(plain: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> GridPop
         fitness=fitness,
         failures=tuple(Failure(**failure) for failure in plain["failures"]),
     )
-    if champion is not None:
-        value, number, generation = champion
-        population.champion = Champion(genome=genomes[-1], fitness=value, id=number, generation=generation)
+    champions = [
+        Champion(genome=genome, fitness=value, id=number, generation=generation)
+        for genome, (value, number, generation) in zip(genomes[config.population :], best, strict=True)
+    ]
+    population.champion = champions.pop(0) if plain["champion"] else None
+    population.hall = tuple(champions)
+    population.extras = read_extras(arrays)
     return population
+
+
+def _plain_champion(champion: Champion) -> list[Any]:
+    """What is told of a champion beside its genome."""
+    return [champion.fitness, champion.id, champion.generation]
 
 
 def _genome(described: dict[str, Any], name: str, arrays: dict[str, NDArray[Any]]) -> GridGenome:

@@ -107,7 +107,7 @@ class GridPopulation(Run[GridConfig, GridPool]):
         founded = len(fronts) - len(representatives)
         return joined(table, member, founded, generation, rules.target, rules.threshold_step)
 
-    def _size(self, genome: GridGenome) -> tuple[int, int]:
+    def size_of(self, genome: GridGenome) -> tuple[int, int]:
         network = genome.network
         return len(network.layers) - len(network.disabled), len(network.links)
 

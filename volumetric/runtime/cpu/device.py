@@ -16,7 +16,8 @@ from volumetric.runtime.cpu.executable import CpuExecutable
 from volumetric.runtime.cpu.program import Program
 from volumetric.runtime.cpu.resident import ResidentWeights
 from volumetric.runtime.cpu.state import KVStorage
-from volumetric.runtime.device import DeviceInfo, RunOptions
+from volumetric.runtime.device import DeviceInfo, Executable, RunOptions
+from volumetric.runtime.expand import row_wise
 from volumetric.runtime.fuse import fuse
 from volumetric.runtime.plan import Plan
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class CpuDevice:
-    """Runs fused plans on the processor.
+    """Runs plans and tensor graphs on the processor.
 
     Parameters
     ----------
@@ -55,8 +56,25 @@ class CpuDevice:
             details={"threads": self.threads, "dot": machine.dot, "native": self.native_schemes},
         )
 
-    def compile(self, plan: Plan, params: Params, options: RunOptions | None = None) -> CpuExecutable:
-        """Make the weights of `plan` resident and write its step tables.
+    def compile(self, plan: Plan, params: Params, options: RunOptions | None = None) -> Executable:
+        """Bind `plan` (as `lower` wrote it) to resident copies of `params`.
+
+        A plan that consists of row-wise operations runs fused; any other as tensor graphs.
+
+        Raises
+        ------
+        UnsupportedError : the plan runs as graphs, which are float32, and the options ask for something else
+        """
+        options = options or RunOptions()
+        if row_wise(plan):
+            return self.compile_fused(plan, params, options)
+        from volumetric.runtime.graph.executable import GraphExecutable
+
+        device = CpuDevice(options.threads or self.threads)
+        return GraphExecutable(plan, params, options, device.graphs())
+
+    def compile_fused(self, plan: Plan, params: Params, options: RunOptions | None = None) -> CpuExecutable:
+        """Make the weights of a plan of row-wise operations resident and write its step tables.
 
         Raises
         ------

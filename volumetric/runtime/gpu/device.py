@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from volumetric.errors import UnsupportedError
 from volumetric.kernels.gpu.formats import FORMATS
 from volumetric.runtime.device import DeviceInfo, RunOptions
 from volumetric.runtime.gpu.adapters import choose, describe, ranked_adapters
@@ -13,6 +14,7 @@ from volumetric.runtime.plan import Plan
 
 if TYPE_CHECKING:
     from volumetric.network import Params
+    from volumetric.runtime.device import Executable
     from volumetric.runtime.gpu.executable import GpuExecutable
     from volumetric.runtime.gpu.graph import GpuGraphs
 
@@ -48,21 +50,46 @@ class GpuDevice:
         """What the device is and can do."""
         return self._info
 
-    def compile(self, plan: Plan, params: Params, options: RunOptions) -> GpuExecutable:
+    def compile(self, plan: Plan, params: Params, options: RunOptions) -> Executable:
         """Bind `plan` (as `lower` wrote it) to resident copies of `params`.
+
+        A plan that consists of row-wise operations runs fused; any other as tensor graphs.
 
         Raises
         ------
         DeviceError : the weights or the scratch memory exceed the GPU
-        UnsupportedError : the plan or the options hold something that has no GPU form
+        UnsupportedError : the options hold something that has no GPU form, or weights are of a 64-bit type
         """
+        from volumetric.runtime.expand import row_wise
+        from volumetric.runtime.graph.executable import GraphExecutable
+
+        if row_wise(plan):
+            return self.compile_fused(plan, params, options)
+        refuse_wide(plan, params)
+        return GraphExecutable(plan, params, options, self.graphs())
+
+    def compile_fused(self, plan: Plan, params: Params, options: RunOptions) -> GpuExecutable:
+        """Bind a plan of row-wise operations alone; raises as `compile`, and `UnsupportedError` for other layers."""
         from volumetric.runtime.fuse import fuse
         from volumetric.runtime.gpu.executable import GpuExecutable
 
-        return GpuExecutable(self.context, fuse(plan), params, options)
+        fused = fuse(plan)
+        refuse_wide(plan, params)
+        return GpuExecutable(self.context, fused, params, options)
 
     def graphs(self) -> GpuGraphs:
         """Return what compiles tensor graphs for this GPU."""
         from volumetric.runtime.gpu.graph import GpuGraphs
 
         return GpuGraphs(self.context)
+
+
+def refuse_wide(plan: Plan, params: Params) -> None:
+    """Raise `UnsupportedError` if a weight is of a 64-bit type: WGSL has none, and float32 does not keep its values."""
+    for key in plan.params:
+        dtype = params[key].scheme.dtype
+        if dtype.bits > 32:
+            raise UnsupportedError(
+                f"{key} is stored as {dtype}, and GPUs have no 64-bit numbers here",
+                hint='convert it with load(…, dtype="float32") or network.morph(params, "float32"), or use the cpu',
+            )

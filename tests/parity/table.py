@@ -1,0 +1,171 @@
+"""What the parity suite covers: layer kind × role × numeric type × device, and the shapes of the sweep.
+
+`covered` is the table itself; `docs/support.md` is generated from it, so a cell there is a test here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final, Literal, TypeAlias
+
+from tests.layers.cases import CASES
+from volumetric.dtypes import DTYPES, DType
+from volumetric.layers import (
+    GRU,
+    LSTM,
+    MLP,
+    RNN,
+    AdaptiveSoftmax,
+    Conv1d,
+    Conv2d,
+    Conv3d,
+    ConvTranspose1d,
+    ConvTranspose2d,
+    ConvTranspose3d,
+    Dense,
+    Embedding,
+    Entmax,
+    Gate,
+    GridSoftmax,
+    GumbelSoftmax,
+    HierarchicalSoftmax,
+    KMeans,
+    LayerNorm,
+    LayerSpec,
+    MaskedSoftmax,
+    MixtureSoftmax,
+    MultiHeadAttention,
+    Parallel,
+    PositionEmbedding,
+    Reshape,
+    Residual,
+    RMSNorm,
+    Rope,
+    Sequential,
+    Softcap,
+    Softmax,
+    Sparsemax,
+    SwiGLU,
+)
+
+Role = Literal["forward", "vjp"]
+ROLES: Final[tuple[Role, ...]] = ("forward", "vjp")
+Example: TypeAlias = tuple[LayerSpec, tuple[int, ...]]
+"""A layer, and the shape of its input."""
+
+TOLERANCE: Final = 1e-5
+"""Largest difference from the float64 reference over the largest value. Weights of every type are the same float32
+numbers on all devices, so one figure serves all types; what differs is the order of float32 sums."""
+
+SIZES: Final = ((1, 1, 1), (17, 7, 13), (31, 16, 15), (33, 17, 31), (1, 63, 65), (65, 33, 64))
+"""Rows and two widths: 1, primes, one less and more than the sides of tiles; batches of 1, 17, 31, 33."""
+
+
+def wide(dtype: DType) -> bool:
+    """Whether GPUs, which have no 64-bit numbers, refuse a type."""
+    return dtype.bits > 32
+
+
+def covered(kind: str, role: Role, dtype: DType, device: str) -> bool:
+    """Whether a cell of the table runs. What does not is refused, and that is tested too."""
+    return not (device == "gpu" and wide(dtype) and weighted(kind))
+
+
+def weighted(kind: str) -> bool:
+    """Whether layers of a kind have weights of their own, so that their numeric type matters."""
+    return bool(EXAMPLES[kind](3, 4, 5)[0].params())
+
+
+def cells() -> Iterator[tuple[str, DType]]:
+    """Every layer kind with every type of its weights; kinds without weights once, in float32."""
+    for kind in EXAMPLES:
+        for dtype in DTYPES:
+            if weighted(kind) or dtype.name == "float32":
+                yield kind, dtype
+
+
+def _attention(rows: int, a: int, b: int) -> Example:
+    width = 2 * (b % 8 + 1)
+    return MultiHeadAttention(
+        embed_dim=a, num_heads=2, num_kv_heads=1, head_dim=width, rope=Rope(dim=width), qk_norm=True, qkv_bias=True
+    ), (rows, a)
+
+
+def _parallel(rows: int, a: int, b: int) -> Example:
+    experts = tuple(Dense(in_features=a, out_features=b, activation=name) for name in ("tanh", "silu", "linear"))
+    gate = Gate(in_features=a, out_features=3, top_k=2)
+    return Parallel(branches=experts, combine="filter", gate=gate), (rows, a)
+
+
+def _mask(width: int) -> tuple[bool, ...]:
+    return tuple(i % 3 != 1 for i in range(width))
+
+
+EXAMPLES: Final[dict[str, Callable[[int, int, int], Example]]] = {
+    "dense": lambda r, a, b: (Dense(in_features=a, out_features=b, activation="gelu"), (r, a)),
+    "embedding": lambda r, a, b: (Embedding(num_embeddings=b, embedding_dim=a), (r,)),
+    "position_embedding": lambda r, a, b: (
+        PositionEmbedding(num_embeddings=r + 2, embedding_dim=a, offset=2),
+        (r, a),
+    ),
+    "rms_norm": lambda r, a, b: (RMSNorm(num_features=b), (r, b)),
+    "layer_norm": lambda r, a, b: (LayerNorm(num_features=b), (r, b)),
+    "multi_head_attention": _attention,
+    "swiglu": lambda r, a, b: (SwiGLU(in_features=a, hidden_features=b), (r, a)),
+    "mlp": lambda r, a, b: (MLP(in_features=a, hidden_features=b), (r, a)),
+    "conv1d": lambda r, a, b: (
+        Conv1d(in_channels=a % 6 + 1, out_channels=b % 7 + 1, kernel_size=3, padding=1),
+        (r, a % 6 + 1, b),
+    ),
+    "conv2d": lambda r, a, b: (
+        Conv2d(in_channels=2 * (a % 3 + 1), out_channels=4, kernel_size=(3, 2), stride=(2, 1), padding=1, groups=2),
+        (r, 2 * (a % 3 + 1), b % 9 + 1, a % 7 + 1),
+    ),
+    "conv3d": lambda r, a, b: (
+        Conv3d(in_channels=a % 2 + 1, out_channels=b % 3 + 1, kernel_size=2, padding=1, dilation=(1, 2, 1)),
+        (r, a % 2 + 1, b % 4 + 1, a % 3 + 1, b % 5 + 1),
+    ),
+    "conv_transpose1d": lambda r, a, b: (
+        ConvTranspose1d(in_channels=a % 6 + 1, out_channels=b % 7 + 1, kernel_size=3, stride=2, output_padding=1),
+        (r, a % 6 + 1, b),
+    ),
+    "conv_transpose2d": lambda r, a, b: (
+        ConvTranspose2d(
+            in_channels=2 * (a % 3 + 1), out_channels=4, kernel_size=(3, 2), stride=(2, 1), padding=(1, 0), groups=2
+        ),
+        (r, 2 * (a % 3 + 1), b % 9 + 1, a % 7 + 1),
+    ),
+    "conv_transpose3d": lambda r, a, b: (
+        ConvTranspose3d(in_channels=a % 2 + 1, out_channels=b % 3 + 1, kernel_size=2, dilation=(1, 2, 1)),
+        (r, a % 2 + 1, b % 4 + 1, a % 3 + 1, b % 5 + 1),
+    ),
+    "rnn": lambda r, a, b: (RNN(input_size=a, hidden_size=b), (r, 3, a)),
+    "lstm": lambda r, a, b: (LSTM(input_size=a, hidden_size=b), (r, 3, a)),
+    "gru": lambda r, a, b: (GRU(input_size=a, hidden_size=b), (r, 3, a)),
+    "kmeans": lambda r, a, b: (KMeans(num_clusters=b, in_features=a, output="features", temperature=2.0), (r, a)),
+    "gate": lambda r, a, b: (Gate(in_features=a, out_features=b, bias=True, top_k=min(b, 2)), (r, a)),
+    "parallel": _parallel,
+    "sequential": lambda r, a, b: (
+        Sequential(layers=(Dense(in_features=a, out_features=b), LayerNorm(num_features=b))),
+        (r, a),
+    ),
+    "residual": lambda r, a, b: (Sequential(layers=(Dense(in_features=a, out_features=a), Residual())), (r, a)),
+    "reshape": lambda r, a, b: (Reshape(shape=(a, b)), (r, a * b)),
+    "softcap": lambda r, a, b: (Softcap(cap=2.0), (r, a)),
+    "softmax": lambda r, a, b: (Softmax(temperature=0.7), (r, b)),
+    "masked_softmax": lambda r, a, b: (MaskedSoftmax(mask=_mask(b)), (r, b)),
+    "gumbel_softmax": lambda r, a, b: (GumbelSoftmax(seed=7), (r, b)),
+    "sparsemax": lambda r, a, b: (Sparsemax(), (r, b)),
+    "entmax": lambda r, a, b: (Entmax(alpha=1.3), (r, b)),
+    "grid_softmax": lambda r, a, b: (GridSoftmax(rows=a, cols=b), (r, a * b)),
+    "hierarchical_softmax": lambda r, a, b: (HierarchicalSoftmax(levels=(a, b)), (r, a + a * b)),
+    "adaptive_softmax": lambda r, a, b: (AdaptiveSoftmax(n_classes=a + b, cutoffs=(a,)), (r, a + 1 + b)),
+    "mixture_softmax": lambda r, a, b: (MixtureSoftmax(components=a), (r, a + a * b)),
+}
+"""Layer kind → an example for rows and two widths."""
+
+
+def sweep() -> dict[str, Example]:
+    """Every example in every size, and the examples of `tests.layers.cases`, by name."""
+    found = {f"{kind}-{r}x{a}x{b}": make(r, a, b) for kind, make in EXAMPLES.items() for r, a, b in SIZES}
+    return {**found, **{f"case {name}": example for name, example in CASES.items()}}

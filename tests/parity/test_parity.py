@@ -1,0 +1,87 @@
+"""Every layer kind, role and numeric type on every device, against the layers' own code in float64."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.devices import FAST, device
+from tests.parity.run import agree, agree_one, data, expected, on_device
+from tests.parity.table import EXAMPLES, ROLES, SIZES, cells, covered, sweep, weighted, wide
+from volumetric.dtypes import DTYPES, DType, Scheme
+from volumetric.errors import UnsupportedError
+from volumetric.grid import Coord, Grid
+from volumetric.layers import LAYERS, Sequential
+from volumetric.network import Network, initialise
+from volumetric.runtime import RunOptions, lower
+from volumetric.runtime.reference import ReferenceDevice
+from volumetric.weights import Params, WeightStore
+
+SWEEP = sweep()
+CELLS = list(cells())
+
+
+def test_the_table_leaves_nothing_out() -> None:
+    assert set(EXAMPLES) == set(LAYERS)
+    assert {kind for kind, _ in CELLS} == set(LAYERS)
+    for kind in LAYERS:
+        types = {dtype.name for of, dtype in CELLS if of == kind}
+        assert types == ({dtype.name for dtype in DTYPES} if weighted(kind) else {"float32"})
+    assert set(ROLES) == {"forward", "vjp"}
+    refused = {(kind, dtype.name, name) for name in FAST for kind, dtype in CELLS for role in ROLES
+               if not covered(kind, role, dtype, name)}  # fmt: skip
+    assert {name for _, _, name in refused} == {"gpu"}
+    assert {dtype for _, dtype, _ in refused} == {dtype.name for dtype in DTYPES if wide(dtype)}
+    rows, *widths = (set(of) for of in zip(*SIZES, strict=True))
+    assert {1, 17, 31, 33} <= rows
+    assert {1, 7, 13, 15, 16, 17, 31, 33, 63, 64, 65} <= set().union(*widths)
+
+
+@pytest.mark.parametrize("name", FAST)
+@pytest.mark.parametrize("case", SWEEP)
+def test_shapes(case: str, name: str) -> None:
+    example = SWEEP[case]
+    of = data(example, seed=len(case))
+    agree(on_device(name, example, of), expected(example, of), f"{case} on {name}")
+
+
+@pytest.mark.parametrize("name", FAST)
+@pytest.mark.parametrize(("kind", "dtype"), CELLS, ids=lambda of: of if isinstance(of, str) else of.name)
+def test_types_forward_and_backward(kind: str, dtype: DType, name: str) -> None:
+    """Quantisation-aware: forward with what the type can hold, gradients straight through to the float32 master."""
+    example = EXAMPLES[kind](17, 7, 33)
+    of, scheme = data(example, seed=3), Scheme.default(dtype)
+    if not covered(kind, "vjp", dtype, name):
+        with pytest.raises(UnsupportedError, match=dtype.name):
+            on_device(name, example, of, scheme)
+        return
+    agree(on_device(name, example, of, scheme), expected(example, of, scheme), f"{kind} {dtype} on {name}")
+
+
+@pytest.mark.parametrize("name", FAST)
+@pytest.mark.parametrize(("kind", "dtype"), CELLS, ids=lambda of: of if isinstance(of, str) else of.name)
+def test_types_as_stored(kind: str, dtype: DType, name: str) -> None:
+    """Inference with weights of the type, through the device's own choice of fused plan or graph."""
+    spec, shape = EXAMPLES[kind](17, 7, 33)
+    network = Network(
+        grid=Grid(1),
+        layers={Coord(0): Sequential(layers=(spec,))},
+        input_shape=shape[1:],
+        input_dtype="int32" if kind == "embedding" else "float32",
+    )
+    of, scheme = data((spec, shape), seed=4), Scheme.default(dtype)
+    params = initialise(network)
+    stores = {key: WeightStore.from_array(of.params[key.partition("/")[2].partition("/")[2]]) for key in params}
+    for store in stores.values():
+        store.morph(scheme)
+    params, options = Params(stores), RunOptions(compute="float32", kv_dtype="float32")
+    if not covered(kind, "forward", dtype, name):
+        with pytest.raises(UnsupportedError, match=f"is stored as {dtype}"):
+            device(name).compile(lower(network), params, options)
+        return
+    executable = device(name).compile(lower(network), params, options)
+    reference = ReferenceDevice(np.float64).compile(lower(network), params, RunOptions())
+    got = executable.forward(executable.new_state(), of.x, last_only=False)
+    want = reference.run(of.x if of.x.dtype == np.int32 else of.x.astype(np.float64))[0][reference.plan.outputs[0]]
+    agree_one(got, want, f"{kind} {scheme} on {name}")
+    executable.close()

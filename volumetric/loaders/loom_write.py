@@ -1,0 +1,208 @@
+"""Writing networks as the Go engine Loom's JSON; reading is in `loom_json`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from volumetric._typing import Array, Shape
+from volumetric.atomic import write_atomic
+from volumetric.dtypes import decode
+from volumetric.errors import CheckpointError, UnsupportedError, VolumetricError
+from volumetric.layers import LayerSpec, Parallel, Reshape, Residual, Sequential
+from volumetric.layers.base import below
+from volumetric.layers.containers import inner_source
+from volumetric.loaders.loom_blob import NAMES, encode_blob
+from volumetric.loaders.loom_fields import write_layer
+from volumetric.loaders.loom_json import ORDER
+from volumetric.loaders.loom_layers import join_weights, weight_count
+from volumetric.network import Network
+from volumetric.weights import WeightStore
+from volumetric.wiring import Source
+
+_COMBINES: Final = ("concat", "add", "avg")
+Stores = dict[str, Any]
+"""Name below a layer → `WeightStore`."""
+
+
+def loom_text(network: Network, params: Mapping[str, WeightStore] | None = None, *, seq_length: int = 1) -> str:
+    """Return the JSON text of a network.
+
+    Every weight keeps its value: a layer is written in its own numeric type where the engine's one vector with one
+    scale can hold the values, else in float32.
+
+    Parameters
+    ----------
+    params : weights; None writes the structure alone
+    seq_length : what attention and recurrent layers are told of the length of a sequence
+
+    Raises
+    ------
+    UnsupportedError
+        The engine has no such layer or link; the message names the place.
+    """
+    if network.links:
+        raise UnsupportedError("the Go engine's file has no links between layers", hint="copy shared weights")
+    slots: list[dict[str, Any]] = []
+    now: Shape = network.input_shape
+    writer = _Writer(seq_length, with_weights=params is not None)
+    wires = {w.coord: w for w in network.wires}
+    previous: Source = Source()
+    for coord in network.grid:
+        place = {"z": coord.z, "y": coord.y, "x": coord.x, "l": coord.slot}
+        if coord not in wires:
+            slots.append(_ordered({**place, **_NOTHING}))
+            continue
+        w, spec = wires[coord], network.layers[coord]
+        if w.inputs != (previous,):
+            raise UnsupportedError(f"{spec.kind} at {coord} reads other layers than the one before")
+        previous = Source(coord)
+        stores = {} if params is None else {p.name: params[f"{coord}/{p.name}"] for p in spec.params()}
+        try:
+            fields = writer.grid_layer(spec, stores, now, identity=w.identity)
+        except VolumetricError as error:
+            raise type(error)(f"{spec.kind} at {coord}: {error}", hint=error.hint) from None
+        now = network.shapes[coord][1:]
+        slots.append(_ordered({**place, **fields}))
+    depth, rows, cols, count = network.grid.sides
+    head = {"id": "network", "depth": depth, "rows": rows, "cols": cols, "layers_per_cell": count, "layers": slots}
+    return json.dumps(head, indent=2, ensure_ascii=False)
+
+
+def save_loom(
+    path: str | Path, network: Network, params: Mapping[str, WeightStore] | None = None, *, seq_length: int = 1
+) -> None:
+    """Write `loom_text` to a file, in one step. Raises also `CheckpointError` if that fails."""
+    if Path(path).is_dir():
+        raise CheckpointError(f"{path} is a directory", hint="name a .json file")
+    write_atomic(path, loom_text(network, params, seq_length=seq_length).encode())
+
+
+_NOTHING: Final = {
+    "type": "Dense",
+    "activation": "Linear",
+    "dtype": "float32",
+    "seq_length": 1,
+    "softmax_type": "Standard",
+    "is_disabled": True,
+}
+"""What a slot without a layer is there: a layer that is skipped."""
+
+
+class _Writer:
+    def __init__(self, seq_length: int, *, with_weights: bool) -> None:
+        self._length = seq_length
+        self._with_weights = with_weights
+
+    def grid_layer(self, spec: LayerSpec, stores: Stores, row: Shape, *, identity: bool) -> dict[str, Any]:
+        """Return the fields of a layer of the grid."""
+        if isinstance(spec, Residual):
+            if not identity:
+                raise UnsupportedError(
+                    "the Go engine adds nothing in a residual of the grid", hint="put it into a sequential"
+                )
+            return self.layer(spec, stores, row)
+        if isinstance(spec, Reshape):
+            return dict(_NOTHING)  # data are flat there
+        fields = self.layer(spec, stores, row)
+        return {**fields, "is_disabled": True} if identity else fields
+
+    def layer(self, spec: LayerSpec, stores: Stores, row: Shape) -> dict[str, Any]:
+        """Return the fields of one layer that reads rows of shape `row`."""
+        base = {"activation": "Linear", "dtype": "float32", "seq_length": 1, "softmax_type": "Standard"}
+        if isinstance(spec, Residual):
+            width = {"input_height": row[0], "output_height": row[0]} if len(row) == 1 else {}
+            return {**base, "type": "Residual", **width}
+        if isinstance(spec, Sequential):
+            return self._sequential(spec, stores, row, base)
+        if isinstance(spec, Parallel):
+            if spec.combine not in _COMBINES:
+                raise UnsupportedError(f"parallel: the Go engine's file cannot hold combine {spec.combine!r}")
+            parts = [self.layer(b, below(stores, str(i)), row) for i, b in enumerate(spec.branches)]
+            return {**base, "type": "Parallel", "parallel_branches": _nested(parts), "combine_mode": spec.combine}
+        made = spec.output_shape((1, *row))[1:]
+        kind, activation, fields = write_layer(spec, row, made)
+        if kind in ("MultiHeadAttention", "RNN", "LSTM"):
+            base["seq_length"] = self._length  # pyright: ignore[reportArgumentType]  (a number among texts)
+        weights = self._weights(spec, stores) if self._with_weights and weight_count(spec) else {}
+        return {**base, "type": kind, **fields, "activation": activation, **weights}
+
+    def _sequential(self, spec: Sequential, stores: Stores, row: Shape, base: dict[str, Any]) -> dict[str, Any]:
+        layers = spec.layers
+        if len(layers) == 2 and isinstance(layers[0], Reshape):
+            inside = layers[0].output_shape((1, *row))[1:]
+            return self.layer(layers[1], below(stores, "1"), inside)
+        parts: list[dict[str, Any]] = []
+        for i, child in enumerate(layers):
+            if isinstance(child, Residual) and inner_source(child.source, i) != i - 1:
+                raise UnsupportedError("a residual of the Go engine adds the input of the layer before it alone")
+            if not isinstance(child, Reshape):
+                parts.append(self.layer(child, below(stores, str(i)), row))
+            row = row if isinstance(child, Residual) else child.output_shape((1, *row))[1:]
+        return {**base, "type": "Sequential", "sequential_layers": _nested(parts)}
+
+    def _weights(self, spec: LayerSpec, stores: Mapping[str, WeightStore]) -> dict[str, Any]:
+        """Return dtype, weights and scale."""
+        self._refuse_biases(spec, stores)
+        wide = any(store.scheme.dtype.name == "float64" for store in stores.values())
+        values = {name: decode(store.stored(), np.float64 if wide else np.float32) for name, store in stores.items()}
+        flat: Array = join_weights(spec, values)
+        packable = [stores[p.name] for p in spec.params() if p.packable]
+        dtype, scale = _common(packable)
+        for name, factor in ((dtype, scale), ("float32", np.float32(1))):
+            text = None if name is None or factor is None else encode_blob(flat, name, factor)
+            if text is not None and factor is not None:
+                return {"dtype": name, "weights": text, "native": True, "scale": _number(float(factor))}
+        raise UnsupportedError("a weight does not fit float32")
+
+    @staticmethod
+    def _refuse_biases(spec: LayerSpec, stores: Mapping[str, WeightStore]) -> None:
+        """Raise `UnsupportedError` for a bias that the engine's layer lacks, unless it is zero."""
+        lacking = "bias" in stores and _lacks_bias(spec)
+        if lacking and np.any(stores["bias"].values()):
+            raise UnsupportedError("the Go engine's dense layers and convolutions have no bias", hint="use bias=False")
+
+
+def _lacks_bias(spec: LayerSpec) -> bool:
+    """Whether the engine's layer of this kind has no bias."""
+    return spec.kind == "dense" or spec.kind.startswith("conv")
+
+
+def _common(stores: list[WeightStore]) -> tuple[str | None, np.float32 | None]:
+    """Return the engine's name of the numeric type that all tensors share, and their one scale."""
+    kinds = {store.scheme.dtype.name for store in stores}
+    if len(kinds) != 1:
+        return "float32", np.float32(1)
+    name = NAMES[kinds.pop()]
+    packed = [store.stored() for store in stores]
+    scales = [p.scales.astype(np.float32).ravel() for p in packed if p.scales is not None]
+    if not scales:
+        return name, np.float32(1)
+    if any(p.offsets is not None and p.offsets.any() for p in packed):
+        return None, None
+    every = np.unique(np.concatenate(scales))
+    return (name, np.float32(every[0])) if len(every) == 1 and every[0] > 0 else (None, None)
+
+
+def _nested(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [_ordered({"z": 0, "y": 0, "x": 0, "l": 0, **part}) for part in parts]
+
+
+def _ordered(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return fields in the engine's order; those that are zero are left out, but for coordinates."""
+    kept = {name: fields[name] for name in ORDER if name in fields}
+    return {
+        name: _number(value) if isinstance(value, float) else value
+        for name, value in kept.items()
+        if value not in (0, "", False) or name in "zyxl"
+    }
+
+
+def _number(value: float) -> int | float:
+    """Return a float32 as Go writes it: its shortest decimal form, whole numbers without a point."""
+    short = float(str(np.float32(value)))
+    return int(short) if short.is_integer() and abs(short) < 1e15 else short
