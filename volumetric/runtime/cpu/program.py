@@ -13,7 +13,8 @@ from typing import Any, Literal
 import numpy as np
 
 from volumetric.errors import UnsupportedError
-from volumetric.kernels.cpu.attention import ANGLE_ARGUMENTS, APPEND_ARGUMENTS, ATTEND_ARGUMENTS, heads_together
+from volumetric.kernels.cpu.append import ANGLE_ARGUMENTS, APPEND_ARGUMENTS
+from volumetric.kernels.cpu.attention import ATTEND_ARGUMENTS, heads_together
 from volumetric.kernels.cpu.batch import ROWS_SCRATCH
 from volumetric.kernels.cpu.maths import ACTIVATIONS
 from volumetric.kernels.cpu.panels import ROWS as PANEL_ROWS

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from volumetric.kernels.cpu.attention import STORAGE_BYTES
+from volumetric.kernels.cpu.append import STORAGE_BYTES
 from volumetric.runtime.cpu.arena import address_of
 from volumetric.runtime.plan import KVSpec
 from volumetric.runtime.state import check_trim
