@@ -2,9 +2,9 @@
 
     python benchmarks/cpu_graph_ops.py [--threads 2] [--only conv] [--torch path/to/python/with/torch]
 
-Prints microseconds of the forward pass and of forward and backward together, in the quickest of many short batches. With
-``--torch`` another interpreter measures the same layers in PyTorch, in turns with this one, and ratios above 1 mean that
-volumetric is faster.
+Prints microseconds of the forward pass and of forward and backward together, in the quickest of many short batches.
+With ``--torch`` another interpreter measures the same layers in PyTorch, in turns with this one, and ratios above 1
+mean that volumetric is faster.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from statistics import geometric_mean
 
 import numpy as np
@@ -53,7 +54,7 @@ CASES: dict[str, tuple[str, dict[str, int], tuple[int, ...]]] = {
 
 
 def timed(run: Callable[[], object]) -> float:
-    """Microseconds of one call in the quickest of many short batches: what other programs take of the cores is left out."""
+    """Microseconds of one call in the quickest of many short batches, which leaves out what other programs take."""
     for _ in range(3):
         run()
     began = time.perf_counter()
@@ -138,7 +139,7 @@ def measure_here(name: str, threads: int) -> tuple[float, float]:
     found = []
     for backward in (False, True):
         program, inputs = graph(backward)
-        found.append(timed(lambda: program.run(inputs)))
+        found.append(timed(partial(program.run, inputs)))
     return found[0], found[1]
 
 

@@ -204,6 +204,17 @@ def test_long_sums_take_two_launches(name: str) -> None:
         agree(got, want.astype(np.float32), name)
 
 
+@pytest.mark.parametrize(
+    "name", [f"{way}{cell}-17-3-33" for cell in ("lstm", "gru", "rnn_tanh") for way in ("", "grad-")]
+)
+def test_recurrent_dot_products_may_be_shared(name: str) -> None:
+    case = OP_CASES[name]
+    graphs = open_graphs(LARGE)
+    program = graphs.compile(case_graph(case), graphs.store())
+    for got, want in zip(program.run(case.inputs), case_outputs(case, np.float64), strict=True):
+        agree(got, want.astype(np.float32), name)
+
+
 def test_the_portable_executor_gives_the_same_bits() -> None:
     fast = open_graphs("native")
     plain = GpuGraphs(fast.context, PlainExecutor(fast.context))

@@ -21,12 +21,13 @@ from .evaluate import Failure as Failure
 from .evaluate import Problem as Problem
 from .evaluate import batched as batched
 from .genome import Genome as Genome
-from .hall import Champion as Champion
 from .grids.config import GridConfig as GridConfig
 from .grids.config import GridMutationConfig as GridMutationConfig
 from .grids.genome import GridGenome as GridGenome
 from .grids.population import GridPopulation as GridPopulation
+from .hall import Champion as Champion
 from .innovation import Innovations as Innovations
+from .linked import LinkedPool as LinkedPool
 from .merge import merge as merge
 from .mutate import mutate as mutate
 from .novelty import NoveltyArchive as NoveltyArchive
@@ -40,3 +41,4 @@ from .run import Run as Run
 from .species import distance as distance
 from .splice import SpliceConfig as SpliceConfig
 from .splice import splice as splice
+from .workers import Workers as Workers

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
@@ -18,9 +20,16 @@ from volumetric.evolution.activate import activate
 from volumetric.evolution.pool import Pool
 from volumetric.rng import generator
 
+_log = logging.getLogger(__name__)
 FITNESS_STREAM = 1
+_RETRIES = 2
+"""How often a part of a generation is sent again whose worker was lost."""
 Fitness: TypeAlias = Callable[[Any, np.random.Generator], float]
 """A fitness function: a genome and random numbers of its own to a number."""
+Result: TypeAlias = tuple[float, str]
+"""Fitness, and why there is none: an empty text where there is."""
+PartScorer: TypeAlias = Callable[["Cohort"], list[Result]]
+"""What executors call with parts of a generation."""
 
 
 class EvaluationError(VolumetricError, RuntimeError):
@@ -82,8 +91,21 @@ class Cohort:
 
 
 @runtime_checkable
+class Scorer(Protocol):
+    """Scores genomes one by one wherever it likes, as `volumetric.evolution.Workers` does."""
+
+    def score(self, function: PartScorer, cohort: Cohort) -> Sequence[Result]:
+        """Return what `function` says of each genome."""
+        ...
+
+
+@runtime_checkable
 class Problem(Protocol):
-    """A fitness function over all genomes at once."""
+    """A fitness function over all genomes at once.
+
+    If the score of a genome does not depend on the others, the attribute ``separable = True`` lets executors score
+    parts of a generation.
+    """
 
     def score_all(self, cohort: Cohort) -> ArrayLike:
         """Return one number for each genome; NaN or infinity marks a failure."""
@@ -128,14 +150,15 @@ class Scores:
     failures: tuple[Failure, ...] = ()
 
 
-def evaluate(fitness: Fitness | Problem, cohort: Cohort, executor: Executor | None = None) -> Scores:
+def evaluate(fitness: Fitness | Problem, cohort: Cohort, executor: Executor | Scorer | None = None) -> Scores:
     """Return the fitness of every genome; the result does not depend on the executor or its number of workers.
 
     Parameters
     ----------
     fitness : function of one genome, or a `Problem`. An exception it raises is that genome's failure; a `Problem`
         scores all genomes at once, so its exceptions are not contained
-    executor : where a function of one genome runs; None runs it here. Processes need a function that can be pickled
+    executor : where a function of one genome, or a `Problem` that is ``separable``, runs; None runs it here. Processes
+        need a function that can be pickled
 
     Raises
     ------
@@ -143,19 +166,25 @@ def evaluate(fitness: Fitness | Problem, cohort: Cohort, executor: Executor | No
     ShapeError : a problem returned another number of values than there are genomes
     """
     if isinstance(fitness, Problem):
-        return checked(fitness.score_all(cohort), cohort)
-    rows = range(len(cohort))
-    if executor is None:
-        results = _score(fitness, cohort, rows)
+        if executor is None or not getattr(fitness, "separable", False):
+            return checked(fitness.score_all(cohort), cohort)
+        function: PartScorer = partial(_score_problem, fitness)
     else:
-        results = _score_on(executor, fitness, cohort)
-    values = np.array([value for value, _ in results])
+        function = partial(_score, fitness)
+    if executor is None:
+        results = function(cohort)
+    elif isinstance(executor, Scorer):
+        results = executor.score(function, cohort)
+    else:
+        results = [result for part in _on(executor, function, cohort) for result in part]
+    return _scores(results, cohort)
+
+
+def _scores(results: Sequence[Result], cohort: Cohort) -> Scores:
     failures = tuple(
-        Failure(genome=cohort.first_id + row, reason=reason)
-        for row, (_, reason) in zip(rows, results, strict=True)
-        if reason
+        Failure(genome=cohort.first_id + row, reason=reason) for row, (_, reason) in enumerate(results) if reason
     )
-    return Scores(fitness=values, failures=failures)
+    return Scores(fitness=np.array([value for value, _ in results]), failures=failures)
 
 
 def checked(values: ArrayLike, cohort: Cohort) -> Scores:
@@ -176,12 +205,20 @@ def checked(values: ArrayLike, cohort: Cohort) -> Scores:
     return Scores(fitness=np.where(finite, array, np.nan), failures=failures)
 
 
-def _score(fitness: Fitness, cohort: Cohort, rows: Sequence[int]) -> list[tuple[float, str]]:
-    """Fitness and reason of failure ("" for none) of some genomes."""
-    return [_score_one(fitness, cohort.genome(row), cohort.rng(row)) for row in rows]
+def _score(fitness: Fitness, cohort: Cohort) -> list[Result]:
+    """Fitness and reason of failure ("" for none) of all genomes."""
+    return [score_one(fitness, cohort.genome(row), cohort.rng(row)) for row in range(len(cohort))]
 
 
-def _score_one(fitness: Fitness, genome: Any, rng: np.random.Generator) -> tuple[float, str]:
+def _score_problem(problem: Problem, cohort: Cohort) -> list[Result]:
+    """As `_score` for a problem."""
+    scores = checked(problem.score_all(cohort), cohort)
+    reasons = {failure.genome: failure.reason for failure in scores.failures}
+    return [(value, reasons.get(cohort.first_id + row, "")) for row, value in enumerate(scores.fitness.tolist())]
+
+
+def score_one(fitness: Fitness, genome: Any, rng: np.random.Generator) -> Result:
+    """Return the fitness of one genome, and why it has none, which is ``""`` where it has."""
     try:
         value = float(fitness(genome, rng))
     except Exception as error:
@@ -189,14 +226,20 @@ def _score_one(fitness: Fitness, genome: Any, rng: np.random.Generator) -> tuple
     return (value, "") if math.isfinite(value) else (math.nan, f"fitness is {value}")
 
 
-def _score_on(executor: Executor, fitness: Fitness, cohort: Cohort) -> list[tuple[float, str]]:
-    """As `_score` for all rows, in chunks: a task for each genome costs more than most fitness functions."""
+def _on(executor: Executor, function: PartScorer, cohort: Cohort) -> list[list[Result]]:
+    """Results of `function` for the parts of `cohort`, in order.
+
+    In parts, because a task for each genome costs more than most fitness functions. A part whose worker was lost is
+    sent again.
+    """
     tasks = 4 * (os.cpu_count() or 1)
     size = max(1, -(-len(cohort) // tasks))
-    chunks = [range(start, min(start + size, len(cohort))) for start in range(0, len(cohort), size)]
+    parts = [part_of(cohort, start, min(start + size, len(cohort))) for start in range(0, len(cohort), size)]
     try:
-        futures = [executor.submit(_score_chunk, fitness, _part(cohort, rows)) for rows in chunks]
-        return [result for future in futures for result in future.result()]
+        futures = [executor.submit(function, part) for part in parts]
+        return [_result(executor, future, function, part) for future, part in zip(futures, parts, strict=True)]
+    except EvaluationError:
+        raise
     except Exception as error:
         raise EvaluationError(
             f"the executor failed: {type(error).__name__}: {error}",
@@ -204,10 +247,17 @@ def _score_on(executor: Executor, fitness: Fitness, cohort: Cohort) -> list[tupl
         ) from error
 
 
-def _part(cohort: Cohort, rows: range) -> Cohort:
-    part = cohort.pool.take(np.arange(rows.start, rows.stop))
-    return Cohort(pool=part, generation=cohort.generation, first_id=cohort.first_id + rows.start, seed=cohort.seed)
+def _result(executor: Executor, future: Future[list[Result]], function: PartScorer, part: Cohort) -> list[Result]:
+    for _ in range(_RETRIES):
+        try:
+            return future.result()
+        except Exception as error:
+            _log.warning("genomes %d … are sent again: %s", part.first_id, error)
+            future = executor.submit(function, part)
+    return future.result()
 
 
-def _score_chunk(fitness: Fitness, cohort: Cohort) -> list[tuple[float, str]]:
-    return _score(fitness, cohort, range(len(cohort)))
+def part_of(cohort: Cohort, start: int, stop: int) -> Cohort:
+    """Return the genomes ``start : stop`` as a cohort of their own, with the same ids and random streams."""
+    part = cohort.pool.take(np.arange(start, stop))
+    return Cohort(pool=part, generation=cohort.generation, first_id=cohort.first_id + start, seed=cohort.seed)

@@ -27,6 +27,7 @@ def new_directory(path: str | os.PathLike[str], marker: str) -> Iterator[Path]:
         `path` is something else than such a directory, or cannot be written.
     """
     target = Path(path).absolute()
+    recover(target)
     if target.exists():
         _check_replaceable(target, marker)
     suffix = secrets.token_hex(6)
@@ -55,8 +56,10 @@ def _check_replaceable(target: Path, marker: str) -> None:
 
 
 def _swap(fresh: Path, target: Path, old: Path) -> None:
-    """Move `fresh` to `target`; what was there moves to `old` first and is deleted last, so it is never lost."""
-    if target.exists():
+    """Move `fresh` to `target`; what was there is deleted last, so that one of the two is always there."""
+    if not target.exists():
+        fresh.rename(target)
+    elif not exchange(fresh, target):
         target.rename(old)
         try:
             fresh.rename(target)
@@ -64,6 +67,30 @@ def _swap(fresh: Path, target: Path, old: Path) -> None:
             old.rename(target)
             raise
         shutil.rmtree(old, ignore_errors=True)
-    else:
-        fresh.rename(target)
     sync_directory(target.parent)
+
+
+def exchange(a: Path, b: Path) -> bool:
+    """Exchange two paths in one step of the file system; return False, with nothing done, where it has none.
+
+    Linux has renameat2 for this and macOS renamex_np. Elsewhere, or on a file system that does not know them, two
+    renames must do, and `recover` mends what a crash between them leaves.
+    """
+    import ctypes
+
+    swap, here = 2, -100  # RENAME_EXCHANGE on Linux and RENAME_SWAP on macOS; AT_FDCWD
+    try:
+        library = ctypes.CDLL(None)
+        if hasattr(library, "renameat2"):
+            return library.renameat2(here, os.fsencode(a), here, os.fsencode(b), swap) == 0
+        return library.renamex_np(os.fsencode(a), os.fsencode(b), swap) == 0
+    except (OSError, TypeError, AttributeError):
+        return False
+
+
+def recover(path: Path) -> None:
+    """Bring back what a crash in the middle of a replacement has left beside `path`, if nothing is there."""
+    if path.name and not path.exists():
+        for old in path.parent.glob(f".{path.name}.*.old"):
+            old.rename(path)
+            return

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from volumetric.errors import CheckpointError
+from volumetric.loaders.directory import recover
 from volumetric.loaders.shards import INDEX_NAME, list_found, parts_of, read_weight_map
 
 NATIVE_NAME: Final = "network.json"
@@ -69,6 +70,7 @@ def _path(source: str) -> Path | None:
     """Path of an existing file or directory, None if `source` names none."""
     try:
         path = Path(source).expanduser()
+        recover(path)
         return path if source and path.exists() else None
     except (OSError, ValueError, RuntimeError):  # too long, with a null byte, or the home of an unknown user
         return None

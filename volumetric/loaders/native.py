@@ -2,16 +2,20 @@
 
 Tensors of plain numeric types are stored under their keys, readable by any program. A tensor in another scheme is
 stored as its packed parts: ``key`` holds the 32-bit words, ``key:scales`` and ``key:offsets`` the rest, and the file's
-metadata name scheme and logical shape. The bytes depend on network and weights alone.
+metadata name scheme and logical shape. The bytes depend on network and weights alone. The metadata also hold the CRC-32
+of the structure and of every tensor; a tensor's is checked when it is first read.
 """
 
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+
+import numpy as np
 
 from volumetric._typing import Array, Shape
 from volumetric.atomic import write_atomic
@@ -66,10 +70,24 @@ def save_native(
             (home / name).parent.mkdir(parents=True, exist_ok=True)
             write_atomic(home / name, content)
         tensors, schemes = _tensors(params)
-        about = {"version": VERSION, "context_length": (facts or NativeFacts()).context_length, "tensors": schemes}
-        metadata = {METADATA_KEY: json.dumps(about, separators=(",", ":"), sort_keys=True)}
-        write_safetensors(home / WEIGHTS_NAME, tensors, metadata)
-        write_atomic(home / NATIVE_NAME, network.to_json().encode())
+        structure = network.to_json().encode()
+        about = {
+            "version": VERSION,
+            "context_length": (facts or NativeFacts()).context_length,
+            "tensors": schemes,
+            "network": _shown(zlib.crc32(structure)),
+        }
+
+        def sealed(sums: Mapping[str, int]) -> dict[str, str]:
+            checked = about | {"crc32": {name: _shown(crc) for name, crc in sums.items()}}
+            return {METADATA_KEY: json.dumps(checked, separators=(",", ":"), sort_keys=True)}
+
+        write_safetensors(home / WEIGHTS_NAME, tensors, sealed)
+        write_atomic(home / NATIVE_NAME, structure)
+
+
+def _shown(crc: int) -> str:
+    return f"{crc:08x}"
 
 
 def _is_plain(scheme: Scheme) -> bool:
@@ -155,20 +173,27 @@ def read_native(directory: Path, dtype: Scheme | None = None) -> tuple[Network, 
     CheckpointError
         A file is damaged, or the weights do not fit the network.
     """
+    structure = read_bytes(directory / NATIVE_NAME, MAX_NETWORK_BYTES)
     try:
-        network = Network.from_json(read_bytes(directory / NATIVE_NAME, MAX_NETWORK_BYTES))
+        network = Network.from_json(structure)
     except CheckpointError:
         raise
     except (VolumetricError, RecursionError) as error:
         raise CheckpointError(f"{directory / NATIVE_NAME}: {error}", hint="the file is damaged") from error
     file = SafetensorsFile(directory / WEIGHTS_NAME)
     about = _read_about(file, str(directory / WEIGHTS_NAME))
+    if about["network"] != _shown(zlib.crc32(structure)):
+        raise CheckpointError(
+            f"{directory / NATIVE_NAME} is not the one that {WEIGHTS_NAME} was written with",
+            hint="one of the two was changed or copied alone",
+        )
+    source = _Checked(file, about["crc32"], str(directory / WEIGHTS_NAME))
     targets = target_schemes(network, dtype)
     stores: dict[str, WeightStore] = {}
     for key in file.entries:
         if key.endswith((SCALES, OFFSETS)):
             continue
-        stores[key] = _store(key, file, about["tensors"].get(key), targets.get(key))
+        stores[key] = _store(key, source, about["tensors"].get(key), targets.get(key))
     ordered = {key: stores[key] for key in network.param_specs() if key in stores}
     check_params(network, ordered | stores)
     return network, Params(ordered), NativeFacts(context_length=about["context_length"])
@@ -182,7 +207,13 @@ def _read_about(file: SafetensorsFile, where: str) -> dict[str, Any]:
         raise CheckpointError(f"{where}: metadata {METADATA_KEY!r} are not JSON") from error
     if not isinstance(about, dict) or about.get("version") != VERSION:
         raise CheckpointError(f"{where} was not written by this version", hint=f"expected version {VERSION}")
-    tensors, context = about.get("tensors"), about.get("context_length")
+    tensors, context, sums = about.get("tensors"), about.get("context_length"), about.get("crc32")
+    if (
+        not isinstance(sums, dict)
+        or not isinstance(about.get("network"), str)
+        or not file.entries.keys() <= sums.keys()
+    ):
+        raise CheckpointError(f"{where}: metadata {METADATA_KEY!r} lack checksums")
     if not isinstance(tensors, dict) or type(context) is not int or context < 0:
         raise CheckpointError(f"{where}: metadata {METADATA_KEY!r} lack tensors or context_length")
     for key in tensors:
@@ -191,20 +222,53 @@ def _read_about(file: SafetensorsFile, where: str) -> dict[str, Any]:
     return about
 
 
-def _store(key: str, file: SafetensorsFile, about: object, target: Scheme | None) -> WeightStore:
-    def release() -> None:
-        for name in (key, key + SCALES, key + OFFSETS):
-            if name in file.entries:
-                file.release(name)
+class _Checked:
+    """A weights file whose tensors are compared with their checksums when they are first read."""
 
+    def __init__(self, file: SafetensorsFile, sums: Mapping[str, str], where: str) -> None:
+        self.file = file
+        self._where = where
+        self._sums = dict(sums)
+
+    def names(self, key: str) -> list[str]:
+        """Return the tensors of the file that the parameter `key` is made of."""
+        return [name for name in (key, key + SCALES, key + OFFSETS) if name in self.file.entries]
+
+    def check(self, key: str) -> None:
+        """Raise `CheckpointError` if a part of `key` is not what was written."""
+        for name in self.names(key):
+            expected = self._sums.pop(name, None)
+            if expected is None:
+                continue  # it was right before
+            found = _shown(zlib.crc32(np.ascontiguousarray(self.file.array(name)).reshape(-1).view(np.uint8).data))
+            if found != expected:
+                self._sums[name] = expected
+                raise CheckpointError(f"{self._where}: tensor {name!r} has checksum {found}, expected {expected}")
+
+    def release(self, key: str) -> None:
+        """Let go of the pages of all parts of `key`."""
+        for name in self.names(key):
+            self.file.release(name)
+
+
+def _store(key: str, source: _Checked, about: object, target: Scheme | None) -> WeightStore:
+    file = source.file
     if about is None:
         stored, shape = file.scheme(key), file.entries[key].shape
-        return WeightStore(shape, target or stored, lambda: convert(file.packed(key), target), release=release)
+
+        def plain() -> Packed:
+            source.check(key)
+            return convert(file.packed(key), target)
+
+        return WeightStore(shape, target or stored, plain, release=lambda: source.release(key))
     scheme, shape = _read_scheme(key, about)
     _assemble(key, file, scheme, shape)  # views only: finds parts that do not fit before anything runs
-    return WeightStore(
-        shape, target or scheme, lambda: convert(_assemble(key, file, scheme, shape), target), release=release
-    )
+
+    def packed() -> Packed:
+        source.check(key)
+        return convert(_assemble(key, file, scheme, shape), target)
+
+    return WeightStore(shape, target or scheme, packed, release=lambda: source.release(key))
 
 
 def _read_scheme(key: str, about: object) -> tuple[Scheme, Shape]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 
@@ -48,12 +49,18 @@ def array_out(array: Array) -> TensorOut:
     return TensorOut(tag=tag_of(array.dtype), shape=array.shape, read=lambda: array)
 
 
+Metadata: TypeAlias = Mapping[str, str]
+Sealed: TypeAlias = Callable[[Mapping[str, int]], Metadata]
+"""Makes metadata of the CRC-32 of every tensor, of the same length whatever the numbers."""
+
+
 def write_safetensors(
-    path: str | os.PathLike[str], tensors: Mapping[str, TensorOut], metadata: Mapping[str, str] | None = None
+    path: str | os.PathLike[str], tensors: Mapping[str, TensorOut], metadata: Metadata | Sealed | None = None
 ) -> None:
     """Write a file whose bytes depend only on the given names, types, values and metadata.
 
-    Tensors are ordered by falling width, then by name, so that each one is aligned to its element size.
+    Tensors are ordered by falling width, then by name, so that each one is aligned to its element size. Each is asked
+    for once; metadata that hold checksums, which stand before the tensors, are written at the end.
 
     Raises
     ------
@@ -61,12 +68,21 @@ def write_safetensors(
         A name is reserved, a tensor does not match its description, or the file cannot be written.
     """
     order = sorted(tensors, key=lambda name: (-TAGS[tensors[name].tag].bits, name))
-    header = _header(order, tensors, metadata or {})
+    sums = dict.fromkeys(order, 0)
+    header = _header(order, tensors, metadata(sums) if callable(metadata) else metadata or {})
     with atomic_file(path) as handle:
         handle.write(len(header).to_bytes(8, "little"))
         handle.write(header)
         for name in order:
-            handle.write(_bytes_of(name, tensors[name]))
+            content = _bytes_of(name, tensors[name])
+            handle.write(content)
+            sums[name] = zlib.crc32(content)
+        if callable(metadata):
+            sealed = _header(order, tensors, metadata(sums))
+            if len(sealed) != len(header):
+                raise CheckpointError(f"metadata of {path} changed their length with the checksums")
+            handle.seek(8)
+            handle.write(sealed)
 
 
 def _header(order: list[str], tensors: Mapping[str, TensorOut], metadata: Mapping[str, str]) -> bytes:

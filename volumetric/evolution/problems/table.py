@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +30,8 @@ class Table:
     ------
     ShapeError : the two have no rows, or another number of them
     """
+
+    separable: ClassVar[bool] = True
 
     inputs: F64Array
     targets: F64Array

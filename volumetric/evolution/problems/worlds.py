@@ -112,12 +112,16 @@ class ArrayWorlds:
     def reset(self, seeds: Sequence[int]) -> F64Array:
         self._worlds.reset(seed=0)
         state = self._worlds.unwrapped.state
-        for row, seed in enumerate(seeds):
+        state[:] = self.bodies(seeds).T
+        return state.T.astype(np.float32).astype(np.float64)  # observations are float32
+
+    def bodies(self, seeds: Sequence[int]) -> F64Array:
+        """Return the first state of each world, float64 ``[worlds, features]``."""
+        for seed in dict.fromkeys(seeds):
             if seed not in self._starts:
                 self._single.reset(seed=seed)
                 self._starts[seed] = self._single.unwrapped.state[:, 0].copy()
-            state[:, row] = self._starts[seed]
-        return state.T.astype(np.float32).astype(np.float64)  # observations are float32
+        return np.stack([self._starts[seed] for seed in seeds])
 
     def step(self, outputs: F64Array, alive: BoolArray) -> tuple[F64Array, F64Array, BoolArray]:
         observed, rewards, terminated, truncated, _ = self._worlds.step(self._actions(outputs))

@@ -173,17 +173,45 @@ fn integer(n: Long, limit: u32) -> u32 {
     return min(q, limit);
 }
 
+// a / b for both of at most 24 bits.
+fn ratio(a: Num, b: Num) -> Num {
+    let by = b.m >> 8u;
+    var q = (a.m >> 8u) / by;
+    var rest = (a.m >> 8u) % by;
+    for (var i = 0u; i < 4u; i++) {  // 31 more bits: the quotient is above a half
+        let width = select(8u, 7u, i == 3u);
+        rest = rest << width;
+        q = (q << width) | (rest / by);
+        rest = rest % by;
+    }
+    let zeros = countLeadingZeros(q);
+    return Num(a.negative != b.negative, a.e - b.e - i32(zeros), (q << zeros) | select(0u, 1u, rest != 0u));
+}
+
+// Hardware rounds products, sums and differences as IEEE 754 wants, unless subnormals are flushed: it is trusted where
+// neither the operands nor the result can be one. `unknown_zero` keeps a product from being contracted with a sum.
 fn single_product(a: u32, b: u32) -> u32 {
+    let e_a = (a >> 23u) & 0xffu;
+    let e_b = (b >> 23u) & 0xffu;
+    if (min(e_a, e_b) > 0u && e_a + e_b > 130u && e_a + e_b < 378u) {
+        return bitcast<u32>(bitcast<f32>(a) * bitcast<f32>(b)) ^ unknown_zero();
+    }
     if (magnitude(a) == 0u || magnitude(b) == 0u) { return (a ^ b) & SIGN; }
     return single(short(times(number(a), number(b))));
 }
 
 fn single_quotient(a: u32, b: u32) -> u32 {
     if (magnitude(a) == 0u) { return (a ^ b) & SIGN; }
-    return single(short(over(long(number(a)), number(b))));
+    return single(ratio(number(a), number(b)));
 }
 
-fn single_difference(a: u32, b: u32) -> u32 { return single(short(plus(long(number(a)), long(number(b ^ SIGN))))); }
+fn single_difference(a: u32, b: u32) -> u32 {
+    if (coarse(a) && coarse(b)) { return bitcast<u32>(bitcast<f32>(a) - bitcast<f32>(b)) ^ unknown_zero(); }
+    return single(short(plus(long(number(a)), long(number(b ^ SIGN)))));
+}
+
+// Whether sums and differences of such numbers are 0 or not subnormal.
+fn coarse(bits: u32) -> bool { return magnitude(bits) == 0u || ((bits >> 23u) & 0xffu) > 27u; }
 
 // Integers in the order of the floats that they are the bits of.
 fn order_of(bits: u32) -> u32 { return select(bits | SIGN, ~bits, bits >= SIGN); }

@@ -13,16 +13,19 @@ const SMALLEST: u32 = SCALE_SMALLEST;                              // the least 
 
 struct Group {
     size: u32,
-    peak: u32,      // bits of the largest finite magnitude
-    first: u32,     // bits of the first number of this magnitude
-    low: u32,       // bits of the least and of the greatest number
+    peak: u32,    // bits of the largest finite magnitude
+    first: u32,   // bits of the first number of this magnitude; only with FIRST
+    low: u32,     // bits of the least and of the greatest number; only with RANGE
     high: u32,
-    odd: bool,      // there are NaN or infinities
-    mixed: bool,    // there are magnitudes other than 0 and the peak
-    total: Long,    // sum of all magnitudes; only with SUM
+    odd: bool,    // there are NaN or infinities; only with ODD
+    mixed: bool,  // there are magnitudes other than 0 and the peak; only with SUM
+    total: Long,  // sum of all magnitudes; only with SUM
 }
+
 // What a rule makes of a group: what is stored, and what codes are taken against.
 struct Scale { scale: u32, offset: u32, divisor: u32, start: u32 }
+
+fn unknown_zero() -> u32 { return dims.groups >> 31u; }
 
 var<workgroup> gathered: array<u32, WG>;
 
@@ -52,7 +55,7 @@ fn all_of(value: u32, lid: u32) -> u32 {
 }
 
 // Sum of the magnitudes of a group, whose largest is `peak`: in 80 bits below it, by limbs of 16 bits. That is more than
-// float64 holds.
+// float64 holds: where float64's sum depends on the order of its terms, this one is nearer to the truth.
 fn sum_of(start: u32, size: u32, peak: u32, lid: u32) -> Long {
     var limbs: array<u32, 7>;
     let top = number(peak).e;
@@ -77,9 +80,9 @@ fn sum_of(start: u32, size: u32, peak: u32, lid: u32) -> Long {
         carry = (sum >> 16u) + select(0u, 0x10000u, sum < whole);
     }
     // The value is the limbs times 2^(top - 79); the topmost of the 112 bits that are not 0 become a Long.
-    var found = long_normal(false, top - 79 + 111, (limbs[6] << 16u) | limbs[5], (limbs[4] << 16u) | limbs[3]);
-    let lowest = long_normal(false, top - 79 + 47, limbs[2], (limbs[1] << 16u) | limbs[0]);
-    return plus(found, Long(false, lowest.e, lowest.hi, lowest.lo));
+    let found = long_normal(false, top - 79 + 111, (limbs[6] << 16u) | limbs[5], (limbs[4] << 16u) | limbs[3]);
+    let lowest = long_normal(false, top - 79 + 63, limbs[2], (limbs[1] << 16u) | limbs[0]);
+    return plus(found, lowest);
 }
 
 @compute @workgroup_size(WG)
@@ -107,9 +110,11 @@ fn main(
         low = max(low, ~order_of(bits));
     }
     found.peak = most(peak, lid);
-    found.high = of_order(most(high, lid));
-    found.low = of_order(~most(low, lid));
-    found.odd = most(odd, lid) == 1u;
+    if (RANGE) {
+        found.high = of_order(most(high, lid));
+        found.low = of_order(~most(low, lid));
+    }
+    if (ODD) { found.odd = most(odd, lid) == 1u; }
     var first = 0u;
     var mixed = 0u;
     for (var i = lane; i < size; i += TEAM) {
@@ -117,8 +122,8 @@ fn main(
         if (size_of == found.peak) { first = max(first, ~i); }
         if (size_of != 0u && size_of != found.peak) { mixed = 1u; }
     }
-    found.first = x[start + min(~most(first, lid), size - 1u)];
-    found.mixed = most(mixed, lid) == 1u;
+    if (FIRST) { found.first = x[start + min(~most(first, lid), size - 1u)]; }
+    if (SUM) { found.mixed = most(mixed, lid) == 1u; }
     if (SUM) { found.total = sum_of(start, size, found.peak, lid); }
     let scale = scale_of(found);
     if (id < dims.groups) {
@@ -146,14 +151,19 @@ fn inverse_of(d: u32) -> u32 {
 }
 
 fn scaled_code(code: i32, scale: u32) -> u32 {
+    if (code == 0) { return scale & SIGN; }  // compilers may make -0 of a 0 that was rounded to
+    if (abs(code) < 0x1000000) { return saturated(single_product(bitcast<u32>(f32(code)), scale), SINGLE); }
     var n = number_of_integer(u32(abs(code)));
     n.negative = code < 0;
-    if (n.m == 0u || magnitude(scale) == 0u) { return select(0u, SIGN, (code < 0) != (scale >= SIGN)); }
     return saturated(single(short(times(n, number(scale)))), SINGLE);
 }
 
 // code * scale + offset, where float64 rounds the sum first.
 fn affine_code(code: u32, scale: u32, offset: u32) -> u32 {
+    if (SCALE.bits == 10u && code < 256u) {  // exact products, and sums without subnormals
+        let sum = bitcast<u32>(f32(code) * bitcast<f32>(scale) + bitcast<f32>(offset));
+        return select(sum, 0u, magnitude(sum) == 0u);
+    }
     var part = Long(false, 0, 0u, 0u);
     if (code != 0u && scale != 0u) { part = times(number_of_integer(code), number(scale)); }
     let sum = single(short(double(plus(part, long(number(offset))))));

@@ -5,6 +5,8 @@ struct Dims { count: u32 }
 @group(0) @binding(1) var<storage, read_write> y: array<u32>;
 @group(0) @binding(13) var<uniform> dims: Dims;
 
+fn unknown_zero() -> u32 { return dims.count >> 31u; }
+
 @compute @workgroup_size(WG)
 fn main(
     @builtin(workgroup_id) group: vec3<u32>,

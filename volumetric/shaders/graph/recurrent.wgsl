@@ -1,6 +1,6 @@
-// All steps of a recurrent layer; a workgroup a sequence. An invocation computes units lid, lid + WG, ... of each step: their
-// BLOCKS dot products with the state before, which lies in workgroup memory, and the cell. The weights come transposed, so
-// that neighbours read neighbours.
+// All steps of a recurrent layer; a workgroup a sequence. The invocations form PARTS rows of UNITS: those of one column share
+// the BLOCKS dot products of a hidden unit with the state before, which lies in workgroup memory; the first row joins their
+// sums and runs the cell. The weights come transposed, so that neighbours read neighbours.
 struct Dims { batch: u32, length: u32 }
 
 @group(0) @binding(0) var<storage, read> from_x: array<f32>;   // (batch, length, BLOCKS * HIDDEN)
@@ -13,7 +13,11 @@ struct Dims { batch: u32, length: u32 }
 @group(0) @binding(13) var<uniform> dims: Dims;
 
 const WIDE: u32 = BLOCKS * HIDDEN;
+const UNITS: u32 = WG / PARTS;
+const SHARE: u32 = (HIDDEN + PARTS - 1u) / PARTS;  // elements of a dot product for each part
+const SUMS: u32 = PARTS * BLOCKS * UNITS;
 var<workgroup> state: array<f32, HIDDEN>;
+var<workgroup> sums: array<f32, SUMS>;
 
 @compute @workgroup_size(WG)
 fn main(
@@ -23,46 +27,65 @@ fn main(
 ) {
     let row = flat_group(group, groups);
     if (row >= dims.batch) { return; }
+    let part = lid / UNITS;
+    let last = min(HIDDEN, (part + 1u) * SHARE);
     for (var j = lid; j < HIDDEN; j += WG) { state[j] = h0[row * HIDDEN + j]; }
     workgroupBarrier();
     for (var t = 0u; t < dims.length; t++) {
         let step = row * dims.length + t;
-        for (var j = lid; j < HIDDEN; j += WG) {
-            var r: array<f32, 4>;
-            var x: array<f32, 4>;
-            //@unroll
-            for (var b = 0u; b < BLOCKS; b++) {
-                r[b] = 0.0;
-                x[b] = from_x[step * WIDE + b * HIDDEN + j];
-            }
-            var k = 0u;
-            for (; k + 3u < HIDDEN; k += 4u) {
+        for (var base = 0u; base < HIDDEN; base += UNITS) {
+            let j = base + lid % UNITS;
+            let at = min(j, HIDDEN - 1u);
+            var r = array<f32, 4>(0.0, 0.0, 0.0, 0.0);
+            var k = part * SHARE;
+            for (; k + UNROLL < last + 1u; k += UNROLL) {
                 //@unroll
-                for (var i = 0u; i < 4u; i++) {
+                for (var i = 0u; i < UNROLL; i++) {
                     let h = state[k + i];
                     //@unroll
-                    for (var b = 0u; b < BLOCKS; b++) { r[b] += h * weights[(k + i) * WIDE + b * HIDDEN + j]; }
+                    for (var b = 0u; b < BLOCKS; b++) { r[b] += h * weights[(k + i) * WIDE + b * HIDDEN + at]; }
                 }
             }
-            for (; k < HIDDEN; k++) {
+            for (; k < last; k++) {
                 //@unroll
-                for (var b = 0u; b < BLOCKS; b++) { r[b] += state[k] * weights[k * WIDE + b * HIDDEN + j]; }
+                for (var b = 0u; b < BLOCKS; b++) { r[b] += state[k] * weights[k * WIDE + b * HIDDEN + at]; }
             }
-            if (BIAS) {
+            if (PARTS > 1u) {
                 //@unroll
-                for (var b = 0u; b < BLOCKS; b++) { r[b] += bias[b * HIDDEN + j]; }
+                for (var b = 0u; b < BLOCKS; b++) { sums[(part * BLOCKS + b) * UNITS + lid % UNITS] = r[b]; }
+                workgroupBarrier();
+                if (part == 0u) {
+                    for (var p = 1u; p < PARTS; p++) {
+                        //@unroll
+                        for (var b = 0u; b < BLOCKS; b++) { r[b] += sums[(p * BLOCKS + b) * UNITS + lid]; }
+                    }
+                }
             }
-            var c = 0.0;
-            if (KEPT == 5u) {
-                if (t == 0u) { c = c0[row * HIDDEN + j]; } else { c = kept[((step - 1u) * KEPT + 4u) * HIDDEN + j]; }
-            }
-            let s = cell(x, r, state[j], c);
-            y[step * HIDDEN + j] = s.h;
-            //@unroll
-            for (var b = 0u; b < KEPT; b++) { kept[(step * KEPT + b) * HIDDEN + j] = s.kept[b]; }
+            if (part == 0u && j < HIDDEN) { advance(row, t, step, j, r); }
+            if (PARTS > 1u) { workgroupBarrier(); }
         }
+        storageBarrier();
         workgroupBarrier();
         for (var j = lid; j < HIDDEN; j += WG) { state[j] = y[step * HIDDEN + j]; }
         workgroupBarrier();
     }
+}
+
+// One unit's step, from its dot products.
+fn advance(row: u32, t: u32, step: u32, j: u32, dots: array<f32, 4>) {
+    var r = dots;
+    var x: array<f32, 4>;
+    //@unroll
+    for (var b = 0u; b < BLOCKS; b++) {
+        x[b] = from_x[step * WIDE + b * HIDDEN + j];
+        if (BIAS) { r[b] += bias[b * HIDDEN + j]; }
+    }
+    var c = 0.0;
+    if (KEPT == 5u) {
+        if (t == 0u) { c = c0[row * HIDDEN + j]; } else { c = kept[((step - 1u) * KEPT + 4u) * HIDDEN + j]; }
+    }
+    let s = cell(x, r, state[j], c);
+    y[step * HIDDEN + j] = s.h;
+    //@unroll
+    for (var b = 0u; b < KEPT; b++) { kept[(step * KEPT + b) * HIDDEN + j] = s.kept[b]; }
 }

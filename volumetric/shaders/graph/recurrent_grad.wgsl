@@ -1,5 +1,6 @@
 // Back-propagation through all steps of a recurrent layer; a workgroup a sequence. Each step first turns the gradients of
-// its states into those of its pre-activations, unit by unit, then carries the latter through the weights to the step before.
+// its states into those of its pre-activations, unit by unit, then carries the latter through the weights to the step before;
+// PARTS invocations share a unit's dot product.
 struct Dims { batch: u32, length: u32 }
 
 @group(0) @binding(0) var<storage, read> gy: array<f32>;
@@ -15,6 +16,9 @@ struct Dims { batch: u32, length: u32 }
 const WIDE: u32 = BLOCKS * HIDDEN;
 var<workgroup> carried: array<f32, HIDDEN>;
 var<workgroup> carried_c: array<f32, HIDDEN>;
+const UNITS: u32 = WG / PARTS;
+const SHARE: u32 = (WIDE + PARTS - 1u) / PARTS;
+var<workgroup> sums: array<f32, WG>;
 
 @compute @workgroup_size(WG)
 fn main(
@@ -54,19 +58,25 @@ fn main(
             if (KEPT == 5u) { carried_c[j] = s.c; }
         }
         storageBarrier();
-        for (var j = lid; j < HIDDEN; j += WG) {
-            var sum: array<f32, 4>;
-            //@unroll
-            for (var i = 0u; i < 4u; i++) { sum[i] = 0.0; }
-            var k = 0u;
-            for (; k + 3u < WIDE; k += 4u) {
+        workgroupBarrier();
+        for (var base = 0u; base < HIDDEN; base += UNITS) {
+            let j = base + lid % UNITS;
+            let at = min(j, HIDDEN - 1u);
+            let last = min(WIDE, (lid / UNITS + 1u) * SHARE);
+            var sum = array<f32, 4>(0.0, 0.0, 0.0, 0.0);
+            var k = lid / UNITS * SHARE;
+            for (; k + 4u < last + 1u; k += 4u) {
                 //@unroll
-                for (var i = 0u; i < 4u; i++) { sum[i] += before(step * WIDE + k + i) * weights[(k + i) * HIDDEN + j]; }
+                for (var i = 0u; i < 4u; i++) { sum[i] += before(step * WIDE + k + i) * weights[(k + i) * HIDDEN + at]; }
             }
-            for (; k < WIDE; k++) { sum[0] += before(step * WIDE + k) * weights[k * HIDDEN + j]; }
-            carried[j] += (sum[0] + sum[1]) + (sum[2] + sum[3]);
+            for (; k < last; k++) { sum[0] += before(step * WIDE + k) * weights[k * HIDDEN + at]; }
+            sums[lid] = (sum[0] + sum[1]) + (sum[2] + sum[3]);
+            workgroupBarrier();
+            if (lid < UNITS && j < HIDDEN) {
+                for (var p = 0u; p < PARTS; p++) { carried[j] += sums[p * UNITS + lid]; }
+            }
+            workgroupBarrier();
         }
-        storageBarrier();
     }
 }
 

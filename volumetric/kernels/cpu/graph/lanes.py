@@ -37,6 +37,24 @@ def load_part(e: Emitter, address: ir.Value, count: ir.Value) -> ir.Value:
     return masked_load(e, address, mask_of_first(e, count), e.floats(0.0))
 
 
+def _between(e: Emitter, low: ir.Value, high: ir.Value) -> ir.Value:
+    lanes = e.lane_numbers()
+    above = e.b.icmp_signed(">=", lanes, e.splat(e.b.trunc(low, I32)))
+    return e.b.and_(above, e.b.icmp_signed("<", lanes, e.splat(e.b.trunc(high, I32))))
+
+
+@define(Floats, types.int64, types.int64, types.int64)
+def load_between(e: Emitter, address: ir.Value, low: ir.Value, high: ir.Value) -> ir.Value:
+    """Lanes `low` to `high`, this one excluded, of the 16 numbers at `address`; zeros elsewhere."""
+    return masked_load(e, address, _between(e, low, high), e.floats(0.0))
+
+
+@define(types.void, types.int64, Floats, types.int64, types.int64)
+def store_between(e: Emitter, address: ir.Value, value: ir.Value, low: ir.Value, high: ir.Value) -> None:
+    """Write lanes `low` to `high`, this one excluded."""
+    masked_store(e, address, value, _between(e, low, high))
+
+
 @define(Floats, types.int64, types.int64, Floats)
 def load_part_or(e: Emitter, address: ir.Value, count: ir.Value, rest: ir.Value) -> ir.Value:
     """The first `count` numbers at `address`, then those of `rest`."""

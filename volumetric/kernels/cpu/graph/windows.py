@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from volumetric.kernels.cpu.graph.lanes import load_part, store_part
+from volumetric.kernels.cpu.graph.lanes import load_between, store_between, store_part
 from volumetric.kernels.cpu.graph.shares import share
 from volumetric.kernels.cpu.jit import kernel
 from volumetric.kernels.cpu.memory import load_f32, load_i64, store_f32
-from volumetric.kernels.cpu.simd import load, splat, store
+from volumetric.kernels.cpu.simd import splat
 from volumetric.kernels.cpu.steps import word
 
 f32 = np.float32
@@ -49,22 +49,28 @@ def _zeros(out, count):
 
 
 @kernel
-def line(x, size, stride, shift, count, out):
-    """One tap of a line of windows: ``out[w] = x[stride w + shift]``, 0 outside."""
-    low = min(first_window(stride, shift), count)
-    high = max(low, last_window(size, stride, shift, count))
-    _zeros(out, low)
+def _copy_line(x, stride, low, high, count, out):
+    """One tap of a line of windows: ``out[w] = x[stride w]`` from window `low` up to `high`, 0 outside."""
     if stride == 1:
-        source = x + 4 * shift
-        i = low
-        while high - i >= 16:
-            store(out + 4 * i, load(source + 4 * i))
-            i += 16
-        store_part(out + 4 * i, load_part(source + 4 * i, high - i), high - i)
+        for i in range(0, count, 16):
+            store_part(out + 4 * i, load_between(x + 4 * i, low - i, high - i), count - i)
+    else:
+        _zeros(out, count)
+        for w in range(low, high):
+            store_f32(out + 4 * w, load_f32(x + 4 * stride * w))
+
+
+@kernel
+def _add_line(columns, x, stride, low, high):
+    """Add what `_copy_line` copies back to where it comes from."""
+    if stride == 1:
+        for i in range(0, high, 16):
+            value = load_between(x + 4 * i, low - i, high - i) + load_between(columns + 4 * i, low - i, high - i)
+            store_between(x + 4 * i, value, low - i, high - i)
     else:
         for w in range(low, high):
-            store_f32(out + 4 * w, load_f32(x + 4 * (stride * w + shift)))
-    _zeros(out + 4 * high, count - high)
+            target = x + 4 * stride * w
+            store_f32(target, load_f32(target) + load_f32(columns + 4 * w))
 
 
 def unfold(step: Any, thread: Any, threads: Any, control: Any) -> None:
@@ -82,35 +88,18 @@ def unfold(step: Any, thread: Any, threads: Any, control: Any) -> None:
         shift0 = tap // (k1 * k2) * field(table, DILATION, 0) - field(table, BEFORE, 0)
         shift1 = tap // k2 % k1 * field(table, DILATION, 1) - field(table, BEFORE, 1)
         shift2 = tap % k2 * field(table, DILATION, 2) - field(table, BEFORE, 2)
+        stride0, stride1, stride2 = field(table, STRIDE, 0), field(table, STRIDE, 1), field(table, STRIDE, 2)
+        low = min(first_window(stride2, shift2), n2)
+        high = max(low, last_window(s2, stride2, shift2, n2))
         for w0 in range(n0):
-            i0 = w0 * field(table, STRIDE, 0) + shift0
+            i0 = w0 * stride0 + shift0
             for w1 in range(n1):
-                i1 = w1 * field(table, STRIDE, 1) + shift1
+                i1 = w1 * stride1 + shift1
                 if 0 <= i0 < s0 and 0 <= i1 < s1:
-                    line(x + 4 * (i0 * s1 + i1) * s2, s2, field(table, STRIDE, 2), shift2, n2, out)
+                    _copy_line(x + 4 * ((i0 * s1 + i1) * s2 + shift2), stride2, low, high, n2, out)
                 else:
                     _zeros(out, n2)
                 out += 4 * n2
-
-
-@kernel
-def _add_line(columns, x, size, stride, shift, count):
-    """Add what `line` copies back to where it comes from."""
-    low = first_window(stride, shift)
-    high = last_window(size, stride, shift, count)
-    if stride == 1:
-        target = x + 4 * shift
-        i = low
-        while high - i >= 16:
-            store(target + 4 * i, load(target + 4 * i) + load(columns + 4 * i))
-            i += 16
-        if i < high:
-            value = load_part(target + 4 * i, high - i) + load_part(columns + 4 * i, high - i)
-            store_part(target + 4 * i, value, high - i)
-    else:
-        for w in range(low, high):
-            target = x + 4 * (stride * w + shift)
-            store_f32(target, load_f32(target) + load_f32(columns + 4 * w))
 
 
 def fold(step: Any, thread: Any, threads: Any, control: Any) -> None:
@@ -129,11 +118,13 @@ def fold(step: Any, thread: Any, threads: Any, control: Any) -> None:
             shift0 = tap // (k1 * k2) * field(table, DILATION, 0) - field(table, BEFORE, 0)
             shift1 = tap // k2 % k1 * field(table, DILATION, 1) - field(table, BEFORE, 1)
             shift2 = tap % k2 * field(table, DILATION, 2) - field(table, BEFORE, 2)
+            stride0, stride1, stride2 = field(table, STRIDE, 0), field(table, STRIDE, 1), field(table, STRIDE, 2)
+            low = first_window(stride2, shift2)
+            high = last_window(s2, stride2, shift2, n2)
             for w0 in range(n0):
-                i0 = w0 * field(table, STRIDE, 0) + shift0
+                i0 = w0 * stride0 + shift0
                 for w1 in range(n1):
-                    i1 = w1 * field(table, STRIDE, 1) + shift1
+                    i1 = w1 * stride1 + shift1
                     if 0 <= i0 < s0 and 0 <= i1 < s1:
-                        here = out + 4 * (i0 * s1 + i1) * s2
-                        _add_line(columns, here, s2, field(table, STRIDE, 2), shift2, n2)
+                        _add_line(columns, out + 4 * ((i0 * s1 + i1) * s2 + shift2), stride2, low, high)
                     columns += 4 * n2

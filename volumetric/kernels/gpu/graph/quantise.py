@@ -1,4 +1,8 @@
-"""Rounding to the values of a scheme, to the last bit: which rule with which constants."""
+"""Rounding to the values of a scheme, to the last bit: which rule with which constants.
+
+One thing cannot be had to the last bit: the means of ternary and binary groups, where NumPy's float64 sum depends on the
+order of its terms and falls on the middle between two float32 numbers.
+"""
 
 from __future__ import annotations
 
@@ -74,6 +78,9 @@ def _grouped(request: Request, scheme: Scheme) -> Lowered:
         "SMALLEST_INVERTIBLE": _bits(_SMALLEST_INVERTIBLE),
         "TEAM": team,
         "SUM": sums,
+        "RANGE": rule in ("range", "wide_affine"),
+        "FIRST": rule == "signed_peak",
+        "ODD": rule == "float_peak",
         **_levels(rule, scheme.dtype),
     }
     return alone(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from volumetric.kernels.gpu.dispatch import Caps, power_of_two
 from volumetric.kernels.gpu.graph.launch import (
     MATHS,
@@ -18,6 +20,9 @@ from volumetric.kernels.gpu.graph.launch import (
 from volumetric.kernels.gpu.graph.moving import transpose
 
 _KEEPS = ("lstm", "gru")
+_UNROLL = 4
+_SHARE = 16
+"""Elements of a dot product that are worth an invocation of their own."""
 
 
 def recurrent(request: Request) -> Lowered:
@@ -25,7 +30,7 @@ def recurrent(request: Request) -> Lowered:
     cell, caps = request.attrs["cell"], request.caps
     batch, length, wide = request.inputs[0]
     hidden = request.inputs[1][1]
-    workgroup = _workgroup(hidden, 4 * hidden, caps)
+    cut = cut_of(hidden, wide // hidden, 1, caps)
     buffers = {"from_x": source(0), "weights": scratch(0), "h0": source(2), "y": result(0)}
     buffers |= {"c0": source(3)} if cell == "lstm" else {}
     buffers |= {"bias": source(len(request.inputs) - 1)} if request.attrs["bias"] else {}
@@ -36,9 +41,9 @@ def recurrent(request: Request) -> Lowered:
         batch,
         buffers,
         (batch, length),
-        constants={"HIDDEN": hidden, "BIAS": bool(request.attrs["bias"])},
+        constants={"HIDDEN": hidden, "BIAS": bool(request.attrs["bias"]), "PARTS": cut.parts, "UNROLL": _UNROLL},
         preludes=(MATHS, "graph/cells", f"graph/cell/{cell}"),
-        workgroup=workgroup,
+        workgroup=cut.workgroup,
     )
     return Lowered(launches=(turn, steps), scratch=(4 * wide * hidden,))
 
@@ -53,20 +58,49 @@ def recurrent_grad(request: Request) -> Lowered:
     buffers |= {"c0": source(5)} if cell == "lstm" else {}
     buffers["g_x"] = result(0)
     buffers |= {"g_r": result(1)} if cell == "gru" else {}
+    cut = cut_of(hidden, 1, 2, caps)
     return alone(
         launch(
             "recurrent_grad",
             batch,
             buffers,
             (batch, length),
-            constants={"HIDDEN": hidden, "APART": cell == "gru"},
+            constants={"HIDDEN": hidden, "APART": cell == "gru", "PARTS": cut.parts},
             preludes=(MATHS, "graph/cells", f"graph/cell/{cell}"),
-            workgroup=_workgroup(hidden, 8 * hidden, caps),
+            workgroup=cut.workgroup,
         )
     )
 
 
-def _workgroup(hidden: int, shared: int, caps: Caps) -> int:
-    if shared > caps.max_shared:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cut:
+    """A workgroup of `units` columns and `parts` rows of invocations."""
+
+    units: int
+    parts: int
+
+    @property
+    def workgroup(self) -> int:
+        """Invocations."""
+        return self.units * self.parts
+
+
+def cut_of(hidden: int, blocks: int, states: int, caps: Caps) -> Cut:
+    """Columns for the hidden units, and rows that share their dot products as far as these are long enough.
+
+    Raises
+    ------
+    UnsupportedError : not even the states fit workgroup memory
+    """
+    room = caps.max_shared - 4 * states * hidden
+    units = max(32, min(power_of_two(hidden), caps.max_workgroup))
+    parts = 1
+    while (
+        2 * parts * units <= min(caps.max_workgroup, caps.invocations // 128)
+        and hidden >= 2 * parts * _SHARE
+        and 8 * parts * blocks * units <= room
+    ):
+        parts *= 2
+    if 4 * parts * blocks * units > room:
         raise unsupported("recurrent", f"a hidden size of {hidden}: its state exceeds workgroup memory")
-    return max(32, min(power_of_two(hidden), caps.max_workgroup))
+    return Cut(units=units, parts=parts)

@@ -81,6 +81,10 @@ def _cross_entropy(request: Request) -> tuple[Launch, int]:
     return made, rows
 
 
+_WEIGHTS = ("alpha", "beta1", "beta2", "dampening")
+"""Fields that weigh an old value; the new one has the rest of 1."""
+
+
 def update(request: Request) -> Lowered:
     """One step of an optimiser. It works in place: what is not updated in place is copied first."""
     attrs, count, caps = request.attrs, request.out_size, request.caps
@@ -95,6 +99,8 @@ def update(request: Request) -> Lowered:
         field.upper(): bool(attrs[field]) if field in ("nesterov", "centered") else float(attrs[field])
         for field in _FIELDS[name]
     }
+    # Not 1.0 - BETA2 in the shader: in float32 that is 1.3e-5 off what the optimiser means.
+    constants |= {f"REST_{f.upper()}": 1 - float(attrs[f]) for f in _FIELDS[name] if f in _WEIGHTS}
     declared = tuple(f"graph/slot/{i}" for i in range(_SLOTS[name]))
     step = elements(
         "update", count, caps, buffers, (count,), constants=constants, preludes=(*declared, f"graph/update/{name}")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from volumetric.runtime.cpu.governor import Governor
 from volumetric.runtime.cpu.graph import elements, lines, products, training
 from volumetric.runtime.cpu.graph.program import CpuProgram
 from volumetric.runtime.cpu.graph.steps import RULES
 from volumetric.runtime.cpu.graph.store import CpuStore
 from volumetric.runtime.graph.ops import Graph
+from volumetric.runtime.graph.passes import fuse_activations
 
 _FAMILIES = (elements, lines, products, training)  # importing them fills `RULES`
 
@@ -22,7 +24,8 @@ class CpuGraphs:
 
     def __init__(self, threads: int, *, always: bool = False) -> None:
         self.threads = threads
-        self.always = always
+        self._always = always
+        self._governor = Governor(threads)  # one for all programs: they share the cores, and what disturbs them
 
     @property
     def operations(self) -> frozenset[str]:
@@ -45,4 +48,5 @@ class CpuGraphs:
         ShapeError
             A buffer has another shape or type than its tensor.
         """
-        return CpuProgram(graph, store, self.threads, always=self.always)
+        governor = None if self._always else self._governor
+        return CpuProgram(fuse_activations(graph), store, self.threads, governor)

@@ -40,8 +40,6 @@ _WAKING = 150_000.0
 """Work from which waking workers pays."""
 _AWAKE = 1e-3
 """Seconds that workers surely stay awake after a run."""
-_GOVERNED = 200_000.0
-"""Work from which a run is long enough to be worth watching."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +57,7 @@ class _End:
 class _Part:
     """Steps that run as one: `count` rows of the table from `first`, or a Python function."""
 
+    name: str
     address: int
     count: int
     work: float
@@ -67,14 +66,19 @@ class _Part:
 
 
 class CpuProgram:
-    """A compiled graph. `run` may be called from several Python threads; calls take turns."""
+    """A compiled graph. `run` may be called from several Python threads; calls take turns.
 
-    def __init__(self, graph: Graph, store: CpuStore, threads: int, *, always: bool = False) -> None:
+    Parameters
+    ----------
+    threads : threads that a run may use
+    governor : chooses their number by what disturbs them, and runs of little work get one; None: always all
+    """
+
+    def __init__(self, graph: Graph, store: CpuStore, threads: int, governor: Governor | None) -> None:
         self.graph = graph
         self.threads = threads
-        self._always = always
         self._turn = threading.Lock()
-        self._governor = Governor(threads)
+        self._governor = governor
         self._last = 0.0
         self._buffers = {key: check_buffer(tensor, store.buffers) for key, tensor in graph.keyed.items()}
         draft = Draft(graph)
@@ -132,20 +136,20 @@ class CpuProgram:
         began = time.perf_counter()
         TEAM.run(part.address, part.count, self._control_address, threads)
         self._last = time.perf_counter()
-        if part.work > _GOVERNED:
-            self._governor.observe(self._last - began, str(part.address))
+        if self._governor is not None:
+            self._governor.observe(self._last - began, part.name)
 
     def _threads_for(self, part: _Part) -> int:
         """As many threads as the work is worth: meetings cost time, and waking workers costs more."""
-        if self._always:
+        if self._governor is None:
             return self.threads
-        if self.threads == 1 or part.work * (1 - 1 / self.threads) < 2 * (_CALL + _MEETING * part.meetings):
+        if self._governor.threads == 1 or part.work * (1 - 1 / self.threads) < 2 * (_CALL + _MEETING * part.meetings):
             return 1
         if part.work < _WAKING:
             now = time.perf_counter()
             awake, self._last = now - self._last < _AWAKE, now
-            return self.threads if awake else 1
-        return self._governor.threads if part.work > _GOVERNED else self.threads
+            return self._governor.threads if awake else 1
+        return self._governor.threads
 
     # ---- writing the table
 
@@ -206,9 +210,10 @@ class CpuProgram:
             if at > first:
                 work = sum(s.work for s in draft.steps[first:at])
                 meetings = int(self._words[first:at, BARRIER_WORD].sum())
-                parts.append(_Part(address_of(self._words[first]), at - first, work, meetings))
+                address = address_of(self._words[first])
+                parts.append(_Part(f"graph {address}", address, at - first, work, meetings))
             if step is not None:
-                parts.append(_Part(0, 0, step.work, 0, self._bound(step)))
+                parts.append(_Part(step.name, 0, 0, step.work, 0, self._bound(step)))
             first = at + 1
         return parts
 

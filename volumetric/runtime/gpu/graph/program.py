@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -27,17 +28,21 @@ class GpuProgram:
 
     Attributes
     ----------
+    graph : what it runs
     calls : the recorded dispatches, in order
     scratch_bytes : GPU memory of the program besides the store
     """
 
     def __init__(self, context: GpuContext, graph: Graph, store: GpuStore, executor: Executor, bind: Binder) -> None:
         self._context = context
-        self._graph = graph
+        self.graph = graph
         self._executor = executor
         self._bounds = id_bounds(graph)
         self._pool = Pool(context)
         self._staging: dict[int, Any] = {}
+        self._submission = 0
+        # Programs are dropped without a word; what they own must not count as in use until a collector comes by.
+        self._release = weakref.finalize(self, _free, context, self._pool, self._staging)
         try:
             storage = Storage(context, graph, store, self._pool)
             self.calls = self._record(storage, bind)
@@ -61,7 +66,7 @@ class GpuProgram:
         DeviceError : the GPU failed
         """
         self.submit(inputs)
-        return [self._read(i) for i in self._graph.outputs]
+        return [self._read(i) for i in self.graph.outputs]
 
     def submit(self, inputs: Sequence[Array]) -> None:
         """Upload the inputs and start a run, without waiting for it."""
@@ -72,14 +77,11 @@ class GpuProgram:
 
     def close(self) -> None:
         """Free the program's own buffers."""
-        self._pool.close()
-        for buffer in self._staging.values():
-            self._context.free(buffer)
-        self._staging.clear()
+        self._release()
 
     def _record(self, storage: Storage, bind: Binder) -> list[Call]:
         calls = []
-        for at, node in enumerate(self._graph.nodes):
+        for at, node in enumerate(self.graph.nodes):
             if node.op == "reshape":
                 continue
             storage.begin(at)
@@ -105,7 +107,7 @@ class GpuProgram:
         return calls
 
     def _request(self, node: Node) -> Request:
-        tensors = self._graph.tensors
+        tensors = self.graph.tensors
         return Request(
             op=node.op,
             inputs=tuple(tensors[i].shape for i in node.inputs),
@@ -118,15 +120,15 @@ class GpuProgram:
     def _after(self, storage: Storage) -> list[Command]:
         """Commands of a run: all dispatches, then the copies of the outputs to where the host can read them."""
         commands: list[Command] = [Pass(self._executor.prepare(self.calls), 1)] if self.calls else []
-        for i in dict.fromkeys(self._graph.outputs):
-            size = 4 * self._graph.tensors[i].size
+        for i in dict.fromkeys(self.graph.outputs):
+            size = 4 * self.graph.tensors[i].size
             if size:
                 self._staging[i] = self._context.buffer(size, "output", read=True)
                 commands.append(Copy(storage[i], 0, self._staging[i], 0, size))
         return commands
 
     def _checked(self, inputs: Sequence[Array]) -> list[Array]:
-        graph = self._graph
+        graph = self.graph
         if len(inputs) != len(graph.inputs):
             raise ShapeError(f"the graph takes {len(graph.inputs)} inputs, got {len(inputs)}")
         found = []
@@ -146,11 +148,18 @@ class GpuProgram:
         return found
 
     def _read(self, i: int) -> Array:
-        tensor = self._graph.tensors[i]
+        tensor = self.graph.tensors[i]
         if tensor.size == 0:
             return np.empty(tensor.shape, tensor.dtype)
         data = self._executor.read(self._staging[i], 4 * tensor.size, self._submission)
         return np.frombuffer(bytearray(data), tensor.dtype).reshape(tensor.shape)
+
+
+def _free(context: GpuContext, pool: Pool, staging: dict[int, Any]) -> None:
+    pool.close()
+    for buffer in staging.values():
+        context.free(buffer)
+    staging.clear()
 
 
 def id_bounds(graph: Graph) -> dict[int, list[tuple[int, int, int]]]:

@@ -1,7 +1,7 @@
 // Small floats: the largest finite magnitude of a group maps to the type's greatest number.
 fn scale_of(g: Group) -> Scale {
     var s = 0u;
-    if (g.peak != 0u) { s = stored(short(over(long(number(g.peak)), number(CODE.greatest)))); }
+    if (g.peak != 0u) { s = stored(ratio(number(g.peak), number(CODE.greatest))); }
     if (g.odd && s == 0u) { s = 0x3f800000u; }
     return Scale(s, 0u, select(s, 0x3f800000u, s == 0u), 0u);
 }

@@ -1,11 +1,11 @@
 // Slots: mean square, then the mean if CENTERED, then the velocity if there is a momentum.
 fn moved(w: f32, g: f32, i: u32) -> f32 {
     let d = g + WEIGHT_DECAY * w;
-    let square = ALPHA * slot_0[i] + (1.0 - ALPHA) * d * d;
+    let square = ALPHA * slot_0[i] + REST_ALPHA * d * d;
     slot_0[i] = square;
     var spread = square;
     if (CENTERED) {
-        let mean = ALPHA * slot_1[i] + (1.0 - ALPHA) * d;
+        let mean = ALPHA * slot_1[i] + REST_ALPHA * d;
         slot_1[i] = mean;
         spread = max(square - mean * mean, 0.0);
     }

@@ -1,0 +1,153 @@
+"""A pool whose genomes are linked once, for environments that ask them again and again."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volumetric._typing import Array
+from volumetric.errors import ShapeError, SpecError
+from volumetric.evolution.pool import Pool
+
+F64Array = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+_LEAST = 2048
+"""Genomes times samples of a thread, at least: handing work over costs some 20 µs."""
+
+
+class LinkedPool:
+    """Genomes ready to be activated many times.
+
+    A pool of n genomes with at most c connections and m nodes takes ``16 n (c + m)`` bytes for its links.
+
+    Parameters
+    ----------
+    pool : the genomes; they must not change afterwards
+    threads : how many the genomes are divided among; 0: all processors. The result does not depend on it
+    """
+
+    def __init__(self, pool: Pool, *, threads: int = 1) -> None:
+        if threads < 0:
+            raise SpecError(f"threads must not be negative, got {threads}")
+        from volumetric.kernels.cpu.neat import linked
+
+        self.pool = pool
+        self.threads = threads or os.cpu_count() or 1
+        self._kernels = linked
+        count, nodes = pool.nodes.shape
+        connections = pool.connections.shape[1]
+        self._starts = np.empty((count, nodes + 1), np.int64)
+        self._sources = np.empty((count, connections), np.int64)
+        self._weights = np.empty((count, connections))
+        self._order = np.empty((count, nodes + 1), np.int64)
+        self._all = np.arange(count)
+        self._values, self._after = np.empty(pool.interface.inputs + nodes), np.empty(nodes)
+        self._team = ThreadPoolExecutor(self.threads - 1) if self.threads > 1 else None
+        self._divide(self._link, count, _LEAST)
+
+    def new_state(self, samples: int = 1) -> F64Array:
+        """Return the state from which recurrent genomes begin."""
+        return np.zeros((len(self.pool), self.pool.nodes.shape[1], samples))
+
+    def activate(
+        self, inputs: Array, state: F64Array | None = None, *, rows: IntArray | None = None, out: F64Array | None = None
+    ) -> F64Array:
+        """Return the outputs of all genomes, float64 [genomes, samples, outputs].
+
+        Parameters
+        ----------
+        inputs : [samples, inputs], the same for all, or [genomes, samples, inputs]
+        state : for recurrent genomes, from `new_state`; read and overwritten. None starts from zero
+        rows : genomes to activate; the outputs of the others are left as they are in `out`, or zero
+        out : where outputs go
+
+        Raises
+        ------
+        ShapeError : inputs, state or `out` do not fit the pool
+        """
+        pool, interface = self.pool, self.pool.interface
+        x = np.ascontiguousarray(inputs, np.float64)
+        x = x[None] if x.ndim == 2 else x
+        if x.ndim != 3 or x.shape[2] != interface.inputs or x.shape[0] not in (1, len(pool)):
+            raise ShapeError(
+                f"inputs have shape {np.shape(inputs)}, expected [samples, {interface.inputs}] or "
+                f"[{len(pool)}, samples, {interface.inputs}]"
+            )
+        shape = len(pool), x.shape[1], interface.outputs
+        out = np.zeros(shape) if out is None else out
+        if out.shape != shape:
+            raise ShapeError(f"out has shape {out.shape}, expected {shape}")
+        chosen = self._all if rows is None else np.asarray(rows, np.int64)
+        if interface.recurrent:
+            state = self.new_state(x.shape[1]) if state is None else state
+            if state.shape != (len(pool), pool.nodes.shape[1], x.shape[1]):
+                raise ShapeError(f"state has shape {state.shape}, expected that of new_state({x.shape[1]})")
+        least = max(1, _LEAST // x.shape[1])
+        if self._team is None or len(chosen) < 2 * least:
+            self._run(x, state, chosen, out, 0, len(chosen), self._values, self._after)
+        else:
+            self._divide(lambda first, last: self._run(x, state, chosen, out, first, last), len(chosen), least)
+        return out
+
+    def play_cartpole(self, bodies: F64Array, limit: int) -> F64Array:
+        """Return the steps that each genome balances the pole of ``CartPole-v1``, float64 [genomes].
+
+        Parameters
+        ----------
+        bodies : float64 [genomes, 4]; position, speed, angle and angular speed at the beginning
+        limit : steps of an episode, at most
+        """
+        from volumetric.kernels.cpu.neat import cartpole
+
+        pool, rewards, bodies = self.pool, np.zeros(len(self.pool)), bodies.copy()
+        links = pool.nodes, self._starts, self._sources, self._weights, self._order
+        kind = pool.interface.recurrent, pool.interface.steps
+        self._divide(
+            lambda first, last: cartpole.play(*links, *kind, bodies, limit, first, last, rewards), len(pool), 64
+        )
+        return rewards
+
+    def _run(
+        self,
+        x: F64Array,
+        state: F64Array | None,
+        rows: IntArray,
+        out: F64Array,
+        first: int,
+        last: int,
+        values: F64Array | None = None,
+        after: F64Array | None = None,
+    ) -> None:
+        """Activate the genomes ``rows[first : last]``; threads bring no scratch and get their own."""
+        links = self.pool.nodes, self._starts, self._sources, self._weights, self._order
+        shared = x.shape[0] == 1 and len(self.pool) > 1
+        values = np.empty_like(self._values) if values is None else values
+        if state is None or not self.pool.interface.recurrent:
+            self._kernels.step_feed_forward(*links, x, shared, rows, first, last, values, out)
+            return
+        after = np.empty_like(self._after) if after is None else after
+        steps = self.pool.interface.steps
+        self._kernels.step_recurrent(*links, x, shared, steps, rows, first, last, values, after, state, out)
+
+    def _link(self, first: int, last: int) -> None:
+        pool = self.pool
+        scratch = np.empty((3, pool.nodes.shape[1] + 1), np.int64)
+        self._kernels.link(
+            pool.nodes, pool.connections, pool.sizes, pool.interface.inputs, pool.interface.outputs,
+            pool.interface.recurrent, first, last, self._starts, self._sources, self._weights, self._order, scratch,
+        )  # fmt: skip
+
+    def _divide(self, run: Callable[[int, int], None], count: int, least: int) -> None:
+        """Call ``run(first, last)`` for parts of `count`, at least `least` each; kernels hold no lock meanwhile."""
+        parts = max(1, min(self.threads, count // least))
+        cuts = [count * part // parts for part in range(parts + 1)]
+        others = []
+        if self._team is not None:
+            others = [self._team.submit(run, cuts[part], cuts[part + 1]) for part in range(1, parts)]
+        run(cuts[0], cuts[1])
+        for other in others:
+            other.result()

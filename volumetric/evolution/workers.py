@@ -1,0 +1,248 @@
+"""Worker processes that may be killed: a fitness function that hangs, or ends its process, costs one genome."""
+
+from __future__ import annotations
+
+import math
+import multiprocessing
+import os
+import pickle
+import time
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from types import TracebackType
+from typing import Any, Self
+
+from volumetric.errors import SpecError
+from volumetric.evolution.evaluate import Cohort, EvaluationError, PartScorer, Result, part_of
+
+_START_SECONDS = 120.0
+"""A process that has not begun after this time never will; importing and compiling take seconds."""
+_GRACE_SECONDS = 2.0
+
+
+@dataclass(slots=True, eq=False)
+class _Worker:
+    """One process, and the rows that it was given; the first of them is being scored."""
+
+    process: Any
+    pipe: Connection
+    rows: deque[int] = field(default_factory=deque)
+    since: float = 0.0
+    started: bool = False
+
+
+class Workers:
+    """Processes of this machine that score genomes, for the `executor` of a run.
+
+    Results are those of a serial evaluation for any number of workers. The fitness function is sent to each process
+    once for a generation, and must be at the top level of a module.
+
+    Parameters
+    ----------
+    count : processes; 0: one for each processor
+    timeout : seconds that one genome may take; its process is then killed and replaced. None: for ever
+    retries : how often a genome whose process died is tried again in another one
+
+    Examples
+    --------
+    >>> with Workers(2, timeout=10.0) as workers:  # doctest: +SKIP
+    ...     population.evolve(fitness, 100, executor=workers)
+    """
+
+    def __init__(self, count: int = 0, *, timeout: float | None = None, retries: int = 1) -> None:
+        if count < 0 or retries < 0 or (timeout is not None and not timeout > 0):
+            raise SpecError(f"workers need count ≥ 0, retries ≥ 0, timeout > 0: {count}, {retries}, {timeout}")
+        self.count = count or os.cpu_count() or 1
+        self.timeout = timeout
+        self.retries = retries
+        self._context = multiprocessing.get_context("spawn")  # a fork would copy threads of the kernels half
+        self._workers: list[_Worker] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End all processes."""
+        for worker in self._workers:
+            _end(worker)
+        self._workers.clear()
+
+    def score(self, function: PartScorer, cohort: Cohort) -> list[Result]:
+        """Return what `function` says of each genome; its exceptions are failures of the genome.
+
+        Raises
+        ------
+        EvaluationError : the function cannot be sent to another process, or no process can be started
+        """
+        try:
+            pickled = pickle.dumps(function)
+        except Exception as error:
+            raise EvaluationError(
+                f"the fitness function cannot be sent to a process: {error}",
+                hint="define it at the top level of a module",
+            ) from error
+        round_ = _Round(self, pickled, cohort)
+        try:
+            return round_.play()
+        except BaseException:
+            self.close()  # a worker may be in the middle of a genome that nobody waits for
+            raise
+
+    def start(self) -> _Worker:
+        """Start one process."""
+        mine, theirs = self._context.Pipe()
+        process = self._context.Process(target=_serve, args=(theirs,), daemon=True)
+        process.start()
+        theirs.close()
+        worker = _Worker(process, mine, since=time.monotonic())
+        self._workers.append(worker)
+        return worker
+
+    def replace(self, worker: _Worker) -> _Worker:
+        """Kill a process and start another one."""
+        self._workers.remove(worker)
+        _end(worker)
+        return self.start()
+
+    def team(self, size: int) -> list[_Worker]:
+        """Return `size` processes, starting those that are missing."""
+        while len(self._workers) < size:
+            self.start()
+        return self._workers[:size]
+
+
+class _Round:
+    """One generation on its way through the workers."""
+
+    def __init__(self, workers: Workers, function: bytes, cohort: Cohort) -> None:
+        self._workers, self._function, self._cohort = workers, function, cohort
+        self._results: dict[int, Result] = {}
+        self._deaths: dict[int, int] = {}
+        self._waiting = deque(range(len(cohort)))
+        self._size = max(1, min(16, len(cohort) // (4 * workers.count)))
+
+    def play(self) -> list[Result]:
+        total = len(self._cohort)
+        team = self._workers.team(min(self._workers.count, total))
+        for worker in team:
+            self._brief(worker)
+        while len(self._results) < total:
+            ready = wait([worker.pipe for worker in team], timeout=self._patience(team))
+            for i, worker in enumerate(team):
+                alive = worker.pipe not in ready or self._receive(worker)
+                if not alive:
+                    team[i] = self._bury(worker, "the process of the fitness function died")
+                elif self._late(worker):
+                    team[i] = self._bury(worker, f"no fitness after {self._workers.timeout} s", final=True)
+        return [self._results[row] for row in range(total)]
+
+    def _brief(self, worker: _Worker) -> None:
+        """Give a worker the function and its first rows."""
+        self._send(worker, ("function", self._function))
+        self._feed(worker)
+
+    def _feed(self, worker: _Worker) -> None:
+        rows = [self._waiting.popleft() for _ in range(min(self._size, len(self._waiting)))]
+        if rows:
+            worker.rows.extend(rows)
+            worker.since = time.monotonic()
+            self._send(worker, ("rows", [(row, part_of(self._cohort, row, row + 1)) for row in rows]))
+
+    def _send(self, worker: _Worker, message: Any) -> None:
+        try:
+            worker.pipe.send(message)
+        except OSError:
+            return  # the process is gone, which the next wait finds out
+
+    def _receive(self, worker: _Worker) -> bool:
+        """Take everything that a worker has said; False if it is dead."""
+        try:
+            while worker.pipe.poll():
+                row, value, reason = worker.pipe.recv()
+                worker.since, worker.started = time.monotonic(), True
+                if row is None:
+                    if reason:
+                        raise EvaluationError(
+                            f"a process cannot use the fitness function: {reason}",
+                            hint="define it at the top level of a module that can be imported",
+                        )
+                    continue
+                worker.rows.remove(row)
+                self._results[row] = (value, reason)
+        except (EOFError, OSError):
+            return False
+        if not worker.rows:
+            self._feed(worker)
+        return True
+
+    def _late(self, worker: _Worker) -> bool:
+        limit = self._workers.timeout
+        return bool(worker.started and limit and worker.rows and time.monotonic() - worker.since > limit)
+
+    def _patience(self, team: Iterable[_Worker]) -> float | None:
+        """Seconds until the first worker is late; None without a limit."""
+        if self._workers.timeout is None:
+            return None
+        ends = [worker.since + self._workers.timeout for worker in team if worker.rows and worker.started]
+        return max(0.01, min([*ends, time.monotonic() + self._workers.timeout]) - time.monotonic())
+
+    def _bury(self, worker: _Worker, reason: str, *, final: bool = False) -> _Worker:
+        """Replace a worker; the genome it was at failed, or is tried again, and its other rows wait again."""
+        if not worker.started and time.monotonic() - worker.since < _START_SECONDS and not worker.rows:
+            raise EvaluationError("a worker process ended before it began", hint="is the main module importable?")
+        rows = list(worker.rows)
+        if rows and worker.started:
+            row, *rows = rows
+            self._deaths[row] = self._deaths.get(row, 0) + 1
+            if final or self._deaths[row] > self._workers.retries:
+                self._results[row] = (math.nan, reason)
+            else:
+                rows.insert(0, row)
+        elif not worker.started:
+            self._deaths[-1] = self._deaths.get(-1, 0) + 1
+            if self._deaths[-1] > 3:
+                raise EvaluationError("worker processes end before they begin", hint="is the main module importable?")
+        self._waiting.extendleft(reversed(rows))
+        made = self._workers.replace(worker)
+        self._brief(made)
+        return made
+
+
+def _end(worker: _Worker) -> None:
+    worker.process.kill()
+    worker.process.join(_GRACE_SECONDS)
+    worker.pipe.close()
+
+
+def _serve(pipe: Connection) -> None:
+    """Body of a process: score what comes through the pipe until it closes."""
+    import signal
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends its workers itself
+    function: Any = None
+    while True:
+        try:
+            kind, load = pipe.recv()
+        except (EOFError, OSError):
+            return
+        if kind == "function":
+            try:
+                function, reason = pickle.loads(load), ""
+            except Exception as error:
+                reason = f"{type(error).__name__}: {error}"
+            pipe.send((None, 0.0, reason))
+            continue
+        for row, part in load:
+            pipe.send((row, *_contained(function, part)))
+
+
+def _contained(function: PartScorer, part: Cohort) -> Result:
+    try:
+        return function(part)[0]
+    except Exception as error:
+        return math.nan, f"{type(error).__name__}: {error}"
