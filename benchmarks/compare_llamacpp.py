@@ -6,7 +6,8 @@
 
 Each format is measured in rounds; in each round both engines run one after the other, each in its own process, with a
 probe of the memory bandwidth before, between and after, because machines drift. The ratio is the median of the rounds'
-ratios. Formats other than the source file's are written by llama.cpp's own quantiser into --directory.
+ratios. Formats other than the source file's are written by llama.cpp's own quantiser into --directory. A suffix chooses
+what our side rounds activations to: BF16 multiplies in float32, BF16:bfloat16 rounds them as llama.cpp does.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ import numpy as np
 from memory_probe import read_bandwidth
 
 HERE = Path(__file__).parent
-FORMATS = ("Q4_1", "Q4_0", "Q8_0", "F16", "BF16", "F32")
+FORMATS = ("Q4_1", "Q4_0", "Q8_0", "F16", "BF16", "BF16:bfloat16", "F32")
 ENGINES = ("volumetric", "llama.cpp")
 PROMPT = "<|im_start|>user\nWhat is gravity?<|im_end|>\n<|im_start|>assistant\n"
 LONG_PROMPT = 512
@@ -69,19 +70,19 @@ def worker(python: str, script: str, *arguments: str) -> str:
 
 
 def prepare(source: Path, directory: Path, formats: list[str], llama_python: str) -> dict[str, Path]:
-    """Find or write one file for each format. The format in the source's name is taken from the source itself."""
-    files = {name: directory / f"{name}.gguf" for name in formats}
-    files |= {name: source for name in formats if name in source.name}
-    missing = [name for name, path in files.items() if not path.exists()]
+    """Find or write a file for each of `formats`. The format in the source's name is taken from the source itself."""
+    kinds = {name: name.partition(":")[0] for name in formats}
+    files = {name: source if kind in source.name else directory / f"{kind}.gguf" for name, kind in kinds.items()}
+    missing = sorted({kinds[name] for name, path in files.items() if not path.exists()})
     if missing:
         directory.mkdir(parents=True, exist_ok=True)
         worker(llama_python, "llamacpp_worker.py", "variants", str(source), str(directory), *missing)
     return files
 
 
-def measure(path: Path, job: Path, rounds: int, threads: int, llama_python: str) -> Series:
+def measure(path: Path, job: Path, compute: str, rounds: int, threads: int, llama_python: str) -> Series:
     commands = {
-        "volumetric": (sys.executable, "volumetric_worker.py", str(path), str(job)),
+        "volumetric": (sys.executable, "volumetric_worker.py", str(path), str(job), "--compute", compute),
         "llama.cpp": (llama_python, "llamacpp_worker.py", "bench", str(path), str(job)),
     }
     series = Series()
@@ -161,7 +162,8 @@ def main() -> None:
         job_file = Path(scratch) / "job.json"
         job_file.write_text(json.dumps(job))
         for name, path in files.items():
-            results[name] = measure(path, job_file, args.rounds, args.threads, args.llama_python)
+            compute = name.partition(":")[2] or "auto"
+            results[name] = measure(path, job_file, compute, args.rounds, args.threads, args.llama_python)
             print(f"{name}: decode ×{results[name].ratio('decode'):.2f}, prefill ×{results[name].ratio('prefill'):.2f}",
                   file=sys.stderr)  # fmt: skip
     print(f"{processor()}, {args.threads} thread(s), {args.rounds} rounds; tok/s, median (least–greatest)\n")

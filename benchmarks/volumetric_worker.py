@@ -1,12 +1,12 @@
 """The volumetric side of `compare_llamacpp.py`: one process, one file, measurements as JSON on stdout.
 
-Usage: ``python volumetric_worker.py MODEL JOB.json [DEVICE]``
+Usage: ``python volumetric_worker.py MODEL JOB.json [--device DEVICE] [--compute COMPUTE]``
 """
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
 import time
 from itertools import islice
 from pathlib import Path
@@ -39,11 +39,16 @@ def decode(executable: Executable, prompt: list[int], count: int) -> tuple[float
 
 
 def main() -> None:
-    path, job_file, *rest = sys.argv[1:]
-    job = json.loads(Path(job_file).read_text())
-    loaded = open_model(path)
-    device = open_device(rest[0] if rest else "cpu")
-    options = RunOptions(context=job["context"], threads=job["threads"])
+    parser = argparse.ArgumentParser()
+    parser.add_argument("model")
+    parser.add_argument("job", type=Path)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--compute", default="auto")
+    args = parser.parse_args()
+    job = json.loads(args.job.read_text())
+    loaded = open_model(args.model)
+    device = open_device(args.device)
+    options = RunOptions(context=job["context"], threads=job["threads"], compute=args.compute)
     executable = device.compile(lower(loaded.network), loaded.params, options)
     prefill(executable, job["long_prompt"])
     decode(executable, job["prompt"], 8)

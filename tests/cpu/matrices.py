@@ -5,11 +5,12 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+import ml_dtypes
 import numpy as np
 
 from volumetric._typing import F32Array
 from volumetric.dtypes import Packed, Scheme, decode, encode
-from volumetric.kernels.cpu.panels import FORMATS, Format, prepared_bytes
+from volumetric.kernels.cpu.panels import FORMATS, ROUNDINGS, Format, Rounding, prepared_bytes
 from volumetric.kernels.cpu.prepare import prepare_row
 from volumetric.runtime.cpu.arena import address_of, aligned_zeros
 from volumetric.runtime.cpu.resident import write_panels
@@ -74,17 +75,22 @@ class Activations:
         return address_of(self.memory)
 
 
-def activations(x: F32Array, *, quantised: bool) -> Activations:
+def activations(x: F32Array, rounding: Rounding) -> Activations:
     """Prepare the rows of `x` as a product step does."""
     rows, k = x.shape
     padded = np.zeros((rows, -(-k // 64) * 64), np.float32)
     padded[:, :k] = x
-    row_bytes = prepared_bytes(k, quantised=quantised)
+    row_bytes = prepared_bytes(k, rounding)
     memory, room = aligned_zeros(rows * row_bytes), np.zeros_like(padded[0])
     for i in range(rows):
         out = address_of(memory) + i * row_bytes
-        prepare_row(address_of(padded[i]), out, address_of(room), k, int(quantised), 0, np.float32(0), 0, 0)
-    values = rounded(padded)[:, :k] if quantised else x
+        number = ROUNDINGS.index(rounding)
+        prepare_row(address_of(padded[i]), out, address_of(room), k, number, 0, np.float32(0), 0, 0)
+    values = x
+    if rounding == "int8":
+        values = rounded(padded)[:, :k]
+    elif rounding == "bfloat16":
+        values = x.astype(ml_dtypes.bfloat16).astype(np.float32)
     return Activations(memory=memory, row_bytes=row_bytes, values=values)
 
 

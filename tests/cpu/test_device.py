@@ -199,7 +199,36 @@ def test_quantised_activations_stay_near(scheme, rng):
         assert np.square(got - want).sum() / np.square(want).sum() < 1e-3
 
 
-@pytest.mark.parametrize(("scheme", "compute"), [("float32", "auto"), ("int4:g32", "int8"), ("uint4:g32", "float32")])
+def test_bfloat16_activations_stay_near(rng):
+    """Rounding to 8 bits costs 2**-18/3 of the power; where rows are few, nothing is rounded."""
+    network = tiny_llama(width=128, heads=4, head_dim=32)
+    params = random_params(lower(network), rng, "bfloat16", size=0.05)
+    want = outputs(ReferenceDevice(), network, params, IDS)
+    rounded = outputs(CpuDevice(threads=2), network, params, IDS, compute="bfloat16")
+    error = np.square(rounded - want).sum() / np.square(want).sum()
+    assert 1e-8 < error < 1e-4
+    assert_close(outputs(CpuDevice(threads=2), network, params, IDS, pieces=[1] * 21, compute="bfloat16"), want)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("pieces", [[21], [6, 15], [2, 1, 7, 11]])
+def test_rounded_attention_sees_what_it_should(name, pieces, rng):
+    """Windows, soft caps, odd heads, earlier tokens, no state: an error of one position would be far larger."""
+    network = NETWORKS[name]()
+    if name == "encoder":  # sees one call alone
+        pieces = [21]
+    params = random_params(lower(network), rng, "bfloat16")
+    want = outputs(ReferenceDevice(), network, params, IDS)
+    found = [outputs(CpuDevice(threads=n), network, params, IDS, pieces=pieces, compute="bfloat16") for n in (1, 2, 5)]
+    assert np.square(found[0] - want).sum() / np.square(want).sum() < 3e-4
+    for other in found[1:]:
+        np.testing.assert_array_equal(found[0], other)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "compute"),
+    [("float32", "auto"), ("bfloat16", "bfloat16"), ("int4:g32", "int8"), ("uint4:g32", "float32")],
+)
 def test_threads_do_not_change_a_bit(scheme, compute, rng):
     network = tiny_llama()
     params = random_params(lower(network), rng, scheme)
@@ -221,8 +250,9 @@ def test_mixed_schemes_in_one_product(rng):
     want = outputs(ReferenceDevice(), network, params, IDS)
     for pieces in ([21], [1] * 21):
         assert_close(outputs(CpuDevice(threads=2), network, params, IDS, pieces=pieces, compute="float32"), want)
-        near = outputs(CpuDevice(threads=2), network, params, IDS, pieces=pieces, compute="int8")
-        assert_close(near, want, 0.1)
+        for compute in ("int8", "bfloat16"):
+            near = outputs(CpuDevice(threads=2), network, params, IDS, pieces=pieces, compute=compute)
+            assert_close(near, want, 0.1)
 
 
 def test_long_prompt_crosses_chunks_and_growing_caches(rng):
@@ -235,6 +265,10 @@ def test_long_prompt_crosses_chunks_and_growing_caches(rng):
     pieces = [255, 2, 260, 183]
     got = outputs(CpuDevice(threads=2), network, params, ids, pieces=pieces, kv_dtype="float16")
     assert_close(got, want, 5e-3)
+    brief = Params({key: WeightStore.from_packed(store.as_(Scheme.parse("bf16"))) for key, store in params.items()})
+    want = outputs(ReferenceDevice(), network, brief, ids)
+    got = outputs(CpuDevice(threads=2), network, brief, ids, pieces=pieces, compute="bfloat16")
+    assert np.square(got - want).sum() / np.square(want).sum() < 3e-4
 
 
 def test_features_as_input(rng):

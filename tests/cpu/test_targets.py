@@ -37,9 +37,18 @@ def test_features_decide(cpu, changes, dot, registers):
     assert (machine.dot, machine.registers) == (dot, registers)
 
 
-def test_arm_converts_halves():
-    machine = describe(resolve_features("apple-m1", "+neon,+dotprod"), "arm64")
-    assert (machine.dot, machine.half) == ("generic", True)
+@pytest.mark.parametrize(
+    ("cpu", "changes", "dot"),
+    [
+        ("apple-m1", "", "neon"),
+        ("nobody-knows-it", "+neon,+dotprod", "neon"),
+        ("neoverse-n1", "-dotprod", "generic"),
+        ("cortex-a53", "+neon", "generic"),
+    ],
+)
+def test_arm_takes_dot_products_if_it_has_them(cpu, changes, dot):
+    machine = describe(resolve_features(cpu, changes), "arm64")
+    assert (machine.dot, machine.half, machine.registers) == (dot, True, 8)
 
 
 @pytest.mark.parametrize("cpu", ["haswell", "skylake-avx512", "x86-64-v2"])
@@ -60,7 +69,7 @@ def test_kernels_agree_when_built_for(cpu):
     ]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=110, check=False)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-    assert "18 passed" in done.stdout
+    assert "19 passed" in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -69,23 +78,26 @@ def test_kernels_agree_when_built_for(cpu):
         ("vnni512", "znver4", "", "vpdpbusd"),
         ("vnni256", "alderlake", "", "vpdpbusd"),
         ("avx2", "haswell", "", "vpmaddubsw"),
+        ("neon", "generic", "+dotprod", "sdot"),
         ("generic", "x86-64-v2", "", "pmaddwd"),
     ],
 )
 def test_each_form_uses_its_instruction(dot, cpu, features, instruction):
     """Also for instructions that this machine lacks and could not run."""
     machine = Target(features=frozenset(), dot=dot, half=True, registers=8)
-    assert instruction in _assembly(machine, cpu, features)
+    triple = ("aarch64" if dot == "neon" else "x86_64") + "-unknown-linux-gnu"
+    for zero in (0, 8, 128):
+        assert instruction in _assembly(machine, zero, triple, cpu, features)
 
 
-def _assembly(machine: Target, cpu: str, features: str) -> str:
+def _assembly(machine: Target, zero: int, triple: str, cpu: str, features: str) -> str:
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     module = ir.Module()
-    module.triple = "x86_64-unknown-linux-gnu"
+    module.triple = triple
     function = ir.Function(module, ir.FunctionType(I32X, [I32X, I32X, I64]), "dot")
     builder = ir.IRBuilder(function.append_basic_block())
-    dot = ByteDot(Emitter(builder, machine), 8)
+    dot = ByteDot(Emitter(builder, machine), zero)
     sums, weights, x = function.args
     builder.ret(dot.accumulate(sums, weights, dot.operand(x)))
     parsed = llvm.parse_assembly(str(module))

@@ -102,13 +102,13 @@ class DeviceOptions:
     device : str
         auto, cpu, gpu, gpu:1, or reference.
     compute : str
-        Activations that meet integer weights: int8 is fast, float32 exact.
+        What activations are rounded to: float32 is exact, int8 fast with integer weights, bfloat16 with bfloat16 ones.
     kv_dtype : str
         Storage of keys and values.
     """
 
     device: Annotated[str, Parameter(name=["--device", "-dev"], env_var="VOLUMETRIC_DEVICE")] = "auto"
-    compute: Literal["auto", "float32", "int8"] = "auto"
+    compute: Literal["auto", "float32", "int8", "bfloat16"] = "auto"
     kv_dtype: Literal["auto", "float32", "float16", "int8"] = "auto"
 
 

@@ -25,7 +25,7 @@ def load(
     dtype: str | DType | Scheme | None = None,
     *,
     context: int | None = None,
-    compute: Literal["auto", "float32", "int8"] = "auto",
+    compute: Literal["auto", "float32", "int8", "bfloat16"] = "auto",
     kv_dtype: Literal["auto", "float32", "float16", "int8"] = "auto",
     threads: int | None = None,
     chat_template: str | Path | None = None,
@@ -41,7 +41,7 @@ def load(
     device : ``"auto"``, ``"cpu"``, ``"gpu"``, ``"gpu:1"``, ``"reference"``, or an open device
     dtype : numeric scheme to convert the weights to, ``"bf16"`` or ``"int4:g32"``; None keeps them as stored
     context : tokens that a sequence can hold; by default the model's own limit, but at most 4096
-    compute : activations that meet integer weights, see `RunOptions`
+    compute : what activations are rounded to before products, see `RunOptions`
     kv_dtype : storage of keys and values, see `RunOptions`
     threads : threads of the CPU device; by default its physical cores
     chat_template : Jinja source, or a file of it, in place of the model's own

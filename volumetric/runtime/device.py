@@ -35,15 +35,16 @@ class RunOptions:
     Attributes
     ----------
     context : tokens that a state can hold
-    compute : activations that meet integer weights: ``"int8"`` (blocks of 32, as llama.cpp), ``"float32"`` (exact), or
-        ``"auto"``: the device's fast choice
+    compute : what activations are rounded to before products: ``"float32"`` (nothing is rounded), ``"int8"`` (where
+        weights are integers, in blocks of 32, as llama.cpp), ``"bfloat16"`` (also to bfloat16 where weights are
+        bfloat16 and a device gains from it), or ``"auto"``: the device's fast choice among the first two
     kv_dtype : storage of the KV cache: ``"float32"``, ``"float16"``, ``"int8"`` (CPU; a float32 scale for each head of
         each token), or ``"auto"``: the device's choice
     threads : CPU threads; None means the physical cores that the process may use
     """
 
     context: int = 2048
-    compute: Literal["auto", "float32", "int8"] = "auto"
+    compute: Literal["auto", "float32", "int8", "bfloat16"] = "auto"
     kv_dtype: Literal["auto", "float32", "float16", "int8"] = "auto"
     threads: int | None = None
 

@@ -40,7 +40,7 @@ class ReferenceDevice:
     def compile(self, plan: Plan, params: Params, options: RunOptions | None = None) -> ReferenceExecutable:
         """Decode the parameters of `plan`."""
         options = options or RunOptions()
-        if options.compute == "int8":
+        if options.compute in {"int8", "bfloat16"}:
             raise UnsupportedError("the reference device computes in floats only", hint="use compute='float32'")
         if options.kv_dtype == "int8":
             raise UnsupportedError("the reference device keeps keys and values in floats", hint="use device='cpu'")

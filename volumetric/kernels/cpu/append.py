@@ -1,8 +1,8 @@
 """What attention needs first: angles of the positions, ready queries, and keys and values in the cache.
 
-Keys have the form of weight panels, ``[kv_head, position / 16, head_dim, 16]``, values are ``[kv_head, position, head_dim
-rounded up to 16]`` (`attention` says why). An int8 cache has a float32 scale for each head of each position, ``[kv_head,
-position]`` behind the codes.
+Keys have the form of weight panels, ``[kv_head, position / 16, head_dim, 16]``, and values are ``[kv_head, position,
+width]``, `head_dim` rounded up to 16: `attention` says why. An int8 cache has a float32 scale for each head of each
+position behind its codes, ``[kv_head, position]``.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ ATTEND_ARGUMENTS = (
 
 
 @kernel
-def _softmax(scores, first, last, until, softcap):
+def softmax_row(scores, first, last, until, softcap):
     """Turn scores of positions into ``e**(s - max)``: those in [first, last) count, the rest of [0, until) become 0.
 
     Returns the sum. `first`, `last`, `until` count from the scores' start; `until` is a multiple of 16.
@@ -101,6 +101,25 @@ def _scale_columns(rows, scores, stride, scales, count):
         factor = load(scales + 4 * i)
         for m in range(rows):
             store(scores + m * stride + 4 * i, load(scores + m * stride + 4 * i) * factor)
+
+
+@kernel
+def store_mixed(step, control, room, row, head, valid, by_row):
+    """Divide the mixed values of `valid` queries by their sums and store them; `room` as in `_attend_tile`."""
+    size = word(step, 3)
+    padded = (size + 15) // 16 * 16
+    mixed = room + 64
+    output = word(step, 0)
+    for m in range(valid):
+        factor = splat(f32(1.0) / load_f32(room + 4 * m))
+        out = slot_address(control, output) + (row + m * by_row) * slot_stride(control, output)
+        out += 4 * size * (head + m * (1 - by_row))
+        for i in range(0, size, 16):
+            value = load(mixed + 4 * (m * padded + i)) * factor
+            if size - i >= 16:
+                store(out + 4 * i, value)
+            else:
+                store_first(out + 4 * i, value, size - i)
 
 
 @kernel
@@ -148,7 +167,7 @@ def _attend_tile(storage, size_of, rows, wide, step, control, room, row, head, x
         last = min(own + 1, until) if word(step, 4) != 0 else until
         first = max(own + 1 - window, 0) if window != 0 else 0
         first = min(max(first - low, 0), last - low - 1)
-        store_f32(room + 4 * m, _softmax(scores + m * stride, first, last - low, 16 * panels, number(step, 6)))
+        store_f32(room + 4 * m, softmax_row(scores + m * stride, first, last - low, 16 * panels, number(step, 6)))
     if size_of == 1:
         scales = state_word(control, state, 1) + word(step, 2) * capacity * padded + 4 * (kv_head * capacity + low)
         _scale_columns(rows, scores, stride, scales, 16 * panels)
@@ -167,17 +186,7 @@ def _attend_tile(storage, size_of, rows, wide, step, control, room, row, head, x
         mixed,
         4 * padded,
     )
-    output = word(step, 0)
-    for m in range(valid):
-        factor = splat(f32(1.0) / load_f32(room + 4 * m))
-        out = slot_address(control, output) + (row + m * by_row) * slot_stride(control, output)
-        out += 4 * size * (head + m * (1 - by_row))
-        for i in range(0, size, 16):
-            value = load(mixed + 4 * (m * padded + i)) * factor
-            if size - i >= 16:
-                store(out + 4 * i, value)
-            else:
-                store_first(out + 4 * i, value, size - i)
+    store_mixed(step, control, room, row, head, valid, by_row)
 
 
 def attend(storage: str, rows: int, wide: int) -> Callable[..., None]:

@@ -13,6 +13,7 @@ from volumetric.kernels.cpu.emit import I8, I16, I32, LANES, Emitter
 _HALF_BYTES = ir.VectorType(I8, 32)
 _HALF_WORDS = ir.VectorType(I16, 16)
 _HALF_INTS = ir.VectorType(I32, 8)
+_QUARTER_BYTES = ir.VectorType(I8, 16)
 
 
 class ByteDot:
@@ -34,7 +35,7 @@ class ByteDot:
     def start(self, sum_address: ir.Value) -> ir.Value:
         """Initial sums: ``-zero · Σx`` of the block, from the stored ``-8 · Σx``."""
         e = self.e
-        if self.zero == 0 or (self.zero == 128 and self._dot == "avx2"):
+        if self.zero == 0 or (self.zero == 128 and self._dot in {"avx2", "neon"}):
             return e.ints(0)
         sums = e.broadcast(sum_address, I32)
         return e.b.shl(sums, e.ints(4)) if self.zero == 128 else sums
@@ -52,8 +53,9 @@ class ByteDot:
             return self.e.call("llvm.x86.avx512.vpdpbusd.512", sums.type, [sums, weights, x[0]])
         if self._dot == "generic":
             return self._generic(sums, weights, x)
-        halves = [self._half(part, sums, weights, x[0]) for part in (0, 1)]
-        return self.e.b.shuffle_vector(halves[0], halves[1], self.e.lane_numbers())
+        if self._dot == "neon":
+            return self._join([self._quarter(part, sums, weights, x[0]) for part in range(4)])
+        return self._join([self._half(part, sums, weights, x[0]) for part in range(2)])
 
     def _generic(self, sums: ir.Value, weights: ir.Value, x: list[ir.Value]) -> ir.Value:
         e = self.e
@@ -78,6 +80,25 @@ class ByteDot:
         ones = ir.Constant(_HALF_WORDS, [1] * 16)
         return b.add(sums, self.e.call("llvm.x86.avx2.pmadd.wd", _HALF_INTS, [pairs, ones]))
 
-    def _cut(self, value: ir.Value, part: int) -> ir.Value:
-        lanes = ir.Constant(ir.VectorType(I32, LANES // 2), [part * 8 + lane for lane in range(8)])
+    def _quarter(self, part: int, sums: ir.Value, weights: ir.Value, x: ir.Value) -> ir.Value:
+        b = self.e.b
+        sums, weights, x = (self._cut(value, part, 4) for value in (sums, weights, x))
+        weights, x = b.bitcast(weights, _QUARTER_BYTES), b.bitcast(x, _QUARTER_BYTES)
+        if self.zero == 128:  # both factors are signed here; codes of 4 bits are the same either way
+            weights = b.xor(weights, ir.Constant(_QUARTER_BYTES, [-128] * 16))
+        return self.e.call("llvm.aarch64.neon.sdot.v4i32.v16i8", sums.type, [sums, weights, x])
+
+    def _cut(self, value: ir.Value, part: int, parts: int = 2) -> ir.Value:
+        """Part of a vector of 16 lanes."""
+        size = LANES // parts
+        lanes = ir.Constant(ir.VectorType(I32, size), [part * size + lane for lane in range(size)])
         return self.e.b.shuffle_vector(value, ir.Constant(value.type, ir.Undefined), lanes)
+
+    def _join(self, parts: list[ir.Value]) -> ir.Value:
+        """The vector that `_cut` cut."""
+
+        def pair(a: ir.Value, b: ir.Value) -> ir.Value:
+            size = 2 * a.type.count
+            return self.e.b.shuffle_vector(a, b, ir.Constant(ir.VectorType(I32, size), list(range(size))))
+
+        return self.e.tree(parts, pair)

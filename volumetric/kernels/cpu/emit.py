@@ -15,10 +15,25 @@ from numba.core import cgutils
 
 from volumetric.kernels.cpu.target import Target, target
 
+
+class BrainType(ir.Type):
+    """LLVM's bfloat, which llvmlite's builder does not know."""
+
+    def _to_string(self) -> str:
+        return "bfloat"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, BrainType)
+
+    def __hash__(self) -> int:
+        return hash(BrainType)
+
+
 LANES = 16
 I8, I16, I32, I64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
 F32 = ir.FloatType()
 HALF = ir.HalfType()
+BRAIN = BrainType()
 F32X = ir.VectorType(F32, LANES)
 I32X = ir.VectorType(I32, LANES)
 I8X64 = ir.VectorType(I8, 4 * LANES)
@@ -50,16 +65,21 @@ class Emitter:
         self.b.store(value, self.b.inttoptr(address, value.type.as_pointer()), align=align)
 
     def load_lanes(self, address: ir.Value, storage: str) -> ir.Value:
-        """16 numbers stored as ``float32``, ``float16``, ``bfloat16`` or ``int8``, as a float vector."""
+        """16 numbers stored as ``float32``, ``float16`` or ``int8``, as a float vector."""
         if storage == "float32":
             return self.load(address, F32X)
         if storage == "int8":
             return self.to_float(self.b.sext(self.load(address, ir.VectorType(I8, LANES), align=1), I32X))
-        bits = self.load(address, ir.VectorType(I16, LANES), align=2)
-        if storage == "float16":
-            return self.from_half(bits)
-        wide = self.b.zext(bits, I32X)
-        return self.b.bitcast(self.b.shl(wide, self.ints(16)), F32X)
+        return self.from_half(self.load(address, ir.VectorType(I16, LANES), align=2))
+
+    def load_pairs(self, address: ir.Value) -> list[ir.Value]:
+        """16 pairs of bfloat16 as two float vectors: the first numbers, the second numbers."""
+        return self.parts(self.load(address, I32X))
+
+    def parts(self, pairs: ir.Value) -> list[ir.Value]:
+        """Both numbers of 16 pairs of bfloat16: each is the upper half of a float32."""
+        low, high = self.b.shl(pairs, self.ints(16)), self.b.and_(pairs, self.ints(0xFFFF0000))
+        return [self.b.bitcast(low, F32X), self.b.bitcast(high, F32X)]
 
     # ---- constants and broadcasts
 
@@ -103,6 +123,16 @@ class Emitter:
 
     def to_float(self, ints: ir.Value) -> ir.Value:
         return self.b.sitofp(ints, ir.VectorType(F32, ints.type.count))
+
+    def dot_pairs(self, sums: ir.Value, a: ir.Value, b: ir.Value) -> ir.Value:
+        """`sums` plus both products of 16 pairs of bfloat16 (as 32-bit integers)."""
+        if "avx512bf16" in self.target.features:
+            kind = ir.VectorType(BRAIN, 2 * LANES)
+            pairs = [self.b.bitcast(value, kind) for value in (a, b)]
+            return self.call("llvm.x86.avx512bf16.dpbf16ps.512", F32X, [sums, *pairs])
+        for left, right in zip(self.parts(a), self.parts(b), strict=True):
+            sums = self.fma(left, right, sums)
+        return sums
 
     def call(self, name: str, result: ir.Type, args: Sequence[ir.Value]) -> ir.Value:
         kind = ir.FunctionType(result, [a.type for a in args])
@@ -148,6 +178,14 @@ class Emitter:
         result = b.select(b.icmp_unsigned(">=", size, self.ints(0x477FF000)), self.ints(0x7C00), result)
         result = b.select(b.icmp_unsigned(">", size, self.ints(0x7F800000)), self.ints(0x7E00), result)
         return b.trunc(b.or_(result, sign), half_bits)
+
+    def to_brain(self, value: ir.Value) -> ir.Value:
+        """Bits of `value` (``<16 x float>``) rounded to bfloat16, nearest even."""
+        b, bits = self.b, self.b.bitcast(value, I32X)
+        odd = b.and_(b.lshr(bits, self.ints(16)), self.ints(1))
+        rounded = b.lshr(b.add(b.add(bits, odd), self.ints(0x7FFF)), self.ints(16))
+        unordered = b.fcmp_unordered("uno", value, value)
+        return b.trunc(b.select(unordered, self.ints(0x7FC0), rounded), ir.VectorType(I16, LANES))
 
     # ---- control
 

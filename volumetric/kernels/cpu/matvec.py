@@ -90,12 +90,13 @@ def _sum_units(e: Emitter, kind: str, panel: Any, vectors: list[Any], units: Any
 
 
 def _float_unit(name: str) -> Unit:
-    size = 64 if name == "float32" else 32
-
     def emit(e: Emitter, weights: Any, x: Any, index: Any, units: Any, sums: list[ir.Value]) -> list[ir.Value]:
         row = e.at(x, e.b.mul(index, constant(4 * 8)))
-        for k in range(8):
-            lanes = e.load_lanes(e.at(weights, k * size), name)
+        if name == "bfloat16":
+            vectors = [lanes for k in range(0, 8, 2) for lanes in e.load_pairs(e.at(weights, 32 * k))]
+        else:
+            vectors = [e.load_lanes(e.at(weights, k * (64 if name == "float32" else 32)), name) for k in range(8)]
+        for k, lanes in enumerate(vectors):
             sums[k % _CHAINS] = e.fma(lanes, e.broadcast(e.at(row, 4 * k)), sums[k % _CHAINS])
         return sums
 

@@ -124,6 +124,20 @@ def store_release(typing_context: Any, address: Any, value: Any) -> Any:
 
 
 @intrinsic
+def fetch_to_write(typing_context: Any, address: Any) -> Any:
+    """Ask for the cache line at `address`, which will be written; nothing waits for it."""
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        pointer = builder.inttoptr(args[0], I8.as_pointer())
+        kind = ir.FunctionType(ir.VoidType(), [pointer.type, I32, I32, I32])
+        prefetch = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+        builder.call(prefetch, [pointer, *(ir.Constant(I32, value) for value in (1, 3, 1))])
+        return context.get_dummy_value()
+
+    return types.void(types.int64), generate
+
+
+@intrinsic
 def pause(typing_context: Any) -> Any:
     """Tell the core that it is spinning."""
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from volumetric.kernels.cpu import append, attention, batch, products, rows
+from volumetric.kernels.cpu import append, attention, batch, products, rounded_attention, rows
 from volumetric.kernels.cpu.jit import compile_operation
 
 _PLAIN: dict[str, Callable[..., None]] = {
@@ -28,6 +28,8 @@ _SPECIALISED: dict[str, Callable[..., Callable[..., None]]] = {
     "append": append.append,
     "attend": attention.attend,
     "attend_few": attention.attend_few,
+    "attend_rounded": rounded_attention.attend_rounded,
+    "open_cache": rounded_attention.open_cache,
     "vector_product": products.vector_product,
     "tile_product": products.tile_product,
     "rows_product": batch.rows_product,

@@ -8,7 +8,8 @@ panel is a sequence of units (the last one padded with zeros):
 format   unit, k bytes contents of a unit
 ======== ======= ===== ===============================================================================
 float32  8       512   8 vectors, vector k = 16 rows
-float16  8       256   the same with 2-byte numbers (also bfloat16)
+float16  8       256   the same with 2-byte numbers
+bfloat16 8       256   4 vectors of 16 rows × 2 k, the form that products of pairs take
 int8     64      1088  16 vectors of 16 rows × 4 k, bytes q + 128; scales of k < 32, then of the rest
 int4     64      576   8 vectors of 16 rows × 8 k, low nibbles k 0-3, high nibbles k 4-7, q + 8; scales
 uint4    64      640   as int4 with q; scales; offsets (value = scale · q + offset)
@@ -30,6 +31,12 @@ BLOCK = 32
 """Numbers that share a scale, in integer weights and in quantised activations."""
 
 FormatName = Literal["float32", "float16", "bfloat16", "int8", "int4", "uint4"]
+
+Rounding = Literal["float32", "int8", "bfloat16"]
+"""What a product rounds its activations to; float32 is no rounding."""
+
+ROUNDINGS: tuple[Rounding, ...] = ("float32", "int8", "bfloat16")
+"""Numbered as kernels know them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +72,9 @@ FORMATS: dict[str, Format] = {
 """Text of a `Scheme` → its panel layout; every other scheme becomes float32 when it is made resident."""
 
 
-def prepared_bytes(k: int, *, quantised: bool) -> int:
-    """Bytes of one row of prepared activations: float32, or int8 with block scales and sums; a multiple of 64."""
+def prepared_bytes(k: int, rounding: Rounding) -> int:
+    """Bytes of one row of prepared activations, a multiple of 64; int8 rows have block scales and sums behind them."""
     padded = -(-k // 64) * 64
-    return padded * 4 if not quantised else -(-(padded + 12 * (padded // BLOCK)) // 64) * 64
+    size = {"float32": 4 * padded, "int8": padded + 12 * (padded // BLOCK), "bfloat16": 2 * padded}[rounding]
+    # Rows a multiple of 4 KiB apart share the same few places of the level 1 cache; a tile reads several at once.
+    return -(-size // 64) * 64 + (64 if size % 4096 == 0 else 0)

@@ -1,4 +1,4 @@
-"""Rows of activations made ready for a product: normalised, padded with zeros, and quantised if asked.
+"""Rows of activations made ready for a product: normalised, padded with zeros, and rounded if asked.
 
 Rows of values have a stride of a multiple of 16 numbers, so reading the last vector whole is safe; what lies beyond
 the row's end is ignored.
@@ -21,6 +21,7 @@ from volumetric.kernels.cpu.simd import (
     peak,
     splat,
     store,
+    store_brain,
     store_bytes,
     total,
     total_ints,
@@ -104,11 +105,15 @@ def quantise_row(x, out, padded):
 
 
 @kernel
-def prepare_row(x, out, room, n, quantised, kind, eps, weight, bias):
-    """Normalise one row of `n` numbers into `out`, quantised by way of the float row `room` if `quantised`."""
+def prepare_row(x, out, room, n, rounding, kind, eps, weight, bias):
+    """Normalise one row of `n` numbers into `out`, by way of the float row `room` if `rounding` is not 0, float32."""
     padded = (n + 63) // 64 * 64
-    if quantised != 0:
-        normalise(x, room, n, padded, kind, eps, weight, bias)
+    if rounding == 0:
+        normalise(x, out, n, padded, kind, eps, weight, bias)
+        return
+    normalise(x, room, n, padded, kind, eps, weight, bias)
+    if rounding == 1:
         quantise_row(room, out, padded)
     else:
-        normalise(x, out, n, padded, kind, eps, weight, bias)
+        for i in range(0, padded, 16):
+            store_brain(out + 2 * i, load(room + 4 * i))

@@ -15,12 +15,15 @@ from typing import Any
 from volumetric.kernels.cpu.jit import kernel
 from volumetric.kernels.cpu.maths import activate, tanh
 from volumetric.kernels.cpu.matvec import panel_dot
-from volumetric.kernels.cpu.memory import load_i32
+from volumetric.kernels.cpu.memory import fetch_to_write, load_i32
 from volumetric.kernels.cpu.prepare import prepare_row
 from volumetric.kernels.cpu.simd import load, splat, store, store_first
 from volumetric.kernels.cpu.steps import first_row, last_row, number, scratch, slot_address, slot_stride, word
-from volumetric.kernels.cpu.tiles import float_tiles, integer_tiles
+from volumetric.kernels.cpu.tiles import brain_tiles, byte_block_bytes, float_tiles, integer_tiles
 from volumetric.kernels.cpu.unpack import unpack_bytes, unpack_floats
+
+FLOATS, OPENED, BRAIN = -1, -2, -3
+"""Tiles that are not of bytes, see `tile_product`."""
 
 VECTOR_ROWS = 4
 """Rows up to which panels are read once and multiplied row by row; beyond, register tiles are faster."""
@@ -45,7 +48,7 @@ PRODUCT_ARGUMENTS = (
     "panel_bytes",  # gated: the up panel lies this far behind its gate panel
     "prepared",  # slot of the shared prepared rows, for tiles
     "row_bytes",  # bytes of a prepared row
-    "quantised",  # rows are prepared as int8
+    "rounding",  # of the prepared rows, a number of `ROUNDINGS`
     "fresh",  # vector form: rows must be prepared (an earlier step did not do it)
 )
 
@@ -69,7 +72,7 @@ PRODUCT_ARGUMENTS = (
     _PANEL_BYTES,
     _PREPARED,
     _ROW_BYTES,
-    _QUANTISED,
+    _ROUNDING,
     _FRESH,
 ) = range(21)
 
@@ -81,7 +84,7 @@ def _prepare(step, control, row, out, room):
         out,
         room,
         word(step, _K),
-        word(step, _QUANTISED),
+        word(step, _ROUNDING),
         word(step, _NORM),
         number(step, _EPS),
         word(step, _NORM_WEIGHT),
@@ -90,18 +93,23 @@ def _prepare(step, control, row, out, room):
 
 
 @kernel
+def _row_of(control, slot, row):
+    """Address of a row of a value."""
+    return slot_address(control, slot) + row * slot_stride(control, slot)
+
+
+@kernel
 def finish(step, control, row, panel, value):
     """Add the residual, cap, and store one panel's 16 columns of a row."""
-    column = load_i32(word(step, _COLUMNS) + 8 * panel)
+    column = 4 * load_i32(word(step, _COLUMNS) + 8 * panel)
     count = load_i32(word(step, _COLUMNS) + 8 * panel + 4)
     residual = word(step, _RESIDUAL)
     if residual >= 0:
-        value = value + load(slot_address(control, residual) + row * slot_stride(control, residual) + 4 * column)
+        value = value + load(_row_of(control, residual, row) + column)
     cap = number(step, _SOFTCAP)
     if cap != 0:
         value = splat(cap) * tanh(value / splat(cap))
-    output = word(step, _OUTPUT)
-    out = slot_address(control, output) + row * slot_stride(control, output) + 4 * column
+    out = _row_of(control, word(step, _OUTPUT), row) + column
     if count == 16:
         store(out, value)
     else:
@@ -160,13 +168,6 @@ def prepare(step: Any, thread: Any, threads: Any, control: Any) -> None:
 
 
 @kernel
-def _row_chunk(rows, groups, threads, tile):
-    """Rows of one work item: all of them, unless there are too few groups of panels to share evenly."""
-    chunks = min(max(8 * threads // max(groups, 1), 1), max(rows // (4 * tile), 1))
-    return ((rows + chunks - 1) // chunks + tile - 1) // tile * tile
-
-
-@kernel
 def _finish_tile(step, control, first, row, last, panel, count, room, stride, activation, gated):
     """Store the rows of one tile; `panel` counts matrices' panels, so gates and ups alternate if `gated`."""
     for m in range(min(last - row, stride)):
@@ -183,61 +184,80 @@ def _finish_tile(step, control, first, row, last, panel, count, room, stride, ac
                 finish(step, control, first + row + m, panel + p, value)
 
 
+@kernel
+def _fetch_tile(step, control, first, row, last, panel, count, stride, gated):
+    """Ask for the lines that `_finish_tile` will write: they come while the tile is multiplied."""
+    output = word(step, _OUTPUT)
+    shift = 1 if gated != 0 else 0
+    for m in range(min(last - row, stride)):
+        out = _row_of(control, output, first + row + m)
+        for p in range(panel >> shift, (panel + count) >> shift):
+            fetch_to_write(out + 4 * load_i32(word(step, _COLUMNS) + 8 * p))
+
+
+def _opened_unit(zero: int) -> int:
+    """Bytes that 64 k of a panel take when it is opened."""
+    return 64 * 64 if zero == OPENED else 2 * byte_block_bytes(zero)
+
+
 def tile_product(kind: str, activation: int, gated: int, zero: int, rows: int, wide: int) -> Callable[..., None]:
     """Product of many rows in tiles of `rows` × `wide` sums.
 
-    `zero` ≥ 0: integer tiles on byte panels; -1: float tiles on float panels; -2: float tiles on integer panels that
-    are opened to float32.
+    `zero` ≥ 0: integer tiles on byte panels; `FLOATS`: float tiles on float panels; `OPENED`: float tiles on integer
+    panels that are opened to float32; `BRAIN`: tiles of bfloat16 with bfloat16.
 
     Scratch: one opened group of panels and one tile of results.
     """
     name = kind.partition(":")[0]
     group = max(wide, 2) if gated else wide
-    k_stride = 64 if name == "float32" or zero == -2 else 32
-    storage = "float32" if zero == -2 else name
-    unit = 8 if zero == -1 else 64
-    opened_unit = 64 * 64 if zero == -2 else 2 * (576 if zero != 0 else 640)
+    k_stride = 32 if name == "float16" else 64
+    storage = "float32" if zero == OPENED else name
+    opens = int(zero >= 0 or zero == OPENED)
+    unit = 64 if opens else 8
+    opened_unit = _opened_unit(zero)
 
     def tile_product(step: Any, thread: Any, threads: Any, control: Any) -> None:
         first = first_row(step, control)
         count = last_row(control) - first
         panels = word(step, _PANELS) * (2 if gated else 1)
         groups = (panels + group - 1) // group
-        chunk = _row_chunk(count, groups, threads, rows)
-        chunks = (count + chunk - 1) // chunk
+        tiles = (count + rows - 1) // rows
         units = word(step, _UNITS)
         k = units * unit
         room = scratch(control, thread)
         opened = room + rows * group * 64
         stride = word(step, _PANEL_BYTES)
         prepared = slot_address(control, word(step, _PREPARED))
-        ready = -1
-        for item in range(groups * chunks * thread // threads, groups * chunks * (thread + 1) // threads):
-            panel = item // chunks * group
+        # All tiles of a group of panels follow each other, so that a thread opens each of its groups once.
+        tile = groups * tiles * thread // threads
+        end = groups * tiles * (thread + 1) // threads
+        while tile < end:
+            panel = tile // tiles * group
             here = min(group, panels - panel)
             source = word(step, _WEIGHTS) + panel * stride
-            if zero != -1:
-                if panel != ready:
-                    for p in range(here):
-                        if zero == -2:
-                            unpack_floats(name, source + p * stride, opened + p * units * opened_unit, units)
-                        else:
-                            unpack_bytes(name, source + p * stride, opened + p * units * opened_unit, units)
-                ready = panel
+            if opens != 0:
+                for p in range(here):
+                    if zero == OPENED:
+                        unpack_floats(name, source + p * stride, opened + p * units * opened_unit, units)
+                    else:
+                        unpack_bytes(name, source + p * stride, opened + p * units * opened_unit, units)
                 source = opened
-            step_bytes = units * opened_unit if zero != -1 else stride
-            start = item % chunks * chunk
-            stop = min(start + chunk, count)
-            for row in range(start, stop, rows):
+            step_bytes = units * opened_unit if opens != 0 else stride
+            last = min(tile // tiles * tiles + tiles, end)
+            for row in range(tile % tiles * rows, (tile % tiles + last - tile) * rows, rows):
                 x = prepared + row * word(step, _ROW_BYTES)
                 x_stride = word(step, _ROW_BYTES)
+                _fetch_tile(step, control, first, row, count, panel, here, rows, gated)
                 if zero >= 0:
                     integer_tiles(zero, rows, wide, source, step_bytes, here, x, x_stride, k, room, 64 * here)
+                elif zero == BRAIN:
+                    brain_tiles(rows, wide, source, step_bytes, here, x, x_stride, k, room, 64 * here)
                 else:
                     float_tiles(
                         storage, rows, wide, source, k_stride, step_bytes, here, x, x_stride, k, room, 64 * here
                     )
-                _finish_tile(step, control, first, row, stop, panel, here, room, rows, activation, gated)
+                _finish_tile(step, control, first, row, count, panel, here, room, rows, activation, gated)
+            tile = last
 
     return tile_product
 
@@ -250,5 +270,5 @@ def vector_scratch(k: int, row_bytes: int) -> int:
 def tile_scratch(k: int, zero: int, rows: int, wide: int) -> int:
     """Bytes of scratch that `tile_product` needs (and `prepare`, which needs one float row)."""
     units = (k + 63) // 64
-    opened = 0 if zero == -1 else units * (64 * 64 if zero == -2 else 2 * 640)
+    opened = units * _opened_unit(zero) if zero >= 0 or zero == OPENED else 0
     return max((rows * 64 + opened) * max(wide, 2), units * 256)

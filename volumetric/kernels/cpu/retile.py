@@ -14,9 +14,8 @@ from volumetric.kernels.cpu.memory import load_u16, load_u32, store_i16, store_i
 
 
 @kernel
-def retile_words(payload, row_bytes, rows, k, target, panel_stride, first, last):
-    """float32 rows to panels `first` … `last` - 1."""
-    padded = (k + 7) // 8 * 8
+def retile_words(payload, row_bytes, rows, k, padded, target, panel_stride, first, last):
+    """Rows of `k` words (float32, or pairs of bfloat16), padded with zeros, to panels `first` … `last` - 1."""
     for panel in range(first, last):
         out = target + panel * panel_stride
         for lane in range(16):
@@ -31,9 +30,8 @@ def retile_words(payload, row_bytes, rows, k, target, panel_stride, first, last)
 
 
 @kernel
-def retile_halves(payload, row_bytes, rows, k, target, panel_stride, first, last):
-    """float16 or bfloat16 rows to panels."""
-    padded = (k + 7) // 8 * 8
+def retile_halves(payload, row_bytes, rows, k, padded, target, panel_stride, first, last):
+    """float16 rows of `k` numbers to panels."""
     for panel in range(first, last):
         out = target + panel * panel_stride
         for lane in range(16):

@@ -102,12 +102,6 @@ def load_half(e: Emitter, address: ir.Value) -> ir.Value:
     return e.load_lanes(address, "float16")
 
 
-@define(Floats, types.int64)
-def load_bfloat(e: Emitter, address: ir.Value) -> ir.Value:
-    """16 bfloat16 from `address`."""
-    return e.load_lanes(address, "bfloat16")
-
-
 @define(types.void, types.int64, Floats)
 def store(e: Emitter, address: ir.Value, value: ir.Value) -> None:
     """Write 16 float32."""
@@ -128,6 +122,19 @@ def store_first(e: Emitter, address: ir.Value, value: ir.Value, count: ir.Value)
 def store_half(e: Emitter, address: ir.Value, value: ir.Value) -> None:
     """Write 16 float16, rounded to nearest even."""
     e.store(address, e.to_half(value), align=2)
+
+
+@define(types.void, types.int64, Floats)
+def store_brain(e: Emitter, address: ir.Value, value: ir.Value) -> None:
+    """Write 16 bfloat16, rounded to nearest even; nan stays nan."""
+    e.store(address, e.to_brain(value), align=2)
+
+
+@define(types.void, types.int64, Floats, Floats)
+def store_pairs(e: Emitter, address: ir.Value, first: ir.Value, second: ir.Value) -> None:
+    """Write 16 pairs of bfloat16, as `Emitter.load_pairs` reads them."""
+    low, high = (e.b.zext(e.to_brain(value), I32X) for value in (first, second))
+    e.store(address, e.b.or_(low, e.b.shl(high, e.ints(16))))
 
 
 @define(types.void, types.int64, Ints)

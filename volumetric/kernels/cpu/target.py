@@ -20,6 +20,7 @@ _V2 = frozenset({"sse2", "sse3", "ssse3", "sse4.1", "sse4.2", "popcnt"})
 _V3 = _V2 | {"avx", "avx2", "fma", "f16c", "bmi", "bmi2"}
 _V4 = _V3 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
 _VNNI = _V4 | {"avx512vnni"}
+_DOTPROD = frozenset({"neon", "dotprod"})
 
 _IMPLIED: dict[str, frozenset[str]] = {
     "x86-64-v2": _V2,
@@ -29,9 +30,12 @@ _IMPLIED: dict[str, frozenset[str]] = {
     **dict.fromkeys(("skylake-avx512", "skx"), _V4),
     **dict.fromkeys(("cascadelake", "icelake-client", "icelake-server", "tigerlake", "rocketlake"), _VNNI),
     **dict.fromkeys(("cooperlake", "sapphirerapids", "znver4", "znver5"), _VNNI | {"avx512bf16"}),
+    **dict.fromkeys(("apple-m1", "apple-m2", "apple-m3", "apple-m4"), _DOTPROD),
+    **dict.fromkeys(("neoverse-n1", "neoverse-n2", "neoverse-v1", "neoverse-v2"), _DOTPROD),
+    **dict.fromkeys(("cortex-a76", "cortex-a78", "cortex-x1", "cortex-x2"), _DOTPROD),
 }
 
-Dot = Literal["vnni512", "vnni256", "avx2", "generic"]
+Dot = Literal["vnni512", "vnni256", "avx2", "neon", "generic"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +58,13 @@ class Target:
     @property
     def description(self) -> str:
         """What to print about the instruction set."""
-        names = {"vnni512": "AVX-512 VNNI", "vnni256": "AVX-VNNI", "avx2": "AVX2", "generic": "generic vectors"}
+        names = {
+            "vnni512": "AVX-512 VNNI",
+            "vnni256": "AVX-VNNI",
+            "avx2": "AVX2",
+            "neon": "NEON dot products",
+            "generic": "generic vectors",
+        }
         widest = "AVX-512 " if "avx512f" in self.features and self.dot == "avx2" else ""
         return widest + names[self.dot]
 
@@ -97,7 +107,8 @@ def _without_orphans(features: set[str]) -> set[str]:
 def describe(features: frozenset[str], machine: str) -> Target:
     """Choose the forms of the kernels for a machine (`platform.machine()` in lower case) with `features`."""
     if machine in {"arm64", "aarch64"}:
-        return Target(features=features, dot="generic", half=True, registers=8)
+        # 32 registers of 4 lanes.
+        return Target(features=features, dot="neon" if "dotprod" in features else "generic", half=True, registers=8)
     dot: Dot = "generic"
     if "avx2" in features:
         dot = "avx2"

@@ -13,7 +13,7 @@ from llvmlite import ir
 from numba import types
 
 from volumetric.kernels.cpu.bytedot import ByteDot
-from volumetric.kernels.cpu.emit import F32X, I32X, Emitter, constant
+from volumetric.kernels.cpu.emit import F32X, I32, I32X, Emitter, constant
 from volumetric.kernels.cpu.jit import intrinsic, kernel
 from volumetric.kernels.cpu.target import target as machine
 
@@ -59,7 +59,8 @@ def float_tile(
     """``out[m, 16 p + lane] = Σ_k x[m, k] · w[p, k, lane]`` for `rows` × `panels` (compile-time constants).
 
     `weights` are vectors of 16 numbers of type `storage` (compile-time), at ``p * panel_stride + k * k_stride``; `x`
-    is float32 in rows of `x_stride` bytes; `count` is the number of k.
+    is float32 in rows of `x_stride` bytes; `count` is the number of k. bfloat16 is stored in pairs of k: `k_stride`
+    then leads from pair to pair, and an odd `count` is rounded up.
     """
     if not isinstance(storage, types.StringLiteral) or not isinstance(rows, types.IntegerLiteral):
         return None
@@ -89,13 +90,72 @@ def _emit_float_tile(
     cells = [[e.cell(F32X) for _ in range(panels)] for _ in range(rows)]
     x_rows = [e.at(x, e.b.mul(x_stride, constant(m))) for m in range(rows)]
     columns = [e.at(weights, e.b.mul(panel_stride, constant(p))) for p in range(panels)]
-    with e.loop(count) as k:
-        w_offset, x_offset = e.b.mul(k, k_stride), e.b.mul(k, constant(4))
-        lanes = [e.load_lanes(e.at(column, w_offset), storage) for column in columns]
+    together = 2 if storage == "bfloat16" else 1
+    with e.loop(e.b.sdiv(e.b.add(count, constant(together - 1)), constant(together))) as step:
+        w_offset, x_offset = e.b.mul(step, k_stride), e.b.mul(step, constant(4 * together))
+        here = [e.at(column, w_offset) for column in columns]
+        if together == 2:
+            parts = [e.load_pairs(address) for address in here]
+        else:
+            parts = [[e.load_lanes(address, storage)] for address in here]
+        for k in range(together):
+            for m in range(rows):
+                factor = e.broadcast(e.at(e.at(x_rows[m], x_offset), 4 * k))
+                for p in range(panels):
+                    e.b.store(e.fma(parts[p][k], factor, e.b.load(cells[m][p])), cells[m][p])
+    _store_tile(e, cells, out, out_stride)
+
+
+@intrinsic
+def brain_tile(
+    typing_context: Any,
+    rows: Any,
+    panels: Any,
+    weights: Any,
+    panel_stride: Any,
+    x: Any,
+    x_stride: Any,
+    count: Any,
+    out: Any,
+    out_stride: Any,
+) -> Any:
+    """``out[m, 16 p + lane] = Σ_k x[m, k] · w[p, k, lane]``, both in bfloat16, summed in float32.
+
+    As `float_tile` with storage bfloat16 and pairs that follow each other; `x` is bfloat16 too.
+    """
+    if not isinstance(rows, types.IntegerLiteral) or not isinstance(panels, types.IntegerLiteral):
+        return None
+    shape = (rows.literal_value, panels.literal_value)
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        _emit_brain_tile(Emitter(builder), shape, *args[2:])
+        return context.get_dummy_value()
+
+    return types.void(rows, panels, *[types.int64] * 7), generate
+
+
+def _emit_brain_tile(
+    e: Emitter,
+    shape: tuple[int, int],
+    weights: Any,
+    panel_stride: Any,
+    x: Any,
+    x_stride: Any,
+    count: Any,
+    out: Any,
+    out_stride: Any,
+) -> None:
+    rows, panels = shape
+    cells = [[e.cell(F32X) for _ in range(panels)] for _ in range(rows)]
+    x_rows = [e.at(x, e.b.mul(x_stride, constant(m))) for m in range(rows)]
+    columns = [e.at(weights, e.b.mul(panel_stride, constant(p))) for p in range(panels)]
+    with e.loop(e.b.lshr(e.b.add(count, constant(1)), constant(1))) as pair:
+        w_offset, x_offset = e.b.mul(pair, constant(64)), e.b.mul(pair, constant(4))
+        lanes = [e.load(e.at(column, w_offset), I32X) for column in columns]
         for m in range(rows):
-            factor = e.broadcast(e.at(x_rows[m], x_offset))
+            factor = e.broadcast(e.at(x_rows[m], x_offset), I32)
             for p in range(panels):
-                e.b.store(e.fma(lanes[p], factor, e.b.load(cells[m][p])), cells[m][p])
+                e.b.store(e.dot_pairs(e.b.load(cells[m][p]), lanes[p], factor), cells[m][p])
     _store_tile(e, cells, out, out_stride)
 
 
@@ -194,6 +254,21 @@ def float_tiles(storage, rows, wide, weights, k_stride, panel_stride, panels, x,
             panel += wide
         else:
             float_tile(storage, rows, 1, source, k_stride, panel_stride, x, x_stride, count, target, out_stride)
+            panel += 1
+
+
+@kernel
+def brain_tiles(rows, wide, weights, panel_stride, panels, x, x_stride, count, out, out_stride):
+    """`brain_tile` over any number of panels."""
+    panel = 0
+    while panel < panels:
+        source = weights + panel * panel_stride
+        target = out + 64 * panel
+        if panels - panel >= wide:
+            brain_tile(rows, wide, source, panel_stride, x, x_stride, count, target, out_stride)
+            panel += wide
+        else:
+            brain_tile(rows, 1, source, panel_stride, x, x_stride, count, target, out_stride)
             panel += 1
 
 

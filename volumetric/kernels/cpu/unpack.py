@@ -113,7 +113,7 @@ def read_row(code, panel, lane, k, scale, out):
         elif code == 1:
             value = half_value(load_u16(panel + 32 * j + 2 * lane))
         elif code == 2:
-            value = bits_float(load_u16(panel + 32 * j + 2 * lane) << 16)
+            value = bits_float(load_u16(panel + 64 * (j // 2) + 4 * lane + 2 * (j % 2)) << 16)
         elif code == 3:
             value = _integer_number(panel, lane, j, 16, 128, False)
         elif code == 4:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from volumetric.errors import DeviceError
-from volumetric.kernels.cpu.panels import FORMATS
+from volumetric.kernels.cpu.panels import FORMATS, Rounding
 from volumetric.kernels.cpu.target import target
 from volumetric.network import Params
 from volumetric.runtime.cpu.cores import default_threads
@@ -84,8 +84,9 @@ class CpuDevice:
         threads = options.threads or self.threads
         fused = fuse(plan)
         weights = ResidentWeights(fused, params, threads)
-        exact = options.compute == "float32"
-        program = Program(fused, weights, exact=exact, storage=self._storage(options, weights), context=options.context)
+        compute: Rounding = "int8" if options.compute == "auto" else options.compute
+        storage = self._storage(options, weights)
+        program = Program(fused, weights, compute=compute, storage=storage, context=options.context)
         return CpuExecutable(program, options, threads)
 
     def graphs(self) -> CpuGraphs:

@@ -205,6 +205,7 @@ class CpuExecutable:
         table_mode: Mode = "few" if rows <= VECTOR_ROWS else "many" if mode == TAIL_ALL else "last"
         program.table(table_mode)  # operations ask for their scratch as they are added
         self._reserve(program, rows)
+        program.layout.place_opened(state.position + rows)
         self._begin(program, x, mode, out)
         self._control[POSITION_WORD] = state.position
         self._control[STATES_WORD] = state.caches.table

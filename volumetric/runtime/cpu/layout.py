@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from volumetric.errors import GenerationError
-from volumetric.kernels.cpu.panels import prepared_bytes
+from volumetric.kernels.cpu.panels import Rounding, prepared_bytes
+from volumetric.kernels.cpu.rounded_attention import opened_bytes
+from volumetric.kernels.cpu.target import target
 from volumetric.kernels.cpu.tiles import float_tile_shape
 from volumetric.layers.rope import Rope
+from volumetric.runtime.cpu.arena import address_of, aligned_zeros
 from volumetric.runtime.cpu.buffers import Buffers
 from volumetric.runtime.cpu.resident import Matrix, ResidentWeights
 from volumetric.runtime.plan import KVSpec, Plan, Step
@@ -18,6 +21,8 @@ class Layout:
     ----------
     buffers : rows of values
     prepared, queries : slots of the rows that products and attention share among threads
+    opened : slot of the bfloat16 copy of a cache; every call must place it, see `place_opened`
+    rounds_attention : attention of many rows multiplies in bfloat16
     angles : slot of the rotary angles of each kind
     caches : key/value caches that a state must have
     scratch_bytes : scratch of one thread; grows as operations are added
@@ -28,10 +33,10 @@ class Layout:
     vocabulary : ids below this have a row in every embedding that reads the input
     """
 
-    def __init__(self, plan: Plan, weights: ResidentWeights, *, exact: bool, context: int) -> None:
+    def __init__(self, plan: Plan, weights: ResidentWeights, *, compute: Rounding, context: int) -> None:
         self._plan = plan
         self._weights = weights
-        self._exact = exact
+        self._compute: Rounding = compute
         attends = [step for step in plan.steps if step.op == "attend"]
         self.buffers = Buffers()
         self.caches = _caches(plan, attends)
@@ -55,6 +60,12 @@ class Layout:
         self.queries = self.buffers.slot(
             max((4 * step.attrs["heads"] * step.attrs["head_dim"] for step in attends), default=64)
         )
+        self.opened = self.buffers.outside()
+        self._opened_bytes = max(
+            (opened_bytes(step.attrs["kv_heads"], step.attrs["head_dim"]) for step in attends), default=0
+        )
+        self._opened_memory = aligned_zeros(0)
+        self.rounds_attention = self._rounds_attention()
         ropes: list[Rope] = [step.attrs["rope"] for step in attends if step.attrs["rope"] is not None]
         self.angles = {rope: self.buffers.slot(4 * rope.dim) for rope in dict.fromkeys(ropes)}
         self._slots = self._assign_slots()
@@ -63,9 +74,30 @@ class Layout:
         """Slot of a value of the plan."""
         return self._slots[value]
 
-    def quantised(self, matrix: Matrix) -> bool:
-        """Whether a product with `matrix` rounds its activations to int8."""
-        return matrix.form.is_integer and not self._exact
+    def rounding(self, matrix: Matrix, *, tiles: bool) -> Rounding:
+        """What a product with `matrix` rounds its activations to.
+
+        bfloat16 only in tiles: with few rows the weights' way from memory takes longer than products in float32.
+        """
+        if matrix.form.is_integer and self._compute != "float32":
+            return "int8"
+        return "bfloat16" if matrix.form.name == self._compute == "bfloat16" and tiles else "float32"
+
+    def _rounds_attention(self) -> bool:
+        """Where products round to int8 or bfloat16, if the machine has products of bfloat16: else nothing is won."""
+        products = [step for step in self._plan.steps if step.op == "matmul"]
+        matrices = [matrix for step in products for matrix in self._weights.matrices(step)]
+        rounds = any(self.rounding(matrix, tiles=True) != "float32" for matrix in matrices)
+        return rounds and "avx512bf16" in target().features
+
+    def place_opened(self, tokens: int) -> None:
+        """Make room to open the cache of any layer up to `tokens` tokens."""
+        if not self.rounds_attention:
+            return
+        places = -(-tokens // 16) * 16
+        if places * self._opened_bytes > self._opened_memory.size:
+            self._opened_memory = aligned_zeros(max(2 * self._opened_memory.size, places * self._opened_bytes))
+        self.buffers.place(self.opened, address_of(self._opened_memory), places)
 
     def want_scratch(self, size: int) -> None:
         """Make each thread's scratch at least `size` bytes."""
@@ -83,7 +115,8 @@ class Layout:
     def _prepared_bytes(self) -> int:
         products = [step for step in self._plan.steps if step.op == "matmul"]
         matrices = [matrix for step in products for matrix in self._weights.matrices(step)]
-        return max((prepared_bytes(m.k, quantised=self.quantised(m)) for m in matrices), default=64)
+        sizes = [prepared_bytes(m.k, self.rounding(m, tiles=tiles)) for m in matrices for tiles in (True, False)]
+        return max(sizes, default=64)
 
     def _assign_slots(self) -> dict[int, int]:
         """A slot for each value; memory is reused once the last reader of a value is done."""
@@ -117,7 +150,7 @@ def _caches(plan: Plan, attends: list[Step]) -> dict[str, KVSpec]:
 
 
 def _attention_scratch(attends: list[Step], context: int) -> int:
-    """Bytes for the sums, mixed values and scores of one tile of rows."""
+    """Bytes for the sums, mixed values, rounded queries and scores of one tile of rows."""
     rows = float_tile_shape()[0]
     widest = max((-(-step.attrs["head_dim"] // 16) * 16 for step in attends), default=0)
-    return 64 + rows * (widest + context + 32) * 4
+    return 64 + rows * (2 * widest + context + 32) * 4

@@ -17,10 +17,18 @@ from volumetric.kernels.cpu.append import ANGLE_ARGUMENTS, APPEND_ARGUMENTS
 from volumetric.kernels.cpu.attention import ATTEND_ARGUMENTS, heads_together
 from volumetric.kernels.cpu.batch import ROWS_SCRATCH
 from volumetric.kernels.cpu.maths import ACTIVATIONS
+from volumetric.kernels.cpu.panels import ROUNDINGS, Rounding, prepared_bytes
 from volumetric.kernels.cpu.panels import ROWS as PANEL_ROWS
-from volumetric.kernels.cpu.panels import prepared_bytes
 from volumetric.kernels.cpu.prepare import LAYER_NORM, NO_NORM, RMS_NORM
-from volumetric.kernels.cpu.products import PRODUCT_ARGUMENTS, tile_scratch, vector_scratch
+from volumetric.kernels.cpu.products import (
+    BRAIN,
+    FLOATS,
+    OPENED,
+    PRODUCT_ARGUMENTS,
+    tile_scratch,
+    vector_scratch,
+)
+from volumetric.kernels.cpu.rounded_attention import ROUNDED_ARGUMENTS
 from volumetric.kernels.cpu.rows import (
     ELEMENT_ARGUMENTS,
     EMBEDDING_ARGUMENTS,
@@ -50,17 +58,25 @@ class Program:
     ----------
     plan : a fused plan
     weights : its resident weights
-    exact : integer weights meet float32 activations, not int8
+    compute : int8 and bfloat16 round the activations that meet integer weights to int8; bfloat16 rounds those that
+        meet bfloat16 weights too, where rows are many; float32 rounds nothing
     storage : of keys and values
     context : tokens that a state can hold
     """
 
-    def __init__(self, plan: Plan, weights: ResidentWeights, *, exact: bool, storage: KVStorage, context: int) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        weights: ResidentWeights,
+        *,
+        compute: Rounding,
+        storage: KVStorage,
+        context: int,
+    ) -> None:
         self.plan = plan
         self.weights = weights
-        self.exact = exact
         self.storage: KVStorage = storage
-        self.layout = Layout(plan, weights, exact=exact, context=context)
+        self.layout = Layout(plan, weights, compute=compute, context=context)
         self._tables: dict[Mode, StepTable] = {}
         self._batch: BatchTable | None = None
 
@@ -142,14 +158,14 @@ class Program:
         tiles = mode == "many" or (mode == "last" and not step.tail)
         shared = tiles or mode == "batch"  # rows are prepared once for all threads
         records: list[Record] = []
-        before: bool | None = None
+        before: Rounding | None = None
         for matrix in self.weights.matrices(step):
-            fresh = before != self.layout.quantised(matrix)
-            before = self.layout.quantised(matrix)
+            rounding = self.layout.rounding(matrix, tiles=tiles)
+            fresh, before = before != rounding, rounding
             product = Record(
                 name="tile_product" if tiles else "rows_product" if shared else "vector_product",
                 constants=self._product_constants(step, matrix, tiles=tiles),
-                arguments=self._product_arguments(step, matrix, fresh=fresh),
+                arguments=self._product_arguments(step, matrix, rounding, fresh=fresh),
                 tail=step.tail,
                 # The next matrix of the same step may prepare rows in the same buffer: then all must be done with it.
                 barrier=shared,
@@ -162,18 +178,20 @@ class Program:
         return records
 
     def _product_constants(self, step: Step, matrix: Matrix, *, tiles: bool) -> tuple[str | int, ...]:
-        form, quantised = matrix.form, self.layout.quantised(matrix)
-        kind = form.name + (":exact" if form.is_integer and not quantised else "")
+        form, rounding = matrix.form, self.layout.rounding(matrix, tiles=tiles)
+        kind = form.name + (":exact" if form.is_integer and rounding == "float32" else "")
         code = ACTIVATIONS.index(step.attrs["activation"])
-        self.layout.want_scratch(vector_scratch(matrix.k, prepared_bytes(matrix.k, quantised=quantised)) + ROWS_SCRATCH)
+        self.layout.want_scratch(vector_scratch(matrix.k, prepared_bytes(matrix.k, rounding)) + ROWS_SCRATCH)
         if not tiles:
             return kind, code, int(matrix.gated)
-        zero = form.zero if quantised else -2 if form.is_integer else -1
-        rows, wide = integer_tile_shape() if quantised else float_tile_shape()
+        zero = {"int8": form.zero, "bfloat16": BRAIN, "float32": OPENED if form.is_integer else FLOATS}[rounding]
+        rows, wide = integer_tile_shape() if rounding == "int8" else float_tile_shape()
         self.layout.want_scratch(tile_scratch(matrix.k, zero, rows, wide))
         return kind, code, int(matrix.gated), zero, rows, wide
 
-    def _product_arguments(self, step: Step, matrix: Matrix, *, fresh: bool) -> tuple[int | float, ...]:
+    def _product_arguments(
+        self, step: Step, matrix: Matrix, rounding: Rounding, *, fresh: bool
+    ) -> tuple[int | float, ...]:
         attrs, weights = step.attrs, self.weights
         biases = [step.params.get(f"bias.{part}") for part in matrix.parts]
         if matrix.gated:
@@ -201,8 +219,8 @@ class Program:
             up_bias=up,
             panel_bytes=matrix.panel_bytes,
             prepared=self.layout.prepared,
-            row_bytes=prepared_bytes(matrix.k, quantised=self.layout.quantised(matrix)),
-            quantised=int(self.layout.quantised(matrix)),
+            row_bytes=prepared_bytes(matrix.k, rounding),
+            rounding=ROUNDINGS.index(rounding),
             fresh=int(fresh),
         )
 
@@ -241,22 +259,26 @@ class Program:
             table=self.layout.angles[rope] if rope else 0,
             scale=float(attrs["scale"]),
         )
-        attend = arguments(
-            ATTEND_ARGUMENTS,
-            **shared,
-            output=self.layout.slot(step.outputs[0]),
-            causal=int(attrs["causal"]),
-            window=int(attrs["window"] or 0),
-            softcap=float(attrs["softcap"] or 0.0),
-        )
+        shared |= {
+            "output": self.layout.slot(step.outputs[0]),
+            "causal": int(attrs["causal"]),
+            "window": int(attrs["window"] or 0),
+            "softcap": float(attrs["softcap"] or 0.0),
+        }
         rows, wide = float_tile_shape()
+        made = Record(name="append", constants=(self.storage,), arguments=append)
+        if self.layout.rounds_attention and mode not in ("few", "batch") and self.storage != "int8":
+            rounded = arguments(ROUNDED_ARGUMENTS, **shared, opened=self.layout.opened)
+            return [
+                made,
+                Record(name="open_cache", constants=(self.storage,), arguments=rounded, tail=step.tail),
+                Record(name="attend_rounded", constants=(rows, wide), arguments=rounded, tail=step.tail),
+            ]
+        attend = arguments(ATTEND_ARGUMENTS, **shared)
         name = "attend"
         if mode in ("few", "batch"):
             name, rows = "attend_few", heads_together(attrs["heads"], attrs["kv_heads"], rows)
-        return [
-            Record(name="append", constants=(self.storage,), arguments=append),
-            Record(name=name, constants=(self.storage, rows, wide), arguments=attend, tail=step.tail),
-        ]
+        return [made, Record(name=name, constants=(self.storage, rows, wide), arguments=attend, tail=step.tail)]
 
     def _join(self, step: Step, scale: float) -> Record:
         pairs = [(self.layout.slot(i), self.plan.values[i].width) for i in step.inputs]

@@ -219,7 +219,6 @@ def write_panels(
     payload = np.ascontiguousarray(packed.payload)
     arrays = [payload]
     source = (address_of(payload), payload.strides[0])
-    place = (packed.rows, packed.k, target, panel_stride)
     if form.is_integer:
         assert packed.scales is not None
         scales = np.ascontiguousarray(packed.scales)
@@ -229,13 +228,16 @@ def write_panels(
         more = (address_of(scales), 0 if offsets is None else address_of(offsets), scales.strides[0])
 
         def work(first: int, last: int) -> None:
-            retile_blocks(*source, *more, *place, first, last, *tail)
+            retile_blocks(*source, *more, packed.rows, packed.k, target, panel_stride, first, last, *tail)
 
     else:
-        kernel = retile_words if form.name == "float32" else retile_halves
+        kernel = retile_halves if form.name == "float16" else retile_words
+        per = 2 if form.name == "bfloat16" else 1  # numbers that stay together
+        padded = form.units(packed.k) * form.unit
+        sizes = (packed.rows, -(-packed.k // per), padded // per)
 
         def work(first: int, last: int) -> None:
-            kernel(*source, *place, first, last)
+            kernel(*source, *sizes, target, panel_stride, first, last)
 
     if payload.nbytes < _SHARE_BYTES or threads == 1:
         work(0, panels)

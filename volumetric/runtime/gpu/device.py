@@ -70,6 +70,10 @@ class GpuDevice:
 
     def compile_fused(self, plan: Plan, params: Params, options: RunOptions) -> GpuExecutable:
         """Bind a plan of row-wise operations alone; raises as `compile`, and `UnsupportedError` for other layers."""
+        if options.compute == "bfloat16":
+            raise UnsupportedError(
+                "the GPU has no products of bfloat16 activations", hint="use compute='float32' or device='cpu'"
+            )
         from volumetric.runtime.fuse import fuse
         from volumetric.runtime.gpu.executable import GpuExecutable
 
