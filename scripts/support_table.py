@@ -39,9 +39,9 @@ device and compares with the layer's own float64 code; `tests/layers` holds that
 
 *native*: kernels read this form from memory. *decoded*: the weights become float32 when the device takes them, which
 costs memory and speed. *none*: refused with `UnsupportedError`, because GPUs have no 64-bit numbers here. The reference
-device decodes everything. The columns *inference* are about the fused plan of language models; layers that run as tensor
-graphs, see below, decode all types. The columns *training* are about quantisation-aware training: a kernel of the device
-rounds the float32 master to what the type can hold for the forward pass, and gradients go straight through to it.
+device decodes everything. The columns *inference* are about the fused plan of language models; layers that run as
+tensor graphs, see below, decode all types. The columns *training* are about quantisation-aware training: a kernel of
+the device rounds the float32 master to what the type can hold for the forward pass, and gradients go straight through.
 
 Activations are float32 throughout, with one exception: those that meet integer weights are rounded to int8 in blocks of
 32, on the CPU unless `compute="float32"` asks it not to, on the GPU only if `compute="int8"` asks for it. Bits per
