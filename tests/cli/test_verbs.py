@@ -13,7 +13,9 @@ import pytest
 
 import volumetric
 from tests.generate.letters import write_letters
+from volumetric.builders import chain
 from volumetric.cli import main
+from volumetric.layers import Dense, Parallel, Sequential
 
 ROOT = Path(volumetric.__file__).parents[1]
 LLAMA = ROOT / "tests" / "fixtures" / "hf_tiny" / "llama"
@@ -204,6 +206,21 @@ def test_inspect_json_has_layers_and_tensors(run, letters):
     assert told["generation"]["eos_ids"] == [8]
     assert [layer["kind"] for layer in told["layers"]] == ["embedding"]
     assert told["tensors"] == [{"name": "0.0.0.0/weight", "shape": [9, 9], "dtype": "float32", "bytes": 324}]
+
+
+def test_inspect_shows_branches_and_shapes_of_any_format(run, tmp_path):
+    inside = Sequential(layers=(Dense(in_features=4, out_features=3), Dense(in_features=3, out_features=2)))
+    network = chain([Parallel(branches=(inside, Dense(in_features=4, out_features=5)))], (4,))
+    (tmp_path / "net.json").write_text(network.to_json())
+    code, out, err = run("inspect", str(tmp_path / "net.json"))
+    assert code == 0
+    assert "has no weights" in err
+    lines = [line.split() for line in out.splitlines()]
+    assert ["0.0.0.0", "parallel", "T×7"] in lines
+    assert ["0.0.0.0/0/1", "dense", "T×2", "8", "weight", "2×3", "bias", "2"] in lines
+    told = json.loads(run("inspect", str(tmp_path / "net.json"), "--json")[1])
+    assert told["layers"][0]["children"][0]["children"][1]["at"] == "0.0.0.0/0/1"
+    assert told["layers"][0]["parameters"] == told["parameters"] == 15 + 8 + 25
 
 
 def test_inspect_shows_the_numeric_types_after_conversion(run):
