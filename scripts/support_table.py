@@ -14,13 +14,13 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))  # for the examples of every layer kind, which the tests keep
 
 from tests.layers.cases import CASES  # noqa: E402 (the line above must come first)
-from volumetric.dtypes import DTYPES, Scheme  # noqa: E402
-from volumetric.errors import UnsupportedError  # noqa: E402
+from tests.parity.table import EXAMPLES, ROLES, Role, cells, covered, weighted  # noqa: E402
+from volumetric.dtypes import DTYPES, DType, Scheme  # noqa: E402
 from volumetric.grid import Coord, Grid  # noqa: E402
 from volumetric.layers import LAYERS, Embedding, LayerSpec, Sequential  # noqa: E402
 from volumetric.network import Network  # noqa: E402
 from volumetric.runtime.cpu import CpuDevice  # noqa: E402
-from volumetric.runtime.fuse import fuse  # noqa: E402
+from volumetric.runtime.expand import row_wise  # noqa: E402
 from volumetric.runtime.gpu import GpuDevice  # noqa: E402
 from volumetric.runtime.lower import lower  # noqa: E402
 
@@ -32,44 +32,51 @@ TEMPLATE = """\
 
 <!-- written by scripts/support_table.py (`make docs`); do not edit -->
 
+Every cell below is a test: `tests/parity` runs each layer kind forward and backward with each numeric type on each
+device and compares with the layer's own float64 code; `tests/layers` holds that code to finite differences.
+
 ## Numeric types of weights
 
 *native*: kernels read this form from memory. *decoded*: the weights become float32 when the device takes them, which
-costs memory and speed. The reference device decodes everything. Activations are float32 throughout, with one exception:
-those that meet integer weights are rounded to int8 in blocks of 32, on the CPU unless `compute="float32"` asks it not
-to, on the GPU only if `compute="int8"` asks for it. Bits per weight include scales and offsets, for rows of 4096.
+costs memory and speed. *none*: refused with `UnsupportedError`, because GPUs have no 64-bit numbers here. The reference
+device decodes everything. The columns *inference* are about the fused plan of language models; layers that run as
+tensor graphs, see below, decode all types. The columns *training* are about quantisation-aware training: a kernel of
+the device rounds the float32 master to what the type can hold for the forward pass, and gradients go straight through.
 
-| type | short | default scheme | bits per weight | cpu | gpu |
-| --- | --- | --- | --- | --- | --- |
+Activations are float32 throughout, with one exception: those that meet integer weights are rounded to int8 in blocks of
+32, on the CPU unless `compute="float32"` asks it not to, on the GPU only if `compute="int8"` asks for it. Bits per
+weight include scales and offsets, for rows of 4096.
+
+| type | short | default scheme | bits per weight | inference: cpu | gpu | training: cpu | gpu |
+| --- | --- | --- | --- | --- | --- | --- | --- |
 {schemes}
 
-Other schemes of these types (another group size, another type of scales) are decoded.
+Other schemes of these types (another group size, another type of scales) are decoded for inference.
 
 ## Layers
 
-The cpu and gpu devices run inference on rows of features; gradients, and arrays of more than two axes, are the
-reference device's. *native*: all variants run. *in part*: some variants run, the others are refused. *none*: refused
-with an error; the reference device runs it.
+Forward and backward of every layer kind, for rows, sequences, batches and images as far as its shape rule goes.
+*native*: kernels of the device compute it in float32. The inference column says which of two paths a device takes. The
+fused plan is for networks whose layers are all row-wise; a network with any other layer runs as tensor graphs as a
+whole, as does all training.
 
-| kind | class | reference | cpu | gpu |
-| --- | --- | --- | --- | --- |
+| kind | class | inference | reference | cpu: forward | backward | gpu: forward | backward |
+| --- | --- | --- | --- | --- | --- | --- | --- |
 {layers}
+
+{cells} cells of layer kind × role × numeric type × device; {none} of them are *none*.
 """
 
 
 def runs_fused(spec: LayerSpec, shape: tuple[int, ...]) -> bool:
-    """Whether a network of this one layer has a form that the CPU and GPU devices implement."""
+    """Whether a network of this one layer has a form as fused plan."""
     network = Network(
         grid=Grid(1),
         layers={Coord(0): Sequential(layers=(spec,))},
         input_shape=shape[1:],
         input_dtype="int32" if isinstance(spec, Embedding) else "float32",
     )
-    try:
-        fuse(lower(network))
-    except UnsupportedError:
-        return False
-    return True
+    return row_wise(lower(network))
 
 
 def scheme_rows() -> list[str]:
@@ -77,37 +84,45 @@ def scheme_rows() -> list[str]:
     lines = []
     for dtype in DTYPES:
         scheme = Scheme.default(dtype)
-        ways = ["native" if str(scheme) in device.native_schemes else "decoded" for device in DEVICES.values()]
+        inference = [
+            way(dtype, "forward", name, "native" if str(scheme) in device.native_schemes else "decoded")
+            for name, device in DEVICES.items()
+        ]
+        training = [way(dtype, "vjp", name, "native") for name in DEVICES]
         bits = f"{scheme.bits_per_weight((1, 4096)):.4g}"
-        lines.append(f"| {dtype.name} | {dtype.short} | `{scheme}` | {bits} | {' | '.join(ways)} |")
+        ways = " | ".join([*inference, *training])
+        lines.append(f"| {dtype.name} | {dtype.short} | `{scheme}` | {bits} | {ways} |")
     return lines
 
 
-def children(spec: LayerSpec) -> tuple[LayerSpec, ...]:
-    """Layers directly inside a container."""
-    return getattr(spec, spec.children_field) if spec.children_field else ()
+def way(dtype: DType, role: Role, device: str, covered_how: str) -> str:
+    """One answer for a type on a device, which all kinds of layers with weights must share."""
+    answers = {covered(kind, role, dtype, device) for kind in EXAMPLES if weighted(kind)}
+    if len(answers) > 1:
+        raise SystemExit(f"error: {dtype} on {device} runs for some layers only")
+    return covered_how if answers == {True} else "none"
 
 
 def layer_rows() -> list[str]:
-    """One line for each layer kind; the fast devices' answer is that of all its examples."""
+    """One line for each layer kind."""
     lines = []
     for kind, cls in sorted(LAYERS.items()):
-        examples = [case for case in CASES.values() if case[0].kind == kind] or [
-            case for case in CASES.values() if any(child.kind == kind for child in children(case[0]))
-        ]
-        if not examples:
-            raise SystemExit(f"error: tests/layers/cases.py has no example of {kind}")
-        plain = [case for case in examples if len(case[1]) <= 2] or examples
-        outcomes = {runs_fused(spec, shape) for spec, shape in plain}
+        outcomes = {runs_fused(*EXAMPLES[kind](17, 7, 33))}
+        outcomes |= {runs_fused(spec, shape) for spec, shape in CASES.values() if spec.kind == kind}
+        path = "fused or graphs" if len(outcomes) > 1 else "fused" if outcomes == {True} else "graphs"
+        float32 = next(dtype for dtype in DTYPES if dtype.name == "float32")
+        cells = ["native" if covered(kind, role, float32, device) else "none" for device in DEVICES for role in ROLES]
         vjp = ", VJP" if cls.vjp is not LayerSpec.vjp else ""
-        fused = "in part" if len(outcomes) > 1 else "native" if outcomes == {True} else "none"
-        lines.append(f"| `{kind}` | {cls.__name__} | forward{vjp} | {fused} | {fused} |")
+        lines.append(f"| `{kind}` | {cls.__name__} | {path} | forward{vjp} | {' | '.join(cells)} |")
     return lines
 
 
 def document() -> str:
     """Text of docs/support.md."""
-    return TEMPLATE.format(schemes="\n".join(scheme_rows()), layers="\n".join(layer_rows()))
+    table = [covered(kind, role, dtype, name) for kind, dtype in cells() for role in ROLES for name in DEVICES]
+    return TEMPLATE.format(
+        schemes="\n".join(scheme_rows()), layers="\n".join(layer_rows()), cells=len(table), none=table.count(False)
+    )
 
 
 def main() -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 import json
 
@@ -16,6 +17,7 @@ from volumetric.layers import Embedding, MultiHeadAttention
 from volumetric.network import Network, initialise
 from volumetric.runtime.device import RunOptions
 from volumetric.runtime.lower import lower
+from volumetric.runtime.profile import StepTime
 from volumetric.runtime.reference import ReferenceDevice
 
 ABOUT = {
@@ -39,13 +41,21 @@ def test_names_are_those_of_llama_bench():
     assert found == ["pp512", "tg128", "pp16+tg4", "pp512 @ d4096", "tg128 @ d4096", "pp16+tg4 @ d4096"]
 
 
+def test_batches_are_of_generation_alone():
+    found = [case.name for case in cases([8], [4], [(2, 1)], [0, 16], [1, 16])]
+    assert found == ["pp8", "tg4", "tg4 x16", "pp2+tg1", "pp8 @ d16", "tg4 @ d16", "tg4 x16 @ d16", "pp2+tg1 @ d16"]
+
+
 def test_zero_leaves_a_test_out():
     assert [case.name for case in cases([0, 32], [0])] == ["pp32"]
     with pytest.raises(SpecError, match="nothing to measure"):
         cases([0], [0])
 
 
-@pytest.mark.parametrize("bad", [{}, {"prompt": -1}, {"generate": 4, "depth": -2}])
+@pytest.mark.parametrize(
+    "bad",
+    [{}, {"prompt": -1}, {"generate": 4, "depth": -2}, {"generate": 4, "batch": 0}, {"prompt": 4, "batch": 2}],
+)
 def test_impossible_cases_are_refused(bad):
     with pytest.raises(SpecError):
         Case(**bad)
@@ -78,6 +88,23 @@ def test_markdown_lines_up():
     assert "1.50 M" in lines[2]
 
 
+STEPS = (
+    StepTime(label="vector_product 96x64 int4", count=30, seconds=0.0015),
+    StepTime(label="all", count=91, seconds=0.002),
+)
+
+
+def test_profiles_follow_the_rows():
+    rows = [ROWS[0], dataclasses.replace(ROWS[1], steps=STEPS)]
+    speeds, steps = render(rows, "md").split("\n\n")
+    assert len({len(line) for line in steps.splitlines()}) == 1
+    assert "| tg8 @ d64 | vector_product 96x64 int4 |    30 | 1500.0 |       75.0% |" in steps
+    assert speeds.count("tg8") == 1
+    _, steps = render(rows, "csv").split("\n\n")
+    assert [row["count"] for row in csv.DictReader(io.StringIO(steps))] == ["30", "91"]
+    assert json.loads(render(rows, "json"))[1]["steps"][1] == {"label": "all", "count": 91, "seconds": 0.002}
+
+
 def test_unknown_format_is_refused():
     with pytest.raises(SpecError, match="xml"):
         render(ROWS, "xml")
@@ -93,12 +120,34 @@ def executable():
     return ReferenceDevice().compile(lower(network), initialise(network), RunOptions(context=40))
 
 
-@pytest.mark.parametrize("case", [Case(prompt=20), Case(generate=5), Case(prompt=7, generate=3, depth=30)])
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case(prompt=20),
+        Case(generate=5),
+        Case(prompt=7, generate=3, depth=30),
+        Case(generate=4, batch=3),
+        Case(generate=4, batch=2, depth=36),
+    ],
+)
 def test_measuring_gives_a_speed_for_each_repetition(executable, case):
     speeds = measure(executable, 32, case, repetitions=3)
     assert len(speeds) == 3
     assert np.isfinite(speeds).all()
     assert min(speeds) > 0
+
+
+def test_a_batch_feeds_every_sequence_at_its_depth(executable, monkeypatch):
+    seen = []
+    forward = executable.forward_batch
+
+    def forward_batch(states, x):
+        seen.append([state.position for state in states])
+        return forward(states, x)
+
+    monkeypatch.setattr(executable, "forward_batch", forward_batch)
+    measure(executable, 32, Case(generate=2, batch=3, depth=7), repetitions=1)
+    assert seen == [[7] * 3, [8] * 3] * 2
 
 
 def test_a_case_beyond_the_context_is_refused(executable):

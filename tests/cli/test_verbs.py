@@ -13,7 +13,9 @@ import pytest
 
 import volumetric
 from tests.generate.letters import write_letters
+from volumetric.builders import chain
 from volumetric.cli import main
+from volumetric.layers import Dense, Parallel, Sequential
 
 ROOT = Path(volumetric.__file__).parents[1]
 LLAMA = ROOT / "tests" / "fixtures" / "hf_tiny" / "llama"
@@ -163,6 +165,27 @@ def test_bench_prints_only_rows(run, form):
         assert {row["dtype"] for row in rows} == {"float32"}
 
 
+def test_bench_batches_and_profiles(run):
+    flags = ("-p", "8", "-n", "2", "-b", "1,3", "-d", "0,4", "-r", "1", "--profile", "-o", "json")
+    code, out, err = run("bench", str(LLAMA), *flags, "--device", "cpu", "--threads", "1")
+    assert code == 0
+    rows = {row["test"]: row for row in json.loads(out)}
+    assert list(rows) == ["pp8", "tg2", "tg2 x3", "pp8 @ d4", "tg2 @ d4", "tg2 x3 @ d4"]
+    assert rows["tg2 x3"]["batch"] == 3
+    labels = [step["label"] for step in rows["tg2 @ d4"]["steps"]]
+    assert labels[-1] == "all"
+    assert any(label.startswith("vector_product") for label in labels)
+    assert any(step["label"].startswith("tile_product") for step in rows["pp8"]["steps"])
+    assert rows["tg2 x3"]["steps"] == []
+    assert f"{rows['pp8']['state_per_token']:,} bytes" in err
+
+
+def test_bench_profile_needs_a_device_that_can_tell(run):
+    code, _, err = run("bench", str(LLAMA), "-p", "2", "-n", "0", "-r", "1", "--profile", *ON_REFERENCE)
+    assert code == 1
+    assert "no profile" in err
+
+
 def test_bench_beyond_the_model_is_explained(run):
     code, _, err = run("bench", str(LLAMA), "-p", "4000", *ON_REFERENCE)
     assert code == 1
@@ -183,6 +206,21 @@ def test_inspect_json_has_layers_and_tensors(run, letters):
     assert told["generation"]["eos_ids"] == [8]
     assert [layer["kind"] for layer in told["layers"]] == ["embedding"]
     assert told["tensors"] == [{"name": "0.0.0.0/weight", "shape": [9, 9], "dtype": "float32", "bytes": 324}]
+
+
+def test_inspect_shows_branches_and_shapes_of_any_format(run, tmp_path):
+    inside = Sequential(layers=(Dense(in_features=4, out_features=3), Dense(in_features=3, out_features=2)))
+    network = chain([Parallel(branches=(inside, Dense(in_features=4, out_features=5)))], (4,))
+    (tmp_path / "net.json").write_text(network.to_json())
+    code, out, err = run("inspect", str(tmp_path / "net.json"))
+    assert code == 0
+    assert "has no weights" in err
+    lines = [line.split() for line in out.splitlines()]
+    assert ["0.0.0.0", "parallel", "T×7"] in lines
+    assert ["0.0.0.0/0/1", "dense", "T×2", "8", "weight", "2×3", "bias", "2"] in lines
+    told = json.loads(run("inspect", str(tmp_path / "net.json"), "--json")[1])
+    assert told["layers"][0]["children"][0]["children"][1]["at"] == "0.0.0.0/0/1"
+    assert told["layers"][0]["parameters"] == told["parameters"] == 15 + 8 + 25
 
 
 def test_inspect_shows_the_numeric_types_after_conversion(run):

@@ -52,9 +52,19 @@ def test_rows_have_the_bits_of_sequences_run_alone(name, count, threads, rng):
     assert [state.position for state in together] == [state.position for state in alone]
 
 
-@pytest.mark.parametrize("scheme", ["float16", "bfloat16", "int8:g32", "int4:g32", "uint4:g32"])
-@pytest.mark.parametrize("compute", ["float32", "int8"])
-@pytest.mark.parametrize("kv_dtype", ["float32", "float16"])
+@pytest.mark.parametrize(
+    ("scheme", "compute", "kv_dtype"),
+    [
+        ("float16", "auto", "float16"),
+        ("bfloat16", "auto", "int8"),
+        ("int8:g32", "int8", "float16"),
+        ("int8:g32", "float32", "float32"),
+        ("int4:g32", "int8", "int8"),
+        ("int4:g32", "float32", "float32"),
+        ("uint4:g32", "int8", "float16"),
+        ("uint4:g32", "float32", "float32"),
+    ],
+)
 def test_every_format_gives_the_same_bits(scheme, compute, kv_dtype, rng):
     executable = compiled("llama", rng, scheme, compute=compute, kv_dtype=kv_dtype)
     prompts = ragged(6, rng)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from volumetric.runtime.cpu.governor import Governor
+from volumetric.runtime.cpu.team import Team
 
 
 class Machine:
@@ -85,3 +86,86 @@ def test_a_trial_does_not_slow_calls_of_another_kind():
     for _ in range(4):
         governor.observe(0.005, "few")
     assert governor.threads_for("few") == 2
+
+
+PARTS = 12
+
+
+class WatchedMachine(Machine):
+    """Runs calls as the executable does: in parts, with glances, where the governor wants to look around."""
+
+    lost: dict[int, float]
+
+    def call(self, kind="few"):
+        governor, threads = self.governor, self.governor.threads
+        if not governor.uncertain(kind):
+            self.now += self.cost[threads]
+            governor.observe(self.cost[threads], kind)
+            return
+        seconds, lost, changed = 0.0, 0.0, False
+        for _ in range(PARTS):
+            part = self.cost[governor.threads] / PARTS
+            seconds += part
+            self.now += part
+            lost += self.lost[governor.threads] * part
+            if governor.glance(seconds, lost):
+                seconds, lost, changed = 0.0, 0.0, True
+        if not changed:
+            governor.observe(seconds, kind)
+
+
+def watched(limit=2, *, cost, lost):
+    made = WatchedMachine(limit)
+    made.cost, made.lost = cost, lost
+    return made
+
+
+def test_the_first_call_beside_busy_neighbours_ends_with_one_thread():
+    made = watched(cost={2: 0.750, 1: 0.014}, lost={2: 0.95, 1: 0.5})
+    made.call()
+    assert made.governor.threads == 1
+    assert made.now < 0.750 / PARTS + 0.014
+
+
+def test_a_second_try_with_all_threads_costs_a_part_of_a_call():
+    made = watched(cost={2: 0.750, 1: 0.014}, lost={2: 0.95, 1: 0.5})
+    spent = []
+    for _ in range(1000):
+        began = made.now
+        made.call()
+        spent.append(made.now - began)
+    assert max(spent[1:]) < 0.750 / PARTS + 0.014
+    assert sum(seconds > 0.02 for seconds in spent) < 12
+    made.cost, made.lost = {2: 0.003, 1: 0.005}, {2: 0.1, 1: 0.0}
+    for _ in range(3000):
+        made.call()
+    assert made.governor.threads == 2
+
+
+def test_glances_leave_a_quiet_machine_alone():
+    made = watched(cost={2: 0.200, 1: 0.350}, lost={2: 0.3, 1: 0.0})
+    for _ in range(50):
+        made.call()
+    assert made.governor.threads == 2
+    assert made.now < 50 * 0.200 + 4 * 0.150 + 0.001
+
+
+def test_a_short_interruption_is_no_sign():
+    governor = Governor(2)
+    assert not governor.glance(0.002, 0.002)
+    assert governor.threads == 2
+
+
+def test_threads_halve_until_nothing_is_lost():
+    made = watched(8, cost={8: 2.0, 4: 1.5, 2: 0.02, 1: 0.03}, lost={8: 0.95, 4: 0.95, 2: 0.1, 1: 0.0})
+    made.call()
+    assert made.governor.threads == 2
+
+
+def test_a_call_says_how_long_it_waited():
+    team = Team()
+    try:
+        waited = team.run(0, 0, 0, 2)
+    finally:
+        team.close()
+    assert 0.0 <= waited < 60.0

@@ -113,3 +113,15 @@ def test_continuous_actions_cover_their_range() -> None:
 def test_what_cannot_be_played_is_refused(arguments: dict, error: type[Exception], text: str) -> None:
     with pytest.raises(error, match=text):
         Gym(**arguments)
+
+
+@pytest.mark.parametrize("recurrent", [False, True])
+def test_the_compiled_cart_is_gymnasiums(recurrent: bool) -> None:
+    config = EvolutionConfig(population=30, genome=GenomeConfig(recurrent=recurrent, steps=2 if recurrent else 1))
+    run = Population(CARTPOLE.configure(config), seed=4)
+    run.evolve(CARTPOLE, 3)
+    cohort = run.ask()
+    slow = dataclasses.replace(CARTPOLE, compiled=False)
+    scores = np.asarray(CARTPOLE.score_all(cohort))
+    np.testing.assert_array_equal(scores, slow.score_all(cohort))
+    assert len(np.unique(scores)) > 5

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,13 @@ PROMPTS = [[5, 80, 33, 7], [1], [9, 9, 2], [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5], [6
 def test_texts_ends_and_reasons_are_those_of_generate():
     model = letters()
     prompts = ["abc", "g", "abcdefg", "f", "b", "h"]
-    for explicit in ({}, {"max_tokens": 3}, {"stop": ["gh", "de"]}, {"ignore_eos": True, "max_tokens": 12}):
+    variants: list[dict[str, Any]] = [
+        {},
+        {"max_tokens": 3},
+        {"stop": ["gh", "de"]},
+        {"ignore_eos": True, "max_tokens": 12},
+    ]
+    for explicit in variants:
         for together in (1, 2, 16):
             batch = model.generate_batch(prompts, together=together, **explicit)
             for made, prompt in zip(batch, prompts, strict=True):
@@ -86,8 +93,8 @@ def test_a_bad_prompt_is_found_before_anything_runs():
 def test_greedy_ids_on_the_cpu_are_those_of_generate(family, count):
     with volumetric.load(TINY / family, device="cpu", context=48) as model:
         prompts = [PROMPTS[i % len(PROMPTS)][i // len(PROMPTS) :] or [i] for i in range(count)]
-        explicit = {"ignore_eos": True, "max_tokens": 12}
-        greedy = explicit | {"temperature": 0.0}
+        explicit: dict[str, Any] = {"ignore_eos": True, "max_tokens": 12}
+        greedy: dict[str, Any] = explicit | {"temperature": 0.0}
         batch = model.generate_batch(prompts, **greedy)
         for made, prompt in zip(batch, prompts, strict=True):
             assert made.token_ids == model.generate(prompt, **greedy).token_ids

@@ -38,6 +38,7 @@ from volumetric.runtime import RunOptions, fuse, lower
 from volumetric.runtime.gpu import GpuDevice
 from volumetric.runtime.gpu.executable import GpuExecutable
 from volumetric.runtime.gpu.profile import kernel_times
+from volumetric.runtime.profile import WHOLE
 from volumetric.runtime.reference import ReferenceDevice
 from volumetric.weights import WeightStore
 
@@ -131,6 +132,19 @@ def test_profiles_name_every_dispatch(native_device: GpuDevice) -> None:
     assert kinds.pop("all") == sum(kinds.values()) == 2 + 5 * 2
     assert kinds["attend_split 4x8 float32"] == 2
     assert kinds["matvec 91x32 float32"] == 2
+
+
+def test_step_times_are_those_of_one_token_or_one_prompt(native_device: GpuDevice) -> None:
+    network = tiny_llama()
+    executable = native_device.compile(lower(network), initialise(network, 0), OPTIONS)
+    state = executable.new_state()
+    state.advance(5)
+    token, prompt = (executable.step_times(state, rows, repeats=1) for rows in (1, 20))
+    assert state.position == 5
+    assert token[-1].label == prompt[-1].label == WHOLE
+    assert any(step.label.startswith("matvec") for step in token)
+    assert any(step.label.startswith("gemm") for step in prompt)
+    assert token[-1].seconds > 0
 
 
 @pytest.mark.parametrize("make", [tiny_llama, gpt2_like, parallel, bidirectional])
@@ -368,3 +382,9 @@ def test_closing_frees_the_memory(native_device: GpuDevice) -> None:
     del state
     executable.close()
     assert context.allocated == before
+
+
+def test_an_int8_cache_is_refused(native_device: GpuDevice) -> None:
+    network = tiny_llama()
+    with pytest.raises(UnsupportedError, match="int8"):
+        native_device.compile(lower(network), initialise(network, 0), RunOptions(kv_dtype="int8"))

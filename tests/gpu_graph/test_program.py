@@ -204,15 +204,26 @@ def test_long_sums_take_two_launches(name: str) -> None:
         agree(got, want.astype(np.float32), name)
 
 
-@pytest.mark.parametrize(
-    "name", [f"{way}{cell}-17-3-33" for cell in ("lstm", "gru", "rnn_tanh") for way in ("", "grad-")]
-)
-def test_recurrent_dot_products_may_be_shared(name: str) -> None:
-    case = OP_CASES[name]
+@pytest.mark.parametrize("way", ["", "grad-"])
+@pytest.mark.parametrize("cell", ["lstm", "gru", "rnn_tanh"])
+def test_recurrent_dot_products_may_be_shared(way: str, cell: str) -> None:
+    case = OP_CASES[f"{way}{cell}-17-3-33"]
     graphs = open_graphs(LARGE)
     program = graphs.compile(case_graph(case), graphs.store())
     for got, want in zip(program.run(case.inputs), case_outputs(case, np.float64), strict=True):
-        agree(got, want.astype(np.float32), name)
+        agree(got, want.astype(np.float32), cell)
+
+
+@pytest.mark.parametrize("name", [name for name, case in OP_CASES.items() if case.op == "update"])
+def test_a_trial_update_gives_the_new_parameter_alone(name: str) -> None:
+    case = OP_CASES[name]
+    work = GraphBuilder()
+    inputs = [work.input("x", x.shape) for x in case.inputs]
+    graph = work.finish(work.emit("update", inputs, **case.attrs)[:1])
+    graphs = open_graphs("native")
+    program = graphs.compile(graph, graphs.store())
+    assert len(program.calls) == 1
+    agree(program.run(case.inputs)[0], case_outputs(case, np.float64)[0].astype(np.float32), name)
 
 
 def test_the_portable_executor_gives_the_same_bits() -> None:

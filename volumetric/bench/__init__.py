@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from volumetric.bench.cases import Case, cases
 from volumetric.bench.report import Row, render
-from volumetric.bench.run import measure
+from volumetric.bench.run import measure, profile
 
-__all__ = ["Case", "Row", "cases", "measure", "render"]
+__all__ = ["Case", "Row", "cases", "measure", "profile", "render"]

@@ -13,8 +13,10 @@ from typing import Any, Literal
 
 from volumetric.bench.cases import Case
 from volumetric.errors import SpecError
+from volumetric.runtime.profile import StepTime
 
 Format = Literal["md", "csv", "json", "jsonl"]
+_STEP_HEAD = ["test", "step", "count", "µs", "of the call"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +32,8 @@ class Row:
     test : name of the case
     tps, tps_std : mean and sample standard deviation of the tokens per second; 0 for a single repetition
     samples : tokens per second of each repetition
+    state_per_token : bytes of keys and values that a token of context takes on the device
+    steps : where the time of a call goes, if it was asked for
     version : version of volumetric
     """
 
@@ -44,10 +48,13 @@ class Row:
     prompt: int
     generate: int
     depth: int
+    batch: int
     tps: float
     tps_std: float
     samples: tuple[float, ...]
     version: str
+    state_per_token: int = 0
+    steps: tuple[StepTime, ...] = ()
 
     @classmethod
     def of(cls, case: Case, samples: Sequence[float], **about: Any) -> Row:
@@ -90,23 +97,50 @@ def _markdown(rows: Sequence[Row]) -> str:
         ]
         for row in rows
     ]
+    text = _aligned(table, numeric=(False, True, True, False, False, True, True, True))
+    cells = [line for row in rows for line in _step_cells(row)]
+    if cells:
+        text += "\n" + _aligned([_STEP_HEAD, *cells], numeric=(False, False, True, True, True))
+    return text
+
+
+def _aligned(table: Sequence[Sequence[str]], numeric: Sequence[bool]) -> str:
+    """Markdown whose columns line up; `numeric` ones to the right."""
     widths = [max(len(line[i]) for line in table) for i in range(len(table[0]))]
-    numeric = (False, True, True, False, False, True, True, True)
     rule = [("-" * (w - 1) + ":") if right else "-" * w for w, right in zip(widths, numeric, strict=True)]
-    lines = [table[0], rule, *table[1:]]
     padded = (
         [cell.rjust(w) if right else cell.ljust(w) for cell, w, right in zip(line, widths, numeric, strict=True)]
-        for line in lines
+        for line in (table[0], rule, *table[1:])
     )
     return "".join(f"| {' | '.join(line)} |\n" for line in padded)
 
 
+def _step_cells(row: Row) -> list[list[str]]:
+    """One line for each kind of step; shares are of the whole call, which is the last line."""
+    whole = row.steps[-1].seconds if row.steps else 0.0
+    return [
+        [
+            row.test,
+            step.label,
+            str(step.count),
+            f"{1e6 * step.seconds:.1f}",
+            f"{step.seconds / whole:.1%}" if whole else "-",
+        ]
+        for step in row.steps
+    ]
+
+
 def _csv(rows: Sequence[Row]) -> str:
+    """One table of speeds; with profiles, after an empty line, one of steps."""
     out = io.StringIO()
-    names = [name for name in Row.__dataclass_fields__ if name != "samples"]
-    writer = csv.DictWriter(out, names, extrasaction="ignore", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(asdict(row) for row in rows)
+    names = [name for name in Row.__dataclass_fields__ if name not in ("samples", "steps")]
+    speeds = csv.DictWriter(out, names, extrasaction="ignore", lineterminator="\n")
+    speeds.writeheader()
+    speeds.writerows(asdict(row) for row in rows)
+    cells = [line for row in rows for line in _step_cells(row)]
+    if cells:
+        out.write("\n")
+        csv.writer(out, lineterminator="\n").writerows([_STEP_HEAD, *cells])
     return out.getvalue()
 
 

@@ -15,13 +15,14 @@ from volumetric.bench.cases import Case
 from volumetric.errors import SpecError
 from volumetric.generate.session import PREFILL_ROWS, greedy_ids
 from volumetric.runtime.device import Executable, State
+from volumetric.runtime.profile import StepTime
 
 
 def measure(executable: Executable, vocab_size: int, case: Case, repetitions: int = 5, seed: int = 0) -> list[float]:
     """Return the tokens per second of each repetition of `case`; a warm-up before them does not count.
 
     Prompts go in the chunks in which `Session` feeds them. Generation is the device's greedy loop, which includes the
-    arg max of each step.
+    arg max of each step. A batch counts the tokens of all its sequences; each step of it is one batched call.
 
     Raises
     ------
@@ -36,7 +37,39 @@ def measure(executable: Executable, vocab_size: int, case: Case, repetitions: in
     depth, prompt, first = ids[: case.depth], ids[case.depth : -1], int(ids[-1])
     state = executable.new_state()
     _feed(executable, state, depth)
-    return list(islice(_repeat(executable, state, case, prompt, first), 1, repetitions + 1))
+    if case.batch > 1:
+        states = [state, *(state.fork() for _ in range(case.batch - 1))]
+        tokens = rng.generator(seed).integers(0, vocab_size, case.batch).astype(np.int32)
+        rates = _repeat_batch(executable, states, case, tokens)
+    else:
+        rates = _repeat(executable, state, case, prompt, first)
+    return list(islice(rates, 1, repetitions + 1))
+
+
+def profile(
+    executable: Executable, vocab_size: int, case: Case, repetitions: int = 10, seed: int = 0
+) -> tuple[StepTime, ...]:
+    """Return where the time goes: of the first call of the prompt, or, where only tokens are generated, of one token.
+
+    Raises
+    ------
+    UnsupportedError : the device cannot tell
+    """
+    state = executable.new_state()
+    _feed(executable, state, rng.generator(seed).integers(0, vocab_size, case.depth).astype(np.int32))
+    rows = min(case.prompt, PREFILL_ROWS) or 1
+    return tuple(executable.step_times(state, rows, repeats=repetitions))
+
+
+def _repeat_batch(executable: Executable, states: list[State], case: Case, first: IntArray) -> Iterator[float]:
+    while True:
+        for state in states:
+            state.trim(case.depth)
+        tokens = first
+        start = time.perf_counter()
+        for _ in range(case.generate):
+            tokens = executable.forward_batch(states, tokens).argmax(axis=1).astype(np.int32)
+        yield case.generate * len(states) / (time.perf_counter() - start)
 
 
 def _repeat(executable: Executable, state: State, case: Case, prompt: IntArray, first: int) -> Iterator[float]:

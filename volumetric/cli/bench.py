@@ -9,6 +9,7 @@ from cyclopts import Parameter
 
 from volumetric import __version__
 from volumetric.bench import Case, Row, cases, measure, render
+from volumetric.bench import profile as profile_of
 from volumetric.cli import console, exits
 from volumetric.cli.exits import UsageError
 from volumetric.cli.loading import open_for
@@ -23,6 +24,8 @@ def bench(
     generate: Annotated[str, Parameter(name=["--n-gen", "-n"])] = "128",
     pair: Annotated[tuple[str, ...], Parameter(name=["--pg", "-pg"], negative="", show_default=False)] = (),
     depth: Annotated[str, Parameter(name=["--n-depth", "-d"])] = "0",
+    batch: Annotated[str, Parameter(name=["--batch", "-b"])] = "1",
+    profile: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     threads: Annotated[str | None, Parameter(name=["--threads", "-t"])] = None,
     repetitions: Annotated[int, Parameter(name=["--repetitions", "-r"])] = 5,
     form: Annotated[Literal["md", "csv", "json", "jsonl"], Parameter(name=["--output", "-o"])] = "md",
@@ -47,6 +50,10 @@ def bench(
         PROMPT,GENERATE measured as one; may be repeated.
     depth : str
         Tokens in the context beforehand.
+    batch : str
+        Numbers of sequences that generate together; their speed is that of all of them.
+    profile : bool
+        Also show where the time goes, step by step: of one call of the prompt, or of one token of one sequence.
     threads : str
         Numbers of CPU threads; the physical cores unless given.
     repetitions : int
@@ -55,22 +62,34 @@ def bench(
         Format of the rows on stdout.
     """
     output.apply()
-    wanted = cases(_sizes("-p", prompt), _sizes("-n", generate), [_pair(text) for text in pair], _sizes("-d", depth))
+    wanted = cases(
+        _sizes("-p", prompt),
+        _sizes("-n", generate),
+        [_pair(text) for text in pair],
+        _sizes("-d", depth),
+        _sizes("-b", batch),
+    )
     counts = [None] if threads is None else _sizes("-t", threads)
     rows: list[Row] = []
     for count in counts:
         context = max(case.context for case in wanted)
         with open_for(model, source, device, context=context, threads=count) as opened:
-            rows.extend(_rows(opened, wanted, repetitions))
+            rows.extend(_rows(opened, wanted, repetitions, profiled=profile))
+    if rows:
+        console.note(f"one token of context takes {rows[0].state_per_token:,} bytes of keys and values")
     console.write(render(rows, form))
     return exits.OK
 
 
-def _rows(model: Model, wanted: Sequence[Case], repetitions: int) -> Iterator[Row]:
+def _rows(model: Model, wanted: Sequence[Case], repetitions: int, *, profiled: bool) -> Iterator[Row]:
     about, device = model.info, model.device.info
+    seen: set[tuple[int, int]] = set()  # (rows, depth) that have a profile: batches and lengths differ in nothing else
     for case in wanted:
         with console.progress(f"{case.name} on {about.device}…"):
             samples = measure(model.executable, about.vocab_size, case, repetitions)
+            call = case.prompt, case.depth
+            steps = profile_of(model.executable, about.vocab_size, case) if profiled and call not in seen else ()
+            seen.add(call)
         yield Row.of(
             case,
             samples,
@@ -82,6 +101,8 @@ def _rows(model: Model, wanted: Sequence[Case], repetitions: int) -> Iterator[Ro
             dtype=about.dtype,
             threads=about.options.threads or device.details.get("threads"),
             version=__version__,
+            state_per_token=model.executable.memory.state_per_token,
+            steps=steps,
         )
 
 

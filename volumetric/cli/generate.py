@@ -111,6 +111,7 @@ def describe(model: Model, generation: Generation) -> dict[str, Any]:
         "first_token_seconds": stats.first_token_seconds,
         "peak_bytes": stats.peak_bytes,
         "device_bytes": stats.device_bytes,
+        "state_bytes_per_token": model.executable.memory.state_per_token,
     }
     if generation.logprobs is not None:
         result |= {"logprobs": list(generation.logprobs), "top_logprobs": generation.top_logprobs}

@@ -8,17 +8,16 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from volumetric.blueprint import LayerFact, blueprint
 from volumetric.cli import console, exits
 from volumetric.cli.options import ModelSource, OutputOptions, SourceOptions, choose_model
 from volumetric.generate.footprint import footprint
 from volumetric.grid import Coord
-from volumetric.layers import LayerSpec
 from volumetric.loaders import LoadedModel, open_model
-from volumetric.network import Network
 
 
 def inspect(
@@ -46,13 +45,15 @@ def inspect(
         loaded = open_model(chosen, dtype=source.dtype, offline=source.offline, strict=source.strict)
     facts = overview(loaded)
     if json:
-        described = facts | {"layers": list(_layers(loaded.network)), "tensors": _tensors(loaded)}
+        layers = blueprint(loaded.network, loaded.params).describe()["layers"]
+        described = facts | {"layers": layers, "tensors": _tensors(loaded)}
         console.write(jsonlib.dumps(described, indent=2, default=str) + "\n")
         return exits.OK
     facts["size"] = console.size(facts["size"])
     width = max(map(len, facts)) + 2
     console.write("".join(f"{name + ':':{width}}{_text(value)}\n" for name, value in facts.items()))
-    console.table(("where", "layer", "weights", "shape"), [row.cells() for row in _rows(loaded)], right=("weights",))
+    columns = ("where", "layer", "output", "weights", "shape")
+    console.table(columns, [row.cells() for row in _rows(loaded)], right=("weights",))
     if tensors:
         rows = [
             [t["name"], "×".join(map(str, t["shape"])), t["dtype"], console.size(t["bytes"])] for t in _tensors(loaded)
@@ -96,54 +97,52 @@ def _text(value: Any) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Row:
-    """One slot of a plane of the grid, or of several planes that are alike."""
+    """One layer of a plane of the grid, or of several planes that are alike; `path` leads to one that is nested."""
 
     first: Coord
     last: Coord
+    path: str
     layer: str
+    output: str
     weights: int
     shape: str
 
     def cells(self) -> list[str]:
         depth = str(self.first.z) if self.first.z == self.last.z else f"{self.first.z}…{self.last.z}"
-        where = f"{depth}.{self.first.y}.{self.first.x}.{self.first.slot}"
-        return [where, self.layer, f"{self.weights:,}" if self.weights else "", self.shape]
+        where = f"{depth}.{self.first.y}.{self.first.x}.{self.first.slot}{self.path}"
+        return [where, self.layer, self.output, f"{self.weights:,}" if self.weights else "", self.shape]
 
 
 def _rows(loaded: LoadedModel) -> Iterator[_Row]:
     """Yield the layers in reading order; runs of planes with the same layers become one."""
     planes = [list(group) for _, group in groupby(_layer_rows(loaded), key=lambda row: row.first.z)]
-    for _, run in groupby(planes, key=lambda plane: [[*row.cells()[1:], row.first.slot] for row in plane]):
+    for _, run in groupby(planes, key=lambda plane: [[*row.cells()[1:], row.path, row.first.slot] for row in plane]):
         alike = list(run)
         for first, last in zip(alike[0], alike[-1], strict=True):
             yield dataclasses.replace(first, last=last.first)
 
 
 def _layer_rows(loaded: LoadedModel) -> Iterator[_Row]:
-    network = loaded.network
-    owned = network.param_specs()
-    for coord, spec in network.layers.items():
-        mine = [p for p in spec.params() if f"{coord}/{p.name}" in owned]
-        shapes = "  ".join(f"{p.name} {'×'.join(map(str, p.shape))}" for p in mine)
+    for depth, fact in blueprint(loaded.network).walk():
+        coord, _, path = fact.where.partition("/")
+        at = Coord.parse(coord)
+        owned = [p for p in fact.params if p.shared_from is None]
+        names = [p.key.removeprefix(fact.where + "/") for p in owned]
         yield _Row(
-            first=coord,
-            last=coord,
-            layer=_label(network, coord, spec),
-            weights=sum(math.prod(p.shape) for p in mine),
-            shape=shapes,
+            first=at,
+            last=at,
+            path=f"/{path}" if path else "",
+            layer="  " * depth + _label(fact),
+            output="×".join("T" if axis < 0 else str(axis) for axis in fact.output),
+            weights=sum(p.elements for p in owned),
+            shape="  ".join(f"{name} {'×'.join(map(str, p.shape))}" for name, p in zip(names, owned, strict=True)),
         )
 
 
-def _label(network: Network, coord: Coord, spec: LayerSpec) -> str:
-    off = " (off)" if coord in network.disabled else ""
-    shared = [str(link.source) for link in network.links if link.kind == "shared" and link.target == coord]
-    return spec.kind + off + (f" (weights of {', '.join(shared)})" if shared else "")
-
-
-def _layers(network: Network) -> Iterator[dict[str, Any]]:
-    for coord, spec in network.layers.items():
-        values = {f.name: getattr(spec, f.name) for f in dataclasses.fields(cast("Any", spec))}
-        yield {"at": str(coord), "kind": spec.kind, **values}
+def _label(fact: LayerFact) -> str:
+    off = " (off)" if fact.disabled else ""
+    shared = dict.fromkeys(p.shared_from.partition("/")[0] for p in fact.params if p.shared_from is not None)
+    return fact.kind + off + (f" (weights of {', '.join(shared)})" if shared else "")
 
 
 def _tensors(loaded: LoadedModel) -> list[dict[str, Any]]:

@@ -109,7 +109,7 @@ class DeviceOptions:
 
     device: Annotated[str, Parameter(name=["--device", "-dev"], env_var="VOLUMETRIC_DEVICE")] = "auto"
     compute: Literal["auto", "float32", "int8", "bfloat16"] = "auto"
-    kv_dtype: Literal["auto", "float32", "float16"] = "auto"
+    kv_dtype: Literal["auto", "float32", "float16", "int8"] = "auto"
 
 
 @Parameter(name="*", group=MODEL)

@@ -6,7 +6,7 @@ import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,12 @@ from volumetric.atomic import write_atomic
 from volumetric.errors import SpecError
 from volumetric.evolution.genes import ACTIVATIONS, AGGREGATIONS, Interface, Records
 from volumetric.evolution.genome_json import from_plain, to_plain
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from volumetric.network import Network
+    from volumetric.weights import Params, WeightStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -74,6 +80,31 @@ class Genome:
         from volumetric.evolution.activate import Activator
 
         return Activator(self)(inputs)
+
+    def to_network(self) -> tuple[Network, Params]:
+        """Return a network of dense layers, one for each depth, that computes the same in float32.
+
+        A value that skips layers is copied by those in between. ``volumetric.loaders.native.save_native`` writes it.
+
+        Raises
+        ------
+        UnsupportedError : the genome is recurrent, or has an activation or aggregation that no layer has
+        """
+        from volumetric.evolution.as_network import to_network
+
+        return to_network(self)
+
+    @staticmethod
+    def from_network(network: Network, params: Mapping[str, WeightStore]) -> Genome:
+        """Return the genome of a chain of dense layers; a weight of exactly 0 makes no connection.
+
+        Raises
+        ------
+        UnsupportedError : the network is no such chain, or has an activation that nodes do not have
+        """
+        from volumetric.evolution.as_network import from_network
+
+        return from_network(network, params)
 
     def to_json(self) -> str:
         """Return the genome as JSON text; numbers are exact."""

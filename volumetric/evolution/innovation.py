@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from volumetric.evolution.config import GenomeConfig
+from volumetric.evolution.genome import Genome
 
 _EVENTS_PER_CHILD = 4  # a split makes a node and two connections, an added connection one more
 
@@ -38,6 +39,12 @@ class Innovations:
         """Return the state once the first genomes, which all have the same structure, are made."""
         connections = config.inputs * config.outputs if config.initial_connections == "full" else 0
         return Innovations(np.array([config.inputs + config.outputs, connections, 0], np.int64))
+
+    @staticmethod
+    def after(genome: Genome) -> Innovations:
+        """Return the state after a genome from elsewhere: its numbers are taken."""
+        nodes = max(genome.nodes["id"].max(initial=0) + 1, genome.interface.inputs + genome.interface.outputs)
+        return Innovations(np.array([nodes, genome.connections["innovation"].max(initial=-1) + 1, 0], np.int64))
 
     def begin_generation(self, children: int) -> None:
         """Forget the events of the last generation and make room for those of `children` mutations."""

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from volumetric.errors import SpecError
 from volumetric.evolution.breed import breed
 from volumetric.evolution.config import EvolutionConfig
 from volumetric.evolution.genome import Genome
@@ -26,6 +27,11 @@ class Population(Run[EvolutionConfig, Pool]):
     ----------
     config : rules of the run
     seed : of all random numbers; None chooses one, which `seed` tells
+    first : genome that the first generation descends from: itself, and mutations of it. None: minimal genomes
+
+    Raises
+    ------
+    SpecError : `first` has another interface than ``config.genome``
 
     Examples
     --------
@@ -36,9 +42,12 @@ class Population(Run[EvolutionConfig, Pool]):
     True
     """
 
-    def __init__(self, config: EvolutionConfig, seed: int | None = None) -> None:
+    def __init__(self, config: EvolutionConfig, seed: int | None = None, first: Genome | None = None) -> None:
+        if first is not None and first.interface != config.genome.interface:
+            raise SpecError(f"the first genome has {first.interface}, the configuration {config.genome.interface}")
         self._settings = settings_of(config)
-        self.innovations = Innovations.after_first(config.genome)
+        self._ancestor = first
+        self.innovations = Innovations.after_first(config.genome) if first is None else Innovations.after(first)
         super().__init__(config, seed)
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -60,7 +69,15 @@ class Population(Run[EvolutionConfig, Pool]):
         return load(Path(path))
 
     def _first(self, rng: np.random.Generator) -> Pool:
-        return first_pool(self.config, rng)
+        if self._ancestor is None:
+            return first_pool(self.config, rng)
+        size = self.config.population
+        parents = np.tile(np.array([0, -1, 0], np.int64), (size, 1))
+        mutates = np.ones(size, np.uint8)
+        mutates[0] = 0
+        self.innovations.begin_generation(size)
+        key = rng.integers(0, 1 << 64, dtype=np.uint64)
+        return breed(Pool.of([self._ancestor]), parents, mutates, 0, key, self._settings, self.innovations)
 
     def _children(self, offspring: Offspring, first_id: int, key: np.uint64) -> Pool:
         self.innovations.begin_generation(self.config.population)

@@ -181,7 +181,7 @@ class Run(ABC, Generic[C, P]):
         budget: Budget | None = None,
         stop: Stop | None = None,
     ) -> Champion:
-        """Evaluate so many generations, fewer if the goal is reached or a budget spent, and return the best genome ever.
+        """Evaluate so many generations, fewer if a goal or a budget is reached, and return the best genome ever.
 
         Parameters
         ----------

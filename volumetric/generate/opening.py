@@ -26,7 +26,7 @@ def load(
     *,
     context: int | None = None,
     compute: Literal["auto", "float32", "int8", "bfloat16"] = "auto",
-    kv_dtype: Literal["auto", "float32", "float16"] = "auto",
+    kv_dtype: Literal["auto", "float32", "float16", "int8"] = "auto",
     threads: int | None = None,
     chat_template: str | Path | None = None,
     offline: bool = False,

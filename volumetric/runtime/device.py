@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from volumetric.errors import SpecError
 from volumetric.network import Params
 from volumetric.runtime.plan import Plan
+from volumetric.runtime.profile import StepTime
 
 DeviceKind = Literal["reference", "null", "cpu", "gpu"]
 
@@ -37,13 +38,14 @@ class RunOptions:
     compute : what activations are rounded to before products: ``"float32"`` (nothing is rounded), ``"int8"`` (where
         weights are integers, in blocks of 32, as llama.cpp), ``"bfloat16"`` (also to bfloat16 where weights are
         bfloat16 and a device gains from it), or ``"auto"``: the device's fast choice among the first two
-    kv_dtype : storage of the KV cache, ``"float32"`` or ``"float16"``; ``"auto"`` is the device's choice
+    kv_dtype : storage of the KV cache: ``"float32"``, ``"float16"``, ``"int8"`` (CPU; a float32 scale for each head of
+        each token), or ``"auto"``: the device's choice
     threads : CPU threads; None means the physical cores that the process may use
     """
 
     context: int = 2048
     compute: Literal["auto", "float32", "int8", "bfloat16"] = "auto"
-    kv_dtype: Literal["auto", "float32", "float16"] = "auto"
+    kv_dtype: Literal["auto", "float32", "float16", "int8"] = "auto"
     threads: int | None = None
 
     def __post_init__(self) -> None:
@@ -150,6 +152,18 @@ class Executable(Protocol):
         """Feed `token`, yield the arg max, feed that, and so on, without end, as fast as the device can.
 
         When the iterator is closed, `state.position` counts exactly the tokens fed for the ids already yielded.
+        """
+        ...
+
+    def step_times(self, state: Any, rows: int = 1, *, repeats: int = 10) -> list[StepTime]:
+        """Measure where the time of a call of `rows` rows at the state's position goes.
+
+        The last entry, labelled `volumetric.runtime.profile.WHOLE`, is the call in one piece. The position stays, the
+        rows held may be overwritten.
+
+        Raises
+        ------
+        UnsupportedError : the device cannot tell
         """
         ...
 

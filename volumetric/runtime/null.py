@@ -9,11 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from volumetric._typing import ROWS
+from volumetric.errors import UnsupportedError
 from volumetric.network import Params
 from volumetric.runtime.batch import check_batch, forward_each
 from volumetric.runtime.device import DeviceInfo, MemoryReport, RunOptions
 from volumetric.runtime.fuse import fuse
 from volumetric.runtime.plan import Plan
+from volumetric.runtime.profile import StepTime
 from volumetric.runtime.state import check_input, check_room, check_trim
 
 
@@ -84,6 +86,10 @@ class NullExecutable:
         while True:
             token = int(self.forward(state, np.array([token], np.int32))[-1].argmax())
             yield token
+
+    def step_times(self, state: NullState, rows: int = 1, *, repeats: int = 10) -> list[StepTime]:
+        """Refuse: raises `UnsupportedError`."""
+        raise UnsupportedError("the null device has no profile", hint="use device='cpu' or device='gpu'")
 
     def close(self) -> None:
         """Nothing to release."""

@@ -17,6 +17,7 @@ from volumetric.network import Params
 from volumetric.runtime.batch import check_batch, forward_each
 from volumetric.runtime.device import DeviceInfo, MemoryReport, RunOptions
 from volumetric.runtime.plan import Plan, Step
+from volumetric.runtime.profile import StepTime
 from volumetric.runtime.state import check_input, check_room, check_trim
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ class ReferenceDevice:
         options = options or RunOptions()
         if options.compute in {"int8", "bfloat16"}:
             raise UnsupportedError("the reference device computes in floats only", hint="use compute='float32'")
+        if options.kv_dtype == "int8":
+            raise UnsupportedError("the reference device keeps keys and values in floats", hint="use device='cpu'")
         weights = {}
         for key in plan.params:
             weights[key] = params[key].values().astype(self.dtype, copy=False)
@@ -120,6 +123,10 @@ class ReferenceExecutable:
         while True:
             token = int(self.forward(state, np.array([token], np.int32))[-1].argmax())
             yield token
+
+    def step_times(self, state: ReferenceState, rows: int = 1, *, repeats: int = 10) -> list[StepTime]:
+        """Refuse: raises `UnsupportedError`."""
+        raise UnsupportedError("the reference device has no profile", hint="use device='cpu' or device='gpu'")
 
     def close(self) -> None:
         """Drop the weights."""

@@ -30,7 +30,7 @@ from volumetric.train.learner import LearnerOptions, LearnerState, OpenLearner, 
 from volumetric.train.lora import DOWN, UP
 from volumetric.train.losses import CrossEntropy
 from volumetric.train.optim import AdamW, Momentum
-from volumetric.train.precision import schemes_of, trained_store
+from volumetric.train.precision import FLOAT32, schemes_of, trained_store
 from volumetric.train.reference import ReferenceLearner
 from volumetric.train.subject import are_sequences, check_state, first_masters, kept_store, trained_keys
 from volumetric.weights import Params
@@ -189,9 +189,9 @@ class DeviceLearner:
             down, up = (work.stored(key + end, self._shapes[key + end]) for end in (DOWN, UP))
             product = work.gemm(work.reshape(up, (1, *work.shape(up))), work.reshape(down, (1, *work.shape(down))))
             return work.add(own, work.affine(work.reshape(product, shape), overlay.scale))
-        scheme = self._schemes[key]
-        whole = scheme.dtype.is_float and scheme.dtype.bits >= 32
-        return own if whole or key not in self._shapes else work.fake_quant(own, str(scheme))
+        if key not in self._shapes or self._schemes[key] == FLOAT32:
+            return own
+        return work.fake_quant(own, str(self._schemes[key]))
 
     def _ready(self, batch: Batch) -> _Ready:
         """Check a batch and bring it into the form of graphs."""

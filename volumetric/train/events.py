@@ -44,6 +44,7 @@ class EpochEvent:
     loss : over all terms of the epoch, each before the update that it led to
     validation_loss : after the epoch, or None without validation data
     improved : whether the validation loss is the best so far
+    metric : what the caller's own measure gave, or None without one
     """
 
     event: ClassVar[str] = "epoch"
@@ -53,6 +54,7 @@ class EpochEvent:
     loss: float
     validation_loss: float | None = None
     improved: bool = False
+    metric: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -63,6 +63,7 @@ def train(
     learner: OpenLearner = ReferenceLearner,
     observers: Sequence[Observer] = (),
     stop: Callable[[], bool] | None = None,
+    metric: Callable[[Params], float] | None = None,
 ) -> TrainResult:
     """Train `params` of `network` on `data`. What is given stays as it is; the result has new weights.
 
@@ -77,6 +78,7 @@ def train(
     learner : where to compute
     observers : get statistics of every layer, forward and backward, at every update
     stop : asked after every update; true ends the run, with a checkpoint where those are written
+    metric : measures the weights at the end of every epoch, for the history
 
     Raises
     ------
@@ -109,7 +111,7 @@ def train(
     opened = learner(network, params, config.learner)
     if observers:
         _watch(opened, observers)
-    run = _Run(network, params, config, source, held, reporters, store, opened, stop)
+    run = _Run(network, params, config, source, held, reporters, store, opened, stop, metric)
     try:
         run.begin(resume)
         return run.go()
@@ -152,7 +154,9 @@ class _Run:
         store: CheckpointStore | None,
         learner: Learner,
         stop: Callable[[], bool] | None = None,
+        metric: Callable[[Params], float] | None = None,
     ) -> None:
+        self.metric = metric
         self.stop = stop or (lambda: False)
         self.network = network
         self.config = config
@@ -250,7 +254,12 @@ class _Run:
         elif validation is not None:
             progress.epochs_since_best += 1
         event = EpochEvent(
-            step=self.step, epoch=progress.epoch, loss=loss, validation_loss=validation, improved=improved
+            step=self.step,
+            epoch=progress.epoch,
+            loss=loss,
+            validation_loss=validation,
+            improved=improved,
+            metric=None if self.metric is None else self.metric(self.learner.params()),
         )
         progress.history.append(dataclasses.asdict(event))
         progress.epoch, progress.batch, progress.total, progress.count = progress.epoch + 1, 0, 0.0, 0.0

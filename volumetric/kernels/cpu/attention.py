@@ -1,11 +1,14 @@
-"""Attention steps: positions to angles, heads to the cache, and attention over the cache.
+"""Attention over the cache that `append` has filled.
 
 The key cache has the form of weight panels, ``[kv_head, position / 16, head_dim, 16]``: scores of 16 positions need no
 sum across lanes, and the float tile computes them. Values are ``[kv_head, position, head_dim rounded up to 16]``: the
 same tile reads them with positions as k. Every head of every row is computed by one thread over all its positions in
 order, so the number of threads does not change a bit.
 
-At 1000 tokens SmolLM2-135M reads 46 MB of float32 keys and values a token, 23 MB of float16.
+With an int8 cache the tiles see codes alone: scores are multiplied by the keys' scales before the softmax, weights by
+the values' after it.
+
+At 1000 tokens SmolLM2-135M reads 46 MB of float32 keys and values a token, 23 MB of float16, 12 MB of int8.
 """
 
 from __future__ import annotations
@@ -16,10 +19,10 @@ from typing import Any
 
 import numpy as np
 
+from volumetric.kernels.cpu.append import STORAGE_BYTES
 from volumetric.kernels.cpu.jit import kernel
 from volumetric.kernels.cpu.maths import exp, tanh
-from volumetric.kernels.cpu.memory import load_f32, load_f64, load_u16, store_f32, store_i16
-from volumetric.kernels.cpu.prepare import square_sum
+from volumetric.kernels.cpu.memory import load_f32, store_f32
 from volumetric.kernels.cpu.simd import (
     first_lanes,
     largest,
@@ -28,7 +31,6 @@ from volumetric.kernels.cpu.simd import (
     splat,
     store,
     store_first,
-    store_half,
     total,
 )
 from volumetric.kernels.cpu.steps import (
@@ -45,144 +47,6 @@ from volumetric.kernels.cpu.steps import (
 from volumetric.kernels.cpu.tiles import float_tiles
 
 f32 = np.float32
-
-ANGLE_ARGUMENTS = ("frequencies", "half", "out", "factor")
-"""Address of float64 radians per position, their number, slot of the table ``[rows, 2 · half]``, factor of both."""
-
-
-def angles(step: Any, thread: Any, threads: Any, control: Any) -> None:
-    """Cosines, then sines, of the rotary angles of each row, computed in float64."""
-    half = word(step, 1)
-    rows = last_row(control)
-    for row in range(rows * thread // threads, rows * (thread + 1) // threads):
-        out = slot_address(control, word(step, 2)) + row * half * 8
-        for i in range(half):
-            turn = load_f64(word(step, 0) + 8 * i) * (position(control) + row)
-            store_f32(out + 4 * i, number(step, 3) * f32(math.cos(turn)))
-            store_f32(out + 4 * (half + i), number(step, 3) * f32(math.sin(turn)))
-
-
-APPEND_ARGUMENTS = (
-    "input",  # slot: q heads, k heads, v heads
-    "heads",
-    "kv_heads",
-    "head_dim",
-    "q_norm",  # address of the gain, or 0
-    "k_norm",
-    "eps",
-    "half",  # pairs that turn; 0 = no rotation
-    "table",  # slot of angles [rows, 2 · half]
-    "state",  # index of the cache
-    "queries",  # slot of ready queries [rows, heads, head_dim]
-    "scale",  # of the scores; multiplied into the queries
-    "held",  # 1: the cache holds earlier tokens; 0: this call alone
-)
-
-
-@kernel
-def _ready_head(source, out, size, gain, eps, half, table, scale):
-    """Norm, rotate and scale one head of `size` numbers; writes whole vectors, so up to 15 numbers more."""
-    factor = splat(scale)
-    if gain != 0:
-        power = square_sum(source, size, f32(0.0)) / f32(size)
-        factor = splat(scale / f32(math.sqrt(power + eps)))
-    for i in range(0, size, 16):
-        value = load(source + 4 * i) * factor
-        if gain != 0:
-            value = value * load(gain + 4 * i)
-        store(out + 4 * i, value)
-    if half % 16 == 0:
-        for i in range(0, half, 16):
-            cos = load(table + 4 * i)
-            sin = load(table + 4 * (half + i))
-            first = load(out + 4 * i)
-            second = load(out + 4 * (half + i))
-            store(out + 4 * i, first * cos - second * sin)
-            store(out + 4 * (half + i), second * cos + first * sin)
-    else:
-        _rotate_slowly(out, half, table)
-
-
-@kernel
-def _rotate_slowly(out, half, table):
-    """Rotate pair by pair, for halves that are no multiple of a vector."""
-    for i in range(half):
-        cos = load_f32(table + 4 * i)
-        sin = load_f32(table + 4 * (half + i))
-        first = load_f32(out + 4 * i)
-        second = load_f32(out + 4 * (half + i))
-        store_f32(out + 4 * i, first * cos - second * sin)
-        store_f32(out + 4 * (half + i), second * cos + first * sin)
-
-
-@kernel
-def _copy(source, out, size):
-    for i in range(0, size, 16):
-        if size - i >= 16:
-            store(out + 4 * i, load(source + 4 * i))
-        else:
-            store_first(out + 4 * i, load(source + 4 * i), size - i)
-
-
-@kernel
-def _put_key(source, keys, size, capacity, head, place, wide):
-    """Scatter one key into its lane of the panel; `source` is rounded in place to float16 if `wide` is 2."""
-    panel = keys + ((head * (capacity // 16) + place // 16) * size * 16 + place % 16) * wide
-    if wide == 4:
-        for i in range(size):
-            store_f32(panel + 64 * i, load_f32(source + 4 * i))
-    else:
-        for i in range(0, size, 16):
-            store_half(source + 2 * i, load(source + 4 * i))
-        for i in range(size):
-            store_i16(panel + 32 * i, load_u16(source + 2 * i))
-
-
-@kernel
-def _put_value(source, values, size, capacity, head, place, wide):
-    padded = (size + 15) // 16 * 16
-    out = values + (head * capacity + place) * padded * wide
-    for i in range(0, size, 16):
-        value = first_lanes(size - i, load(source + 4 * i), splat(f32(0.0)))
-        if wide == 4:
-            store(out + 4 * i, value)
-        else:
-            store_half(out + 2 * i, value)
-
-
-def append(storage: str) -> Callable[..., None]:
-    """Make queries ready and write keys and values to a cache of `storage` (float32 or float16)."""
-    wide = 4 if storage == "float32" else 2
-
-    def append(step: Any, thread: Any, threads: Any, control: Any) -> None:
-        heads = word(step, 1)
-        kv_heads = word(step, 2)
-        size = word(step, 3)
-        half = word(step, 7)
-        state = word(step, 9)
-        base = position(control) if word(step, 12) != 0 else 0
-        every = heads + 2 * kv_heads
-        tasks = last_row(control) * every
-        capacity = state_word(control, state, 2)
-        room = scratch(control, thread)
-        for task in range(tasks * thread // threads, tasks * (thread + 1) // threads):
-            row = task // every
-            head = task % every
-            source = slot_address(control, word(step, 0)) + row * slot_stride(control, word(step, 0)) + 4 * size * head
-            table = slot_address(control, word(step, 8)) + row * half * 8
-            if head < heads:
-                out = slot_address(control, word(step, 10)) + (row * heads + head) * size * 4
-                _ready_head(source, room, size, word(step, 4), number(step, 6), half, table, number(step, 11))
-                _copy(room, out, size)
-            elif head < heads + kv_heads:
-                _ready_head(source, room, size, word(step, 5), number(step, 6), half, table, f32(1.0))
-                _put_key(room, state_word(control, state, 0), size, capacity, head - heads, base + row, wide)
-            else:
-                values = state_word(control, state, 1)
-                _put_value(source, values, size, capacity, head - heads - kv_heads, base + row, wide)
-
-    return append
-
 
 ATTEND_ARGUMENTS = (
     "output",  # slot
@@ -228,6 +92,15 @@ def softmax_row(scores, first, last, until, softcap):
     for i in range((last + 15) // 16 * 16, until, 16):
         store(scores + 4 * i, zero)
     return total(sums)
+
+
+@kernel
+def _scale_columns(rows, scores, stride, scales, count):
+    """Multiply `count` columns of each row by their scale."""
+    for i in range(0, count, 16):
+        factor = load(scales + 4 * i)
+        for m in range(rows):
+            store(scores + m * stride + 4 * i, load(scores + m * stride + 4 * i) * factor)
 
 
 @kernel
@@ -286,12 +159,18 @@ def _attend_tile(storage, size_of, rows, wide, step, control, room, row, head, x
         scores,
         stride,
     )
+    if size_of == 1:
+        scales = state_word(control, state, 0) + word(step, 2) * capacity * size + 4 * (kv_head * capacity + low)
+        _scale_columns(rows, scores, stride, scales, 16 * panels)
     for m in range(rows):
         own = place + m * by_row
         last = min(own + 1, until) if word(step, 4) != 0 else until
         first = max(own + 1 - window, 0) if window != 0 else 0
         first = min(max(first - low, 0), last - low - 1)
         store_f32(room + 4 * m, softmax_row(scores + m * stride, first, last - low, 16 * panels, number(step, 6)))
+    if size_of == 1:
+        scales = state_word(control, state, 1) + word(step, 2) * capacity * padded + 4 * (kv_head * capacity + low)
+        _scale_columns(rows, scores, stride, scales, 16 * panels)
     source = values + low * padded * size_of
     float_tiles(
         storage,
@@ -315,7 +194,7 @@ def attend(storage: str, rows: int, wide: int) -> Callable[..., None]:
 
     Scratch: `rows` rows of scores, of mixed values, and their sums.
     """
-    size_of = 4 if storage == "float32" else 2
+    size_of = STORAGE_BYTES[storage]
 
     def attend(step: Any, thread: Any, threads: Any, control: Any) -> None:
         heads = word(step, 1)
@@ -339,7 +218,7 @@ def attend(storage: str, rows: int, wide: int) -> Callable[..., None]:
 
 def attend_few(storage: str, together: int, wide: int) -> Callable[..., None]:
     """Attention of few rows: `together` heads that share a key/value head read it once. Scratch as `attend`."""
-    size_of = 4 if storage == "float32" else 2
+    size_of = STORAGE_BYTES[storage]
 
     def attend_few(step: Any, thread: Any, threads: Any, control: Any) -> None:
         parts = word(step, 1) // together

@@ -65,9 +65,11 @@ class Emitter:
         self.b.store(value, self.b.inttoptr(address, value.type.as_pointer()), align=align)
 
     def load_lanes(self, address: ir.Value, storage: str) -> ir.Value:
-        """16 numbers stored as ``float32`` or ``float16``, as a float vector."""
+        """16 numbers stored as ``float32``, ``float16`` or ``int8``, as a float vector."""
         if storage == "float32":
             return self.load(address, F32X)
+        if storage == "int8":
+            return self.to_float(self.b.sext(self.load(address, ir.VectorType(I8, LANES), align=1), I32X))
         return self.from_half(self.load(address, ir.VectorType(I16, LANES), align=2))
 
     def load_pairs(self, address: ir.Value) -> list[ir.Value]:

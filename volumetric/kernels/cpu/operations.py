@@ -6,11 +6,11 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from volumetric.kernels.cpu import attention, batch, products, rounded_attention, rows
+from volumetric.kernels.cpu import append, attention, batch, products, rounded_attention, rows
 from volumetric.kernels.cpu.jit import compile_operation
 
 _PLAIN: dict[str, Callable[..., None]] = {
-    "angles": attention.angles,
+    "angles": append.angles,
     "embedding": rows.embedding,
     "position_embedding": rows.position_embedding,
     "norm": rows.norm,
@@ -25,7 +25,7 @@ _PLAIN: dict[str, Callable[..., None]] = {
 
 _SPECIALISED: dict[str, Callable[..., Callable[..., None]]] = {
     "activation": rows.activation,
-    "append": attention.append,
+    "append": append.append,
     "attend": attention.attend,
     "attend_few": attention.attend_few,
     "attend_rounded": rounded_attention.attend_rounded,

@@ -34,9 +34,12 @@ _STEP_BYTES, _BARRIER_BYTES = 8 * STEP_WORDS, 8 * BARRIER_WORD
 
 @kernel
 def _meet(counter, target):
-    """Wait until `counter` has reached `target`."""
+    """Wait until `counter` has reached `target`; returns how many pauses that took."""
+    pauses = 0
     while load_acquire(counter) < target:
         pause()
+        pauses += 1
+    return pauses
 
 
 @kernel
@@ -45,13 +48,15 @@ def _walk(crew, thread, threads):
     steps = load_i64(crew + 8 * STEPS)
     control = load_i64(crew + 8 * CONTROL)
     met = 0
+    waited = 0
     for index in range(steps):
         step = table + index * _STEP_BYTES
         call_operation(load_i64(step), step, thread, threads, control)
         if threads > 1 and load_i64(step + _BARRIER_BYTES) != 0:
             met += threads
             atomic_add(crew + 8 * ARRIVED, 1)
-            _meet(crew + 8 * ARRIVED, met)
+            waited += _meet(crew + 8 * ARRIVED, met)
+    return waited
 
 
 @kernel
@@ -68,9 +73,12 @@ def publish(crew, table, steps, control, threads):
 
 @kernel
 def lead(crew, threads):
-    """Run the announced call as thread 0 together with ``threads - 1`` workers; returns when all are done."""
-    _walk(crew, 0, threads)
-    _meet(crew + 8 * FINISHED, threads - 1)
+    """Run the announced call as thread 0 together with ``threads - 1`` workers; returns when all are done.
+
+    Returns how many pauses this thread spent waiting for the others.
+    """
+    waited = _walk(crew, 0, threads)
+    return waited + _meet(crew + 8 * FINISHED, threads - 1)
 
 
 @kernel

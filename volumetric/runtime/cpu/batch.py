@@ -60,7 +60,10 @@ def compile_batch(records: Sequence[Record]) -> BatchTable:
         record
         if record.name in _POSITION_FREE
         else Record(
-            name="each_row", arguments=arguments(EACH_ROW_ARGUMENTS, inner=next(addresses)), barrier=record.barrier
+            name="each_row",
+            arguments=arguments(EACH_ROW_ARGUMENTS, inner=next(addresses)),
+            barrier=record.barrier,
+            note=record.label,
         )
         for record in records
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from volumetric.errors import DeviceError
 from volumetric.kernels.cpu.panels import FORMATS, Rounding
@@ -15,6 +15,7 @@ from volumetric.runtime.cpu.cores import default_threads
 from volumetric.runtime.cpu.executable import CpuExecutable
 from volumetric.runtime.cpu.program import Program
 from volumetric.runtime.cpu.resident import ResidentWeights
+from volumetric.runtime.cpu.state import KVStorage
 from volumetric.runtime.device import DeviceInfo, Executable, RunOptions
 from volumetric.runtime.expand import row_wise
 from volumetric.runtime.fuse import fuse
@@ -95,7 +96,7 @@ class CpuDevice:
         return CpuGraphs(self.threads)
 
     @staticmethod
-    def _storage(options: RunOptions, weights: ResidentWeights) -> Literal["float32", "float16"]:
+    def _storage(options: RunOptions, weights: ResidentWeights) -> KVStorage:
         """Keys and values in float16 where activations are rounded to 8 bits anyway, else in float32."""
         if options.kv_dtype != "auto":
             return options.kv_dtype

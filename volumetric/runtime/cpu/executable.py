@@ -31,12 +31,14 @@ from volumetric.runtime.batch import check_batch, forward_each
 from volumetric.runtime.cpu.arena import address_of, aligned_zeros
 from volumetric.runtime.cpu.batch import Blocks
 from volumetric.runtime.cpu.governor import Governor
+from volumetric.runtime.cpu.profile import walk_times
 from volumetric.runtime.cpu.program import Mode, Program
-from volumetric.runtime.cpu.state import CpuState, KVCaches
+from volumetric.runtime.cpu.state import CpuState, KVCaches, bytes_per_token
 from volumetric.runtime.cpu.table import StepTable
 from volumetric.runtime.cpu.team import TEAM
 from volumetric.runtime.device import MemoryReport, RunOptions
 from volumetric.runtime.plan import ROWS
+from volumetric.runtime.profile import StepTime
 from volumetric.runtime.state import check_input, check_room, check_vocabulary
 
 CHUNK = 512
@@ -65,19 +67,14 @@ class CpuExecutable:
     def memory(self) -> MemoryReport:
         """Bytes of resident weights, of buffers, and of the cache per token."""
         program = self._open()
-        size = 4 if program.storage == "float32" else 2
-        per_token = sum(
-            spec.kv_heads * (spec.head_dim + -(-spec.head_dim // 16) * 16) * size
-            for spec in program.plan.states.values()
-        )
+        per_token = sum(bytes_per_token(spec, program.storage) for spec in program.plan.states.values())
         scratch = program.layout.buffers.nbytes + self._scratch.nbytes
         return MemoryReport(weights=program.weights.nbytes, scratch=scratch, state_per_token=per_token)
 
     def new_state(self) -> CpuState:
         """An empty state."""
         program = self._open()
-        dtype = np.float32 if program.storage == "float32" else np.float16
-        return CpuState(KVCaches(program.layout.caches, dtype, self.options.context))
+        return CpuState(KVCaches(program.layout.caches, program.storage, self.options.context))
 
     def forward(self, state: CpuState, x: NDArray[Any], *, last_only: bool = True) -> F32Array:
         """Append the rows of `x` to `state` and return the plan's output for the last row, or for all of them.
@@ -147,6 +144,20 @@ class CpuExecutable:
             ids[0] = token = int(scores.argmax())
             yield token
 
+    def step_times(self, state: CpuState, rows: int = 1, *, repeats: int = 10) -> list[StepTime]:
+        """Time of the steps of a call, see `Executable.step_times`; of one chunk, where `rows` are more than that."""
+        program = self._open()
+        rows = min(rows, CHUNK)
+        value = program.plan.values[program.plan.inputs[0]]
+        x = check_input(program.plan, np.zeros((rows, *value.shape[1:]), value.dtype))
+        check_room(state.position, rows, self.options.context)
+        program.layout.check_positions(state.position + rows)
+        out = np.empty((1 if program.layout.output_in_tail else rows, program.layout.output_width), np.float32)
+        mode = TAIL_ALL if len(out) == rows else TAIL_LAST
+        with self._turn:
+            table = program.table(self._ready(program, state, x, mode, out))
+            return walk_times(table, self._control_address, self.threads, repeats)
+
     def warmup(self) -> None:
         """Compile every operation that this plan can need, or load it from the cache."""
         program = self._open()
@@ -181,18 +192,24 @@ class CpuExecutable:
 
     def _chunk(self, program: Program, state: CpuState, x: NDArray[Any], mode: int, out: F32Array) -> None:
         rows = len(x)
+        table_mode = self._ready(program, state, x, mode, out)
+        self._run_table(program.table(table_mode), rows, table_mode)
+        state.advance(rows)
+        if mode != TAIL_NONE:
+            self._collect(program, out, rows)
+
+    def _ready(self, program: Program, state: CpuState, x: NDArray[Any], mode: int, out: F32Array) -> Mode:
+        """Prepare memory and the control block for a call; returns which table it runs."""
+        rows = len(x)
         state.caches.reserve(state.position + rows)
         table_mode: Mode = "few" if rows <= VECTOR_ROWS else "many" if mode == TAIL_ALL else "last"
-        table = program.table(table_mode)
+        program.table(table_mode)  # operations ask for their scratch as they are added
         self._reserve(program, rows)
         program.layout.place_opened(state.position + rows)
         self._begin(program, x, mode, out)
         self._control[POSITION_WORD] = state.position
         self._control[STATES_WORD] = state.caches.table
-        self._run_table(table, rows, table_mode)
-        state.advance(rows)
-        if mode != TAIL_NONE:
-            self._collect(program, out, rows)
+        return table_mode
 
     def _begin(self, program: Program, x: NDArray[Any], mode: int, out: F32Array) -> None:
         """Write what the control block says about rows and values."""
@@ -209,15 +226,22 @@ class CpuExecutable:
 
     def _run_table(self, table: StepTable, rows: int, mode: Mode) -> None:
         """Run all steps: one native call for few rows, some calls for many, so that the governor learns in time."""
-        few = mode in ("few", "batch")
+        few, governor = mode in ("few", "batch"), self._governor
         kind = f"{mode} {rows.bit_length()}"  # durations per row are alike within a factor of two
-        count = table.steps if few else -(-table.steps // _PARTS)
+        watched = not few or governor.uncertain(kind)
+        count = -(-table.steps // _PARTS) if watched else table.steps
+        whole = since = time.perf_counter()
+        worked, waited, changed = time.thread_time(), 0.0, False
         for first in range(0, table.steps, count):
-            steps = min(count, table.steps - first)
-            threads = self._governor.threads_for(kind)
-            began = time.perf_counter()
-            TEAM.run(table.address + first * _STEP_BYTES, steps, self._control_address, threads)
-            self._governor.observe((time.perf_counter() - began) / (rows * steps), kind, prove=few)
+            steps, began = min(count, table.steps - first), time.perf_counter()
+            waited += TEAM.run(table.address + first * _STEP_BYTES, steps, self._control_address, governor.threads)
+            now = time.perf_counter()
+            if watched and governor.glance(now - since, waited + max(now - since - (time.thread_time() - worked), 0.0)):
+                since, worked, waited, changed = now, time.thread_time(), 0.0, True
+            elif not few:
+                governor.observe((now - began) / (rows * steps), kind, prove=False)
+        if few and not changed:
+            governor.observe((time.perf_counter() - whole) / (rows * table.steps), kind)
 
     def _reserve(self, program: Program, rows: int) -> None:
         """Make buffers and scratch large enough; tables tell how much scratch their operations need."""

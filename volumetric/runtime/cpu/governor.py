@@ -14,6 +14,8 @@ from collections.abc import Callable
 _SLOW = 1.7  # times the usual duration that count as disturbed; noise of a quiet machine stays below
 _TRIAL = 4  # calls of a trial
 _PROOF_CALLS, _PROOF_SECONDS = 8, 0.2  # when a kind's number of threads is put to the proof once, whichever is first
+_SHORTEST_GLANCE = 0.003  # seconds; a wake-up or a page from disk may cost as much on a quiet machine
+_LOST = 0.6  # part of the time; uneven shares and wake-ups of a quiet machine stay below 0.3
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 4.0  # seconds between trials
 
 
@@ -23,6 +25,10 @@ class Governor:
     When most calls take much longer than usual, half the threads get a trial of a few calls; the better number stays
     for a while. Then all threads are tried again, for a single call if that is slow, at ever longer intervals. Who
     starts beside busy programs knows no usual duration: so half the threads get one early trial in any case.
+
+    Within a call of which nothing is known yet, or which tries more threads again, `glance` looks at the time that the
+    calling thread lost: at barriers, and off its core. Alone on a machine that is a small part. Beside as many busy
+    threads as there are cores it is nearly all of it, and the rest of the call goes on with half the threads.
 
     Attributes
     ----------
@@ -50,6 +56,28 @@ class Governor:
         A trial may wait for its next call for long: generation ends, and the next prompt comes first.
         """
         return self._before if self._trial and kind != self._trial_of else self.threads
+
+    def uncertain(self, kind: str) -> bool:
+        """Whether the next call of a kind should be run in parts, with a `glance` after each."""
+        if self.threads == 1 or self.limit == 1:
+            return False
+        return kind not in self._proven or (self._trial > 0 and self.threads > self._before)
+
+    def glance(self, seconds: float, lost: float) -> bool:
+        """Look at a call that is on its way; returns whether its threads have become fewer.
+
+        Parameters
+        ----------
+        seconds : duration of the call so far, since its threads last changed
+        lost : how much of it the calling thread waited for others, or was not running
+        """
+        if self.threads == 1 or seconds < _SHORTEST_GLANCE or lost < _LOST * seconds:
+            return False
+        retrying = self._trial > 0 and self.threads > self._before
+        self.threads = self._before if retrying else max(1, self.threads // 2)
+        self._trial = 0
+        self._wait(longer=retrying)
+        return True
 
     def observe(self, seconds: float, kind: str = "", *, prove: bool = True) -> None:
         """Take note of a call with `threads_for(kind)` threads and choose their number for the next one.

@@ -13,7 +13,8 @@ from typing import Any, Literal
 import numpy as np
 
 from volumetric.errors import UnsupportedError
-from volumetric.kernels.cpu.attention import ANGLE_ARGUMENTS, APPEND_ARGUMENTS, ATTEND_ARGUMENTS, heads_together
+from volumetric.kernels.cpu.append import ANGLE_ARGUMENTS, APPEND_ARGUMENTS
+from volumetric.kernels.cpu.attention import ATTEND_ARGUMENTS, heads_together
 from volumetric.kernels.cpu.batch import ROWS_SCRATCH
 from volumetric.kernels.cpu.maths import ACTIVATIONS
 from volumetric.kernels.cpu.panels import ROUNDINGS, Rounding, prepared_bytes
@@ -41,6 +42,7 @@ from volumetric.layers.rope import Rope, inverse_frequencies
 from volumetric.runtime.cpu.batch import BatchTable, compile_batch
 from volumetric.runtime.cpu.layout import Layout, loose_cache
 from volumetric.runtime.cpu.resident import Matrix, ResidentWeights
+from volumetric.runtime.cpu.state import KVStorage
 from volumetric.runtime.cpu.table import Record, StepTable, arguments, compile_table
 from volumetric.runtime.plan import Plan, Step
 
@@ -58,7 +60,7 @@ class Program:
     weights : its resident weights
     compute : int8 and bfloat16 round the activations that meet integer weights to int8; bfloat16 rounds those that
         meet bfloat16 weights too, where rows are many; float32 rounds nothing
-    storage : of keys and values, ``"float32"`` or ``"float16"``
+    storage : of keys and values
     context : tokens that a state can hold
     """
 
@@ -68,12 +70,12 @@ class Program:
         weights: ResidentWeights,
         *,
         compute: Rounding,
-        storage: Literal["float32", "float16"],
+        storage: KVStorage,
         context: int,
     ) -> None:
         self.plan = plan
         self.weights = weights
-        self.storage: Literal["float32", "float16"] = storage
+        self.storage: KVStorage = storage
         self.layout = Layout(plan, weights, compute=compute, context=context)
         self._tables: dict[Mode, StepTable] = {}
         self._batch: BatchTable | None = None
@@ -160,13 +162,18 @@ class Program:
         for matrix in self.weights.matrices(step):
             rounding = self.layout.rounding(matrix, tiles=tiles)
             fresh, before = before != rounding, rounding
-            given = self._product_arguments(step, matrix, rounding, fresh=fresh)
+            product = Record(
+                name="tile_product" if tiles else "rows_product" if shared else "vector_product",
+                constants=self._product_constants(step, matrix, tiles=tiles),
+                arguments=self._product_arguments(step, matrix, rounding, fresh=fresh),
+                tail=step.tail,
+                # The next matrix of the same step may prepare rows in the same buffer: then all must be done with it.
+                barrier=shared,
+                note=f"{sum(matrix.rows)}x{matrix.k} {matrix.form.name}",
+            )
             if shared and fresh:
-                records.append(Record(name="prepare", arguments=given, tail=step.tail))
-            constants = self._product_constants(step, matrix, tiles=tiles)
-            name = "tile_product" if tiles else "rows_product" if shared else "vector_product"
-            # The next matrix of the same step may prepare rows in the same buffer: then all must be done with it.
-            records.append(Record(name=name, constants=constants, arguments=given, tail=step.tail, barrier=shared))
+                records.append(replace(product, name="prepare", constants=(), barrier=True, note=str(matrix.k)))
+            records.append(product)
         records[-1] = replace(records[-1], barrier=True)
         return records
 
@@ -260,7 +267,7 @@ class Program:
         }
         rows, wide = float_tile_shape()
         made = Record(name="append", constants=(self.storage,), arguments=append)
-        if self.layout.rounds_attention and mode not in ("few", "batch"):
+        if self.layout.rounds_attention and mode not in ("few", "batch") and self.storage != "int8":
             rounded = arguments(ROUNDED_ARGUMENTS, **shared, opened=self.layout.opened)
             return [
                 made,

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from volumetric.kernels.cpu.append import STORAGE_BYTES
 from volumetric.runtime.cpu.arena import address_of
 from volumetric.runtime.plan import KVSpec
 from volumetric.runtime.state import check_trim
@@ -14,11 +17,46 @@ from volumetric.runtime.state import check_trim
 _FIRST = 256  # tokens of the first allocation
 
 
+KVStorage = Literal["float32", "float16", "int8"]
+
+
+def bytes_per_token(spec: KVSpec, storage: KVStorage) -> int:
+    """Bytes that a token takes in the cache of one attention layer."""
+    numbers = spec.head_dim + -(-spec.head_dim // 16) * 16
+    return spec.kv_heads * (numbers * STORAGE_BYTES[storage] + (8 if storage == "int8" else 0))
+
+
+class _Half:
+    """The keys, or the values, of one layer: codes ``[kv_heads, blocks, …]``; for int8, behind them the scales.
+
+    Parameters
+    ----------
+    shape : of the codes; the first two axes are heads and blocks of positions
+    block : positions in a block
+    """
+
+    def __init__(self, shape: tuple[int, ...], block: int, storage: KVStorage) -> None:
+        size = math.prod(shape) * STORAGE_BYTES[storage]
+        scales = 4 * shape[0] * shape[1] * block if storage == "int8" else 0
+        self.memory: NDArray[np.uint8] = np.zeros(size + scales, np.uint8)
+        self._block = block
+        self._codes = self.memory[:size].view(storage).reshape(shape)
+        self._scales = self.memory[size:].view(np.float32).reshape(shape[0], -1)
+
+    def take(self, other: _Half, positions: int) -> None:
+        """Copy what `other` holds of the first `positions`, a multiple of 16."""
+        blocks = positions // self._block
+        self._codes[:, :blocks] = other._codes[:, :blocks]
+        if self._scales.size:
+            self._scales[:, :positions] = other._scales[:, :positions]
+
+
 class KVCaches:
     """Keys and values of all attention layers, as the attention kernels lay them out.
 
-    Keys are ``[kv_heads, capacity / 16, head_dim, 16]``, values ``[kv_heads, capacity, head_dim rounded up to 16]``.
-    Capacity doubles when it is exceeded, up to `limit`.
+    Keys are ``[kv_heads, capacity / 16, head_dim, 16]``, values ``[kv_heads, capacity, head_dim rounded up to 16]``;
+    int8 ones are followed by float32 scales ``[kv_heads, capacity]``. Capacity doubles when it is exceeded, up to
+    `limit`.
 
     Attributes
     ----------
@@ -26,13 +64,12 @@ class KVCaches:
     table : address of the words (keys, values, capacity) that steps read
     """
 
-    def __init__(self, specs: Mapping[str, KVSpec], dtype: type[np.floating], limit: int) -> None:
+    def __init__(self, specs: Mapping[str, KVSpec], storage: KVStorage, limit: int) -> None:
         self._specs = tuple(specs.values())
-        self._dtype = dtype
+        self._storage: KVStorage = storage
         self._limit = -(-limit // 16) * 16
         self.capacity = 0
-        self._keys: list[NDArray[np.floating]] = []
-        self._values: list[NDArray[np.floating]] = []
+        self._halves: list[tuple[_Half, _Half]] = []
         self._table = np.zeros(0, np.int64)
         self.table = 0
 
@@ -45,23 +82,24 @@ class KVCaches:
 
     def copy(self, tokens: int) -> KVCaches:
         """Independent caches that hold the first `tokens` tokens."""
-        other = KVCaches({str(i): spec for i, spec in enumerate(self._specs)}, self._dtype, self._limit)
-        other._keys, other._values, other.capacity = self._keys, self._values, self.capacity
+        other = KVCaches({str(i): spec for i, spec in enumerate(self._specs)}, self._storage, self._limit)
+        other._halves, other.capacity = self._halves, self.capacity
         other._resize(self.capacity, held=tokens)
         return other
 
     def _resize(self, capacity: int, *, held: int | None = None) -> None:
-        panels = -(-(self.capacity if held is None else held) // 16)
-        keys, values = [], []
+        positions = -(-(self.capacity if held is None else held) // 16) * 16
+        before, self._halves = self._halves, []
         for i, spec in enumerate(self._specs):
             padded = -(-spec.head_dim // 16) * 16
-            keys.append(np.zeros((spec.kv_heads, capacity // 16, spec.head_dim, 16), self._dtype))
-            values.append(np.zeros((spec.kv_heads, capacity, padded), self._dtype))
-            if panels:
-                keys[i][:, :panels] = self._keys[i][:, :panels]
-                values[i][:, : panels * 16] = self._values[i][:, : panels * 16]
-        self._keys, self._values, self.capacity = keys, values, capacity
-        rows = [(address_of(k), address_of(v), capacity) for k, v in zip(keys, values, strict=True)]
+            keys = _Half((spec.kv_heads, capacity // 16, spec.head_dim, 16), 16, self._storage)
+            values = _Half((spec.kv_heads, capacity, padded), 1, self._storage)
+            if positions:
+                keys.take(before[i][0], positions)
+                values.take(before[i][1], positions)
+            self._halves.append((keys, values))
+        self.capacity = capacity
+        rows = [(address_of(keys.memory), address_of(values.memory), capacity) for keys, values in self._halves]
         self._table = np.array(rows or [(0, 0, 0)], np.int64)
         self.table = address_of(self._table)
 

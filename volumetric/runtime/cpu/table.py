@@ -23,6 +23,7 @@ class Record:
     arguments : numbers in the order that the operation documents; floats are stored as float32 bits
     barrier : whether all threads wait for each other afterwards
     tail : whether it may run on the last row alone
+    note : format and sizes, for profiles
     """
 
     name: str
@@ -30,6 +31,12 @@ class Record:
     constants: tuple[str | int, ...] = ()
     barrier: bool = True
     tail: bool = False
+    note: str = ""
+
+    @property
+    def label(self) -> str:
+        """What a profile calls it."""
+        return f"{self.name} {self.note}".rstrip()
 
 
 def arguments(names: Sequence[str], **given: int | float) -> tuple[int | float, ...]:
@@ -41,11 +48,12 @@ def arguments(names: Sequence[str], **given: int | float) -> tuple[int | float, 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class StepTable:
-    """Steps in memory: `words` ``[steps, STEP_WORDS]`` at `address`."""
+    """Steps in memory: `words` ``[steps, STEP_WORDS]`` at `address`; `labels` tells profiles what each one does."""
 
     words: NDArray[np.int64]
     address: int
     steps: int
+    labels: tuple[str, ...]
 
 
 def compile_table(records: Sequence[Record]) -> StepTable:
@@ -57,7 +65,7 @@ def compile_table(records: Sequence[Record]) -> StepTable:
         row[TAIL_WORD] = record.tail
         for i, value in enumerate(record.arguments):
             row[FIRST_ARGUMENT + i] = _bits(value)
-    return StepTable(words=words, address=address_of(words), steps=len(words))
+    return StepTable(words=words, address=address_of(words), steps=len(words), labels=tuple(r.label for r in records))
 
 
 def _bits(value: int | float) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import os
 import threading
+import time
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -26,6 +27,8 @@ from volumetric.kernels.cpu.walk import (
 
 _IDLE_PAUSES = 80_000
 """2 ms of spinning (25 ns a pause on Zen 4): longer than what lies between two tokens, too short to count as load."""
+
+_TRIED_PAUSES = 2_000
 
 
 @dataclass(slots=True, eq=False)
@@ -47,9 +50,15 @@ class Team:
         self._crew = self._memory[skew : skew + CREW_WORDS]
         self._address = self._crew.ctypes.data
         self._workers: list[_Worker] = []
+        self._pause_seconds = 0.0
 
-    def run(self, table: int, steps: int, control: int, threads: int) -> None:
-        """Run `steps` steps at address `table` with the control block at `control`."""
+    def run(self, table: int, steps: int, control: int, threads: int) -> float:
+        """Run `steps` steps at address `table` with the control block at `control`.
+
+        Returns
+        -------
+        waited : seconds that the caller's thread spent at barriers
+        """
         threads = min(threads, THREADS_LIMIT)
         with self._turn:
             while len(self._workers) < threads - 1:
@@ -61,7 +70,7 @@ class Team:
                 if worker.parked:
                     worker.parked = False
                     worker.wake.set()
-            lead(self._address, threads)
+            return lead(self._address, threads) * self._pause_seconds
 
     def close(self) -> None:
         """End all workers and wait for them; the next `run` starts new ones."""
@@ -84,6 +93,8 @@ class Team:
         number = len(self._workers) + 1
         # Compiles here: an error in the worker's thread would leave the caller waiting for ever.
         follow(self._address, number, int(self._crew[CALL]), 0)
+        if not self._pause_seconds:
+            self._pause_seconds = self._measure_pause(number)
         worker.thread = threading.Thread(
             target=self._work,
             args=(worker, number, int(self._crew[CALL])),
@@ -92,6 +103,16 @@ class Team:
         )
         self._workers.append(worker)
         worker.thread.start()
+
+    def _measure_pause(self, number: int) -> float:
+        """Seconds of one pause: processors differ by a factor of ten. The best of a few tries, for a try may be cut."""
+
+        def once() -> float:
+            began = time.perf_counter()
+            follow(self._address, number, int(self._crew[CALL]), _TRIED_PAUSES)
+            return (time.perf_counter() - began) / _TRIED_PAUSES
+
+        return min(once() for _ in range(5))
 
     def _work(self, worker: _Worker, number: int, done: int) -> None:
         while not self._crew[QUIT]:

@@ -24,6 +24,7 @@ from volumetric.runtime.gpu.residency import Residency
 from volumetric.runtime.gpu.scratch import Scratch, row_bytes
 from volumetric.runtime.gpu.state import GpuState
 from volumetric.runtime.plan import Plan
+from volumetric.runtime.profile import StepTime
 from volumetric.runtime.state import check_input, check_room, check_vocabulary
 
 _SMALLEST_BUCKET = 16
@@ -49,6 +50,10 @@ class GpuExecutable:
     def __init__(
         self, context: GpuContext, plan: Plan, params: Params, options: RunOptions, *, portable: bool = False
     ) -> None:
+        if options.kv_dtype == "int8":
+            raise UnsupportedError(
+                "GPUs have no form of a cache in int8", hint="use kv_dtype='float16', or device='cpu'"
+            )
         self.context = context
         self.plan = plan
         self.options = options
@@ -128,6 +133,24 @@ class GpuExecutable:
             raise UnsupportedError("greedy decoding needs a network that reads token ids")
         check_vocabulary(self.plan, check_input(self.plan, np.array([token])))
         return TokenLoop(self, state).run(token)
+
+    def step_times(self, state: GpuState, rows: int = 1, *, repeats: int = 10) -> list[StepTime]:
+        """GPU time of the dispatches of a call by timestamps, see `kernel_times`; many rows count from position 0.
+
+        Each kind runs by itself, so that kinds add up to more than the whole. Of more rows than the scratch memory
+        takes at once, one chunk is measured.
+
+        Raises
+        ------
+        UnsupportedError : the GPU has no timestamps
+        """
+        from volumetric.runtime.gpu.profile import kernel_times
+
+        self.check_rows(state.position, 1)
+        self.loop = None
+        part, rows = ("decode", 1) if rows == 1 else ("body", min(rows, self.scratch.rows))
+        times = kernel_times(self, state, part, rows, repeats=repeats)
+        return [StepTime(label=time.label, count=time.count, seconds=time.seconds) for time in times]
 
     def close(self) -> None:
         """Free weights and scratch."""

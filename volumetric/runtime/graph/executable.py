@@ -28,6 +28,7 @@ from volumetric.runtime.graph.device import GraphDevice, GraphProgram
 from volumetric.runtime.graph.network import emit_step
 from volumetric.runtime.graph.passes import fuse_activations
 from volumetric.runtime.plan import Plan
+from volumetric.runtime.profile import StepTime
 from volumetric.runtime.state import check_input, check_room, check_trim, check_vocabulary
 
 _PROGRAMS = 32
@@ -79,8 +80,8 @@ class GraphExecutable:
     """
 
     def __init__(self, plan: Plan, params: Params, options: RunOptions, graphs: GraphDevice) -> None:
-        if options.compute == "int8" or options.kv_dtype == "float16":
-            what = "compute='int8'" if options.compute == "int8" else "kv_dtype='float16'"
+        if options.compute == "int8" or options.kv_dtype not in ("auto", "float32"):
+            what = "compute='int8'" if options.compute == "int8" else f"kv_dtype={options.kv_dtype!r}"
             raise UnsupportedError(
                 f"this network has layers that run as tensor graphs, in float32, not with {what}",
                 hint="leave compute and kv_dtype at 'auto' or 'float32'",
@@ -137,6 +138,10 @@ class GraphExecutable:
         while True:
             token = int(self.forward(state, np.array([token], np.int32))[-1].argmax())
             yield token
+
+    def step_times(self, state: GraphState, rows: int = 1, *, repeats: int = 10) -> list[StepTime]:
+        """Refuse: raises `UnsupportedError`."""
+        raise UnsupportedError("networks that run as tensor graphs have no profile", hint="measure whole calls instead")
 
     def close(self) -> None:
         """Give the device's memory back."""

@@ -22,7 +22,8 @@ from volumetric.kernels.cpu.graph.rows import (
     softmax_grad,
     sparsemax,
 )
-from volumetric.kernels.cpu.graph.sequences import recurrent_back, recurrent_step, rope
+from volumetric.kernels.cpu.graph.sequences import recurrent_back, recurrent_pack, recurrent_step, rope
+from volumetric.kernels.cpu.graph.strips import strips
 from volumetric.kernels.cpu.graph.updates import update
 from volumetric.kernels.cpu.graph.windows import fold, unfold
 from volumetric.kernels.cpu.jit import compile_operation
@@ -47,6 +48,7 @@ _PLAIN: dict[str, Callable[..., None]] = {
         softmax_grad,
         sparsemax,
         squares,
+        strips,
         transpose,
         unfold,
     )
@@ -64,6 +66,7 @@ _SPECIALISED: dict[str, Callable[..., Callable[..., None]]] = {
         norm,
         norm_grad,
         recurrent_back,
+        recurrent_pack,
         recurrent_step,
         reduce,
         unary,

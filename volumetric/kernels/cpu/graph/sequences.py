@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from volumetric.kernels.cpu.graph.curves import sigmoid, tanh
-from volumetric.kernels.cpu.graph.lanes import load_part, store_part, where_at_most
+from volumetric.kernels.cpu.graph.lanes import load_part, store_part, transpose_block, where_at_most
 from volumetric.kernels.cpu.graph.shares import share
-from volumetric.kernels.cpu.graph.tiles import dot_tile
+from volumetric.kernels.cpu.graph.tiles import dot_tile, panel_tile
 from volumetric.kernels.cpu.jit import kernel
 from volumetric.kernels.cpu.memory import load_f32, store_f32
-from volumetric.kernels.cpu.simd import load, splat
+from volumetric.kernels.cpu.simd import load, splat, store
 from volumetric.kernels.cpu.steps import number, scratch, word
 
 f32 = np.float32
@@ -50,8 +50,55 @@ def rope(step: Any, thread: Any, threads: Any, control: Any) -> None:
             store_part(y + 4 * i, load_part(x + 4 * i, width - i), width - i)
 
 
-STEP_ARGUMENTS = ("from_x", "weight", "bias", "h", "h_row", "c", "c_row", "y", "kept", "batch", "length", "size", "at")
-"""`h` and `c` are the states before step `at`, their rows `h_row` and `c_row` bytes apart."""
+PACK_ARGUMENTS = ("weight", "packed", "size")
+
+
+@kernel
+def _group_bytes(size, blocks):
+    """Bytes of the packed weights of 16 hidden units."""
+    return (size + 15) // 16 * 16 * blocks * 64
+
+
+def packed_bytes(size: int, blocks: int) -> int:
+    """Bytes of all packed weights."""
+    return -(-size // 16) * (-(-size // 16) * 16 * blocks * 64)
+
+
+def recurrent_pack(blocks: int) -> Callable[..., None]:
+    """Bring weights ``[blocks · H, H]`` into the order ``[H / 16, k, blocks, 16]``, in which panels read them."""
+
+    def recurrent_pack(step: Any, thread: Any, threads: Any, control: Any) -> None:
+        size = word(step, 2)
+        groups = (size + 15) // 16
+        for group in range(share(groups, thread, threads), share(groups, thread + 1, threads)):
+            out = word(step, 1) + group * _group_bytes(size, blocks)
+            for block in range(blocks):
+                source = word(step, 0) + 4 * size * (block * size + 16 * group)
+                for k in range(0, size, 16):
+                    here = out + 64 * (k * blocks + block)
+                    rows, columns = min(16, size - 16 * group), min(16, size - k)
+                    transpose_block(source + 4 * k, 4 * size, rows, columns, here, 64 * blocks)
+
+    return recurrent_pack
+
+
+STEP_ARGUMENTS = (
+    "from_x",
+    "weight",
+    "bias",
+    "h",
+    "h_row",
+    "c",
+    "c_row",
+    "y",
+    "kept",
+    "batch",
+    "length",
+    "size",
+    "at",
+    "packed",
+)
+"""`h` and `c` are the states before step `at`, their rows `h_row` and `c_row` bytes apart; `packed` may be 0 = none."""
 
 
 @kernel
@@ -124,26 +171,40 @@ def _cell(cell, step, row, unit, left, room):
         store_part(y, (one - z) * n + z * h, left)
 
 
+@kernel
+def _products(rows, blocks, step, row, unit, units, zeros, room):
+    """Products of `rows` states with the weights of up to 16 units: by panels if those are packed."""
+    size = word(step, 11)
+    h, h_row = word(step, 3) + row * word(step, 4), word(step, 4)
+    if word(step, 13) != 0:
+        panels = word(step, 13) + unit // 16 * _group_bytes(size, blocks)
+        panel_tile(rows, blocks, h, h_row, 4, panels, 64 * blocks, size, zeros, 0, room, 64 * blocks)
+    else:
+        _pre_activations(rows, blocks, h, h_row, word(step, 1), size, unit, units, room)
+
+
 def recurrent_step(cell: int) -> Callable[..., None]:
     """One step of a recurrent layer."""
     blocks = 4 if cell == _LSTM else 3 if cell == _GRU else 1
 
     def recurrent_step(step: Any, thread: Any, threads: Any, control: Any) -> None:
         batch, size = word(step, 9), word(step, 11)
-        h, h_row = word(step, 3), word(step, 4)
-        room = scratch(control, thread)
+        zeros = scratch(control, thread)
+        room = zeros + 64 * blocks
+        for block in range(blocks):
+            store(zeros + 64 * block, splat(f32(0.0)))
         groups = (size + 15) // 16
         for group in range(share(groups, thread, threads), share(groups, thread + 1, threads)):
             unit = 16 * group
             units = min(16, size - unit)
             row = 0
             while batch - row >= 4:
-                _pre_activations(4, blocks, h + row * h_row, h_row, word(step, 1), size, unit, units, room)
+                _products(4, blocks, step, row, unit, units, zeros, room)
                 for m in range(4):
                     _cell(cell, step, row + m, unit, units, room + 64 * blocks * m)
                 row += 4
             while row < batch:
-                _pre_activations(1, blocks, h + row * h_row, h_row, word(step, 1), size, unit, units, room)
+                _products(1, blocks, step, row, unit, units, zeros, room)
                 _cell(cell, step, row, unit, units, room)
                 row += 1
 
@@ -188,6 +249,18 @@ def _back_products(g, weight, wide, size, left):
         s0 = s0 + splat(load_f32(g + 4 * r)) * load_part(weight + 4 * size * r, left)
         r += 1
     return (s0 + s1) + (s2 + s3)
+
+
+@kernel
+def _gradient_before(cell, step, row, unit, left, products):
+    """Gradient of h after the step, from the layer's output, from the step behind, and from its `products`."""
+    length, size, at = word(step, 12), word(step, 13), word(step, 14)
+    g = load_part(word(step, 0) + 4 * ((row * length + at) * size + unit), left)
+    if at + 1 < length:
+        g = g + products
+        if cell == _GRU:
+            g = g + load_part(word(step, 10) + 4 * (row * size + unit), left)
+    return g
 
 
 @kernel
@@ -249,17 +322,29 @@ def recurrent_back(cell: int) -> Callable[..., None]:
     def recurrent_back(step: Any, thread: Any, threads: Any, control: Any) -> None:
         batch, length, size, at = word(step, 11), word(step, 12), word(step, 13), word(step, 14)
         groups = (size + 15) // 16
+        wide = blocks * size
+        zero = splat(f32(0.0))
+        room = scratch(control, thread)
+        store(room, zero)
         for group in range(share(groups, thread, threads), share(groups, thread + 1, threads)):
             unit = 16 * group
             left = min(16, size - unit)
-            for row in range(batch):
-                place = row * length + at
-                g = load_part(word(step, 0) + 4 * (place * size + unit), left)
-                if at + 1 < length:
-                    behind = word(step, 9) + 4 * (place + 1) * blocks * size
-                    g = g + _back_products(behind, word(step, 3) + 4 * unit, blocks * size, size, left)
-                    if cell == _GRU:
-                        g = g + load_part(word(step, 10) + 4 * (row * size + unit), left)
-                _cell_back(cell, step, row, unit, left, g)
+            weight = word(step, 3) + 4 * unit
+            row = 0
+            while row < batch:
+                behind = word(step, 9) + 4 * (row * length + at + 1) * wide
+                rows = 1
+                if left == 16 and batch - row >= 4:
+                    rows = 4
+                    if at + 1 < length:
+                        apart = 4 * length * wide
+                        panel_tile(4, 1, behind, apart, 4, weight, 4 * size, wide, room, 0, room + 64, 64)
+                elif at + 1 < length:
+                    store(room + 64, _back_products(behind, weight, wide, size, left))
+                for m in range(rows):
+                    products = load(room + 64 + 64 * m)
+                    g = _gradient_before(cell, step, row + m, unit, left, products)
+                    _cell_back(cell, step, row + m, unit, left, g)
+                row += rows
 
     return recurrent_back

@@ -40,13 +40,20 @@ def scratch(index: int) -> Ref:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """An operation to lower: shapes of what it reads and writes, which inputs are int32, and its attributes."""
+    """An operation to lower: shapes of what it reads and writes, and its attributes.
+
+    Attributes
+    ----------
+    integers : which inputs are int32
+    wanted : which outputs anybody reads; empty: all
+    """
 
     op: str
     inputs: tuple[Shape, ...]
     outputs: tuple[Shape, ...]
     attrs: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     integers: tuple[bool, ...] = ()
+    wanted: tuple[bool, ...] = ()
     caps: Caps = field(default_factory=Caps)
 
     def size(self, index: int = 0) -> int:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import accumulate
+from math import prod
 
 from volumetric.kernels.gpu.dispatch import Caps, ceil_div
 from volumetric.kernels.gpu.graph.launch import (
@@ -24,6 +26,8 @@ from volumetric.kernels.gpu.graph.strides import Axis, broadcast_strides, merged
 _AXES = 8
 _WORD = 1 << 32
 _TILE = 32
+_JOINED = 6
+"""Tensors that one launch joins: with the result they are within the storage buffers of any device."""
 _WORTH_TILES = 8
 """Sides from which a transposition by tiles beats one element by element."""
 
@@ -123,16 +127,20 @@ def pad(request: Request) -> Lowered:
 
 
 def concat(request: Request) -> Lowered:
-    """Tensors one behind the other along an axis."""
-    axis, at = request.attrs["axis"], 0
-    y_steps = strides_of(request.outputs[0])
-    launches = []
-    for i, shape in enumerate(request.inputs):
-        if request.size(i):
-            axes = [Axis(size=n, steps=(x, y)) for n, x, y in _zipped(shape, strides_of(shape), y_steps)]
-            start = at * y_steps[axis]
-            launches.append(place(axes, request.caps, {"x": source(i), "y": result()}, y_start=start))
-        at += shape[axis]
+    """Tensors one behind the other along an axis: rows side by side, six tensors to a launch."""
+    axis = request.attrs["axis"]
+    rows = prod(request.outputs[0][:axis])
+    width = prod(request.outputs[0][axis:])
+    there = [i for i in range(len(request.inputs)) if request.size(i)]
+    launches, start = [], 0
+    for first in range(0, len(there), _JOINED):
+        some = there[first : first + _JOINED]
+        edges = [0, *accumulate(prod(request.inputs[i][axis:]) for i in some)]
+        columns = edges[-1]
+        buffers = {f"x_{n}": source(i) for n, i in enumerate(some)} | {"y": result()}
+        dims = (rows * columns, columns, width, start, *padded(edges, 8, columns))
+        launches.append(one_each("concat", rows * columns, request.caps, buffers, dims))
+        start += columns
     return Lowered(launches=tuple(launches))
 
 

@@ -1,7 +1,7 @@
 """Rounding to the values of a scheme, to the last bit: which rule with which constants.
 
-One thing cannot be had to the last bit: the means of ternary and binary groups, where NumPy's float64 sum depends on the
-order of its terms and falls on the middle between two float32 numbers.
+One thing cannot be had to the last bit: the means of ternary and binary groups, where NumPy's float64 sum depends on
+the order of its terms and falls on the middle between two float32 numbers.
 """
 
 from __future__ import annotations

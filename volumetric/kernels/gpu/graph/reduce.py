@@ -140,8 +140,11 @@ def reduce(request: Request) -> Lowered:
 
 def sumsq(request: Request) -> Lowered:
     """Sum of the squares of all tensors: each on its own first, then the results, six at a time."""
-    launches: list[Launch] = []
-    buffers: list[int] = []
+    if len(request.inputs) == 1:
+        launches, buffers = join(walk_of((request.size(),), (0,)), "sum_of_squares", request.caps, source(0), result())
+        return Lowered(launches=tuple(launches), scratch=tuple(buffers))
+    launches = []
+    buffers = []
     parts: list[Ref] = []
     for i in range(len(request.inputs)):
         walk = walk_of((request.size(i),), (0,))

@@ -86,22 +86,29 @@ _WEIGHTS = ("alpha", "beta1", "beta2", "dampening")
 
 
 def update(request: Request) -> Lowered:
-    """One step of an optimiser. It works in place: what is not updated in place is copied first."""
+    """One step of an optimiser. It works in place: what is not updated in place is copied first.
+
+    Where nobody wants the new slots, only the new parameter is written, and nothing copied.
+    """
     attrs, count, caps = request.attrs, request.out_size, request.caps
     name = attrs["name"]
     slots = len(request.inputs) - 3
-    targets = [result(i) for i in range(slots + 1)]
+    trial = not attrs["in_place"] and bool(request.wanted) and not any(request.wanted[1:])
     kept = [source(0), *(source(2 + i) for i in range(slots))]
-    copies = [copy(count, caps, x, y) for x, y in zip(kept, targets, strict=True)]
+    targets = [result(0), *kept[1:]] if trial else [result(i) for i in range(slots + 1)]
+    copies = [] if trial else [copy(count, caps, x, y) for x, y in zip(kept, targets, strict=True)]
     buffers = {"param": targets[0], "grad": source(1), "scalars": source(2 + slots)}
     buffers |= {f"slot_{i}": ref for i, ref in enumerate(targets[1:])}
-    constants = {
+    buffers |= {"before": source(0)} if trial else {}
+    constants: dict[str, Constant] = {
         field.upper(): bool(attrs[field]) if field in ("nesterov", "centered") else float(attrs[field])
         for field in _FIELDS[name]
     }
     # Not 1.0 - BETA2 in the shader: in float32 that is 1.3e-5 off what the optimiser means.
     constants |= {f"REST_{f.upper()}": 1 - float(attrs[f]) for f in _FIELDS[name] if f in _WEIGHTS}
-    declared = tuple(f"graph/slot/{i}" for i in range(_SLOTS[name]))
+    constants["TRIAL"] = trial
+    folder = "graph/slot/trial" if trial else "graph/slot"
+    declared = tuple(f"{folder}/{i}" for i in range(_SLOTS[name]))
     step = elements(
         "update", count, caps, buffers, (count,), constants=constants, preludes=(*declared, f"graph/update/{name}")
     )

@@ -15,10 +15,20 @@ from volumetric.kernels.cpu.graph.rows import (
     KEEP_ARGUMENTS,
     ROW_ARGUMENTS,
 )
-from volumetric.kernels.cpu.graph.sequences import BACK_ARGUMENTS, CELLS, ROPE_ARGUMENTS, STEP_ARGUMENTS
+from volumetric.kernels.cpu.graph.sequences import (
+    BACK_ARGUMENTS,
+    CELLS,
+    PACK_ARGUMENTS,
+    ROPE_ARGUMENTS,
+    STEP_ARGUMENTS,
+    packed_bytes,
+)
 from volumetric.kernels.cpu.graph.windows import WINDOW_ARGUMENTS
 from volumetric.runtime.cpu.graph.steps import Draft, Ref, moved, rule
 from volumetric.runtime.graph.ops import Node
+
+_PACKED_PRODUCTS = 8
+"""Products of a state with the weights from which packing these pays."""
 
 
 @rule("gather_rows")
@@ -223,6 +233,27 @@ def _states(draft: Draft, node_inputs: tuple[int, ...], y: int, kept: int, at: i
     return {"h": h, "h_row": 4 * length * size, "c": c, "c_row": 4 * length * 5 * size}
 
 
+def _packed(draft: Draft, weight: int, products: int) -> tuple[int, ...]:
+    """Weights in the order of panels, where they are used often enough; or nothing."""
+    wide, size = draft.shape(weight)
+    if products < _PACKED_PRODUCTS:
+        return ()
+    blocks = wide // size
+    packed = draft.temporary(packed_bytes(size, blocks))
+    draft.add(
+        "recurrent_pack",
+        PACK_ARGUMENTS,
+        blocks,
+        reads=(weight,),
+        writes=(packed,),
+        work=moved(8 * wide * size),
+        weight=Ref(weight),
+        packed=Ref(packed),
+        size=size,
+    )
+    return (packed,)
+
+
 @rule("recurrent")
 def recurrent(draft: Draft, node: Node) -> None:
     """A step of the table for each step of the sequence."""
@@ -232,12 +263,13 @@ def recurrent(draft: Draft, node: Node) -> None:
     c0 = rest[0] if cell == "lstm" else -1
     batch, length, size = draft.shape(y)
     products = 2 * prod(draft.shape(weight)) * batch
+    packed = _packed(draft, weight, batch * length)
     for at in range(length):
         draft.add(
             "recurrent_step",
             STEP_ARGUMENTS,
             CELLS.index(cell),
-            reads=(*node.inputs, *node.outputs),
+            reads=(*node.inputs, *node.outputs, *packed),
             writes=node.outputs,
             work=products / 40 + 4 * batch * size,
             from_x=Ref(from_x),
@@ -249,6 +281,7 @@ def recurrent(draft: Draft, node: Node) -> None:
             length=length,
             size=size,
             at=at,
+            packed=Ref(packed[0]) if packed else 0,
             **_states(draft, (h0, c0), y, kept[0] if kept else y, at),
         )
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from volumetric.kernels.cpu.graph.curves import FUNCTIONS
 from volumetric.kernels.cpu.graph.dots import DOTS_ARGUMENTS
 from volumetric.kernels.cpu.graph.gemm import GEMM_ARGUMENTS, gemm_scratch
+from volumetric.kernels.cpu.graph.strips import STRIPS_ARGUMENTS
 from volumetric.kernels.cpu.graph.tiles import dot_shape, panel_shape
 from volumetric.runtime.cpu.graph.steps import Draft, Operation, Ref, moved, rule
 from volumetric.runtime.graph.ops import Node
@@ -17,6 +19,10 @@ _DOT_COLUMNS = 16
 """The same for a narrow right side, which would fill only a part of a panel."""
 _DOT_DEPTH = 64
 """k from which spreading sums over lanes pays."""
+_STRIP_ROWS = 2
+"""Rows up to which a right side with contiguous rows is read row by row."""
+_STRIP_COLUMNS = 64
+"""Columns from which that pays."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +64,7 @@ def gemm(draft: Draft, node: Node) -> None:
         k = 0
     p = _merged(_Product(m=m, n=n, k=k, ga=ga, gb=gb, gc=gc, trans_a=trans_a, trans_b=trans_b))
     activation = FUNCTIONS.index(node.attrs["activation"])
-    given = {
+    given: dict[str, Any] = {
         "a": Ref(a),
         "b": Ref(b),
         "bias": Ref(bias[0]) if bias else 0,
@@ -76,6 +82,11 @@ def gemm(draft: Draft, node: Node) -> None:
     if p.trans_b and not p.trans_a and p.k >= _DOT_DEPTH and (p.m <= _DOT_ROWS or p.n <= _DOT_COLUMNS):
         shape = (1, 8) if p.m == 1 and p.n >= 8 and dot_shape()[0] > 1 else dot_shape()
         draft.add("dots", DOTS_ARGUMENTS, *shape, reads=node.inputs, writes=node.outputs, work=work, **given)
+        return
+    if p.m <= _STRIP_ROWS and not p.trans_b and p.groups == 1 and p.n >= _STRIP_COLUMNS:
+        places = {name: given[name] for name in ("a", "b", "bias", "c", "m", "n", "k", "finish")}
+        steps = {"a_row": 4 if p.trans_a else 4 * p.k, "a_k": 4 * p.m if p.trans_a else 4}
+        draft.add("strips", STRIPS_ARGUMENTS, reads=node.inputs, writes=node.outputs, work=work, **places, **steps)
         return
     tall, wide = panel_shape()
     draft.want_scratch(gemm_scratch(wide))

@@ -249,7 +249,7 @@ def _id_limits(graph: Graph) -> dict[int, int]:
 def _take(end: _End, value: Array, words: Array) -> Array:
     """Bring an input to where the steps look for it; returns what must live until they are done."""
     check_value(end.tensor, value)
-    if end.limit and value.size and (value.min() < 0 or value.max() >= end.limit):
+    if end.limit and np.any(value.astype(np.uint64) >= end.limit):  # what is below 0 is huge without a sign
         raise ShapeError(f"{end.tensor.name}: ids must lie in 0 … {end.limit - 1}")
     if end.view is not None:
         end.view[...] = value

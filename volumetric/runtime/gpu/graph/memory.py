@@ -95,6 +95,10 @@ class Storage:
         """Buffer of tensor `i`."""
         return self._buffers[self._roots[i]]
 
+    def is_wanted(self, i: int) -> bool:
+        """Whether anybody reads tensor `i`, now or in a later run."""
+        return self._graph.tensors[i].key is not None or self._last[self._roots[i]] >= 0
+
     def begin(self, at: int) -> None:
         """Find buffers for what node `at` writes."""
         for i in self._graph.nodes[at].outputs:

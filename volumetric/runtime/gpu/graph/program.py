@@ -85,7 +85,7 @@ class GpuProgram:
             if node.op == "reshape":
                 continue
             storage.begin(at)
-            lowered = lower(self._request(node))
+            lowered = lower(self._request(node, storage))
             spare = [self._pool.take(nbytes, "scratch of a node") for nbytes in lowered.scratch]
             places = {
                 "input": [storage[i] for i in node.inputs],
@@ -106,7 +106,7 @@ class GpuProgram:
             storage.end(at)
         return calls
 
-    def _request(self, node: Node) -> Request:
+    def _request(self, node: Node, storage: Storage) -> Request:
         tensors = self.graph.tensors
         return Request(
             op=node.op,
@@ -114,6 +114,7 @@ class GpuProgram:
             outputs=tuple(tensors[i].shape for i in node.outputs),
             attrs=node.attrs,
             integers=tuple(tensors[i].dtype == "int32" for i in node.inputs),
+            wanted=tuple(storage.is_wanted(i) for i in node.outputs),
             caps=self._context.caps,
         )
 

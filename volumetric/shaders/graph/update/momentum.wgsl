@@ -2,7 +2,7 @@
 fn moved(w: f32, g: f32, i: u32) -> f32 {
     let d = g + WEIGHT_DECAY * w;
     var v = d;
-    if (scalars[2] == 0.0) { v = MOMENTUM * slot_0[i] + REST_DAMPENING * d; }
-    slot_0[i] = v;
+    if (scalars[2] == 0.0) { v = MOMENTUM * old_0(i) + REST_DAMPENING * d; }
+    keep_0(i, v);
     return w - scalars[0] * select(v, d + MOMENTUM * v, NESTEROV);
 }

@@ -1,0 +1,229 @@
+"""Genomes as networks of dense layers, and chains of dense layers as genomes.
+
+A feed-forward genome becomes one layer for each depth. A value that a later layer still needs travels along: the layer
+is then a `Parallel` of the nodes that fire there, one `Dense` for each activation, and of a `Dense` that copies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volumetric.errors import SpecError, UnsupportedError
+from volumetric.evolution.genes import ACTIVATIONS, AGGREGATIONS, CONNECTION, NODE, Interface
+from volumetric.evolution.genome import Genome, topological_order, validate
+from volumetric.grid import Coord, Grid
+from volumetric.layers import Dense, LayerSpec, Parallel
+from volumetric.layers.activations import Activation
+from volumetric.network import Network
+from volumetric.weights import Params, WeightStore
+
+_STEEP: Final = 4.9
+_ENGINE: Final[Mapping[str, tuple[Activation, float]]] = {
+    "steep_sigmoid": ("sigmoid", _STEEP),
+    "sigmoid": ("sigmoid", 1.0),
+    "tanh": ("tanh", 1.0),
+    "relu": ("relu", 1.0),
+    "linear": ("linear", 1.0),
+    "leaky_relu": ("leaky_relu", 1.0),
+    "silu": ("silu", 1.0),
+    "gelu": ("gelu", 1.0),
+}
+"""Activation of a node → that of a layer, and what its argument is multiplied by."""
+_SUMS: Final = ("sum", "mean")
+
+Weights = dict[int, float]
+F32Array = NDArray[np.float32]
+
+
+def to_network(genome: Genome) -> tuple[Network, Params]:
+    """Return a network of dense layers that computes what `genome` does, in float32.
+
+    Raises
+    ------
+    UnsupportedError : the genome is recurrent, or an active node has an activation or aggregation that no layer has
+    """
+    if genome.interface.recurrent:
+        raise UnsupportedError(
+            "a recurrent genome is no chain of layers: all its nodes change at once", hint="evolve with recurrent=false"
+        )
+    needed = _needed(genome)
+    _refuse_unknown(genome, needed)
+    depths = _depths(genome, needed)
+    carried = list(range(genome.interface.inputs))
+    layers: list[LayerSpec] = []
+    tensors: dict[str, F32Array] = {}
+    last = max(depths.values())
+    outputs = list(range(genome.interface.inputs, genome.interface.inputs + genome.interface.outputs))
+    for depth in range(1, last + 1):
+        fired = [node for node, at in depths.items() if at == depth]
+        alive = [node for node in carried if _read_later(genome, needed, depths, node, depth, outputs)]
+        carried = _append(genome, layers, tensors, carried, alive, fired)
+    if carried != outputs:
+        select = np.array([[float(node == wanted) for node in carried] for wanted in outputs], np.float32)
+        tensors[f"{len(layers)}/weight"] = select
+        layers.append(Dense(in_features=len(carried), out_features=len(outputs), bias=False))
+    network = Network(
+        grid=Grid(len(layers)),
+        layers={Coord(z): spec for z, spec in enumerate(layers)},
+        input_shape=(genome.interface.inputs,),
+        input_dtype="float32",
+    )
+    stores = {_key(name): WeightStore.from_array(values) for name, values in tensors.items()}
+    return network, Params(stores)
+
+
+def from_network(network: Network, params: Mapping[str, WeightStore]) -> Genome:
+    """Return a genome that computes what a chain of dense layers does; a weight of exactly 0 makes no connection.
+
+    Raises
+    ------
+    UnsupportedError : another layer, a link, or an activation that nodes do not have
+    """
+    layers = [(coord, spec) for coord, spec in network.layers.items() if coord not in network.disabled]
+    for coord, spec in layers:
+        if not isinstance(spec, Dense) or network.links:
+            what = "links" if network.links else f"{spec.kind} at {coord}"
+            raise UnsupportedError(f"a genome is made from dense layers in a chain, the network has {what}")
+    chain = [spec for _, spec in layers if isinstance(spec, Dense)]
+    unknown = sorted({spec.activation for spec in chain} - set(ACTIVATIONS))
+    if unknown:
+        raise UnsupportedError(f"nodes of genomes have no activation {', '.join(unknown)}")
+    inputs, outputs = chain[0].in_features, chain[-1].out_features
+    before = np.arange(inputs)
+    next_hidden = inputs + outputs
+    nodes: list[tuple[int, int, int, float]] = []
+    genes: list[tuple[int, int, int, float, bool]] = []
+    for (coord, _), spec in zip(layers, chain, strict=True):
+        is_last = spec is chain[-1] and coord == layers[-1][0]
+        first = inputs if is_last else next_hidden
+        ids = np.arange(first, first + spec.out_features)
+        next_hidden += 0 if is_last else spec.out_features
+        weight = params[network.resolve(f"{coord}/weight")].values().astype(np.float64)
+        bias = params[network.resolve(f"{coord}/bias")].values() if spec.bias else np.zeros(spec.out_features)
+        code = ACTIVATIONS.index(spec.activation)
+        nodes += [(int(node), code, 0, float(b)) for node, b in zip(ids, bias, strict=True)]
+        genes += [(0, int(before[j]), int(ids[i]), float(weight[i, j]), True) for i, j in np.argwhere(weight).tolist()]
+        before = ids
+    connections = np.array(genes, CONNECTION)
+    connections["innovation"] = np.arange(len(genes))
+    genome = Genome(
+        interface=Interface(inputs=inputs, outputs=outputs),
+        nodes=np.array(sorted(nodes), NODE),
+        connections=connections,
+    )
+    validate(genome)
+    return genome
+
+
+def _incoming(genome: Genome, node: int) -> list[tuple[int, float]]:
+    genes = genome.connections[(genome.connections["target"] == node) & genome.connections["enabled"]]
+    return list(zip(genes["source"].tolist(), genes["weight"].tolist(), strict=True))
+
+
+def _needed(genome: Genome) -> set[int]:
+    """Nodes that the outputs depend on, and the outputs."""
+    inputs = genome.interface.inputs
+    found = set(range(inputs, inputs + genome.interface.outputs))
+    open_ends = list(found)
+    while open_ends:
+        for source, _ in _incoming(genome, open_ends.pop()):
+            if source >= inputs and source not in found:
+                found.add(source)
+                open_ends.append(source)
+    return found
+
+
+def _refuse_unknown(genome: Genome, needed: set[int]) -> None:
+    nodes = [node for node in genome.nodes if int(node["id"]) in needed]
+    odd = {ACTIVATIONS[node["activation"]] for node in nodes} - set(_ENGINE)
+    several = [node for node in nodes if AGGREGATIONS[node["aggregation"]] not in _SUMS]
+    odd |= {AGGREGATIONS[node["aggregation"]] for node in several}
+    if odd:
+        raise UnsupportedError(
+            f"no layer computes {', '.join(sorted(odd))}",
+            hint=f"layers have {', '.join(_ENGINE)} and the aggregations {' and '.join(_SUMS)}",
+        )
+
+
+def _depths(genome: Genome, needed: set[int]) -> dict[int, int]:
+    """Depth of each node, in the order of ids: 1 more than that of its deepest source; outputs that end are last."""
+    ids = genome.nodes["id"].tolist()
+    depths: dict[int, int] = {}
+    for position in topological_order(genome):
+        node = ids[position]
+        if node in needed:
+            depths[node] = 1 + max((depths.get(source, 0) for source, _ in _incoming(genome, node)), default=0)
+    deepest = max(depths.values())
+    read = {source for node in needed for source, _ in _incoming(genome, node)}
+    first = genome.interface.inputs
+    for output in range(first, first + genome.interface.outputs):
+        if output not in read:
+            depths[output] = deepest
+    return dict(sorted(depths.items()))
+
+
+def _read_later(
+    genome: Genome, needed: set[int], depths: dict[int, int], node: int, depth: int, outputs: Sequence[int]
+) -> bool:
+    """Whether the value of `node` is wanted after the layer at `depth`."""
+    if node in outputs:
+        return True
+    return any(depths[other] > depth and node in dict(_incoming(genome, other)) for other in needed)
+
+
+def _append(
+    genome: Genome,
+    layers: list[LayerSpec],
+    tensors: dict[str, F32Array],
+    carried: Sequence[int],
+    alive: Sequence[int],
+    fired: Sequence[int],
+) -> list[int]:
+    """Add the layer that fires some nodes and copies the values that are still needed; return what it puts out."""
+    place = {node: j for j, node in enumerate(carried)}
+    branches: list[tuple[Dense, F32Array, F32Array | None]] = []
+    if alive:
+        copy = np.zeros((len(alive), len(carried)), np.float32)
+        copy[np.arange(len(alive)), [place[node] for node in alive]] = 1.0
+        branches.append((Dense(in_features=len(carried), out_features=len(alive), bias=False), copy, None))
+    by_activation: dict[Activation, list[int]] = {}
+    records = {int(node["id"]): node for node in genome.nodes}
+    for node in fired:
+        by_activation.setdefault(_ENGINE[ACTIVATIONS[records[node]["activation"]]][0], []).append(node)
+    for activation, members in by_activation.items():
+        rows = [_row(genome, records[node], place) for node in members]
+        spec = Dense(in_features=len(carried), out_features=len(members), activation=activation)
+        weight = np.array([weights for weights, _ in rows]).astype(np.float32)
+        branches.append((spec, weight, np.array([bias for _, bias in rows]).astype(np.float32)))
+    number = len(layers)
+    for i, (_, weight, bias) in enumerate(branches):
+        start = f"{number}/{i}/" if len(branches) > 1 else f"{number}/"
+        tensors[start + "weight"] = weight
+        if bias is not None:
+            tensors[start + "bias"] = bias
+    specs = tuple(spec for spec, _, _ in branches)
+    layers.append(specs[0] if len(specs) == 1 else Parallel(branches=specs, combine="concat"))
+    return [*alive, *(node for members in by_activation.values() for node in members)]
+
+
+def _row(genome: Genome, node: np.void, place: Mapping[int, int]) -> tuple[NDArray[np.float64], float]:
+    """Weights and bias of one node, in float64, with the scale of its activation and aggregation."""
+    incoming = _incoming(genome, int(node["id"]))
+    scale = _ENGINE[ACTIVATIONS[node["activation"]]][1]
+    share = scale / len(incoming) if AGGREGATIONS[node["aggregation"]] == "mean" and incoming else scale
+    row = np.zeros(len(place))
+    for source, weight in incoming:
+        row[place[source]] = share * weight
+    return row, scale * float(node["bias"])
+
+
+def _key(name: str) -> str:
+    """Key of a tensor: ``"2/0/weight"`` → ``"2.0.0.0/0/weight"``."""
+    number, _, rest = name.partition("/")
+    if not rest:
+        raise SpecError(f"{name!r} names no parameter")
+    return f"{Coord(int(number))}/{rest}"
