@@ -43,8 +43,9 @@ device decodes everything. The columns *inference* are about the fused plan of l
 tensor graphs, see below, decode all types. The columns *training* are about quantisation-aware training: a kernel of
 the device rounds the float32 master to what the type can hold for the forward pass, and gradients go straight through.
 
-Activations are float32 throughout, with one exception: those that meet integer weights are rounded to int8 in blocks of
-32, on the CPU unless `compute="float32"` asks it not to, on the GPU only if `compute="int8"` asks for it. Bits per
+Activations are float32 throughout, with two exceptions: those that meet integer weights are rounded to int8 in blocks
+of 32, on the CPU unless `compute="float32"` asks it not to, on the GPU only if `compute="int8"` asks for it; and those
+that meet bfloat16 weights in prompts are rounded to bfloat16 on the CPU if `compute="bfloat16"` asks for it. Bits per
 weight include scales and offsets, for rows of 4096.
 
 | type | short | default scheme | bits per weight | inference: cpu | gpu | training: cpu | gpu |

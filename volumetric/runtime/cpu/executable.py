@@ -68,7 +68,7 @@ class CpuExecutable:
         """Bytes of resident weights, of buffers, and of the cache per token."""
         program = self._open()
         per_token = sum(bytes_per_token(spec, program.storage) for spec in program.plan.states.values())
-        scratch = program.layout.buffers.nbytes + self._scratch.nbytes
+        scratch = program.layout.nbytes + self._scratch.nbytes
         return MemoryReport(weights=program.weights.nbytes, scratch=scratch, state_per_token=per_token)
 
     def new_state(self) -> CpuState:

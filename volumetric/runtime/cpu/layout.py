@@ -70,6 +70,11 @@ class Layout:
         self.angles = {rope: self.buffers.slot(4 * rope.dim) for rope in dict.fromkeys(ropes)}
         self._slots = self._assign_slots()
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes allocated, scratch of the threads aside."""
+        return self.buffers.nbytes + self._opened_memory.nbytes
+
     def slot(self, value: int) -> int:
         """Slot of a value of the plan."""
         return self._slots[value]
