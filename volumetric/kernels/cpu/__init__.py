@@ -18,7 +18,7 @@ bfloat16            269       104                                               
 
 Two-core figures were taken in quiet minutes of a shared machine; the level 3 cache keeps some weights from token to
 token. Kernels alone, one core, matrix in cache: 142 G weights/s (int4), 126 (uint4), 91 (int8), 47 (bfloat16), 23
-(float32). Tiles alone, one core: float32 112-116 of 117 GFLOP/s, bfloat16 233 of 234, int8 370 GOP/s of 470, whether k is
-64 or 5632; inside the model 106, 217 and 325. The read limit of decoding is the machine's: one core alone reads from memory
-as fast as both, and more streams, prefetching or non-temporal hints measured no better than one stream without.
+(float32). Tiles alone, one core: float32 112-116 of 117 GFLOP/s, bfloat16 233 of 234, int8 370 GOP/s of 470, whether k
+is 64 or 5632; inside the model 106, 217 and 325. The read limit of decoding is the machine's: one core alone reads from
+memory as fast as both, and more streams, prefetching or non-temporal hints measured no better than one stream without.
 """
