@@ -30,6 +30,7 @@ from volumetric.kernels.cpu.simd import (
     peak,
     splat,
     store,
+    store_brain,
     store_first,
     total,
 )
@@ -63,10 +64,19 @@ ATTEND_ARGUMENTS = (
 
 
 @kernel
-def softmax_row(scores, first, last, until, softcap):
+def _put_weights(scores, i, value, wide):
+    if wide == 2:
+        store_brain(scores + 2 * i, value)
+    else:
+        store(scores + 4 * i, value)
+
+
+@kernel
+def softmax_row(scores, first, last, until, softcap, wide):
     """Turn scores of positions into ``e**(s - max)``: those in [first, last) count, the rest of [0, until) become 0.
 
-    Returns the sum. `first`, `last`, `until` count from the scores' start; `until` is a multiple of 16.
+    Returns the sum. `first`, `last`, `until` count from the scores' start; `until` is a multiple of 16. Weights of
+    `wide` bytes take the place of the scores: 4 for float32, 2 for bfloat16, which is rounded after it was summed.
     """
     lowest = splat(f32(-math.inf))
     zero = splat(f32(0.0))
@@ -74,23 +84,24 @@ def softmax_row(scores, first, last, until, softcap):
     start = first // 16 * 16
     for i in range(start, last, 16):
         value = load(scores + 4 * i)
+        at_end = first > i or last - i < 16
         if softcap != 0:
             value = splat(softcap) * tanh(value / splat(softcap))
-        value = first_lanes(last - i, value, lowest)
-        if first > i:
-            value = first_lanes(first - i, lowest, value)
-        store(scores + 4 * i, value)
+        if at_end:
+            value = first_lanes(first - i, lowest, first_lanes(last - i, value, lowest))
+        if at_end or softcap != 0:
+            store(scores + 4 * i, value)
         top = largest(top, value)
     highest = splat(peak(top))
     sums = zero
     for i in range(0, start, 16):
-        store(scores + 4 * i, zero)
+        _put_weights(scores, i, zero, wide)
     for i in range(start, last, 16):
         value = exp(load(scores + 4 * i) - highest)
-        store(scores + 4 * i, value)
+        _put_weights(scores, i, value, wide)
         sums += value
     for i in range((last + 15) // 16 * 16, until, 16):
-        store(scores + 4 * i, zero)
+        _put_weights(scores, i, zero, wide)
     return total(sums)
 
 
@@ -167,7 +178,7 @@ def _attend_tile(storage, size_of, rows, wide, step, control, room, row, head, x
         last = min(own + 1, until) if word(step, 4) != 0 else until
         first = max(own + 1 - window, 0) if window != 0 else 0
         first = min(max(first - low, 0), last - low - 1)
-        store_f32(room + 4 * m, softmax_row(scores + m * stride, first, last - low, 16 * panels, number(step, 6)))
+        store_f32(room + 4 * m, softmax_row(scores + m * stride, first, last - low, 16 * panels, number(step, 6), 4))
     if size_of == 1:
         scales = state_word(control, state, 1) + word(step, 2) * capacity * padded + 4 * (kv_head * capacity + low)
         _scale_columns(rows, scores, stride, scales, 16 * panels)

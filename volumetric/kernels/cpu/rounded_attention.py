@@ -102,9 +102,9 @@ def open_cache(storage: str) -> Callable[..., None]:
 
 
 @kernel
-def _round_row(source, out, count, until):
-    """Round `count` numbers to bfloat16, and write zeros up to `until`; `out` may be `source`."""
-    for i in range(0, until, 16):
+def _round_row(source, out, count):
+    """Round `count` numbers to bfloat16, and write zeros to the end of the last vector."""
+    for i in range(0, count, 16):
         store_brain(out + 2 * i, first_lanes(count - i, load(source + 4 * i), splat(f32(0.0))))
 
 
@@ -125,7 +125,7 @@ def _attend_rounded_tile(step, control, room, rows, wide, row, head, valid, unti
     stride = panels * 64
     for m in range(rows):
         source = slot_address(control, word(step, _QUERIES)) + ((row + m) * heads + head) * size * 4
-        _round_row(source, x + m * padded * 2, size, padded)
+        _round_row(source, x + m * padded * 2, size)
     keys = opened + (kv_head * places + low) * padded * 2
     brain_tiles(rows, wide, keys, padded * 32, panels, x, padded * 2, padded, scores, stride)
     for m in range(rows):
@@ -134,8 +134,7 @@ def _attend_rounded_tile(step, control, room, rows, wide, row, head, valid, unti
         first = max(own + 1 - window, 0) if window != 0 else 0
         first = min(max(first - low, 0), last - low - 1)
         here = scores + m * stride
-        store_f32(room + 4 * m, softmax_row(here, first, last - low, 16 * panels, number(step, _SOFTCAP)))
-        _round_row(here, here, 16 * panels, 16 * panels)
+        store_f32(room + 4 * m, softmax_row(here, first, last - low, 16 * panels, number(step, _SOFTCAP), 2))
     values = opened + (kv_heads + kv_head) * places * padded * 2 + low * 32
     brain_tiles(rows, wide, values, places * 32, padded // 16, scores, stride, 16 * panels, mixed, 4 * padded)
     store_mixed(step, control, room, row, head, valid, 1)
