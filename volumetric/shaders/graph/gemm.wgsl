@@ -1,10 +1,11 @@
 // c[j] = act(sum over g = j mod groups of op(a[g mod Ga]) op(b[g mod Gb]) + bias): products of groups of matrices.
 //
 // A workgroup computes BM x BN dot products in tiles of BK; an invocation TM x TN of them. Either operand may lie
-// transposed: only the way in which a tile is fetched differs, which for b is a prelude. In workgroup memory both have vectors along m and n, so the
-// inner loop reads vectors only; the elements of a vector are rows, or columns, a quarter of the tile apart, so that
-// neighbouring invocations fetch and write neighbours. The next tile is fetched into registers before the current one is used. Groups that are
-// summed are further tiles; with SPLIT, the tiles are shared among workgroups that each write a partial product.
+// transposed: only the way in which a tile is fetched differs, which for b is a prelude. In workgroup memory both have
+// vectors along m and n, so the inner loop reads vectors only; the elements of a vector are rows, or columns, a quarter of
+// the tile apart, so that neighbouring invocations fetch and write neighbours. The next tile is fetched into registers
+// before the current one is used. Groups that are summed are further tiles; with several splits, the tiles are shared among
+// workgroups that each write a partial product.
 struct Dims {
     m: u32, n: u32, k: u32, groups: u32,
     a_groups: u32, b_groups: u32,
