@@ -226,6 +226,24 @@ def test_a_trial_update_gives_the_new_parameter_alone(name: str) -> None:
     agree(program.run(case.inputs)[0], case_outputs(case, np.float64)[0].astype(np.float32), name)
 
 
+def test_products_read_the_windows_of_images_where_they_lie() -> None:
+    x, weight = normal(2, 6, 5, 7), normal(2, 4, 3 * 6)
+    attrs = {"kernel": (3, 2), "stride": (2, 3), "before": (1, 2), "dilation": (1, 2), "counts": (2, 3)}
+    work = GraphBuilder()
+    at, w, g = work.input("x", x.shape), work.input("w", weight.shape), work.input("g", (4, 4, 6))
+    columns = work.reshape(work.emit("unfold", (at,), **attrs)[0], (4, 18, 6))
+    forward, backward = work.gemm(w, columns), work.gemm(g, columns, trans_b=True, groups=2)
+    inputs = [x, weight, normal(4, 4, 6)]
+    graphs, reference = open_graphs("native"), NumpyGraphs(np.float64)
+    for outputs, launches in (([forward, backward], 2), ([forward, columns], 2)):
+        graph = work.finish(outputs)
+        program = graphs.compile(graph, graphs.store())
+        assert len(program.calls) == launches
+        expected = reference.compile(graph, reference.store()).run(inputs)
+        for got, want in zip(program.run(inputs), expected, strict=True):
+            agree(got, want.astype(np.float32), "product")
+
+
 def test_the_portable_executor_gives_the_same_bits() -> None:
     fast = open_graphs("native")
     plain = GpuGraphs(fast.context, PlainExecutor(fast.context))

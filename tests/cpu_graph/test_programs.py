@@ -1,0 +1,197 @@
+"""Programs: what comes in and goes out, what shares memory, when threads meet."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+from tests.cpu_graph.harness import graphs
+from volumetric.dtypes import DTYPES, Scheme, decode, encode
+from volumetric.errors import ShapeError, SpecError, UnsupportedError
+from volumetric.runtime.cpu.graph.placement import LARGE, Placement, barriers
+from volumetric.runtime.cpu.graph.program import CpuProgram
+from volumetric.runtime.cpu.graph.steps import Draft, append_steps
+from volumetric.runtime.graph import Graph, GraphBuilder
+
+
+def compiled(work: GraphBuilder, outputs: list[int], threads: int = 1, **buffers: np.ndarray) -> CpuProgram:
+    device = graphs(threads)
+    store = device.store()
+    for key, value in buffers.items():
+        store.put(key, value)
+    return device.compile(work.finish(outputs), store)
+
+
+def drafted(graph: Graph) -> tuple[Draft, Placement]:
+    draft = Draft(graph)
+    for node in graph.nodes:
+        append_steps(draft, node)
+    return draft, Placement(draft)
+
+
+def numbers(*shape: int) -> np.ndarray:
+    return np.random.default_rng(len(shape)).standard_normal(shape).astype(np.float32)
+
+
+@pytest.mark.parametrize("size", [5, LARGE])
+def test_results_belong_to_the_caller(size: int) -> None:
+    work = GraphBuilder()
+    x = work.input("x", (size,))
+    program = compiled(work, [work.affine(x, 2.0), x])
+    first = program.run([np.ones(size, np.float32)])
+    second = program.run([np.full(size, 3, np.float32)])
+    np.testing.assert_array_equal(first[0], np.full(size, 2, np.float32))
+    np.testing.assert_array_equal(first[1], np.ones(size, np.float32))
+    np.testing.assert_array_equal(second[0], np.full(size, 6, np.float32))
+    assert all(array.flags.writeable for array in (*first, *second))
+
+
+@pytest.mark.parametrize("size", [7, LARGE])
+def test_inputs_may_be_float64_and_strided_and_stay_as_they_are(size: int) -> None:
+    work = GraphBuilder()
+    x = work.input("x", (size,))
+    program = compiled(work, [work.unary(x, "square")])
+    given = np.arange(2.0 * size)[::2] / size
+    before = given.copy()
+    np.testing.assert_allclose(program.run([given])[0], before**2, rtol=1e-6)
+    np.testing.assert_array_equal(given, before)
+
+
+def test_wrong_inputs_are_refused() -> None:
+    work = GraphBuilder()
+    table, ids = work.stored("table", (4, 3)), work.input("ids", (2,), "int32")
+    program = compiled(work, [work.gather_rows(table, ids)], table=numbers(4, 3))
+    for bad in (np.array([0, 4], np.int32), np.array([-1, 0], np.int32)):
+        with pytest.raises(ShapeError, match=r"ids must lie in 0 … 3"):
+            program.run([bad])
+    with pytest.raises(ShapeError, match="expected int32 of shape"):
+        program.run([np.zeros(2, np.float32)])
+    with pytest.raises(ShapeError, match="takes 1 inputs, got 2"):
+        program.run([np.zeros(2, np.int32)] * 2)
+    np.testing.assert_array_equal(program.run([np.array([3, 0], np.int64)])[0], numbers(4, 3)[[3, 0]])
+
+
+def test_a_missing_buffer_and_one_of_another_shape_are_refused() -> None:
+    work = GraphBuilder()
+    y = work.affine(work.stored("w", (3,)), 2.0)
+    with pytest.raises(SpecError, match="no buffer 'w'"):
+        compiled(work, [y])
+    with pytest.raises(ShapeError, match="expected float32 of shape"):
+        compiled(work, [y], w=numbers(4))
+
+
+def test_a_store_keeps_shape_and_address() -> None:
+    store = graphs().store()
+    store.put("a", np.ones(3))
+    address = store.buffers["a"].ctypes.data
+    store.put("a", np.full(3, 2.0))
+    assert store.buffers["a"].ctypes.data == address
+    assert address % 64 == 0
+    with pytest.raises(ShapeError, match="buffer 'a' is float32"):
+        store.put("a", np.ones(4))
+    copy = store.get("a")
+    copy[:] = 0
+    np.testing.assert_array_equal(store.get("a"), np.full(3, 2, np.float32))
+    store.drop("a")
+    assert list(store.keys()) == []
+    with pytest.raises(KeyError):
+        store.get("a")
+
+
+def test_updates_write_the_store() -> None:
+    work = GraphBuilder()
+    w, g = work.stored("w", (70,)), work.input("g", (70,))
+    knobs = work.input("knobs", (5,))
+    work.emit("update", (w, g, knobs), name="sgd", weight_decay=0.0, in_place=True)
+    device = graphs()
+    store = device.store()
+    store.put("w", np.ones(70))
+    program = device.compile(work.finish([]), store)
+    gradient = numbers(70)
+    program.run([gradient, np.array([0.5, 1, 0, 0, 1], np.float32)])
+    np.testing.assert_allclose(store.get("w"), 1 - 0.5 * gradient, rtol=1e-6)
+    before = store.get("w")
+    program.run([gradient, np.array([0.5, 1, 0, 0, 0], np.float32)])
+    np.testing.assert_array_equal(store.get("w"), before)
+
+
+def test_an_operation_without_a_kernel_is_refused() -> None:
+    work = GraphBuilder()
+    graph = work.finish([work.affine(work.input("x", (2,)), 2.0)])
+    odd = Graph(
+        tensors=graph.tensors,
+        nodes=tuple(type(n)(op="odd", inputs=n.inputs, outputs=n.outputs, where="1.0.0") for n in graph.nodes),
+        inputs=graph.inputs,
+        outputs=graph.outputs,
+        constants={},
+    )
+    with pytest.raises(UnsupportedError, match=r"operation 'odd' of 1\.0\.0 has no CPU kernel"):
+        graphs().compile(odd, graphs().store())
+
+
+def test_elementwise_chains_use_one_piece_of_memory_without_meetings() -> None:
+    work = GraphBuilder()
+    x = y = work.input("x", (100,))
+    for _ in range(5):
+        y = work.unary(y, "tanh")
+    draft, placement = drafted(work.finish([y]))
+    assert placement.arena == 448
+    assert placement.of[x] == placement.of[y]
+    assert not any(barriers(draft.steps, placement, draft.sizes))
+
+
+def test_threads_meet_before_they_read_what_others_wrote() -> None:
+    work = GraphBuilder()
+    x = work.input("x", (6, 50))
+    y = work.unary(x, "exp")
+    z = work.binary("div", y, work.reduce(y, "sum", (1,)))
+    draft, placement = drafted(work.finish([z]))
+    assert [step.name for step in draft.steps] == ["unary", "reduce", "binary"]
+    assert barriers(draft.steps, placement, draft.sizes) == [True, True, False]
+
+
+def test_memory_is_used_again() -> None:
+    work = GraphBuilder()
+    y = work.input("x", (64, 64))
+    for _ in range(6):
+        y = work.permute(y, (1, 0))
+    _, placement = drafted(work.finish([y]))
+    assert placement.arena <= 3 * 64 * 64 * 4
+
+
+def test_several_python_threads_may_run_one_program() -> None:
+    work = GraphBuilder()
+    x = work.input("x", (50, 40))
+    program = compiled(work, [work.softmax(work.unary(x, "exp"))], threads=2)
+    inputs = [numbers(50, 40) * i for i in range(4)]
+    wanted = [program.run([x])[0] for x in inputs]
+    wrong: list[int] = []
+
+    def check(i: int) -> None:
+        results = [program.run([inputs[i]])[0] for _ in range(50)]
+        wrong.extend(i for result in results if not np.array_equal(result, wanted[i]))
+
+    workers = [threading.Thread(target=check, args=(i,)) for i in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert not wrong
+
+
+@pytest.mark.parametrize("dtype", [dtype.name for dtype in DTYPES])
+@pytest.mark.parametrize("shape", [(3, 70), (2, 64), (1, 5)])
+def test_rounding_to_a_scheme_is_that_of_the_codec(dtype: str, shape: tuple[int, int]) -> None:
+    scheme = str(Scheme.default(dtype))
+    work = GraphBuilder()
+    x = work.input("x", shape)
+    program = compiled(work, [work.fake_quant(work.affine(x, 2.0), scheme)], threads=2)
+    random = np.random.default_rng(7)
+    for scale in (1e-6, 1e-3, 1.0, 1e5):
+        given = (scale * random.standard_normal(shape)).astype(np.float32)
+        given[0, :2] = 0
+        got = program.run([given / 2])[0]
+        want = decode(encode(given, scheme))
+        np.testing.assert_array_equal(got.view(np.int32), want.view(np.int32))
