@@ -47,7 +47,11 @@ class TorchPeer:
                 f"cannot start {command[0]}: {error.strerror}", hint="name a Python interpreter"
             ) from None
         self._folder = tempfile.TemporaryDirectory()
-        self.about: str = self._answer()["about"]
+        try:
+            self.about: str = self._answer()["about"]
+        except DeviceError:
+            self.close()
+            raise
 
     def load(self, case: LayerCase, arrays: dict[str, Array]) -> None:
         """Prepare a layer with the same numbers as ours."""
@@ -61,8 +65,9 @@ class TorchPeer:
 
     def close(self) -> None:
         """End the process."""
-        if self._process.stdin is not None:
-            self._process.stdin.close()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
         self._process.wait(timeout=30)
         self._folder.cleanup()
 

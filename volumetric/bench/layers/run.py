@@ -20,7 +20,12 @@ _BURST_SECONDS = 0.05
 
 
 def measure_layers(
-    cases: Sequence[LayerCase], device: Any, *, repetitions: int = 5, peer: TorchPeer | None = None
+    cases: Sequence[LayerCase],
+    device: Any,
+    *,
+    repetitions: int = 5,
+    peer: TorchPeer | None = None,
+    limits: Limits | None = None,
 ) -> Iterator[LayerRow]:
     """Yield a row for each layer and role.
 
@@ -31,6 +36,7 @@ def measure_layers(
     device : an open device that runs graphs
     repetitions : bursts of runs; the rows give their median and extremes
     peer : PyTorch, measured burst by burst in turn
+    limits : what the machine can do; None: measured first
 
     Raises
     ------
@@ -39,7 +45,7 @@ def measure_layers(
     if repetitions < 1:
         raise SpecError(f"repetitions must be 1 or more, got {repetitions}")
     graphs, info = device.graphs(), device.info
-    limits = measure_limits(graphs, host=info.kind == "cpu")
+    limits = limits or measure_limits(graphs, host=info.kind == "cpu")
     for case in cases:
         works = layer_works(case, graphs)
         if peer is not None:
