@@ -34,7 +34,7 @@ def test_every_kind_that_computes_has_a_case() -> None:
     for name, case in CASES.items():
         assert case.spec.kind == ("sequential" if name == "residual" else name)  # a residual joins what is around it
         assert case.spec.output_shape(case.shape)
-        assert json.loads(json.dumps(described(case.spec)))["kind"] == name
+        assert json.loads(json.dumps(described(case.spec)))["kind"] == case.spec.kind
     assert [case.name for case in chosen(["lstm", "dense"])] == ["lstm", "dense"]
     with pytest.raises(SpecError, match="no layer is called convolution"):
         chosen(["dense", "convolution"])
