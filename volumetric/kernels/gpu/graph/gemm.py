@@ -54,6 +54,8 @@ TILES = (
 )
 """From the most arithmetic for each byte to the most workgroups."""
 _SPLITS = 64
+_WORD = 1 << 32
+"""Windows may begin inside of an image: such a negative margin wraps around, as the shader's numbers do."""
 _SPLIT_STEPS = 4
 """Tiles of k that a workgroup takes at least when a sum is split."""
 
@@ -128,7 +130,7 @@ def window_constants(windows: Mapping[str, Any]) -> dict[str, Constant]:
     found: dict[str, Constant] = {}
     for name, field in {**fields, "COUNT": "counts", "SIZE": "sizes"}.items():
         missing = [0 if field == "before" else 1] * (3 - len(windows[field]))
-        found |= {f"{name}_{axis}": int(n) for axis, n in enumerate((*missing, *windows[field]))}
+        found |= {f"{name}_{axis}": int(n) % _WORD for axis, n in enumerate((*missing, *windows[field]))}
     return found
 
 
