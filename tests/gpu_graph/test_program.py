@@ -27,7 +27,7 @@ FOLDED = {**NARROWED["no subgroups, no immediates"], "max_groups": 3}
 
 
 def test_every_operation_has_a_kernel_or_needs_none() -> None:
-    assert set(LOWERERS) == set(OPS) - {"reshape"}
+    assert set(LOWERERS) - {"turn_taps"} == set(OPS) - {"reshape"}
 
 
 def test_an_update_works_in_place_run_after_run() -> None:
@@ -185,6 +185,7 @@ def test_large_products_take_large_tiles_and_long_sums_are_split() -> None:
     assert choice(32, 64, 32)[2] == 1
 
 
+CALLS = {1: ("place", "gemm"), 2: ("gemm", "fold")}
 LONG = {
     "everything": OpCase(op="reduce", inputs=(normal(300, 517),), attrs={"name": "sum", "axes": (0, 1)}),
     "columns": OpCase(op="reduce", inputs=(normal(5000, 33),), attrs={"name": "mean", "axes": (0,)}),
@@ -224,6 +225,39 @@ def test_a_trial_update_gives_the_new_parameter_alone(name: str) -> None:
     program = graphs.compile(graph, graphs.store())
     assert len(program.calls) == 1
     agree(program.run(case.inputs)[0], case_outputs(case, np.float64)[0].astype(np.float32), name)
+
+
+def test_products_read_the_windows_of_images_where_they_lie() -> None:
+    x, weight = normal(2, 6, 5, 7), normal(2, 4, 3 * 6)
+    attrs = {"kernel": (3, 2), "stride": (2, 3), "before": (1, 2), "dilation": (1, 2), "counts": (2, 3)}
+    work = GraphBuilder()
+    at, w, g = work.input("x", x.shape), work.input("w", weight.shape), work.input("g", (4, 4, 6))
+    columns = work.reshape(work.emit("unfold", (at,), **attrs)[0], (4, 18, 6))
+    forward, backward = work.gemm(w, columns), work.gemm(g, columns, trans_b=True, groups=2)
+    inputs = [x, weight, normal(4, 4, 6)]
+    graphs, reference = open_graphs("native"), NumpyGraphs(np.float64)
+    for outputs, launches in (([forward, backward], 2), ([forward, columns], 2)):
+        graph = work.finish(outputs)
+        program = graphs.compile(graph, graphs.store())
+        assert len(program.calls) == launches
+        expected = reference.compile(graph, reference.store()).run(inputs)
+        for got, want in zip(program.run(inputs), expected, strict=True):
+            agree(got, want.astype(np.float32), "product")
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_folded_products_become_convolutions_where_no_tap_is_skipped(stride: int) -> None:
+    attrs = {"kernel": (3, 2), "stride": (stride, 1), "before": (3, 1), "dilation": (1, 2), "counts": (6, 5)}
+    work = GraphBuilder()
+    w, g = work.input("w", (2, 4, 3 * 6)), work.input("g", (4, 4, 30))
+    columns = work.reshape(work.gemm(w, g, trans_a=True), (2, 6 * 6, 30))
+    graph = work.finish([work.emit("fold", (columns,), **attrs, sizes=(5 if stride == 1 else 8, 7))[0]])
+    inputs = [normal(2, 4, 18), normal(4, 4, 30)]
+    graphs, reference = open_graphs("native"), NumpyGraphs(np.float64)
+    program = graphs.compile(graph, graphs.store())
+    assert [call.name for call in program.calls] == [f"graph/{name}" for name in CALLS[stride]]
+    [expected] = reference.compile(graph, reference.store()).run(inputs)
+    agree(program.run(inputs)[0], expected.astype(np.float32), "image")
 
 
 def test_the_portable_executor_gives_the_same_bits() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
@@ -15,6 +16,7 @@ from volumetric.cli.exits import UsageError
 from volumetric.cli.loading import open_for
 from volumetric.cli.options import DeviceOptions, ModelSource, OutputOptions, SourceOptions
 from volumetric.generate import Model
+from volumetric.runtime.open import open_device
 
 
 def bench(
@@ -29,14 +31,18 @@ def bench(
     threads: Annotated[str | None, Parameter(name=["--threads", "-t"])] = None,
     repetitions: Annotated[int, Parameter(name=["--repetitions", "-r"])] = 5,
     form: Annotated[Literal["md", "csv", "json", "jsonl"], Parameter(name=["--output", "-o"])] = "md",
+    suite: Literal["model", "layers"] = "model",
+    only: Annotated[str | None, Parameter(name=["--only"])] = None,
+    torch_python: Annotated[Path | None, Parameter(name=["--torch-python"])] = None,
     source: SourceOptions = SourceOptions(),
     device: DeviceOptions = DeviceOptions(),
     output: OutputOptions = OutputOptions(),
 ) -> int:
-    """Measure prompt processing (pp) and token generation (tg) in tokens per second.
+    """Measure prompt processing (pp) and token generation (tg) in tokens per second; or single layers.
 
     Random token ids go straight to the device: neither tokenising nor sampling is counted, nor is a warm-up.
-    Sizes are lists separated by commas.
+    Sizes are lists separated by commas. The suite "layers" needs no model: it times every layer kind, forward and
+    with its gradients, beside PyTorch where that can be imported.
 
     Parameters
     ----------
@@ -60,8 +66,16 @@ def bench(
         Repetitions, whose mean and standard deviation are shown.
     form : str
         Format of the rows on stdout.
+    suite : {"model", "layers"}
+        What to measure.
+    only : str
+        Layer kinds of the suite "layers", separated by commas.
+    torch_python : Path
+        Python interpreter that has PyTorch, for the suite "layers"; this one unless given, if it has it.
     """
     output.apply()
+    if suite == "layers":
+        return _layers(device, None if only is None else only.split(","), repetitions, form, threads, torch_python)
     wanted = cases(
         _sizes("-p", prompt),
         _sizes("-n", generate),
@@ -78,6 +92,33 @@ def bench(
     if rows:
         console.note(f"one token of context takes {rows[0].state_per_token:,} bytes of keys and values")
     console.write(render(rows, form))
+    return exits.OK
+
+
+def _layers(
+    options: DeviceOptions,
+    only: Sequence[str] | None,
+    repetitions: int,
+    form: str,
+    threads: str | None,
+    torch_python: Path | None,
+) -> int:
+    """Run the suite of layers."""
+    from volumetric.bench.layers import chosen, measure_layers, render_layers
+    from volumetric.bench.layers.peer import open_peer
+
+    count = None if threads is None else _sizes("-t", threads)[0]
+    device = open_device(options.device, threads=count)
+    if getattr(device, "graphs", None) is None:
+        raise UsageError(f"device {device.info.name} runs no layers", hint="use cpu or gpu")
+    wanted = chosen(only)
+    with open_peer(torch_python, gpu=device.info.kind == "gpu", threads=device.info.details.get("threads")) as peer:
+        console.note(f"{device.info.description}; " + ("PyTorch is not here" if peer is None else peer.about))
+        rows = []
+        for row in measure_layers(wanted, device, repetitions=repetitions, peer=peer):
+            rows.append(row)
+            console.note(f"{len(rows)} of {2 * len(wanted)}: {row.layer} {row.role}")
+    console.write(render_layers(rows, form))
     return exits.OK
 
 

@@ -44,6 +44,15 @@ class Call:
     immediates: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Part of a buffer, to be bound in place of a whole one; `offset` is a multiple of the GPU's alignment."""
+
+    buffer: Any
+    offset: int
+    size: int
+
+
 class GpuContext:
     """Resources of one open GPU.
 
@@ -150,6 +159,11 @@ class GpuContext:
         return np.frombuffer(data, np.uint8)[:nbytes]
 
     @property
+    def alignment(self) -> int:
+        """Bytes of which the offset of a storage binding must be a multiple."""
+        return self.device.limits["min-storage-buffer-offset-alignment"]
+
+    @property
     def timestamp_seconds(self) -> float:
         """Seconds of one tick of a timestamp query."""
         from wgpu.backends.wgpu_native import _api
@@ -212,7 +226,9 @@ class GpuContext:
             buffer = buffers.get(binding.name, self.dummy)
             if binding.index == _ARGS:
                 buffer = self._uniform_args(args)
-            entries.append({"binding": binding.index, "resource": {"buffer": buffer, "offset": 0, "size": buffer.size}})
+            part = buffer if isinstance(buffer, Slice) else Slice(buffer, 0, buffer.size)
+            resource = {"buffer": part.buffer, "offset": part.offset, "size": part.size}
+            entries.append({"binding": binding.index, "resource": resource})
         with self.guard(f"binding {linked.name}"):
             group = self.device.create_bind_group(label=linked.name, layout=pipeline.layout, entries=entries)
         immediates = args if self.caps.immediates and linked.args_bytes else b""

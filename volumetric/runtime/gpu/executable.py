@@ -15,6 +15,7 @@ from volumetric.kernels.gpu.dispatch import power_of_two
 from volumetric.network import Params
 from volumetric.runtime.batch import check_batch, forward_each
 from volumetric.runtime.device import MemoryReport, RunOptions
+from volumetric.runtime.gpu.batch import Batches, can_slice
 from volumetric.runtime.gpu.commands import Command, Copy, Executor, Pass, PlainExecutor
 from volumetric.runtime.gpu.context import Call, GpuContext
 from volumetric.runtime.gpu.decoding import TokenLoop
@@ -75,6 +76,7 @@ class GpuExecutable:
         self._readback: Any = None
         self._recordings: dict[tuple[str, int], list[Call | StateCalls]] = {}
         self._picks: list[Call] = []
+        self._batches: Batches | None = None
         self.loop: TokenLoop | None = None
         """The decoding loop that the control block belongs to now; None after a forward pass."""
         # Recording one row ahead uploads all weights, and finds early what the GPU cannot do.
@@ -118,8 +120,21 @@ class GpuExecutable:
         return np.concatenate(found)
 
     def forward_batch(self, states: Sequence[GpuState], x: NDArray[Any]) -> NDArray[np.float32]:
-        """Append one row of `x` to each of `states`."""
-        return forward_each(self, states, check_batch(self.plan, states, x, self.options.context))
+        """Append one row of `x` to each of `states`.
+
+        Products read the weights once for up to `Batches.most` rows, in float32 sums of another order than a single
+        row's: logits differ in their last bits from those of `forward`.
+        """
+        x = check_batch(self.plan, states, x, self.options.context)
+        self.check_rows(max(state.position for state in states), 1)
+        if len(states) == 1 or not can_slice(self.plan, self.context.alignment):
+            return forward_each(self, states, x)
+        self.loop = None
+        if self._batches is None:
+            self._batches = Batches(self, self._recorder)
+        most = self._batches.most
+        parts = [self._batches.forward(states[i : i + most], x[i : i + most]) for i in range(0, len(x), most)]
+        return np.concatenate(parts)
 
     def greedy(self, state: GpuState, token: int) -> Generator[int]:
         """Feed `token`, yield the arg max, feed that, and so on, two tokens in flight.
@@ -156,6 +171,7 @@ class GpuExecutable:
         """Free weights and scratch."""
         self._recordings.clear()
         self._picks.clear()
+        self._batches = None
         if self._readback is not None:
             self.context.free(self._readback)
             self._readback = None
@@ -203,17 +219,17 @@ class GpuExecutable:
         plan, scratch = self.plan, self.scratch
         rows = len(x)
         self.write_control(self.control, state.position, rows)
-        self._write_input(x)
+        self.write_input(x)
         out = plan.outputs[0]
         if rows == 1:
             commands: list[Command] = [Pass(self._prepared(state, "decode", 1), 1)]
-            return [self._fetch(commands, out, first, rows - first)]
+            return [self.fetch(commands, out, first, rows - first)]
         commands = [Pass(self._prepared(state, "body", rows), rows)]
         if first == rows:
             self.executor.submit(commands)
             return []
         if not any(out in step.outputs for step in plan.steps if step.tail):
-            return [self._fetch(commands, out, first, rows - first)]
+            return [self.fetch(commands, out, first, rows - first)]
         found = []
         for start in range(first, rows, scratch.tail_rows):
             count = min(scratch.tail_rows, rows - start)
@@ -222,11 +238,12 @@ class GpuExecutable:
                 size = row_bytes(plan.values[value])
                 commands.append(Copy(scratch.values[value], start * size, target, 0, count * size))
             commands.append(Pass(self._prepared(state, "tail", count), count))
-            found.append(self._fetch(commands, out, 0, count))
+            found.append(self.fetch(commands, out, 0, count))
             commands = []
         return found
 
-    def _write_input(self, x: NDArray[Any]) -> None:
+    def write_input(self, x: NDArray[Any]) -> None:
+        """Put rows where the plan reads its input."""
         value = self.plan.inputs[0]
         flat = x.reshape(len(x), -1)
         columns = row_bytes(self.plan.values[value]) // 4
@@ -234,7 +251,7 @@ class GpuExecutable:
             flat = np.pad(flat, ((0, 0), (0, columns - flat.shape[1])))
         self.context.write(self.scratch.values[value], flat)
 
-    def _fetch(self, commands: list[Command], value: int, first: int, rows: int) -> NDArray[np.float32]:
+    def fetch(self, commands: list[Command], value: int, first: int, rows: int) -> NDArray[np.float32]:
         """Submit, and return rows of a value."""
         if rows == 0:
             self.executor.submit(commands)

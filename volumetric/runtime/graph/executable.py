@@ -80,12 +80,13 @@ class GraphExecutable:
     """
 
     def __init__(self, plan: Plan, params: Params, options: RunOptions, graphs: GraphDevice) -> None:
-        if options.compute == "int8" or options.kv_dtype not in ("auto", "float32"):
-            what = "compute='int8'" if options.compute == "int8" else f"kv_dtype={options.kv_dtype!r}"
-            raise UnsupportedError(
-                f"this network has layers that run as tensor graphs, in float32, not with {what}",
-                hint="leave compute and kv_dtype at 'auto' or 'float32'",
-            )
+        for name in ("compute", "kv_dtype"):
+            if getattr(options, name) not in ("auto", "float32"):
+                raise UnsupportedError(
+                    f"this network has layers that run as tensor graphs, in float32, not with {name}="
+                    f"{getattr(options, name)!r}",
+                    hint="leave compute and kv_dtype at 'auto' or 'float32'",
+                )
         self.plan = plan
         self.options = options
         self._graphs = graphs

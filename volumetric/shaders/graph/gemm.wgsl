@@ -1,9 +1,11 @@
 // c[j] = act(sum over g = j mod groups of op(a[g mod Ga]) op(b[g mod Gb]) + bias): products of groups of matrices.
 //
 // A workgroup computes BM x BN dot products in tiles of BK; an invocation TM x TN of them. Either operand may lie
-// transposed: only the way in which a tile is fetched differs. In workgroup memory both have vectors along m and n, so the
-// inner loop reads vectors only. The next tile is fetched into registers before the current one is used. Groups that are
-// summed are further tiles; with SPLIT, the tiles are shared among workgroups that each write a partial product.
+// transposed: only the way in which a tile is fetched differs, which for b is a prelude. In workgroup memory both have
+// vectors along m and n, so the inner loop reads vectors only; the elements of a vector are rows, or columns, a quarter of
+// the tile apart, so that neighbouring invocations fetch and write neighbours. The next tile is fetched into registers
+// before the current one is used. Groups that are summed are further tiles; with several splits, the tiles are shared among
+// workgroups that each write a partial product.
 struct Dims {
     m: u32, n: u32, k: u32, groups: u32,
     a_groups: u32, b_groups: u32,
@@ -39,11 +41,11 @@ fn fetch_a(t: u32, lid: u32, start: u32, m0: u32, k0: u32) -> vec4<f32> {
     let v = lid + t * WG;
     var r: vec4<f32>;
     let k = k0 + select(v % BK, v / (BM / 4u), TRANS_A);
-    let m = m0 + 4u * select(v / BK, v % (BM / 4u), TRANS_A);
+    let m = m0 + select(v / BK, v % (BM / 4u), TRANS_A);
     let at = min(k, max(dims.k, 1u) - 1u);
     //@unroll
     for (var j = 0u; j < 4u; j++) {
-        let row = min(m + j, dims.m - 1u);
+        let row = min(m + j * (BM / 4u), dims.m - 1u);
         r[j] = a[start + select(row * dims.k + at, at * dims.m + row, TRANS_A)];
     }
     return select(vec4<f32>(0.0), r, k < dims.k);
@@ -53,12 +55,12 @@ fn fetch_b(t: u32, lid: u32, start: u32, n0: u32, k0: u32) -> vec4<f32> {
     let v = lid + t * WG;
     var r: vec4<f32>;
     let k = k0 + select(v / (BN / 4u), v % BK, TRANS_B);
-    let n = n0 + 4u * select(v % (BN / 4u), v / BK, TRANS_B);
+    let n = n0 + select(v % (BN / 4u), v / BK, TRANS_B);
     let at = min(k, max(dims.k, 1u) - 1u);
     //@unroll
     for (var j = 0u; j < 4u; j++) {
-        let column = min(n + j, dims.n - 1u);
-        r[j] = b[start + select(at * dims.n + column, column * dims.k + at, TRANS_B)];
+        let column = min(n + j * (BN / 4u), dims.n - 1u);
+        r[j] = right(start, at, column);
     }
     return select(vec4<f32>(0.0), r, k < dims.k);
 }
@@ -107,7 +109,7 @@ fn main(
         if (step < last) {
             let g = which % dims.groups + step / steps * dims.groups;
             let a_start = g % dims.a_groups * dims.m * dims.k;
-            let b_start = g % dims.b_groups * dims.k * dims.n;
+            let b_start = g % dims.b_groups * right_group();
             //@unroll
             for (var t = 0u; t < A_EACH; t++) { next_a[t] = fetch_a(t, lid, a_start, m0, step % steps * BK); }
             //@unroll
@@ -142,16 +144,16 @@ fn main(
     for (var i = 0u; i < M4; i++) {
         //@unroll
         for (var e = 0u; e < 4u; e++) {
-            let m = m0 + 4u * (i * TY + ty) + e;
+            let m = m0 + i * TY + ty + e * (BM / 4u);
             //@unroll
             for (var j = 0u; j < N4; j++) {
-                let n = n0 + 4u * (j * TX + tx);
-                //@unroll
+                                //@unroll
                 for (var f = 0u; f < 4u; f++) {
-                    if (m < dims.m && n + f < dims.n) {
+                    let n = n0 + j * TX + tx + f * (BN / 4u);
+                    if (m < dims.m && n < dims.n) {
                         var v = acc[(4u * i + e) * N4 + j][f];
-                        if (BIAS) { v += bias[n + f]; }
-                        c[start + m * dims.n + n + f] = value(v);
+                        if (BIAS) { v += bias[n]; }
+                        c[start + m * dims.n + n] = value(v);
                     }
                 }
             }

@@ -15,10 +15,10 @@ import numpy as np
 from volumetric.kernels.cpu.graph.curves import apply
 from volumetric.kernels.cpu.graph.lanes import load_part, store_part, transpose_block
 from volumetric.kernels.cpu.graph.shares import share
-from volumetric.kernels.cpu.graph.tiles import panel_tile
+from volumetric.kernels.cpu.graph.tiles import panel_rows
 from volumetric.kernels.cpu.jit import kernel
 from volumetric.kernels.cpu.memory import call_operation, store_i64
-from volumetric.kernels.cpu.simd import load, splat, store
+from volumetric.kernels.cpu.simd import splat, store
 from volumetric.kernels.cpu.steps import scratch, word
 
 DEPTH = 768
@@ -55,8 +55,8 @@ _A, _B, _BIAS, _C, _M, _N, _K, _GA, _GB, _GC, _GROUPS, _FINISH, _A_GROUP, _A_ROW
 
 
 def gemm_scratch(vectors: int) -> int:
-    """Bytes of scratch that `gemm` needs: a panel, and the results of two tiles."""
-    return 64 + 64 * vectors * (1 + 8 + DEPTH + 16)
+    """Bytes of scratch that `gemm` needs: a call of `finish`, zeros to start from, and a panel."""
+    return 64 + 64 * vectors * (1 + DEPTH + 16)
 
 
 @kernel
@@ -74,103 +74,6 @@ def _pack(b, b_k, b_column, count, columns, out, apart):
             for k in range(0, count, 16):
                 here = b + j * b_column + 4 * k
                 transpose_block(here, b_column, rows, min(count - k, 16), out + k * apart + 4 * j, apart)
-
-
-@kernel
-def _tile(rows, vectors, a, a_row, a_k, b, b_k, count, start, start_row, c, c_row, columns, room):
-    """One tile into c; its last `columns` may end within a vector, which then goes by way of `room`."""
-    if columns >= 16 * vectors:
-        panel_tile(rows, vectors, a, a_row, a_k, b, b_k, count, start, start_row, c, c_row)
-    else:
-        for m in range(rows):
-            for j in range(0, columns, 16):
-                value = load_part(start + m * start_row + 4 * j, columns - j)
-                store(room + 64 * vectors * m + 4 * j, value)
-        apart = 64 * vectors
-        panel_tile(rows, vectors, a, a_row, a_k, b, b_k, count, room, apart, room, apart)
-        for m in range(rows):
-            for j in range(0, columns, 16):
-                store_part(c + m * c_row + 4 * j, load(room + apart * m + 4 * j), columns - j)
-
-
-@kernel
-def _rows(tall, vectors, m, a, a_row, a_k, b, b_k, count, start, start_row, c, c_row, columns, room):
-    """`m` rows by 16 `vectors` columns: tiles of `tall` rows, then smaller ones."""
-    row = 0
-    while m - row >= tall:
-        _tile(
-            tall,
-            vectors,
-            a + row * a_row,
-            a_row,
-            a_k,
-            b,
-            b_k,
-            count,
-            start + row * start_row,
-            start_row,
-            c + row * c_row,
-            c_row,
-            columns,
-            room,
-        )
-        row += tall
-    while m - row >= 2:
-        _tile(
-            2,
-            vectors,
-            a + row * a_row,
-            a_row,
-            a_k,
-            b,
-            b_k,
-            count,
-            start + row * start_row,
-            start_row,
-            c + row * c_row,
-            c_row,
-            columns,
-            room,
-        )
-        row += 2
-    if m > row:
-        _tile(
-            1,
-            vectors,
-            a + row * a_row,
-            a_row,
-            a_k,
-            b,
-            b_k,
-            count,
-            start + row * start_row,
-            start_row,
-            c + row * c_row,
-            c_row,
-            columns,
-            room,
-        )
-
-
-@kernel
-def _panel(tall, wide, m, a, a_row, a_k, b, b_k, count, start, start_row, c, c_row, columns, room):
-    """`m` rows by up to 16 `wide` columns, by 4, 2 and 1 vectors."""
-    done = 0
-    while done < columns:
-        vectors = (columns - done + 15) // 16
-        here = b + 4 * done
-        begin = start + 4 * done
-        end = c + 4 * done
-        left = columns - done
-        if wide >= 4 and vectors >= 4:
-            _rows(tall, 4, m, a, a_row, a_k, here, b_k, count, begin, start_row, end, c_row, min(left, 64), room)
-            done += 64
-        elif wide >= 2 and vectors >= 2:
-            _rows(tall, 2, m, a, a_row, a_k, here, b_k, count, begin, start_row, end, c_row, min(left, 32), room)
-            done += 32
-        else:
-            _rows(tall, 1, m, a, a_row, a_k, here, b_k, count, begin, start_row, end, c_row, min(left, 16), room)
-            done += 16
 
 
 FINISH_ARGUMENTS = ("rows", "columns", "c", "c_row")
@@ -213,15 +116,14 @@ def gemm(tall: int, wide: int) -> Callable[..., None]:
 
     def gemm(step: Any, thread: Any, threads: Any, control: Any) -> None:
         m, n, k = word(step, _M), word(step, _N), word(step, _K)
-        gc = word(step, _GC)
+        gc, a_row, a_k = word(step, _GC), word(step, _A_ROW), word(step, _A_K)
         panels = (n + 16 * wide - 1) // (16 * wide)
         chunks = _chunks(panels * gc, m, threads)
         chunk = ((m + chunks - 1) // chunks + tall - 1) // tall * tall
         chunks = (m + chunk - 1) // chunk
         call = scratch(control, thread)
         zeros = call + 64
-        room = zeros + 64 * wide
-        packed = room + 64 * wide * 8
+        packed = zeros + 64 * wide
         for i in range(0, 16 * wide, 16):
             store(zeros + 4 * i, splat(f32(0.0)))
         ready = -1
@@ -253,23 +155,27 @@ def gemm(tall: int, wide: int) -> Callable[..., None]:
                             _pack(source, apart, word(step, _B_COLUMN), count, columns, packed, 64 * wide)
                         ready = source
                         source, apart = packed, 64 * wide
-                    _panel(
-                        tall,
-                        wide,
-                        rows,
-                        a + k0 * word(step, _A_K),
-                        word(step, _A_ROW),
-                        word(step, _A_K),
-                        source,
-                        apart,
-                        count,
-                        start,
-                        start_row,
-                        c,
-                        4 * n,
-                        columns,
-                        room,
-                    )
+                    here = a + k0 * word(step, _A_K)
+                    done = 0
+                    while done < columns:
+                        left = columns - done
+                        from_, to = start + 4 * done, c + 4 * done
+                        right = source + 4 * done
+                        if wide >= 4 and left > 32:
+                            panel_rows(
+                                tall, 4, rows, here, a_row, a_k, right, apart, count, from_, start_row, to, 4 * n, left
+                            )
+                            done += 64
+                        elif wide >= 2 and left > 16:
+                            panel_rows(
+                                tall, 2, rows, here, a_row, a_k, right, apart, count, from_, start_row, to, 4 * n, left
+                            )
+                            done += 32
+                        else:
+                            panel_rows(
+                                tall, 1, rows, here, a_row, a_k, right, apart, count, from_, start_row, to, 4 * n, left
+                            )
+                            done += 16
                     start, start_row = c, 4 * n
             if start != c:  # there was nothing to sum
                 for row in range(rows):

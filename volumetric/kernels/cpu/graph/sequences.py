@@ -171,40 +171,39 @@ def _cell(cell, step, row, unit, left, room):
         store_part(y, (one - z) * n + z * h, left)
 
 
-@kernel
-def _products(rows, blocks, step, row, unit, units, zeros, room):
-    """Products of `rows` states with the weights of up to 16 units: by panels if those are packed."""
-    size = word(step, 11)
-    h, h_row = word(step, 3) + row * word(step, 4), word(step, 4)
-    if word(step, 13) != 0:
-        panels = word(step, 13) + unit // 16 * _group_bytes(size, blocks)
-        panel_tile(rows, blocks, h, h_row, 4, panels, 64 * blocks, size, zeros, 0, room, 64 * blocks)
-    else:
-        _pre_activations(rows, blocks, h, h_row, word(step, 1), size, unit, units, room)
-
-
 def recurrent_step(cell: int) -> Callable[..., None]:
     """One step of a recurrent layer."""
     blocks = 4 if cell == _LSTM else 3 if cell == _GRU else 1
 
     def recurrent_step(step: Any, thread: Any, threads: Any, control: Any) -> None:
         batch, size = word(step, 9), word(step, 11)
+        h, h_row, weight = word(step, 3), word(step, 4), word(step, 1)
         zeros = scratch(control, thread)
         room = zeros + 64 * blocks
+        apart = 64 * blocks
         for block in range(blocks):
             store(zeros + 64 * block, splat(f32(0.0)))
         groups = (size + 15) // 16
         for group in range(share(groups, thread, threads), share(groups, thread + 1, threads)):
             unit = 16 * group
             units = min(16, size - unit)
+            panels = word(step, 13)
+            if panels != 0:
+                panels += group * _group_bytes(size, blocks)
             row = 0
             while batch - row >= 4:
-                _products(4, blocks, step, row, unit, units, zeros, room)
+                if panels != 0:
+                    panel_tile(4, blocks, h + row * h_row, h_row, 4, panels, apart, size, zeros, 0, room, apart)
+                else:
+                    _pre_activations(4, blocks, h + row * h_row, h_row, weight, size, unit, units, room)
                 for m in range(4):
                     _cell(cell, step, row + m, unit, units, room + 64 * blocks * m)
                 row += 4
             while row < batch:
-                _products(1, blocks, step, row, unit, units, zeros, room)
+                if panels != 0:
+                    panel_tile(1, blocks, h + row * h_row, h_row, 4, panels, apart, size, zeros, 0, room, apart)
+                else:
+                    _pre_activations(1, blocks, h + row * h_row, h_row, weight, size, unit, units, room)
                 _cell(cell, step, row, unit, units, room)
                 row += 1
 

@@ -13,7 +13,7 @@ from llvmlite import ir
 from numba import types
 
 from volumetric.kernels.cpu.emit import F32X, LANES, Emitter, constant
-from volumetric.kernels.cpu.graph.lanes import mask_of_first, masked_load, transposed
+from volumetric.kernels.cpu.graph.lanes import mask_of_first, masked_load, masked_store, transposed
 from volumetric.kernels.cpu.jit import intrinsic
 from volumetric.kernels.cpu.target import target
 
@@ -76,10 +76,18 @@ def _emit_panel_tile(
     start_row: Any,
     out: Any,
     out_row: Any,
+    masks: list[ir.Value] | None = None,
 ) -> None:
+    """Emit one tile; `masks` say which lanes of each vector of `start` and `out` may be touched."""
     rows, vectors = shape
+
+    def begin(address: ir.Value, v: int) -> ir.Value:
+        if masks is None:
+            return e.load(e.at(address, 64 * v), F32X)
+        return masked_load(e, e.at(address, 64 * v), masks[v], e.floats(0.0))
+
     starts = [e.at(start, e.b.mul(start_row, constant(m))) for m in range(rows)]
-    sums = [[e.cell(F32X, e.load(e.at(begin, 64 * v), F32X)) for v in range(vectors)] for begin in starts]
+    sums = [[e.cell(F32X, begin(address, v)) for v in range(vectors)] for address in starts]
     a_rows = [e.at(a, e.b.mul(a_row, constant(m))) for m in range(rows)]
     with e.loop(count) as k:
         here, offset = e.at(b, e.b.mul(k, b_k)), e.b.mul(k, a_k)
@@ -91,7 +99,59 @@ def _emit_panel_tile(
     for m in range(rows):
         base = e.at(out, e.b.mul(out_row, constant(m)))
         for v in range(vectors):
-            e.store(e.at(base, 64 * v), e.b.load(sums[m][v]))
+            value = e.b.load(sums[m][v])
+            if masks is None:
+                e.store(e.at(base, 64 * v), value)
+            else:
+                masked_store(e, e.at(base, 64 * v), value, masks[v])
+
+
+@intrinsic
+def panel_rows(
+    typing_context: Any,
+    tall: Any,
+    vectors: Any,
+    m: Any,
+    a: Any,
+    a_row: Any,
+    a_k: Any,
+    b: Any,
+    b_k: Any,
+    count: Any,
+    start: Any,
+    start_row: Any,
+    out: Any,
+    out_row: Any,
+    columns: Any,
+) -> Any:
+    """`panel_tile` over `m` rows, `tall` at a time and the rest by 2 and 1; only `columns` of out are written.
+
+    One function for all rows, because Numba takes long to hand compile-time constants from function to function.
+    """
+    if not isinstance(tall, types.IntegerLiteral) or not isinstance(vectors, types.IntegerLiteral):
+        return None
+    high, wide = tall.literal_value, vectors.literal_value
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        e = Emitter(builder)
+        m, a, a_row, a_k, b, b_k, count, start, start_row, out, out_row, columns = args[2:]
+        masks = [mask_of_first(e, builder.sub(columns, constant(16 * v))) for v in range(wide)]
+        first: ir.Value = constant(0)
+        for rows in sorted({high, 2, 1} - {n for n in (2, 1) if n > high}, reverse=True):
+            left = builder.sub(m, first)
+            covered = builder.sub(left, builder.srem(left, constant(rows)))
+            with e.loop(covered, rows) as index:
+                row = builder.add(first, index)
+                places = [
+                    e.at(base, builder.mul(row, step))
+                    for base, step in ((a, a_row), (start, start_row), (out, out_row))
+                ]
+                tile = (places[0], a_row, a_k, b, b_k, count, places[1], start_row, places[2], out_row)
+                _emit_panel_tile(e, (rows, wide), *tile, masks)
+            first = builder.add(first, covered)
+        return context.get_dummy_value()
+
+    return types.void(tall, vectors, *[types.int64] * 12), generate
 
 
 @intrinsic

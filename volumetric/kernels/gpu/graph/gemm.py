@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from volumetric.kernels.gpu.dispatch import Caps, Constant, ceil_div
 from volumetric.kernels.gpu.graph.launch import (
@@ -52,6 +54,8 @@ TILES = (
 )
 """From the most arithmetic for each byte to the most workgroups."""
 _SPLITS = 64
+_WORD = 1 << 32
+"""Windows may begin inside of an image: such a negative margin wraps around, as the shader's numbers do."""
 _SPLIT_STEPS = 4
 """Tiles of k that a workgroup takes at least when a sum is split."""
 
@@ -83,7 +87,7 @@ class Product:
 
 def product_of(request: Request) -> Product:
     """Read the sizes off the shapes."""
-    (ga, *a), (gb, *_) = request.inputs[:2]
+    (ga, *a), (gb, *_) = request.inputs[0], request.attrs.get("columns", request.inputs[1])
     groups, m, n = request.outputs[0]
     k = a[0] if request.attrs["trans_a"] else a[1]
     most = max(ga, gb, groups) if ga and gb else 0
@@ -120,6 +124,16 @@ def gemm(request: Request) -> Lowered:
     return lower_product(product, tile, splits, attrs["trans_a"], attrs["trans_b"], attrs["activation"], request)
 
 
+def window_constants(windows: Mapping[str, Any]) -> dict[str, Constant]:
+    """Constants of a right side that is windows of images, for 3 spatial axes."""
+    fields = {"KERNEL": "kernel", "STRIDE": "stride", "DILATION": "dilation", "BEFORE": "before"}
+    found: dict[str, Constant] = {}
+    for name, field in {**fields, "COUNT": "counts", "SIZE": "sizes"}.items():
+        missing = [0 if field == "before" else 1] * (3 - len(windows[field]))
+        found |= {f"{name}_{axis}": int(n) % _WORD for axis, n in enumerate((*missing, *windows[field]))}
+    return found
+
+
 def lower_product(
     product: Product, tile: Tile, splits: int, trans_a: bool, trans_b: bool, activation: str, request: Request
 ) -> Lowered:
@@ -138,6 +152,8 @@ def lower_product(
         "TRANS_A": bool(trans_a),
         "TRANS_B": bool(trans_b),
     }
+    windows = window_constants(request.attrs["windows"]) if "windows" in request.attrs else {}
+    constants |= windows
 
     def first(target: Ref, kind: str, extra: dict[str, Ref]) -> Launch:
         across, down = ceil_div(product.n, tile.n), ceil_div(product.m, tile.m)
@@ -149,7 +165,7 @@ def lower_product(
             {"a": source(0), "b": source(1), "c": target, **extra},
             (*dims, product.sums, across, down, chunk, total, splits),
             constants=constants | {"BIAS": bool(extra)},
-            preludes=(MATHS, f"graph/unary/{kind}"),
+            preludes=(MATHS, f"graph/unary/{kind}", f"graph/operand/{'windows' if windows else 'matrix'}"),
             workgroup=tile.workgroup,
         )
 

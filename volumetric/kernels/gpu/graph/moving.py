@@ -104,6 +104,20 @@ def _matrices(axes: Sequence[Axis]) -> tuple[int, int, int] | None:
     return (lead[0].size if lead else 1), m.size, n.size
 
 
+def turn_taps(request: Request) -> Lowered:
+    """X [G, outs, ins · taps] → y [G, ins, outs · taps] with the taps of each filter in reverse."""
+    groups, outs, deep = request.inputs[0]
+    taps = request.attrs["count"]
+    ins = deep // taps
+    axes = [
+        Axis(size=groups, steps=(outs * deep, outs * deep)),
+        Axis(size=outs, steps=(deep, taps)),
+        Axis(size=ins, steps=(taps, outs * taps)),
+        Axis(size=taps, steps=(_WORD - 1, 1)),
+    ]
+    return alone(place(axes, request.caps, {"x": source(0), "y": result()}, x_start=taps - 1))
+
+
 def slice_(request: Request) -> Lowered:
     """A box of a tensor."""
     x_steps, y_steps = strides_of(request.inputs[0]), strides_of(request.outputs[0])

@@ -13,6 +13,7 @@ LOWERERS: Mapping[str, Lowerer] = {
     "unary_grad": elementwise.unary_grad,
     "binary": elementwise.binary,
     "permute": moving.permute,
+    "turn_taps": moving.turn_taps,
     "slice": moving.slice_,
     "pad": moving.pad,
     "concat": moving.concat,

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from volumetric.errors import ShapeError, SpecError
+from volumetric.errors import DeviceError, ShapeError, SpecError
 from volumetric.runtime.gpu.context import GpuContext
 from volumetric.runtime.gpu.graph.store import GpuStore
 from volumetric.runtime.graph.liveness import last_use, roots
@@ -38,6 +38,12 @@ class Pool:
 
     def new(self, nbytes: int, label: str) -> Any:
         """Return a buffer that has not been used before."""
+        most = self._context.caps.max_binding
+        if nbytes > most:
+            raise DeviceError(
+                f"a tensor of the graph ({label}) needs {nbytes >> 10} KiB; this GPU binds at most {most >> 10} KiB",
+                hint="use smaller batches, or device='cpu'",
+            )
         made = self._context.buffer(nbytes, label)
         self.owned.append(made)
         return made

@@ -14,6 +14,7 @@ from volumetric.kernels.gpu.graph.launch import Launch, Ref, Request
 from volumetric.kernels.gpu.graph.table import lower
 from volumetric.runtime.gpu.commands import Command, Copy, Executor, Pass
 from volumetric.runtime.gpu.context import Call, GpuContext
+from volumetric.runtime.gpu.graph.fusing import fuse_folds, fuse_windows
 from volumetric.runtime.gpu.graph.memory import Pool, Storage
 from volumetric.runtime.gpu.graph.store import GpuStore
 from volumetric.runtime.graph.liveness import roots
@@ -28,14 +29,14 @@ class GpuProgram:
 
     Attributes
     ----------
-    graph : what it runs
+    graph : what it runs, as the GPU does it
     calls : the recorded dispatches, in order
     scratch_bytes : GPU memory of the program besides the store
     """
 
     def __init__(self, context: GpuContext, graph: Graph, store: GpuStore, executor: Executor, bind: Binder) -> None:
         self._context = context
-        self.graph = graph
+        self.graph = graph = fuse_folds(fuse_windows(graph))
         self._executor = executor
         self._bounds = id_bounds(graph)
         self._pool = Pool(context)

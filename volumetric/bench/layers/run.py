@@ -1,0 +1,106 @@
+"""Measuring layers: our programs and PyTorch's in turn, so that a busy machine slows both."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from volumetric.bench.layers.cases import LayerCase
+from volumetric.bench.layers.limits import Limits, measure_limits
+from volumetric.bench.layers.peer import TorchPeer
+from volumetric.bench.layers.report import LayerRow
+from volumetric.bench.layers.work import Work, layer_works, values
+from volumetric.errors import SpecError
+from volumetric.runtime.graph import GraphProgram
+
+_BURST_SECONDS = 0.05
+"""Runs are timed in bursts of about this length: one wait for the device, many runs."""
+
+
+def measure_layers(
+    cases: Sequence[LayerCase],
+    device: Any,
+    *,
+    repetitions: int = 5,
+    peer: TorchPeer | None = None,
+    limits: Limits | None = None,
+) -> Iterator[LayerRow]:
+    """Yield a row for each layer and role.
+
+    Times are those of whole runs until the device has finished; a warm-up, which compiles kernels, does not count.
+
+    Parameters
+    ----------
+    device : an open device that runs graphs
+    repetitions : bursts of runs; the rows give their median and extremes
+    peer : PyTorch, measured burst by burst in turn
+    limits : what the machine can do; None: measured first
+
+    Raises
+    ------
+    SpecError : no repetitions
+    """
+    if repetitions < 1:
+        raise SpecError(f"repetitions must be 1 or more, got {repetitions}")
+    graphs, info = device.graphs(), device.info
+    limits = limits or measure_limits(graphs, host=info.kind == "cpu")
+    for case in cases:
+        works = layer_works(case, graphs)
+        if peer is not None:
+            peer.load(case, values(case))
+        for role, work in works.items():
+            ours, theirs = _in_turn(work.program, role, repetitions, peer)
+            yield _row(case, role, info.name, work, limits, ours, theirs)
+
+
+def _in_turn(
+    program: GraphProgram, role: str, repetitions: int, peer: TorchPeer | None
+) -> tuple[list[float], list[float]]:
+    burst = _burst(program)
+    count = _count(burst)
+    ours, theirs = [], []
+    for _ in range(repetitions):
+        ours.append(burst(count))
+        if peer is not None:
+            theirs.append(peer.time(role))
+    return ours, theirs
+
+
+def _burst(program: GraphProgram) -> Callable[[int], float]:
+    """Return what runs a program so many times and gives the seconds of one run; only the last run is waited for."""
+    submit = getattr(program, "submit", None) or program.run
+
+    def burst(count: int) -> float:
+        start = time.perf_counter()
+        for _ in range(count - 1):
+            submit([])
+        program.run([])
+        return (time.perf_counter() - start) / count
+
+    return burst
+
+
+def _count(burst: Callable[[int], float]) -> int:
+    burst(1)
+    return max(1, min(1000, int(_BURST_SECONDS / max(burst(2), 1e-6))))
+
+
+def _row(
+    case: LayerCase, role: str, device: str, work: Work, limits: Limits, ours: Sequence[float], theirs: Sequence[float]
+) -> LayerRow:
+    seconds = statistics.median(ours)
+    return LayerRow(
+        layer=case.name,
+        shape="×".join(map(str, case.shape)),
+        role=role,
+        device=device,
+        seconds=seconds,
+        least=min(ours),
+        most=max(ours),
+        flops=work.flops,
+        moved=work.moved,
+        of_limit=max(work.flops / limits.flops, work.moved / limits.bandwidth) / seconds,
+        torch=statistics.median(theirs) if theirs else None,
+    )

@@ -1,0 +1,343 @@
+"""Times layers in PyTorch. Run as a script by an interpreter that has it; it needs nothing of this package.
+
+``python torch_worker.py cpu|cuda THREADS``, then requests as JSON lines on stdin, an answer for each on stdout.
+"""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import json
+import math
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+BURST_SECONDS = 0.05
+Params = Mapping[str, Any]
+
+
+def main() -> None:
+    """Answer requests until there are no more."""
+    device, threads = sys.argv[1], int(sys.argv[2])
+    try:
+        torch = importlib.import_module("torch")  # by name: the package itself must not depend on it
+        if device == "cuda" and not torch.cuda.is_available():
+            raise ImportError("it has no CUDA device")
+    except ImportError as error:
+        answer({"error": str(error)})
+        return
+    if threads:
+        torch.set_num_threads(threads)
+    worker = Worker(torch, device)
+    answer({"about": f"PyTorch {torch.__version__}, {device}, {torch.get_num_threads()} threads"})
+    for line in sys.stdin:
+        request = json.loads(line)
+        try:
+            if request["do"] == "load":
+                worker.load(request["arrays"], request["layer"])
+                answer({})
+            else:
+                answer({"seconds": worker.time(request["role"])})
+        except (RuntimeError, KeyError, ValueError) as error:
+            answer({"error": f"{type(error).__name__}: {error}"})
+
+
+def answer(what: dict[str, Any]) -> None:
+    """Write one line."""
+    sys.stdout.write(json.dumps(what) + "\n")
+    sys.stdout.flush()
+
+
+class Worker:
+    """One layer at a time."""
+
+    def __init__(self, torch: Any, device: str) -> None:
+        self.torch, self.device = torch, device
+        self.counts: dict[str, int] = {}
+        self.runs: dict[str, Callable[[], Any]] = {}
+
+    def load(self, path: str, spec: Mapping[str, Any]) -> None:
+        """Put the arrays on the device, and check what the layer is."""
+        np = importlib.import_module("numpy")
+        with np.load(path) as file:
+            arrays = {name: self.torch.from_numpy(file[name]).to(self.device) for name in file.files}
+        x, gy = arrays.pop("x"), arrays.pop("gy")
+        params = {name.removeprefix("p/"): value.requires_grad_(True) for name, value in arrays.items()}
+        x = x if x.dtype == self.torch.int32 else x.requires_grad_(True)
+        layers = Layers(self.torch)
+        layer = layers.build(spec, params)
+        params.update(layers.replaced)
+        wanted = [*params.values(), *([x] if x.requires_grad else [])]
+
+        def forward() -> Any:
+            with self.torch.no_grad():
+                return layer(x)
+
+        def train() -> Any:
+            return self.torch.autograd.grad(layer(x), wanted, gy, allow_unused=True)
+
+        self.runs, self.counts = {"forward": forward, "train": train}, {}
+        shape = tuple(forward().shape)
+        if shape != tuple(gy.shape):
+            raise ValueError(f"{spec['kind']} made {shape}, expected {tuple(gy.shape)}")
+
+    def time(self, role: str) -> float:
+        """Return the seconds of a run, from a burst."""
+        if role not in self.counts:
+            self.burst(role, 2)
+            self.counts[role] = max(1, min(1000, int(BURST_SECONDS / max(self.burst(role, 2), 1e-6))))
+        return self.burst(role, self.counts[role])
+
+    def burst(self, role: str, count: int) -> float:
+        run = self.runs[role]
+        self.wait()
+        start = time.perf_counter()
+        for _ in range(count):
+            run()
+        self.wait()
+        return (time.perf_counter() - start) / count
+
+    def wait(self) -> None:
+        if self.device == "cuda":
+            self.torch.cuda.synchronize()
+
+
+class Layers:
+    """The layers in PyTorch's own operations; its fused ones where it has them.
+
+    Attributes
+    ----------
+    replaced : parameters that a module of PyTorch insists to own, by our names
+    """
+
+    def __init__(self, torch: Any) -> None:
+        self.torch, self.F = torch, torch.nn.functional
+        self.replaced: dict[str, Any] = {}
+
+    def build(self, spec: Mapping[str, Any], p: Params) -> Callable[[Any], Any]:
+        """Return the function of a layer."""
+        kind = spec["kind"]
+        for names, make in (
+            (("conv1d", "conv2d", "conv3d"), self.convolution),
+            (("conv_transpose1d", "conv_transpose2d", "conv_transpose3d"), self.transposed),
+            (("rnn", "lstm", "gru"), self.recurrent),
+        ):
+            if kind in names:
+                return make(spec, p)
+        return getattr(self, kind)(spec, p)
+
+    def act(self, name: str) -> Callable[[Any], Any]:
+        F = self.F
+        table = {
+            "linear": lambda x: x,
+            "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
+            "leaky_relu": F.leaky_relu,
+            "relu2": lambda x: F.relu(x).square(),
+        }
+        return table.get(name) or getattr(F, name)
+
+    def affine(self, p: Params, name: str, x: Any) -> Any:
+        return self.F.linear(x, p[name + "weight"], p.get(name + "bias"))
+
+    def dense(self, spec: Mapping[str, Any], p: Params) -> Callable[[Any], Any]:
+        act = self.act(spec["activation"])
+        return lambda x: act(self.affine(p, "", x))
+
+    def mlp(self, spec: Mapping[str, Any], p: Params) -> Callable[[Any], Any]:
+        act = self.act(spec["activation"])
+        return lambda x: self.affine(p, "down.", act(self.affine(p, "up.", x)))
+
+    def swiglu(self, spec: Mapping[str, Any], p: Params) -> Callable[[Any], Any]:
+        act = self.act(spec["activation"])
+        return lambda x: self.affine(p, "down.", act(self.affine(p, "gate.", x)) * self.affine(p, "up.", x))
+
+    def multi_head_attention(self, spec: Mapping[str, Any], p: Params) -> Callable[[Any], Any]:
+        heads = spec["num_heads"]
+
+        def run(x: Any) -> Any:
+            q, k, v = (self.affine(p, n + ".", x).unflatten(-1, (heads, -1)).transpose(1, 2) for n in "qkv")
+            y = self.F.scaled_dot_product_attention(q, k, v, is_causal=spec["causal"])
+            return self.affine(p, "o.", y.transpose(1, 2).flatten(2))
+
+        return run
+
+    def embedding(self, spec: Mapping[str, Any], p: Params) -> Callable[[Any], Any]:
+        return lambda x: self.F.embedding(x, p["weight"])
+
+    def position_embedding(self, spec: Mapping[str, Any], p: Params) -> Callable[[Any], Any]:
+        return lambda x: x + p["weight"][: x.shape[-2]]
+
+    def rms_norm(self, spec: Mapping[str, Any], p: Params) -> Callable[[Any], Any]:
+        return lambda x: self.F.rms_norm(x, x.shape[-1:], p["weight"], spec["eps"])
+
+    def layer_norm(self, spec: Mapping[str, Any], p: Params) -> Callable[[Any], Any]:
+        return lambda x: self.F.layer_norm(x, x.shape[-1:], p["weight"], p["bias"], spec["eps"])
+
+    def convolution(self, spec: Mapping[str, Any], p: Params) -> Callable[[Any], Any]:
+        run, act = getattr(self.F, spec["kind"]), self.act(spec["activation"])
+        names = ("stride", "padding", "dilation", "groups")
+        rest = {name: _window(spec[name]) for name in names}
+        return lambda x: act(run(x, p["weight"], p.get("bias"), **rest))
+
+    def transposed(self, spec: Mapping[str, Any], p: Params) -> Callable[[Any], Any]:
+        run, act = getattr(self.F, spec["kind"]), self.act(spec["activation"])
+        names = ("stride", "padding", "output_padding", "groups", "dilation")
+        rest = {name: _window(spec[name]) for name in names}
+        return lambda x: act(run(x, p["weight"], p.get("bias"), **rest))
+
+    def recurrent(self, spec: Mapping[str, Any], p: Params) -> Callable[[Any], Any]:
+        cls = getattr(self.torch.nn, spec["kind"].upper())
+        layer = cls(spec["input_size"], spec["hidden_size"], batch_first=True).to(p["ih.weight"].device)
+        for part in ("ih", "hh"):
+            for role in ("weight", "bias"):
+                # The very tensors, so that gradients arrive where they are asked for.
+                delattr(layer, f"{role}_{part}_l0")
+                setattr(layer, f"{role}_{part}_l0", self.torch.nn.Parameter(p[f"{part}.{role}"].detach()))
+        own = {
+            f"{part}.{role}": getattr(layer, f"{role}_{part}_l0")
+            for part in ("ih", "hh")
+            for role in ("weight", "bias")
+        }
+        self.replaced.update(own)
+        return lambda x: layer(x)[0]
+
+    def kmeans(self, spec: Mapping[str, Any], p: Params) -> Callable[[Any], Any]:
+        factor = -0.5 / spec["temperature"] ** 2
+        return lambda x: (self.torch.cdist(x, p["centers"]).square() * factor).softmax(-1) @ p["centers"]
+
+    def gate(self, spec: Mapping[str, Any], p: Params) -> Callable[[Any], Any]:
+        def run(x: Any) -> Any:
+            logits = self.affine(p, "", x)
+            if spec["top_k"]:
+                top = logits.topk(spec["top_k"], -1)
+                logits = self.torch.full_like(logits, -math.inf).scatter(-1, top.indices, top.values)
+            return logits.softmax(-1)
+
+        return run
+
+    def parallel(self, spec: Mapping[str, Any], p: Params) -> Callable[[Any], Any]:
+        gate = self.gate(spec["gate"], _below(p, "gate/"))
+        branches = [self.build(b, _below(p, f"{i}/")) for i, b in enumerate(spec["branches"])]
+
+        def run(x: Any) -> Any:
+            weights = gate(x)
+            return sum(branch(x) * weights[..., i : i + 1] for i, branch in enumerate(branches))
+
+        return run
+
+    def sequential(self, spec: Mapping[str, Any], p: Params) -> Callable[[Any], Any]:
+        layers = [
+            (child, None if child["kind"] == "residual" else self.build(child, _below(p, f"{i}/")))
+            for i, child in enumerate(spec["layers"])
+        ]
+
+        def run(x: Any) -> Any:
+            values = [x]
+            for i, (child, layer) in enumerate(layers):
+                if layer is None:
+                    values.append(values[-1] + values[0 if child["source"] == "input" else i - 1])
+                else:
+                    values.append(layer(values[-1]))
+            return values[-1]
+
+        return run
+
+    def softcap(self, spec: Mapping[str, Any], p: Params) -> Callable[[Any], Any]:
+        return lambda x: self.torch.tanh(x / spec["cap"]) * spec["cap"]
+
+    def softmax(self, spec: Mapping[str, Any], p: Params) -> Callable[[Any], Any]:
+        return lambda x: (x / spec["temperature"]).softmax(-1) if spec["temperature"] != 1 else x.softmax(-1)
+
+    def masked_softmax(self, spec: Mapping[str, Any], p: Params) -> Callable[[Any], Any]:
+        hidden: list[Any] = []
+
+        def run(x: Any) -> Any:
+            if not hidden:
+                hidden.append(~self.torch.tensor(spec["mask"], device=x.device))
+            return x.masked_fill(hidden[0], -math.inf).softmax(-1)
+
+        return run
+
+    def gumbel_softmax(self, spec: Mapping[str, Any], p: Params) -> Callable[[Any], Any]:
+        noise: list[Any] = []  # ours is drawn once, from a seed, too
+
+        def run(x: Any) -> Any:
+            if not noise:
+                noise.append(-self.torch.empty_like(x).exponential_().log().detach())
+            return ((x + noise[0]) / spec["temperature"]).softmax(-1)
+
+        return run
+
+    def sparsemax(self, spec: Mapping[str, Any], p: Params) -> Callable[[Any], Any]:
+        def run(x: Any) -> Any:
+            top = x.sort(-1, descending=True).values
+            k = self.torch.arange(1, x.shape[-1] + 1, device=x.device)
+            sums = top.cumsum(-1) - 1
+            support = (k * top > sums).sum(-1, keepdim=True)
+            return self.F.relu(x - sums.gather(-1, support - 1) / support)
+
+        return run
+
+    def entmax(self, spec: Mapping[str, Any], p: Params) -> Callable[[Any], Any]:
+        if spec["alpha"] != 1.5:
+            raise ValueError("only alpha 1.5 has a closed form")
+
+        def run(x: Any) -> Any:
+            x = x / 2
+            x = x - x.max(-1, keepdim=True).values
+            top = x.sort(-1, descending=True).values
+            k = self.torch.arange(1, x.shape[-1] + 1, device=x.device)
+            mean, squares = top.cumsum(-1) / k, top.square().cumsum(-1) / k
+            delta = self.F.relu((1 - k * (squares - mean.square())) / k)
+            tau = mean - delta.sqrt()
+            support = (tau <= top).sum(-1, keepdim=True)
+            return self.F.relu(x - tau.gather(-1, support - 1)).square()
+
+        return run
+
+    def grid_softmax(self, spec: Mapping[str, Any], p: Params) -> Callable[[Any], Any]:
+        return lambda x: x.unflatten(-1, (spec["rows"], spec["cols"])).softmax(-1).flatten(-2)
+
+    def hierarchical_softmax(self, spec: Mapping[str, Any], p: Params) -> Callable[[Any], Any]:
+        a, b = spec["levels"]
+
+        def run(x: Any) -> Any:
+            first, second = x.split([a, a * b], -1)
+            return (first.softmax(-1)[..., None] * second.unflatten(-1, (a, b)).softmax(-1)).flatten(-2)
+
+        return run
+
+    def adaptive_softmax(self, spec: Mapping[str, Any], p: Params) -> Callable[[Any], Any]:
+        cuts = [*spec["cutoffs"], spec["n_classes"]]
+        sizes = [b - a for a, b in itertools.pairwise(cuts)]
+
+        def run(x: Any) -> Any:
+            head, *tails = x.split([cuts[0] + len(sizes), *sizes], -1)
+            head = head.softmax(-1)
+            parts = [head[..., cuts[0] + i : cuts[0] + i + 1] * tail.softmax(-1) for i, tail in enumerate(tails)]
+            return self.torch.cat([head[..., : cuts[0]], *parts], -1)
+
+        return run
+
+    def mixture_softmax(self, spec: Mapping[str, Any], p: Params) -> Callable[[Any], Any]:
+        n = spec["components"]
+
+        def run(x: Any) -> Any:
+            weights, rest = x.split([n, x.shape[-1] - n], -1)
+            return (weights.softmax(-1)[..., None] * rest.unflatten(-1, (n, -1)).softmax(-1)).sum(-2)
+
+        return run
+
+
+def _window(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _below(p: Params, prefix: str) -> dict[str, Any]:
+    return {name.removeprefix(prefix): value for name, value in p.items() if name.startswith(prefix)}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,113 @@
+"""Rewrites of graphs before they are recorded: what a kernel can read where it lies is not copied first."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import prod
+from types import MappingProxyType
+from typing import Any
+
+from volumetric._typing import Shape
+from volumetric.runtime.graph.build import pruned
+from volumetric.runtime.graph.liveness import roots
+from volumetric.runtime.graph.ops import Graph, Node, Tensor
+
+
+def fuse_windows(graph: Graph) -> Graph:
+    """Let products read the windows of images themselves, where nothing else reads the columns of an `unfold`.
+
+    Such a `gemm` has the image as its second input, and two attributes more: ``windows``, those of the unfold with the
+    ``sizes`` of the image, and ``columns``, the shape that the product takes its second input for.
+    """
+    root = roots(graph)
+    unfolds = {node.outputs[0]: node for node in graph.nodes if node.op == "unfold"}
+    others = {root[i] for i in graph.outputs}
+    for node in graph.nodes:
+        if node.op != "reshape":
+            others |= {root[i] for at, i in enumerate(node.inputs) if node.op != "gemm" or at != 1}
+    fused = {i: node for i, node in unfolds.items() if i not in others}
+    if not fused:
+        return graph
+
+    def rewritten(node: Node) -> Node:
+        unfold = fused.get(root[node.inputs[1]]) if node.op == "gemm" else None
+        if unfold is None:
+            return node
+        image = unfold.inputs[0]
+        attrs = {
+            **node.attrs,
+            "windows": {**unfold.attrs, "sizes": graph.tensors[image].shape[2:]},
+            "columns": graph.tensors[node.inputs[1]].shape,
+        }
+        return replace(node, inputs=(node.inputs[0], image, *node.inputs[2:]), attrs=MappingProxyType(attrs))
+
+    return pruned(replace(graph, nodes=tuple(map(rewritten, graph.nodes))))
+
+
+def fuse_folds(graph: Graph) -> Graph:
+    """Turn a `fold` of the columns that a product made into a product with windows, where every step is 1.
+
+    With the taps of the weight in reverse, ``fold(weightᵀ g)`` is a convolution of g, whose columns are then read where
+    they lie. With wider steps most taps of that would meet nothing, so such folds stay. The weight is turned by an
+    operation of its own, ``turn_taps``: a [G, outs, ins · taps] → [G, ins, outs · taps], taps of ``count`` in reverse.
+    """
+    root = roots(graph)
+    reads = Counter(root[i] for node in graph.nodes if node.op != "reshape" for i in node.inputs)
+    reads.update(root[i] for i in graph.outputs)
+    makers = {node.outputs[0]: node for node in graph.nodes}
+    tensors = list(graph.tensors)
+    nodes: list[Node] = []
+    for node in graph.nodes:
+        made = makers.get(root[node.inputs[0]]) if node.op == "fold" else None
+        if made is None or reads[made.outputs[0]] != 1 or not _is_transposed_product(made, node, tensors):
+            nodes.append(node)
+            continue
+        nodes += _as_convolution(tensors, made, node)
+    return pruned(replace(graph, tensors=tuple(tensors), nodes=tuple(nodes)))
+
+
+def _is_transposed_product(made: Node, fold: Node, tensors: Sequence[Tensor]) -> bool:
+    attrs = made.attrs
+    return (
+        made.op == "gemm"
+        and tensors[made.inputs[1]].shape[0] == attrs["groups"]
+        and len(made.inputs) == 2
+        and (attrs["trans_a"], attrs["trans_b"], attrs["activation"]) == (True, False, "linear")
+        and "windows" not in attrs
+        and set(fold.attrs["stride"]) == {1}
+    )
+
+
+def _as_convolution(tensors: list[Tensor], made: Node, fold: Node) -> Sequence[Node]:
+    weight, g = made.inputs
+    taps = prod(fold.attrs["kernel"])
+    groups, outs, deep = tensors[weight].shape
+    sizes: Shape = tuple(fold.attrs["sizes"])
+    count, pixels = made.attrs["groups"], prod(sizes)
+    turned = _new(tensors, "turned weight", (groups, deep // taps, outs * taps))
+    image = _new(tensors, "image", (count, deep // taps, pixels))
+    reach = zip(fold.attrs["dilation"], fold.attrs["kernel"], fold.attrs["before"], strict=True)
+    windows = {
+        **{name: fold.attrs[name] for name in ("kernel", "stride", "dilation")},
+        "before": tuple(d * (k - 1) - b for d, k, b in reach),
+        "counts": sizes,
+        "sizes": fold.attrs["counts"],
+    }
+    attrs: Mapping[str, Any] = {
+        **made.attrs,
+        "trans_a": False,
+        "windows": windows,
+        "columns": (count, outs * taps, pixels),
+    }
+    turn = Node(op="turn_taps", inputs=(weight,), outputs=(turned,), attrs={"count": taps}, where=fold.where)
+    product = Node(op="gemm", inputs=(turned, g), outputs=(image,), attrs=attrs, where=fold.where)
+    shape = tensors[fold.outputs[0]].shape
+    view = Node(op="reshape", inputs=(image,), outputs=fold.outputs, attrs={"shape": shape}, where=fold.where)
+    return (turn, product, view)
+
+
+def _new(tensors: list[Tensor], name: str, shape: Shape) -> int:
+    tensors.append(Tensor(name=name, shape=shape))
+    return len(tensors) - 1
