@@ -15,11 +15,13 @@ VERBS = {
     "generate": "Generate text after one prompt.",
     "chat": "Talk with a model; /help lists the commands.",
     "train": "Train a network as a TOML file says.",
+    "evolve": "Evolve networks for a problem as a TOML file says, or draw a run.",
     "bench": "Measure prompt processing and token generation (pp/tg rows, as llama-bench).",
     "inspect": "Show what a model is made of: layers, tensors, numeric types, size.",
     "devices": "List the devices of this machine, and which one is chosen by default.",
     "convert": "Write a model in another numeric type or file format.",
     "dna": "Compare two models layer by layer, whatever their numeric types.",
+    "merge": "Merge two models of one architecture, layer by layer.",
     "warmup": "Compile and cache the kernels that a model needs on a device.",
 }
 

@@ -45,7 +45,7 @@ def train(
         Print the result as one JSON object.
     """
     output.apply()
-    changes = dict(map(_change, change))
+    changes = dict(map(change_of, change))
     changes |= {name: value for name, value in (("device", device), ("resume", resume or None)) if value is not None}
     if out is not None:
         changes["output"] = str(Path(out).absolute())
@@ -65,7 +65,7 @@ def train(
     return exits.INTERRUPTED if result.reason == "interrupted" else exits.OK
 
 
-def _change(text: str) -> tuple[str, Any]:
+def change_of(text: str) -> tuple[str, Any]:
     """Read ``key=value``; the value is TOML, or a string where it is none."""
     key, equals, value = text.partition("=")
     if not equals or not key.strip():

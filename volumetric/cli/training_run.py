@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -12,6 +10,7 @@ import numpy as np
 
 from volumetric.analysis import accuracy, predict
 from volumetric.cli import console
+from volumetric.cli.interrupts import stop_on_interrupt
 from volumetric.cli.training_open import Opened
 from volumetric.loaders.native import NativeFacts, save_native
 from volumetric.observe import HttpObserver, JsonlObserver, LogObserver, Observer
@@ -47,31 +46,10 @@ def observers_of(run: RunSettings) -> Iterator[list[Observer]]:
             observer.close()
 
 
-@contextmanager
-def stop_on_interrupt() -> Iterator[threading.Event]:
-    """Turn the first Ctrl-C into a request to stop after the update; the second one interrupts as usual."""
-    asked = threading.Event()
-
-    def handle(number: int, frame: object) -> None:
-        if asked.is_set():
-            raise KeyboardInterrupt
-        asked.set()
-        console.note("stopping after this update; Ctrl-C again stops at once")
-
-    if threading.current_thread() is not threading.main_thread():
-        yield asked
-        return
-    before = signal.signal(signal.SIGINT, handle)
-    try:
-        yield asked
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
 def train_opened(run: RunSettings, opened: Opened, reporters: Sequence[Reporter]) -> TrainResult:
     """Train until the end, or until Ctrl-C, and save the model."""
     home = run.directory
-    with observers_of(run) as observers, stop_on_interrupt() as asked:
+    with observers_of(run) as observers, stop_on_interrupt("this update") as asked:
         result = train(
             opened.network,
             opened.params,

@@ -32,6 +32,8 @@ from .merge import merge as merge
 from .mutate import mutate as mutate
 from .novelty import NoveltyArchive as NoveltyArchive
 from .novelty import NoveltyConfig as NoveltyConfig
+from .nsga import ParetoRun as ParetoRun
+from .nsga import Point as Point
 from .pool import Pool as Pool
 from .population import Population as Population
 from .reporters import Csv as Csv

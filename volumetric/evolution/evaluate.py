@@ -26,7 +26,7 @@ _RETRIES = 2
 """How often a part of a generation is sent again whose worker was lost."""
 Fitness: TypeAlias = Callable[[Any, np.random.Generator], float]
 """A fitness function: a genome and random numbers of its own to a number."""
-Result: TypeAlias = tuple[float, str]
+Result: TypeAlias = tuple[Any, str]
 """Fitness, and why there is none: an empty text where there is."""
 PartScorer: TypeAlias = Callable[["Cohort"], list[Result]]
 """What executors call with parts of a generation."""
@@ -171,13 +171,21 @@ def evaluate(fitness: Fitness | Problem, cohort: Cohort, executor: Executor | Sc
         function: PartScorer = partial(_score_problem, fitness)
     else:
         function = partial(_score, fitness)
+    return _scores(results_of(function, cohort, executor), cohort)
+
+
+def results_of(function: PartScorer, cohort: Cohort, executor: Executor | Scorer | None) -> Sequence[Result]:
+    """Return what `function` says of each genome, wherever it runs.
+
+    Raises
+    ------
+    EvaluationError : a worker died, or the function cannot be sent to it
+    """
     if executor is None:
-        results = function(cohort)
-    elif isinstance(executor, Scorer):
-        results = executor.score(function, cohort)
-    else:
-        results = [result for part in _on(executor, function, cohort) for result in part]
-    return _scores(results, cohort)
+        return function(cohort)
+    if isinstance(executor, Scorer):
+        return executor.score(function, cohort)
+    return [result for part in _on(executor, function, cohort) for result in part]
 
 
 def _scores(results: Sequence[Result], cohort: Cohort) -> Scores:

@@ -79,7 +79,7 @@ class Population(Run[EvolutionConfig, Pool]):
         key = rng.integers(0, 1 << 64, dtype=np.uint64)
         return breed(Pool.of([self._ancestor]), parents, mutates, 0, key, self._settings, self.innovations)
 
-    def _children(self, offspring: Offspring, first_id: int, key: np.uint64) -> Pool:
+    def children_of(self, offspring: Offspring, first_id: int, key: np.uint64) -> Pool:
         self.innovations.begin_generation(self.config.population)
         return breed(self.pool, offspring.parents, offspring.mutates, first_id, key, self._settings, self.innovations)
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
+from volumetric.atomic import write_atomic
 from volumetric.errors import VolumetricError
 
 
@@ -78,7 +79,25 @@ class Solved:
     fitness: float
 
 
-Event: TypeAlias = Evaluated | EvaluationFailed | SpeciesFounded | SpeciesEnded | Solved
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrontEvaluated:
+    """A generation of a run with several objectives has been scored.
+
+    Attributes
+    ----------
+    generation : from 0
+    front : objectives of the points that nothing beats, by the first objective
+    genomes : ids of these points
+    failures : genomes of the generation without objectives of their own
+    """
+
+    generation: int
+    front: tuple[tuple[float, ...], ...]
+    genomes: tuple[int, ...]
+    failures: int
+
+
+Event: TypeAlias = FrontEvaluated | Evaluated | EvaluationFailed | SpeciesFounded | SpeciesEnded | Solved
 Reporter: TypeAlias = Callable[[Event], None]
 """Anything that can be called with an event."""
 
@@ -134,6 +153,22 @@ class Csv:
             writer.writeheader()
         writer.writerow(row)
         _append(self._path, "".join(rows.texts))
+
+
+def trim_history(path: Path, generation: int) -> None:
+    """Drop what a `JsonLines` or `Csv` file tells of generations after `generation`, which a resumed run repeats."""
+    if not path.exists():
+        return
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    kept = []
+    for line in lines:
+        try:
+            number = json.loads(line)["generation"] if line.startswith("{") else int(line.partition(",")[0])
+        except (ValueError, KeyError):
+            number = -1 if line.startswith("generation,") else generation + 1  # a line that a crash cut off
+        if number <= generation:
+            kept.append(line)
+    write_atomic(path, "".join(kept).encode())
 
 
 class _Rows:

@@ -93,7 +93,7 @@ class Run(ABC, Generic[C, P]):
         """Return the genomes of generation 0."""
 
     @abstractmethod
-    def _children(self, offspring: Offspring, first_id: int, key: np.uint64) -> P:
+    def children_of(self, offspring: Offspring, first_id: int, key: np.uint64) -> P:
         """Return one child of ``self.pool`` for each row of `offspring`; `first_id` and `key` name random streams."""
 
     @abstractmethod
@@ -282,7 +282,7 @@ class Run(ABC, Generic[C, P]):
         picks = ranking.starts + (rng.random(len(ranking.starts)) * ranking.counts).astype(np.int64)
         first_id = (generation + 1) * config.population
         offspring = plan(ranking, allowed, score, first_id, parent_key, config)
-        children = self._children(offspring, first_id, gene_key)
+        children = self.children_of(offspring, first_id, gene_key)
         representatives = ranking.order[picks[allowed]]
         self.species = self._speciate(children, keep(self.species, allowed), representatives, generation + 1)
         self.pool, self._ranking = children, None

@@ -27,7 +27,7 @@ class _Worker:
     """One process, and the rows that it was given; the first of them is being scored."""
 
     process: Any
-    pipe: Connection
+    pipe: Any
     rows: deque[int] = field(default_factory=deque)
     since: float = 0.0
     started: bool = False

@@ -169,6 +169,10 @@ class GridPool:
         """Return one genome."""
         return self.members[row]
 
+    def joined(self, other: GridPool) -> GridPool:
+        """Return these genomes, then those of another pool."""
+        return GridPool((*self.members, *other.members))
+
     def take(self, rows: NDArray[np.int64]) -> GridPool:
         """Return some of the genomes."""
         return GridPool(tuple(self.members[row] for row in rows.tolist()))

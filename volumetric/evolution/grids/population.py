@@ -76,7 +76,7 @@ class GridPopulation(Run[GridConfig, GridPool]):
         rest = (self._mutated(first, generator(int(key), child)) for child in range(1, size))
         return GridPool((first, *rest))
 
-    def _children(self, offspring: Offspring, first_id: int, key: np.uint64) -> GridPool:
+    def children_of(self, offspring: Offspring, first_id: int, key: np.uint64) -> GridPool:
         self.innovations.begin_generation()
         parents = offspring.parents if self.config.algorithm == "neat" else self._elite_parents(key)
         mutates = offspring.mutates if self.config.algorithm == "neat" else parents[:, 1] >= 0

@@ -1,0 +1,97 @@
+"""The verb ``evolve``: networks for a problem from a configuration file, and pictures of a run."""
+
+from __future__ import annotations
+
+import json as jsonlib
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from volumetric.cli import console, exits
+from volumetric.cli.exits import UsageError
+from volumetric.cli.options import OutputOptions
+from volumetric.cli.train import change_of
+
+PLOT = "plot"
+
+
+def evolve(
+    config: str | None = None,
+    run: Path | None = None,
+    /,
+    *,
+    resume: Path | None = None,
+    out: Path | None = None,
+    generations: int | None = None,
+    workers: int | None = None,
+    change: Annotated[tuple[str, ...], Parameter(name="--set", negative="", show_default=False)] = (),
+    form: Annotated[str, Parameter(name="--format")] = "png",
+    json: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    output: OutputOptions = OutputOptions(),
+) -> int:
+    """Evolve networks as a TOML file says, or draw a run: evolve CONFIG, evolve --resume RUN, evolve plot RUN.
+
+    Every key has a default, and an empty file evolves XOR. Checkpoint, history and champion go to a directory beside
+    the file, of its name. Ctrl-C ends the run after the generation and keeps a checkpoint. docs/evolution.md has all
+    keys.
+
+    Parameters
+    ----------
+    config : str
+        The TOML file; or the word plot, and then RUN.
+    run : path
+        With plot: the directory of a run.
+    resume : path
+        Go on with the run in this directory, as if it had not been interrupted.
+    out : path
+        Directory to write.
+    generations : int
+        Generations of the whole run, in place of what the file says.
+    workers : int
+        Processes that evaluate, in place of what the file says.
+    change : tuple of str
+        KEY=VALUE in place of what the file says, as species.target=6; may be repeated.
+    form : str
+        Of pictures: png, svg or pdf.
+    json : bool
+        Print the result as one JSON object.
+    """
+    output.apply()
+    if config == PLOT:
+        return _plot(run, form)
+    if run is not None or (config is None) == (resume is None):
+        raise UsageError("name one configuration, or --resume RUN, or plot RUN")
+    changes = dict(map(change_of, change))
+    changes |= {k: v for k, v in (("generations", generations), ("workers", workers)) if v is not None}
+    if out is not None:
+        changes["output"] = str(out.absolute())
+    from volumetric.cli import evolving
+    from volumetric.cli.interrupts import stop_on_interrupt
+
+    with console.progress("opening the problem…"):
+        if resume is not None:
+            job, population, problem = evolving.resume(resume, changes)
+        else:
+            job, population, problem = evolving.begin(Path(str(config)), changes)
+    with stop_on_interrupt("this generation") as asked:
+        told = evolving.evolve_opened(job, population, problem, asked.is_set)
+    console.write(jsonlib.dumps(told) + "\n" if json else _text(told))
+    return exits.INTERRUPTED if told["reason"] == "stopped" else exits.OK
+
+
+def _text(told: dict[str, object]) -> str:
+    state = "solved" if told["solved"] else f"ended by {told['reason']}"
+    lines = [f"{state} after {told['generations']} generations, fitness {told['fitness']}, seed {told['seed']}"]
+    lines.append(f"{told['directory']}: checkpoint, history, champion.json")
+    return "\n".join([*lines, *([f"{told['model']}: the champion as a model"] if told["model"] else [])]) + "\n"
+
+
+def _plot(run: Path | None, form: str) -> int:
+    if run is None:
+        raise UsageError("name the directory of the run: evolve plot RUN")
+    from volumetric.viz.evolution import plot_run
+
+    for path in plot_run(run, form):
+        console.write(f"{path}\n")
+    return exits.OK

@@ -1,0 +1,212 @@
+"""One evolution run: its directory, what is shown meanwhile, and what is left at the end."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from volumetric.cli import console
+from volumetric.cli.exits import UsageError
+from volumetric.cli.training_progress import clock
+from volumetric.errors import UnsupportedError
+from volumetric.evolution.genome import Genome
+from volumetric.evolution.grids.genome import GridGenome
+from volumetric.evolution.job import Job, load_run, open_problem, open_run, read_job
+from volumetric.evolution.reporters import Csv, Evaluated, EvaluationFailed, Event, JsonLines, trim_history
+from volumetric.evolution.run import Run
+from volumetric.evolution.workers import Workers
+from volumetric.loaders.native import save_native
+
+if TYPE_CHECKING:
+    from rich.live import Live
+
+CONFIG, CHECKPOINT, HISTORY, TABLE = "config.toml", "checkpoint.npz", "history.jsonl", "history.csv"
+CHAMPION, MODEL, ORIGIN = "champion.json", "champion", "origin.json"
+_ROWS = 12
+
+
+def begin(config: Path, changes: dict[str, Any]) -> tuple[Job, Run[Any, Any], Any]:
+    """Open a new run; its directory must not hold another one."""
+    job = read_job(config, changes)
+    problem = open_problem(job)
+    run = open_run(job, problem)
+    home = job.directory
+    if (home / CHECKPOINT).exists():
+        raise UsageError(
+            f"{home} holds a run already", hint=f"go on with --resume {home}, or write to another directory with --out"
+        )
+    home.mkdir(parents=True, exist_ok=True)
+    (home / CONFIG).write_bytes(config.read_bytes())
+    origin = {
+        "home": str(job.home.absolute()),
+        "name": job.name,
+        "changes": {**changes, "output": str(home.absolute())},
+    }
+    (home / ORIGIN).write_text(json.dumps(origin, indent=1) + "\n", encoding="utf-8")
+    return job, run, problem
+
+
+def resume(home: Path, changes: dict[str, Any]) -> tuple[Job, Run[Any, Any], Any]:
+    """Open a run where its checkpoint left it."""
+    import dataclasses
+
+    if not (home / CONFIG).is_file() or not (home / ORIGIN).is_file():
+        raise UsageError(f"{home} is no directory of a run", hint="name the directory that evolve wrote")
+    origin = json.loads((home / ORIGIN).read_text(encoding="utf-8"))
+    job = read_job(home / CONFIG, {**origin["changes"], **changes, "output": str(home.absolute())})
+    job = dataclasses.replace(job, home=Path(origin["home"]), name=origin["name"])
+    problem = open_problem(job)
+    if not (home / CHECKPOINT).exists():
+        return job, open_run(job, problem), problem
+    run = load_run(job, home / CHECKPOINT)
+    for name in (HISTORY, TABLE):
+        trim_history(home / name, run.generation)
+    return job, run, problem
+
+
+def evolve_opened(job: Job, run: Run[Any, Any], problem: Any, stop: Any) -> dict[str, Any]:
+    """Evolve until the end, or until Ctrl-C, and keep what was found; return what to tell."""
+    home = job.directory
+    done = run.generation + (run.progress.fitness is not None)
+    left = job.generations - done
+    screen = Screen(job.generations, done, max)
+    reporters = [JsonLines(home / HISTORY), Csv(home / TABLE), screen]
+    team = Workers(job.workers, timeout=job.timeout or None) if job.workers else nullcontext(None)
+    if left > 0 and not run.solved:
+        with team as executor, screen:
+            run.evolve(
+                problem,
+                left,
+                executor=executor,
+                reporters=reporters,
+                checkpoint=home / CHECKPOINT,
+                checkpoint_every=job.checkpoint_every,
+                budget=job.budget,
+                stop=stop,
+            )
+    return told_of(job, run, keep_champion(home, run))
+
+
+def keep_champion(home: Path, run: Run[Any, Any]) -> str:
+    """Write the best genome as JSON and, where it is a network, as a checkpoint; return the latter's path or ``""``."""
+    if run.champion is None:
+        return ""
+    genome = run.champion.genome
+    if isinstance(genome, GridGenome):
+        (home / CHAMPION).write_text(genome.network.to_json(), encoding="utf-8")
+        save_native(home / MODEL, genome.network, genome.params)
+        return str(home / MODEL)
+    if not isinstance(genome, Genome):
+        return ""
+    genome.save(home / CHAMPION)
+    try:
+        save_native(home / MODEL, *genome.to_network())
+    except UnsupportedError as error:
+        console.note(f"no checkpoint of the champion: {error}")
+        return ""
+    return str(home / MODEL)
+
+
+def told_of(job: Job, run: Run[Any, Any], model: str) -> dict[str, Any]:
+    """Return what a run gave, as JSON data."""
+    champion = run.champion
+    return {
+        "reason": run.ended or ("solved" if run.solved else "generations"),
+        "solved": run.solved,
+        "generations": run.generation + (run.progress.fitness is not None),
+        "seed": run.seed,
+        "fitness": None if champion is None else champion.fitness,
+        "genome": None if champion is None else champion.id,
+        "directory": str(job.directory),
+        "model": model,
+    }
+
+
+class Screen:
+    """A table that is redrawn on a terminal, else a line for some generations.
+
+    Parameters
+    ----------
+    total, done : generations of the run, and those before this call
+    """
+
+    def __init__(self, total: int, done: int, best: Any = max) -> None:
+        self._total, self._done, self._first = total, done, done
+        self._began = time.monotonic()
+        self._last: list[Evaluated] = []
+        self._failed = ""
+        self._live: Live | None = None
+        self._shown = 0.0
+
+    def __enter__(self) -> Screen:
+        if self._done:
+            console.note(f"resumed after generation {self._done - 1}")
+        if sys.stderr.isatty():
+            from rich.console import Console
+            from rich.live import Live
+
+            self._live = Live(console=Console(stderr=True), refresh_per_second=4, transient=True)
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+        if self._last:
+            console.note(self._line(self._last[-1]))
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, EvaluationFailed):
+            self._failed = f"genome {event.genome}: {event.reason}"
+        if not isinstance(event, Evaluated):
+            return
+        self._done = event.generation + 1
+        self._last = [*self._last, event][-_ROWS:]
+        now = time.monotonic()
+        if self._live is not None:
+            self._live.update(self._drawn())
+        elif now - self._shown > 1.0:
+            console.note(self._line(event))
+            self._shown = now
+
+    def _left(self) -> str:
+        made = self._done - self._first
+        spent = time.monotonic() - self._began
+        return clock(spent / made * max(0, self._total - self._done)) if made else "?"
+
+    def _line(self, event: Evaluated) -> str:
+        failed = f", {event.failures} failed ({self._failed})" if event.failures else ""
+        return (
+            f"generation {event.generation}: best {event.best:.6g}, mean {event.mean:.6g}, {len(event.species)} species"
+            f"{failed}, {self._left()} left"
+        )
+
+    def _drawn(self) -> Any:
+        from rich.table import Table
+        from rich.text import Text
+
+        drawn = Table(title=f"generation {self._done} of {self._total}, {self._left()} left", title_justify="left")
+        for name in ("generation", "best", "mean", "stdev", "hidden", "links", "failed"):
+            drawn.add_column(name, justify="right")
+        drawn.add_column("species: sizes")
+        for event in self._last:
+            sizes = sorted(event.species.values(), reverse=True)
+            drawn.add_row(
+                *_numbers(event), Text(f"{len(sizes)}: {' '.join(map(str, sizes))}", overflow="ellipsis", no_wrap=True)
+            )
+        if self._failed:
+            drawn.caption = f"last failure: {self._failed}"
+        return drawn
+
+
+def _numbers(event: Evaluated) -> Sequence[str]:
+    return (
+        str(event.generation), f"{event.best:.6g}", f"{event.mean:.6g}", f"{event.stdev:.4g}", str(event.best_hidden),
+        str(event.best_connections), str(event.failures),
+    )  # fmt: skip

@@ -1,0 +1,76 @@
+"""The verb ``merge``: two models of one architecture into a new one."""
+
+from __future__ import annotations
+
+import json as jsonlib
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+from volumetric.cli import console, exits
+from volumetric.cli.options import OutputOptions
+from volumetric.evolution.merge import merge as merge_models
+from volumetric.evolution.splice import SpliceConfig
+from volumetric.loaders import open_model
+from volumetric.loaders.convert import save_model
+
+
+def merge(
+    a: str,
+    b: str,
+    target: Path,
+    *,
+    mode: Literal["blend", "point", "uniform"] = "blend",
+    share: float = 0.5,
+    by_similarity: Annotated[bool, Parameter(negative="--plain")] = True,
+    seed: int = 0,
+    form: Annotated[Literal["hf", "native", "gguf"], Parameter(name="--format")] = "hf",
+    json: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    offline: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    output: OutputOptions = OutputOptions(),
+) -> int:
+    """Merge two models of one architecture, layer by layer, into a new one that generates.
+
+    Tokenizer, templates and numeric types are those of A.
+
+    Parameters
+    ----------
+    a : str
+        Anything that generate takes as MODEL.
+    b : str
+        The other model, of the same architecture and sizes; its numeric types may differ.
+    target : path
+        Directory or file to write.
+    mode : str
+        blend: a weighted mean; point: the first part of each layer from A, the rest from B; uniform: each weight from
+        one of the two by chance.
+    share : float
+        Part of B, 0 to 1.
+    by_similarity : bool
+        Blend unlike layers less; --plain takes the same share everywhere.
+    seed : int
+        Of the uniform mode.
+    form : str
+        As for convert.
+    json : bool
+        Print what became of each layer as JSON.
+    offline : bool
+        Use local files only.
+    """
+    output.apply()
+    with console.progress(f"merging {a} and {b}…"):
+        first, second = (open_model(source, offline=offline) for source in (a, b))
+        config = SpliceConfig(mode=mode, share=share, by_similarity=by_similarity, seed=seed)
+        merged, report = merge_models(first, second, config)
+        save_model(target, merged, form)
+    if json:
+        layers = [{"path": r.path, "similarity": r.similarity, "share": r.share, "reason": r.reason} for r in report]
+        console.write(jsonlib.dumps({"target": str(target), "layers": layers}) + "\n")
+        return exits.OK
+    rows = [[r.path, "" if r.similarity is None else f"{r.similarity:.4f}", f"{r.share:.3f}", r.reason] for r in report]
+    console.table(
+        ("where", "similarity", "share of B", "kept as in A because"), rows, right=("similarity", "share of B")
+    )
+    console.write(f"{target}: {merged.name}\n")
+    return exits.OK

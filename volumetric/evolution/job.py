@@ -1,0 +1,268 @@
+"""A run as a TOML file describes it: every key has a default, an unknown one is an error that suggests another."""
+
+from __future__ import annotations
+
+import dataclasses
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final, Literal
+
+import numpy as np
+
+from volumetric.builders import BUILDERS
+from volumetric.errors import SpecError, VolumetricError
+from volumetric.evolution.budget import Budget
+from volumetric.evolution.config import EvolutionConfig
+from volumetric.evolution.evaluate import Problem
+from volumetric.evolution.grids.config import GridConfig
+from volumetric.evolution.grids.population import GridPopulation
+from volumetric.evolution.population import Population
+from volumetric.evolution.problems.functions import function
+from volumetric.evolution.problems.gym import Gym
+from volumetric.evolution.problems.parity import parity
+from volumetric.evolution.problems.samples import Samples, as_table
+from volumetric.evolution.problems.xor import xor
+from volumetric.grid import Grid
+from volumetric.loaders.network_file import read_network_file
+from volumetric.network import Network
+from volumetric.train import problems as learning
+from volumetric.train import tables
+from volumetric.train.settings import DataSettings, NetworkSettings, RunSettings
+from volumetric.train.sources import open_samples
+
+Algorithm = Literal["classic", "grid", "elites"]
+MAX_BYTES: Final = 1_000_000
+_HOMES = ("builder", "file", "options")
+FUNCTIONS: Final = MappingProxyType[str, Callable[[Any], Any]](
+    {
+        "square": np.square,
+        "sin": lambda x: np.sin(np.pi * x),
+        "abs": np.abs,
+        "exp": np.exp,
+        "step": lambda x: 1.0 * (x > 0),
+    }
+)
+"""Name → function that the problem ``function`` can fit; "sin" is sin(πx)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """Everything about one run.
+
+    Attributes
+    ----------
+    name, home : of the run, and the directory that relative paths start at
+    algorithm : "classic": NEAT over nodes and connections. "grid": NEAT over grids of layers. "elites": grids, of which
+        the best quarter lives on and breeds
+    seed : of all random numbers
+    generations : of the whole run
+    output : directory of everything that is written, relative to `home`; empty: the name of the run
+    workers : processes that evaluate, 0: this one
+    timeout : seconds that a genome may take, 0: for ever; needs workers
+    checkpoint_every : generations from one checkpoint to the next
+    room : free slots in each cell of a grid, where layers can be added
+    problem : a name, or a table with its name under ``kind`` and its options
+    network : of grids: builder, or file, with options
+    budget : see `Budget`
+    config : population, species, reproduction, mutation, …
+    """
+
+    name: str = "run"
+    home: Path = Path()
+    algorithm: Algorithm = "classic"
+    seed: int = 0
+    generations: int = 150
+    output: str = ""
+    workers: int = 0
+    timeout: float = 0.0
+    checkpoint_every: int = 1
+    room: int = 2
+    problem: Any = "xor"
+    network: NetworkSettings = field(default_factory=NetworkSettings)
+    budget: Budget = field(default_factory=Budget)
+    config: EvolutionConfig | GridConfig = field(default_factory=EvolutionConfig)
+
+    def __post_init__(self) -> None:
+        """Check the numbers."""
+        for name, least in (("generations", 1), ("checkpoint_every", 1), ("workers", 0), ("seed", 0), ("room", 0)):
+            if getattr(self, name) < least:
+                raise SpecError(f"{name} must be at least {least}, got {getattr(self, name)}")
+        if self.timeout < 0 or (self.timeout and not self.workers):
+            raise SpecError(f"timeout {self.timeout}: a genome that hangs can be ended in another process only",
+                            hint="set workers = 1 or more")  # fmt: skip
+
+    @property
+    def directory(self) -> Path:
+        """Directory of everything that the run writes."""
+        return self.home / (self.output or self.name)
+
+
+_SCALARS: Final = ("algorithm", "seed", "generations", "output", "workers", "timeout", "checkpoint_every", "room")
+
+
+def read_job(path: Path, changes: Mapping[str, Any] | None = None) -> Job:
+    """Read a configuration file.
+
+    Parameters
+    ----------
+    changes : further entries by dotted names, as ``"species.target"``, which replace those of the file
+
+    Raises
+    ------
+    SpecError : the file is no TOML, or has an unknown, ill-typed or senseless entry, which is named
+    """
+    try:
+        text = path.read_bytes()
+        if len(text) > MAX_BYTES:
+            raise SpecError(f"{path} has more than {MAX_BYTES} bytes", hint="it should be a short TOML file")
+        table = tomllib.loads(text.decode())
+    except OSError as error:
+        raise SpecError(f"cannot read {path}: {error.strerror or error}", hint="name a TOML file") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise SpecError(f"{path}: not valid TOML: {error}") from None
+    for name, value in (changes or {}).items():
+        *parts, last = name.split(".")
+        inner = table
+        for part in parts:
+            inner = inner.setdefault(part, {})
+            if not isinstance(inner, dict):
+                raise SpecError(f"{name}: {part} is no table")
+        inner[last] = value
+    try:
+        return job_from(table, name=path.stem, home=path.parent)
+    except VolumetricError as error:
+        raise SpecError(f"{path}: {error}", hint=error.hint) from None
+
+
+def job_from(table: Mapping[str, Any], *, name: str = "run", home: Path | None = None) -> Job:
+    """Make a job of the tables of a TOML file. Raises `SpecError` as `read_job` does."""
+    types = tables.keywords(Job)
+    algorithm = tables.typed(table.get("algorithm", "classic"), Algorithm, "algorithm")
+    kind = EvolutionConfig if algorithm == "classic" else GridConfig
+    rules = [key for key in tables.keywords(kind) if key != "algorithm"]
+    sections = ("problem", "budget", *(() if algorithm == "classic" else ("network",)))
+    given = tables.expect_keys(dict(table), (*_SCALARS, *sections, *rules), "configuration")
+    values: dict[str, Any] = {key: tables.typed(given[key], types[key], key) for key in _SCALARS if key in given}
+    network = tables.expect_keys(given.get("network", {}), _HOMES, "[network]")
+    config = kind.from_dict({key: given[key] for key in rules if key in given})
+    if algorithm == "elites" and isinstance(config, GridConfig):
+        config = dataclasses.replace(config, algorithm="elites")
+    return Job(
+        name=name,
+        home=home or Path(),
+        **values,
+        problem=given.get("problem", "xor"),
+        network=tables.call(NetworkSettings, network, "[network]"),
+        budget=tables.call(Budget, given.get("budget", {}), "[budget]"),
+        config=config,
+    )
+
+
+def open_problem(job: Job) -> Problem:
+    """Return the problem that a job names.
+
+    Raises
+    ------
+    SpecError : it is unknown, or an option is
+    UnsupportedError : it needs a library that is not installed
+    """
+    if job.algorithm == "classic":
+        return tables.choose(_classic(job), job.problem, "[problem]")
+    return tables.choose(_samples(job), job.problem, "[problem]")
+
+
+def open_run(job: Job, problem: Problem) -> Population | GridPopulation:
+    """Return the first generation of a job."""
+    if isinstance(job.config, EvolutionConfig):
+        configure = getattr(problem, "configure", None)
+        config = job.config if configure is None else configure(job.config)
+        goal = job.config.fitness_threshold
+        return Population(config if goal is None else dataclasses.replace(config, fitness_threshold=goal), job.seed)
+    goal = getattr(problem, "goal", None) if job.config.fitness_threshold is None else job.config.fitness_threshold
+    config = dataclasses.replace(job.config, fitness_threshold=goal)
+    return GridPopulation(config, _first_network(job, problem), seed=job.seed)
+
+
+def load_run(job: Job, path: Path) -> Population | GridPopulation:
+    """Return the run of a checkpoint."""
+    return Population.load(path) if job.algorithm == "classic" else GridPopulation.load(path)
+
+
+def _classic(job: Job) -> dict[str, Callable[..., Problem]]:
+    def fit(name: str, low: float = -1.0, high: float = 1.0, points: int = 32) -> Problem:
+        if name not in FUNCTIONS:
+            raise SpecError(f"unknown function {name!r}", hint="one of " + ", ".join(FUNCTIONS))
+        return function(FUNCTIONS[name], low, high, points)
+
+    def table(
+        npz: str = "", csv: str = "", inputs: str = "inputs", targets: str = "targets", columns: tuple[str, ...] = (),
+        classes: bool = False,
+    ) -> Problem:  # fmt: skip
+        return as_table(_read(job, npz=npz, csv=csv, inputs=inputs, targets=targets, columns=columns, classes=classes))
+
+    def digits() -> Problem:
+        return as_table(learning.digits())
+
+    def bits_parity(bits: int = 3) -> Problem:
+        return parity(bits)
+
+    def gym(
+        id: str, episodes: int = 1, trials: int = 100, goal: float | None = None, max_steps: int | None = None,
+        compiled: bool = True, arguments: dict[str, Any] | None = None,
+    ) -> Problem:  # fmt: skip
+        return Gym(
+            id=id, episodes=episodes, trials=trials, goal=goal, max_steps=max_steps, compiled=compiled,
+            arguments=tuple((arguments or {}).items()),
+        )  # fmt: skip
+
+    return {
+        "xor": xor, "parity": bits_parity, "function": fit, "table": table, "gym": gym, "digits": digits,
+    }  # fmt: skip
+
+
+def _samples(job: Job) -> dict[str, Callable[..., Problem]]:
+    def table(
+        npz: str = "", csv: str = "", inputs: str = "inputs", targets: str = "targets", columns: tuple[str, ...] = (),
+        classes: bool = False, options: dict[str, Any] | None = None,
+    ) -> Problem:  # fmt: skip
+        found = _read(job, npz=npz, csv=csv, inputs=inputs, targets=targets, columns=columns, classes=classes)
+        return tables.call(Samples, options or {}, "[problem] options", learning=found)
+
+    def named(make: Callable[..., learning.Problem]) -> Callable[..., Problem]:
+        def problem(options: dict[str, Any] | None = None, make_options: dict[str, Any] | None = None) -> Problem:
+            made = tables.call(make, make_options or {}, "[problem] make_options")
+            return tables.call(Samples, options or {}, "[problem] options", learning=made)
+
+        return problem
+
+    return {**{name: named(make) for name, make in learning.PROBLEMS.items()}, "table": table}
+
+
+def _read(job: Job, **settings: Any) -> learning.Problem:
+    if not settings["npz"] and not settings["csv"]:
+        raise SpecError("[problem] table: npz or csv must name a file")
+    return open_samples(RunSettings(home=job.home, data=DataSettings(**settings))).problem
+
+
+def _first_network(job: Job, problem: Problem) -> Network:
+    """Structure that grids begin from, with free slots."""
+    settings = job.network
+    if settings.file:
+        network, _ = read_network_file(job.home / settings.file)
+    else:
+        known: dict[str, Any] = {}
+        if isinstance(problem, Samples):
+            samples = problem.learning
+            width = int(np.prod(samples.inputs.shape[1:]))
+            known = {"inputs": width, "width": width, "outputs": samples.outputs}
+            known |= {"shape": samples.shape} if samples.shape else {}
+        name = settings.builder or "sequential"
+        network = tables.choose(BUILDERS, {"kind": name, **settings.options}, "[network] builder", **known)
+    grid = network.grid
+    roomy = dataclasses.replace(network, grid=Grid(grid.depth, grid.rows, grid.cols, grid.slots + job.room))
+    if isinstance(problem, Samples):
+        problem.shaped(roomy)
+    return roomy

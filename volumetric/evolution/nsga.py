@@ -1,0 +1,303 @@
+"""Several objectives at once: NSGA-II over populations of any kind of genome.
+
+Deb, Pratap, Agarwal & Meyarivan 2002, as in `volumetric.evolution.pareto`: parents are chosen by tournaments of two,
+and of parents and children together the best by front, then by room around them, live on. There are no species.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from volumetric.errors import CheckpointError, ShapeError, SpecError
+from volumetric.evolution.budget import Budget, Meter, Stop
+from volumetric.evolution.evaluate import (
+    Cohort,
+    EvaluationError,
+    Failure,
+    Problem,
+    Result,
+    Scorer,
+    results_of,
+)
+from volumetric.evolution.pareto import crowding, front_ranks, preference
+from volumetric.evolution.reporters import EvaluationFailed, FrontEvaluated, Reporter
+from volumetric.evolution.run import Progress, Run
+from volumetric.evolution.selection import Offspring
+from volumetric.rng import generator
+
+_STREAM = 3
+_OBJECTIVES, _IDS = "pareto_objectives", "pareto_ids"
+Objectives: TypeAlias = Callable[[Any, np.random.Generator], Sequence[float]]
+"""A genome and random numbers of its own to several numbers, of which more is better."""
+F64Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """A genome that nothing beats: none is at least as good in every objective and better in one.
+
+    Attributes
+    ----------
+    genome, objectives : the genome and what it scored
+    id : which it was
+    """
+
+    genome: Any
+    objectives: tuple[float, ...]
+    id: int
+
+
+class ParetoRun:
+    """A run with several objectives, all of which are to be large.
+
+    Parameters
+    ----------
+    population : says what genomes are and how they breed; a fresh one, or one that was loaded from a checkpoint of such
+        a run, which then goes on. It belongs to this run from now on
+
+    Raises
+    ------
+    SpecError : the population has been evaluated for one objective, or breeds elites alone
+    CheckpointError : what the checkpoint holds of objectives is damaged
+
+    Examples
+    --------
+    >>> from volumetric.evolution import EvolutionConfig, ParetoRun, Population
+    >>> run = ParetoRun(Population(EvolutionConfig(population=20), seed=1))
+    >>> front = run.evolve(lambda genome, rng: (genome.activate([0.0, 1.0])[0], -genome.hidden), generations=3)
+    >>> len(front) >= 1
+    True
+    """
+
+    def __init__(self, population: Run[Any, Any]) -> None:
+        if population.progress.fitness is not None or getattr(population.config, "algorithm", "neat") == "elites":
+            raise SpecError(
+                "a run of several objectives begins from a fresh population that breeds by crossover",
+                hint='use algorithm "neat", and do not call evolve on the population itself',
+            )
+        self.population = population
+        self.objectives: F64Array | None = None
+        self.failures: tuple[Failure, ...] = ()
+        self.ended = ""
+        size = population.config.population
+        self.ids = np.arange(size)
+        self._children: Any = None
+        if _OBJECTIVES in population.extras:
+            self.objectives, self.ids = population.extras[_OBJECTIVES], population.extras[_IDS]
+            if self.objectives.ndim != 2 or len(self.objectives) != size or self.ids.shape != (size,):
+                raise CheckpointError("objectives of the checkpoint do not fit its population")
+
+    @property
+    def generation(self) -> int:
+        """Number of the generation that was asked for last, from 0."""
+        return self.population.generation
+
+    @property
+    def front(self) -> tuple[Point, ...]:
+        """Points that nothing beats, by the first objective; of equal ones the earliest."""
+        if self.objectives is None:
+            return ()
+        rows = np.flatnonzero(front_ranks(self.objectives) == 0)
+        best: dict[tuple[float, ...], int] = {}
+        for row in rows[np.argsort(self.ids[rows])].tolist():
+            best.setdefault(tuple(self.objectives[row].tolist()), row)
+        return tuple(
+            Point(genome=self.population.pool.genome(row), objectives=values, id=int(self.ids[row]))
+            for values, row in sorted(best.items())
+        )
+
+    def ask(self) -> Cohort:
+        """Return the genomes that need objectives: those of generation 0, then children of the survivors."""
+        population = self.population
+        if self.objectives is None:
+            return self._cohort(population.pool)
+        if self._children is None:
+            generation = population.generation + 1
+            rng = generator(population.seed, _STREAM, generation)
+            key = rng.integers(0, 1 << 64, dtype=np.uint64)
+            first_id = generation * population.config.population
+            self._children = population.children_of(self._parents(self.objectives, rng), first_id, key)
+            population.progress = Progress(generation=generation)
+        return self._cohort(self._children)
+
+    def tell(self, objectives: ArrayLike, failures: tuple[Failure, ...] = ()) -> None:
+        """Give every genome of the last `ask` its objectives, and choose who lives on.
+
+        Parameters
+        ----------
+        objectives : [genomes, objectives]; a row with NaN or infinity failed and gets the worst of the generation
+
+        Raises
+        ------
+        ShapeError : there is not one row for each genome, or another number of objectives than before
+        EvaluationError : all genomes failed, or one did and ``on_failure`` is "raise"
+        SpecError : nothing was asked for
+        """
+        population, size = self.population, self.population.config.population
+        if self.objectives is not None and self._children is None:
+            raise SpecError(f"generation {self.generation} has its objectives already", hint="call ask() first")
+        values = np.array(objectives, np.float64)
+        width = values.shape[-1] if self.objectives is None else self.objectives.shape[1]
+        if values.ndim != 2 or values.shape != (size, width) or width == 0:
+            raise ShapeError(f"objectives have shape {values.shape}, expected ({size}, {width or 'objectives'})")
+        self.failures = failures
+        values = self._without_failures(values)
+        ids = self.generation * size + np.arange(size)
+        if self.objectives is None:
+            self.objectives, self.ids = values, ids
+            return
+        both = np.concatenate([self.objectives, values])
+        kept = np.sort(preference(both)[:size])
+        population.pool = population.pool.joined(self._children).take(kept)
+        self.objectives, self.ids = both[kept], np.concatenate([self.ids, ids])[kept]
+        self._children = None
+
+    def evolve(
+        self,
+        fitness: Objectives | Problem,
+        generations: int,
+        *,
+        executor: Executor | Scorer | None = None,
+        reporters: Sequence[Reporter] = (),
+        checkpoint: str | os.PathLike[str] | None = None,
+        checkpoint_every: int = 10,
+        budget: Budget | None = None,
+        stop: Stop | None = None,
+    ) -> tuple[Point, ...]:
+        """Evaluate so many generations and return the front.
+
+        Parameters
+        ----------
+        fitness : ``function(genome, rng) -> several numbers``, or a problem whose ``score_all`` returns
+            [genomes, objectives]
+        generations, executor, reporters, checkpoint, checkpoint_every, budget, stop : as for `Run.evolve`; patience
+            counts generations without a new point on the front
+
+        Raises
+        ------
+        EvaluationError : no genome has objectives
+        SpecError : `generations` or `checkpoint_every` is below 1
+        """
+        if generations < 1 or checkpoint_every < 1:
+            raise SpecError(f"generations and checkpoint_every must be at least 1: {generations}, {checkpoint_every}")
+        meter = Meter(budget or Budget(), stop)
+        size = self.population.config.population
+        for step in range(1, generations + 1):
+            cohort = self.ask()
+            self.tell(*_evaluated(fitness, cohort, executor))
+            front = self.front
+            self._report(front, reporters)
+            newest = max(point.id for point in front) // size
+            spent = meter.spent(self.generation, size, newest)
+            self.ended = spent or ("generations" if step == generations else "")
+            if checkpoint is not None and (step % checkpoint_every == 0 or self.ended):
+                self.save(checkpoint)
+            if self.ended:
+                break
+        return self.front
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the survivors with their objectives, in one step; load it as a population and make a run of that.
+
+        Raises
+        ------
+        SpecError : nothing was told yet, or a generation has been asked for that has no objectives
+        """
+        if self.objectives is None or self._children is not None:
+            raise SpecError("a run of several objectives is saved between tell() and ask()")
+        self.population.extras = {_OBJECTIVES: self.objectives, _IDS: self.ids}
+        self.population.save(path)
+
+    def _cohort(self, pool: Any) -> Cohort:
+        first_id = self.generation * self.population.config.population
+        return Cohort(pool=pool, generation=self.generation, first_id=first_id, seed=self.population.seed)
+
+    def _parents(self, objectives: F64Array, rng: np.random.Generator) -> Offspring:
+        """Pairs of winners of tournaments; the better of a pair comes first."""
+        ranks = front_ranks(objectives)
+        room = crowding(objectives, ranks)
+        place = np.empty(len(ranks), np.int64)
+        place[np.lexsort((-room, ranks))] = np.arange(len(ranks))
+        size, rules = self.population.config.population, self.population.config.reproduction
+        winners = rng.integers(0, len(ranks), (2, size, 2))
+        first, second = (pair[np.arange(size), place[pair].argmin(axis=1)] for pair in winners)
+        better = np.where(place[first] <= place[second], first, second)
+        other = np.where(place[first] <= place[second], second, first)
+        alone = (rng.random(size) >= rules.crossover) | (better == other)
+        tie = ~alone & (ranks[better] == ranks[other])
+        parents = np.stack([better, np.where(alone, -1, other), tie], axis=1).astype(np.int64)
+        return Offspring(parents=parents, mutates=np.ones(size, np.uint8))
+
+    def _without_failures(self, values: F64Array) -> F64Array:
+        failed: NDArray[np.bool_] = ~np.isfinite(values).all(axis=1)
+        if not failed.any():
+            return values
+        if not self.failures:
+            first_id = self.generation * len(values)
+            self.failures = tuple(
+                Failure(genome=first_id + row, reason=f"objectives are {values[row].tolist()}")
+                for row in np.flatnonzero(failed).tolist()
+            )
+        if failed.all() or self.population.config.on_failure == "raise":
+            first = self.failures[0]
+            raise EvaluationError(
+                f"{int(failed.sum())} of {len(values)} genomes of generation {self.generation} failed; genome "
+                f"{first.genome}: {first.reason}",
+                hint="the function must return finite numbers",
+            )
+        given = self.population.config.failure_fitness
+        worst = values[~failed].min(axis=0) if given is None else given
+        return np.where(failed[:, None], worst, values)
+
+    def _report(self, front: Sequence[Point], reporters: Sequence[Reporter]) -> None:
+        events = [EvaluationFailed(generation=self.generation, genome=f.genome, reason=f.reason) for f in self.failures]
+        told = FrontEvaluated(
+            generation=self.generation,
+            front=tuple(point.objectives for point in front),
+            genomes=tuple(point.id for point in front),
+            failures=len(self.failures),
+        )
+        for event in (*events, told):
+            for reporter in reporters:
+                reporter(event)
+
+
+def _evaluated(
+    fitness: Objectives | Problem, cohort: Cohort, executor: Executor | Scorer | None
+) -> tuple[ArrayLike, tuple[Failure, ...]]:
+    """Objectives [genomes, objectives], NaN where they failed, and the failures."""
+    if isinstance(fitness, Problem):
+        return fitness.score_all(cohort), ()
+    results = results_of(partial(_score, fitness), cohort, executor)
+    lengths = {len(values) for values, reason in results if not reason}
+    if len(lengths) != 1:
+        reasons = next((reason for _, reason in results if reason), "")
+        what = f"returned {sorted(lengths)} objectives" if lengths else f"failed for every genome: {reasons}"
+        raise EvaluationError(f"the function {what}", hint="it must return the same number of finite values each time")
+    nothing = (math.nan,) * lengths.pop()
+    failures = tuple(
+        Failure(genome=cohort.first_id + row, reason=reason) for row, (_, reason) in enumerate(results) if reason
+    )
+    return np.array([nothing if reason else values for values, reason in results]), failures
+
+
+def _score(fitness: Objectives, cohort: Cohort) -> list[Result]:
+    return [_score_one(fitness, cohort, row) for row in range(len(cohort))]
+
+
+def _score_one(fitness: Objectives, cohort: Cohort, row: int) -> Result:
+    try:
+        values = tuple(float(value) for value in fitness(cohort.genome(row), cohort.rng(row)))
+    except Exception as error:
+        return (), f"{type(error).__name__}: {error}"
+    fine = values and all(math.isfinite(value) for value in values)
+    return (values, "") if fine else ((), f"objectives are {list(values)}")

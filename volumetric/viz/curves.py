@@ -1,0 +1,79 @@
+"""Curves of a run of evolution: fitness, and species as a stack, over generations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from volumetric.errors import SpecError
+from volumetric.viz.figure import new_figure
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_COLOURS = 20
+
+
+def fitness_curves(generations: Sequence[dict[str, Any]], title: str = "fitness") -> Figure:
+    """Draw best, mean and worst fitness of each generation, and the spread around the mean.
+
+    Parameters
+    ----------
+    generations : what `Evaluated` events say, as plain values
+
+    Raises
+    ------
+    SpecError : there are none
+    """
+    _expect_some(generations)
+    x = [event["generation"] for event in generations]
+    best, mean, worst, spread = (
+        np.array([event[name] for event in generations], np.float64) for name in ("best", "mean", "worst", "stdev")
+    )
+    figure = new_figure(width=8, height=4.5)
+    axes = figure.add_subplot()
+    axes.fill_between(x, mean - spread, mean + spread, alpha=0.2, linewidth=0, label="mean ± stdev")
+    axes.plot(x, best, label="best", linewidth=2)
+    axes.plot(x, mean, label="mean")
+    axes.plot(x, worst, label="worst", linewidth=0.8, linestyle=":")
+    if len(x) > 1:
+        low = float(np.percentile(worst, 10))
+        high = float(best.max())
+        margin = 0.05 * (high - low) or 1.0
+        axes.set_ylim(low - margin, high + margin)  # one failed genome must not flatten the rest
+    axes.set(xlabel="generation", ylabel="fitness", title=title)
+    axes.legend(loc="lower right")
+    axes.grid(alpha=0.3)
+    return figure
+
+
+def species_stack(generations: Sequence[dict[str, Any]], title: str = "species") -> Figure:
+    """Draw the sizes of all species over the generations, stacked, the oldest at the bottom.
+
+    Raises
+    ------
+    SpecError : there are no generations
+    """
+    _expect_some(generations)
+    x = [event["generation"] for event in generations]
+    sizes = [{int(key): int(value) for key, value in event["species"].items()} for event in generations]
+    ids = sorted({key for members in sizes for key in members})
+    table = np.array([[members.get(key, 0) for members in sizes] for key in ids], np.float64)
+    figure = new_figure(width=8, height=4.5)
+    axes = figure.add_subplot()
+    if len(x) == 1:  # a stack needs two ends
+        x, table = [x[0], x[0] + 1], np.repeat(table, 2, axis=1)
+    from matplotlib import colormaps
+
+    colours = colormaps["tab20"].resampled(_COLOURS)
+    axes.stackplot(x, table, colors=[colours(key % _COLOURS) for key in ids], linewidth=0)
+    axes.set(xlabel="generation", ylabel="genomes", title=f"{title}: {len(ids)} in all", xlim=(x[0], x[-1]))
+    axes.set_ylim(0, table.sum(axis=0).max())
+    return figure
+
+
+def _expect_some(generations: Sequence[dict[str, Any]]) -> None:
+    if not generations:
+        raise SpecError("the history tells of no generation", hint="run it for at least one")

@@ -1,0 +1,112 @@
+"""Pictures of a run of evolution from what its directory holds."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from volumetric.atomic import write_atomic
+from volumetric.errors import CheckpointError, UnsupportedError
+from volumetric.evolution.compare import similarity_matrix
+from volumetric.evolution.dna import extract_dna
+from volumetric.evolution.genome import Genome
+from volumetric.evolution.grids.population import GridPopulation
+from volumetric.evolution.population import Population
+from volumetric.evolution.run import Run
+from volumetric.evolution.species import distances
+from volumetric.viz.curves import fitness_curves, species_stack
+from volumetric.viz.drawing import draw_genome, draw_network
+from volumetric.viz.heatmap import Heatmap
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+FORMS = ("png", "svg", "pdf")
+_MOST = 64
+"""Genomes in a similarity matrix."""
+
+
+def plot_run(home: Path, form: str = "png") -> list[Path]:
+    """Draw fitness, species, champion and the similarity of the population into the directory of a run.
+
+    Parameters
+    ----------
+    home : directory that ``volumetric evolve`` wrote
+    form : "png", "svg" or "pdf"
+
+    Returns
+    -------
+    The files that were written
+
+    Raises
+    ------
+    CheckpointError : the directory holds no run, or a damaged one
+    UnsupportedError : another form, or matplotlib is missing
+    """
+    if form not in FORMS:
+        raise UnsupportedError(f"cannot draw {form!r}", hint="one of " + ", ".join(FORMS))
+    generations, run = read_history(home / "history.jsonl"), load_any(home / "checkpoint.npz")
+    drawn = {"fitness": fitness_curves(generations), "species": species_stack(generations)}
+    if run.champion is not None:
+        genome, told = run.champion.genome, f"genome {run.champion.id}, fitness {run.champion.fitness:.6g}"
+        drawn["champion"] = (
+            draw_genome(genome, told) if isinstance(genome, Genome) else draw_network(genome.network, told)
+        )
+    paths = [save_figure(figure, home / f"{name}.{form}") for name, figure in drawn.items()]
+    similarity = home / f"similarity.{form}"
+    similarity_of(run).save(similarity)
+    return [*paths, similarity]
+
+
+def read_history(path: Path) -> list[dict[str, Any]]:
+    """Return what the history tells of each generation."""
+    try:
+        lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        return [line for line in lines if line["event"] == "Evaluated"]
+    except OSError as error:
+        raise CheckpointError(f"cannot read {path}: {error.strerror or error}", hint="name a run's directory") from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise CheckpointError(f"{path} is no history of a run: {error}") from None
+
+
+def load_any(path: Path) -> Run[Any, Any]:
+    """Return the run of a checkpoint, whatever its genomes are."""
+    try:
+        return Population.load(path)
+    except CheckpointError as first:
+        try:
+            return GridPopulation.load(path)
+        except CheckpointError:
+            raise first from None
+
+
+def similarity_of(run: Run[Any, Any]) -> Heatmap:
+    """Return how alike the best genomes of the current generation are, by species, then from best to worst.
+
+    Grids are compared by DNA. Genomes of nodes and connections have a compatibility distance δ instead, which is shown
+    as ``1 / (1 + δ)``.
+    """
+    fitness = run.progress.fitness
+    worth = np.zeros(len(run.pool)) if fitness is None else run.sign * fitness
+    best = np.argsort(-worth, kind="stable")[:_MOST]
+    rows = best[np.argsort(run.species.member[best], kind="stable")].tolist()
+    genomes = [run.pool.genome(row) for row in rows]
+    if isinstance(run, Population):
+        values, what = 1 / (1 + distances(genomes, run.config)), "compatibility"
+    else:
+        values, what = similarity_matrix([extract_dna(g.network, g.params) for g in genomes]), "DNA"
+    names = [f"s{run.species.ids[run.species.member[row]]} #{row}" for row in rows]
+    title = f"{what} of the best {len(rows)} of generation {run.generation}"
+    return Heatmap(values=np.asarray(values, np.float64), rows=names, columns=names, title=title)
+
+
+def save_figure(figure: Figure, path: Path) -> Path:
+    """Write a figure in the form that its name says, in one step."""
+    out = io.BytesIO()
+    figure.savefig(out, format=path.suffix[1:], dpi=120)
+    write_atomic(path, out.getvalue())
+    return path
