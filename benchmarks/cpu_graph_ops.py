@@ -20,7 +20,7 @@ from statistics import geometric_mean
 
 import numpy as np
 
-SECONDS = 0.5
+SECONDS = 0.3
 """For each measurement."""
 
 CASES: dict[str, tuple[str, dict[str, int], tuple[int, ...]]] = {

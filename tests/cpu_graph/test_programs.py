@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from tests.cpu_graph.harness import graphs
-from volumetric.dtypes import DTYPES, Scheme, decode, encode
 from volumetric.errors import ShapeError, SpecError, UnsupportedError
 from volumetric.runtime.cpu.graph.placement import LARGE, Placement, barriers
 from volumetric.runtime.cpu.graph.program import CpuProgram
@@ -179,19 +178,3 @@ def test_several_python_threads_may_run_one_program() -> None:
     for worker in workers:
         worker.join()
     assert not wrong
-
-
-@pytest.mark.parametrize("dtype", [dtype.name for dtype in DTYPES])
-@pytest.mark.parametrize("shape", [(3, 70), (2, 64), (1, 5)])
-def test_rounding_to_a_scheme_is_that_of_the_codec(dtype: str, shape: tuple[int, int]) -> None:
-    scheme = str(Scheme.default(dtype))
-    work = GraphBuilder()
-    x = work.input("x", shape)
-    program = compiled(work, [work.fake_quant(work.affine(x, 2.0), scheme)], threads=2)
-    random = np.random.default_rng(7)
-    for scale in (1e-6, 1e-3, 1.0, 1e5):
-        given = (scale * random.standard_normal(shape)).astype(np.float32)
-        given[0, :2] = 0
-        got = program.run([given / 2])[0]
-        want = decode(encode(given, scheme))
-        np.testing.assert_array_equal(got.view(np.int32), want.view(np.int32))

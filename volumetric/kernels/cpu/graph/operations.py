@@ -14,6 +14,7 @@ from volumetric.kernels.cpu.graph.losses import class_loss, element_loss, pair_s
 from volumetric.kernels.cpu.graph.moving import assign, copy, fill, transpose
 from volumetric.kernels.cpu.graph.norms import norm, norm_grad, norm_param_grad
 from volumetric.kernels.cpu.graph.reduce import chunk_sums, reduce, squares
+from volumetric.kernels.cpu.graph.rounding import rounded
 from volumetric.kernels.cpu.graph.rows import (
     entmax,
     entmax_grad,
@@ -69,6 +70,7 @@ _SPECIALISED: dict[str, Callable[..., Callable[..., None]]] = {
         recurrent_pack,
         recurrent_step,
         reduce,
+        rounded,
         unary,
         unary_grad,
         update,

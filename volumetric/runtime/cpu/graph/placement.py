@@ -16,7 +16,7 @@ from volumetric.runtime.graph.liveness import roots
 
 Home = Literal["arena", "key", "constant", "caller"]
 
-LARGE = 1 << 15
+LARGE = 1 << 17
 """Bytes from which an input or output is used where it lies instead of being copied."""
 
 _OVERWRITES = frozenset({"unary", "unary_grad", "binary"})

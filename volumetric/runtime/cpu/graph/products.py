@@ -84,9 +84,9 @@ def gemm(draft: Draft, node: Node) -> None:
         draft.add("dots", DOTS_ARGUMENTS, *shape, reads=node.inputs, writes=node.outputs, work=work, **given)
         return
     if p.m <= _STRIP_ROWS and not p.trans_b and p.groups == 1 and p.n >= _STRIP_COLUMNS:
-        places = {name: given[name] for name in ("a", "b", "bias", "c", "m", "n", "k", "finish")}
-        steps = {"a_row": 4 if p.trans_a else 4 * p.k, "a_k": 4 * p.m if p.trans_a else 4}
-        draft.add("strips", STRIPS_ARGUMENTS, reads=node.inputs, writes=node.outputs, work=work, **places, **steps)
+        places: dict[str, Any] = {name: given[name] for name in ("a", "b", "bias", "c", "m", "n", "k", "finish")}
+        places |= {"a_row": 4 if p.trans_a else 4 * p.k, "a_k": 4 * p.m if p.trans_a else 4}
+        draft.add("strips", STRIPS_ARGUMENTS, reads=node.inputs, writes=node.outputs, work=work, **places)
         return
     tall, wide = panel_shape()
     draft.want_scratch(gemm_scratch(wide))

@@ -96,6 +96,7 @@ class CpuProgram:
         self._control[SCRATCH_BYTES_WORD] = each
         self._control_address = address_of(self._control)
         self._words = np.zeros((len(draft.steps), STEP_WORDS), np.int64)
+        self._flat = self._words.reshape(-1)
         later = self._write_table(draft)
         self._parts = self._split(draft)
         limits = _id_limits(graph)
@@ -118,8 +119,8 @@ class CpuProgram:
         if len(inputs) != len(self._inputs):
             raise ShapeError(f"the graph takes {len(self._inputs)} inputs, got {len(inputs)}")
         with self._turn:
-            kept = [_take(end, value, self._words) for end, value in zip(self._inputs, inputs, strict=True)]
-            results = [_offer(end, self._words) for end in self._outputs]
+            kept = [_take(end, value, self._flat) for end, value in zip(self._inputs, inputs, strict=True)]
+            results = [_offer(end, self._flat) for end in self._outputs]
             for part in self._parts:
                 if part.host is not None:
                     part.host()
@@ -249,14 +250,23 @@ def _id_limits(graph: Graph) -> dict[int, int]:
 def _take(end: _End, value: Array, words: Array) -> Array:
     """Bring an input to where the steps look for it; returns what must live until they are done."""
     check_value(end.tensor, value)
-    if end.limit and np.any(value.astype(np.uint64) >= end.limit):  # what is below 0 is huge without a sign
+    if end.limit and _beyond(value, end.limit):
         raise ShapeError(f"{end.tensor.name}: ids must lie in 0 … {end.limit - 1}")
     if end.view is not None:
         end.view[...] = value
         return end.view
     value = np.ascontiguousarray(value, end.tensor.dtype)
-    np.put(words, end.words, end.offsets + value.ctypes.data)
+    words[end.words] = end.offsets + value.ctypes.data
     return value
+
+
+def _beyond(ids: Array, limit: int) -> bool:
+    """Whether an id is below 0, or `limit` or more."""
+    if not ids.size:
+        return False
+    if ids.dtype == np.int32 and ids.flags.c_contiguous:
+        return bool(ids.view(np.uint32).max() >= limit)  # without its sign what is below 0 is huge
+    return bool(ids.min() < 0 or ids.max() >= limit)
 
 
 def _offer(end: _End, words: Array) -> Array:
@@ -264,5 +274,5 @@ def _offer(end: _End, words: Array) -> Array:
     if end.view is not None:
         return end.view
     result = np.empty(end.tensor.shape, end.tensor.dtype)
-    np.put(words, end.words, end.offsets + result.ctypes.data)
+    words[end.words] = end.offsets + result.ctypes.data
     return result

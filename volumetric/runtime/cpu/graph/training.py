@@ -18,6 +18,8 @@ from volumetric.kernels.cpu.graph.losses import (
     TERMS,
 )
 from volumetric.kernels.cpu.graph.reduce import CHUNK, REDUCE_ARGUMENTS, SQUARES_ARGUMENTS
+from volumetric.kernels.cpu.graph.rounding import ROUND_ARGUMENTS
+from volumetric.kernels.cpu.graph.rounding import RULES as ROUNDING
 from volumetric.kernels.cpu.graph.updates import OPTIMISERS, UPDATE_ARGUMENTS
 from volumetric.runtime.cpu.graph.steps import Draft, GraphStep, Ref, moved, rule
 from volumetric.runtime.graph.ops import Node
@@ -138,14 +140,46 @@ def update(draft: Draft, node: Node) -> None:
     )
 
 
+def _rounding_rule(scheme: Scheme) -> tuple[str, float] | None:
+    """Return the kernel's rule for a scheme and its levels; None where the codec itself must do it."""
+    dtype = scheme.dtype
+    if scheme.scale_dtype is None:
+        plain = {"float16": "half", "bfloat16": "bfloat"}
+        return (plain[dtype.name], 0.0) if dtype.name in plain else None
+    if scheme.scale_dtype.name != "float16" or dtype.bits > 8:
+        return None
+    if dtype.kind == "uint":
+        return "range", float(2**dtype.bits - 1)
+    if dtype.kind == "int":
+        return ("peak", 0.0) if dtype.bits == 8 else ("signed_peak", float(2 ** (dtype.bits - 1)))
+    return None
+
+
 @rule("fake_quant")
 def fake_quant(draft: Draft, node: Node) -> None:
     """Round to what a scheme can hold."""
     [x], [y] = node.inputs, node.outputs
-    scheme = Scheme.parse(node.attrs["scheme"])
+    scheme, count = Scheme.parse(node.attrs["scheme"]), draft.tensor(x).size
+    native = _rounding_rule(scheme)
+    if native is not None:
+        width = draft.shape(x)[-1]
+        draft.add(
+            "rounded",
+            ROUND_ARGUMENTS,
+            ROUNDING.index(native[0]),
+            reads=(x,),
+            writes=(y,),
+            work=moved(8 * count) + 5 * count,
+            x=Ref(x),
+            y=Ref(y),
+            rows=count // width,
+            width=width,
+            size=scheme.group or (width if scheme.has_scale else 64),
+            levels=native[1],
+        )
+        return
 
     def by_codec(arrays: Sequence[Array]) -> None:
         arrays[1][...] = decode(encode(arrays[0], scheme), np.float32)
 
-    work = 10.0 * draft.tensor(x).size
-    draft.steps.append(GraphStep(name="codec", reads=(x,), writes=(y,), work=work, host=by_codec))
+    draft.steps.append(GraphStep(name="codec", reads=(x,), writes=(y,), work=20.0 * count, host=by_codec))
