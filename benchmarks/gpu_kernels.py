@@ -3,8 +3,9 @@
     python benchmarks/gpu_kernels.py models [--models smollm2,tinyllama,llama7b] [--dtypes float16,int4:g32] [--int8]
     python benchmarks/gpu_kernels.py sweep [--models …] [--dtypes …] [--int8]
 
-`models` prints tokens per second and where a token's GPU time goes. `sweep` times every legal cut of the matrix-vector
-products of these shapes and prints the best beside the default: the evidence behind `kernels/gpu/matmul.tune_matvec`.
+`models` prints tokens per second and where a token's GPU time goes. `sweep` searches for faster cuts of these shapes'
+matrix-vector products, as `volumetric warmup` does, and prints the best beside the default: the evidence behind
+`kernels/gpu/matmul.tune_matvec`.
 Weights are random bits with small scales; numbers of the results mean nothing. Run `python -m pytest tests/gpu` for
 correctness on the same device.
 """
@@ -24,20 +25,18 @@ import numpy as np
 
 from volumetric.dtypes import Packed, Scheme
 from volumetric.grid import Coord, Grid
-from volumetric.kernels.gpu import matmul
 from volumetric.kernels.gpu.formats import FORMATS
-from volumetric.kernels.gpu.matmul import MatmulShape, cut_matvec, tune_matvec
+from volumetric.kernels.gpu.matmul import MatmulShape, MatvecTuning, tune_matvec
 from volumetric.layers import Dense, Embedding, LayerSpec, MultiHeadAttention, Residual, RMSNorm, Rope, SwiGLU
 from volumetric.network import Network, Params
 from volumetric.runtime import RunOptions, lower
 from volumetric.runtime.gpu import GpuDevice
-from volumetric.runtime.gpu.context import GpuContext
 from volumetric.runtime.gpu.executable import GpuExecutable
-from volumetric.runtime.gpu.profile import kernel_times, pass_seconds
+from volumetric.runtime.gpu.profile import kernel_times
+from volumetric.runtime.gpu.tuning import search
 from volumetric.weights import WeightStore
 
 CONTEXT = 1024
-_SWEEP_ROUNDS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,7 +170,7 @@ def run_models(
         model = MODELS[name]
         plan = lower(network(model))
         start = time.perf_counter()
-        executable = device.compile(plan, params(model, dict(plan.params), Scheme.parse(dtype)), options)
+        executable = device.compile_fused(plan, params(model, dict(plan.params), Scheme.parse(dtype)), options)
         loaded = time.perf_counter() - start
         forward_rate(executable, rows, 1)
         decode_rate(executable, tokens, CONTEXT // 2)
@@ -201,94 +200,37 @@ def run_models(
     return found
 
 
-class Clocks:
-    """A fixed kernel that tells whether the GPU runs at full speed: idle moments halve the clocks for a while."""
-
-    def __init__(self, context: GpuContext) -> None:
-        self._context = context
-        shape = MatmulShape(k=4096, n=4096, format=FORMATS["float32"])
-        buffers = {
-            "x": context.upload(np.ones(shape.k, np.float32), "x"),
-            "weights": context.upload(np.ones((shape.n, shape.k), np.float32), "weights"),
-            "y": context.buffer(4 * shape.n, "y"),
-        }
-        call = context.bind(matmul.matvec(shape, context.caps, first=0, units=shape.n), buffers)
-        self._calls = [call] * 64
-        self._best = float("inf")
-
-    def warm(self) -> float:
-        """Run the kernel until it is back at its best time, 200 passes at most; returns the last time over the best."""
-        ratio = float("inf")
-        for _ in range(200):
-            seconds = pass_seconds(self._context, self._calls, 1, 1)
-            self._best = min(self._best, seconds)
-            ratio = seconds / self._best
-            if ratio < 1.03:
-                break
-        return ratio
-
-
-def sweep_shape(context: GpuContext, clocks: Clocks, shape: MatmulShape, cold_bytes: int) -> dict[str, Any]:
-    """Time each cut over enough copies of the matrix that none is found in a cache.
-
-    Cuts take turns, each after the clocks are back up, so that no cut is measured in a slower phase than the others.
-    """
-    packed = random_packed((shape.parts * shape.n, shape.k), Scheme.parse(_scheme_of(shape)))
-    nbytes = packed.nbytes
-    copies = max(2, min(64, cold_bytes // nbytes + 1))
-    weights = [context.upload(packed.payload, "weights") for _ in range(copies)]
-    scales = {} if packed.scales is None else {"scales": context.upload(packed.scales.view(np.uint16), "scales")}
-    x, y = context.upload(np.ones(shape.k, np.float32), "x"), context.buffer(4 * shape.n, "y")
-    lanes = context.caps.subgroup_size or 32
-    default = tune_matvec(shape, shape.n, context.caps)
-    bound = {}
-    for team, rows, workgroup in itertools.product(
-        (lanes, 2 * lanes, 4 * lanes, 8 * lanes), (1, 2, 4), (64, 128, 256, 512)
-    ):
-        if team > workgroup or workgroup > context.caps.max_workgroup or rows * shape.parts > 4:
-            continue
-        tuning = cut_matvec(shape, context.caps, team=team, rows=rows, workgroup=workgroup)
-        dispatch = matmul.matvec(shape, context.caps, first=0, units=shape.n, tuning=tuning)
-        bound[tuning] = [context.bind(dispatch, {"x": x, "y": y, "weights": w, **scales}) for w in weights]
-    times = dict.fromkeys(bound, float("inf"))
-    slowest = 1.0
-    for _ in range(_SWEEP_ROUNDS):
-        for tuning, calls in bound.items():
-            slowest = max(slowest, clocks.warm())
-            times[tuning] = min(times[tuning], pass_seconds(context, calls, 1, 3) / copies)
-    best = min(times, key=lambda cut: times[cut])
-    for buffer in (*weights, *scales.values(), x, y):
-        context.free(buffer)
-    return {
-        "default": f"team {default.team} rows {default.rows} workgroup {default.workgroup} unroll {default.unroll}",
-        "default_us": round(1e6 * times.get(default, float("nan")), 2),
-        "best": f"team {best.team} rows {best.rows} workgroup {best.workgroup} unroll {best.unroll}",
-        "best_us": round(1e6 * times[best], 2),
-        "best_gb_s": round(nbytes / times[best] / 1e9),
-        "clocks": round(slowest, 2),
-    }
-
-
-def _scheme_of(shape: MatmulShape) -> str:
-    return next(name for name, layout in FORMATS.items() if layout is shape.format)
-
-
 def run_sweep(
     device: GpuDevice, names: list[str], dtypes: list[str], int8: bool, cold_mib: int
 ) -> list[dict[str, Any]]:
     found = []
-    clocks = Clocks(device.context)
-    clocks.warm()
+    context = device.context
     for name, dtype in itertools.product(names, dtypes):
         for product, (n, k, gated) in MODELS[name].products().items():
             norm = "rms" if product in ("qkv", "gate+up", "head") else None
             shape = MatmulShape(k=k, n=n, gated=gated, format=FORMATS[dtype], norm=norm, int8=int8)
-            row = {"model": name, "dtype": dtype, "product": product} | sweep_shape(
-                device.context, clocks, shape, cold_mib << 20
-            )
+            default = tune_matvec(shape, n, context.caps)
+            times = search(context, shape, n, default, cold_bytes=cold_mib << 20)
+            best = min(times, key=lambda cut: times[cut])
+            nbytes = shape.parts * n * shape.format.row_bytes(k)
+            row = {
+                "model": name,
+                "dtype": dtype,
+                "product": product,
+                "default": cut_text(default),
+                "default_us": round(1e6 * times[default], 2),
+                "best": cut_text(best),
+                "best_us": round(1e6 * times[best], 2),
+                "best_gb_s": round(nbytes / times[best] / 1e9),
+                "tried": len(times),
+            }
             print(json.dumps(row), flush=True)
             found.append(row)
     return found
+
+
+def cut_text(cut: MatvecTuning) -> str:
+    return f"team {cut.team} rows {cut.rows} workgroup {cut.workgroup} unroll {cut.unroll}"
 
 
 def main() -> None:
@@ -301,7 +243,7 @@ def main() -> None:
     parser.add_argument("--kv-dtype", choices=["auto", "float32", "float16"], default="auto", help="cache of `models`")
     parser.add_argument("--tokens", type=int, default=256, help="tokens of a decode run")
     parser.add_argument("--rows", type=int, default=512, help="tokens of a prefill call")
-    parser.add_argument("--cold-mib", type=int, default=256, help="weights of a sweep, beyond the caches")
+    parser.add_argument("--cold-mib", type=int, default=256, help="weights that a sweep reads between two uses of one")
     parser.add_argument("--json", type=Path, help="also write everything measured to this file")
     args = parser.parse_args()
     device = GpuDevice(args.device)

@@ -7,14 +7,14 @@ from functools import cache
 
 import pytest
 
-from tests.gpu.harness import NARROWED, Kernel
+from tests.gpu.harness import NARROWED, ROOMY, Kernel
 from volumetric.runtime.gpu import GpuDevice
 
 
 @cache
 def open_narrowed(name: str) -> GpuDevice:
     """One device for each set of capabilities, for the whole run: pipelines are compiled once."""
-    return GpuDevice(narrow=NARROWED[name])
+    return GpuDevice(narrow=ROOMY if name == "roomy" else NARROWED[name])
 
 
 @pytest.fixture(params=sorted(NARROWED))
@@ -55,5 +55,13 @@ def any_kernel(device: GpuDevice) -> Iterator[Kernel]:
 def native_kernel(native_device: GpuDevice) -> Iterator[Kernel]:
     """Runs kernels on the adapter as it is."""
     made = Kernel(native_device.context)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def roomy_kernel() -> Iterator[Kernel]:
+    """Runs kernels with the workgroup memory of a large GPU, which software adapters take from the heap."""
+    made = Kernel(open_narrowed("roomy").context)
     yield made
     made.close()

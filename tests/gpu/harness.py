@@ -19,6 +19,7 @@ NARROWED: Mapping[str, Mapping[str, Any]] = {
     "large": {"invocations": 131072, "unroll": 32},
 }
 """Name → capabilities that tests force: as the adapter is, the fallbacks, and the cuts made for a large GPU."""
+ROOMY: Mapping[str, Any] = {"max_shared": 49152}
 
 
 def aligned(array: NDArray[Any]) -> NDArray[np.float32]:

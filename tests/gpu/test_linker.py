@@ -7,7 +7,10 @@ import re
 import pytest
 
 from volumetric.errors import SpecError
-from volumetric.shaders import Target, available, link, read
+from volumetric.kernels.gpu.dispatch import Caps
+from volumetric.kernels.gpu.formats import FORMATS
+from volumetric.kernels.gpu.matmul import TILES, MatmulShape, gemm
+from volumetric.shaders import Target, available, link, linker, read
 from volumetric.shaders.unroll import unroll
 
 JOIN = {"WG": 64, "WIDTH4": 8, "MULTIPLY": False, "SCALE": 1.0}
@@ -114,3 +117,17 @@ def test_no_kernel_enables_subgroups() -> None:
     for folder in ("", "dtype", "act", "kv", "operand", "source"):
         for name in available(folder):
             assert not re.search(r"^\s*enable\b", read(f"{folder}/{name}" if folder else name), re.MULTILINE), name
+
+
+def test_workgroup_memory_is_counted() -> None:
+    shape = MatmulShape(k=576, n=64, format=FORMATS["float16"])
+    for tile in TILES:
+        dispatch = gemm(shape, Caps(subgroup_size=32), tile, first=0, units=64)
+        linked = link("gemm", constants=dispatch.constants, preludes=dispatch.preludes, target=Target(subgroup_size=32))
+        assert 0 <= linked.workgroup_bytes - tile.shared <= 2 * 4 * (tile.workgroup // 32 + 1)
+
+
+def test_an_unknown_size_of_workgroup_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(linker, "read", lambda name: "var<workgroup> a: array<mat4x4<f32>, 3>;\n")
+    with pytest.raises(SpecError, match="workgroup variable a"):
+        link("join", constants={}, target=Target())

@@ -26,12 +26,12 @@ def test_matrix_kernels_compile(fallback_device: GpuDevice, scheme: str) -> None
         matmul.matvec(plain, context.caps, first=0, units=20, partials=partials),
         matmul.matvec(gated, context.caps, first=0, units=12),
         matmul.matvec(replace(gated, int8=True), context.caps, first=0, units=12),
-        matmul.gemm(gated, context.caps, TILES[3], first=0, units=12),
+        matmul.gemm(gated, context.caps, TILES[-1], first=0, units=12),
     ]
     for name in ACTIVATIONS:
         shape = replace(plain, activation=name)
         dispatches.append(matmul.matvec(shape, context.caps, first=0, units=20))
-        dispatches.append(matmul.gemm(shape, context.caps, TILES[1], first=0, units=20))
+        dispatches.append(matmul.gemm(shape, context.caps, TILES[2], first=0, units=20))
     for dispatch in dispatches:
         context.pipeline(dispatch)
 

@@ -8,6 +8,7 @@ from volumetric.bench import Case, measure
 from volumetric.cli import console, exits
 from volumetric.cli.loading import open_for
 from volumetric.cli.options import DeviceOptions, ModelSource, OutputOptions, SizeOptions, SourceOptions
+from volumetric.runtime.gpu.executable import GpuExecutable
 
 PROMPTS = (1, 7, 64)
 """One row, few rows and a full tile of rows take different kernels."""
@@ -21,7 +22,7 @@ def warmup(
     size: SizeOptions = SizeOptions(),
     output: OutputOptions = OutputOptions(),
 ) -> int:
-    """Compile and cache the kernels that a model needs on a device.
+    """Compile and cache the kernels that a model needs on a device, and find their best settings on a GPU.
 
     Parameters
     ----------
@@ -32,6 +33,9 @@ def warmup(
     start = time.perf_counter()
     with open_for(model, source, device, context=size.context, threads=size.threads) as opened:
         about = opened.info
+        if isinstance(opened.executable, GpuExecutable):
+            with console.progress("searching for the fastest cuts…"):
+                opened.executable.tune()
         with console.progress("compiling kernels…"):
             for rows in PROMPTS:
                 case = Case(prompt=min(rows, about.context - 2), generate=2)

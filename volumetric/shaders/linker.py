@@ -27,6 +27,8 @@ _PACKAGE = "volumetric.shaders"
 _BINDING = re.compile(r"@group\(0\)\s*@binding\((\d+)\)\s*var<(storage|uniform)(?:,\s*(read_write|read))?>\s*(\w+)\s*:")
 _COMMENT = re.compile(r"//(?!@unroll).*$", re.MULTILINE)
 _ARGS = re.compile(r"\bstruct\s+Args\s*\{([^}]*)\}")
+_WORKGROUP = re.compile(r"\bvar<workgroup>\s+(\w+)\s*:\s*(?:array<([\w<>]+),\s*([^;]+)>|([\w<>]+))\s*;")
+_SCALAR_BYTES = {"f32": 4, "u32": 4, "i32": 4, "vec2<f32>": 8, "vec2<u32>": 8, "vec4<f32>": 16, "vec4<u32>": 16}
 _DERIVED = re.compile(r"^const\s+(\w+)\s*:\s*u32\s*=\s*([^;]+);", re.MULTILINE)
 
 Access = Literal["read", "read_write", "uniform"]
@@ -57,12 +59,19 @@ class Binding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Linked:
-    """A module ready to compile. `args_bytes` is the size of ``struct Args``, 0 when the kernel has none."""
+    """A module ready to compile.
+
+    Attributes
+    ----------
+    args_bytes : size of ``struct Args``, 0 when the kernel has none
+    workgroup_bytes : workgroup memory; wgpu does not hold it against the device's limit
+    """
 
     name: str
     text: str
     bindings: tuple[Binding, ...]
     args_bytes: int
+    workgroup_bytes: int
 
 
 def available(folder: str = "") -> tuple[str, ...]:
@@ -99,7 +108,25 @@ def link(
         text=text,
         bindings=_bindings(text, read(kernel)),
         args_bytes=0 if args is None else 4 * len([f for f in args.group(1).split(",") if f.strip()]),
+        workgroup_bytes=_workgroup_bytes(used, known),
     )
+
+
+def _workgroup_bytes(text: str, known: Mapping[str, int | float | bool]) -> int:
+    """Bytes of all workgroup variables.
+
+    Raises
+    ------
+    SpecError : a type or a length that this function cannot tell
+    """
+    total = 0
+    for name, element, length, scalar in _WORKGROUP.findall(text):
+        count = constant_value(length, known) if length else 1
+        size = _SCALAR_BYTES.get(element or scalar)
+        if count is None or size is None:
+            raise SpecError(f"the size of the workgroup variable {name} is not known")
+        total += count * size
+    return total
 
 
 def _declare_args(present: bool, immediates: bool) -> str:

@@ -2,10 +2,9 @@
 //
 // A team of TEAM invocations owns ROWS outputs and splits K; teams share x, which is staged CHUNK pieces at a time in
 // workgroup memory, in the form that an operand prelude gives it. RMS norm costs no pass: sum x^2 accumulates while x is
-// staged and scales the dot products at the end.
-struct Args { first: u32, units: u32 }  // first output of this shard, outputs in it
+// staged and scales the dot products at the end. Outputs FIRST … FIRST + UNITS are those of this shard.
 
-@group(0) @binding(1) var<storage, read> weights: array<vec4<u32>>;   // (PARTS * units, PIECES)
+@group(0) @binding(1) var<storage, read> weights: array<vec4<u32>>;   // (PARTS * UNITS, PIECES)
 @group(0) @binding(2) var<storage, read> scales: array<u32>;
 @group(0) @binding(3) var<storage, read> bias: array<f32>;            // (PARTS, N padded to whole vectors)
 @group(0) @binding(4) var<storage, read> norm_params: array<vec4<f32>>;  // gain (K4), then bias (K4)
@@ -72,7 +71,7 @@ fn main(
     var acc: array<f32, VALUES>;
     //@unroll
     for (var r = 0u; r < VALUES; r++) {
-        row[r] = (r % PARTS) * args.units + min(unit + r / PARTS, args.units - 1u);
+        row[r] = (r % PARTS) * UNITS + min(unit + r / PARTS, UNITS - 1u);
         acc[r] = 0.0;
     }
     let m = moments(lid);
@@ -114,8 +113,8 @@ fn main(
     if (lane != 0u) { return; }
     //@unroll
     for (var r = 0u; r < ROWS; r++) {
-        if (unit + r < args.units) {
-            let n = args.first + unit + r;
+        if (unit + r < UNITS) {
+            let n = FIRST + unit + r;
             var value = acc[r * PARTS];
             if (HAS_BIAS) { value += bias[n]; }
             value = act(value);

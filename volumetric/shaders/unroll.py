@@ -25,7 +25,10 @@ _OPERATORS = {
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
     ast.Div: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.BitOr: operator.or_,
 }
+_FUNCTIONS = {"min": min, "max": max}
 
 
 def unroll(text: str, constants: Mapping[str, int | float | bool]) -> str:
@@ -99,6 +102,8 @@ def _evaluate(node: ast.expr, constants: Mapping[str, int | float | bool]) -> in
         return int(value)
     if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
         return _OPERATORS[type(node.op)](_evaluate(node.left, constants), _evaluate(node.right, constants))
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        return _FUNCTIONS[node.func.id](*(_evaluate(argument, constants) for argument in node.args))
     raise TypeError(ast.dump(node))
 
 

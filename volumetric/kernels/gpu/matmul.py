@@ -13,6 +13,10 @@ from volumetric.kernels.gpu.formats import WeightFormat
 _NORMS = {None: 0, "rms": 1, "layer": 2}
 _STAGE_BYTES = 24576
 """Workgroup memory for staged x. More would cost occupancy; longer rows are staged in chunks."""
+_SHORT_STAGE = 8192
+"""Bytes of x that each workgroup may stage without regard to the weights it then reads."""
+_READ_FOR_STAGED = 4.5
+"""Bytes of weights that a workgroup should read for each byte of x that it stages."""
 _ROUND_COST = 1.5
 """What a round of loads costs beside its pieces, in pieces: memory latency that fewer, longer rounds hide better."""
 
@@ -89,7 +93,8 @@ def tune_matvec(shape: MatmulShape, units: int, caps: Caps) -> MatvecTuning:
     """Choose the cut for `units` outputs.
 
     Measured on an H100: one row a subgroup fills the device from about 4096 rows on; below that K is split over more
-    subgroups of one workgroup. Wider unrolling than 16 loads of 16 bytes in flight spills registers.
+    subgroups of one workgroup. Every workgroup stages all of x: where that is long, workgroups grow until they read a
+    multiple of it in weights.
     """
     pieces = shape.format.pieces(shape.k)
     lanes = caps.subgroup_size or 32
@@ -98,22 +103,80 @@ def tune_matvec(shape: MatmulShape, units: int, caps: Caps) -> MatvecTuning:
         team *= 2
     nibbles = shape.format.piece == 32
     many = units * team >= 2 * caps.invocations
-    rows = 2 if nibbles and many and not shape.gated else 1
-    total = units * team // rows
-    workgroup = 512 if total >= 2 * caps.invocations else 256 if total >= caps.invocations // 2 else 128
-    return cut_matvec(shape, caps, team=team, rows=rows, workgroup=max(min(workgroup, caps.max_workgroup), team))
+    rows = 2 if nibbles and many and (shape.int8 or not shape.gated) else 1
+    workgroup = 256 if units * team // rows >= caps.invocations // 2 else 128
+
+    def reads_enough(workgroup: int) -> bool:
+        read = workgroup // team * rows * shape.parts * shape.format.row_bytes(shape.k)
+        return read >= _READ_FOR_STAGED * 4 * shape.k
+
+    # 1024 invocations have 64 registers each, too few for two weight rows.
+    widest = min(caps.max_workgroup, 1024 if rows * shape.parts == 1 else 512)
+    while (
+        4 * shape.k > _SHORT_STAGE
+        and not reads_enough(workgroup)
+        and units * team // rows // (2 * workgroup) >= caps.invocations // 1024
+    ):
+        workgroup *= 2
+    cut = cut_matvec(shape, caps, team=team, rows=rows, workgroup=max(min(workgroup, widest), team))
+    while not fits_memory(shape, cut, caps) and cut.team > 1:
+        team, workgroup, unroll = cut.team, cut.workgroup, max(cut.unroll - 1, 1)
+        if cut.unroll == 1:
+            team, workgroup = (team, workgroup // 2) if workgroup > max(team, 64) else (team // 2, workgroup)
+        cut = cut_matvec(shape, caps, team=team, rows=rows, workgroup=workgroup, unroll=unroll)
+    return cut
 
 
-def cut_matvec(shape: MatmulShape, caps: Caps, *, team: int, rows: int, workgroup: int) -> MatvecTuning:
-    """Complete a cut: chunks of x that fit workgroup memory, and how many pieces to have in flight."""
+def cut_matvec(
+    shape: MatmulShape, caps: Caps, *, team: int, rows: int, workgroup: int, unroll: int | None = None
+) -> MatvecTuning:
+    """Complete a cut: chunks of x that fit workgroup memory, and how many pieces to have in flight if not given."""
     pieces = shape.format.pieces(shape.k)
     chunks = ceil_div(4 * pieces * shape.format.piece, min(_STAGE_BYTES, caps.max_shared // 2))
     steps = ceil_div(ceil_div(pieces, chunks), team)
-    unroll = _best_unroll(steps, max(1, (4 if shape.format.piece == 32 else 8) // (rows * shape.parts)))
+    # More than 8 loads of 16 bytes in flight spill registers, as do more than 4 pieces of nibbles.
+    most = min(8 // (rows * shape.parts), 4 if shape.format.piece == 32 else 8)
+    unroll = unroll or _best_unroll(steps, max(1, most))
     chunk = ceil_div(steps, unroll) * unroll * team
     return MatvecTuning(
         team=team, rows=rows, unroll=unroll, workgroup=workgroup, chunk=chunk, chunks=ceil_div(pieces, chunk)
     )
+
+
+def neighbour_cuts(shape: MatmulShape, cut: MatvecTuning, caps: Caps) -> list[MatvecTuning]:
+    """Legal cuts that differ from `cut` in one choice: what a search tries next."""
+    lanes = caps.subgroup_size or 32
+    choices = {
+        "team": (cut.team // 2, cut.team * 2),
+        "rows": (cut.rows // 2, cut.rows * 2),
+        "workgroup": (cut.workgroup // 2, cut.workgroup * 2),
+        "unroll": (cut.unroll - 1, cut.unroll + 1, cut.unroll * 2),
+    }
+    found = []
+    for name, values in choices.items():
+        for value in values:
+            wanted = {"team": cut.team, "rows": cut.rows, "workgroup": cut.workgroup, "unroll": cut.unroll, name: value}
+            if name == "team":
+                wanted["workgroup"] = max(cut.workgroup, value)
+            legal = lanes <= wanted["team"] <= wanted["workgroup"] <= caps.max_workgroup
+            loads = wanted["rows"] * shape.parts * wanted["unroll"]
+            if legal and wanted["rows"] in (1, 2, 4) and wanted["unroll"] >= 1 and loads <= 16:
+                made = cut_matvec(shape, caps, **wanted)
+                wasteful = made.chunk * made.chunks >= 2 * max(shape.format.pieces(shape.k), made.team)
+                if not wasteful and fits_memory(shape, made, caps):
+                    found.append(made)
+    return found
+
+
+def fits_memory(shape: MatmulShape, cut: MatvecTuning, caps: Caps) -> bool:
+    """Whether a matvec cut so finds workgroup memory for its chunk of x in float32 and for its reductions."""
+    staged = 4 * shape.format.piece * (cut.chunk | 1)
+    return staged + _reduction_bytes(cut.workgroup, caps) <= caps.max_shared
+
+
+def _reduction_bytes(workgroup: int, caps: Caps) -> int:
+    """Workgroup memory of the linked reductions: two words for each subgroup, or for each invocation without them."""
+    return 8 * (workgroup // max(caps.subgroup_size, 1) + 1)
 
 
 def _best_unroll(steps: int, most: int) -> int:
@@ -136,6 +199,8 @@ def matvec(
     """
     tuning = tuning or tune_matvec(shape, units, caps)
     constants = shape.constants() | {
+        "FIRST": first,
+        "UNITS": units,
         "WG": tuning.workgroup,
         "TEAM": tuning.team,
         "ROWS": tuning.rows,
@@ -154,52 +219,67 @@ def matvec(
         grid=Grid(x=ceil_div(units, tuning.workgroup // tuning.team * tuning.rows)),
         constants=constants,
         preludes=(shape.format.prelude, f"act/{shape.activation}", source, operand),
-        args=(first, units),
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GemmTile:
-    """A workgroup's share: `m` x `n` dot products in steps of `k`; 4 `vectors` rows and 8 columns an invocation."""
+    """A workgroup's share: `m` x `n` dot products in steps of `k`; 4 `vectors` rows and 8 columns an invocation.
+
+    `slices` groups of invocations, a power of two, share the steps; `buffers` tiles lie in workgroup memory at once.
+    """
 
     m: int
     n: int
     k: int
     vectors: int
+    slices: int = 1
+    buffers: int = 1
 
     @property
     def workgroup(self) -> int:
-        """Invocations: each has 4·vectors rows and 8 columns."""
-        return self.m // (4 * self.vectors) * (self.n // 8)
+        """Invocations: each has 4·vectors rows and 8 columns of a slice."""
+        return self.m // (4 * self.vectors) * (self.n // 8) * self.slices
 
     @property
     def shared(self) -> int:
-        """Bytes of workgroup memory."""
-        return 16 * self.k * (self.m // 4 + self.n // 4 + 2)
+        """Bytes of workgroup memory for tiles."""
+        tiles = self.buffers * self.k * (self.m // 4 + self.n // 4 + 2)
+        return 16 * max(tiles, self.slices // 2 * self.m * self.n // 4)
 
 
 TILES = (
+    GemmTile(m=128, n=128, k=32, vectors=2),
     GemmTile(m=128, n=128, k=16, vectors=2),
-    GemmTile(m=64, n=64, k=32, vectors=1),
+    GemmTile(m=64, n=64, k=32, vectors=2, slices=2),
+    GemmTile(m=64, n=64, k=64, vectors=2, slices=4),
     GemmTile(m=32, n=64, k=32, vectors=1),
     GemmTile(m=16, n=64, k=32, vectors=1),
 )
-"""From the most arithmetic for each byte to the most workgroups."""
+"""From the most arithmetic for each byte to the most workgroups. Some devices lack workgroup memory for some."""
+_LONG_K = 2048
+"""From here on two slices of a tile beat four on an H100; below, four hide the short loop's latency better."""
 
 
 def choose_tile(shape: MatmulShape, rows: int, caps: Caps) -> GemmTile:
     """Largest tile that wastes little on `rows` and still leaves work for the whole device; else the least wasteful.
 
-    Work for the device means enough invocations, and enough workgroups that no processor goes without one.
+    Work for the device means enough invocations, and enough slices that no processor goes without one.
     """
-    fitting = [t for t in TILES if t.workgroup <= caps.max_workgroup and t.shared <= caps.max_shared]
+    fitting = [
+        t
+        for t in TILES
+        if t.workgroup <= caps.max_workgroup and t.shared + _reduction_bytes(t.workgroup, caps) <= caps.max_shared
+    ]
+    if shape.k < _LONG_K and any(t.slices == 4 for t in fitting):
+        fitting = [t for t in fitting if t.slices != 2]
     enough = caps.invocations // 1024
 
     def groups(tile: GemmTile) -> int:
         return ceil_div(rows, tile.m) * ceil_div(shape.n * shape.parts, tile.n)
 
     for tile in fitting:
-        busy = groups(tile) >= enough and groups(tile) * tile.workgroup >= caps.invocations // 8
+        busy = groups(tile) * tile.slices >= enough and groups(tile) * tile.workgroup >= caps.invocations // 8
         if rows > tile.m // 2 and busy:
             return tile
     return min(fitting, key=lambda t: (ceil_div(rows, t.m) * t.m * t.n, groups(t) < enough, -t.m))
@@ -211,19 +291,22 @@ def gemm(shape: MatmulShape, caps: Caps, tile: GemmTile, *, first: int, units: i
     Buffers: x, weights, scales, bias, norm_params, residual, y, stats (of `row_stats`, when there is a norm), ctl.
     """
     constants = shape.constants() | {
+        "FIRST": first,
+        "UNITS": units,
         "WG": tile.workgroup,
         "BM": tile.m,
         "BN": tile.n,
         "BK": tile.k,
         "TM4": tile.vectors,
-        "KU": min(tile.k, caps.unroll),
+        "SLICES": tile.slices,
+        "BUFFERS": tile.buffers,
+        "KU": min(tile.k // tile.slices, caps.unroll),
     }
     return Dispatch(
         kernel="gemm",
         grid=Grid(x=ceil_div(units * shape.parts, tile.n), rows_each=tile.m),
         constants=constants,
         preludes=(shape.format.prelude, f"act/{shape.activation}"),
-        args=(first, units),
     )
 
 

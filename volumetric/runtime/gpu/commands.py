@@ -42,6 +42,22 @@ class Executor(Protocol):
         """Encode and submit; returns a number for `read`."""
         ...
 
+    def begin(self, commands: Sequence[Command]) -> Any:
+        """Encode commands, as far ahead as the executor can, for one later `send` or `discard`."""
+        ...
+
+    def send(self, begun: Any) -> int:
+        """Submit what `begin` returned; returns a number for `read`."""
+        ...
+
+    def discard(self, begun: Any) -> None:
+        """Drop what `begin` returned."""
+        ...
+
+    def close(self) -> None:
+        """Give back what submitting needed; the next submission would make it again."""
+        ...
+
     def read(self, buffer: Any, nbytes: int, submission: int) -> bytes:
         """Wait for a submission, and return bytes of a mappable buffer that it filled."""
         ...
@@ -71,6 +87,20 @@ class PlainExecutor:
                     )
             context.queue.submit([encoder.finish()])
         return 0
+
+    def begin(self, commands: Sequence[Command]) -> Sequence[Command]:
+        """Nothing is done ahead."""
+        return commands
+
+    def send(self, begun: Sequence[Command]) -> int:
+        """Encode and submit."""
+        return self.submit(begun)
+
+    def discard(self, begun: Sequence[Command]) -> None:
+        """Nothing to drop."""
+
+    def close(self) -> None:
+        """Nothing to give back."""
 
     def read(self, buffer: Any, nbytes: int, submission: int) -> bytes:
         """Map the buffer, which waits for all work so far."""

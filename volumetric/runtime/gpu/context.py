@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from volumetric.errors import DeviceError
 from volumetric.kernels.gpu.dispatch import Caps, Dispatch, Grid
 from volumetric.runtime.gpu.adapters import is_software
+from volumetric.runtime.gpu.modules import create_module
+from volumetric.runtime.gpu.tunings import Tunings
 from volumetric.shaders import Linked, Target, link
 
 _WANTED_FEATURES = ("subgroup", "immediates", "timestamp-query")
@@ -83,6 +85,7 @@ class GpuContext:
         self.features = frozenset(features)
         self.queue = self.device.queue
         self.software = is_software(adapter)
+        self.tunings = Tunings(f"{adapter.info['device']} {adapter.info['description']}")
         self._pipelines: dict[object, Pipeline] = {}
         self._layouts: dict[object, Any] = {}
         self._args: dict[bytes, Any] = {}
@@ -100,7 +103,7 @@ class GpuContext:
         except self._out_of_memory as error:
             raise DeviceError(
                 f"out of GPU memory while {doing}; {self.allocated >> 20} MiB are in use by this process",
-                hint="use a smaller dtype such as int4, a smaller context, or kv_dtype='float16'",
+                hint="use a smaller dtype such as int4, or a smaller context",
             ) from error
         except self._errors as error:
             if "lost" in str(error).lower():
@@ -119,7 +122,7 @@ class GpuContext:
             most = _readable(self.caps.max_binding)
             raise DeviceError(
                 f"{label} needs {_readable(size)} in one buffer; this GPU binds at most {most}",
-                hint="use a smaller context, kv_dtype='float16', or another device",
+                hint="use a smaller context, or another device",
             )
         usage = self._usage.MAP_READ | self._usage.COPY_DST
         if not read:
@@ -188,11 +191,17 @@ class GpuContext:
         return self._pipelines[key]
 
     def _compile(self, linked: Linked) -> Pipeline:
+        if linked.workgroup_bytes > self.caps.max_shared:
+            raise DeviceError(
+                f"{linked.name} needs {linked.workgroup_bytes} bytes of workgroup memory; this GPU has "
+                f"{self.caps.max_shared}",
+                hint="use device='cpu'",
+            )
         immediates = linked.args_bytes if self.caps.immediates else 0
         with self.guard(f"compiling {linked.name}"):
             layout = self._layout(tuple((b.index, b.access) for b in linked.bindings))
             whole = self.device.create_pipeline_layout(bind_group_layouts=[layout], immediate_size=immediates)
-            module = self.device.create_shader_module(label=linked.name, code=linked.text)
+            module = create_module(self.device, linked.name, linked.text)
             made = self.device.create_compute_pipeline(
                 label=linked.name, layout=whole, compute={"module": module, "entry_point": "main"}
             )

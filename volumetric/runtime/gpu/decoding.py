@@ -1,7 +1,8 @@
 """Greedy decoding on the device, two tokens in flight.
 
-Arg max, next token and position stay in GPU buffers, so every token replays the same commands, and token n + 1 is
-submitted before token n is waited for.
+Arg max, next token and position stay in GPU buffers, so every token replays the same commands: token n + 1 is submitted
+before token n is waited for, and those after it are encoded meanwhile: one is recorded here while wgpu translates the
+one before on another thread. What is encoded but not sent is dropped when decoding ends.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
     from volumetric.runtime.gpu.state import GpuState
 
 _DEPTH = 2
-"""Tokens in flight. Two hide the encoding behind the GPU; more would only waste work after the end."""
+"""Tokens in flight. Two hide the way of a token to the host; more would only waste work after the end."""
+_AHEAD = 2
+"""Tokens encoded beyond those: one in each of the two stages of encoding."""
 
 
 class TokenLoop:
@@ -31,20 +34,22 @@ class TokenLoop:
         self._state = state
         self._ids = executable.scratch.values[executable.plan.inputs[0]]
         self._ring: list[Any] = []
-        self._sent = 0
+        self._turn = 0
+        self._encoded: deque[tuple[Any, Any]] = deque()
         self._flying: deque[tuple[Any, int]] = deque()
 
     def run(self, token: int) -> Generator[int]:
         """Yield tokens without end; the state counts exactly those fed for the tokens yielded."""
         executable, state = self._executable, self._state
         try:
-            self._ring += [executable.context.buffer(16, "token", read=True) for _ in range(_DEPTH + 1)]
+            self._ring += [executable.context.buffer(16, "token", read=True) for _ in range(_DEPTH + _AHEAD + 1)]
             while True:
                 if executable.loop is not self:
                     self._begin(token)
                 executable.check_rows(state.position, 1)
                 while len(self._flying) < _DEPTH and self._fits():
-                    self._flying.append(self._submit())
+                    self._send()
+                self._encode()
                 buffer, number = self._flying.popleft()
                 token = int(np.frombuffer(executable.executor.read(buffer, 4, number), np.uint32)[0])
                 state.advance(1)
@@ -71,18 +76,29 @@ class TokenLoop:
         executable.context.write(self._ids, np.array([token], np.uint32))
         executable.loop = self
 
-    def _submit(self) -> tuple[Any, int]:
+    def _encode(self) -> None:
+        """Have the next tokens' commands at hand."""
         executable = self._executable
-        buffer = self._ring[self._sent % len(self._ring)]
-        self._sent += 1
-        commands: list[Command] = [executable.decoding(self._state), Copy(self._ids, 0, buffer, 0, 4)]
-        return buffer, executable.executor.submit(commands)
+        while len(self._encoded) < _AHEAD:
+            buffer = self._ring[self._turn % len(self._ring)]
+            self._turn += 1
+            commands: list[Command] = [executable.decoding(self._state), Copy(self._ids, 0, buffer, 0, 4)]
+            self._encoded.append((buffer, executable.executor.begin(commands)))
+
+    def _send(self) -> None:
+        if not self._encoded:
+            self._encode()
+        buffer, begun = self._encoded.popleft()
+        self._flying.append((buffer, self._executable.executor.send(begun)))
 
     def _close(self) -> None:
         executable = self._executable
         if executable.loop is self:
             executable.loop = None
         self._flying.clear()
+        for _, begun in self._encoded:
+            executable.executor.discard(begun)
+        self._encoded.clear()
         for buffer in self._ring:
             executable.context.free(buffer)
         self._ring.clear()

@@ -112,6 +112,15 @@ class Recorder:
             self._spares[nbytes] = self._scratch.make(nbytes, "running result")
         return self._spares[nbytes]
 
+    def products(self) -> list[tuple[MatmulShape, int]]:
+        """Different matrix products of a row, with the outputs of a shard: what a search for cuts has to look at."""
+        found: dict[tuple[MatmulShape, int], None] = {}
+        for step in self.plan.steps:
+            if step.op == "matmul":
+                shape, matrix = self._matmul_shape(step)
+                found |= {(shape, shard.units): None for shard in matrix.shards}
+        return list(found)
+
     def _matmul(self, step: Step, frame: Frame, partials: Partials | None) -> list[Call]:
         shape, matrix = self._matmul_shape(step)
         buffers = {"x": frame.values[step.inputs[0]], "y": frame.values[step.outputs[0]]}
@@ -143,7 +152,9 @@ class Recorder:
             buffers |= {"x": self._parts, "maxima": self._maxima}
         calls = []
         for shard in matrix.shards:
-            dispatch = matmul.matvec(shape, self._context.caps, first=shard.first, units=shard.units, partials=partials)
+            caps = self._context.caps
+            cut = self._context.tunings.cut(shape, shard.units, caps)
+            dispatch = matmul.matvec(shape, caps, first=shard.first, units=shard.units, partials=partials, tuning=cut)
             calls.append(self.bind(dispatch, frame, {**buffers, **shard.buffers}, control=False))
         return calls
 
@@ -230,6 +241,7 @@ class Recorder:
         if not alone or following.attrs["norm"] is not None or caps.max_storage_buffers < 8:
             return False
         product, matrix = self._matmul_shape(following)
-        groups = matmul.matvec(product, caps, first=0, units=matrix.units).grid.x
+        cut = self._context.tunings.cut(product, matrix.units, caps)
+        groups = matmul.matvec(product, caps, first=0, units=matrix.units, tuning=cut).grid.x
         read = 4 * attention.tune_split(shape, caps).splits * product.k * groups
         return len(matrix.shards) == 1 and read <= _FUSE_COMBINE_BYTES

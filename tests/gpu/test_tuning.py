@@ -1,0 +1,110 @@
+"""Searching for cuts: what is tried is legal, what is found is kept, and what a file says is not trusted."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.gpu.harness import Kernel, aligned, assert_close
+from tests.networks import tiny_llama
+from volumetric.kernels.gpu import matmul
+from volumetric.kernels.gpu.dispatch import Caps
+from volumetric.kernels.gpu.formats import FORMATS
+from volumetric.kernels.gpu.matmul import MatmulShape, cut_matvec, neighbour_cuts, tune_matvec
+from volumetric.network import initialise
+from volumetric.runtime import RunOptions, lower
+from volumetric.runtime.gpu import GpuDevice
+from volumetric.runtime.gpu.tuning import search
+from volumetric.runtime.gpu.tunings import Tunings
+
+LARGE = Caps(subgroup_size=32, max_workgroup=1024, max_shared=49152)
+SHAPE = MatmulShape(k=4096, n=11008, format=FORMATS["int4:g32"], gated=True)
+
+
+def test_neighbours_differ_in_one_choice_and_are_legal() -> None:
+    start = tune_matvec(SHAPE, SHAPE.n, LARGE)
+    around = neighbour_cuts(SHAPE, start, LARGE)
+    assert len(around) >= 4
+    for cut in around:
+        choices = ("team", "rows", "unroll", "workgroup")
+        changed = {name for name in choices if getattr(cut, name) != getattr(start, name)}
+        assert changed in ({"rows"}, {"unroll"}, {"workgroup"}, {"team"}, {"team", "workgroup"})
+        assert 32 <= cut.team <= cut.workgroup <= 1024
+        assert cut.chunk * cut.chunks >= SHAPE.format.pieces(SHAPE.k)
+
+
+def test_found_cuts_outlive_the_process(tmp_path: Path) -> None:
+    first = Tunings("some GPU, driver 1", tmp_path)
+    default = tune_matvec(SHAPE, SHAPE.n, LARGE)
+    chosen = neighbour_cuts(SHAPE, default, LARGE)[0]
+    assert first.cut(SHAPE, SHAPE.n, LARGE) == default
+    first.put(SHAPE, SHAPE.n, chosen)
+    first.save()
+    assert Tunings("some GPU, driver 1", tmp_path).cut(SHAPE, SHAPE.n, LARGE) == chosen
+    assert Tunings("some GPU, driver 2", tmp_path).cut(SHAPE, SHAPE.n, LARGE) == default
+    assert Tunings("some GPU, driver 1", tmp_path).cut(SHAPE, SHAPE.n - 4, LARGE) == default
+
+
+@pytest.mark.parametrize(
+    "spoilt",
+    ["", "[]", "{", {}, {"team": 0}, {"rows": 3}, {"workgroup": 1 << 20}, {"unroll": -1}, {"lanes": 2}, {"rows": "2"}],
+)
+def test_a_spoilt_file_means_defaults(tmp_path: Path, spoilt: object) -> None:
+    made = Tunings("a GPU", tmp_path)
+    default = tune_matvec(SHAPE, SHAPE.n, LARGE)
+    made.put(SHAPE, SHAPE.n, default)
+    made.save()
+    (path,) = tmp_path.iterdir()
+    if isinstance(spoilt, str):
+        path.write_text(spoilt)
+    else:
+        (key,) = kept = json.loads(path.read_text())
+        path.write_text(json.dumps({key: (kept[key] | spoilt) if spoilt else 7}))
+    assert Tunings("a GPU", tmp_path).cut(SHAPE, SHAPE.n, LARGE) == default
+
+
+def test_a_directory_that_cannot_be_written_is_no_error(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "file").touch()
+    made = Tunings("a GPU", tmp_path / "file")
+    made.put(SHAPE, SHAPE.n, tune_matvec(SHAPE, SHAPE.n, LARGE))
+    made.save()
+    assert "cannot be kept" in caplog.text
+
+
+def test_a_search_times_neighbours(native_device: GpuDevice) -> None:
+    shape = MatmulShape(
+        k=1024, n=64, format=FORMATS["int8:g32"], norm="rms", norm_weight=True, bias=True, residual=True
+    )
+    caps = native_device.context.caps
+    before = native_device.context.allocated
+    times = search(native_device.context, shape, 64, tune_matvec(shape, 64, caps), cold_bytes=1)
+    assert len(times) > 1
+    assert all(0 < seconds < 1 for seconds in times.values())
+    assert native_device.context.allocated == before
+
+
+@pytest.mark.parametrize("rows", [1, 2, 4])
+@pytest.mark.parametrize("unroll", [1, 3])
+def test_every_cut_computes_the_same(native_kernel: Kernel, rng: np.random.Generator, rows: int, unroll: int) -> None:
+    shape = MatmulShape(k=700, n=37, format=FORMATS["float16"])
+    held, weights = native_kernel.weights(rng.standard_normal((37, 700)).astype(np.float32), "float16")
+    x = rng.standard_normal((1, 700)).astype(np.float32)
+    team = native_kernel.caps.subgroup_size or 8
+    cut = cut_matvec(shape, native_kernel.caps, team=team, rows=rows, workgroup=4 * team, unroll=unroll)
+    y = native_kernel.empty(1, 40)
+    dispatch = matmul.matvec(shape, native_kernel.caps, first=0, units=37, tuning=cut)
+    native_kernel.run((dispatch, {**held, "x": native_kernel.array(aligned(x)), "y": y}))
+    assert_close(native_kernel.read(y, 1, 37), x @ weights.T)
+
+
+def test_a_software_adapter_is_not_tuned(native_device: GpuDevice) -> None:
+    if not native_device.context.software:
+        return
+    network = tiny_llama()
+    executable = native_device.compile_fused(lower(network), initialise(network, 0), RunOptions(context=32))
+    before = native_device.context.tunings
+    executable.tune()
+    assert native_device.context.tunings is before
