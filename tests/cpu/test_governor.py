@@ -103,12 +103,12 @@ class WatchedMachine(Machine):
             governor.observe(self.cost[threads], kind)
             return
         seconds, lost, changed = 0.0, 0.0, False
-        for _ in range(PARTS):
+        for number in range(PARTS):
             part = self.cost[governor.threads] / PARTS
             seconds += part
             self.now += part
             lost += self.lost[governor.threads] * part
-            if governor.glance(seconds, lost):
+            if governor.glance(seconds, lost, seconds * PARTS / (number + 1), kind):
                 seconds, lost, changed = 0.0, 0.0, True
         if not changed:
             governor.observe(seconds, kind)
@@ -150,9 +150,19 @@ def test_glances_leave_a_quiet_machine_alone():
     assert made.now < 50 * 0.200 + 4 * 0.150 + 0.001
 
 
+def test_waiting_that_more_threads_are_worth_is_accepted():
+    """A small network on many cores waits most of the time, and is still fastest with all of them."""
+    made = watched(16, cost={16: 0.010, 8: 0.012, 4: 0.020}, lost={16: 0.7, 8: 0.65, 4: 0.1})
+    used = []
+    for _ in range(3000):
+        used.append(made.governor.threads)
+        made.call()
+    assert used[-1000:].count(16) > 900
+
+
 def test_a_short_interruption_is_no_sign():
     governor = Governor(2)
-    assert not governor.glance(0.002, 0.002)
+    assert not governor.glance(0.002, 0.002, 0.002)
     assert governor.threads == 2
 
 

@@ -228,16 +228,19 @@ class CpuExecutable:
         """Run all steps: one native call for few rows, some calls for many, so that the governor learns in time."""
         few, governor = mode in ("few", "batch"), self._governor
         kind = f"{mode} {rows.bit_length()}"  # durations per row are alike within a factor of two
-        watched = not few or governor.uncertain(kind)
-        count = -(-table.steps // _PARTS) if watched else table.steps
+        watched = governor.uncertain(kind)
+        count = -(-table.steps // _PARTS) if watched or not few else table.steps
         whole = since = time.perf_counter()
-        worked, waited, changed = time.thread_time(), 0.0, False
+        worked, waited, changed, units = time.thread_time(), 0.0, False, 0
         for first in range(0, table.steps, count):
             steps, began = min(count, table.steps - first), time.perf_counter()
             waited += TEAM.run(table.address + first * _STEP_BYTES, steps, self._control_address, governor.threads)
-            now = time.perf_counter()
-            if watched and governor.glance(now - since, waited + max(now - since - (time.thread_time() - worked), 0.0)):
-                since, worked, waited, changed = now, time.thread_time(), 0.0, True
+            now, units = time.perf_counter(), units + rows * steps
+            seconds = now - since
+            if watched and governor.glance(
+                seconds, waited + max(seconds - (time.thread_time() - worked), 0.0), seconds / units, kind
+            ):
+                since, worked, waited, changed, units = now, time.thread_time(), 0.0, True, 0
             elif not few:
                 governor.observe((now - began) / (rows * steps), kind, prove=False)
         if few and not changed:

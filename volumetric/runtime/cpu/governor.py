@@ -43,6 +43,7 @@ class Governor:
         self._mean: dict[tuple[str, int], float] = {}
         self._unproven: dict[str, tuple[int, float]] = {}  # calls of a kind, and the time of the first
         self._proven: set[str] = set()
+        self._warned: set[str] = set()
         self._disturbed = 0.0
         self._trial = 0  # calls left in the trial of a new number
         self._trial_of = ""  # kind of calls that the trial compares
@@ -61,20 +62,31 @@ class Governor:
         """Whether the next call of a kind should be run in parts, with a `glance` after each."""
         if self.threads == 1 or self.limit == 1:
             return False
-        return kind not in self._proven or (self._trial > 0 and self.threads > self._before)
+        return kind not in self._proven | self._warned or self._retrying
 
-    def glance(self, seconds: float, lost: float) -> bool:
+    @property
+    def _retrying(self) -> bool:
+        return self._trial > 0 and self.threads > self._before
+
+    def glance(self, seconds: float, lost: float, each: float, kind: str = "") -> bool:
         """Look at a call that is on its way; returns whether its threads have become fewer.
+
+        The calls of a kind are warned off once. What they lose may be theirs, a small network on many cores: so when
+        more threads are tried again, durations decide.
 
         Parameters
         ----------
         seconds : duration of the call so far, since its threads last changed
         lost : how much of it the calling thread waited for others, or was not running
+        each : duration for each unit of work, as for `observe`
         """
         if self.threads == 1 or seconds < _SHORTEST_GLANCE or lost < _LOST * seconds:
             return False
-        retrying = self._trial > 0 and self.threads > self._before
+        retrying = self._retrying
+        if retrying and each < self._mean.get((kind, self._before), 0.0):
+            return False
         self.threads = self._before if retrying else max(1, self.threads // 2)
+        self._warned.add(kind)
         self._trial = 0
         self._wait(longer=retrying)
         return True
