@@ -46,6 +46,7 @@ CHUNK = 512
 
 
 _PARTS = 12  # calls that a pass over many rows is made of
+_WATCHED_STEPS = 4  # steps of a part while the governor looks around: each may wait for a scheduler's time slice
 _STEP_BYTES = 8 * STEP_WORDS
 
 
@@ -229,7 +230,7 @@ class CpuExecutable:
         few, governor = mode in ("few", "batch"), self._governor
         kind = f"{mode} {rows.bit_length()}"  # durations per row are alike within a factor of two
         watched = governor.uncertain(kind)
-        count = -(-table.steps // _PARTS) if watched or not few else table.steps
+        count = _WATCHED_STEPS if watched else table.steps if few else -(-table.steps // _PARTS)
         whole = since = time.perf_counter()
         worked, waited, changed, units = time.thread_time(), 0.0, False, 0
         for first in range(0, table.steps, count):

@@ -44,6 +44,7 @@ class Governor:
         self._unproven: dict[str, tuple[int, float]] = {}  # calls of a kind, and the time of the first
         self._proven: set[str] = set()
         self._warned: set[str] = set()
+        self._asked: dict[str, int] = {}
         self._disturbed = 0.0
         self._trial = 0  # calls left in the trial of a new number
         self._trial_of = ""  # kind of calls that the trial compares
@@ -59,10 +60,11 @@ class Governor:
         return self._before if self._trial and kind != self._trial_of else self.threads
 
     def uncertain(self, kind: str) -> bool:
-        """Whether the next call of a kind should be run in parts, with a `glance` after each."""
+        """Whether the next call of a kind, one of its first, should be run in parts, with a `glance` after each."""
         if self.threads == 1 or self.limit == 1:
             return False
-        return kind not in self._proven | self._warned or self._retrying
+        self._asked[kind] = self._asked.get(kind, 0) + 1
+        return self._retrying or (kind not in self._warned and self._asked[kind] <= _PROOF_CALLS)
 
     @property
     def _retrying(self) -> bool:
