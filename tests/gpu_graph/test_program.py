@@ -27,7 +27,7 @@ FOLDED = {**NARROWED["no subgroups, no immediates"], "max_groups": 3}
 
 
 def test_every_operation_has_a_kernel_or_needs_none() -> None:
-    assert set(LOWERERS) - {"turn_taps"} == set(OPS) - {"reshape"}
+    assert set(LOWERERS) - {"turn_taps", "update_squares"} == set(OPS) - {"reshape"}
 
 
 def test_an_update_works_in_place_run_after_run() -> None:
@@ -243,6 +243,22 @@ def test_products_read_the_windows_of_images_where_they_lie() -> None:
         expected = reference.compile(graph, reference.store()).run(inputs)
         for got, want in zip(program.run(inputs), expected, strict=True):
             agree(got, want.astype(np.float32), "product")
+
+
+@pytest.mark.parametrize("name", ["adamw-later", "rmsprop-all-later", "sgd-first", "update-not"])
+def test_a_trial_of_which_only_the_size_matters_writes_nothing(name: str) -> None:
+    case = OP_CASES[name]
+    repeated = [np.tile(x, (200,) + (1,) * (x.ndim - 1)) if x.shape != (5,) else x for x in case.inputs]
+    for inputs, launches in ((list(case.inputs), 1), (repeated, 2)):
+        work = GraphBuilder()
+        at = [work.input("x", x.shape) for x in inputs]
+        graph = work.finish([work.sumsq([work.emit("update", at, **case.attrs)[0]])])
+        graphs, reference = open_graphs(LARGE), NumpyGraphs(np.float64)
+        program = graphs.compile(graph, graphs.store())
+        assert len(program.calls) == (launches if inputs[0].size > 4096 else 1)
+        assert program.calls[0].name == "graph/update_squares"
+        [expected] = reference.compile(graph, reference.store()).run(inputs)
+        agree(program.run(inputs)[0], expected.astype(np.float32), name)
 
 
 @pytest.mark.parametrize("stride", [1, 2])

@@ -31,18 +31,19 @@ def bench(
     threads: Annotated[str | None, Parameter(name=["--threads", "-t"])] = None,
     repetitions: Annotated[int, Parameter(name=["--repetitions", "-r"])] = 5,
     form: Annotated[Literal["md", "csv", "json", "jsonl"], Parameter(name=["--output", "-o"])] = "md",
-    suite: Literal["model", "layers"] = "model",
+    suite: Literal["model", "layers", "training"] = "model",
     only: Annotated[str | None, Parameter(name=["--only"])] = None,
     torch_python: Annotated[Path | None, Parameter(name=["--torch-python"])] = None,
     source: SourceOptions = SourceOptions(),
     device: DeviceOptions = DeviceOptions(),
     output: OutputOptions = OutputOptions(),
 ) -> int:
-    """Measure prompt processing (pp) and token generation (tg) in tokens per second; or single layers.
+    """Measure prompt processing (pp) and token generation (tg) in tokens per second; or layers, or training.
 
     Random token ids go straight to the device: neither tokenising nor sampling is counted, nor is a warm-up.
     Sizes are lists separated by commas. The suite "layers" needs no model: it times every layer kind, forward and
-    with its gradients, beside PyTorch where that can be imported.
+    with its gradients, beside PyTorch where that can be imported. So does "training", with six small networks of 20
+    epochs.
 
     Parameters
     ----------
@@ -66,16 +67,18 @@ def bench(
         Repetitions, whose mean and standard deviation are shown.
     form : str
         Format of the rows on stdout.
-    suite : {"model", "layers"}
+    suite : {"model", "layers", "training"}
         What to measure.
     only : str
-        Layer kinds of the suite "layers", separated by commas.
+        Layer kinds of the suite "layers", or networks of "training", separated by commas.
     torch_python : Path
-        Python interpreter that has PyTorch, for the suite "layers"; this one unless given, if it has it.
+        Python interpreter that has PyTorch, for the other suites; this one unless given, if it has it.
     """
     output.apply()
     if suite == "layers":
         return _layers(device, None if only is None else only.split(","), repetitions, form, threads, torch_python)
+    if suite == "training":
+        return _training(device, None if only is None else only.split(","), repetitions, form, threads, torch_python)
     wanted = cases(
         _sizes("-p", prompt),
         _sizes("-n", generate),
@@ -119,6 +122,37 @@ def _layers(
             rows.append(row)
             console.note(f"{len(rows)} of {2 * len(wanted)}: {row.layer} {row.role}")
     console.write(render_layers(rows, form))
+    return exits.OK
+
+
+def _training(
+    options: DeviceOptions,
+    only: Sequence[str] | None,
+    repetitions: int,
+    form: str,
+    threads: str | None,
+    torch_python: Path | None,
+) -> int:
+    """Run the suite of training."""
+    import importlib.util
+    import sys
+
+    from volumetric.bench.training import CASES, measure_training, render_training
+    from volumetric.train.open import open_learner
+
+    unknown = [name for name in only or () if name not in CASES]
+    if unknown:
+        raise UsageError(f"there is no network {unknown[0]!r}", hint="known: " + ", ".join(CASES))
+    count = None if threads is None else _sizes("-t", threads)[0]
+    learner = open_learner(options.device, threads=count)
+    python = torch_python or (Path(sys.executable) if importlib.util.find_spec("torch") else None)
+    torch = None if python is None else (python, "cuda" if options.device.startswith("gpu") else "cpu", count or 0)
+    wanted = [CASES[name] for name in only or CASES]
+    rows = []
+    for row in measure_training(wanted, learner, options.device, repetitions=repetitions, torch=torch):
+        rows.append(row)
+        console.note(f"{row.name}: {row.seconds:.3f} s")
+    console.write(render_training(rows, form))
     return exits.OK
 
 

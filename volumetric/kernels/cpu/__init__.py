@@ -10,10 +10,11 @@ shape, one row, 40 tokens held; the limit is bytes of weights over the bandwidth
 =================== ========= ============= ====================== ==================== =================
 weights, head       MB        one core      two cores              of the read limit    prefill 512
 =================== ========= ============= ====================== ==================== =================
-int4:g32, int8:g32  90        218-283 tok/s 368 tok/s (33 GB/s)    0.88 (1), 1.0 (2)    1020 / 1986 tok/s
+int4:g32, int8:g32  90        298 tok/s     368 tok/s (33 GB/s)    1.0 (2)              1163 / 1986 tok/s
 uint4:g32, int8:g32 97        230           335 (32 GB/s)          0.95 (2)             955 / 1917
-int8:g32            143       163                                                       1019
-bfloat16            269       104                                                       450
+int8:g32            143       175                                                       1140
+bfloat16            269       113           114 (31 GB/s)          0.95 (2)             452
+ rounded to it                                                                          858
 =================== ========= ============= ====================== ==================== =================
 
 Two-core figures were taken in quiet minutes of a shared machine; the level 3 cache keeps some weights from token to

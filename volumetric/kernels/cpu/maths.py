@@ -51,7 +51,8 @@ def exp(x):
 def sigmoid(x):
     """``1 / (1 + e**-x)``."""
     one = splat(f32(1.0))
-    return one / (one + exp(splat(f32(0.0)) - x))
+    y = one / (one + exp(splat(f32(0.0)) - x))
+    return where_less(splat(f32(-1.0)), magnitude(x), y, x)  # `exp` clamps, which loses NaN
 
 
 @kernel
@@ -67,6 +68,7 @@ def tanh(x):
     near = p * square * x + x
     one = splat(f32(1.0))
     far = one - splat(f32(2.0)) / (exp(size + size) + one)
+    far = where_less(splat(f32(0.0)), size, far, size)  # `exp` clamps, which loses NaN
     return where_less(size, splat(f32(0.625)), near, with_sign(far, x))
 
 
@@ -106,7 +108,7 @@ def activate(code, x):
     if code == _LINEAR:
         return x
     if code == _RELU:
-        return largest(x, zero)
+        return where_less(x, zero, zero, x)  # unlike the larger of the two, it lets NaN through
     if code == _GELU:
         return half * x * (one + erf(x * splat(f32(0.70710678))))
     if code == _GELU_TANH:
@@ -117,6 +119,6 @@ def activate(code, x):
     if code == _SIGMOID:
         return sigmoid(x)
     if code == _LEAKY_RELU:
-        return largest(x, zero) + splat(f32(0.01)) * smallest(x, zero)
-    positive = largest(x, zero)
+        return where_less(x, zero, splat(f32(0.01)) * x, x)
+    positive = where_less(x, zero, zero, x)
     return positive * positive

@@ -15,7 +15,7 @@ from volumetric.kernels.cpu.jit import kernel
 from volumetric.kernels.cpu.maths import activate, exp, tanh
 from volumetric.kernels.cpu.memory import load_f32, load_i32, load_i64, store_f32
 from volumetric.kernels.cpu.prepare import normalise
-from volumetric.kernels.cpu.simd import first_lanes, largest, load, peak, splat, store, total
+from volumetric.kernels.cpu.simd import first_lanes, largest, load, peak, splat, store, total, where_less
 from volumetric.kernels.cpu.steps import (
     first_row,
     last_row,
@@ -151,7 +151,7 @@ def softcap(step: Any, thread: Any, threads: Any, control: Any) -> None:
 
 
 def softmax(step: Any, thread: Any, threads: Any, control: Any) -> None:
-    """``e**(x / t) / Σ e**(x / t)``; a row of nothing but -inf becomes zeros."""
+    """``e**(x / t) / Σ e**(x / t)``; a row of nothing but -inf becomes zeros, one with NaN or +inf NaN."""
     width = word(step, 2)
     lowest = splat(f32(-math.inf))
     zero = splat(f32(0.0))
@@ -167,10 +167,12 @@ def softmax(step: Any, thread: Any, threads: Any, control: Any) -> None:
             highest = f32(0.0)
         sums = zero
         for i in range(0, width, 16):
-            value = first_lanes(width - i, exp(load(x + 4 * i) * sharpness - splat(highest)), zero)
+            shifted = load(x + 4 * i) * sharpness - splat(highest)
+            value = where_less(shifted, splat(f32(1.0)), exp(shifted), shifted)  # `exp` clamps, which loses NaN
+            value = first_lanes(width - i, value, zero)
             store(out + 4 * i, value)
             sums += value
         whole = total(sums)
-        factor = splat(f32(1.0) / whole if whole > 0 else f32(0.0))
+        factor = splat(f32(0.0) if whole == 0 else f32(1.0) / whole)
         for i in range(0, width, 16):
             store(out + 4 * i, load(out + 4 * i) * factor)

@@ -1,1 +1,1 @@
-fn act(x: f32) -> f32 { return max(x, 0.0); }
+fn act(x: f32) -> f32 { return select(x, 0.0, x < 0.0); }

@@ -1,1 +1,1 @@
-fn act(x: f32) -> f32 { let r = max(x, 0.0); return r * r; }
+fn act(x: f32) -> f32 { let r = select(x, 0.0, x < 0.0); return r * r; }

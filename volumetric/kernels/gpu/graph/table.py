@@ -37,6 +37,7 @@ LOWERERS: Mapping[str, Lowerer] = {
     "recurrent_grad": recurrent.recurrent_grad,
     "loss": training.loss,
     "update": training.update,
+    "update_squares": training.update_squares,
     "sumsq": reduce.sumsq,
     "fake_quant": quantise.fake_quant,
 }

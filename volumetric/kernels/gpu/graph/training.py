@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from volumetric.kernels.gpu.dispatch import Constant, ceil_div
 from volumetric.kernels.gpu.graph.launch import (
     MATHS,
@@ -9,6 +12,7 @@ from volumetric.kernels.gpu.graph.launch import (
     Lowered,
     Ref,
     Request,
+    alone,
     elements,
     launch,
     result,
@@ -17,6 +21,7 @@ from volumetric.kernels.gpu.graph.launch import (
     workgroup_size,
 )
 from volumetric.kernels.gpu.graph.moving import copy
+from volumetric.kernels.gpu.graph.reduce import sum_rows
 from volumetric.kernels.gpu.graph.rows import rowwise
 
 _CHUNKS = 1024
@@ -91,7 +96,6 @@ def update(request: Request) -> Lowered:
     Where nobody wants the new slots, only the new parameter is written, and nothing copied.
     """
     attrs, count, caps = request.attrs, request.out_size, request.caps
-    name = attrs["name"]
     slots = len(request.inputs) - 3
     trial = not attrs["in_place"] and bool(request.wanted) and not any(request.wanted[1:])
     kept = [source(0), *(source(2 + i) for i in range(slots))]
@@ -100,16 +104,47 @@ def update(request: Request) -> Lowered:
     buffers = {"param": targets[0], "grad": source(1), "scalars": source(2 + slots)}
     buffers |= {f"slot_{i}": ref for i, ref in enumerate(targets[1:])}
     buffers |= {"before": source(0)} if trial else {}
+    constants = _fields(attrs)
+    constants["TRIAL"] = trial
+    preludes = _preludes(attrs["name"], trial=trial)
+    step = elements("update", count, caps, buffers, (count,), constants=constants, preludes=preludes)
+    return Lowered(launches=(*copies, step))
+
+
+def update_squares(request: Request) -> Lowered:
+    """Sum of squares of what `update` would make of the parameter, which is not written."""
+    attrs, count, caps = request.attrs, request.size(), request.caps
+    slots = len(request.inputs) - 3
+    size = workgroup_size(caps)
+    chunk = max(ceil_div(count, _CHUNKS), size * _PER_INVOCATION)
+    chunks = max(ceil_div(count, chunk), 1)
+    buffers = {"param": source(0), "grad": source(1), "scalars": source(2 + slots)}
+    buffers |= {f"slot_{i}": source(2 + i) for i in range(slots)}
+    buffers["y"] = result() if chunks == 1 else scratch(0)
+    first = launch(
+        "update_squares",
+        chunks,
+        buffers,
+        (count, chunk),
+        constants=_fields(attrs),
+        preludes=_preludes(attrs["name"], trial=True),
+        workgroup=size,
+    )
+    if chunks == 1:
+        return alone(first)
+    return Lowered(launches=(first, sum_rows(chunks, 1, caps, scratch(0), result())), scratch=(4 * chunks,))
+
+
+def _fields(attrs: Mapping[str, Any]) -> dict[str, Constant]:
+    fields = _FIELDS[attrs["name"]]
     constants: dict[str, Constant] = {
         field.upper(): bool(attrs[field]) if field in ("nesterov", "centered") else float(attrs[field])
-        for field in _FIELDS[name]
+        for field in fields
     }
     # Not 1.0 - BETA2 in the shader: in float32 that is 1.3e-5 off what the optimiser means.
-    constants |= {f"REST_{f.upper()}": 1 - float(attrs[f]) for f in _FIELDS[name] if f in _WEIGHTS}
-    constants["TRIAL"] = trial
+    return constants | {f"REST_{field.upper()}": 1 - float(attrs[field]) for field in fields if field in _WEIGHTS}
+
+
+def _preludes(name: str, *, trial: bool) -> tuple[str, ...]:
     folder = "graph/slot/trial" if trial else "graph/slot"
-    declared = tuple(f"{folder}/{i}" for i in range(_SLOTS[name]))
-    step = elements(
-        "update", count, caps, buffers, (count,), constants=constants, preludes=(*declared, f"graph/update/{name}")
-    )
-    return Lowered(launches=(*copies, step))
+    return (*(f"{folder}/{i}" for i in range(_SLOTS[name])), f"graph/update/{name}")

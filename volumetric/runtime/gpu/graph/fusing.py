@@ -1,13 +1,15 @@
-"""Rewrites of graphs before they are recorded: what a kernel can read where it lies is not copied first."""
+"""Rewrites of graphs before they are recorded: what a kernel can read where it lies is not copied first.
+
+No rewrite makes a node read later than before, as a persistent buffer could have been written to in between.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 from types import MappingProxyType
-from typing import Any
 
 from volumetric._typing import Shape
 from volumetric.runtime.graph.build import pruned
@@ -27,7 +29,9 @@ def fuse_windows(graph: Graph) -> Graph:
     for node in graph.nodes:
         if node.op != "reshape":
             others |= {root[i] for at, i in enumerate(node.inputs) if node.op != "gemm" or at != 1}
-    fused = {i: node for i, node in unfolds.items() if i not in others}
+    fused = {
+        i: node for i, node in unfolds.items() if i not in others and graph.tensors[root[node.inputs[0]]].key is None
+    }
     if not fused:
         return graph
 
@@ -56,16 +60,49 @@ def fuse_folds(graph: Graph) -> Graph:
     root = roots(graph)
     reads = Counter(root[i] for node in graph.nodes if node.op != "reshape" for i in node.inputs)
     reads.update(root[i] for i in graph.outputs)
-    makers = {node.outputs[0]: node for node in graph.nodes}
+    makers = {node.outputs[0]: node for node in graph.nodes if node.op == "gemm"}
     tensors = list(graph.tensors)
-    nodes: list[Node] = []
+    folds: dict[int, tuple[Node, int]] = {}
     for node in graph.nodes:
         made = makers.get(root[node.inputs[0]]) if node.op == "fold" else None
-        if made is None or reads[made.outputs[0]] != 1 or not _is_transposed_product(made, node, tensors):
+        if made is not None and reads[made.outputs[0]] == 1 and _is_transposed_product(made, node, tensors):
+            folds[made.outputs[0]] = node, _new(tensors, "image", _image_shape(made, node, tensors))
+    if not folds:
+        return graph
+    views = {fold.outputs[0]: image for fold, image in folds.values()}
+    nodes: list[Node] = []
+    for node in graph.nodes:
+        if node.outputs[0] in folds:
+            nodes += _as_convolution(tensors, node, *folds[node.outputs[0]])
+        elif node.outputs[0] in views:
+            shape = tensors[node.outputs[0]].shape
+            view = views[node.outputs[0]]
+            nodes.append(replace(node, op="reshape", inputs=(view,), attrs=MappingProxyType({"shape": shape})))
+        else:
             nodes.append(node)
-            continue
-        nodes += _as_convolution(tensors, made, node)
     return pruned(replace(graph, tensors=tuple(tensors), nodes=tuple(nodes)))
+
+
+def fuse_trials(graph: Graph) -> Graph:
+    """Sum the squares of what an `update` that is not in place would write, where nobody wants anything else of it."""
+    root = roots(graph)
+    reads = Counter(root[i] for node in graph.nodes if node.op != "reshape" for i in node.inputs)
+    reads.update(root[i] for i in graph.outputs)
+    makers = {
+        node.outputs[0]: node
+        for node in graph.nodes
+        if node.op == "update" and not node.attrs["in_place"] and [reads[i] for i in node.outputs] == [1, *_none(node)]
+    }
+    sums = {root[node.inputs[0]]: node for node in graph.nodes if node.op == "sumsq" and len(node.inputs) == 1}
+    trials = {i: replace(makers[i], op="update_squares", outputs=sums[i].outputs) for i in makers.keys() & sums.keys()}
+    dropped = {node.outputs for node in trials.values()}
+    nodes = [trials.get(node.outputs[0], node) for node in graph.nodes if node.outputs not in dropped]
+    return pruned(replace(graph, nodes=tuple(nodes))) if trials else graph
+
+
+def _none(update: Node) -> list[int]:
+    """How often the slots of a trial are read: never."""
+    return [0] * (len(update.outputs) - 1)
 
 
 def _is_transposed_product(made: Node, fold: Node, tensors: Sequence[Tensor]) -> bool:
@@ -80,32 +117,28 @@ def _is_transposed_product(made: Node, fold: Node, tensors: Sequence[Tensor]) ->
     )
 
 
-def _as_convolution(tensors: list[Tensor], made: Node, fold: Node) -> Sequence[Node]:
+def _image_shape(made: Node, fold: Node, tensors: Sequence[Tensor]) -> Shape:
+    deep = tensors[made.inputs[0]].shape[2]
+    return made.attrs["groups"], deep // prod(fold.attrs["kernel"]), prod(fold.attrs["sizes"])
+
+
+def _as_convolution(tensors: list[Tensor], made: Node, fold: Node, image: int) -> Sequence[Node]:
+    """Nodes that compute the image in place of the columns."""
     weight, g = made.inputs
     taps = prod(fold.attrs["kernel"])
     groups, outs, deep = tensors[weight].shape
-    sizes: Shape = tuple(fold.attrs["sizes"])
-    count, pixels = made.attrs["groups"], prod(sizes)
     turned = _new(tensors, "turned weight", (groups, deep // taps, outs * taps))
-    image = _new(tensors, "image", (count, deep // taps, pixels))
     reach = zip(fold.attrs["dilation"], fold.attrs["kernel"], fold.attrs["before"], strict=True)
     windows = {
         **{name: fold.attrs[name] for name in ("kernel", "stride", "dilation")},
         "before": tuple(d * (k - 1) - b for d, k, b in reach),
-        "counts": sizes,
+        "counts": fold.attrs["sizes"],
         "sizes": fold.attrs["counts"],
     }
-    attrs: Mapping[str, Any] = {
-        **made.attrs,
-        "trans_a": False,
-        "windows": windows,
-        "columns": (count, outs * taps, pixels),
-    }
+    columns = (made.attrs["groups"], outs * taps, prod(fold.attrs["sizes"]))
+    attrs = MappingProxyType({**made.attrs, "trans_a": False, "windows": windows, "columns": columns})
     turn = Node(op="turn_taps", inputs=(weight,), outputs=(turned,), attrs={"count": taps}, where=fold.where)
-    product = Node(op="gemm", inputs=(turned, g), outputs=(image,), attrs=attrs, where=fold.where)
-    shape = tensors[fold.outputs[0]].shape
-    view = Node(op="reshape", inputs=(image,), outputs=fold.outputs, attrs={"shape": shape}, where=fold.where)
-    return (turn, product, view)
+    return turn, Node(op="gemm", inputs=(turned, g), outputs=(image,), attrs=attrs, where=fold.where)
 
 
 def _new(tensors: list[Tensor], name: str, shape: Shape) -> int:

@@ -14,7 +14,7 @@ from volumetric.kernels.gpu.graph.launch import Launch, Ref, Request
 from volumetric.kernels.gpu.graph.table import lower
 from volumetric.runtime.gpu.commands import Command, Copy, Executor, Pass
 from volumetric.runtime.gpu.context import Call, GpuContext
-from volumetric.runtime.gpu.graph.fusing import fuse_folds, fuse_windows
+from volumetric.runtime.gpu.graph.fusing import fuse_folds, fuse_trials, fuse_windows
 from volumetric.runtime.gpu.graph.memory import Pool, Storage
 from volumetric.runtime.gpu.graph.store import GpuStore
 from volumetric.runtime.graph.liveness import roots
@@ -36,7 +36,7 @@ class GpuProgram:
 
     def __init__(self, context: GpuContext, graph: Graph, store: GpuStore, executor: Executor, bind: Binder) -> None:
         self._context = context
-        self.graph = graph = fuse_folds(fuse_windows(graph))
+        self.graph = graph = fuse_trials(fuse_folds(fuse_windows(graph)))
         self._executor = executor
         self._bounds = id_bounds(graph)
         self._pool = Pool(context)

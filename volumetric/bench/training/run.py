@@ -1,0 +1,161 @@
+"""Measure training: whole runs of some epochs, ours and PyTorch's in turn, from the same weights and samples."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from volumetric import rng
+from volumetric.bench.training.cases import BATCHES, RATE, TrainingCase
+from volumetric.errors import DeviceError
+from volumetric.layers import Dense, Reshape, RMSNorm
+from volumetric.layers.conv import Conv
+from volumetric.network import Params
+from volumetric.train import MSE, SGD, ArrayData, TrainConfig, train
+from volumetric.train.learner import OpenLearner
+from volumetric.weights import WeightStore
+
+WORKER = Path(__file__).with_name("torch_worker.py")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingRow:
+    """One network.
+
+    Attributes
+    ----------
+    seconds, least, most : median and extremes of whole runs
+    loss : of the last epoch
+    torch, torch_loss : median seconds and loss of PyTorch, or None without it
+    """
+
+    name: str
+    device: str
+    epochs: int
+    seconds: float
+    least: float
+    most: float
+    loss: float
+    torch: float | None = None
+    torch_loss: float | None = None
+
+    @property
+    def ratio(self) -> float | None:
+        """How many times as fast as PyTorch."""
+        return None if self.torch is None else self.torch / self.seconds
+
+
+def measure_training(
+    cases: Sequence[TrainingCase],
+    learner: OpenLearner,
+    device: str,
+    *,
+    epochs: int = 20,
+    repetitions: int = 3,
+    torch: tuple[Path, str, int] | None = None,
+) -> Iterator[TrainingRow]:
+    """Yield a row for each case. A first run, in which kernels are compiled, is not counted.
+
+    Parameters
+    ----------
+    device : its name, for the rows
+    torch : interpreter with PyTorch, ``"cpu"`` or ``"cuda"``, and CPU threads
+
+    Raises
+    ------
+    DeviceError
+        PyTorch was asked for and does not run.
+    """
+    for case in cases:
+        params = _weights(case)
+        _run(case, params, learner, 1)
+        times: list[float] = []
+        theirs: list[float] = []
+        loss, their_loss = 0.0, None
+        for _ in range(repetitions):
+            began = time.perf_counter()
+            loss = _run(case, params, learner, epochs)
+            times.append(time.perf_counter() - began)
+            if torch is not None:
+                found = _torch(case, params, epochs, *torch)
+                theirs.append(found["seconds"])
+                their_loss = found["loss"]
+        yield TrainingRow(
+            name=case.name,
+            device=device,
+            epochs=epochs,
+            seconds=statistics.median(times),
+            least=min(times),
+            most=max(times),
+            loss=loss,
+            torch=statistics.median(theirs) if theirs else None,
+            torch_loss=their_loss,
+        )
+
+
+def _weights(case: TrainingCase) -> Params:
+    """Return weights uniform in ±0.1, gains of one."""
+    stores: dict[str, WeightStore] = {}
+    for i, (key, spec) in enumerate(case.network.param_specs().items()):
+        drawn = rng.generator(7, i).uniform(-0.1, 0.1, spec.shape)
+        stores[key] = WeightStore.from_array((np.ones(spec.shape) if spec.init == "ones" else drawn).astype(np.float32))
+    return Params(stores)
+
+
+def _run(case: TrainingCase, params: Params, learner: OpenLearner, epochs: int) -> float:
+    x, y = case.data()
+    data = ArrayData(inputs=x, targets=y, batch_size=case.batch, shuffle=False)
+    config = TrainConfig(loss=MSE(), optimiser=SGD(rate=RATE), epochs=epochs)
+    return train(case.network, params, data, config, learner=learner).history[-1].loss
+
+
+def _torch(
+    case: TrainingCase, params: Params, epochs: int, python: Path, device: str, threads: int
+) -> dict[str, float]:
+    x, y = case.data()
+    with tempfile.TemporaryDirectory() as home:
+        path = Path(home) / "case.npz"
+        weights = {key: store.values() for key, store in params.items()}
+        np.savez(path, allow_pickle=False, x=x, y=y, **weights)
+        request = {
+            "layers": list(_described(case)),
+            "arrays": str(path),
+            "epochs": epochs,
+            "batches": BATCHES,
+            "rate": RATE,
+            "device": device,
+            "threads": threads,
+        }
+        command = [str(python or sys.executable), str(WORKER), json.dumps(request)]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+        except OSError as error:
+            raise DeviceError(
+                f"cannot start {command[0]}: {error.strerror}", hint="name a Python interpreter"
+            ) from None
+    if done.returncode:
+        last = (done.stderr.strip() or "it said nothing").splitlines()[-1]
+        raise DeviceError(f"PyTorch: {last}", hint="pip install torch, or leave --torch-python out")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def _described(case: TrainingCase) -> Iterator[dict[str, Any]]:
+    """Yield the layers as the worker reads them: what to do, with which weight."""
+    for coord, spec in case.network.layers.items():
+        if isinstance(spec, Reshape):
+            yield {"do": "flatten"}
+        elif isinstance(spec, RMSNorm):
+            yield {"do": "rms_norm", "weight": f"{coord}/weight", "eps": spec.eps}
+        elif isinstance(spec, (Dense, Conv)):
+            do = "dense" if isinstance(spec, Dense) else spec.kind
+            yield {"do": do, "weight": f"{coord}/weight", "relu": spec.activation == "relu"}

@@ -1,0 +1,76 @@
+"""Trains a network in PyTorch with a plain loop. Run as a script by an interpreter that has it; needs nothing of ours.
+
+``python torch_worker.py REQUEST``, a JSON object; prints the seconds of the epochs and the loss of the last one.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+import time
+from typing import Any
+
+
+def main() -> None:
+    """Train once for a warm-up, then once more for the clock, from the same weights."""
+    request = json.loads(sys.argv[1])
+    torch = importlib.import_module("torch")  # by name: the package itself must not depend on it
+    if request["device"] == "cuda" and not torch.cuda.is_available():
+        raise SystemExit("it has no CUDA device")
+    if request["threads"]:
+        torch.set_num_threads(request["threads"])
+    train(torch, request, 1)
+    seconds, loss = train(torch, request, request["epochs"])
+    sys.stdout.write(json.dumps({"seconds": seconds, "loss": loss}) + "\n")
+
+
+def train(torch: Any, request: dict[str, Any], epochs: int) -> tuple[float, float]:
+    """Return the seconds, and the mean loss of the last epoch."""
+    np, device = importlib.import_module("numpy"), request["device"]
+    with np.load(request["arrays"]) as file:
+        arrays = {name: torch.from_numpy(file[name]).to(device) for name in file.files}
+    x, y = (arrays.pop(name).chunk(request["batches"]) for name in "xy")
+    weights = [w.requires_grad_(True) for w in arrays.values()]
+    optimiser = torch.optim.SGD(weights, lr=request["rate"])
+    wait(torch, device)
+    began, losses = time.perf_counter(), []
+    for _ in range(epochs):
+        losses = []
+        for inputs, targets in zip(x, y, strict=True):
+            loss = torch.nn.functional.mse_loss(forward(torch, request["layers"], arrays, inputs), targets)
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+            losses.append(loss.item())
+    wait(torch, device)
+    return time.perf_counter() - began, sum(losses) / len(losses)
+
+
+def wait(torch: Any, device: str) -> None:
+    """Let the device finish."""
+    if device == "cuda":
+        torch.cuda.synchronize()
+
+
+def forward(torch: Any, layers: list[dict[str, Any]], arrays: dict[str, Any], x: Any) -> Any:
+    """Compute the network."""
+    f = torch.nn.functional
+    for layer in layers:
+        weight = arrays[layer["weight"]] if "weight" in layer else None
+        match layer["do"]:
+            case "flatten":
+                x = x.flatten(1)
+            case "rms_norm":
+                x = f.rms_norm(x, (x.shape[-1],), weight, layer["eps"])
+            case "dense":
+                x = f.linear(x, weight)
+            case kind:
+                x = getattr(f, kind)(x, weight, padding=1)
+        if layer.get("relu"):
+            x = f.relu(x)
+    return x
+
+
+if __name__ == "__main__":
+    main()
