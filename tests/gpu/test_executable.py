@@ -136,7 +136,7 @@ def test_profiles_name_every_dispatch(native_device: GpuDevice) -> None:
 
 def test_step_times_are_those_of_one_token_or_one_prompt(native_device: GpuDevice) -> None:
     network = tiny_llama()
-    executable = native_device.compile(lower(network), initialise(network, 0), OPTIONS)
+    executable = native_device.compile_fused(lower(network), initialise(network, 0), OPTIONS)
     state = executable.new_state()
     state.advance(5)
     token, prompt = (executable.step_times(state, rows, repeats=1) for rows in (1, 20))
@@ -253,6 +253,25 @@ def test_replaying_gives_the_same_bits(native_device: GpuDevice, rng: np.random.
     state.reset()
     assert state.position == 0
     assert np.array_equal(executable.forward(state, ids, last_only=False), first)
+
+
+def test_single_rows_may_alternate_between_states(fallback_device: GpuDevice, rng: np.random.Generator) -> None:
+    """The commands of a state's next row are encoded ahead: those of another state must not be taken for them."""
+    network = tiny_llama()
+    executable = fallback_device.compile_fused(lower(network), initialise(network, 8), OPTIONS)
+    ids = rng.integers(0, 97, (2, 6, 1)).astype(np.int32)
+    expected = []
+    for mine in ids:
+        state = executable.new_state()
+        expected.append([executable.forward(state, row) for row in mine])
+    states = [executable.new_state(), executable.new_state()]
+    for at in range(6):
+        for which in (0, 1):
+            got = executable.forward(states[which], ids[which, at])
+            assert np.array_equal(got, expected[which][at])
+    del states
+    assert np.array_equal(executable.forward(executable.new_state(), ids[0, 0]), expected[0][0])
+    executable.close()
 
 
 def test_trim_forgets(native_device: GpuDevice, rng: np.random.Generator) -> None:

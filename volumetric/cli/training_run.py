@@ -17,13 +17,18 @@ from volumetric.observe import HttpObserver, JsonlObserver, LogObserver, Observe
 from volumetric.train import CsvReporter, JsonlReporter, Reporter, TrainResult, save_overlays, train
 from volumetric.train.open import open_learner
 from volumetric.train.settings import RunSettings
+from volumetric.train.tensorboard import TensorBoardReporter
 
 
 def reporters_of(run: RunSettings) -> list[Reporter]:
     """Files of the history."""
     home, wanted = run.directory, run.history
-    found: list[Reporter] = [JsonlReporter(home / "history.jsonl")] if wanted.jsonl else []
-    return [*found, CsvReporter(home / "history.csv")] if wanted.csv else found
+    found: list[tuple[bool, Reporter]] = [
+        (wanted.jsonl, JsonlReporter(home / "history.jsonl")),
+        (wanted.csv, CsvReporter(home / "history.csv")),
+        (wanted.tensorboard, TensorBoardReporter(home / "tensorboard")),
+    ]
+    return [reporter for chosen, reporter in found if chosen]
 
 
 @contextmanager

@@ -90,10 +90,16 @@ class DataSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistorySettings:
-    """What is written while training: ``history.jsonl`` and ``history.csv``, a line for each update and epoch."""
+    """What is written while training: ``history.jsonl`` and ``history.csv``, a line for each update and epoch.
+
+    Attributes
+    ----------
+    tensorboard : event files in the directory ``tensorboard``
+    """
 
     jsonl: bool = True
     csv: bool = False
+    tensorboard: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,6 +23,7 @@ from volumetric.runtime.gpu.native import NativeExecutor
 from volumetric.runtime.gpu.record import Frame, Recorder, StateCalls
 from volumetric.runtime.gpu.residency import Residency
 from volumetric.runtime.gpu.scratch import Scratch, row_bytes
+from volumetric.runtime.gpu.single import SingleRows
 from volumetric.runtime.gpu.state import GpuState
 from volumetric.runtime.gpu.tuning import tune
 from volumetric.runtime.plan import Plan
@@ -75,6 +76,7 @@ class GpuExecutable:
             if step.op == "position_embedding"
         ]
         self._readback: Any = None
+        self._singles = SingleRows(self)
         self._recordings: dict[tuple[str, int], list[Call | StateCalls]] = {}
         self._picks: list[Call] = []
         self._batches: Batches | None = None
@@ -190,6 +192,7 @@ class GpuExecutable:
         if self._readback is not None:
             self.context.free(self._readback)
             self._readback = None
+        self._singles.close()
         self.executor.close()
         self.weights.close()
         self.scratch.close()
@@ -237,10 +240,10 @@ class GpuExecutable:
         self.write_control(self.control, state.position, rows)
         self.write_input(x)
         out = plan.outputs[0]
-        if rows == 1:
-            commands: list[Command] = [Pass(self._prepared(state, "decode", 1), 1)]
-            return [self.fetch(commands, out, first, rows - first)]
-        commands = [Pass(self._prepared(state, "body", rows), rows)]
+        if rows == 1 and first == 0:
+            return [self._output(out, self._singles.run(state))]
+        part = "decode" if rows == 1 else "body"
+        commands: list[Command] = [Pass(self.prepared(state, part, rows), rows)]
         if first == rows:
             self.executor.submit(commands)
             return []
@@ -253,7 +256,7 @@ class GpuExecutable:
             for value, target in scratch.gathered.items():
                 size = row_bytes(plan.values[value])
                 commands.append(Copy(scratch.values[value], start * size, target, 0, count * size))
-            commands.append(Pass(self._prepared(state, "tail", count), count))
+            commands.append(Pass(self.prepared(state, "tail", count), count))
             found.append(self.fetch(commands, out, 0, count))
             commands = []
         return found
@@ -280,9 +283,12 @@ class GpuExecutable:
         copy = Copy(self.scratch.values[value], first * size, self._readback, 0, rows * size)
         number = self.executor.submit([*commands, copy])
         data = self.executor.read(self._readback, rows * size, number)
-        width = self.plan.values[value].width
-        found = np.frombuffer(data, np.float32).reshape(rows, size // 4)[:, :width]
-        return np.ascontiguousarray(found).reshape(rows, *self.plan.values[value].shape[1:])
+        return self._output(value, np.frombuffer(data, np.float32).reshape(rows, size // 4))
+
+    def _output(self, value: int, padded: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Rows of a value without their padding, in its shape, as a fresh array."""
+        about = self.plan.values[value]
+        return np.ascontiguousarray(padded[:, : about.width]).reshape(len(padded), *about.shape[1:])
 
     def _recording(self, part: str, rows: int) -> list[Call | StateCalls]:
         """Dispatches of the body, the tail, or both for one row; once for each size that changes the kernels."""
@@ -296,7 +302,8 @@ class GpuExecutable:
             self._recordings[key] = self._recorder.record(steps, Frame(rows=rows, control=control, values=values))
         return self._recordings[key]
 
-    def _prepared(self, state: GpuState, part: str, rows: int) -> Any:
+    def prepared(self, state: GpuState, part: str, rows: int) -> Any:
+        """What a `Pass` over the caches of a state holds; `rows` are rounded up to what shares kernels."""
         bucket = rows if rows == 1 else max(_SMALLEST_BUCKET, power_of_two(rows))
         key = (self, part, bucket)
         if key not in state.replays:

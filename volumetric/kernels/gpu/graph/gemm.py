@@ -54,6 +54,8 @@ TILES = (
 )
 """From the most arithmetic for each byte to the most workgroups."""
 _SPLITS = 64
+_PARTIAL_BYTES = 64 << 20
+"""Memory that partial products may take."""
 _WORD = 1 << 32
 """Windows may begin inside of an image: such a negative margin wraps around, as the shader's numbers do."""
 _SPLIT_STEPS = 4
@@ -113,15 +115,15 @@ def _possible_splits(product: Product, tile: Tile) -> int:
 def splits_of(product: Product, tile: Tile, caps: Caps) -> int:
     """Workgroups that share a sum, so that there are about two for each processor; 1 if there are without."""
     wanted = caps.invocations // 512 // max(product.tiles(tile), 1)
-    return max(1, min(wanted, _possible_splits(product, tile)))
+    room = min(_PARTIAL_BYTES, caps.max_binding) // max(4 * product.m * product.n * product.groups, 1)
+    return max(1, min(wanted, room, _possible_splits(product, tile)))
 
 
 def gemm(request: Request) -> Lowered:
     """Products of groups with bias and activation."""
-    product, caps, attrs = product_of(request), request.caps, request.attrs
-    tile = choose_tile(product, caps)
-    splits = splits_of(product, tile, caps)
-    return lower_product(product, tile, splits, attrs["trans_a"], attrs["trans_b"], attrs["activation"], request)
+    product = product_of(request)
+    tile = choose_tile(product, request.caps)
+    return lower_product(product, tile, splits_of(product, tile, request.caps), request)
 
 
 def window_constants(windows: Mapping[str, Any]) -> dict[str, Constant]:
@@ -134,11 +136,9 @@ def window_constants(windows: Mapping[str, Any]) -> dict[str, Constant]:
     return found
 
 
-def lower_product(
-    product: Product, tile: Tile, splits: int, trans_a: bool, trans_b: bool, activation: str, request: Request
-) -> Lowered:
+def lower_product(product: Product, tile: Tile, splits: int, request: Request) -> Lowered:
     """Describe a product with this tile and this number of splits."""
-    bias, caps = len(request.inputs) > 2, request.caps
+    bias, caps, attrs = len(request.inputs) > 2, request.caps, request.attrs
     shift: dict[str, Ref] = {"bias": source(2)} if bias else {}
     chunk = ceil_div(product.steps(tile), splits)
     splits = max(1, ceil_div(product.steps(tile), chunk)) if chunk else 1
@@ -149,10 +149,10 @@ def lower_product(
         "TM": tile.rows,
         "TN": tile.columns,
         "KU": min(tile.k, caps.unroll),
-        "TRANS_A": bool(trans_a),
-        "TRANS_B": bool(trans_b),
+        "TRANS_A": bool(attrs["trans_a"]),
+        "TRANS_B": bool(attrs["trans_b"]),
     }
-    windows = window_constants(request.attrs["windows"]) if "windows" in request.attrs else {}
+    windows = window_constants(attrs["windows"]) if "windows" in attrs else {}
     constants |= windows
 
     def first(target: Ref, kind: str, extra: dict[str, Ref]) -> Launch:
@@ -170,7 +170,7 @@ def lower_product(
         )
 
     if splits == 1:
-        return alone(first(result(), activation, shift))
+        return alone(first(result(), attrs["activation"], shift))
     count = request.out_size
     second = one_each(
         "gemm_join",
@@ -179,6 +179,6 @@ def lower_product(
         {"parts": scratch(0), "c": result(), **shift},
         (count, product.n, splits),
         constants={"BIAS": bias},
-        preludes=(MATHS, f"graph/unary/{activation}"),
+        preludes=(MATHS, f"graph/unary/{attrs['activation']}"),
     )
     return Lowered(launches=(first(scratch(0), "linear", {}), second), scratch=(4 * splits * count,))

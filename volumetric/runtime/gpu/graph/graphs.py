@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from typing import Any
 
 import numpy as np
@@ -52,10 +53,9 @@ class GpuGraphs:
         return self.context.bind(launch.dispatch, {**idle, **buffers, "dims": self._dims_of(launch)})
 
     def _dims_of(self, launch: Launch) -> Any:
+        """Uniform buffer with a launch's sizes, one for all launches with the same."""
         words = b"".join(
-            np.array(word, np.float32 if isinstance(word, float) else np.int64)
-            .astype(np.float32 if isinstance(word, float) else np.uint32)
-            .tobytes()
+            struct.pack("<f", word) if isinstance(word, float) else struct.pack("<I", word % (1 << 32))
             for word in launch.dims
         )
         if words not in self._dims:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from volumetric._typing import Array
-from volumetric.errors import ShapeError
-from volumetric.kernels.gpu.graph.launch import Launch, Ref, Request
+from volumetric.errors import ShapeError, UnsupportedError
+from volumetric.kernels.gpu.graph.launch import Launch, Lowered, Ref, Request
 from volumetric.kernels.gpu.graph.table import lower
 from volumetric.runtime.gpu.commands import Command, Copy, Executor, Pass
 from volumetric.runtime.gpu.context import Call, GpuContext
@@ -86,7 +86,7 @@ class GpuProgram:
             if node.op == "reshape":
                 continue
             storage.begin(at)
-            lowered = lower(self._request(node, storage))
+            lowered = self._lower(node, storage)
             spare = [self._pool.take(nbytes, "scratch of a node") for nbytes in lowered.scratch]
             places = {
                 "input": [storage[i] for i in node.inputs],
@@ -107,9 +107,9 @@ class GpuProgram:
             storage.end(at)
         return calls
 
-    def _request(self, node: Node, storage: Storage) -> Request:
+    def _lower(self, node: Node, storage: Storage) -> Lowered:
         tensors = self.graph.tensors
-        return Request(
+        request = Request(
             op=node.op,
             inputs=tuple(tensors[i].shape for i in node.inputs),
             outputs=tuple(tensors[i].shape for i in node.outputs),
@@ -118,6 +118,11 @@ class GpuProgram:
             wanted=tuple(storage.is_wanted(i) for i in node.outputs),
             caps=self._context.caps,
         )
+        try:
+            return lower(request)
+        except UnsupportedError as error:
+            where = f" (in {node.where})" if node.where else ""
+            raise UnsupportedError(f"{error}{where}", hint=error.hint) from error
 
     def _after(self, storage: Storage) -> list[Command]:
         """Commands of a run: all dispatches, then the copies of the outputs to where the host can read them."""
