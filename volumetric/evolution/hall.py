@@ -49,6 +49,8 @@ def entered(
     rows = np.flatnonzero(score > worst)
     found = list(hall)
     for row in rows[np.argsort(-score[rows], kind="stable")[:size]].tolist():
+        if len(found) >= size and score[row] <= sign * found[size - 1].fitness:
+            break
         champion = make(row)
         if all(champion.genome != other.genome for other in found):
             found.append(champion)

@@ -5,18 +5,25 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from volumetric._typing import Array
-from volumetric.errors import ShapeError, SpecError
+from volumetric.errors import ShapeError, SpecError, UnsupportedError
 from volumetric.evolution.pool import Pool
+
+if TYPE_CHECKING:
+    from volumetric.runtime.gpu.device import GpuDevice
+    from volumetric.runtime.gpu.genomes import GpuGenomes
 
 F64Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 _LEAST = 2048
 """Genomes times samples of a thread, at least: handing work over costs some 20 µs."""
+_MANY, _BLOCK = 4, 128
+"""From so many samples on they are computed side by side, in blocks that stay in the nearest cache."""
 
 
 class LinkedPool:
@@ -111,6 +118,39 @@ class LinkedPool:
         )
         return rewards
 
+    def on_gpu(self, device: GpuDevice) -> GpuGenomes:
+        """Return these genomes on a GPU, where they are activated in float32.
+
+        Raises
+        ------
+        UnsupportedError : the genomes are recurrent
+        """
+        from volumetric.runtime.gpu.genomes import EDGE, FIRED, GenomeLinks, GpuGenomes
+
+        pool, interface = self.pool, self.pool.interface
+        if interface.recurrent:
+            raise UnsupportedError("recurrent genomes have no GPU form", hint="activate them on the CPU")
+        counts = self._order[:, 0]
+        heads = np.concatenate(([0], np.cumsum(counts))).astype(np.uint32)
+        owner = np.repeat(np.arange(len(pool)), counts)
+        node = self._order[owner, 1 + np.arange(len(owner)) - heads[:-1][owner].astype(np.int64)]
+        last = self._starts[np.arange(len(pool)), pool.sizes[:, 0]]
+        used = np.arange(self._sources.shape[1]) < last[:, None]
+        begin = np.cumsum(last) - last
+        genes, fired = pool.nodes[owner, node], np.empty(len(owner), FIRED)
+        fired["slot"] = interface.inputs + node
+        fired["kinds"] = genes["activation"].astype(np.uint32) + 256 * genes["aggregation"].astype(np.uint32)
+        fired["first"] = begin[owner] + self._starts[owner, node]
+        fired["last"] = begin[owner] + self._starts[owner, node + 1]
+        fired["bias"] = genes["bias"]
+        edges = np.empty(int(last.sum()), EDGE)
+        edges["source"], edges["weight"] = self._sources[used], self._weights[used]
+        links = GenomeLinks(
+            heads=heads, fired=fired, edges=edges, inputs=interface.inputs, outputs=interface.outputs,
+            slots=interface.inputs + pool.nodes.shape[1], most_edges=int(last.max(initial=0)),
+        )  # fmt: skip
+        return GpuGenomes(device.context, links)
+
     def _run(
         self,
         x: F64Array,
@@ -126,6 +166,10 @@ class LinkedPool:
         links = self.pool.nodes, self._starts, self._sources, self._weights, self._order
         shared = x.shape[0] == 1 and len(self.pool) > 1
         values = np.empty_like(self._values) if values is None else values
+        if not self.pool.interface.recurrent and x.shape[1] >= _MANY:
+            block = np.empty((len(self._values), min(x.shape[1], _BLOCK)))
+            self._kernels.step_many(*links, x, shared, rows, first, last, block, out)
+            return
         if state is None or not self.pool.interface.recurrent:
             self._kernels.step_feed_forward(*links, x, shared, rows, first, last, values, out)
             return

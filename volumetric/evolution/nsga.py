@@ -238,7 +238,7 @@ class ParetoRun:
         return Offspring(parents=parents, mutates=np.ones(size, np.uint8))
 
     def _without_failures(self, values: F64Array) -> F64Array:
-        failed: NDArray[np.bool_] = ~np.isfinite(values).all(axis=1)
+        failed = np.asarray(~np.isfinite(values).all(axis=1))
         if not failed.any():
             return values
         if not self.failures:

@@ -58,15 +58,14 @@ def apportion(shares: F64Array, total: int, least: int) -> IntArray:
         return counts
     least = min(least, total // species)
     whole = float(shares.sum())
-    ideal = [total * share / whole for share in shares.tolist()] if whole > 0 else [total / species] * species
-    counts = [max(least, int(quota)) for quota in ideal]
-    while (spare := total - sum(counts)) != 0:
+    ideal = total * shares / whole if whole > 0 else np.full(species, total / species)
+    counts = np.maximum(least, ideal.astype(np.int64))
+    while (spare := total - int(counts.sum())) != 0:
         sign = 1 if spare > 0 else -1
-        # The species that is furthest from its ideal number gets or gives one child.
-        able = [s for s in range(species) if sign > 0 or counts[s] > least]
-        chosen = max(able, key=lambda s: (sign * (ideal[s] - counts[s]), -s))
-        counts[chosen] += sign
-    return np.array(counts, np.int64)
+        # The species that is furthest from its ideal number gets or gives one child; of equal ones the first.
+        able = np.ones(species, np.bool_) if sign > 0 else counts > least
+        counts[np.where(able, sign * (ideal - counts), -np.inf).argmax()] += sign
+    return counts
 
 
 def plan(

@@ -6,7 +6,7 @@ activation of a sample, and environments ask for hundreds in a row.
 
 from __future__ import annotations
 
-from volumetric.kernels.cpu.genomes import _link, _order, squash
+from volumetric.kernels.cpu.genomes import _fire, _link, _order, squash
 from volumetric.kernels.cpu.jit import kernel
 
 
@@ -103,6 +103,32 @@ def step_feed_forward(nodes, starts, sources, weights, order, inputs, shared, ro
             fire(nodes, g, starts, sources, weights, order, width, values)
             for k in range(out.shape[2]):
                 out[g, b, k] = values[width + k]
+
+
+@kernel
+def step_many(nodes, starts, sources, weights, order, inputs, shared, rows, first, last, values, out):
+    """As `step_feed_forward` for many samples: each node fires for a block of them, which vectorises.
+
+    Parameters
+    ----------
+    values : float64 scratch [inputs + nodes, samples of a block]
+    """
+    width, samples, block = inputs.shape[2], inputs.shape[1], values.shape[1]
+    for i in range(first, last):
+        g = rows[i]
+        row = 0 if shared else g
+        for start in range(0, samples, block):
+            count = min(block, samples - start)
+            part = values[:, :count]
+            for b in range(count):
+                for k in range(width):
+                    part[k, b] = inputs[row, start + b, k]
+            for k in range(order[g, 0]):
+                n = order[g, k + 1]
+                _fire(part, part, width + n, nodes[g, n], starts[g, n], starts[g, n + 1], sources[g], weights[g])
+            for b in range(count):
+                for k in range(out.shape[2]):
+                    out[g, start + b, k] = part[width + k, b]
 
 
 @kernel
