@@ -330,6 +330,11 @@ def test_what_does_not_fit_is_refused() -> None:
         program.run([np.zeros(3, np.float32)])
     with pytest.raises(ShapeError, match="takes 1 inputs, got 0"):
         program.run([])
+    work = GraphBuilder()
+    constant = work.constant(np.array([1, 5]), "places")
+    graph = work.finish([work.gather_rows(work.stored("table", (4, 2)), constant)])
+    with pytest.raises(ShapeError, match="places: id 5 is outside of 0 … 3"):
+        graphs.compile(graph, store)
 
 
 def test_a_tensor_beyond_a_binding_is_refused() -> None:

@@ -39,6 +39,8 @@ class GpuProgram:
         self.graph = graph = fuse_trials(fuse_folds(fuse_windows(graph)))
         self._executor = executor
         self._bounds = id_bounds(graph)
+        for i, value in graph.constants.items():
+            self._check_ids(i, value)
         self._pool = Pool(context)
         self._staging: dict[int, Any] = {}
         self._submission = 0
@@ -147,12 +149,15 @@ class GpuProgram:
                     f"{tensor.name}: expected {tensor.dtype} of shape {list(tensor.shape)}, "
                     f"got {value.dtype} of shape {list(value.shape)}"
                 )
-            for low, high, also in self._bounds.get(i, ()):
-                wrong = ((value < low) | (value >= high)) & (value != also)
-                if wrong.any():
-                    raise ShapeError(f"{tensor.name}: id {value[wrong][0]} is outside of {low} … {high - 1}")
+            self._check_ids(i, value)
             found.append(np.ascontiguousarray(value, np.dtype(tensor.dtype)))
         return found
+
+    def _check_ids(self, i: int, value: Array) -> None:
+        for high, also in self._bounds.get(i, ()):
+            wrong = ((value < 0) | (value >= high)) & (value != also)
+            if wrong.any():
+                raise ShapeError(f"{self.graph.tensors[i].name}: id {value[wrong][0]} is outside of 0 … {high - 1}")
 
     def _read(self, i: int) -> Array:
         tensor = self.graph.tensors[i]
@@ -169,15 +174,15 @@ def _free(context: GpuContext, pool: Pool, staging: dict[int, Any]) -> None:
     staging.clear()
 
 
-def id_bounds(graph: Graph) -> dict[int, list[tuple[int, int, int]]]:
-    """Integer tensor → for each use of it as ids: the least, one more than the greatest, another that is allowed."""
+def id_bounds(graph: Graph) -> dict[int, list[tuple[int, int]]]:
+    """Integer tensor → for each use of it as ids: one more than the greatest, and another number that is allowed."""
     root = roots(graph)
-    found: dict[int, list[tuple[int, int, int]]] = {}
+    found: dict[int, list[tuple[int, int]]] = {}
     for node in graph.nodes:
         if node.op in ("gather_rows", "scatter_rows"):
             table = graph.tensors[node.inputs[0] if node.op == "gather_rows" else node.outputs[0]]
-            found.setdefault(root[node.inputs[1]], []).append((0, table.shape[0], 0))
+            found.setdefault(root[node.inputs[1]], []).append((table.shape[0], 0))
         elif node.op == "loss" and graph.tensors[node.inputs[1]].dtype == "int32":
             classes = graph.tensors[node.inputs[0]].shape[1]
-            found.setdefault(root[node.inputs[1]], []).append((0, classes, node.attrs["ignore_index"]))
+            found.setdefault(root[node.inputs[1]], []).append((classes, node.attrs["ignore_index"]))
     return found
