@@ -9,6 +9,7 @@ import pytest
 
 from tests.cpu_graph.harness import graphs
 from volumetric.errors import ShapeError, SpecError, UnsupportedError
+from volumetric.runtime.cpu.graph.device import CpuGraphs
 from volumetric.runtime.cpu.graph.placement import LARGE, Placement, barriers
 from volumetric.runtime.cpu.graph.program import CpuProgram
 from volumetric.runtime.cpu.graph.steps import Draft, append_steps
@@ -178,3 +179,19 @@ def test_several_python_threads_may_run_one_program() -> None:
     for worker in workers:
         worker.join()
     assert not wrong
+
+
+def test_a_busy_machine_does_not_leave_programs_on_one_thread_for_good(monkeypatch: pytest.MonkeyPatch) -> None:
+    work = GraphBuilder()
+    x = work.input("x", (400, 400))
+    device = CpuGraphs(2)
+    program = device.compile(
+        work.finish([work.gemm(work.reshape(x, (1, 400, 400)), work.constant(np.eye(400)[None]))]), device.store()
+    )
+    seen: list[float] = []
+    governor = program._governor
+    assert governor is not None
+    governor.threads = 1
+    monkeypatch.setattr(governor, "observe", lambda seconds, kind: seen.append(seconds))
+    program.run([numbers(400, 400)])
+    assert len(seen) == 1

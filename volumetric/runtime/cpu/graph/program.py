@@ -130,27 +130,29 @@ class CpuProgram:
             return [r.copy() if end.view is r else r for end, r in zip(self._outputs, results, strict=True)]
 
     def _run_part(self, part: _Part) -> None:
-        threads = self._threads_for(part)
-        if threads == 1:
+        governor = self._governor
+        if governor is None:
+            TEAM.run(part.address, part.count, self._control_address, self.threads)
+        elif not self._worth_threads(part):
             run_alone(part.address, part.count, self._control_address)
-            return
-        began = time.perf_counter()
-        TEAM.run(part.address, part.count, self._control_address, threads)
-        self._last = time.perf_counter()
-        if self._governor is not None:
-            self._governor.observe(self._last - began, part.name)
+        else:
+            began = time.perf_counter()
+            if governor.threads == 1:
+                run_alone(part.address, part.count, self._control_address)
+            else:
+                TEAM.run(part.address, part.count, self._control_address, governor.threads)
+            self._last = time.perf_counter()
+            governor.observe(self._last - began, part.name)  # of one thread too: it tells when to try more
 
-    def _threads_for(self, part: _Part) -> int:
-        """As many threads as the work is worth: meetings cost time, and waking workers costs more."""
-        if self._governor is None:
-            return self.threads
-        if self._governor.threads == 1 or part.work * (1 - 1 / self.threads) < 2 * (_CALL + _MEETING * part.meetings):
-            return 1
-        if part.work < _WAKING:
-            now = time.perf_counter()
-            awake, self._last = now - self._last < _AWAKE, now
-            return self._governor.threads if awake else 1
-        return self._governor.threads
+    def _worth_threads(self, part: _Part) -> bool:
+        """Whether several threads are sooner done: meetings cost time, and waking workers costs more."""
+        if self.threads == 1 or part.work * (1 - 1 / self.threads) < 2 * (_CALL + _MEETING * part.meetings):
+            return False
+        if part.work >= _WAKING:
+            return True
+        now = time.perf_counter()
+        awake, self._last = now - self._last < _AWAKE, now
+        return awake
 
     # ---- writing the table
 
