@@ -1,6 +1,6 @@
 """CPU kernels of tensor graphs: each operation works on contiguous row-major tensors whose addresses its step holds.
 
-`lanes` and `shares` are words for vector code and for who computes what. `tiles` are the inner loops of matrix
+`lanes` and `shares` are words for vector code and for who computes what; `tiles` the inner loops of matrix
 products, which `gemm` (panels), `dots` (both sides contiguous along the sum) and `strips` (one or two rows) are made of.
 `curves` and `elementwise` are functions of elements; `moving`, `reduce`, `rows`, `norms`, `lookups`, `windows`,
 `sequences`, `losses`, `updates` and `rounding` hold one family of operations each; `operations` has their names, and
