@@ -17,6 +17,8 @@ from volumetric.dtypes import DTYPES, Scheme, decode, encode
 from volumetric.errors import CheckpointError, GenerationError, ShapeError, SpecError, UnsupportedError
 from volumetric.layers import LSTM, Dense, LayerNorm
 from volumetric.network import Network, initialise
+from volumetric.runtime.gpu.graph import GpuGraphs
+from volumetric.runtime.gpu.native import NativeExecutor
 from volumetric.runtime.graph import Graph, GraphProgram, NumpyGraphs
 from volumetric.train import (
     BCE,
@@ -326,3 +328,29 @@ def test_an_update_is_one_run_and_only_the_batch_goes_in() -> None:
     assert counting.runs == [x.nbytes + y.nbytes + 16] * 3
     learner.step([Batch(x, y)] * 2, rate=0.1)
     assert len(counting.runs) == 6  # two sums of gradients and the update
+
+
+class Submissions:
+    """An executor that counts what it hands to the GPU."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+        self.count = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def submit(self, commands: Any) -> Any:
+        self.count += 1
+        return self._inner.submit(commands)
+
+
+def test_an_update_on_a_gpu_is_one_submission() -> None:
+    context = device("gpu").context
+    executor: Any = Submissions(NativeExecutor(context))
+    learner = DeviceLearner(
+        LLAMA, initialise(LLAMA), LearnerOptions(loss=CrossEntropy(), clip=1.0), GpuGraphs(context, executor)
+    )
+    for _ in range(3):
+        assert learner.step([sentences()], rate=0.01).fault is None
+    assert executor.count == 3

@@ -13,6 +13,7 @@ from volumetric._typing import Array, Shape
 from volumetric.network import Network, check_params
 from volumetric.runtime import lower
 from volumetric.runtime.graph import Graph, GraphBuilder, GraphDevice, GraphProgram
+from volumetric.runtime.graph.programs import ProgramCache
 from volumetric.runtime.graph.training import (
     GetWeight,
     Pass,
@@ -98,7 +99,7 @@ class DeviceLearner:
         self._rule = self._make_rule()
         self._store = device.store()
         self._updates = 0
-        self._programs: dict[tuple[object, ...], GraphProgram] = {}
+        self._programs = ProgramCache()
         for key, w in masters.items():
             self._store.put(key, np.asarray(w, np.float32))
             for slot in options.optimiser.slots:
@@ -263,9 +264,7 @@ class DeviceLearner:
     def _program(self, name: tuple[object, ...], make: Callable[[], Graph]) -> GraphProgram:
         """Compile a graph once for each shape of batch."""
         key = tuple(_shape_of(part) if isinstance(part, Pass) else part for part in name)
-        if key not in self._programs:
-            self._programs[key] = self._device.compile(make(), self._store)
-        return self._programs[key]
+        return self._programs.get(key, lambda: self._device.compile(make(), self._store))
 
     @staticmethod
     def _values(program: GraphProgram, arrays: Sequence[Array]) -> list[float]:

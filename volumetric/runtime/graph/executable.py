@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,12 +25,13 @@ from volumetric.runtime.graph.carried import Carried, CarryingScope, Memories, P
 from volumetric.runtime.graph.device import GraphDevice, GraphProgram
 from volumetric.runtime.graph.network import emit_step
 from volumetric.runtime.graph.passes import fuse_activations
+from volumetric.runtime.graph.programs import ProgramCache
 from volumetric.runtime.plan import Plan
 from volumetric.runtime.profile import StepTime
 from volumetric.runtime.state import check_input, check_room, check_trim, check_vocabulary
 
-_PROGRAMS = 32
-"""Programs that are kept: each has scratch memory of its own."""
+_Call: TypeAlias = tuple[int, int, bool]
+"""Rows, room for rows remembered, and whether only the last row is wanted."""
 
 
 class GraphState:
@@ -57,12 +56,6 @@ class GraphState:
     def fork(self) -> GraphState:
         """Copy: both continue independently."""
         return copy.deepcopy(self)
-
-
-@dataclass(frozen=True, slots=True)
-class _Compiled:
-    program: GraphProgram
-    carried: Carried
 
 
 class GraphExecutable:
@@ -92,7 +85,8 @@ class GraphExecutable:
         self._graphs = graphs
         self._turn = threading.Lock()
         self._store: Any = graphs.store()
-        self._programs: OrderedDict[tuple[int, int, bool], _Compiled] = OrderedDict()
+        self._programs = ProgramCache()
+        self._carried: dict[_Call, Carried] = {}
         specs = (step.attrs.get("spec") for step in plan.steps)
         self._attentions = [a for spec in specs if isinstance(spec, LayerSpec) for a in attentions(spec)]
         self._tail_alone = all(step.tail for step in plan.steps)
@@ -104,7 +98,7 @@ class GraphExecutable:
     def memory(self) -> MemoryReport:
         """Bytes of weights; of the scratch of all programs, where the device tells; of keys and values."""
         weights = sum(4 * prod(shape) for shape in self.plan.params.values())
-        scratch = sum(getattr(one.program, "scratch_bytes", 0) for one in self._programs.values())
+        scratch = sum(getattr(program, "scratch_bytes", 0) for program in self._programs)
         row = sum(8 * spec.kv_heads * spec.width for spec in self._attentions)
         return MemoryReport(weights=weights, scratch=scratch, state_per_token=row)
 
@@ -122,10 +116,10 @@ class GraphExecutable:
         if last_only and self._tail_alone:
             x = x[-1:]  # no row looks at another
         with self._turn:
-            one = self._compiled(len(x), state.position, last_only)
-            fed = [np.asarray(feed(state.memories, state.position)) for feed in one.carried.feeds]
-            y, *new = one.program.run([x, *fed])
-        for name, rows in zip(one.carried.names, new, strict=True):
+            program, carried = self._compiled(len(x), state.position, last_only)
+            fed = [np.asarray(feed(state.memories, state.position)) for feed in carried.feeds]
+            y, *new = program.run([x, *fed])
+        for name, rows in zip(carried.names, new, strict=True):
             state.memories.setdefault(name, Past()).append(state.position, rows)
         state.position += count
         return np.asarray(y, np.float32)
@@ -147,26 +141,20 @@ class GraphExecutable:
     def close(self) -> None:
         """Give the device's memory back."""
         with self._turn:
-            while self._programs:
-                _close(self._programs.popitem()[1].program)
+            self._programs.clear()
             if self._store is not None:
                 for key in list(self._store.keys()):
                     self._store.drop(key)
             self._store = None
 
-    def _compiled(self, rows: int, position: int, last_only: bool) -> _Compiled:
-        """Return the program for so many rows after so many others."""
+    def _compiled(self, rows: int, position: int, last_only: bool) -> tuple[GraphProgram, Carried]:
+        """Return the program for so many rows after so many others, and what goes in and out beside the rows."""
         if self._store is None:
             raise DeviceError("the executable is closed", hint="compile the plan again")
-        name = rows, room(position) if self._attentions else 0, last_only
-        if name not in self._programs:
-            if len(self._programs) >= _PROGRAMS:
-                _close(self._programs.popitem(last=False)[1].program)
-            self._programs[name] = self._compile(*name)
-        self._programs.move_to_end(name)
-        return self._programs[name]
+        call = rows, room(position) if self._attentions else 0, last_only
+        return self._programs.get(call, lambda: self._compile(*call)), self._carried[call]
 
-    def _compile(self, rows: int, past: int, last_only: bool) -> _Compiled:
+    def _compile(self, rows: int, past: int, last_only: bool) -> GraphProgram:
         plan, work, carried = self.plan, GraphBuilder(), Carried(past)
         value = plan.values[plan.inputs[0]]
         values = {plan.inputs[0]: work.input("input", (rows, *value.shape[1:]), value.dtype)}
@@ -183,11 +171,5 @@ class GraphExecutable:
             values[step.outputs[0]] = emit_step(base, step, [read(i, tail) for i in step.inputs])
         y = read(plan.outputs[0], last_only)
         graph = fuse_activations(work.finish([y, *carried.outputs]))
-        return _Compiled(self._graphs.compile(graph, self._store), carried)
-
-
-def _close(program: GraphProgram) -> None:
-    """Free what a program owns, where it owns more than Python's own memory."""
-    close = getattr(program, "close", None)
-    if close is not None:
-        close()
+        self._carried[rows, past, last_only] = carried
+        return self._graphs.compile(graph, self._store)

@@ -18,6 +18,7 @@ from volumetric.runtime.graph.build import GraphBuilder
 from volumetric.runtime.graph.differentiate import differentiate
 from volumetric.runtime.graph.network import emit_plan
 from volumetric.runtime.graph.ops import Graph, TensorType
+from volumetric.runtime.graph.passes import fuse_activations
 from volumetric.runtime.plan import Plan
 
 GetWeight: TypeAlias = Callable[[str, Shape], int]
@@ -104,7 +105,7 @@ def loss_graph(of: Pass, weights: EmitWeights) -> Graph:
     """Inputs: inputs, targets [, weights]. Output: the sum of the loss's terms."""
     work = GraphBuilder()
     total, _, _ = _loss(work, of, weights)
-    return work.finish([total])
+    return fuse_activations(work.finish([total]))
 
 
 def gradient_graph(of: Pass, weights: EmitWeights, rule: Rule) -> Graph:
