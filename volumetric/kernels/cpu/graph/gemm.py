@@ -150,7 +150,9 @@ def gemm(tall: int, wide: int) -> Callable[..., None]:
                     count = min(DEPTH, k - k0)
                     source = b + k0 * word(step, _B_K)
                     apart = word(step, _B_K)
-                    if word(step, _B_COLUMN) != 4 or m > _LOOSE_ROWS or columns % 16 != 0:
+                    # Three vectors are read as four, and a part of one whole: that must stay within the panel.
+                    exact = columns >= 16 and columns & (columns - 1) == 0
+                    if word(step, _B_COLUMN) != 4 or m > _LOOSE_ROWS or not exact:
                         if source != ready:
                             _pack(source, apart, word(step, _B_COLUMN), count, columns, packed, 64 * wide)
                         ready = source
