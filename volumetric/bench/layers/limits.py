@@ -8,10 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from volumetric.runtime.graph import GraphBuilder, GraphDevice
+from volumetric.runtime.graph import GraphBuilder, GraphDevice, GraphProgram
 
-_SIDE = 2048
-_NUMBERS = 1 << 26  # 256 MB, beyond any last-level cache
+_NUMBERS = 1 << 25  # 128 MiB: beyond any last-level cache, within the least binding that GPUs offer
+_REPEATS = 15  # many, because the best is wanted and neighbours come and go
+_BURST_SECONDS = 0.02
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,38 +30,66 @@ class Limits:
     bandwidth: float
 
 
-def measure_limits(device: GraphDevice, *, host: bool) -> Limits:
-    """Measure a device; `host` says that it computes where NumPy does."""
-    side, numbers = (_SIDE, _NUMBERS) if host else (2 * _SIDE, _NUMBERS)
-    flops = 2.0 * side**3 / _best(_product(device, side))
+def measure_limits(device: GraphDevice, *, side: int, host: bool) -> Limits:
+    """Measure a device.
+
+    Parameters
+    ----------
+    side : of the matrices of the product, large enough to fill the device
+    host : it computes where NumPy does
+    """
+    flops = 2.0 * side**3 / _best(bursts(_product(device, side)))
     if host:
         a, b = (np.ones((side, side), np.float32) for _ in range(2))
-        flops = max(flops, 2.0 * side**3 / _best(lambda: a @ b))
-    return Limits(flops=flops, bandwidth=8.0 * numbers / _best(_copy(device, numbers)))
+        flops = max(flops, 2.0 * side**3 / _best(_each(lambda: a @ b)))
+    return Limits(flops=flops, bandwidth=8.0 * _NUMBERS / _best(bursts(_copy(device, _NUMBERS))))
 
 
-def _product(device: GraphDevice, side: int) -> Callable[[], object]:
+def bursts(program: GraphProgram) -> Callable[[int], float]:
+    """Return what runs a program so many times and gives the seconds of one run; only the last run is waited for."""
+    submit = getattr(program, "submit", None) or program.run
+
+    def burst(count: int) -> float:
+        start = time.perf_counter()
+        for _ in range(count - 1):
+            submit([])
+        program.run([])
+        return (time.perf_counter() - start) / count
+
+    return burst
+
+
+def enough(burst: Callable[[int], float], seconds: float) -> int:
+    """Return how many runs take about so long, after a warm-up."""
+    burst(1)
+    return max(1, min(1000, int(seconds / max(burst(2), 1e-6))))
+
+
+def _product(device: GraphDevice, side: int) -> GraphProgram:
     work, store = GraphBuilder(), device.store()
     for key in ("a", "b"):
         store.put(key, np.full((1, side, side), 0.5, np.float32))
     c = work.gemm(work.stored("a", (1, side, side)), work.stored("b", (1, side, side)), trans_b=True)
-    program = device.compile(work.finish([work.slice(c, (0, 0, 0), (1, 1, 1))]), store)
-    return lambda: program.run([])
+    return device.compile(work.finish([work.slice(c, (0, 0, 0), (1, 1, 1))]), store)
 
 
-def _copy(device: GraphDevice, numbers: int) -> Callable[[], object]:
+def _copy(device: GraphDevice, numbers: int) -> GraphProgram:
     work, store = GraphBuilder(), device.store()
     store.put("a", np.ones(numbers, np.float32))
     y = work.unary(work.stored("a", (numbers,)), "neg")
-    program = device.compile(work.finish([work.slice(y, (0,), (1,))]), store)
-    return lambda: program.run([])
+    return device.compile(work.finish([work.slice(y, (0,), (1,))]), store)
 
 
-def _best(run: Callable[[], object], repeats: int = 5) -> float:
-    run()
-    seconds = []
-    for _ in range(repeats):
+def _each(run: Callable[[], object]) -> Callable[[int], float]:
+    def burst(count: int) -> float:
         start = time.perf_counter()
-        run()
-        seconds.append(time.perf_counter() - start)
-    return min(seconds)
+        for _ in range(count):
+            run()
+        return (time.perf_counter() - start) / count
+
+    return burst
+
+
+def _best(burst: Callable[[int], float]) -> float:
+    count = enough(burst, _BURST_SECONDS)
+    return min(burst(count) for _ in range(_REPEATS))

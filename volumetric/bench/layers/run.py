@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import statistics
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from volumetric.bench.layers.cases import LayerCase
-from volumetric.bench.layers.limits import Limits, measure_limits
+from volumetric.bench.layers.limits import Limits, bursts, enough, measure_limits
 from volumetric.bench.layers.peer import TorchPeer
 from volumetric.bench.layers.report import LayerRow
 from volumetric.bench.layers.work import Work, layer_works, values
@@ -45,7 +44,8 @@ def measure_layers(
     if repetitions < 1:
         raise SpecError(f"repetitions must be 1 or more, got {repetitions}")
     graphs, info = device.graphs(), device.info
-    limits = limits or measure_limits(graphs, host=info.kind == "cpu")
+    host = info.kind in ("cpu", "reference")
+    limits = limits or measure_limits(graphs, side=1024 if host or info.software else 4096, host=host)
     for case in cases:
         works = layer_works(case, graphs)
         if peer is not None:
@@ -58,33 +58,14 @@ def measure_layers(
 def _in_turn(
     program: GraphProgram, role: str, repetitions: int, peer: TorchPeer | None
 ) -> tuple[list[float], list[float]]:
-    burst = _burst(program)
-    count = _count(burst)
+    burst = bursts(program)
+    count = enough(burst, _BURST_SECONDS)
     ours, theirs = [], []
     for _ in range(repetitions):
         ours.append(burst(count))
         if peer is not None:
             theirs.append(peer.time(role))
     return ours, theirs
-
-
-def _burst(program: GraphProgram) -> Callable[[int], float]:
-    """Return what runs a program so many times and gives the seconds of one run; only the last run is waited for."""
-    submit = getattr(program, "submit", None) or program.run
-
-    def burst(count: int) -> float:
-        start = time.perf_counter()
-        for _ in range(count - 1):
-            submit([])
-        program.run([])
-        return (time.perf_counter() - start) / count
-
-    return burst
-
-
-def _count(burst: Callable[[int], float]) -> int:
-    burst(1)
-    return max(1, min(1000, int(_BURST_SECONDS / max(burst(2), 1e-6))))
 
 
 def _row(
