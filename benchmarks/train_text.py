@@ -1,6 +1,6 @@
 """Train a small transformer on the letters of a text, from nothing; save it, load it, let it write.
 
-    python benchmarks/train_text.py --device cpu [--epochs 30] [--out DIRECTORY]
+    python benchmarks/train_text.py --device cpu [--epochs 8] [--out DIRECTORY]
 
 The text is benchmarks/data/esther.txt, of which the last tenth is held back. The loss is in nats for each letter; a
 model that knows only how often letters are has about 2.9, one that knows which letter follows which about 2.2.
@@ -47,9 +47,8 @@ class Printer:
     def report(self, event: Event) -> None:
         if isinstance(event, EpochEvent):
             seconds = time.perf_counter() - self.began
-            print(
-                f"epoch {event.epoch + 1:3} loss {event.loss:.3f} held back {event.validation_loss:.3f} {seconds:6.1f} s"
-            )
+            losses = f"loss {event.loss:.3f} held back {event.validation_loss:.3f}"
+            print(f"epoch {event.epoch + 1:3} {losses} {seconds:6.1f} s", flush=True)
 
     def close(self) -> None:
         pass
@@ -59,7 +58,7 @@ def main() -> None:
     """Print the losses, the file's size and what the model writes."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--epochs", type=int, default=30)
+    parser.add_argument("--epochs", type=int, default=8)
     parser.add_argument("--width", type=int, default=96)
     parser.add_argument("--blocks", type=int, default=3)
     parser.add_argument("--out", type=Path)

@@ -63,8 +63,10 @@ def test_the_checksum_is_the_published_one() -> None:
 def test_a_run_can_be_read_back(tmp_path: Path) -> None:
     network = perceptron(4, 5, 1)
     config = TrainConfig(epochs=2)
-    for _ in range(2):  # a second run adds a file
-        result = train(network, initialise(network), waves(64, 16), config, reporters=[TensorBoardReporter(tmp_path)])
+    results = [
+        train(network, initialise(network), waves(64, 16), config, reporters=[TensorBoardReporter(tmp_path)])
+        for _ in range(2)  # a second run adds a file
+    ]
     files = sorted(tmp_path.glob("events.out.tfevents.*"))
     assert len(files) == 2
     head, *rest = records(files[0])
@@ -79,7 +81,7 @@ def test_a_run_can_be_read_back(tmp_path: Path) -> None:
     tags = [b"step/loss", b"step/rate", b"step/gradient_norm"]
     assert [tag for step, tag, _ in told if step == 1] == tags
     losses = [value for _, tag, value in told if tag == b"epoch/loss"]
-    assert losses == pytest.approx([event.loss for event in result.history])
+    assert losses == pytest.approx([event.loss for event in results[0].history])
     assert [step for step, tag, _ in told if tag == b"step/loss"] == list(range(1, 9))
 
 

@@ -1,4 +1,4 @@
-"""Measure training: whole runs of some epochs, ours and PyTorch's in turn, from the same weights and samples."""
+"""Measure training: whole runs of some epochs, ours and PyTorch's, from the same weights and samples."""
 
 from __future__ import annotations
 
@@ -80,16 +80,12 @@ def measure_training(
         params = _weights(case)
         _run(case, params, learner, 1)
         times: list[float] = []
-        theirs: list[float] = []
-        loss, their_loss = 0.0, None
+        loss = 0.0
         for _ in range(repetitions):
             began = time.perf_counter()
             loss = _run(case, params, learner, epochs)
             times.append(time.perf_counter() - began)
-            if torch is not None:
-                found = _torch(case, params, epochs, *torch)
-                theirs.append(found["seconds"])
-                their_loss = found["loss"]
+        theirs = None if torch is None else _torch(case, params, epochs, repetitions, *torch)
         yield TrainingRow(
             name=case.name,
             device=device,
@@ -98,8 +94,8 @@ def measure_training(
             least=min(times),
             most=max(times),
             loss=loss,
-            torch=statistics.median(theirs) if theirs else None,
-            torch_loss=their_loss,
+            torch=None if theirs is None else statistics.median(theirs["seconds"]),
+            torch_loss=None if theirs is None else theirs["loss"],
         )
 
 
@@ -120,8 +116,8 @@ def _run(case: TrainingCase, params: Params, learner: OpenLearner, epochs: int) 
 
 
 def _torch(
-    case: TrainingCase, params: Params, epochs: int, python: Path, device: str, threads: int
-) -> dict[str, float]:
+    case: TrainingCase, params: Params, epochs: int, repetitions: int, python: Path, device: str, threads: int
+) -> dict[str, Any]:
     x, y = case.data()
     with tempfile.TemporaryDirectory() as home:
         path = Path(home) / "case.npz"
@@ -131,6 +127,7 @@ def _torch(
             "layers": list(_described(case)),
             "arrays": str(path),
             "epochs": epochs,
+            "repetitions": repetitions,
             "batches": BATCHES,
             "rate": RATE,
             "device": device,

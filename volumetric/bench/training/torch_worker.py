@@ -1,6 +1,6 @@
 """Trains a network in PyTorch with a plain loop. Run as a script by an interpreter that has it; needs nothing of ours.
 
-``python torch_worker.py REQUEST``, a JSON object; prints the seconds of the epochs and the loss of the last one.
+``python torch_worker.py REQUEST``, a JSON object; prints the seconds of each run and the loss of its last epoch.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 
 def main() -> None:
-    """Train once for a warm-up, then once more for the clock, from the same weights."""
+    """Train once for a warm-up, then for the clock, each time from the same weights."""
     request = json.loads(sys.argv[1])
     torch = importlib.import_module("torch")  # by name: the package itself must not depend on it
     if request["device"] == "cuda" and not torch.cuda.is_available():
@@ -21,8 +21,8 @@ def main() -> None:
     if request["threads"]:
         torch.set_num_threads(request["threads"])
     train(torch, request, 1)
-    seconds, loss = train(torch, request, request["epochs"])
-    sys.stdout.write(json.dumps({"seconds": seconds, "loss": loss}) + "\n")
+    runs = [train(torch, request, request["epochs"]) for _ in range(request["repetitions"])]
+    sys.stdout.write(json.dumps({"seconds": [seconds for seconds, _ in runs], "loss": runs[-1][1]}) + "\n")
 
 
 def train(torch: Any, request: dict[str, Any], epochs: int) -> tuple[float, float]:
