@@ -17,8 +17,10 @@ import argparse
 import os
 import platform
 import resource
+import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -58,9 +60,10 @@ def scale(sizes: list[int]) -> None:
             scored.append(time.perf_counter() - began)
         pool = run.pool
         held = (pool.nodes.nbytes + pool.connections.nbytes + pool.sizes.nbytes) / 2**20
-        run.save("/tmp/scale.npz")
-        stored = os.path.getsize("/tmp/scale.npz") / 2**20
-        os.unlink("/tmp/scale.npz")
+        path = Path(tempfile.gettempdir()) / f"evolution-scale-{os.getpid()}.npz"
+        run.save(path)
+        stored = path.stat().st_size / 2**20
+        path.unlink()
         print(f"| {size} | {1e3 * median(bred[1:]):.2f} | {1e3 * median(scored):.2f} | {held:.2f} | {rss():.0f} | "
               f"{stored:.2f} |")  # fmt: skip
 
@@ -150,13 +153,13 @@ def workers(seconds: float) -> None:
     print(f"| serial | {serial:.2f} | {ideal / serial:.3f} |")
     with Workers(2, timeout=60) as team:
         taken = spent(sleeps, team, generations, size)
-    print(f"| 2 processes | {taken:.2f} | {serial / taken / 2:.3f} |")
+    print(f"| 2 processes | {taken:.2f} | {ideal / taken / 2:.3f} |")
     with (
         LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
         Client(cluster) as client,
     ):
         taken = spent(sleeps, client.get_executor(), generations, size)
-    print(f"| Dask, 2 workers | {taken:.2f} | {serial / taken / 2:.3f} |")
+    print(f"| Dask, 2 workers | {taken:.2f} | {ideal / taken / 2:.3f} |")
 
 
 def dask() -> None:
@@ -173,9 +176,8 @@ def dask() -> None:
     here = spent(quick, None, generations, size)
     count = size * generations
     for name, taken in (("Dask", far), ("two processes", beside)):
-        print(
-            f"{name}: {1e6 * (taken - here) / count:.0f} µs an evaluation more than serial ({1e6 * here / count:.0f} µs)"
-        )
+        more = 1e6 * (taken - here) / count
+        print(f"{name}: {more:.0f} µs an evaluation more than serial ({1e6 * here / count:.0f} µs)")
 
 
 def main() -> None:

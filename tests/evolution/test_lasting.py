@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from volumetric.errors import CheckpointError, SpecError
-from volumetric.evolution import Budget, Cohort, EvolutionConfig, NoveltyConfig, Population
+from volumetric.evolution import Budget, Cohort, EvolutionConfig, NoveltyConfig, Population, TensorBoard
 from volumetric.evolution.problems import NoveltySearch, parity, xor
 
 SMALL = EvolutionConfig(population=40)
@@ -152,3 +152,12 @@ def test_time_patience_and_requests_end_a_run() -> None:
 def test_impossible_budgets(limit: dict) -> None:
     with pytest.raises(SpecError, match="above 0"):
         Budget(**limit)
+
+
+def test_numbers_for_tensorboard(tmp_path: Path) -> None:
+    board = TensorBoard(tmp_path / "board")
+    Population(SMALL, seed=1).evolve(xor(), generations=3, reporters=[board])
+    board.close()
+    (file,) = (tmp_path / "board").iterdir()
+    content = file.read_bytes()
+    assert content.count(b"fitness/best") == content.count(b"species") == 3

@@ -17,8 +17,9 @@ from volumetric.errors import UnsupportedError
 from volumetric.evolution.genome import Genome
 from volumetric.evolution.grids.genome import GridGenome
 from volumetric.evolution.job import Job, load_run, open_problem, open_run, read_job
-from volumetric.evolution.reporters import Csv, Evaluated, EvaluationFailed, Event, JsonLines, trim_history
+from volumetric.evolution.reporters import Csv, Evaluated, EvaluationFailed, Event, JsonLines, Reporter, trim_history
 from volumetric.evolution.run import Run
+from volumetric.evolution.tensorboard import TensorBoard
 from volumetric.evolution.workers import Workers
 from volumetric.loaders.native import save_native
 
@@ -74,8 +75,9 @@ def evolve_opened(job: Job, run: Run[Any, Any], problem: Any, stop: Any) -> dict
     home = job.directory
     done = run.generation + (run.progress.fitness is not None)
     left = job.generations - done
-    screen = Screen(job.generations, done, max)
-    reporters = [JsonLines(home / HISTORY), Csv(home / TABLE), screen]
+    screen = Screen(job.generations, done)
+    board = TensorBoard(home / "tensorboard") if job.tensorboard else None
+    reporters: list[Reporter] = [JsonLines(home / HISTORY), Csv(home / TABLE), screen, *([board] if board else [])]
     team = Workers(job.workers, timeout=job.timeout or None) if job.workers else nullcontext(None)
     if left > 0 and not run.solved:
         with team as executor, screen:
@@ -89,6 +91,8 @@ def evolve_opened(job: Job, run: Run[Any, Any], problem: Any, stop: Any) -> dict
                 budget=job.budget,
                 stop=stop,
             )
+    if board is not None:
+        board.close()
     return told_of(job, run, keep_champion(home, run))
 
 
@@ -135,7 +139,7 @@ class Screen:
     total, done : generations of the run, and those before this call
     """
 
-    def __init__(self, total: int, done: int, best: Any = max) -> None:
+    def __init__(self, total: int, done: int) -> None:
         self._total, self._done, self._first = total, done, done
         self._began = time.monotonic()
         self._last: list[Evaluated] = []

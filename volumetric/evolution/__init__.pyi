@@ -43,4 +43,5 @@ from .run import Run as Run
 from .species import distance as distance
 from .splice import SpliceConfig as SpliceConfig
 from .splice import splice as splice
+from .tensorboard import TensorBoard as TensorBoard
 from .workers import Workers as Workers

@@ -39,7 +39,7 @@ def entered(
 
     Parameters
     ----------
-    score : float64 [genomes], more is better
+    score : float64 [genomes], more is better; -inf for those that are no candidates
     sign : what the fitness of a champion is multiplied by to be a score
     make : row of the generation → champion; called for those alone that are good enough
     """
@@ -47,6 +47,8 @@ def entered(
         return ()
     worst = -np.inf if len(hall) < size else sign * hall[-1].fitness
     rows = np.flatnonzero(score > worst)
+    if len(rows) == 0:
+        return hall
     found = list(hall)
     for row in rows[np.argsort(-score[rows], kind="stable")[:size]].tolist():
         if len(found) >= size and score[row] <= sign * found[size - 1].fitness:

@@ -63,6 +63,7 @@ class Job:
     workers : processes that evaluate, 0: this one
     timeout : seconds that a genome may take, 0: for ever; needs workers
     checkpoint_every : generations from one checkpoint to the next
+    tensorboard : write event files into the directory ``tensorboard`` as well
     room : free slots in each cell of a grid, where layers can be added
     problem : a name, or a table with its name under ``kind`` and its options
     network : of grids: builder, or file, with options
@@ -79,6 +80,7 @@ class Job:
     workers: int = 0
     timeout: float = 0.0
     checkpoint_every: int = 1
+    tensorboard: bool = False
     room: int = 2
     problem: Any = "xor"
     network: NetworkSettings = field(default_factory=NetworkSettings)
@@ -100,7 +102,17 @@ class Job:
         return self.home / (self.output or self.name)
 
 
-_SCALARS: Final = ("algorithm", "seed", "generations", "output", "workers", "timeout", "checkpoint_every", "room")
+_SCALARS: Final = (
+    "algorithm",
+    "seed",
+    "generations",
+    "output",
+    "workers",
+    "timeout",
+    "checkpoint_every",
+    "tensorboard",
+    "room",
+)
 
 
 def read_job(path: Path, changes: Mapping[str, Any] | None = None) -> Job:

@@ -78,6 +78,7 @@ class Run(ABC, Generic[C, P]):
             raise SpecError(f"a seed is not negative, got {seed}")
         self.config = config
         self._ranking: Ranking | None = None
+        self._fresh: NDArray[np.bool_] | None = None
         self.seed = fresh_seed() if seed is None else seed
         self.champion: Champion | None = None
         self.hall: tuple[Champion, ...] = ()
@@ -109,6 +110,11 @@ class Run(ABC, Generic[C, P]):
     @abstractmethod
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything that the run depends on, in one step."""
+
+    @property
+    def _keeps_clones(self) -> bool:
+        """Whether children that `Offspring` does not mutate are their parents unchanged."""
+        return True
 
     @property
     def generation(self) -> int:
@@ -162,8 +168,10 @@ class Run(ABC, Generic[C, P]):
         if self.champion is None or score[best] > self.sign * self.champion.fitness:
             improved = self.generation
             self.champion = self._as_champion(best, values)
+        # A clone was a candidate when it was new; comparing genomes costs more than most of a generation.
+        fresh = score if self._fresh is None else np.where(self._fresh, score, -np.inf)
         self.hall = entered(
-            self.hall, score, self.config.hall_of_fame, self.sign, lambda row: self._as_champion(row, values)
+            self.hall, fresh, self.config.hall_of_fame, self.sign, lambda row: self._as_champion(row, values)
         )
         self._ranking = rank(self.species, score)
         self.species = remember(self.species, self._ranking, self.generation)
@@ -283,6 +291,7 @@ class Run(ABC, Generic[C, P]):
         first_id = (generation + 1) * config.population
         offspring = plan(ranking, allowed, score, first_id, parent_key, config)
         children = self.children_of(offspring, first_id, gene_key)
+        self._fresh = offspring.mutates > 0 if self._keeps_clones else None
         representatives = ranking.order[picks[allowed]]
         self.species = self._speciate(children, keep(self.species, allowed), representatives, generation + 1)
         self.pool, self._ranking = children, None

@@ -76,6 +76,10 @@ class GridPopulation(Run[GridConfig, GridPool]):
         rest = (self._mutated(first, generator(int(key), child)) for child in range(1, size))
         return GridPool((first, *rest))
 
+    @property
+    def _keeps_clones(self) -> bool:
+        return self.config.algorithm == "neat"
+
     def children_of(self, offspring: Offspring, first_id: int, key: np.uint64) -> GridPool:
         self.innovations.begin_generation()
         parents = offspring.parents if self.config.algorithm == "neat" else self._elite_parents(key)
