@@ -13,6 +13,7 @@ from volumetric.errors import UnsupportedError
 from volumetric.network import Params
 from volumetric.runtime.batch import check_batch, forward_each
 from volumetric.runtime.device import DeviceInfo, MemoryReport, RunOptions
+from volumetric.runtime.expand import row_wise
 from volumetric.runtime.fuse import fuse
 from volumetric.runtime.plan import Plan
 from volumetric.runtime.profile import StepTime
@@ -28,8 +29,8 @@ class NullDevice:
         return DeviceInfo(name="null", kind="null", description="plans, computes nothing; outputs are zeros")
 
     def compile(self, plan: Plan, params: Params, options: RunOptions | None = None) -> NullExecutable:
-        """Fuse the plan as the fast devices do."""
-        return NullExecutable(fuse(plan), options or RunOptions())
+        """Fuse the plan where the fast devices do."""
+        return NullExecutable(fuse(plan) if row_wise(plan) else plan, options or RunOptions())
 
 
 class NullState:
