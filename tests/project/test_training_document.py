@@ -1,0 +1,61 @@
+"""docs/training.md tells the truth: its list of keys are the defaults, its examples run."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from volumetric.cli import main
+from volumetric.dtypes import DTYPES
+from volumetric.train.settings import RunSettings, settings_from
+
+TEXT = (Path(__file__).parents[2] / "docs" / "training.md").read_text(encoding="utf-8")
+EXAMPLE, KEYS = re.findall(r"```toml\n(.*?)```", TEXT, re.DOTALL)
+
+
+def test_the_list_of_keys_shows_the_defaults() -> None:
+    assert settings_from(tomllib.loads(KEYS)) == RunSettings(loss_given=True)
+
+
+def test_the_list_of_keys_is_complete() -> None:
+    from volumetric.train import tables
+    from volumetric.train.config import TrainConfig
+    from volumetric.train.settings import DataSettings, HistorySettings, NetworkSettings, ObserveSettings
+
+    for make in (TrainConfig, DataSettings, HistorySettings, NetworkSettings, ObserveSettings):
+        for name in tables.keywords(make):
+            assert re.search(rf"^(# )?{name} = ", KEYS, re.MULTILINE), name
+
+
+def test_keys_that_are_commented_out_are_right() -> None:
+    hidden = [line.removeprefix("# ") for line in KEYS.splitlines() if re.match(r"# \w+ = ", line)]
+    assert len(hidden) == 6
+    for line in hidden:
+        section = "train"
+        assert settings_from({section: tomllib.loads(line)}).train != RunSettings().train
+
+
+def test_the_example_learns_its_classes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "spirals.toml").write_text(EXAMPLE, encoding="utf-8")
+    assert main(["train", str(tmp_path / "spirals.toml"), "--json", "--quiet"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["accuracy"] > 0.95
+    assert (tmp_path / "spirals" / "model" / "network.json").is_file()
+
+
+def test_the_python_example_runs() -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+    names: dict[str, object] = {}
+    exec(compile(code.replace("epochs=30", "epochs=2"), "docs/training.md", "exec"), names)
+    assert {str(store.scheme) for store in names["result"].params.values()} == {"int8:g32", "float32"}  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_the_table_has_every_numeric_type_and_all_reach_their_goals() -> None:
+    rows = dict(re.findall(r"^\| (\w+) \| `[\w:]+` \| ([\d.]+) % \|", TEXT, re.MULTILINE))
+    assert set(rows) == {dtype.name for dtype in DTYPES}
+    goals = {"float32": 97.0, "int8": 96.5, "int4": 95.0, "ternary": 93.0, "binary": 90.0}
+    assert all(float(rows[name]) >= goal for name, goal in goals.items())
