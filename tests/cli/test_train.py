@@ -15,9 +15,11 @@ import numpy as np
 import pytest
 
 import volumetric
+from volumetric.builders import chain
 from volumetric.cli import main
 from volumetric.cli.training_progress import TrainingProgress, clock
 from volumetric.errors import SpecError
+from volumetric.layers import RNN, Dense
 from volumetric.loaders import open_model
 from volumetric.network import Network, initialise
 from volumetric.train import Cosine, CrossEntropy, EpochEvent, LowRank, Momentum, StepEvent, WarmUp, load_overlays
@@ -193,6 +195,21 @@ def test_a_network_from_a_file_of_structure(run, tmp_path):
     assert trained.network == Network.from_json(network.to_json())
     expected = initialise(network, 3)["0.0.0.0/weight"].values()
     np.testing.assert_array_equal(trained.params["0.0.0.0/weight"].values(), expected)
+
+
+def test_sequences_of_rows_stay_sequences(run, tmp_path):
+    layers = [
+        volumetric.layers.RNN(input_size=2, hidden_size=4),
+        volumetric.layers.Dense(in_features=4, out_features=1),
+    ]
+    network = chain(layers, (2,))
+    (tmp_path / "net.json").write_text(network.to_json())
+    x = np.random.default_rng(0).normal(size=(12, 5, 2)).astype(np.float32)
+    np.savez(tmp_path / "sums.npz", inputs=x, targets=x.sum(2, keepdims=True).cumsum(1))
+    text = '[network]\nfile = "net.json"\n[data]\nnpz = "sums.npz"\nvalidation = 0.25\n[train]\nepochs = 8\n'
+    code, told, err = run(text, "--set", 'train.optimiser={kind="adamw", rate=0.05}')
+    assert code == 0, err
+    assert told["validation_loss"] < 2
 
 
 def test_layers_can_be_watched(run, tmp_path, capsys):

@@ -117,7 +117,8 @@ def _fitting(problem: Problem) -> str:
 def _reshaped(opened: Opened) -> Opened:
     """Give samples that are images the shape that the network reads, where only that differs."""
     wanted, problem = opened.network.input_shape, opened.samples.problem
-    if problem.vocabulary or problem.inputs.shape[1:] == wanted or wanted == ():
+    rows_or_sequences = (problem.inputs.shape[1:], problem.inputs.shape[2:])
+    if problem.vocabulary or wanted in rows_or_sequences or wanted == ():
         return opened
 
     def fit(x: Array) -> Array:
