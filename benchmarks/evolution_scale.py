@@ -31,6 +31,8 @@ from volumetric.evolution.pool import Pool
 from volumetric.evolution.problems import Table, xor
 
 SLEEP = 0.05
+QUIET: dict[str, Any] = {"dashboard_address": None}
+"""Options of a cluster without a web page."""
 
 
 def machine() -> str:
@@ -93,12 +95,12 @@ def batch(genomes: int, device: str) -> None:
     pool = grown(genomes)
     nodes, connections = pool.sizes.mean(axis=0)
     enabled = sum(int(pool.connections[g, : pool.sizes[g, 1]]["enabled"].sum()) for g in range(200)) / 200
-    print(
-        f"{genomes} genomes, {nodes:.1f} nodes, {connections:.1f} connections ({enabled:.1f} enabled) each; {machine()}\n"
-    )
+    print(f"{genomes} genomes, {nodes:.1f} nodes, {connections:.1f} connections ({enabled:.1f} enabled) each")
+    print(f"{machine()}\n")
     print("| device | samples | ms | evaluations/s | samples · genomes/s | G multiply-adds/s |")
     print("| --- | --- | --- | --- | --- | --- |")
     rng = np.random.default_rng(1)
+    gpu = None
     if device == "gpu":
         from volumetric.runtime.gpu import GpuDevice
 
@@ -118,9 +120,9 @@ def batch(genomes: int, device: str) -> None:
     began = time.perf_counter()
     linked = LinkedPool(pool)
     print(f"\nlinking takes {1e3 * (time.perf_counter() - began):.1f} ms", end="")
-    if device == "gpu":
+    if gpu is not None:
         began = time.perf_counter()
-        linked.on_gpu(gpu).activate(x[:1])
+        linked.on_gpu(gpu).activate(rng.normal(size=(1, 8)).astype(np.float32))
         print(f", flattening, uploading and one sample {1e3 * (time.perf_counter() - began):.1f} ms", end="")
     print()
 
@@ -154,10 +156,7 @@ def workers(seconds: float) -> None:
     with Workers(2, timeout=60) as team:
         taken = spent(sleeps, team, generations, size)
     print(f"| 2 processes | {taken:.2f} | {ideal / taken / 2:.3f} |")
-    with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
-        Client(cluster) as client,
-    ):
+    with LocalCluster(n_workers=2, threads_per_worker=1, **QUIET) as cluster, Client(cluster) as client:
         taken = spent(sleeps, client.get_executor(), generations, size)
     print(f"| Dask, 2 workers | {taken:.2f} | {ideal / taken / 2:.3f} |")
 
@@ -166,10 +165,7 @@ def dask() -> None:
     from distributed import Client, LocalCluster
 
     size, generations = 1000, 5
-    with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
-        Client(cluster) as client,
-    ):
+    with LocalCluster(n_workers=2, threads_per_worker=1, **QUIET) as cluster, Client(cluster) as client:
         far = spent(quick, client.get_executor(), generations, size)
     with Workers(2) as team:
         beside = spent(quick, team, generations, size)

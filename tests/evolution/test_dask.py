@@ -38,10 +38,8 @@ class Slow:
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[Client]:
-    with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, processes=True) as cluster,
-        Client(cluster) as client,
-    ):
+    options: dict[str, Any] = {"dashboard_address": None, "processes": True}
+    with LocalCluster(n_workers=2, threads_per_worker=1, **options) as cluster, Client(cluster) as client:
         yield client
 
 
