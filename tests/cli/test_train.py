@@ -198,11 +198,7 @@ def test_a_network_from_a_file_of_structure(run, tmp_path):
 
 
 def test_sequences_of_rows_stay_sequences(run, tmp_path):
-    layers = [
-        volumetric.layers.RNN(input_size=2, hidden_size=4),
-        volumetric.layers.Dense(in_features=4, out_features=1),
-    ]
-    network = chain(layers, (2,))
+    network = chain([RNN(input_size=2, hidden_size=4), Dense(in_features=4, out_features=1)], (2,))
     (tmp_path / "net.json").write_text(network.to_json())
     x = np.random.default_rng(0).normal(size=(12, 5, 2)).astype(np.float32)
     np.savez(tmp_path / "sums.npz", inputs=x, targets=x.sum(2, keepdims=True).cumsum(1))
