@@ -121,7 +121,7 @@ def cases(small: bool) -> dict[str, Callable[[], Case]]:
     """Name → how to make it; sizes are divided by 8 or 16 with `small`, which software adapters can bear."""
     d = 16 if small else 1
     rows, big = 8192 // d, (64 << 20) // d // d
-    softmax = lambda t, x: t.softmax(-1)  # noqa: E731 - two lines of a table share it
+    softmax = lambda t, x: t.softmax(x, -1)  # noqa: E731 - two lines of a table share it
     return {
         "gemm nt 4096^3": lambda: gemm(4096 // d, 4096 // d, 4096 // d, tb=True),
         "gemm nn 4096^3": lambda: gemm(4096 // d, 4096 // d, 4096 // d),
