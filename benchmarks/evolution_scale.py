@@ -151,14 +151,14 @@ def workers(seconds: float) -> None:
     ideal = size * generations * seconds
     serial = spent(sleeps, None, generations, size)
     print(f"a fitness of {1e3 * seconds:.0f} ms, {size} genomes, {generations} generations, {machine()}\n")
-    print("| evaluation | s | efficiency |\n| --- | --- | --- |")
-    print(f"| serial | {serial:.2f} | {ideal / serial:.3f} |")
+    print("| evaluation | s | efficiency: serial / (2 · s) | of sleeping alone |\n| --- | --- | --- | --- |")
+    print(f"| serial | {serial:.2f} | | {ideal / serial:.3f} |")
     with Workers(2, timeout=60) as team:
         taken = spent(sleeps, team, generations, size)
-    print(f"| 2 processes | {taken:.2f} | {ideal / taken / 2:.3f} |")
+    print(f"| 2 processes | {taken:.2f} | {serial / taken / 2:.3f} | {ideal / taken / 2:.3f} |")
     with LocalCluster(n_workers=2, threads_per_worker=1, **QUIET) as cluster, Client(cluster) as client:
         taken = spent(sleeps, client.get_executor(), generations, size)
-    print(f"| Dask, 2 workers | {taken:.2f} | {ideal / taken / 2:.3f} |")
+    print(f"| Dask, 2 workers | {taken:.2f} | {serial / taken / 2:.3f} | {ideal / taken / 2:.3f} |")
 
 
 def dask() -> None:
