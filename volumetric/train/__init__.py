@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from volumetric.train.checkpoint import Checkpoint, CheckpointStore, read_checkpoint
 from volumetric.train.clip import clip_by_norm, global_norm
+from volumetric.train.compare import Comparison, Method, Metrics, compare
 from volumetric.train.config import TrainConfig
 from volumetric.train.data import ArrayData, Batch, Data, StreamData, as_data, load_npz, token_windows
 from volumetric.train.divergence import DivergedError
@@ -12,9 +13,11 @@ from volumetric.train.history import CsvReporter, JsonlReporter, LogReporter, Re
 from volumetric.train.learner import Learner, LearnerOptions, LearnerState, OpenLearner, StepReport, Tally
 from volumetric.train.lora import LowRank, load_overlays, save_overlays
 from volumetric.train.losses import BCE, LOSSES, MSE, CrossEntropy, Huber, Loss, LossTerms
+from volumetric.train.open import open_learner
 from volumetric.train.optim import OPTIMISERS, SGD, AdamW, Momentum, Optimiser, RMSprop
 from volumetric.train.reference import ReferenceLearner
 from volumetric.train.schedules import SCHEDULES, Constant, Cosine, Schedule, StepDecay, WarmUp
+from volumetric.train.tensorboard import TensorBoardReporter
 from volumetric.train.trainer import TrainResult, train
 
 __all__ = [
@@ -29,6 +32,7 @@ __all__ = [
     "Batch",
     "Checkpoint",
     "CheckpointStore",
+    "Comparison",
     "Constant",
     "Cosine",
     "CrossEntropy",
@@ -46,6 +50,8 @@ __all__ = [
     "Loss",
     "LossTerms",
     "LowRank",
+    "Method",
+    "Metrics",
     "Momentum",
     "OpenLearner",
     "Optimiser",
@@ -59,14 +65,17 @@ __all__ = [
     "StopEvent",
     "StreamData",
     "Tally",
+    "TensorBoardReporter",
     "TrainConfig",
     "TrainResult",
     "WarmUp",
     "as_data",
     "clip_by_norm",
+    "compare",
     "global_norm",
     "load_npz",
     "load_overlays",
+    "open_learner",
     "read_checkpoint",
     "save_overlays",
     "token_windows",
