@@ -136,7 +136,7 @@ def test_an_encoder_gives_outputs_and_generates_nothing():
         model.generate("a")
 
 
-@pytest.mark.parametrize("options", [{"compute": "int3"}, {"kv_dtype": "int8"}, {"threads": 0}])
+@pytest.mark.parametrize("options", [{"compute": "int3"}, {"kv_dtype": "int3"}, {"threads": 0}])
 def test_impossible_options_are_refused(options):
     with pytest.raises(SpecError, match=next(iter(options))):
         load("llama", **options)
