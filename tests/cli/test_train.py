@@ -327,6 +327,17 @@ def test_ctrl_c_keeps_a_checkpoint_and_the_run_goes_on(tmp_path):
     assert done.stdout.startswith(f"{steps + 3} updates")
 
 
+def test_a_run_whose_numbers_break_names_the_update_and_keeps_its_checkpoint(run, tmp_path):
+    steps = 'train.schedule={kind="step", every=6, factor=1e300}'
+    code, told, err = run(SPIRALS, "--set", steps, "--set", "train.checkpoint_every=2", "--set", "train.epochs=4")
+    assert (code, told) == (1, {})
+    assert "error: step 7: parameter 0.0.0.0/weight after the update is not finite" in err
+    assert "step-0000000006.npz" in err
+    assert not (tmp_path / "job" / "model").exists()
+    assert (tmp_path / "job" / "checkpoints" / "step-0000000006.npz").is_file()
+    assert '"reason": "diverged"' in (tmp_path / "job" / "history.jsonl").read_text()
+
+
 def test_progress_tells_the_time_left(capsys, monkeypatch):
     from volumetric.cli import console
 
