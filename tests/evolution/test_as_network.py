@@ -53,6 +53,16 @@ def test_evolved_genomes_keep_their_outputs(rng: np.random.Generator) -> None:
         np.testing.assert_allclose(forward(network, params, x), expected, rtol=1e-6, atol=1e-6 * np.abs(expected).max())
 
 
+def test_networks_of_genomes_are_genomes_again(rng: np.random.Generator) -> None:
+    x = rng.normal(size=(20, 3))
+    for member in evolved():
+        network, params = member.to_network()
+        again = Genome.from_network(network, params)
+        assert again.hidden <= member.hidden
+        expected = member.activate(x)
+        np.testing.assert_allclose(again.activate(x), expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max())
+
+
 def test_a_genome_in_layers_is_a_chain_of_dense_layers() -> None:
     member = genome([(0, 0, 3, 1.0, True), (1, 1, 3, -2.0, True), (2, 3, 2, 0.5, True)], hidden=[3])
     network, params = member.to_network()

@@ -1,4 +1,4 @@
-"""Genomes as networks of dense layers, and chains of dense layers as genomes.
+"""Genomes as networks of dense layers, and such networks as genomes.
 
 A feed-forward genome becomes one layer for each depth. A value that a later layer still needs travels along: the layer
 is then a `Parallel` of the nodes that fire there, one `Dense` for each activation, and of a `Dense` that copies.
@@ -6,7 +6,7 @@ is then a `Parallel` of the nodes that fire there, one `Dense` for each activati
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -77,39 +77,43 @@ def to_network(genome: Genome) -> tuple[Network, Params]:
 
 
 def from_network(network: Network, params: Mapping[str, WeightStore]) -> Genome:
-    """Return a genome that computes what a chain of dense layers does; a weight of exactly 0 makes no connection.
+    """Return a genome that computes what a chain of dense layers does.
+
+    Layers side by side, as `to_network` writes them, count as one. A weight of exactly 0 makes no connection, and a row
+    that copies one value makes no node.
 
     Raises
     ------
     UnsupportedError : another layer, a link, or an activation that nodes do not have
     """
-    layers = [(coord, spec) for coord, spec in network.layers.items() if coord not in network.disabled]
-    for coord, spec in layers:
-        if not isinstance(spec, Dense) or network.links:
-            what = "links" if network.links else f"{spec.kind} at {coord}"
-            raise UnsupportedError(f"a genome is made from dense layers in a chain, the network has {what}")
-    chain = [spec for _, spec in layers if isinstance(spec, Dense)]
-    unknown = sorted({spec.activation for spec in chain} - set(ACTIVATIONS))
+    chain = _chain(network)
+    unknown = sorted({spec.activation for layer in chain for _, spec in layer} - set(ACTIVATIONS))
     if unknown:
         raise UnsupportedError(f"nodes of genomes have no activation {', '.join(unknown)}")
-    inputs, outputs = chain[0].in_features, chain[-1].out_features
-    before = np.arange(inputs)
-    next_hidden = inputs + outputs
+    inputs = chain[0][0][1].in_features
+    outputs = sum(spec.out_features for _, spec in chain[-1])
+    before = list(range(inputs))
+    ends, hidden = iter(range(inputs, inputs + outputs)), inputs + outputs
     nodes: list[tuple[int, int, int, float]] = []
     genes: list[tuple[int, int, int, float, bool]] = []
-    for (coord, _), spec in zip(layers, chain, strict=True):
-        is_last = spec is chain[-1] and coord == layers[-1][0]
-        first = inputs if is_last else next_hidden
-        ids = np.arange(first, first + spec.out_features)
-        next_hidden += 0 if is_last else spec.out_features
-        weight = params[network.resolve(f"{coord}/weight")].values().astype(np.float64)
-        bias = params[network.resolve(f"{coord}/bias")].values() if spec.bias else np.zeros(spec.out_features)
-        code = ACTIVATIONS.index(spec.activation)
-        nodes += [(int(node), code, 0, float(b)) for node, b in zip(ids, bias, strict=True)]
-        genes += [(0, int(before[j]), int(ids[i]), float(weight[i, j]), True) for i, j in np.argwhere(weight).tolist()]
-        before = ids
-    connections = np.array(genes, CONNECTION)
-    connections["innovation"] = np.arange(len(genes))
+    for number, layer in enumerate(chain):
+        after: list[int] = []
+        for weights, bias, activation in _rows(network, params, layer):
+            (used,) = np.nonzero(weights)
+            copies = activation == "linear" and bias == 0 and len(used) == 1 and weights[used[0]] == 1
+            if number < len(chain) - 1:
+                if copies:
+                    after.append(before[int(used[0])])
+                    continue
+                node, hidden = hidden, hidden + 1
+            else:
+                node = next(ends)
+            after.append(node)
+            nodes.append((node, ACTIVATIONS.index(activation), 0, bias))
+            genes += [(0, before[j], node, float(weights[j]), True) for j in used.tolist()]
+        before = after
+    connections = np.array(_merged(genes), CONNECTION)
+    connections["innovation"] = np.arange(len(connections))
     genome = Genome(
         interface=Interface(inputs=inputs, outputs=outputs),
         nodes=np.array(sorted(nodes), NODE),
@@ -117,6 +121,46 @@ def from_network(network: Network, params: Mapping[str, WeightStore]) -> Genome:
     )
     validate(genome)
     return genome
+
+
+def _chain(network: Network) -> list[list[tuple[str, Dense]]]:
+    """The layers of a network, each as dense layers side by side with the start of their keys."""
+    found: list[list[tuple[str, Dense]]] = []
+    if network.links:
+        raise UnsupportedError("a genome is made from dense layers in a chain, the network has links")
+    for coord, spec in network.layers.items():
+        if coord in network.disabled:
+            continue
+        layer = [(f"{coord}/", spec)]
+        if isinstance(spec, Parallel) and spec.combine == "concat":
+            layer = [(f"{coord}/{i}/", branch) for i, branch in enumerate(spec.branches)]
+        dense = [(start, branch) for start, branch in layer if isinstance(branch, Dense)]
+        if len(dense) < len(layer):
+            odd = next(branch.kind for _, branch in layer if not isinstance(branch, Dense))
+            raise UnsupportedError(f"a genome is made from dense layers in a chain, the network has {odd} at {coord}")
+        found.append(dense)
+    if not found:
+        raise UnsupportedError("a genome is made from dense layers in a chain, the network has no active layer")
+    return found
+
+
+def _rows(
+    network: Network, params: Mapping[str, WeightStore], layer: Sequence[tuple[str, Dense]]
+) -> Iterator[tuple[NDArray[np.float64], float, str]]:
+    """Yield weights, bias and activation of each output of a layer."""
+    for start, spec in layer:
+        weight = params[network.resolve(start + "weight")].values().astype(np.float64)
+        bias = params[network.resolve(start + "bias")].values() if spec.bias else np.zeros(spec.out_features)
+        for row, offset in zip(weight, bias.tolist(), strict=True):
+            yield row, float(offset), spec.activation
+
+
+def _merged(genes: Sequence[tuple[int, int, int, float, bool]]) -> list[tuple[int, int, int, float, bool]]:
+    """Genes with those between the same two nodes as one: a value may have been copied twice."""
+    sums: dict[tuple[int, int], float] = {}
+    for _, source, target, weight, _ in genes:
+        sums[source, target] = sums.get((source, target), 0.0) + weight
+    return [(0, source, target, weight, True) for (source, target), weight in sums.items()]
 
 
 def _incoming(genome: Genome, node: int) -> list[tuple[int, float]]:

@@ -96,7 +96,7 @@ class Genome:
 
     @staticmethod
     def from_network(network: Network, params: Mapping[str, WeightStore]) -> Genome:
-        """Return the genome of a chain of dense layers; a weight of exactly 0 makes no connection.
+        """Return the genome of dense layers in a chain, or of what `to_network` makes; weights of 0 are left out.
 
         Raises
         ------
