@@ -36,7 +36,7 @@ def measure_limits(device: GraphDevice, *, side: int, host: bool) -> Limits:
     Parameters
     ----------
     side : of the matrices of the product, large enough to fill the device
-    host : it computes where NumPy does
+    host : it computes where NumPy does, with as many threads
     """
     flops = 2.0 * side**3 / _best(bursts(_product(device, side)))
     if host:

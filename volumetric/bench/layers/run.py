@@ -12,6 +12,7 @@ from volumetric.bench.layers.peer import TorchPeer
 from volumetric.bench.layers.report import LayerRow
 from volumetric.bench.layers.work import Work, layer_works, values
 from volumetric.errors import SpecError
+from volumetric.runtime.cpu.cores import default_threads
 from volumetric.runtime.graph import GraphProgram
 
 _BURST_SECONDS = 0.05
@@ -44,8 +45,9 @@ def measure_layers(
     if repetitions < 1:
         raise SpecError(f"repetitions must be 1 or more, got {repetitions}")
     graphs, info = device.graphs(), device.info
-    host = info.kind in ("cpu", "reference")
-    limits = limits or measure_limits(graphs, side=1024 if host or info.software else 4096, host=host)
+    small = info.kind != "gpu" or info.software
+    every = info.kind == "cpu" and info.details.get("threads") == default_threads()  # then NumPy uses as many
+    limits = limits or measure_limits(graphs, side=1024 if small else 4096, host=every)
     for case in cases:
         works = layer_works(case, graphs)
         if peer is not None:

@@ -7,6 +7,7 @@ from volumetric.runtime.cpu.graph import elements, lines, products, training
 from volumetric.runtime.cpu.graph.program import CpuProgram
 from volumetric.runtime.cpu.graph.steps import RULES
 from volumetric.runtime.cpu.graph.store import CpuStore
+from volumetric.runtime.cpu.graph.windows import in_pieces
 from volumetric.runtime.graph.ops import Graph
 from volumetric.runtime.graph.passes import fuse_activations
 
@@ -49,4 +50,4 @@ class CpuGraphs:
             A buffer has another shape or type than its tensor.
         """
         governor = None if self._always else self._governor
-        return CpuProgram(fuse_activations(graph), store, self.threads, governor)
+        return CpuProgram(in_pieces(fuse_activations(graph)), store, self.threads, governor)
