@@ -44,6 +44,11 @@ def note(text: str) -> None:
     _notes.info("%s", text)
 
 
+def notes_shown() -> bool:
+    """Whether commentary is wanted: not with ``--quiet``."""
+    return _notes.isEnabledFor(logging.INFO)
+
+
 def explain_sampling(merged: Merged) -> None:
     """Tell the parameters in force and where each came from, with ``-v``."""
     logging.getLogger(__name__).info("sampling: %s", merged)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 CONFIG, CHECKPOINT, HISTORY, TABLE = "config.toml", "checkpoint.npz", "history.jsonl", "history.csv"
 CHAMPION, MODEL, ORIGIN = "champion.json", "champion", "origin.json"
-_ROWS = 12
+_ROWS, _REDRAW = 12, 0.1
 
 
 def begin(config: Path, changes: dict[str, Any]) -> tuple[Job, Run[Any, Any], Any]:
@@ -150,7 +150,7 @@ class Screen:
     def __enter__(self) -> Screen:
         if self._done:
             console.note(f"resumed after generation {self._done - 1}")
-        if sys.stderr.isatty():
+        if sys.stderr.isatty() and console.notes_shown():
             from rich.console import Console
             from rich.live import Live
 
@@ -174,7 +174,9 @@ class Screen:
         self._last = [*self._last, event][-_ROWS:]
         now = time.monotonic()
         if self._live is not None:
-            self._live.update(self._drawn())
+            if now - self._shown > _REDRAW:  # a table takes longer to build than a small generation
+                self._live.update(self._drawn())
+                self._shown = now
         elif now - self._shown > 1.0:
             console.note(self._line(event))
             self._shown = now
@@ -192,11 +194,13 @@ class Screen:
         )
 
     def _drawn(self) -> Any:
+        from rich import box
         from rich.table import Table
         from rich.text import Text
 
-        drawn = Table(title=f"generation {self._done} of {self._total}, {self._left()} left", title_justify="left")
-        for name in ("generation", "best", "mean", "stdev", "hidden", "links", "failed"):
+        title = f"generation {self._done} of {self._total}, {self._left()} left"
+        drawn = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+        for name in ("#", "best", "mean", "hidden", "links", "failed"):
             drawn.add_column(name, justify="right")
         drawn.add_column("species: sizes")
         for event in self._last:
@@ -211,6 +215,6 @@ class Screen:
 
 def _numbers(event: Evaluated) -> Sequence[str]:
     return (
-        str(event.generation), f"{event.best:.6g}", f"{event.mean:.6g}", f"{event.stdev:.4g}", str(event.best_hidden),
+        str(event.generation), f"{event.best:.6g}", f"{event.mean:.6g}", str(event.best_hidden),
         str(event.best_connections), str(event.failures),
     )  # fmt: skip
