@@ -61,7 +61,7 @@ def test_exp():
 
 def test_exp_of_masked_scores_is_zero():
     x = np.full(16, -np.inf, np.float32)
-    x[1], x[2] = -1000.0, -90.0
+    x[1], x[2] = -1000.0, -110.0
     assert not apply("exp", x).any()
 
 

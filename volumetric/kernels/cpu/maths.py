@@ -1,6 +1,7 @@
 """Exponential, tanh, erf and the activations on vectors of 16 numbers.
 
-Accuracy against float64, measured over the range of float32: ``exp`` and ``tanh`` 3e-7 relative, ``erf`` 6e-7 relative.
+As NumPy's, they keep NaN, overflow to infinity and reach into the subnormal numbers. Errors, measured over the range of
+float32: ``exp`` 1 ulp, ``tanh`` 2, ``sigmoid`` 3; ``erf`` 6e-7 relative.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ from volumetric.kernels.cpu.simd import (
     magnitude,
     nearest,
     power_of_two,
+    shifted_right,
     smallest,
     splat,
     where_less,
+    where_nan,
     with_sign,
 )
 
@@ -30,8 +33,8 @@ f32 = np.float32
 
 @kernel
 def exp(x):
-    """``e**x``: x = n ln 2 + r, |r| ≤ ln 2 / 2, and a polynomial for ``e**r`` (Cephes). 0 below -87.3."""
-    clamped = smallest(largest(x, splat(f32(-87.0))), splat(f32(88.37)))
+    """``e**x``: x = n ln 2 + r, |r| ≤ ln 2 / 2, and a polynomial for ``e**r`` (Cephes)."""
+    clamped = smallest(largest(x, splat(f32(-104.0))), splat(f32(89.0)))
     n = nearest(clamped * splat(f32(1.44269504)))
     whole = as_floats(n)
     r = clamped - whole * splat(f32(0.693359375))
@@ -43,8 +46,9 @@ def exp(x):
     y = y * r + splat(f32(1.6666665459e-1))
     y = y * r + splat(f32(5.0000001201e-1))
     y = y * (r * r) + r + splat(f32(1.0))
-    result = y * power_of_two(n)
-    return where_less(x, splat(f32(-87.0)), splat(f32(0.0)), result)
+    # Two factors: their product may lie beyond what one exponent can say, at either end.
+    half = shifted_right(n, 1)
+    return where_nan(x, x, y * power_of_two(half) * power_of_two(n - half))
 
 
 @kernel
@@ -98,6 +102,12 @@ def erf(x):
 
 
 @kernel
+def gelu_inner(x):
+    """What the tanh form of GELU takes the tanh of."""
+    return splat(f32(0.79788456)) * (x + splat(f32(0.044715)) * x * x * x)
+
+
+@kernel
 def activate(code, x):
     """Activation number `code` of `ACTIVATIONS`."""
     zero = splat(f32(0.0))
@@ -112,8 +122,7 @@ def activate(code, x):
     if code == _GELU:
         return half * x * (one + erf(x * splat(f32(0.70710678))))
     if code == _GELU_TANH:
-        inner = splat(f32(0.79788456)) * (x + splat(f32(0.044715)) * x * x * x)
-        return half * x * (one + tanh(inner))
+        return half * x * (one + tanh(gelu_inner(x)))
     if code == _TANH:
         return tanh(x)
     if code == _SIGMOID:

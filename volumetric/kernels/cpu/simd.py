@@ -181,6 +181,12 @@ def where_less(e: Emitter, a: ir.Value, b: ir.Value, then: ir.Value, otherwise: 
     return e.b.select(e.b.fcmp_ordered("<", a, b), then, otherwise)
 
 
+@define(Floats, Floats, Floats, Floats)
+def where_nan(e: Emitter, a: ir.Value, then: ir.Value, otherwise: ir.Value) -> ir.Value:
+    """`then` where `a` is NaN, else `otherwise`."""
+    return e.b.select(e.b.fcmp_unordered("uno", a, a), then, otherwise)
+
+
 @define(Floats, types.int64, Floats, Floats)
 def first_lanes(e: Emitter, count: ir.Value, then: ir.Value, otherwise: ir.Value) -> ir.Value:
     """`then` in the first `count` lanes, `otherwise` in the rest."""
@@ -200,6 +206,12 @@ def nearest(e: Emitter, value: ir.Value) -> ir.Value:
 def as_floats(e: Emitter, value: ir.Value) -> ir.Value:
     """Integers as float32."""
     return e.to_float(value)
+
+
+@define(Ints, Ints, types.int64)
+def shifted_right(e: Emitter, a: ir.Value, count: ir.Value) -> ir.Value:
+    """Arithmetic shift of all lanes."""
+    return e.b.ashr(a, e.splat(e.b.trunc(count, I32)))
 
 
 @define(Floats, Ints)

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from volumetric.kernels.cpu.graph.curves import apply, slope
-from volumetric.kernels.cpu.graph.lanes import load_part, store_part, where_equal, where_nan
+from volumetric.kernels.cpu.graph.lanes import load_part, store_part, where_equal
 from volumetric.kernels.cpu.graph.shares import flat_share
 from volumetric.kernels.cpu.jit import kernel
 from volumetric.kernels.cpu.memory import load_f32
-from volumetric.kernels.cpu.simd import load, splat, store, where_less
+from volumetric.kernels.cpu.simd import load, splat, store, where_less, where_nan
 from volumetric.kernels.cpu.steps import number, word
 
 PAIRS = ("add", "sub", "mul", "div", "max", "min", "greater", "mul_nonzero", "mask")

@@ -79,12 +79,6 @@ def where_at_most(e: Emitter, a: ir.Value, b: ir.Value, then: ir.Value, otherwis
     return e.b.select(e.b.fcmp_ordered("<=", a, b), then, otherwise)
 
 
-@define(Floats, Floats, Floats, Floats)
-def where_nan(e: Emitter, a: ir.Value, then: ir.Value, otherwise: ir.Value) -> ir.Value:
-    """`then` where `a` is NaN, else `otherwise`."""
-    return e.b.select(e.b.fcmp_unordered("uno", a, a), then, otherwise)
-
-
 @define(Floats, Floats)
 def root(e: Emitter, a: ir.Value) -> ir.Value:
     """Square root, rounded correctly."""
@@ -125,12 +119,6 @@ def both_bits(e: Emitter, a: ir.Value, b: ir.Value) -> ir.Value:
 def either_bits(e: Emitter, a: ir.Value, b: ir.Value) -> ir.Value:
     """Bits that are set in either."""
     return e.b.or_(a, b)
-
-
-@define(Ints, Ints, types.int64)
-def shifted_right(e: Emitter, a: ir.Value, count: ir.Value) -> ir.Value:
-    """Arithmetic shift of all lanes."""
-    return e.b.ashr(a, e.splat(e.b.trunc(count, I32)))
 
 
 @define(Floats, types.int64, types.int64)

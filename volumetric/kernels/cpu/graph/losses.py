@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from volumetric.kernels.cpu.graph.curves import exp, log
+from volumetric.kernels.cpu.graph.curves import log
 from volumetric.kernels.cpu.graph.lanes import load_part, load_part_or, store_part, where_equal
 from volumetric.kernels.cpu.graph.reduce import larger
 from volumetric.kernels.cpu.graph.shares import share
 from volumetric.kernels.cpu.jit import kernel
+from volumetric.kernels.cpu.maths import exp
 from volumetric.kernels.cpu.memory import load_f32, load_f64, load_i32, store_f32, store_f64
 from volumetric.kernels.cpu.simd import (
     first_lanes,

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from volumetric.kernels.cpu.graph.lanes import load_part, load_part_or, store_part, where_nan
+from volumetric.kernels.cpu.graph.lanes import load_part, load_part_or, store_part
 from volumetric.kernels.cpu.graph.shares import share
 from volumetric.kernels.cpu.jit import kernel
 from volumetric.kernels.cpu.memory import store_f32
-from volumetric.kernels.cpu.simd import load, peak, splat, store, total, where_less
+from volumetric.kernels.cpu.simd import load, peak, splat, store, total, where_less, where_nan
 from volumetric.kernels.cpu.steps import number, word
 
 f32 = np.float32
