@@ -60,6 +60,12 @@ def apportion(shares: F64Array, total: int, least: int) -> IntArray:
     whole = float(shares.sum())
     ideal = total * shares / whole if whole > 0 else np.full(species, total / species)
     counts = np.maximum(least, ideal.astype(np.int64))
+    gaps = ideal - counts
+    spare = total - int(counts.sum())
+    if spare > 0:
+        # Of those below their ideal number nobody gets a second child before all have one.
+        below = int((gaps > 0).sum())
+        counts[np.argsort(-gaps, kind="stable")[: min(spare, below)]] += 1
     while (spare := total - int(counts.sum())) != 0:
         sign = 1 if spare > 0 else -1
         # The species that is furthest from its ideal number gets or gives one child; of equal ones the first.

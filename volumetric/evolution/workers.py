@@ -20,6 +20,7 @@ from volumetric.evolution.evaluate import Cohort, EvaluationError, PartScorer, R
 _START_SECONDS = 120.0
 """A process that has not begun after this time never will; importing and compiling take seconds."""
 _GRACE_SECONDS = 2.0
+_POLL_SECONDS = 5.0
 
 
 @dataclass(slots=True, eq=False)
@@ -181,20 +182,20 @@ class _Round:
         return True
 
     def _late(self, worker: _Worker) -> bool:
-        limit = self._workers.timeout
-        return bool(worker.started and limit and worker.rows and time.monotonic() - worker.since > limit)
+        spent = time.monotonic() - worker.since
+        if not worker.started:
+            return spent > _START_SECONDS
+        return bool(self._workers.timeout and worker.rows and spent > self._workers.timeout)
 
-    def _patience(self, team: Iterable[_Worker]) -> float | None:
-        """Seconds until the first worker is late; None without a limit."""
+    def _patience(self, team: Iterable[_Worker]) -> float:
+        """Seconds until the first worker may be late."""
         if self._workers.timeout is None:
-            return None
+            return _POLL_SECONDS
         ends = [worker.since + self._workers.timeout for worker in team if worker.rows and worker.started]
-        return max(0.01, min([*ends, time.monotonic() + self._workers.timeout]) - time.monotonic())
+        return max(0.01, min([*ends, time.monotonic() + _POLL_SECONDS]) - time.monotonic())
 
     def _bury(self, worker: _Worker, reason: str, *, final: bool = False) -> _Worker:
         """Replace a worker; the genome it was at failed, or is tried again, and its other rows wait again."""
-        if not worker.started and time.monotonic() - worker.since < _START_SECONDS and not worker.rows:
-            raise EvaluationError("a worker process ended before it began", hint="is the main module importable?")
         rows = list(worker.rows)
         if rows and worker.started:
             row, *rows = rows
