@@ -21,8 +21,7 @@ from volumetric.errors import DeviceError
 from volumetric.layers import Dense, Reshape, RMSNorm
 from volumetric.layers.conv import Conv
 from volumetric.network import Params
-from volumetric.train import MSE, SGD, ArrayData, TrainConfig, train
-from volumetric.train.learner import OpenLearner
+from volumetric.train import MSE, SGD, ArrayData, Learner, LearnerOptions, OpenLearner, Tally
 from volumetric.weights import WeightStore
 
 WORKER = Path(__file__).with_name("torch_worker.py")
@@ -64,7 +63,7 @@ def measure_training(
     repetitions: int = 3,
     torch: tuple[Path, str, int] | None = None,
 ) -> Iterator[TrainingRow]:
-    """Yield a row for each case. A first run, in which kernels are compiled, is not counted.
+    """Yield a row for each case. A first epoch, in which kernels are compiled, is not counted.
 
     Parameters
     ----------
@@ -78,12 +77,15 @@ def measure_training(
     """
     for case in cases:
         params = _weights(case)
-        _run(case, params, learner, 1)
+        opened = learner(case.network, params, LearnerOptions(loss=MSE(), optimiser=SGD(rate=RATE)))
+        start = opened.state
+        _run(case, opened, 1)
         times: list[float] = []
         loss = 0.0
         for _ in range(repetitions):
+            opened.restore(start)
             began = time.perf_counter()
-            loss = _run(case, params, learner, epochs)
+            loss = _run(case, opened, epochs)
             times.append(time.perf_counter() - began)
         theirs = None if torch is None else _torch(case, params, epochs, repetitions, *torch)
         yield TrainingRow(
@@ -108,11 +110,14 @@ def _weights(case: TrainingCase) -> Params:
     return Params(stores)
 
 
-def _run(case: TrainingCase, params: Params, learner: OpenLearner, epochs: int) -> float:
+def _run(case: TrainingCase, learner: Learner, epochs: int) -> float:
+    """Make all updates; return the mean loss of the last epoch. Each update waits for its loss, as the peer's does."""
     x, y = case.data()
-    data = ArrayData(inputs=x, targets=y, batch_size=case.batch, shuffle=False)
-    config = TrainConfig(loss=MSE(), optimiser=SGD(rate=RATE), epochs=epochs)
-    return train(case.network, params, data, config, learner=learner).history[-1].loss
+    batches = list(ArrayData(inputs=x, targets=y, batch_size=case.batch, shuffle=False).batches(0))
+    tallies: list[Tally] = []
+    for _ in range(epochs):
+        tallies = [learner.step([batch], rate=RATE).tally for batch in batches]
+    return sum(tally.total for tally in tallies) / sum(tally.count for tally in tallies)
 
 
 def _torch(
