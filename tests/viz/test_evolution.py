@@ -28,7 +28,7 @@ def test_curves_show_what_the_history_says(home: Path) -> None:
     generations = read_history(home / "history.jsonl")
     lines = {line.get_label(): line for line in fitness_curves(generations).axes[0].get_lines()}
     assert set(lines) == {"best", "mean", "worst"}
-    np.testing.assert_allclose(lines["best"].get_ydata(), [event["best"] for event in generations])
+    np.testing.assert_allclose(np.asarray(lines["best"].get_ydata()), [event["best"] for event in generations])
 
 
 def test_species_fill_the_population(home: Path) -> None:
