@@ -179,3 +179,16 @@ def test_a_call_says_how_long_it_waited():
     finally:
         team.close()
     assert 0.0 <= waited < 60.0
+
+
+def test_what_will_not_come_again_is_forgotten_with_its_trial():
+    governor = Governor(4)
+    for _ in range(8):
+        governor.observe(1.0, "a")
+    assert governor.threads_for("a") == 2
+    assert governor.threads_for("b") == 4
+    governor.forget("a")
+    assert governor.threads_for("a") == governor.threads_for("b") == 4
+    for _ in range(8):
+        governor.observe(50.0, "a")  # nothing says that this is slow: it may be another program's
+    assert governor.threads_for("a") == 2

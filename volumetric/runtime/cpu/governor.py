@@ -115,6 +115,18 @@ class Governor:
         elif self._clock() >= self._next:
             self._start_trial(kind, proof=prove and self._due(kind))
 
+    def forget(self, kind: str) -> None:
+        """Drop what is known of calls that will not come again; a trial of theirs is over."""
+        if self._trial and kind == self._trial_of:
+            self.threads, self._trial = self._before, 0
+        for known in (self._usual, self._mean):
+            for key in [key for key in known if key[0] == kind]:
+                del known[key]
+        for calls in (self._unproven, self._asked):
+            calls.pop(kind, None)
+        self._proven.discard(kind)
+        self._warned.discard(kind)
+
     def _due(self, kind: str) -> bool:
         """Whether this call is the one after which a kind is put to the proof."""
         if kind in self._proven:

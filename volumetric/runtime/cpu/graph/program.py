@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -40,6 +42,8 @@ _WAKING = 150_000.0
 """Work from which waking workers pays."""
 _AWAKE = 1e-3
 """Seconds that workers surely stay awake after a run."""
+_NUMBERS = itertools.count()
+"""Names for what a governor compares: addresses are used again once a program is gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +103,9 @@ class CpuProgram:
         self._flat = self._words.reshape(-1)
         later = self._write_table(draft)
         self._parts = self._split(draft)
+        if governor is not None:
+            for part in self._parts:
+                weakref.finalize(self, governor.forget, part.name).atexit = False
         limits = _id_limits(graph)
         self._inputs = [self._end(i, later, limits.get(i, 0)) for i in graph.inputs]
         self._outputs = [self._end(i, later, 0) for i in graph.outputs]
@@ -137,10 +144,11 @@ class CpuProgram:
             run_alone(part.address, part.count, self._control_address)
         else:
             began = time.perf_counter()
-            if governor.threads == 1:
+            threads = governor.threads_for(part.name)  # another program's trial of fewer may wait for its next run
+            if threads == 1:
                 run_alone(part.address, part.count, self._control_address)
             else:
-                TEAM.run(part.address, part.count, self._control_address, governor.threads)
+                TEAM.run(part.address, part.count, self._control_address, threads)
             self._last = time.perf_counter()
             governor.observe(self._last - began, part.name)  # of one thread too: it tells when to try more
 
@@ -214,7 +222,7 @@ class CpuProgram:
                 work = sum(s.work for s in draft.steps[first:at])
                 meetings = int(self._words[first:at, BARRIER_WORD].sum())
                 address = address_of(self._words[first])
-                parts.append(_Part(f"graph {address}", address, at - first, work, meetings))
+                parts.append(_Part(f"graph {next(_NUMBERS)}", address, at - first, work, meetings))
             if step is not None:
                 parts.append(_Part(step.name, 0, 0, step.work, 0, self._bound(step)))
             first = at + 1
