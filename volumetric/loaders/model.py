@@ -23,7 +23,6 @@ from volumetric.loaders.hub import Location, resolve
 from volumetric.loaders.json_file import read_object
 from volumetric.loaders.mount import mount
 from volumetric.loaders.native import read_native
-from volumetric.loaders.network_file import read_network_file
 from volumetric.loaders.quantise import convert, target_schemes
 from volumetric.loaders.shards import open_safetensors
 from volumetric.loaders.tokenizer import Tokenizer
@@ -169,6 +168,8 @@ def _open_native(location: Location, dtype: Scheme | None) -> LoadedModel:
 
 
 def _open_json(location: Location, dtype: Scheme | None) -> LoadedModel:
+    from volumetric.loaders.network_file import read_network_file  # brings the reader of a format that few files have
+
     network, params = read_network_file(location.weights)
     if params is None:
         logger.warning("%s has no weights: they are drawn with seed 0", location.weights)
