@@ -234,6 +234,7 @@ _ROWS = {
     "gather": OpCase(op="gather_rows", inputs=(normal(7, 5), ids(11, 7))),
     "gather-none": OpCase(op="gather_rows", inputs=(normal(7, 5), ids(0, 7))),
     "scatter": OpCase(op="scatter_rows", inputs=(normal(33, 5), ids(33, 7)), attrs={"rows": 9}),
+    "scatter-many": OpCase(op="scatter_rows", inputs=(normal(2050, 3), ids(2050, 300)), attrs={"rows": 301}),
     "scatter-none": OpCase(op="scatter_rows", inputs=(normal(0, 5), ids(0, 7)), attrs={"rows": 3}),
     **{f"softmax-{k}": v for k, v in _on_rows("softmax", (17, 33)).items()},
     "softmax-long": _move("softmax", (3, 1031)),

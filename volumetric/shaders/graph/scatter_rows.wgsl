@@ -7,7 +7,10 @@ struct Dims { count: u32, width: u32, blocks: u32, total: u32 }
 @group(0) @binding(2) var<storage, read_write> y: array<f32>;
 @group(0) @binding(13) var<uniform> dims: Dims;
 
-var<workgroup> near: array<u32, WG>;
+const EACH: u32 = 8u;  // ids of a tile that each invocation compares: most tiles have none of this kind and cost no more
+
+var<workgroup> near: array<u32, WG * EACH>;
+var<workgroup> tiles_with: atomic<u32>;  // 1 + the number of the last tile that has this id
 
 @compute @workgroup_size(WG)
 fn main(
@@ -25,11 +28,18 @@ fn main(
     }
     earlier = team_max(earlier, lid, WG);
     var sum = 0.0;
-    for (var from_id = mine; from_id < dims.count; from_id += WG) {
-        near[lid] = select(0xffffffffu, ids[min(from_id + lid, dims.count - 1u)], from_id + lid < dims.count);
+    var tile = 0u;
+    for (var from_id = mine; from_id < dims.count; from_id += WG * EACH) {
+        tile++;
+        for (var e = 0u; e < EACH; e++) {
+            let at = from_id + e * WG + lid;
+            let other = select(0xffffffffu, ids[min(at, dims.count - 1u)], at < dims.count);
+            near[e * WG + lid] = other;
+            if (other == row) { atomicStore(&tiles_with, tile); }
+        }
         workgroupBarrier();
-        if (earlier == 0.0 && column < dims.width) {
-            for (var j = 0u; j < min(WG, dims.count - from_id); j++) {
+        if (earlier == 0.0 && column < dims.width && atomicLoad(&tiles_with) == tile) {
+            for (var j = 0u; j < min(WG * EACH, dims.count - from_id); j++) {
                 if (near[j] == row) { sum += g[(from_id + j) * dims.width + column]; }
             }
         }
