@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.devices import DEVICES, device
 from tests.networks import tiny_llama
 from tests.train.problems import perceptron, waves
 from volumetric.errors import CheckpointError, DeviceError, SpecError, UnsupportedError
@@ -26,7 +27,17 @@ from volumetric.observe import (
 )
 from volumetric.runtime import lower
 from volumetric.runtime.reference import ReferenceDevice
-from volumetric.train import SGD, LearnerOptions, ReferenceLearner, TrainConfig, train
+from volumetric.train import (
+    SGD,
+    ArrayData,
+    CrossEntropy,
+    LearnerOptions,
+    ReferenceLearner,
+    TrainConfig,
+    token_windows,
+    train,
+)
+from volumetric.train.device import learner_on
 
 
 class Kept:
@@ -101,8 +112,6 @@ def test_a_learner_that_cannot_tell_says_so() -> None:
 
 
 def test_sequences_of_a_batch_are_one_event() -> None:
-    from volumetric.train import ArrayData, CrossEntropy, token_windows
-
     inputs, targets = token_windows(np.arange(33) % 97, 8)
     kept, network = Kept(), tiny_llama()
     data = ArrayData(inputs=inputs, targets=targets, batch_size=4)
@@ -110,6 +119,33 @@ def test_sequences_of_a_batch_are_one_event() -> None:
     steps = lower(network).steps
     assert [e.where for e in kept.events] == [s.where for s in steps] + [s.where for s in reversed(steps)]
     assert kept.events[0].stats.total == 4 * 8 * 32
+
+
+@pytest.mark.parametrize("name", DEVICES)
+def test_every_device_tells_what_the_reference_learner_tells(name: str) -> None:
+    inputs, targets = token_windows(np.arange(33) % 97, 8)
+    data = ArrayData(inputs=inputs, targets=targets, batch_size=4)
+    network, config = tiny_llama(), TrainConfig(loss=CrossEntropy(), optimiser=SGD(rate=0.1), max_steps=2, accumulate=2)
+    host, there = Kept(), Kept()
+    train(network, initialise(network), data, config, observers=[host])
+    train(network, initialise(network), data, config, learner=learner_on(device(name)), observers=[there])
+    assert [(e.step, e.mode, e.where) for e in there.events] == [(e.step, e.mode, e.where) for e in host.events]
+    for mine, theirs in zip(there.events, host.events, strict=True):
+        assert mine.stats.total == theirs.stats.total
+        scale = max(abs(theirs.stats.min), abs(theirs.stats.max))
+        for field in ("min", "max", "mean"):
+            assert getattr(mine.stats, field) == pytest.approx(getattr(theirs.stats, field), abs=2e-4 * scale)
+        assert mine.stats.active == pytest.approx(theirs.stats.active, abs=0.01)
+
+
+@pytest.mark.parametrize("name", DEVICES)
+def test_watching_changes_no_bit_on_any_device(name: str) -> None:
+    network = perceptron(4, 6, 1)
+    learner = learner_on(device(name))
+    plain = train(network, initialise(network), waves(), learner=learner)
+    watched = train(network, initialise(network), waves(), learner=learner, observers=[Kept()])
+    for key, store in plain.params.items():
+        np.testing.assert_array_equal(store.values(), watched.params[key].values())
 
 
 def test_inference_on_the_reference_device_can_be_observed() -> None:

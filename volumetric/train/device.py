@@ -11,6 +11,8 @@ import numpy as np
 
 from volumetric._typing import Array, Shape
 from volumetric.network import Network, check_params
+from volumetric.observe.events import ACTIVE_ABOVE, Observer, Stats
+from volumetric.observe.watch import Watch
 from volumetric.runtime import lower
 from volumetric.runtime.graph import Graph, GraphBuilder, GraphDevice, GraphProgram
 from volumetric.runtime.graph.programs import ProgramCache
@@ -18,12 +20,14 @@ from volumetric.runtime.graph.training import (
     GetWeight,
     Pass,
     Rule,
+    Watched,
     gradient_graph,
     loss_graph,
     slot_key,
     step_graph,
     sum_key,
     update_graph,
+    watch_graph,
 )
 from volumetric.runtime.state import check_input, check_vocabulary
 from volumetric.train.data import Batch
@@ -100,6 +104,8 @@ class DeviceLearner:
         self._store = device.store()
         self._updates = 0
         self._programs = ProgramCache()
+        self._watch: Watch | None = None
+        self._watched: dict[tuple[object, ...], tuple[Watched, ...]] = {}
         for key, w in masters.items():
             self._store.put(key, np.asarray(w, np.float32))
             for slot in options.optimiser.slots:
@@ -131,6 +137,7 @@ class DeviceLearner:
         """Make one update from the gradients of all `batches` together; a fault leaves every weight as it was."""
         ready = [self._ready(batch) for batch in batches]
         count = sum(one.count for one in ready)
+        self._observe(ready)
         knobs = self._knobs(rate, self._options.loss.scale(count))
         if len(ready) == 1:
             total, norm, good = self._run_one(ready[0], knobs)
@@ -138,10 +145,14 @@ class DeviceLearner:
             total = self._sum(ready)
             norm, good = (0.0, 0.0) if not np.isfinite(total) else self._values(self._updating(), [knobs])
         if not good:
+            if self._watch is not None:
+                self._watch.drop()
             fault = self._fault(batches, rate, total)
             norm = norm if np.isfinite(total) else np.nan
             return StepReport(tally=Tally(total, count, fault), gradient_norm=norm, fault=fault)
         self._updates += 1
+        if self._watch is not None:
+            self._watch.flush(self._updates)
         clip = self._options.clip
         return StepReport(tally=Tally(total, count), gradient_norm=norm, clipped=clip is not None and norm > clip)
 
@@ -152,6 +163,13 @@ class DeviceLearner:
         [total] = self._values(program, ready.arrays)
         fault = None if np.isfinite(total) else self._reference().evaluate(batch).fault or self._loss_fault
         return Tally(total, ready.count, fault)
+
+    def watch(self, observers: Sequence[Observer]) -> None:
+        """Tell `observers` about every layer, forward and backward, from the next update on.
+
+        Statistics are taken on the device, by one more run for each batch.
+        """
+        self._watch = Watch(observers) if observers else None
 
     def params(self) -> Params:
         """Return the weights as they are now; what is neither trained nor converted is the given store itself."""
@@ -237,6 +255,25 @@ class DeviceLearner:
     def _run_one(self, ready: _Ready, knobs: Array) -> list[float]:
         program = self._program(("step", ready.of), lambda: step_graph(ready.of, self._weights, self._rule))
         return self._values(program, [*ready.arrays, knobs])
+
+    def _observe(self, ready: Sequence[_Ready]) -> None:
+        """Collect the statistics of a pass over all batches, under the weights before the update."""
+        if self._watch is None:
+            return
+        makes = {step.outputs[0]: step for step in self._plan.steps}
+        for of, arrays in ((one.of, one.arrays) for one in ready):
+            program = self._program(("watch", of), lambda of=of: self._watch_graph(of))
+            numbers = program.run(arrays)
+            if numbers:
+                for entry, (low, high, mean, active) in zip(
+                    self._watched[_shape_of(of)], numbers[0].reshape(-1, 4).tolist(), strict=True
+                ):
+                    stats = Stats(min=low, max=high, mean=mean, active=active, total=entry.size)
+                    self._watch.add(entry.mode, makes[entry.value], stats)
+
+    def _watch_graph(self, of: Pass) -> Graph:
+        graph, self._watched[_shape_of(of)] = watch_graph(of, self._weights, ACTIVE_ABOVE)
+        return graph
 
     def _sum(self, ready: Sequence[_Ready]) -> float:
         """Sum the gradients of several batches; return the sum of their loss terms, up to the first that is odd."""

@@ -60,6 +60,7 @@ def emit_plan(
     param: Callable[[str, Shape], int] | None = None,
     sequences: int | None = None,
     remember: bool = False,
+    made: dict[int, int] | None = None,
 ) -> int:
     """Emit a layer-level plan (of `lower`) on the input tensor `x` and return its output.
 
@@ -67,6 +68,7 @@ def emit_plan(
     ----------
     x : ``[rows, …]``, or ``[sequences, rows, …]`` where `sequences` is a number
     param : key and shape of a parameter → the tensor to use for it, by default the persistent buffer of that key
+    made : receives value of the plan → tensor
     """
     value = plan.values[plan.inputs[0]]
     lead = 1 if sequences is None else 2
@@ -83,6 +85,8 @@ def emit_plan(
     base = Scope(work=work, param=param or work.stored, path="", sequences=count, remember=remember)
     for step in plan.steps:
         values[step.outputs[0]] = emit_step(base, step, [values[i] for i in step.inputs])
+    if made is not None:
+        made.update(values)
     y = values[plan.outputs[0]]
     return work.reshape(y, (*shape[:lead], *work.shape(y)[1:]))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import prod
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -87,6 +87,15 @@ class Rule:
     clip: float | None
 
 
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """What four numbers of a `watch_graph` are about: a value of the plan or its gradient, of so many elements."""
+
+    value: int
+    mode: Literal["forward", "backward"]
+    size: int
+
+
 KNOBS = 4
 """Numbers that an update takes from the host: rate, factor on the gradients, and the optimiser's two (see `ops`)."""
 
@@ -143,12 +152,39 @@ def step_graph(of: Pass, weights: EmitWeights, rule: Rule) -> Graph:
     return work.finish([work.concat([total, *told], 0)])  # one tensor: a device hands each over apart
 
 
-def _loss(work: GraphBuilder, of: Pass, weights: EmitWeights) -> tuple[int, int, int]:
+def watch_graph(of: Pass, weights: EmitWeights, active: float) -> tuple[Graph, tuple[Watched, ...]]:
+    """Statistics of what every step makes, and of the gradients of the sum of the loss's terms with respect to it.
+
+    Inputs: as `loss_graph`. Output ``[4 · n]``: for each of the n entries returned least, greatest, mean, and the
+    fraction above `active` in magnitude.
+    """
+    work = GraphBuilder()
+    made: dict[int, int] = {}
+    _, prediction, slope = _loss(work, of, weights, made)
+    ends = [step.outputs[0] for step in of.plan.steps if 0 not in work.shape(made[step.outputs[0]])]
+    slopes = differentiate(work, {prediction: slope}, [made[end] for end in ends])
+    entries = [Watched(end, "forward", prod(work.shape(made[end]))) for end in ends]
+    entries += [Watched(end, "backward", prod(work.shape(made[end]))) for end in reversed(ends) if made[end] in slopes]
+    seen = [made[e.value] if e.mode == "forward" else slopes[made[e.value]] for e in entries]
+    told = [number for x in seen for number in _statistics(work, x, active)]
+    return work.finish([work.concat(told, 0)] if told else []), tuple(entries)
+
+
+def _statistics(work: GraphBuilder, x: int, active: float) -> list[int]:
+    flat = work.reshape(x, (prod(work.shape(x)),))
+    least = work.unary(work.reduce(work.unary(flat, "neg"), "max", (0,)), "neg")
+    above = work.binary("greater", work.unary(flat, "abs"), work.scalar(active))
+    return [least, work.reduce(flat, "max", (0,)), work.reduce(flat, "mean", (0,)), work.reduce(above, "mean", (0,))]
+
+
+def _loss(
+    work: GraphBuilder, of: Pass, weights: EmitWeights, made: dict[int, int] | None = None
+) -> tuple[int, int, int]:
     """Emit the forward pass and the loss: the sum of terms, the output, and the gradient of the sum for the output."""
     x = work.input("inputs", of.inputs, of.plan.values[of.plan.inputs[0]].dtype)
     target = work.input("targets", of.target, of.target_type)
     weighing = work.input("weights", of.terms[:1] if of.by_rows else of.terms) if of.weighted else None
-    y = emit_plan(work, of.plan, x, param=weights(work), sequences=of.sequences)
+    y = emit_plan(work, of.plan, x, param=weights(work), sequences=of.sequences, made=made)
     prediction = work.reshape(y, of.terms)
     total, _, slope = work.loss(**of.loss, prediction=prediction, target=target, weights=weighing)
     return total, y, work.reshape(slope, work.shape(y))
