@@ -305,12 +305,12 @@ def test_fork_continues_independently(native_device: GpuDevice, rng: np.random.G
     assert (state.position, twin.position) == (25, 25)
 
 
-def test_the_cache_is_float16_unless_asked_otherwise(native_device: GpuDevice, rng: np.random.Generator) -> None:
+def test_a_cache_in_float16_is_half_as_large_and_close(native_device: GpuDevice, rng: np.random.Generator) -> None:
     network = tiny_llama()
     params = initialise(network, 11)
     ids = rng.integers(0, 97, 30).astype(np.int32)
     full = native_device.compile_fused(lower(network), params, OPTIONS)
-    half = native_device.compile_fused(lower(network), params, RunOptions(context=96))
+    half = native_device.compile_fused(lower(network), params, RunOptions(context=96, kv_dtype="float16"))
     assert half.memory.state_per_token * 2 == full.memory.state_per_token
     a, b = (e.forward(e.new_state(), ids, last_only=False) for e in (full, half))
     assert not np.array_equal(a, b)
@@ -412,3 +412,13 @@ def test_an_int8_cache_is_refused(native_device: GpuDevice) -> None:
     network = tiny_llama()
     with pytest.raises(UnsupportedError, match="int8"):
         native_device.compile(lower(network), initialise(network, 0), RunOptions(kv_dtype="int8"))
+
+
+@pytest.mark.parametrize(("dtype", "kept"), [("float32", "float32"), ("float16", "float16"), ("int4:g32", "float16")])
+def test_the_cache_is_as_precise_as_the_weights(native_device, dtype, kept):
+    network = tiny_llama()
+    params = initialise(network, 1)
+    for key, spec in network.param_specs().items():
+        if spec.packable:
+            params[key].morph(Scheme.parse(dtype))
+    assert native_device.compile_fused(lower(network), params, RunOptions(context=16)).options.kv_dtype == kept

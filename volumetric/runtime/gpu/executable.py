@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Generator, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,6 +58,8 @@ class GpuExecutable:
             raise UnsupportedError(
                 "GPUs have no form of a cache in int8", hint="use kv_dtype='float16', or device='cpu'"
             )
+        if options.kv_dtype == "auto":
+            options = dataclasses.replace(options, kv_dtype=_storage(plan, params))
         self.context = context
         self.plan = plan
         self.options = options
@@ -318,6 +321,15 @@ class GpuExecutable:
         return calls
 
 
+def _storage(plan: Plan, params: Params) -> Literal["float32", "float16"]:
+    """Keys and values in float16 where any weight has less than 32 bits, else in float32.
+
+    They are half the bytes to read for each token, and move the top logits of SmolLM2 by 0.01; whoever keeps weights in
+    float32 wants its precision.
+    """
+    return "float16" if any(params[key].scheme.dtype.bits < 32 for key in plan.params) else "float32"
+
+
 def _attention_shapes(plan: Plan, options: RunOptions) -> dict[int, AttentionShape]:
     """Shape of the attention of each attend step, by the step's index."""
     found = {}
@@ -339,7 +351,6 @@ def _attention_shapes(plan: Plan, options: RunOptions) -> dict[int, AttentionSha
             qk_norm_unit_offset=attrs["qk_norm_unit_offset"],
             rotary=0 if attrs["rope"] is None else attrs["rope"].dim,
             state=step.state is not None,
-            # Half the bytes to read for each token; top logits of SmolLM2 move by 0.01. Without a state none are kept.
-            half=step.state is not None and options.kv_dtype != "float32",
+            half=step.state is not None and options.kv_dtype == "float16",  # without a state none are kept
         )
     return found
