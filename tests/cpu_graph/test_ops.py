@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.cpu_graph.harness import agree, graphs
+from tests.cpu_graph.harness import graphs
+from tests.graph.agreement import agree
 from tests.graph.op_cases import OP_CASES, OpCase, case_graph, case_outputs
 from volumetric.runtime.cpu.graph.program import CpuProgram
 from volumetric.runtime.graph.families import OPS
-
-TOLERANCE = 4e-6
 
 
 def program_of(case: OpCase, threads: int = 1) -> CpuProgram:
@@ -29,7 +28,7 @@ def test_an_operation_agrees_with_the_interpreter(name: str) -> None:
     expected = [value.astype(np.float32) for value in case_outputs(case, np.float64)]
     assert len(found) == len(expected)
     for i, (got, want) in enumerate(zip(found, expected, strict=True)):
-        agree(got, want, f"output {i}", TOLERANCE)
+        agree(got, want, f"output {i}")
 
 
 @pytest.mark.parametrize("name", OP_CASES)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.cpu_graph.harness import agree, graphs
+from tests.cpu_graph.harness import graphs
+from tests.graph.agreement import agree
 from volumetric.runtime.cpu.graph.program import CpuProgram
 from volumetric.runtime.graph import GraphBuilder
 

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from tests.gpu_graph.conftest import open_graphs
+from tests.graph.agreement import agree
 from tests.graph.op_cases import OP_CASES, OpCase, case_graph, case_outputs
-
-TOLERANCE = 4e-6
 
 
 def outputs_on(name: str, case: OpCase) -> list[np.ndarray]:
@@ -22,16 +21,6 @@ def outputs_on(name: str, case: OpCase) -> list[np.ndarray]:
     program.close()
     store.close()
     return found
-
-
-def agree(got: np.ndarray, want: np.ndarray, what: str, tolerance: float = TOLERANCE) -> None:
-    assert got.shape == want.shape
-    assert got.dtype == np.float32
-    odd = ~np.isfinite(want)
-    want = want.astype(np.float64)
-    np.testing.assert_array_equal(got[odd], want[odd], err_msg=what)
-    scale = np.abs(want[~odd]).max(initial=0.1)
-    np.testing.assert_allclose(got[~odd] / scale, want[~odd] / scale, rtol=0, atol=tolerance, err_msg=what)
 
 
 @pytest.mark.parametrize("name", OP_CASES)

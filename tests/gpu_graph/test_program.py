@@ -9,7 +9,7 @@ import pytest
 
 from tests.gpu.harness import NARROWED
 from tests.gpu_graph.conftest import open_graphs
-from tests.gpu_graph.test_ops import agree
+from tests.graph.agreement import agree
 from tests.graph.op_cases import OP_CASES, OpCase, case_graph, case_outputs, normal
 from volumetric.errors import DeviceError, ShapeError, SpecError, UnsupportedError
 from volumetric.kernels.gpu.dispatch import Caps

@@ -9,9 +9,10 @@ from __future__ import annotations
 import dataclasses
 import json
 import zipfile
+from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
     import os
 
     from volumetric.evolution.population import Population
+    from volumetric.evolution.run import Progress
+
+R = TypeVar("R")
 
 _FORMAT = "volumetric.evolution"
 _VERSION = 1
@@ -92,38 +96,58 @@ def load(path: Path) -> Population:
     ------
     CheckpointError : the file is missing, damaged, or not such a checkpoint
     """
+    return read_run(path, "an evolution run", _restored)
+
+
+def read_run(path: Path, of: str, restore: Callable[[dict[str, Any], dict[str, NDArray[Any]]], R]) -> R:
+    """Return what `restore` makes of the plain part and the arrays of a checkpoint of `of`.
+
+    Raises
+    ------
+    CheckpointError : the file is missing or damaged, or `restore` finds something amiss
+    """
     try:
         # From memory: numpy leaves the handle of a file that it cannot read open.
         with np.load(BytesIO(path.read_bytes()), allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
-        plain = json.loads(arrays["plain"].tobytes())
-        return _restored(plain, arrays)
+        return restore(json.loads(arrays["plain"].tobytes()), arrays)
     except VolumetricError as error:
         raise CheckpointError(f"{path} is damaged: {error}", hint=error.hint) from error
     except OSError as error:
         raise CheckpointError(f"cannot read {path}: {error.strerror or error}") from error
     except (ValueError, TypeError, KeyError, IndexError, AttributeError, EOFError, zipfile.BadZipFile) as error:
-        raise CheckpointError(f"{path} is no checkpoint of an evolution run, or damaged: {error}") from error
+        raise CheckpointError(f"{path} is no checkpoint of {of}, or damaged: {error}") from error
+
+
+def check_format(plain: dict[str, Any], name: str, version: int) -> None:
+    """Raise `CheckpointError` unless the plain part of a checkpoint says that it is `name`, `version`."""
+    if plain["format"] != name or plain["version"] != version:
+        raise CheckpointError(f"format {plain['format']!r} {plain['version']!r} is not {name!r} {version}")
+
+
+def read_progress(plain: dict[str, Any], arrays: dict[str, NDArray[Any]], genomes: int) -> Progress:
+    """Return where a run of so many genomes stood; raise `CheckpointError` if its fitness is not theirs."""
+    from volumetric.evolution.run import Progress
+
+    fitness = arrays.get("fitness")
+    return Progress(
+        generation=int(plain["generation"]),
+        improved=int(plain["improved"]),
+        fitness=None if fitness is None else _array(fitness, np.float64, (genomes,)),
+        failures=tuple(Failure(**failure) for failure in plain["failures"]),
+    )
 
 
 def _restored(plain: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Population:
     from volumetric.evolution.population import Population
-    from volumetric.evolution.run import Progress
 
-    if plain["format"] != _FORMAT or plain["version"] != _VERSION:
-        raise CheckpointError(f"format {plain['format']!r} {plain['version']!r} is not {_FORMAT!r} {_VERSION}")
+    check_format(plain, _FORMAT, _VERSION)
     config = EvolutionConfig.from_dict(plain["config"])
     population = Population(config, plain["seed"])
     population.pool = _pool(config, arrays)
     population.species = read_species(plain, arrays, config.population)
     population.innovations.counters = _array(arrays["counters"], np.int64, (3,))
-    fitness = arrays.get("fitness")
-    population.progress = Progress(
-        generation=int(plain["generation"]),
-        improved=int(plain["improved"]),
-        fitness=None if fitness is None else _array(fitness, np.float64, (config.population,)),
-        failures=tuple(Failure(**failure) for failure in plain["failures"]),
-    )
+    population.progress = read_progress(plain, arrays, config.population)
     population.champion = plain["champion"] and _champion(plain["champion"])
     population.hall = tuple(map(_champion, plain.get("hall", ())))
     population.extras = read_extras(arrays)

@@ -68,8 +68,9 @@ def enough(burst: Callable[[int], float], seconds: float) -> int:
     The CPU device puts its number of threads to the proof within the first dozen runs.
     """
     start = time.perf_counter()
-    for number in range(_WARM_RUNS):
-        if burst(1) and number > _WARM_RUNS // 2 and time.perf_counter() - start > _WARM_SECONDS:
+    for number in range(1, _WARM_RUNS + 1):
+        burst(1)
+        if 2 * number > _WARM_RUNS and time.perf_counter() - start > _WARM_SECONDS:
             break
     return max(1, min(1000, int(seconds / max(burst(2), 1e-6))))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import zipfile
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,9 +13,16 @@ from numpy.typing import NDArray
 
 from volumetric.atomic import write_atomic
 from volumetric.dtypes import Packed, Scheme
-from volumetric.errors import CheckpointError, VolumetricError
-from volumetric.evolution.checkpoint import EXTRA, SPECIES, read_extras, read_species
-from volumetric.evolution.evaluate import Failure
+from volumetric.errors import CheckpointError
+from volumetric.evolution.checkpoint import (
+    EXTRA,
+    SPECIES,
+    check_format,
+    read_extras,
+    read_progress,
+    read_run,
+    read_species,
+)
 from volumetric.evolution.grids.config import GridConfig
 from volumetric.evolution.grids.genome import GridGenome, GridPool
 from volumetric.evolution.hall import Champion
@@ -92,24 +98,13 @@ def load(path: Path) -> GridPopulation:
     ------
     CheckpointError : the file is missing, damaged, or not such a checkpoint
     """
-    try:
-        with np.load(BytesIO(path.read_bytes()), allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-        return _restored(json.loads(arrays["plain"].tobytes()), arrays)
-    except VolumetricError as error:
-        raise CheckpointError(f"{path} is damaged: {error}", hint=error.hint) from error
-    except OSError as error:
-        raise CheckpointError(f"cannot read {path}: {error.strerror or error}") from error
-    except (ValueError, TypeError, KeyError, IndexError, AttributeError, EOFError, zipfile.BadZipFile) as error:
-        raise CheckpointError(f"{path} is no checkpoint of a run of grids, or damaged: {error}") from error
+    return read_run(path, "a run of grids", _restored)
 
 
 def _restored(plain: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> GridPopulation:
     from volumetric.evolution.grids.population import GridPopulation
-    from volumetric.evolution.run import Progress
 
-    if plain["format"] != _FORMAT or plain["version"] != _VERSION:
-        raise CheckpointError(f"format {plain['format']!r} {plain['version']!r} is not {_FORMAT!r} {_VERSION}")
+    check_format(plain, _FORMAT, _VERSION)
     config = GridConfig.from_dict(plain["config"])
     genomes = [_genome(described, f"{row}", arrays) for row, described in enumerate(plain["genomes"])]
     best = [*filter(None, [plain["champion"]]), *plain.get("hall", ())]
@@ -120,15 +115,7 @@ def _restored(plain: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> GridPop
     population.pool = pool
     population.species = read_species(plain, arrays, config.population)
     population.innovations.next = int(plain["next_marking"])
-    fitness = arrays.get("fitness")
-    if fitness is not None and (fitness.dtype != np.float64 or fitness.shape != (config.population,)):
-        raise CheckpointError(f"fitness is {fitness.dtype} {fitness.shape}")
-    population.progress = Progress(
-        generation=int(plain["generation"]),
-        improved=int(plain["improved"]),
-        fitness=fitness,
-        failures=tuple(Failure(**failure) for failure in plain["failures"]),
-    )
+    population.progress = read_progress(plain, arrays, config.population)
     champions = [
         Champion(genome=genome, fitness=value, id=number, generation=generation)
         for genome, (value, number, generation) in zip(genomes[config.population :], best, strict=True)

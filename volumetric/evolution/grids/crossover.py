@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 
 from volumetric.dtypes import encode
 from volumetric.evolution.config import SpeciesConfig
-from volumetric.evolution.grids.genome import Allele, GridGenome, replaced
+from volumetric.evolution.grids.genome import Allele, GridGenome
 from volumetric.grid import Coord
 from volumetric.network import Params
 from volumetric.weights import WeightStore
@@ -32,7 +34,7 @@ def crossover(fitter: GridGenome, other: GridGenome, rng: np.random.Generator, *
                 stores[key] = _as(other.params[keys[name]], fitter.params[key])
         if (coord in fitter.network.disabled) != (match in other.network.disabled):
             disabled = disabled | {coord} if rng.random() < disable else disabled - {coord}
-    child = replaced(fitter, params=Params(stores))
+    child = dataclasses.replace(fitter, params=Params(stores))
     return _with_disabled(child, frozenset(disabled))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -149,11 +148,6 @@ def _equal(a: Packed, b: Packed) -> bool:
 
     parts = ((a.payload, b.payload), (a.scales, b.scales), (a.offsets, b.offsets))
     return (a.scheme, a.shape) == (b.scheme, b.shape) and all(same(x, y) for x, y in parts)
-
-
-def replaced(genome: GridGenome, **changes: Any) -> GridGenome:
-    """Return a copy with other fields."""
-    return dataclasses.replace(genome, **changes)
 
 
 @dataclass(frozen=True, slots=True)

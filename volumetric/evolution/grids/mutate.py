@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 from volumetric.dtypes import encode
 from volumetric.evolution.grids import structure
 from volumetric.evolution.grids.config import GridMutationConfig
-from volumetric.evolution.grids.genome import GridGenome, GridInnovations, replaced
+from volumetric.evolution.grids.genome import GridGenome, GridInnovations
 from volumetric.evolution.grids.initial import fresh, unit
 from volumetric.layers import ParamSpec
 from volumetric.network import Params
@@ -66,7 +67,7 @@ def _weights(genome: GridGenome, rules: GridMutationConfig, rng: np.random.Gener
         if any(key.startswith(f"{coord}/") for coord in chosen):
             changed = _perturbed(stores[key].values(), spec, rules, rng)
             stores[key] = WeightStore.from_packed(encode(changed, stores[key].scheme))
-    return replaced(genome, params=Params(stores))
+    return dataclasses.replace(genome, params=Params(stores))
 
 
 def _perturbed(

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from volumetric._typing import ROWS, Shape
 from volumetric.errors import VolumetricError
 from volumetric.evolution.grids.config import GridMutationConfig
-from volumetric.evolution.grids.genome import GridGenome, GridInnovations, replaced
+from volumetric.evolution.grids.genome import GridGenome, GridInnovations
 from volumetric.evolution.grids.initial import fresh, near_identity
 from volumetric.evolution.grids.makers import fitting
 from volumetric.grid import Coord, Link
@@ -187,7 +187,7 @@ def _restructured(
     if last != now:
         return None
     given = genome.params if params is None else params
-    return replaced(
+    return dataclasses.replace(
         genome,
         network=network,
         params=Params({key: given[key] for key in network.param_specs()}),
