@@ -6,30 +6,17 @@ import csv
 import io
 import json
 import logging
-from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Protocol, TextIO
+from typing import Any, TextIO, TypeAlias
 
+from volumetric import reporting
 from volumetric.errors import CheckpointError, SpecError
 from volumetric.train.events import COLUMNS, EpochEvent, Event, StepEvent, record
 
 logger = logging.getLogger(__name__)
 
-
-class Reporter(Protocol):
-    """Takes the events of a run."""
-
-    def start(self, step: int, epoch: int) -> None:
-        """Begin after `step` updates, in `epoch`: what an interrupted run reported beyond that will come again."""
-        ...
-
-    def report(self, event: Event) -> None:
-        """Take one event."""
-        ...
-
-    def close(self) -> None:
-        """Finish, whether training succeeded or not."""
-        ...
+Reporter: TypeAlias = reporting.Reporter[Event]
+"""Takes the events of training."""
 
 
 class _FileReporter:
@@ -139,15 +126,3 @@ class LogReporter:
 
     def close(self) -> None:
         """Nothing to close."""
-
-
-def each(reporters: Iterable[Reporter], call: Callable[[Reporter], None]) -> None:
-    """Call every reporter, the later ones too where one fails; the first failure is raised at the end."""
-    failure: Exception | None = None
-    for reporter in reporters:
-        try:
-            call(reporter)
-        except Exception as error:
-            failure = failure or error
-    if failure is not None:
-        raise failure

@@ -15,12 +15,12 @@ from volumetric._typing import Array
 from volumetric.errors import CheckpointError, SpecError, UnsupportedError
 from volumetric.network import Network
 from volumetric.observe import Observer
+from volumetric.reporting import AnyReporter, Reporter, each, reporters_of
 from volumetric.train.checkpoint import Checkpoint, CheckpointStore, read_checkpoint
 from volumetric.train.config import TrainConfig
 from volumetric.train.data import AnyData, ArrayData, Batch, Data, as_data, checksum, grouped
 from volumetric.train.divergence import DivergedError
 from volumetric.train.events import EpochEvent, Event, StepEvent, StopEvent
-from volumetric.train.history import Reporter, each
 from volumetric.train.learner import Learner, OpenLearner, StepReport, Tally, Watched
 from volumetric.train.lora import trained_keys
 from volumetric.train.precision import master_of, matching, trained_store
@@ -57,7 +57,7 @@ def train(
     config: TrainConfig | None = None,
     *,
     validation: AnyData | float | None = None,
-    reporters: Sequence[Reporter] = (),
+    reporters: Sequence[AnyReporter[Event]] = (),
     checkpoints: str | Path | None = None,
     resume: bool = False,
     learner: OpenLearner = ReferenceLearner,
@@ -72,7 +72,7 @@ def train(
     data : batches, (inputs, targets[, mask]), the path of an ``.npz`` file, or a function from epoch to batches
     config : settings; the defaults are AdamW on a mean squared error for one epoch
     validation : other data, or the fraction of `data` to hold back for it
-    reporters : get every event, as it happens
+    reporters : get every event, as it happens: functions, as `print`, or objects (see `volumetric.reporting.Reporter`)
     checkpoints : directory for checkpoints, or None
     resume : continue from the newest checkpoint there, if there is one, as if the run had never stopped: same bits
     learner : where to compute
@@ -97,6 +97,7 @@ def train(
     >>> result = train(network, initialise(network), (inputs, targets), config, validation=0.1)  # doctest: +SKIP
     """
     config = config or TrainConfig()
+    told = reporters_of(reporters)
     source = as_data(data)
     held: Data | None = None
     if isinstance(validation, (int, float)):
@@ -111,12 +112,12 @@ def train(
     opened = learner(network, params, config.learner)
     if observers:
         _watch(opened, observers)
-    run = _Run(network, params, config, source, held, reporters, store, opened, stop, metric)
+    run = _Run(network, params, config, source, held, told, store, opened, stop, metric)
     try:
         run.begin(resume)
         return run.go()
     finally:
-        each(reporters, lambda reporter: reporter.close())
+        each(told, lambda reporter: reporter.close())
 
 
 def _watch(learner: Learner, observers: Sequence[Observer]) -> None:
@@ -150,7 +151,7 @@ class _Run:
         config: TrainConfig,
         data: Data,
         validation: Data | None,
-        reporters: Sequence[Reporter],
+        reporters: Sequence[Reporter[Event]],
         store: CheckpointStore | None,
         learner: Learner,
         stop: Callable[[], bool] | None = None,
