@@ -100,19 +100,43 @@ def test_embeddings(kernel: Kernel, rng: np.random.Generator, scheme: str) -> No
     assert_close(kernel.read(out, 4, width), expected)
 
 
+def pick(kernel: Kernel, x: np.ndarray) -> int:
+    """Arg max of `x` by the two launches; the control block advances with it."""
+    winners, token = kernel.empty(elementwise.ARGMAX_GROUPS, 2), kernel.array(np.zeros(1, np.uint32))
+    control = kernel.control(position=41, rows=1)
+    kernel.run(
+        (elementwise.argmax(width=x.size, final=False), {"x": kernel.array(x), "winners": winners}),
+        (elementwise.argmax(width=x.size, final=True), {"winners": winners, "token": token, "control": control}),
+    )
+    assert kernel.context.read(control, 16).view(np.uint32).tolist() == [42, 1, 1, 43]
+    return int(kernel.context.read(token, 4).view(np.uint32)[0])
+
+
 @pytest.mark.parametrize("width", [1, 63, 20011])
 def test_argmax_takes_the_first_of_equals_and_advances(kernel: Kernel, rng: np.random.Generator, width: int) -> None:
     x = rng.standard_normal(width).astype(np.float32)
     best = width // 3
     x[[best, width - 1]] = 9.0
-    winners, token = kernel.empty(elementwise.ARGMAX_GROUPS, 2), kernel.array(np.zeros(1, np.uint32))
-    control = kernel.control(position=41, rows=1)
-    kernel.run(
-        (elementwise.argmax(width=width, final=False), {"x": kernel.array(x), "winners": winners}),
-        (elementwise.argmax(width=width, final=True), {"winners": winners, "token": token, "control": control}),
-    )
-    assert kernel.context.read(token, 4).view(np.uint32)[0] == min(best, width - 1)
-    assert kernel.context.read(control, 16).view(np.uint32).tolist() == [42, 1, 1, 43]
+    assert pick(kernel, x) == min(best, width - 1)
+    x[:] = -np.abs(x) - 1
+    x[[best, width - 1]] = -1e-40, 0.0  # one that drivers flush to zero
+    assert pick(kernel, x) == width - 1
+    x[best] = -0.0
+    assert pick(kernel, x) == best
+    x[:] = -np.inf
+    x[best] = -3.4e38
+    assert pick(kernel, x) == best
+
+
+@pytest.mark.parametrize("width", [1, 63, 20011])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_argmax_tells_logits_that_allow_no_choice(kernel: Kernel, width: int, sign: int) -> None:
+    x = np.full(width, -np.inf, np.float32)
+    assert pick(kernel, x) == 0xFFFFFFFD
+    x[width // 2] = np.inf
+    assert pick(kernel, x) == 0xFFFFFFFE
+    x[width // 3] = np.copysign(np.float32(np.nan), sign)
+    assert pick(kernel, x) == 0xFFFFFFFF
 
 
 def test_grids_beyond_the_limit_are_folded() -> None:

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from volumetric._typing import F32Array
-from volumetric.errors import SpecError
+from volumetric.errors import GenerationError, SpecError
 from volumetric.generate.events import Generation, TokenEvent
 from volumetric.generate.params import SamplingParams
 from volumetric.generate.session import Session
 from volumetric.generate.stream import Stream
 from volumetric.runtime.device import State
+from volumetric.runtime.logits import most_likely
 
 if TYPE_CHECKING:
     from volumetric.generate.model import Model
@@ -48,7 +49,7 @@ class _Seat(Session):
     def greedy(self, token: int) -> Generator[int, None, None]:
         """Yield the most likely token of each row."""
         while True:
-            token = int(self.step(token).argmax())
+            token = most_likely(self.step(token))
             yield token
 
 
@@ -118,7 +119,7 @@ class BatchStream:
                     self._compute(live)
                 live |= fresh
                 for number in tuple(live):
-                    event = next(self._streams[number], None)
+                    event = self._next(number)
                     if event is None or event.finish_reason is not None:
                         self._streams[number].close()
                         free.append(live.pop(number))
@@ -127,6 +128,12 @@ class BatchStream:
         finally:
             for seat in seats:
                 seat.close()
+
+    def _next(self, number: int) -> TokenEvent | None:
+        try:
+            return next(self._streams[number], None)
+        except GenerationError as error:
+            raise GenerationError(f"prompt {number}: {error}", hint=error.hint) from error
 
     def _compute(self, live: Mapping[int, _Seat]) -> None:
         """Feed the last token of each live stream; all of them wait for the call, so it counts in the time of each."""

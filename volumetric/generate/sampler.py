@@ -16,6 +16,7 @@ from volumetric import rng
 from volumetric._typing import F32Array
 from volumetric.errors import GenerationError
 from volumetric.generate.params import SamplingParams
+from volumetric.runtime.logits import require_usable
 
 # A top-p set seldom needs more tokens than this, and finding them is ten times cheaper than sorting a vocabulary.
 _TOP_P_FIRST = 1024
@@ -62,7 +63,7 @@ class Sampler:
         ------
         GenerationError : the logits hold NaN or +inf, or no token is possible
         """
-        require_usable(logits, "the model's logits")
+        require_usable(logits)
         scores = self._adjust(logits)
         token = int(np.argmax(scores)) if self.params.temperature == 0.0 else self._choose(scores)
         if self.params.penalised:
@@ -114,19 +115,6 @@ class Sampler:
         # side="right" never lands on a token of weight zero: u < 1 and its slice of the line is empty.
         chosen = int(np.searchsorted(total, self._random.random() * total[-1], side="right"))
         return chosen if ids is None else int(ids[chosen])
-
-
-def require_usable(logits: F32Array, what: str) -> None:
-    """Raise `GenerationError` unless the largest of `logits` is a finite number."""
-    top = logits.max(initial=-np.inf)
-    if np.isfinite(top):
-        return
-    state = "hold NaN" if np.isnan(top) else "hold +inf" if top > 0 else "are all -inf, so no token is possible"
-    raise GenerationError(
-        f"{what} {state}",
-        hint="bans (-inf) may cover every token; otherwise the weights or the numeric type overflow: "
-        "try dtype='float32' or device='reference'",
-    )
 
 
 def penalise_repetition(scores: F32Array, ids: NDArray[np.int64], penalty: float) -> None:

@@ -124,11 +124,16 @@ class Session:
 
     def greedy(self, token: int) -> Generator[int, None, None]:
         """Append `token`, yield the most likely next one, append that, and so on; the device's fastest way."""
-        with closing(greedy_ids(self._model.executable, self._open(), token)) as generated:
-            for following in generated:
+        state = self._open()
+        try:
+            with closing(greedy_ids(self._model.executable, state, token)) as generated:
+                for following in generated:
+                    self._tokens.append(token)
+                    token = following
+                    yield following
+        finally:
+            if state.position > len(self._tokens):  # fed, but the logits after it were refused
                 self._tokens.append(token)
-                token = following
-                yield following
 
     def fork(self) -> Session:
         """Return a second session that holds the same tokens; both go on independently."""

@@ -151,7 +151,12 @@ class Executable(Protocol):
     def greedy(self, state: Any, token: int) -> Iterator[int]:
         """Feed `token`, yield the arg max, feed that, and so on, without end, as fast as the device can.
 
-        When the iterator is closed, `state.position` counts exactly the tokens fed for the ids already yielded.
+        When the iterator is closed, `state.position` counts exactly the tokens fed for the ids already yielded; and one
+        more where the logits after it were refused.
+
+        Raises
+        ------
+        GenerationError : logits hold NaN or +inf, or are all -inf; the context is full
         """
         ...
 

@@ -15,6 +15,7 @@ from volumetric.runtime.batch import check_batch, forward_each
 from volumetric.runtime.device import DeviceInfo, MemoryReport, RunOptions
 from volumetric.runtime.expand import row_wise
 from volumetric.runtime.fuse import fuse
+from volumetric.runtime.logits import most_likely
 from volumetric.runtime.plan import Plan
 from volumetric.runtime.profile import StepTime
 from volumetric.runtime.state import check_input, check_room, check_trim
@@ -85,7 +86,7 @@ class NullExecutable:
     def greedy(self, state: NullState, token: int) -> Iterator[int]:
         """Yield zeros."""
         while True:
-            token = int(self.forward(state, np.array([token], np.int32))[-1].argmax())
+            token = most_likely(self.forward(state, np.array([token], np.int32))[-1])
             yield token
 
     def step_times(self, state: NullState, rows: int = 1, *, repeats: int = 10) -> list[StepTime]:

@@ -16,6 +16,7 @@ from volumetric.layers.joins import join, join_vjp
 from volumetric.network import Params
 from volumetric.runtime.batch import check_batch, forward_each
 from volumetric.runtime.device import DeviceInfo, MemoryReport, RunOptions
+from volumetric.runtime.logits import most_likely
 from volumetric.runtime.plan import Plan, Step
 from volumetric.runtime.profile import StepTime
 from volumetric.runtime.state import check_input, check_room, check_trim
@@ -121,7 +122,7 @@ class ReferenceExecutable:
     def greedy(self, state: ReferenceState, token: int) -> Iterator[int]:
         """Feed `token`, yield the arg max, feed that, and so on."""
         while True:
-            token = int(self.forward(state, np.array([token], np.int32))[-1].argmax())
+            token = most_likely(self.forward(state, np.array([token], np.int32))[-1])
             yield token
 
     def step_times(self, state: ReferenceState, rows: int = 1, *, repeats: int = 10) -> list[StepTime]:

@@ -1,50 +1,71 @@
 // Index of the largest element of row 0, the lowest among equals. As a decoding step it also feeds the network: the index
 // becomes the next token, and position and step advance, so that replaying the same commands makes the next token.
+// Where the largest is no finite number, a code above every index takes the token's place (NOT_A_NUMBER, …): the host
+// ends decoding when it reads that, and the embedding of a step that was sent meanwhile finds no such row and does nothing.
 // Two launches: PARTIAL groups each scan a slice of x, then one group scans their winners.
-@group(0) @binding(0) var<storage, read> x: array<f32>;                   // (WIDTH)
-@group(0) @binding(1) var<storage, read_write> winners: array<vec2<u32>>; // (PARTIAL): value bits, index
+// Elements are compared as integers: compilers may assume that floats are never NaN, and drivers may flush tiny ones.
+@group(0) @binding(0) var<storage, read> x: array<u32>;                   // (WIDTH): bits of f32
+@group(0) @binding(1) var<storage, read_write> winners: array<vec2<u32>>; // (PARTIAL): rank, index
 @group(0) @binding(2) var<storage, read_write> token: array<u32>;
 @group(0) @binding(3) var<storage, read_write> control: array<u32>;
 
-var<workgroup> best_value: array<f32, WG>;
+const NOT_A_NUMBER: u32 = 0xffffffffu;
+const INFINITE: u32 = 0xfffffffeu;
+const NONE_POSSIBLE: u32 = 0xfffffffdu;
+
+const SIGN: u32 = 0x80000000u;
+const INFINITY: u32 = 0x7f800000u;
+
+var<workgroup> best_rank: array<u32, WG>;
 var<workgroup> best_index: array<u32, WG>;
 
-fn better(value: f32, index: u32, than: f32, than_index: u32) -> bool {
+// An integer in the order of the floats: 0 for "no element", both zeros equal, every NaN the highest.
+fn rank(bits: u32) -> u32 {
+    if ((bits & ~SIGN) > INFINITY) { return 0xffffffffu; }
+    return select(bits | SIGN, SIGN - (bits & ~SIGN), bits >= SIGN);
+}
+
+fn better(value: u32, index: u32, than: u32, than_index: u32) -> bool {
     return value > than || (value == than && index < than_index);
 }
 
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
-    var value = LOWEST;
+    var value = 0u;
     var index = 0xffffffffu;
     if (FINAL) {
         for (var i = lid; i < PARTIAL; i += WG) {
             let w = winners[i];
-            if (better(bitcast<f32>(w.x), w.y, value, index)) { value = bitcast<f32>(w.x); index = w.y; }
+            if (better(w.x, w.y, value, index)) { value = w.x; index = w.y; }
         }
     } else {
         for (var i = group.x * WG + lid; i < WIDTH; i += PARTIAL * WG) {
-            if (better(x[i], i, value, index)) { value = x[i]; index = i; }
+            let r = rank(x[i]);
+            if (better(r, i, value, index)) { value = r; index = i; }
         }
     }
-    best_value[lid] = value;
+    best_rank[lid] = value;
     best_index[lid] = index;
     workgroupBarrier();
     for (var step = WG / 2u; step > 0u; step = step / 2u) {
         if (lid < step) {
-            let v = best_value[lid + step];
+            let v = best_rank[lid + step];
             let i = best_index[lid + step];
-            if (better(v, i, best_value[lid], best_index[lid])) { best_value[lid] = v; best_index[lid] = i; }
+            if (better(v, i, best_rank[lid], best_index[lid])) { best_rank[lid] = v; best_index[lid] = i; }
         }
         workgroupBarrier();
     }
     if (lid != 0u) { return; }
     if (FINAL) {
-        token[0] = select(best_index[0], 0u, best_index[0] >= WIDTH);
+        let top = best_rank[0];
+        token[0] = best_index[0];
+        if (top == rank(SIGN | INFINITY)) { token[0] = NONE_POSSIBLE; }
+        if (top == rank(INFINITY)) { token[0] = INFINITE; }
+        if (top > rank(INFINITY)) { token[0] = NOT_A_NUMBER; }
         control[0] += 1u;
         control[2] += 1u;
         control[3] += 1u;
     } else {
-        winners[group.x] = vec2<u32>(bitcast<u32>(best_value[0]), best_index[0]);
+        winners[group.x] = vec2<u32>(best_rank[0], best_index[0]);
     }
 }

@@ -37,6 +37,7 @@ from volumetric.runtime.cpu.state import CpuState, KVCaches, bytes_per_token
 from volumetric.runtime.cpu.table import StepTable
 from volumetric.runtime.cpu.team import TEAM
 from volumetric.runtime.device import MemoryReport, RunOptions
+from volumetric.runtime.logits import most_likely
 from volumetric.runtime.plan import ROWS
 from volumetric.runtime.profile import StepTime
 from volumetric.runtime.state import check_input, check_room, check_vocabulary
@@ -142,7 +143,7 @@ class CpuExecutable:
             program.layout.check_positions(state.position + 1)
             with self._turn:
                 self._chunk(self._open(), state, ids, TAIL_ALL, scores)
-            ids[0] = token = int(scores.argmax())
+            ids[0] = token = most_likely(scores)
             yield token
 
     def step_times(self, state: CpuState, rows: int = 1, *, repeats: int = 10) -> list[StepTime]:

@@ -15,6 +15,7 @@ import numpy as np
 
 from volumetric.errors import GenerationError
 from volumetric.runtime.gpu.commands import Command, Copy
+from volumetric.runtime.logits import INFINITE, NAN, NONE_POSSIBLE, unusable
 
 if TYPE_CHECKING:
     from volumetric.runtime.gpu.executable import GpuExecutable
@@ -24,6 +25,8 @@ _DEPTH = 2
 """Tokens in flight. Two hide the way of a token to the host; more would only waste work after the end."""
 _AHEAD = 2
 """Tokens encoded beyond those: one in each of the two stages of encoding."""
+_UNUSABLE = {0xFFFFFFFF: NAN, 0xFFFFFFFE: INFINITE, 0xFFFFFFFD: NONE_POSSIBLE}
+"""What `argmax.wgsl` writes in place of a token where the logits allow no choice."""
 
 
 class TokenLoop:
@@ -53,6 +56,8 @@ class TokenLoop:
                 buffer, number = self._flying.popleft()
                 token = int(np.frombuffer(executable.executor.read(buffer, 4, number), np.uint32)[0])
                 state.advance(1)
+                if token in _UNUSABLE:
+                    raise unusable(_UNUSABLE[token])
                 expected = state.position
                 yield token
                 if state.position != expected:

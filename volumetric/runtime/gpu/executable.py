@@ -148,7 +148,7 @@ class GpuExecutable:
         Raises
         ------
         UnsupportedError : the plan does not read token ids
-        GenerationError : the context is full, or `token` is outside of the vocabulary
+        GenerationError : the context is full, `token` is outside of the vocabulary, or logits allow no choice
         """
         if self.plan.values[self.plan.inputs[0]].dtype != "int32":
             raise UnsupportedError("greedy decoding needs a network that reads token ids")

@@ -26,6 +26,7 @@ from volumetric.runtime.graph.device import GraphDevice, GraphProgram
 from volumetric.runtime.graph.network import emit_step
 from volumetric.runtime.graph.passes import fuse_activations
 from volumetric.runtime.graph.programs import ProgramCache
+from volumetric.runtime.logits import most_likely
 from volumetric.runtime.plan import Plan
 from volumetric.runtime.profile import StepTime
 from volumetric.runtime.state import check_input, check_room, check_trim, check_vocabulary
@@ -131,7 +132,7 @@ class GraphExecutable:
     def greedy(self, state: GraphState, token: int) -> Iterator[int]:
         """Feed `token`, yield the arg max, feed that, and so on."""
         while True:
-            token = int(self.forward(state, np.array([token], np.int32))[-1].argmax())
+            token = most_likely(self.forward(state, np.array([token], np.int32))[-1])
             yield token
 
     def step_times(self, state: GraphState, rows: int = 1, *, repeats: int = 10) -> list[StepTime]:

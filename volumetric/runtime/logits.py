@@ -1,0 +1,64 @@
+"""What decoding asks of logits: the most likely token, and a refusal of logits that are no numbers.
+
+A model whose weights or numeric type overflow must not go on with a token that means nothing, whoever takes the arg
+max: the sampler, a device's own loop, or a batch.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from volumetric._typing import F32Array
+from volumetric.errors import GenerationError
+
+MODEL_LOGITS = "the model's logits"
+NAN, INFINITE, NONE_POSSIBLE = "hold NaN", "hold +inf", "are all -inf, so no token is possible"
+
+
+def unusable(state: str, what: str = MODEL_LOGITS) -> GenerationError:
+    """Return the error for logits in one of the three states that allow no choice.
+
+    Parameters
+    ----------
+    state : `NAN`, `INFINITE` or `NONE_POSSIBLE`
+    what : which logits, as the beginning of the message
+    """
+    return GenerationError(
+        f"{what} {state}",
+        hint="bans (-inf) may cover every token; otherwise the weights or the numeric type overflow: "
+        "try dtype='float32' or device='reference'",
+    )
+
+
+def require_usable(logits: F32Array, what: str = MODEL_LOGITS) -> None:
+    """Raise `GenerationError` unless the largest of `logits` is a finite number: none is NaN or +inf, not all are -inf.
+
+    Parameters
+    ----------
+    logits : float32, of one row
+    what : which logits, as the beginning of the message
+    """
+    _check(float(logits.max(initial=-np.inf)), what)
+
+
+def most_likely(logits: F32Array) -> int:
+    """Return the index of the largest of `logits`, the lowest among equals.
+
+    Parameters
+    ----------
+    logits : float32, of one row
+
+    Raises
+    ------
+    GenerationError : as `require_usable`
+    """
+    token = int(logits.argmax())  # a NaN wins over every number
+    _check(logits.item(token), MODEL_LOGITS)
+    return token
+
+
+def _check(top: float, what: str) -> None:
+    if not math.isfinite(top):
+        raise unusable(NAN if math.isnan(top) else INFINITE if top > 0 else NONE_POSSIBLE, what)
