@@ -268,3 +268,26 @@ def test_the_threshold_stays_without_a_target() -> None:
     population = Population(config, seed=1)
     population.evolve(parity(2), generations=10)
     assert population.species.threshold == config.species.threshold
+
+
+def test_what_an_interrupted_run_tells_again_is_told_once(tmp_path: Path) -> None:
+    """Also before the first checkpoint, and where the file says more than the checkpoint knows."""
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    for home in (whole, broken):
+        home.mkdir()
+
+    def files(home: Path) -> list[Any]:
+        return [JsonLines(home / "run.jsonl"), Csv(home / "run.csv")]
+
+    Population(SMALL, seed=1).evolve(xor(), 6, reporters=files(whole))
+    Population(SMALL, seed=1).evolve(xor(), 2, reporters=files(broken))  # killed without a checkpoint
+    population, history = Population(SMALL, seed=1), History()
+    population.evolve(xor(), 2, reporters=[*files(broken), history], checkpoint=broken / "run.npz")
+    population.evolve(xor(), 2, reporters=[*files(broken), history])  # killed after a later generation
+    with (broken / "run.jsonl").open("a") as file:
+        file.write('{"event": "Evalu')
+    population = Population.load(broken / "run.npz")
+    population.evolve(xor(), 4, reporters=[*files(broken), history])
+    assert [event.generation for event in history.generations] == list(range(6))
+    for name in ("run.jsonl", "run.csv"):
+        assert (broken / name).read_text() == (whole / name).read_text()

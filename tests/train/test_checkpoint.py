@@ -18,6 +18,7 @@ from tests.networks import tiny_llama
 from tests.train.problems import perceptron, waves
 from volumetric.errors import CheckpointError
 from volumetric.network import Network, initialise
+from volumetric.reporting import record
 from volumetric.train import (
     SGD,
     AdamW,
@@ -36,7 +37,6 @@ from volumetric.train import (
     token_windows,
     train,
 )
-from volumetric.train.events import record
 
 ROOT = Path(__file__).parents[2]
 NETWORK = perceptron(4, 8, 1)

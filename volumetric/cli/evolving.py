@@ -17,7 +17,7 @@ from volumetric.errors import UnsupportedError
 from volumetric.evolution.genome import Genome
 from volumetric.evolution.grids.genome import GridGenome
 from volumetric.evolution.job import Job, load_run, open_problem, open_run, read_job
-from volumetric.evolution.reporters import Csv, Evaluated, EvaluationFailed, Event, JsonLines, Reporter, trim_history
+from volumetric.evolution.reporters import Csv, Evaluated, EvaluationFailed, Event, JsonLines
 from volumetric.evolution.run import Run
 from volumetric.evolution.tensorboard import TensorBoard
 from volumetric.evolution.workers import Workers
@@ -64,10 +64,7 @@ def resume(home: Path, changes: dict[str, Any]) -> tuple[Job, Run[Any, Any], Any
     problem = open_problem(job)
     if not (home / CHECKPOINT).exists():
         return job, open_run(job, problem), problem
-    run = load_run(job, home / CHECKPOINT)
-    for name in (HISTORY, TABLE):
-        trim_history(home / name, run.generation)
-    return job, run, problem
+    return job, load_run(job, home / CHECKPOINT), problem
 
 
 def evolve_opened(job: Job, run: Run[Any, Any], problem: Any, stop: Any) -> dict[str, Any]:
@@ -75,12 +72,11 @@ def evolve_opened(job: Job, run: Run[Any, Any], problem: Any, stop: Any) -> dict
     home = job.directory
     done = run.generation + (run.progress.fitness is not None)
     left = job.generations - done
-    screen = Screen(job.generations, done)
-    board = TensorBoard(home / "tensorboard") if job.tensorboard else None
-    reporters: list[Reporter] = [JsonLines(home / HISTORY), Csv(home / TABLE), screen, *([board] if board else [])]
+    reporters: list[Any] = [JsonLines(home / HISTORY), Csv(home / TABLE), Screen(job.generations)]
+    reporters += [TensorBoard(home / "tensorboard")] if job.tensorboard else []
     team = Workers(job.workers, timeout=job.timeout or None) if job.workers else nullcontext(None)
     if left > 0 and not run.solved:
-        with team as executor, screen:
+        with team as executor:
             run.evolve(
                 problem,
                 left,
@@ -91,8 +87,6 @@ def evolve_opened(job: Job, run: Run[Any, Any], problem: Any, stop: Any) -> dict
                 budget=job.budget,
                 stop=stop,
             )
-    if board is not None:
-        board.close()
     return told_of(job, run, keep_champion(home, run))
 
 
@@ -136,18 +130,19 @@ class Screen:
 
     Parameters
     ----------
-    total, done : generations of the run, and those before this call
+    total : generations of the run
     """
 
-    def __init__(self, total: int, done: int) -> None:
-        self._total, self._done, self._first = total, done, done
+    def __init__(self, total: int) -> None:
+        self._total, self._done, self._first = total, 0, 0
         self._began = time.monotonic()
         self._last: list[Evaluated] = []
         self._failed = ""
         self._live: Live | None = None
         self._shown = 0.0
 
-    def __enter__(self) -> Screen:
+    def start(self, step: int, epoch: int) -> None:
+        self._done = self._first = epoch
         if self._done:
             console.note(f"resumed after generation {self._done - 1}")
         if sys.stderr.isatty() and console.notes_shown():
@@ -156,16 +151,16 @@ class Screen:
 
             self._live = Live(console=Console(stderr=True), refresh_per_second=4, transient=True)
             self._live.start()
-        return self
 
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         if self._live is not None:
             self._live.stop()
             self._live = None
         if self._last:
             console.note(self._line(self._last[-1]))
+            self._last = []
 
-    def __call__(self, event: Event) -> None:
+    def report(self, event: Event, /) -> None:
         if isinstance(event, EvaluationFailed):
             self._failed = f"genome {event.genome}: {event.reason}"
         if not isinstance(event, Evaluated):

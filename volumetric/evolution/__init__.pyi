@@ -36,6 +36,7 @@ from .nsga import ParetoRun as ParetoRun
 from .nsga import Point as Point
 from .pool import Pool as Pool
 from .population import Population as Population
+from .reporters import ConsoleReporter as ConsoleReporter
 from .reporters import Csv as Csv
 from .reporters import History as History
 from .reporters import JsonLines as JsonLines

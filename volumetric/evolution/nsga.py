@@ -29,9 +29,10 @@ from volumetric.evolution.evaluate import (
     results_of,
 )
 from volumetric.evolution.pareto import crowding, front_ranks, preference
-from volumetric.evolution.reporters import EvaluationFailed, FrontEvaluated, Reporter
+from volumetric.evolution.reporters import EvaluationFailed, Event, FrontEvaluated
 from volumetric.evolution.run import Progress, Run
 from volumetric.evolution.selection import Offspring
+from volumetric.reporting import AnyReporter, telling
 from volumetric.rng import generator
 
 _STREAM = 3
@@ -167,7 +168,7 @@ class ParetoRun:
         generations: int,
         *,
         executor: Executor | Scorer | None = None,
-        reporters: Sequence[Reporter] = (),
+        reporters: Sequence[AnyReporter[Event]] = (),
         checkpoint: str | os.PathLike[str] | None = None,
         checkpoint_every: int = 10,
         budget: Budget | None = None,
@@ -191,18 +192,21 @@ class ParetoRun:
             raise SpecError(f"generations and checkpoint_every must be at least 1: {generations}, {checkpoint_every}")
         meter = Meter(budget or Budget(), stop)
         size = self.population.config.population
-        for step in range(1, generations + 1):
-            cohort = self.ask()
-            self.tell(*_evaluated(fitness, cohort, executor))
-            front = self.front
-            self._report(front, reporters)
-            newest = max(point.id for point in front) // size
-            spent = meter.spent(self.generation, size, newest)
-            self.ended = spent or ("generations" if step == generations else "")
-            if checkpoint is not None and (step % checkpoint_every == 0 or self.ended):
-                self.save(checkpoint)
-            if self.ended:
-                break
+        done = 0 if self.objectives is None else self.generation + 1
+        with telling(reporters, done, done) as tell:
+            for step in range(1, generations + 1):
+                cohort = self.ask()
+                self.tell(*_evaluated(fitness, cohort, executor))
+                front = self.front
+                for event in self._events(front):
+                    tell(event)
+                newest = max(point.id for point in front) // size
+                spent = meter.spent(self.generation, size, newest)
+                self.ended = spent or ("generations" if step == generations else "")
+                if checkpoint is not None and (step % checkpoint_every == 0 or self.ended):
+                    self.save(checkpoint)
+                if self.ended:
+                    break
         return self.front
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -258,17 +262,15 @@ class ParetoRun:
         worst = values[~failed].min(axis=0) if given is None else given
         return np.where(failed[:, None], worst, values)
 
-    def _report(self, front: Sequence[Point], reporters: Sequence[Reporter]) -> None:
-        events = [EvaluationFailed(generation=self.generation, genome=f.genome, reason=f.reason) for f in self.failures]
+    def _events(self, front: Sequence[Point]) -> list[Event]:
+        failed = [EvaluationFailed(generation=self.generation, genome=f.genome, reason=f.reason) for f in self.failures]
         told = FrontEvaluated(
             generation=self.generation,
             front=tuple(point.objectives for point in front),
             genomes=tuple(point.id for point in front),
             failures=len(self.failures),
         )
-        for event in (*events, told):
-            for reporter in reporters:
-                reporter(event)
+        return [*failed, told]
 
 
 def _evaluated(

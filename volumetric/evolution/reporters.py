@@ -1,18 +1,19 @@
-"""What happened in a run, as events, and reporters that keep or write them."""
+"""What happened in a run, as events, and reporters that keep or write them; see `volumetric.reporting`."""
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-import json
-import os
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
-from volumetric.atomic import write_atomic
-from volumetric.errors import VolumetricError
+from volumetric.reporting import ConsoleReporter
+from volumetric.train.history import CsvReporter, JsonlReporter
+
+__all__ = [
+    "ConsoleReporter", "Csv", "Evaluated", "EvaluationFailed", "Event", "FrontEvaluated", "History", "JsonLines",
+    "Solved", "SpeciesEnded", "SpeciesFounded",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +31,9 @@ class Evaluated:
     failures : genomes without a fitness of their own
     """
 
+    event: ClassVar[str] = "Evaluated"
+    detail: ClassVar[int] = 1
+
     generation: int
     best: float
     mean: float
@@ -42,41 +46,72 @@ class Evaluated:
     threshold: float
     failures: int
 
+    def __str__(self) -> str:
+        failed = f", {self.failures} failed" if self.failures else ""
+        return (
+            f"generation {self.generation}: best {self.best:.6g}, mean {self.mean:.6g}, {len(self.species)} species, "
+            f"best has {self.best_hidden} hidden and {self.best_connections} links{failed}"
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluationFailed:
     """A genome has no fitness of its own."""
 
+    event: ClassVar[str] = "EvaluationFailed"
+    detail: ClassVar[int] = 2
+
     generation: int
     genome: int
     reason: str
+
+    def __str__(self) -> str:
+        return f"generation {self.generation}: genome {self.genome} failed: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpeciesFounded:
     """A genome was unlike all species there were."""
 
+    event: ClassVar[str] = "SpeciesFounded"
+    detail: ClassVar[int] = 2
+
     generation: int
     species: int
+
+    def __str__(self) -> str:
+        return f"generation {self.generation}: species {self.species} begins"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpeciesEnded:
     """A species left no members: it stagnated, or its children belong to other species."""
 
+    event: ClassVar[str] = "SpeciesEnded"
+    detail: ClassVar[int] = 2
+
     generation: int
     species: int
     best: float
     age: int
+
+    def __str__(self) -> str:
+        return f"generation {self.generation}: species {self.species} ends at age {self.age}, best {self.best:.6g}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Solved:
     """A genome reached the fitness threshold."""
 
+    event: ClassVar[str] = "Solved"
+    detail: ClassVar[int] = 0
+
     generation: int
     genome: int
     fitness: float
+
+    def __str__(self) -> str:
+        return f"generation {self.generation}: genome {self.genome} solves the problem with fitness {self.fitness:.6g}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,15 +126,21 @@ class FrontEvaluated:
     failures : genomes of the generation without objectives of their own
     """
 
+    event: ClassVar[str] = "FrontEvaluated"
+    detail: ClassVar[int] = 1
+
     generation: int
     front: tuple[tuple[float, ...], ...]
     genomes: tuple[int, ...]
     failures: int
 
+    def __str__(self) -> str:
+        best = ", ".join(f"{max(values):.6g}" for values in zip(*self.front, strict=True))
+        failed = f", {self.failures} failed" if self.failures else ""
+        return f"generation {self.generation}: {len(self.front)} points on the front, best {best}{failed}"
+
 
 Event: TypeAlias = FrontEvaluated | Evaluated | EvaluationFailed | SpeciesFounded | SpeciesEnded | Solved
-Reporter: TypeAlias = Callable[[Event], None]
-"""Anything that can be called with an event."""
 
 
 class History:
@@ -108,83 +149,52 @@ class History:
     def __init__(self) -> None:
         self.events: list[Event] = []
 
-    def __call__(self, event: Event) -> None:
+    def start(self, step: int, epoch: int) -> None:
+        """Forget what is told again."""
+        self.events = [event for event in self.events if event.generation < epoch]
+
+    def report(self, event: Event, /) -> None:
+        """Keep an event."""
         self.events.append(event)
+
+    def close(self) -> None:
+        """Nothing to close."""
 
     @property
     def generations(self) -> list[Evaluated]:
         return [event for event in self.events if isinstance(event, Evaluated)]
 
 
-class JsonLines:
+class JsonLines(JsonlReporter):
     """Appends every event to a file as one line of JSON, with its kind under ``event``.
 
     Parameters
     ----------
-    path : the file; it is created if it is missing
+    path : the file. A run that begins writes it anew; one that goes on drops what it tells again
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._path = Path(path)
-
-    def __call__(self, event: Event) -> None:
-        line = json.dumps({"event": type(event).__name__, **dataclasses.asdict(event)})
-        _append(self._path, line + "\n")
+    def _kept(self, fields: Mapping[str, Any], step: int, epoch: int) -> bool:
+        return int(fields["generation"]) < epoch
 
 
-class Csv:
+class Csv(CsvReporter):
     """Appends one row for each evaluated generation; species are counted.
 
     Parameters
     ----------
-    path : the file; a new one gets a header
+    path : the file, with a header. A run that begins writes it anew; one that goes on drops what it tells again
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._path = Path(path)
+    columns = tuple(field.name for field in dataclasses.fields(Evaluated))
 
-    def __call__(self, event: Event) -> None:
-        if not isinstance(event, Evaluated):
-            return
-        row = dataclasses.asdict(event) | {"species": len(event.species)}
-        rows = _Rows()
-        writer = csv.DictWriter(rows, list(row), lineterminator="\n")
-        if not self._path.exists():
-            writer.writeheader()
-        writer.writerow(row)
-        _append(self._path, "".join(rows.texts))
+    def report(self, event: Event, /) -> None:
+        """Write a row."""
+        if isinstance(event, Evaluated):
+            super().report(event)
 
+    def _line(self, fields: Mapping[str, Any]) -> str:
+        counted = {**fields, "species": len(fields["species"])}
+        return super()._line({name: counted[name] for name in self.columns})
 
-def trim_history(path: Path, generation: int) -> None:
-    """Drop what a `JsonLines` or `Csv` file tells of generations after `generation`, which a resumed run repeats."""
-    if not path.exists():
-        return
-    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-    kept = []
-    for line in lines:
-        try:
-            number = json.loads(line)["generation"] if line.startswith("{") else int(line.partition(",")[0])
-        except (ValueError, KeyError):
-            number = -1 if line.startswith("generation,") else generation + 1  # a line that a crash cut off
-        if number <= generation:
-            kept.append(line)
-    write_atomic(path, "".join(kept).encode())
-
-
-class _Rows:
-    """The file that `csv` writes to, so that a row reaches the disk whole."""
-
-    def __init__(self) -> None:
-        self.texts: list[str] = []
-
-    def write(self, text: str) -> int:
-        self.texts.append(text)
-        return len(text)
-
-
-def _append(path: Path, text: str) -> None:
-    try:
-        with path.open("a", encoding="utf-8", newline="") as handle:
-            handle.write(text)
-    except OSError as error:
-        raise VolumetricError(f"cannot write {path}: {error.strerror or error}") from error
+    def _kept(self, fields: Mapping[str, Any], step: int, epoch: int) -> bool:
+        return int(fields["generation"]) < epoch

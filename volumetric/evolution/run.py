@@ -29,9 +29,10 @@ from volumetric.evolution.evaluate import (
 )
 from volumetric.evolution.generation_events import generation_events
 from volumetric.evolution.hall import Champion, entered
-from volumetric.evolution.reporters import Reporter
+from volumetric.evolution.reporters import Event
 from volumetric.evolution.selection import Offspring, breeders, plan
 from volumetric.evolution.species import Ranking, SpeciesTable, keep, rank, remember
+from volumetric.reporting import AnyReporter, telling
 from volumetric.rng import fresh_seed, generator
 
 BREEDING_STREAM = 0
@@ -183,7 +184,7 @@ class Run(ABC, Generic[C, P]):
         generations: int,
         *,
         executor: Executor | Scorer | None = None,
-        reporters: Sequence[Reporter] = (),
+        reporters: Sequence[AnyReporter[Event]] = (),
         checkpoint: str | os.PathLike[str] | None = None,
         checkpoint_every: int = 10,
         budget: Budget | None = None,
@@ -200,7 +201,8 @@ class Run(ABC, Generic[C, P]):
         generations : how many to evaluate in this call
         executor : runs fitness in threads, processes or on a cluster, with the same result; `Workers` also contains
             functions that hang or kill their process
-        reporters : called with each `Event`
+        reporters : get every event as it happens: functions, as `print`, or objects (see
+            `volumetric.reporting.Reporter`). They are closed at the end and may be used again
         checkpoint : file that the run is saved to, after every `checkpoint_every` generations and at the end
         budget : limits besides `generations`
         stop : asked after every generation whether to end
@@ -217,18 +219,21 @@ class Run(ABC, Generic[C, P]):
             restore(self.extras)
             self.extras = {}
         self.ended = ""
-        for step in range(1, generations + 1):
-            before = self.species
-            self.tell(evaluate(fitness, self.ask(), executor))
-            self._confirm(fitness)
-            if reporters:
-                self._report(before, reporters)
-            self.ended = self._end(meter) or ("generations" if step == generations else "")
-            if checkpoint is not None and (step % checkpoint_every == 0 or self.ended):
-                self.extras = getattr(fitness, "state", dict)()
-                self.save(checkpoint)
-            if self.ended:
-                break
+        done = self.generation + (self.progress.fitness is not None)
+        with telling(reporters, done, done) as tell:
+            for step in range(1, generations + 1):
+                before = self.species
+                self.tell(evaluate(fitness, self.ask(), executor))
+                self._confirm(fitness)
+                if reporters:
+                    for event in generation_events(self, before):
+                        tell(event)
+                self.ended = self._end(meter) or ("generations" if step == generations else "")
+                if checkpoint is not None and (step % checkpoint_every == 0 or self.ended):
+                    self.extras = getattr(fitness, "state", dict)()
+                    self.save(checkpoint)
+                if self.ended:
+                    break
         if self.champion is None:
             raise EvaluationError("no generation was evaluated")
         return self.champion
@@ -297,9 +302,3 @@ class Run(ABC, Generic[C, P]):
         self.pool, self._ranking = children, None
         improved = generation if refocus else self.progress.improved
         self.progress = Progress(generation=generation + 1, improved=improved)
-
-    def _report(self, before: SpeciesTable, reporters: Sequence[Reporter]) -> None:
-        """Tell reporters about the generation that was just evaluated; `before` are the species before it."""
-        for event in generation_events(self, before):
-            for reporter in reporters:
-                reporter(event)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from volumetric.evolution.reporters import Evaluated, Event, FrontEvaluated
+from volumetric.evolution.reporters import Evaluated, FrontEvaluated
+from volumetric.reporting import Event
 from volumetric.train.tensorboard import TensorBoardReporter
 
 
@@ -16,18 +15,10 @@ class TensorBoard(TensorBoardReporter):
     directory : where TensorBoard looks (``tensorboard --logdir``); a resumed run adds a file
     """
 
-    def __init__(self, directory: str | Path) -> None:
-        super().__init__(directory)
-        self._open = False
-
-    def __call__(self, event: Event) -> None:
+    def report(self, event: Event, /) -> None:
         """Write the numbers of an event."""
-        if not isinstance(event, Evaluated | FrontEvaluated):
-            return
-        if not self._open:
-            self.start(event.generation, 0)
-            self._open = True
-        self._scalars(event.generation, _numbers(event))
+        if isinstance(event, Evaluated | FrontEvaluated):
+            self._scalars(event.generation, _numbers(event))
 
 
 def _numbers(event: Evaluated | FrontEvaluated) -> dict[str, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from volumetric.reporting import ConsoleReporter
 from volumetric.train.checkpoint import Checkpoint, CheckpointStore, read_checkpoint
 from volumetric.train.clip import clip_by_norm, global_norm
 from volumetric.train.compare import Comparison, Method, Metrics, compare
@@ -9,7 +10,7 @@ from volumetric.train.config import TrainConfig
 from volumetric.train.data import ArrayData, Batch, Data, StreamData, as_data, load_npz, token_windows
 from volumetric.train.divergence import DivergedError
 from volumetric.train.events import EpochEvent, Event, StepEvent, StopEvent
-from volumetric.train.history import CsvReporter, JsonlReporter, LogReporter, Reporter
+from volumetric.train.history import CsvReporter, FileReporter, JsonlReporter, LogReporter, Reporter
 from volumetric.train.learner import Learner, LearnerOptions, LearnerState, OpenLearner, StepReport, Tally
 from volumetric.train.lora import LowRank, load_overlays, save_overlays
 from volumetric.train.losses import BCE, LOSSES, MSE, CrossEntropy, Huber, Loss, LossTerms
@@ -33,6 +34,7 @@ __all__ = [
     "Checkpoint",
     "CheckpointStore",
     "Comparison",
+    "ConsoleReporter",
     "Constant",
     "Cosine",
     "CrossEntropy",
@@ -41,6 +43,7 @@ __all__ = [
     "DivergedError",
     "EpochEvent",
     "Event",
+    "FileReporter",
     "Huber",
     "JsonlReporter",
     "Learner",

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, TypeAlias
+from typing import ClassVar, Final, TypeAlias
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +23,7 @@ class StepEvent:
     """
 
     event: ClassVar[str] = "step"
+    detail: ClassVar[int] = 2
 
     step: int
     epoch: int
@@ -32,6 +32,9 @@ class StepEvent:
     gradient_norm: float
     clipped: bool
     seconds: float
+
+    def __str__(self) -> str:
+        return f"step {self.step}: loss {self.loss:.6g}, gradient norm {self.gradient_norm:.4g}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +51,7 @@ class EpochEvent:
     """
 
     event: ClassVar[str] = "epoch"
+    detail: ClassVar[int] = 1
 
     step: int
     epoch: int
@@ -56,29 +60,29 @@ class EpochEvent:
     improved: bool = False
     metric: float | None = None
 
+    def __str__(self) -> str:
+        validation = "" if self.validation_loss is None else f", validation loss {self.validation_loss:.6g}"
+        metric = "" if self.metric is None else f", metric {self.metric:.6g}"
+        return f"epoch {self.epoch}: loss {self.loss:.6g}{validation}{metric}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopEvent:
     """End of training, and why: as in `TrainResult`, or ``"diverged"`` and what was not finite."""
 
     event: ClassVar[str] = "stop"
+    detail: ClassVar[int] = 0
 
     step: int
     epoch: int
     reason: str
     where: str | None = None
 
+    def __str__(self) -> str:
+        return f"stopped at step {self.step}: {self.where or self.reason}"
+
 
 Event: TypeAlias = StepEvent | EpochEvent | StopEvent
 COLUMNS: Final = tuple(
     dict.fromkeys(["event", *(f.name for kind in (StepEvent, EpochEvent, StopEvent) for f in dataclasses.fields(kind))])
 )
-
-
-def record(event: Event) -> dict[str, Any]:
-    """Return an event as plain data; numbers that are not finite, which JSON cannot hold, as text."""
-
-    def plain(value: Any) -> Any:
-        return str(value) if isinstance(value, float) and not math.isfinite(value) else value
-
-    return {"event": event.event, **{key: plain(value) for key, value in dataclasses.asdict(event).items()}}

@@ -6,12 +6,15 @@ import csv
 import io
 import json
 import logging
+import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TextIO, TypeAlias
+from typing import Any, ClassVar, TextIO, TypeAlias
 
 from volumetric import reporting
 from volumetric.errors import CheckpointError, SpecError
-from volumetric.train.events import COLUMNS, EpochEvent, Event, StepEvent, record
+from volumetric.reporting import record
+from volumetric.train.events import COLUMNS, EpochEvent, Event, StepEvent
 
 logger = logging.getLogger(__name__)
 
@@ -19,10 +22,15 @@ Reporter: TypeAlias = reporting.Reporter[Event]
 """Takes the events of training."""
 
 
-class _FileReporter:
-    """Appends a line for each event and flushes it, so that a run can be watched and a crash loses nothing."""
+class FileReporter:
+    """Appends a line for each event and flushes it, so that a run can be watched and a crash loses nothing.
 
-    def __init__(self, path: str | Path) -> None:
+    Parameters
+    ----------
+    path : the file. A run that begins writes it anew; one that goes on keeps what is not told again
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         self._file: TextIO | None = None
 
@@ -42,7 +50,7 @@ class _FileReporter:
                 f"{self.path} is no history of this kind: {error}", hint="move it away, or write to another file"
             ) from error
 
-    def report(self, event: Event) -> None:
+    def report(self, event: Any, /) -> None:
         """Write a line."""
         if self._file is not None:
             self._file.write(self._line(record(event)))
@@ -58,51 +66,53 @@ class _FileReporter:
         with self.path.open(encoding="utf-8", newline="") as file:
             lines = [line for line in file if line.endswith("\n")]  # a killed run may have left half a line
         head = self._head()
-        return [head] * bool(head) + [line for line in lines[bool(head) :] if _is_before(self._read(line), step, epoch)]
+        return [head] * bool(head) + [line for line in lines[bool(head) :] if self._kept(self._read(line), step, epoch)]
+
+    def _kept(self, fields: Mapping[str, Any], step: int, epoch: int) -> bool:
+        """Whether an event lies before what is done."""
+        if fields["event"] == StepEvent.event:
+            return int(fields["step"]) <= step
+        return fields["event"] == EpochEvent.event and int(fields["epoch"]) < epoch
 
     def _head(self) -> str:
         return ""
 
-    def _line(self, fields: dict[str, Any]) -> str:
+    def _line(self, fields: Mapping[str, Any]) -> str:
         raise NotImplementedError
 
     def _read(self, line: str) -> dict[str, Any]:
         raise NotImplementedError
 
 
-def _is_before(fields: dict[str, Any], step: int, epoch: int) -> bool:
-    if fields["event"] == StepEvent.event:
-        return int(fields["step"]) <= step
-    return fields["event"] == EpochEvent.event and int(fields["epoch"]) < epoch
-
-
-class JsonlReporter(_FileReporter):
+class JsonlReporter(FileReporter):
     """Writes one JSON object a line."""
 
-    def _line(self, fields: dict[str, Any]) -> str:
+    def _line(self, fields: Mapping[str, Any]) -> str:
         return json.dumps(fields) + "\n"
 
     def _read(self, line: str) -> dict[str, Any]:
         return json.loads(line)
 
 
-class CsvReporter(_FileReporter):
+class CsvReporter(FileReporter):
     """Writes comma-separated values with one header; a column that an event lacks is empty."""
 
-    def _head(self) -> str:
-        return ",".join(COLUMNS) + "\n"
+    columns: ClassVar[Sequence[str]] = COLUMNS
 
-    def _line(self, fields: dict[str, Any]) -> str:
+    def _head(self) -> str:
+        return ",".join(self.columns) + "\n"
+
+    def _line(self, fields: Mapping[str, Any]) -> str:
         text = io.StringIO()
-        csv.DictWriter(text, COLUMNS, lineterminator="\n").writerow(fields)
+        csv.DictWriter(text, self.columns, lineterminator="\n").writerow(fields)
         return text.getvalue()
 
     def _read(self, line: str) -> dict[str, Any]:
-        return dict(zip(COLUMNS, next(csv.reader([line])), strict=True))
+        return dict(zip(self.columns, next(csv.reader([line])), strict=True))
 
 
 class LogReporter:
-    """Logs every n-th update and every epoch at level INFO."""
+    """Logs every n-th update, every epoch and the end at level INFO."""
 
     def __init__(self, every: int = 10) -> None:
         if every < 1:
@@ -113,16 +123,10 @@ class LogReporter:
         """Say where training begins."""
         logger.info("training from step %d, epoch %d", step, epoch)
 
-    def report(self, event: Event) -> None:
+    def report(self, event: Event, /) -> None:
         """Log an event."""
-        if isinstance(event, StepEvent):
-            if event.step % self._every == 0:
-                logger.info("step %d: loss %.6g, gradient norm %.4g", event.step, event.loss, event.gradient_norm)
-        elif isinstance(event, EpochEvent):
-            validation = "" if event.validation_loss is None else f", validation loss {event.validation_loss:.6g}"
-            logger.info("epoch %d: loss %.6g%s", event.epoch, event.loss, validation)
-        else:
-            logger.info("stopped at step %d: %s", event.step, event.where or event.reason)
+        if not isinstance(event, StepEvent) or event.step % self._every == 0:
+            logger.info("%s", event)
 
     def close(self) -> None:
         """Nothing to close."""

@@ -10,10 +10,10 @@ import struct
 import time
 from functools import cache
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import Any, BinaryIO, Final
 
 from volumetric.errors import CheckpointError
-from volumetric.train.events import EpochEvent, Event, StepEvent
+from volumetric.train.events import EpochEvent, StepEvent
 
 _POLYNOMIAL: Final = 0x82F63B78  # CRC-32C, reflected
 _MASK: Final = 0xA282EAD8
@@ -47,7 +47,7 @@ class TensorBoardReporter:
             raise CheckpointError(f"cannot write {self.directory}: {error.strerror or error}") from error
         self._write(_field(1, _DOUBLE, time.time()) + _field(3, _BYTES, b"brain.Event:2"))
 
-    def report(self, event: Event) -> None:
+    def report(self, event: Any, /) -> None:
         """Write the numbers of an event."""
         if isinstance(event, StepEvent):
             scalars = {"loss": event.loss, "rate": event.rate, "gradient_norm": event.gradient_norm}
