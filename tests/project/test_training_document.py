@@ -15,6 +15,7 @@ from volumetric.train.settings import RunSettings, settings_from
 
 TEXT = (Path(__file__).parents[2] / "docs" / "training.md").read_text(encoding="utf-8")
 EXAMPLE, KEYS = re.findall(r"```toml\n(.*?)```", TEXT, re.DOTALL)
+USE, TRAIN = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
 
 
 def test_the_list_of_keys_shows_the_defaults() -> None:
@@ -39,16 +40,21 @@ def test_keys_that_are_commented_out_are_right() -> None:
         assert settings_from({section: tomllib.loads(line)}).train != RunSettings().train
 
 
-def test_the_example_learns_its_classes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_example_learns_its_classes_and_predicts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "spirals.toml").write_text(EXAMPLE, encoding="utf-8")
     assert main(["train", str(tmp_path / "spirals.toml"), "--json", "--quiet"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["accuracy"] > 0.95
-    assert (tmp_path / "spirals" / "model" / "network.json").is_file()
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    exec(compile(USE, "docs/training.md", "exec"), names)
+    assert set(names["names"]) <= {"arm 0", "arm 1", "arm 2"}  # pyright: ignore[reportArgumentType]
 
 
 def test_the_python_example_runs() -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+    code = TRAIN
     names: dict[str, object] = {}
     exec(compile(code.replace("epochs=30", "epochs=2"), "docs/training.md", "exec"), names)
     assert {str(store.scheme) for store in names["result"].params.values()} == {"int8:g32", "float32"}  # pyright: ignore[reportAttributeAccessIssue]

@@ -17,3 +17,4 @@ from volumetric.analysis.kmeans import kmeans as kmeans
 from volumetric.analysis.predict import predict as predict
 from volumetric.analysis.silhouette import silhouette as silhouette
 from volumetric.analysis.silhouette import silhouettes as silhouettes
+from volumetric.analysis.standardise import Standardisation as Standardisation

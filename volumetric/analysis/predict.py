@@ -2,54 +2,131 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
+from numpy.typing import ArrayLike
 
 from volumetric._typing import Array, F32Array
-from volumetric.errors import ShapeError
+from volumetric.analysis.standardise import Standardisation
+from volumetric.errors import ShapeError, SpecError
 from volumetric.network import Network
-from volumetric.runtime import RunOptions, lower
-from volumetric.runtime.device import Device
+from volumetric.runtime import Plan, RunOptions, lower
+from volumetric.runtime.device import Device, Executable
 from volumetric.runtime.lower import mixes_rows
 from volumetric.runtime.reference import ReferenceDevice
 from volumetric.weights import Params
 
+BATCH = 256
+"""Rows that are computed at a time."""
+
 
 def predict(
-    network: Network, params: Params, inputs: Array, *, device: Device | None = None, batch_size: int = 256
+    network: Network, params: Params, inputs: ArrayLike, *, device: Device | None = None, batch_size: int = BATCH
 ) -> F32Array:
     """Return the outputs for `inputs`, samples first.
 
     Parameters
     ----------
     inputs : rows ``[samples, …]``, which are computed `batch_size` at a time; or sequences ``[samples, T, …]``, each of
-        which is computed on its own, from an empty state
+        which is computed on its own, from an empty state. Where a layer reads other rows, as recurrent ones do, rows
+        without an axis of samples are one sequence.
     device : where to compute (None: the reference device)
 
     Raises
     ------
     ShapeError
-        `inputs` has another number of axes, or no sample.
+        `inputs` is not what the network reads, or has no sample.
     """
     plan = lower(network)
-    own = len(plan.values[plan.inputs[0]].shape)
-    sequences = inputs.ndim == own + 1
-    if len(inputs) == 0 or inputs.ndim not in (own, own + 1):
-        raise ShapeError(f"inputs have {own} or {own + 1} axes and at least one sample, got shape {inputs.shape}")
-    whole = not sequences and own <= 2 and any(map(mixes_rows, plan.steps))  # the rows are one sequence
-    size = len(inputs) if whole else batch_size
-    rows = inputs.shape[1] if sequences else min(size, len(inputs))
-    chunks = list(inputs) if sequences else [inputs[i : i + size] for i in range(0, len(inputs), size)]
-    executable = _chosen(device).compile(plan, params, RunOptions(context=rows))
+    calls = _Calls(plan, inputs, batch_size)
+    executable = (device or ReferenceDevice()).compile(plan, params, RunOptions(context=calls.rows, compute="float32"))
     try:
-        state = executable.new_state()
-        outputs: list[F32Array] = []
-        for chunk in chunks:
-            state.reset()
-            outputs.append(executable.forward(state, chunk, last_only=False))
+        return calls.run(executable)
     finally:
         executable.close()
-    return np.stack(outputs) if sequences else np.concatenate(outputs)
 
 
-def _chosen(device: Device | None) -> Device:
-    return device or ReferenceDevice()
+def predict_on(
+    executable: Executable,
+    plan: Plan,
+    inputs: ArrayLike,
+    scaling: Standardisation | None = None,
+    *,
+    batch_size: int = BATCH,
+) -> F32Array:
+    """Return what `predict` does, from a network that is compiled already, of inputs that `scaling` standardises.
+
+    Raises
+    ------
+    ShapeError
+        As `predict`; or a sequence is longer than the executable's context.
+    """
+    context = executable.options.context
+    calls = _Calls(plan, inputs, min(batch_size, context), scaling)
+    if calls.rows > context:
+        raise ShapeError(
+            f"a sequence has {calls.rows} rows, the context holds {context}",
+            hint=f"open the model with context={calls.rows}, or cut the sequences",
+        )
+    return calls.run(executable)
+
+
+class _Calls:
+    """The calls that inputs are cut into, each from an empty state."""
+
+    def __init__(self, plan: Plan, inputs: ArrayLike, batch_size: int, scaling: Standardisation | None = None) -> None:
+        if batch_size < 1:
+            raise SpecError(f"batch_size must be at least 1, got {batch_size}")
+        x = _numbers(plan, inputs)
+        x = _shaped(plan, x if scaling is None else scaling.apply(x))
+        own = len(plan.values[plan.inputs[0]].shape)
+        self.sequences = x.ndim == own + 1
+        whole = not self.sequences and own <= 2 and any(map(mixes_rows, plan.steps))  # the rows are one sequence
+        size = len(x) if whole else batch_size
+        self.parts: Sequence[Array] = list(x) if self.sequences else [x[i : i + size] for i in range(0, len(x), size)]
+
+    @property
+    def rows(self) -> int:
+        """Rows of the longest call."""
+        return max(len(part) for part in self.parts)
+
+    def run(self, executable: Executable) -> F32Array:
+        state = executable.new_state()
+        outputs: list[F32Array] = []
+        for part in self.parts:
+            state.reset()
+            outputs.append(executable.forward(state, part, last_only=False))
+        return np.stack(outputs) if self.sequences else np.concatenate(outputs)
+
+
+def _numbers(plan: Plan, inputs: ArrayLike) -> Array:
+    """Return `inputs` as an array; whole numbers and truth values become features where those are read."""
+    try:
+        x = np.asarray(inputs)
+    except ValueError:
+        raise ShapeError("the samples have unequal shapes", hint="predict sequences of each length apart") from None
+    if x.dtype.kind not in "biuf":
+        raise ShapeError(f"inputs must be numbers, got {x.dtype}")
+    tokens = plan.values[plan.inputs[0]].dtype == "int32"
+    return x if tokens or x.dtype.kind == "f" else x.astype(np.float32)
+
+
+def _shaped(plan: Plan, x: Array) -> Array:
+    """Return `x` with the axes that the network reads; samples that are flat get theirs back."""
+    value = plan.values[plan.inputs[0]]
+    wanted = value.shape[1:]
+    reads = ", ".join(map(str, ("samples", *wanted)))
+    if x.ndim == 0 or not len(x):
+        raise ShapeError(
+            f"the network reads [{reads}], got no sample, of shape {x.shape}", hint="give at least one sample"
+        )
+    if len(wanted) > 1 and x.ndim == 2 and x.shape[1] == np.prod(wanted):
+        return x.reshape(len(x), *wanted)
+    if x.shape[1:] == wanted or (x.ndim == len(wanted) + 2 and x.shape[2:] == wanted):
+        return x
+    one = x.shape == wanted
+    raise ShapeError(
+        f"the network reads [{reads}], or sequences [samples, T{reads.removeprefix('samples')}], got shape {x.shape}",
+        hint="a single sample needs an axis in front: x[None]" if one else "give samples of the shape it was built for",
+    )

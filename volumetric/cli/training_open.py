@@ -15,6 +15,7 @@ from volumetric.dtypes import Scheme
 from volumetric.errors import SpecError
 from volumetric.loaders.byte_tokenizer import byte_tokenizer_json
 from volumetric.loaders.model import open_model
+from volumetric.loaders.native_facts import NativeFacts
 from volumetric.loaders.network_file import read_network_file
 from volumetric.loaders.text_files import text_files
 from volumetric.network import Network, Params, initialise
@@ -31,7 +32,7 @@ class Opened:
     Attributes
     ----------
     files : name → content of files that are saved beside the weights, such as a tokenizer
-    context_length : tokens that the model was trained for
+    facts : what the saved model says of itself
     """
 
     network: Network
@@ -39,7 +40,7 @@ class Opened:
     samples: Samples
     config: TrainConfig
     files: Mapping[str, bytes]
-    context_length: int = 0
+    facts: NativeFacts
 
 
 def open_run(run: RunSettings) -> Opened:
@@ -63,7 +64,7 @@ def _of_structure(run: RunSettings) -> Opened:
         samples=samples,
         config=_config(run, samples),
         files={"tokenizer.json": byte_tokenizer_json()} if tokens else {},
-        context_length=run.data.length if tokens else 0,
+        facts=_facts(samples, run.data.length if tokens else 0),
     )
 
 
@@ -74,15 +75,19 @@ def _of_model(run: RunSettings) -> Opened:
     tokenize: Tokenize | None = None
     if model.tokenizer is not None:
         tokenize = model.tokenizer.encode
-    samples = open_samples(run, tokenize)
+    samples = open_samples(run, tokenize, model.inputs, model.classes)
     return Opened(
         network=model.network,
         params=model.params,
         samples=samples,
         config=_config(run, samples),
         files=text_files(model),
-        context_length=model.context_length,
+        facts=_facts(samples, model.context_length),
     )
+
+
+def _facts(samples: Samples, context_length: int) -> NativeFacts:
+    return NativeFacts(context_length=context_length, inputs=samples.scaling, classes=samples.problem.classes)
 
 
 def _config(run: RunSettings, samples: Samples) -> TrainConfig:

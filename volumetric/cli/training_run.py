@@ -12,7 +12,7 @@ from volumetric.analysis import accuracy, predict
 from volumetric.cli import console
 from volumetric.cli.interrupts import stop_on_interrupt
 from volumetric.cli.training_open import Opened
-from volumetric.loaders.native import NativeFacts, save_native
+from volumetric.loaders.native import save_native
 from volumetric.observe import HttpObserver, JsonlObserver, LogObserver, Observer
 from volumetric.train import CsvReporter, JsonlReporter, Reporter, TrainResult, save_overlays, train
 from volumetric.train.open import open_learner
@@ -72,7 +72,7 @@ def train_opened(run: RunSettings, opened: Opened, reporters: Sequence[Reporter]
         home / "model",
         opened.network,
         result.best,
-        facts=NativeFacts(context_length=opened.context_length),
+        facts=opened.facts,
         files=opened.files,
     )
     if opened.config.overlay is not None:

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from volumetric._typing import F32Array
+from volumetric.analysis.predict import BATCH, predict_on
 from volumetric.errors import GenerationError
 from volumetric.generate.batch import TOGETHER, BatchStream
 from volumetric.generate.events import Generation
@@ -163,6 +164,7 @@ class Model:
         GenerationError : nothing is left, an id is outside of the vocabulary, the model has no tokenizer or chat
             template, or the template refuses the messages
         """
+        self._require_tokens()
         ids = encode_prompt(prompt, self.loaded, template_args or {})
         if not ids:
             raise GenerationError("the prompt is empty", hint="a model continues a text: give it at least one token")
@@ -179,8 +181,10 @@ class Model:
 
         Raises
         ------
-        GenerationError : no ids, more than the context holds, or an id outside of the vocabulary
+        GenerationError : no ids, more than the context holds, an id outside of the vocabulary, or a network that does
+            not read tokens
         """
+        self._require_tokens()
         tokens = np.array(self.encode(ids), np.int32)
         self.room_after(tokens.size)
         state = self.executable.new_state()
@@ -191,6 +195,35 @@ class Model:
             for start in range(0, tokens.size, rows)
         ]
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def predict(self, inputs: ArrayLike, *, batch_size: int = BATCH) -> F32Array:
+        """Return the network's outputs for many samples, float32, samples first.
+
+        The weights compute as they are, with nothing rounded on the way unless `load` was told to. Inputs are
+        standardised first where the network was trained so.
+
+        Parameters
+        ----------
+        inputs : ``[samples, …]``: rows, each for itself, computed `batch_size` at a time; or sequences,
+            ``[samples, T, …]``, each from an empty state. Where a layer reads other rows, as recurrent ones do,
+            ``[T, …]`` is one sequence. Samples of several axes may come flat.
+
+        Raises
+        ------
+        ShapeError : `inputs` is not what the network reads, has no sample, or a sequence longer than the context
+        GenerationError : an id is outside of the vocabulary
+
+        Examples
+        --------
+        >>> model = load("spirals/model")  # doctest: +SKIP
+        >>> model.predict(points).argmax(1)  # doctest: +SKIP
+        """
+        return predict_on(self.executable, self.plan, inputs, self.loaded.inputs, batch_size=batch_size)
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Names of the classes that the outputs stand for; empty where the files have none."""
+        return self.loaded.classes
 
     def perplexity(self, text: str | Sequence[int], *, window: int | None = None) -> Perplexity:
         """Return how well the model predicts a text: ``exp`` of the mean ``−log p`` of its tokens.
@@ -322,9 +355,21 @@ class Model:
         return Session(self)
 
     def _require_generator(self) -> None:
-        if self.bidirectional or self.plan.values[self.plan.inputs[0]].dtype != "int32":
-            what = "is an encoder" if self.bidirectional else "does not read tokens"
-            raise GenerationError(f"{self.name} {what} and cannot generate text", hint="use model.logits(ids)")
+        self._require_tokens()
+        if self.bidirectional:
+            raise GenerationError(
+                f"{self.name} is an encoder and cannot generate text",
+                hint="use model.logits(ids) or model.predict(ids)",
+            )
+
+    def _require_tokens(self) -> None:
+        """Raise `GenerationError` unless the network reads tokens."""
+        value = self.plan.values[self.plan.inputs[0]]
+        if value.dtype != "int32":
+            axes = ", ".join(map(str, ("samples", *value.shape[1:])))
+            raise GenerationError(
+                f"{self.name} does not read tokens but {value.dtype} [{axes}]", hint="use model.predict(inputs)"
+            )
 
     def close(self) -> None:
         """Free the device memory. The model cannot be used afterwards."""

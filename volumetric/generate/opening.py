@@ -41,7 +41,8 @@ def load(
     device : ``"auto"``, ``"cpu"``, ``"gpu"``, ``"gpu:1"``, ``"reference"``, or an open device
     dtype : numeric scheme to convert the weights to, ``"bf16"`` or ``"int4:g32"``; None keeps them as stored
     context : tokens that a sequence can hold; by default the model's own limit, but at most 4096
-    compute : what activations are rounded to before products, see `RunOptions`
+    compute : what activations are rounded to before products, see `RunOptions`; ``"auto"`` rounds nothing where the
+        network does not read tokens: it predicts what was trained
     kv_dtype : storage of keys and values, see `RunOptions`
     threads : threads of the CPU device; by default its physical cores
     chat_template : Jinja source, or a file of it, in place of the model's own
@@ -64,6 +65,8 @@ def load(
     loaded = open_model(str(source), dtype=dtype, offline=offline, strict=strict)
     if chat_template is not None:
         loaded = dataclasses.replace(loaded, chat_template=read_template(chat_template, loaded))
+    if compute == "auto" and loaded.network.input_dtype != "int32":
+        compute = "float32"
     options = RunOptions(
         context=_context(context, loaded.context_length), compute=compute, kv_dtype=kv_dtype, threads=threads
     )

@@ -64,6 +64,10 @@ def convert_model(
 
 def save_model(target: str | Path, model: LoadedModel, to: Format = "native") -> None:
     """Write an open model; errors as for `convert_model`."""
+    if model.inputs is not None and to != "native":
+        raise UnsupportedError(
+            f"{model.name} standardises its inputs, which the format {to} cannot say", hint="use format native"
+        )
     if to == "gguf":
         save_gguf(target, model)
     elif to == "hf":
@@ -71,7 +75,7 @@ def save_model(target: str | Path, model: LoadedModel, to: Format = "native") ->
     elif to == "loom":
         save_loom(target, model.network, model.params)
     else:
-        facts = NativeFacts(context_length=model.context_length)
+        facts = NativeFacts(context_length=model.context_length, inputs=model.inputs, classes=model.classes)
         save_native(target, model.network, model.params, facts=facts, files=text_files(model))
 
 

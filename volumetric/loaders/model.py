@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from volumetric.analysis.standardise import Standardisation
 from volumetric.dtypes import DType, Scheme
 from volumetric.errors import CheckpointError
 from volumetric.layers import Embedding
@@ -47,6 +48,8 @@ class LoadedModel:
     context_length : tokens that the model was trained for, 0 if unknown
     path : file or directory of the weights
     config : the configuration in Hugging Face's terms, empty for networks of other origin
+    inputs : how inputs are standardised before the network reads them, or None
+    classes : names of the classes that outputs stand for, where the files have them
     """
 
     name: str
@@ -58,6 +61,8 @@ class LoadedModel:
     context_length: int
     path: Path
     config: Mapping[str, Any] = field(default_factory=dict)
+    inputs: Standardisation | None = None
+    classes: tuple[str, ...] = ()
 
     @property
     def directory(self) -> Path:
@@ -164,6 +169,8 @@ def _open_native(location: Location, dtype: Scheme | None) -> LoadedModel:
         context_length=facts.context_length,
         path=location.directory,
         config=config,
+        inputs=facts.inputs,
+        classes=facts.classes,
     )
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,6 +23,7 @@ from volumetric.errors import CheckpointError, VolumetricError
 from volumetric.loaders.directory import new_directory
 from volumetric.loaders.hub import NATIVE_NAME
 from volumetric.loaders.json_file import read_bytes
+from volumetric.loaders.native_facts import NativeFacts, read_facts
 from volumetric.loaders.quantise import convert, target_schemes
 from volumetric.loaders.safetensors import SafetensorsFile
 from volumetric.loaders.safetensors_write import TensorOut, tag_of, write_safetensors
@@ -35,13 +35,6 @@ METADATA_KEY: Final = "volumetric"
 VERSION: Final = 1
 MAX_NETWORK_BYTES: Final = 100_000_000
 SCALES, OFFSETS = ":scales", ":offsets"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NativeFacts:
-    """What a checkpoint says beside structure and weights."""
-
-    context_length: int = 0
 
 
 def save_native(
@@ -73,7 +66,7 @@ def save_native(
         structure = network.to_json().encode()
         about = {
             "version": VERSION,
-            "context_length": (facts or NativeFacts()).context_length,
+            **(facts or NativeFacts()).to_json(),
             "tensors": schemes,
             "network": _shown(zlib.crc32(structure)),
         }
@@ -196,7 +189,7 @@ def read_native(directory: Path, dtype: Scheme | None = None) -> tuple[Network, 
         stores[key] = _store(key, source, about["tensors"].get(key), targets.get(key))
     ordered = {key: stores[key] for key in network.param_specs() if key in stores}
     check_params(network, ordered | stores)
-    return network, Params(ordered), NativeFacts(context_length=about["context_length"])
+    return network, Params(ordered), read_facts(about, str(directory / WEIGHTS_NAME))
 
 
 def _read_about(file: SafetensorsFile, where: str) -> dict[str, Any]:
@@ -207,15 +200,15 @@ def _read_about(file: SafetensorsFile, where: str) -> dict[str, Any]:
         raise CheckpointError(f"{where}: metadata {METADATA_KEY!r} are not JSON") from error
     if not isinstance(about, dict) or about.get("version") != VERSION:
         raise CheckpointError(f"{where} was not written by this version", hint=f"expected version {VERSION}")
-    tensors, context, sums = about.get("tensors"), about.get("context_length"), about.get("crc32")
+    tensors, sums = about.get("tensors"), about.get("crc32")
     if (
         not isinstance(sums, dict)
         or not isinstance(about.get("network"), str)
         or not file.entries.keys() <= sums.keys()
     ):
         raise CheckpointError(f"{where}: metadata {METADATA_KEY!r} lack checksums")
-    if not isinstance(tensors, dict) or type(context) is not int or context < 0:
-        raise CheckpointError(f"{where}: metadata {METADATA_KEY!r} lack tensors or context_length")
+    if not isinstance(tensors, dict):
+        raise CheckpointError(f"{where}: metadata {METADATA_KEY!r} lack tensors")
     for key in tensors:
         if key not in file.entries:
             raise CheckpointError(f"{where}: tensor {key!r} is named in the metadata and not there")

@@ -57,6 +57,7 @@ class DataSettings:
     inputs, targets, mask : names of the arrays in an ``.npz`` file
     columns : names of the target columns of a CSV file (empty: the last one); its first line has names
     classes : the target column of a CSV file holds classes, by any names
+    standardise : give features mean 0 and deviation 1 by the training samples' statistics, which the model keeps
     length, stride : tokens of a window of text, and of one window's start to the next (0: `length`)
     batch_size, shuffle, drop_last : as in `ArrayData`
     validation : fraction of the samples held back, or another file of the same kind
@@ -72,6 +73,7 @@ class DataSettings:
     mask: str = "mask"
     columns: tuple[str, ...] = ()
     classes: bool = False
+    standardise: bool = False
     length: int = 64
     stride: int = 0
     batch_size: int = 32

@@ -5,12 +5,13 @@ from __future__ import annotations
 import csv
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from volumetric._typing import Array
+from volumetric.analysis.standardise import Standardisation
 from volumetric.errors import CheckpointError, SpecError
 from volumetric.train import tables
 from volumetric.train.data import ArrayData, load_npz, token_windows
@@ -23,11 +24,12 @@ Tokenize = Callable[[str], Sequence[int]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Samples:
-    """Samples of a run: what they are, in batches, and those held back."""
+    """Samples of a run: what they are, in batches, those held back, and how the inputs of both were standardised."""
 
     problem: Problem
     data: ArrayData
     validation: ArrayData | None
+    scaling: Standardisation | None = None
 
     @property
     def loss(self) -> Loss:
@@ -35,12 +37,19 @@ class Samples:
         return CrossEntropy() if self.problem.classes or self.problem.vocabulary else MSE()
 
 
-def open_samples(run: RunSettings, tokenize: Tokenize | None = None) -> Samples:
+def open_samples(
+    run: RunSettings,
+    tokenize: Tokenize | None = None,
+    scaling: Standardisation | None = None,
+    classes: tuple[str, ...] = (),
+) -> Samples:
     """Read the samples that the settings name.
 
     Parameters
     ----------
     tokenize : turns text into token ids (None: the bytes of its UTF-8 form)
+    scaling : how the model that goes on learning has its inputs standardised (None: as the settings say)
+    classes : names of its classes (empty: those that the samples have)
 
     Raises
     ------
@@ -50,7 +59,7 @@ def open_samples(run: RunSettings, tokenize: Tokenize | None = None) -> Samples:
         A problem needs a library that is not installed.
     """
     settings = run.data
-    problem = _read(run, settings, _source(settings), tokenize)
+    problem = _read(run, settings, _source(settings), tokenize, classes)
     data = ArrayData(
         inputs=problem.inputs,
         targets=problem.targets,
@@ -72,11 +81,16 @@ def open_samples(run: RunSettings, tokenize: Tokenize | None = None) -> Samples:
             batch_size=settings.batch_size,
             shuffle=False,
         )
-        return Samples(problem=problem, data=data, validation=validation)
-    if not held:
-        return Samples(problem=problem, data=data, validation=None)
-    data, validation = data.split(held)
-    return Samples(problem=problem, data=data, validation=validation)
+    elif held:
+        data, validation = data.split(held)
+    else:
+        validation = None
+    if scaling is None and settings.standardise:
+        scaling = Standardisation.of(data.inputs)
+    if scaling is not None:
+        data = replace(data, inputs=scaling.apply(data.inputs))
+        validation = validation and replace(validation, inputs=scaling.apply(validation.inputs))
+    return Samples(problem=problem, data=data, validation=validation, scaling=scaling)
 
 
 def _source(settings: DataSettings) -> str:
@@ -139,7 +153,9 @@ def _of_table(path: Path, settings: DataSettings, classes: tuple[str, ...]) -> P
     known = classes or tuple(sorted(set(labels)))
     odd = next((label for label in labels if label not in known), None)
     if odd is not None:
-        raise SpecError(f"{path}: class {odd!r} is not among those of the training data")
+        raise SpecError(
+            f"{path}: class {odd!r} is not among those of the training data", hint=f"they are {', '.join(known)}"
+        )
     return Problem(inputs=inputs, targets=np.array([known.index(label) for label in labels]), classes=known)
 
 
