@@ -58,8 +58,8 @@ class Executor(Protocol):
         """Give back what submitting needed; the next submission would make it again."""
         ...
 
-    def read(self, buffer: Any, nbytes: int, submission: int) -> bytes:
-        """Wait for a submission, and return bytes of a mappable buffer that it filled."""
+    def read(self, buffer: Any, nbytes: int, submission: int) -> bytearray:
+        """Wait for a submission, and return a copy of bytes of a mappable buffer that it filled."""
         ...
 
 
@@ -102,11 +102,11 @@ class PlainExecutor:
     def close(self) -> None:
         """Nothing to give back."""
 
-    def read(self, buffer: Any, nbytes: int, submission: int) -> bytes:
+    def read(self, buffer: Any, nbytes: int, submission: int) -> bytearray:
         """Map the buffer, which waits for all work so far."""
         with self._context.guard("reading results"):
             buffer.map_sync(self._context.map_read, 0, -(-nbytes // 8) * 8)
-            data = bytes(buffer.read_mapped(0, -(-nbytes // 8) * 8, copy=False)[:nbytes])
+            data = bytearray(buffer.read_mapped(0, -(-nbytes // 8) * 8, copy=False)[:nbytes])
             buffer.unmap()
         return data
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from volumetric.errors import DeviceError
+from volumetric.errors import DeviceError, VolumetricError
 from volumetric.kernels.gpu.dispatch import Caps, Dispatch, Grid
 from volumetric.runtime.gpu.adapters import is_software
 from volumetric.runtime.gpu.modules import create_module
@@ -55,6 +54,24 @@ class Slice:
     size: int
 
 
+class Guard:
+    """Turns errors of wgpu into `DeviceError`. A class, because a run of a small program enters several."""
+
+    __slots__ = ("_context", "_doing")
+
+    def __init__(self, context: GpuContext, doing: str) -> None:
+        self._context, self._doing = context, doing
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is not None:
+            other = self._context.error(error, self._doing)
+            if other is not None:
+                raise other from error
+
+
 class GpuContext:
     """Resources of one open GPU.
 
@@ -93,22 +110,22 @@ class GpuContext:
         self.dummy = self.buffer(256, "unused binding", uniform=True)
         self.caps = replace(self.caps, **{"subgroup_size": self._certain_lanes(adapter), **(narrow or {})})
 
-    @contextmanager
-    def guard(self, doing: str) -> Iterator[None]:
+    def guard(self, doing: str) -> Guard:
         """Turn errors of wgpu into `DeviceError`, saying what was being done."""
-        try:
-            yield
-        except DeviceError:
-            raise
-        except self._out_of_memory as error:
-            raise DeviceError(
+        return Guard(self, doing)
+
+    def error(self, error: BaseException, doing: str) -> DeviceError | None:
+        """What to raise instead of an error of wgpu; None if it is none of its."""
+        if isinstance(error, self._out_of_memory):
+            return DeviceError(
                 f"out of GPU memory while {doing}; {self.allocated >> 20} MiB are in use by this process",
                 hint="use a smaller dtype such as int4, or a smaller context",
-            ) from error
-        except self._errors as error:
-            if "lost" in str(error).lower():
-                raise DeviceError(f"the GPU was lost while {doing}", hint="open the device again") from error
-            raise DeviceError(f"GPU error while {doing}: {_essence(error)}") from error
+            )
+        if not isinstance(error, self._errors) or isinstance(error, VolumetricError):
+            return None
+        if "lost" in str(error).lower():
+            return DeviceError(f"the GPU was lost while {doing}", hint="open the device again")
+        return DeviceError(f"GPU error while {doing}: {_essence(error)}")
 
     def buffer(self, nbytes: int, label: str, *, uniform: bool = False, read: bool = False) -> Any:
         """Create a zeroed buffer for storage (and uniforms), or with `read` one that the host can map.
@@ -274,7 +291,7 @@ class GpuContext:
             self.queue.submit([encoder.finish()])
 
 
-def _essence(error: Exception) -> str:
+def _essence(error: BaseException) -> str:
     """The last line of a report of wgpu: what is wrong, after the list of calls in which it went wrong."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[-1] if lines else type(error).__name__

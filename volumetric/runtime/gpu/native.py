@@ -1,8 +1,8 @@
 """The fast executor: prepared calls into wgpu-native, past the Python objects of wgpu-py.
 
 Encoding a token's 150 dispatches takes 0.45 ms this way and 0.8 ms with plain calls, and waiting for one submission by
-its number, instead of for all work, lets the next token be encoded and queued meanwhile. Only calls inside a pass skip
-wgpu-py's error check; an error there makes the encoder invalid and `finish`, which is checked, raises it.
+its number, instead of for all work, lets the next token be encoded and queued meanwhile. Errors are asked for once
+after a series of calls, not after each: an error inside a pass makes the encoder invalid, and `finish` reports it.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ _Piece: TypeAlias = "tuple[Command, slice]"
 """A command; of a pass only the dispatches in the slice."""
 
 _ALL = slice(None)
+_ALONE = 32
+"""Dispatches that are finished where they were recorded: handing a command buffer to another thread costs as much."""
 _PIECES = (16, 48)
 """Dispatches of the first submissions of a call; the last one has the rest."""
 _MAP_READ = 1
@@ -64,14 +66,36 @@ def _pieces(commands: Sequence[Command]) -> list[list[_Piece]]:
     return [*found, [(first, slice(at, None)), *whole[1:]]]
 
 
+class _Calls:
+    """A series of low-level calls; what went wrong in them is raised at the end, as `DeviceError`."""
+
+    __slots__ = ("_context", "_doing", "_handler")
+
+    def __init__(self, handler: Any, context: GpuContext, doing: str) -> None:
+        self._handler, self._context, self._doing = handler, context, doing
+
+    def __enter__(self) -> None:
+        self._handler.capture(self._doing)
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        found = self._handler.release(self._doing)
+        with self._context.guard(self._doing):
+            if error is not None:
+                raise error
+            if found is not None:
+                from wgpu.backends.wgpu_native._helpers import ERROR_TYPES, GPUError
+
+                raise ERROR_TYPES.get(found[0], GPUError)(found[1])
+
+
 class NativeExecutor:
     """Prepared low-level calls over the same recordings as `PlainExecutor`."""
 
     def __init__(self, context: GpuContext) -> None:
         from wgpu.backends.wgpu_native import _api
 
-        ffi, self._lib, self._checked = _api.ffi, _api.lib, _api.libf
-        self._ffi = ffi
+        ffi, self._lib = _api.ffi, _api.lib
+        self._errors, self._ffi = _api.error_handler, ffi
         self._context = context
         self._device = context.device._internal
         self._queue = context.queue._internal
@@ -96,30 +120,29 @@ class NativeExecutor:
     def submit(self, commands: Sequence[Command]) -> int:
         """Encode and submit, in pieces that grow: the GPU begins the first one while the others are encoded."""
         first, *others = _pieces(commands)
-        with self._context.guard("submitting commands"):
-            number = self._send(self._finish(self._encode(first)))
-            begun = None
-            for piece in others:
-                next_begun = self._finish_apart(self._encode(piece))
-                if begun is not None:
-                    self._send(begun.result())
-                begun = next_begun
-            return number if begun is None else self._send(begun.result())
+        number = self._send(self._encode(first))
+        begun = None
+        for piece in others:
+            next_begun = self._finish_apart(piece)
+            if begun is not None:
+                self._send(begun.result())
+            begun = next_begun
+        return number if begun is None else self._send(begun.result())
 
-    def begin(self, commands: Sequence[Command]) -> Future[Any]:
-        """Encode for a later `send`. The second half of it, wgpu's own, runs on another thread, beside Python."""
-        with self._context.guard("encoding commands"):
-            return self._finish_apart(self._encode([(command, _ALL) for command in commands]))
+    def begin(self, commands: Sequence[Command]) -> Any:
+        """Encode for a later `send`. Of a long pass the second half, wgpu's own, runs on another thread."""
+        pieces: list[_Piece] = [(command, _ALL) for command in commands]
+        long = any(isinstance(command, Pass) and len(command.prepared) > _ALONE for command in commands)
+        return self._finish_apart(pieces) if long else self._encode(pieces)
 
-    def send(self, begun: Future[Any]) -> int:
+    def send(self, begun: Any) -> int:
         """Submit what `begin` encoded; the number names this submission for `read`."""
-        with self._context.guard("submitting commands"):
-            return self._send(begun.result())
+        return self._send(begun.result() if isinstance(begun, Future) else begun)
 
-    def discard(self, begun: Future[Any]) -> None:
+    def discard(self, begun: Any) -> None:
         """Drop what `begin` encoded."""
-        with self._context.guard("dropping commands"):
-            self._lib.wgpuCommandBufferRelease(begun.result())
+        with _Calls(self._errors, self._context, "dropping commands"):
+            self._lib.wgpuCommandBufferRelease(begun.result() if isinstance(begun, Future) else begun)
 
     def close(self) -> None:
         """End the other thread."""
@@ -128,13 +151,19 @@ class NativeExecutor:
             self._finisher = None
 
     def _encode(self, pieces: Sequence[_Piece]) -> Any:
+        """Record commands; returns the command buffer."""
+        with _Calls(self._errors, self._context, "encoding commands"):
+            return self._finish(self._record(pieces))
+
+    def _record(self, pieces: Sequence[_Piece]) -> Any:
         """Record commands; returns the encoder."""
-        encoder = self._checked.wgpuDeviceCreateCommandEncoder(self._device, self._encoder)
+        lib = self._lib
+        encoder = lib.wgpuDeviceCreateCommandEncoder(self._device, self._encoder)
         for command, part in pieces:
             if isinstance(command, Pass):
-                self._encode_pass(encoder, command.prepared.rows(command.rows)[part])
+                self._record_pass(encoder, command.prepared.rows(command.rows)[part])
             else:
-                self._lib.wgpuCommandEncoderCopyBufferToBuffer(
+                lib.wgpuCommandEncoderCopyBufferToBuffer(
                     encoder,
                     command.source._internal,
                     command.source_offset,
@@ -144,14 +173,17 @@ class NativeExecutor:
                 )
         return encoder
 
-    def _encode_pass(self, encoder: Any, table: list[tuple[Any, ...]]) -> None:
+    def _record_pass(self, encoder: Any, table: list[tuple[Any, ...]]) -> None:
         lib = self._lib
         set_pipeline, set_group = lib.wgpuComputePassEncoderSetPipeline, lib.wgpuComputePassEncoderSetBindGroup
         set_data, dispatch = lib.wgpuComputePassEncoderSetImmediates, lib.wgpuComputePassEncoderDispatchWorkgroups
         null = self._ffi.NULL
         compute = lib.wgpuCommandEncoderBeginComputePass(encoder, self._pass)
+        last = None
         for pipeline, group, x, y, z, data, size in table:
-            set_pipeline(compute, pipeline)
+            if pipeline is not last:
+                set_pipeline(compute, pipeline)
+                last = pipeline
             set_group(compute, 0, group, 0, null)
             if size:
                 set_data(compute, 0, data, size)
@@ -162,37 +194,44 @@ class NativeExecutor:
     def _finish(self, encoder: Any) -> Any:
         """Turn an encoder into a command buffer: wgpu validates and translates what was recorded."""
         try:
-            return self._checked.wgpuCommandEncoderFinish(encoder, self._finish_info)
+            return self._lib.wgpuCommandEncoderFinish(encoder, self._finish_info)
         finally:
             self._lib.wgpuCommandEncoderRelease(encoder)
 
-    def _finish_apart(self, encoder: Any) -> Future[Any]:
-        """Finish on another thread: calls into wgpu let go of Python's lock."""
+    def _finish_apart(self, pieces: Sequence[_Piece]) -> Future[Any]:
+        """Record here, and finish on another thread: calls into wgpu let go of Python's lock."""
         if self._finisher is None:
             self._finisher = ThreadPoolExecutor(1, "gpu-finish")
-        return self._finisher.submit(self._finish, encoder)
+        with _Calls(self._errors, self._context, "encoding commands"):
+            encoder = self._record(pieces)
+        return self._finisher.submit(self._finish_checked, encoder)
+
+    def _finish_checked(self, encoder: Any) -> Any:
+        with _Calls(self._errors, self._context, "encoding commands"):
+            return self._finish(encoder)
 
     def _send(self, buffer: Any) -> int:
         self._one[0] = buffer
-        try:
-            return self._checked.wgpuQueueSubmitForIndex(self._queue, 1, self._one)
-        finally:
-            self._lib.wgpuCommandBufferRelease(buffer)
+        with _Calls(self._errors, self._context, "submitting commands"):
+            try:
+                return self._lib.wgpuQueueSubmitForIndex(self._queue, 1, self._one)
+            finally:
+                self._lib.wgpuCommandBufferRelease(buffer)
 
-    def read(self, buffer: Any, nbytes: int, submission: int) -> bytes:
+    def read(self, buffer: Any, nbytes: int, submission: int) -> bytearray:
         """Wait for one submission alone, and copy bytes out of a buffer that it filled."""
         size = -(-nbytes // 8) * 8
+        lib, handle = self._lib, buffer._internal
         self._mapped.clear()
-        with self._context.guard("reading results"):
-            self._checked.wgpuBufferMapAsync(buffer._internal, _MAP_READ, 0, size, self._map_info[0])
+        with _Calls(self._errors, self._context, "reading results"):
+            lib.wgpuBufferMapAsync(handle, _MAP_READ, 0, size, self._map_info[0])
             self._index[0] = submission
             for _ in range(_POLLS):
-                self._checked.wgpuDevicePoll(self._device, 1, self._index)
+                lib.wgpuDevicePoll(self._device, 1, self._index)
                 if self._mapped:
                     break
-            if self._mapped != [self._lib.WGPUMapAsyncStatus_Success]:
+            if self._mapped != [lib.WGPUMapAsyncStatus_Success]:
                 raise DeviceError("the GPU was lost while reading results", hint="open the device again")
-            pointer = self._checked.wgpuBufferGetConstMappedRange(buffer._internal, 0, size)
-            data = bytes(self._ffi.buffer(pointer, nbytes))
-            self._checked.wgpuBufferUnmap(buffer._internal)
+            data = bytearray(self._ffi.buffer(lib.wgpuBufferGetConstMappedRange(handle, 0, size), nbytes))
+            lib.wgpuBufferUnmap(handle)
         return data

@@ -6,16 +6,20 @@ one free for longest is taken, so that a new writer seldom waits for a recent re
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from volumetric._typing import Array
 from volumetric.errors import DeviceError, ShapeError, SpecError
-from volumetric.runtime.gpu.context import GpuContext
+from volumetric.runtime.gpu.context import GpuContext, Slice
 from volumetric.runtime.gpu.graph.store import GpuStore
 from volumetric.runtime.graph.liveness import last_use, roots
 from volumetric.runtime.graph.ops import Graph, Tensor
 
+_TOGETHER = 1 << 20
+"""Bytes of inputs that share one buffer, so that one write brings them all; larger ones are written where they are."""
 _ROOMY = 1.25
 """How much larger than needed a buffer may be that is taken over."""
 
@@ -60,6 +64,42 @@ class Pool:
         self._free.clear()
 
 
+class Upload:
+    """Where the inputs of a program are, and how they get there: small ones side by side in one buffer.
+
+    Nothing in a run writes to them, so sharing a buffer makes no dispatch wait for another.
+
+    Attributes
+    ----------
+    parts : for each input what launches bind
+    """
+
+    def __init__(self, context: GpuContext, pool: Pool, inputs: Sequence[Tensor]) -> None:
+        self._context = context
+        step = context.alignment
+        starts = [0, *np.cumsum([-(-max(4 * tensor.size, 16) // step) * step for tensor in inputs]).tolist()]
+        self._bytes = starts[-1] if len(inputs) > 1 and starts[-1] <= _TOGETHER else 0
+        if self._bytes:
+            whole = pool.new(self._bytes, "inputs")
+            self._host = np.zeros(self._bytes, np.uint8)
+            sizes = [max(4 * tensor.size, 16) for tensor in inputs]
+            self.parts = [Slice(whole, at, size) for at, size in zip(starts[:-1], sizes, strict=True)]
+        else:
+            buffers = [pool.new(4 * tensor.size, tensor.name) for tensor in inputs]
+            self.parts = [Slice(buffer, 0, buffer.size) for buffer in buffers]
+
+    def write(self, values: Sequence[Array]) -> None:
+        """Bring all inputs to the GPU; they are contiguous and of the types of their tensors."""
+        if not self._bytes:
+            for part, value in zip(self.parts, values, strict=True):
+                if value.size:
+                    self._context.write(part.buffer, value)
+            return
+        for part, value in zip(self.parts, values, strict=True):
+            self._host[part.offset : part.offset + value.nbytes] = value.reshape(-1).view(np.uint8)
+        self._context.write(self.parts[0].buffer, self._host)
+
+
 class Storage:
     """Tensor → buffer, node by node.
 
@@ -93,8 +133,8 @@ class Storage:
             made = self._buffers[i] = pool.new(4 * tensor.size, tensor.name)
             if value.size:
                 context.write(made, value.astype(np.int32 if tensor.dtype == "int32" else np.float32))
-        for i in graph.inputs:
-            self._buffers.setdefault(i, pool.new(4 * graph.tensors[i].size, graph.tensors[i].name))
+        self.upload = Upload(context, pool, [graph.tensors[i] for i in graph.inputs])
+        self._buffers |= dict(zip(graph.inputs, self.upload.parts, strict=True))
         self._given = set(self._buffers)
 
     def __getitem__(self, i: int) -> Any:

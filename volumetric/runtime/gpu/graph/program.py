@@ -13,7 +13,7 @@ from volumetric.errors import ShapeError, UnsupportedError
 from volumetric.kernels.gpu.graph.launch import Launch, Lowered, Ref, Request
 from volumetric.kernels.gpu.graph.table import lower
 from volumetric.runtime.gpu.commands import Command, Copy, Executor, Pass
-from volumetric.runtime.gpu.context import Call, GpuContext
+from volumetric.runtime.gpu.context import Call, GpuContext, Slice
 from volumetric.runtime.gpu.graph.fusing import fuse_folds, fuse_trials, fuse_windows
 from volumetric.runtime.gpu.graph.memory import Pool, Storage
 from volumetric.runtime.gpu.graph.store import GpuStore
@@ -42,14 +42,13 @@ class GpuProgram:
         for i, value in graph.constants.items():
             self._check_ids(i, value)
         self._pool = Pool(context)
-        self._staging: dict[int, Any] = {}
-        self._submission = 0
+        self._kept = _Kept(executor)
         # Programs are dropped without a word; what they own must not count as in use until a collector comes by.
-        self._release = weakref.finalize(self, _free, context, self._pool, self._staging)
+        self._release = weakref.finalize(self, _free, context, self._pool, self._kept)
         try:
             storage = Storage(context, graph, store, self._pool)
             self.calls = self._record(storage, bind)
-            self._inputs = [storage[i] for i in graph.inputs]
+            self._inputs = storage.upload
             self._commands = self._after(storage)
         except Exception:
             self.close()
@@ -58,7 +57,7 @@ class GpuProgram:
     @property
     def scratch_bytes(self) -> int:
         """GPU memory of inputs, constants, scratch and outputs."""
-        return sum(buffer.size for buffer in (*self._pool.owned, *self._staging.values()))
+        return sum(buffer.size for buffer in (*self._pool.owned, *self._kept.staging))
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
         """Upload the inputs, run all nodes, and return the graph's outputs; without any, it does not wait.
@@ -68,15 +67,19 @@ class GpuProgram:
         ShapeError : an input has another shape or kind of number, or an id is out of range
         DeviceError : the GPU failed
         """
-        self.submit(inputs)
-        return [self._read(i) for i in self.graph.outputs]
+        self._inputs.write(self._checked(inputs))
+        begun, self._kept.begun = self._kept.begun, None
+        number = self._executor.submit(self._commands) if begun is None else self._executor.send(begun)
+        if not self.graph.outputs:
+            return []
+        # Every run has the same commands: those of the next one are encoded while the GPU is at work on these.
+        self._kept.begun = self._executor.begin(self._commands)
+        return self._read(number)
 
     def submit(self, inputs: Sequence[Array]) -> None:
         """Upload the inputs and start a run, without waiting for it."""
-        for buffer, value in zip(self._inputs, self._checked(inputs), strict=True):
-            if value.size:
-                self._context.write(buffer, value)
-        self._submission = self._executor.submit(self._commands)
+        self._inputs.write(self._checked(inputs))
+        self._executor.submit(self._commands)
 
     def close(self) -> None:
         """Free the program's own buffers."""
@@ -129,11 +132,18 @@ class GpuProgram:
     def _after(self, storage: Storage) -> list[Command]:
         """Commands of a run: all dispatches, then the copies of the outputs to where the host can read them."""
         commands: list[Command] = [Pass(self._executor.prepare(self.calls), 1)] if self.calls else []
+        offsets, end = {}, 0
         for i in dict.fromkeys(self.graph.outputs):
-            size = 4 * self.graph.tensors[i].size
-            if size:
-                self._staging[i] = self._context.buffer(size, "output", read=True)
-                commands.append(Copy(storage[i], 0, self._staging[i], 0, size))
+            offsets[i] = end
+            end += 4 * self.graph.tensors[i].size
+        if end:
+            self._kept.staging.append(self._context.buffer(end, "outputs", read=True))
+            commands += [
+                copy(storage[i], self._kept.staging[0], at, 4 * self.graph.tensors[i].size)
+                for i, at in offsets.items()
+                if self.graph.tensors[i].size
+            ]
+        self._offsets, self._output_bytes = offsets, end
         return commands
 
     def _checked(self, inputs: Sequence[Array]) -> list[Array]:
@@ -159,19 +169,40 @@ class GpuProgram:
             if wrong.any():
                 raise ShapeError(f"{self.graph.tensors[i].name}: id {value[wrong][0]} is outside of 0 … {high - 1}")
 
-    def _read(self, i: int) -> Array:
-        tensor = self.graph.tensors[i]
-        if tensor.size == 0:
-            return np.empty(tensor.shape, tensor.dtype)
-        data = self._executor.read(self._staging[i], 4 * tensor.size, self._submission)
-        return np.frombuffer(bytearray(data), tensor.dtype).reshape(tensor.shape)
+    def _read(self, submission: int) -> list[Array]:
+        """All outputs, after one wait."""
+        data = bytearray()
+        if self._output_bytes:
+            data = self._executor.read(self._kept.staging[0], self._output_bytes, submission)
+        tensors = [(self.graph.tensors[i], self._offsets[i]) for i in self.graph.outputs]
+        found = [np.frombuffer(data, t.dtype, t.size, at).reshape(t.shape) for t, at in tensors]
+        # An array of its own each: the caller may write to one, and must not keep the others alive by it.
+        return found if len(found) == 1 else [value.copy() for value in found]
 
 
-def _free(context: GpuContext, pool: Pool, staging: dict[int, Any]) -> None:
+def copy(source: Any, target: Any, offset: int, nbytes: int) -> Copy:
+    """Copy a buffer, or a part of one, to a place in another."""
+    part = source if isinstance(source, Slice) else Slice(source, 0, nbytes)
+    return Copy(part.buffer, part.offset, target, offset, nbytes)
+
+
+class _Kept:
+    """What a program gives back when it is dropped, besides its pool."""
+
+    def __init__(self, executor: Executor) -> None:
+        self.executor = executor
+        self.staging: list[Any] = []
+        self.begun: Any = None
+
+
+def _free(context: GpuContext, pool: Pool, kept: _Kept) -> None:
+    if kept.begun is not None:
+        kept.executor.discard(kept.begun)
+        kept.begun = None
     pool.close()
-    for buffer in staging.values():
+    for buffer in kept.staging:
         context.free(buffer)
-    staging.clear()
+    kept.staging.clear()
 
 
 def id_bounds(graph: Graph) -> dict[int, list[tuple[int, int]]]:

@@ -1,0 +1,53 @@
+"""Runs of programs: encoded ahead, inputs in one write, errors where they happen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.gpu_graph.conftest import open_graphs
+from volumetric.errors import DeviceError
+from volumetric.runtime.gpu.commands import Copy, PlainExecutor
+from volumetric.runtime.gpu.graph import GpuGraphs
+from volumetric.runtime.gpu.native import NativeExecutor
+from volumetric.runtime.graph import GraphBuilder
+
+
+@pytest.mark.parametrize("executor", [NativeExecutor, PlainExecutor])
+def test_a_run_encoded_ahead_sees_what_was_written_meanwhile(executor: Callable[[Any], Any]) -> None:
+    context = open_graphs("native").context
+    graphs = GpuGraphs(context, executor(context))
+    store = graphs.store()
+    work = GraphBuilder()
+    x, ids = work.input("x", (3,)), work.input("ids", (2,), "int32")
+    y = work.binary("add", x, work.stored("w", (3,)))
+    store.put("w", np.zeros(3, np.float32))
+    program = graphs.compile(work.finish([y, work.gather_rows(work.reshape(y, (3, 1)), ids), x]), store)
+    for step in range(3):
+        store.put("w", np.full(3, step, np.float32))
+        given = np.arange(3, dtype=np.float32) + 10 * step
+        program.submit([given + 1, np.array([1, 1])])  # overtakes what was encoded ahead
+        found, rows, same = program.run([given, np.array([2, step])])
+        np.testing.assert_array_equal(found, given + step)
+        np.testing.assert_array_equal(rows.ravel(), [given[2] + step, given[step] + step])
+        np.testing.assert_array_equal(same, given)
+        found[:] = np.nan  # results are the caller's
+    used, own = context.allocated, program.scratch_bytes
+    program.close()
+    assert context.allocated == used - own
+    store.close()
+
+
+def test_a_wrong_command_is_an_error_and_the_next_one_runs() -> None:
+    context = open_graphs("native").context
+    executor = NativeExecutor(context)
+    small, large = context.buffer(16, "small"), context.buffer(64, "large")
+    with pytest.raises(DeviceError, match="while encoding commands"):
+        executor.submit([Copy(large, 0, small, 0, 64)])
+    executor.submit([Copy(large, 0, small, 0, 16)])
+    executor.submit([])
+    for buffer in (small, large):
+        context.free(buffer)
