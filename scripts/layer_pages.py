@@ -29,6 +29,7 @@ BEGIN, END = "<!-- written by scripts/layer_pages.py: begin -->\n", "<!-- end --
 MAX_EXAMPLES = 3
 PLAIN = {
     "activation": "function of every element at the end",
+    "affine": "whether each channel has a gain and a bias",
     "axis": "axis of the logits, from the front or (below 0) from the end; never the first one",
     "bias": "whether there is one",
     "branches": "layers on the same input",

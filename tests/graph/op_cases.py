@@ -327,6 +327,21 @@ _IMAGES = {
 }
 
 
+def _pools(
+    n: int, c: int, sizes: tuple[int, ...], counts: tuple[int, ...], **fields: tuple[int, ...]
+) -> dict[str, OpCase]:
+    x, attrs = normal(n, c, *sizes), _window(n, c, sizes, counts, **fields)["unfold"].attrs
+    whole = {**attrs, "sizes": sizes}
+    top = OpCase(op="pool_max", inputs=(x,), attrs=attrs)
+    taps = case_outputs(top)[1]
+    return {
+        "pool-max": top,
+        "pool-max-grad": OpCase(op="pool_max_grad", inputs=(normal(n, c, *counts), taps), attrs=whole),
+        "pool-sum": OpCase(op="pool_sum", inputs=(x,), attrs=attrs),
+        "pool-spread": OpCase(op="pool_spread", inputs=(normal(n, c, *counts),), attrs=whole),
+    }
+
+
 def _rope(back: bool, b: int, t: int, h: int, d: int, half: int) -> OpCase:
     angles = np.arange(t)[:, None] * 0.7 ** np.arange(half)
     tables = (np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32))
@@ -351,6 +366,31 @@ def case_outputs(case: OpCase, dtype: type = np.float32) -> list[np.ndarray]:
     graph = case_graph(case)
     return interpret(graph, case.inputs, {}, dtype)
 
+
+_POOLS = {
+    **{
+        f"{way}-{name}": case
+        for name, cases in {
+            "1d": _pools(2, 3, (7,), (3,), kernel=(2,), stride=(2,)),
+            "1d-partial": _pools(1, 2, (8,), (4,), kernel=(3,), stride=(2,)),
+            "2d": _pools(3, 5, (17, 13), (9, 7), kernel=(3, 3), stride=(2, 2), before=(1, 1)),
+            "2d-overlapping": _pools(2, 1, (6, 5), (5, 3), kernel=(2, 3)),
+            "2d-everything": _pools(1, 3, (7, 9), (3, 3), kernel=(3, 2), stride=(2, 3), before=(1, 1), dilation=(1, 2)),
+            "2d-gaps": _pools(1, 2, (9, 9), (2, 3), kernel=(2, 1), stride=(5, 4)),
+            "2d-none": _pools(0, 2, (4, 4), (2, 2), kernel=(2, 2), stride=(2, 2)),
+            "3d": _pools(1, 2, (5, 4, 7), (2, 2, 4), kernel=(2, 3, 1), stride=(2, 1, 2)),
+            "one": _pools(1, 1, (1, 1), (1, 1), kernel=(1, 1)),
+        }.items()
+        for way, case in cases.items()
+    },
+    "pool-max-odd": OpCase(
+        op="pool_max",
+        inputs=(
+            np.array([[[np.nan, 1, np.nan, 2, np.inf, np.nan, -np.inf, -np.inf, 3, 3, 3, 2, 0.0, -0.0]]], np.float32),
+        ),
+        attrs={"kernel": (3,), "stride": (1,), "dilation": (1,), "before": (1,), "counts": (14,)},
+    ),
+}
 
 _SEQUENCES = {
     "rope": _rope(False, 2, 5, 3, 8, 4),
@@ -466,7 +506,7 @@ OP_CASES: dict[str, OpCase] = {
         "move": _MOVING,
         "rows": _ROWS,
         "norm": _NORMS,
-        "": {**_IMAGES, **_SEQUENCES, **_TRAINING},
+        "": {**_IMAGES, **_POOLS, **_SEQUENCES, **_TRAINING},
     }.items()
     for name, case in cases.items()
 }

@@ -29,6 +29,7 @@ WITHOUT_GRADIENT = {
     "entmax_grad",
     "norm_grad",
     "norm_param_grad",
+    "pool_max_grad",
     "recurrent_grad",
     "assign",
     "update",
@@ -215,6 +216,33 @@ def fold(xs: list[A], at: Attrs) -> list[A]:
     return [y]
 
 
+def pool_max(xs: list[A], at: Attrs) -> list[A]:
+    """Tap by tap: a later one wins where it is larger, or the first NaN."""
+    y, tap = (np.full((*xs[0].shape[:2], *at["counts"]), v) for v in (-np.inf, 0.0))
+    everywhere = (slice(None), slice(None))
+    for t, window, place in window_pairs(xs[0].shape[2:], at):
+        at_window = (*everywhere, *np.unravel_index(window, at["counts"]))
+        new, old = xs[0][(*everywhere, *place)], y[at_window]
+        wins = (new > old) | (np.isnan(new) & ~np.isnan(old))
+        y[at_window], tap[at_window] = np.where(wins, new, old), np.where(wins, t, tap[at_window])
+    return [y, tap]
+
+
+def pool_back(xs: list[A], at: Attrs) -> list[A]:
+    """Each window's number to all its elements, or to that of its tap."""
+    y = np.zeros((*xs[0].shape[:2], *at["sizes"]))
+    for t, window, place in window_pairs(at["sizes"], at):
+        at_window = (slice(None), slice(None), *np.unravel_index(window, at["counts"]))
+        y[(slice(None), slice(None), *place)] += xs[0][at_window] * (xs[1][at_window] == t if len(xs) > 1 else 1)
+    return [y]
+
+
+def pool_sum(xs: list[A], at: Attrs) -> list[A]:
+    n, c = xs[0].shape[:2]
+    columns = unfold(xs, at)[0]
+    return [columns.reshape(n, c, math.prod(at["kernel"]), columns.shape[2]).sum(2).reshape(n, c, *at["counts"])]
+
+
 def rope(xs: list[A], at: Attrs) -> list[A]:
     x, cos, sin = xs
     half = cos.shape[1]
@@ -335,6 +363,10 @@ FORMULAS: dict[str, Callable[[list[A], Attrs], list[A]]] = {
     "norm_param_grad": norm_param_grad,
     "unfold": unfold,
     "fold": fold,
+    "pool_max": pool_max,
+    "pool_max_grad": pool_back,
+    "pool_sum": pool_sum,
+    "pool_spread": pool_back,
     "rope": rope,
     "recurrent": recurrent,
     "recurrent_grad": recurrent_grad,

@@ -16,7 +16,16 @@ from volumetric.layers import (
     LSTM,
     MLP,
     RNN,
+    AdaptiveAvgPool1d,
+    AdaptiveAvgPool2d,
+    AdaptiveAvgPool3d,
+    AdaptiveMaxPool1d,
+    AdaptiveMaxPool2d,
+    AdaptiveMaxPool3d,
     AdaptiveSoftmax,
+    AvgPool1d,
+    AvgPool2d,
+    AvgPool3d,
     Conv1d,
     Conv2d,
     Conv3d,
@@ -26,14 +35,20 @@ from volumetric.layers import (
     Dense,
     Embedding,
     Entmax,
+    Flatten,
     Gate,
     GridSoftmax,
+    GroupNorm,
     GumbelSoftmax,
     HierarchicalSoftmax,
     KMeans,
+    LastStep,
     LayerNorm,
     LayerSpec,
     MaskedSoftmax,
+    MaxPool1d,
+    MaxPool2d,
+    MaxPool3d,
     MixtureSoftmax,
     MultiHeadAttention,
     Parallel,
@@ -114,6 +129,18 @@ def _before(layer: LayerSpec, width: int) -> tuple[LayerSpec, ...]:
     return (Dense(in_features=4, out_features=width), layer)
 
 
+def _behind_conv(layer: LayerSpec, conv: LayerSpec, row: tuple[int, ...]) -> Task:
+    """A layer on images, behind a convolution that learns through its gradient."""
+    return Task(layers=(conv, layer), row=row)
+
+
+_CONVS: tuple[tuple[LayerSpec, tuple[int, ...]], ...] = (
+    (Conv1d(in_channels=1, out_channels=2, kernel_size=2), (1, 7)),
+    (Conv2d(in_channels=1, out_channels=2, kernel_size=2), (1, 5, 6)),
+    (Conv3d(in_channels=1, out_channels=2, kernel_size=2), (1, 4, 3, 4)),
+)
+
+
 def _expert(activation: str = "tanh") -> Dense:
     return Dense(in_features=4, out_features=3, activation=activation)  # pyright: ignore[reportArgumentType]
 
@@ -151,6 +178,37 @@ TASKS: dict[str, Task] = {
         rate=1.0,
     ),
     "conv_transpose3d": Task(layers=(ConvTranspose3d(in_channels=1, out_channels=2, kernel_size=2),), row=(1, 2, 3, 2)),
+    **{
+        layer.kind: _behind_conv(layer, *conv)
+        for layers, conv in zip(
+            (
+                (
+                    MaxPool1d(kernel_size=2),
+                    AvgPool1d(kernel_size=2),
+                    AdaptiveMaxPool1d(output_size=2),
+                    AdaptiveAvgPool1d(output_size=4),
+                ),
+                (
+                    MaxPool2d(kernel_size=2),
+                    AvgPool2d(kernel_size=2),
+                    AdaptiveMaxPool2d(output_size=2),
+                    AdaptiveAvgPool2d(output_size=3),
+                ),
+                (
+                    MaxPool3d(kernel_size=2, stride=1),
+                    AvgPool3d(kernel_size=2),
+                    AdaptiveMaxPool3d(output_size=2),
+                    AdaptiveAvgPool3d(output_size=2),
+                ),
+            ),
+            _CONVS,
+            strict=True,
+        )
+        for layer in layers
+    },
+    "group_norm": Task(layers=(GroupNorm(num_groups=2, num_channels=4),), row=(4, 3)),
+    "flatten": Task(layers=(Conv1d(in_channels=2, out_channels=2, kernel_size=2), Flatten()), row=(2, 4)),
+    "last_step": Task(layers=(Dense(in_features=3, out_features=4), LastStep()), row=(5, 3)),
     "rnn": Task(layers=(RNN(input_size=3, hidden_size=4),), row=(3,), rows=5),
     "lstm": Task(layers=(LSTM(input_size=3, hidden_size=4),), row=(3,), rows=5, rate=5.0),
     "gru": Task(layers=(GRU(input_size=3, hidden_size=4),), row=(5, 3), rate=3.0),

@@ -88,7 +88,7 @@ def agree_one(got: Array, want: Array, what: str, floor: float = 0.1) -> None:
     assert got.shape == want.shape, what
     odd = ~np.isfinite(want)
     np.testing.assert_array_equal(got[odd], want[odd], err_msg=what)
-    off = np.where(odd, 0.0, np.abs(got.astype(np.float64) - want))
+    off = np.abs(np.where(odd, 0.0, got.astype(np.float64)) - np.where(odd, 0.0, want))
     scale = max(_largest(want), floor)
     if off.size and off.max() > TOLERANCE * scale:
         at = np.unravel_index(int(off.argmax()), off.shape)

@@ -1,5 +1,11 @@
 """Layers: each a frozen spec with its parameters, shape rule, NumPy reference forward and VJP in one file."""
 
+from volumetric.layers.adaptive_pooling import AdaptiveAvgPool1d as AdaptiveAvgPool1d
+from volumetric.layers.adaptive_pooling import AdaptiveAvgPool2d as AdaptiveAvgPool2d
+from volumetric.layers.adaptive_pooling import AdaptiveAvgPool3d as AdaptiveAvgPool3d
+from volumetric.layers.adaptive_pooling import AdaptiveMaxPool1d as AdaptiveMaxPool1d
+from volumetric.layers.adaptive_pooling import AdaptiveMaxPool2d as AdaptiveMaxPool2d
+from volumetric.layers.adaptive_pooling import AdaptiveMaxPool3d as AdaptiveMaxPool3d
 from volumetric.layers.adaptive_softmax import AdaptiveSoftmax as AdaptiveSoftmax
 from volumetric.layers.attention import MultiHeadAttention as MultiHeadAttention
 from volumetric.layers.base import LAYERS as LAYERS
@@ -21,11 +27,14 @@ from volumetric.layers.embedding import Embedding as Embedding
 from volumetric.layers.embedding import PositionEmbedding as PositionEmbedding
 from volumetric.layers.entmax import Entmax as Entmax
 from volumetric.layers.entmax import Sparsemax as Sparsemax
+from volumetric.layers.flatten import Flatten as Flatten
 from volumetric.layers.gate import Gate as Gate
 from volumetric.layers.grid_softmax import GridSoftmax as GridSoftmax
+from volumetric.layers.group_norm import GroupNorm as GroupNorm
 from volumetric.layers.gumbel_softmax import GumbelSoftmax as GumbelSoftmax
 from volumetric.layers.hierarchical_softmax import HierarchicalSoftmax as HierarchicalSoftmax
 from volumetric.layers.kmeans import KMeans as KMeans
+from volumetric.layers.last_step import LastStep as LastStep
 from volumetric.layers.masked_softmax import MaskedSoftmax as MaskedSoftmax
 from volumetric.layers.mixture_softmax import MixtureSoftmax as MixtureSoftmax
 from volumetric.layers.mlp import MLP as MLP
@@ -33,6 +42,12 @@ from volumetric.layers.mlp import SwiGLU as SwiGLU
 from volumetric.layers.norm import LayerNorm as LayerNorm
 from volumetric.layers.norm import RMSNorm as RMSNorm
 from volumetric.layers.parallel import Parallel as Parallel
+from volumetric.layers.pooling import AvgPool1d as AvgPool1d
+from volumetric.layers.pooling import AvgPool2d as AvgPool2d
+from volumetric.layers.pooling import AvgPool3d as AvgPool3d
+from volumetric.layers.pooling import MaxPool1d as MaxPool1d
+from volumetric.layers.pooling import MaxPool2d as MaxPool2d
+from volumetric.layers.pooling import MaxPool3d as MaxPool3d
 from volumetric.layers.recurrent import GRU as GRU
 from volumetric.layers.recurrent import LSTM as LSTM
 from volumetric.layers.recurrent import RNN as RNN

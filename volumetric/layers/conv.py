@@ -16,7 +16,6 @@ from volumetric.layers.activations import Activation, activate, check_activation
 from volumetric.layers.base import (
     Arrays,
     Grads,
-    LayerSpec,
     Memory,
     ParamSpec,
     Saved,
@@ -24,11 +23,12 @@ from volumetric.layers.base import (
     layer,
     show_shape,
 )
+from volumetric.layers.windowed import Windowed
 from volumetric.layers.windows import Windows, sum_of_products
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spatial(LayerSpec):
+class Spatial(Windowed):
     """What convolutions and transposed convolutions have in common.
 
     Attributes
@@ -38,9 +38,6 @@ class Spatial(LayerSpec):
     groups : parts into which both kinds of channels are split; a part of the output sees its part of the input alone
     bias : whether each output channel has one
     """
-
-    spatial: ClassVar[int]
-    """Spatial axes."""
 
     in_channels: int
     out_channels: int
@@ -60,16 +57,6 @@ class Spatial(LayerSpec):
                 raise SpecError(f"{self.kind}: {name} {getattr(self, name)} does not divide into {self.groups} groups")
         self.windows()
 
-    def along(self, name: str, least: int) -> Shape:
-        """Return the field `name` as one number for each spatial axis; raise `SpecError` for one below `least`."""
-        value = getattr(self, name)
-        values = tuple(value) if isinstance(value, tuple | list) else (value,) * self.spatial
-        whole = all(isinstance(v, int) and not isinstance(v, bool) and v >= least for v in values)
-        if len(values) != self.spatial or not whole:
-            many = f" or {self.spatial} of them" if self.spatial > 1 else ""
-            raise SpecError(f"{self.kind}: {name} must be a whole number from {least}{many}, got {value!r}")
-        return values
-
     def windows(self) -> Windows:
         """Return the windows that the kernel sees."""
         kernel, stride = self.along("kernel_size", 1), self.along("stride", 1)
@@ -84,8 +71,7 @@ class Spatial(LayerSpec):
     def sizes(self, shape: Shape) -> Shape:
         """Return the spatial part of an input's shape; raise `ShapeError` if it is not what the layer reads."""
         if len(shape) != 2 + self.spatial or shape[1] != self.in_channels:
-            axes = ", ".join(("L",) if self.spatial == 1 else ("D", "H", "W")[-self.spatial :])
-            raise ShapeError(f"{self.kind} expects [N, {self.in_channels}, {axes}], got shape {show_shape(shape)}")
+            raise ShapeError(f"{self.kind} expects [N, {self.in_channels}, {self.axes}], got shape {show_shape(shape)}")
         return shape[2:]
 
     def finish(self, p: Arrays, pre: Array, saved: Saved) -> tuple[Array, Saved]:

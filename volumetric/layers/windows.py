@@ -43,14 +43,14 @@ class Windows:
         axes = zip(self.padded(sizes), self.spans, self.stride, strict=True)
         return tuple((size - span) // step + 1 for size, span, step in axes)
 
-    def unfold(self, x: Array, counts: Shape, groups: int) -> Array:
-        """Copy the first `counts` windows out of an image.
+    def unfold(self, x: Array, counts: Shape, groups: int, *, outside: float = 0.0) -> Array:
+        """Copy the first `counts` windows out of an image, with `outside` for what lies outside of it.
 
         ``[N, C, *sizes] -> [N, groups, C / groups · ∏kernel, ∏counts]``.
         """
         axes = len(self.kernel)
         zeros = [(0, 0), (0, 0), *zip(self.before, self.after, strict=True)]
-        image = np.pad(x, zeros) if any(self.before + self.after) else x
+        image = np.pad(x, zeros, constant_values=outside) if any(self.before + self.after) else x
         views = sliding_window_view(image, self.spans, axis=tuple(range(2, 2 + axes)))
         starts = [slice(0, s * (n - 1) + 1, s) for s, n in zip(self.stride, counts, strict=True)]
         taps = [slice(None, None, d) for d in self.dilation]
@@ -71,6 +71,36 @@ class Windows:
             image[(..., *places)] += taps[(slice(None), slice(None), *tap)]
         inside = tuple(slice(b, b + s) for b, s in zip(self.before, sizes, strict=True))
         return image[(..., *inside)]
+
+    def largest(self, x: Array, counts: Shape) -> tuple[Array, Array]:
+        """Return the largest element of each window, and which tap it is: ``[N, C, *counts]`` both.
+
+        Of equals the first counts; NaN is larger than all numbers, and what lies outside of the image smaller.
+        """
+        columns = self.unfold(x, counts, x.shape[1], outside=-np.inf)
+        tap = columns.argmax(axis=2)
+        y = np.take_along_axis(columns, tap[:, :, None], axis=2)
+        shape = (*x.shape[:2], *counts)
+        return y.reshape(shape), tap.reshape(shape)
+
+    def at_taps(self, g: Array, tap: Array, sizes: Shape) -> Array:
+        """Return the gradient of what `largest` took: each element of `g` goes to its window's `tap`."""
+        samples, channels, *counts = g.shape
+        columns = np.zeros((samples, channels, math.prod(self.kernel), math.prod(counts)), g.dtype)
+        flat = (samples, channels, 1, math.prod(counts))
+        np.put_along_axis(columns, tap.reshape(flat), g.reshape(flat), axis=2)
+        return self.fold(columns, tuple(counts), sizes)
+
+    def sums(self, x: Array, counts: Shape) -> Array:
+        """Return the sum of each window, ``[N, C, *counts]``."""
+        return self.unfold(x, counts, x.shape[1]).sum(axis=2).reshape(*x.shape[:2], *counts)
+
+    def spread(self, g: Array, sizes: Shape) -> Array:
+        """Return the transpose of `sums`: each element is the sum of the windows that see it."""
+        samples, channels, *counts = g.shape
+        flat = g.reshape(samples, channels, 1, math.prod(counts))
+        columns = np.broadcast_to(flat, (samples, channels, math.prod(self.kernel), math.prod(counts)))
+        return self.fold(columns, tuple(counts), sizes)
 
 
 def sum_of_products(a: Array, b: Array) -> Array:

@@ -123,6 +123,8 @@ class Layers:
             (("conv1d", "conv2d", "conv3d"), self.convolution),
             (("conv_transpose1d", "conv_transpose2d", "conv_transpose3d"), self.transposed),
             (("rnn", "lstm", "gru"), self.recurrent),
+            (tuple(f"{name}_pool{axes}d" for name in ("max", "avg") for axes in (1, 2, 3)), self.pool),
+            (tuple(f"adaptive_{name}_pool{axes}d" for name in ("max", "avg") for axes in (1, 2, 3)), self.adaptive),
         ):
             if kind in names:
                 return make(spec, p)
@@ -202,6 +204,21 @@ class Layers:
         }
         self.replaced.update(own)
         return lambda x: layer(x)[0]
+
+    def pool(self, spec: Mapping[str, Any], p: Params) -> Callable[[Any], Any]:
+        run = getattr(self.F, spec["kind"])
+        rest = {name: _window(value) for name, value in spec.items() if name != "kind"}
+        return lambda x: run(x, **rest)
+
+    def adaptive(self, spec: Mapping[str, Any], p: Params) -> Callable[[Any], Any]:
+        run, size = getattr(self.F, spec["kind"]), _window(spec["output_size"])
+        return lambda x: run(x, size)
+
+    def group_norm(self, spec: Mapping[str, Any], p: Params) -> Callable[[Any], Any]:
+        return lambda x: self.F.group_norm(x, spec["num_groups"], p.get("weight"), p.get("bias"), spec["eps"])
+
+    def last_step(self, spec: Mapping[str, Any], p: Params) -> Callable[[Any], Any]:
+        return lambda x: x[:, -1].contiguous()
 
     def kmeans(self, spec: Mapping[str, Any], p: Params) -> Callable[[Any], Any]:
         factor = -0.5 / spec["temperature"] ** 2

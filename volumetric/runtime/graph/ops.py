@@ -71,6 +71,13 @@ Images
             for each of 1 to 3 spatial axes. There may be fewer windows than fit.
 ``fold``    columns [N, C·∏kernel, ∏counts] → [N,C,*sizes], the transpose: each element is the sum of what unfold
             copied of it, taps in rising order (gather form). The same attributes and ``sizes``.
+``pool_max``  x [N,C,*sizes] → y [N,C,*counts], tap [N,C,*counts]: the largest element of each window, and the number of
+            its tap, as a float. Of equals the first counts; NaN is larger than every number; outside of the image all
+            is -inf. Attributes as `unfold`.
+``pool_max_grad``  g, tap [N,C,*counts] → [N,C,*sizes]: each g goes to where its tap lies. Attributes as `fold`.
+``pool_sum``  x [N,C,*sizes] → y [N,C,*counts]: the sum of each window. Attributes as `unfold`.
+``pool_spread``  g [N,C,*counts] → [N,C,*sizes], the transpose of pool_sum: the sum of the windows that see an element.
+            Attributes as `fold`.
 
 Sequences
 ---------

@@ -13,6 +13,7 @@ from volumetric.kernels.cpu.graph.lookups import gather_rows, scatter_rows
 from volumetric.kernels.cpu.graph.losses import class_loss, element_loss, pair_sum
 from volumetric.kernels.cpu.graph.moving import assign, copy, fill, transpose
 from volumetric.kernels.cpu.graph.norms import norm, norm_grad, norm_param_grad
+from volumetric.kernels.cpu.graph.pools import pool_max, pool_max_grad, pool_spread, pool_sum
 from volumetric.kernels.cpu.graph.reduce import chunk_sums, reduce, squares
 from volumetric.kernels.cpu.graph.rounding import rounded
 from volumetric.kernels.cpu.graph.rows import (
@@ -43,6 +44,10 @@ _PLAIN: dict[str, Callable[..., None]] = {
         keep_largest,
         norm_param_grad,
         pair_sum,
+        pool_max,
+        pool_max_grad,
+        pool_spread,
+        pool_sum,
         rope,
         scatter_rows,
         softmax,

@@ -1,28 +1,50 @@
-"""Sliding windows over images: copied out of them, and summed back."""
+"""Sliding windows over images: copied out of them, summed back, and pooled."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from math import prod
 
-from volumetric.kernels.gpu.graph.launch import Lowered, Request, alone, one_each, result, source
+from volumetric._typing import Shape
+from volumetric.kernels.gpu.graph.launch import MATHS, Lowered, Ref, Request, alone, one_each, result, source
 
 
 def unfold(request: Request) -> Lowered:
     """Windows of images as columns."""
-    return _lower("unfold", request, request.inputs[0][1], request.inputs[0][2:])
+    return _lower(request, request.inputs[0], {"x": source(0), "y": result()})
 
 
 def fold(request: Request) -> Lowered:
     """Columns summed into images."""
-    return _lower("fold", request, request.outputs[0][1], request.attrs["sizes"])
+    return _lower(request, request.outputs[0], {"x": source(0), "y": result()})
 
 
-def _lower(kernel: str, request: Request, channels: int, sizes: Sequence[int]) -> Lowered:
-    attrs = request.attrs
-    dims = [request.out_size, channels, prod(attrs["kernel"]), prod(attrs["counts"])]
+def pool_max(request: Request) -> Lowered:
+    """Largest elements of windows, and their taps."""
+    buffers = {"x": source(0), "y": result(), "tap": result(1)}
+    return _lower(request, request.inputs[0], buffers, MATHS)
+
+
+def pool_max_grad(request: Request) -> Lowered:
+    """Numbers of windows at the taps of their largest elements."""
+    return _lower(request, request.outputs[0], {"g": source(0), "tap": source(1), "y": result()})
+
+
+def pool_sum(request: Request) -> Lowered:
+    """Sums of windows."""
+    return _lower(request, request.inputs[0], {"x": source(0), "y": result()})
+
+
+def pool_spread(request: Request) -> Lowered:
+    """Numbers of windows at all of their elements."""
+    return _lower(request, request.outputs[0], {"x": source(0), "y": result()})
+
+
+def _lower(request: Request, image: Shape, buffers: Mapping[str, Ref], *preludes: str) -> Lowered:
+    attrs, count = request.attrs, request.out_size
+    dims = [count, image[1], prod(attrs["kernel"]), prod(attrs["counts"])]
     for values, missing in (
-        (sizes, 1),
+        (image[2:], 1),
         (attrs["kernel"], 1),
         (attrs["stride"], 1),
         (attrs["dilation"], 1),
@@ -30,5 +52,4 @@ def _lower(kernel: str, request: Request, channels: int, sizes: Sequence[int]) -
         (attrs["counts"], 1),
     ):
         dims += [*[missing] * (3 - len(values)), *values, 0]
-    buffers = {"x": source(0), "y": result()}
-    return alone(one_each(kernel, request.out_size, request.caps, buffers, dims, preludes=("graph/windows",)))
+    return alone(one_each(request.op, count, request.caps, buffers, dims, preludes=(*preludes, "graph/windows")))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from volumetric.runtime.cpu.governor import Governor
-from volumetric.runtime.cpu.graph import elements, lines, products, training
+from volumetric.runtime.cpu.graph import elements, images, lines, products, training
 from volumetric.runtime.cpu.graph.program import CpuProgram
 from volumetric.runtime.cpu.graph.steps import RULES
 from volumetric.runtime.cpu.graph.store import CpuStore
@@ -11,7 +11,7 @@ from volumetric.runtime.cpu.graph.windows import in_pieces
 from volumetric.runtime.graph.ops import Graph
 from volumetric.runtime.graph.passes import fuse_activations
 
-_FAMILIES = (elements, lines, products, training)  # importing them fills `RULES`
+_FAMILIES = (elements, images, lines, products, training)  # importing them fills `RULES`
 
 
 class CpuGraphs:

@@ -1,11 +1,10 @@
-"""Steps of operations on rows, of images and of sequences."""
+"""Steps of operations on rows and of sequences."""
 
 from __future__ import annotations
 
 from math import prod
 from typing import Any
 
-from volumetric.errors import UnsupportedError
 from volumetric.kernels.cpu.graph.lookups import GATHER_ARGUMENTS, SCATTER_ARGUMENTS
 from volumetric.kernels.cpu.graph.norms import NORM_ARGUMENTS, NORM_GRAD_ARGUMENTS, PARAM_GRAD_ARGUMENTS
 from volumetric.kernels.cpu.graph.rows import (
@@ -23,7 +22,6 @@ from volumetric.kernels.cpu.graph.sequences import (
     STEP_ARGUMENTS,
     packed_bytes,
 )
-from volumetric.kernels.cpu.graph.windows import WINDOW_ARGUMENTS
 from volumetric.runtime.cpu.graph.steps import Draft, Ref, moved, rule
 from volumetric.runtime.graph.ops import Node
 
@@ -170,31 +168,6 @@ def norm_param_grad(draft: Draft, node: Node) -> None:
         gbias=Ref(node.outputs[1]) if node.attrs["bias"] else 0,
         rows=rows,
         width=width,
-    )
-
-
-@rule("unfold", "fold")
-def windows(draft: Draft, node: Node) -> None:
-    """Windows out of images, or back into them."""
-    [x], [y] = node.inputs, node.outputs
-    image = draft.shape(x if node.op == "unfold" else y)
-    columns = y if node.op == "unfold" else x
-    if draft.tensor(columns).size == 0:
-        raise UnsupportedError(f"{node.op} of no windows at {node.where}", hint="the reference device runs it")
-    missing = 3 - len(image[2:])
-    fields = {"sizes": image[2:], **{name: node.attrs[name] for name in ("kernel", "stride", "dilation")}}
-    fields |= {"before": node.attrs["before"], "counts": node.attrs["counts"]}
-    table = [n for name, own in fields.items() for n in (*[0 if name == "before" else 1] * missing, *own)]
-    draft.add(
-        node.op,
-        WINDOW_ARGUMENTS,
-        reads=(x,),
-        writes=(y,),
-        work=moved(2 * draft.sizes[columns]),
-        x=Ref(x),
-        y=Ref(y),
-        images=image[0] * image[1],
-        table=draft.table(table),
     )
 
 

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 FIELDS = ("kernel", "stride", "dilation", "before", "counts")
 
 
-def _windows(attrs: Attrs, sizes: Sequence[int]) -> Windows:
+def windows_of(attrs: Attrs, sizes: Sequence[int]) -> Windows:
+    """Windows over an image, with as many zeros behind it as they need."""
     kernel, stride, dilation, before = (attrs[name] for name in FIELDS[:4])
     spans = [
         d * (k - 1) + s * (n - 1) + 1 for k, s, d, n in zip(kernel, stride, dilation, attrs["counts"], strict=True)
@@ -26,7 +27,8 @@ def _windows(attrs: Attrs, sizes: Sequence[int]) -> Windows:
     return Windows(kernel=kernel, stride=stride, dilation=dilation, before=before, after=after)
 
 
-def _check(op: str, attrs: Attrs, sizes: Sequence[int]) -> None:
+def check_windows(op: str, attrs: Attrs, sizes: Sequence[int]) -> None:
+    """Raise `ShapeError` unless there are attributes for 1 to 3 axes, none too small."""
     require(1 <= len(sizes) <= 3, op, "works on 1 to 3 spatial axes")
     require(all(len(attrs[name]) == len(sizes) for name in FIELDS), op, f"needs numbers for {len(sizes)} axes")
     least = {"before": 0}
@@ -36,12 +38,12 @@ def _check(op: str, attrs: Attrs, sizes: Sequence[int]) -> None:
 def _infer_unfold(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     floats("unfold", inputs)
     samples, channels, *sizes = inputs[0].shape
-    _check("unfold", attrs, sizes)
+    check_windows("unfold", attrs, sizes)
     return [out("columns", samples, channels * prod(attrs["kernel"]), prod(attrs["counts"]))]
 
 
 def _run_unfold(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
-    return [_windows(attrs, inputs[0].shape[2:]).unfold(inputs[0], attrs["counts"], 1)[:, 0]]
+    return [windows_of(attrs, inputs[0].shape[2:]).unfold(inputs[0], attrs["counts"], 1)[:, 0]]
 
 
 def _vjp_unfold(work: GraphBuilder, node: Node, g: int) -> list[int | None]:
@@ -52,14 +54,14 @@ def _vjp_unfold(work: GraphBuilder, node: Node, g: int) -> list[int | None]:
 def _infer_fold(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     floats("fold", inputs)
     samples, depth, windows = inputs[0].shape
-    _check("fold", attrs, attrs["sizes"])
+    check_windows("fold", attrs, attrs["sizes"])
     taps = prod(attrs["kernel"])
     require(depth % taps == 0 and windows == prod(attrs["counts"]), "fold", "columns are not those of these windows")
     return [out("image", samples, depth // taps, *attrs["sizes"])]
 
 
 def _run_fold(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
-    return [_windows(attrs, attrs["sizes"]).fold(inputs[0][:, None], attrs["counts"], attrs["sizes"])]
+    return [windows_of(attrs, attrs["sizes"]).fold(inputs[0][:, None], attrs["counts"], attrs["sizes"])]
 
 
 def _vjp_fold(work: GraphBuilder, node: Node, g: int) -> list[int | None]:

@@ -10,10 +10,10 @@ from volumetric.layers import (
     Dense,
     Embedding,
     Gate,
+    GroupNorm,
     KMeans,
     LayerNorm,
     PositionEmbedding,
-    Reshape,
     RMSNorm,
     Softcap,
     SwiGLU,
@@ -52,6 +52,18 @@ def _layer_norm(scope: Scope, spec: LayerNorm, x: int) -> int:
     return work.reshape(work.norm(flat(work, x), p["weight"], p.get("bias"), kind="layer", eps=spec.eps), work.shape(x))
 
 
+@rule("group_norm")
+def _group_norm(scope: Scope, spec: GroupNorm, x: int) -> int:
+    work, p, shape = scope.work, scope.params(spec), scope.work.shape(x)
+    groups = (shape[0] * spec.num_groups, prod(shape[1:]) // spec.num_groups)
+    y = work.reshape(work.norm(work.reshape(x, groups), kind="layer", eps=spec.eps), shape)
+    if not spec.affine:
+        return y
+    along = (1, spec.num_channels, *(1,) * (len(shape) - 2))
+    gain, bias = (work.reshape(p[name], along) for name in ("weight", "bias"))
+    return work.binary("add", work.binary("mul", y, gain), bias)
+
+
 @rule("embedding")
 def _embedding(scope: Scope, spec: Embedding, ids: int) -> int:
     table = scope.params(spec)["weight"]
@@ -66,11 +78,6 @@ def _position_embedding(scope: Scope, spec: PositionEmbedding, x: int) -> int:
     if end > spec.num_embeddings:
         raise ShapeError(f"position {end - 1} is beyond the {spec.num_embeddings} learned positions at {scope.path}")
     return work.reshape(work.binary("add", rows, work.part(table, 0, spec.offset, end)), work.shape(x))
-
-
-@rule("reshape")
-def _reshape(scope: Scope, spec: Reshape, x: int) -> int:
-    return scope.work.reshape(x, spec.output_shape(scope.work.shape(x)))
 
 
 @rule("softcap")

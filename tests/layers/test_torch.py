@@ -1,0 +1,40 @@
+"""Layers against PyTorch's numbers, which ``tests/fixtures/torch/make.py`` wrote: forward and all gradients."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from volumetric import layers
+
+CASES: list[dict[str, Any]] = json.loads(
+    (Path(__file__).parents[1] / "fixtures" / "torch" / "layers.json").read_text(encoding="utf-8")
+)["cases"]
+
+
+def made(case: dict[str, Any]) -> layers.LayerSpec:
+    fields = {key: tuple(value) if isinstance(value, list) else value for key, value in case["fields"].items()}
+    return getattr(layers, case["layer"])(**fields)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case['layer']}-{case['shape']}")
+def test_a_layer_computes_what_torch_does(case: dict[str, Any]) -> None:
+    spec = made(case)
+    p = {key: np.array(value, np.float64) for key, value in case["params"].items()}
+    assert {s.name: s.shape for s in spec.params()} == {key: value.shape for key, value in p.items()}
+    y, saved = spec.forward(p, np.array(case["x"], np.float64).reshape(case["shape"]))
+    grads = spec.vjp(p, saved, np.array(case["gy"], np.float64).reshape(y.shape))
+    assert grads.inputs[0] is not None
+    close(y, case["y"])
+    close(grads.inputs[0], case["gx"])
+    assert grads.params.keys() == case["grads"].keys()
+    for key, want in case["grads"].items():
+        close(grads.params[key], want)
+
+
+def close(got: np.ndarray, want: list[float]) -> None:
+    np.testing.assert_allclose(got.ravel(), want, rtol=1e-8, atol=1e-8)

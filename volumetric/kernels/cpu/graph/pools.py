@@ -1,0 +1,182 @@
+"""Largest elements and sums of the windows of images, and their gradients.
+
+Images have three spatial axes, as in `windows`, and the same table of numbers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from volumetric.kernels.cpu.graph.shares import share
+from volumetric.kernels.cpu.graph.windows import (
+    BEFORE,
+    COUNTS,
+    DILATION,
+    KERNEL,
+    SIZES,
+    STRIDE,
+    field,
+    first_window,
+    last_window,
+)
+from volumetric.kernels.cpu.jit import kernel
+from volumetric.kernels.cpu.memory import load_f32, store_f32
+from volumetric.kernels.cpu.steps import word
+
+f32 = np.float32
+
+POOL_ARGUMENTS = ("x", "y", "tap", "images", "table")
+"""`images` is N · C; `table` as in `windows`. Of a gradient x is what comes in, y the image."""
+
+
+@kernel
+def _first_tap(start, dilation):
+    """First tap inside of the image of a window that starts at `start`, perhaps in front of it."""
+    return max(0, -start) if dilation == 1 else first_window(dilation, start)
+
+
+@kernel
+def _last_tap(start, dilation, size, taps):
+    """One past its last tap inside of the image."""
+    return min(taps, size - start) if dilation == 1 else last_window(size, dilation, start, taps)
+
+
+@kernel
+def _largest(x, start, dilation, low, high, tap, best, first):
+    """Go on with the taps `low` to `high` of one line: the largest element so far, and its tap."""
+    for t in range(low, high):
+        v = load_f32(x + 4 * (start + t * dilation))
+        wins = (v > best) | ((v != v) & (best == best))
+        best = v if wins else best
+        first = tap + t if wins else first
+    return best, first
+
+
+def pool_max(step: Any, thread: Any, threads: Any, control: Any) -> None:
+    """Find the largest element of each window and its tap."""
+    table = word(step, 4)
+    s0, s1, s2 = field(table, SIZES, 0), field(table, SIZES, 1), field(table, SIZES, 2)
+    k0, k1, k2 = field(table, KERNEL, 0), field(table, KERNEL, 1), field(table, KERNEL, 2)
+    d0, d1, d2 = field(table, DILATION, 0), field(table, DILATION, 1), field(table, DILATION, 2)
+    step0, step1, step2 = field(table, STRIDE, 0), field(table, STRIDE, 1), field(table, STRIDE, 2)
+    b0, b1, b2 = field(table, BEFORE, 0), field(table, BEFORE, 1), field(table, BEFORE, 2)
+    n0, n1, n2 = field(table, COUNTS, 0), field(table, COUNTS, 1), field(table, COUNTS, 2)
+    items = word(step, 3) * n0
+    for item in range(share(items, thread, threads), share(items, thread + 1, threads)):
+        x = word(step, 0) + 4 * (item // n0) * s0 * s1 * s2
+        at0 = item % n0 * step0 - b0
+        low0, high0 = _first_tap(at0, d0), _last_tap(at0, d0, s0, k0)
+        for w1 in range(n1):
+            at1 = w1 * step1 - b1
+            low1, high1 = _first_tap(at1, d1), _last_tap(at1, d1, s1, k1)
+            for w2 in range(n2):
+                at2 = w2 * step2 - b2
+                low2, high2 = _first_tap(at2, d2), _last_tap(at2, d2, s2, k2)
+                best, where = f32(-np.inf), 0
+                for t0 in range(low0, high0):
+                    for t1 in range(low1, high1):
+                        line = x + 4 * ((at0 + t0 * d0) * s1 + at1 + t1 * d1) * s2
+                        tap = (t0 * k1 + t1) * k2
+                        best, where = _largest(line, at2, d2, low2, high2, tap, best, where)
+                place = 4 * ((item * n1 + w1) * n2 + w2)
+                store_f32(word(step, 1) + place, best)
+                store_f32(word(step, 2) + place, f32(where))
+
+
+def pool_sum(step: Any, thread: Any, threads: Any, control: Any) -> None:
+    """Sum the elements of each window."""
+    table = word(step, 4)
+    s0, s1, s2 = field(table, SIZES, 0), field(table, SIZES, 1), field(table, SIZES, 2)
+    k0, k1, k2 = field(table, KERNEL, 0), field(table, KERNEL, 1), field(table, KERNEL, 2)
+    d0, d1, d2 = field(table, DILATION, 0), field(table, DILATION, 1), field(table, DILATION, 2)
+    step0, step1, step2 = field(table, STRIDE, 0), field(table, STRIDE, 1), field(table, STRIDE, 2)
+    b0, b1, b2 = field(table, BEFORE, 0), field(table, BEFORE, 1), field(table, BEFORE, 2)
+    n0, n1, n2 = field(table, COUNTS, 0), field(table, COUNTS, 1), field(table, COUNTS, 2)
+    items = word(step, 3) * n0
+    for item in range(share(items, thread, threads), share(items, thread + 1, threads)):
+        x = word(step, 0) + 4 * (item // n0) * s0 * s1 * s2
+        at0 = item % n0 * step0 - b0
+        low0, high0 = _first_tap(at0, d0), _last_tap(at0, d0, s0, k0)
+        for w1 in range(n1):
+            at1 = w1 * step1 - b1
+            low1, high1 = _first_tap(at1, d1), _last_tap(at1, d1, s1, k1)
+            for w2 in range(n2):
+                at2 = w2 * step2 - b2
+                low2, high2 = _first_tap(at2, d2), _last_tap(at2, d2, s2, k2)
+                total = f32(0.0)
+                for t0 in range(low0, high0):
+                    for t1 in range(low1, high1):
+                        line = x + 4 * (((at0 + t0 * d0) * s1 + at1 + t1 * d1) * s2 + at2)
+                        for t2 in range(low2, high2):
+                            total += load_f32(line + 4 * t2 * d2)
+                store_f32(word(step, 1) + 4 * ((item * n1 + w1) * n2 + w2), total)
+
+
+@kernel
+def _cleared(table, y, image):
+    """Set one image to zeros and return where it lies."""
+    size = field(table, SIZES, 0) * field(table, SIZES, 1) * field(table, SIZES, 2)
+    out = y + 4 * image * size
+    for i in range(size):
+        store_f32(out + 4 * i, f32(0.0))
+    return out
+
+
+def pool_max_grad(step: Any, thread: Any, threads: Any, control: Any) -> None:
+    """Add each window's number (x) to the element that its tap says, windows in rising order."""
+    table = word(step, 4)
+    s0, s1, s2 = field(table, SIZES, 0), field(table, SIZES, 1), field(table, SIZES, 2)
+    k1, k2 = field(table, KERNEL, 1), field(table, KERNEL, 2)
+    d0, d1, d2 = field(table, DILATION, 0), field(table, DILATION, 1), field(table, DILATION, 2)
+    step0, step1, step2 = field(table, STRIDE, 0), field(table, STRIDE, 1), field(table, STRIDE, 2)
+    b0, b1, b2 = field(table, BEFORE, 0), field(table, BEFORE, 1), field(table, BEFORE, 2)
+    n0, n1, n2 = field(table, COUNTS, 0), field(table, COUNTS, 1), field(table, COUNTS, 2)
+    images = word(step, 3)
+    for image in range(share(images, thread, threads), share(images, thread + 1, threads)):
+        out = _cleared(table, word(step, 1), image)
+        place = 4 * image * n0 * n1 * n2
+        for w0 in range(n0):
+            for w1 in range(n1):
+                for w2 in range(n2):
+                    tap = int(load_f32(word(step, 2) + place))
+                    i0 = w0 * step0 - b0 + tap // (k1 * k2) * d0
+                    i1 = w1 * step1 - b1 + tap // k2 % k1 * d1
+                    i2 = w2 * step2 - b2 + tap % k2 * d2
+                    if 0 <= i0 < s0 and 0 <= i1 < s1 and 0 <= i2 < s2:
+                        target = out + 4 * ((i0 * s1 + i1) * s2 + i2)
+                        store_f32(target, load_f32(target) + load_f32(word(step, 0) + place))
+                    place += 4
+
+
+def pool_spread(step: Any, thread: Any, threads: Any, control: Any) -> None:
+    """Add each window's number (x) to all elements that it sees, windows in rising order."""
+    table = word(step, 4)
+    s0, s1, s2 = field(table, SIZES, 0), field(table, SIZES, 1), field(table, SIZES, 2)
+    k0, k1, k2 = field(table, KERNEL, 0), field(table, KERNEL, 1), field(table, KERNEL, 2)
+    d0, d1, d2 = field(table, DILATION, 0), field(table, DILATION, 1), field(table, DILATION, 2)
+    step0, step1, step2 = field(table, STRIDE, 0), field(table, STRIDE, 1), field(table, STRIDE, 2)
+    b0, b1, b2 = field(table, BEFORE, 0), field(table, BEFORE, 1), field(table, BEFORE, 2)
+    n0, n1, n2 = field(table, COUNTS, 0), field(table, COUNTS, 1), field(table, COUNTS, 2)
+    images = word(step, 3)
+    for image in range(share(images, thread, threads), share(images, thread + 1, threads)):
+        out = _cleared(table, word(step, 1), image)
+        g = word(step, 0) + 4 * image * n0 * n1 * n2
+        for w0 in range(n0):
+            at0 = w0 * step0 - b0
+            low0, high0 = _first_tap(at0, d0), _last_tap(at0, d0, s0, k0)
+            for w1 in range(n1):
+                at1 = w1 * step1 - b1
+                low1, high1 = _first_tap(at1, d1), _last_tap(at1, d1, s1, k1)
+                for w2 in range(n2):
+                    at2 = w2 * step2 - b2
+                    low2, high2 = _first_tap(at2, d2), _last_tap(at2, d2, s2, k2)
+                    value = load_f32(g)
+                    g += 4
+                    for t0 in range(low0, high0):
+                        for t1 in range(low1, high1):
+                            line = out + 4 * (((at0 + t0 * d0) * s1 + at1 + t1 * d1) * s2 + at2)
+                            for t2 in range(low2, high2):
+                                target = line + 4 * t2 * d2
+                                store_f32(target, load_f32(target) + value)

@@ -1,0 +1,147 @@
+"""Pooling to a given number of outputs for each spatial axis, whatever the sizes are: torch's adaptive pooling.
+
+Output o of n along an axis of size s pools the elements ``⌊o s / n⌋`` up to, not including, ``⌈(o + 1) s / n⌉``. These
+ranges overlap where n does not divide s. A window is the product of one range for each axis, so that the axes can be
+pooled one after the other; with 1 output an axis is pooled as a whole, which is called global pooling.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from volumetric._typing import Array, Shape
+from volumetric.errors import ShapeError
+from volumetric.layers.base import Arrays, Grads, Memory, Saved, layer, show_shape
+from volumetric.layers.windowed import Windowed
+
+
+def ranges(size: int, count: int) -> list[tuple[int, int]]:
+    """Start and end of the elements that each of `count` outputs pools along an axis of `size` elements."""
+    return [(i * size // count, -((i + 1) * size // -count)) for i in range(count)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdaptivePool(Windowed):
+    """What adaptive pooling layers have in common; each channel of ``[N, C, *sizes]`` is pooled on its own.
+
+    Attributes
+    ----------
+    output_size : outputs along every spatial axis, or one number for each; 1 pools all of a channel
+    """
+
+    output_size: int | Shape
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        self.along("output_size", 1)
+
+    def output_shape(self, *inputs: Shape) -> Shape:
+        shape = inputs[0]
+        if len(shape) != 2 + self.spatial or min(shape[1:]) < 1:
+            raise ShapeError(f"{self.kind} expects [N, C, {self.axes}], got shape {show_shape(shape)}")
+        return (*shape[:2], *self.along("output_size", 1))
+
+    def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
+        y, tape = xs[0], []
+        for axis, count in reversed(list(enumerate(self.output_shape(y.shape)[2:], 2))):  # equals: as in one window
+            size, parts, kept = y.shape[axis], [], []
+            for start, end in ranges(size, count):
+                part, choice = self.pooled(y.take(range(start, end), axis), axis)
+                parts.append(part)
+                kept.append(choice)
+            tape.append((axis, size, kept))
+            y = np.concatenate(parts, axis)
+        return y, {"tape": tape}
+
+    def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
+        g = gy
+        for axis, size, kept in reversed(saved["tape"]):
+            shape = tuple(size if i == axis else n for i, n in enumerate(g.shape))
+            gx = np.zeros(shape, g.dtype)
+            for i, ((start, end), choice) in enumerate(zip(ranges(size, len(kept)), kept, strict=True)):
+                place = (*(slice(None),) * axis, slice(start, end))
+                gx[place] += self.spread(g.take([i], axis), choice, axis, end - start)
+            g = gx
+        return Grads((g,))
+
+    def pooled(self, x: Array, axis: int) -> tuple[Array, Array | None]:
+        """Return one axis pooled as a whole, which keeps it with size 1, and what `spread` needs."""
+        raise NotImplementedError(self.kind)
+
+    def spread(self, g: Array, choice: Array | None, axis: int, size: int) -> Array:
+        """Return the gradient of what `pooled` took: `size` elements along the axis, or one that stands for all."""
+        raise NotImplementedError(self.kind)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdaptiveAvgPool(AdaptivePool):
+    """Mean of each range, ``y[n, c, o] = mean(x[n, c, ⌊o s / n⌋ … ⌈(o + 1) s / n⌉ - 1])`` along each spatial axis."""
+
+    def pooled(self, x: Array, axis: int) -> tuple[Array, Array | None]:
+        return x.mean(axis, keepdims=True), None
+
+    def spread(self, g: Array, choice: Array | None, axis: int, size: int) -> Array:
+        return g / g.dtype.type(size)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdaptiveMaxPool(AdaptivePool):
+    """Largest of each range, ``y[n, c, o] = max(x[n, c, ⌊o s / n⌋ … ⌈(o + 1) s / n⌉ - 1])`` along each spatial axis.
+
+    The gradient goes to the first of equal elements.
+    """
+
+    def pooled(self, x: Array, axis: int) -> tuple[Array, Array | None]:
+        choice = x.argmax(axis, keepdims=True)
+        return np.take_along_axis(x, choice, axis), choice
+
+    def spread(self, g: Array, choice: Array | None, axis: int, size: int) -> Array:
+        gx = np.zeros((*g.shape[:axis], size, *g.shape[axis + 1 :]), g.dtype)
+        if choice is not None:
+            np.put_along_axis(gx, choice, g, axis)
+        return gx
+
+
+@layer("adaptive_avg_pool1d")
+class AdaptiveAvgPool1d(AdaptiveAvgPool):
+    """Means of sequences ``[N, C, L]``, as many as are wanted; formula as in `AdaptiveAvgPool`."""
+
+    spatial: ClassVar[int] = 1
+
+
+@layer("adaptive_avg_pool2d")
+class AdaptiveAvgPool2d(AdaptiveAvgPool):
+    """Means of images ``[N, C, H, W]``, as many as are wanted; formula as in `AdaptiveAvgPool`."""
+
+    spatial: ClassVar[int] = 2
+
+
+@layer("adaptive_avg_pool3d")
+class AdaptiveAvgPool3d(AdaptiveAvgPool):
+    """Means of volumes ``[N, C, D, H, W]``, as many as are wanted; formula as in `AdaptiveAvgPool`."""
+
+    spatial: ClassVar[int] = 3
+
+
+@layer("adaptive_max_pool1d")
+class AdaptiveMaxPool1d(AdaptiveMaxPool):
+    """Largest elements of sequences ``[N, C, L]``, as many as are wanted; formula as in `AdaptiveMaxPool`."""
+
+    spatial: ClassVar[int] = 1
+
+
+@layer("adaptive_max_pool2d")
+class AdaptiveMaxPool2d(AdaptiveMaxPool):
+    """Largest elements of images ``[N, C, H, W]``, as many as are wanted; formula as in `AdaptiveMaxPool`."""
+
+    spatial: ClassVar[int] = 2
+
+
+@layer("adaptive_max_pool3d")
+class AdaptiveMaxPool3d(AdaptiveMaxPool):
+    """Largest elements of volumes ``[N, C, D, H, W]``, as many as are wanted; formula as in `AdaptiveMaxPool`."""
+
+    spatial: ClassVar[int] = 3

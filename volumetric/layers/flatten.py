@@ -1,0 +1,42 @@
+"""Flatten: several axes as one, with torch's fields."""
+
+from __future__ import annotations
+
+import math
+
+from volumetric._typing import Array, Shape
+from volumetric.errors import ShapeError, SpecError
+from volumetric.layers.base import Arrays, Grads, LayerSpec, Memory, Saved, layer, show_shape
+
+
+@layer("flatten")
+class Flatten(LayerSpec):
+    """View the axes from `start_dim` to `end_dim`, both included, as one; the first axis of all counts rows and stays.
+
+    Attributes
+    ----------
+    start_dim, end_dim : axes, counted from the front with the rows as 0, or (below 0) from the end
+    """
+
+    start_dim: int = 1
+    end_dim: int = -1
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        if self.start_dim == 0:
+            raise SpecError("flatten: axis 0 counts rows and stays", hint="start_dim=1 flattens each row")
+
+    def output_shape(self, *inputs: Shape) -> Shape:
+        shape, count = inputs[0], len(inputs[0])
+        start, end = (axis + count if axis < 0 else axis for axis in (self.start_dim, self.end_dim))
+        if not 1 <= start <= end < count:
+            raise ShapeError(
+                f"flatten: axes {self.start_dim} to {self.end_dim} of {show_shape(shape)} are no axes behind the rows"
+            )
+        return (*shape[:start], math.prod(shape[start : end + 1]), *shape[end + 1 :])
+
+    def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
+        return xs[0].reshape(self.output_shape(xs[0].shape)), {"shape": xs[0].shape}
+
+    def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
+        return Grads((gy.reshape(saved["shape"]),))

@@ -1,0 +1,97 @@
+"""GroupNorm (Wu & He 2018, arXiv 1803.08494), with torch's fields."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from volumetric._typing import Array, Shape
+from volumetric.errors import ShapeError, SpecError
+from volumetric.layers.base import (
+    Arrays,
+    Grads,
+    LayerSpec,
+    Memory,
+    ParamSpec,
+    Saved,
+    expect_positive,
+    layer,
+    show_shape,
+)
+
+
+def channel_params(channels: int) -> tuple[ParamSpec, ParamSpec]:
+    """Gain and bias of each channel."""
+    return (
+        ParamSpec(name="weight", shape=(channels,), init="ones", packable=False),
+        ParamSpec(name="bias", shape=(channels,), init="zeros", packable=False),
+    )
+
+
+def by_channel(vector: Array, axes: int) -> Array:
+    """View one number for each channel so that it broadcasts over an array ``[N, C, …]`` of `axes` axes."""
+    return vector.reshape(-1, *(1,) * (axes - 2))
+
+
+def sum_by_channel(x: Array) -> Array:
+    """Sum over all axes but the channels, ``[N, C, …] -> [C]``."""
+    return x.sum((0, *range(2, x.ndim)))
+
+
+@layer("group_norm")
+class GroupNorm(LayerSpec):
+    """``y = (x - mean) / √(var + eps) · w + b`` with mean and biased variance of each group of channels of a sample.
+
+    The input is ``[N, num_channels, …]``; w and b have one element for each channel. One group makes it a LayerNorm of
+    whole samples, as many groups as channels an instance norm.
+
+    Attributes
+    ----------
+    num_groups : parts of equal size into which the channels are split
+    num_channels : channels of the input
+    affine : whether there are w and b
+    """
+
+    num_groups: int
+    num_channels: int
+    eps: float = 1e-5
+    affine: bool = True
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        expect_positive(self, "num_groups", "num_channels")
+        if self.num_channels % self.num_groups:
+            raise SpecError(f"group_norm: {self.num_channels} channels do not divide into {self.num_groups} groups")
+
+    def params(self) -> tuple[ParamSpec, ...]:
+        return channel_params(self.num_channels) if self.affine else ()
+
+    def output_shape(self, *inputs: Shape) -> Shape:
+        shape = inputs[0]
+        if len(shape) < 2 or shape[1] != self.num_channels or min(shape[1:]) < 1:
+            raise ShapeError(f"group_norm expects [N, {self.num_channels}, …], got shape {show_shape(shape)}")
+        return shape
+
+    def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
+        x = xs[0]
+        self.output_shape(x.shape)
+        groups = x.reshape(len(x), self.num_groups, np.prod(x.shape[1:], dtype=int) // self.num_groups)
+        centred = groups - groups.mean(axis=-1, keepdims=True)
+        scale = 1 / np.sqrt(np.mean(np.square(centred), axis=-1, keepdims=True) + x.dtype.type(self.eps))
+        normal = (centred * scale).reshape(x.shape)
+        saved = {"normal": normal, "scale": scale}
+        if not self.affine:
+            return normal, saved
+        return normal * by_channel(p["weight"], x.ndim) + by_channel(p["bias"], x.ndim), saved
+
+    def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
+        normal, scale = saved["normal"], saved["scale"]
+        params: dict[str, Array] = {}
+        inner = gy
+        if self.affine:
+            inner = gy * by_channel(p["weight"], gy.ndim)
+            params = {"weight": sum_by_channel(gy * normal), "bias": sum_by_channel(gy)}
+        groups = (len(gy), self.num_groups, np.prod(gy.shape[1:], dtype=int) // self.num_groups)
+        inner, normal = inner.reshape(groups), normal.reshape(groups)
+        along = np.mean(inner * normal, axis=-1, keepdims=True)
+        gx = scale * (inner - inner.mean(axis=-1, keepdims=True) - normal * along)
+        return Grads((gx.reshape(gy.shape),), params)

@@ -1,0 +1,36 @@
+"""LastStep: what a sequence comes to at its end."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from volumetric._typing import Array, Shape
+from volumetric.errors import ShapeError
+from volumetric.layers.base import Arrays, Grads, LayerSpec, Memory, Saved, layer, show_shape
+
+
+@layer("last_step")
+class LastStep(LayerSpec):
+    """Last step of each sequence, ``y[n] = x[n, T - 1]``: ``[N, T, …]`` becomes ``[N, …]``.
+
+    Behind a recurrent layer on ``[N, T, features]`` it gives the state after the whole sequence. A sample is one row of
+    shape ``[T, features]`` here; where the steps are the rows themselves, devices return the last one on request.
+    """
+
+    def output_shape(self, *inputs: Shape) -> Shape:
+        shape = inputs[0]
+        if len(shape) < 3 or shape[1] < 1:
+            raise ShapeError(
+                f"last_step expects sequences [N, T, …] of at least one step, got shape {show_shape(shape)}",
+                hint="a sample is one row: input_shape=(T, features)",
+            )
+        return (shape[0], *shape[2:])
+
+    def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
+        self.output_shape(xs[0].shape)
+        return xs[0][:, -1], {"shape": xs[0].shape}
+
+    def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
+        gx = np.zeros(saved["shape"], gy.dtype)
+        gx[:, -1] = gy
+        return Grads((gx,))

@@ -1,0 +1,177 @@
+"""Pooling over one, two or three spatial axes, with torch's fields and meaning."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from volumetric._typing import Array, Shape
+from volumetric.errors import ShapeError, SpecError
+from volumetric.layers.base import Arrays, Grads, Memory, Saved, layer, show_shape
+from volumetric.layers.windowed import Windowed
+from volumetric.layers.windows import Windows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pool(Windowed):
+    """What the windows of pooling layers have in common; each channel of ``[N, C, *sizes]`` is pooled on its own.
+
+    Attributes
+    ----------
+    kernel_size : elements of a window, a number for all spatial axes or one for each
+    stride : steps from one window to the next; None: `kernel_size`
+    padding : what is put on both sides of each spatial axis, at most half of `kernel_size`
+    ceil_mode : whether a last window that reaches beyond the image counts, if it starts in it or in the padding before
+    """
+
+    kernel_size: int | Shape
+    stride: int | Shape | None = None
+    padding: int | Shape = 0
+    ceil_mode: bool = False
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        windows = self._windows()
+        if any(2 * pad > taps for pad, taps in zip(windows.before, windows.kernel, strict=True)):
+            raise SpecError(f"{self.kind}: padding {self.padding} is more than half of kernel_size {self.kernel_size}")
+
+    def dilations(self) -> Shape:
+        """Steps from one element of a window to the next, for each axis."""
+        return (1,) * self.spatial
+
+    def _windows(self) -> Windows:
+        kernel, padding = self.along("kernel_size", 1), self.along("padding", 0)
+        stride = kernel if self.stride is None else self.along("stride", 1)
+        return Windows(kernel=kernel, stride=stride, dilation=self.dilations(), before=padding, after=padding)
+
+    def windows(self, shape: Shape) -> tuple[Windows, Shape]:
+        """Return the windows over an input of `shape`, and how many there are along each axis.
+
+        Raises
+        ------
+        ShapeError
+            The input is no image of so many axes, or no window fits it.
+        """
+        if len(shape) != 2 + self.spatial or shape[1] < 1:
+            raise ShapeError(f"{self.kind} expects [N, C, {self.axes}], got shape {show_shape(shape)}")
+        windows, sizes = self._windows(), shape[2:]
+        counts = windows.counts(sizes)
+        if self.ceil_mode:
+            axes = zip(counts, sizes, windows.padded(sizes), windows.spans, windows.stride, windows.before, strict=True)
+            counts = tuple(
+                n + ((wide - span) % step > 0 and n * step < size + before)
+                for n, size, wide, span, step, before in axes
+            )
+        if min(counts) < 1:
+            spans, padded = show_shape(windows.spans), show_shape(windows.padded(sizes))
+            raise ShapeError(f"{self.kind}: a window that spans {spans} does not fit the padded sizes {padded}")
+        axes = zip(counts, sizes, windows.spans, windows.stride, windows.before, strict=True)
+        after = tuple(max(before, step * (n - 1) + span - before - size) for n, size, span, step, before in axes)
+        found = Windows(
+            kernel=windows.kernel, stride=windows.stride, dilation=windows.dilation, before=windows.before, after=after
+        )
+        return found, counts
+
+    def output_shape(self, *inputs: Shape) -> Shape:
+        return (*inputs[0][:2], *self.windows(inputs[0])[1])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaxPool(Pool):
+    """Largest element of each window, ``y[n, c, o] = max_k x[n, c, stride·o + dilation·k - padding]``.
+
+    What lies outside of the image is smaller than everything in it. The gradient goes to the first of equal elements.
+
+    Attributes
+    ----------
+    dilation : steps from one element of a window to the next
+    """
+
+    dilation: int | Shape = 1
+
+    def dilations(self) -> Shape:
+        return self.along("dilation", 1)
+
+    def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
+        windows, counts = self.windows(xs[0].shape)
+        y, tap = windows.largest(xs[0], counts)
+        return y, {"windows": windows, "tap": tap, "sizes": xs[0].shape[2:]}
+
+    def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
+        return Grads((saved["windows"].at_taps(gy, saved["tap"], saved["sizes"]),))
+
+
+@layer("max_pool1d")
+class MaxPool1d(MaxPool):
+    """Largest element of each window of sequences ``[N, C, L]``; fields and formula as in `MaxPool`."""
+
+    spatial: ClassVar[int] = 1
+
+
+@layer("max_pool2d")
+class MaxPool2d(MaxPool):
+    """Largest element of each window of images ``[N, C, H, W]``; fields and formula as in `MaxPool`."""
+
+    spatial: ClassVar[int] = 2
+
+
+@layer("max_pool3d")
+class MaxPool3d(MaxPool):
+    """Largest element of each window of volumes ``[N, C, D, H, W]``; fields and formula as in `MaxPool`."""
+
+    spatial: ClassVar[int] = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AvgPool(Pool):
+    """Mean of each window, ``y[n, c, o] = Σ_k x[n, c, stride·o + k - padding] / size[o]``.
+
+    Attributes
+    ----------
+    count_include_pad : whether the zeros of the padding count in the size of a window; what `ceil_mode` adds never does
+    """
+
+    count_include_pad: bool = True
+
+    def divisors(self, windows: Windows, counts: Shape, sizes: Shape) -> Array:
+        """Return the size of each window, ``[*counts]`` in float64."""
+        found = np.ones((), np.float64)
+        margins = windows.before if self.count_include_pad else (0,) * self.spatial
+        axes = zip(counts, sizes, windows.kernel, windows.stride, windows.before, margins, strict=True)
+        for n, size, taps, step, before, margin in axes:
+            starts = np.arange(n) * step - before
+            inside = np.minimum(starts + taps, size + margin) - np.maximum(starts, -margin)
+            found = np.multiply.outer(found, inside)
+        return found
+
+    def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
+        (windows, counts), sizes = self.windows(xs[0].shape), xs[0].shape[2:]
+        divisors = self.divisors(windows, counts, sizes).astype(xs[0].dtype)
+        saved = {"windows": windows, "divisors": divisors, "sizes": sizes}
+        return windows.sums(xs[0], counts) / divisors, saved
+
+    def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
+        return Grads((saved["windows"].spread(gy / saved["divisors"], saved["sizes"]),))
+
+
+@layer("avg_pool1d")
+class AvgPool1d(AvgPool):
+    """Mean of each window of sequences ``[N, C, L]``; fields and formula as in `AvgPool`."""
+
+    spatial: ClassVar[int] = 1
+
+
+@layer("avg_pool2d")
+class AvgPool2d(AvgPool):
+    """Mean of each window of images ``[N, C, H, W]``; fields and formula as in `AvgPool`."""
+
+    spatial: ClassVar[int] = 2
+
+
+@layer("avg_pool3d")
+class AvgPool3d(AvgPool):
+    """Mean of each window of volumes ``[N, C, D, H, W]``; fields and formula as in `AvgPool`."""
+
+    spatial: ClassVar[int] = 3

@@ -1,0 +1,33 @@
+"""What layers over spatial axes share: fields that are one number for all axes, or one for each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from volumetric._typing import Shape
+from volumetric.errors import SpecError
+from volumetric.layers.base import LayerSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Windowed(LayerSpec):
+    """A layer on images ``[N, C, *sizes]``."""
+
+    spatial: ClassVar[int]
+    """Spatial axes."""
+
+    @property
+    def axes(self) -> str:
+        """Names of the spatial axes, for messages."""
+        return ", ".join(("L",) if self.spatial == 1 else ("D", "H", "W")[-self.spatial :])
+
+    def along(self, name: str, least: int) -> Shape:
+        """Return the field `name` as one number for each spatial axis; raise `SpecError` for one below `least`."""
+        value = getattr(self, name)
+        values = tuple(value) if isinstance(value, tuple | list) else (value,) * self.spatial
+        whole = all(isinstance(v, int) and not isinstance(v, bool) and v >= least for v in values)
+        if len(values) != self.spatial or not whole:
+            many = f" or {self.spatial} of them" if self.spatial > 1 else ""
+            raise SpecError(f"{self.kind}: {name} must be a whole number from {least}{many}, got {value!r}")
+        return values

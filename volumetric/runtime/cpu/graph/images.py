@@ -1,0 +1,70 @@
+"""Steps of operations on the windows of images."""
+
+from __future__ import annotations
+
+from volumetric._typing import Shape
+from volumetric.errors import UnsupportedError
+from volumetric.kernels.cpu.graph.pools import POOL_ARGUMENTS
+from volumetric.kernels.cpu.graph.windows import WINDOW_ARGUMENTS
+from volumetric.runtime.cpu.graph.steps import Draft, Ref, moved, rule
+from volumetric.runtime.graph.ops import Node
+
+
+def _table(draft: Draft, node: Node, sizes: Shape) -> int:
+    """Return the table of a node's windows; missing axes are in front and have one element."""
+    missing = 3 - len(sizes)
+    fields = {"sizes": sizes, **{name: node.attrs[name] for name in ("kernel", "stride", "dilation")}}
+    fields |= {"before": node.attrs["before"], "counts": node.attrs["counts"]}
+    return draft.table([n for name, own in fields.items() for n in (*[0 if name == "before" else 1] * missing, *own)])
+
+
+@rule("unfold", "fold")
+def windows(draft: Draft, node: Node) -> None:
+    """Windows out of images, or back into them."""
+    [x], [y] = node.inputs, node.outputs
+    image = draft.shape(x if node.op == "unfold" else y)
+    columns = y if node.op == "unfold" else x
+    if draft.tensor(columns).size == 0:
+        raise UnsupportedError(f"{node.op} of no windows at {node.where}", hint="the reference device runs it")
+    draft.add(
+        node.op,
+        WINDOW_ARGUMENTS,
+        reads=(x,),
+        writes=(y,),
+        work=moved(2 * draft.sizes[columns]),
+        x=Ref(x),
+        y=Ref(y),
+        images=image[0] * image[1],
+        table=_table(draft, node, image[2:]),
+    )
+
+
+@rule("pool_max", "pool_max_grad", "pool_sum", "pool_spread")
+def pools(draft: Draft, node: Node) -> None:
+    """Numbers of windows, or the image that such numbers are the gradient of."""
+    x, *taps = node.inputs
+    y, *more = node.outputs
+    tap = (*taps, *more)
+    image = x if node.op in ("pool_max", "pool_sum") else y
+    pooled = y if image == x else x
+    seen = draft.tensor(pooled).size * (1 if node.op == "pool_max_grad" else _taps(node))
+    draft.add(
+        node.op,
+        POOL_ARGUMENTS,
+        reads=node.inputs,
+        writes=node.outputs,
+        work=moved(draft.sizes[image], draft.sizes[pooled]) + 0.8 * seen,
+        x=Ref(x),
+        y=Ref(y),
+        tap=Ref(tap[0]) if tap else 0,
+        images=draft.shape(image)[0] * draft.shape(image)[1],
+        table=_table(draft, node, draft.shape(image)[2:]),
+    )
+
+
+def _taps(node: Node) -> int:
+    """Elements of a window."""
+    count = 1
+    for taps in node.attrs["kernel"]:
+        count *= taps
+    return count

@@ -1,0 +1,25 @@
+// The transpose of pool_sum: each element is the sum of the windows that see it.
+@group(0) @binding(0) var<storage, read> x: array<f32>;
+@group(0) @binding(1) var<storage, read_write> y: array<f32>;
+
+@compute @workgroup_size(WG)
+fn main(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) lid: u32,
+) {
+    let at = flat_group(group, groups) * WG + lid;
+    if (at >= dims.count) { return; }
+    let area = dims.size.x * dims.size.y * dims.size.z;
+    let place = split3(at % area, dims.size) + dims.before.xyz;
+    let start = at / area * dims.windows;
+    var sum = 0.0;
+    for (var t = 0u; t < dims.taps; t++) {
+        let i = place - dims.dilation.xyz * split3(t, dims.kernel);  // wraps around below 0
+        let window = i / dims.stride.xyz;
+        if (all(window < dims.counts.xyz) && all(window * dims.stride.xyz == i)) {
+            sum += x[start + join3(window, dims.counts)];
+        }
+    }
+    y[at] = sum;
+}
