@@ -133,7 +133,7 @@ def test_validation_keeps_the_best_and_stops_when_it_gets_no_better() -> None:
     network, rng = perceptron(4, 32, 1), np.random.default_rng(0)
     noise = ArrayData(inputs=rng.standard_normal((24, 4)), targets=rng.standard_normal((24, 1)), batch_size=4)
     config = TrainConfig(optimiser=AdamW(rate=0.05), epochs=100, patience=3)
-    result = train(network, initialise(network), noise, config, validation=0.5)
+    result = train(network, initialise(network), noise, config, validation=0.5, device="reference")
     losses = [event.validation_loss for event in result.history]
     assert result.reason == "patience"
     assert len(losses) < 100

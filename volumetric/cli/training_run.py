@@ -15,7 +15,6 @@ from volumetric.cli.training_open import Opened
 from volumetric.loaders.native import save_native
 from volumetric.observe import HttpObserver, JsonlObserver, LogObserver, Observer
 from volumetric.train import CsvReporter, JsonlReporter, Reporter, TrainResult, save_overlays, train
-from volumetric.train.open import open_learner
 from volumetric.train.settings import RunSettings
 from volumetric.train.tensorboard import TensorBoardReporter
 
@@ -64,7 +63,7 @@ def train_opened(run: RunSettings, opened: Opened, reporters: Sequence[Reporter]
             reporters=[*reporters_of(run), *reporters],
             checkpoints=home / "checkpoints",
             resume=run.resume,
-            learner=open_learner(run.device),
+            device=run.device,
             observers=observers,
             stop=asked.is_set,
         )

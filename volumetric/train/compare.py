@@ -17,7 +17,6 @@ from volumetric.train.data import AnyData, Data, as_data
 from volumetric.train.divergence import DivergedError
 from volumetric.train.events import EpochEvent, Event, StepEvent
 from volumetric.train.learner import OpenLearner
-from volumetric.train.reference import ReferenceLearner
 from volumetric.train.trainer import train
 from volumetric.weights import Params
 
@@ -32,7 +31,7 @@ class Method:
     """One way of training: settings, and where it is computed."""
 
     config: TrainConfig
-    learner: OpenLearner = ReferenceLearner
+    learner: OpenLearner | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

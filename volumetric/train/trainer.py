@@ -16,6 +16,7 @@ from volumetric.errors import CheckpointError, SpecError, UnsupportedError
 from volumetric.network import Network
 from volumetric.observe import Observer
 from volumetric.reporting import AnyReporter, Reporter, each, reporters_of
+from volumetric.runtime.device import Device
 from volumetric.train.checkpoint import Checkpoint, CheckpointStore, read_checkpoint
 from volumetric.train.config import TrainConfig
 from volumetric.train.data import AnyData, ArrayData, Batch, Data, as_data, checksum, grouped
@@ -23,8 +24,8 @@ from volumetric.train.divergence import DivergedError
 from volumetric.train.events import EpochEvent, Event, StepEvent, StopEvent
 from volumetric.train.learner import Learner, OpenLearner, StepReport, Tally, Watched
 from volumetric.train.lora import trained_keys
+from volumetric.train.open import open_learner
 from volumetric.train.precision import master_of, matching, trained_store
-from volumetric.train.reference import ReferenceLearner
 from volumetric.weights import Params
 
 
@@ -60,7 +61,8 @@ def train(
     reporters: Sequence[AnyReporter[Event]] = (),
     checkpoints: str | Path | None = None,
     resume: bool = False,
-    learner: OpenLearner = ReferenceLearner,
+    device: str | Device | None = None,
+    learner: OpenLearner | None = None,
     observers: Sequence[Observer] = (),
     stop: Callable[[], bool] | None = None,
     metric: Callable[[Params], float] | None = None,
@@ -75,7 +77,9 @@ def train(
     reporters : get every event, as it happens: functions, as `print`, or objects (see `volumetric.reporting.Reporter`)
     checkpoints : directory for checkpoints, or None
     resume : continue from the newest checkpoint there, if there is one, as if the run had never stopped: same bits
-    learner : where to compute
+    device : where to compute: a name, as "cpu", "gpu" or "reference", or an open device; None: the CPU, or what the
+        environment variable VOLUMETRIC_DEVICE names, as on the command line
+    learner : what computes, in place of `device`
     observers : get statistics of every layer, forward and backward, at every update
     stop : asked after every update; true ends the run, with a checkpoint where those are written
     metric : measures the weights at the end of every epoch, for the history
@@ -94,7 +98,7 @@ def train(
     Examples
     --------
     >>> config = TrainConfig(loss=CrossEntropy(), optimiser=AdamW(rate=3e-4), clip=1.0, epochs=3)  # doctest: +SKIP
-    >>> result = train(network, initialise(network), (inputs, targets), config, validation=0.1)  # doctest: +SKIP
+    >>> result = train(network, initialise(network), (x, y), config, validation=0.1, device="gpu")  # doctest: +SKIP
     """
     config = config or TrainConfig()
     told = reporters_of(reporters)
@@ -108,8 +112,10 @@ def train(
         held = as_data(validation)
     if config.patience is not None and held is None:
         raise SpecError("patience needs validation data", hint="pass validation=0.1 to hold back a tenth")
+    if device is not None and learner is not None:
+        raise SpecError("device and learner are both given", hint="give one of them")
     store = None if checkpoints is None else CheckpointStore(checkpoints, config.keep_checkpoints)
-    opened = learner(network, params, config.learner)
+    opened = (learner or open_learner(device))(network, params, config.learner)
     if observers:
         _watch(opened, observers)
     run = _Run(network, params, config, source, held, told, store, opened, stop, metric)

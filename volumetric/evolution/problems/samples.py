@@ -14,7 +14,7 @@ from volumetric.evolution.evaluate import Cohort
 from volumetric.evolution.grids.genome import GridGenome
 from volumetric.evolution.problems.table import Table
 from volumetric.network import Network
-from volumetric.train import AdamW, ArrayData, CrossEntropy, TrainConfig, train
+from volumetric.train import AdamW, ArrayData, CrossEntropy, ReferenceLearner, TrainConfig, train
 from volumetric.train.losses import MSE
 from volumetric.train.problems import Problem as LearningProblem
 from volumetric.weights import Params
@@ -87,7 +87,7 @@ class Samples:
     def _trained(self, network: Network, params: Params, data: ArrayData) -> Params:
         loss = CrossEntropy() if self.learning.classes else MSE()
         config = TrainConfig(loss=loss, optimiser=AdamW(rate=self.rate, weight_decay=0.0), epochs=self.epochs, clip=1.0)
-        return train(network, params, data, config).params
+        return train(network, params, data, config, learner=ReferenceLearner).params
 
     def _quality(self, outputs: F64Array, targets: Array) -> float:
         if self.learning.classes:

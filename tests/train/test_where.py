@@ -1,0 +1,54 @@
+"""Where `train` computes: on the CPU unless told otherwise, as the command line does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.devices import device
+from volumetric.builders import sequential
+from volumetric.errors import DeviceError, SpecError, UnsupportedError
+from volumetric.network import initialise
+from volumetric.runtime.reference import ReferenceDevice
+from volumetric.train import ReferenceLearner, open_learner, train
+from volumetric.train.device import DeviceLearner
+from volumetric.train.settings import RunSettings
+
+NETWORK = sequential(2, 1, hidden=(3,))
+DATA = (np.eye(2, dtype=np.float32), np.ones((2, 1), np.float32))
+
+
+def learner_of(**where: Any) -> Any:
+    """What a run computes with, as `train` would open it."""
+    from volumetric.train.learner import LearnerOptions
+
+    return open_learner(**where)(NETWORK, initialise(NETWORK), LearnerOptions())
+
+
+def weights(**where: Any) -> np.ndarray:
+    return train(NETWORK, initialise(NETWORK), DATA, **where).params["0.0.0.0/weight"].values()
+
+
+def test_the_cpu_unless_the_environment_names_another_device(monkeypatch):
+    monkeypatch.delenv("VOLUMETRIC_DEVICE", raising=False)
+    assert isinstance(learner_of(), DeviceLearner)
+    assert RunSettings().device == "cpu"
+    np.testing.assert_array_equal(weights(), weights(device=device("cpu")))
+    monkeypatch.setenv("VOLUMETRIC_DEVICE", "reference")
+    assert isinstance(learner_of(), ReferenceLearner)
+    np.testing.assert_array_equal(weights(), weights(device="reference"))
+    np.testing.assert_array_equal(weights(), weights(device=ReferenceDevice()))
+
+
+def test_a_device_by_name_or_open_or_a_learner():
+    expected = weights(learner=ReferenceLearner)
+    np.testing.assert_array_equal(weights(device="reference"), expected)
+    np.testing.assert_allclose(weights(device=device("gpu")), expected, atol=1e-5)
+    with pytest.raises(SpecError, match="both given"):
+        weights(device="cpu", learner=ReferenceLearner)
+    with pytest.raises(DeviceError, match="there is no device 'cuda'"):
+        weights(device="cuda")
+    with pytest.raises(UnsupportedError, match="'null' does not train"):
+        weights(device="null")
