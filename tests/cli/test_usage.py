@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 
+import numpy as np
 import pytest
 from cyclopts import App
 
 from volumetric.cli import VERBS, main
-from volumetric.cli.options import SamplingOptions
+from volumetric.cli.flags import as_flags
+from volumetric.cli.sampling import SamplingOptions
 from volumetric.generate.params import ALIASES, SamplingParams
 
 NONE_GIVEN = SamplingOptions()
@@ -49,7 +51,21 @@ def test_every_sampling_parameter_has_a_flag_with_help(capsys):
         (["generate", "--tmperature", "1"], "--tmperature"),
         (["generate", "--top-k", "many"], "many"),
         (["generate", "--compute", "int3"], "int3"),
-        (["generate", "model", "extra"], "extra"),
+        (["generate", "model", "prompt", "extra"], "extra"),
+        (["generate", "model", "prompt", "-p", "a"], "PROMPT and --prompt"),
+        (["generate", "x", "a", "-ngl", "99"], "-ngl"),
+        (["generate", "x", "a", "--temp", "-1"], "temperature"),
+        (["generate", "x", "a", "--seed", "-2"], "seed"),
+        (["generate", "x", "a", "--top-p", "1.5"], "top_p"),
+        (["generate", "x", "a", "--stop-ids", "5", "six"], "six"),
+        (["generate", "x", "a", "--logit-bias", "42"], "ID=NUMBER"),
+        (["generate", "x", "a", "--logit-bias", "a=1"], "ID=NUMBER"),
+        (["generate", "x", "a", "--logit-bias", "42=inf"], "logit_bias"),
+        (["generate", "x", "a", "--dtype", "q5_0"], "q5_0"),
+        (["convert", "x", "y", "--dtype", "q5_0"], "q5_0"),
+        (["generate", "x", "a", "--context", "0"], "--context"),
+        (["chat", "x", "--threads", "-1"], "--threads"),
+        (["chat", "x", "--temp", "-1"], "temperature"),
         (["generate", "x", "--trust-remote-code", "-p", "a"], "no code from a model repository"),
         (["generate", "x"], "no prompt"),
         (["generate", "x", "-p", "a", "--file", "b"], "--prompt and --file"),
@@ -81,6 +97,20 @@ def test_a_library_error_is_exit_code_1_and_debug_shows_its_traceback(capsys):
         main(["generate", "/no/such/model", "-p", "a", "--device", "reference", "--debug"])
 
 
+@pytest.mark.parametrize(
+    ("text", "verb", "told"),
+    [
+        ("open the model with context=90 or more", "chat", "open the model with --context 90 or more"),
+        ("strict=False loads what fits", "inspect", "--no-strict loads what fits"),
+        ("try dtype='float32' or device='reference'", "generate", "try --dtype float32 or --device reference"),
+        ("kv_dtype=float16, network=3", "bench", "--kv-dtype float16, network=3"),
+        ("device='cpu' in the file", "train", "device='cpu' in the file"),
+    ],
+)
+def test_keywords_of_python_are_told_as_flags(text, verb, told):
+    assert as_flags(text, verb) == told
+
+
 def test_a_missing_prompt_file_is_explained(tmp_path, capsys):
     code, out, err = run(capsys, "generate", "x", "--file", str(tmp_path / "none.txt"))
     assert (code, out) == (1, "")
@@ -97,7 +127,7 @@ def test_a_prompt_that_is_no_text_is_explained(tmp_path, capsys):
 
 def test_an_unknown_device_is_explained(capsys):
     code, _, err = run(capsys, "generate", "/no/such/model", "-p", "a", "--device", "gpuu")
-    assert code == 1
+    assert code == 2
     assert "gpuu" in err
     assert "did you mean 'gpu'" in err
 
@@ -112,7 +142,12 @@ def test_an_unknown_device_is_explained(capsys):
         (["--stop", "-x"], {"stop": ("-x",)}),
         (["--repeat-penalty", "1.1", "--repeat-last-n", "64"], {"repetition_penalty": 1.1, "repetition_window": 64}),
         (["-s", "9", "--ignore-eos"], {"seed": 9, "ignore_eos": True}),
-        (["--logit-bias.42", "-2.5", "--stop-ids", "7"], {"logit_bias": {"42": -2.5}, "stop_ids": (7,)}),
+        (["--logit-bias", "42=-2.5", "--stop-ids", "7"], {"logit_bias": {42: -2.5}, "stop_ids": (7,)}),
+        (["--logit-bias", "4+1", "--logit-bias", "5-inf"], {"logit_bias": {4: 1.0, 5: -np.inf}}),
+        (["--stop-ids", "5", "6", "-n", "1"], {"stop_ids": (5, 6), "max_tokens": 1}),
+        (["--stop-ids", "5,6", "--stop-ids", "7"], {"stop_ids": (5, 6, 7)}),
+        (["--stop", r"a\n", "--stop", r"\\n\d"], {"stop": ("a\n", r"\n\d")}),
+        (["--seed", "-1"], {"seed": -1}),
         ([], {}),
     ],
 )

@@ -67,6 +67,7 @@ def test_json_is_one_object_with_every_field(run, letters):
 def test_the_prompt_comes_from_stdin_or_a_file(run, letters, monkeypatch, tmp_path):
     monkeypatch.setattr("sys.stdin", io.StringIO("abc\n"))
     assert run("generate", letters, "-p", "-", "-n", "1", *ON_REFERENCE)[1] == "d\n"
+    assert run("generate", letters, "ab", "-n", "1", *ON_REFERENCE)[1] == "c\n"
     (tmp_path / "prompt.txt").write_text("de\n")
     assert run("generate", letters, "-f", str(tmp_path / "prompt.txt"), "-n", "1", *ON_REFERENCE)[1] == "f\n"
 
@@ -103,8 +104,6 @@ def test_a_model_without_tokenizer_takes_and_gives_ids(run):
         (["--prompt-ids", "1000"], "1000"),
         (["--prompt-ids", ""], "empty"),
         (["--prompt-ids", "1", "--context", "100000"], "trained for"),
-        (["--prompt-ids", "1", "--temp", "-1"], "temperature"),
-        (["--prompt-ids", "1", "--dtype", "int3"], "int3"),
         (["--prompt-ids", ",".join(["1"] * 300)], "300 tokens"),
         (["-p", "a", "--chat-template", "/no/such/file"], "/no/such/file"),
     ],
@@ -239,6 +238,25 @@ def test_devices_lists_and_explains(run):
     assert told["reason"]
 
 
+def test_devices_says_why_there_is_no_gpu(run, monkeypatch):
+    monkeypatch.setitem(sys.modules, "wgpu", None)
+    code, out, _ = run("devices")
+    assert code == 0
+    told = out.splitlines()[-1]
+    assert told.startswith("auto is cpu: wgpu cannot be loaded: import of wgpu halted")
+    assert "pip install" in told
+    assert "Vulkan" not in told
+    assert "--device cpu" in told
+
+
+def test_a_model_is_not_written_to_a_directory_named_as_a_file(run, tmp_path):
+    target = tmp_path / "a.safetensors"
+    for verb in (["convert", str(LLAMA)], ["merge", str(LLAMA), str(LLAMA)]):
+        code, _, err = run(*verb, str(target))
+        assert (code, target.exists()) == (1, False)
+        assert "name a directory" in err
+
+
 def test_convert_writes_what_generate_reads(run, tmp_path):
     target = tmp_path / "small.gguf"
     code, out, _ = run("convert", str(LLAMA), str(target), "--dtype", "int8")
@@ -250,9 +268,10 @@ def test_convert_writes_what_generate_reads(run, tmp_path):
 
 
 def test_warmup_tells_what_is_warm(run, letters):
-    code, out, _ = run("warmup", letters, *ON_REFERENCE)
-    assert code == 0
-    assert f"{Path(letters).name} (float32) is warm on reference" in out
+    for context in ((), ("--context", "1"), ("--context", "2")):
+        code, out, _ = run("warmup", letters, *ON_REFERENCE, *context)
+        assert code == 0
+        assert f"{Path(letters).name} (float32) is warm on reference" in out
 
 
 def start(*arguments: str) -> subprocess.Popen[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 
 import pytest
 from hypothesis import given
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.dtypes.strategies import schemes
 from volumetric.dtypes import DTYPES, Scheme, encode, parse_dtype
+from volumetric.dtypes.scheme import SPELLINGS
 from volumetric.errors import DTypeError
 
 DEFAULTS = {
@@ -93,6 +95,19 @@ def test_impossible_texts(text: str, message: str) -> None:
     with pytest.raises(DTypeError, match=message) as caught:
         Scheme.parse(text)
     assert caught.value.hint
+    if "unknown" in message:
+        assert "int4:g32 (q4_0)" in caught.value.hint
+
+
+def test_every_spelling_that_the_hint_names_parses() -> None:
+    names = re.findall(r"[\w:]+", SPELLINGS.partition(" ")[2])
+    assert {str(Scheme.parse(name)) for name in names} >= {
+        "float32",
+        "bfloat16",
+        "int4:g32",
+        "uint4:g32",
+        "ternary:row",
+    }
 
 
 def test_impossible_parts() -> None:

@@ -32,7 +32,7 @@ from volumetric.loaders.generation_config import GenerationDefaults
         ("repetition_window", -2),
         ("presence_penalty", math.inf),
         ("frequency_penalty", math.nan),
-        ("seed", -1),
+        ("seed", -2),
         ("stop", ("",)),
         ("stop", ""),
         ("stop", 3),
@@ -54,6 +54,10 @@ def test_bad_value_is_named(name, bad):
 def test_all_problems_are_listed_at_once():
     with pytest.raises(SpecError, match=r"temperature.*top_p"):
         SamplingParams(temperature=-1, top_p=7)
+
+
+def test_seed_minus_one_is_a_fresh_seed():
+    assert SamplingParams(seed=-1) == SamplingParams()
 
 
 def test_values_are_normalised():

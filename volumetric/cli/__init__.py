@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import sys
 from collections.abc import Sequence
 
@@ -10,6 +9,7 @@ import cyclopts
 
 from volumetric import __version__
 from volumetric.cli import exits
+from volumetric.cli.streams import open_closed_streams, replace_what_cannot_be_shown
 
 VERBS = {
     "generate": "Generate text after one prompt.",
@@ -51,9 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     int
         0 success, 1 a failure that was explained on stderr, 2 wrong usage, 130 interrupted
     """
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            # Models write any character; a terminal that lacks one must not end the program.
-            stream.reconfigure(errors="replace")
+    open_closed_streams()
+    replace_what_cannot_be_shown()
     tokens = list(sys.argv[1:] if arguments is None else arguments)
     return exits.guard(lambda: app()(tokens), debug="--debug" in tokens, verb=tokens[0] if tokens else "")

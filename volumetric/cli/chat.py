@@ -16,11 +16,11 @@ from volumetric.cli.options import (
     DeviceOptions,
     ModelSource,
     OutputOptions,
-    SamplingOptions,
     SizeOptions,
     SourceOptions,
-    TemplateOptions,
 )
+from volumetric.cli.prompting import TemplateOptions
+from volumetric.cli.sampling import SamplingOptions
 from volumetric.errors import GenerationError, VolumetricError
 from volumetric.generate.params import ALIASES
 
@@ -98,6 +98,7 @@ def chat(
         As for generate.
     """
     output.apply()
+    settings = sampling.given()
     with (
         open_for(
             model, source, device, context=size.context, threads=size.threads, chat_template=template.chat_template
@@ -109,7 +110,6 @@ def chat(
                 f"{opened.name} has no chat template",
                 hint="generate continues a plain text; --chat-template gives a template",
             )
-        settings = sampling.given()
         console.explain_sampling(opened.merged(**settings))
         console.note(f"{opened.name} on {opened.info.device}; /help lists the commands")
         return _converse(Conversation(opened, session, settings, template.arguments(), template.opening()))

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from volumetric.cli.streams import writing
+
 if TYPE_CHECKING:
     from volumetric.generate.params import Merged
 
@@ -56,8 +58,13 @@ def explain_sampling(merged: Merged) -> None:
 
 def write(text: str) -> None:
     """Write a piece of the product at once, as it is."""
-    sys.stdout.write(text)
-    sys.stdout.flush()
+    with writing():
+        sys.stdout.write(text)
+
+
+def read_all() -> str:
+    """Read stdin to its end."""
+    return sys.stdin.read()
 
 
 @contextmanager
@@ -83,7 +90,8 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, right: Seque
         drawn.add_column(name, justify="right" if name in right else "left", overflow="fold")
     for row in rows:
         drawn.add_row(*row)
-    Console(markup=False, highlight=False, width=None if sys.stdout.isatty() else UNBOUNDED).print(drawn)
+    with writing():
+        Console(markup=False, highlight=False, width=None if sys.stdout.isatty() else UNBOUNDED).print(drawn)
 
 
 def size(nbytes: float) -> str:

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from volumetric.cli import console, exits
-from volumetric.cli.options import OutputOptions
+from volumetric.cli.options import OutputOptions, check_dtype
 from volumetric.generate.footprint import footprint
 from volumetric.loaders.convert import convert_model
 
@@ -39,6 +39,7 @@ def convert(
         Use local files only.
     """
     output.apply()
+    check_dtype(dtype)
     with console.progress(f"converting {source}…"):
         model = convert_model(source, target, format=form, dtype=dtype, offline=offline)
     files = [target] if target.is_file() else [path for path in target.rglob("*") if path.is_file()]

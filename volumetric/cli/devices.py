@@ -9,6 +9,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from volumetric.cli import console, exits
+from volumetric.cli.flags import as_flags
 from volumetric.cli.options import OutputOptions
 from volumetric.runtime.open import explain_auto, list_devices
 
@@ -28,6 +29,7 @@ def devices(
     output.apply()
     found = list_devices()
     chosen, reason = explain_auto(found)
+    reason = as_flags(reason, "devices")
     if json:
         described = {"auto": chosen, "reason": reason, "devices": [asdict(info) for info in found]}
         console.write(jsonlib.dumps(described, indent=2, default=str) + "\n")

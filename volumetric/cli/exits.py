@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable
 from typing import Any
 
 import cyclopts
 
+from volumetric.cli.flags import as_flags
+from volumetric.cli.streams import drop_unwritable, writing
 from volumetric.errors import VolumetricError
 
 OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
@@ -22,13 +23,12 @@ def guard(run: Callable[[], Any], *, debug: bool, verb: str) -> int:
     """Call `run` and return the exit code of what happened."""
     try:
         result = run()
-        sys.stdout.flush()
+        with writing():
+            pass
     except KeyboardInterrupt:
         return explain(INTERRUPTED, "interrupted", None)
     except BrokenPipeError:
-        # The reader of our stdout has gone, as in `volumetric … | head`; Python would complain again when it exits.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return FAILED
+        return FAILED  # the reader of our stdout has gone, as in `volumetric … | head`: nobody wants more
     except Exception as error:
         if debug and not isinstance(error, cyclopts.CycloptsError):
             raise
@@ -43,11 +43,12 @@ def _classify(error: Exception, verb: str) -> int:
         case cyclopts.CycloptsError():
             return explain(USAGE, str(error), _usage_hint(verb))
         case VolumetricError():
-            return explain(FAILED, str(error), error.hint)
+            return explain_error(error, verb)
         case OSError(filename=str() as name, strerror=str() as reason):
             return explain(FAILED, f"{name}: {reason}", "check the path and its permissions")
         case OSError():
-            return explain(FAILED, str(error), None)
+            reason = error.strerror or str(error)  # help and version are written by the parser, not by `console`
+            return explain(FAILED, f"stdout cannot be written: {reason}" if drop_unwritable() else reason, None)
         case UnicodeDecodeError():
             return explain(FAILED, f"the input is not UTF-8 text: {error}", None)
         case MemoryError():
@@ -61,6 +62,11 @@ def _usage_hint(verb: str) -> str:
     from volumetric.cli import VERBS
 
     return f"see: volumetric {verb} --help" if verb in VERBS else "see: volumetric --help"
+
+
+def explain_error(error: VolumetricError, verb: str) -> int:
+    """Write an error of the library in the words of the command line; returns `FAILED`."""
+    return explain(FAILED, as_flags(str(error), verb), error.hint and as_flags(error.hint, verb))
 
 
 def explain(code: int, message: str, hint: str | None) -> int:

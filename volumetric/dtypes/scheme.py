@@ -16,6 +16,11 @@ from volumetric.dtypes.registry import DType, parse_dtype
 from volumetric.errors import DTypeError
 
 _GGUF = {"Q8_0": "int8:g32", "Q4_0": "int4:g32", "Q4_1": "uint4:g32"}
+SPELLINGS = (
+    "known: float32, float16, bfloat16 (bf16), fp8, fp4, "
+    "int8:g32 (q8_0), int4:g32 (q4_0), uint4:g32 (q4_1), int8, int4, int2, uint8, uint4, uint2, ternary, binary, …"
+)
+"""What a person may write; the documents have all."""
 _GGUF_PLAIN = ("F64", "F32", "F16", "BF16", "I64", "I32", "I16", "I8")
 
 
@@ -99,7 +104,11 @@ class Scheme:
         if isinstance(spec, DType):
             return Scheme.default(spec)
         head, *modifiers = spec.strip().split(":")
-        dtype = parse_dtype(head)
+        try:
+            dtype = parse_dtype(head)
+        except DTypeError as error:
+            close = f"{error.hint} " if error.hint and error.hint.endswith("?") else ""
+            raise DTypeError(str(error), hint=close + SPELLINGS) from None
         if modifiers and re.fullmatch(r"q\d[_.\- ]?\d", head.strip().lower()):
             raise DTypeError(f"{head} is a whole scheme and takes no {':'.join(modifiers)!r}", hint=f"use {dtype}:gN")
         return _build(dtype, modifiers, spec)

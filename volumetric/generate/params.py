@@ -35,7 +35,7 @@ Source = Literal["explicit", "generation_config", "default"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplingParams:
-    """How tokens are drawn, and when generation ends.
+    r"""How tokens are drawn, and when generation ends.
 
     The order is fixed: logit bias, penalties, temperature, top-k, top-p, min-p, draw. A `SamplingParams` is complete:
     a model's own defaults are merged only with names given one by one (see `merge`).
@@ -61,15 +61,15 @@ class SamplingParams:
     frequency_penalty : float
         Subtracted from the logits of a generated token for each time it occurred; 0.0 is off.
     seed : int
-        Seed of the draws; a fresh one is taken and reported when it is not given.
+        Seed of the draws; a fresh one is taken and reported when it is not given, or -1.
     stop : tuple of str
-        End before any of these texts appears.
+        End before any of these texts appears. On the command line, \n, \t and \\ in them are what they are in C.
     stop_ids : tuple of int
         End at any of these token ids, besides the model's own end-of-text ids.
     ignore_eos : bool
         Do not end at the model's end-of-text ids.
     logit_bias : mapping of int to float
-        Added to the logits of these token ids; -inf bans a token.
+        Added to the logits of these token ids, as 42=-1.5 on the command line; -inf bans a token.
     logprobs : int
         Report the log-probability of each token, and of this many alternatives, from the model's unchanged logits.
 
@@ -98,6 +98,7 @@ class SamplingParams:
         problems = list(self._problems())
         if problems:
             raise SpecError("sampling parameters: " + "; ".join(problems))
+        object.__setattr__(self, "seed", None if self.seed == -1 else self.seed)
         object.__setattr__(self, "stop", (self.stop,) if isinstance(self.stop, str) else tuple(self.stop))
         object.__setattr__(self, "stop_ids", tuple(int(i) for i in self.stop_ids))
         bias = {int(token): float(value) for token, value in self.logit_bias.items()}
@@ -149,7 +150,7 @@ _RANGES: Mapping[str, tuple[type, float, float, str]] = MappingProxyType(
         "repetition_window": (Integral, -1, _MAX, "a whole number of 0 or more, or -1 for all tokens"),
         "presence_penalty": (Real, -1e6, 1e6, "a number"),
         "frequency_penalty": (Real, -1e6, 1e6, "a number"),
-        "seed": (Integral, 0, 2.0**64, "a whole number of 0 or more"),
+        "seed": (Integral, -1, 2.0**64, "a whole number of 0 or more, or -1 for a fresh one"),
         "logprobs": (Integral, 0, 1000, "a whole number from 0 to 1000"),
     }
 )

@@ -55,6 +55,7 @@ def convert_model(
         raise UnsupportedError(f"unknown format {chosen!r}", hint=f"one of {', '.join(FORMATS)}")
     if chosen != "gguf" and target.suffix == ".gguf":
         raise UnsupportedError(f"{target} is named as a GGUF file, the format is {chosen}", hint="drop one of the two")
+    _check_target(target)
     if dtype is not None:
         _check_dtype(Scheme.parse(dtype), chosen)
     model = open_model(source, dtype=dtype, offline=offline)
@@ -68,6 +69,7 @@ def save_model(target: str | Path, model: LoadedModel, to: Format = "native") ->
         raise UnsupportedError(
             f"{model.name} standardises its inputs, which the format {to} cannot say", hint="use format native"
         )
+    _check_target(Path(target))
     if to == "gguf":
         save_gguf(target, model)
     elif to == "hf":
@@ -77,6 +79,15 @@ def save_model(target: str | Path, model: LoadedModel, to: Format = "native") ->
     else:
         facts = NativeFacts(context_length=model.context_length, inputs=model.inputs, classes=model.classes)
         save_native(target, model.network, model.params, facts=facts, files=text_files(model))
+
+
+def _check_target(target: Path) -> None:
+    """Refuse to make a directory that is named as a file of tensors."""
+    if target.suffix == ".safetensors":
+        raise UnsupportedError(
+            f"{target}: a safetensors file holds tensors and no network",
+            hint="name a directory: format hf writes model.safetensors and config.json into it",
+        )
 
 
 def _check_dtype(scheme: Scheme, to: Format) -> None:

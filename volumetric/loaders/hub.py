@@ -145,7 +145,10 @@ def _package_homes(module: str) -> list[str]:
     except (ImportError, ValueError):
         spec = None
     if spec is None:
-        raise CheckpointError(f"pkg:{module}: no package {first!r} is installed", hint=f"pip install {first}")
+        raise CheckpointError(
+            f"pkg:{module}: no package {first!r} is installed",
+            hint=f"check the name, and that {sys.executable} has the package",
+        )
     homes = [str(Path(home, *rest)) for home in spec.submodule_search_locations or ()]
     if not homes:
         raise CheckpointError(f"pkg:{module}: {first!r} is a single module without files of its own")

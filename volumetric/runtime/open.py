@@ -28,8 +28,9 @@ def open_device(name: str | None = None, *, threads: int | None = None) -> Devic
     DeviceError : no such device; the message lists what there is
     """
     name = name or os.environ.get("VOLUMETRIC_DEVICE") or "auto"
+    check_name(name)
     kind, _, selector = name.partition(":")
-    if kind == "auto" and not selector:
+    if kind == "auto":
         device, reason = _choose(threads)
         _log.info("device auto: %s (%s)", device.info.name, reason)
         return device
@@ -37,22 +38,6 @@ def open_device(name: str | None = None, *, threads: int | None = None) -> Devic
         from volumetric.runtime.gpu import GpuDevice
 
         return GpuDevice(selector or None)
-    if not selector:
-        plain = _open_plain(kind, threads)
-        if plain is not None:
-            return plain
-    close = difflib.get_close_matches(kind, NAMES, 1)
-    raise DeviceError(
-        f"there is no device {name!r}",
-        hint=(f"did you mean {close[0]!r}? " if close else "") + "known: auto, cpu, gpu, gpu:N, reference, null",
-    )
-
-
-def _open_plain(kind: str, threads: int | None) -> Device | None:
-    if kind == "cpu":
-        from volumetric.runtime.cpu import CpuDevice
-
-        return CpuDevice(threads=threads)
     if kind == "reference":
         from volumetric.runtime.reference import ReferenceDevice
 
@@ -61,7 +46,24 @@ def _open_plain(kind: str, threads: int | None) -> Device | None:
         from volumetric.runtime.null import NullDevice
 
         return NullDevice()
-    return None
+    from volumetric.runtime.cpu import CpuDevice
+
+    return CpuDevice(threads=threads)
+
+
+def check_name(name: str) -> None:
+    """Raise `DeviceError` unless `name` is of a kind of device that this package knows; nothing is opened.
+
+    Only GPUs are told apart by what follows a colon.
+    """
+    kind, _, selector = name.partition(":")
+    if kind in NAMES and (not selector or kind == "gpu"):
+        return
+    close = difflib.get_close_matches(kind, NAMES, 1)
+    raise DeviceError(
+        f"there is no device {name!r}",
+        hint=(f"did you mean {close[0]!r}? " if close else "") + "known: auto, cpu, gpu, gpu:N, reference, null",
+    )
 
 
 def _choose(threads: int | None) -> tuple[Device, str]:
@@ -86,7 +88,9 @@ def explain_auto(devices: Sequence[DeviceInfo]) -> tuple[str, str]:
     real = [info for info in gpus if not info.software]
     if real:
         return real[0].name, f"best of {len(real)} GPUs" if len(real) > 1 else "the only GPU"
-    return "cpu", "the GPUs here are software, which is slower" if gpus else "no GPU was found"
+    if gpus:
+        return "cpu", "the GPUs here are software, which is slower"
+    return "cpu", why_no_gpu() or "no GPU was found"
 
 
 def _gpus() -> list[DeviceInfo]:
@@ -98,6 +102,17 @@ def _gpus() -> list[DeviceInfo]:
     except DeviceError as error:
         _log.info("no GPU: %s", error)
         return []
+
+
+def why_no_gpu() -> str | None:
+    """Return why `list_devices` shows no GPU and what may help, None if it shows one."""
+    from volumetric.runtime.gpu.adapters import choose, ranked_adapters
+
+    try:
+        choose(ranked_adapters(), None)
+    except DeviceError as error:
+        return f"{error}; {error.hint}"
+    return None
 
 
 def list_devices() -> list[DeviceInfo]:

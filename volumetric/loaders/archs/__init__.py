@@ -35,6 +35,12 @@ def build(config: Config) -> Blueprint:
             f"{config.where}: the weights are quantised by {method}, which is not supported",
             hint="open the original weights and give a dtype, or a GGUF file",
         )
+    if config.section("text_config") is not None:
+        raise UnsupportedError(
+            f"{config.where}: a multimodal {config.model_type}, whose text model is described by text_config, "
+            "is not supported",
+            hint="open a text-only checkpoint of the family (architectures: …ForCausalLM), or a GGUF file",
+        )
     # Multimodal models give their text part a type of its own, gemma3_text beside gemma3.
     family = config.model_type.removesuffix("_text").replace("-", "_")
     if family not in families():

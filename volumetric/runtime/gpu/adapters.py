@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import logging
 import os
 import sys
@@ -16,7 +17,10 @@ _log = logging.getLogger(__name__)
 
 _RANK = {"DiscreteGPU": 0, "IntegratedGPU": 1, "Unknown": 2, "VirtualGPU": 3, "CPU": 4}
 _BACKEND = "Metal" if sys.platform == "darwin" else "Vulkan"
-_DRIVER_HINT = "install a Vulkan driver (Debian and Ubuntu: mesa-vulkan-drivers), or use device='cpu'"
+_DRIVER_HINT = (
+    "install the GPU's Vulkan driver (Debian and Ubuntu: libvulkan1, mesa-vulkan-drivers), or use device='cpu'"
+)
+_PACKAGE_HINT = "wgpu is not whole in this environment: pip install --force-reinstall wgpu, or use device='cpu'"
 
 
 def ranked_adapters() -> list[Any]:
@@ -32,7 +36,7 @@ def ranked_adapters() -> list[Any]:
         import wgpu
         from wgpu.backends.wgpu_native.extras import set_instance_extras
     except (ImportError, OSError, RuntimeError) as error:
-        raise DeviceError(f"wgpu cannot be loaded: {error}", hint=_DRIVER_HINT) from error
+        raise DeviceError(f"wgpu cannot be loaded: {error}", hint=_PACKAGE_HINT) from error
     # Without a session (in a container, over ssh) the drivers' Wayland part writes an error to stderr for each look.
     os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.gettempdir())
     try:
@@ -45,6 +49,16 @@ def ranked_adapters() -> list[Any]:
     except RuntimeError as error:
         raise DeviceError(f"GPUs cannot be listed: {error}", hint=_DRIVER_HINT) from error
     return sorted((a for a in found if a.info["backend_type"] == _BACKEND), key=_rank)
+
+
+def why_none() -> str:
+    """Return what keeps `ranked_adapters` from finding any, as far as it can be told."""
+    if _BACKEND == "Vulkan" and sys.platform != "win32":
+        try:
+            ctypes.CDLL("libvulkan.so.1")
+        except OSError:
+            return "there is no Vulkan loader (libvulkan.so.1)"
+    return f"{_BACKEND} lists no adapter"
 
 
 def _rank(adapter: Any) -> int:
@@ -89,7 +103,7 @@ def choose(adapters: Sequence[Any], selector: str | None) -> int:
     DeviceError : there is none, or none fits; the message lists what there is
     """
     if not adapters:
-        raise DeviceError(f"no {_BACKEND} GPU was found", hint=_DRIVER_HINT)
+        raise DeviceError(f"no {_BACKEND} GPU was found: {why_none()}", hint=_DRIVER_HINT)
     if selector is None:
         return 0
     if selector.isdecimal() and int(selector) < len(adapters):

@@ -1,0 +1,34 @@
+"""Python's keywords in messages of the library, as the flags that a person at the command line would type."""
+
+from __future__ import annotations
+
+import re
+
+_SETTINGS_FROM_FILES = frozenset({"train", "evolve"})
+"""Verbs whose settings stand in a TOML file, where a name is followed by ``=`` as in Python."""
+
+_NAMES = (
+    "chat_template",
+    "compute",
+    "context",
+    "device",
+    "dtype",
+    "kv_dtype",
+    "max_tokens",
+    "offline",
+    "strict",
+    "temperature",
+    "threads",
+    "window",
+)
+_KEYWORD = re.compile(rf"""\b({"|".join(_NAMES)})=("[^"]*"|'[^']*'|[\w.+-]+)""")
+
+
+def as_flags(text: str, verb: str) -> str:
+    """Write ``context=90`` as ``--context 90`` and ``strict=False`` as ``--no-strict``, for a verb that has flags."""
+    return text if verb in _SETTINGS_FROM_FILES else _KEYWORD.sub(_flag, text)
+
+
+def _flag(found: re.Match[str]) -> str:
+    name, value = found[1].replace("_", "-"), found[2].strip("\"'")
+    return {"True": f"--{name}", "False": f"--no-{name}"}.get(value, f"--{name} {value}")

@@ -1,0 +1,131 @@
+"""Flags that say what a model continues: a prompt, or a message that goes through a chat template."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from volumetric.cli import console
+from volumetric.cli.exits import UsageError
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class PromptOptions:
+    r"""Where the prompt comes from.
+
+    Parameters
+    ----------
+    prompt : str
+        The prompt; - reads it from stdin, without a last line break.
+    file : path
+        Read the prompt from a text file, without a last line break.
+    prompt_ids : tuple of int
+        The prompt as token ids, for models without a tokenizer; separated by commas or spaces.
+    escape : bool
+        Replace \n, \t, \r, \", \' and \\ in a prompt of the command line.
+    """
+
+    prompt: Annotated[str | None, Parameter(name=["--prompt", "-p"], allow_leading_hyphen=True)] = None
+    file: Annotated[Path | None, Parameter(name=["--file", "-f"])] = None
+    prompt_ids: str | None = None
+    escape: Annotated[bool, Parameter(name=["--escape", "-e"], show_default=False)] = False
+
+    def read(self, text: str | None = None) -> str | list[int]:
+        """Return the prompt.
+
+        Parameters
+        ----------
+        text : the prompt, where it was given without a flag
+
+        Raises
+        ------
+        UsageError : none, or more than one source is named, or ids that are not whole numbers
+        """
+        named = {"PROMPT": text, "--prompt": self.prompt, "--file": self.file, "--prompt-ids": self.prompt_ids}
+        given = [name for name, value in named.items() if value is not None]
+        if len(given) != 1:
+            raise UsageError(
+                f"{' and '.join(given)} exclude each other" if given else "no prompt",
+                hint="give one of: PROMPT after the model, --prompt TEXT, --prompt - for stdin, --file PATH, "
+                "--prompt-ids 1,2,3",
+            )
+        if self.file is not None:
+            return self.file.read_text(encoding="utf-8").removesuffix("\n")
+        if self.prompt_ids is not None:
+            return whole_numbers("--prompt-ids", self.prompt_ids)
+        typed = text if self.prompt is None else self.prompt
+        if typed == "-":
+            return console.read_all().removesuffix("\n")
+        return unescape(typed or "") if self.escape else typed or ""
+
+
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", '"': '"', "'": "'"}
+
+
+def unescape(text: str) -> str:
+    r"""Replace ``\n``, ``\t``, ``\r``, ``\"``, ``\'`` and ``\\``; a backslash before anything else stays."""
+    return re.sub(r"""\\([ntr\\"'])""", lambda found: _ESCAPES[found[1]], text)
+
+
+def whole_numbers(flag: str, text: str) -> list[int]:
+    """Return the numbers of `text`, which commas or spaces separate.
+
+    Raises
+    ------
+    UsageError : it holds something else
+    """
+    try:
+        return [int(word) for word in text.replace(",", " ").split()]
+    except ValueError:
+        raise UsageError(f"{flag} must be whole numbers, got {text!r}") from None
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class TemplateOptions:
+    """How messages become the text that a chat model was trained on.
+
+    Parameters
+    ----------
+    system : str
+        System message before the conversation.
+    chat_template : str
+        Jinja source, or a file of it, in place of the model's template.
+    template_args : str
+        JSON object of further names for the template.
+    """
+
+    system: Annotated[
+        str | None, Parameter(name=["--system", "--system-prompt", "-sys"], allow_leading_hyphen=True)
+    ] = None
+    chat_template: str | None = None
+    template_args: Annotated[str | None, Parameter(name=["--template-args", "--chat-template-kwargs"])] = None
+
+    @property
+    def given(self) -> bool:
+        """Whether any of the flags was given."""
+        return (self.system, self.chat_template, self.template_args) != (None, None, None)
+
+    def opening(self) -> list[dict[str, str]]:
+        """Messages that every conversation begins with."""
+        return [] if self.system is None else [{"role": "system", "content": self.system}]
+
+    def arguments(self) -> dict[str, Any]:
+        """Keywords of `Session.stream` that concern the template."""
+        return {} if self.template_args is None else {"template_args": _json_object(self.template_args)}
+
+
+def _json_object(text: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise UsageError(f"--template-args is not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise UsageError(f"--template-args must be a JSON object, got {text!r}")
+    return value

@@ -1,0 +1,91 @@
+"""Sampling parameters as flags: one for each field of `SamplingParams`, with the spellings that other tools use."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+
+from cyclopts import Group, Parameter
+
+from volumetric.cli.exits import UsageError
+from volumetric.cli.prompting import unescape, whole_numbers
+from volumetric.errors import SpecError
+from volumetric.generate.params import ALIASES, FROM_CONFIG, SamplingParams
+
+GROUP = Group("Sampling", sort_key=2)
+
+_SHORT = {"max_tokens": ["-n"], "seed": ["-s"], "stop": ["-r"]}
+_BIAS = re.compile(r"(\d+)(?:=|(?=[+-]))(.+)")
+"""``42=-1.5``; and ``42-1.5``, as llama.cpp writes it."""
+
+
+def _flag(field: dataclasses.Field[Any], kind: Any) -> tuple[str, Any, Any]:
+    """Turn one field of `SamplingParams` into an optional flag: None says that it was not given."""
+    names = [field.name, *(alias for alias, name in ALIASES.items() if name == field.name)]
+    default = field.default if field.default is not dataclasses.MISSING else None
+    shown = f"model's, else {default}" if field.name in FROM_CONFIG else str(default)
+    parameter = Parameter(
+        name=["--" + name.replace("_", "-") for name in names] + _SHORT.get(field.name, []),
+        negative="",
+        allow_leading_hyphen=field.name == "stop",
+        consume_multiple=field.name == "stop_ids",
+        show_default=shown if type(default) in (int, float) else False,
+    )
+    if field.name in _READERS:
+        kind = tuple[str, ...]
+    return field.name, Annotated[kind | None, parameter], None
+
+
+def _stops(texts: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(map(unescape, texts))
+
+
+def _stop_ids(texts: tuple[str, ...]) -> tuple[int, ...]:
+    return tuple(number for text in texts for number in whole_numbers("--stop-ids", text))
+
+
+def _biases(texts: tuple[str, ...]) -> dict[int, float]:
+    found: dict[int, float] = {}
+    for text in texts:
+        parts = _BIAS.fullmatch(text.strip())
+        try:
+            found[int(parts[1] if parts else "")] = float(parts[2] if parts else "")
+        except ValueError:
+            raise UsageError(f"--logit-bias must be ID=NUMBER, as in 42=-1.5, got {text!r}") from None
+    return found
+
+
+_READERS = {"stop": _stops, "stop_ids": _stop_ids, "logit_bias": _biases}
+"""Parameters whose text on the command line is not simply their value."""
+
+
+def _given(self: Any) -> dict[str, Any]:
+    found = {f.name: value for f in dataclasses.fields(self) if (value := getattr(self, f.name)) is not None}
+    found |= {name: _READERS[name](value) for name, value in found.items() if name in _READERS}
+    try:
+        SamplingParams(**found)
+    except SpecError as error:
+        raise UsageError(str(error)) from None
+    return found
+
+
+if TYPE_CHECKING:
+
+    class SamplingOptions:
+        """Sampling parameters that were given as flags."""
+
+        def given(self) -> dict[str, Any]:
+            """Return the names and values that were given; raise `UsageError` where one is out of its range."""
+            ...
+else:
+    _hints = get_type_hints(SamplingParams)
+    SamplingOptions = dataclasses.make_dataclass(
+        "SamplingOptions",
+        [_flag(field, _hints[field.name]) for field in dataclasses.fields(SamplingParams)],
+        namespace={"given": _given, "__doc__": SamplingParams.__doc__},
+        frozen=True,
+        kw_only=True,
+    )
+    SamplingOptions.__module__ = __name__
+    SamplingOptions = Parameter(name="*", group=GROUP)(SamplingOptions)
