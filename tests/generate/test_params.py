@@ -76,9 +76,20 @@ def test_greedy_is_the_default():
     assert set(merged.sources) == {f.name for f in fields(SamplingParams)}
 
 
-def test_generation_config_counts_only_when_it_samples():
+def test_a_bad_value_of_the_generation_config_is_told_from_ones_own():
+    with pytest.raises(SpecError, match=r"generation config: .*max_tokens"):
+        merge(GenerationDefaults(max_new_tokens=0), {})
+    with pytest.raises(SpecError, match=r"^sampling parameters: max_tokens"):
+        merge(GenerationDefaults(max_new_tokens=5), {"max_tokens": 0})
+
+
+def test_generation_config_shapes_the_draw_only_when_it_samples():
     silent = merge(GenerationDefaults(do_sample=False, temperature=0.6, top_p=0.9), {})
     assert silent.params.temperature == 0.0
+    greedy = merge(GenerationDefaults(repetition_penalty=1.3, max_new_tokens=7, min_p=0.2, top_k=3), {})
+    assert (greedy.params.repetition_penalty, greedy.params.max_tokens) == (1.3, 7)
+    assert (greedy.params.temperature, greedy.params.min_p, greedy.params.top_k) == (0.0, 0.0, 0)
+    assert (greedy.sources["max_tokens"], greedy.sources["top_k"]) == ("generation_config", "default")
     sampled = merge(GenerationDefaults(do_sample=True, temperature=0.6, top_p=0.9), {})
     assert (sampled.params.temperature, sampled.params.top_p) == (0.6, 0.9)
     assert sampled.sources["top_p"] == "generation_config"

@@ -194,6 +194,8 @@ FROM_CONFIG: Mapping[str, str] = MappingProxyType(
     }
 )
 """Parameters that a generation config can set, and their names there."""
+EVEN_GREEDY: frozenset[str] = frozenset({"max_tokens", "repetition_penalty"})
+"""Those of them that a generation config sets for greedy decoding too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,8 +216,9 @@ class Merged:
 def merge(defaults: GenerationDefaults | None, explicit: Mapping[str, Any]) -> Merged:
     """Resolve sampling parameters: explicit values, then the model's generation config, then greedy.
 
-    The generation config counts only when it asks for sampling (``do_sample``), since the values in it are otherwise
-    left-overs that transformers would not use either. A value of None in `explicit` means "not given".
+    What shapes the draw counts from the generation config only when it asks for sampling (``do_sample``): otherwise
+    such values are left-overs, which transformers does not use either. The rest of it (`EVEN_GREEDY`) always counts, as
+    there. A value of None in `explicit` means "not given".
 
     Raises
     ------
@@ -227,15 +230,21 @@ def merge(defaults: GenerationDefaults | None, explicit: Mapping[str, Any]) -> M
     if unknown:
         raise SpecError(f"unknown sampling parameter {unknown[0]!r}", hint=_suggest(unknown[0], known))
     values: dict[str, Any] = {}
-    if defaults is not None and defaults.do_sample:
-        stated = {name: getattr(defaults, theirs) for name, theirs in FROM_CONFIG.items()}
+    if defaults is not None:
+        names = FROM_CONFIG if defaults.do_sample else EVEN_GREEDY
+        stated = {name: getattr(defaults, FROM_CONFIG[name]) for name in names}
         # transformers samples at temperature 1 where do_sample is set and no temperature is given.
-        values = {"temperature": 1.0} | {name: value for name, value in stated.items() if value is not None}
+        values = {"temperature": 1.0} if defaults.do_sample else {}
+        values |= {name: value for name, value in stated.items() if value is not None}
     sources: dict[str, Source] = {
         name: "explicit" if name in given else "generation_config" if name in values else "default"
         for name in (f.name for f in fields(SamplingParams))
     }
-    params = SamplingParams(**(values | given))
+    try:
+        params = SamplingParams(**(values | given))
+    except SpecError as error:
+        SamplingParams(**given)  # the fault of who asked, if this raises too
+        raise SpecError(f"the model's generation config: {error}", hint="give the named value yourself") from None
     _warn_idle(params, given)
     return Merged(params=params, sources=MappingProxyType(sources))
 

@@ -26,8 +26,8 @@ class GenerationDefaults:
     ----------
     eos_ids : ids that end a text: the union of config, generation config, tokenizer and chat template
     bos_id, pad_id : begin of text, padding
-    do_sample : whether to draw; the sampling values below count only then
-    max_new_tokens : tokens to generate at most
+    do_sample : whether to draw; temperature, top_k, top_p and min_p count only then
+    repetition_penalty, max_new_tokens : count for greedy decoding too
     """
 
     eos_ids: tuple[int, ...] = ()
