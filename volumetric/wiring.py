@@ -44,10 +44,14 @@ def wire(layers: Mapping[Coord, LayerSpec], links: tuple[Link, ...], disabled: f
         for end in (link.source, link.target):
             if end not in layers:
                 raise SpecError(f"{link.kind} link {link.source} → {link.target}: there is no layer at {end}")
+    arriving: dict[Coord, list[Link]] = {}
+    for link in links:
+        if link.kind == "activation":
+            arriving.setdefault(link.target, []).append(link)
     wires: list[Wire] = []
     previous: Coord | None = None
     for coord, spec in layers.items():
-        incoming = [link for link in links if link.kind == "activation" and link.target == coord]
+        incoming = arriving.get(coord, [])
         for link in incoming:
             _check_earlier(f"activation link {link.source} → {coord}", link.source, coord, layers)
         keep = not any(link.combine == "replace" for link in incoming)
@@ -107,14 +111,18 @@ def follow_shared(layers: Mapping[Coord, LayerSpec], links: tuple[Link, ...]) ->
             if key in direct:
                 raise SpecError(f"{what}: the target is shared already with {direct[key]}")
             direct[key] = f"{link.source}/{source_name}"
-    return {key: _end_of_chain(key, direct) for key in direct}
+    ends: dict[str, str] = {}
+    for key in direct:
+        _follow(key, direct, ends)
+    return ends
 
 
-def _end_of_chain(key: str, direct: Mapping[str, str]) -> str:
-    seen = [key]
-    while key in direct:
+def _follow(key: str, direct: Mapping[str, str], ends: dict[str, str]) -> None:
+    """Add the owner of `key` to `ends`, and that of all keys on the way to it: each link is followed once."""
+    passed: dict[str, None] = {}
+    while key in direct and key not in ends:
+        if key in passed:
+            raise SpecError("shared links form a loop: " + " → ".join([*passed, key]))
+        passed[key] = None
         key = direct[key]
-        if key in seen:
-            raise SpecError("shared links form a loop: " + " → ".join([*seen, key]))
-        seen.append(key)
-    return key
+    ends |= dict.fromkeys(passed, ends.get(key, key))

@@ -26,6 +26,7 @@ class Chain:
         self._layers: dict[Coord, LayerSpec] = {}
         self._links: list[Link] = []
         self._rules: list[Rule] = []
+        self._tied: dict[str, str] = {}
         self._z, self._slot = 0, 0
 
     def plane(self) -> None:
@@ -75,8 +76,10 @@ class Chain:
         self._links.append(Link(kind="activation", source=source, target=target))
 
     def tie(self, source: Coord, target: Coord) -> None:
-        """Let the weight of `target` be that of `source`; the rule for the former is dropped."""
+        """Let the weight of `target` be that of `source`; the rule for the former is dropped, and noted as tied."""
         self._links.append(Link(kind="shared", source=source, target=target, param="weight", source_param="weight"))
+        sources = {rule.key: rule.source for rule in self._rules}
+        self._tied[sources[f"{target}/weight"]] = sources[f"{source}/weight"]
         self._rules = [rule for rule in self._rules if rule.key != f"{target}/weight"]
 
     def blueprint(self, *, context_length: int, ignored: tuple[str, ...] = (), prefix: str = "") -> Blueprint:
@@ -84,5 +87,10 @@ class Chain:
         slots = 1 + max(coord.slot for coord in self._layers)
         network = Network(grid=Grid(self._z + 1, 1, 1, slots), layers=self._layers, links=tuple(self._links))
         return Blueprint(
-            network=network, rules=tuple(self._rules), ignored=ignored, prefix=prefix, context_length=context_length
+            network=network,
+            rules=tuple(self._rules),
+            ignored=ignored,
+            tied=self._tied,
+            prefix=prefix,
+            context_length=context_length,
         )

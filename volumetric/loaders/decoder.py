@@ -60,7 +60,6 @@ def stacked_decoder(
         chain.tie(embedding, head)
     return chain.blueprint(
         context_length=config.integer("max_position_embeddings", 2048),
-        # A tied head is sometimes written out once more.
-        ignored=(_ROTARY_BUFFERS, r"lm_head\.weight") if tied else (_ROTARY_BUFFERS,),
+        ignored=(_ROTARY_BUFFERS,),
         prefix="model.",
     )

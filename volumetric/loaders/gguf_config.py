@@ -72,7 +72,7 @@ def in_gguf(blueprint: Blueprint, architecture: str) -> Blueprint:
         )
         for rule in blueprint.rules
     )
-    return dataclasses.replace(blueprint, rules=rules, ignored=_IGNORED, prefix="")
+    return dataclasses.replace(blueprint, rules=rules, ignored=_IGNORED, tied={}, prefix="")
 
 
 def interleaved_heads(rule: Rule, network: Network, architecture: str) -> int | None:
@@ -101,7 +101,7 @@ def read_config(file: GGUFSource, where: str) -> Config:
         )
     family = str(found)
     keys = {key.removeprefix(family + "."): v for key, v in file.metadata.items() if key.startswith(family + ".")}
-    given = Config(keys, f"{where}: {family}")
+    given = Config(keys, f"{where}: {family}", len(file.entries))
     given.require("expert_count", 0)
     heads, hidden = given.integer("attention.head_count"), given.integer("embedding_length")
     head_dim = given.integer("attention.key_length", hidden // heads or 1)

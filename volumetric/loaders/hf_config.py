@@ -12,7 +12,7 @@ from volumetric.layers.rope import Rope
 
 MAX_SIZE: Final = 2**31 - 1
 MAX_LAYERS: Final = 4096
-"""No model has a tenth of it, and the layers are built before any tensor is looked for."""
+"""No model has a tenth of it."""
 
 ACTIVATIONS: Final[Mapping[str, Activation]] = {
     "silu": "silu",
@@ -40,14 +40,15 @@ class Config:
     ----------
     values : the JSON object
     where : file name for messages
+    tensors : how many tensors the checkpoint has, where that is known: a layer has one at least
 
     All methods raise `CheckpointError` naming file and key where a value is missing, of another type or out of range.
     """
 
-    __slots__ = ("values", "where")
+    __slots__ = ("tensors", "values", "where")
 
-    def __init__(self, values: Mapping[str, Any], where: str) -> None:
-        self.values, self.where = values, where
+    def __init__(self, values: Mapping[str, Any], where: str, tensors: int | None = None) -> None:
+        self.values, self.where, self.tensors = values, where, tensors
 
     @property
     def model_type(self) -> str:
@@ -59,7 +60,7 @@ class Config:
 
     def with_values(self, **values: Any) -> Config:
         """Return a copy with these values."""
-        return Config({**self.values, **values}, self.where)
+        return Config({**self.values, **values}, self.where, self.tensors)
 
     def has(self, name: str) -> bool:
         """Whether `name` is there and not null."""
@@ -112,8 +113,13 @@ class Config:
         return value
 
     def layers(self, name: str = "num_hidden_layers") -> int:
-        """Number of layers."""
-        return self.integer(name, high=MAX_LAYERS)
+        """Number of layers. More than there are tensors are refused here, before any of them is built."""
+        layers = self.integer(name, high=MAX_LAYERS)
+        if self.tensors is not None and layers > self.tensors:
+            raise CheckpointError(
+                f"{self.where}: {name} is {layers}, and the weights have {self.tensors} tensors in all"
+            )
+        return layers
 
     def require(self, name: str, *allowed: object) -> None:
         """Raise `UnsupportedError` unless `name` is absent or one of `allowed`: a variant that is not built here."""

@@ -12,7 +12,7 @@ from typing import Final, Literal
 
 from volumetric.errors import CheckpointError
 from volumetric.loaders.directory import recover
-from volumetric.loaders.shards import INDEX_NAME, list_found, parts_of, read_weight_map
+from volumetric.loaders.shards import INDEX_NAME, is_file, list_found, parts_of, read_weight_map
 
 NATIVE_NAME: Final = "network.json"
 _REPO = re.compile(r"(?P<org>[\w.-]+)/(?P<name>[\w.-]+)(?P<file>(?:/[\w.-]+)+\.gguf)?(?:@(?P<revision>[\w./-]+))?")
@@ -202,7 +202,7 @@ def _complete(home: Path, file: str | None) -> bool:
         except CheckpointError:
             return False
     if (home / INDEX_NAME).is_file():
-        return all((home / shard).is_file() for shard in set(read_weight_map(home / INDEX_NAME).values()))
+        return all(is_file(home / shard) for shard in set(read_weight_map(home / INDEX_NAME).values()))
     return any(home.glob("*.safetensors"))
 
 

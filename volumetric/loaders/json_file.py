@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from volumetric.errors import CheckpointError
+from volumetric.loaders.regular_file import open_regular
 
 MAX_CONFIG_BYTES: Final = 32_000_000
 """Configurations have some kilobytes; that of a tokenizer with a large vocabulary of added tokens some megabytes."""
@@ -15,7 +16,7 @@ MAX_CONFIG_BYTES: Final = 32_000_000
 def read_bytes(path: Path, limit: int = MAX_CONFIG_BYTES) -> bytes:
     """Return the content of a file of at most `limit` bytes. Raises `CheckpointError`."""
     try:
-        with path.open("rb") as handle:
+        with open_regular(path) as handle:
             data = handle.read(limit + 1)
     except OSError as error:
         raise CheckpointError(f"cannot read {path}: {error.strerror or error}", hint="check path and rights") from error

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from volumetric.errors import CheckpointError
+from volumetric.loaders.regular_file import open_regular
 
 
 class MappedFile:
@@ -33,7 +34,7 @@ class MappedFile:
     Raises
     ------
     CheckpointError
-        The file cannot be opened, is a directory or is empty.
+        The file cannot be opened, is no regular file or is empty.
     """
 
     __slots__ = ("_bytes", "buffer", "path", "size")
@@ -41,7 +42,7 @@ class MappedFile:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         try:
-            with self.path.open("rb") as handle:
+            with open_regular(self.path) as handle:
                 self.size = os.fstat(handle.fileno()).st_size
                 if self.size == 0:
                     raise CheckpointError(f"{self.path} is empty", hint="download or export the file again")

@@ -26,6 +26,7 @@ from volumetric.loaders.mount import mount
 from volumetric.loaders.native import read_native
 from volumetric.loaders.quantise import convert, target_schemes
 from volumetric.loaders.shards import open_safetensors
+from volumetric.loaders.tied import build_for
 from volumetric.loaders.tokenizer import Tokenizer
 from volumetric.loaders.tokenizer_files import read_tokenizer_files
 from volumetric.network import Network, Params, initialise
@@ -110,9 +111,9 @@ def _open_hf(location: Location, dtype: Scheme | None, *, strict: bool) -> Loade
     path = directory / "config.json"
     if not path.is_file():
         raise CheckpointError(f"{directory} has weights and no config.json", hint="it names the family and the sizes")
-    config = Config(read_object(path), str(path))
-    blueprint = archs.build(config)
-    params = mount(blueprint, open_safetensors(location.weights), dtype, strict=strict)
+    source = open_safetensors(location.weights)
+    config, blueprint = build_for(Config(read_object(path), str(path), len(source.entries)), source)
+    params = mount(blueprint, source, dtype, strict=strict)
     texts = _read_texts(directory, config.values, _vocabulary(config))
     return LoadedModel(
         name=location.name,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import logging
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -69,6 +70,7 @@ class Blueprint:
     Attributes
     ----------
     ignored : regular expressions of tensors that may be there and carry no weights of ours
+    tied : tensor that a parameter would fill if it were not another one's → the tensor that it shares
     prefix : start of tensor names that some checkpoints leave out throughout
     context_length : tokens that the model was trained for
     """
@@ -76,6 +78,7 @@ class Blueprint:
     network: Network
     rules: tuple[Rule, ...]
     ignored: tuple[str, ...] = ()
+    tied: Mapping[str, str] = field(default_factory=dict)
     prefix: str = ""
     context_length: int
 
@@ -99,7 +102,9 @@ def fit(blueprint: Blueprint, source: TensorSource, *, strict: bool = True) -> d
     rules = _spelled_as(source, blueprint)
     present = {rule.key: rule for rule in rules if rule.source in source.entries}
     used = {rule.source for rule in rules}
-    ignored = re.compile("|".join(f"(?:{pattern})" for pattern in blueprint.ignored) or "(?!)")
+    # A tied tensor is sometimes written out once more; `tied.untied` has looked whether it is a copy.
+    patterns = [*blueprint.ignored, *map(re.escape, blueprint.tied)]
+    ignored = re.compile("|".join(f"(?:{pattern})" for pattern in patterns) or "(?!)")
     missing = sorted({rule.source for rule in rules} - source.entries.keys())
     unexpected = [name for name in source.entries if name not in used and not ignored.fullmatch(name)]
     misshapen = [

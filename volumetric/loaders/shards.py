@@ -10,11 +10,14 @@ from pathlib import Path
 from typing import Final
 
 from volumetric.errors import CheckpointError
+from volumetric.loaders.json_file import read_bytes
 from volumetric.loaders.safetensors import SafetensorsFile
 from volumetric.loaders.source import MergedSource
 
 INDEX_NAME: Final = "model.safetensors.index.json"
 MAX_INDEX_BYTES: Final = 100_000_000
+MAX_NAME: Final = 255
+"""Characters of a file name, on all common file systems."""
 _SHARD = re.compile(r"(?P<stem>.+)-(?P<part>\d{5})-of-(?P<total>\d{5})\.(?P<suffix>safetensors|gguf)")
 
 
@@ -88,6 +91,14 @@ def check_complete(files: list[Path]) -> None:
             )
 
 
+def is_file(path: Path) -> bool:
+    """Whether a file is there; a name that no file system can have is none, where `Path.is_file` raises."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
+
+
 def parts_of(path: Path) -> list[Path]:
     """All files of the set that a file belongs to by its name ``…-00001-of-00003.…``; itself alone if it names none.
 
@@ -113,10 +124,10 @@ def _open_index(path: Path) -> MergedSource:
     shards = sorted(set(weight_map.values()))
     for shard in shards:
         # The index comes from outside: it must not make us open files elsewhere.
-        if Path(shard).name != shard or shard in {"", ".", ".."}:
-            raise CheckpointError(f"{path} names the shard {shard!r}, which is not a plain file name")
-        if not (path.parent / shard).is_file():
-            raise CheckpointError(f"{path} names {shard}, which is not there", hint="finish the download")
+        if Path(shard).name != shard or shard in {"", ".", ".."} or len(shard) > MAX_NAME:
+            raise CheckpointError(f"{path} names the shard {shard[:MAX_NAME]!r}, which is not a plain file name")
+        if not is_file(path.parent / shard):
+            raise CheckpointError(f"{path} names {shard!r}, which is not there", hint="finish the download")
     source = merge_safetensors([path.parent / shard for shard in shards])
     absent = [name for name in weight_map if name not in source.entries]
     if absent:
@@ -128,11 +139,9 @@ def _open_index(path: Path) -> MergedSource:
 def read_weight_map(path: Path) -> Mapping[str, str]:
     """Tensor name → shard of an index file. Raises `CheckpointError` if it is no index."""
     try:
-        if path.stat().st_size > MAX_INDEX_BYTES:
-            raise CheckpointError(f"{path} is over {MAX_INDEX_BYTES} bytes")
-        index = json.loads(path.read_bytes())
-    except OSError as error:
-        raise CheckpointError(f"cannot read {path}: {error.strerror or error}") from error
+        index = json.loads(read_bytes(path, MAX_INDEX_BYTES))
+    except CheckpointError:
+        raise
     except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{path} is not JSON: {str(error)[:200]}", hint="download the file again") from error
     weight_map = index.get("weight_map") if isinstance(index, dict) else None

@@ -40,11 +40,8 @@ def build(config: Config) -> Blueprint:
     chain.plane()
     chain.add(norm, "transformer.ln_f")
     head = chain.add(Dense(in_features=width, out_features=vocabulary, bias=False), "lm_head")
-    tied = config.flag("tie_word_embeddings", True)
-    if tied:
+    if config.flag("tie_word_embeddings", True):
         chain.tie(embedding, head)
     # The causal mask was once kept as a buffer of each layer.
     masks = r"(?:transformer\.)?h\.\d+\.attn\.(?:bias|masked_bias)"
-    return chain.blueprint(
-        context_length=positions, ignored=(masks, r"lm_head\.weight") if tied else (masks,), prefix="transformer."
-    )
+    return chain.blueprint(context_length=positions, ignored=(masks,), prefix="transformer.")

@@ -1,0 +1,43 @@
+"""Opening files that come from outside, and nothing else that has a path."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from volumetric.errors import CheckpointError
+
+_KINDS: Final = {
+    stat.S_IFDIR: "a directory",
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
+    """Open a regular file for reading.
+
+    Anything else is refused before it is opened: a named pipe would wait for a writer for ever, ``/dev/zero`` never
+    ends, and opening a device can have effects.
+
+    Raises
+    ------
+    CheckpointError
+        It is no regular file, or cannot be opened.
+    """
+    try:
+        path = Path(path)
+        mode = path.stat().st_mode
+        if not stat.S_ISREG(mode):
+            what = _KINDS.get(stat.S_IFMT(mode), "no regular file")
+            raise CheckpointError(f"cannot open {path}: it is {what}", hint="give a regular file")
+        return path.open("rb")
+    except (OSError, ValueError) as error:
+        if isinstance(error, CheckpointError):
+            raise
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise CheckpointError(f"cannot open {path}: {reason}", hint="check the path and its rights") from error
