@@ -8,6 +8,9 @@ from typing import Literal
 
 from volumetric.errors import SpecError
 
+_DIGITS = 20
+"""Digits of a number in an address: enough for any place in memory, where Python itself refuses thousands."""
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Coord:
@@ -22,7 +25,7 @@ class Coord:
     def parse(cls, text: str) -> Coord:
         """Read ``"z.y.x.slot"``; raise `SpecError` for anything else."""
         parts = text.split(".")
-        if len(parts) != 4 or not all(part.isascii() and part.isdigit() for part in parts):
+        if len(parts) != 4 or not all(part.isascii() and part.isdigit() and len(part) < _DIGITS for part in parts):
             raise SpecError(f"{text!r} is not a coordinate", hint='write depth.row.column.slot, as in "1.0.0.2"')
         return cls(*map(int, parts))
 

@@ -79,7 +79,7 @@ def network_from_json(text: str | bytes) -> Network:
 def spec_from_dict(data: Mapping[str, Any], where: str = "$") -> LayerSpec:
     """Inverse of `spec_to_dict`; unknown kinds, unknown fields and wrong types are errors that name `where`."""
     kind = data.get("kind") if isinstance(data, Mapping) else None
-    if kind not in LAYERS:
+    if not isinstance(kind, str) or kind not in LAYERS:
         raise SpecError(f"{where}: unknown layer kind {kind!r}", hint=_nearest(str(kind), LAYERS))
     cls = LAYERS[kind]
     hints = get_type_hints(cls)
@@ -122,6 +122,8 @@ def _convert(value: Any, to: Any, where: str) -> Any:
         return msgspec.convert(value, to)
     except (msgspec.ValidationError, TypeError) as error:
         raise SpecError(f"{where}: {error}") from None
+    except UnicodeEncodeError:
+        raise SpecError(f"{where}: half of a surrogate pair, which is no text") from None
 
 
 def _expect_known(value: Any, to: Any, where: str) -> None:

@@ -20,6 +20,7 @@ from volumetric.loaders.gguf_tokenizer import PRE_TOKENIZERS, read_tokenizer, to
 from volumetric.loaders.gguf_write import write_gguf
 from volumetric.loaders.tokenizer import StreamDecoder
 from volumetric.loaders.tokenizer_files import read_tokenizer_files
+from volumetric.loaders.tokenizer_guard import Guard
 
 GOLDEN = json.loads((Path(__file__).parent / "data" / "smollm2_ids.json").read_text(encoding="utf-8"))
 
@@ -224,9 +225,46 @@ def test_damaged_tokenizer_json(content: str, tmp_path: Path) -> None:
         found.encode("a")
 
 
+EMPTY = {"version": "1.0", "added_tokens": []} | dict.fromkeys(
+    ("truncation", "padding", "normalizer", "pre_tokenizer", "post_processor", "decoder")
+)
+BPE = {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2}, "merges": ["a b"]}
+PANICS: dict[str, dict[str, Any]] = {
+    "build: prefix": {"model": {**BPE, "continuing_subword_prefix": "#####"}},
+    "build: character map": {"normalizer": {"type": "Precompiled", "precompiled_charsmap": "YWJjZGFiY2Q="}},
+    "encode: character map": {"normalizer": {"type": "Precompiled", "precompiled_charsmap": "BAAAAAH///9h"}},
+    "encode: template": {
+        "post_processor": {
+            "type": "TemplateProcessing",
+            "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+            "pair": [],
+            "special_tokens": {},
+        }
+    },
+    "decode: strip": {"decoder": {"type": "Strip", "content": "a", "start": 9, "stop": 9}},
+}
+
+
+@pytest.mark.parametrize(("name", "changes"), PANICS.items(), ids=PANICS.keys())
+def test_panics_of_the_library_are_damaged_files(name: str, changes: dict[str, Any], tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").write_text(json.dumps(EMPTY | {"model": BPE} | changes))
+    found, _ = read_tokenizer_files(tmp_path)
+    assert found is not None
+    with pytest.raises(
+        CheckpointError, match=r"tokenizer.json: damaged tokenizer: .* cannot be (built|encoded|decoded)"
+    ):
+        found.decode([0, 1]) if name.startswith("decode") else found.encode("ab é")
+
+
+def test_interrupts_pass_through_the_guard() -> None:
+    for error in (KeyboardInterrupt, SystemExit, GeneratorExit, MemoryError):
+        with pytest.raises(error), Guard("x", "y", CheckpointError):
+            raise error
+
+
 def test_text_and_ids_that_are_none(tmp_path: Path) -> None:
     found = tokenizer(tmp_path)
-    with pytest.raises(GenerationError, match="cannot encode"):
+    with pytest.raises(GenerationError, match="surrogate"):
         found.encode("\ud800")
     for id in (-1, 2**32):
         with pytest.raises(GenerationError, match="no token id"):

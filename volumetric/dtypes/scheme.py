@@ -103,6 +103,8 @@ class Scheme:
             return spec
         if isinstance(spec, DType):
             return Scheme.default(spec)
+        if not isinstance(spec, str):
+            raise DTypeError(f"a scheme is named by text, got {type(spec).__name__}")
         head, *modifiers = spec.strip().split(":")
         try:
             dtype = parse_dtype(head)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from volumetric._typing import F32Array
 from volumetric.errors import GenerationError, SpecError
 from volumetric.generate.events import Generation, TokenEvent
 from volumetric.generate.params import SamplingParams
+from volumetric.generate.prompt import items_of
 from volumetric.generate.session import Session
 from volumetric.generate.stream import Stream
 from volumetric.runtime.device import State
@@ -69,13 +71,14 @@ class BatchStream:
         template_args: Mapping[str, Any] | None = None,
         **explicit: Any,
     ) -> None:
-        if together < 1:
-            raise SpecError(f"together must be 1 or more, got {together}")
-        each = [params] * len(prompts) if params is None or isinstance(params, SamplingParams) else list(params)
-        if len(each) != len(prompts):
-            raise SpecError(f"{len(prompts)} prompts need one set of parameters or {len(prompts)}, got {len(each)}")
+        if not isinstance(together, Integral) or together < 1:
+            raise SpecError(f"together must be a whole number of 1 or more, got {together!r}")
+        every = items_of(prompts, "generate_batch takes a list of prompts")
+        each = [params] * len(every) if params is None or not isinstance(params, Sequence) else list(params)
+        if len(each) != len(every):
+            raise SpecError(f"{len(every)} prompts need one set of parameters or {len(every)}, got {len(each)}")
         self._model = model
-        self._prompts = [model.encode(prompt, template_args=template_args) for prompt in prompts]
+        self._prompts = [model.encode(prompt, template_args=template_args) for prompt in every]
         self._params = [model.sampling(one, **explicit) for one in each]
         for ids in self._prompts:
             model.room_after(len(ids))

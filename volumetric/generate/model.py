@@ -14,12 +14,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from volumetric._typing import F32Array
 from volumetric.analysis.predict import BATCH, predict_on
-from volumetric.errors import GenerationError
+from volumetric.errors import GenerationError, SpecError
 from volumetric.generate.batch import TOGETHER, BatchStream
 from volumetric.generate.events import Generation
 from volumetric.generate.footprint import Footprint, footprint
 from volumetric.generate.params import Merged, SamplingParams, merge
-from volumetric.generate.prompt import Message, Prompt, encode_prompt
+from volumetric.generate.prompt import Message, Prompt, check_messages, encode_prompt, items_of
 from volumetric.generate.session import PREFILL_ROWS, Session
 from volumetric.generate.stream import Decoder, Stream
 from volumetric.loaders import LoadedModel
@@ -153,6 +153,11 @@ class Model:
         """Return complete sampling parameters: `explicit` over `params`, or over the model's own defaults."""
         if params is None:
             return self.merged(**explicit).params
+        if not isinstance(params, SamplingParams):
+            raise SpecError(
+                f"params must be SamplingParams, got {type(params).__name__}",
+                hint="single ones by name: temperature=0.7",
+            )
         stated = {f.name: getattr(params, f.name) for f in dataclasses.fields(params)}
         return merge(None, stated | {name: value for name, value in explicit.items() if value is not None}).params
 
@@ -341,8 +346,20 @@ class Model:
         return BatchStream(self, prompts, params, together=together, **explicit)
 
     def chat(self, messages: Sequence[Message], params: SamplingParams | None = None, **explicit: Any) -> Generation:
-        """Generate the reply to a conversation, through the model's chat template; parameters as for `generate`."""
-        return self.generate(messages, params, **explicit)
+        """Generate the reply to a conversation, through the model's chat template; parameters as for `generate`.
+
+        Raises
+        ------
+        GenerationError : as `generate`, and for anything but a list of messages
+        """
+        if isinstance(messages, str):
+            raise GenerationError(
+                "chat takes a list of messages, got text",
+                hint='chat([{"role": "user", "content": text}]); generate(text) continues a plain text',
+            )
+        conversation = items_of(messages, "chat takes a list of messages")
+        check_messages(conversation)
+        return self.generate(conversation, params, **explicit)
 
     def session(self) -> Session:
         """Return a new, empty sequence on the device.

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import time
 from pathlib import Path
 from typing import Literal
 
 from volumetric.dtypes import DType, Scheme
-from volumetric.errors import SpecError
+from volumetric.errors import CheckpointError, DeviceError, SpecError
 from volumetric.generate.model import Model
 from volumetric.generate.prompt import read_template
 from volumetric.loaders import open_model
 from volumetric.runtime.device import Device, RunOptions
-from volumetric.runtime.open import open_device
+from volumetric.runtime.open import capped_threads, open_device
 
 DEFAULT_CONTEXT = 4096
 """Context when none is asked for and the model allows more: caches of a long-context model can exceed its weights."""
@@ -44,7 +45,7 @@ def load(
     compute : what activations are rounded to before products, see `RunOptions`; ``"auto"`` rounds nothing where the
         network does not read tokens: it predicts what was trained
     kv_dtype : storage of keys and values, see `RunOptions`
-    threads : threads of the CPU device; by default its physical cores
+    threads : threads of the CPU device; by default its physical cores, at most the CPUs that the process may use
     chat_template : Jinja source, or a file of it, in place of the model's own
     offline : use local files only
     strict : refuse a checkpoint with missing or unexpected tensors
@@ -61,8 +62,13 @@ def load(
     >>> print(model.generate("The capital of France is", max_tokens=8))  # doctest: +SKIP
     """
     start = time.perf_counter()
-    opened = open_device(device, threads=threads) if isinstance(device, str) else device
-    loaded = open_model(str(source), dtype=dtype, offline=offline, strict=strict)
+    if not isinstance(source, (str, os.PathLike)):
+        raise CheckpointError(
+            f"a model is named by text or a path, got {type(source).__name__}", hint="see `help(load)`"
+        )
+    threads = capped_threads(threads)
+    opened = _device(device, threads)
+    loaded = open_model(source, dtype=dtype, offline=offline, strict=strict)
     if chat_template is not None:
         loaded = dataclasses.replace(loaded, chat_template=read_template(chat_template, loaded))
     if compute == "auto" and loaded.network.input_dtype != "int32":
@@ -75,9 +81,19 @@ def load(
     return model
 
 
+def _device(device: str | Device, threads: int | None) -> Device:
+    if isinstance(device, str):
+        return open_device(device, threads=threads)
+    if not hasattr(device, "compile"):
+        raise DeviceError(f"device must be a name or an open device, got {type(device).__name__}")
+    return device
+
+
 def _context(asked: int | None, limit: int) -> int:
     if asked is None:
         return min(limit, DEFAULT_CONTEXT) if limit else DEFAULT_CONTEXT
+    if type(asked) is not int:
+        raise SpecError(f"context must be a whole number of tokens, got {asked!r}")
     if limit and asked > limit:
         raise SpecError(
             f"context={asked} is more than the {limit} tokens that this model was trained for",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from numbers import Integral
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -10,9 +10,10 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from volumetric.errors import GenerationError
+from volumetric.errors import CheckpointError, GenerationError
 from volumetric.loaders import LoadedModel
-from volumetric.loaders.chat import ChatTemplate, chat_template
+from volumetric.loaders.chat import MAX_TEMPLATE_BYTES, ChatTemplate, chat_template
+from volumetric.loaders.json_file import read_bytes
 from volumetric.loaders.tokenizer import Tokenizer
 
 Message: TypeAlias = Mapping[str, Any]
@@ -32,20 +33,45 @@ def encode_prompt(prompt: Prompt, model: LoadedModel, template_args: Mapping[str
     """
     if isinstance(prompt, str):
         return _tokenizer(model).encode(prompt)
-    items: list[Any] = list(prompt)
+    items = items_of(prompt, "a prompt is text, token ids or chat messages")
     if all(isinstance(item, Integral) and not isinstance(item, bool) for item in items):
         return [int(item) for item in items]
-    if not all(isinstance(item, Mapping) for item in items):
-        raise GenerationError(
-            f"a prompt is text, token ids or chat messages, got a list of {type(items[0]).__name__}",
-            hint='a chat message is a mapping: {"role": "user", "content": "…"}',
-        )
+    check_messages(items)
     if model.chat_template is None:
         raise GenerationError(f"{model.name} has no chat template", hint="give a plain text as prompt, or a template")
+    if not isinstance(template_args, Mapping):
+        raise GenerationError(f"template_args must map names to values, got {type(template_args).__name__}")
     if "messages" in template_args:
         raise GenerationError("template arguments cannot replace the messages")
     text = model.chat_template.render(items, **template_args)
     return _tokenizer(model).encode(text, add_special_tokens=False)
+
+
+def items_of(given: Any, rule: str) -> list[Any]:
+    """Return the items of a list in the widest sense: anything that has an order and is neither text nor bytes.
+
+    Raises
+    ------
+    GenerationError : `given` is something else; the message is `rule` and what was found
+    """
+    if isinstance(given, np.ndarray) and given.ndim != 1:
+        raise GenerationError(f"{rule}, got an array of shape {given.shape}", hint="one row is one prompt")
+    hints = {bytes: "bytes.decode() makes text of bytes", Mapping: "put it into a list", str: "put it into a list"}
+    odd = isinstance(given, (bytes, bytearray, memoryview, Mapping, str, Set)) or not isinstance(given, Iterable)
+    if odd:
+        hint = next((hint for kind, hint in hints.items() if isinstance(given, kind)), None)
+        raise GenerationError(f"{rule}, got {type(given).__name__}", hint=hint)
+    return list(given)
+
+
+def check_messages(items: Sequence[Any]) -> None:
+    """Raise `GenerationError` unless all items are chat messages."""
+    for item in items:
+        if not isinstance(item, Mapping):
+            raise GenerationError(
+                f"a prompt is text, token ids or chat messages, got a list of {type(item).__name__}",
+                hint='a chat message is a mapping: {"role": "user", "content": "…"}',
+            )
 
 
 def _tokenizer(model: LoadedModel) -> Tokenizer:
@@ -61,11 +87,13 @@ def read_template(given: str | Path, model: LoadedModel) -> ChatTemplate:
     ------
     GenerationError : `given` is neither Jinja nor a file that can be read
     """
+    if not isinstance(given, (str, Path)):
+        raise GenerationError(f"chat template: expected text or a path, got {type(given).__name__}")
     text = str(given)
     if isinstance(given, Path) or not any(mark in text for mark in ("{{", "{%")):
         try:
-            text = Path(given).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
+            text = read_bytes(Path(given), MAX_TEMPLATE_BYTES).decode()
+        except (CheckpointError, ValueError) as error:
             raise GenerationError(f"chat template: {error}", hint="give Jinja source, or a file of it") from error
     special = model.tokenizer.special_tokens if model.tokenizer else {}
     return chat_template({"default": text}, special, "the given chat template")

@@ -224,7 +224,7 @@ def tokenizer_metadata(tokenizer: Tokenizer | None) -> dict[str, Any]:
     if tokenizer is None:
         return {}
     backend = tokenizer.backend
-    state = json.loads(backend.to_str())
+    state = json.loads(tokenizer.to_json())
     if state["model"].get("byte_fallback"):
         raise UnsupportedError(
             "a SentencePiece tokenizer cannot be written to GGUF: its scores are not kept",

@@ -36,7 +36,7 @@ def text_files(model: LoadedModel) -> dict[str, bytes]:
     if model.path.suffix != ".gguf":
         return files | _copies(model.directory)
     if model.tokenizer is not None:
-        files["tokenizer.json"] = model.tokenizer.backend.to_str().encode()
+        files["tokenizer.json"] = model.tokenizer.to_json().encode()
         files["tokenizer_config.json"] = to_json(_tokenizer_config(model.tokenizer, model))
     defaults = {key: value for key, value in _generation(model).items() if value is not None}
     return files | {"generation_config.json": to_json(defaults)}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from volumetric.atomic import write_atomic
 from volumetric.errors import CheckpointError, GenerationError
+from volumetric.loaders.tokenizer_guard import Guard
 
 if TYPE_CHECKING:
     import tokenizers
@@ -22,7 +23,7 @@ class Tokenizer:
 
     Parameters
     ----------
-    build : makes the library's object; what it raises becomes a `CheckpointError`
+    build : makes the library's object; what it raises becomes a `CheckpointError`, see `Guard`
     special_tokens : role → text, ``{"bos_token": "<s>"}``; chat templates use these
     special_ids : text → id of special tokens where that is known without building
     add_bos : whether an encoded text starts with the begin-of-text token; None leaves it to the post-processor
@@ -43,6 +44,9 @@ class Tokenizer:
         self._special_ids = dict(special_ids)
         self._add_bos = add_bos
         self._where = where
+        self._lookups = Guard(where, "the tokenizer cannot be read", CheckpointError)
+        self._encoding = Guard(where, "the text cannot be encoded", GenerationError)
+        self._decoding = Guard(where, "the ids cannot be decoded", GenerationError)
 
     @cached_property
     def backend(self) -> tokenizers.Tokenizer:
@@ -53,22 +57,18 @@ class Tokenizer:
         CheckpointError
             The files are damaged, or of a kind that cannot be built.
         """
-        try:
+        with Guard(self._where, "the tokenizer cannot be built", CheckpointError):
             built = self._make()
-        except CheckpointError:
-            raise
-        except Exception as error:  # the library raises bare Exception for whatever is wrong in a file
-            message = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
-            raise CheckpointError(f"{self._where}: the tokenizer cannot be built: {message}") from error
-        # Some files carry the truncation of the training run.
-        built.no_truncation()
-        built.no_padding()
-        return built
+            # Some files carry the truncation of the training run.
+            built.no_truncation()
+            built.no_padding()
+            return built
 
     @property
     def vocab_size(self) -> int:
         """Number of tokens, added ones included."""
-        return self.backend.get_vocab_size(with_added_tokens=True)
+        with self._lookups:
+            return self.backend.get_vocab_size(with_added_tokens=True)
 
     @property
     def bos_id(self) -> int | None:
@@ -84,11 +84,13 @@ class Tokenizer:
         """Return the id of a token given by its exact text, None if there is no such token."""
         if token is None or token in self._special_ids:
             return None if token is None else self._special_ids[token]
-        return self.backend.token_to_id(token)
+        with self._lookups:
+            return self.backend.token_to_id(token)
 
     def token(self, id: int) -> str | None:
         """Return a token as it stands in the vocabulary, None if there is no such id."""
-        return self.backend.id_to_token(_checked(id))
+        with self._lookups:
+            return self.backend.id_to_token(_checked(id))
 
     def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
         """Return the token ids of `text`. Special tokens that are written in it count as such.
@@ -101,12 +103,19 @@ class Tokenizer:
         Raises
         ------
         GenerationError
-            The text holds half of a surrogate pair, which no encoding has.
+            The text holds half of a surrogate pair, which no encoding has, or something that the vocabulary cannot
+            write.
         """
         try:
-            ids = self.backend.encode(text, add_special_tokens=add_special_tokens).ids
-        except (UnicodeEncodeError, TypeError) as error:
-            raise GenerationError(f"cannot encode the text: {error}", hint="is it text?") from error
+            with self._encoding:
+                ids = self.backend.encode(text, add_special_tokens=add_special_tokens).ids
+        except GenerationError:
+            half = next((char for char in text if "\ud800" <= char <= "\udfff"), None)
+            if half is None:
+                raise
+            raise GenerationError(
+                f"the text holds {half!a}, half of a surrogate pair", hint="decode the text from bytes as UTF-8"
+            ) from None
         if add_special_tokens and self._add_bos is not None and self.bos_id is not None:
             return self._with_bos(text, ids, self.bos_id)
         return ids
@@ -115,7 +124,8 @@ class Tokenizer:
         """Make the ids start with `bos`, or not, as the configuration says against the post-processor."""
         if self._add_bos:
             return ids if ids[:1] == [bos] else [bos, *ids]
-        plain = self.backend.encode(text, add_special_tokens=False).ids
+        with self._encoding:
+            plain = self.backend.encode(text, add_special_tokens=False).ids
         return ids[1:] if ids[:1] == [bos] and ids[1 : 1 + len(plain)] == plain else ids
 
     def decode(self, ids: Iterable[int], *, skip_special_tokens: bool = True) -> str:
@@ -126,7 +136,8 @@ class Tokenizer:
         GenerationError
             An id is negative or has more than 32 bits.
         """
-        return self.backend.decode([_checked(id) for id in ids], skip_special_tokens=skip_special_tokens)
+        with self._decoding:
+            return self.backend.decode([_checked(id) for id in ids], skip_special_tokens=skip_special_tokens)
 
     def decoder(self, *, skip_special_tokens: bool = True) -> StreamDecoder:
         """Return a decoder for one stream of ids."""
@@ -134,7 +145,12 @@ class Tokenizer:
 
     def save(self, path: Path) -> None:
         """Write ``tokenizer.json``."""
-        write_atomic(path, self.backend.to_str(pretty=False).encode())
+        write_atomic(path, self.to_json().encode())
+
+    def to_json(self) -> str:
+        """Content of ``tokenizer.json``."""
+        with self._lookups:
+            return self.backend.to_str(pretty=False)
 
 
 def _checked(id: int) -> int:

@@ -6,8 +6,9 @@ import difflib
 import logging
 import os
 from collections.abc import Sequence
+from numbers import Integral
 
-from volumetric.errors import DeviceError
+from volumetric.errors import DeviceError, SpecError
 from volumetric.runtime.device import Device, DeviceInfo
 
 NAMES = ("auto", "cpu", "gpu", "reference", "null")
@@ -21,12 +22,13 @@ def open_device(name: str | None = None, *, threads: int | None = None) -> Devic
     ----------
     name : ``"cpu"``, ``"gpu"``, ``"gpu:1"`` or ``"gpu:part of an adapter's name"``, ``"reference"``, ``"null"``, or
         ``"auto"``: the best real GPU, else the CPU. None: the environment variable VOLUMETRIC_DEVICE, else auto.
-    threads : threads of the CPU device; None: the physical cores that the process may use
+    threads : threads of the CPU device; None: the physical cores that the process may use. See `capped_threads`.
 
     Raises
     ------
     DeviceError : no such device; the message lists what there is
     """
+    threads = capped_threads(threads)
     name = name or os.environ.get("VOLUMETRIC_DEVICE") or "auto"
     check_name(name)
     kind, _, selector = name.partition(":")
@@ -49,6 +51,28 @@ def open_device(name: str | None = None, *, threads: int | None = None) -> Devic
     from volumetric.runtime.cpu import CpuDevice
 
     return CpuDevice(threads=threads)
+
+
+def capped_threads(threads: int | None) -> int | None:
+    """Return `threads`, but no more than the CPUs that the process may use, with a warning where that is fewer.
+
+    The threads of a run meet at barriers many times for each token: beyond the CPUs they only wait for each other, and
+    a thousand of them take a machine down.
+
+    Raises
+    ------
+    SpecError : it is no whole number of 1 or more
+    """
+    if threads is None:
+        return None
+    if not isinstance(threads, Integral) or threads < 1:
+        raise SpecError(f"threads must be a whole number of 1 or more, got {threads!r}")
+    from volumetric.runtime.cpu.cores import usable_cpus
+
+    most = usable_cpus()
+    if threads > most:
+        _log.warning("threads=%d is more than the %d CPUs that this process may use: it gets %d", threads, most, most)
+    return min(int(threads), most)
 
 
 def check_name(name: str) -> None:

@@ -12,9 +12,17 @@ _TOPOLOGY = Path("/sys/devices/system/cpu")
 def default_threads() -> int:
     """Physical cores that the process may use: affinity, hyper-threads and container quota considered."""
     allowed = _allowed_cpus()
-    cores = _physical_cores(allowed) if allowed else (os.cpu_count() or 1)
+    return _within_quota(_physical_cores(allowed) if allowed else (os.cpu_count() or 1))
+
+
+def usable_cpus() -> int:
+    """CPUs that the process may use, hyper-threads counted: more threads than that never run at once."""
+    return _within_quota(len(_allowed_cpus()) or os.cpu_count() or 1)
+
+
+def _within_quota(cpus: int) -> int:
     quota = _quota()
-    return max(1, min(cores, quota) if quota is not None else cores)
+    return max(1, cpus if quota is None else min(cpus, quota))
 
 
 def _allowed_cpus() -> set[int]:
