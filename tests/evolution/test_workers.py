@@ -35,6 +35,10 @@ def troubled(genome: Genome, rng: np.random.Generator) -> float:
     return float("nan") if chance < 0.3 else noisy_xor(genome, rng)
 
 
+def raises_for_some(genome: Genome, rng: np.random.Generator) -> float:
+    return 1.0 if rng.random() < 0.5 else {}["no luck"]
+
+
 class DiesOnce:
     """Ends its process the first time that it is called anywhere."""
 
@@ -46,6 +50,17 @@ class DiesOnce:
             self.mark.touch()
             os._exit(1)
         return noisy_xor(genome, rng)
+
+
+LOADED: list[int] = []
+
+
+def slow_at_first(genome: Genome, rng: np.random.Generator) -> float:
+    """Takes long in each process once, as functions do that load kernels or import modules when they are called."""
+    if not LOADED:
+        time.sleep(0.5)
+        LOADED.append(1)
+    return noisy_xor(genome, rng)
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +100,7 @@ def test_every_kind_of_failure_is_contained_and_told() -> None:
     history, population = History(), Population(EvolutionConfig(population=48, failure_fitness=-9.0), seed=1)
     with Workers(2, timeout=1.0, retries=0) as workers:
         population.evolve(troubled, generations=1, executor=workers, reporters=[history])
-    reasons = {event.reason for event in history.events if isinstance(event, EvaluationFailed)}
+    reasons = {event.reason.partition(" (")[0] for event in history.events if isinstance(event, EvaluationFailed)}
     assert reasons == {
         "no fitness after 1.0 s",
         "the process of the fitness function died",
@@ -95,6 +110,20 @@ def test_every_kind_of_failure_is_contained_and_told() -> None:
     failed = [failure.genome for failure in population.progress.failures]
     assert (population.score[failed] == -9.0).all()
     assert population.score[np.setdiff1d(np.arange(48), failed)].min() > 0
+
+
+def test_what_a_process_loads_at_its_first_genome_is_not_the_genomes_time() -> None:
+    population = Population(EvolutionConfig(population=8), seed=1)
+    with Workers(1, timeout=0.3) as workers:
+        population.evolve(slow_at_first, generations=1, executor=workers)
+    assert population.progress.failures == ()
+
+
+def test_a_reason_says_where_an_exception_was_raised() -> None:
+    history, population = History(), Population(EvolutionConfig(population=30), seed=1)
+    population.evolve(raises_for_some, generations=1, reporters=[history])
+    [reason] = {event.reason for event in history.events if isinstance(event, EvaluationFailed)}
+    assert reason.startswith("KeyError: 'no luck' (test_workers.py, line ")
 
 
 def test_what_cannot_be_sent_is_refused(two: Workers) -> None:

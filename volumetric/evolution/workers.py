@@ -15,10 +15,12 @@ from types import TracebackType
 from typing import Any, Self
 
 from volumetric.errors import SpecError
-from volumetric.evolution.evaluate import Cohort, EvaluationError, PartScorer, Result, part_of
+from volumetric.evolution.evaluate import Cohort, EvaluationError, PartScorer, Result, part_of, reason_of
 
 _START_SECONDS = 120.0
 """A process that has not begun after this time never will; importing and compiling take seconds."""
+_LOAD_SECONDS = 10.0
+"""What the first genome of a process may take on top of the limit: functions load what they need when first called."""
 _GRACE_SECONDS = 2.0
 _POLL_SECONDS = 5.0
 
@@ -32,6 +34,8 @@ class _Worker:
     rows: deque[int] = field(default_factory=deque)
     since: float = 0.0
     started: bool = False
+    warm: bytes = b""
+    """The function that it has scored a genome with, so that all is loaded which that takes."""
 
 
 class Workers:
@@ -43,7 +47,9 @@ class Workers:
     Parameters
     ----------
     count : processes; 0: one for each processor
-    timeout : seconds that one genome may take; its process is then killed and replaced. None: for ever
+    timeout : seconds that one genome may take; its process is then killed and replaced. None: for ever. The first
+        genome of a process may take 10 s more, because that is when a function imports modules and loads kernels; as
+        long as no process has scored one 120 s more, because kernels may have to be compiled
     retries : how often a genome whose process died is tried again in another one
 
     Examples
@@ -60,6 +66,8 @@ class Workers:
         self.retries = retries
         self._context = multiprocessing.get_context("spawn")  # a fork would copy threads of the kernels half
         self._workers: list[_Worker] = []
+        self.warm = b""
+        """The function that a process has scored a genome with, so that what was compiled is on disk."""
 
     def __enter__(self) -> Self:
         return self
@@ -138,7 +146,7 @@ class _Round:
                 alive = worker.pipe not in ready or self._receive(worker)
                 if not alive:
                     team[i] = self._bury(worker, "the process of the fitness function died")
-                elif self._late(worker):
+                elif self._late(worker) and not worker.pipe.poll():
                     team[i] = self._bury(worker, f"no fitness after {self._workers.timeout} s", final=True)
         return [self._results[row] for row in range(total)]
 
@@ -174,6 +182,7 @@ class _Round:
                         )
                     continue
                 worker.rows.remove(row)
+                worker.warm = self._workers.warm = self._function
                 self._results[row] = (value, reason)
         except (EOFError, OSError):
             return False
@@ -182,17 +191,23 @@ class _Round:
         return True
 
     def _late(self, worker: _Worker) -> bool:
-        spent = time.monotonic() - worker.since
+        return time.monotonic() > self._end_of(worker)
+
+    def _end_of(self, worker: _Worker) -> float:
+        """When a worker will be late."""
         if not worker.started:
-            return spent > _START_SECONDS
-        return bool(self._workers.timeout and worker.rows and spent > self._workers.timeout)
+            return worker.since + _START_SECONDS
+        if self._workers.timeout is None or not worker.rows:
+            return math.inf
+        if worker.warm == self._function:
+            return worker.since + self._workers.timeout
+        loading = _LOAD_SECONDS if self._workers.warm == self._function else _START_SECONDS
+        return worker.since + self._workers.timeout + loading
 
     def _patience(self, team: Iterable[_Worker]) -> float:
         """Seconds until the first worker may be late."""
-        if self._workers.timeout is None:
-            return _POLL_SECONDS
-        ends = [worker.since + self._workers.timeout for worker in team if worker.rows and worker.started]
-        return max(0.01, min([*ends, time.monotonic() + _POLL_SECONDS]) - time.monotonic())
+        now = time.monotonic()
+        return max(0.01, min([*map(self._end_of, team), now + _POLL_SECONDS]) - now)
 
     def _bury(self, worker: _Worker, reason: str, *, final: bool = False) -> _Worker:
         """Replace a worker; the genome it was at failed, or is tried again, and its other rows wait again."""
@@ -246,4 +261,4 @@ def _contained(function: PartScorer, part: Cohort) -> Result:
     try:
         return function(part)[0]
     except Exception as error:
-        return math.nan, f"{type(error).__name__}: {error}"
+        return math.nan, reason_of(error)
