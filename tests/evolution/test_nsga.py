@@ -125,7 +125,7 @@ def test_failures_are_told_and_beaten_by_the_rest() -> None:
     history, run = History(), ParetoRun(Population(SMALL, seed=1))
     front = run.evolve(sometimes, generations=3, reporters=[history])
     reasons = {event.reason for event in history.events if isinstance(event, EvaluationFailed)}
-    assert reasons == {"ValueError: no luck", "objectives are [inf, 0.0]"}
+    assert {reason.partition(" (")[0] for reason in reasons} == {"ValueError: no luck", "objectives are [inf, 0.0]"}
     failed = {event.genome for event in history.events if isinstance(event, EvaluationFailed)}
     assert not failed & {point.id for point in front}
     fronts = [event for event in history.events if isinstance(event, FrontEvaluated)]

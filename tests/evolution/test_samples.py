@@ -28,12 +28,12 @@ def grid_run(kind: str, **options: object) -> tuple[GridPopulation, Samples]:
 
 def test_fitness_is_accuracy_or_explained_variance() -> None:
     run, problem = grid_run("spirals")
-    scores = problem.score_all(run.ask())
+    scores = problem.score_all(run.ask()).fitness
     x, y = problem.learning.inputs, problem.learning.targets
     hits = [(genome.forward(x).argmax(1) == y).mean() for genome in run.genomes]
     np.testing.assert_allclose(scores, hits)
     run, problem = grid_run("waves")
-    scores = problem.score_all(run.ask())
+    scores = problem.score_all(run.ask()).fitness
     values = problem.learning.targets
     expected = [1 - ((g.forward(problem.learning.inputs) - values) ** 2).mean() / values.var() for g in run.genomes]
     np.testing.assert_allclose(scores, expected, rtol=1e-5)
@@ -42,18 +42,19 @@ def test_fitness_is_accuracy_or_explained_variance() -> None:
 def test_training_is_judged_and_not_inherited() -> None:
     run, problem = grid_run("spirals", epochs=20)
     before = [store.values().copy() for store in run.genomes[0].params.values()]
-    trained = problem.score_all(run.ask())
+    trained = problem.score_all(run.ask()).fitness
     after = [store.values() for store in run.genomes[0].params.values()]
     for a, b in zip(before, after, strict=True):
         np.testing.assert_array_equal(a, b)
-    assert trained.mean() > replace(problem, epochs=0).score_all(run.ask()).mean()
+    assert trained.mean() > replace(problem, epochs=0).score_all(run.ask()).fitness.mean()
 
 
 def test_weights_cost_what_is_asked() -> None:
     run, problem = grid_run("xor")
     dear = replace(problem, cost=2.0)
     weights = sum(int(np.prod(store.shape)) for store in run.genomes[0].params.values())
-    np.testing.assert_allclose(problem.score_all(run.ask()) - dear.score_all(run.ask()), 2.0 * weights / 1000)
+    cheap, costly = (each.score_all(run.ask()).fitness for each in (problem, dear))
+    np.testing.assert_allclose(cheap - costly, 2.0 * weights / 1000)
 
 
 def test_room_is_added_for_layers_to_come() -> None:

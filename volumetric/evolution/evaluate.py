@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 import math
 import os
+import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
@@ -104,11 +106,14 @@ class Problem(Protocol):
     """A fitness function over all genomes at once.
 
     If the score of a genome does not depend on the others, the attribute ``separable = True`` lets executors score
-    parts of a generation.
+    parts of a generation; where scoring several raises, each is scored alone, so that one costs the others nothing.
+
+    A method ``configure(config)`` may return the configuration with what the problem needs and the configuration
+    leaves open, as widths; `Run.evolve` calls it. It raises `SpecError` where the two contradict each other.
     """
 
-    def score_all(self, cohort: Cohort) -> ArrayLike:
-        """Return one number for each genome; NaN or infinity marks a failure."""
+    def score_all(self, cohort: Cohort) -> ArrayLike | Scores:
+        """Return one number for each genome; NaN or infinity marks a failure. `Scores` can say why."""
         ...
 
 
@@ -116,9 +121,9 @@ class Problem(Protocol):
 class batched:  # noqa: N801 - used as a decorator
     """Make a function of a `Cohort` a `Problem`: ``population.evolve(batched(score))``."""
 
-    function: Callable[[Cohort], ArrayLike]
+    function: Callable[[Cohort], ArrayLike | Scores]
 
-    def score_all(self, cohort: Cohort) -> ArrayLike:
+    def score_all(self, cohort: Cohort) -> ArrayLike | Scores:
         return self.function(cohort)
 
 
@@ -155,8 +160,8 @@ def evaluate(fitness: Fitness | Problem, cohort: Cohort, executor: Executor | Sc
 
     Parameters
     ----------
-    fitness : function of one genome, or a `Problem`. An exception it raises is that genome's failure; a `Problem`
-        scores all genomes at once, so its exceptions are not contained
+    fitness : function of one genome, or a `Problem`. An exception it raises is that genome's failure, except that of a
+        `Problem` that is not ``separable``: it scores all genomes at once, so nobody can be blamed
     executor : where a function of one genome, or a `Problem` that is ``separable``, runs; None runs it here. Processes
         need a function that can be pickled
 
@@ -166,7 +171,7 @@ def evaluate(fitness: Fitness | Problem, cohort: Cohort, executor: Executor | Sc
     ShapeError : a problem returned another number of values than there are genomes
     """
     if isinstance(fitness, Problem):
-        if executor is None or not getattr(fitness, "separable", False):
+        if not getattr(fitness, "separable", False):
             return checked(fitness.score_all(cohort), cohort)
         function: PartScorer = partial(_score_problem, fitness)
     else:
@@ -195,22 +200,28 @@ def _scores(results: Sequence[Result], cohort: Cohort) -> Scores:
     return Scores(fitness=np.array([value for value, _ in results]), failures=failures)
 
 
-def checked(values: ArrayLike, cohort: Cohort) -> Scores:
+def checked(values: ArrayLike | Scores, cohort: Cohort) -> Scores:
     """Return `values` as scores; those that are not finite are failures.
 
     Raises
     ------
     ShapeError : there is not one value for each genome
     """
-    array = np.asarray(values, np.float64)
+    reasons = {failure.genome: failure for failure in values.failures} if isinstance(values, Scores) else {}
+    array = np.asarray(values.fitness if isinstance(values, Scores) else values, np.float64)
     if array.shape != (len(cohort),):
         raise ShapeError(f"fitness has shape {array.shape}, expected ({len(cohort)},): one number for each genome")
     finite = np.isfinite(array)
     if finite.all():
         return Scores(fitness=array)
-    rows = np.flatnonzero(~finite).tolist()
-    failures = tuple(Failure(genome=cohort.first_id + row, reason=f"fitness is {array[row]}") for row in rows)
+    failed = [(cohort.first_id + row, float(array[row])) for row in np.flatnonzero(~finite).tolist()]
+    failures = tuple(reasons.get(id, Failure(genome=id, reason=f"fitness is {value}")) for id, value in failed)
     return Scores(fitness=np.where(finite, array, np.nan), failures=failures)
+
+
+def score_each(fitness: Fitness, cohort: Cohort) -> Scores:
+    """Return what a function says of every genome; an exception it raises is that genome's failure."""
+    return _scores(_score(fitness, cohort), cohort)
 
 
 def _score(fitness: Fitness, cohort: Cohort) -> list[Result]:
@@ -219,10 +230,22 @@ def _score(fitness: Fitness, cohort: Cohort) -> list[Result]:
 
 
 def _score_problem(problem: Problem, cohort: Cohort) -> list[Result]:
-    """As `_score` for a problem."""
-    scores = checked(problem.score_all(cohort), cohort)
+    """As `_score` for a problem whose scores do not depend on the other genomes."""
+    try:
+        scores = checked(problem.score_all(cohort), cohort)
+    except Exception as error:
+        if len(cohort) == 1:
+            return [(math.nan, reason_of(error))]
+        return [_score_problem(problem, part_of(cohort, row, row + 1))[0] for row in range(len(cohort))]
     reasons = {failure.genome: failure.reason for failure in scores.failures}
     return [(value, reasons.get(cohort.first_id + row, "")) for row, value in enumerate(scores.fitness.tolist())]
+
+
+def reason_of(error: Exception) -> str:
+    """Say what an exception is and, unless it is one that explains itself, where it was raised."""
+    told = f"{type(error).__name__}: {error}"
+    frames = [] if isinstance(error, VolumetricError) else traceback.extract_tb(error.__traceback__)
+    return f"{told} ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else told
 
 
 def score_one(fitness: Fitness, genome: Any, rng: np.random.Generator) -> Result:
@@ -230,7 +253,7 @@ def score_one(fitness: Fitness, genome: Any, rng: np.random.Generator) -> Result
     try:
         value = float(fitness(genome, rng))
     except Exception as error:
-        return math.nan, f"{type(error).__name__}: {error}"
+        return math.nan, reason_of(error)
     return (value, "") if math.isfinite(value) else (math.nan, f"fitness is {value}")
 
 

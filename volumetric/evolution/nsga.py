@@ -26,6 +26,8 @@ from volumetric.evolution.evaluate import (
     Problem,
     Result,
     Scorer,
+    Scores,
+    reason_of,
     results_of,
 )
 from volumetric.evolution.pareto import crowding, front_ranks, preference
@@ -278,7 +280,8 @@ def _evaluated(
 ) -> tuple[ArrayLike, tuple[Failure, ...]]:
     """Objectives [genomes, objectives], NaN where they failed, and the failures."""
     if isinstance(fitness, Problem):
-        return fitness.score_all(cohort), ()
+        values = fitness.score_all(cohort)
+        return (values.fitness, values.failures) if isinstance(values, Scores) else (values, ())
     results = results_of(partial(_score, fitness), cohort, executor)
     lengths = {len(values) for values, reason in results if not reason}
     if len(lengths) != 1:
@@ -300,6 +303,6 @@ def _score_one(fitness: Objectives, cohort: Cohort, row: int) -> Result:
     try:
         values = tuple(float(value) for value in fitness(cohort.genome(row), cohort.rng(row)))
     except Exception as error:
-        return (), f"{type(error).__name__}: {error}"
+        return (), reason_of(error)
     fine = values and all(math.isfinite(value) for value in values)
     return (values, "") if fine else ((), f"objectives are {list(values)}")

@@ -122,6 +122,8 @@ def _of_arrays(arrays: ArrayData) -> Problem:
     if vocabulary and ids and y.shape == x.shape:
         return Problem(inputs=x, targets=y, mask=arrays.mask, vocabulary=max(vocabulary, int(y.max()) + 1))
     classes = tuple(map(str, range(int(y.max()) + 1))) if ids and y.ndim == 1 else ()
+    if y.ndim == 1 and not classes:
+        y = y[:, None]  # one value for each sample
     shape = x.shape[1:] if x.ndim > 2 else ()
     return Problem(inputs=x, targets=y, mask=arrays.mask, classes=classes, shape=shape)
 

@@ -31,6 +31,9 @@ class GridMutationConfig:
     split_layer : a layer becomes the mean of two copies, which then differ
     add_link, drop_link : a value that also flows to a later layer; one that no longer does
     activations, kinds : what mutation chooses from
+    sequences : whether layers that look at other rows, as attention and recurrent ones, can come between rows of
+        features. False suits rows that know nothing of each other, as the samples of a data set. None: as the problem
+        says, and true where it says nothing
     """
 
     layer_rate: float = 0.8
@@ -46,6 +49,7 @@ class GridMutationConfig:
     drop_link: float = 0.02
     activations: tuple[str, ...] = ("relu", "silu", "gelu", "tanh", "sigmoid", "linear")
     kinds: tuple[str, ...] = KINDS
+    sequences: bool | None = None
 
     def __post_init__(self) -> None:
         """Check the fields."""

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from volumetric._typing import Array
 from volumetric.dtypes import Packed
 from volumetric.errors import SpecError
+from volumetric.evolution.grids.strangers import outputs_of
 from volumetric.grid import Coord
 from volumetric.layers import LayerSpec
 from volumetric.network import Network, Params, check_params
@@ -104,12 +105,27 @@ class GridGenome:
         return self._cache[name]
 
     def forward(self, x: Array) -> NDArray[np.float32]:
-        """Run the network on rows ``[T, …]`` from an empty state and return the output of every row.
+        """Run the network on one sequence of rows ``[T, …]`` from an empty state; return the output of every row.
 
         The reference device does this, without any compilation; use `volumetric.runtime.open` for large networks.
+        Samples of a data set are no sequence: see `predict`.
         """
         executable = self._kept("executable", lambda: ReferenceDevice().compile(lower(self.network), self.params))
         return executable.forward(executable.new_state(), x, last_only=False)
+
+    def predict(self, x: Array) -> NDArray[np.float32]:
+        """Return the outputs for samples that know nothing of each other; the reference device computes them.
+
+        Parameters
+        ----------
+        x : samples that are rows ``[samples, …]`` or sequences of rows ``[samples, T, …]``. Each is computed as if it
+            were alone, whatever layers the network has
+
+        Raises
+        ------
+        ShapeError : the network reads something else
+        """
+        return outputs_of(self.network, self.params, x)
 
     def layer_keys(self, coord: Coord) -> dict[str, str]:
         """Name below the layer at `coord` → key of the weight, for the weights that no other layer owns."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from volumetric._typing import Shape
 from volumetric.errors import VolumetricError
+from volumetric.evolution.grids.config import GridMutationConfig
 from volumetric.layers import (
     GRU,
     LSTM,
@@ -96,21 +97,23 @@ MAKERS: Final = MappingProxyType[str, Maker](
 
 
 def fitting(
-    read: Shape, made: Shape, kinds: tuple[str, ...], ids: bool, rng: np.random.Generator
+    read: Shape, made: Shape, rules: GridMutationConfig, *, ids: bool, rng: np.random.Generator
 ) -> Iterator[LayerSpec]:
     """Yield a layer of each kind that turns values of shape `read` into values of shape `made`.
 
     Parameters
     ----------
     read, made : shapes, the first axis counts rows
+    rules : kinds to choose from, and whether rows are sequences; with more than two axes a row is one by itself
     ids : whether the layer reads token ids, which embeddings alone can
     """
-    for kind in kinds:
+    strangers = rules.sequences is False and len(read) <= 2
+    for kind in rules.kinds:
         if (kind == "embedding") != ids:
             continue
         try:
             spec = MAKERS[kind](read, made, rng)
-            if spec.output_shape(read) == made:
+            if spec.output_shape(read) == made and not (strangers and spec.remembers):
                 yield spec
         except (VolumetricError, IndexError):
             continue

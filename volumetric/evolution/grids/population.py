@@ -44,7 +44,6 @@ class GridPopulation(Run[GridConfig, GridPool]):
         seed: int | None = None,
     ) -> None:
         self._start = (network, params)
-        self.innovations = GridInnovations(next=len(network.layers) + len(network.links))
         super().__init__(config, seed)
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -67,6 +66,7 @@ class GridPopulation(Run[GridConfig, GridPool]):
 
     def _first(self, rng: np.random.Generator) -> GridPool:
         network, params = self._start
+        self.innovations = GridInnovations(next=len(network.layers) + len(network.links))
         size = self.config.population
         if params is None:
             seeds = (_FIRST_WEIGHTS + rng.integers(1 << 32, size=size)).tolist()

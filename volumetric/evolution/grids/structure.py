@@ -30,7 +30,7 @@ def change_kind(
         return None
     read = _read_shape(network, coord)
     ids = network.input_dtype == "int32" and coord == next(iter(network.layers))
-    others = [s for s in fitting(read, network.shapes[coord], rules.kinds, ids, rng) if s.kind != spec.kind]
+    others = [s for s in fitting(read, network.shapes[coord], rules, ids=ids, rng=rng) if s.kind != spec.kind]
     if not others:
         return None
     new = others[int(rng.integers(len(others)))]
@@ -68,7 +68,7 @@ def add_layer(
     at = open_places[int(rng.integers(len(open_places)))]
     before = places[at]
     shape = network.shapes[before]
-    candidates = list(fitting(shape, shape, rules.kinds, False, rng))
+    candidates = list(fitting(shape, shape, rules, ids=False, rng=rng))
     if not candidates:
         return None
     spec = _inserted(candidates[int(rng.integers(len(candidates)))])

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
+from functools import cache
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from volumetric._typing import Array
-from volumetric.errors import SpecError
-from volumetric.evolution.evaluate import Cohort
+from volumetric.errors import ShapeError, SpecError
+from volumetric.evolution.evaluate import Cohort, Scores, score_each
+from volumetric.evolution.grids.config import KINDS, GridConfig
 from volumetric.evolution.grids.genome import GridGenome
+from volumetric.evolution.grids.strangers import apart, outputs_of
+from volumetric.evolution.problems.demands import with_goal
 from volumetric.evolution.problems.table import Table
 from volumetric.network import Network
-from volumetric.train import AdamW, ArrayData, CrossEntropy, ReferenceLearner, TrainConfig, train
+from volumetric.train import AdamW, ArrayData, CrossEntropy, TrainConfig, train
+from volumetric.train.learner import OpenLearner
 from volumetric.train.losses import MSE
+from volumetric.train.open import open_learner
 from volumetric.train.problems import Problem as LearningProblem
 from volumetric.weights import Params
 
@@ -23,9 +30,18 @@ F64Array = NDArray[np.float64]
 _TRAINING_SEED = 5
 
 
+@cache
+def _learner() -> OpenLearner:
+    """Where genomes learn. One thread: genomes are shared out among processes, and small networks gain from no more."""
+    return open_learner("cpu", threads=1)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Samples:
     """Fitness of a grid is its accuracy on samples held back, or one minus its share of their variance unexplained.
+
+    Samples know nothing of each other: a layer that looks at other rows, such as a recurrent one, meets each sample as
+    a sequence of its own, of one row where samples are rows. Fitness does not depend on their order.
 
     With `epochs`, a copy of the genome's weights is trained on the other samples first. What it learns is judged and
     not inherited, so that evolution chooses structures that learn well (Hinton & Nowlan 1987).
@@ -54,21 +70,51 @@ class Samples:
         """Check the numbers."""
         if self.epochs < 0 or self.batch < 1 or not self.rate > 0 or not 0 < self.held < 1 or self.cost < 0:
             raise SpecError("samples need epochs ≥ 0, batch ≥ 1, rate > 0, 0 < held < 1 and cost ≥ 0")
-        if self.learning.vocabulary:
-            raise SpecError("this problem is about tokens; evolution judges classes and values")
+        _check_judged(self.learning)
+
+    @property
+    def of_steps(self) -> bool:
+        """Whether samples are sequences with a target for each step; else they are rows, such as numbers or images."""
+        x, y = self.learning.inputs, self.learning.targets
+        return y.ndim == (2 if self.learning.classes else 3) and x.ndim >= 3 and x.shape[:2] == y.shape[:2]
+
+    def configure(self, config: GridConfig) -> GridConfig:
+        """Return `config` with what it leaves open: the fitness threshold, and whether layers may look at other rows.
+
+        They may where samples are sequences, and where the configuration names the kinds of layers.
+
+        Raises
+        ------
+        SpecError : it looks for little fitness
+        """
+        rules = config.mutation
+        if rules.sequences is None:
+            rules = dataclasses.replace(rules, sequences=self.of_steps or rules.kinds != KINDS)
+        return dataclasses.replace(with_goal(config, "samples", self.goal), mutation=rules)
 
     def shaped(self, network: Network) -> Array:
-        """Return the inputs as `network` reads them; raise `SpecError` if they do not fit."""
+        """Return the inputs as `network` reads them: rows, or sequences ``[samples, T, …]``.
+
+        Raises
+        ------
+        SpecError : they do not fit, or sequences have no target for each step
+        """
         x, wanted = self.learning.inputs, network.input_shape
+        if self.of_steps and wanted == x.shape[2:]:
+            return x
         if int(np.prod(x.shape[1:])) != int(np.prod(wanted)):
-            raise SpecError(f"the network reads rows of shape {list(wanted)}, the samples have {list(x.shape[1:])}")
+            steps = x.ndim > 2 and wanted == x.shape[2:]
+            raise SpecError(
+                f"the network reads rows of shape {list(wanted)}, the samples have {list(x.shape[1:])}",
+                hint="to learn them as sequences, give a target for each step" if steps else None,
+            )
         return x.reshape(len(x), *wanted)
 
-    def score_all(self, cohort: Cohort) -> F64Array:
-        """Return the fitness of every grid of a generation."""
-        return np.array([self._score(cohort.genome(row)) for row in range(len(cohort))])
+    def score_all(self, cohort: Cohort) -> Scores:
+        """Return the fitness of every grid; one that cannot be built, trained or judged is a failure."""
+        return score_each(self._score, cohort)
 
-    def _score(self, genome: object) -> float:
+    def _score(self, genome: object, rng: np.random.Generator) -> float:
         if not isinstance(genome, GridGenome):
             raise SpecError("samples are learnt by grids; use a table for genomes of nodes and connections")
         x, y = self.shaped(genome.network), self.learning.targets
@@ -78,20 +124,22 @@ class Samples:
             data, judged = data.split(self.held)
             params = self._trained(genome.network, params, data)
             x, y = judged.inputs, judged.targets
-        outputs = GridGenome(
-            network=genome.network, params=params, markings=genome.markings, link_markings=genome.link_markings
-        ).forward(x)
+        outputs = outputs_of(genome.network, params, x)
         weights = sum(int(np.prod(store.shape)) for store in genome.params.values())
         return self._quality(np.asarray(outputs, np.float64), y) - self.cost * weights / 1000
 
     def _trained(self, network: Network, params: Params, data: ArrayData) -> Params:
         loss = CrossEntropy() if self.learning.classes else MSE()
         config = TrainConfig(loss=loss, optimiser=AdamW(rate=self.rate, weight_decay=0.0), epochs=self.epochs, clip=1.0)
-        return train(network, params, data, config, learner=ReferenceLearner).params
+        x = apart(network, data.inputs)
+        y = data.targets[:, None] if x.ndim != data.inputs.ndim else data.targets
+        return train(network, params, dataclasses.replace(data, inputs=x, targets=y), config, learner=_learner()).params
 
     def _quality(self, outputs: F64Array, targets: Array) -> float:
         if self.learning.classes:
             return float((outputs.argmax(axis=-1) == targets).mean()) if np.isfinite(outputs).all() else float("nan")
+        if outputs.shape != targets.shape:
+            raise ShapeError(f"outputs have shape {outputs.shape}, targets {targets.shape}")
         error = float(((outputs - targets) ** 2).mean())
         return 1.0 - error / max(float(targets.var()), 1e-12)
 
@@ -101,11 +149,18 @@ def as_table(learning: LearningProblem) -> Table:
 
     Raises
     ------
-    SpecError : the samples are tokens
+    SpecError : the samples are tokens, or have a mask
     """
-    if learning.vocabulary:
-        raise SpecError("this problem is about tokens; evolution judges classes and values")
+    _check_judged(learning)
     x = learning.inputs.reshape(len(learning.inputs), -1)
     y = np.eye(len(learning.classes))[learning.targets] if learning.classes else learning.targets
     best = float(len(x)) if learning.classes else float(y.size)
     return Table.of(x, y, best=best)
+
+
+def _check_judged(learning: LearningProblem) -> None:
+    """Raise `SpecError` for samples that cannot be judged."""
+    if learning.vocabulary:
+        raise SpecError("this problem is about tokens; evolution judges classes and values")
+    if learning.mask is not None:
+        raise SpecError("the samples have a mask, and evolution judges all of them alike", hint="leave the mask out")
