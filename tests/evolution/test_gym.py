@@ -5,8 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from volumetric.errors import SpecError, UnsupportedError
-from volumetric.evolution import EvolutionConfig, GenomeConfig, Population
+from volumetric.errors import ShapeError, SpecError, UnsupportedError
+from volumetric.evolution import EvolutionConfig, GenomeConfig, LinkedPool, Population
 from volumetric.evolution.evaluate import Cohort
 from volumetric.evolution.pool import Pool
 from volumetric.evolution.problems import Gym
@@ -115,9 +115,10 @@ def test_what_cannot_be_played_is_refused(arguments: dict, error: type[Exception
         Gym(**arguments)
 
 
-@pytest.mark.parametrize("recurrent", [False, True])
-def test_the_compiled_cart_is_gymnasiums(recurrent: bool) -> None:
-    config = EvolutionConfig(population=30, genome=GenomeConfig(recurrent=recurrent, steps=2 if recurrent else 1))
+@pytest.mark.parametrize(("recurrent", "outputs"), [(False, 1), (True, 1), (False, 2)])
+def test_the_compiled_cart_is_gymnasiums(recurrent: bool, outputs: int) -> None:
+    shape = GenomeConfig(recurrent=recurrent, steps=2 if recurrent else 1, outputs=outputs)
+    config = EvolutionConfig(population=30, genome=shape)
     run = Population(CARTPOLE.configure(config), seed=4)
     run.evolve(CARTPOLE, 3)
     cohort = run.ask()
@@ -125,3 +126,46 @@ def test_the_compiled_cart_is_gymnasiums(recurrent: bool) -> None:
     scores = np.asarray(CARTPOLE.score_all(cohort))
     np.testing.assert_array_equal(scores, slow.score_all(cohort))
     assert len(np.unique(scores)) > 5
+
+
+def test_the_widths_are_set_where_nobody_did() -> None:
+    bare = Population(EvolutionConfig(population=12), seed=1)
+    bare.evolve(CARTPOLE, 2)
+    told = population(CARTPOLE)
+    told.evolve(CARTPOLE, 2)
+    assert bare.genomes == told.genomes
+    assert bare.config == told.config
+
+
+@pytest.mark.parametrize(("inputs", "outputs"), [(1, 1), (2, 1), (5, 1), (4, 3)])
+@pytest.mark.parametrize("compiled", [True, False])
+def test_genomes_of_other_widths_are_not_played(inputs: int, outputs: int, compiled: bool) -> None:
+    config = EvolutionConfig(population=3, genome=GenomeConfig(inputs=inputs, outputs=outputs))
+    run, problem = Population(config, seed=1), dataclasses.replace(CARTPOLE, compiled=compiled)
+    with pytest.raises(SpecError, match="genome"):
+        run.evolve(problem, 1)
+    with pytest.raises(ShapeError):
+        problem.score_all(run.ask())
+
+
+def test_the_compiled_cart_reads_four_numbers_of_each_genome() -> None:
+    run = population(CARTPOLE, 3)
+    with pytest.raises(ShapeError, match="bodies"):
+        LinkedPool(run.pool).play_cartpole(np.zeros((2, 4)), 5)
+
+
+def test_what_the_configuration_names_stays() -> None:
+    named = EvolutionConfig(genome=GenomeConfig(activation="relu"), fitness_threshold=7.0)
+    config = CARTPOLE.configure(named)
+    assert config.genome.activations == ("relu", "relu")
+    assert config.fitness_threshold == 7.0
+    assert CARTPOLE.configure(EvolutionConfig()).genome.activations == ("tanh", "tanh")
+    with pytest.raises(SpecError, match="more fitness is better"):
+        CARTPOLE.configure(EvolutionConfig(fitness_criterion="min"))
+
+
+def test_genomes_that_were_bred_for_other_widths_do_not_go_on() -> None:
+    run = Population(EvolutionConfig(population=4), seed=1)
+    run.evolve(lambda genome, rng: rng.random(), 2)
+    with pytest.raises(SpecError, match="generation 1 have"):
+        run.evolve(CARTPOLE, 1)

@@ -16,7 +16,7 @@ from volumetric.errors import CheckpointError, SpecError
 from volumetric.evolution import Budget, Cohort, EvolutionConfig, NoveltyConfig, Population, TensorBoard
 from volumetric.evolution.problems import NoveltySearch, parity, xor
 
-SMALL = EvolutionConfig(population=40)
+SMALL = EvolutionConfig(population=40, fitness_threshold=1e9)
 X = np.array([[0, 0], [0, 1], [1, 0], [1, 1]])
 
 KILLED = """

@@ -22,6 +22,9 @@ from typing import Any, Literal, Self, Union, get_args, get_origin, get_type_hin
 from volumetric.errors import SpecError
 from volumetric.evolution.genes import ACTIVATIONS, AGGREGATIONS, Interface
 
+_INPUTS, _OUTPUTS, _ACTIVATION = 2, 1, "steep_sigmoid"
+"""Of genomes where neither the configuration nor a problem says otherwise."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenomeConfig:
@@ -29,30 +32,45 @@ class GenomeConfig:
 
     Attributes
     ----------
-    inputs, outputs : width of what a genome reads and returns
+    inputs, outputs : width of what a genome reads and returns; None: those of the problem, 2 and 1 where it has none
     recurrent : whether connections may form cycles; nodes then keep their value from one step to the next
     steps : updates of all nodes in one activation of a recurrent genome
     initial_connections : "full" connects every input to every output, "none" nothing
-    activation, aggregation : of outputs and of new nodes
+    activation : of new nodes, and of outputs where nothing else is said; None: the problem's choice, else
+        "steep_sigmoid"
+    output_activation : of outputs; None: `activation`, and where that is None too, what reaches the problem's targets
+    aggregation : of outputs and of new nodes
     """
 
-    inputs: int = 2
-    outputs: int = 1
+    inputs: int | None = None
+    outputs: int | None = None
     recurrent: bool = False
     steps: int = 1
     initial_connections: Literal["full", "none"] = "full"
-    activation: str = "steep_sigmoid"
+    activation: str | None = None
+    output_activation: str | None = None
     aggregation: str = "sum"
 
     def __post_init__(self) -> None:
-        _at_least("genome", self, 1, "inputs", "outputs", "steps")
-        _known("genome.activation", (self.activation,), ACTIVATIONS)
+        widths = [name for name in ("inputs", "outputs") if getattr(self, name) is not None]
+        _at_least("genome", self, 1, *widths, "steps")
+        for name in ("activation", "output_activation"):
+            if getattr(self, name) is not None:
+                _known(f"genome.{name}", (getattr(self, name),), ACTIVATIONS)
         _known("genome.aggregation", (self.aggregation,), AGGREGATIONS)
 
     @property
     def interface(self) -> Interface:
         """What all genomes of the run have in common."""
-        return Interface(inputs=self.inputs, outputs=self.outputs, recurrent=self.recurrent, steps=self.steps)
+        inputs = _INPUTS if self.inputs is None else self.inputs
+        outputs = _OUTPUTS if self.outputs is None else self.outputs
+        return Interface(inputs=inputs, outputs=outputs, recurrent=self.recurrent, steps=self.steps)
+
+    @property
+    def activations(self) -> tuple[str, str]:
+        """Activation of new nodes, and of outputs."""
+        inner = self.activation or _ACTIVATION
+        return inner, self.output_activation or inner
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,7 +199,8 @@ class RunConfig:
     ----------
     population : genomes in every generation, exactly
     fitness_criterion : "max" if more fitness is better, "min" if less is
-    fitness_threshold : the run ends when a genome is at least this good; None: never
+    fitness_threshold : the run ends when a genome is at least this good; None: the problem's own, and where it has
+        none, never
     on_failure : what becomes of a genome whose fitness function raises or returns no finite number: "worst" gives it
         `failure_fitness` or, if that is None, the worst fitness of its generation; "raise" ends the run
     hall_of_fame : how many of the best different genomes of the run are kept

@@ -37,8 +37,9 @@ class Innovations:
     @staticmethod
     def after_first(config: GenomeConfig) -> Innovations:
         """Return the state once the first genomes, which all have the same structure, are made."""
-        connections = config.inputs * config.outputs if config.initial_connections == "full" else 0
-        return Innovations(np.array([config.inputs + config.outputs, connections, 0], np.int64))
+        inputs, outputs = config.interface.inputs, config.interface.outputs
+        connections = inputs * outputs if config.initial_connections == "full" else 0
+        return Innovations(np.array([inputs + outputs, connections, 0], np.int64))
 
     @staticmethod
     def after(genome: Genome) -> Innovations:

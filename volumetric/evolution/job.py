@@ -187,15 +187,17 @@ def open_problem(job: Job) -> Problem:
 
 
 def open_run(job: Job, problem: Problem) -> Population | GridPopulation:
-    """Return the first generation of a job."""
-    if isinstance(job.config, EvolutionConfig):
-        configure = getattr(problem, "configure", None)
-        config = job.config if configure is None else configure(job.config)
-        goal = job.config.fitness_threshold
-        return Population(config if goal is None else dataclasses.replace(config, fitness_threshold=goal), job.seed)
-    goal = getattr(problem, "goal", None) if job.config.fitness_threshold is None else job.config.fitness_threshold
-    config = dataclasses.replace(job.config, fitness_threshold=goal)
-    return GridPopulation(config, _first_network(job, problem), seed=job.seed)
+    """Return the first generation of a job; the problem fills in what the configuration leaves open.
+
+    Raises
+    ------
+    SpecError : configuration and problem contradict each other, or the network does not fit the problem
+    """
+    configure = getattr(problem, "configure", None)
+    config = job.config if configure is None else configure(job.config)
+    if isinstance(config, GridConfig):
+        return GridPopulation(config, _first_network(job, problem), seed=job.seed)
+    return Population(config, job.seed)
 
 
 def load_run(job: Job, path: Path) -> Population | GridPopulation:

@@ -107,12 +107,23 @@ class LinkedPool:
         ----------
         bodies : float64 [genomes, 4]; position, speed, angle and angular speed at the beginning
         limit : steps of an episode, at most
+
+        Raises
+        ------
+        ShapeError : genomes do not read the four numbers of a body, or have another number of outputs than 1 and 2
         """
         from volumetric.kernels.cpu.neat import cartpole
 
+        interface = self.pool.interface
+        if interface.inputs != 4 or interface.outputs not in (1, 2) or bodies.shape != (len(self.pool), 4):
+            raise ShapeError(
+                f"the cart has 4 inputs and takes 1 or 2 outputs; {len(self.pool)} genomes have {interface.inputs} and "
+                f"{interface.outputs}, and bodies have shape {bodies.shape}",
+                hint="let evolve() set the widths, or use problem.configure(config)",
+            )
         pool, rewards, bodies = self.pool, np.zeros(len(self.pool)), bodies.copy()
         links = pool.nodes, self._starts, self._sources, self._weights, self._order
-        kind = pool.interface.recurrent, pool.interface.steps
+        kind = interface.outputs, interface.recurrent, interface.steps
         self._divide(
             lambda first, last: cartpole.play(*links, *kind, bodies, limit, first, last, rewards), len(pool), 64
         )

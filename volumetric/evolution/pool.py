@@ -94,20 +94,21 @@ def joined(first: Pool, second: Pool) -> Pool:
 
 def first_pool(config: EvolutionConfig, rng: np.random.Generator) -> Pool:
     """Return the first generation: one minimal structure, with random weights and biases."""
-    shape, mutation = config.genome, config.mutation
-    full = shape.initial_connections == "full"
-    count = shape.inputs * shape.outputs if full else 0
-    pool = Pool.empty(shape.interface, config.population, shape.outputs, count)
-    pool.sizes[:] = shape.outputs, count
-    pool.nodes["id"] = np.arange(shape.inputs, shape.inputs + shape.outputs)
-    pool.nodes["activation"] = ACTIVATIONS.index(shape.activation)
-    pool.nodes["aggregation"] = AGGREGATIONS.index(shape.aggregation)
+    interface, mutation = config.genome.interface, config.mutation
+    inputs, outputs = interface.inputs, interface.outputs
+    full = config.genome.initial_connections == "full"
+    count = inputs * outputs if full else 0
+    pool = Pool.empty(interface, config.population, outputs, count)
+    pool.sizes[:] = outputs, count
+    pool.nodes["id"] = np.arange(inputs, inputs + outputs)
+    pool.nodes["activation"] = ACTIVATIONS.index(config.genome.activations[1])
+    pool.nodes["aggregation"] = AGGREGATIONS.index(config.genome.aggregation)
     biases = rng.normal(mutation.bias_mean, mutation.bias_stdev, pool.nodes.shape)
     pool.nodes["bias"] = biases.clip(mutation.bias_min, mutation.bias_max)
     if full:
         pool.connections["innovation"] = np.arange(count)
-        pool.connections["source"] = np.repeat(np.arange(shape.inputs), shape.outputs)
-        pool.connections["target"] = np.tile(pool.nodes["id"][0], shape.inputs)
+        pool.connections["source"] = np.repeat(np.arange(inputs), outputs)
+        pool.connections["target"] = np.tile(pool.nodes["id"][0], inputs)
         weights = rng.normal(mutation.weight_mean, mutation.weight_stdev, pool.connections.shape)
         pool.connections["weight"] = weights.clip(mutation.weight_min, mutation.weight_max)
         pool.connections["enabled"] = True

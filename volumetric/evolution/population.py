@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,13 +11,13 @@ from numpy.typing import NDArray
 
 from volumetric.errors import SpecError
 from volumetric.evolution.breed import breed
-from volumetric.evolution.config import EvolutionConfig
+from volumetric.evolution.config import EvolutionConfig, GenomeConfig
 from volumetric.evolution.genome import Genome
 from volumetric.evolution.innovation import Innovations
 from volumetric.evolution.pool import Pool, first_pool
 from volumetric.evolution.run import Run
 from volumetric.evolution.selection import Offspring
-from volumetric.evolution.settings import settings_of
+from volumetric.evolution.settings import Settings, settings_of
 from volumetric.evolution.species import SpeciesTable, speciate
 
 
@@ -25,7 +26,7 @@ class Population(Run[EvolutionConfig, Pool]):
 
     Parameters
     ----------
-    config : rules of the run
+    config : rules of the run; what it leaves open `evolve` takes from the problem
     seed : of all random numbers; None chooses one, which `seed` tells
     first : genome that the first generation descends from: itself, and mutations of it. None: minimal genomes
 
@@ -36,18 +37,16 @@ class Population(Run[EvolutionConfig, Pool]):
     Examples
     --------
     >>> from volumetric.evolution import EvolutionConfig, Population, problems
-    >>> population = Population(EvolutionConfig(fitness_threshold=3.9), seed=1)
+    >>> population = Population(EvolutionConfig(), seed=1)
     >>> best = population.evolve(problems.xor(), generations=150)
     >>> best.fitness > 3.9
     True
     """
 
     def __init__(self, config: EvolutionConfig, seed: int | None = None, first: Genome | None = None) -> None:
-        if first is not None and first.interface != config.genome.interface:
-            raise SpecError(f"the first genome has {first.interface}, the configuration {config.genome.interface}")
-        self._settings = settings_of(config)
+        if first is not None:
+            config = replace(config, genome=_as_wide_as(first, config.genome))
         self._ancestor = first
-        self.innovations = Innovations.after_first(config.genome) if first is None else Innovations.after(first)
         super().__init__(config, seed)
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -68,9 +67,19 @@ class Population(Run[EvolutionConfig, Pool]):
 
         return load(Path(path))
 
+    @property
+    def _settings(self) -> Settings:
+        return settings_of(self.config)
+
     def _first(self, rng: np.random.Generator) -> Pool:
         if self._ancestor is None:
+            self.innovations = Innovations.after_first(self.config.genome)
             return first_pool(self.config, rng)
+        if self._ancestor.interface != self.config.genome.interface:
+            raise SpecError(
+                f"the first genome has {self._ancestor.interface}, the configuration {self.config.genome.interface}"
+            )
+        self.innovations = Innovations.after(self._ancestor)
         size = self.config.population
         parents = np.tile(np.array([0, -1, 0], np.int64), (size, 1))
         mutates = np.ones(size, np.uint8)
@@ -88,5 +97,20 @@ class Population(Run[EvolutionConfig, Pool]):
     ) -> SpeciesTable:
         return speciate(pool, table, self.pool.take(representatives), generation, self._settings)
 
+    def _check_fit(self, config: EvolutionConfig) -> None:
+        mine, wanted = self.pool.interface, config.genome.interface
+        if mine != wanted:
+            raise SpecError(
+                f"genomes of generation {self.generation} have {mine}, the problem needs {wanted}",
+                hint="begin a new population for this problem",
+            )
+
     def size_of(self, genome: Genome) -> tuple[int, int]:
         return genome.hidden, int(genome.connections["enabled"].sum())
+
+
+def _as_wide_as(first: Genome, config: GenomeConfig) -> GenomeConfig:
+    """Return `config` with the widths of a genome where it leaves them open."""
+    inputs = first.interface.inputs if config.inputs is None else config.inputs
+    outputs = first.interface.outputs if config.outputs is None else config.outputs
+    return replace(config, inputs=inputs, outputs=outputs)

@@ -77,7 +77,6 @@ class Run(ABC, Generic[C, P]):
     def __init__(self, config: C, seed: int | None = None) -> None:
         if seed is not None and seed < 0:
             raise SpecError(f"a seed is not negative, got {seed}")
-        self.config = config
         self._ranking: Ranking | None = None
         self._fresh: NDArray[np.bool_] | None = None
         self.seed = fresh_seed() if seed is None else seed
@@ -86,13 +85,18 @@ class Run(ABC, Generic[C, P]):
         self.ended = ""
         self.extras: dict[str, NDArray[Any]] = {}
         self.progress = Progress()
+        self._begin(config)
+
+    def _begin(self, config: C) -> None:
+        """Make generation 0 by `config`."""
+        self.config = config
         self.pool: P = self._first(generator(self.seed, BREEDING_STREAM))
         none = SpeciesTable.none(config.species.threshold)
         self.species = self._speciate(self.pool, none, np.empty(0, np.int64), 0)
 
     @abstractmethod
     def _first(self, rng: np.random.Generator) -> P:
-        """Return the genomes of generation 0."""
+        """Return the genomes of generation 0, and begin to count what is new in them."""
 
     @abstractmethod
     def children_of(self, offspring: Offspring, first_id: int, key: np.uint64) -> P:
@@ -195,9 +199,11 @@ class Run(ABC, Generic[C, P]):
         Parameters
         ----------
         fitness : ``function(genome, rng) -> float``, or a `Problem`, which scores all genomes at once. If the problem
-            has a method ``confirm(genome) -> float``, a genome that reaches the threshold gets the fitness that it
-            returns, and the run goes on if that is below the threshold. A problem with a memory of its own has methods
-            ``state() -> dict of arrays`` and ``restore(state)``, which checkpoints use
+            has a method ``configure(config)``, it fills in what the configuration leaves open, as widths and the
+            fitness threshold; generation 0 is made anew by that. If it has a method ``confirm(genome) -> float``, a
+            genome that reaches the threshold gets the fitness that it returns, and the run goes on if that is below the
+            threshold. A problem with a memory of its own has methods ``state() -> dict of arrays`` and
+            ``restore(state)``, which checkpoints use
         generations : how many to evaluate in this call
         executor : runs fitness in threads, processes or on a cluster, with the same result; `Workers` also contains
             functions that hang or kill their process
@@ -210,10 +216,11 @@ class Run(ABC, Generic[C, P]):
         Raises
         ------
         EvaluationError : fitness could not be computed
-        SpecError : `generations` or `checkpoint_every` is below 1
+        SpecError : `generations` or `checkpoint_every` is below 1, or configuration and problem contradict each other
         """
         if generations < 1 or checkpoint_every < 1:
             raise SpecError(f"generations and checkpoint_every must be at least 1: {generations}, {checkpoint_every}")
+        self._adopt(fitness)
         restore, meter = getattr(fitness, "restore", None), Meter(budget or Budget(), stop)
         if restore is not None and self.extras:
             restore(self.extras)
@@ -237,6 +244,21 @@ class Run(ABC, Generic[C, P]):
         if self.champion is None:
             raise EvaluationError("no generation was evaluated")
         return self.champion
+
+    def _adopt(self, fitness: Fitness | Problem) -> None:
+        """Let a problem fill in what the configuration leaves open."""
+        configure = getattr(fitness, "configure", None)
+        config = self.config if configure is None else configure(self.config)
+        if config == self.config:
+            return
+        if self.generation == 0 and self.progress.fitness is None:
+            self._begin(config)
+            return
+        self._check_fit(config)
+        self.config = config
+
+    def _check_fit(self, config: C) -> None:
+        """Raise `SpecError` if genomes that exist cannot go on by `config`."""
 
     def _end(self, meter: Meter) -> str:
         """Why no other generation is to follow, or an empty text."""
@@ -275,7 +297,7 @@ class Run(ABC, Generic[C, P]):
         if self.config.on_failure == "raise" or len(scores.failures) == len(self.pool):
             raise EvaluationError(
                 f"{len(scores.failures)} of {len(self.pool)} genomes of generation {self.generation} failed; {first}",
-                hint="the fitness function must return a finite number",
+                hint="the fitness function must return a finite number; called with one genome it shows what is wrong",
             )
         value = self.config.failure_fitness
         if value is None:

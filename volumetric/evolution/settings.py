@@ -50,8 +50,9 @@ def settings_of(config: EvolutionConfig) -> Settings:
     for name in _RATES:
         record[name] = getattr(config.mutation, name)
     record["disable_rate"] = config.reproduction.disable
-    record["inputs"], record["outputs"] = config.genome.inputs, config.genome.outputs
-    record["activation"] = ACTIVATIONS.index(config.genome.activation)
+    interface = config.genome.interface
+    record["inputs"], record["outputs"] = interface.inputs, interface.outputs
+    record["activation"] = ACTIVATIONS.index(config.genome.activations[0])
     record["aggregation"] = AGGREGATIONS.index(config.genome.aggregation)
     record["recurrent"] = config.genome.recurrent
     species = config.species

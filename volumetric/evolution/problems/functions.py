@@ -15,8 +15,8 @@ F64Array = NDArray[np.float64]
 def function(target: Callable[[F64Array], F64Array], low: float = -1.0, high: float = 1.0, points: int = 32) -> Table:
     """Return the problem of fitting `target` at evenly spaced points from `low` to `high`.
 
-    Fitness is minus the sum of squared errors; solved when their mean is 0.001 of the target's variance. Genomes need
-    an output that reaches the target's range: set ``genome.activation`` to "tanh" or "linear".
+    Fitness is minus the sum of squared errors; solved when their mean is 0.001 of the target's variance. Outputs follow
+    the targets, see `Table.configure`.
     """
     x = np.linspace(low, high, points)[:, None]
     y = np.asarray(target(x), np.float64)

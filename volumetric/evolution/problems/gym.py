@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -15,7 +14,8 @@ from volumetric.evolution.evaluate import Cohort
 from volumetric.evolution.genome import Genome
 from volumetric.evolution.linked import LinkedPool
 from volumetric.evolution.pool import Pool
-from volumetric.evolution.problems.worlds import ArrayWorlds, Worlds, open_worlds
+from volumetric.evolution.problems.demands import Demands
+from volumetric.evolution.problems.worlds import ArrayWorlds, Worlds, open_worlds, output_widths
 from volumetric.rng import generator
 
 if TYPE_CHECKING:
@@ -46,8 +46,8 @@ class Gym:
     was lucky is asked again in the next one. The result depends neither on other genomes nor on how many there are.
 
     A genome has one input for each number of the observation (a discrete one is one-hot). Actions: of two discrete ones
-    the second where the one output is above 0; of more, that of the largest output; continuous ones are outputs in
-    -1 … 1 stretched over the range.
+    the second where the one output is above 0; of more, or where there are two outputs, that of the largest output;
+    continuous ones are outputs in -1 … 1 stretched over the range.
 
     Attributes
     ----------
@@ -97,11 +97,8 @@ class Gym:
     @property
     def widths(self) -> tuple[int, int]:
         """Inputs and outputs of a genome."""
-        environment = self.make()
-        try:
-            return _observed(self.id, environment.observation_space), _decided(self.id, environment.action_space)
-        finally:
-            environment.close()
+        inputs, outputs = self._all_widths()
+        return inputs, outputs[0]
 
     def make(self) -> Env[Any, Any]:
         """Return one environment."""
@@ -116,10 +113,21 @@ class Gym:
             ) from None
 
     def configure(self, config: EvolutionConfig) -> EvolutionConfig:
-        """Return `config` with the widths and the fitness threshold of this problem; outputs are tanh."""
-        inputs, outputs = self.widths
-        genome = dataclasses.replace(config.genome, inputs=inputs, outputs=outputs, activation="tanh")
-        return dataclasses.replace(config, genome=genome, fitness_criterion="max", fitness_threshold=self.threshold)
+        """Return `config` with what it leaves open: widths, fitness threshold, and activations, which are tanh.
+
+        Raises
+        ------
+        SpecError : it names other widths, or looks for little fitness
+        """
+        inputs, outputs = self._all_widths()
+        return Demands(
+            problem=self.id,
+            inputs=inputs,
+            outputs=outputs,
+            goal=self.threshold,
+            activation="tanh",
+            output_activation="tanh",
+        ).met_by(config)
 
     def score_all(self, cohort: Cohort) -> F64Array:
         """Return the mean reward of every genome over the episodes of its generation."""
@@ -132,6 +140,14 @@ class Gym:
         """Return the mean reward of one genome over `trials` episodes that no training sees."""
         pool = Pool.of([genome] * self.trials)
         return float(self._play(pool, [_TRIAL_SEED], apart=True).mean())
+
+    def _all_widths(self) -> tuple[int, tuple[int, ...]]:
+        """Inputs of a genome, and how many outputs it may have."""
+        environment = self.make()
+        try:
+            return _observed(self.id, environment.observation_space), output_widths(self.id, environment.action_space)
+        finally:
+            environment.close()
 
     def _spec(self) -> Any:
         gymnasium = _gymnasium()
@@ -184,14 +200,3 @@ def _observed(name: str, space: Space[Any]) -> int:
     if isinstance(space, spaces.Discrete):
         return int(space.n)
     raise UnsupportedError(f"{name}: observations {space} are neither a box nor discrete")
-
-
-def _decided(name: str, space: Space[Any]) -> int:
-    """Outputs that an action needs."""
-    from gymnasium import spaces
-
-    if isinstance(space, spaces.Discrete):
-        return 1 if space.n == 2 else int(space.n)
-    if isinstance(space, spaces.Box) and np.isfinite(space.low).all() and np.isfinite(space.high).all():
-        return int(np.prod(space.shape))
-    raise UnsupportedError(f"{name}: actions {space} are neither discrete nor a bounded box")

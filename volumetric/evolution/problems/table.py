@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -12,6 +12,7 @@ from volumetric._typing import Array
 from volumetric.errors import ShapeError
 from volumetric.evolution.config import EvolutionConfig
 from volumetric.evolution.evaluate import Cohort
+from volumetric.evolution.problems.demands import Demands
 
 F64Array = NDArray[np.float64]
 
@@ -50,9 +51,24 @@ class Table:
         return Table(inputs=x, targets=y, best=top, goal=0.99 * top if goal is None else goal)
 
     def configure(self, config: EvolutionConfig) -> EvolutionConfig:
-        """Return `config` with the widths and the fitness threshold of this problem."""
-        genome = replace(config.genome, inputs=self.inputs.shape[1], outputs=self.targets.shape[1])
-        return replace(config, genome=genome, fitness_criterion="max", fitness_threshold=self.goal)
+        """Return `config` with what it leaves open: widths, fitness threshold, activations.
+
+        Where the configuration names no activation, outputs reach the targets: "steep_sigmoid" for those in 0 … 1,
+        else "linear" behind nodes of "tanh".
+
+        Raises
+        ------
+        SpecError : it names other widths, or looks for little fitness
+        """
+        within = bool((self.targets >= 0).all() and (self.targets <= 1).all())
+        return Demands(
+            problem="the table",
+            inputs=self.inputs.shape[1],
+            outputs=(self.targets.shape[1],),
+            goal=self.goal,
+            activation="steep_sigmoid" if within else "tanh",
+            output_activation="steep_sigmoid" if within else "linear",
+        ).met_by(config)
 
     def score_all(self, cohort: Cohort) -> F64Array:
         error = cohort.activate(self.inputs) - self.targets

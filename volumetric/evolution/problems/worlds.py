@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from volumetric.errors import ShapeError, UnsupportedError
+
 if TYPE_CHECKING:
     from volumetric.evolution.problems.gym import Gym
 
@@ -50,7 +52,7 @@ class SingleWorlds:
 
     def __init__(self, problem: Gym, count: int) -> None:
         self._worlds = [problem.make() for _ in range(count)]
-        self._actions = ActionReader(self._worlds[0].action_space)
+        self._actions = ActionReader(problem.id, self._worlds[0].action_space)
         self._space = self._worlds[0].observation_space
         self._observed = np.zeros((count, problem.widths[0]))
 
@@ -89,9 +91,9 @@ class ArrayWorlds:
     is set: each seed's is what the environment draws for a single world.
     """
 
-    def __init__(self, worlds: Any, single: Any) -> None:
+    def __init__(self, name: str, worlds: Any, single: Any) -> None:
         self._worlds, self._single = worlds, single
-        self._actions = ActionReader(worlds.single_action_space)
+        self._actions = ActionReader(name, worlds.single_action_space)
         self._starts: dict[int, F64Array] = {}
 
     @classmethod
@@ -107,7 +109,7 @@ class ArrayWorlds:
         state = getattr(made[0].unwrapped, "state", None)
         if not isinstance(state, np.ndarray) or state.ndim != 2 or state.shape[1] != count:
             return None
-        return cls(*made)
+        return cls(problem.id, *made)
 
     def reset(self, seeds: Sequence[int]) -> F64Array:
         self._worlds.reset(seed=0)
@@ -132,16 +134,36 @@ class ArrayWorlds:
         self._single.close()
 
 
-class ActionReader:
-    """Turns outputs of genomes ``[worlds, outputs]`` into actions of a space."""
+def output_widths(name: str, space: Any) -> tuple[int, ...]:
+    """Return how many outputs can choose an action of the environment `name`, the usual number first.
 
-    def __init__(self, space: Any) -> None:
+    Raises
+    ------
+    UnsupportedError : actions are neither discrete nor a bounded box
+    """
+    from gymnasium import spaces
+
+    if isinstance(space, spaces.Discrete):
+        return (1, 2) if space.n == 2 else (int(space.n),)
+    if isinstance(space, spaces.Box) and np.isfinite(space.low).all() and np.isfinite(space.high).all():
+        return (int(np.prod(space.shape)),)
+    raise UnsupportedError(f"{name}: actions {space} are neither discrete nor a bounded box")
+
+
+class ActionReader:
+    """Turns outputs of genomes ``[worlds, outputs]`` into actions of the space of an environment."""
+
+    def __init__(self, name: str, space: Any) -> None:
         from gymnasium import spaces
 
         self._discrete = isinstance(space, spaces.Discrete)
-        self._space = space
+        self._name, self._space, self._widths = name, space, output_widths(name, space)
 
     def __call__(self, outputs: F64Array) -> NDArray[Any]:
+        if outputs.shape[1] not in self._widths:
+            raise ShapeError(
+                f"{self._name} takes {' or '.join(map(str, self._widths))} outputs, genomes have {outputs.shape[1]}"
+            )
         if self._discrete:
             chosen = outputs[:, 0] > 0 if outputs.shape[1] == 1 else outputs.argmax(axis=1)
             return chosen.astype(np.int64) + int(self._space.start)

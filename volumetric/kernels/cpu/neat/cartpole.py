@@ -36,11 +36,12 @@ def push(body, force):
 
 
 @kernel
-def play(nodes, starts, sources, weights, order, recurrent, updates, bodies, limit, first, last, rewards):
-    """Play one episode with each of the genomes ``first : last``.
+def play(nodes, starts, sources, weights, order, outputs, recurrent, updates, bodies, limit, first, last, rewards):
+    """Play one episode with each of the genomes ``first : last``, which read four numbers.
 
     Parameters
     ----------
+    outputs : 1, to the right where it is above 0; or 2, to the right where the second is the larger one
     starts, sources, weights, order : from `link`
     recurrent, updates : whether genomes keep the values of their nodes, and how often these change in a step
     bodies : float64 [genomes, 4]; where each begins. Overwritten
@@ -61,6 +62,9 @@ def play(nodes, starts, sources, weights, order, recurrent, updates, bodies, lim
                 update(nodes, g, starts, sources, weights, order, 4, updates, values, after)
             else:
                 fire(nodes, g, starts, sources, weights, order, 4, values)
-            fell = push(body, _FORCE if values[4] > 0.0 else -_FORCE)
+            right = values[4] > 0.0
+            if outputs == 2:  # as argmax: the first of equal ones, and one that is not a number before all others
+                right = values[4] == values[4] and not values[4] >= values[5]
+            fell = push(body, _FORCE if right else -_FORCE)
             steps += 1
         rewards[g] = steps
