@@ -45,9 +45,13 @@ dev: $(DEV_READY) $(MODEL_READY) ## Set up .venv for development
 demo: $(PACKAGE_READY) $(MODEL_READY) ## Generate text with SmolLM2 on the CPU, then on a GPU if there is one
 	@$(PY) scripts/demo.py
 
+# A file's tests stay in one process, which shares devices and compiled shaders among them. Each process needs up to
+# 2 GB, so a large machine does not start one for each of its cores.
+WORKERS := $(shell n=$$(nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || echo 2); echo $$((n < 4 ? n : 4)))
+
 test: dev ## Run all tests; ARGS="tests/dtypes -x" narrows
 	@bash scripts/software_vulkan.sh $(VENV)
-	@$(PY) -m pytest -q $(ARGS)
+	@$(PY) -m pytest -q -n $(WORKERS) --dist loadfile $(ARGS)
 
 lint: dev ## Check style, types and import rules
 	@bash .ci/run lint

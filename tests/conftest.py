@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+import gc
 import os
+import sys
 
 import hypothesis
 import numpy as np
@@ -29,3 +33,18 @@ hypothesis.settings.load_profile("volumetric")
 def rng() -> np.random.Generator:
     """Random numbers that are the same in every run."""
     return np.random.default_rng(20_260_101)
+
+
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Give back what the tests of a file shared, after its last one: all files together would need 7 GB."""
+    if nextitem is None or nextitem.path != item.path:
+        if "tests.devices" in sys.modules:
+            sys.modules["tests.devices"].release()
+        gc.collect()
+        _give_heap_back()
+
+
+def _give_heap_back() -> None:
+    """Return freed memory to the system, which glibc keeps otherwise: compiled pipelines are many small pieces."""
+    with contextlib.suppress(OSError, AttributeError):  # another C library
+        ctypes.CDLL(None).malloc_trim(0)

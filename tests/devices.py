@@ -1,10 +1,17 @@
-"""The devices that tests of several areas share: opened once, so that kernels and pipelines are compiled once."""
+"""The devices that the tests of a file share: opened once, so that kernels and pipelines are compiled once.
+
+They are given back when the file ends: an open GPU keeps every pipeline it ever compiled, which is some 0.5 MB each on
+a software GPU, and thousands of them would need more memory than a small machine has.
+"""
 
 from __future__ import annotations
 
 from functools import cache
 from typing import Any
 
+from tests.gpu.harness import NARROWED, ROOMY
+from volumetric.runtime.gpu import GpuDevice
+from volumetric.runtime.gpu.graph import GpuGraphs
 from volumetric.runtime.open import open_device
 from volumetric.runtime.reference import ReferenceDevice
 
@@ -23,3 +30,21 @@ def device(name: str) -> Any:
 def graphs(name: str) -> Any:
     """What compiles tensor graphs on a device."""
     return device(name).graphs()
+
+
+@cache
+def narrowed(name: str) -> GpuDevice:
+    """The GPU with one of the sets of capabilities that tests force."""
+    return GpuDevice(narrow=ROOMY if name == "roomy" else NARROWED[name])
+
+
+@cache
+def narrowed_graphs(name: str) -> GpuGraphs:
+    """What compiles tensor graphs on it."""
+    return narrowed(name).graphs()
+
+
+def release() -> None:
+    """Forget the open devices."""
+    for opened in (device, graphs, narrowed, narrowed_graphs):
+        opened.cache_clear()

@@ -21,40 +21,42 @@ def bf16_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("device", ["reference", "cpu"])
 def test_gguf_in_float32_equals_transformers(device: str) -> None:
-    model = vm.load(GGUF, device=device, dtype="float32")
-    for name in NAMES:
-        check_prompt(model, golden(name, "f32w"))
+    with vm.load(GGUF, device=device, dtype="float32") as model:
+        for name in NAMES:
+            check_prompt(model, golden(name, "f32w"))
 
 
 def test_gguf_kept_packed_in_float_compute_equals_transformers() -> None:
-    model = vm.load(GGUF, device="cpu", compute="float32")
-    for name in NAMES:
-        check_prompt(model, golden(name, "f32w"))
+    with vm.load(GGUF, device="cpu", compute="float32") as model:
+        for name in NAMES:
+            check_prompt(model, golden(name, "f32w"))
 
 
 def test_bf16_directory_equals_transformers_on_the_cpu(bf16_directory: Path) -> None:
-    model = vm.load(str(bf16_directory), device="cpu")
-    for name in NAMES:
-        check_prompt(model, golden(name, "bf16w"))
+    with vm.load(str(bf16_directory), device="cpu") as model:
+        for name in NAMES:
+            check_prompt(model, golden(name, "bf16w"))
 
 
 @pytest.mark.timeout(600)
 def test_gpu_equals_transformers() -> None:
-    model = vm.load(GGUF, device="gpu")
-    check_prompt(model, golden("plain_capital", "f32w"), tokens=12)
+    with vm.load(GGUF, device="gpu") as model:
+        check_prompt(model, golden("plain_capital", "f32w"), tokens=12)
 
 
 @pytest.mark.timeout(600)
 def test_gpu_runs_the_bf16_directory(bf16_directory: Path) -> None:
-    model = vm.load(str(bf16_directory), device="gpu")
-    check_prompt(model, golden("plain_capital", "bf16w"), tokens=12)
+    with vm.load(str(bf16_directory), device="gpu") as model:
+        check_prompt(model, golden("plain_capital", "bf16w"), tokens=12)
 
 
 @pytest.mark.parametrize("dtype", [None, "int8:g32", "int4:g32"])
 def test_int8_activations_stay_near_float_activations(dtype: str | None) -> None:
-    exact = vm.load(GGUF, device="cpu", dtype=dtype, compute="float32")
-    fast = vm.load(GGUF, device="cpu", dtype=dtype, compute="int8")
-    agreement = teacher_forced(exact, fast, "f32w")
+    with (
+        vm.load(GGUF, device="cpu", dtype=dtype, compute="float32") as exact,
+        vm.load(GGUF, device="cpu", dtype=dtype, compute="int8") as fast,
+    ):
+        agreement = teacher_forced(exact, fast, "f32w")
     assert agreement.top1 >= 0.95, agreement
     assert agreement.kl <= 0.01, agreement
     assert agreement.nmse <= 2e-3, agreement

@@ -3,36 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
 
 import pytest
 
-from tests.gpu.harness import NARROWED, ROOMY, Kernel
+from tests.devices import narrowed
+from tests.gpu.harness import NARROWED, Kernel
 from volumetric.runtime.gpu import GpuDevice
-
-
-@cache
-def open_narrowed(name: str) -> GpuDevice:
-    """One device for each set of capabilities, for the whole run: pipelines are compiled once."""
-    return GpuDevice(narrow=ROOMY if name == "roomy" else NARROWED[name])
 
 
 @pytest.fixture(params=sorted(NARROWED))
 def device(request: pytest.FixtureRequest) -> GpuDevice:
     """Each set of capabilities in turn."""
-    return open_narrowed(request.param)
+    return narrowed(request.param)
 
 
 @pytest.fixture(params=["native", "no subgroups, no immediates"])
 def fallback_device(request: pytest.FixtureRequest) -> GpuDevice:
     """The adapter as it is, and one that lacks what may be missing."""
-    return open_narrowed(request.param)
+    return narrowed(request.param)
 
 
 @pytest.fixture
 def native_device() -> GpuDevice:
     """The adapter as it is."""
-    return open_narrowed("native")
+    return narrowed("native")
 
 
 @pytest.fixture
@@ -62,6 +56,6 @@ def native_kernel(native_device: GpuDevice) -> Iterator[Kernel]:
 @pytest.fixture
 def roomy_kernel() -> Iterator[Kernel]:
     """Runs kernels with the workgroup memory of a large GPU, which software adapters take from the heap."""
-    made = Kernel(open_narrowed("roomy").context)
+    made = Kernel(narrowed("roomy").context)
     yield made
     made.close()

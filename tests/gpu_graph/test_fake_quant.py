@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.gpu_graph.conftest import open_graphs
+from tests.devices import narrowed_graphs
 from volumetric.dtypes import DTYPES, Scheme, decode, encode
 from volumetric.errors import UnsupportedError
 from volumetric.runtime.graph import Graph, GraphBuilder
@@ -58,7 +58,7 @@ def rounding(scheme: str) -> Graph:
 
 @pytest.mark.parametrize("scheme", schemes())
 def test_rounding_gives_the_bits_of_the_codec(scheme: str) -> None:
-    graphs = open_graphs("native")
+    graphs = narrowed_graphs("native")
     program = graphs.compile(rounding(scheme), graphs.store())
     for name, x in samples().items():
         [got] = program.run([x])
@@ -70,7 +70,7 @@ def test_rounding_gives_the_bits_of_the_codec(scheme: str) -> None:
 
 @pytest.mark.parametrize("scheme", ["float8_e4m3fn", "float8_e5m2", "float16", "bfloat16", "float8_e5m2:none"])
 def test_floats_keep_what_is_not_finite(scheme: str) -> None:
-    graphs = open_graphs("native")
+    graphs = narrowed_graphs("native")
     x = np.ones(SHAPE, np.float32)
     x[0, 0], x[2] = np.nan, np.nan
     if "e4m3" not in scheme:
@@ -82,7 +82,7 @@ def test_floats_keep_what_is_not_finite(scheme: str) -> None:
 
 @pytest.mark.parametrize("scheme", ["int64", "uint64:none", "float64"])
 def test_64_bit_types_are_refused(scheme: str) -> None:
-    graphs = open_graphs("native")
+    graphs = narrowed_graphs("native")
     work = GraphBuilder()
     with work.at("1.0.0"):
         rounded = work.emit("fake_quant", (work.input("x", SHAPE),), scheme=scheme)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.gpu_graph.conftest import open_graphs
+from tests.devices import narrowed_graphs
 from tests.graph.agreement import check_layer
 from tests.layers.cases import CASES
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_layer_agrees_with_the_interpreter(name: str) -> None:
-    check_layer(name, open_graphs("native"))
+    check_layer(name, narrowed_graphs("native"))

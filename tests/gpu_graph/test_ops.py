@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.gpu_graph.conftest import open_graphs
+from tests.devices import narrowed_graphs
 from tests.graph.agreement import agree
 from tests.graph.op_cases import OP_CASES, OpCase, case_graph, case_outputs
 
 
 def outputs_on(name: str, case: OpCase) -> list[np.ndarray]:
-    graphs = open_graphs(name)
+    graphs = narrowed_graphs(name)
     store = graphs.store()
     graph = case_graph(case)
     for tensor in graph.keyed.values():

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tests.devices import narrowed_graphs
 from tests.gpu.harness import NARROWED
-from tests.gpu_graph.conftest import open_graphs
 from tests.graph.agreement import agree
 from tests.graph.op_cases import OP_CASES, OpCase, case_graph, case_outputs, normal
 from volumetric.errors import DeviceError, ShapeError, SpecError, UnsupportedError
@@ -43,7 +43,7 @@ def test_an_update_works_in_place_run_after_run() -> None:
     graph = work.finish([y])
     rng = np.random.default_rng(0)
     start = rng.standard_normal((2, 5)).astype(np.float32)
-    graphs, oracle = open_graphs("native"), NumpyGraphs(np.float64)
+    graphs, oracle = narrowed_graphs("native"), NumpyGraphs(np.float64)
     store, expected = graphs.store(), oracle.store()
     for key in ("w", "w.mean", "w.square"):
         value = start if key == "w" else np.zeros_like(start)
@@ -62,7 +62,7 @@ def test_an_update_works_in_place_run_after_run() -> None:
 
 @pytest.mark.parametrize("apply", [0.0, 1.0])
 def test_an_assignment_may_depend_on_a_number(apply: float) -> None:
-    graphs = open_graphs("native")
+    graphs = narrowed_graphs("native")
     work = GraphBuilder()
     x, on = work.input("x", (2, 3)), work.input("apply", (1,))
     work.emit("assign", (x, on), key="held")
@@ -83,7 +83,7 @@ def test_scratch_is_shared_but_never_while_it_is_needed() -> None:
         if i % 3 == 0:
             terms.append(y)
     graph = work.finish([work.add(*terms, y), work.reshape(y, (33, 64))])
-    graphs = open_graphs("native")
+    graphs = narrowed_graphs("native")
     program = graphs.compile(graph, graphs.store())
     value = normal(64, 33)
     reference = NumpyGraphs(np.float64)
@@ -148,7 +148,7 @@ def test_every_tile_and_split_gives_the_product(tile: int, splits: int, trans_a:
     m, n, k = 37, 71, 100
     a, b = normal(2, k, m) if trans_a else normal(2, m, k), normal(1, n, k) if trans_b else normal(1, k, n)
     expected = (a.swapaxes(1, 2) if trans_a else a).astype(np.float64) @ (b.swapaxes(1, 2) if trans_b else b)
-    graphs = open_graphs("native")
+    graphs = narrowed_graphs("native")
     attrs = {"trans_a": trans_a, "trans_b": trans_b, "groups": 2, "activation": "linear"}
     request = Request(op="gemm", inputs=(a.shape, b.shape), outputs=((2, m, n),), attrs=attrs, caps=graphs.context.caps)
     lowered = lower_product(product_of(request), TILES[tile], splits, request)
@@ -200,7 +200,7 @@ LONG = {
 @pytest.mark.parametrize("name", LONG)
 def test_long_sums_take_two_launches(name: str) -> None:
     case = replace(LONG[name], attrs={**LONG[name].attrs, **({"bias": True} if name == "norm" else {})})
-    graphs = open_graphs(LARGE)
+    graphs = narrowed_graphs(LARGE)
     program = graphs.compile(case_graph(case), graphs.store())
     assert len(program.calls) >= 2
     for got, want in zip(program.run(case.inputs), case_outputs(case, np.float64), strict=True):
@@ -211,7 +211,7 @@ def test_long_sums_take_two_launches(name: str) -> None:
 @pytest.mark.parametrize("cell", ["lstm", "gru", "rnn_tanh"])
 def test_recurrent_dot_products_may_be_shared(way: str, cell: str) -> None:
     case = OP_CASES[f"{way}{cell}-17-3-33"]
-    graphs = open_graphs(LARGE)
+    graphs = narrowed_graphs(LARGE)
     program = graphs.compile(case_graph(case), graphs.store())
     for got, want in zip(program.run(case.inputs), case_outputs(case, np.float64), strict=True):
         agree(got, want.astype(np.float32), cell)
@@ -223,7 +223,7 @@ def test_a_trial_update_gives_the_new_parameter_alone(name: str) -> None:
     work = GraphBuilder()
     inputs = [work.input("x", x.shape) for x in case.inputs]
     graph = work.finish(work.emit("update", inputs, **case.attrs)[:1])
-    graphs = open_graphs("native")
+    graphs = narrowed_graphs("native")
     program = graphs.compile(graph, graphs.store())
     assert len(program.calls) == 1
     agree(program.run(case.inputs)[0], case_outputs(case, np.float64)[0].astype(np.float32), name)
@@ -237,7 +237,7 @@ def test_products_read_the_windows_of_images_where_they_lie() -> None:
     columns = work.reshape(work.emit("unfold", (at,), **attrs)[0], (4, 18, 6))
     forward, backward = work.gemm(w, columns), work.gemm(g, columns, trans_b=True, groups=2)
     inputs = [x, weight, normal(4, 4, 6)]
-    graphs, reference = open_graphs("native"), NumpyGraphs(np.float64)
+    graphs, reference = narrowed_graphs("native"), NumpyGraphs(np.float64)
     for outputs, launches in (([forward, backward], 2), ([forward, columns], 2)):
         graph = work.finish(outputs)
         program = graphs.compile(graph, graphs.store())
@@ -255,7 +255,7 @@ def test_a_trial_of_which_only_the_size_matters_writes_nothing(name: str) -> Non
         work = GraphBuilder()
         at = [work.input("x", x.shape) for x in inputs]
         graph = work.finish([work.sumsq([work.emit("update", at, **case.attrs)[0]])])
-        graphs, reference = open_graphs(LARGE), NumpyGraphs(np.float64)
+        graphs, reference = narrowed_graphs(LARGE), NumpyGraphs(np.float64)
         program = graphs.compile(graph, graphs.store())
         assert len(program.calls) == (launches if inputs[0].size > 4096 else 1)
         assert program.calls[0].name == "graph/update_squares"
@@ -271,7 +271,7 @@ def test_folded_products_become_convolutions_where_no_tap_is_skipped(stride: int
     columns = work.reshape(work.gemm(w, g, trans_a=True), (2, 6 * 6, 30))
     graph = work.finish([work.emit("fold", (columns,), **attrs, sizes=(5 if stride == 1 else 8, 7))[0]])
     inputs = [normal(2, 4, 18), normal(4, 4, 30)]
-    graphs, reference = open_graphs("native"), NumpyGraphs(np.float64)
+    graphs, reference = narrowed_graphs("native"), NumpyGraphs(np.float64)
     program = graphs.compile(graph, graphs.store())
     assert [call.name for call in program.calls] == [f"graph/{name}" for name in CALLS[stride]]
     [expected] = reference.compile(graph, reference.store()).run(inputs)
@@ -279,7 +279,7 @@ def test_folded_products_become_convolutions_where_no_tap_is_skipped(stride: int
 
 
 def test_the_portable_executor_gives_the_same_bits() -> None:
-    fast = open_graphs("native")
+    fast = narrowed_graphs("native")
     plain = GpuGraphs(fast.context, PlainExecutor(fast.context))
     case = OP_CASES["gemm-layer"]
     first, second = (device.compile(case_graph(case), device.store()).run(case.inputs)[0] for device in (fast, plain))
@@ -287,7 +287,7 @@ def test_the_portable_executor_gives_the_same_bits() -> None:
 
 
 def test_programs_share_pipelines() -> None:
-    graphs = open_graphs("native")
+    graphs = narrowed_graphs("native")
     made = []
     for width in (5, 6):
         work = GraphBuilder()
@@ -297,7 +297,7 @@ def test_programs_share_pipelines() -> None:
 
 
 def test_a_store_keeps_shape_and_type() -> None:
-    store = open_graphs("native").store()
+    store = narrowed_graphs("native").store()
     store.put("a", np.arange(6, dtype=np.int64).reshape(2, 3))
     assert store.get("a").dtype == np.int32
     store.put("none", np.zeros((0, 3), np.float32))
@@ -311,7 +311,7 @@ def test_a_store_keeps_shape_and_type() -> None:
 
 
 def test_what_does_not_fit_is_refused() -> None:
-    graphs = open_graphs("native")
+    graphs = narrowed_graphs("native")
     work = GraphBuilder()
     ids = work.input("ids", (3,), "int32")
     graph = work.finish([work.gather_rows(work.stored("table", (4, 2)), ids)])

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.gpu_graph.conftest import open_graphs
+from tests.devices import narrowed_graphs
 from volumetric.errors import DeviceError
 from volumetric.runtime.gpu.commands import Copy, PlainExecutor
 from volumetric.runtime.gpu.graph import GpuGraphs
@@ -18,7 +18,7 @@ from volumetric.runtime.graph import GraphBuilder
 
 @pytest.mark.parametrize("executor", [NativeExecutor, PlainExecutor])
 def test_a_run_encoded_ahead_sees_what_was_written_meanwhile(executor: Callable[[Any], Any]) -> None:
-    context = open_graphs("native").context
+    context = narrowed_graphs("native").context
     graphs = GpuGraphs(context, executor(context))
     store = graphs.store()
     work = GraphBuilder()
@@ -42,7 +42,7 @@ def test_a_run_encoded_ahead_sees_what_was_written_meanwhile(executor: Callable[
 
 
 def test_a_wrong_command_is_an_error_and_the_next_one_runs() -> None:
-    context = open_graphs("native").context
+    context = narrowed_graphs("native").context
     executor = NativeExecutor(context)
     small, large = context.buffer(16, "small"), context.buffer(64, "large")
     with pytest.raises(DeviceError, match="while encoding commands"):
