@@ -1,4 +1,4 @@
-"""The command line sets up logging for its process; other tests must not see that."""
+"""A small model and a way to run verbs. The command line sets up logging, which other tests must not see."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import logging
 
 import pytest
 
-from volumetric.cli import console
+from tests.generate.letters import write_letters
+from volumetric.cli import console, main
 
 
 @pytest.fixture(autouse=True)
@@ -17,3 +18,21 @@ def restore_logging():
     for logger, (level, handlers) in zip(loggers, before, strict=True):
         logger.setLevel(level)
         logger.handlers[:] = handlers
+
+
+@pytest.fixture(scope="session")
+def letters(tmp_path_factory) -> str:
+    """Directory of a language model that knows the alphabet."""
+    return str(write_letters(tmp_path_factory.mktemp("letters")))
+
+
+@pytest.fixture
+def run(capsys):
+    """Run a verb: exit code, stdout and stderr."""
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        code = main(arguments)
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return call

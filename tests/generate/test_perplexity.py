@@ -41,6 +41,24 @@ def test_a_long_text_goes_window_by_window(model) -> None:
     assert model.perplexity(IDS * 5).tokens == 55 - 4  # the context holds 16: four windows, each without its first
 
 
+@pytest.mark.parametrize(("window", "stride"), [(4, 1), (4, 3), (5, 2), (16, 7), (10, 10), (11, 3)])
+def test_overlapping_windows_count_each_token_once(model, window, stride) -> None:
+    expected = []
+    for i in range(1, len(IDS)):
+        starts = [start for start in range(0, len(IDS), stride) if start < i < start + window]
+        if starts:
+            expected.append(losses(model, IDS[starts[0] : i + 1])[-1])
+    got = model.perplexity(IDS, window=window, stride=stride)
+    assert got.tokens == len(expected)
+    assert got.mean == pytest.approx(np.mean(expected), rel=1e-5)
+
+
+@pytest.mark.parametrize("stride", [0, -1, 5])
+def test_strides_leave_no_token_out(model, stride) -> None:
+    with pytest.raises(SpecError, match="stride must be 1 to 4"):
+        model.perplexity(IDS, window=4, stride=stride)
+
+
 def test_two_tokens_are_enough_and_one_is_not(model) -> None:
     pair = model.perplexity(IDS[:2])
     assert pair.tokens == 1

@@ -17,6 +17,7 @@ VERBS = {
     "train": "Train a network as a TOML file says.",
     "evolve": "Evolve networks for a problem as a TOML file says, or draw a run.",
     "bench": "Measure prompt processing and token generation (pp/tg rows, as llama-bench).",
+    "perplexity": "Tell how well a model predicts a text.",
     "inspect": "Show what a model is made of: layers, tensors, numeric types, size.",
     "devices": "List the devices of this machine, and which one is chosen by default.",
     "convert": "Write a model in another numeric type or file format.",

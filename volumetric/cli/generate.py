@@ -31,7 +31,7 @@ def generate(
     text: str | None = None,
     *,
     prompt: PromptOptions = PromptOptions(),
-    chat: Annotated[bool, Parameter(negative=NO_CHAT, show_default=False)] = False,
+    chat: Annotated[bool | None, Parameter(negative=NO_CHAT, show_default=False)] = None,
     template: TemplateOptions = TemplateOptions(),
     source: SourceOptions = SourceOptions(),
     device: DeviceOptions = DeviceOptions(),
@@ -52,7 +52,8 @@ def generate(
     text : str
         The prompt; as --prompt.
     chat : bool
-        Apply the model's chat template: the prompt is the user's message. Implied by --system and the template flags.
+        Apply the model's chat template: the prompt is the user's message. Implied by --system and the template flags;
+        --no-chat-template says that the prompt is meant as it is.
     json : bool
         Print one JSON object with the text, token ids, speeds and memory, instead of the text.
     """
@@ -64,6 +65,8 @@ def generate(
         model, source, device, context=size.context, threads=size.threads, chat_template=template.chat_template
     ) as opened:
         console.explain_sampling(opened.merged(**sampling.given()))
+        if chat is None and isinstance(asked, str):
+            _tell_of_chat(opened, asked)
         with closing(opened.stream(asked, **given)) as stream:
             if json:
                 generation = stream.run()
@@ -72,6 +75,17 @@ def generate(
                 generation = show(stream)
         console.note(summary(generation.stats, generation.seed))
     return exits.OK
+
+
+def _tell_of_chat(model: Model, prompt: str) -> None:
+    """Say that the model was trained to answer messages, where its prompt is not one.
+
+    Whoever writes special tokens has applied the template already.
+    """
+    template, tokenizer = model.loaded.chat_template, model.tokenizer
+    if template is None or tokenizer is None or any(token in prompt for token in tokenizer.special_tokens.values()):
+        return
+    console.note(f"{model.name} has a chat template: --chat applies it, --no-chat-template hides this note")
 
 
 def messages(prompt: str | list[int], template: TemplateOptions) -> list[dict[str, str]]:

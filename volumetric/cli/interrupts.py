@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from volumetric.cli import console
+
+if TYPE_CHECKING:
+    from volumetric.generate import Stream
 
 
 @contextmanager
@@ -26,11 +30,35 @@ def stop_on_interrupt(after: str) -> Iterator[threading.Event]:
         asked.set()
         console.note(f"stopping after {after}; Ctrl-C again stops at once")
 
-    if threading.current_thread() is not threading.main_thread():
+    with _handling(handle):
         yield asked
+
+
+@contextmanager
+def end_on_interrupt(stream: Stream) -> Iterator[None]:
+    """Let Ctrl-C end `stream`, and nothing else, whenever it comes.
+
+    A prompt that is still being read is interrupted where it stands (KeyboardInterrupt); later the stream ends before
+    its next token. One that comes when the stream is at its end has nothing left to do.
+    """
+
+    def handle(number: int, frame: object) -> None:
+        if not stream.begun:
+            raise KeyboardInterrupt
+        stream.cancel()
+
+    with _handling(handle):
+        yield
+
+
+@contextmanager
+def _handling(handle: Callable[[int, object], None]) -> Iterator[None]:
+    """Have `handle` called for Ctrl-C; only the main thread of a process can."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
         return
     before = signal.signal(signal.SIGINT, handle)
     try:
-        yield asked
+        yield
     finally:
         signal.signal(signal.SIGINT, before)

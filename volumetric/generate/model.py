@@ -230,7 +230,9 @@ class Model:
         """Names of the classes that the outputs stand for; empty where the files have none."""
         return self.loaded.classes
 
-    def perplexity(self, text: str | Sequence[int], *, window: int | None = None) -> Perplexity:
+    def perplexity(
+        self, text: str | Sequence[int], *, window: int | None = None, stride: int | None = None
+    ) -> Perplexity:
         """Return how well the model predicts a text: ``exp`` of the mean ``−log p`` of its tokens.
 
         Parameters
@@ -238,15 +240,17 @@ class Model:
         text : text, encoded as a prompt is, or token ids
         window : tokens that are fed from an empty sequence at a time; None: as many as the context holds. The first
             token of a window has nothing before it and does not count, the others see all before them in it.
+        stride : tokens from the start of a window to that of the next; None: as many as a window holds. With less, the
+            windows overlap, and a token counts in the first window that holds it alone.
 
         Raises
         ------
         GenerationError : fewer than two tokens, an encoder, or logits that are not numbers
-        SpecError : `window` is below 2 or more than the context
+        SpecError : `window` is below 2 or more than the context, or `stride` below 1 or more than `window`
         """
         from volumetric.generate.perplexity import perplexity
 
-        return perplexity(self, self.encode(text), window)
+        return perplexity(self, self.encode(text), window, stride)
 
     @cached_property
     def bidirectional(self) -> bool:

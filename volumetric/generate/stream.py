@@ -83,6 +83,11 @@ class Stream:
         return self._decoder is not None
 
     @property
+    def begun(self) -> bool:
+        """Whether the first token was drawn."""
+        return bool(self._draws)
+
+    @property
     def ended(self) -> bool:
         """Whether no more events will come."""
         return self._reason is not None

@@ -1,0 +1,83 @@
+"""The verb ``perplexity``: how well a model predicts a text."""
+
+from __future__ import annotations
+
+import json as jsonlib
+import sys
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from volumetric.cli import console, exits
+from volumetric.cli.exits import UsageError
+from volumetric.cli.loading import open_for
+from volumetric.cli.options import DeviceOptions, ModelSource, OutputOptions, SizeOptions, SourceOptions
+
+WINDOW = 512
+"""Tokens of a window unless given, as for llama.cpp."""
+
+
+def perplexity(
+    model: ModelSource = None,
+    file: Annotated[Path | None, Parameter(name=["--file", "-f"])] = None,
+    *,
+    stride: int | None = None,
+    source: SourceOptions = SourceOptions(),
+    device: DeviceOptions = DeviceOptions(),
+    size: SizeOptions = SizeOptions(),
+    json: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    output: OutputOptions = OutputOptions(),
+) -> int:
+    """Tell how well a model predicts a text: the perplexity with its standard error, and the tokens predicted.
+
+    The text is read in windows of --context tokens, 512 unless given, each from an empty sequence. The first token of a
+    window is not predicted; every other one sees all before it in its window.
+
+    Parameters
+    ----------
+    model : str
+        As for generate.
+    file : path
+        Text file; stdin unless given.
+    stride : int
+        Tokens from the start of one window to that of the next; as many as a window holds unless given. With less,
+        windows overlap, and a token counts in the first window that holds it alone: all but the first window's see as
+        much before them as windows overlap. Slower, and nearer to a text without windows.
+    json : bool
+        Print one JSON object.
+    """
+    output.apply()
+    text = _read(file)
+    with open_for(model, source, device, context=size.context, threads=size.threads) as opened:
+        about = opened.info
+        window = size.context or min(WINDOW, about.context)
+        if stride is not None and not 1 <= stride <= window:
+            raise UsageError(f"--stride must be 1 to {window}, the tokens of a window, got {stride}")
+        with console.progress(f"predicting with {about.name} on {about.device}…"):
+            found = opened.perplexity(text, window=window, stride=stride)
+    if json:
+        told = {
+            "model": about.name,
+            "device": about.device,
+            "dtype": about.dtype,
+            "window": window,
+            "stride": stride or window,
+            "tokens": found.tokens,
+            "mean": found.mean,
+            "mean_error": found.error,
+            "perplexity": found.value,
+            "perplexity_error": found.value * found.error,
+        }
+        console.write(jsonlib.dumps(told) + "\n")
+        return exits.OK
+    console.write(f"perplexity {found.value:.4f} ± {found.value * found.error:.4f} over {found.tokens} tokens\n")
+    return exits.OK
+
+
+def _read(file: Path | None) -> str:
+    if file is not None:
+        return file.read_text(encoding="utf-8")
+    if sys.stdin.isatty():
+        raise UsageError("no text", hint="name a file, or give the text on stdin")
+    return console.read_all()

@@ -1,0 +1,76 @@
+'''What a person types: lines, and messages of several lines.
+
+A message of several lines stands between two ``"""``, or each of its lines but the last ends with a backslash, as
+users of ollama and llama.cpp know it.
+'''
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable
+
+PROMPT, MORE = "> ", "... "
+QUOTES = '"""'
+
+
+def at_terminal() -> bool:
+    """Whether a person types, rather than a file or another program."""
+    return sys.stdin.isatty()
+
+
+def read_message(read_line: Callable[[str], str] | None = None) -> str:
+    """Read one message or command.
+
+    Parameters
+    ----------
+    read_line : returns a line for a prompt sign, and raises EOFError at the end; from stdin unless given
+
+    Returns
+    -------
+    The message. One that the end of the input cuts short counts as whole.
+
+    Raises
+    ------
+    EOFError : the input has ended
+    """
+    read = _read_line if read_line is None else read_line
+    line = read(PROMPT).strip()
+    if line.startswith(QUOTES):
+        return _quoted(line.removeprefix(QUOTES), read)
+    lines = []
+    while line.endswith("\\"):
+        lines.append(line.removesuffix("\\"))
+        try:
+            line = read(MORE).rstrip()
+        except EOFError:
+            return "\n".join(lines)
+    return "\n".join([*lines, line])
+
+
+def _quoted(line: str, read: Callable[[str], str]) -> str:
+    lines = []
+    while not line.rstrip().endswith(QUOTES):
+        lines.append(line)
+        try:
+            line = read(MORE)
+        except EOFError:
+            break
+    else:
+        lines.append(line.rstrip().removesuffix(QUOTES))
+    return "\n".join(lines).strip("\n")
+
+
+def _read_line(sign: str) -> str:
+    """Read one line without its end; the prompt sign never gets into a stdout that is not a terminal."""
+    if at_terminal() and sys.stdout.isatty():
+        # Importing readline gives `input` line editing and history; Windows has none.
+        with contextlib.suppress(ImportError):
+            import readline  # noqa: F401
+        return input(sign)
+    if at_terminal():
+        print(sign, end="", file=sys.stderr, flush=True)
+    line = sys.stdin.readline()
+    if not line:
+        raise EOFError
+    return line.removesuffix("\n")
