@@ -22,7 +22,19 @@ from volumetric.errors import SpecError
 from volumetric.layers import RNN, Dense
 from volumetric.loaders import open_model
 from volumetric.network import Network, initialise
-from volumetric.train import Cosine, CrossEntropy, EpochEvent, LowRank, Momentum, StepEvent, WarmUp, load_overlays
+from volumetric.train import (
+    L1,
+    Adam,
+    Cosine,
+    CrossEntropy,
+    EpochEvent,
+    Linear,
+    LowRank,
+    Momentum,
+    StepEvent,
+    WarmUp,
+    load_overlays,
+)
 from volumetric.train.settings import RunSettings, read_settings
 
 ROOT = Path(volumetric.__file__).parents[1]
@@ -262,8 +274,9 @@ BAD: dict[str, tuple[str, str, str]] = {
     "whole number": ("[train]\nepochs = 1.5", "[train] epochs", ""),
     "value": ("[train]\nepochs = 0", "[train] epochs must be at least 1", ""),
     "table": ("train = 3", "[train]: expected a table", ""),
-    "optimiser": ("[train]\noptimiser = 'adam'", "unknown kind 'adam'", "did you mean 'adamw'?"),
-    "optimiser key": ("[train.optimiser]\nkind = 'sgd'\nlr = 1.0", "[train] optimiser: unknown key 'lr'", "rate"),
+    "optimiser": ("[train]\noptimiser = 'adamx'", "unknown kind 'adamx'", "did you mean 'adam"),
+    "optimiser key": ("[train.optimiser]\nkind = 'sgd'\nrat = 1.0", "[train] optimiser: unknown key 'rat'", "rate"),
+    "rate twice": ("[train.optimiser]\nkind = 'sgd'\nlr = 1.0\nrate = 1.0", "lr and rate are the same", "one"),
     "no kind": ("[train.optimiser]\nrate = 1.0", "expected a name or a table with a kind", "sgd"),
     "rate": ("[train.optimiser]\nkind = 'sgd'\nrate = -1.0", "rate must be 0.0 or more", ""),
     "loss": ("[train]\nloss = 'rmse'", "unknown kind 'rmse'", "did you mean 'mse'?"),
@@ -319,6 +332,9 @@ def test_settings_become_values(tmp_path):
     assert (run.train.loss, run.train.overlay, run.loss_given) == (CrossEntropy(), LowRank(rank=3), True)
     assert (run.name, run.directory, run.seed) == ("a", tmp_path / "a", 4)
     assert read_settings(tmp_path / "a.toml", {"train.optimiser": "momentum"}).train.optimiser == Momentum()
+    short = {"train.optimiser": {"kind": "adam", "lr": 0.1}, "train.loss": "mae", "train.schedule": {"kind": "linear"}}
+    train = read_settings(tmp_path / "a.toml", {**short, "train.schedule.steps": 9}).train
+    assert (train.optimiser, train.loss, train.schedule) == (Adam(rate=0.1), L1(), Linear(steps=9))
     (tmp_path / "empty.toml").write_text("")
     assert read_settings(tmp_path / "empty.toml") == RunSettings(name="empty", home=tmp_path)
     (tmp_path / "big.toml").write_bytes(b"#" * 1_000_001)

@@ -422,6 +422,10 @@ _CLASSES = {"ignore_index": -100, "label_smoothing": 0.0}
 _LOSSES = {
     "mse": _loss("mse", normal(5, 7), normal(5, 7)),
     "mse-weights": _loss("mse", normal(5, 7), normal(5, 7), _weights(5, 7)),
+    "l1": _loss("l1", normal(7, 5), normal(7, 5)),
+    "l1-weights-and-equals": _loss(
+        "l1", np.array([[1, 2, -3]] * 7, np.float32), np.array([[1, 5, 0]] * 7, np.float32), _weights(7, 3)
+    ),
     "huber": _loss("huber", 3 * normal(4, 3, 5), normal(4, 3, 5), _weights(4, 3, 5), delta=0.7),
     "bce": _loss("bce", 5 * normal(33, 3), _chances(33, 3), logits=True),
     "bce-chances": _loss("bce", _chances(7, 3), _chances(7, 3), _weights(7, 3), logits=False),
@@ -458,17 +462,18 @@ _OPTIMISERS: dict[str, dict[str, Any]] = {
         "momentum": 0.5,
         "centered": False,
     },
+    "adam": {"name": "adam", "weight_decay": 0.1, "beta1": 0.9, "beta2": 0.99, "eps": 1e-8},
     "adamw": {"name": "adamw", "weight_decay": 0.01, "beta1": 0.9, "beta2": 0.99, "eps": 1e-8},
 }
 
 
 def _update(attrs: dict[str, Any], shape: tuple[int, ...], *, first: bool, apply: float = 1.0) -> OpCase:
-    slots = {"sgd": 0, "momentum": 1, "adamw": 2}.get(attrs["name"], 0)
+    slots = {"sgd": 0, "momentum": 1, "adam": 2, "adamw": 2}.get(attrs["name"], 0)
     if attrs["name"] == "rmsprop":
         slots = 1 + attrs["centered"] + bool(attrs["momentum"])
     step = 1 if first else 4
     corrections = (float(first), 0.0)
-    if attrs["name"] == "adamw":
+    if attrs["name"] in ("adam", "adamw"):
         corrections = (1 / (1 - attrs["beta1"] ** step), 1 / np.sqrt(1 - attrs["beta2"] ** step))
     scalars = np.array([0.01, 0.5, *corrections, apply], np.float32)
     values = [np.abs(normal(*shape)) * (0 if first else 1) for _ in range(slots)]

@@ -22,8 +22,10 @@ from volumetric.runtime.gpu.native import NativeExecutor
 from volumetric.runtime.graph import Graph, GraphProgram, NumpyGraphs
 from volumetric.train import (
     BCE,
+    L1,
     MSE,
     SGD,
+    Adam,
     AdamW,
     Batch,
     CrossEntropy,
@@ -97,6 +99,7 @@ OPTIMISERS = [
     Momentum(nesterov=True),
     RMSprop(rate=1e-2),
     RMSprop(centered=True, momentum=0.5, weight_decay=0.1),
+    Adam(weight_decay=0.1),
     AdamW(weight_decay=0.1),
 ]
 
@@ -108,7 +111,7 @@ def test_optimisers(optimiser: Optimiser, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", DEVICES)
-@pytest.mark.parametrize("loss", [MSE(), MSE(reduction="sum"), Huber(delta=0.3), BCE(), BCE(logits=False)])
+@pytest.mark.parametrize("loss", [MSE(), MSE(reduction="sum"), L1(), Huber(delta=0.3), BCE(), BCE(logits=False)])
 def test_losses_of_elements(loss: Loss, name: str) -> None:
     last = Dense(in_features=5, out_features=2, activation="sigmoid" if loss == BCE(logits=False) else "linear")
     network = chain(Dense(in_features=4, out_features=5, activation="silu"), last, inputs=4)

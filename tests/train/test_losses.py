@@ -9,7 +9,7 @@ import pytest
 
 from tests.layers.test_vjp import TOLERANCE, differences
 from volumetric.errors import ShapeError, SpecError
-from volumetric.train import BCE, LOSSES, MSE, CrossEntropy, Huber, Loss
+from volumetric.train import BCE, L1, LOSSES, MSE, CrossEntropy, Huber, Loss
 
 rng = np.random.default_rng(0)
 Y = rng.standard_normal((5, 4)) * 2
@@ -21,6 +21,8 @@ CASES: dict[str, tuple[Loss, np.ndarray, np.ndarray, np.ndarray | None]] = {
     "mse": (MSE(), Y, rng.standard_normal((5, 4)), None),
     "mse of rows": (MSE(), Y, rng.standard_normal((5, 4)), ROWS_MASK),
     "mse of elements": (MSE(reduction="sum"), Y, rng.standard_normal((5, 4)), BITS.astype(bool)),
+    "l1": (L1(), Y, rng.standard_normal((5, 4)), None),
+    "l1 of rows": (L1(), Y, rng.standard_normal((5, 4)), ROWS_MASK),
     "huber": (Huber(delta=0.7), Y, rng.standard_normal((5, 4)), None),
     "bce": (BCE(), Y, BITS, None),
     "bce of rows": (BCE(), Y, BITS, ROWS_MASK),
@@ -66,6 +68,8 @@ def test_values_by_hand() -> None:
     y, t = np.array([[1.0, 5.0]]), np.array([[2.0, 2.0]])
     assert MSE().value_and_gradient(y, t)[0] == 5.0  # (1 + 9) / 2
     assert MSE(reduction="sum").value_and_gradient(y, t)[0] == 10.0
+    assert L1().value_and_gradient(y, t)[0] == 2.0  # (1 + 3) / 2
+    np.testing.assert_array_equal(L1(reduction="sum").value_and_gradient(y, np.array([[1.0, 2.0]]))[1], [[0, 1]])
     assert Huber().value_and_gradient(y, t)[0] == 1.5  # (1/2 + (3 - 1/2)) / 2
     assert BCE().value_and_gradient(np.zeros((1, 1)), np.ones((1, 1)))[0] == pytest.approx(math.log(2))
     z, half = np.log(np.array([[0.5, 0.25, 0.25]])), np.array([[0.5, 0.5, 0.0]])
@@ -144,4 +148,5 @@ def test_settings_are_checked() -> None:
         CrossEntropy(label_smoothing=1)
     with pytest.raises(SpecError, match="reduction"):
         MSE(reduction="none")  # pyright: ignore[reportArgumentType]  (what a caller without a type checker may write)
-    assert set(LOSSES) == {"mse", "cross_entropy", "bce", "huber"}
+    assert set(LOSSES) == {"mse", "l1", "mae", "cross_entropy", "bce", "huber"}
+    assert LOSSES["mae"] is L1

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,9 +15,11 @@ from volumetric.train import (
     OPTIMISERS,
     SCHEDULES,
     SGD,
+    Adam,
     AdamW,
     Constant,
     Cosine,
+    Linear,
     Momentum,
     Optimiser,
     RMSprop,
@@ -66,7 +70,19 @@ def adamw(w: float, decay: float, beta1: float, beta2: float) -> Iterator[float]
         yield w
 
 
+def adam(w: float, decay: float, beta1: float, beta2: float) -> Iterator[float]:
+    m = s = 0.0
+    for t, plain in enumerate(GRADIENTS, start=1):
+        g = plain + decay * w
+        m = beta1 * m + (1 - beta1) * g
+        s = beta2 * s + (1 - beta2) * g**2
+        w -= RATE * (m / (1 - beta1**t)) / (math.sqrt(s / (1 - beta2**t)) + 1e-8)
+        yield w
+
+
 CASES = {
+    "adam": (Adam(), lambda w: adam(w, 0, 0.9, 0.999)),
+    "adam decay": (Adam(weight_decay=0.3, beta1=0.5, beta2=0.7), lambda w: adam(w, 0.3, 0.5, 0.7)),
     "sgd": (SGD(), lambda w: sgd(w, 0)),
     "sgd decay": (SGD(weight_decay=0.1), lambda w: sgd(w, 0.1)),
     "momentum": (Momentum(), lambda w: momentum(w, 0, 0.9, 0, False)),
@@ -125,8 +141,9 @@ def test_weight_decay_can_leave_vectors_alone() -> None:
 def test_defaults_are_those_of_torch() -> None:
     assert (SGD().rate, Momentum().rate, RMSprop().rate, AdamW().rate) == (1e-3, 1e-3, 1e-2, 1e-3)
     assert AdamW() == AdamW(beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0.01)
+    assert Adam() == Adam(rate=1e-3, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0)
     assert RMSprop() == RMSprop(alpha=0.99, eps=1e-8, momentum=0, centered=False)
-    assert set(OPTIMISERS) == {"sgd", "momentum", "rmsprop", "adamw"}
+    assert set(OPTIMISERS) == {"sgd", "momentum", "rmsprop", "adam", "adamw"}
 
 
 @pytest.mark.parametrize(
@@ -146,6 +163,7 @@ def test_settings_are_checked(make) -> None:
 
 def test_schedules() -> None:
     assert [Constant()(i) for i in (0, 9)] == [1, 1]
+    assert [Linear(steps=4, floor=0.2)(i) for i in (0, 1, 4, 9)] == pytest.approx([1, 0.8, 0.2, 0.2])
     cosine = Cosine(steps=4, floor=0.2)
     root = math.sqrt(0.5)
     expected = [1, 0.2 + 0.4 * (1 + root), 0.6, 0.2 + 0.4 * (1 - root), 0.2, 0.2]
@@ -154,10 +172,10 @@ def test_schedules() -> None:
     warm = WarmUp(steps=4, then=StepDecay(every=1, factor=0.5))
     assert [warm(i) for i in range(7)] == [0.25, 0.5, 0.75, 1, 1, 0.5, 0.25]
     assert WarmUp(steps=2)(5) == 1
-    for make in (lambda: Cosine(steps=0), lambda: StepDecay(every=0), lambda: WarmUp(steps=0)):
+    for make in (lambda: Cosine(steps=0), lambda: Linear(steps=0), lambda: StepDecay(every=0), lambda: WarmUp(steps=0)):
         with pytest.raises(SpecError, match="at least 1"):
             make()
-    assert set(SCHEDULES) == {"constant", "cosine", "step", "warmup"}
+    assert set(SCHEDULES) == {"constant", "linear", "cosine", "step", "warmup"}
 
 
 def test_clipping_scales_all_gradients_together() -> None:
@@ -173,3 +191,13 @@ def test_clipping_scales_all_gradients_together() -> None:
 
 def test_norm_of_large_float32_gradients_does_not_overflow() -> None:
     assert global_norm({"a": np.full(4, 1e30, np.float32)}) == pytest.approx(2e30)
+
+
+@pytest.mark.parametrize("make", list(OPTIMISERS.values()))
+def test_the_rate_may_be_called_lr(make: Any) -> None:
+    assert make(lr=0.25) == make(rate=0.25)
+    assert replace(make(lr=0.25), weight_decay=0.5) == make(rate=0.25, weight_decay=0.5)
+    with pytest.raises(SpecError, match="lr and rate are the same"):
+        make(lr=0.25, rate=0.25)
+    with pytest.raises(TypeError, match="larning_rate"):
+        make(larning_rate=0.1)

@@ -13,21 +13,23 @@ from volumetric.train.events import EpochEvent, Event, StepEvent, StopEvent
 from volumetric.train.history import CsvReporter, FileReporter, JsonlReporter, LogReporter, Reporter
 from volumetric.train.learner import Learner, LearnerOptions, LearnerState, OpenLearner, StepReport, Tally
 from volumetric.train.lora import LowRank, load_overlays, save_overlays
-from volumetric.train.losses import BCE, LOSSES, MSE, CrossEntropy, Huber, Loss, LossTerms
+from volumetric.train.losses import BCE, L1, LOSSES, MSE, CrossEntropy, Huber, Loss, LossTerms
 from volumetric.train.open import open_learner
-from volumetric.train.optim import OPTIMISERS, SGD, AdamW, Momentum, Optimiser, RMSprop
+from volumetric.train.optim import OPTIMISERS, SGD, Adam, AdamW, Momentum, Optimiser, RMSprop
 from volumetric.train.reference import ReferenceLearner
-from volumetric.train.schedules import SCHEDULES, Constant, Cosine, Schedule, StepDecay, WarmUp
+from volumetric.train.schedules import SCHEDULES, Constant, Cosine, Linear, Schedule, StepDecay, WarmUp
 from volumetric.train.tensorboard import TensorBoardReporter
 from volumetric.train.trainer import TrainResult, train
 
 __all__ = [
     "BCE",
+    "L1",
     "LOSSES",
     "MSE",
     "OPTIMISERS",
     "SCHEDULES",
     "SGD",
+    "Adam",
     "AdamW",
     "ArrayData",
     "Batch",
@@ -49,6 +51,7 @@ __all__ = [
     "Learner",
     "LearnerOptions",
     "LearnerState",
+    "Linear",
     "LogReporter",
     "Loss",
     "LossTerms",

@@ -34,7 +34,7 @@ from volumetric.train.data import Batch
 from volumetric.train.learner import LearnerOptions, LearnerState, OpenLearner, StepReport, Tally
 from volumetric.train.lora import DOWN, UP
 from volumetric.train.losses import CrossEntropy
-from volumetric.train.optim import AdamW, Momentum
+from volumetric.train.optim import Adam, Momentum
 from volumetric.train.precision import FLOAT32, schemes_of, trained_store
 from volumetric.train.reference import ReferenceLearner
 from volumetric.train.subject import are_sequences, check_state, first_masters, kept_store, trained_keys
@@ -247,7 +247,7 @@ class DeviceLearner:
         first, second = 0.0, 0.0
         if isinstance(optimiser, Momentum):
             first = float(step == 1)
-        elif isinstance(optimiser, AdamW):
+        elif isinstance(optimiser, Adam):
             first, second = 1 / (1 - optimiser.beta1**step), 1 / np.sqrt(1 - optimiser.beta2**step)
         with np.errstate(over="ignore"):
             return np.array([rate, scale, first, second], np.float64).astype(np.float32)

@@ -140,6 +140,16 @@ class MSE(Loss):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class L1(Loss):
+    """Mean absolute error: ``|y − t|`` for each element; its slope is 0 where the two are equal, as in torch."""
+
+    kind: ClassVar[str] = "l1"
+
+    def terms(self, output: Array, target: Array, mask: Array | None = None) -> LossTerms:
+        return _elementwise(self, output, target, mask, lambda y, t: (np.abs(y - t), np.sign(y - t)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Huber(Loss):
     """Huber loss: ``d²/2`` where ``|d| ≤ delta``, else ``delta · (|d| − delta/2)``, with ``d = y − t``."""
 
@@ -285,5 +295,8 @@ def _log_softmax(z: Array) -> Array:
     return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
 
 
-LOSSES: Final[dict[str, type[Loss]]] = {cls.kind: cls for cls in (MSE, CrossEntropy, BCE, Huber)}
-"""Name → loss."""
+LOSSES: Final[dict[str, type[Loss]]] = {
+    "mae": L1,
+    **{cls.kind: cls for cls in (MSE, L1, CrossEntropy, BCE, Huber)},
+}
+"""Name → loss; the mean absolute error has two."""

@@ -14,11 +14,13 @@ import numpy as np
 
 from volumetric._typing import Array
 from volumetric.errors import SpecError
+from volumetric.train.tables import also_named
 
 Slots: TypeAlias = Mapping[str, Array]
 """Slot name → array, for one weight."""
 
 
+@also_named(lr="rate")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Optimiser:
     """Base of all optimisers.
@@ -27,6 +29,8 @@ class Optimiser:
     ----------
     rate : learning rate, before the schedule's factor
     weight_decay : pulls weights towards zero; added to the gradient (L2), except in AdamW, where it is decoupled
+
+    `rate` may be given as ``lr`` too.
     """
 
     kind: ClassVar[str]
@@ -69,6 +73,7 @@ class Optimiser:
         return g + self.weight_decay * w if self.weight_decay else g
 
 
+@also_named(lr="rate")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SGD(Optimiser):
     """Gradient descent: ``w ← w − rate · g``."""
@@ -79,6 +84,7 @@ class SGD(Optimiser):
         return w - rate * self._decayed(w, g), {}
 
 
+@also_named(lr="rate")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Momentum(Optimiser):
     """Gradient descent with a velocity: ``v ← μ v + (1 − dampening) g``, ``w ← w − rate · v``.
@@ -111,6 +117,7 @@ class Momentum(Optimiser):
         return w - rate * move, {"velocity": v}
 
 
+@also_named(lr="rate")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RMSprop(Optimiser):
     """Gradient over its running root mean square: ``s ← α s + (1 − α) g²``, ``w ← w − rate · g / (√s + eps)``.
@@ -153,18 +160,17 @@ class RMSprop(Optimiser):
         return w - rate * move, new
 
 
+@also_named(lr="rate")
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AdamW(Optimiser):
-    """Adam with decoupled weight decay.
+class Adam(Optimiser):
+    """Adam, with weight decay as a part of the gradient.
 
-    ``w ← w (1 − rate · decay)``, ``m ← β₁ m + (1 − β₁) g``, ``v ← β₂ v + (1 − β₂) g²``,
-    ``w ← w − rate · m̂ / (√v̂ + eps)`` with ``m̂ = m / (1 − β₁ᵗ)`` and ``v̂ = v / (1 − β₂ᵗ)``.
-    Loshchilov and Hutter 2019 (arXiv 1711.05101).
+    ``m ← β₁ m + (1 − β₁) g``, ``v ← β₂ v + (1 − β₂) g²``, ``w ← w − rate · m̂ / (√v̂ + eps)`` with
+    ``m̂ = m / (1 − β₁ᵗ)`` and ``v̂ = v / (1 − β₂ᵗ)``. Kingma and Ba 2015 (arXiv 1412.6980).
     """
 
-    kind: ClassVar[str] = "adamw"
+    kind: ClassVar[str] = "adam"
 
-    weight_decay: float = 1e-2
     beta1: float = 0.9
     beta2: float = 0.999
     eps: float = 1e-8
@@ -182,12 +188,32 @@ class AdamW(Optimiser):
         return ("mean", "square")
 
     def update(self, w: Array, g: Array, slots: Slots, *, step: int, rate: float) -> tuple[Array, dict[str, Array]]:
+        move, new = self._move(self._decayed(w, g), slots, step, rate)
+        return w - move, new
+
+    def _move(self, g: Array, slots: Slots, step: int, rate: float) -> tuple[Array, dict[str, Array]]:
         m = self.beta1 * slots["mean"] + (1 - self.beta1) * g
         v = self.beta2 * slots["square"] + (1 - self.beta2) * g * g
         root = np.sqrt(v) / np.sqrt(1 - self.beta2**step).item() + self.eps
-        move = (rate / (1 - self.beta1**step)) * m / root
-        return w * (1 - rate * self.weight_decay) - move, {"mean": m, "square": v}
+        return (rate / (1 - self.beta1**step)) * m / root, {"mean": m, "square": v}
 
 
-OPTIMISERS: Final[dict[str, type[Optimiser]]] = {cls.kind: cls for cls in (SGD, Momentum, RMSprop, AdamW)}
+@also_named(lr="rate")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdamW(Adam):
+    """Adam with decoupled weight decay: the weight shrinks by ``w (1 − rate · decay)`` before it moves as in Adam.
+
+    Loshchilov and Hutter 2019 (arXiv 1711.05101).
+    """
+
+    kind: ClassVar[str] = "adamw"
+
+    weight_decay: float = 1e-2
+
+    def update(self, w: Array, g: Array, slots: Slots, *, step: int, rate: float) -> tuple[Array, dict[str, Array]]:
+        move, new = self._move(g, slots, step, rate)
+        return w * (1 - rate * self.weight_decay) - move, new
+
+
+OPTIMISERS: Final[dict[str, type[Optimiser]]] = {cls.kind: cls for cls in (SGD, Momentum, RMSprop, Adam, AdamW)}
 """Name → optimiser."""

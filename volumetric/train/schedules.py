@@ -57,6 +57,23 @@ class Cosine(Schedule):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Linear(Schedule):
+    """A straight line from 1 down to `floor` over `steps` updates, then `floor`: ``1 − (1 − floor) · done / steps``."""
+
+    kind: ClassVar[str] = "linear"
+
+    steps: int
+    floor: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        self._positive("steps")
+
+    def __call__(self, done: int) -> float:
+        return 1 - (1 - self.floor) * min(done / self.steps, 1.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StepDecay(Schedule):
     """Multiplied by `factor` after each `every` updates: ``factor^⌊done / every⌋``."""
 
@@ -93,5 +110,5 @@ class WarmUp(Schedule):
         return (done + 1) / self.steps if done < self.steps else self.then(done - self.steps)
 
 
-SCHEDULES: Final[dict[str, type[Schedule]]] = {cls.kind: cls for cls in (Constant, Cosine, StepDecay, WarmUp)}
+SCHEDULES: Final[dict[str, type[Schedule]]] = {cls.kind: cls for cls in (Constant, Linear, Cosine, StepDecay, WarmUp)}
 """Name → schedule."""

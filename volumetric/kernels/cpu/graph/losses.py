@@ -29,10 +29,10 @@ from volumetric.kernels.cpu.steps import number, word
 
 f32 = np.float32
 
-TERMS = ("mse", "huber", "bce", "bce_logits")
+TERMS = ("mse", "l1", "huber", "bce", "bce_logits")
 """Position = the code of a loss of elements."""
 
-_MSE, _HUBER, _BCE, _BCE_LOGITS = range(len(TERMS))
+_MSE, _L1, _HUBER, _BCE, _BCE_LOGITS = range(len(TERMS))
 
 CHUNK = 4096
 """Elements of one partial sum."""
@@ -56,6 +56,8 @@ def _value(code, y, t, delta):
     d = y - t
     if code == _MSE:
         return d * d
+    if code == _L1:
+        return magnitude(d)
     if code == _HUBER:
         bound = larger(smallest(d, delta), zero - delta)
         return bound * (d - splat(f32(0.5)) * bound)
@@ -72,6 +74,8 @@ def _slope(code, y, t, delta):
     d = y - t
     if code == _MSE:
         return d + d
+    if code == _L1:
+        return where_less(d, zero, zero - one, where_less(zero, d, one, d))  # 0 and NaN stay
     if code == _HUBER:
         return larger(smallest(d, delta), zero - delta)
     if code == _BCE:

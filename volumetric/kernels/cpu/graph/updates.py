@@ -14,10 +14,10 @@ from volumetric.kernels.cpu.memory import load_f32
 from volumetric.kernels.cpu.simd import largest, splat
 from volumetric.kernels.cpu.steps import number, word
 
-OPTIMISERS = ("sgd", "momentum", "rmsprop", "adamw")
+OPTIMISERS = ("sgd", "momentum", "rmsprop", "adam", "adamw")
 """Position = the code of an optimiser."""
 
-_SGD, _MOMENTUM, _RMSPROP, _ADAMW = range(len(OPTIMISERS))
+_SGD, _MOMENTUM, _RMSPROP, _ADAM, _ADAMW = range(len(OPTIMISERS))
 
 UPDATE_ARGUMENTS = (
     "weight",
@@ -32,9 +32,9 @@ UPDATE_ARGUMENTS = (
     "new2",
     "count",
     "decay",
-    "p0",  # momentum: momentum; rmsprop: alpha; adamw: beta1
+    "p0",  # momentum: momentum; rmsprop: alpha; adam, adamw: beta1
     "q0",  # momentum: 1 - dampening; the others: 1 - p0
-    "p1",  # rmsprop: momentum; adamw: beta2
+    "p1",  # rmsprop: momentum; adam, adamw: beta2
     "q1",  # 1 - p1
     "eps",
 )
@@ -74,11 +74,15 @@ def update(code: int, nesterov: int, centered: int, velocity: int) -> Callable[.
             left = last - i
             w = load_part(word(step, 0) + 4 * i, left)
             g = load_part(word(step, 1) + 4 * i, left) * factor
-            if code == _ADAMW:
+            if code == _ADAM or code == _ADAMW:
+                if code == _ADAM:
+                    g = g + decay * w
                 m = p0 * load_part(word(step, 2) + 4 * i, left) + q0 * g
                 v = p1 * load_part(word(step, 3) + 4 * i, left) + q1 * g * g
                 move = rate * splat(third) * m / (root(v) * splat(fourth) + eps)
-                w = w * (splat(f32(1.0)) - rate * decay) - move
+                if code == _ADAMW:
+                    w = w * (splat(f32(1.0)) - rate * decay)
+                w = w - move
                 store_part(word(step, 7) + 4 * i, m, left)
                 store_part(word(step, 8) + 4 * i, v, left)
             else:

@@ -30,9 +30,10 @@ _FIELDS = {
     "sgd": ("weight_decay",),
     "momentum": ("weight_decay", "momentum", "dampening", "nesterov"),
     "rmsprop": ("weight_decay", "alpha", "eps", "momentum", "centered"),
+    "adam": ("weight_decay", "beta1", "beta2", "eps"),
     "adamw": ("weight_decay", "beta1", "beta2", "eps"),
 }
-_SLOTS = {"sgd": 0, "momentum": 1, "rmsprop": 3, "adamw": 2}
+_SLOTS = {"sgd": 0, "momentum": 1, "rmsprop": 3, "adam": 2, "adamw": 2}
 """Slots that the shader declares; rmsprop may have fewer."""
 
 

@@ -109,8 +109,10 @@ def update(draft: Draft, node: Node) -> None:
     """One optimiser step of one parameter."""
     param, grad, *slots, scalars = node.inputs
     attrs, name = node.attrs, node.attrs["name"]
-    p0 = float(attrs.get({"momentum": "momentum", "rmsprop": "alpha", "adamw": "beta1"}.get(name, ""), 0.0))
-    p1 = float(attrs.get({"rmsprop": "momentum", "adamw": "beta2"}.get(name, ""), 0.0))
+    p0 = float(
+        attrs.get({"momentum": "momentum", "rmsprop": "alpha", "adam": "beta1", "adamw": "beta1"}.get(name, ""), 0.0)
+    )
+    p1 = float(attrs.get({"rmsprop": "momentum", "adam": "beta2", "adamw": "beta2"}.get(name, ""), 0.0))
     flags = (bool(attrs.get("nesterov")), bool(attrs.get("centered")), name == "rmsprop" and bool(p1))
     count = draft.tensor(param).size
     places = {f"slot{i}": Ref(slots[i]) if i < len(slots) else 0 for i in range(3)}

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 LOSS_FIELDS: dict[str, tuple[str, ...]] = {
     "mse": (),
+    "l1": (),
     "huber": ("delta",),
     "bce": ("logits",),
     "cross_entropy": ("ignore_index", "label_smoothing"),
@@ -51,6 +52,8 @@ def _elementwise(y: Array, t: Array, attrs: Attrs) -> tuple[Array, Array]:
     if attrs["name"] == "mse":
         d = y - t
         return d * d, 2 * d
+    if attrs["name"] == "l1":
+        return np.abs(y - t), np.sign(y - t)
     if attrs["logits"]:
         small = np.exp(-np.abs(y))
         return np.maximum(y, 0) - y * t + np.log1p(small), np.where(y >= 0, 1, small) / (1 + small) - t
@@ -98,6 +101,7 @@ UPDATE_FIELDS: dict[str, tuple[str, ...]] = {
     "sgd": ("weight_decay",),
     "momentum": ("weight_decay", "momentum", "dampening", "nesterov"),
     "rmsprop": ("weight_decay", "alpha", "eps", "momentum", "centered"),
+    "adam": ("weight_decay", "beta1", "beta2", "eps"),
     "adamw": ("weight_decay", "beta1", "beta2", "eps"),
 }
 """Optimiser → its attributes besides the name."""
@@ -107,7 +111,7 @@ def slots_of(attrs: Attrs) -> int:
     """Return how many slots an optimiser has with these attributes."""
     if attrs["name"] == "rmsprop":
         return 1 + bool(attrs["centered"]) + bool(attrs["momentum"])
-    return {"sgd": 0, "momentum": 1, "adamw": 2}[attrs["name"]]
+    return {"sgd": 0, "momentum": 1, "adam": 2, "adamw": 2}[attrs["name"]]
 
 
 def _infer_update(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
@@ -129,9 +133,11 @@ def _run_update(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
     g = g * factor
     decay = attrs["weight_decay"]
     if attrs["name"] == "adamw":
-        return _adamw(w, g, slots, attrs, rate, first, second)
+        return _adam(w * (1 - rate * decay), g, slots, attrs, rate, first, second)
     if decay:
         g = g + decay * w
+    if attrs["name"] == "adam":
+        return _adam(w, g, slots, attrs, rate, first, second)
     if attrs["name"] == "sgd":
         return [w - rate * g]
     if attrs["name"] == "momentum":
@@ -140,11 +146,11 @@ def _run_update(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
     return _rmsprop(w, g, slots, attrs, rate)
 
 
-def _adamw(w: Array, g: Array, slots: Sequence[Array], attrs: Attrs, rate: Any, first: Any, second: Any) -> list[Array]:
+def _adam(w: Array, g: Array, slots: Sequence[Array], attrs: Attrs, rate: Any, first: Any, second: Any) -> list[Array]:
     m = attrs["beta1"] * slots[0] + (1 - attrs["beta1"]) * g
     v = attrs["beta2"] * slots[1] + (1 - attrs["beta2"]) * g * g
     move = (rate * first) * m / (np.sqrt(v) * second + attrs["eps"])
-    return [w * (1 - rate * attrs["weight_decay"]) - move, m, v]
+    return [w - move, m, v]
 
 
 def _rmsprop(w: Array, g: Array, slots: Sequence[Array], attrs: Attrs, rate: Any) -> list[Array]:
