@@ -1,7 +1,7 @@
 """The exception tree: every error that volumetric raises on purpose.
 
 A message says what failed, where, what was expected and what was found; ``hint`` says what to do next.
-The command line prints the two as ``error: …`` and ``hint: …`` and exits with code 1.
+The command line prints the two as ``error: …`` and ``hint: …`` and exits with code 1; a traceback shows both, too.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ class VolumetricError(Exception):
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message)
         self.hint = hint or self.advice
+        if self.hint:
+            self.add_note(f"hint: {self.hint}")
 
 
 class SpecError(VolumetricError, ValueError):

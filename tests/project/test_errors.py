@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import traceback
+
 import pytest
 
 from volumetric import errors
@@ -14,3 +16,11 @@ def test_an_error_without_a_hint_of_its_own_gives_general_advice(kind: type[erro
     assert kind("it failed").hint == kind.advice
     assert kind.advice
     assert kind("it failed", hint="mend it").hint == "mend it"
+
+
+def test_a_traceback_shows_the_hint() -> None:
+    error = errors.VolumetricError("it failed", hint="mend it")
+    assert traceback.format_exception(error)[-2:] == [
+        "volumetric.errors.VolumetricError: it failed\n",
+        "hint: mend it\n",
+    ]

@@ -6,6 +6,7 @@ import math
 import multiprocessing
 import os
 import pickle
+import sys
 import time
 from collections import deque
 from collections.abc import Iterable
@@ -42,7 +43,8 @@ class Workers:
     """Processes of this machine that score genomes, for the `executor` of a run.
 
     Results are those of a serial evaluation for any number of workers. The fitness function is sent to each process
-    once for a generation, and must be at the top level of a module.
+    once for a generation, and must be at the top level of a module. Each process imports the main module again, so a
+    script keeps what it runs under ``if __name__ == "__main__":``.
 
     Parameters
     ----------
@@ -104,6 +106,8 @@ class Workers:
 
     def start(self) -> _Worker:
         """Start one process."""
+        if getattr(multiprocessing.current_process(), "_inheriting", False):
+            sys.exit(1)  # a worker imports a script without main guard: its parent says what to do, once
         mine, theirs = self._context.Pipe()
         process = self._context.Process(target=_serve, args=(theirs,), daemon=True)
         process.start()
@@ -222,7 +226,11 @@ class _Round:
         elif not worker.started:
             self._deaths[-1] = self._deaths.get(-1, 0) + 1
             if self._deaths[-1] > 3:
-                raise EvaluationError("worker processes end before they begin", hint="is the main module importable?")
+                raise EvaluationError(
+                    "worker processes end before they begin",
+                    hint="each imports the main module again: a script that uses Workers keeps what it runs under "
+                    'if __name__ == "__main__":, and its fitness function above that',
+                )
         self._waiting.extendleft(reversed(rows))
         made = self._workers.replace(worker)
         self._brief(made)
