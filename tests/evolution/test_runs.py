@@ -291,3 +291,24 @@ def test_what_an_interrupted_run_tells_again_is_told_once(tmp_path: Path) -> Non
     assert [event.generation for event in history.generations] == list(range(6))
     for name in ("run.jsonl", "run.csv"):
         assert (broken / name).read_text() == (whole / name).read_text()
+
+
+def test_a_fitness_function_takes_random_numbers_only_if_it_wants_them() -> None:
+    def plain(genome: Genome) -> float:
+        return float(genome.activate([0.0, 1.0])[0])
+
+    def random(genome: Genome, rng: np.random.Generator) -> float:
+        return plain(genome) + 0.0 * rng.normal()
+
+    class Scaled:
+        def __call__(self, genome: Genome, *, scale: float = 1.0) -> float:
+            return scale * plain(genome)
+
+    runs = [Population(SMALL, seed=1) for _ in range(4)]
+    forms = [plain, random, Scaled(), lambda genome, rng=None: plain(genome) if rng is not None else 0.0]
+    best = [run.evolve(form, 3) for run, form in zip(runs, forms, strict=True)]
+    assert len({champion.fitness for champion in best}) == 1
+    for wrong in (lambda: 1.0, lambda genome, rng, more: 1.0):
+        with pytest.raises(SpecError, match="cannot be called with a genome") as caught:
+            Population(SMALL, seed=1).evolve(wrong, 3)  # pyright: ignore[reportArgumentType]
+        assert "batched" in str(caught.value.hint)

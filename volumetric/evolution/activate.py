@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,26 +73,25 @@ class Activator:
     """
 
     def __init__(self, genome: Genome) -> None:
-        self._pool = Pool.of([genome])
+        self._pool, self._row = genome.home
+        self._recurrent = genome.interface.recurrent
         self._state: F64Array | None = None
 
     def reset(self) -> None:
         """Set all nodes to zero."""
         self._state = None
 
-    def __call__(self, inputs: Array) -> F64Array:
+    def __call__(self, inputs: Array | Sequence[Any]) -> F64Array:
         """Return outputs [samples, outputs] for inputs [samples, inputs], or [outputs] for [inputs].
 
         Raises
         ------
         ShapeError : the last axis has another width than the genome, or the number of samples changed since `reset`
         """
-        x = np.asarray(inputs, np.float64)
-        samples = x[None] if x.ndim == 1 else x
-        if self._state is None and samples.ndim == 2:
-            self._state = np.zeros((1, self._pool.nodes.shape[1], len(samples)))
-        y = activate(self._pool, samples, self._state)[0]
-        return y[0] if x.ndim == 1 else y
+        if self._recurrent and self._state is None:
+            shape = np.shape(inputs)
+            self._state = np.zeros((self._pool.nodes.shape[1], shape[0] if len(shape) == 2 else 1))
+        return self._pool.links.activate_one(self._row, inputs, self._state)
 
 
 def _erf(x: F64Array) -> F64Array:

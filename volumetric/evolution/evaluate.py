@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import math
 import os
@@ -26,8 +27,8 @@ _log = logging.getLogger(__name__)
 FITNESS_STREAM = 1
 _RETRIES = 2
 """How often a part of a generation is sent again whose worker was lost."""
-Fitness: TypeAlias = Callable[[Any, np.random.Generator], float]
-"""A fitness function: a genome and random numbers of its own to a number."""
+Fitness: TypeAlias = Callable[[Any], float] | Callable[[Any, np.random.Generator], float]
+"""A fitness function: a genome, and random numbers of its own if it takes them, to a number."""
 Result: TypeAlias = tuple[Any, str]
 """Fitness, and why there is none: an empty text where there is."""
 PartScorer: TypeAlias = Callable[["Cohort"], list[Result]]
@@ -73,8 +74,8 @@ class Cohort:
         return len(self.pool)
 
     def genome(self, row: int) -> Any:
-        """Return one genome."""
-        return self.pool.genome(row)
+        """Return one genome; those of nodes and connections are linked together, when the first is activated."""
+        return self.pool.lent(row) if isinstance(self.pool, Pool) else self.pool.genome(row)
 
     def rng(self, row: int) -> np.random.Generator:
         """Return the random stream of one genome, which depends on seed, generation and id alone."""
@@ -168,6 +169,7 @@ def evaluate(fitness: Fitness | Problem, cohort: Cohort, executor: Executor | Sc
     Raises
     ------
     EvaluationError : a worker died, or the function cannot be sent to it
+    SpecError : `fitness` takes neither one nor two arguments
     ShapeError : a problem returned another number of values than there are genomes
     """
     if isinstance(fitness, Problem):
@@ -175,7 +177,7 @@ def evaluate(fitness: Fitness | Problem, cohort: Cohort, executor: Executor | Sc
             return checked(fitness.score_all(cohort), cohort)
         function: PartScorer = partial(_score_problem, fitness)
     else:
-        function = partial(_score, fitness)
+        function = partial(_score, fitness, random=takes_random(fitness))
     return _scores(results_of(function, cohort, executor), cohort)
 
 
@@ -221,12 +223,46 @@ def checked(values: ArrayLike | Scores, cohort: Cohort) -> Scores:
 
 def score_each(fitness: Fitness, cohort: Cohort) -> Scores:
     """Return what a function says of every genome; an exception it raises is that genome's failure."""
-    return _scores(_score(fitness, cohort), cohort)
+    return _scores(_score(fitness, cohort, random=takes_random(fitness)), cohort)
 
 
-def _score(fitness: Fitness, cohort: Cohort) -> list[Result]:
+def takes_random(function: Callable[..., Any]) -> bool:
+    """Whether a function of a genome also takes random numbers, which cost more to make than a small genome to run.
+
+    Raises
+    ------
+    SpecError : it takes neither one nor two arguments
+    """
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # some builtins have none
+        return True
+    for arguments in ((None, None), (None,)):
+        try:
+            signature.bind(*arguments)
+        except TypeError:
+            continue
+        return len(arguments) == 2
+    name = getattr(function, "__name__", type(function).__name__)
+    raise SpecError(
+        f"{name}{signature} cannot be called with a genome",
+        hint="write fitness(genome) or, with random numbers, fitness(genome, rng); a function of a whole generation is "
+        "made a problem by batched",
+    )
+
+
+def _score(fitness: Callable[..., float], cohort: Cohort, *, random: bool) -> list[Result]:
     """Fitness and reason of failure ("" for none) of all genomes."""
-    return [score_one(fitness, cohort.genome(row), cohort.rng(row)) for row in range(len(cohort))]
+    results: list[Result] = []
+    for row in range(len(cohort)):
+        try:
+            genome = cohort.genome(row)
+            value = float(fitness(genome, cohort.rng(row)) if random else fitness(genome))
+        except Exception as error:
+            results.append((math.nan, reason_of(error)))
+        else:
+            results.append((value, "") if math.isfinite(value) else (math.nan, f"fitness is {value}"))
+    return results
 
 
 def _score_problem(problem: Problem, cohort: Cohort) -> list[Result]:
@@ -246,15 +282,6 @@ def reason_of(error: Exception) -> str:
     told = f"{type(error).__name__}: {error}"
     frames = [] if isinstance(error, VolumetricError) else traceback.extract_tb(error.__traceback__)
     return f"{told} ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else told
-
-
-def score_one(fitness: Fitness, genome: Any, rng: np.random.Generator) -> Result:
-    """Return the fitness of one genome, and why it has none, which is ``""`` where it has."""
-    try:
-        value = float(fitness(genome, rng))
-    except Exception as error:
-        return math.nan, reason_of(error)
-    return (value, "") if math.isfinite(value) else (math.nan, f"fitness is {value}")
 
 
 def _on(executor: Executor, function: PartScorer, cohort: Cohort) -> list[list[Result]]:

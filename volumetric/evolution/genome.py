@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from volumetric._typing import Array
 from volumetric.atomic import write_atomic
@@ -17,8 +18,9 @@ from volumetric.evolution.genes import ACTIVATIONS, AGGREGATIONS, Interface, Rec
 from volumetric.evolution.genome_json import from_plain, to_plain
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    from volumetric.evolution.pool import Pool
     from volumetric.network import Network
     from volumetric.weights import Params, WeightStore
 
@@ -40,9 +42,11 @@ class Genome:
     nodes: Records
     connections: Records
 
+    _home: tuple[Pool, int] | None = field(default=None, init=False, repr=False)
+
     def __post_init__(self) -> None:
-        self.nodes.flags.writeable = False
-        self.connections.flags.writeable = False
+        self.nodes.setflags(write=False)
+        self.connections.setflags(write=False)
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -68,18 +72,32 @@ class Genome:
         """Number of hidden nodes."""
         return len(self.nodes) - self.interface.outputs
 
-    def activate(self, inputs: Array) -> Array:
+    def activate(self, inputs: Array | Sequence[Any]) -> NDArray[np.float64]:
         """Return the outputs, float64 [samples, outputs] for inputs [samples, inputs], or [outputs] for [inputs].
 
-        A recurrent genome starts from zero; use `Activator` to keep its state from call to call.
+        Many cases together, as an array, take little more time than one. A recurrent genome starts from zero; use
+        `Activator` to keep its state from call to call.
 
         Raises
         ------
         ShapeError : the last axis is not as wide as the genome has inputs
         """
-        from volumetric.evolution.activate import Activator
+        pool, row = self._home or self.home
+        return pool.links.activate_one(row, inputs)
 
-        return Activator(self)(inputs)
+    @property
+    def home(self) -> tuple[Pool, int]:
+        """The pool whose links this genome is activated by, and its place there: others are beside it in a cohort."""
+        if self._home is None:
+            from volumetric.evolution.pool import Pool
+
+            object.__setattr__(self, "_home", (Pool.of([self]), 0))
+        assert self._home is not None
+        return self._home
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Leave links out of what other processes get."""
+        return _genome, (self.interface, self.nodes, self.connections)
 
     def to_network(self) -> tuple[Network, Params]:
         """Return a network of dense layers, one for each depth, that computes the same in float32.
@@ -142,6 +160,10 @@ class Genome:
             return Genome.from_json(Path(path).read_bytes())
         except OSError as error:
             raise SpecError(f"cannot read {path}: {error.strerror or error}") from error
+
+
+def _genome(interface: Interface, nodes: Records, connections: Records) -> Genome:
+    return Genome(interface=interface, nodes=nodes, connections=connections)
 
 
 def _same(a: Records, b: Records) -> bool:

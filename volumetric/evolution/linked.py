@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import struct
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,8 @@ F64Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 _LEAST = 2048
 """Genomes times samples of a thread, at least: handing work over costs some 20 µs."""
+_FIRST = np.zeros(1, np.int64)
+"""Rows of a pool of one."""
 _MANY, _BLOCK = 4, 128
 """From so many samples on they are computed side by side, in blocks that stay in the nearest cache."""
 
@@ -54,6 +57,11 @@ class LinkedPool:
         self._all = np.arange(count)
         self._values, self._after = np.empty(pool.interface.inputs + nodes), np.empty(nodes)
         self._team = ThreadPoolExecutor(self.threads - 1) if self.threads > 1 else None
+        inputs, outputs = pool.interface.inputs, pool.interface.outputs
+        self._width, self._end, self._slots = inputs, inputs + outputs, inputs + nodes
+        self._recurrent = pool.interface.recurrent
+        self._pack = struct.Struct(f"{inputs}d").pack_into
+        self._links = pool.nodes, self._starts, self._sources, self._weights, self._order
         self._divide(self._link, count, _LEAST)
 
     def new_state(self, samples: int = 1) -> F64Array:
@@ -100,6 +108,68 @@ class LinkedPool:
             self._divide(lambda first, last: self._run(x, state, chosen, out, first, last), len(chosen), least)
         return out
 
+    def activate_one(self, row: int, inputs: Array | Sequence[Any], state: F64Array | None = None) -> F64Array:
+        """Return the outputs of one genome: [outputs] for [inputs], or [samples, outputs] for [samples, inputs].
+
+        Threads may call it together.
+
+        Parameters
+        ----------
+        state : for a recurrent genome, values of its nodes [most nodes, samples], read and overwritten; None is zero
+
+        Raises
+        ------
+        ShapeError : the last axis is not as wide as the genome has inputs, or the state is of other samples
+        """
+        width, values = self._width, np.empty(self._slots)
+        if inputs.__class__ in (tuple, list) and len(inputs) == width and not isinstance(inputs[0], np.ndarray):
+            try:  # numbers go to their places without an array of their own
+                self._pack(values.data, 0, *inputs)
+            except struct.error:
+                return self._activate_samples(row, np.asarray(inputs, np.float64), state)
+        else:
+            x = np.asarray(inputs, np.float64)
+            if x.shape != (width,):
+                return self._activate_samples(row, x, state)
+            values[:width] = x
+        nodes, starts, sources, weights, order = self._links
+        if not self._recurrent:
+            self._kernels.fire(nodes, row, starts, sources, weights, order, width, values)
+            return values[width : self._end]
+        values[width:] = 0.0 if state is None else self._of_samples(state, 1)[:, 0]
+        steps, after = self.pool.interface.steps, np.empty(self._slots - width)
+        self._kernels.update(nodes, row, starts, sources, weights, order, width, steps, values, after)
+        if state is not None:
+            state[:, 0] = values[width:]
+        return values[width : self._end]
+
+    def _activate_samples(self, row: int, x: F64Array, state: F64Array | None) -> F64Array:
+        if x.ndim != 2 or x.shape[1] != self._width:
+            raise ShapeError(
+                f"inputs have shape {x.shape}, expected [{self._width}], or [samples, {self._width}] for several"
+            )
+        samples, rows, nodes = len(x), slice(row, row + 1), self._slots - self._width
+        x, out = np.ascontiguousarray(x)[None], np.empty((1, samples, self._end - self._width))
+        genes, starts, sources, weights, order = (part[rows] for part in self._links)
+        if self._recurrent:
+            state = np.zeros((nodes, samples)) if state is None else self._of_samples(state, samples)
+            values, after, steps = np.empty(self._slots), np.empty(nodes), self.pool.interface.steps
+            self._kernels.step_recurrent(
+                genes, starts, sources, weights, order, x, True, steps, _FIRST, 0, 1, values, after, state[None], out
+            )
+        else:
+            block = np.empty((self._slots, min(samples, _BLOCK)))
+            self._kernels.step_many(genes, starts, sources, weights, order, x, True, _FIRST, 0, 1, block, out)
+        return out[0]
+
+    def _of_samples(self, state: F64Array, samples: int) -> F64Array:
+        expected = self._slots - self._width, samples
+        if state.shape != expected:
+            raise ShapeError(
+                f"state has shape {state.shape}, expected {expected}: the number of samples must not change"
+            )
+        return state
+
     def play_cartpole(self, bodies: F64Array, limit: int) -> F64Array:
         """Return the steps that each genome balances the pole of ``CartPole-v1``, float64 [genomes].
 
@@ -122,7 +192,7 @@ class LinkedPool:
                 hint="let evolve() set the widths, or use problem.configure(config)",
             )
         pool, rewards, bodies = self.pool, np.zeros(len(self.pool)), bodies.copy()
-        links = pool.nodes, self._starts, self._sources, self._weights, self._order
+        links = self._links
         kind = interface.outputs, interface.recurrent, interface.steps
         self._divide(
             lambda first, last: cartpole.play(*links, *kind, bodies, limit, first, last, rewards), len(pool), 64
@@ -174,7 +244,7 @@ class LinkedPool:
         after: F64Array | None = None,
     ) -> None:
         """Activate the genomes ``rows[first : last]``; threads bring no scratch and get their own."""
-        links = self.pool.nodes, self._starts, self._sources, self._weights, self._order
+        links = self._links
         shared = x.shape[0] == 1 and len(self.pool) > 1
         values = np.empty_like(self._values) if values is None else values
         if not self.pool.interface.recurrent and x.shape[1] >= _MANY:

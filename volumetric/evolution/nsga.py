@@ -29,6 +29,7 @@ from volumetric.evolution.evaluate import (
     Scores,
     reason_of,
     results_of,
+    takes_random,
 )
 from volumetric.evolution.pareto import crowding, front_ranks, preference
 from volumetric.evolution.reporters import EvaluationFailed, Event, FrontEvaluated
@@ -39,8 +40,8 @@ from volumetric.rng import generator
 
 _STREAM = 3
 _OBJECTIVES, _IDS = "pareto_objectives", "pareto_ids"
-Objectives: TypeAlias = Callable[[Any, np.random.Generator], Sequence[float]]
-"""A genome and random numbers of its own to several numbers, of which more is better."""
+Objectives: TypeAlias = Callable[[Any], Sequence[float]] | Callable[[Any, np.random.Generator], Sequence[float]]
+"""A genome, and random numbers of its own if it takes them, to several numbers, of which more is better."""
 F64Array = NDArray[np.float64]
 
 
@@ -180,8 +181,8 @@ class ParetoRun:
 
         Parameters
         ----------
-        fitness : ``function(genome, rng) -> several numbers``, or a problem whose ``score_all`` returns
-            [genomes, objectives]
+        fitness : ``function(genome) -> several numbers``, ``function(genome, rng)``, or a problem whose
+            ``score_all`` returns [genomes, objectives]
         generations, executor, reporters, checkpoint, checkpoint_every, budget, stop : as for `Run.evolve`; patience
             counts generations without a new point on the front
 
@@ -282,7 +283,7 @@ def _evaluated(
     if isinstance(fitness, Problem):
         values = fitness.score_all(cohort)
         return (values.fitness, values.failures) if isinstance(values, Scores) else (values, ())
-    results = results_of(partial(_score, fitness), cohort, executor)
+    results = results_of(partial(_score, fitness, random=takes_random(fitness)), cohort, executor)
     lengths = {len(values) for values, reason in results if not reason}
     if len(lengths) != 1:
         reasons = next((reason for _, reason in results if reason), "")
@@ -295,13 +296,14 @@ def _evaluated(
     return np.array([nothing if reason else values for values, reason in results]), failures
 
 
-def _score(fitness: Objectives, cohort: Cohort) -> list[Result]:
-    return [_score_one(fitness, cohort, row) for row in range(len(cohort))]
+def _score(fitness: Callable[..., Sequence[float]], cohort: Cohort, *, random: bool) -> list[Result]:
+    return [_score_one(fitness, cohort, row, random=random) for row in range(len(cohort))]
 
 
-def _score_one(fitness: Objectives, cohort: Cohort, row: int) -> Result:
+def _score_one(fitness: Callable[..., Sequence[float]], cohort: Cohort, row: int, *, random: bool) -> Result:
     try:
-        values = tuple(float(value) for value in fitness(cohort.genome(row), cohort.rng(row)))
+        given = (cohort.genome(row), cohort.rng(row)) if random else (cohort.genome(row),)
+        values = tuple(float(value) for value in fitness(*given))
     except Exception as error:
         return (), reason_of(error)
     fine = values and all(math.isfinite(value) for value in values)

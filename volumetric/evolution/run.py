@@ -198,12 +198,12 @@ class Run(ABC, Generic[C, P]):
 
         Parameters
         ----------
-        fitness : ``function(genome, rng) -> float``, or a `Problem`, which scores all genomes at once. If the problem
-            has a method ``configure(config)``, it fills in what the configuration leaves open, as widths and the
-            fitness threshold; generation 0 is made anew by that. If it has a method ``confirm(genome) -> float``, a
-            genome that reaches the threshold gets the fitness that it returns, and the run goes on if that is below the
-            threshold. A problem with a memory of its own has methods ``state() -> dict of arrays`` and
-            ``restore(state)``, which checkpoints use
+        fitness : ``function(genome) -> float``, or ``function(genome, rng)`` with random numbers of the genome's own,
+            or a `Problem`, which scores all genomes at once. If the problem has a method ``configure(config)``, it
+            fills in what the configuration leaves open, as widths and the fitness threshold; generation 0 is made anew
+            by that. If it has a method ``confirm(genome) -> float``, a genome that reaches the threshold gets the
+            fitness that it returns, and the run goes on if that is below the threshold. A problem with a memory of its
+            own has methods ``state() -> dict of arrays`` and ``restore(state)``, which checkpoints use
         generations : how many to evaluate in this call
         executor : runs fitness in threads, processes or on a cluster, with the same result; `Workers` also contains
             functions that hang or kill their process
