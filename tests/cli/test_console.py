@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import logging
 
 import pytest
 
 from volumetric.cli import console
 from volumetric.kernels.cpu import jit
+from volumetric.runtime.cpu import compiling
 
 LEVELS = [
     ({}, ["warning: w", "compiling"]),
@@ -24,7 +26,7 @@ def test_levels(flags, lines, capsys):
     logger.debug("d")
     logger.info("i")
     logger.warning("w")
-    logging.getLogger(console.COMPILER).info("compiling")
+    logging.getLogger(console.COMPILERS[0]).info("compiling")
     out, err = capsys.readouterr()
     assert (out, err.splitlines()) == ("", lines)
 
@@ -36,8 +38,53 @@ def test_notes_go_to_stderr_unless_quiet(capsys):
     assert capsys.readouterr() == ("", "here\n")
 
 
-def test_the_compiler_is_the_one_that_is_listened_to():
-    assert jit.__name__ == console.COMPILER
+def test_the_compilers_are_those_that_are_listened_to():
+    assert (jit.__name__, compiling.__name__) == console.COMPILERS
+
+
+class Screen(io.StringIO):
+    """A terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+    def lines(self) -> list[str]:
+        """What a person sees at the end, and saw before it was replaced."""
+        return self.getvalue().replace("\r", "\n").split("\n")
+
+
+@pytest.fixture
+def slow(monkeypatch):
+    """Call every operation one that had to be compiled."""
+    monkeypatch.setattr(compiling, "COMPILED", -1.0)
+    keys = [("angles", ()), ("product", (1,)), ("angles", ()), ("product", (2,))]
+    return lambda: compiling.make_ready(keys, lambda *_: 0)
+
+
+def test_a_terminal_shows_how_many_kernels_are_compiled(slow, monkeypatch):
+    screen = Screen()
+    monkeypatch.setattr("sys.stderr", screen)
+    console.configure(verbose=False, quiet=False, debug=False)
+    slow()
+    counts = [line.strip() for line in screen.lines() if line.strip()]
+    assert counts[:3] == [f"compiling kernels, once on this machine: {i} of 3" for i in (1, 2, 3)]
+    assert counts[3].startswith("compiled 3 kernels in 0.0 s, which are kept for the next start")
+    assert screen.getvalue().count("\n") == 1
+
+
+def test_a_file_gets_few_lines_and_quiet_none(slow, capsys):
+    for quiet, lines in ((False, 2), (True, 0)):
+        console.configure(verbose=False, quiet=quiet, debug=False)
+        slow()
+        out, err = capsys.readouterr()
+        assert out == ""
+        assert len(err.splitlines()) == lines
+
+
+def test_what_comes_from_the_cache_is_not_worth_a_word(capsys):
+    console.configure(verbose=False, quiet=False, debug=False)
+    compiling.make_ready([("angles", ())], lambda *_: 0)
+    assert capsys.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from volumetric.cli.notes import StderrHandler
 from volumetric.cli.streams import writing
 
 if TYPE_CHECKING:
     from volumetric.generate.params import Merged
 
-COMPILER = "volumetric.kernels.cpu.jit"
-"""Logger that tells when kernels are compiled because none were cached."""
+COMPILERS = ("volumetric.kernels.cpu.jit", "volumetric.runtime.cpu.compiling")
+"""Loggers that tell when kernels are compiled because none were cached, and how far that is."""
 
 UNBOUNDED = 100_000
 """Width of a table that no terminal limits."""
@@ -26,19 +27,11 @@ def configure(*, verbose: bool, quiet: bool, debug: bool) -> None:
     """Choose what stderr shows: warnings, with ``-v`` also what was chosen and why, with ``--quiet`` only errors."""
     level = logging.DEBUG if debug else logging.INFO if verbose else logging.ERROR if quiet else logging.WARNING
     logger = logging.getLogger("volumetric")
-    logger.handlers[:] = [_StderrHandler()]
+    logger.handlers[:] = [StderrHandler()]
     logger.setLevel(level)
     # Compiling takes seconds, once; a person who waits wants to know why.
-    for always in (_notes, logging.getLogger(COMPILER)):
+    for always in (_notes, *map(logging.getLogger, COMPILERS)):
         always.setLevel(level if quiet else min(level, logging.INFO))
-
-
-class _StderrHandler(logging.Handler):
-    """Writes ``warning: …`` lines to whatever stderr is at that moment."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        prefix = "" if record.levelno <= logging.INFO else f"{record.levelname.lower()}: "
-        print(prefix + record.getMessage(), file=sys.stderr, flush=True)
 
 
 def note(text: str) -> None:
@@ -75,7 +68,7 @@ def progress(text: str) -> Iterator[None]:
         return
     from rich.console import Console
 
-    with Console(stderr=True).status(text):
+    with Console(stderr=True).status(text) as shown, StderrHandler.waiting_in(shown):
         yield
 
 

@@ -17,6 +17,7 @@ from volumetric.kernels.cpu.append import ANGLE_ARGUMENTS, APPEND_ARGUMENTS
 from volumetric.kernels.cpu.attention import ATTEND_ARGUMENTS, heads_together
 from volumetric.kernels.cpu.batch import ROWS_SCRATCH
 from volumetric.kernels.cpu.maths import ACTIVATIONS
+from volumetric.kernels.cpu.operations import operation
 from volumetric.kernels.cpu.panels import ROUNDINGS, Rounding, prepared_bytes
 from volumetric.kernels.cpu.panels import ROWS as PANEL_ROWS
 from volumetric.kernels.cpu.prepare import LAYER_NORM, NO_NORM, RMS_NORM
@@ -40,6 +41,7 @@ from volumetric.kernels.cpu.tiles import float_tile_shape, integer_tile_shape
 from volumetric.kernels.cpu.unpack import FORMAT_CODES
 from volumetric.layers.rope import Rope, inverse_frequencies
 from volumetric.runtime.cpu.batch import BatchTable, compile_batch
+from volumetric.runtime.cpu.compiling import make_ready
 from volumetric.runtime.cpu.layout import Layout, loose_cache
 from volumetric.runtime.cpu.resident import Matrix, ResidentWeights
 from volumetric.runtime.cpu.state import KVStorage
@@ -81,11 +83,15 @@ class Program:
         self._batch: BatchTable | None = None
 
     def table(self, mode: Mode) -> StepTable:
-        """The table of a mode, compiled when first asked for."""
+        """The table of a mode, compiled when first asked for.
+
+        Decoding follows nearly every prompt: its operations are made ready with those of the first call, so that the
+        wait for a compiler is one, is told as one, and never comes between two tokens.
+        """
         if mode not in self._tables:
-            records = [record for rope in self.layout.angles for record in self._angles(rope)]
-            for step in self.plan.steps:
-                records += self._records(step, mode)
+            records = self._all_records(mode)
+            wanted = records if mode == "few" or "few" in self._tables else [*records, *self._all_records("few")]
+            make_ready(((record.name, record.constants) for record in wanted), operation)
             if mode == "batch":
                 self._batch = compile_batch(records)
                 self._tables[mode] = self._batch.table
@@ -94,6 +100,12 @@ class Program:
         return self._tables[mode]
 
     # ---- steps
+
+    def _all_records(self, mode: Mode) -> list[Record]:
+        records = [record for rope in self.layout.angles for record in self._angles(rope)]
+        for step in self.plan.steps:
+            records += self._records(step, mode)
+        return records
 
     def _records(self, step: Step, mode: Mode) -> list[Record]:
         rule = getattr(self, f"_{step.op}", None)

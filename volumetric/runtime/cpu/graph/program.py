@@ -6,7 +6,7 @@ import itertools
 import threading
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +26,7 @@ from volumetric.kernels.cpu.steps import (
     STEP_WORDS,
 )
 from volumetric.runtime.cpu.arena import address_of, aligned_zeros
+from volumetric.runtime.cpu.compiling import Key, make_ready
 from volumetric.runtime.cpu.governor import Governor
 from volumetric.runtime.cpu.graph.placement import Placement, barriers
 from volumetric.runtime.cpu.graph.steps import Draft, GraphStep, Operation, Ref, append_steps
@@ -166,6 +167,7 @@ class CpuProgram:
 
     def _write_table(self, draft: Draft) -> dict[int, list[tuple[int, int]]]:
         """Fill the words; return storage → (word, offset) of the addresses that each run sets anew."""
+        make_ready(_operations(draft), operation)
         later: dict[int, list[tuple[int, int]]] = {}
         meets = barriers(draft.steps, self._placement, draft.sizes)
         for at, (step, row) in enumerate(zip(draft.steps, self._words, strict=True)):
@@ -286,3 +288,11 @@ def _offer(end: _End, words: Array) -> Array:
     result = np.empty(end.tensor.shape, end.tensor.dtype)
     words[end.words] = end.offsets + result.ctypes.data
     return result
+
+
+def _operations(draft: Draft) -> Iterator[Key]:
+    """Every operation that a table of `draft` names."""
+    for step in draft.steps:
+        if step.host is None:
+            yield step.name, step.constants
+            yield from ((value.name, value.constants) for value in step.arguments if isinstance(value, Operation))
