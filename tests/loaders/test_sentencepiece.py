@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from volumetric.errors import CheckpointError, UnsupportedError
 from volumetric.loaders import Tokenizer
 from volumetric.loaders.gguf import GGUFFile
-from volumetric.loaders.gguf_tokenizer import read_tokenizer, tokenizer_metadata
+from volumetric.loaders.gguf_tokenizer import read_tokenizer
+from volumetric.loaders.gguf_tokenizer_export import tokenizer_metadata
 from volumetric.loaders.gguf_write import write_gguf
 
 MODEL = json.loads((Path(__file__).parent / "data" / "sentencepiece_bpe.json").read_text(encoding="utf-8"))

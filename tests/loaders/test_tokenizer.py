@@ -16,7 +16,8 @@ from tests.loaders.test_families import copy
 from volumetric.errors import CheckpointError, GenerationError, UnsupportedError
 from volumetric.loaders import Tokenizer, open_model
 from volumetric.loaders.gguf import GGUFFile
-from volumetric.loaders.gguf_tokenizer import PRE_TOKENIZERS, read_tokenizer, tokenizer_metadata
+from volumetric.loaders.gguf_tokenizer import PRE_TOKENIZERS, read_tokenizer
+from volumetric.loaders.gguf_tokenizer_export import tokenizer_metadata
 from volumetric.loaders.gguf_write import write_gguf
 from volumetric.loaders.tokenizer import StreamDecoder
 from volumetric.loaders.tokenizer_files import read_tokenizer_files

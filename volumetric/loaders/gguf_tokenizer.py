@@ -1,16 +1,14 @@
-"""Rebuild the tokenizer that a GGUF file describes: byte-level BPE, which can be described too, or SentencePiece's."""
+"""Rebuild the tokenizer that a GGUF file describes: byte-level BPE or SentencePiece's."""
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from volumetric.errors import CheckpointError, UnsupportedError
-from volumetric.loaders.generation_config import GenerationDefaults
+from volumetric.errors import CheckpointError
 from volumetric.loaders.gguf import GGUFSource
 from volumetric.loaders.gguf_values import LazyStrings
 from volumetric.loaders.sentencepiece_bpe import sentencepiece_bpe
@@ -22,10 +20,12 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 PREFIX: Final = "tokenizer.ggml."
-NORMAL, CONTROL, USER_DEFINED = 1, 3, 4
-"""Token types; the last two are found in a text before merges are applied, and only control tokens are not text."""
-_ENDS: Final = ("eos", "eot", "eom")
-_ROLES: Final = {"bos": "bos_token", "eos": "eos_token", "unknown": "unk_token", "padding": "pad_token"}
+NORMAL, CONTROL, USER_DEFINED, UNUSED = 1, 3, 4, 5
+"""Token types. Control and user-defined tokens are found in a text before merges are applied, and only the former are
+no text; unused ones stand for rows of the embedding that no token has."""
+ENDS: Final = ("eos", "eot", "eom")
+"""Keys of ids that end a text, a turn or a message."""
+ROLES: Final = {"bos": "bos_token", "eos": "eos_token", "unknown": "unk_token", "padding": "pad_token"}
 
 # The regular expressions of the released tokenizer.json files; only the run of digits differs.
 _WORDS: Final = (
@@ -72,7 +72,7 @@ class _GGUFTokenizer:
         self._types = self._token_types()
 
     def tokenizer(self) -> Tokenizer:
-        roles = {role: self._id(f"{name}_token_id") for name, role in _ROLES.items()}
+        roles = {role: self._id(f"{name}_token_id") for name, role in ROLES.items()}
         special = np.flatnonzero(np.isin(self._types, (CONTROL, USER_DEFINED)))
         return Tokenizer(
             self._build,
@@ -108,8 +108,11 @@ class _GGUFTokenizer:
                 f"{self._where}: tokenizer model {model!r} cannot be rebuilt from metadata, 'gpt2' and 'llama' can",
                 hint=_ORIGINAL,
             )
-        vocabulary = {token: id for id, token in enumerate(self._tokens)}
-        if len(vocabulary) != len(self._tokens):
+        # So llama.cpp's converter and ours name rows of the embedding that no token has; else "unused" says little.
+        padding = {int(id) for id in np.flatnonzero(self._types == UNUSED) if self._tokens[id].startswith("[PAD")}
+        used = [id for id in range(len(self._tokens)) if id not in padding]
+        vocabulary = {self._tokens[id]: id for id in used}
+        if len(vocabulary) != len(used):
             raise CheckpointError(f"{self._where}: the vocabulary holds a token twice")
         built, begins = self._byte_level(vocabulary) if model == "gpt2" else self._sentencepiece(vocabulary)
         for kind, special in ((CONTROL, True), (USER_DEFINED, False)):
@@ -137,7 +140,7 @@ class _GGUFTokenizer:
             from tokenizers.normalizers import NFC
 
             built.normalizer = NFC()
-        built.pre_tokenizer = _pre_tokenizer(kind)
+        built.pre_tokenizer = pre_tokenizer_of(kind)
         built.decoder = decoders.ByteLevel()
         return built, kind == "llama-bpe"
 
@@ -178,7 +181,8 @@ class _GGUFTokenizer:
             built.post_processor = TemplateProcessing(single=one, pair=one + two, special_tokens=around)
 
 
-def _pre_tokenizer(kind: str) -> Any:
+def pre_tokenizer_of(kind: str) -> Any:
+    """Return the pre-tokenizer that GGUF files call `kind`, one of `PRE_TOKENIZERS`."""
     from tokenizers import Regex
     from tokenizers.pre_tokenizers import ByteLevel, Digits, Sequence, Split
 
@@ -196,83 +200,5 @@ def generation_ids(file: GGUFSource) -> tuple[list[int | None], dict[str, Any]]:
         value = file.metadata.get(f"{PREFIX}{name}_token_id")
         return value if type(value) is int else None
 
-    ends = [id_of(name) for name in _ENDS]
+    ends = [id_of(name) for name in ENDS]
     return ends, {"bos_token_id": id_of("bos"), "pad_token_id": id_of("padding")}
-
-
-def generation_metadata(generation: GenerationDefaults, tokenizer: Tokenizer | None) -> dict[str, Any]:
-    """GGUF metadata of begin, end and padding ids: the inverse of `generation_ids`.
-
-    The format has room for three ends; what is more is left to the chat template, and logged.
-    """
-    first = None if tokenizer is None else tokenizer.eos_id
-    ends = sorted(generation.eos_ids, key=lambda id: (id != first, id))
-    if len(ends) > len(_ENDS):
-        logger.warning("GGUF holds three end-of-text ids; left out: %s", ends[len(_ENDS) :])
-    named = [*zip(_ENDS, ends, strict=False), ("bos", generation.bos_id), ("padding", generation.pad_id)]
-    return {f"{PREFIX}{name}_token_id": np.uint32(id) for name, id in named if id is not None}
-
-
-def tokenizer_metadata(tokenizer: Tokenizer | None) -> dict[str, Any]:
-    """Return the GGUF metadata from which `read_tokenizer` and llama.cpp rebuild a tokenizer; nothing for None.
-
-    Raises
-    ------
-    UnsupportedError
-        It is no byte-level BPE with one of the pre-tokenizers that GGUF files name.
-    """
-    if tokenizer is None:
-        return {}
-    backend = tokenizer.backend
-    state = json.loads(tokenizer.to_json())
-    if state["model"].get("byte_fallback"):
-        raise UnsupportedError(
-            "a SentencePiece tokenizer cannot be written to GGUF: its scores are not kept",
-            hint="use format native or hf",
-        )
-    vocabulary: dict[str, int] = dict(state["model"].get("vocab", {})) if state["model"]["type"] == "BPE" else {}
-    added = {token["content"]: token for token in state["added_tokens"]}
-    vocabulary |= {content: token["id"] for content, token in added.items()}
-    tokens = sorted(vocabulary, key=vocabulary.__getitem__)
-    if not tokens or [vocabulary[token] for token in tokens] != list(range(len(tokens))):
-        raise UnsupportedError("the tokenizer's ids have gaps, which GGUF cannot express", hint="is it byte-level BPE?")
-    types = [_type(added.get(token)) for token in tokens]
-    merges = [merge if isinstance(merge, str) else " ".join(merge) for merge in state["model"]["merges"]]
-    values: dict[str, Any] = {
-        PREFIX + "model": "gpt2",
-        PREFIX + "pre": _kind_of(backend),
-        PREFIX + "tokens": tokens,
-        PREFIX + "token_type": np.array(types, np.int32),
-        PREFIX + "merges": merges,
-    }
-    for name, role in _ROLES.items():
-        id = tokenizer.token_id(tokenizer.special_tokens.get(role))
-        if id is not None:
-            values[f"{PREFIX}{name}_token_id"] = np.uint32(id)
-    values[PREFIX + "add_bos_token"] = tokenizer.bos_id is not None and tokenizer.encode("a")[:1] == [tokenizer.bos_id]
-    values[PREFIX + "add_space_prefix"] = False
-    return values
-
-
-def _type(added: Mapping[str, Any] | None) -> int:
-    if added is None:
-        return NORMAL
-    return CONTROL if added["special"] else USER_DEFINED
-
-
-def _kind_of(backend: tokenizers.Tokenizer) -> str:
-    """Name of a tokenizer's pre-tokenizer, found by comparing it with those that can be rebuilt."""
-    given = None if backend.pre_tokenizer is None else backend.pre_tokenizer.__getstate__()
-    for kind in PRE_TOKENIZERS:
-        if _settings(_pre_tokenizer(kind).__getstate__()) == _settings(given):
-            return kind
-    raise UnsupportedError(
-        "the pre-tokenizer has no name in GGUF files that is known here", hint=f"known: {', '.join(PRE_TOKENIZERS)}"
-    )
-
-
-def _settings(state: bytes | None) -> object:
-    """Settings of a pre-tokenizer, without those that only change offsets into the text."""
-    if state is None:
-        return None
-    return json.loads(state, object_hook=lambda found: {k: v for k, v in found.items() if k != "trim_offsets"})

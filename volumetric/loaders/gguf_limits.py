@@ -1,0 +1,89 @@
+"""What a GGUF file can say about a model: refuse before writing what a reader would take for another one.
+
+GGUF names an architecture and some numbers; all else, such as the activation of the MLP, is in the reader's code. Two
+checks follow from that. What llama.cpp's code for an architecture expects stands here as a list. Beyond that list, the
+network that this package would build from the metadata must be the model's own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Mapping
+from types import SimpleNamespace
+from typing import Any, Final, cast
+
+import numpy as np
+
+from volumetric.dtypes import Packed
+from volumetric.errors import UnsupportedError
+from volumetric.layers import LayerSpec, MultiHeadAttention
+from volumetric.layers.base import fields_of
+from volumetric.loaders import archs
+from volumetric.loaders.gguf import GGUFSource
+from volumetric.loaders.gguf_config import ROPE_FACTORS, read_config
+from volumetric.loaders.gguf_write import GGUFTensorOut, Metadata
+from volumetric.network import Network
+
+_BIASES: Final[Mapping[str, frozenset[str]]] = {
+    "llama": frozenset({"attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"}),
+    "qwen2": frozenset({"attn_q", "attn_k", "attn_v"}),
+    "qwen3": frozenset(),
+}
+"""Products of a layer that may have a bias, by architecture: llama.cpp refuses a file with any other tensor."""
+_FACTORS: Final = frozenset({"llama"})
+"""Architectures whose frequencies llama.cpp scales by the tensor of factors."""
+_HINT: Final = "formats native and hf hold the model as it is"
+
+
+def check_tensors(family: str, names: Collection[str], attention: MultiHeadAttention) -> None:
+    """Raise `UnsupportedError` for what llama.cpp cannot read in an architecture."""
+    for name in names:
+        product, _, kind = name.split(".", 2)[-1].partition(".")
+        if name.startswith("blk.") and kind == "bias" and product not in _BIASES[family]:
+            raise UnsupportedError(
+                f"GGUF files of architecture {family!r} have no bias {name!r}, and the model has one", hint=_HINT
+            )
+    if ROPE_FACTORS in names and family not in _FACTORS:
+        raise UnsupportedError(f"GGUF files of architecture {family!r} cannot scale frequencies as llama3", hint=_HINT)
+    if attention.rope is not None and attention.rope.dim != attention.width:
+        raise UnsupportedError(
+            f"{attention.rope.dim} of {attention.width} numbers of a head are rotated, GGUF's {family!r} rotates all",
+            hint=_HINT,
+        )
+
+
+def check_network(network: Network, metadata: Metadata, tensors: Mapping[str, GGUFTensorOut]) -> None:
+    """Raise `UnsupportedError` unless a file with these metadata and tensors is read as `network`."""
+
+    def packed(name: str) -> Packed:
+        return Packed.from_array(tensors[name].read())
+
+    found = {key: value.item() if isinstance(value, np.generic) else value for key, value in metadata.items()}
+    file = SimpleNamespace(metadata=found, entries=tensors, packed=packed)
+    read = archs.build(read_config(cast("GGUFSource", file), "the file to be written")).network
+    for coord, spec in network.layers.items():
+        other = read.layers.get(coord)
+        if other is None or other.kind != spec.kind:
+            raise UnsupportedError(f"GGUF has no form for the {spec.kind} at {coord}", hint=_HINT)
+        ours, theirs = _values(spec), _values(other)
+        for name, value in ours.items():
+            if theirs[name] != value:
+                raise UnsupportedError(
+                    f"GGUF cannot say that {spec.kind} at {coord} has {name}={value!r}: readers take {theirs[name]!r}",
+                    hint=_HINT,
+                )
+    if read.layers.keys() != network.layers.keys() or read.links != network.links:
+        raise UnsupportedError("GGUF has no form for the order of the layers", hint=_HINT)
+
+
+def _values(spec: LayerSpec) -> dict[str, Any]:
+    """Fields of a layer with numbers as GGUF holds them, in float32."""
+    return {name: _single(value) for name, value in fields_of(spec).items()}
+
+
+def _single(value: Any) -> Any:
+    if isinstance(value, float):
+        return float(np.float32(value))
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: _single(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    return value
