@@ -31,6 +31,7 @@ WINDOW = {"use_sliding_window": True, "sliding_window": 3, "max_window_layers": 
         ("qwen3", {"hidden_act": "gelu_new"}, "activation='gelu_tanh'"),
         ("qwen2", WINDOW, "window=3: readers take None"),
         ("qwen3", WINDOW, "window=3: readers take None"),
+        ("qwen2", {"head_dim": 8}, "has square projections: 4 heads of 8"),
         ("mistral", {}, "family 'mistral' cannot be written"),
         ("qwen2", {"rope_scaling": None, "rope_parameters": LLAMA3}, "scale frequencies"),
         ("llama", {"rope_scaling": None, "rope_parameters": {"partial_rotary_factor": 0.5}}, "rotates all"),
@@ -46,8 +47,14 @@ def test_what_the_format_cannot_say_is_refused(
         for name in [name for name in tensors if "self_attn" in name and name.endswith("proj.weight")]:
             tensors[name.replace("weight", "bias")] = np.ones(tensors[name].shape[0], np.float32)
 
-    if "attention_bias" in config:
-        rewrite(directory, biases)
+    def halves(tensors: dict[str, Any]) -> None:
+        for name in [name for name in tensors if "self_attn" in name]:
+            half = tensors[name].shape[0] // 2
+            tensors[name] = tensors[name][:, :32].copy() if ".o_proj" in name else tensors[name][:half].copy()
+
+    changes = {"attention_bias": biases, "head_dim": halves}
+    for change in [changes[key] for key in config if key in changes]:
+        rewrite(directory, change)
     open_model(str(directory))  # it is a model: the format alone is short of something
     with pytest.raises(UnsupportedError, match=message):
         convert_model(str(directory), tmp_path / "m.gguf")

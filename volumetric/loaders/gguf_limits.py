@@ -45,6 +45,12 @@ def check_tensors(family: str, names: Collection[str], attention: MultiHeadAtten
             )
     if ROPE_FACTORS in names and family not in _FACTORS:
         raise UnsupportedError(f"GGUF files of architecture {family!r} cannot scale frequencies as llama3", hint=_HINT)
+    if family == "qwen2" and attention.num_heads * attention.width != attention.embed_dim:
+        raise UnsupportedError(
+            f"qwen2 in GGUF files has square projections: {attention.num_heads} heads of {attention.width} "
+            f"are not {attention.embed_dim} numbers",
+            hint=_HINT,
+        )
     if attention.rope is not None and attention.rope.dim != attention.width:
         raise UnsupportedError(
             f"{attention.rope.dim} of {attention.width} numbers of a head are rotated, GGUF's {family!r} rotates all",
