@@ -21,7 +21,7 @@ sys.path.insert(0, str(ROOT))  # for the examples of every layer kind, which the
 
 from tests.layers.cases import CASES  # noqa: E402 (the line above must come first)
 from volumetric._typing import ROWS, Shape  # noqa: E402
-from volumetric.layers import LAYERS, LayerSpec, Residual, Sequential  # noqa: E402
+from volumetric.layers import LAYERS, LayerSpec, ParamSpec, Residual, Sequential  # noqa: E402
 from volumetric.network_json import spec_to_dict  # noqa: E402
 
 HOME = ROOT / "docs" / "layers"
@@ -123,11 +123,13 @@ def _examples(kind: str) -> list[str]:
     shown = [(spec, shape) for spec, shape in CASES.values() if spec.kind == kind or _holds(spec, kind)]
     for spec, shape in shown[:MAX_EXAMPLES]:
         given = (ROWS, *shape[1:])
-        params = "<br>".join(
-            f"`{p.name}` {_shape(p.shape)}, {p.init}{'' if p.packable else ', float32'}" for p in spec.params()
-        )
+        params = "<br>".join(f"`{p.name}` {_shape(p.shape)}, {p.init}{_mark(p)}" for p in spec.tensors())
         lines.append(f"| {_call(spec)} | {_shape(given)} | {_shape(spec.output_shape(given))} | {params or 'none'} |")
     return [*lines, ""]
+
+
+def _mark(param: ParamSpec) -> str:
+    return ", buffer" if param.buffer else "" if param.packable else ", float32"
 
 
 def _holds(spec: LayerSpec, kind: str) -> bool:
@@ -159,7 +161,8 @@ def _index() -> str:
         "",
         "One page for each kind: formula, fields, shapes, parameters. [What runs where](../support.md) tells which",
         "device computes it. N counts rows or samples. Parameters are initialised as said: `fan_in` is uniform in",
-        "±1/√in, `normal` has deviation 0.02; those marked float32 are never packed.",
+        "±1/√in, `normal` has deviation 0.02; those marked float32 are never packed. A buffer is no",
+        "parameter: the layer itself changes it while it trains.",
         "",
         "| kind | class | summary |",
         "| --- | --- | --- |",

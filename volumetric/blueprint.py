@@ -9,7 +9,7 @@ from typing import Any
 
 from volumetric._typing import Shape
 from volumetric.dtypes import Scheme
-from volumetric.layers import LayerSpec, Parallel, Sequential
+from volumetric.layers import LayerSpec, Parallel, ParamSpec, Sequential
 from volumetric.layers.base import show_shape
 from volumetric.network import Network
 from volumetric.network_json import spec_to_dict
@@ -18,13 +18,17 @@ from volumetric.weights import WeightStore
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParamFact:
-    """One parameter: its key in `Params`, shape, elements, the scheme it is stored in, and the key of its owner."""
+    """One tensor: its key in `Params`, shape, elements, the scheme it is stored in, and the key of its owner.
+
+    A `buffer`, such as a running mean, is no parameter and does not count as one.
+    """
 
     key: str
     shape: Shape
     elements: int
     scheme: Scheme | None = None
     shared_from: str | None = None
+    buffer: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +41,7 @@ class LayerFact:
     kind : of the layer
     settings : fields that differ from their defaults, without nested layers
     input, output : shapes; the first axis counts rows
-    params : its own parameters, those of nested layers not included
+    params : its own parameters and buffers, those of nested layers not included
     children : nested layers, in order
     disabled : it passes its input on
     """
@@ -54,7 +58,7 @@ class LayerFact:
     @property
     def parameters(self) -> int:
         """Elements of all parameters that are owned here or below."""
-        own = sum(p.elements for p in self.params if p.shared_from is None)
+        own = sum(p.elements for p in self.params if p.shared_from is None and not p.buffer)
         return own + sum(child.parameters for child in self.children)
 
     def walk(self, depth: int = 0) -> Iterator[tuple[int, LayerFact]]:
@@ -72,6 +76,7 @@ class LayerFact:
                 "elements": p.elements,
                 **({} if p.scheme is None else {"dtype": str(p.scheme)}),
                 **({} if p.shared_from is None else {"shared_from": p.shared_from}),
+                **({"buffer": True} if p.buffer else {}),
             }
             for p in self.params
         ]
@@ -152,22 +157,21 @@ class _Reader:
             settings=settings,
             input=shape,
             output=output,
-            params=tuple(
-                self._param(f"{where}/{p.name}", p.shape) for p in spec.params() if not p.name.startswith(nested)
-            ),
+            params=tuple(self._param(f"{where}/{p.name}", p) for p in spec.tensors() if not p.name.startswith(nested)),
             children=children,
             disabled=identity,
         )
 
-    def _param(self, key: str, shape: Shape) -> ParamFact:
+    def _param(self, key: str, spec: ParamSpec) -> ParamFact:
         owner = self._network.resolve(key)
         store = self._params.get(owner)
         return ParamFact(
             key=key,
-            shape=shape,
-            elements=math.prod(shape),
+            shape=spec.shape,
+            elements=math.prod(spec.shape),
             scheme=None if store is None else store.scheme,
             shared_from=None if owner == key else owner,
+            buffer=spec.buffer,
         )
 
     def _children(self, spec: LayerSpec, where: str, shape: Shape) -> tuple[LayerFact, ...]:

@@ -84,12 +84,15 @@ class Network:
         return made
 
     def param_specs(self) -> dict[str, ParamSpec]:
-        """Key → spec of every parameter that the network owns; shared ones appear at their source alone."""
+        """Key → spec of every tensor that the network owns; shared ones appear at their source alone.
+
+        Buffers, which layers change themselves, are among them: all that is stored of a network.
+        """
         return {key: spec for key, spec in self._all_params() if key not in self._shared}
 
     def _all_params(self) -> Iterator[tuple[str, ParamSpec]]:
         for coord, spec in self.layers.items():
-            for param in spec.params():
+            for param in spec.tensors():
                 yield f"{coord}/{param.name}", param
 
     def resolve(self, key: str) -> str:

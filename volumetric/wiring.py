@@ -98,8 +98,8 @@ def follow_shared(layers: Mapping[Coord, LayerSpec], links: tuple[Link, ...]) ->
     for link in links:
         if link.kind != "shared":
             continue
-        theirs = {p.name: p.shape for p in layers[link.source].params()}
-        mine = {p.name: p.shape for p in layers[link.target].params()}
+        theirs = {p.name: p.shape for p in layers[link.source].tensors()}
+        mine = {p.name: p.shape for p in layers[link.target].tensors()}
         names = [(n, n) for n in mine] if link.param is None else [(link.param, link.source_param)]
         for name, source_name in names:
             what = f"shared link {link.source}/{source_name} → {link.target}/{name}"

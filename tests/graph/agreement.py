@@ -40,7 +40,7 @@ def layer_graph(name: str) -> tuple[Graph, dict[str, Array], list[Array]]:
     y = Scope(work=work, param=work.stored, path="layer").emit(spec, at)
     gy = np.random.default_rng(1).standard_normal(work.shape(y)).astype(np.float32)
     seed = work.input("gy", gy.shape)
-    wanted = [work.stored(key, value.shape) for key, value in p.items()] + ([] if whole else [at])
+    wanted = [work.stored(s.name, s.shape) for s in spec.params()] + ([] if whole else [at])
     grads = differentiate(work, {y: seed}, wanted)
     return work.finish([y, *(grads[i] for i in wanted if i in grads)]), p, [x, gy]
 

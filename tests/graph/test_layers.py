@@ -6,25 +6,27 @@ import numpy as np
 import pytest
 
 from tests.layers.cases import CASES
-from tests.layers.test_vjp import arrays
+from tests.layers.test_vjp import IN_TRAINING, a_pass, arrays
 from volumetric.errors import UnsupportedError
 from volumetric.layers import LAYERS, Embedding, LayerSpec
 from volumetric.runtime.graph import GraphBuilder, NumpyGraphs, differentiate
-from volumetric.runtime.graph.rules import RULES, Scope
+from volumetric.runtime.graph.rules import RULES, GraphTraining, Scope
 
 TOLERANCE = {np.float32: 1e-5, np.float64: 1e-9}
 
 
 def run_layer(
-    spec: LayerSpec, p: dict[str, np.ndarray], x: np.ndarray, gy: np.ndarray, dtype: type
+    spec: LayerSpec, p: dict[str, np.ndarray], x: np.ndarray, gy: np.ndarray, dtype: type, *, train: bool = False
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Output and gradients by name; ``"input"`` is that of x, where it has one."""
+    """Output, and gradients and new values of buffers by name; ``"input"`` is the gradient of x, where it has one."""
     work = GraphBuilder()
+    training = GraphTraining(buffers={s.name: work.stored(s.name, s.shape) for s in spec.buffers()}) if train else None
     whole = isinstance(spec, Embedding)
     at = work.input("x", x.shape, "int32" if whole else "float32")
-    y = Scope(work=work, param=work.stored, path="layer").emit(spec, at)
+    y = Scope(work=work, param=work.stored, path="layer", training=training).emit(spec, at)
+    changed = {} if training is None else training.buffers
     seed = work.input("gy", gy.shape)
-    wanted = {name: work.stored(name, value.shape) for name, value in p.items()}
+    wanted = {s.name: work.stored(s.name, s.shape) for s in spec.params()}
     wanted |= {} if whole else {"input": at}
     grads = differentiate(work, {y: seed}, wanted.values())
     names = [name for name, i in wanted.items() if i in grads]
@@ -32,9 +34,9 @@ def run_layer(
     store = device.store()
     for name, value in p.items():
         store.put(name, value)
-    graph = work.finish([y, *(grads[wanted[name]] for name in names)])
+    graph = work.finish([y, *(grads[wanted[name]] for name in names), *changed.values()])
     out, *found = device.compile(graph, store).run([x, gy])
-    return out, dict(zip(names, found, strict=True))
+    return out, dict(zip([*names, *changed], found, strict=True))
 
 
 def close(got: np.ndarray, want: np.ndarray, tolerance: float, what: str) -> None:
@@ -45,20 +47,25 @@ def close(got: np.ndarray, want: np.ndarray, tolerance: float, what: str) -> Non
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("name", CASES)
-def test_a_graph_is_the_layer(name: str, dtype: type) -> None:
+@pytest.mark.parametrize(
+    ("name", "train"), [*((name, False) for name in CASES), *((name, True) for name in IN_TRAINING)]
+)
+def test_a_graph_is_the_layer(name: str, train: bool, dtype: type) -> None:
     spec, shape = CASES[name]
     p, x = arrays(spec, shape, seed=len(name))
     p = {key: value.astype(dtype) for key, value in p.items()}
     x = x.astype(dtype) if np.issubdtype(x.dtype, np.floating) else x.astype(np.int32)
-    y, saved = spec.forward(p, x)
+    training = a_pass(spec)
+    y, saved = spec.train_forward(p, x, training=training) if train else spec.forward(p, x)
     gy = np.random.default_rng(1).standard_normal(y.shape).astype(dtype)
     want = spec.vjp(p, saved, gy)
-    out, grads = run_layer(spec, p, x, gy, dtype)
+    out, grads = run_layer(spec, p, x, gy, dtype, train=train)
     close(out, y, TOLERANCE[dtype], "output")
     expected = dict(want.params)
     if want.inputs[0] is not None:
         expected["input"] = want.inputs[0]
+    expected |= training.changes
+    assert not train or set(training.changes) == {s.name for s in spec.buffers()}
     assert set(grads) <= set(expected)
     for key, value in expected.items():
         close(grads.get(key, np.zeros_like(value)), value, TOLERANCE[dtype], key)

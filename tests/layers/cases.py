@@ -19,6 +19,9 @@ from volumetric.layers import (
     AvgPool1d,
     AvgPool2d,
     AvgPool3d,
+    BatchNorm1d,
+    BatchNorm2d,
+    BatchNorm3d,
     Conv1d,
     Conv2d,
     Conv3d,
@@ -139,6 +142,11 @@ _CONVOLUTIONS: dict[str, Case] = {
     ),
 }
 
+
+def _expert(activation: Activation = "tanh") -> Dense:
+    return Dense(in_features=4, out_features=3, activation=activation)
+
+
 _POOLS: dict[str, Case] = {
     "max-pool1d": (MaxPool1d(kernel_size=2), (2, 3, 7)),
     "max-pool1d-everything": (
@@ -170,6 +178,30 @@ _POOLS: dict[str, Case] = {
     "last-step": (LastStep(), (3, 4, 2)),
     "last-step-images": (LastStep(), (2, 1, 2, 3)),
     "group-norm": (GroupNorm(num_groups=2, num_channels=6), (2, 6, 3, 2)),
+    "group-norm-relu": (GroupNorm(num_groups=2, num_channels=2, activation="silu"), (2, 2, 5)),
+    "batch-norm1d": (BatchNorm1d(num_features=3), (5, 3)),
+    "batch-norm1d-mean": (BatchNorm1d(num_features=2, momentum=None, activation="tanh"), (3, 2, 4)),
+    "batch-norm2d": (BatchNorm2d(num_features=3, eps=1e-3, momentum=0.3), (2, 3, 2, 3)),
+    "batch-norm2d-plain": (BatchNorm2d(num_features=2, affine=False), (3, 2, 2, 2)),
+    "batch-norm2d-untracked": (BatchNorm2d(num_features=2, track_running_stats=False), (2, 2, 2, 3)),
+    "batch-norm3d": (BatchNorm3d(num_features=2), (2, 2, 2, 1, 3)),
+    "batch-norm-inside": (
+        Sequential(
+            layers=(Conv1d(in_channels=2, out_channels=2, kernel_size=2, bias=False), BatchNorm1d(num_features=2))
+        ),
+        (3, 2, 4),
+    ),
+    "batch-norm-filter": (
+        Parallel(
+            branches=(
+                Sequential(layers=(BatchNorm1d(num_features=4), Dense(in_features=4, out_features=3))),
+                _expert(),
+            ),
+            combine="filter",
+            gate=Gate(in_features=4, out_features=2),
+        ),
+        (5, 4),
+    ),
     "group-norm-plain": (GroupNorm(num_groups=3, num_channels=3, affine=False), (2, 3, 5)),
     "group-norm-rows": (GroupNorm(num_groups=1, num_channels=4), (3, 4)),
 }
@@ -206,10 +238,6 @@ _SOFTMAXES: dict[str, Case] = {
     "mixture-softmax": (MixtureSoftmax(components=3), (3, 15)),
     "mixture-softmax-axis": (MixtureSoftmax(components=2, axis=1), (2, 6, 2)),
 }
-
-
-def _expert(activation: Activation = "tanh") -> Dense:
-    return Dense(in_features=4, out_features=3, activation=activation)
 
 
 def _experts(top_k: int | None, *branches: LayerSpec) -> Parallel:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.layers.test_vjp import a_pass
 from volumetric import layers
 
 CASES: list[dict[str, Any]] = json.loads(
@@ -26,7 +27,11 @@ def test_a_layer_computes_what_torch_does(case: dict[str, Any]) -> None:
     spec = made(case)
     p = {key: np.array(value, np.float64) for key, value in case["params"].items()}
     assert {s.name: s.shape for s in spec.params()} == {key: value.shape for key, value in p.items()}
-    y, saved = spec.forward(p, np.array(case["x"], np.float64).reshape(case["shape"]))
+    first, x = (np.array(case[name], np.float64).reshape(case["shape"]) for name in ("first", "x"))
+    buffers = {s.name: np.full(s.shape, float(s.init == "ones")) for s in spec.buffers()}
+    training = a_pass(spec)
+    spec.train_forward(p | buffers, first, training=training)
+    y, saved = spec.train_forward(p | training.changes, x, training=training)
     grads = spec.vjp(p, saved, np.array(case["gy"], np.float64).reshape(y.shape))
     assert grads.inputs[0] is not None
     close(y, case["y"])
@@ -34,6 +39,9 @@ def test_a_layer_computes_what_torch_does(case: dict[str, Any]) -> None:
     assert grads.params.keys() == case["grads"].keys()
     for key, want in case["grads"].items():
         close(grads.params[key], want)
+    for key in buffers:
+        close(training.changes[key], np.atleast_1d(case["buffers"][key]).tolist())
+    close(spec.forward(p | training.changes, x)[0], case["evaluated"])
 
 
 def close(got: np.ndarray, want: list[float]) -> None:

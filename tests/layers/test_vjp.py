@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.layers.cases import CASES
-from volumetric.layers import LAYERS, Embedding, LayerSpec
+from volumetric.layers import LAYERS, Embedding, LayerSpec, Training
 
 STEP = 1e-4
 TOLERANCE = 1e-6
@@ -15,8 +15,20 @@ TOLERANCE = 1e-6
 def arrays(spec: LayerSpec, shape: tuple[int, ...], seed: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
     rng = np.random.default_rng(seed)
     p = {s.name: rng.standard_normal(s.shape) * 0.5 + (0.6 if s.init == "ones" else 0.0) for s in spec.params()}
+    p |= {s.name: np.abs(rng.standard_normal(s.shape)) + (s.init == "ones") for s in spec.buffers()}
     x = rng.integers(0, spec.num_embeddings, shape) if isinstance(spec, Embedding) else rng.standard_normal(shape)
     return p, x
+
+
+def a_pass(spec: LayerSpec) -> Training:
+    """A pass of training in which a layer may change its buffers."""
+    return Training(learned=frozenset(s.name for s in spec.buffers()))
+
+
+def computes_otherwise(spec: LayerSpec) -> bool:
+    """Whether a layer computes something else while training."""
+    children = getattr(spec, spec.children_field) if spec.children_field else ()
+    return spec.batch_statistics == "training" or any(map(computes_otherwise, children))
 
 
 def differences(loss, at: np.ndarray) -> np.ndarray:
@@ -32,19 +44,28 @@ def differences(loss, at: np.ndarray) -> np.ndarray:
     return gradient
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_vjp_equals_central_differences(name: str) -> None:
+IN_TRAINING = [name for name, (spec, _) in CASES.items() if computes_otherwise(spec)]
+
+
+@pytest.mark.parametrize(
+    ("name", "training"), [*((name, False) for name in CASES), *((name, True) for name in IN_TRAINING)]
+)
+def test_vjp_equals_central_differences(name: str, training: bool) -> None:
     spec, shape = CASES[name]
     p, x = arrays(spec, shape, seed=len(name))
-    y, saved = spec.forward(p, x)
+
+    def forward() -> tuple[np.ndarray, dict]:
+        return spec.train_forward(p, x, training=a_pass(spec)) if training else spec.forward(p, x)
+
+    y, saved = forward()
     gy = np.random.default_rng(1).standard_normal(y.shape)
     grads = spec.vjp(p, saved, gy)
 
     def loss() -> float:
-        return float((spec.forward(p, x)[0] * gy).sum())
+        return float((forward()[0] * gy).sum())
 
     assert set(grads.params) == {s.name for s in spec.params()}
-    checks = {key: (grads.params[key], p[key]) for key in p}
+    checks = {key: (grads.params[key], p[key]) for key in grads.params}
     if np.issubdtype(x.dtype, np.floating):
         assert grads.inputs[0] is not None
         checks["input"] = (grads.inputs[0], x)

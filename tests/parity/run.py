@@ -32,6 +32,9 @@ def data(example: Example, seed: int) -> Data:
         s.name: (rng.standard_normal(s.shape) * 0.5 + (0.6 if s.init == "ones" else 0.0)).astype(np.float32)
         for s in spec.params()
     }
+    params |= {
+        s.name: (np.abs(rng.standard_normal(s.shape)) + (s.init == "ones")).astype(np.float32) for s in spec.buffers()
+    }
     if isinstance(spec, Embedding):
         x = rng.integers(0, spec.num_embeddings, shape).astype(np.int32)
     else:
@@ -43,7 +46,8 @@ def data(example: Example, seed: int) -> Data:
 def expected(example: Example, of: Data, scheme: Scheme | None = None) -> dict[str, Array]:
     """Output and gradients of the layer's own code in float64, with the weights that `scheme` can hold."""
     spec, _ = example
-    held = of.params if scheme is None else {k: decode(encode(w, scheme)) for k, w in of.params.items()}
+    rounded = set() if scheme is None else {s.name for s in spec.params()}
+    held = {k: decode(encode(w, scheme)) if scheme and k in rounded else w for k, w in of.params.items()}
     p = {key: w.astype(np.float64) for key, w in held.items()}
     x = of.x if of.x.dtype == np.int32 else of.x.astype(np.float64)
     y, saved = spec.forward(p, x)
@@ -60,9 +64,10 @@ def on_device(name: str, example: Example, of: Data, scheme: Scheme | None = Non
     work = GraphBuilder()
     x = work.input("x", of.x.shape, "int32" if of.x.dtype == np.int32 else "float32")
     masters = {key: work.stored(key, w.shape) for key, w in of.params.items()}
-    used = {k: i if scheme is None else work.fake_quant(i, str(scheme)) for k, i in masters.items()}
+    trained = {s.name for s in spec.params()}
+    used = {k: work.fake_quant(i, str(scheme)) if scheme and k in trained else i for k, i in masters.items()}
     y = Scope(work=work, param=lambda path, _: used[path], path="layer").emit(spec, x)
-    wanted = {f"vjp {key}": i for key, i in masters.items()}
+    wanted = {f"vjp {key}": i for key, i in masters.items() if key in trained}
     if of.x.dtype != np.int32:
         wanted["vjp input"] = x
     grads = differentiate(work, {y: work.input("gy", of.gy.shape)}, wanted.values())

@@ -189,7 +189,7 @@ def test_layers_without_a_form_of_their_own_are_one_step() -> None:
     for name in ("conv2d", "lstm", "kmeans", "entmax", "filter-nested", "grid-scatter"):
         plan = lower(network_of(name))
         assert [step.op for step in plan.steps] == [CASES[name][0].kind]
-        assert len(plan.params) == len(CASES[name][0].params())
+        assert len(plan.params) == len(CASES[name][0].tensors())
 
 
 def test_no_step_before_a_layer_that_remembers_runs_on_the_last_row_alone() -> None:

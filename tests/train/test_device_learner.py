@@ -70,9 +70,11 @@ def sentences(count: int = 3, length: int = 6) -> Batch:
 
 def assert_close(a: LearnerState, b: LearnerState, tolerance: float = CLOSE) -> None:
     assert a.updates == b.updates
-    for want, got in ((a.masters, b.masters), *((a.slots[slot], b.slots[slot]) for slot in a.slots)):
+    slots = [(a.slots[slot], b.slots[slot]) for slot in a.slots]
+    for want, got in ((a.masters, b.masters), *slots, (a.buffers, b.buffers)):
         assert want.keys() == got.keys()
-        largest = max(float(np.abs(w).max()) for w in want.values())  # a single weight may just be passing zero
+        # of all together: a single weight may just be passing zero
+        largest = max((float(np.abs(w).max()) for w in want.values()), default=0.0)
         for key, w in want.items():
             np.testing.assert_allclose(got[key], w, rtol=0, atol=tolerance * largest, err_msg=key)
 

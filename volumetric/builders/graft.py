@@ -44,7 +44,7 @@ def as_layer(network: Network) -> tuple[Sequential, dict[str, str]]:
                 coord = w.skip.coord
                 value = None if coord is None else (made if w.skip.side == "output" else read)[coord]
                 spec = Residual(source="input" if value is None else f"#{value}")
-            names |= {f"{w.coord}/{p.name}": f"{len(layers)}/{p.name}" for p in spec.params()}
+            names |= {f"{w.coord}/{p.name}": f"{len(layers)}/{p.name}" for p in spec.tensors()}
             layers.append(spec)
             last = len(layers) - 1
         made[w.coord] = last

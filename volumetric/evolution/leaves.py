@@ -17,7 +17,7 @@ class Leaf:
     ----------
     path : coordinate, then the places inside containers: ``"1.0.0.2"``, ``"1.0.0.2/0/1"``; a gate is ``…/gate``
     spec : the layer
-    keys : name of each parameter → key that its tensor has in `Params`, after following shared links
+    keys : name of each parameter and buffer → key that its tensor has in `Params`, after following shared links
     """
 
     path: str
@@ -35,7 +35,7 @@ def leaves(network: Network) -> Iterator[Leaf]:
     for coord, spec in network.layers.items():
         if coord not in network.disabled:
             for path, leaf in _walk(str(coord), spec):
-                keys = {param.name: network.resolve(f"{path}/{param.name}") for param in leaf.params()}
+                keys = {param.name: network.resolve(f"{path}/{param.name}") for param in leaf.tensors()}
                 yield Leaf(path=path, spec=leaf, keys=keys)
 
 

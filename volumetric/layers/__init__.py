@@ -14,6 +14,9 @@ from volumetric.layers.base import LayerSpec as LayerSpec
 from volumetric.layers.base import Memory as Memory
 from volumetric.layers.base import ParamSpec as ParamSpec
 from volumetric.layers.base import layer as layer
+from volumetric.layers.batch_norm import BatchNorm1d as BatchNorm1d
+from volumetric.layers.batch_norm import BatchNorm2d as BatchNorm2d
+from volumetric.layers.batch_norm import BatchNorm3d as BatchNorm3d
 from volumetric.layers.containers import Residual as Residual
 from volumetric.layers.containers import Sequential as Sequential
 from volumetric.layers.conv import Conv1d as Conv1d
@@ -55,3 +58,4 @@ from volumetric.layers.reshape import Reshape as Reshape
 from volumetric.layers.rope import Rope as Rope
 from volumetric.layers.softmax import Softcap as Softcap
 from volumetric.layers.softmax import Softmax as Softmax
+from volumetric.layers.training import Training as Training

@@ -9,12 +9,14 @@ from typing import Any, ClassVar, Literal, TypeAlias, TypeVar, dataclass_transfo
 
 from volumetric._typing import Array, Shape
 from volumetric.errors import ShapeError, SpecError
+from volumetric.layers.training import Training
 
 Arrays: TypeAlias = Mapping[str, Array]
-"""Parameter name → array, for one layer."""
+"""Name of a parameter or buffer → array, for one layer."""
 Saved: TypeAlias = dict[str, Any]
 """What forward keeps for the VJP."""
 Init = Literal["fan_in", "ones", "zeros", "normal"]
+BatchStatistics = Literal["never", "training", "always"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,12 +29,19 @@ class ParamSpec:
     shape : logical shape; matrices are ``(out, in)``
     init : how a fresh network fills it; ``"fan_in"`` is uniform in ±1/√in, ``"normal"`` has standard deviation 0.02
     packable : may be stored in a low-bit scheme; gains and biases stay float32
+    buffer : no parameter: the layer itself changes it while it trains, and no gradient or optimiser ever does
     """
 
     name: str
     shape: Shape
     init: Init = "fan_in"
     packable: bool = True
+    buffer: bool = False
+
+
+def buffer(name: str, shape: Shape, start: Literal["zeros", "ones"]) -> ParamSpec:
+    """Describe an array that a layer keeps beside its parameters and changes itself, such as a running mean."""
+    return ParamSpec(name=name, shape=shape, init=start, packable=False, buffer=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +79,20 @@ class LayerSpec:
     """How many arrays forward takes."""
     remembers: ClassVar[bool] = False
     """Whether forward uses `memory`."""
+    batch_statistics: ClassVar[BatchStatistics] = "never"
+    """When a row of the output depends on the other samples of the batch."""
 
     def params(self) -> tuple[ParamSpec, ...]:
         """Return the parameters in their canonical flat order."""
         return ()
+
+    def buffers(self) -> tuple[ParamSpec, ...]:
+        """Return the arrays that are stored with the parameters and that training changes, but no optimiser."""
+        return ()
+
+    def tensors(self) -> tuple[ParamSpec, ...]:
+        """Return all that is stored of the layer: its parameters, then its buffers."""
+        return *self.params(), *self.buffers()
 
     def output_shape(self, *inputs: Shape) -> Shape:
         """Return the shape of the output; raise `ShapeError` where an input does not fit."""
@@ -83,8 +102,15 @@ class LayerSpec:
         """Compute the reference output, in the precision of the inputs, and what the VJP needs."""
         raise NotImplementedError(self.kind)
 
+    def train_forward(self, p: Arrays, *xs: Array, training: Training) -> tuple[Array, Saved]:
+        """Compute the output as it is while training; for most layers that is `forward` of whole sequences."""
+        return self.forward(p, *xs)
+
     def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
-        """Return the gradients of ``sum(gy * y)`` with respect to inputs and parameters."""
+        """Return the gradients of ``sum(gy * y)`` with respect to inputs and parameters.
+
+        `saved` is what `forward` or `train_forward` returned; buffers are constants.
+        """
         raise NotImplementedError(self.kind)
 
 

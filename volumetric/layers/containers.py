@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar
 
 from volumetric._typing import Array, Shape
 from volumetric.errors import ShapeError, SpecError
 from volumetric.layers.base import (
     Arrays,
+    BatchStatistics,
     Grads,
     LayerSpec,
     Memory,
@@ -19,6 +20,7 @@ from volumetric.layers.base import (
     layer,
     show_shape,
 )
+from volumetric.layers.training import Training
 
 INPUT = "input"
 """Source of a Residual: what the enclosing network or container received."""
@@ -76,6 +78,21 @@ def prefixed(children: Mapping[Any, LayerSpec]) -> tuple[ParamSpec, ...]:
     )
 
 
+def prefixed_buffers(children: Mapping[Any, LayerSpec]) -> tuple[ParamSpec, ...]:
+    """Buffers of `children` below the paths that are their keys."""
+    return tuple(
+        dataclasses.replace(spec, name=f"{path}/{spec.name}")
+        for path, child in children.items()
+        for spec in child.buffers()
+    )
+
+
+def joint_statistics(children: Iterable[LayerSpec]) -> BatchStatistics:
+    """When a row depends on other samples in any of `children`."""
+    found = {child.batch_statistics for child in children}
+    return "always" if "always" in found else "training" if "training" in found else "never"
+
+
 def inner_memory(memory: Memory | None, index: int) -> Memory | None:
     """Memory of child `index`, kept inside that of its container."""
     if memory is None:
@@ -106,8 +123,16 @@ class Sequential(LayerSpec):
         """Whether any child uses memory."""
         return any(child.remembers for child in self.layers)
 
+    @property
+    def batch_statistics(self) -> BatchStatistics:  # pyright: ignore[reportIncompatibleVariableOverride]  (depends on the children)
+        """When a row depends on the other samples of the batch."""
+        return joint_statistics(self.layers)
+
     def params(self) -> tuple[ParamSpec, ...]:
         return prefixed(dict(enumerate(self.layers)))
+
+    def buffers(self) -> tuple[ParamSpec, ...]:
+        return prefixed_buffers(dict(enumerate(self.layers)))
 
     def sources(self, index: int) -> tuple[int, ...]:
         """Values that layer `index` reads: 0 is the container's input, i + 1 the output of layer i."""
@@ -124,10 +149,20 @@ class Sequential(LayerSpec):
         return shapes[-1]
 
     def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
-        values, tape = [xs[0]], []
-        for i, child in enumerate(self.layers):
-            args = (values[j] for j in self.sources(i))
-            y, saved = child.forward(below(p, str(i)), *args, memory=inner_memory(memory, i))
+        return self._run(
+            xs[0], lambda i, args: self.layers[i].forward(below(p, str(i)), *args, memory=inner_memory(memory, i))
+        )
+
+    def train_forward(self, p: Arrays, *xs: Array, training: Training) -> tuple[Array, Saved]:
+        return self._run(
+            xs[0],
+            lambda i, args: self.layers[i].train_forward(below(p, str(i)), *args, training=training.child(str(i))),
+        )
+
+    def _run(self, x: Array, compute: Callable[[int, list[Array]], tuple[Array, Saved]]) -> tuple[Array, Saved]:
+        values, tape = [x], []
+        for i in range(len(self.layers)):
+            y, saved = compute(i, [values[j] for j in self.sources(i)])
             values.append(y)
             tape.append(saved)
         return values[-1], {"tape": tape}

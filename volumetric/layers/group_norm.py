@@ -6,6 +6,7 @@ import numpy as np
 
 from volumetric._typing import Array, Shape
 from volumetric.errors import ShapeError, SpecError
+from volumetric.layers.activations import Activation, activate, check_activation, slope
 from volumetric.layers.base import (
     Arrays,
     Grads,
@@ -17,29 +18,12 @@ from volumetric.layers.base import (
     layer,
     show_shape,
 )
-
-
-def channel_params(channels: int) -> tuple[ParamSpec, ParamSpec]:
-    """Gain and bias of each channel."""
-    return (
-        ParamSpec(name="weight", shape=(channels,), init="ones", packable=False),
-        ParamSpec(name="bias", shape=(channels,), init="zeros", packable=False),
-    )
-
-
-def by_channel(vector: Array, axes: int) -> Array:
-    """View one number for each channel so that it broadcasts over an array ``[N, C, …]`` of `axes` axes."""
-    return vector.reshape(-1, *(1,) * (axes - 2))
-
-
-def sum_by_channel(x: Array) -> Array:
-    """Sum over all axes but the channels, ``[N, C, …] -> [C]``."""
-    return x.sum((0, *range(2, x.ndim)))
+from volumetric.layers.channels import by_channel, channel_params, sum_by_channel
 
 
 @layer("group_norm")
 class GroupNorm(LayerSpec):
-    """``y = (x - mean) / √(var + eps) · w + b`` with mean and biased variance of each group of channels of a sample.
+    """``y = act((x - mean) / √(var + eps) · w + b)``, mean and biased variance of a sample's group of channels.
 
     The input is ``[N, num_channels, …]``; w and b have one element for each channel. One group makes it a LayerNorm of
     whole samples, as many groups as channels an instance norm.
@@ -55,10 +39,12 @@ class GroupNorm(LayerSpec):
     num_channels: int
     eps: float = 1e-5
     affine: bool = True
+    activation: Activation = "linear"
 
     def __post_init__(self) -> None:
         """Check the fields."""
         expect_positive(self, "num_groups", "num_channels")
+        check_activation(self.activation)
         if self.num_channels % self.num_groups:
             raise SpecError(f"group_norm: {self.num_channels} channels do not divide into {self.num_groups} groups")
 
@@ -78,18 +64,18 @@ class GroupNorm(LayerSpec):
         centred = groups - groups.mean(axis=-1, keepdims=True)
         scale = 1 / np.sqrt(np.mean(np.square(centred), axis=-1, keepdims=True) + x.dtype.type(self.eps))
         normal = (centred * scale).reshape(x.shape)
-        saved = {"normal": normal, "scale": scale}
-        if not self.affine:
-            return normal, saved
-        return normal * by_channel(p["weight"], x.ndim) + by_channel(p["bias"], x.ndim), saved
+        pre = normal
+        if self.affine:
+            pre = normal * by_channel(p["weight"], x.ndim) + by_channel(p["bias"], x.ndim)
+        return activate(self.activation, pre), {"normal": normal, "scale": scale, "pre": pre}
 
     def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
         normal, scale = saved["normal"], saved["scale"]
         params: dict[str, Array] = {}
-        inner = gy
+        inner = g = gy * slope(self.activation, saved["pre"])
         if self.affine:
-            inner = gy * by_channel(p["weight"], gy.ndim)
-            params = {"weight": sum_by_channel(gy * normal), "bias": sum_by_channel(gy)}
+            inner = g * by_channel(p["weight"], g.ndim)
+            params = {"weight": sum_by_channel(g * normal), "bias": sum_by_channel(g)}
         groups = (len(gy), self.num_groups, np.prod(gy.shape[1:], dtype=int) // self.num_groups)
         inner, normal = inner.reshape(groups), normal.reshape(groups)
         along = np.mean(inner * normal, axis=-1, keepdims=True)

@@ -9,6 +9,7 @@ from volumetric._typing import Array, Shape
 from volumetric.errors import ShapeError, SpecError
 from volumetric.layers.base import (
     Arrays,
+    BatchStatistics,
     Grads,
     LayerSpec,
     Memory,
@@ -18,9 +19,10 @@ from volumetric.layers.base import (
     layer,
     show_shape,
 )
-from volumetric.layers.containers import Residual, inner_memory, prefixed
+from volumetric.layers.containers import Residual, inner_memory, joint_statistics, prefixed, prefixed_buffers
 from volumetric.layers.gate import Gate
 from volumetric.layers.joins import join, join_vjp, mix, mix_vjp, scatter, scatter_vjp
+from volumetric.layers.training import Training
 
 Combine = Literal["concat", "add", "avg", "filter", "grid_scatter"]
 COMBINES: tuple[Combine, ...] = get_args(Combine)
@@ -87,9 +89,17 @@ class Parallel(LayerSpec):
         """Whether any branch uses memory."""
         return any(branch.remembers for branch in self.branches)
 
+    @property
+    def batch_statistics(self) -> BatchStatistics:  # pyright: ignore[reportIncompatibleVariableOverride]  (depends on the children)
+        """When a row depends on the other samples of the batch."""
+        return joint_statistics(self.branches)
+
     def params(self) -> tuple[ParamSpec, ...]:
         gate = () if self.gate is None else prefixed({"gate": self.gate})
         return *prefixed(dict(enumerate(self.branches))), *gate
+
+    def buffers(self) -> tuple[ParamSpec, ...]:
+        return prefixed_buffers(dict(enumerate(self.branches)))
 
     def output_shape(self, *inputs: Shape) -> Shape:
         shapes: list[Shape] = []
@@ -113,10 +123,21 @@ class Parallel(LayerSpec):
             branch.forward(below(p, str(i)), xs[0], memory=inner_memory(memory, i))
             for i, branch in enumerate(self.branches)
         ]
+        return self._joined(p, xs[0], results)
+
+    def train_forward(self, p: Arrays, *xs: Array, training: Training) -> tuple[Array, Saved]:
+        results = [
+            branch.train_forward(below(p, str(i)), xs[0], training=training.child(str(i)))
+            for i, branch in enumerate(self.branches)
+        ]
+        return self._joined(p, xs[0], results)
+
+    def _joined(self, p: Arrays, x: Array, results: list[tuple[Array, Saved]]) -> tuple[Array, Saved]:
+        """Join the outputs of the branches, which come with what their VJPs need."""
         outputs = [y for y, _ in results]
         saved: Saved = {"tape": [s for _, s in results], "widths": [y.shape[-1] for y in outputs]}
         if self.gate is not None:
-            weights, kept = self.gate.forward(below(p, "gate"), xs[0])
+            weights, kept = self.gate.forward(below(p, "gate"), x)
             return mix(outputs, weights), {**saved, "outputs": outputs, "weights": weights, "gate": kept}
         if self.grid is not None:
             return scatter(outputs, self.cells(), math.prod(self.grid)), saved

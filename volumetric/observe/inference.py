@@ -11,7 +11,7 @@ from volumetric._typing import Array
 from volumetric.observe.events import Observer
 from volumetric.observe.watch import Watch
 from volumetric.runtime import Plan, RunOptions
-from volumetric.runtime.reference import ReferenceDevice, ReferenceExecutable, ReferenceState
+from volumetric.runtime.reference import ReferenceDevice, ReferenceExecutable, ReferenceState, TrainingPass
 from volumetric.weights import Params
 
 
@@ -41,10 +41,15 @@ class _Observed(ReferenceExecutable):
         self._watch = watch
 
     def run(
-        self, x: Array, *, state: ReferenceState | None = None, last_only: bool = False
+        self,
+        x: Array,
+        *,
+        state: ReferenceState | None = None,
+        last_only: bool = False,
+        training: TrainingPass | None = None,
     ) -> tuple[dict[int, Array], list[Any]]:
         """Compute every value of the plan, and tell of it."""
-        values, tape = super().run(x, state=state, last_only=last_only)
+        values, tape = super().run(x, state=state, last_only=last_only, training=training)
         self._watch.forward(self.plan, values)
         self._watch.flush()
         return values, tape

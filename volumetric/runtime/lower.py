@@ -34,6 +34,7 @@ class _Lowering:
         self.steps: list[Step] = []
         self.states: dict[str, KVSpec] = {}
         self.params: dict[str, Shape] = {}
+        self.buffers: set[str] = set()
 
     def run(self) -> Plan:
         network = self.network
@@ -55,6 +56,7 @@ class _Lowering:
             outputs=(last,),
             params=MappingProxyType(self.params),
             states=MappingProxyType(self.states),
+            buffers=frozenset(self.buffers),
         )
 
     def _layer(self, spec: LayerSpec, where: str, path: str, inputs: tuple[int, ...]) -> int:
@@ -70,8 +72,9 @@ class _Lowering:
             return self._join(where, branches, spec.combine)
         shapes = [self.values[i].shape for i in inputs]
         out = self._value(where, spec.output_shape(*shapes))
-        keys = {p.name: self.network.resolve(f"{path}/{p.name}") for p in spec.params()}
-        self.params |= {keys[p.name]: p.shape for p in spec.params()}
+        keys = {p.name: self.network.resolve(f"{path}/{p.name}") for p in spec.tensors()}
+        self.params |= {keys[p.name]: p.shape for p in spec.tensors()}
+        self.buffers |= {keys[p.name] for p in spec.buffers()}
         op = "add" if isinstance(spec, Residual) else spec.kind
         attrs: dict[str, Any] = {"scale": 1.0} if isinstance(spec, Residual) else {"spec": spec}
         self._emit(op, where, inputs, out, keys, attrs, self._state(spec, where))
@@ -130,7 +133,13 @@ def mixes_rows(step: Step) -> bool:
     return step.op == "attend" or (spec is not None and spec.remembers)
 
 
+def sees_batch(step: Step) -> bool:
+    """Whether a row of the output depends on the other samples of a call at inference too."""
+    spec: LayerSpec | None = step.attrs.get("spec")
+    return spec is not None and spec.batch_statistics == "always"
+
+
 def mark_tail(steps: list[Step]) -> list[Step]:
     """Mark the steps after the last one that mixes rows: they may run on the last row alone."""
-    last = max((i for i, step in enumerate(steps) if mixes_rows(step)), default=-1)
+    last = max((i for i, step in enumerate(steps) if mixes_rows(step) or sees_batch(step)), default=-1)
     return [dataclasses.replace(step, tail=i > last) for i, step in enumerate(steps)]

@@ -68,7 +68,14 @@ class KVSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Steps in execution order over `values`; `params` gives the logical shape of every parameter used."""
+    """Steps in execution order over `values`.
+
+    Attributes
+    ----------
+    params : key → logical shape of every stored tensor that is used
+    states : what each layer that remembers keeps of a sequence
+    buffers : those keys of `params` whose tensors layers change themselves while training
+    """
 
     values: tuple[Value, ...]
     steps: tuple[Step, ...]
@@ -76,6 +83,7 @@ class Plan:
     outputs: tuple[int, ...]
     params: Mapping[str, Shape]
     states: Mapping[str, KVSpec]
+    buffers: frozenset[str] = frozenset()
 
     def consumers(self, value: int) -> Iterator[int]:
         """Indices of the steps that read `value`."""

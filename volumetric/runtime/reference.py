@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 from volumetric._typing import Array
 from volumetric.errors import UnsupportedError
-from volumetric.layers import LayerSpec, Memory
+from volumetric.layers import LayerSpec, Memory, Training
 from volumetric.layers.joins import join, join_vjp
 from volumetric.network import Params
 from volumetric.runtime.batch import check_batch, forward_each
@@ -85,6 +86,18 @@ class ReferenceState:
         return memory
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingPass:
+    """A pass, or several one after the other, with layers as they are while training.
+
+    Attributes
+    ----------
+    buffers : key → newest value of each buffer that layers may change; the pass replaces them here, and nowhere else
+    """
+
+    buffers: dict[str, Array]
+
+
 class ReferenceExecutable:
     """A layer-level plan with decoded weights."""
 
@@ -134,9 +147,14 @@ class ReferenceExecutable:
         self.weights = {}
 
     def run(
-        self, x: Array, *, state: ReferenceState | None = None, last_only: bool = False
+        self,
+        x: Array,
+        *,
+        state: ReferenceState | None = None,
+        last_only: bool = False,
+        training: TrainingPass | None = None,
     ) -> tuple[dict[int, Array], list[Any]]:
-        """Compute every value of the plan from the input `x`.
+        """Compute every value of the plan from the input `x`, as at inference unless there is a `training`.
 
         Returns
         -------
@@ -151,7 +169,10 @@ class ReferenceExecutable:
             args = [values[i] for i in step.inputs]
             if last_only and step.tail:
                 args = [a[-1:] for a in args]
-            values[step.outputs[0]], saved = self._apply(step, args, state)
+            if training is not None and "spec" in step.attrs:
+                values[step.outputs[0]], saved = self._train(step, args, training)
+            else:
+                values[step.outputs[0]], saved = self._apply(step, args, state)
             tape.append(saved)
         if last_only:
             values[self.plan.outputs[0]] = values[self.plan.outputs[0]][-1:]
@@ -197,6 +218,15 @@ class ReferenceExecutable:
             return join(args, "concat"), None
         total = join(args, "add")
         return total * total.dtype.type(step.attrs["scale"]), None
+
+    def _train(self, step: Step, args: list[Array], of: TrainingPass) -> tuple[Array, Any]:
+        spec: LayerSpec = step.attrs["spec"]
+        p = {name: of.buffers.get(key, self.weights[key]) for name, key in step.params.items()}
+        learned = frozenset(name for name, key in step.params.items() if key in of.buffers)
+        training = Training(learned=learned)
+        result = spec.train_forward(p, *args, training=training)
+        of.buffers.update((step.params[name], value) for name, value in training.changes.items())
+        return result
 
     def _apply_vjp(
         self, step: Step, args: list[Array], saved: Any, g: Array

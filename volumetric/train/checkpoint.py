@@ -21,7 +21,7 @@ from volumetric.train.learner import LearnerState
 from volumetric.train.npz import read_npz
 
 VERSION: Final = 1
-_ABOUT, _MASTER, _SLOT, _BEST = "about", "master", "slot", "best"
+_ABOUT, _MASTER, _SLOT, _BUFFER, _BEST = "about", "master", "slot", "buffer", "best"
 _BEFORE: Final = "delete it to continue from the one before"
 _PATTERN: Final = "step-*.npz"
 
@@ -32,8 +32,8 @@ class Checkpoint:
 
     Attributes
     ----------
-    learner : weights, optimiser state, number of updates
-    best : masters of the weights with the best validation loss; empty without validation
+    learner : weights, optimiser state, buffers, number of updates
+    best : buffers, and masters of the weights, with the best validation loss; empty without validation
     progress : position in the data, running sums, early stopping; plain data
     run : what is trained how on what; plain data, which must be the same where the run continues
     """
@@ -97,6 +97,7 @@ def _arrays(checkpoint: Checkpoint) -> dict[str, Array]:
     }
     arrays: dict[str, Array] = {_ABOUT: np.frombuffer(json.dumps(about).encode(), np.uint8)}
     arrays |= {f"{_MASTER}/{key}": array for key, array in learner.masters.items()}
+    arrays |= {f"{_BUFFER}/{key}": array for key, array in learner.buffers.items()}
     arrays |= {f"{_BEST}/{key}": array for key, array in checkpoint.best.items()}
     for slot, of in learner.slots.items():
         arrays |= {f"{_SLOT}/{slot}/{key}": array for key, array in of.items()}
@@ -117,7 +118,7 @@ def read_checkpoint(path: str | Path) -> Checkpoint:
         if about["version"] != VERSION:
             raise CheckpointError(f"{path} has version {about['version']}, expected {VERSION}")
         slots = {slot: _below(f"{_SLOT}/{slot}", arrays) for slot in about["slots"]}
-        learner = LearnerState(about["updates"], _below(_MASTER, arrays), slots)
+        learner = LearnerState(about["updates"], _below(_MASTER, arrays), slots, _below(_BUFFER, arrays))
         return Checkpoint(learner=learner, best=_below(_BEST, arrays), progress=about["progress"], run=about["run"])
     except CheckpointError:
         raise

@@ -23,6 +23,7 @@ from volumetric.runtime.graph.training import (
     Watched,
     gradient_graph,
     loss_graph,
+    next_key,
     slot_key,
     step_graph,
     sum_key,
@@ -37,8 +38,16 @@ from volumetric.train.losses import CrossEntropy
 from volumetric.train.optim import Adam, Momentum
 from volumetric.train.precision import FLOAT32, schemes_of, trained_store
 from volumetric.train.reference import ReferenceLearner
-from volumetric.train.subject import are_sequences, check_state, first_masters, kept_store, trained_keys
-from volumetric.weights import Params
+from volumetric.train.subject import (
+    are_sequences,
+    check_state,
+    check_statistics,
+    first_masters,
+    kept_store,
+    learned_buffers,
+    trained_keys,
+)
+from volumetric.weights import Params, WeightStore
 
 
 class HasGraphs(Protocol):
@@ -100,6 +109,7 @@ class DeviceLearner:
             key: kept_store(store, options, self._schemes[key], trained=key in self._wanted)
             for key, store in params.items()
         }
+        self._buffers = {k: params[k].shape for k in learned_buffers(self._plan, params, options)}
         self._rule = self._make_rule()
         self._store = device.store()
         self._updates = 0
@@ -121,20 +131,24 @@ class DeviceLearner:
             slot: {key: self._store.get(slot_key(slot, key)) for key in self._shapes}
             for slot in self._options.optimiser.slots
         }
-        return LearnerState(self._updates, self._masters(), slots)
+        return LearnerState(self._updates, self._masters(), slots, self._learned())
 
     def restore(self, state: LearnerState) -> None:
         """Continue from `state`. Raises `CheckpointError` where its arrays are not those of this network."""
-        check_state(state, self._masters(), self._options)
+        check_state(state, self.state, self._options)
         for key, w in state.masters.items():
             self._store.put(key, w)
         for slot, arrays in state.slots.items():
             for key, array in arrays.items():
                 self._store.put(slot_key(slot, key), array)
+        for key, array in state.buffers.items():
+            self._store.put(key, array)
         self._updates = state.updates
 
     def step(self, batches: Sequence[Batch], *, rate: float) -> StepReport:
         """Make one update from the gradients of all `batches` together; a fault leaves every weight as it was."""
+        for batch in batches:
+            check_statistics(self._plan, batch.inputs, self._buffers)
         ready = [self._ready(batch) for batch in batches]
         count = sum(one.count for one in ready)
         self._observe(ready)
@@ -177,7 +191,11 @@ class DeviceLearner:
         if self._options.overlay is not None:
             return self._options.overlay.merge(self._kept, masters)
         trained = {key: trained_store(w, self._schemes[key]) for key, w in masters.items()}
+        trained |= {key: WeightStore.from_array(value) for key, value in self._learned().items()}
         return Params({key: trained.get(key, store) for key, store in self._kept.items()})
+
+    def _learned(self) -> dict[str, Array]:
+        return {key: self._store.get(key) for key in self._buffers}
 
     def _masters(self) -> dict[str, Array]:
         return {key: self._store.get(key) for key in self._shapes}
@@ -189,7 +207,8 @@ class DeviceLearner:
             own = optimiser.for_weight(len(shape), self._options.decay_vectors)
             fields = {f.name: getattr(own, f.name) for f in dataclasses.fields(own) if f.name != "rate"}
             updates[key] = {"name": own.kind, **fields}
-        return Rule(masters=self._shapes, updates=updates, slots=optimiser.slots, clip=self._options.clip)
+        clip = self._options.clip
+        return Rule(masters=self._shapes, updates=updates, slots=optimiser.slots, clip=clip, buffers=self._buffers)
 
     def _weights(self, work: GraphBuilder) -> GetWeight:
         """Return what gives the forward pass its weights: as their schemes hold them, or with overlays added."""
@@ -272,7 +291,7 @@ class DeviceLearner:
                     self._watch.add(entry.mode, makes[entry.value], stats)
 
     def _watch_graph(self, of: Pass) -> Graph:
-        graph, self._watched[_shape_of(of)] = watch_graph(of, self._weights, ACTIVE_ABOVE)
+        graph, self._watched[_shape_of(of)] = watch_graph(of, self._weights, self._rule, ACTIVE_ABOVE)
         return graph
 
     def _sum(self, ready: Sequence[_Ready]) -> float:
@@ -283,17 +302,19 @@ class DeviceLearner:
             if i == 0:
                 self._start_sums()
             program = self._program(("sum", of), lambda of=of: gradient_graph(of, self._weights, self._rule))
-            total += self._values(program, [*one.arrays, np.array([float(i > 0)], np.float32)])[0]
+            total += self._values(program, [np.array([float(i > 0)], np.float32), *one.arrays])[0]
             if not np.isfinite(total):
                 break
         return total
 
     def _start_sums(self) -> None:
-        """Create the buffers of the sums, which only accumulation needs."""
+        """Create the buffers of sums and of what layers change meanwhile, which only accumulation needs."""
         known = set(self._store.keys())
-        for key, shape in self._shapes.items():
-            if sum_key(key) not in known:
-                self._store.put(sum_key(key), np.zeros(shape, np.float32))
+        names = {sum_key(key): shape for key, shape in self._shapes.items()}
+        names |= {next_key(key): shape for key, shape in self._buffers.items()}
+        for name, shape in names.items():
+            if name not in known:
+                self._store.put(name, np.zeros(shape, np.float32))
 
     def _updating(self) -> GraphProgram:
         return self._program(("update",), lambda: update_graph(self._rule))

@@ -89,11 +89,13 @@ class LearnerState:
     updates : how many were made
     masters : key → trained weight
     slots : slot of the optimiser → key → array
+    buffers : key → array that a layer changes itself, such as a running mean
     """
 
     updates: int
     masters: Mapping[str, Array]
     slots: Mapping[str, Mapping[str, Array]]
+    buffers: Mapping[str, Array] = field(default_factory=dict)
 
 
 class Learner(Protocol):

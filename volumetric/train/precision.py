@@ -44,8 +44,8 @@ def schemes_of(network: Network, params: Params, precision: Precision) -> dict[s
     for pattern in chosen:
         matching(pattern, specs)
     return {
-        key: next((s for pattern, s in chosen.items() if fnmatchcase(key, pattern)), params[key].scheme)
-        for key in specs
+        key: next((s for p, s in chosen.items() if fnmatchcase(key, p) and not spec.buffer), params[key].scheme)
+        for key, spec in specs.items()
     }
 
 

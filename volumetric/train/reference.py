@@ -11,7 +11,7 @@ from volumetric._typing import Array
 from volumetric.network import Network, check_params
 from volumetric.observe import Observer, Watch
 from volumetric.runtime import Plan, RunOptions, lower
-from volumetric.runtime.reference import ReferenceExecutable
+from volumetric.runtime.reference import ReferenceExecutable, TrainingPass
 from volumetric.runtime.state import check_input
 from volumetric.train.clip import clip_by_norm, global_norm
 from volumetric.train.data import Batch
@@ -19,8 +19,16 @@ from volumetric.train.divergence import first_odd_gradient, first_odd_value
 from volumetric.train.learner import LearnerOptions, LearnerState, StepReport, Tally
 from volumetric.train.losses import LossTerms
 from volumetric.train.precision import as_stored, schemes_of, trained_store
-from volumetric.train.subject import are_sequences, check_state, first_masters, kept_store, trained_keys
-from volumetric.weights import Params
+from volumetric.train.subject import (
+    are_sequences,
+    check_state,
+    check_statistics,
+    first_masters,
+    kept_store,
+    learned_buffers,
+    trained_keys,
+)
+from volumetric.weights import Params, WeightStore
 
 
 class ReferenceLearner:
@@ -51,7 +59,9 @@ class ReferenceLearner:
             key: kept_store(store, options, self._schemes[key], trained=key in self._wanted)
             for key, store in params.items()
         }
-        kept = plan.params if self._overlay is not None else plan.params.keys() - self._wanted
+        learned = learned_buffers(plan, params, options)
+        self._buffers: dict[str, Array] = {key: self._kept[key].values().astype(dtype) for key in learned}
+        kept = plan.params.keys() - self._buffers.keys() - set(() if self._overlay is not None else self._wanted)
         self._fixed = {k: self._kept[k].values().astype(dtype, copy=False) for k in kept}
         self._slots = {
             name: {k: np.zeros_like(w) for k, w in self._masters.items()} for name in options.optimiser.slots
@@ -62,12 +72,13 @@ class ReferenceLearner:
     @property
     def state(self) -> LearnerState:
         """What the next update depends on. Updates make new arrays, so these stay as they are."""
-        return LearnerState(self._updates, dict(self._masters), {n: dict(of) for n, of in self._slots.items()})
+        slots = {n: dict(of) for n, of in self._slots.items()}
+        return LearnerState(self._updates, dict(self._masters), slots, dict(self._buffers))
 
     def restore(self, state: LearnerState) -> None:
         """Continue from `state`. Raises `CheckpointError` where its arrays are not those of this network."""
-        check_state(state, self._masters, self._options)
-        self._masters = dict(state.masters)
+        check_state(state, self.state, self._options)
+        self._masters, self._buffers = dict(state.masters), dict(state.buffers)
         self._slots = {name: dict(arrays) for name, arrays in state.slots.items()}
         self._updates = state.updates
         self._install(self._masters)
@@ -91,6 +102,7 @@ class ReferenceLearner:
         if self._overlay is not None:
             return self._overlay.merge(self._kept, self._masters)
         trained = {key: trained_store(w, self._schemes[key]) for key, w in self._masters.items()}
+        trained |= {key: WeightStore.from_array(np.array(b, np.float32)) for key, b in self._buffers.items()}
         return Params({key: trained.get(key, store) for key, store in self._kept.items()})
 
     def watch(self, observers: Sequence[Observer]) -> None:
@@ -105,19 +117,21 @@ class ReferenceLearner:
         """Give the forward pass the weights as their schemes hold them, or with the overlays added."""
         if self._overlay is not None:
             merged = {key: self._fixed[key] + self._overlay.delta(key, masters) for key in self._wanted}
-            self._executable.weights = self._fixed | merged
+            self._executable.weights = self._fixed | self._buffers | merged
             return
         stored = {key: as_stored(w, self._schemes[key]) for key, w in masters.items()}
-        self._executable.weights = stored | self._fixed
+        self._executable.weights = stored | self._buffers | self._fixed
 
     def _step(self, batches: Sequence[Batch], rate: float) -> StepReport:
         weights, watch = self._executable.weights, self._watch
         tally, gradients = Tally(), {key: np.zeros_like(weights[key]) for key in self._wanted}
         if watch is not None:
             watch.drop()  # of an update that failed
+        training = TrainingPass(buffers=dict(self._buffers))
         for batch in batches:
+            check_statistics(self._plan, batch.inputs, self._buffers)
             for x, target, mask in self._runs(batch):
-                values, tape = self._executable.run(x)
+                values, tape = self._executable.run(x, training=training)
                 terms = self._terms(values, target, mask)
                 tally += self._tally(values, terms)
                 if tally.fault is not None:
@@ -134,9 +148,9 @@ class ReferenceLearner:
         gradients = {key: g * scale for key, g in gradients.items()}
         if self._overlay is not None:
             gradients = self._overlay.pull(gradients, self._masters)
-        return self._update(gradients, tally, rate)
+        return self._update(gradients, training.buffers, tally, rate)
 
-    def _update(self, gradients: dict[str, Array], tally: Tally, rate: float) -> StepReport:
+    def _update(self, gradients: dict[str, Array], buffers: dict[str, Array], tally: Tally, rate: float) -> StepReport:
         clip = self._options.clip
         norm = global_norm(gradients)
         if not np.isfinite(norm):
@@ -155,8 +169,11 @@ class ReferenceLearner:
                 return StepReport(tally=tally, gradient_norm=norm, fault=f"parameter {key} after the update")
             for name, array in after.items():
                 slots[name][key] = array
+        odd = next((key for key, value in buffers.items() if not np.isfinite(value).all()), None)
+        if odd is not None:
+            return StepReport(tally=tally, gradient_norm=norm, fault=f"buffer {odd} after the update")
+        self._masters, self._slots, self._updates, self._buffers = masters, slots, self._updates + 1, buffers
         self._install(masters)
-        self._masters, self._slots, self._updates = masters, slots, self._updates + 1
         return StepReport(tally=tally, gradient_norm=norm, clipped=clipped)
 
     def _terms(self, values: dict[int, Array], target: Array, mask: Array | None) -> LossTerms:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from volumetric._typing import Array
 from volumetric.dtypes import Scheme
 from volumetric.errors import CheckpointError, ShapeError, SpecError
+from volumetric.layers import LayerSpec
 from volumetric.runtime import Plan
 from volumetric.runtime.lower import mixes_rows
 from volumetric.train.learner import LearnerOptions, LearnerState
@@ -17,12 +18,37 @@ from volumetric.weights import Params, WeightStore
 def trained_keys(plan: Plan, params: Params, options: LearnerOptions) -> list[str]:
     """Return the keys of the weights whose gradients are wanted, in the order of `params`."""
     frozen = set().union(*(matching(pattern, params) for pattern in options.frozen))
-    trained = plan.params.keys() - frozen
+    trained = plan.params.keys() - plan.buffers - frozen
     if options.overlay is not None:
         trained &= set(options.overlay.keys(params))
     if not trained:
         raise SpecError("there is nothing to train", hint="freeze fewer parameters, or add a layer that has some")
     return [key for key in params if key in trained]
+
+
+def learned_buffers(plan: Plan, params: Params, options: LearnerOptions) -> list[str]:
+    """Return the keys of the buffers that training changes, in the order of `params`.
+
+    Frozen ones stay as they are. So do all where weights get overlays: these are kept apart from the weights, and would
+    belong to other running statistics than those that the weights have.
+    """
+    if options.overlay is not None:
+        return []
+    frozen = set().union(*(matching(pattern, params) for pattern in options.frozen))
+    return [key for key in params if key in plan.buffers - frozen]
+
+
+def check_statistics(plan: Plan, inputs: Array, learned: Collection[str]) -> None:
+    """Raise `SpecError` where a layer takes statistics of a batch whose samples are sequences of rows."""
+    for step in plan.steps if are_sequences(plan, inputs) else ():
+        spec: LayerSpec | None = step.attrs.get("spec")
+        if spec is None or spec.batch_statistics == "never":
+            continue
+        if all(step.params[b.name] in learned for b in spec.buffers()):
+            raise SpecError(
+                f"{step.op} at {step.where} takes statistics over the samples of a batch, which cannot be sequences",
+                hint="make a sequence one row of the network: input_shape=(T, features)",
+            )
 
 
 def first_masters(params: Params, wanted: Iterable[str], options: LearnerOptions) -> Mapping[str, Array]:
@@ -39,12 +65,14 @@ def kept_store(store: WeightStore, options: LearnerOptions, scheme: Scheme, *, t
     return trained_store(master_of(store), scheme)
 
 
-def check_state(state: LearnerState, masters: Mapping[str, Array], options: LearnerOptions) -> None:
-    """Raise `CheckpointError` where the arrays of `state` are not those of this network and optimiser."""
-    expected = {key: (w.shape, w.dtype) for key, w in masters.items()}
+def check_state(state: LearnerState, own: LearnerState, options: LearnerOptions) -> None:
+    """Raise `CheckpointError` where the arrays of `state` are not those of this network and optimiser, as `own` are."""
+    expected = {key: (w.shape, w.dtype) for key, w in own.masters.items()}
     for name, arrays in (("weights", state.masters), *state.slots.items()):
         if {key: (w.shape, w.dtype) for key, w in arrays.items()} != expected:
             raise CheckpointError(f"the checkpoint's {name} do not fit the trained parameters of this network")
+    if {key: b.shape for key, b in state.buffers.items()} != {key: b.shape for key, b in own.buffers.items()}:
+        raise CheckpointError("the checkpoint's buffers, as running statistics, are not those of this network")
     if set(state.slots) != set(options.optimiser.slots):
         raise CheckpointError(f"the checkpoint is of another optimiser than {options.optimiser.kind}")
 

@@ -312,7 +312,7 @@ class _Run:
                 learner=state,
                 best={}
                 if self.best is None
-                else {key: master_of(self.best[key]) for key in trained_keys(state.masters)},
+                else {key: master_of(self.best[key]) for key in (*trained_keys(state.masters), *state.buffers)},
                 progress=dataclasses.asdict(self.progress),
                 run=self.description,
             )

@@ -123,6 +123,7 @@ class Layers:
             (("conv1d", "conv2d", "conv3d"), self.convolution),
             (("conv_transpose1d", "conv_transpose2d", "conv_transpose3d"), self.transposed),
             (("rnn", "lstm", "gru"), self.recurrent),
+            (("batch_norm1d", "batch_norm2d", "batch_norm3d"), self.batch_norm),
             (tuple(f"{name}_pool{axes}d" for name in ("max", "avg") for axes in (1, 2, 3)), self.pool),
             (tuple(f"adaptive_{name}_pool{axes}d" for name in ("max", "avg") for axes in (1, 2, 3)), self.adaptive),
         ):
@@ -216,6 +217,11 @@ class Layers:
 
     def group_norm(self, spec: Mapping[str, Any], p: Params) -> Callable[[Any], Any]:
         return lambda x: self.F.group_norm(x, spec["num_groups"], p.get("weight"), p.get("bias"), spec["eps"])
+
+    def batch_norm(self, spec: Mapping[str, Any], p: Params) -> Callable[[Any], Any]:
+        names = ("running_mean", "running_var", "weight", "bias")
+        kept = [p[name].detach() if name.startswith("running") else p[name] for name in names]
+        return lambda x: self.F.batch_norm(x, *kept, training=self.torch.is_grad_enabled(), eps=spec["eps"])
 
     def last_step(self, spec: Mapping[str, Any], p: Params) -> Callable[[Any], Any]:
         return lambda x: x[:, -1].contiguous()

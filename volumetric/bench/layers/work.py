@@ -14,7 +14,7 @@ from volumetric.bench.layers.cases import LayerCase
 from volumetric.layers import Embedding
 from volumetric.runtime.graph import Graph, GraphBuilder, GraphDevice, GraphProgram, differentiate
 from volumetric.runtime.graph.passes import fuse_activations
-from volumetric.runtime.graph.rules import Scope
+from volumetric.runtime.graph.rules import GraphTraining, Scope
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +51,7 @@ def values(case: LayerCase) -> dict[str, Array]:
     for param in case.spec.params():
         fan = prod(param.shape[1:]) or 1
         found[f"p/{param.name}"] = (draw.standard_normal(param.shape) / np.sqrt(fan)).astype(np.float32)
+    found |= {f"p/{b.name}": np.ones(b.shape, np.float32) for b in case.spec.buffers()}
     if isinstance(case.spec, Embedding):
         found["x"] = draw.integers(0, case.spec.num_embeddings, case.shape).astype(np.int32)
     else:
@@ -67,12 +68,16 @@ def _graphs(case: LayerCase) -> dict[str, tuple[Graph, float]]:
         work = GraphBuilder()
         x = work.stored("x", case.shape, "int32" if ids else "float32")
         weights = {p.name: work.stored(f"p/{p.name}", p.shape) for p in case.spec.params()}
-        y = Scope(work=work, param=lambda path, _, of=weights: of[path], path=case.name).emit(case.spec, x)
-        outputs, given = [y], [x, *weights.values()]
-        if role == "train":
+        kept = {b.name: work.stored(f"p/{b.name}", b.shape) for b in case.spec.buffers()}
+        training = GraphTraining(buffers=dict(kept)) if role == "train" else None
+        tensors = {**weights, **kept}
+        scope = Scope(work=work, param=lambda path, _, of=tensors: of[path], path=case.name, training=training)
+        y = scope.emit(case.spec, x)
+        outputs, given = [y], [x, *tensors.values()]
+        if training is not None:
             gy = work.stored("gy", work.shape(y))
             grads = differentiate(work, {y: gy}, [*weights.values(), *([] if ids else [x])])
-            outputs, given = [y, *grads.values()], [*given, gy]
+            outputs, given = [y, *grads.values(), *training.buffers.values()], [*given, gy]
         moved = 4.0 * sum(prod(work.shape(i)) for i in (*given, *outputs))
         found[role] = fuse_activations(work.finish([_first(work, i) for i in outputs])), moved
     return found

@@ -130,7 +130,7 @@ class GridGenome:
     def layer_keys(self, coord: Coord) -> dict[str, str]:
         """Name below the layer at `coord` → key of the weight, for the weights that no other layer owns."""
         start = f"{coord}/"
-        names = [param.name for param in self.network.layers[coord].params()]
+        names = [param.name for param in self.network.layers[coord].tensors()]
         return {name: start + name for name in names if self.network.resolve(start + name) == start + name}
 
     def __eq__(self, other: object) -> bool:

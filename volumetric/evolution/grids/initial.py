@@ -36,10 +36,11 @@ def near_identity(spec: LayerSpec, rng: np.random.Generator) -> dict[str, NDArra
     A dense layer is the identity and a little noise. In a sequential that adds its input at the end, what is added to
     the input is a tenth of what fresh weights would make it.
     """
-    values = {param.name: fresh(param, rng) for param in spec.params()}
+    values = {param.name: fresh(param, rng) for param in spec.tensors()}
     if isinstance(spec, Dense):
         values["weight"] = (np.eye(spec.out_features) + 0.1 * values["weight"]).astype(np.float32)
         return values
     if isinstance(spec, Sequential):
-        return {name: value * np.float32(0.1) for name, value in values.items()}
+        small = {param.name: values[param.name] * np.float32(0.1) for param in spec.params()}
+        return {**values, **small}
     return values

@@ -64,7 +64,7 @@ def _weights(genome: GridGenome, rules: GridMutationConfig, rng: np.random.Gener
     chosen = {coord for coord in genome.network.layers if rng.random() < rules.layer_rate}
     stores = dict(genome.params)
     for key, spec in genome.network.param_specs().items():
-        if any(key.startswith(f"{coord}/") for coord in chosen):
+        if not spec.buffer and any(key.startswith(f"{coord}/") for coord in chosen):
             changed = _perturbed(stores[key].values(), spec, rules, rng)
             stores[key] = WeightStore.from_packed(encode(changed, stores[key].scheme))
     return dataclasses.replace(genome, params=Params(stores))

@@ -34,7 +34,7 @@ def change_kind(
     if not others:
         return None
     new = others[int(rng.integers(len(others)))]
-    return _with_layer(genome, coord, new, {p.name: fresh(p, rng) for p in new.params()})
+    return _with_layer(genome, coord, new, {p.name: fresh(p, rng) for p in new.tensors()})
 
 
 def change_activation(

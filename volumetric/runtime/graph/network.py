@@ -13,7 +13,7 @@ from volumetric.network import Network
 from volumetric.runtime.graph.build import GraphBuilder
 from volumetric.runtime.graph.ops import Graph
 from volumetric.runtime.graph.passes import fuse_activations
-from volumetric.runtime.graph.rules import Scope
+from volumetric.runtime.graph.rules import GraphTraining, Scope
 from volumetric.runtime.graph.rules.containers import joined
 from volumetric.runtime.lower import lower
 from volumetric.runtime.plan import Plan, Step
@@ -61,6 +61,7 @@ def emit_plan(
     sequences: int | None = None,
     remember: bool = False,
     made: dict[int, int] | None = None,
+    training: GraphTraining | None = None,
 ) -> int:
     """Emit a layer-level plan (of `lower`) on the input tensor `x` and return its output.
 
@@ -69,6 +70,7 @@ def emit_plan(
     x : ``[rows, …]``, or ``[sequences, rows, …]`` where `sequences` is a number
     param : key and shape of a parameter → the tensor to use for it, by default the persistent buffer of that key
     made : receives value of the plan → tensor
+    training : None at inference
     """
     value = plan.values[plan.inputs[0]]
     lead = 1 if sequences is None else 2
@@ -82,7 +84,7 @@ def emit_plan(
     count = 1 if sequences is None else sequences
     rows = shape[0] if sequences is None else sequences * shape[1]
     values = {plan.inputs[0]: work.reshape(x, (rows, *shape[lead:]))}
-    base = Scope(work=work, param=param or work.stored, path="", sequences=count, remember=remember)
+    base = Scope(work=work, param=param or work.stored, path="", sequences=count, remember=remember, training=training)
     for step in plan.steps:
         values[step.outputs[0]] = emit_step(base, step, [values[i] for i in step.inputs])
     if made is not None:
@@ -96,7 +98,9 @@ def emit_step(base: Scope, step: Step, inputs: Sequence[int]) -> int:
     work, spec = base.work, step.attrs.get("spec")
     if isinstance(spec, LayerSpec):
         keys = step.params
-        scope = replace(base, path=step.where, param=lambda path, shape: base.param(keys[path], shape))
+        scope = replace(
+            base, path=step.where, param=lambda path, shape: base.param(keys[path], shape), key=keys.__getitem__
+        )
         return scope.emit(spec, *inputs)
     with work.at(step.where):
         total = joined(work, inputs, step.op)

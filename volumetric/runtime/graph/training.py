@@ -7,7 +7,7 @@ that would leave a number that is not finite writes nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 from typing import Any, Literal, TypeAlias
 
@@ -19,6 +19,7 @@ from volumetric.runtime.graph.differentiate import differentiate
 from volumetric.runtime.graph.network import emit_plan
 from volumetric.runtime.graph.ops import Graph, TensorType
 from volumetric.runtime.graph.passes import fuse_activations
+from volumetric.runtime.graph.rules import GraphTraining
 from volumetric.runtime.plan import Plan
 
 GetWeight: TypeAlias = Callable[[str, Shape], int]
@@ -79,12 +80,14 @@ class Rule:
     updates : key → attributes of its update operation
     slots : names of the optimiser's arrays; that of a key is the buffer `slot_key`
     clip : bound on the norm of all gradients together, or None
+    buffers : key → shape of the buffers that layers may change; they are written together with the weights
     """
 
     masters: Mapping[str, Shape]
     updates: Mapping[str, Mapping[str, Any]]
     slots: tuple[str, ...]
     clip: float | None
+    buffers: Mapping[str, Shape] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +113,11 @@ def sum_key(key: str) -> str:
     return f"sum/{key}"
 
 
+def next_key(key: str) -> str:
+    """Name of the buffer that holds a layer's buffer as several batches have left it, until their update."""
+    return f"next/{key}"
+
+
 def loss_graph(of: Pass, weights: EmitWeights) -> Graph:
     """Inputs: inputs, targets [, weights]. Output: the sum of the loss's terms."""
     work = GraphBuilder()
@@ -120,16 +128,25 @@ def loss_graph(of: Pass, weights: EmitWeights) -> Graph:
 def gradient_graph(of: Pass, weights: EmitWeights, rule: Rule) -> Graph:
     """Add the gradients of a batch to their sums.
 
-    Inputs: as `loss_graph`, then ``keep`` [1]: 0 starts the sums anew. Output: the sum of the loss's terms.
+    Inputs: ``keep`` [1]: 0 starts the sums anew; then as `loss_graph`. Output: the sum of the loss's terms.
     """
     work = GraphBuilder()
-    total, prediction, slope = _loss(work, of, weights)
-    gradients = _gradients(work, rule, {prediction: slope})
     keep = work.input("keep", (1,))
+    new = work.affine(keep, -1.0, 1.0)
+    training = GraphTraining(
+        buffers={
+            key: work.add(
+                _where(work, work.stored(next_key(key), shape), keep), _where(work, work.stored(key, shape), new)
+            )
+            for key, shape in rule.buffers.items()
+        }
+    )
+    total, prediction, slope = _loss(work, of, weights, training=training)
+    gradients = _gradients(work, rule, {prediction: slope})
     for key, g in gradients.items():
-        shape = rule.masters[key]
-        before = work.binary("mul_nonzero", work.stored(sum_key(key), shape), _spread(work, keep, shape))
-        work.assign(sum_key(key), work.add(before, g))
+        work.assign(sum_key(key), work.add(_where(work, work.stored(sum_key(key), rule.masters[key]), keep), g))
+    for key, value in training.buffers.items():
+        work.assign(next_key(key), value)
     return work.finish([total])
 
 
@@ -137,7 +154,9 @@ def update_graph(rule: Rule) -> Graph:
     """Update by the sums of gradients. Input: the knobs. Output [2]: norm of the gradients, 1 if it was written."""
     work = GraphBuilder()
     gradients = {key: work.stored(sum_key(key), shape) for key, shape in rule.masters.items()}
-    return work.finish([work.concat(_update(work, rule, gradients, work.input("knobs", (KNOBS,)), None), 0)])
+    buffers = {key: work.stored(next_key(key), shape) for key, shape in rule.buffers.items()}
+    knobs = work.input("knobs", (KNOBS,))
+    return work.finish([work.concat(_update(work, rule, gradients, buffers, knobs, None), 0)])
 
 
 def step_graph(of: Pass, weights: EmitWeights, rule: Rule) -> Graph:
@@ -146,13 +165,14 @@ def step_graph(of: Pass, weights: EmitWeights, rule: Rule) -> Graph:
     Inputs: as `loss_graph`, then the knobs. Output [3]: sum of the loss's terms, then as `update_graph`.
     """
     work = GraphBuilder()
-    total, prediction, slope = _loss(work, of, weights)
+    training = _training(work, rule)
+    total, prediction, slope = _loss(work, of, weights, training=training)
     gradients = _gradients(work, rule, {prediction: slope})
-    told = _update(work, rule, gradients, work.input("knobs", (KNOBS,)), total)
+    told = _update(work, rule, gradients, training.buffers, work.input("knobs", (KNOBS,)), total)
     return work.finish([work.concat([total, *told], 0)])  # one tensor: a device hands each over apart
 
 
-def watch_graph(of: Pass, weights: EmitWeights, active: float) -> tuple[Graph, tuple[Watched, ...]]:
+def watch_graph(of: Pass, weights: EmitWeights, rule: Rule, active: float) -> tuple[Graph, tuple[Watched, ...]]:
     """Statistics of what every step makes, and of the gradients of the sum of the loss's terms with respect to it.
 
     Inputs: as `loss_graph`. Output ``[4 · n]``: for each of the n entries returned least, greatest, mean, and the
@@ -160,7 +180,7 @@ def watch_graph(of: Pass, weights: EmitWeights, active: float) -> tuple[Graph, t
     """
     work = GraphBuilder()
     made: dict[int, int] = {}
-    _, prediction, slope = _loss(work, of, weights, made)
+    _, prediction, slope = _loss(work, of, weights, made=made, training=_training(work, rule))
     ends = [step.outputs[0] for step in of.plan.steps if 0 not in work.shape(made[step.outputs[0]])]
     slopes = differentiate(work, {prediction: slope}, [made[end] for end in ends])
     entries = [Watched(end, "forward", prod(work.shape(made[end]))) for end in ends]
@@ -177,14 +197,24 @@ def _statistics(work: GraphBuilder, x: int, active: float) -> list[int]:
     return [least, work.reduce(flat, "max", (0,)), work.reduce(flat, "mean", (0,)), work.reduce(above, "mean", (0,))]
 
 
+def _training(work: GraphBuilder, rule: Rule) -> GraphTraining:
+    """Begin with the buffers as they are."""
+    return GraphTraining(buffers={key: work.stored(key, shape) for key, shape in rule.buffers.items()})
+
+
 def _loss(
-    work: GraphBuilder, of: Pass, weights: EmitWeights, made: dict[int, int] | None = None
+    work: GraphBuilder,
+    of: Pass,
+    weights: EmitWeights,
+    *,
+    made: dict[int, int] | None = None,
+    training: GraphTraining | None = None,
 ) -> tuple[int, int, int]:
     """Emit the forward pass and the loss: the sum of terms, the output, and the gradient of the sum for the output."""
     x = work.input("inputs", of.inputs, of.plan.values[of.plan.inputs[0]].dtype)
     target = work.input("targets", of.target, of.target_type)
     weighing = work.input("weights", of.terms[:1] if of.by_rows else of.terms) if of.weighted else None
-    y = emit_plan(work, of.plan, x, param=weights(work), sequences=of.sequences, made=made)
+    y = emit_plan(work, of.plan, x, param=weights(work), sequences=of.sequences, made=made, training=training)
     prediction = work.reshape(y, of.terms)
     total, _, slope = work.loss(**of.loss, prediction=prediction, target=target, weights=weighing)
     return total, y, work.reshape(slope, work.shape(y))
@@ -197,8 +227,15 @@ def _gradients(work: GraphBuilder, rule: Rule, seeds: Mapping[int, int]) -> dict
     return {key: found[i] if i in found else _zeros(work, rule.masters[key]) for key, i in masters.items()}
 
 
-def _update(work: GraphBuilder, rule: Rule, gradients: Mapping[str, int], knobs: int, total: int | None) -> list[int]:
-    """Emit clipping and updates; nothing is written unless `total`, norm and new weights are all finite."""
+def _update(
+    work: GraphBuilder,
+    rule: Rule,
+    gradients: Mapping[str, int],
+    buffers: Mapping[str, int],
+    knobs: int,
+    total: int | None,
+) -> list[int]:
+    """Emit clipping and updates; nothing is written unless `total`, norm, new weights and buffers are all finite."""
     rate, scale, first, second = work.split(knobs, [1] * KNOBS, 0)
     norm = work.binary("mul", work.unary(work.sumsq(list(gradients.values())), "sqrt"), scale)
     factor = scale
@@ -211,7 +248,11 @@ def _update(work: GraphBuilder, rule: Rule, gradients: Mapping[str, int], knobs:
     trial = work.concat([rate, factor, first, second, good], 0)
     squares = [work.sumsq([_stepped(work, rule, key, g, trial, in_place=False)]) for key, g in gradients.items()]
     good = work.binary("mul", good, _finite(work, work.reduce(work.concat(squares, 0), "max", (0,))))
+    for value in buffers.values():
+        good = work.binary("mul", good, _finite(work, work.reduce(work.unary(value, "abs"), "max", (0,))))
     scalars = work.concat([rate, factor, first, second, good], 0)
+    for key, value in buffers.items():
+        work.assign(key, value, good)
     for key, g in gradients.items():
         _stepped(work, rule, key, g, scalars, in_place=True)
     return [norm, good]
@@ -236,8 +277,9 @@ def _finite(work: GraphBuilder, x: int) -> int:
     return work.binary("greater", work.scalar(_LARGEST), work.unary(x, "abs"))
 
 
-def _spread(work: GraphBuilder, x: int, shape: Shape) -> int:
-    return work.reshape(x, (1,) * len(shape))
+def _where(work: GraphBuilder, x: int, wanted: int) -> int:
+    """`x` if the one number `wanted` is 1, zeros (whatever x holds) if it is 0."""
+    return work.binary("mul_nonzero", x, work.reshape(wanted, (1,) * len(work.shape(x))))
 
 
 def _zeros(work: GraphBuilder, shape: Shape) -> int:

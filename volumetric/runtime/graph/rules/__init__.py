@@ -1,5 +1,6 @@
 """How each layer kind becomes nodes of a graph. Importing this package fills `RULES`."""
 
+from volumetric.runtime.graph.rules import channels as channels
 from volumetric.runtime.graph.rules import containers as containers
 from volumetric.runtime.graph.rules import images as images
 from volumetric.runtime.graph.rules import pooling as pooling
@@ -7,4 +8,5 @@ from volumetric.runtime.graph.rules import rowwise as rowwise
 from volumetric.runtime.graph.rules import sequences as sequences
 from volumetric.runtime.graph.rules import softmaxes as softmaxes
 from volumetric.runtime.graph.rules.base import RULES as RULES
+from volumetric.runtime.graph.rules.base import GraphTraining as GraphTraining
 from volumetric.runtime.graph.rules.base import Scope as Scope

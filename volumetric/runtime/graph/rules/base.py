@@ -17,6 +17,19 @@ GetParam: TypeAlias = Callable[[str, Shape], int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GraphTraining:
+    """What a graph of training has beside that of inference.
+
+    Attributes
+    ----------
+    buffers : key → newest value of each buffer that layers may change; they put theirs here, and who emits the graph
+        decides when it is written
+    """
+
+    buffers: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
     """Where a layer is written.
 
@@ -28,6 +41,8 @@ class Scope:
     sequences : how many sequences of equal length lie one behind the other on the first axis. Each is treated as a call
         of its own: layers that look at other rows, or at their place among them, start anew at each
     remember : recurrent layers go on from the state in the buffers ``state/<path>/…`` and leave theirs there
+    training : None at inference
+    key : gives the key of one of the layer's parameters or buffers
     """
 
     work: GraphBuilder
@@ -35,14 +50,39 @@ class Scope:
     path: str
     sequences: int = 1
     remember: bool = False
+    training: GraphTraining | None = None
+    key: Callable[[str], str] = str
 
     def params(self, spec: LayerSpec) -> dict[str, int]:
         """Return the tensors of the parameters of a layer by name."""
         return {p.name: self.param(p.name, p.shape) for p in spec.params()}
 
+    def buffers(self, spec: LayerSpec) -> dict[str, int]:
+        """Return the tensors of the buffers of a layer by name, as they are after the nodes so far."""
+        newest = {} if self.training is None else self.training.buffers
+        found: dict[str, int] = {}
+        for b in spec.buffers():
+            key = self.key(b.name)
+            found[b.name] = newest[key] if key in newest else self.param(b.name, b.shape)
+        return found
+
+    def may_change(self, spec: LayerSpec) -> bool:
+        """Whether this graph trains, and with it the buffers of a layer, if it has any."""
+        return self.training is not None and all(self.key(b.name) in self.training.buffers for b in spec.buffers())
+
+    def change(self, name: str, value: int) -> None:
+        """Give a buffer, which `may_change` allows, its new value."""
+        if self.training is not None:
+            self.training.buffers[self.key(name)] = value
+
     def child(self, name: str) -> Scope:
         """Return the scope of a layer inside of this one."""
-        return replace(self, path=f"{self.path}/{name}", param=lambda path, shape: self.param(f"{name}/{path}", shape))
+        return replace(
+            self,
+            path=f"{self.path}/{name}",
+            param=lambda path, shape: self.param(f"{name}/{path}", shape),
+            key=lambda path: self.key(f"{name}/{path}"),
+        )
 
     def emit(self, spec: LayerSpec, *inputs: int) -> int:
         """Emit a layer and return its output. Raises `UnsupportedError` if its kind has no rule."""

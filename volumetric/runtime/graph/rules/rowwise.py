@@ -10,7 +10,6 @@ from volumetric.layers import (
     Dense,
     Embedding,
     Gate,
-    GroupNorm,
     KMeans,
     LayerNorm,
     PositionEmbedding,
@@ -50,18 +49,6 @@ def _rms_norm(scope: Scope, spec: RMSNorm, x: int) -> int:
 def _layer_norm(scope: Scope, spec: LayerNorm, x: int) -> int:
     work, p = scope.work, scope.params(spec)
     return work.reshape(work.norm(flat(work, x), p["weight"], p.get("bias"), kind="layer", eps=spec.eps), work.shape(x))
-
-
-@rule("group_norm")
-def _group_norm(scope: Scope, spec: GroupNorm, x: int) -> int:
-    work, p, shape = scope.work, scope.params(spec), scope.work.shape(x)
-    groups = (shape[0] * spec.num_groups, prod(shape[1:]) // spec.num_groups)
-    y = work.reshape(work.norm(work.reshape(x, groups), kind="layer", eps=spec.eps), shape)
-    if not spec.affine:
-        return y
-    along = (1, spec.num_channels, *(1,) * (len(shape) - 2))
-    gain, bias = (work.reshape(p[name], along) for name in ("weight", "bias"))
-    return work.binary("add", work.binary("mul", y, gain), bias)
 
 
 @rule("embedding")

@@ -1,0 +1,173 @@
+"""BatchNorm (Ioffe & Szegedy 2015, arXiv 1502.03167), with torch's fields, and its running statistics as buffers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from volumetric._typing import Array, Shape
+from volumetric.errors import ShapeError, SpecError
+from volumetric.layers.activations import Activation, activate, check_activation, slope
+from volumetric.layers.base import (
+    Arrays,
+    BatchStatistics,
+    Grads,
+    Memory,
+    ParamSpec,
+    Saved,
+    buffer,
+    expect_positive,
+    layer,
+    show_shape,
+)
+from volumetric.layers.channels import by_channel, channel_params, sum_by_channel
+from volumetric.layers.training import Training
+from volumetric.layers.windowed import Windowed
+
+COUNT = "num_batches_tracked"
+"""Buffer of the number of batches seen, which only a momentum of None needs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchNorm(Windowed):
+    """``y = act((x - mean) / √(var + eps) · w + b)`` with mean and variance of each channel.
+
+    While training they are those of the batch, over samples and positions, the variance biased; running averages are
+    kept of them, ``running = (1 - momentum) · running + momentum · batch`` (there the variance is the unbiased one),
+    and at inference these take their place. They are buffers: stored with the weights, changed by training alone, and
+    touched by no optimiser. Where they are frozen, or weights get overlays, training uses them too, and they stay.
+
+    Attributes
+    ----------
+    num_features : channels of ``[N, C, …]``
+    momentum : part of a new batch in the running statistics; None: their plain mean over all batches
+    affine : whether there are w and b
+    track_running_stats : whether there are running statistics; without them inference takes those of its own batch
+    """
+
+    num_features: int
+    eps: float = 1e-5
+    momentum: float | None = 0.1
+    affine: bool = True
+    track_running_stats: bool = True
+    activation: Activation = "linear"
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        expect_positive(self, "num_features")
+        check_activation(self.activation)
+        if self.momentum is not None and not 0 <= self.momentum <= 1:
+            raise SpecError(f"{self.kind}: momentum must lie in 0 … 1, got {self.momentum}", hint="None: a plain mean")
+
+    @property
+    def batch_statistics(self) -> BatchStatistics:  # pyright: ignore[reportIncompatibleVariableOverride]  (depends on a field)
+        """When a row depends on the other samples of the batch."""
+        return "training" if self.track_running_stats else "always"
+
+    def params(self) -> tuple[ParamSpec, ...]:
+        return channel_params(self.num_features) if self.affine else ()
+
+    def buffers(self) -> tuple[ParamSpec, ...]:
+        if not self.track_running_stats:
+            return ()
+        channels = (self.num_features,)
+        running = buffer("running_mean", channels, "zeros"), buffer("running_var", channels, "ones")
+        return running if self.momentum is not None else (*running, buffer(COUNT, (1,), "zeros"))
+
+    def output_shape(self, *inputs: Shape) -> Shape:
+        shape = inputs[0]
+        rows = self.spatial == 1 and len(shape) == 2
+        if not (rows or len(shape) == 2 + self.spatial) or shape[1] != self.num_features or min(shape[1:]) < 1:
+            more = f" or [N, {self.num_features}]" if self.spatial == 1 else ""
+            raise ShapeError(
+                f"{self.kind} expects [N, {self.num_features}, {self.axes}]{more}, got shape {show_shape(shape)}"
+            )
+        return shape
+
+    def batch_size(self, shape: Shape) -> int:
+        """Return how many numbers of each channel a batch has; raise `ShapeError` if that is no more than one."""
+        channels = self.output_shape(shape)[1]
+        count = int(np.prod(shape, dtype=np.int64)) // channels
+        if count < 2:
+            raise ShapeError(
+                f"{self.kind} takes statistics of a batch over more than one number a channel, got {show_shape(shape)}",
+                hint="use larger batches, or leave the last one out: drop_last",
+            )
+        return count
+
+    def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
+        x = xs[0]
+        self.output_shape(x.shape)
+        if not self.track_running_stats:
+            return self._normalised(p, x, *_statistics(x), of_batch=True)
+        return self._normalised(p, x, p["running_mean"], p["running_var"], of_batch=False)
+
+    def train_forward(self, p: Arrays, *xs: Array, training: Training) -> tuple[Array, Saved]:
+        x, buffers = xs[0], self.buffers()
+        if not training.may_change(tuple(spec.name for spec in buffers)):
+            return self.forward(p, x)
+        count = self.batch_size(x.shape)
+        mean, var = _statistics(x)
+        if buffers:
+            part = x.dtype.type(1 if self.momentum is None else self.momentum)
+            if self.momentum is None:
+                seen = p[COUNT] + 1
+                training.change(COUNT, seen)
+                part = 1 / seen
+            training.change("running_mean", (1 - part) * p["running_mean"] + part * mean)
+            unbiased = var * x.dtype.type(count / (count - 1))
+            training.change("running_var", (1 - part) * p["running_var"] + part * unbiased)
+        return self._normalised(p, x, mean, var, of_batch=True)
+
+    def _normalised(self, p: Arrays, x: Array, mean: Array, var: Array, *, of_batch: bool) -> tuple[Array, Saved]:
+        scale = 1 / np.sqrt(by_channel(var, x.ndim) + x.dtype.type(self.eps))
+        normal = (x - by_channel(mean, x.ndim)) * scale
+        pre = normal
+        if self.affine:
+            pre = normal * by_channel(p["weight"], x.ndim) + by_channel(p["bias"], x.ndim)
+        saved = {"normal": normal, "scale": scale, "pre": pre, "of_batch": of_batch}
+        return activate(self.activation, pre), saved
+
+    def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
+        normal = saved["normal"]
+        g = gy * slope(self.activation, saved["pre"])
+        params: dict[str, Array] = {}
+        inner = g
+        if self.affine:
+            inner = g * by_channel(p["weight"], g.ndim)
+            params = {"weight": sum_by_channel(g * normal), "bias": sum_by_channel(g)}
+        if saved["of_batch"]:
+            axes = (0, *range(2, g.ndim))
+            along = np.mean(inner * normal, axis=axes, keepdims=True)
+            inner = inner - inner.mean(axis=axes, keepdims=True) - normal * along
+        return Grads((saved["scale"] * inner,), params)
+
+
+def _statistics(x: Array) -> tuple[Array, Array]:
+    """Return mean and biased variance of each channel."""
+    axes = (0, *range(2, x.ndim))
+    mean = x.mean(axes)
+    return mean, np.square(x - by_channel(mean, x.ndim)).mean(axes)
+
+
+@layer("batch_norm1d")
+class BatchNorm1d(BatchNorm):
+    """Batch norm of rows ``[N, C]`` or sequences ``[N, C, L]``; fields and formula as in `BatchNorm`."""
+
+    spatial: ClassVar[int] = 1
+
+
+@layer("batch_norm2d")
+class BatchNorm2d(BatchNorm):
+    """Batch norm of images ``[N, C, H, W]``; fields and formula as in `BatchNorm`."""
+
+    spatial: ClassVar[int] = 2
+
+
+@layer("batch_norm3d")
+class BatchNorm3d(BatchNorm):
+    """Batch norm of volumes ``[N, C, D, H, W]``; fields and formula as in `BatchNorm`."""
+
+    spatial: ClassVar[int] = 3

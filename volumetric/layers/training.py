@@ -1,0 +1,36 @@
+"""Training: what a layer gets while it trains and has not at inference."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+
+from volumetric._typing import Array
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Training:
+    """One pass of training through one layer.
+
+    Attributes
+    ----------
+    learned : names of the buffers that this pass may change; a layer that may not change its own takes them as they are
+    changes : receives the new value of each buffer that the layer changed
+    prefix : what these names begin with: the place of the layer in its container
+    """
+
+    learned: frozenset[str] = frozenset()
+    changes: dict[str, Array] = field(default_factory=dict)
+    prefix: str = ""
+
+    def child(self, name: str) -> Training:
+        """Return the same pass for a layer inside of this one."""
+        return dataclasses.replace(self, prefix=f"{self.prefix}{name}/")
+
+    def may_change(self, names: tuple[str, ...]) -> bool:
+        """Whether the buffers called `names` are all to be learned."""
+        return all(self.prefix + name in self.learned for name in names)
+
+    def change(self, name: str, value: Array) -> None:
+        """Give a buffer its new value."""
+        self.changes[self.prefix + name] = value
