@@ -6,7 +6,9 @@ import json
 import logging
 import urllib.error
 import urllib.request
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -186,6 +188,47 @@ def test_json_lines_hold_every_nth_step_and_odd_numbers(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(CheckpointError, match="cannot write"):
         JsonlObserver(tmp_path / "file" / "x.jsonl").observe(event())
+
+
+class Crash:
+    """Ends a run as a crash would, after some updates."""
+
+    def __init__(self, after: int) -> None:
+        self.after = after
+
+    def observe(self, event: LayerEvent) -> None:
+        if event.step > self.after:
+            raise KeyboardInterrupt
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_resumed_run_tells_of_each_update_once(tmp_path: Path) -> None:
+    config, network, path = TrainConfig(checkpoint_every=4), perceptron(4, 6, 1), tmp_path / "layers.jsonl"
+
+    def run(*others: Crash, **settings: Any) -> None:
+        with closing(JsonlObserver(path)) as lines:
+            train(network, initialise(network), waves(24, 2), config, observers=[lines, *others], **settings)
+
+    with pytest.raises(KeyboardInterrupt):
+        run(Crash(10), checkpoints=tmp_path)
+    with path.open("a") as file:
+        file.write('{"mode": "forw')
+    run(checkpoints=tmp_path, resume=True)
+    steps = [json.loads(line)["step"] for line in path.read_text().splitlines()]
+    assert sorted(set(steps)) == list(range(1, 13))
+    assert {steps.count(step) for step in steps} == {steps.count(1)}
+    run()
+    assert len(path.read_text().splitlines()) == len(steps)  # a run that begins has a record of its own
+
+
+def test_a_file_that_is_no_record_is_not_overwritten(tmp_path: Path) -> None:
+    path = tmp_path / "layers.jsonl"
+    path.write_text("not mine\n")
+    with pytest.raises(CheckpointError, match="no record"):
+        JsonlObserver(path).start(3)
+    assert path.read_text() == "not mine\n"
 
 
 def test_the_log_has_a_line_for_each_layer(caplog: pytest.LogCaptureFixture) -> None:

@@ -94,7 +94,11 @@ class LayerEvent:
 
 
 class Observer(Protocol):
-    """Takes events. It is called between two steps of a computation, so it should be quick."""
+    """Takes events. It is called between two steps of a computation, so it should be quick.
+
+    It may have a method ``start(step)`` too, which training calls before its first update: what was told of updates
+    after `step`, by a run that was interrupted, will be told again.
+    """
 
     def observe(self, event: LayerEvent) -> None:
         """Take one event."""

@@ -7,6 +7,7 @@ import logging
 from pathlib import Path
 from typing import TextIO
 
+from volumetric.atomic import atomic_file
 from volumetric.errors import CheckpointError, SpecError
 from volumetric.observe.events import LayerEvent
 
@@ -40,7 +41,7 @@ class JsonlObserver:
 
     Parameters
     ----------
-    path : file; lines that it has stay
+    path : file; lines that it has stay, but for those of updates that training makes again
     every : take the events of every n-th step
 
     Raises
@@ -55,6 +56,22 @@ class JsonlObserver:
         self.path = Path(path)
         self._every = every
         self._file: TextIO | None = None
+
+    def start(self, step: int) -> None:
+        """Keep what the file tells of updates up to `step`; of a run that begins, nothing."""
+        if not self.path.exists():
+            return
+        with self.path.open("rb") as old, atomic_file(self.path) as new:
+            # A killed run may have left half a line.
+            new.writelines(line for line in old if step and line.endswith(b"\n") and self._number(line) <= step)
+
+    def _number(self, line: bytes) -> int:
+        try:
+            return int(json.loads(line)["step"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise CheckpointError(
+                f"{self.path} is no record of layers: {error}", hint="move it away, or write to another file"
+            ) from None
 
     def observe(self, event: LayerEvent) -> None:
         """Write a line."""

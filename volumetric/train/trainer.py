@@ -80,7 +80,8 @@ def train(
     device : where to compute: a name, as "cpu", "gpu" or "reference", or an open device; None: the CPU, or what the
         environment variable VOLUMETRIC_DEVICE names, as on the command line
     learner : what computes, in place of `device`
-    observers : get statistics of every layer, forward and backward, at every update
+    observers : get statistics of every layer, forward and backward, at every update. One that has a method
+        ``start(step)`` is told after how many updates the run begins
     stop : asked after every update; true ends the run, with a checkpoint where those are written
     metric : measures the weights at the end of every epoch, for the history
 
@@ -121,6 +122,9 @@ def train(
     run = _Run(network, params, config, source, held, told, store, opened, stop, metric)
     try:
         run.begin(resume)
+        for start in (getattr(observer, "start", None) for observer in observers):
+            if start is not None:
+                start(run.step)
         return run.go()
     finally:
         each(told, lambda reporter: reporter.close())
