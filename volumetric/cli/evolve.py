@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as jsonlib
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
@@ -26,7 +27,7 @@ def evolve(
     generations: int | None = None,
     workers: int | None = None,
     change: Annotated[tuple[str, ...], Parameter(name="--set", negative="", show_default=False)] = (),
-    form: Annotated[str, Parameter(name="--format")] = "png",
+    form: Annotated[str | None, Parameter(name="--format")] = None,
     json: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     output: OutputOptions = OutputOptions(),
 ) -> int:
@@ -43,7 +44,8 @@ def evolve(
     run : path
         With plot: the directory of a run.
     resume : path
-        Go on with the run in this directory, as if it had not been interrupted.
+        Go on with the run in this directory, as if it had not been interrupted. What would make it another run, as
+        another seed or problem, is refused; rates, species, goal, budget, workers and generations may change.
     out : path
         Directory to write.
     generations : int
@@ -53,15 +55,21 @@ def evolve(
     change : tuple of str
         KEY=VALUE in place of what the file says, as species.target=6; may be repeated.
     form : str
-        Of pictures: png, svg or pdf.
+        Of pictures: png (the default), svg or pdf.
     json : bool
         Print the result as one JSON object.
     """
     output.apply()
     if config == PLOT:
-        return _plot(run, form)
+        if resume or out or generations is not None or workers is not None or change or json:
+            raise UsageError("evolve plot draws a run that there is: it takes --format alone")
+        return _plot(run, form or "png")
     if run is not None or (config is None) == (resume is None):
         raise UsageError("name one configuration, or --resume RUN, or plot RUN")
+    if form is not None:
+        raise UsageError("--format is for pictures: evolve plot RUN --format svg")
+    if resume is not None and out is not None:
+        raise UsageError("a run goes on in its own directory", hint="leave --out out, or move the directory")
     changes = dict(map(change_of, change))
     changes |= {k: v for k, v in (("generations", generations), ("workers", workers)) if v is not None}
     if out is not None:
@@ -69,13 +77,14 @@ def evolve(
     from volumetric.cli import evolving
     from volumetric.cli.interrupts import stop_on_interrupt
 
-    with console.progress("opening the problem…"):
-        if resume is not None:
-            job, population, problem = evolving.resume(resume, changes)
-        else:
-            job, population, problem = evolving.begin(Path(str(config)), changes)
-    with stop_on_interrupt("this generation") as asked:
-        told = evolving.evolve_opened(job, population, problem, asked.is_set)
+    with ExitStack() as held:
+        with console.progress("opening the problem…"):
+            opening = (
+                evolving.begun(Path(str(config)), changes) if resume is None else evolving.resumed(resume, changes)
+            )
+            job, population, problem = held.enter_context(opening)
+        with stop_on_interrupt("this generation") as asked:
+            told = evolving.evolve_opened(job, population, problem, asked.is_set)
     console.write(jsonlib.dumps(told) + "\n" if json else _text(told))
     return exits.INTERRUPTED if told["reason"] == "stopped" else exits.OK
 

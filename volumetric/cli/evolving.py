@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
 import time
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
+from volumetric.atomic import write_atomic
 from volumetric.cli import console
 from volumetric.cli.exits import UsageError
+from volumetric.cli.run_lock import only_one
 from volumetric.cli.training_progress import clock
-from volumetric.errors import UnsupportedError
+from volumetric.errors import CheckpointError, UnsupportedError, VolumetricError
 from volumetric.evolution.genome import Genome
+from volumetric.evolution.going_on import check_facts, facts_of, take_over
 from volumetric.evolution.grids.genome import GridGenome
 from volumetric.evolution.job import Job, load_run, open_problem, open_run, read_job
 from volumetric.evolution.reporters import Csv, Evaluated, EvaluationFailed, Event, JsonLines
@@ -31,44 +36,83 @@ CHAMPION, MODEL, ORIGIN = "champion.json", "champion", "origin.json"
 _ROWS, _REDRAW = 12, 0.1
 
 
-def begin(config: Path, changes: dict[str, Any]) -> tuple[Job, Run[Any, Any], Any]:
-    """Open a new run; its directory must not hold another one."""
+@contextmanager
+def begun(config: Path, changes: dict[str, Any]) -> Iterator[tuple[Job, Run[Any, Any], Any]]:
+    """Open a new run and keep its directory, which must not hold another one, to this process."""
     job = read_job(config, changes)
     problem = open_problem(job)
     run = open_run(job, problem)
     home = job.directory
-    if (home / CHECKPOINT).exists():
-        raise UsageError(
-            f"{home} holds a run already", hint=f"go on with --resume {home}, or write to another directory with --out"
-        )
-    home.mkdir(parents=True, exist_ok=True)
-    (home / CONFIG).write_bytes(config.read_bytes())
+    with only_one(home):
+        if (home / CHECKPOINT).exists():
+            raise UsageError(
+                f"{home} holds a run already",
+                hint=f"go on with --resume {home}, or write to another directory with --out",
+            )
+        text = config.read_bytes()
+        write_atomic(home / CONFIG, text)
+        _write_origin(job, changes, crc32(text))
+        yield job, run, problem
+
+
+@contextmanager
+def resumed(home: Path, changes: dict[str, Any]) -> Iterator[tuple[Job, Run[Any, Any], Any]]:
+    """Open a run where its checkpoint left it, and keep its directory to this process.
+
+    The configuration is obeyed where a run can go on with it, and refused where it would be another run.
+    """
+    if not (home / CONFIG).is_file() or not (home / ORIGIN).is_file():
+        raise UsageError(f"{home} is no directory of a run", hint="name the directory that evolve wrote")
+    with only_one(home):
+        origin = _read_origin(home)
+        changes = {**origin["changes"], **changes, "output": str(home.absolute())}
+        job = read_job(home / CONFIG, changes)
+        job = dataclasses.replace(job, home=Path(origin["home"]), name=origin["name"])
+        _tell_of_edits(home, job, origin.get("crc32"))
+        if not (home / CHECKPOINT).exists():
+            problem = open_problem(job)
+            run = open_run(job, problem)
+        else:
+            check_facts(job, origin.get("began", {}))
+            problem, run = open_problem(job), load_run(job, home / CHECKPOINT)
+            take_over(job, run, problem)
+        _write_origin(job, changes, origin.get("crc32"))
+        yield job, run, problem
+
+
+def _write_origin(job: Job, changes: dict[str, Any], checksum: int | None) -> None:
+    home = job.directory
     origin = {
         "home": str(job.home.absolute()),
         "name": job.name,
         "changes": {**changes, "output": str(home.absolute())},
+        "crc32": checksum,
+        "began": facts_of(job),
     }
-    (home / ORIGIN).write_text(json.dumps(origin, indent=1) + "\n", encoding="utf-8")
-    return job, run, problem
+    write_atomic(home / ORIGIN, (json.dumps(origin, indent=1) + "\n").encode())
 
 
-def resume(home: Path, changes: dict[str, Any]) -> tuple[Job, Run[Any, Any], Any]:
-    """Open a run where its checkpoint left it."""
-    import dataclasses
+def _read_origin(home: Path) -> dict[str, Any]:
+    try:
+        origin = json.loads((home / ORIGIN).read_text(encoding="utf-8"))
+        if isinstance(origin["changes"], dict) and isinstance(origin["home"], str) and isinstance(origin["name"], str):
+            return origin
+        raise ValueError("home, name and changes are expected")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CheckpointError(
+            f"{home / ORIGIN} is damaged: {error}", hint="begin again from the configuration, with --out"
+        ) from None
 
-    if not (home / CONFIG).is_file() or not (home / ORIGIN).is_file():
-        raise UsageError(f"{home} is no directory of a run", hint="name the directory that evolve wrote")
-    origin = json.loads((home / ORIGIN).read_text(encoding="utf-8"))
-    job = read_job(home / CONFIG, {**origin["changes"], **changes, "output": str(home.absolute())})
-    job = dataclasses.replace(job, home=Path(origin["home"]), name=origin["name"])
-    problem = open_problem(job)
-    if not (home / CHECKPOINT).exists():
-        return job, open_run(job, problem), problem
-    return job, load_run(job, home / CHECKPOINT), problem
+
+def _tell_of_edits(home: Path, job: Job, checksum: int | None) -> None:
+    """Say that the file which the run began from has changed: it is the copy that counts."""
+    source = job.home / f"{job.name}.toml"
+    if checksum is not None and source.is_file() and crc32(source.read_bytes()) != checksum:
+        console.note(f"{source} has changed since the run began, which goes on by its copy, {home / CONFIG}")
 
 
 def evolve_opened(job: Job, run: Run[Any, Any], problem: Any, stop: Any) -> dict[str, Any]:
-    """Evolve until the end, or until Ctrl-C, and keep what was found; return what to tell."""
+    """Evolve until the end, or until Ctrl-C, and keep what was found, also where it fails; return what to tell."""
     home = job.directory
     done = run.generation + (run.progress.fitness is not None)
     left = job.generations - done
@@ -76,17 +120,23 @@ def evolve_opened(job: Job, run: Run[Any, Any], problem: Any, stop: Any) -> dict
     reporters += [TensorBoard(home / "tensorboard")] if job.tensorboard else []
     team = Workers(job.workers, timeout=job.timeout or None) if job.workers else nullcontext(None)
     if left > 0 and not run.solved:
-        with team as executor:
-            run.evolve(
-                problem,
-                left,
-                executor=executor,
-                reporters=reporters,
-                checkpoint=home / CHECKPOINT,
-                checkpoint_every=job.checkpoint_every,
-                budget=job.budget,
-                stop=stop,
-            )
+        try:
+            with team as executor:
+                run.evolve(
+                    problem,
+                    left,
+                    executor=executor,
+                    reporters=reporters,
+                    checkpoint=home / CHECKPOINT,
+                    checkpoint_every=job.checkpoint_every,
+                    budget=job.budget,
+                    stop=stop,
+                )
+        except BaseException:
+            with suppress(VolumetricError):
+                if keep_champion(home, run):
+                    console.note(f"{home}: the best genome until then is kept")
+            raise
     return told_of(job, run, keep_champion(home, run))
 
 

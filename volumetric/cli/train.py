@@ -53,13 +53,15 @@ def train(
 
     run = read_settings(config, changes)
     from volumetric.cli import training_run
+    from volumetric.cli.run_lock import only_one
     from volumetric.cli.training_open import open_run
     from volumetric.cli.training_progress import TrainingProgress, updates_of
 
     with console.progress(f"reading what {config} names…"):
         opened = open_run(run)
     progress = TrainingProgress(updates_of(opened.samples.data, opened.config))
-    result = training_run.train_opened(run, opened, [progress])
+    with only_one(run.directory):
+        result = training_run.train_opened(run, opened, [progress])
     told = training_run.summary(run, opened, result, training_run.judge(opened, result))
     console.write(jsonlib.dumps(told) + "\n" if json else _text(told))
     return exits.INTERRUPTED if result.reason == "interrupted" else exits.OK

@@ -158,6 +158,10 @@ def job_from(table: Mapping[str, Any], *, name: str = "run", home: Path | None =
     sections = ("problem", "budget", *(() if algorithm == "classic" else ("network",)))
     given = tables.expect_keys(dict(table), (*_SCALARS, *sections, *rules), "configuration")
     values: dict[str, Any] = {key: tables.typed(given[key], types[key], key) for key in _SCALARS if key in given}
+    if algorithm == "classic" and "room" in given:
+        raise SpecError(
+            "room is for layers, which classic genomes have none of", hint='leave it out, or algorithm = "grid"'
+        )
     network = tables.expect_keys(given.get("network", {}), _HOMES, "[network]")
     config = kind.from_dict({key: given[key] for key in rules if key in given})
     if algorithm == "elites" and isinstance(config, GridConfig):

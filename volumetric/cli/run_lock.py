@@ -1,0 +1,68 @@
+"""One process to a run: a lock on its directory, which the operating system lets go of when the process ends."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from volumetric.cli import console
+from volumetric.errors import CheckpointError
+
+NAME = ".lock"
+_BUSY = (errno.EACCES, errno.EAGAIN, errno.EWOULDBLOCK, errno.EDEADLK)
+_FAR = 1 << 30
+"""Byte that Windows locks, which keeps others from reading it: beyond the number of the process."""
+
+
+@contextmanager
+def only_one(home: Path) -> Iterator[None]:
+    """Keep other processes from going on with the run in `home`, which is made if it is missing.
+
+    Raises
+    ------
+    CheckpointError
+        Another process has the run, or the directory cannot be written.
+    """
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        handle = (home / NAME).open("a+b", buffering=0)
+    except OSError as error:
+        raise CheckpointError(
+            f"cannot write {home}: {error.strerror or error}", hint="check space and rights"
+        ) from None
+    with handle:
+        try:
+            _lock(handle.fileno())
+        except OSError as error:
+            if error.errno not in _BUSY:  # a file system without locks
+                console.note(f"{home} cannot be locked against a second process: {error.strerror or error}")
+                yield
+                return
+            handle.seek(0)
+            owner = handle.read(20).decode(errors="replace").strip() or "another process"
+            raise CheckpointError(
+                f"the run in {home} still goes on, in process {owner}",
+                hint="wait until it ends, or end it; another run needs a directory of its own (--out)",
+            ) from None
+        handle.truncate(0)
+        handle.write(f"{os.getpid()}\n".encode())
+        yield
+
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _lock(descriptor: int) -> None:
+        os.lseek(descriptor, _FAR, os.SEEK_SET)
+        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        os.lseek(descriptor, 0, os.SEEK_SET)
+
+else:
+    import fcntl
+
+    def _lock(descriptor: int) -> None:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

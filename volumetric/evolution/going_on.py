@@ -1,0 +1,83 @@
+"""What of a job may change while its run goes on: the rest would make another run, and is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from volumetric.errors import SpecError
+from volumetric.evolution.config import GenomeConfig
+
+if TYPE_CHECKING:
+    from volumetric.evolution.evaluate import Problem
+    from volumetric.evolution.job import Job
+    from volumetric.evolution.run import Run
+
+FREE: Final = (
+    "name", "home", "generations", "output", "workers", "timeout", "checkpoint_every", "tensorboard", "budget",
+    "config",
+)  # fmt: skip
+"""Fields of a job that say how long it goes on, where it is computed and written; `config` is looked at in itself."""
+_FIXED: Final = ("population", "algorithm")
+
+
+def facts_of(job: Job) -> dict[str, Any]:
+    """Return what of a job must stay, as JSON data."""
+    fields = {f.name: getattr(job, f.name) for f in dataclasses.fields(job) if f.name not in FREE}
+    plain = {name: dataclasses.asdict(v) if dataclasses.is_dataclass(v) else v for name, v in fields.items()}  # pyright: ignore[reportArgumentType]  (an instance)
+    return json.loads(json.dumps(plain, default=str))
+
+
+def check_facts(job: Job, began: Mapping[str, Any]) -> None:
+    """Raise `SpecError` where a job is not the one that `facts_of` told of at the beginning."""
+    now = facts_of(job)
+    for name, was in began.items():
+        if name in now and now[name] != was:
+            _refuse(*next(_differences(name, was, now[name])))
+
+
+def take_over(job: Job, run: Run[Any, Any], problem: Problem) -> None:
+    """Let a run that was loaded go on by the configuration of `job`: chances, species, reproduction, goal and so on.
+
+    Raises
+    ------
+    SpecError : it differs in what genomes are or how many there are
+    """
+    configure = getattr(problem, "configure", None)
+    wanted: Any = job.config if configure is None else configure(job.config)
+    if job.seed != run.seed:
+        _refuse("seed", run.seed, job.seed)
+    for name in _FIXED:
+        if getattr(wanted, name, None) != getattr(run.config, name, None):
+            _refuse(name, getattr(run.config, name), getattr(wanted, name))
+    if hasattr(wanted, "genome"):
+        _check_genome(job.config.genome, run.config.genome)  # pyright: ignore[reportAttributeAccessIssue]  (both have it)
+        wanted = replace(wanted, genome=run.config.genome)
+    run.config = wanted
+
+
+def _check_genome(wanted: GenomeConfig, has: GenomeConfig) -> None:
+    for field in dataclasses.fields(wanted):
+        value, was = getattr(wanted, field.name), getattr(has, field.name)
+        if value is not None and value != was:
+            _refuse(f"genome.{field.name}", was, value)
+
+
+def _differences(name: str, was: Any, now: Any) -> Iterator[tuple[str, Any, Any]]:
+    """Yield the entries that differ, by dotted names, with both values."""
+    if isinstance(was, dict) and isinstance(now, dict):
+        for key in {**was, **now}:
+            if was.get(key) != now.get(key):
+                yield from _differences(f"{name}.{key}", was.get(key), now.get(key))
+    else:
+        yield name, was, now
+
+
+def _refuse(name: str, was: Any, now: Any) -> None:
+    raise SpecError(
+        f"{name} is {now!r}, but the run began with {was!r}, and with another one it would be another run",
+        hint="leave it as it was, or begin a run in another directory: evolve CONFIG --out DIRECTORY",
+    )
