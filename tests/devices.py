@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from tests.gpu.harness import NARROWED, ROOMY
+from tests.gpu.harness import LEAST, NARROWED, ROOMY
 from volumetric.runtime.gpu import GpuDevice
 from volumetric.runtime.gpu.graph import GpuGraphs
 from volumetric.runtime.open import open_device
@@ -35,7 +35,7 @@ def graphs(name: str) -> Any:
 @cache
 def narrowed(name: str) -> GpuDevice:
     """The GPU with one of the sets of capabilities that tests force."""
-    return GpuDevice(narrow=ROOMY if name == "roomy" else NARROWED[name])
+    return GpuDevice(narrow={"roomy": ROOMY, "least": LEAST}.get(name) or NARROWED[name])
 
 
 @cache

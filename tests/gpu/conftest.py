@@ -59,3 +59,11 @@ def roomy_kernel() -> Iterator[Kernel]:
     made = Kernel(narrowed("roomy").context)
     yield made
     made.close()
+
+
+@pytest.fixture
+def least_kernel() -> Iterator[Kernel]:
+    """Runs kernels with no more than every WebGPU device has."""
+    made = Kernel(narrowed("least").context)
+    yield made
+    made.close()

@@ -19,6 +19,8 @@ NARROWED: Mapping[str, Mapping[str, Any]] = {
     "large": {"invocations": 131072, "unroll": 32},
 }
 """Name → capabilities that tests force: as the adapter is, the fallbacks, and the cuts made for a large GPU."""
+LEAST: Mapping[str, Any] = {"subgroup_size": 0, "immediates": False, "max_shared": 16384, "max_workgroup": 256}
+"""What every WebGPU device has."""
 ROOMY: Mapping[str, Any] = {"max_shared": 49152}
 
 

@@ -9,6 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.gpu.harness import Kernel, aligned, assert_close
+from volumetric.errors import UnsupportedError
 from volumetric.kernels.gpu import attention
 from volumetric.kernels.gpu.attention import AttentionShape, tune_split
 from volumetric.kernels.gpu.dispatch import Caps
@@ -140,6 +141,19 @@ def test_a_position_outside_of_the_window_has_no_influence(native_kernel: Kernel
     layer.qkv[:10] = 9.0
     layer.prefill(0, 10)
     assert np.array_equal(layer.decode(40), before)
+
+
+def test_heads_that_hardly_fit_the_least_workgroup_memory(least_kernel: Kernel, rng: np.random.Generator) -> None:
+    layer = Attention(least_kernel, rng, make_shape(heads=2, kv_heads=1, head_dim=256), 19)
+    got = [layer.prefill(0, 12), layer.prefill(12, 19)]
+    assert_close(np.concatenate(got), layer.expected(19))
+
+
+def test_heads_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(
+        UnsupportedError, match=r"heads of 4096 needs \d+ bytes of workgroup memory; this GPU has 16384"
+    ):
+        attention.rows(make_shape(heads=1, kv_heads=1, head_dim=4096), Caps())
 
 
 @pytest.mark.parametrize("caps", [Caps(), Caps(subgroup_size=32), Caps(subgroup_size=64), Caps(invocations=1)])

@@ -14,6 +14,7 @@ from volumetric.shaders import Target, available, link, linker, read
 from volumetric.shaders.unroll import unroll
 
 JOIN = {"WG": 64, "WIDTH4": 8, "MULTIPLY": False, "SCALE": 1.0}
+SOFTMAX = {"WG": 64, "WIDTH": 8, "TEMPERATURE": 1.0}
 EMBEDDING = {"WG": 64, "K": 8, "PIECES": 2, "GROUPS": 0, "SCALE": 1.0}
 
 
@@ -64,11 +65,32 @@ def test_text_starts_with_the_constants_in_their_types() -> None:
 
 
 def test_only_one_reduce_prelude_is_linked() -> None:
-    with_lanes = link("join", constants=JOIN, target=Target(subgroup_size=32)).text
-    without = link("join", constants=JOIN, target=Target()).text
+    with_lanes = link("softmax", constants=SOFTMAX, target=Target(subgroup_size=32)).text
+    without = link("softmax", constants=SOFTMAX, target=Target()).text
     assert "subgroupShuffleXor" in with_lanes
     assert "const SUBGROUP: u32 = 32u;" in with_lanes
     assert "subgroup" not in without
+
+
+def test_what_a_kernel_does_not_reach_is_left_out() -> None:
+    text = link("join", constants=JOIN, target=Target(subgroup_size=32)).text
+    assert "fn team_sum" not in text
+    assert "var<workgroup>" not in text
+    reduced = link("softmax", constants=SOFTMAX, target=Target(subgroup_size=32))
+    assert "fn team_max" in reduced.text
+    assert "fn lane_max" in reduced.text
+    assert "published" not in reduced.text
+    assert reduced.workgroup_bytes == 4 * (64 // 32 + 1)
+
+
+def test_extensions_are_enabled_in_the_dialect_that_wants_it_and_where_they_are_used() -> None:
+    tint, naga = (Target(subgroup_size=32, dialect=dialect) for dialect in ("tint", "naga"))
+    assert link("softmax", constants=SOFTMAX, target=tint).text.startswith("enable subgroups;\n")
+    assert "enable" not in link("softmax", constants=SOFTMAX, target=naga).text
+    assert "enable" not in link("join", constants=JOIN, target=tint).text
+    assert "enable" not in link("softmax", constants=SOFTMAX, target=Target(dialect="tint")).text
+    probe = link("probe_subgroup", constants={"WG": 128}, target=Target(dialect="tint"))
+    assert probe.text.startswith("enable subgroups;\n")
 
 
 def test_arguments_are_immediate_data_or_a_uniform_buffer() -> None:
@@ -127,7 +149,10 @@ def test_workgroup_memory_is_counted() -> None:
         assert 0 <= linked.workgroup_bytes - tile.shared <= 2 * 4 * (tile.workgroup // 32 + 1)
 
 
+UNKNOWN = "var<workgroup> a: array<mat4x4<f32>, 3>;\n@compute @workgroup_size(1) fn main() { _ = a[0]; }\n"
+
+
 def test_an_unknown_size_of_workgroup_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(linker, "read", lambda name: "var<workgroup> a: array<mat4x4<f32>, 3>;\n")
+    monkeypatch.setattr(linker, "read", lambda name: UNKNOWN)
     with pytest.raises(SpecError, match="workgroup variable a"):
         link("join", constants={}, target=Target())

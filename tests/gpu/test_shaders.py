@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from volumetric.errors import DeviceError
 from volumetric.kernels.gpu import attention, elementwise, matmul
 from volumetric.kernels.gpu.attention import AttentionShape
 from volumetric.kernels.gpu.dispatch import Caps
@@ -13,6 +14,7 @@ from volumetric.kernels.gpu.formats import FORMATS
 from volumetric.kernels.gpu.matmul import TILES, MatmulShape, Partials
 from volumetric.layers.activations import ACTIVATIONS
 from volumetric.runtime.gpu import GpuDevice
+from volumetric.runtime.gpu.context import Slice
 from volumetric.shaders import Target, available, link
 
 
@@ -74,3 +76,18 @@ def test_shader_and_table_agree_on_the_piece(scheme: str) -> None:
     linked = link(dispatch.kernel, constants=dispatch.constants, preludes=dispatch.preludes, target=Target())
     assert f"const PIECE: u32 = {layout.piece}u;" in linked.text
     assert ("const HAS_OFFSET: bool = true;" in linked.text) == layout.affine
+
+
+def test_no_buffer_is_on_two_writable_bindings(native_device: GpuDevice) -> None:
+    """WebGPU forbids it, unused bindings included; wgpu lets it pass."""
+    context = native_device.context
+    dispatch = elementwise.argmax(width=9, final=True)
+    context.bind(dispatch, {})
+    buffer = context.buffer(64, "both")
+    with pytest.raises(DeviceError, match="two results of argmax would be written to one place"):
+        context.bind(dispatch, {"winners": buffer, "token": buffer})
+    apart = {"winners": Slice(buffer, 0, 32), "token": Slice(buffer, 32, 32)}
+    context.bind(dispatch, apart)
+    with pytest.raises(DeviceError, match="one place"):
+        context.bind(dispatch, {**apart, "control": Slice(buffer, 32, 16)})
+    context.free(buffer)

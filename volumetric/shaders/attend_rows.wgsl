@@ -1,6 +1,6 @@
 // Prefill attention with an online softmax (Milakov and Gimelshein 2018, arXiv 1805.02867), one pass over the cache.
 // A workgroup computes BQ rows of one head against tiles of BK positions. K and then V of a tile share one place in
-// workgroup memory; each is fetched into registers while the other is used. Invocations form TY x 16; each owns RQ rows of
+// workgroup memory; each is fetched into registers while the other is used. Invocations form TY x TX; each owns RQ rows of
 // the scores and of the output.
 @group(0) @binding(0) var<storage, read> q: array<vec4<f32>>;       // (rows, HEADS, HD4), scaled
 @group(0) @binding(1) var<storage, read> keys: array<Cached>;       // (KV_HEADS, CONTEXT, HD4)
@@ -9,7 +9,6 @@
 
 const HD4: u32 = (HEAD_DIM + 3u) / 4u;
 const ROW: u32 = HD4 | 1u;      // an odd stride spreads rows over the banks
-const TX: u32 = 16u;
 const TY: u32 = WG / TX;
 const RQ: u32 = BQ / TY;
 const CK: u32 = BK / TX;

@@ -89,8 +89,8 @@ fn load_heads(kv: u32, block: u32, lid: u32) {
     }
     if (QK_NORM && ROTARY > 0u) {
         for (var i = lid; i < (G + 1u) * HALF; i += WG) {
-            let turn = rope[ctl.position * HALF + i % HALF];
-            let at = i / HALF * WIDE + i % HALF;
+            let turn = rope[ctl.position * HALF + i % max(HALF, 1u)];
+            let at = i / max(HALF, 1u) * WIDE + i % max(HALF, 1u);  // HALF may be 0, and a constant must not divide by 0
             let a = heads[at];
             let b = heads[at + HALF];
             heads[at] = a * turn.x - b * turn.y;

@@ -2,7 +2,8 @@
 
 The order is: constants, `std`, one `reduce_*`, the preludes (weight format, activation, cache storage, source of x),
 the kernel. Files are complete WGSL given the names that the earlier ones define; optional parts branch on constants,
-which the driver folds. There is no template language: the only rewriting is `unroll`.
+which the driver folds. There is no template language: the only rewriting is `unroll`, and functions and workgroup
+memory that the kernel does not reach are left out.
 
 A kernel that declares ``struct Args`` gets ``args`` as immediate data, or as a uniform buffer at binding 15 where the
 device has no immediates. `std` declares the uniform ``ctl`` at binding 14.
@@ -19,6 +20,7 @@ from importlib import resources
 from typing import Literal
 
 from volumetric.errors import SpecError
+from volumetric.shaders.declarations import needed
 from volumetric.shaders.unroll import constant_value, unroll
 
 ARGS_BINDING = 15
@@ -31,9 +33,11 @@ _WORKGROUP = re.compile(r"\bvar<workgroup>\s+(\w+)\s*:\s*(?:array<([\w<>]+),\s*(
 _SCALAR_BYTES = {
     "f32": 4, "u32": 4, "i32": 4, "atomic<u32>": 4, "vec2<f32>": 8, "vec2<u32>": 8, "vec4<f32>": 16, "vec4<u32>": 16,
 }  # fmt: skip
+_SUBGROUPS = re.compile(r"\bsubgroup[A-Z]\w*\s*\(|@builtin\(subgroup_")
 _DERIVED = re.compile(r"^const\s+(\w+)\s*:\s*u32\s*=\s*([^;]+);", re.MULTILINE)
 
 Access = Literal["read", "read_write", "uniform"]
+Dialect = Literal["naga", "tint"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,10 +48,13 @@ class Target:
     ----------
     subgroup_size : lanes that are certain to run together (the smallest subgroup size), 0 to reduce through memory
     immediates : `args` is immediate data instead of a uniform buffer
+    dialect : whose WGSL: ``"tint"`` (browsers built on Dawn) wants extensions enabled by name, as the standard has it;
+        ``"naga"`` (wgpu) refuses a module that does so
     """
 
     subgroup_size: int = 0
     immediates: bool = False
+    dialect: Dialect = "naga"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +102,7 @@ def link(
     given = {**constants, "SUBGROUP": target.subgroup_size}
     known = dict(given)
     pieces = [read(name) for name in ("std", reduce, *preludes, kernel)]
-    body = "\n".join(pieces)
+    body = needed("\n".join(pieces))
     for name, expression in _DERIVED.findall(body):
         value = constant_value(expression, known)
         if value is not None:
@@ -104,7 +111,8 @@ def link(
     args = _ARGS.search(used)
     declared = _declare_args(args is not None, target.immediates)
     header = "\n".join(_constant(name, value) for name, value in given.items())
-    text = f"{header}\n{declared}{used}\n"
+    enabled = "enable subgroups;\n" if target.dialect == "tint" and _SUBGROUPS.search(used) else ""
+    text = f"{enabled}{header}\n{declared}{used}\n"
     return Linked(
         name=kernel,
         text=text,

@@ -18,6 +18,7 @@ from volumetric.errors import SpecError
 _DIRECTIVE = re.compile(r"^[ \t]*//@unroll[ \t]*\n", re.MULTILINE)
 _LOOP = re.compile(r"\s*for\s*\(\s*var\s+(\w+)\s*=\s*([^;]+);\s*(\w+)\s*<\s*([^;]+);\s*(\w+)\s*\+\+\s*\)\s*\{")
 _INTEGER_SUFFIX = re.compile(r"\b(\d+)[ui]\b")
+_BRACE = re.compile(r"[{}]")
 _JUMP = re.compile(r"\b(break|continue)\b")
 _LIMIT = 256
 _OPERATORS = {
@@ -38,7 +39,9 @@ def unroll(text: str, constants: Mapping[str, int | float | bool]) -> str:
     ------
     SpecError : a marked loop has another form, a bound that is not a known constant, a jump, or over 256 rounds
     """
-    while (mark := _DIRECTIVE.search(text)) is not None:
+    at = 0
+    while (mark := _DIRECTIVE.search(text, at)) is not None:
+        at = mark.start()
         loop = _LOOP.match(text, mark.end())
         if loop is None or not loop.group(1) == loop.group(3) == loop.group(5):
             raise SpecError(
@@ -64,13 +67,10 @@ def _copies(name: str, start: int, stop: int, body: str) -> str:
 
 def _closing_brace(text: str, start: int) -> int:
     depth = 1
-    for i in range(start, len(text)):
-        if text[i] == "{":
-            depth += 1
-        elif text[i] == "}":
-            depth -= 1
-            if depth == 0:
-                return i
+    for mark in _BRACE.finditer(text, start):
+        depth += 1 if mark.group() == "{" else -1
+        if depth == 0:
+            return mark.start()
     raise SpecError(f"no closing brace for the loop {_line(text, start)!r}")
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
+from volumetric.errors import UnsupportedError
 from volumetric.kernels.gpu.dispatch import Caps, Constant, Dispatch, Grid, ceil_div, power_of_two
 
-_WORKGROUP = 128
 _MOST_HEADS = 8
 """Query heads that a decoding workgroup keeps in registers; more would spill."""
 
@@ -96,14 +97,15 @@ def append(shape: AttentionShape) -> Dispatch:
 
 def rows(shape: AttentionShape, caps: Caps) -> Dispatch:
     """Attention of many rows. Buffers: q, keys, values, y, ctl."""
-    block_q, block_k = _blocks(shape, caps)
+    cut = tune_rows(shape, caps)
     vectors, unroll = ceil_div(shape.head_dim, 4), min(8, caps.unroll)
     constants = shape.constants() | {
-        "WG": _WORKGROUP,
-        "BQ": block_q,
-        "BK": block_k,
+        "WG": cut.workgroup,
+        "TX": cut.across,
+        "BQ": cut.rows,
+        "BK": cut.positions,
         "DU": max(d for d in range(1, unroll + 1) if vectors % d == 0),
-        "JU": max(d for d in range(1, unroll + 1) if block_k % d == 0),
+        "JU": max(d for d in range(1, unroll + 1) if cut.positions % d == 0),
         "Y_STRIDE": ceil_div(shape.heads * shape.head_dim, 4) * 4,
         "CAUSAL": shape.causal,
         "WINDOW": shape.window or 0,
@@ -112,20 +114,52 @@ def rows(shape: AttentionShape, caps: Caps) -> Dispatch:
     }
     return Dispatch(
         kernel="attend_rows",
-        grid=Grid(x=shape.heads, rows_each=block_q),
+        grid=Grid(x=shape.heads, rows_each=cut.rows),
         constants=constants,
         preludes=(shape.cache_prelude,),
     )
 
 
-def _blocks(shape: AttentionShape, caps: Caps) -> tuple[int, int]:
-    """Largest (rows, positions) block whose tiles fit workgroup memory."""
+class RowsTuning(NamedTuple):
+    """How prefill attention is cut: `rows` against tiles of `positions`, by a workgroup of rows of `across` lanes."""
+
+    rows: int
+    positions: int
+    workgroup: int = 128
+    across: int = 16
+
+
+_ROWS_TUNINGS = (
+    RowsTuning(32, 32),
+    RowsTuning(16, 32),
+    RowsTuning(16, 16),
+    RowsTuning(8, 16),
+    RowsTuning(4, 8, workgroup=32, across=8),
+)
+
+
+def tune_rows(shape: AttentionShape, caps: Caps) -> RowsTuning:
+    """Return the largest block whose tiles fit workgroup memory.
+
+    Raises
+    ------
+    UnsupportedError : not even the smallest does
+    """
+    for cut in _ROWS_TUNINGS:
+        if cut.workgroup <= caps.max_workgroup and _rows_bytes(shape, cut) <= caps.max_shared:
+            return cut
+    raise UnsupportedError(
+        f"attention over heads of {shape.head_dim} needs {_rows_bytes(shape, _ROWS_TUNINGS[-1])} bytes of workgroup "
+        f"memory; this GPU has {caps.max_shared}",
+        hint="use device='cpu'",
+    )
+
+
+def _rows_bytes(shape: AttentionShape, cut: RowsTuning) -> int:
+    """Workgroup memory of `attend_rows`: tiles of queries and of keys or values, scores, sums and factors of rows."""
     row = 16 * (ceil_div(shape.head_dim, 4) | 1)
-    for block_q, block_k in ((32, 32), (16, 32), (16, 16), (8, 16)):
-        fixed = 4 * (block_q * (block_k + 1) + 2 * _WORKGROUP + block_q)
-        if row * (block_q + block_k) + fixed <= caps.max_shared:
-            return block_q, block_k
-    return 8, 16
+    scores = cut.rows * (cut.positions + 1)
+    return row * (cut.rows + cut.positions) + 4 * (scores + cut.workgroup + cut.rows)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

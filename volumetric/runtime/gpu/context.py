@@ -14,7 +14,7 @@ from volumetric.kernels.gpu.dispatch import Caps, Dispatch, Grid
 from volumetric.runtime.gpu.adapters import is_software
 from volumetric.runtime.gpu.modules import create_module
 from volumetric.runtime.gpu.tunings import Tunings
-from volumetric.shaders import Linked, Target, link
+from volumetric.shaders import Binding, Linked, Target, link
 
 _WANTED_FEATURES = ("subgroup", "immediates", "timestamp-query")
 _UPLOAD_CHUNK = 32 << 20
@@ -52,6 +52,11 @@ class Slice:
     buffer: Any
     offset: int
     size: int
+
+    def overlaps(self, other: Slice) -> bool:
+        """Whether both have bytes in common."""
+        apart = self.offset + self.size <= other.offset or other.offset + other.size <= self.offset
+        return self.buffer is other.buffer and not apart
 
 
 class Guard:
@@ -106,8 +111,8 @@ class GpuContext:
         self._pipelines: dict[object, Pipeline] = {}
         self._layouts: dict[object, Any] = {}
         self._args: dict[bytes, Any] = {}
+        self._idle: dict[int, Any] = {}
         self.caps = _caps(adapter, self.features)
-        self.dummy = self.buffer(256, "unused binding", uniform=True)
         self.caps = replace(self.caps, **{"subgroup_size": self._certain_lanes(adapter), **(narrow or {})})
 
     def guard(self, doing: str) -> Guard:
@@ -235,11 +240,12 @@ class GpuContext:
         return self._layouts[bindings]
 
     def bind(self, dispatch: Dispatch, buffers: Mapping[str, Any]) -> Call:
-        """Record a dispatch over `buffers`, by the shader's names. Optional bindings left out get a dummy buffer.
+        """Record a dispatch over `buffers`, by the shader's names. Optional bindings left out get an idle buffer.
 
         Raises
         ------
-        DeviceError : a name that the shader does not declare, or a grid beyond the device's limit
+        DeviceError : a name that the shader does not declare, or a buffer that it would write to through two of them,
+            which wgpu lets pass and WebGPU forbids
         """
         pipeline = self.pipeline(dispatch)
         linked = pipeline.linked
@@ -247,18 +253,29 @@ class GpuContext:
         if unknown:
             raise DeviceError(f"shader {linked.name} has no binding {', '.join(sorted(unknown))}")
         args = np.array(dispatch.args, np.uint32).tobytes()
-        entries = []
+        entries, written = [], []
         for binding in linked.bindings:
-            buffer = buffers.get(binding.name, self.dummy)
             if binding.index == _ARGS:
                 buffer = self._uniform_args(args)
+            else:
+                buffer = buffers[binding.name] if binding.name in buffers else self._idle_at(binding)
             part = buffer if isinstance(buffer, Slice) else Slice(buffer, 0, buffer.size)
+            written += [part] if binding.access == "read_write" else []
             resource = {"buffer": part.buffer, "offset": part.offset, "size": part.size}
             entries.append({"binding": binding.index, "resource": resource})
+        if any(one.overlaps(other) for i, one in enumerate(written) for other in written[:i]):
+            raise DeviceError(f"two results of {linked.name} would be written to one place")
         with self.guard(f"binding {linked.name}"):
             group = self.device.create_bind_group(label=linked.name, layout=pipeline.layout, entries=entries)
         immediates = args if self.caps.immediates and linked.args_bytes else b""
         return Call(linked.name, dispatch.label, pipeline.pipeline, group, dispatch.grid, immediates)
+
+    def _idle_at(self, binding: Binding) -> Any:
+        """Buffer that nobody uses. WebGPU forbids one buffer on two writable bindings, so each of those has its own."""
+        place = binding.index if binding.access == "read_write" else -1
+        if place not in self._idle:
+            self._idle[place] = self.buffer(256, "unused binding", uniform=True)
+        return self._idle[place]
 
     def _uniform_args(self, args: bytes) -> Any:
         """Uniform buffer with these arguments, one for all dispatches with the same."""

@@ -23,7 +23,6 @@ class GpuGraphs:
         self.context = context
         self._executor = executor or NativeExecutor(context)
         self._dims: dict[bytes, Any] = {}
-        self._idle: dict[int, Any] = {}
 
     def store(self) -> GpuStore:
         """Return an empty store."""
@@ -42,15 +41,8 @@ class GpuGraphs:
         return GpuProgram(self.context, graph, store, self._executor, self.bind)
 
     def bind(self, launch: Launch, buffers: dict[str, Any]) -> Call:
-        """Bind a launch; what an operation leaves out gets a buffer that nobody uses."""
-        linked = self.context.pipeline(launch.dispatch).linked
-        # Two writable bindings of one launch must not be the same buffer, so each place has an idle one of its own.
-        idle = {
-            b.name: self._idle_at(b.index)
-            for b in linked.bindings
-            if b.access == "read_write" and b.name not in buffers
-        }
-        return self.context.bind(launch.dispatch, {**idle, **buffers, "dims": self._dims_of(launch)})
+        """Bind a launch, with its sizes."""
+        return self.context.bind(launch.dispatch, {**buffers, "dims": self._dims_of(launch)})
 
     def _dims_of(self, launch: Launch) -> Any:
         """Uniform buffer with a launch's sizes, one for all launches with the same."""
@@ -62,8 +54,3 @@ class GpuGraphs:
             made = self._dims[words] = self.context.buffer(len(words), "sizes", uniform=True)
             self.context.write(made, np.frombuffer(words, np.uint32))
         return self._dims[words]
-
-    def _idle_at(self, index: int) -> Any:
-        if index not in self._idle:
-            self._idle[index] = self.context.buffer(256, "unused binding")
-        return self._idle[index]

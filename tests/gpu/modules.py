@@ -1,0 +1,199 @@
+"""Every kernel, linked without a GPU: over formats, activations, options and what devices can do."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from tests.gpu_graph.test_fake_quant import rounding, schemes
+from tests.graph.op_cases import OP_CASES, case_graph
+from volumetric import Coord, Grid, Network, initialise
+from volumetric.kernels.gpu import attention, elementwise, matmul
+from volumetric.kernels.gpu.attention import AttentionShape
+from volumetric.kernels.gpu.dispatch import Caps, Dispatch
+from volumetric.kernels.gpu.dispatch import Grid as Groups
+from volumetric.kernels.gpu.formats import FORMATS
+from volumetric.kernels.gpu.genomes import GenomeShape, genomes
+from volumetric.kernels.gpu.graph.launch import Request
+from volumetric.kernels.gpu.graph.table import lower
+from volumetric.kernels.gpu.matmul import TILES, MatmulShape, Partials
+from volumetric.layers import Conv1d
+from volumetric.layers.activations import ACTIVATIONS
+from volumetric.runtime.gpu.graph.fusing import fuse_folds, fuse_trials, fuse_windows
+from volumetric.runtime.graph import Graph, GraphBuilder, NumpyGraphs
+from volumetric.shaders import Linked, Target, link
+from volumetric.shaders.linker import Dialect
+from volumetric.train.data import Batch
+from volumetric.train.device import DeviceLearner
+from volumetric.train.learner import LearnerOptions
+from volumetric.train.optim import SGD, AdamW, Momentum, Optimiser, RMSprop
+
+LEAST = Caps()
+"""What every WebGPU device has."""
+DEVICES: Mapping[str, Caps] = {
+    "least": LEAST,
+    "software": Caps(subgroup_size=4, max_shared=32768, invocations=2048, unroll=2),
+    "large": Caps(subgroup_size=32, immediates=True, max_workgroup=1024, max_shared=49152),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """A dispatch for one of `DEVICES`."""
+
+    device: str
+    dispatch: Dispatch
+
+    def link(self, dialect: Dialect = "naga") -> Linked:
+        """Return its text."""
+        caps, dispatch = DEVICES[self.device], self.dispatch
+        target = Target(subgroup_size=caps.subgroup_size, immediates=caps.immediates, dialect=dialect)
+        return link(dispatch.kernel, constants=dispatch.constants, preludes=dispatch.preludes, target=target)
+
+
+@cache
+def modules() -> tuple[Module, ...]:
+    """Every dispatch for every device."""
+    found = {}
+    for name, caps in DEVICES.items():
+        for dispatch in (*fused_dispatches(caps), *graph_dispatches(caps)):
+            found.setdefault((name, dispatch.key), Module(name, dispatch))
+    return tuple(found.values())
+
+
+def covering(every: Sequence[Module]) -> list[Module]:
+    """Choose few modules in which every kernel meets each of its preludes, and each constant in each way it can switch.
+
+    Constants switch branches by being 0, 1 (or true), or more; reductions are linked with and without subgroups.
+    """
+    chosen, covered = [], set()
+    for module in every:
+        new = _choices(module) - covered
+        if new:
+            covered |= new
+            chosen.append(module)
+    return chosen
+
+
+def _choices(module: Module) -> set[tuple[object, ...]]:
+    dispatch = module.dispatch
+    lanes = DEVICES[module.device].subgroup_size > 0
+    found: set[tuple[object, ...]] = {(dispatch.kernel, lanes)}
+    found |= {(dispatch.kernel, prelude) for prelude in dispatch.preludes}
+    return found | {(dispatch.kernel, name, min(float(value), 2.0)) for name, value in dispatch.constants.items()}
+
+
+def fused_dispatches(caps: Caps) -> Iterator[Dispatch]:
+    """Kernels of fused plans."""
+    if caps.subgroup_size:
+        yield Dispatch(kernel="probe_subgroup", grid=Groups(x=1), constants={"WG": 128})
+    yield from _products(caps)
+    yield from _attention(caps)
+    for layout in FORMATS.values():
+        yield elementwise.embedding(width=40, layout=layout, scale=2.0, first=0, units=9)
+        yield elementwise.position_embedding(width=40, layout=layout, offset=2, limit=9)
+    for name, cap in itertools.product(ACTIVATIONS, (0.0, 2.0)):
+        yield elementwise.apply(width=7, activation=name, softcap=cap)
+    for kind, flag in itertools.product(("rms", "layer"), (False, True)):
+        yield elementwise.norm(
+            width=5, groups=2, kind=kind, eps=1e-5, unit_offset=not flag, weight=flag, bias=flag and kind == "layer"
+        )
+        yield matmul.row_stats(MatmulShape(k=9, n=3, format=FORMATS["float32"], norm=kind))
+        yield elementwise.join(width=9, multiply=flag)
+        yield elementwise.argmax(width=9, final=flag)
+    yield elementwise.softmax(width=9, temperature=0.5)
+    yield elementwise.concat(width=3, at=2, out_width=9)
+    shape = GenomeShape(genomes=3, samples=5, inputs=2, outputs=1, slots=7, shared=True)
+    yield genomes(shape, caps)
+
+
+def _products(caps: Caps) -> Iterator[Dispatch]:
+    partials = Partials(splits=3, heads=4, head_dim=24)
+    for layout in FORMATS.values():
+        plain = MatmulShape(k=96, n=20, format=layout, norm="rms", norm_weight=True, residual=True, softcap=9.0)
+        gated = MatmulShape(k=50, n=12, format=layout, activation="silu", gated=True, norm="layer", bias=True)
+        large = MatmulShape(k=9000, n=4096, format=layout, norm="layer", norm_weight=True, norm_bias=True)
+        yield matmul.matvec(replace(plain, norm=None), caps, first=0, units=20, partials=partials)
+        for shape, int8 in itertools.product((plain, gated, large), (False, True)):
+            yield matmul.matvec(replace(shape, int8=int8), caps, first=0, units=shape.n)
+        for shape, rows in itertools.product((plain, gated, large), (2, 64, 4096)):
+            yield matmul.gemm(shape, caps, matmul.choose_tile(shape, rows, caps), first=0, units=shape.n)
+        for name in ACTIVATIONS:
+            shape = replace(plain, activation=name)
+            yield matmul.matvec(shape, caps, first=0, units=20)
+            yield matmul.gemm(shape, caps, matmul.choose_tile(shape, 64, caps), first=0, units=20)
+    shape = MatmulShape(k=96, n=20, format=FORMATS["float16"])
+    for tile in TILES:
+        if tile.workgroup <= caps.max_workgroup and tile.shared + 2048 <= caps.max_shared:
+            yield matmul.gemm(shape, caps, tile, first=0, units=20)
+
+
+def _attention(caps: Caps) -> Iterator[Dispatch]:
+    flags = itertools.product((False, True), repeat=3)
+    for head_dim, (half, norm, turned) in itertools.product((20, 32, 64, 128, 256), flags):
+        shape = AttentionShape(
+            heads=8, kv_heads=2, head_dim=head_dim, context=4096, scale=0.2, rotary=8 * turned, qk_norm=norm, half=half
+        )
+        yield attention.append(shape)
+        yield attention.rows(shape, caps)
+        yield attention.split(shape, caps)
+        yield attention.combine(shape, caps)
+    shape = AttentionShape(heads=6, kv_heads=2, head_dim=20, context=33, scale=0.2, rotary=8, softcap=3.0, window=7)
+    yield from (attention.rows(shape, caps), attention.split(shape, caps))
+    yield attention.rows(replace(shape, causal=False, state=False), caps)
+    yield attention.append(replace(shape, causal=False, state=False))
+
+
+def graph_dispatches(caps: Caps) -> Iterator[Dispatch]:
+    """Kernels of tensor graphs: of every operation in the cases that devices are tested with, and of whole networks."""
+    graphs = [case_graph(case) for case in OP_CASES.values()]
+    graphs += [rounding(scheme) for scheme in schemes()]
+    graphs += [_training(optimiser) for optimiser in _OPTIMISERS]
+    graphs.append(_long_product())
+    for graph in graphs:
+        for request in _requests(fuse_trials(fuse_folds(fuse_windows(graph))), caps):
+            yield from (launch.dispatch for launch in lower(request).launches)
+
+
+def _long_product() -> Graph:
+    work = GraphBuilder()
+    return work.finish([work.gemm(work.input("a", (1, 8, 99999)), work.input("b", (1, 99999, 8)))])
+
+
+_OPTIMISERS = (SGD(), Momentum(momentum=0.9), RMSprop(momentum=0.9, centered=True), AdamW())
+
+
+def _training(optimiser: Optimiser) -> Graph:
+    """A step of a network with a convolution, whose windows are read where they lie, and clipping."""
+    convolution = Conv1d(in_channels=2, out_channels=3, kernel_size=3, padding=1)
+    network = Network(grid=Grid(1), layers={Coord(0): convolution}, input_shape=(2, 5), input_dtype="float32")
+    seen: list[Graph] = []
+
+    class Lowering(NumpyGraphs):
+        def compile(self, graph: Graph, store: Any) -> Any:
+            seen.append(graph)
+            return super().compile(graph, store)
+
+    learner = DeviceLearner(
+        network, initialise(network), LearnerOptions(optimiser=optimiser, clip=1.0), Lowering(np.float32)
+    )
+    learner.step([Batch(np.ones((4, 2, 5), np.float32), np.ones((4, 3, 5), np.float32))], rate=0.1)
+    return seen[0]
+
+
+def _requests(graph: Graph, caps: Caps) -> Iterator[Request]:
+    for node in graph.nodes:
+        if node.op != "reshape":
+            yield Request(
+                op=node.op,
+                inputs=tuple(graph.tensors[i].shape for i in node.inputs),
+                outputs=tuple(graph.tensors[i].shape for i in node.outputs),
+                attrs=node.attrs,
+                integers=tuple(graph.tensors[i].dtype == "int32" for i in node.inputs),
+                caps=caps,
+            )

@@ -1,0 +1,46 @@
+"""Every kernel compiles in a browser too, whose compiler is stricter than wgpu's: uniformity, extensions, constants."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.gpu.browser import NoBrowserError, find, refusals
+from tests.gpu.modules import DEVICES, covering, modules
+from volumetric import shaders
+
+REQUIRED = "VOLUMETRIC_REQUIRE_BROWSER"
+
+
+def test_the_modules_use_every_shader_file() -> None:
+    root = Path(shaders.__file__).parent
+    files = {str(path.relative_to(root).with_suffix("")) for path in root.rglob("*.wgsl")}
+    linked_always = {"std", "reduce_subgroup", "reduce_workgroup"}
+    chosen = [module.dispatch for module in covering(modules())]
+    assert {name for d in chosen for name in (d.kernel, *d.preludes)} == files - linked_always
+
+
+def test_every_kernel_fits_the_workgroup_memory_that_it_was_cut_for() -> None:
+    for module in modules():
+        if module.dispatch.kernel in ("attend_rows", "attend_split", "attend_append", "matvec", "graph/gemm"):
+            needed, caps = module.link().workgroup_bytes, DEVICES[module.device]
+            assert needed <= caps.max_shared, f"{module.device}: {module.dispatch}"
+
+
+def test_chromium_compiles_every_kernel() -> None:
+    try:
+        find()
+    except NoBrowserError as error:
+        if os.environ.get(REQUIRED):
+            raise
+        pytest.skip(f"{error}; {REQUIRED}=1 demands it")
+    texts = {f"{i} {module.dispatch}": module.link("tint").text for i, module in enumerate(covering(modules()))}
+    wrong = {
+        "unknown extension": "enable subgroups_of_ours;\n",
+        "barrier behind a branch": "@compute @workgroup_size(8) fn main(@builtin(local_invocation_index) lid: u32) {\n"
+        "if (lid == 0u) { workgroupBarrier(); } }\n",
+        "constant divided by 0": "const N: u32 = 0u;\n@compute @workgroup_size(1) fn main() { _ = 1u / N; }\n",
+    }
+    assert refusals(texts | wrong).keys() == wrong.keys()

@@ -1,0 +1,66 @@
+"""The top level of a module: its declarations, and which of them the kernel needs.
+
+Files are linked whole, and a kernel uses a part of them. What it does not reach is left out: compilers are spared it,
+workgroup memory that nothing touches is not asked of the device, and no extension is asked for that nothing uses.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+_NAME = re.compile(r"[A-Za-z_]\w*")
+_MARK = re.compile(r"[{};]")
+_DEPTH = {"{": 1, "}": -1, ";": 0}
+_FUNCTION = re.compile(r"\bfn\s+(\w+)\s*\(")
+_WORKGROUP = re.compile(r"\bvar<workgroup>\s+(\w+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """A piece of text of the top level; `name` is that of a function or of a workgroup variable, else empty."""
+
+    name: str
+    text: str
+    entry: bool = False
+
+    @property
+    def mentions(self) -> frozenset[str]:
+        """Every name in the text."""
+        return frozenset(_NAME.findall(self.text))
+
+
+def declarations(text: str) -> Iterator[Declaration]:
+    """Yield what stands at the top level of a module without comments."""
+    start, depth = 0, 0
+    for mark in _MARK.finditer(text):
+        depth += _DEPTH[mark.group()]
+        if depth == 0 and mark.group() in ";}":
+            yield _declaration(text[start : mark.end()])
+            start = mark.end()
+    if text[start:].strip():
+        yield _declaration(text[start:])
+
+
+def needed(text: str) -> str:
+    """Return the text without functions and workgroup variables that no entry point reaches."""
+    parts = list(declarations(text))
+    named = {part.name: part for part in parts if part.name}
+    reached = _reached(named, [part for part in parts if part.entry])
+    return "".join(part.text for part in parts if not part.name or part.name in reached)
+
+
+def _declaration(text: str) -> Declaration:
+    found = _FUNCTION.search(text) if text.rstrip().endswith("}") else _WORKGROUP.search(text)
+    return Declaration(found.group(1) if found else "", text, entry="@compute" in text)
+
+
+def _reached(named: Mapping[str, Declaration], entries: list[Declaration]) -> set[str]:
+    reached = {entry.name for entry in entries}
+    pending = list(entries)
+    while pending:
+        new = pending.pop().mentions & named.keys() - reached
+        reached |= new
+        pending += [named[name] for name in new]
+    return reached
