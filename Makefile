@@ -57,8 +57,9 @@ test: dev ## Run all tests; ARGS="tests/dtypes -x" narrows
 lint: dev ## Check style, types and import rules
 	@bash .ci/run lint
 
-docs: dev ## Regenerate docs/support.md and the facts in docs/layers
+docs: dev ## Regenerate docs/support.md, docs/models.md and the facts in docs/layers
 	@$(PY) scripts/support_table.py
+	@$(PY) scripts/models_page.py
 	@$(PY) scripts/layer_pages.py
 
 bench: dev ## Measure speed on this machine

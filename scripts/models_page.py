@@ -1,0 +1,272 @@
+"""Write docs/models.md: which model families and file formats there are, and what models of known shapes cost.
+
+python scripts/models_page.py            write the file
+python scripts/models_page.py --check    exit with 1 if the file is not current
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import math
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+from volumetric.dtypes import Scheme  # noqa: E402 (the line above must come first)
+from volumetric.loaders import archs  # noqa: E402
+from volumetric.loaders.convert import FORMATS  # noqa: E402
+from volumetric.loaders.gguf import _HOSTS  # noqa: E402
+from volumetric.loaders.gguf_config import FAMILIES  # noqa: E402
+from volumetric.loaders.gguf_types import BLOCK_TYPES, DECODED_TYPES  # noqa: E402
+from volumetric.loaders.hf_config import Config  # noqa: E402
+from volumetric.loaders.quantise import target_schemes  # noqa: E402
+from volumetric.network import Network  # noqa: E402
+from volumetric.runtime.cpu.state import KVStorage, bytes_per_token  # noqa: E402
+from volumetric.runtime.lower import lower  # noqa: E402
+
+TARGET = ROOT / "docs" / "models.md"
+FIXTURES = ROOT / "tests" / "fixtures" / "hf_tiny"
+STORAGES: tuple[KVStorage, ...] = ("float16", "int8")
+SCHEMES = ("bfloat16", "int8:g32", "uint4:g32", "int4:g32")
+
+SHAPES: Mapping[str, Mapping[str, Any]] = {
+    "SmolLM2-135M": {
+        "model_type": "llama",
+        "hidden_size": 576,
+        "intermediate_size": 1536,
+        "num_hidden_layers": 30,
+        "num_attention_heads": 9,
+        "num_key_value_heads": 3,
+        "vocab_size": 49152,
+        "max_position_embeddings": 8192,
+        "tie_word_embeddings": True,
+    },
+    "Llama-3.2-1B": {
+        "model_type": "llama",
+        "hidden_size": 2048,
+        "intermediate_size": 8192,
+        "num_hidden_layers": 16,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "head_dim": 64,
+        "vocab_size": 128256,
+        "max_position_embeddings": 131072,
+        "tie_word_embeddings": True,
+    },
+    "SmolLM2-1.7B": {
+        "model_type": "llama",
+        "hidden_size": 2048,
+        "intermediate_size": 8192,
+        "num_hidden_layers": 24,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 32,
+        "vocab_size": 49152,
+        "max_position_embeddings": 8192,
+        "tie_word_embeddings": True,
+    },
+    "Gemma-2-2B": {
+        "model_type": "gemma2",
+        "hidden_size": 2304,
+        "intermediate_size": 9216,
+        "num_hidden_layers": 26,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 4,
+        "head_dim": 256,
+        "vocab_size": 256000,
+        "max_position_embeddings": 8192,
+        "sliding_window": 4096,
+        "query_pre_attn_scalar": 256,
+        "attn_logit_softcapping": 50.0,
+        "final_logit_softcapping": 30.0,
+        "hidden_activation": "gelu_pytorch_tanh",
+    },
+    "Mistral-7B-v0.3": {
+        "model_type": "mistral",
+        "hidden_size": 4096,
+        "intermediate_size": 14336,
+        "num_hidden_layers": 32,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "vocab_size": 32768,
+        "max_position_embeddings": 32768,
+    },
+    "Qwen2.5-7B": {
+        "model_type": "qwen2",
+        "hidden_size": 3584,
+        "intermediate_size": 18944,
+        "num_hidden_layers": 28,
+        "num_attention_heads": 28,
+        "num_key_value_heads": 4,
+        "vocab_size": 152064,
+        "max_position_embeddings": 131072,
+    },
+    "Llama-3.1-8B": {
+        "model_type": "llama",
+        "hidden_size": 4096,
+        "intermediate_size": 14336,
+        "num_hidden_layers": 32,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "vocab_size": 128256,
+        "max_position_embeddings": 131072,
+    },
+}
+"""Sizes as the config.json of the published models has them."""
+
+TEMPLATE = """\
+# Models: families, formats, and what they cost
+
+<!-- written by scripts/models_page.py (`make docs`); do not edit -->
+
+## Families
+
+A family is the `model_type` of a config.json. A tiny random model of each stands in `tests/fixtures/hf_tiny`, with
+logits and greedy tokens from transformers: the tests hold the reference device to them, and the other devices to that
+one.
+
+| family | what it is | class in transformers | from GGUF |
+| --- | --- | --- | --- |
+{families}
+
+Mistral's own GGUF files call themselves `llama` and are read as such. Rotary scaling may be `linear` or `llama3`;
+`yarn`, `longrope` and `dynamic` are refused by name, as are weights quantised by GPTQ, AWQ or bitsandbytes, mixtures
+of experts, and multimodal configurations (a `text_config`). No code of a model repository is run: `trust_remote_code`
+is refused.
+
+## Formats
+
+| format | read | written by `convert` | what it is |
+| --- | --- | --- | --- |
+{formats}
+
+`.bin`, `.pt` and other pickles are never read. A source is a path, `org/name` or `org/name@revision` of the Hugging
+Face hub, `org/name/file.gguf` there, or `pkg:module` for a file inside of an installed Python package.
+
+Tensors of a GGUF file in {kept} keep their numbers and their size. Those in {decoded} are read, **but become
+float32**: a file of 4 bits a weight then takes 32. Give a `dtype` to have them small again (`--dtype int4:g32`),
+which rounds a second time; or take a file in {blocks}.
+
+## Memory
+
+Weights stay in the memory-mapped file until a device takes them. What a device holds is their size in the type that
+they are stored in or converted to, where the device runs that type natively, else 32 bits a weight
+([support.md](support.md)); and keys and values for as many tokens as the context holds (`--context`, at most 4096
+unless given). `volumetric inspect MODEL --dtype …` tells it for any model before it is opened. From the shapes alone:
+
+| model | parameters | {schemes} | 1000 tokens of context: float16 | int8 |
+| --- | --- | {rules}--- | --- |
+{costs}
+
+MiB. Below 8 bits the embedding and the head stay at int8:g32, as in llama.cpp's files. On the CPU keys and values are
+float16 beside integer weights and float32 beside others, on GPUs float16 beside all but float32 weights, unless
+`--kv-dtype` says otherwise; int8 is for the CPU.
+
+## Time
+
+- **Decoding** reads every weight once for each token, which takes at least the bytes of the weights over the
+  bandwidth of the memory: half the bits, nearly twice the speed. [performance.md](performance.md) has what is
+  reached, beside llama.cpp.
+- **Prompts** are bound by arithmetic. On the CPU native integer weights multiply as integers, fastest; float32 and
+  bfloat16 as float32, unless `--compute bfloat16` asks for less.
+- **The first start** on a machine compiles the kernels that a model needs, about a dozen, a second or more each on
+  one core; it says how many are done, and the next start finds them in the user's cache. `volumetric warmup MODEL`
+  does it ahead, and finds the fastest cuts on a GPU. Another numeric type or width of activations needs some more.
+- **Quality**: [quality.md](quality.md) has the perplexity of one model in every type; `volumetric perplexity MODEL
+  FILE` measures yours.
+"""
+
+FORMAT_TEXT = {
+    "hf": ("directory, or a `.safetensors` file beside its config.json; shards", "Hugging Face: plain floats"),
+    "gguf": ("`.gguf`, split files too", "llama.cpp: one file, with its tokenizer and chat template"),
+    "native": ("directory", "network.json and weights.safetensors: any network, any of the 21 numeric types"),
+    "loom": ("`.json`", "JSON of the Go engine ([loom.md](loom.md))"),
+}
+
+
+def family_rows() -> list[str]:
+    """One line for each family: its module's first line, its class, and whether GGUF files of it are read."""
+    classes: dict[str, str] = {}
+    for path in sorted(FIXTURES.glob("*/config.json")):
+        config = json.loads(path.read_text(encoding="utf-8"))
+        classes[config["model_type"].removesuffix("_text")] = config["architectures"][0]
+    lines = []
+    for name in archs.families():
+        about = (importlib.import_module(f"{archs.__name__}.{name}").__doc__ or "").splitlines()[0].rstrip(".")
+        gguf = "read and written" if name in FAMILIES else "no"
+        lines.append(f"| `{name}` | {about} | {classes[name]} | {gguf} |")
+    return lines
+
+
+def format_rows() -> list[str]:
+    """One line for each format."""
+    return [f"| `{name}` | {FORMAT_TEXT[name][0]} | yes | {FORMAT_TEXT[name][1]} |" for name in FORMATS]
+
+
+def network_of(values: Mapping[str, Any]) -> Network:
+    """The network of a configuration, without weights."""
+    return archs.build(Config(values, "shape")).network
+
+
+def parameters(network: Network) -> int:
+    """Number of weights; shared ones count once."""
+    return sum(math.prod(spec.shape) for spec in network.param_specs().values())
+
+
+def mib(network: Network, dtype: str) -> float:
+    """Size of all weights in a type, as `load(dtype=…)` chooses."""
+    specs, targets = network.param_specs(), target_schemes(network, dtype)
+    gains = Scheme.parse("bfloat16")  # as published; no dtype converts them
+    return sum((targets[key] or gains).nbytes(spec.shape) for key, spec in specs.items()) / 2**20
+
+
+def cache_mib(network: Network, storage: KVStorage) -> float:
+    """Keys and values of 1000 tokens."""
+    return 1000 * sum(bytes_per_token(spec, storage) for spec in lower(network).states.values()) / 2**20
+
+
+def cost_rows() -> list[str]:
+    """One line for each shape."""
+    lines = []
+    for name, values in SHAPES.items():
+        network = network_of(values)
+        sizes = [f"{mib(network, dtype):,.0f}" for dtype in SCHEMES]
+        caches = [f"{cache_mib(network, storage):,.0f}" for storage in STORAGES]
+        lines.append(f"| {name} | {parameters(network):,} | {' | '.join([*sizes, *caches])} |")
+    return lines
+
+
+def document() -> str:
+    """Text of docs/models.md."""
+    return TEMPLATE.format(
+        families="\n".join(family_rows()),
+        formats="\n".join(format_rows()),
+        blocks=" or ".join(sorted(BLOCK_TYPES)),
+        kept=", ".join(sorted(_HOSTS.keys() | BLOCK_TYPES)),
+        decoded=", ".join(sorted(DECODED_TYPES)),
+        schemes=" | ".join(SCHEMES),
+        rules="--- | " * len(SCHEMES),
+        costs="\n".join(cost_rows()),
+    )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true")
+    text = document()
+    if not parser.parse_args().check:
+        TARGET.write_text(text, encoding="utf-8")
+        return 0
+    if TARGET.exists() and TARGET.read_text(encoding="utf-8") == text:
+        return 0
+    print("docs/models.md is not current; run: make docs", file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
