@@ -91,7 +91,7 @@ class Attention:
         i, j = np.arange(stop)[:, None], np.arange(stop)
         seen = (j <= i) | (not shape.causal)
         if shape.window:
-            seen &= j > i - shape.window
+            seen &= abs(i - j) < shape.window
         weights = np.exp(np.where(seen, scores, -np.inf) - scores.max(-1, keepdims=True))
         weights /= weights.sum(-1, keepdims=True)
         return np.einsum("hij,jhd->ihd", weights, v).reshape(stop, -1)
@@ -128,8 +128,9 @@ def test_float16_cache(kernel: Kernel, rng: np.random.Generator) -> None:
     assert np.abs(got - layer.expected(40)).max() > 1e-5, "a float16 cache rounds"
 
 
-def test_bidirectional_rows_see_each_other(kernel: Kernel, rng: np.random.Generator) -> None:
-    shape = make_shape(heads=2, kv_heads=2, head_dim=12, causal=False, state=False)
+@pytest.mark.parametrize("window", [None, 1, 9, 40])
+def test_bidirectional_rows_see_each_other(kernel: Kernel, rng: np.random.Generator, window: int | None) -> None:
+    shape = make_shape(heads=2, kv_heads=2, head_dim=12, causal=False, state=False, window=window)
     layer = Attention(kernel, rng, shape, 37)
     assert_close(layer.prefill(0, 37), layer.expected(37))
 

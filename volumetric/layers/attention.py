@@ -44,7 +44,7 @@ class MultiHeadAttention(LayerSpec):
     qkv_bias, out_bias : whether the projections have biases
     rope : rotary embedding of queries and keys, or None
     causal : a row sees only itself and earlier rows
-    window : a row sees at most the last `window` rows, itself included
+    window : a row sees rows less than `window` away, itself included; before it if causal, else on both sides
     softcap : bound c on scores, ``c · tanh(s / c)``, before the mask
     scale : factor on scores (None: 1/√head_dim)
     qk_norm : RMSNorm each query and key head before RoPE, with gains of their own

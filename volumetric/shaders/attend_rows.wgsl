@@ -80,6 +80,7 @@ fn main(
     var first = 0u;
     var end = total;
     if (CAUSAL) { end = min(total, offset + m0 + BQ); }
+    if (!CAUSAL && WINDOW > 0u) { end = min(total, offset + m0 + BQ - 1u + WINDOW); }
     if (WINDOW > 0u) { first = max(offset + m0 + 1u, WINDOW) - WINDOW; }
 
     var held = fetch_keys(lid, cache, first, total);
@@ -113,7 +114,8 @@ fn main(
                 let j = base + c * TX + tx;
                 var v = s[r * CK + c];
                 if (SOFTCAP > 0.0) { v = soft_cap(v, SOFTCAP); }
-                let hidden = j >= end || (CAUSAL && j > at) || (WINDOW > 0u && j + WINDOW <= at);
+                let outside = WINDOW > 0u && (j + WINDOW <= at || j >= at + WINDOW);
+                let hidden = j >= end || (CAUSAL && j > at) || outside;
                 scores[(r * TY + ty) * S_ROW + c * TX + tx] = select(v, LOWEST, hidden);
             }
         }
@@ -131,7 +133,7 @@ fn main(
         sum *= shrink;
         for (var j = stat_part; j < BK; j += QN) {
             let v = scores[stat_row * S_ROW + j];
-            let p = select(0.0, exp(v - top), v > LOWEST);
+            let p = attention_weight(v, top);
             sum += p;
             scores[stat_row * S_ROW + j] = p;
         }

@@ -165,7 +165,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
             for (var j = 0u; j < VPL; j++) { acc[g * VPL + j] *= shrink; }
             //@unroll
             for (var u = 0u; u < UNROLL; u++) {
-                let p = select(0.0, exp(s[u] - high), s[u] > LOWEST);
+                let p = attention_weight(s[u], high);
                 sum[g] += p;
                 //@unroll
                 for (var j = 0u; j < VPL; j++) { acc[g * VPL + j] += p * from_cache(round.v[u * VPL + j]); }
@@ -192,7 +192,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         //@unroll
         for (var t = 0u; t < TEAMS; t++) {
             let s = team_state[t * G + g];
-            let weight = select(0.0, exp(s.x - high), s.y > 0.0);
+            let weight = select(exp(s.x - high), 0.0, s.y == 0.0);
             weights += weight * s.y;
             total += weight * team_acc[t * G * HD4 + i];
         }

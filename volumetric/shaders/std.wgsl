@@ -9,7 +9,7 @@ struct Control {
 }
 @group(0) @binding(14) var<uniform> ctl: Control;
 
-const LOWEST: f32 = -3.0e38;
+const LOWEST: f32 = -3.4028235e38;  // of all numbers
 const SMALLEST_NORMAL: f32 = 1.2e-38;
 
 // Grids over 65535 groups are folded into two dimensions.
@@ -38,4 +38,10 @@ fn stable_sigmoid(x: f32) -> f32 {
 
 fn soft_cap(x: f32, cap: f32) -> f32 {
     return cap * stable_tanh(x / cap);
+}
+
+// Weight of a score in a softmax whose largest is `top`. LOWEST is what a kernel puts where nothing is seen; it is told by
+// its bits, because a comparison would take NaN for it.
+fn attention_weight(score: f32, top: f32) -> f32 {
+    return select(exp(score - top), 0.0, bitcast<u32>(score) == bitcast<u32>(LOWEST));
 }

@@ -64,6 +64,22 @@ ATTEND_ARGUMENTS = (
 
 
 @kernel
+def seen_from(step, own):
+    """First position that the row at position `own` sees."""
+    window = word(step, 5)
+    return max(own + 1 - window, 0) if window != 0 else 0
+
+
+@kernel
+def seen_until(step, own, held):
+    """Position after the last one of `held` that the row at position `own` sees: a window counts both ways."""
+    if word(step, 4) != 0:
+        return min(own + 1, held)
+    window = word(step, 5)
+    return min(own + window, held) if window != 0 else held
+
+
+@kernel
 def _put_weights(scores, i, value, wide):
     if wide == 2:
         store_brain(scores + 2 * i, value)
@@ -92,7 +108,7 @@ def softmax_row(scores, first, last, until, softcap, wide):
         if at_end or softcap != 0:
             store(scores + 4 * i, value)
         top = largest(top, value)
-    highest = splat(peak(top))
+    highest = splat(max(peak(top), f32(-3.4028234663852886e38)))  # nothing but -inf: the weights are 0, not NaN
     sums = zero
     for i in range(0, start, 16):
         _put_weights(scores, i, zero, wide)
@@ -122,7 +138,8 @@ def store_mixed(step, control, room, row, head, valid, by_row):
     mixed = room + 64
     output = word(step, 0)
     for m in range(valid):
-        factor = splat(f32(1.0) / load_f32(room + 4 * m))
+        weights = load_f32(room + 4 * m)
+        factor = splat(f32(0.0) if weights == 0 else f32(1.0) / weights)
         out = slot_address(control, output) + (row + m * by_row) * slot_stride(control, output)
         out += 4 * size * (head + m * (1 - by_row))
         for i in range(0, size, 16):
@@ -148,8 +165,7 @@ def _attend_tile(storage, size_of, rows, wide, step, control, room, row, head, x
     keys = state_word(control, state, 0) + kv_head * capacity * size * size_of
     values = state_word(control, state, 1) + kv_head * capacity * padded * size_of
     place = row + (position(control) if word(step, 9) != 0 else 0)
-    window = word(step, 5)
-    low = max(place + 1 - window, 0) // 16 * 16 if window != 0 else 0
+    low = seen_from(step, place) // 16 * 16
     panels = (until - low + 15) // 16
     mixed = room + 64
     scores = mixed + rows * padded * 4
@@ -175,9 +191,8 @@ def _attend_tile(storage, size_of, rows, wide, step, control, room, row, head, x
         _scale_columns(rows, scores, stride, scales, 16 * panels)
     for m in range(rows):
         own = place + m * by_row
-        last = min(own + 1, until) if word(step, 4) != 0 else until
-        first = max(own + 1 - window, 0) if window != 0 else 0
-        first = min(max(first - low, 0), last - low - 1)
+        last = seen_until(step, own, until)
+        first = min(seen_from(step, own), last - 1) - low
         store_f32(room + 4 * m, softmax_row(scores + m * stride, first, last - low, 16 * panels, number(step, 6), 4))
     if size_of == 1:
         scales = state_word(control, state, 1) + word(step, 2) * capacity * padded + 4 * (kv_head * capacity + low)
@@ -216,7 +231,7 @@ def attend(storage: str, rows: int, wide: int) -> Callable[..., None]:
         for item in range(thread, tiles * heads, threads):
             # Later rows see more positions: the longest items first, dealt out in turn.
             row = start + (tiles - 1 - item // heads) * rows
-            until = held + (min(row + rows, end) if word(step, 4) != 0 else end)
+            until = seen_until(step, held + min(row + rows, end) - 1, held + end)
             x_stride = heads * word(step, 3) * 4
             valid = min(rows, end - row)
             room = scratch(control, thread)
@@ -240,7 +255,7 @@ def attend_few(storage: str, together: int, wide: int) -> Callable[..., None]:
         for task in range(tasks * thread // threads, tasks * (thread + 1) // threads):
             row = start + task // parts
             head = task % parts * together
-            until = held + (row + 1 if word(step, 4) != 0 else end)
+            until = seen_until(step, held + row, held + end)
             x_stride = word(step, 3) * 4
             room = scratch(control, thread)
             _attend_tile(storage, size_of, together, wide, step, control, room, row, head, x_stride, 0, together, until)

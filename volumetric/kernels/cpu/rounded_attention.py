@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from volumetric.kernels.cpu.attention import ATTEND_ARGUMENTS, softmax_row, store_mixed
+from volumetric.kernels.cpu.attention import ATTEND_ARGUMENTS, seen_from, seen_until, softmax_row, store_mixed
 from volumetric.kernels.cpu.jit import kernel
 from volumetric.kernels.cpu.memory import store_f32
 from volumetric.kernels.cpu.simd import first_lanes, load, load_half, splat, store_brain, store_pairs
@@ -39,7 +39,7 @@ f32 = np.float32
 ROUNDED_ARGUMENTS = (*ATTEND_ARGUMENTS, "opened")
 """As `attend`'s, and the slot of the opened cache, whose stride is its capacity in positions."""
 
-(_HEADS, _KV_HEADS, _HEAD_DIM, _CAUSAL, _WINDOW, _SOFTCAP, _STATE, _QUERIES, _HELD, _OPENED) = range(1, 11)
+(_HEADS, _KV_HEADS, _HEAD_DIM, _, _, _SOFTCAP, _STATE, _QUERIES, _HELD, _OPENED) = range(1, 11)
 
 
 def opened_bytes(kv_heads: int, head_dim: int) -> int:
@@ -66,13 +66,17 @@ def _open_keys(source, out, size, size_of):
 
 
 @kernel
-def _open_values(source, out, padded, size_of, panel_stride):
-    """16 positions of values, in pairs of positions."""
+def _open_values(source, out, padded, size_of, panel_stride, held):
+    """16 positions of values, in pairs of positions.
+
+    Positions from `held` on get zeros: an earlier use of the cache may have left NaN there, which a weight of 0 keeps.
+    """
+    zero = splat(f32(0.0))
     for pair in range(8):
         here = source + 2 * pair * padded * size_of
         for i in range(0, padded, 16):
-            first = _numbers(size_of, here + i * size_of)
-            second = _numbers(size_of, here + (padded + i) * size_of)
+            first = _numbers(size_of, here + i * size_of) if 2 * pair < held else zero
+            second = _numbers(size_of, here + (padded + i) * size_of) if 2 * pair + 1 < held else zero
             store_pairs(out + i // 16 * panel_stride + 64 * pair, first, second)
 
 
@@ -86,17 +90,16 @@ def open_cache(storage: str) -> Callable[..., None]:
         state, capacity = word(step, _STATE), state_word(control, word(step, _STATE), 2)
         room, places = slot_address(control, word(step, _OPENED)), slot_stride(control, word(step, _OPENED))
         held = position(control) if word(step, _HELD) != 0 else 0
-        low = 0
-        if word(step, _WINDOW) != 0:
-            low = max(held + first_row(step, control) + 1 - word(step, _WINDOW), 0) // 16
-        panels = (held + last_row(control) + 15) // 16 - low
+        low = seen_from(step, held + first_row(step, control)) // 16
+        end = held + last_row(control)
+        panels = (end + 15) // 16 - low
         for task in range(panels * kv_heads * thread // threads, panels * kv_heads * (thread + 1) // threads):
             head, panel = task // panels, low + task % panels
             keys = state_word(control, state, 0) + (head * capacity + panel * 16) * size * size_of
             _open_keys(keys, room + (head * places + panel * 16) * padded * 2, size, size_of)
             values = state_word(control, state, 1) + (head * capacity + panel * 16) * padded * size_of
             out = room + (kv_heads + head) * places * padded * 2 + panel * 8 * 64
-            _open_values(values, out, padded, size_of, places * 32)
+            _open_values(values, out, padded, size_of, places * 32, end - panel * 16)
 
     return open_cache
 
@@ -116,8 +119,7 @@ def _attend_rounded_tile(step, control, room, rows, wide, row, head, valid, unti
     opened, places = slot_address(control, word(step, _OPENED)), slot_stride(control, word(step, _OPENED))
     kv_head = head // (heads // kv_heads)
     place = row + (position(control) if word(step, _HELD) != 0 else 0)
-    window = word(step, _WINDOW)
-    low = max(place + 1 - window, 0) // 16 * 16 if window != 0 else 0
+    low = seen_from(step, place) // 16 * 16
     panels = (until - low + 15) // 16
     mixed = room + 64
     x = mixed + rows * padded * 4
@@ -130,9 +132,8 @@ def _attend_rounded_tile(step, control, room, rows, wide, row, head, valid, unti
     brain_tiles(rows, wide, keys, padded * 32, panels, x, padded * 2, padded, scores, stride)
     for m in range(rows):
         own = place + m
-        last = min(own + 1, until) if word(step, _CAUSAL) != 0 else until
-        first = max(own + 1 - window, 0) if window != 0 else 0
-        first = min(max(first - low, 0), last - low - 1)
+        last = seen_until(step, own, until)
+        first = min(seen_from(step, own), last - 1) - low
         here = scores + m * stride
         store_f32(room + 4 * m, softmax_row(here, first, last - low, 16 * panels, number(step, _SOFTCAP), 2))
     values = opened + (kv_heads + kv_head) * places * padded * 2 + low * 32
@@ -155,7 +156,7 @@ def attend_rounded(rows: int, wide: int) -> Callable[..., None]:
         for item in range(thread, tiles * heads, threads):
             # Later rows see more positions: the longest items first, dealt out in turn.
             row = start + (tiles - 1 - item // heads) * rows
-            until = held + (min(row + rows, end) if word(step, _CAUSAL) != 0 else end)
+            until = seen_until(step, held + min(row + rows, end) - 1, held + end)
             room = scratch(control, thread)
             _attend_rounded_tile(step, control, room, rows, wide, row, item % heads, min(rows, end - row), until)
 
