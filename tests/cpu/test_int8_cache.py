@@ -11,10 +11,14 @@ import volumetric
 from tests.cpu.test_device import IDS, gemma, gpt, outputs, random_params
 from tests.networks import tiny_llama
 from volumetric.errors import UnsupportedError
+from volumetric.grid import Coord, Grid
+from volumetric.layers import MultiHeadAttention
+from volumetric.network import Network
 from volumetric.runtime.cpu import CpuDevice
 from volumetric.runtime.device import RunOptions
 from volumetric.runtime.lower import lower
 from volumetric.runtime.reference import ReferenceDevice
+from volumetric.weights import Params, WeightStore
 
 TINY = Path(__file__).parents[1] / "fixtures" / "hf_tiny"
 
@@ -57,6 +61,29 @@ def test_one_token_pays_for_its_value_alone():
     ]
     one_token = [e.forward(e.new_state(), np.array([5], np.int32)) for e in executables]
     assert 0 < np.abs(one_token[0] - one_token[1]).max() < 0.01 * np.abs(one_token[0]).max()
+
+
+@pytest.mark.parametrize("size", [1e-2, 1e-6, 1e-15, 1e4])
+def test_heads_of_any_size_keep_their_relative_error(size, rng):
+    """Keys and values of `size` with queries as much larger: nothing but the size of the output changes."""
+    network = Network(
+        grid=Grid(1),
+        layers={Coord(0): MultiHeadAttention(embed_dim=24, num_heads=3, num_kv_heads=1)},
+        input_shape=(24,),
+        input_dtype="float32",
+    )
+    params = dict(random_params(lower(network), rng, size=1.0))
+    for name, factor in (("q", 1 / size), ("k", size), ("v", size)):
+        key = f"0.0.0.0/{name}.weight"
+        params[key] = WeightStore.from_array(params[key].values() * np.float32(factor))
+    x = rng.standard_normal((19, 24)).astype(np.float32)
+    for pieces in ([19], [1] * 19):
+        found = []
+        for kv_dtype in ("float32", "int8"):
+            device = CpuDevice(threads=1)
+            found.append(outputs(device, network, Params(params), x, pieces=pieces, kv_dtype=kv_dtype))
+        exact, rounded = found
+        assert 0 < np.abs(rounded - exact).max() < 0.05 * np.abs(exact).max()
 
 
 def test_caches_grow_and_fork_with_their_scales(rng):

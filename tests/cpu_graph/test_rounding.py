@@ -56,3 +56,23 @@ def test_what_is_not_finite_stays(scheme: str) -> None:
     program = device.compile(work.finish([work.fake_quant(work.input("x", (1, 4)), scheme)]), device.store())
     x = np.array([[np.inf, -np.inf, np.nan, 1]], np.float32)
     np.testing.assert_array_equal(program.run([x])[0], x)
+
+
+@pytest.mark.parametrize("scheme", ["int8:g32", "int4:g32", "int2:g32", "uint8:g32", "uint4:g32", "uint2:g32"])
+def test_halves_of_a_step_round_as_in_the_codec(scheme: str) -> None:
+    """Groups whose step is exactly 1, as a number at the end of the codes sees to, and all halves between the codes."""
+    dtype = Scheme.parse(scheme).dtype
+    signed, most = dtype.kind == "int", 2 ** (dtype.bits - 1)
+    first, last = (-127.0 if dtype.bits == 8 else -most, most - 1.0) if signed else (0.0, 2.0 * most - 1)
+    halves = np.arange(first, last) + 0.5
+    rows = np.resize(halves, (-(-len(halves) // 30), 30)).astype(np.float32)
+    x = np.concatenate([np.full((len(rows), 1), first), rows, np.full((len(rows), 1), last)], axis=1, dtype=np.float32)
+    x = np.concatenate([x, -x]) if signed and dtype.bits == 8 else x
+    work = GraphBuilder()
+    device = graphs()
+    program = device.compile(work.finish([work.fake_quant(work.input("x", x.shape), scheme)]), device.store())
+    [got] = program.run([x])
+    np.testing.assert_array_equal(got, decode(encode(x, scheme)))
+    # GGUF's rules: int8 away from zero, the others up.
+    up = np.sign(x) * np.floor(np.abs(x) + 0.5) if scheme == "int8:g32" else np.floor(x + 0.5)
+    np.testing.assert_array_equal(got, np.clip(up, *((-127, 127) if scheme == "int8:g32" else (first, last))))

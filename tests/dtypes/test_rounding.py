@@ -57,6 +57,23 @@ def test_one_rounding_to_nearest_even(name: str, x: float, data: st.DataObject) 
             assert float(cast(single, host)[0]) == nearest(float(single[0]), name)
 
 
+@pytest.mark.parametrize("source", [np.float64, np.float32])
+@pytest.mark.parametrize("name", NARROW)
+def test_what_lies_beyond_the_largest_becomes_the_largest(name: str, source: type) -> None:
+    """From the last number on in eighths of a step, across the half where IEEE 754 would turn to infinity."""
+    host = parse_dtype(name).host
+    info = ml_dtypes.finfo(host)
+    limit = float(info.max)
+    step = 2.0 ** (np.floor(np.log2(limit)) - info.nmant)
+    x = limit + step * np.arange(-8, 33) / 8
+    x = x[x <= float(ml_dtypes.finfo(source).max)].astype(source)
+    for sign in (1, -1):
+        # Alone as well: one number beyond must not depend on others to be noticed.
+        for values in (sign * x, *(sign * x[i : i + 1] for i in range(len(x)))):
+            found = cast(values, host).astype(np.float64)
+            np.testing.assert_array_equal(found, [nearest(float(v), name) for v in values])
+
+
 @pytest.mark.parametrize("name", NARROW)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_ties_and_their_neighbours(name: str, seed: int) -> None:

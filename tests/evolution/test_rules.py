@@ -151,6 +151,27 @@ def test_equally_fit_parents_give_genes_by_chance(rng: np.random.Generator) -> N
         assert set(child.nodes["id"][1:].tolist()) == hidden
 
 
+def with_biases(parent: Genome, bias: float) -> Genome:
+    nodes = parent.nodes.copy()
+    nodes["bias"] = bias
+    return replace(parent, nodes=nodes)
+
+
+def test_every_choice_of_a_crossover_is_even(rng: np.random.Generator) -> None:
+    """Matching connections, nodes that both have, and with equal fitness each gene of one parent: within 4 σ of ½."""
+    a, b = (with_biases(A, 1.0), with_biases(B, 2.0))
+    count = 2000
+    for tie in (False, True):
+        children = [crossover(rng, a, b, config(), tie=tie) for _ in range(count)]
+        seen = {f"gene {i}": [i in marks(child) for child in children] for i in ((2, 3, 6, 7) if tie else ())}
+        if not tie:
+            for i in (0, 1):
+                seen[f"weight {i}"] = [child.connections["weight"][i] == 1 for child in children]
+        seen["node"] = [child.nodes["bias"][0] == 1 for child in children]
+        for what, chosen in seen.items():
+            assert abs(np.mean(chosen) - 0.5) < 4 * 0.5 / count**0.5, what
+
+
 @pytest.mark.parametrize(("first", "second"), [(True, False), (False, True), (False, False)])
 def test_a_gene_disabled_in_a_parent_is_disabled_in_three_of_four(
     first: bool, second: bool, rng: np.random.Generator

@@ -140,6 +140,19 @@ def test_repetition_penalty_sees_the_prompt_within_the_window():
     assert draws(np.array([-1.0, -1.5], np.float32), 1, prompt=(0,), **greedy) == [1]
 
 
+@pytest.mark.parametrize("window", [0, 1, 2, 5, -1])
+@pytest.mark.parametrize("prompt", [(), (3,), (0, 1, 2, 3, 0, 1, 2)])
+def test_the_repetition_window_slides_over_prompt_and_answer(window, prompt):
+    """Each token is the largest logit after those of the last `window` tokens were divided (they are positive)."""
+    logits = np.array([2.0, 1.9, 1.7, 1.4, 1.01], np.float32)
+    said = list(prompt)
+    for _ in range(12):
+        recent = set(said if window < 0 else said[len(said) - window :] if window <= len(said) else said)
+        said.append(int(np.argmax([score / 2 if i in recent else score for i, score in enumerate(logits)])))
+    greedy = {"temperature": 0.0, "repetition_penalty": 2.0, "repetition_window": window}
+    assert draws(logits, 12, prompt=prompt, **greedy) == said[len(prompt) :]
+
+
 def test_presence_and_frequency_count_generated_tokens_only():
     logits = np.array([1.0, 0.5, 0.0], np.float32)
     assert draws(logits, 1, prompt=(0, 0), temperature=0.0, presence_penalty=5.0) == [0]

@@ -35,6 +35,26 @@ def test_the_cut_of_the_stream_does_not_matter(stops, pieces):
         assert any(whole[len(text) :].startswith(stop) for stop in stops)
 
 
+@given(st.lists(st.text("ab\n", min_size=1, max_size=4), min_size=1, max_size=3), st.lists(letters, max_size=8))
+def test_the_first_appearance_of_any_stop_text_wins(stops, pieces):
+    """Among those that are complete when a piece has come, the one that begins first; whichever is longer."""
+    text, hit, _ = feed(stops, pieces)
+    so_far = ""
+    for piece in pieces:
+        so_far += piece
+        at = [i for stop in stops if (i := so_far.find(stop)) >= 0]
+        if at:
+            assert (text, hit) == (so_far[: min(at)], True)
+            return
+    assert (text, hit) == (so_far, False)
+
+
+def test_a_long_stop_text_that_begins_first_wins_over_a_short_one():
+    assert StopMatcher(["d", "bcd"]).push("abcde") == ("a", True)
+    assert StopMatcher(["bcd", "d"]).push("abcde") == ("a", True)
+    assert StopMatcher(["bcd", "c"]).push("abcde") == ("a", True)
+
+
 @given(st.text("ab", min_size=1, max_size=5), st.lists(letters, max_size=8))
 def test_one_stop_text_cuts_where_it_first_appears(stop, pieces):
     whole = "".join(pieces)
