@@ -14,18 +14,23 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))  # for the examples of every layer kind, which the tests keep
 
 from tests.layers.cases import CASES  # noqa: E402 (the line above must come first)
-from tests.parity.table import EXAMPLES, ROLES, Role, cells, covered, weighted  # noqa: E402
-from volumetric.dtypes import DTYPES, DType, Scheme  # noqa: E402
+from tests.parity.run import graph_of  # noqa: E402
+from tests.parity.table import EXAMPLES, ROLES, Role, cells, covered, training, weighted  # noqa: E402
+from volumetric.dtypes import DTYPES, DType, Scheme, parse_dtype  # noqa: E402
 from volumetric.grid import Coord, Grid  # noqa: E402
+from volumetric.kernels.gpu.graph.table import LOWERERS  # noqa: E402
 from volumetric.layers import LAYERS, Embedding, LayerSpec, Sequential  # noqa: E402
 from volumetric.network import Network  # noqa: E402
 from volumetric.runtime.cpu import CpuDevice  # noqa: E402
+from volumetric.runtime.cpu.graph.device import CpuGraphs  # noqa: E402
 from volumetric.runtime.expand import row_wise  # noqa: E402
 from volumetric.runtime.gpu import GpuDevice  # noqa: E402
 from volumetric.runtime.lower import lower  # noqa: E402
 
 TARGET = ROOT / "docs" / "support.md"
 DEVICES = {"cpu": CpuDevice, "gpu": GpuDevice}
+OPERATIONS = {"cpu": CpuGraphs(1).operations, "gpu": frozenset(LOWERERS) | {"reshape"}}
+FLOAT32 = parse_dtype("float32")
 
 TEMPLATE = """\
 # What runs where
@@ -40,8 +45,10 @@ device and compares with the layer's own float64 code; `tests/layers` holds that
 *native*: kernels read this form from memory. *decoded*: the weights become float32 when the device takes them, which
 costs memory and speed. *none*: refused with `UnsupportedError`, because GPUs have no 64-bit numbers here. The reference
 device decodes everything. The columns *inference* are about the fused plan of language models; layers that run as
-tensor graphs, see below, decode all types. The columns *training* are about quantisation-aware training: a kernel of
-the device rounds the float32 master to what the type can hold for the forward pass, and gradients go straight through.
+tensor graphs, see below, decode all types. The columns *training* are about quantisation-aware training, where the
+float32 master is rounded to what the type can hold for the forward pass and gradients go straight through. *native*: a
+kernel of the device rounds. *codec*: the host encodes and decodes between two parts of the run, which is slower. The
+devices declare all of it themselves (`native_schemes`, `rounds`), and tests hold them to what runs.
 
 Activations are float32 throughout, with two exceptions: those that meet integer weights are rounded to int8 in blocks
 of 32, on the CPU unless `compute="float32"` asks it not to, on the GPU only if `compute="int8"` asks for it; and those
@@ -89,9 +96,9 @@ def scheme_rows() -> list[str]:
             way(dtype, "forward", name, "native" if str(scheme) in device.native_schemes else "decoded")
             for name, device in DEVICES.items()
         ]
-        training = [way(dtype, "vjp", name, "native") for name in DEVICES]
+        ways_to_train = [way(dtype, "vjp", name, training(dtype, name)) for name in DEVICES]
         bits = f"{scheme.bits_per_weight((1, 4096)):.4g}"
-        ways = " | ".join([*inference, *training])
+        ways = " | ".join([*inference, *ways_to_train])
         lines.append(f"| {dtype.name} | {dtype.short} | `{scheme}` | {bits} | {ways} |")
     return lines
 
@@ -104,6 +111,13 @@ def way(dtype: DType, role: Role, device: str, covered_how: str) -> str:
     return covered_how if answers == {True} else "none"
 
 
+def runs_as_graph(kind: str, role: Role, device: str) -> str:
+    """Whether the device has kernels for all operations that a layer becomes."""
+    graph, _ = graph_of(EXAMPLES[kind](17, 7, 33), role=role)
+    missing = {node.op for node in graph.nodes} - OPERATIONS[device]
+    return "none" if missing or not covered(kind, role, FLOAT32, device) else "native"
+
+
 def layer_rows() -> list[str]:
     """One line for each layer kind."""
     lines = []
@@ -111,8 +125,7 @@ def layer_rows() -> list[str]:
         outcomes = {runs_fused(*EXAMPLES[kind](17, 7, 33))}
         outcomes |= {runs_fused(spec, shape) for spec, shape in CASES.values() if spec.kind == kind}
         path = "fused or graphs" if len(outcomes) > 1 else "fused" if outcomes == {True} else "graphs"
-        float32 = next(dtype for dtype in DTYPES if dtype.name == "float32")
-        cells = ["native" if covered(kind, role, float32, device) else "none" for device in DEVICES for role in ROLES]
+        cells = [runs_as_graph(kind, role, device) for device in DEVICES for role in ROLES]
         vjp = ", VJP" if cls.vjp is not LayerSpec.vjp else ""
         lines.append(f"| `{kind}` | {cls.__name__} | {path} | forward{vjp} | {' | '.join(cells)} |")
     return lines

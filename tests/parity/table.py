@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Final, Literal, TypeAlias
 
 from tests.layers.cases import CASES
-from volumetric.dtypes import DTYPES, DType
+from volumetric.dtypes import DTYPES, DType, Scheme
 from volumetric.layers import (
     GRU,
     LSTM,
@@ -65,6 +65,11 @@ from volumetric.layers import (
     Sparsemax,
     SwiGLU,
 )
+from volumetric.runtime.cpu.graph.device import CpuGraphs
+from volumetric.runtime.gpu.graph import GpuGraphs
+
+GRAPHS: Final = {"cpu": CpuGraphs, "gpu": GpuGraphs}
+"""What compiles graphs on each fast device."""
 
 Role = Literal["forward", "vjp"]
 ROLES: Final[tuple[Role, ...]] = ("forward", "vjp")
@@ -87,6 +92,11 @@ def wide(dtype: DType) -> bool:
 def covered(kind: str, role: Role, dtype: DType, device: str) -> bool:
     """Whether a cell of the table runs. What does not is refused, and that is tested too."""
     return not (device == "gpu" and wide(dtype) and weighted(kind))
+
+
+def training(dtype: DType, device: str) -> str:
+    """How a device gives the forward pass of quantisation-aware training its weights, as the device itself says."""
+    return GRAPHS[device].rounds(Scheme.default(dtype)) or "none"
 
 
 def weighted(kind: str) -> bool:

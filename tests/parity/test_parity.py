@@ -5,15 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.devices import FAST, device
+from tests.devices import FAST, device, graphs
 from tests.parity.run import agree, agree_one, data, expected, on_device
-from tests.parity.table import EXAMPLES, ROLES, SIZES, cells, covered, sweep, weighted, wide
+from tests.parity.table import EXAMPLES, ROLES, SIZES, cells, covered, sweep, training, weighted, wide
+from tests.train.problems import chain
 from volumetric.dtypes import DTYPES, DType, Scheme
 from volumetric.errors import UnsupportedError
 from volumetric.grid import Coord, Grid
-from volumetric.layers import LAYERS, Sequential
+from volumetric.layers import LAYERS, Dense, Sequential
 from volumetric.network import Network, initialise
 from volumetric.runtime import RunOptions, lower
+from volumetric.runtime.cpu.graph.steps import Draft, append_steps
+from volumetric.runtime.graph import GraphBuilder
 from volumetric.runtime.reference import ReferenceDevice
 from volumetric.weights import Params, WeightStore
 
@@ -56,6 +59,39 @@ def test_types_forward_and_backward(kind: str, dtype: DType, name: str) -> None:
             on_device(name, example, of, scheme)
         return
     agree(on_device(name, example, of, scheme), expected(example, of, scheme), f"{kind} {dtype} on {name}")
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=lambda of: of.name)
+def test_training_rounds_as_the_table_says(dtype: DType) -> None:
+    """By kernels alone, or with a step on the host between; or not at all."""
+    work = GraphBuilder()
+    graph = work.finish([work.fake_quant(work.input("x", (3, 64)), str(Scheme.default(dtype)))])
+    draft = Draft(graph)
+    for node in graph.nodes:
+        append_steps(draft, node)
+    assert training(dtype, "cpu") == ("codec" if any(step.host for step in draft.steps) else "native")
+    assert training(dtype, "gpu") == ("none" if wide(dtype) else "native")
+    if wide(dtype):
+        with pytest.raises(UnsupportedError):
+            graphs("gpu").compile(graph, graphs("gpu").store())
+    else:
+        graphs("gpu").compile(graph, graphs("gpu").store())
+
+
+@pytest.mark.parametrize("name", FAST)
+@pytest.mark.parametrize("dtype", [dtype for dtype in DTYPES if dtype.bits < 32], ids=lambda of: of.name)
+def test_weights_are_kept_as_the_table_says(dtype: DType, name: str) -> None:
+    """Native schemes take the bytes of their codes and scales, decoded ones those of float32."""
+    network = chain(Dense(in_features=256, out_features=64, bias=False), inputs=256)
+    scheme = Scheme.default(dtype)
+    params = initialise(network)
+    for store in params.values():
+        store.morph(scheme)
+    native = str(scheme) in type(device(name)).native_schemes
+    executable = device(name).compile(lower(network), params)
+    assert executable.memory.weights == pytest.approx(
+        256 * 64 * (scheme.bits_per_weight((64, 256)) if native else 32) / 8
+    )
 
 
 @pytest.mark.parametrize("name", FAST)

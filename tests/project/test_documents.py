@@ -84,7 +84,20 @@ def test_readme_example_runs(
     if number == 0:
         assert "Paris" in printed
     else:
-        assert np.allclose([float(x) for x in re.findall(r"-?\d*\.\d*", printed)], [0, 1, 1, 0], atol=0.05), printed
+        assert_xor(printed)
+
+
+@pytest.mark.parametrize("device", ["gpu", "reference", "auto"])
+def test_the_network_of_the_readme_runs_on_other_devices(device: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code = python_blocks("README.md")[1]
+    assert 'open_device("cpu")' in code
+    exec(compile(code.replace('open_device("cpu")', f'open_device("{device}")'), "README.md", "exec"), {})
+    assert_xor(capsys.readouterr().out)
+
+
+def assert_xor(printed: str) -> None:
+    """The numbers in `printed` are about 0, 1, 1, 0."""
+    assert np.allclose([float(x) for x in re.findall(r"-?\d*\.\d*", printed)], [0, 1, 1, 0], atol=0.05), printed
 
 
 def test_commands_that_the_readme_shows_exist() -> None:

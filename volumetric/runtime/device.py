@@ -185,6 +185,6 @@ class Device(Protocol):
         """What `volumetric devices` prints."""
         ...
 
-    def compile(self, plan: Plan, params: Params, options: RunOptions) -> Executable:
-        """Bind `plan` (as `lower` wrote it) to resident copies of `params`."""
+    def compile(self, plan: Plan, params: Params, options: RunOptions | None = None) -> Executable:
+        """Bind `plan` (as `lower` wrote it) to resident copies of `params`, with default options unless given."""
         ...

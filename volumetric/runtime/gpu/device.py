@@ -50,7 +50,7 @@ class GpuDevice:
         """What the device is and can do."""
         return self._info
 
-    def compile(self, plan: Plan, params: Params, options: RunOptions) -> Executable:
+    def compile(self, plan: Plan, params: Params, options: RunOptions | None = None) -> Executable:
         """Bind `plan` (as `lower` wrote it) to resident copies of `params`.
 
         A plan that consists of row-wise operations runs fused; any other as tensor graphs.
@@ -63,13 +63,15 @@ class GpuDevice:
         from volumetric.runtime.expand import row_wise
         from volumetric.runtime.graph.executable import GraphExecutable
 
+        options = options or RunOptions()
         if row_wise(plan):
             return self.compile_fused(plan, params, options)
         refuse_wide(plan, params)
         return GraphExecutable(plan, params, options, self.graphs())
 
-    def compile_fused(self, plan: Plan, params: Params, options: RunOptions) -> GpuExecutable:
+    def compile_fused(self, plan: Plan, params: Params, options: RunOptions | None = None) -> GpuExecutable:
         """Bind a plan of row-wise operations alone; raises as `compile`, and `UnsupportedError` for other layers."""
+        options = options or RunOptions()
         if options.compute == "bfloat16":
             raise UnsupportedError(
                 "the GPU has no products of bfloat16 activations", hint="use compute='float32' or device='cpu'"

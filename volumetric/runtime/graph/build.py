@@ -290,8 +290,8 @@ class GraphBuilder:
         return self.emit("sumsq", tensors)[0]
 
     def fake_quant(self, x: int, scheme: str) -> int:
-        """Nearest values that a scheme can hold."""
-        return self.emit("fake_quant", (x,), scheme=scheme)[0]
+        """Nearest values that a scheme can hold; float32 holds them all."""
+        return x if scheme == "float32" else self.emit("fake_quant", (x,), scheme=scheme)[0]
 
     def _tensor(self, tensor: Tensor) -> int:
         self.tensors.append(tensor)

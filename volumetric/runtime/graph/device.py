@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol, TypeAlias
 
 from volumetric._typing import Array
+from volumetric.dtypes import Scheme
 from volumetric.runtime.graph.ops import Graph
+
+Rounds: TypeAlias = Literal["native", "codec"]
+"""A kernel of the device rounds, or the codec does on the host, between two parts of a run."""
 
 
 class TensorStore(Protocol):
@@ -53,6 +57,11 @@ class GraphProgram(Protocol):
 
 class GraphDevice(Protocol):
     """Compiles graphs."""
+
+    @staticmethod
+    def rounds(scheme: Scheme) -> Rounds | None:
+        """How weights are rounded to `scheme` for a forward pass; None: the device cannot."""
+        ...
 
     def store(self) -> Any:
         """Return a new, empty `TensorStore`."""

@@ -7,7 +7,9 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from volumetric._typing import Array
+from volumetric.dtypes import Scheme
 from volumetric.errors import ShapeError
+from volumetric.runtime.graph.device import Rounds
 from volumetric.runtime.graph.interpret import Float, check_buffer, interpret
 from volumetric.runtime.graph.ops import Graph
 
@@ -57,6 +59,11 @@ class NumpyGraphs:
 
     def __init__(self, dtype: Float = np.float32) -> None:
         self.dtype = dtype
+
+    @staticmethod
+    def rounds(scheme: Scheme) -> Rounds | None:
+        """How weights are rounded to `scheme` for a forward pass."""
+        return "codec"
 
     def store(self) -> NumpyStore:
         """Return an empty store."""

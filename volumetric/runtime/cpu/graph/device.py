@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from volumetric.dtypes import Scheme
 from volumetric.runtime.cpu.governor import Governor
 from volumetric.runtime.cpu.graph import elements, images, lines, products, training
 from volumetric.runtime.cpu.graph.program import CpuProgram
 from volumetric.runtime.cpu.graph.steps import RULES
 from volumetric.runtime.cpu.graph.store import CpuStore
 from volumetric.runtime.cpu.graph.windows import in_pieces
+from volumetric.runtime.graph.device import Rounds
 from volumetric.runtime.graph.ops import Graph
 from volumetric.runtime.graph.passes import fuse_activations
 
@@ -32,6 +34,11 @@ class CpuGraphs:
     def operations(self) -> frozenset[str]:
         """Operations that have kernels."""
         return frozenset(RULES) | {"reshape"}
+
+    @staticmethod
+    def rounds(scheme: Scheme) -> Rounds | None:
+        """How weights are rounded to `scheme` for a forward pass."""
+        return "native" if str(scheme) == "float32" or training.rounding_rule(scheme) else "codec"
 
     def store(self) -> CpuStore:
         """Return an empty store."""

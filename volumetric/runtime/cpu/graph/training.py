@@ -142,7 +142,7 @@ def update(draft: Draft, node: Node) -> None:
     )
 
 
-def _rounding_rule(scheme: Scheme) -> tuple[str, float] | None:
+def rounding_rule(scheme: Scheme) -> tuple[str, float] | None:
     """Return the kernel's rule for a scheme and its levels; None where the codec itself must do it."""
     dtype = scheme.dtype
     if scheme.scale_dtype is None:
@@ -162,7 +162,7 @@ def fake_quant(draft: Draft, node: Node) -> None:
     """Round to what a scheme can hold."""
     [x], [y] = node.inputs, node.outputs
     scheme, count = Scheme.parse(node.attrs["scheme"]), draft.tensor(x).size
-    native = _rounding_rule(scheme)
+    native = rounding_rule(scheme)
     if native is not None:
         width = draft.shape(x)[-1]
         draft.add(

@@ -7,12 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from volumetric.kernels.gpu.graph.launch import Launch
+from volumetric.dtypes import Scheme
+from volumetric.errors import UnsupportedError
+from volumetric.kernels.gpu.dispatch import Caps
+from volumetric.kernels.gpu.graph.launch import Launch, Request
+from volumetric.kernels.gpu.graph.table import lower
 from volumetric.runtime.gpu.commands import Executor
 from volumetric.runtime.gpu.context import Call, GpuContext
 from volumetric.runtime.gpu.graph.program import GpuProgram
 from volumetric.runtime.gpu.graph.store import GpuStore
 from volumetric.runtime.gpu.native import NativeExecutor
+from volumetric.runtime.graph.device import Rounds
 from volumetric.runtime.graph.ops import Graph
 
 
@@ -23,6 +28,16 @@ class GpuGraphs:
         self.context = context
         self._executor = executor or NativeExecutor(context)
         self._dims: dict[bytes, Any] = {}
+
+    @staticmethod
+    def rounds(scheme: Scheme) -> Rounds | None:
+        """How weights are rounded to `scheme` for a forward pass."""
+        shape, attrs = (1, 4096), {"scheme": str(scheme)}
+        try:
+            lower(Request(op="fake_quant", inputs=(shape,), outputs=(shape,), attrs=attrs, caps=Caps()))
+        except UnsupportedError:
+            return None
+        return "native"
 
     def store(self) -> GpuStore:
         """Return an empty store."""
