@@ -67,7 +67,7 @@ class Product:
         control = {"ctl": self.kernel.control(rows=self.rows)}
         calls = []
         if self.shape.norm is not None:
-            self.buffers["stats"] = self.kernel.empty(self.rows, 2)
+            self.buffers["stats"] = self.kernel.empty(self.rows, 4)
             stats = {"x": self.buffers["x"], "stats": self.buffers["stats"], **control}
             calls.append((matmul.row_stats(self.shape), stats))
         dispatch = matmul.gemm(self.shape, self.kernel.caps, tile, first=0, units=self.shape.n)

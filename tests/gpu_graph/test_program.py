@@ -193,7 +193,7 @@ LONG = {
     "columns": OpCase(op="reduce", inputs=(normal(5000, 33),), attrs={"name": "mean", "axes": (0,)}),
     "greatest": OpCase(op="reduce", inputs=(normal(3, 50001),), attrs={"name": "max", "axes": (1,)}),
     "squares": OpCase(op="sumsq", inputs=(normal(70001), normal(5, 3))),
-    "norm": OpCase(op="norm_param_grad", inputs=(normal(5000, 33), normal(5000, 33), normal(5000, 2))),
+    "norm": OpCase(op="norm_param_grad", inputs=(normal(5000, 33), normal(5000, 33), normal(5000, 3))),
 }
 
 

@@ -284,14 +284,25 @@ def _norms(rows: int, width: int) -> dict[str, OpCase]:
         cases[name] = OpCase(op="norm", inputs=inputs, attrs={**attrs, "eps": 1e-5})
         mean = x.mean(-1, keepdims=True) if kind == "layer" else 0 * x[:, :1]
         rstd = 1 / np.sqrt(np.square(x - mean).mean(-1, keepdims=True) + np.float32(1e-5))
-        stats = np.concatenate([mean, rstd], -1)
+        shift = np.full_like(mean, 0.25 * (kind == "layer"))  # stands for what rounding takes from a mean
+        stats = np.concatenate([mean - shift, rstd, shift], -1)
         cases[f"grad-{name}"] = OpCase(op="norm_grad", inputs=(g, x, stats, *inputs[1:2]), attrs=attrs)
         both = {"bias": len(inputs) == 3}
         cases[f"param-{name}"] = OpCase(op="norm_param_grad", inputs=(g, x, stats), attrs=both)
     return cases
 
 
-_NORMS = {**_norms(5, 7), **_norms(33, 65), **_norms(1, 1), **_norms(0, 3)}
+_NORMS = {
+    **_norms(5, 7),
+    **_norms(33, 65),
+    **_norms(1, 1),
+    **_norms(0, 3),
+    "layer-far": OpCase(
+        op="norm",
+        inputs=(normal(9, 67) + np.float32(1e4),),  # a mean of float32 alone is off by 5e-4 here
+        attrs={"kind": "layer", "unit_offset": False, "eps": 1e-5},
+    ),
+}
 
 
 def _window(

@@ -167,15 +167,15 @@ def norm(xs: list[A], at: Attrs) -> list[A]:
     mean = x.mean(1, keepdims=True) * (at["kind"] == "layer")
     rstd = (np.square(x - mean).mean(1, keepdims=True) + at["eps"]) ** -0.5
     bias = vectors[1] if len(vectors) > 1 else 0
-    return [(x - mean) * rstd * gain_of(vectors, at) + bias, np.concatenate([mean, rstd], 1)]
+    return [(x - mean) * rstd * gain_of(vectors, at) + bias, np.concatenate([mean, rstd, 0 * mean], 1)]
 
 
 def norm_grad(xs: list[A], at: Attrs) -> list[A]:
     g, x, stats, *vectors = xs
     width = x.shape[1]
     rows = []
-    for row, (mean, rstd), i in zip(x, stats, g * gain_of(vectors, at), strict=True):
-        n = (row - mean) * rstd
+    for row, (mean, rstd, shift), i in zip(x, stats, g * gain_of(vectors, at), strict=True):
+        n = (row - mean - shift) * rstd
         jacobian = np.eye(width) - np.outer(n, n) / width - (at["kind"] == "layer") / width
         rows.append(rstd * jacobian @ i)
     return [np.array(rows).reshape(x.shape)]
@@ -183,7 +183,7 @@ def norm_grad(xs: list[A], at: Attrs) -> list[A]:
 
 def norm_param_grad(xs: list[A], at: Attrs) -> list[A]:
     g, x, stats = xs
-    return [np.einsum("rw,rw->w", g, (x - stats[:, :1]) * stats[:, 1:]), g.sum(0)][: 1 + at["bias"]]
+    return [np.einsum("rw,rw->w", g, (x - stats[:, :1] - stats[:, 2:]) * stats[:, 1:2]), g.sum(0)][: 1 + at["bias"]]
 
 
 def window_pairs(sizes: tuple[int, ...], at: Attrs) -> list[tuple[int, int, tuple[int, ...]]]:
@@ -521,7 +521,7 @@ def test_only_the_first_output_has_a_gradient() -> None:
     x = work.input("x", (2, 3))
     stats = work.emit("norm", (x,), kind="rms", eps=1e-5, unit_offset=False)[1]
     with pytest.raises(UnsupportedError, match="only the first output of norm"):
-        differentiate(work, {stats: work.input("seed", (2, 2))}, [x])
+        differentiate(work, {stats: work.input("seed", (2, 3))}, [x])
 
 
 def test_a_case_graph_is_one_node() -> None:

@@ -50,9 +50,9 @@ def entmax(x: Array, alpha: float) -> Array:
 def entmax_vjp(y: Array, gy: Array, alpha: float) -> Array:
     """Gradient of the input of `entmax` (or, with α = 2, of `sparsemax`) from its output.
 
-    ``s ⊙ (gy - Σ s gy / Σ s)`` with ``s = y^(2 - α)`` where y is above 0, and 0 elsewhere.
+    ``s ⊙ (gy - Σ s gy / Σ s)`` with ``s = y^(2 - α)`` where y is above 0, and 0 elsewhere; NaN stays.
     """
-    s = np.where(y == 0, 0, y ** y.dtype.type(2 - alpha))
+    s = np.where((y == 0) | np.isnan(y), y, y ** y.dtype.type(2 - alpha))  # NaN to the power of 0 would be 1
     total = s.sum(axis=-1, keepdims=True)
     return s * (gy - (s * gy).sum(axis=-1, keepdims=True) / np.where(total == 0, 1, total))
 

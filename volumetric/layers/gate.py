@@ -54,12 +54,18 @@ class Gate(LayerSpec):
 
     def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
         logits = affine(p, "", xs[0])
-        y = softmax(logits if self.top_k is None else keep_largest(logits, self.top_k))
-        return y, {"x": xs[0], "y": y}
+        kept = logits if self.top_k is None else keep_largest(logits, self.top_k)
+        y = softmax(kept)
+        return y, {"x": xs[0], "y": y, "logits": kept}
 
     def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
         params: dict[str, Array] = {}
-        gx = affine_vjp(p, "", saved["x"], softmax_vjp(saved["y"], gy), params)
+        g_logits = softmax_vjp(saved["y"], gy)
+        if (
+            self.top_k is not None
+        ):  # a branch that is not taken has no gradient, not even where the row's others are NaN
+            g_logits = np.where(np.isneginf(saved["logits"]), gy.dtype.type(0), g_logits)
+        gx = affine_vjp(p, "", saved["x"], g_logits, params)
         return Grads((gx,), params)
 
 

@@ -14,6 +14,7 @@ from volumetric.layers.softmax import Softmax
 class MaskedSoftmax(Softmax):
     """``y = softmax(x / temperature)`` over the places where `mask` is true; 0 elsewhere, whatever stands there.
 
+    What the mask removes has gradient 0, also beside NaN.
     A mask that removes everything gives zeros.
     """
 
@@ -32,3 +33,6 @@ class MaskedSoftmax(Softmax):
 
     def probabilities(self, z: Array) -> tuple[Array, Saved]:
         return Softmax.probabilities(self, np.where(self.mask, z, -np.inf).astype(z.dtype, copy=False))
+
+    def logits_vjp(self, saved: Saved, gy: Array) -> Array:
+        return np.where(self.mask, Softmax.logits_vjp(self, saved, gy), gy.dtype.type(0))

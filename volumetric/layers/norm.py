@@ -27,9 +27,9 @@ def rms_norm(x: Array, gain: Array, eps: float) -> tuple[Array, Array]:
 
 def rms_norm_vjp(x: Array, gain: Array, scale: Array, gy: Array) -> tuple[Array, Array]:
     """Return the gradients of `x` and `gain`."""
-    inner = gy * gain
-    gx = scale * inner - x * scale**3 * np.mean(inner * x, axis=-1, keepdims=True)
-    return gx, rows(gy * x * scale).sum(0)
+    inner, normal = gy * gain, x * scale
+    gx = scale * (inner - normal * np.mean(inner * normal, axis=-1, keepdims=True))
+    return gx, rows(gy * normal).sum(0)
 
 
 @layer("rms_norm")
@@ -87,6 +87,7 @@ class LayerNorm(LayerSpec):
     def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
         x = xs[0]
         centred = x - x.mean(axis=-1, keepdims=True)
+        centred = centred - centred.mean(axis=-1, keepdims=True)  # what rounding took from the mean
         scale = 1 / np.sqrt(np.mean(np.square(centred), axis=-1, keepdims=True) + x.dtype.type(self.eps))
         normal = centred * scale
         y = normal * p["weight"]

@@ -15,7 +15,7 @@
 @group(0) @binding(4) var<storage, read> norm_params: array<vec4<f32>>;  // gain (K4), then bias (K4)
 @group(0) @binding(5) var<storage, read> residual: array<vec4<f32>>;     // (rows, N4)
 @group(0) @binding(6) var<storage, read_write> y: array<vec4<f32>>;      // (rows, N4)
-@group(0) @binding(7) var<storage, read> stats: array<vec2<f32>>;        // mean and reciprocal deviation of each row
+@group(0) @binding(7) var<storage, read> stats: array<vec4<f32>>;        // of each row, by row_stats
 
 const K4: u32 = (K + 3u) / 4u;
 const N4: u32 = (N + 3u) / 4u;
@@ -45,7 +45,7 @@ fn fetch_a(block: u32, m0: u32, k0: u32) -> Block {
     //@unroll
     for (var j = 0u; j < 4u; j++) { r[j] = x[min(m0 + 4u * (block / KB) + j, ctl.rows - 1u) * K4 + at]; }
     if (NORM != 0u) {
-        var s: array<vec2<f32>, 4>;
+        var s: array<vec4<f32>, 4>;
         //@unroll
         for (var j = 0u; j < 4u; j++) { s[j] = stats[min(m0 + 4u * (block / KB) + j, ctl.rows - 1u)]; }
         var gain = vec4<f32>(1.0);
@@ -53,7 +53,7 @@ fn fetch_a(block: u32, m0: u32, k0: u32) -> Block {
         if (HAS_NORM_WEIGHT) { gain = norm_params[at] + NORM_UNIT; }
         if (HAS_NORM_BIAS) { shift = norm_params[K4 + at]; }
         //@unroll
-        for (var j = 0u; j < 4u; j++) { r[j] = (r[j] - s[j].x) * s[j].y * gain + shift; }
+        for (var j = 0u; j < 4u; j++) { r[j] = ((r[j] - s[j].x) - s[j].z) * s[j].y * gain + shift; }
     }
     if (K % BK != 0u) {
         //@unroll

@@ -25,27 +25,30 @@ struct Dots {
 
 fn square(v: vec4<f32>) -> f32 { return dot(v, v); }
 
-// Mean and reciprocal deviation of x, for layer norm alone.
-fn moments(lid: u32) -> vec2<f32> {
-    if (NORM != 2u) { return vec2<f32>(0.0, 1.0); }
+// Mean and reciprocal deviation of x, and what rounding took from the mean, for layer norm alone.
+fn moments(lid: u32) -> vec3<f32> {
+    if (NORM != 2u) { return vec3<f32>(0.0, 1.0, 0.0); }
     var sum = 0.0;
     for (var v = lid; v < K4; v += WG) { sum += dot(x_load4(v), vec4<f32>(1.0)); }
     let mean = team_sum(sum, lid, WG) / f32(K);
+    var rest = 0.0;
+    for (var v = lid; v < K4; v += WG) { rest += dot(mask4(x_load4(v) - mean, v, K), vec4<f32>(1.0)); }
+    let shift = team_sum(rest, lid, WG) / f32(K);
     var spread = 0.0;
-    for (var v = lid; v < K4; v += WG) { spread += square(mask4(x_load4(v) - mean, v, K)); }
-    return vec2<f32>(mean, inverseSqrt(team_sum(spread, lid, WG) / f32(K) + EPS));
+    for (var v = lid; v < K4; v += WG) { spread += square(mask4((x_load4(v) - mean) - shift, v, K)); }
+    return vec3<f32>(mean, inverseSqrt(team_sum(spread, lid, WG) / f32(K) + EPS), shift);
 }
 
-fn normed(v: u32, value: vec4<f32>, m: vec2<f32>) -> vec4<f32> {
+fn normed(v: u32, value: vec4<f32>, m: vec3<f32>) -> vec4<f32> {
     var r = value;
-    if (NORM == 2u) { r = mask4((r - m.x) * m.y, v, K); }
+    if (NORM == 2u) { r = mask4(((r - m.x) - m.z) * m.y, v, K); }
     if (HAS_NORM_WEIGHT && NORM != 0u) { r *= norm_params[min(v, K4 - 1u)] + NORM_UNIT; }
     if (HAS_NORM_BIAS && NORM != 0u) { r += norm_params[K4 + min(v, K4 - 1u)]; }
     return select(r, vec4<f32>(0.0), v >= K4);
 }
 
 // Stage one chunk of norm(x); returns this invocation's share of sum x^2.
-fn stage(chunk: u32, lid: u32, m: vec2<f32>) -> f32 {
+fn stage(chunk: u32, lid: u32, m: vec3<f32>) -> f32 {
     var squares = 0.0;
     for (var base = 0u; base < CHUNK * PIECE / 8u; base += WG) {
         let i8 = base + lid;

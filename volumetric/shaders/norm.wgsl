@@ -15,14 +15,20 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         for (var i = lid; i < WIDTH; i += WG) { sum += x[start + i]; }
         mean = team_sum(sum, lid, WG) / f32(WIDTH);
     }
+    var shift = 0.0;  // what rounding took from the mean
+    if (NORM == 2u) {
+        var sum = 0.0;
+        for (var i = lid; i < WIDTH; i += WG) { sum += x[start + i] - mean; }
+        shift = team_sum(sum, lid, WG) / f32(WIDTH);
+    }
     var spread = 0.0;
     for (var i = lid; i < WIDTH; i += WG) {
-        let d = x[start + i] - mean;
+        let d = (x[start + i] - mean) - shift;
         spread += d * d;
     }
     let rstd = inverseSqrt(team_sum(spread, lid, WG) / f32(WIDTH) + EPS);
     for (var i = lid; i < WIDTH; i += WG) {
-        var v = (x[start + i] - mean) * rstd;
+        var v = ((x[start + i] - mean) - shift) * rstd;
         if (HAS_NORM_WEIGHT) { v *= norm_params[i] + NORM_UNIT; }
         if (HAS_NORM_BIAS) { v += norm_params[PADDED + i]; }
         y[start + i] = v;

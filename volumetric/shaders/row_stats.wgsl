@@ -1,6 +1,7 @@
-// For each row of x: (0, 1 / root mean square) or (mean, 1 / standard deviation), which gemm applies as it reads x.
+// For each row of x what gemm applies as it reads x: (0, 1 / root mean square, 0), or (mean, 1 / standard deviation, what
+// rounding took from the mean).
 @group(0) @binding(0) var<storage, read> x: array<vec4<f32>>;            // (rows, K4)
-@group(0) @binding(1) var<storage, read_write> stats: array<vec2<f32>>;  // (rows)
+@group(0) @binding(1) var<storage, read_write> stats: array<vec4<f32>>;  // (rows)
 
 const K4: u32 = (K + 3u) / 4u;
 
@@ -13,11 +14,17 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         for (var v = lid; v < K4; v += WG) { sum += dot(mask4(x[row * K4 + v], v, K), vec4<f32>(1.0)); }
         mean = team_sum(sum, lid, WG) / f32(K);
     }
+    var shift = 0.0;
+    if (NORM == 2u) {
+        var sum = 0.0;
+        for (var v = lid; v < K4; v += WG) { sum += dot(mask4(x[row * K4 + v] - mean, v, K), vec4<f32>(1.0)); }
+        shift = team_sum(sum, lid, WG) / f32(K);
+    }
     var spread = 0.0;
     for (var v = lid; v < K4; v += WG) {
-        let d = mask4(x[row * K4 + v] - mean, v, K);
+        let d = mask4((x[row * K4 + v] - mean) - shift, v, K);
         spread += dot(d, d);
     }
     let variance = team_sum(spread, lid, WG) / f32(K);
-    if (lid == 0u && row < ctl.rows) { stats[row] = vec2<f32>(mean, inverseSqrt(variance + EPS)); }
+    if (lid == 0u && row < ctl.rows) { stats[row] = vec4<f32>(mean, inverseSqrt(variance + EPS), shift, 0.0); }
 }

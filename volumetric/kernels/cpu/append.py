@@ -15,14 +15,13 @@ import numpy as np
 
 from volumetric.kernels.cpu.jit import kernel
 from volumetric.kernels.cpu.memory import load_f32, load_f64, load_u8, load_u16, store_f32, store_i8, store_i16
-from volumetric.kernels.cpu.prepare import square_sum
+from volumetric.kernels.cpu.prepare import code_step, inverse_root, square_sum
 from volumetric.kernels.cpu.simd import (
     first_lanes,
-    largest,
+    larger_size,
     load,
-    magnitude,
     nearest,
-    peak,
+    peak_size,
     splat,
     store,
     store_bytes,
@@ -83,8 +82,7 @@ def _ready_head(source, out, size, gain, eps, half, table, scale):
     """Norm, rotate and scale one head of `size` numbers; writes whole vectors, so up to 15 numbers more."""
     factor = splat(scale)
     if gain != 0:
-        power = square_sum(source, size, f32(0.0)) / f32(size)
-        factor = splat(scale / f32(math.sqrt(power + eps)))
+        factor = splat(scale * inverse_root(square_sum(source, size) / f32(size), eps))
     for i in range(0, size, 16):
         value = load(source + 4 * i) * factor
         if gain != 0:
@@ -125,12 +123,12 @@ def _copy(source, out, size):
 
 @kernel
 def _head_scale(source, size):
-    """Largest magnitude of a head's numbers / 127."""
+    """Largest magnitude of a head's numbers / 127, NaN if one of them is not finite."""
     zero = splat(f32(0.0))
     top = zero
     for i in range(0, size, 16):
-        top = largest(top, magnitude(first_lanes(size - i, load(source + 4 * i), zero)))
-    return peak(top) / f32(127.0)
+        top = larger_size(top, first_lanes(size - i, load(source + 4 * i), zero))
+    return code_step(peak_size(top))
 
 
 @kernel

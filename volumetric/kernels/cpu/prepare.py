@@ -14,11 +14,10 @@ from volumetric.kernels.cpu.jit import kernel
 from volumetric.kernels.cpu.memory import store_f32, store_i32
 from volumetric.kernels.cpu.simd import (
     first_lanes,
-    largest,
+    larger_size,
     load,
-    magnitude,
     nearest,
-    peak,
+    peak_size,
     splat,
     store,
     store_brain,
@@ -30,6 +29,7 @@ from volumetric.kernels.cpu.simd import (
 NO_NORM, RMS_NORM, LAYER_NORM = range(3)
 
 f32 = np.float32
+f64 = np.float64
 
 
 @kernel
@@ -43,31 +43,68 @@ def row_sum(x, n):
 
 
 @kernel
-def square_sum(x, n, mean):
-    """Sum of ``(x - mean)²``."""
+def square_sum(x, n):
+    """Sum of ``x²``."""
+    zero = splat(f32(0.0))
+    sums = zero
+    for i in range(0, n, 16):
+        value = first_lanes(n - i, load(x + 4 * i), zero)
+        sums += value * value
+    return total(sums)
+
+
+@kernel
+def moments(x, n, mean):
+    """What a `mean` rounded to float32 is off by, and the variance about the exact one.
+
+    Numbers near `mean` lose nothing when it is subtracted, so their own mean is what the rounding took away.
+    """
     zero = splat(f32(0.0))
     centre = splat(mean)
     sums = zero
+    squares = zero
     for i in range(0, n, 16):
         value = first_lanes(n - i, load(x + 4 * i) - centre, zero)
-        sums += value * value
-    return total(sums)
+        sums += value
+        squares += value * value
+    shift = total(sums) / f32(n)
+    return shift, variance_about(total(squares), n, shift)
+
+
+@kernel
+def variance_about(squares, n, shift):
+    """``squares / n - shift²``, not below 0."""
+    variance = f64(squares) / f64(n) - f64(shift) * f64(shift)
+    return f32(0.0) if variance < 0 else f32(variance)  # `max` would lose NaN
+
+
+@kernel
+def inverse_root(power, eps):
+    """``1 / √(power + eps)``; 0 where `power` is infinite.
+
+    In float64, because in float32 the compiler takes the processor's estimate and improves it, which is NaN there.
+    """
+    return f32(1.0 / math.sqrt(f64(power) + f64(eps)))
 
 
 @kernel
 def normalise(x, out, n, padded, kind, eps, weight, bias):
     """RMS or layer norm of one row (or a copy), then zeros up to `padded`; `weight` and `bias` may be 0 = none."""
     mean = f32(0.0)
+    shift = f32(0.0)
     scale = f32(1.0)
     if kind == LAYER_NORM:
         mean = row_sum(x, n) / f32(n)
-    if kind != NO_NORM:
-        scale = f32(1.0) / f32(math.sqrt(square_sum(x, n, mean) / f32(n) + eps))
+        shift, variance = moments(x, n, mean)
+        scale = inverse_root(variance, eps)
+    elif kind == RMS_NORM:
+        scale = inverse_root(square_sum(x, n) / f32(n), eps)
     zero = splat(f32(0.0))
     centre = splat(mean)
+    rest = splat(shift)
     factor = splat(scale)
     for i in range(0, n, 16):
-        value = (load(x + 4 * i) - centre) * factor
+        value = (load(x + 4 * i) - centre - rest) * factor
         if weight != 0:
             value = value * load(weight + 4 * i)
         if bias != 0:
@@ -78,10 +115,17 @@ def normalise(x, out, n, padded, kind, eps, weight, bias):
 
 
 @kernel
+def code_step(top):
+    """What one step of an int8 code is worth if the largest magnitude is `top`: NaN if that is not finite."""
+    return top / f32(127.0) if top < f32(math.inf) else f32(math.nan)
+
+
+@kernel
 def quantise_row(x, out, padded):
     """int8 activations in blocks of 32: q = round(x / d), d = max |x| / 127, rounding half to even.
 
-    Writes `padded` bytes of q, then for every block d, then ``-8·Σq`` (int32), then ``d·Σq``.
+    Writes `padded` bytes of q, then for every block d, then ``-8·Σq`` (int32), then ``d·Σq``. A block with a number
+    that is not finite has a d of NaN, and so have all products with it.
     """
     blocks = padded // 32
     scales = out + padded
@@ -89,8 +133,8 @@ def quantise_row(x, out, padded):
         here = x + 128 * block
         low = load(here)
         high = load(here + 64)
-        top = peak(largest(magnitude(low), magnitude(high)))
-        scale = top / f32(127.0)
+        top = peak_size(larger_size(low, high))
+        scale = code_step(top)
         inverse = f32(0.0)
         if top > f32(1e-30):
             inverse = f32(127.0) / top

@@ -15,7 +15,7 @@ from volumetric.kernels.cpu.jit import kernel
 from volumetric.kernels.cpu.maths import activate, exp, tanh
 from volumetric.kernels.cpu.memory import load_f32, load_i32, load_i64, store_f32
 from volumetric.kernels.cpu.prepare import normalise
-from volumetric.kernels.cpu.simd import first_lanes, largest, load, peak, splat, store, total, where_less
+from volumetric.kernels.cpu.simd import first_lanes, largest, load, peak, splat, store, total
 from volumetric.kernels.cpu.steps import (
     first_row,
     last_row,
@@ -151,7 +151,10 @@ def softcap(step: Any, thread: Any, threads: Any, control: Any) -> None:
 
 
 def softmax(step: Any, thread: Any, threads: Any, control: Any) -> None:
-    """``e**(x / t) / Σ e**(x / t)``; a row of nothing but -inf becomes zeros, one with NaN or +inf NaN."""
+    """``e**(x / t) / Σ e**(x / t)``; a row of nothing but -inf becomes zeros, one with NaN or +inf NaN.
+
+    ``x / t`` goes through memory: fused with the subtraction, the largest would not become 0 but its rounding error.
+    """
     width = word(step, 2)
     lowest = splat(f32(-math.inf))
     zero = splat(f32(0.0))
@@ -161,15 +164,15 @@ def softmax(step: Any, thread: Any, threads: Any, control: Any) -> None:
         out = _row(control, word(step, 1), row)
         top = lowest
         for i in range(0, width, 16):
-            top = largest(top, first_lanes(width - i, load(x + 4 * i) * sharpness, lowest))
+            scaled = first_lanes(width - i, load(x + 4 * i) * sharpness, lowest)
+            store(out + 4 * i, scaled)
+            top = largest(top, scaled)
         highest = peak(top)
         if highest == f32(-math.inf):
             highest = f32(0.0)
         sums = zero
         for i in range(0, width, 16):
-            shifted = load(x + 4 * i) * sharpness - splat(highest)
-            value = where_less(shifted, splat(f32(1.0)), exp(shifted), shifted)  # `exp` clamps, which loses NaN
-            value = first_lanes(width - i, value, zero)
+            value = exp(load(out + 4 * i) - splat(highest))
             store(out + 4 * i, value)
             sums += value
         whole = total(sums)

@@ -168,6 +168,14 @@ def magnitude(e: Emitter, a: ir.Value) -> ir.Value:
 
 
 @define(Floats, Floats, Floats)
+def larger_size(e: Emitter, a: ir.Value, b: ir.Value) -> ir.Value:
+    """Lane by lane the larger magnitude; unlike `largest` of two magnitudes, it is NaN where either is."""
+    # Without its sign a float orders as its bits do, with infinity above all numbers and NaN above infinity.
+    sizes = [e.b.and_(e.b.bitcast(value, I32X), e.ints(0x7FFFFFFF)) for value in (a, b)]
+    return e.b.bitcast(e.b.select(e.b.icmp_signed(">", *sizes), *sizes), F32X)
+
+
+@define(Floats, Floats, Floats)
 def with_sign(e: Emitter, a: ir.Value, b: ir.Value) -> ir.Value:
     """Magnitude of `a`, sign of `b`."""
     size = e.b.and_(e.b.bitcast(a, I32X), e.ints(0x7FFFFFFF))
@@ -239,6 +247,13 @@ def total(e: Emitter, value: ir.Value) -> ir.Value:
 def peak(e: Emitter, value: ir.Value) -> ir.Value:
     """Largest lane."""
     return _reduce(e, value, lambda a, b: e.b.select(e.b.fcmp_ordered(">", a, b), a, b))
+
+
+@define(types.float32, Floats)
+def peak_size(e: Emitter, value: ir.Value) -> ir.Value:
+    """Largest lane of magnitudes, NaN if any lane is."""
+    bits = e.b.bitcast(value, I32X)
+    return e.b.bitcast(_reduce(e, bits, lambda a, b: e.b.select(e.b.icmp_signed(">", a, b), a, b)), F32)
 
 
 @define(types.int64, Ints)

@@ -311,7 +311,7 @@ def gemm(shape: MatmulShape, caps: Caps, tile: GemmTile, *, first: int, units: i
 
 
 def row_stats(shape: MatmulShape) -> Dispatch:
-    """Mean and reciprocal deviation of each row of x. Buffers: x, stats, ctl."""
+    """Mean and reciprocal deviation of each row of x, four numbers a row. Buffers: x, stats, ctl."""
     return Dispatch(
         kernel="row_stats",
         grid=Grid(x=1, rows_each=1),

@@ -67,7 +67,7 @@ class Recorder:
         self._spares: dict[int, Any] = {}
         self._tables = RotationTables(context, scratch)
         caps = context.caps
-        self._stats = scratch.make(8 * max(scratch.rows, scratch.tail_rows), "row statistics")
+        self._stats = scratch.make(16 * max(scratch.rows, scratch.tail_rows), "row statistics")
         self._q, self._parts, self._maxima = None, None, None
         self._alone: tuple[Any, Any] | None = None
         if shapes:

@@ -52,14 +52,15 @@ Rows
 ``softmax``       x [R,W] → y, by row; all -inf: zeros; NaN or +inf in a row: the whole row NaN.
 ``softmax_grad``  y, g → ``y (g − Σ y g)``.
 ``entmax``        x [R,W] → y. ``alpha`` in (1, 2]: `layers.entmax`; 2 is sparsemax, exactly. -inf, NaN: as softmax.
-``entmax_grad``   y, g → ``s (g − Σ s g / Σ s)``, ``s = y^(2−alpha)`` where y > 0, else 0; Σ s = 0 counts as 1.
-                  ``alpha``.
+``entmax_grad``   y, g → ``s (g − Σ s g / Σ s)``, ``s = y^(2−alpha)`` where y > 0, NaN where y is, else 0; Σ s = 0
+                  counts as 1. ``alpha``.
 ``keep_largest``  x [R,W] → x where it is among the ``k`` largest of its row (of equals the earlier), else -inf; NaN
                   stays, and ranks below everything.
-``norm``          x [R,W] [, gain [W] [, bias [W]]] → y, stats [R,2] = (mean, or 0 for rms; 1/√(variance + eps)).
+``norm``          x [R,W] [, gain [W] [, bias [W]]] → y, stats [R,3] = (mean; rstd = 1/√(variance + eps); the mean of
+                  x − mean, which is what rounding took from the mean; means are 0 for rms).
                   ``kind`` rms|layer, ``eps``, ``unit_offset``: the gain is 1 + gain.
-                  ``y = (x − mean) rstd gain + bias``; the variance is about the mean,
-                  biased; for rms it is the mean of squares.
+                  ``y = (x − mean) rstd gain + bias`` with both parts of the mean; the variance is about it,
+                  biased; for rms it is the mean of squares. Where it overflows, rstd is 0.
 ``norm_grad``     g, x, stats [, gain] → gx [R,W]. ``kind``, ``unit_offset``. With ``n = (x − mean) rstd`` and
                   ``i = g gain``: ``rstd (i − n mean(i n))``, for layer also minus ``rstd mean(i)``.
 ``norm_param_grad`` g, x, stats → ggain [W] = ``Σ_R g n`` [, gbias [W] = ``Σ_R g``]. ``bias``: whether gbias is there.

@@ -1,11 +1,12 @@
-// y = (x - mean) rstd gain + bias for each row, and stats = (mean, rstd); for an rms norm the mean is 0.
+// y = (x - mean - shift) rstd gain + bias for each row, and stats = (mean, rstd, shift): the shift is what rounding took from
+// the mean. For an rms norm both are 0.
 struct Dims { rows: u32, width: u32 }
 
 @group(0) @binding(0) var<storage, read> x: array<f32>;
 @group(0) @binding(1) var<storage, read> gain: array<f32>;
 @group(0) @binding(2) var<storage, read> bias: array<f32>;
 @group(0) @binding(3) var<storage, read_write> y: array<f32>;
-@group(0) @binding(4) var<storage, read_write> stats: array<vec2<f32>>;
+@group(0) @binding(4) var<storage, read_write> stats: array<f32>;
 @group(0) @binding(13) var<uniform> dims: Dims;
 
 @compute @workgroup_size(WG)
@@ -23,16 +24,26 @@ fn main(
         for (var i = lane; i < dims.width; i += TEAM) { sum += x[start + i]; }
         mean = team_sum(sum, lid, TEAM) / f32(dims.width);
     }
+    var shift = 0.0;
+    if (LAYER) {
+        var sum = 0.0;
+        for (var i = lane; i < dims.width; i += TEAM) { sum += x[start + i] - mean; }
+        shift = team_sum(sum, lid, TEAM) / f32(dims.width);
+    }
     var spread = 0.0;
     for (var i = lane; i < dims.width; i += TEAM) {
-        let d = x[start + i] - mean;
+        let d = (x[start + i] - mean) - shift;
         spread += d * d;
     }
     let rstd = 1.0 / sqrt(team_sum(spread, lid, TEAM) / f32(dims.width) + EPS);
     if (row < dims.rows) {
-        if (lane == 0u) { stats[row] = vec2<f32>(mean, rstd); }
+        if (lane == 0u) {
+            stats[3u * row] = mean;
+            stats[3u * row + 1u] = rstd;
+            stats[3u * row + 2u] = shift;
+        }
         for (var i = lane; i < dims.width; i += TEAM) {
-            var v = (x[start + i] - mean) * rstd;
+            var v = ((x[start + i] - mean) - shift) * rstd;
             if (GAIN) { v *= gain[i] + UNIT; }
             if (BIAS) { v += bias[i]; }
             y[start + i] = v;

@@ -1,10 +1,10 @@
-// gx = rstd (i - n mean(i n)) for each row, for a layer norm also minus rstd mean(i), with n = (x - mean) rstd and
-// i = g gain.
+// gx = rstd (i - n mean(i n)) for each row, for a layer norm also minus rstd mean(i), with
+// n = (x - mean - shift) rstd and i = g gain.
 struct Dims { rows: u32, width: u32 }
 
 @group(0) @binding(0) var<storage, read> g: array<f32>;
 @group(0) @binding(1) var<storage, read> x: array<f32>;
-@group(0) @binding(2) var<storage, read> stats: array<vec2<f32>>;
+@group(0) @binding(2) var<storage, read> stats: array<f32>;     // (mean, rstd, shift) of each row
 @group(0) @binding(3) var<storage, read> gain: array<f32>;
 @group(0) @binding(4) var<storage, read_write> gx: array<f32>;
 @group(0) @binding(13) var<uniform> dims: Dims;
@@ -13,6 +13,8 @@ fn incoming(at: u32, i: u32) -> f32 {
     if (GAIN) { return g[at] * (gain[i] + UNIT); }
     return g[at];
 }
+
+fn normal(x: f32, found: vec3<f32>) -> f32 { return ((x - found.x) - found.z) * found.y; }
 
 @compute @workgroup_size(WG)
 fn main(
@@ -23,19 +25,20 @@ fn main(
     let row = flat_group(group, groups) * (WG / TEAM) + lid / TEAM;
     let start = min(row, dims.rows - 1u) * dims.width;
     let lane = lid % TEAM;
-    let found = stats[min(row, dims.rows - 1u)];
+    let at = 3u * min(row, dims.rows - 1u);
+    let found = vec3<f32>(stats[at], stats[at + 1u], stats[at + 2u]);
     var along = 0.0;
     var total = 0.0;
     for (var i = lane; i < dims.width; i += TEAM) {
         let v = incoming(start + i, i);
-        along += v * (x[start + i] - found.x) * found.y;
+        along += v * normal(x[start + i], found);
         total += v;
     }
     along = team_sum(along, lid, TEAM) / f32(dims.width);
     if (LAYER) { total = team_sum(total, lid, TEAM) / f32(dims.width); } else { total = 0.0; }
     if (row < dims.rows) {
         for (var i = lane; i < dims.width; i += TEAM) {
-            let n = (x[start + i] - found.x) * found.y;
+            let n = normal(x[start + i], found);
             gx[start + i] = found.y * (incoming(start + i, i) - n * along - total);
         }
     }

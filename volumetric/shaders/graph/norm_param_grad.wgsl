@@ -1,10 +1,10 @@
-// Column sums: ggain = sum over rows of g n, gbias = sum of g, with n = (x - mean) rstd. A workgroup takes COLUMNS columns of
-// a chunk of rows; the partial sums of the chunks lie one below the other for a second launch.
+// Column sums: ggain = sum over rows of g n, gbias = sum of g, with n = (x - mean - shift) rstd. A workgroup takes COLUMNS
+// columns of a chunk of rows; the partial sums of the chunks lie one below the other for a second launch.
 struct Dims { rows: u32, width: u32, chunk: u32, chunks: u32 }
 
 @group(0) @binding(0) var<storage, read> g: array<f32>;
 @group(0) @binding(1) var<storage, read> x: array<f32>;
-@group(0) @binding(2) var<storage, read> stats: array<vec2<f32>>;
+@group(0) @binding(2) var<storage, read> stats: array<f32>;  // (mean, rstd, shift) of each row
 @group(0) @binding(3) var<storage, read_write> gain_sum: array<f32>;
 @group(0) @binding(4) var<storage, read_write> bias_sum: array<f32>;
 @group(0) @binding(13) var<uniform> dims: Dims;
@@ -26,8 +26,8 @@ fn main(
     var sum = vec2<f32>(0.0);
     for (var r = chunk * dims.chunk + lid / COLUMNS; r < min(dims.rows, (chunk + 1u) * dims.chunk); r += LANES) {
         let v = g[r * dims.width + at];
-        let found = stats[r];
-        sum += vec2<f32>(v * (x[r * dims.width + at] - found.x) * found.y, v);
+        let n = ((x[r * dims.width + at] - stats[3u * r]) - stats[3u * r + 2u]) * stats[3u * r + 1u];
+        sum += vec2<f32>(v * n, v);
     }
     sums[lid] = sum;
     workgroupBarrier();

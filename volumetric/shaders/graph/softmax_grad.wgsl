@@ -8,6 +8,7 @@ struct Dims { rows: u32, width: u32 }
 @group(0) @binding(13) var<uniform> dims: Dims;
 
 fn weight(y: f32) -> f32 {
+    if (is_nan(y)) { return y; }
     if (EXPONENT == 1.0) { return y; }
     if (EXPONENT == 0.0) { return select(0.0, 1.0, y > 0.0); }
     if (EXPONENT == 0.5) { return sqrt(y); }

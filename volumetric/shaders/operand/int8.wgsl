@@ -1,12 +1,19 @@
 // The staged vector of a matvec as int8 in blocks of 32 with a scale each, as llama.cpp does: weights in integer formats
 // then meet it in 4-way integer dot products. Planes as in operand/float32, with 4 bytes in the place of a vec4.
+// A block with a number that is not finite has a scale of NaN.
 var<workgroup> xq: array<u32, PLANES * PLANE>;
 var<workgroup> block: array<vec2<f32>, PLANES * PLANE / 8u + 1u>;  // scale and sum of each 32 elements
 
+const INFINITE: u32 = 0x7f800000u;
+
 // Four neighbouring invocations hold a block: all must call.
 fn stage8(i8: u32, a: vec4<f32>, b: vec4<f32>, inside: bool, lid: u32) {
-    let high = max(abs(a), abs(b));
-    let scale = team_max(max(max(high.x, high.y), max(high.z, high.w)), lid, 4u) / 127.0;
+    // Magnitudes as integers, which have the same order; maxima of floats would lose NaN.
+    let sizes = max(bitcast<vec4<u32>>(a) & vec4<u32>(0x7fffffffu), bitcast<vec4<u32>>(b) & vec4<u32>(0x7fffffffu));
+    let size = min(max(max(sizes.x, sizes.y), max(sizes.z, sizes.w)), INFINITE);
+    let top = team_max(bitcast<f32>(size), lid, 4u);
+    var quiet = 0x7fc00000u;  // a variable, because no constant may be NaN
+    let scale = select(top / 127.0, bitcast<f32>(quiet), bitcast<u32>(top) == INFINITE);
     var sum = 0.0;
     if (HAS_OFFSET) { sum = team_sum(dot(a + b, vec4<f32>(1.0)), lid, 4u); }
     if (!inside) { return; }

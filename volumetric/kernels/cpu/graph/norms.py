@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +12,7 @@ from volumetric.kernels.cpu.graph.reduce import contiguous
 from volumetric.kernels.cpu.graph.shares import share
 from volumetric.kernels.cpu.jit import kernel
 from volumetric.kernels.cpu.memory import load_f32, store_f32
+from volumetric.kernels.cpu.prepare import inverse_root, variance_about
 from volumetric.kernels.cpu.simd import first_lanes, splat, total
 from volumetric.kernels.cpu.steps import number, word
 
@@ -30,19 +30,28 @@ def _gain(gain, i, left, offset):
 
 
 @kernel
-def _distance(x, width, mean):
-    """Sum of ``(x - mean)²``."""
+def _sums(x, width, mean):
+    """Sums of ``x - mean`` and of ``(x - mean)²``."""
     zero = splat(f32(0.0))
     centre = splat(mean)
     sums = zero
+    squares = zero
     for i in range(0, width, 16):
         value = first_lanes(width - i, load_part(x + 4 * i, width - i) - centre, zero)
-        sums = sums + value * value
-    return total(sums)
+        sums = sums + value
+        squares = squares + value * value
+    return total(sums), total(squares)
+
+
+@kernel
+def _normal(x, left, stats):
+    """Up to 16 numbers, normalised: mean and shift off, times the inverse spread."""
+    mean, scale, shift = load_f32(stats), load_f32(stats + 4), load_f32(stats + 8)
+    return (load_part(x, left) - splat(mean) - splat(shift)) * splat(scale)
 
 
 def norm(layer: int) -> Callable[..., None]:
-    """RMS norm, or layer norm, of each row; `stats` gets (mean, 1 / spread)."""
+    """RMS norm, or layer norm, of each row; `stats` gets (mean, 1 / spread, what rounding took from the mean)."""
 
     def norm(step: Any, thread: Any, threads: Any, control: Any) -> None:
         gain, bias, rows, width = word(step, 1), word(step, 2), word(step, 5), word(step, 6)
@@ -51,15 +60,18 @@ def norm(layer: int) -> Callable[..., None]:
         for row in range(share(rows, thread, threads), share(rows, thread + 1, threads)):
             x = word(step, 0) + 4 * row * width
             y = word(step, 3) + 4 * row * width
+            stats = word(step, 4) + 12 * row
             mean = f32(0.0)
             if layer:
                 mean = total(contiguous(False, x, width, zero, zero)) / f32(width)
-            scale = f32(1.0) / f32(math.sqrt(_distance(x, width, mean) / f32(width) + number(step, 7)))
-            store_f32(word(step, 4) + 8 * row, mean)
-            store_f32(word(step, 4) + 8 * row + 4, scale)
+            rest, squares = _sums(x, width, mean)
+            shift = rest / f32(width) if layer else f32(0.0)
+            store_f32(stats, mean)
+            store_f32(stats + 4, inverse_root(variance_about(squares, width, shift), number(step, 7)))
+            store_f32(stats + 8, shift)
             for i in range(0, width, 16):
                 left = width - i
-                value = (load_part(x + 4 * i, left) - splat(mean)) * splat(scale) * _gain(gain, i, left, offset)
+                value = _normal(x + 4 * i, left, stats) * _gain(gain, i, left, offset)
                 if bias != 0:
                     value = value + load_part(bias + 4 * i, left)
                 store_part(y + 4 * i, value, left)
@@ -81,21 +93,21 @@ def norm_grad(layer: int) -> Callable[..., None]:
             g = word(step, 0) + 4 * row * width
             x = word(step, 1) + 4 * row * width
             out = word(step, 4) + 4 * row * width
-            mean = splat(load_f32(word(step, 2) + 8 * row))
-            scale = splat(load_f32(word(step, 2) + 8 * row + 4))
+            stats = word(step, 2) + 12 * row
+            scale = splat(load_f32(stats + 4))
             along = zero
             plain = zero
             for i in range(0, width, 16):
                 left = width - i
                 inner = load_part(g + 4 * i, left) * _gain(gain, i, left, offset)
-                along = along + inner * ((load_part(x + 4 * i, left) - mean) * scale)
+                along = along + inner * _normal(x + 4 * i, left, stats)
                 plain = plain + inner
             tilt = splat(total(along) / f32(width))
             shift = splat(total(plain) / f32(width)) if layer else zero
             for i in range(0, width, 16):
                 left = width - i
                 inner = load_part(g + 4 * i, left) * _gain(gain, i, left, offset)
-                normal = (load_part(x + 4 * i, left) - mean) * scale
+                normal = _normal(x + 4 * i, left, stats)
                 store_part(out + 4 * i, (inner - normal * tilt - shift) * scale, left)
 
     return norm_grad
@@ -117,9 +129,7 @@ def norm_param_grad(step: Any, thread: Any, threads: Any, control: Any) -> None:
         for row in range(rows):
             at = 4 * (row * width + i)
             g = load_part(word(step, 0) + at, left)
-            mean = splat(load_f32(word(step, 2) + 8 * row))
-            scale = splat(load_f32(word(step, 2) + 8 * row + 4))
-            gain = gain + g * ((load_part(word(step, 1) + at, left) - mean) * scale)
+            gain = gain + g * _normal(word(step, 1) + at, left, word(step, 2) + 12 * row)
             bias = bias + g
         store_part(word(step, 3) + 4 * i, gain, left)
         if word(step, 4) != 0:

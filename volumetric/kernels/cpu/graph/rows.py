@@ -96,7 +96,11 @@ def softmax_grad(step: Any, thread: Any, threads: Any, control: Any) -> None:
 
 
 def sparsemax(step: Any, thread: Any, threads: Any, control: Any) -> None:
-    """Nearest point of the simplex: ``max(x - τ, 0)``; τ is found by dropping what lies below it (Michelot 1986)."""
+    """Nearest point of the simplex: ``max(x - τ, 0)``; τ is found by dropping what lies below it (Michelot 1986).
+
+    ``x - max x`` stands in memory first: in one expression with τ the compiler may join the two that are alike, and
+    their sum holds no bit of τ where x is large.
+    """
     rows, width = word(step, 2), word(step, 3)
     for row in range(share(rows, thread, threads), share(rows, thread + 1, threads)):
         x = word(step, 0) + 4 * row * width
@@ -108,7 +112,8 @@ def sparsemax(step: Any, thread: Any, threads: Any, control: Any) -> None:
         if np.isnan(highest):
             _fill_row(y, width, f32(math.nan))
             continue
-        top = np.float64(highest)
+        for i in range(0, width, 16):
+            store_part(y + 4 * i, load_part(x + 4 * i, width - i) - splat(highest), width - i)
         threshold = -1.0 - 1e-9  # what lies further below the largest is outside
         before = -1
         count = 0
@@ -116,13 +121,13 @@ def sparsemax(step: Any, thread: Any, threads: Any, control: Any) -> None:
             before, count = count, 0
             sums = 0.0
             for i in range(width):
-                z = np.float64(load_f32(x + 4 * i)) - top
+                z = np.float64(load_f32(y + 4 * i))
                 if z > threshold:
                     sums += z
                     count += 1
             threshold = (sums - 1.0) / count
         for i in range(width):
-            z = np.float64(load_f32(x + 4 * i)) - top - threshold
+            z = np.float64(load_f32(y + 4 * i)) - threshold
             store_f32(y + 4 * i, f32(max(z, 0.0)))
 
 

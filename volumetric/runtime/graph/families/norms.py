@@ -32,20 +32,23 @@ def _gain(vectors: Sequence[Array], attrs: Attrs) -> Array | float:
 
 
 def _normal(x: Array, stats: Array) -> Array:
-    return (x - stats[:, :1]) * stats[:, 1:]
+    return (x - stats[:, :1] - stats[:, 2:]) * stats[:, 1:2]
 
 
 def _infer(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     floats("norm", inputs)
     rows, width = _check("norm", inputs[0], inputs[1:], attrs)
-    return [out("normal", rows, width), out("stats", rows, 2)]
+    return [out("normal", rows, width), out("stats", rows, 3)]
 
 
 def _run(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
     x, *vectors = inputs
-    mean = x.mean(-1, keepdims=True) if attrs["kind"] == "layer" else np.zeros_like(x[:, :1])
-    rstd = 1 / np.sqrt(np.square(x - mean).mean(-1, keepdims=True) + x.dtype.type(attrs["eps"]))
-    stats = np.concatenate([mean, rstd], -1)
+    mean = shift = np.zeros_like(x[:, :1])
+    if attrs["kind"] == "layer":
+        mean = x.mean(-1, keepdims=True)
+        shift = (x - mean).mean(-1, keepdims=True)
+    rstd = 1 / np.sqrt(np.square(x - mean - shift).mean(-1, keepdims=True) + x.dtype.type(attrs["eps"]))
+    stats = np.concatenate([mean, rstd, shift], -1)
     y = _normal(x, stats) * _gain(vectors, attrs)
     return [y + vectors[1] if len(vectors) > 1 else y, stats]
 
@@ -63,7 +66,7 @@ def _infer_grad(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     floats("norm_grad", inputs)
     g, x, stats, *vectors = inputs
     shape = _check("norm_grad", x, vectors, attrs)
-    require(g.shape == shape and stats.shape == (shape[0], 2), "norm_grad", "g, x and stats do not belong together")
+    require(g.shape == shape and stats.shape == (shape[0], 3), "norm_grad", "g, x and stats do not belong together")
     return [out("grad", *shape)]
 
 
@@ -73,14 +76,14 @@ def _run_grad(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
     gx = inner - normal * (inner * normal).mean(-1, keepdims=True)
     if attrs["kind"] == "layer":
         gx = gx - inner.mean(-1, keepdims=True)
-    return [gx * stats[:, 1:]]
+    return [gx * stats[:, 1:2]]
 
 
 def _infer_param(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     floats("norm_param_grad", inputs)
     g, x, stats = inputs
     rows, width = axes_of("norm_param_grad", x, 2)
-    same = g.shape == x.shape and stats.shape == (rows, 2)
+    same = g.shape == x.shape and stats.shape == (rows, 3)
     require(same, "norm_param_grad", "g, x and stats do not belong together")
     return [out("gain grad", width), *([out("bias grad", width)] if attrs["bias"] else [])]
 

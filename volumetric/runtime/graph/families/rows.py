@@ -80,8 +80,9 @@ def _vjp_entmax(work: GraphBuilder, node: Node, g: int) -> Found:
 
 
 def _vjp_keep(work: GraphBuilder, node: Node, g: int) -> Found:
-    kept = work.binary("greater", node.outputs[0], work.scalar(-np.inf))
-    return [work.binary("mul_nonzero", g, work.reshape(kept, work.shape(g)))]
+    # Not ``y > -inf``, which NaN is not.
+    dropped = work.binary("greater", work.scalar(float(np.finfo(np.float32).min)), node.outputs[0])
+    return [work.binary("mul_nonzero", g, work.affine(work.reshape(dropped, work.shape(g)), -1.0, 1.0))]
 
 
 def _run_entmax(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
