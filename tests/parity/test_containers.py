@@ -44,7 +44,7 @@ def test_joins_of_any_number_of_branches(count: int, name: str) -> None:
         for network in paths(Parallel(branches=(dense(),) * count, combine=combine)):
             params = initialise(network, seed=2)
             outputs = [X @ w.T for w in weights(params, count)]
-            want = np.concatenate(outputs, -1) if combine == "concat" else sum(outputs)
+            want = np.concatenate(outputs, -1) if combine == "concat" else np.sum(outputs, axis=0)
             agree_one(run(name, network, params), want / (count if combine == "avg" else 1), f"{combine} of {count}")
 
 
