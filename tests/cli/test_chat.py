@@ -19,6 +19,7 @@ from tests.generate.letters import END
 from tests.generate.letters import letters as letters_model
 from volumetric.cli import console
 from volumetric.cli.conversation import Conversation
+from volumetric.cli.streams import OutputError
 from volumetric.cli.typed import read_message
 from volumetric.loaders.generation_config import GenerationDefaults
 
@@ -150,6 +151,23 @@ def test_files_without_a_conversation_are_refused(talk, tmp_path, text):
     assert f"error: {tmp_path / 'no.json'}" in err
     assert "No such file" in talk(f"/load {tmp_path / 'none'}")[2]
     assert "cannot write" in talk("a", f"/save {tmp_path / 'none' / 'x'}")[2]
+
+
+@pytest.mark.parametrize("name", ["~no_such_user/x", "a" * 5000, "a\0b"])
+def test_names_that_no_file_can_have_leave_the_conversation_alone(talk, name):
+    code, out, err = talk("a", f"/save {name}", f"/load {name}", "c", flags=("-n", "1"))
+    assert (code, out) == (0, "b\nd\n")
+    assert err.count("hint: choose another name") == 2
+
+
+def test_a_stdout_that_cannot_be_written_ends_the_chat(talk, monkeypatch):
+    def full(text: str) -> None:
+        raise OutputError("stdout cannot be written: No space left on device")
+
+    monkeypatch.setattr(console, "write", full)
+    code, _, err = talk("a", "b")
+    assert code == 1
+    assert err.count("No space left") == 1
 
 
 def test_ctrl_c_just_after_an_answer_keeps_it(conversation, monkeypatch):

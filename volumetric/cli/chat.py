@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from volumetric.cli import console, exits
 from volumetric.cli.conversation import Conversation
 from volumetric.cli.loading import open_for
@@ -16,6 +14,7 @@ from volumetric.cli.options import (
 )
 from volumetric.cli.prompting import TemplateOptions
 from volumetric.cli.sampling import SamplingOptions
+from volumetric.cli.streams import OutputError
 from volumetric.cli.typed import at_terminal, read_message
 from volumetric.errors import GenerationError, VolumetricError
 
@@ -93,6 +92,8 @@ def _do(talk: Conversation, line: str) -> None:
             _command(talk, line)
         elif line:
             talk.answer(line)
+    except OutputError:
+        raise  # nobody would see what comes next
     except VolumetricError as error:
         exits.explain_error(error, "chat")
 
@@ -109,9 +110,9 @@ def _command(talk: Conversation, line: str) -> None:
         case "/regen":
             talk.regenerate()
         case "/save" if rest:
-            talk.save(Path(rest).expanduser())
+            talk.save(rest)
         case "/load" if rest:
-            talk.load(Path(rest).expanduser())
+            talk.load(rest)
         case "/system":
             talk.system(rest)
         case "/set" if not name:

@@ -140,7 +140,7 @@ class Conversation:
         self.model.merged(**changed)
         self.settings = changed
 
-    def save(self, path: Path) -> None:
+    def save(self, name: str) -> None:
         """Write the messages as JSON, as `load` and other programs read them.
 
         Raises
@@ -148,19 +148,21 @@ class Conversation:
         GenerationError : another file of this name is there
         CheckpointError : it cannot be written
         """
+        path = _file(name)
         if path.exists() and path != self.file:
             raise GenerationError(f"{path} exists and is not overwritten", hint="choose another name")
         write_atomic(path, (json.dumps(self.messages, ensure_ascii=False, indent=1) + "\n").encode())
         self.file = path
         console.note(f"{len(self.messages)} messages in {path}")
 
-    def load(self, path: Path) -> None:
+    def load(self, name: str) -> None:
         """Go on with the messages of a file.
 
         Raises
         ------
         GenerationError : it cannot be read, or holds no messages; the conversation is as before
         """
+        path = _file(name)
         try:
             read = json.loads(path.read_text(encoding="utf-8"))
         except OSError as error:
@@ -174,6 +176,18 @@ class Conversation:
         self.messages, self.file = read, path
         self.session.reset()
         console.note(f"{len(read)} messages from {path}")
+
+
+def _file(name: str) -> Path:
+    """Path of a file that a person named; raises `GenerationError` where no file can be called so."""
+    try:
+        path = Path(name).expanduser()
+        path.exists()
+    except (OSError, RuntimeError, ValueError) as error:
+        raise GenerationError(f"{name[:80]!r} cannot be a file: {error}", hint="choose another name") from error
+    if "\0" in name:
+        raise GenerationError("a file's name cannot hold a null byte", hint="choose another name")
+    return path
 
 
 def _is_message(value: object) -> bool:
