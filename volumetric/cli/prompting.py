@@ -28,7 +28,7 @@ class PromptOptions:
     prompt_ids : tuple of int
         The prompt as token ids, for models without a tokenizer; separated by commas or spaces.
     escape : bool
-        Replace \n, \t, \r, \", \' and \\ in a prompt of the command line.
+        Read \n, \t, \r and escaped quotes and backslashes in a prompt of the command line as in C.
     """
 
     prompt: Annotated[str | None, Parameter(name=["--prompt", "-p"], allow_leading_hyphen=True)] = None

@@ -63,7 +63,7 @@ class SamplingParams:
     seed : int
         Seed of the draws; a fresh one is taken and reported when it is not given, or -1.
     stop : tuple of str
-        End before any of these texts appears. On the command line, \n, \t and \\ in them are what they are in C.
+        End before any of these texts appears. On the command line, \n, \t and escaped backslashes are read as in C.
     stop_ids : tuple of int
         End at any of these token ids, besides the model's own end-of-text ids.
     ignore_eos : bool
