@@ -12,7 +12,6 @@ from volumetric.errors import SpecError
 from volumetric.evolution.config import GenomeConfig
 
 if TYPE_CHECKING:
-    from volumetric.evolution.evaluate import Problem
     from volumetric.evolution.job import Job
     from volumetric.evolution.run import Run
 
@@ -39,7 +38,7 @@ def check_facts(job: Job, began: Mapping[str, Any]) -> None:
             _refuse(*next(_differences(name, was, now[name])))
 
 
-def take_over(job: Job, run: Run[Any, Any], problem: Problem) -> None:
+def take_over(job: Job, run: Run[Any, Any], problem: object) -> None:
     """Let a run that was loaded go on by the configuration of `job`: chances, species, reproduction, goal and so on.
 
     Raises

@@ -16,12 +16,15 @@ from volumetric.builders import BUILDERS
 from volumetric.errors import SpecError, VolumetricError
 from volumetric.evolution.budget import Budget
 from volumetric.evolution.config import EvolutionConfig
-from volumetric.evolution.evaluate import Problem
+from volumetric.evolution.evaluate import Problem, takes_random
 from volumetric.evolution.grids.config import GridConfig
 from volumetric.evolution.grids.population import GridPopulation
+from volumetric.evolution.imported import import_function
+from volumetric.evolution.novelty import NoveltyConfig
 from volumetric.evolution.population import Population
 from volumetric.evolution.problems.functions import function
 from volumetric.evolution.problems.gym import Gym
+from volumetric.evolution.problems.novel import NoveltySearch
 from volumetric.evolution.problems.parity import parity
 from volumetric.evolution.problems.samples import Samples, as_table
 from volumetric.evolution.problems.xor import xor
@@ -34,6 +37,7 @@ from volumetric.train.settings import DataSettings, NetworkSettings, RunSettings
 from volumetric.train.sources import open_samples
 
 Algorithm = Literal["classic", "grid", "elites"]
+Search = Literal["fitness", "novelty"]
 MAX_BYTES: Final = 1_000_000
 _HOMES = ("builder", "file", "options")
 FUNCTIONS: Final = MappingProxyType[str, Callable[[Any], Any]](
@@ -66,6 +70,9 @@ class Job:
     tensorboard : write event files into the directory ``tensorboard`` as well
     room : free slots in each cell of a grid, where layers can be added
     problem : a name, or a table with its name under ``kind`` and its options
+    fitness : in place of a problem, ``"module:function"`` from beside the file: a fitness function, or a problem
+    search : "fitness" rewards what a problem wants; "novelty" what was not seen before, see `novelty`
+    novelty : section of `NoveltyConfig`, and ``behave``: ``"module:function"`` from a cohort to [genomes, features]
     network : of grids: builder, or file, with options
     budget : see `Budget`
     config : population, species, reproduction, mutation, …
@@ -83,6 +90,9 @@ class Job:
     tensorboard: bool = False
     room: int = 2
     problem: Any = "xor"
+    fitness: str = ""
+    search: Search = "fitness"
+    novelty: Mapping[str, Any] = field(default_factory=dict)
     network: NetworkSettings = field(default_factory=NetworkSettings)
     budget: Budget = field(default_factory=Budget)
     config: EvolutionConfig | GridConfig = field(default_factory=EvolutionConfig)
@@ -112,6 +122,8 @@ _SCALARS: Final = (
     "checkpoint_every",
     "tensorboard",
     "room",
+    "fitness",
+    "search",
 )
 
 
@@ -155,7 +167,7 @@ def job_from(table: Mapping[str, Any], *, name: str = "run", home: Path | None =
     algorithm = tables.typed(table.get("algorithm", "classic"), Algorithm, "algorithm")
     kind = EvolutionConfig if algorithm == "classic" else GridConfig
     rules = [key for key in tables.keywords(kind) if key != "algorithm"]
-    sections = ("problem", "budget", *(() if algorithm == "classic" else ("network",)))
+    sections = ("problem", "budget", "novelty", *(() if algorithm == "classic" else ("network",)))
     given = tables.expect_keys(dict(table), (*_SCALARS, *sections, *rules), "configuration")
     values: dict[str, Any] = {key: tables.typed(given[key], types[key], key) for key in _SCALARS if key in given}
     if algorithm == "classic" and "room" in given:
@@ -163,6 +175,7 @@ def job_from(table: Mapping[str, Any], *, name: str = "run", home: Path | None =
             "room is for layers, which classic genomes have none of", hint='leave it out, or algorithm = "grid"'
         )
     network = tables.expect_keys(given.get("network", {}), _HOMES, "[network]")
+    _check_goal(values, given)
     config = kind.from_dict({key: given[key] for key in rules if key in given})
     if algorithm == "elites" and isinstance(config, GridConfig):
         config = dataclasses.replace(config, algorithm="elites")
@@ -171,26 +184,45 @@ def job_from(table: Mapping[str, Any], *, name: str = "run", home: Path | None =
         home=home or Path(),
         **values,
         problem=given.get("problem", "xor"),
+        novelty=tables.expect_keys(given.get("novelty", {}), ("behave", *tables.keywords(NoveltyConfig)), "[novelty]"),
         network=tables.call(NetworkSettings, network, "[network]"),
         budget=tables.call(Budget, given.get("budget", {}), "[budget]"),
         config=config,
     )
 
 
-def open_problem(job: Job) -> Problem:
-    """Return the problem that a job names.
+def _check_goal(values: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    """Refuse what names several goals."""
+    goals = [key for key in ("fitness", "problem") if given.get(key)]
+    if values.get("search") == "novelty" and goals:
+        raise SpecError(f"novelty search rewards behaviour and takes no {goals[0]}", hint="keep one of the two")
+    if values.get("search") != "novelty" and "novelty" in given:
+        raise SpecError("[novelty] is not asked for", hint='set search = "novelty", or remove the section')
+    if len(goals) > 1:
+        raise SpecError("fitness and problem exclude each other", hint="keep one of the two")
+
+
+def open_problem(job: Job) -> Problem | Callable[..., Any]:
+    """Return the problem or the fitness function that a job names.
 
     Raises
     ------
-    SpecError : it is unknown, or an option is
+    SpecError : it is unknown, cannot be imported, or an option is wrong
     UnsupportedError : it needs a library that is not installed
     """
+    if job.search == "novelty":
+        return _novelty(job)
+    if job.fitness:
+        found = import_function(job.fitness, job.home)
+        if not isinstance(found, Problem):
+            takes_random(found)
+        return found
     if job.algorithm == "classic":
         return tables.choose(_classic(job), job.problem, "[problem]")
     return tables.choose(_samples(job), job.problem, "[problem]")
 
 
-def open_run(job: Job, problem: Problem) -> Population | GridPopulation:
+def open_run(job: Job, problem: Any) -> Population | GridPopulation:
     """Return the first generation of a job; the problem fills in what the configuration leaves open.
 
     Raises
@@ -207,6 +239,19 @@ def open_run(job: Job, problem: Problem) -> Population | GridPopulation:
 def load_run(job: Job, path: Path) -> Population | GridPopulation:
     """Return the run of a checkpoint."""
     return Population.load(path) if job.algorithm == "classic" else GridPopulation.load(path)
+
+
+def _novelty(job: Job) -> NoveltySearch:
+    options = dict(job.novelty)
+    behave = tables.typed(options.pop("behave", ""), str, "[novelty] behave")
+    if not behave:
+        raise SpecError(
+            "[novelty] behave is missing",
+            hint='write [novelty] behave = "module:function": of a cohort, a row of numbers for each genome',
+        )
+    return NoveltySearch(
+        import_function(behave, job.home, "behave"), tables.call(NoveltyConfig, options, "[novelty]"), job.seed
+    )
 
 
 def _classic(job: Job) -> dict[str, Callable[..., Problem]]:
@@ -265,7 +310,7 @@ def _read(job: Job, **settings: Any) -> learning.Problem:
     return open_samples(RunSettings(home=job.home, data=DataSettings(**settings))).problem
 
 
-def _first_network(job: Job, problem: Problem) -> Network:
+def _first_network(job: Job, problem: Any) -> Network:
     """Structure that grids begin from, with free slots."""
     settings = job.network
     if settings.file:

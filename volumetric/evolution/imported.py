@@ -1,0 +1,83 @@
+"""Functions that a configuration names as ``"module:function"``, imported from where the person works."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from volumetric.errors import SpecError
+
+
+def import_function(name: str, home: Path, key: str = "fitness") -> Callable[..., Any]:
+    """Return what ``"module:function"`` names.
+
+    The directories `home` and the current one come first in ``sys.path`` from then on, as a script's own directory
+    does, so that the module finds its neighbours; worker processes inherit that.
+
+    Parameters
+    ----------
+    name : module, perhaps in packages, and a name in it, perhaps of an attribute, as ``"tasks.maze:Maze.score"``
+    home : directory of the configuration
+    key : entry of the configuration, for messages
+
+    Raises
+    ------
+    SpecError
+        There is no such module or function, the module cannot be imported, or what it has there cannot be called.
+    """
+    module, _, attribute = name.partition(":")
+    module = module.removesuffix(".py")
+    if not all(part.isidentifier() for part in (*module.split("."), *attribute.split("."))):
+        raise SpecError(
+            f"{key} = {name!r} does not name a function",
+            hint=f'write {key} = "module:function" for function in module.py',
+        )
+    places = [str(place) for place in dict.fromkeys((home.absolute(), Path.cwd()))]
+    sys.path[:] = [*places, *(place for place in sys.path if place not in places)]
+    importlib.invalidate_caches()
+    found: Any = _imported(module, name, places, key)
+    for part in attribute.split("."):
+        if not hasattr(found, part):
+            close = difflib.get_close_matches(part, vars(found) if hasattr(found, "__dict__") else (), n=1)
+            where = getattr(found, "__file__", None) or module
+            raise SpecError(
+                f"{key} = {name!r}: {where} has no {part!r}",
+                hint=f"did you mean {close[0]!r}?" if close else f"define {part} at the top level of the module",
+            )
+        found = getattr(found, part)
+    if not callable(found) and not callable(getattr(found, "score_all", None)):
+        raise SpecError(
+            f"{key} = {name!r} is of type {type(found).__name__}", hint="name a function, or a problem with score_all"
+        )
+    return found
+
+
+def _imported(module: str, name: str, places: list[str], key: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (module == error.name or module.startswith(f"{error.name}.")):
+            raise SpecError(
+                f"{key} = {name!r}: there is no module {error.name!r}",
+                hint=f"looked for {error.name.replace('.', '/')}.py in {' and '.join(places)}, and among what is "
+                "installed",
+            ) from None
+        raise SpecError(
+            f"{key} = {name!r}: {module} needs {error.name!r}, which is not installed", hint=f"install {error.name}"
+        ) from error
+    except Exception as error:
+        if isinstance(error, SyntaxError):
+            where = f" (line {error.lineno})"
+        else:
+            frames = traceback.extract_tb(error.__traceback__)
+            where = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
+        message = error.msg if isinstance(error, SyntaxError) else error
+        raise SpecError(
+            f"{key} = {name!r}: {module} cannot be imported: {type(error).__name__}: {message}{where}",
+            hint="run the module by itself to see more",
+        ) from error
