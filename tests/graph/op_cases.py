@@ -495,7 +495,22 @@ def _update(attrs: dict[str, Any], shape: tuple[int, ...], *, first: bool, apply
     )
 
 
+def _dropout(p: float, *shape: int, stream: int = 0xC0FFEE11) -> OpCase:
+    key = np.array([0x9E3779B9, 7], np.uint32).view(np.int32)
+    return OpCase(op="dropout", inputs=(normal(*shape), key), attrs={"p": p, "stream": stream})
+
+
 _TRAINING = {
+    "dropout": _dropout(0.3, 5, 67),
+    "dropout-most": _dropout(0.9, 3, 2, 17, stream=5),
+    "dropout-none": _dropout(0.0, 7),
+    "dropout-all": _dropout(1.0, 3, 5),
+    "dropout-nothing": _dropout(0.5, 0, 5),
+    "dropout-nan": OpCase(
+        op="dropout",
+        inputs=(np.full((4, 9), np.nan, np.float32), np.array([1, -1], np.int32)),
+        attrs={"p": 0.5, "stream": 1},
+    ),
     **{f"loss-{name}": case for name, case in _LOSSES.items()},
     **{
         f"{name}-{'first' if first else 'later'}": _update(attrs, (5, 33), first=first)

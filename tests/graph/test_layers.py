@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.layers.cases import CASES
-from tests.layers.test_vjp import IN_TRAINING, a_pass, arrays
+from tests.layers.test_vjp import IN_TRAINING, NOISE, a_pass, arrays
 from volumetric.errors import UnsupportedError
 from volumetric.layers import LAYERS, Embedding, LayerSpec
 from volumetric.runtime.graph import GraphBuilder, NumpyGraphs, differentiate
@@ -20,7 +20,10 @@ def run_layer(
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """Output, and gradients and new values of buffers by name; ``"input"`` is the gradient of x, where it has one."""
     work = GraphBuilder()
-    training = GraphTraining(buffers={s.name: work.stored(s.name, s.shape) for s in spec.buffers()}) if train else None
+    training = None
+    if train:
+        noise = work.constant(np.array(NOISE, np.int32), "noise")
+        training = GraphTraining(buffers={s.name: work.stored(s.name, s.shape) for s in spec.buffers()}, noise=noise)
     whole = isinstance(spec, Embedding)
     at = work.input("x", x.shape, "int32" if whole else "float32")
     y = Scope(work=work, param=work.stored, path="layer", training=training).emit(spec, at)

@@ -336,6 +336,21 @@ def update(xs: list[A], at: Attrs) -> list[A]:
     return [new, *(after[name] for name in optimiser.slots)]
 
 
+def dropout(xs: list[A], at: Attrs) -> list[A]:
+    """The hash in Python's own integers, element by element."""
+    x, key = xs
+    y = np.zeros(x.shape)
+    for i, place in enumerate(np.ndindex(x.shape)):
+        v = [(n * 1664525 + 1013904223) % 2**32 for n in (i, at["stream"], *(int(k) % 2**32 for k in key))]
+        for last in (False, True):
+            for a, b, c in ((0, 1, 3), (1, 2, 0), (2, 0, 1), (3, 1, 2)):
+                v[a] = (v[a] + v[b] * v[c]) % 2**32
+            v = v if last else [n ^ n >> 16 for n in v]
+        if v[0] >> 8 >= at["p"] * 2**24:
+            y[place] = x[place] / (1 - at["p"])
+    return [y]
+
+
 FORMULAS: dict[str, Callable[[list[A], Attrs], list[A]]] = {
     "gemm": gemm,
     "unary": lambda xs, at: [element_by_element(SCALAR[at["name"]], xs[0])],
@@ -373,6 +388,7 @@ FORMULAS: dict[str, Callable[[list[A], Attrs], list[A]]] = {
     "loss": loss,
     "update": update,
     "sumsq": lambda xs, at: [np.array([sum(float((x * x).sum()) for x in xs)])],
+    "dropout": dropout,
     "fake_quant": lambda xs, at: [as_stored(xs[0], Scheme.parse(at["scheme"]))],
 }
 

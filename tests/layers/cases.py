@@ -29,6 +29,7 @@ from volumetric.layers import (
     ConvTranspose2d,
     ConvTranspose3d,
     Dense,
+    Dropout,
     Embedding,
     Entmax,
     Flatten,
@@ -173,6 +174,20 @@ _POOLS: dict[str, Case] = {
     "adaptive-max2d": (AdaptiveMaxPool2d(output_size=(3, 2)), (2, 2, 5, 4)),
     "global-max2d": (AdaptiveMaxPool2d(output_size=1), (2, 3, 3, 4)),
     "adaptive-max3d": (AdaptiveMaxPool3d(output_size=2), (1, 2, 3, 2, 4)),
+    "dropout": (Dropout(p=0.4), (3, 5)),
+    "dropout-images": (Dropout(p=0.2), (2, 3, 2, 2)),
+    "dropout-inside": (
+        Sequential(layers=(Dense(in_features=4, out_features=4), Dropout(), Residual(source="input"))),
+        (3, 4),
+    ),
+    "dropout-filter": (
+        Parallel(
+            branches=(Sequential(layers=(Dropout(p=0.3), _expert())), Sequential(layers=(Dropout(p=0.3), _expert()))),
+            combine="filter",
+            gate=Gate(in_features=4, out_features=2),
+        ),
+        (5, 4),
+    ),
     "flatten": (Flatten(), (2, 3, 2, 2)),
     "flatten-some": (Flatten(start_dim=-3, end_dim=2), (2, 3, 2, 2)),
     "last-step": (LastStep(), (3, 4, 2)),

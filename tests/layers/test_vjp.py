@@ -10,6 +10,8 @@ from volumetric.layers import LAYERS, Embedding, LayerSpec, Training
 
 STEP = 1e-4
 TOLERANCE = 1e-6
+NOISE = (17, 4)
+"""Key of passes of training."""
 
 
 def arrays(spec: LayerSpec, shape: tuple[int, ...], seed: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
@@ -22,13 +24,13 @@ def arrays(spec: LayerSpec, shape: tuple[int, ...], seed: int) -> tuple[dict[str
 
 def a_pass(spec: LayerSpec) -> Training:
     """A pass of training in which a layer may change its buffers."""
-    return Training(learned=frozenset(s.name for s in spec.buffers()))
+    return Training(learned=frozenset(s.name for s in spec.buffers()), path="layer", noise=NOISE)
 
 
 def computes_otherwise(spec: LayerSpec) -> bool:
     """Whether a layer computes something else while training."""
     children = getattr(spec, spec.children_field) if spec.children_field else ()
-    return spec.batch_statistics == "training" or any(map(computes_otherwise, children))
+    return spec.batch_statistics == "training" or spec.draws or any(map(computes_otherwise, children))
 
 
 def differences(loss, at: np.ndarray) -> np.ndarray:

@@ -81,6 +81,10 @@ class LayerSpec:
     """Whether forward uses `memory`."""
     batch_statistics: ClassVar[BatchStatistics] = "never"
     """When a row of the output depends on the other samples of the batch."""
+    draws: ClassVar[bool] = False
+    """Whether the layer draws random numbers while training."""
+    inert: ClassVar[bool] = False
+    """Whether the layer passes its input on at inference."""
 
     def params(self) -> tuple[ParamSpec, ...]:
         """Return the parameters in their canonical flat order."""

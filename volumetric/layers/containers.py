@@ -128,6 +128,11 @@ class Sequential(LayerSpec):
         """When a row depends on the other samples of the batch."""
         return joint_statistics(self.layers)
 
+    @property
+    def draws(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]  (depends on the children)
+        """Whether any child draws random numbers while training."""
+        return any(child.draws for child in self.layers)
+
     def params(self) -> tuple[ParamSpec, ...]:
         return prefixed(dict(enumerate(self.layers)))
 

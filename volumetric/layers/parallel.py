@@ -94,6 +94,11 @@ class Parallel(LayerSpec):
         """When a row depends on the other samples of the batch."""
         return joint_statistics(self.branches)
 
+    @property
+    def draws(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]  (depends on the children)
+        """Whether any branch draws random numbers while training."""
+        return any(branch.draws for branch in self.branches)
+
     def params(self) -> tuple[ParamSpec, ...]:
         gate = () if self.gate is None else prefixed({"gate": self.gate})
         return *prefixed(dict(enumerate(self.branches))), *gate

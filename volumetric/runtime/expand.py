@@ -21,6 +21,7 @@ from volumetric.layers import (
     Softmax,
     SwiGLU,
 )
+from volumetric.runtime.lower import without_inert
 from volumetric.runtime.plan import Plan, Step, Value
 
 MATMUL_DEFAULTS: Mapping[str, Any] = MappingProxyType(
@@ -38,6 +39,7 @@ MATMUL_DEFAULTS: Mapping[str, Any] = MappingProxyType(
 
 def expand(plan: Plan) -> Plan:
     """Rewrite a layer-level plan with the operations embedding, norm, matmul, attend and the like."""
+    plan = without_inert(plan)
     work = _Expansion(plan)
     for step in plan.steps:
         rule = RULES.get(step.op)
@@ -52,6 +54,7 @@ def expand(plan: Plan) -> Plan:
 
 def row_wise(plan: Plan) -> bool:
     """Whether `expand` can rewrite a plan: every layer has a rule here and works on rows of features."""
+    plan = without_inert(plan)
     return all(step.op in RULES and _by_rows(plan, step) for step in plan.steps)
 
 

@@ -14,6 +14,7 @@ from volumetric._typing import Array
 from volumetric.errors import UnsupportedError
 from volumetric.layers import LayerSpec, Memory, Training
 from volumetric.layers.joins import join, join_vjp
+from volumetric.layers.noise import Key
 from volumetric.network import Params
 from volumetric.runtime.batch import check_batch, forward_each
 from volumetric.runtime.device import DeviceInfo, MemoryReport, RunOptions
@@ -93,9 +94,13 @@ class TrainingPass:
     Attributes
     ----------
     buffers : key → newest value of each buffer that layers may change; the pass replaces them here, and nowhere else
+    noise : what random numbers depend on, see `layers.noise`
+    first : rows of the batch that go before those of this pass
     """
 
     buffers: dict[str, Array]
+    noise: Key = (0, 0)
+    first: int = 0
 
 
 class ReferenceExecutable:
@@ -223,7 +228,7 @@ class ReferenceExecutable:
         spec: LayerSpec = step.attrs["spec"]
         p = {name: of.buffers.get(key, self.weights[key]) for name, key in step.params.items()}
         learned = frozenset(name for name, key in step.params.items() if key in of.buffers)
-        training = Training(learned=learned)
+        training = Training(learned=learned, path=step.where, noise=of.noise, first=of.first)
         result = spec.train_forward(p, *args, training=training)
         of.buffers.update((step.params[name], value) for name, value in training.changes.items())
         return result

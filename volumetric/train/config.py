@@ -26,7 +26,7 @@ class TrainConfig:
 
     Attributes
     ----------
-    loss, optimiser, clip, precision, frozen, decay_vectors, overlay : see `LearnerOptions`
+    loss, optimiser, clip, precision, frozen, decay_vectors, overlay, seed : see `LearnerOptions`
     schedule : factor on the optimiser's rate
     accumulate : batches whose gradients make one update; the last update of an epoch may have fewer
     epochs : times that the data are gone through
@@ -45,6 +45,7 @@ class TrainConfig:
     frozen: tuple[str, ...] = ()
     decay_vectors: bool = True
     overlay: LowRank | None = None
+    seed: int = 0
     accumulate: int = 1
     epochs: int = 1
     max_steps: int | None = None

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from volumetric._typing import Array, Shape
+from volumetric.layers.noise import noise_key
 from volumetric.network import Network, check_params
 from volumetric.observe.events import ACTIVE_ABOVE, Observer, Stats
 from volumetric.observe.watch import Watch
@@ -271,18 +272,24 @@ class DeviceLearner:
         with np.errstate(over="ignore"):
             return np.array([rate, scale, first, second], np.float64).astype(np.float32)
 
+    def _noise(self, of: Pass, part: int) -> list[Array]:
+        """Return the key of a pass by batch number `part` of the next update, if it draws random numbers."""
+        if not of.draws:
+            return []
+        return [np.array(noise_key(self._options.seed, self._updates, part), np.uint32).view(np.int32)]
+
     def _run_one(self, ready: _Ready, knobs: Array) -> list[float]:
         program = self._program(("step", ready.of), lambda: step_graph(ready.of, self._weights, self._rule))
-        return self._values(program, [*ready.arrays, knobs])
+        return self._values(program, [*self._noise(ready.of, 0), *ready.arrays, knobs])
 
     def _observe(self, ready: Sequence[_Ready]) -> None:
         """Collect the statistics of a pass over all batches, under the weights before the update."""
         if self._watch is None:
             return
         makes = {step.outputs[0]: step for step in self._plan.steps}
-        for of, arrays in ((one.of, one.arrays) for one in ready):
+        for part, (of, arrays) in enumerate((one.of, one.arrays) for one in ready):
             program = self._program(("watch", of), lambda of=of: self._watch_graph(of))
-            numbers = program.run(arrays)
+            numbers = program.run([*self._noise(of, part), *arrays])
             if numbers:
                 for entry, (low, high, mean, active) in zip(
                     self._watched[_shape_of(of)], numbers[0].reshape(-1, 4).tolist(), strict=True
@@ -302,7 +309,8 @@ class DeviceLearner:
             if i == 0:
                 self._start_sums()
             program = self._program(("sum", of), lambda of=of: gradient_graph(of, self._weights, self._rule))
-            total += self._values(program, [np.array([float(i > 0)], np.float32), *one.arrays])[0]
+            keep = np.array([float(i > 0)], np.float32)
+            total += self._values(program, [keep, *self._noise(of, i), *one.arrays])[0]
             if not np.isfinite(total):
                 break
         return total

@@ -34,6 +34,7 @@ class LearnerOptions:
     frozen : patterns of keys, as ``"0.*"``, of parameters that are not trained
     decay_vectors : whether weight decay also pulls on parameters of one axis: gains and biases
     overlay : low-rank overlays that are trained in place of the weights, or None
+    seed : of what layers draw while training, as dropout does
     """
 
     loss: Loss = field(default_factory=MSE)
@@ -43,6 +44,7 @@ class LearnerOptions:
     frozen: tuple[str, ...] = ()
     decay_vectors: bool = True
     overlay: LowRank | None = None
+    seed: int = 0
 
     def __post_init__(self) -> None:
         """Check the clip."""

@@ -8,6 +8,7 @@ from itertools import repeat
 import numpy as np
 
 from volumetric._typing import Array
+from volumetric.layers.noise import noise_key
 from volumetric.network import Network, check_params
 from volumetric.observe import Observer, Watch
 from volumetric.runtime import Plan, RunOptions, lower
@@ -127,10 +128,13 @@ class ReferenceLearner:
         tally, gradients = Tally(), {key: np.zeros_like(weights[key]) for key in self._wanted}
         if watch is not None:
             watch.drop()  # of an update that failed
-        training = TrainingPass(buffers=dict(self._buffers))
-        for batch in batches:
+        buffers = dict(self._buffers)
+        for part, batch in enumerate(batches):
             check_statistics(self._plan, batch.inputs, self._buffers)
+            noise, first = noise_key(self._options.seed, self._updates, part), 0
             for x, target, mask in self._runs(batch):
+                training = TrainingPass(buffers=buffers, noise=noise, first=first)
+                first += len(x)
                 values, tape = self._executable.run(x, training=training)
                 terms = self._terms(values, target, mask)
                 tally += self._tally(values, terms)
@@ -148,7 +152,7 @@ class ReferenceLearner:
         gradients = {key: g * scale for key, g in gradients.items()}
         if self._overlay is not None:
             gradients = self._overlay.pull(gradients, self._masters)
-        return self._update(gradients, training.buffers, tally, rate)
+        return self._update(gradients, buffers, tally, rate)
 
     def _update(self, gradients: dict[str, Array], buffers: dict[str, Array], tally: Tally, rate: float) -> StepReport:
         clip = self._options.clip

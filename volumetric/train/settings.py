@@ -131,7 +131,7 @@ class RunSettings:
     ----------
     name : of the run: the file's name without its ending
     home : directory that relative paths start at
-    seed : of weights, the order of samples, and the split
+    seed : of weights, the order of samples, the split, and what layers draw while training
     device : where to train
     output : directory of model, checkpoints and history; relative to `home`; empty: the name of the run
     resume : continue from the newest checkpoint there, if there is one
@@ -224,13 +224,13 @@ def settings_from(table: Mapping[str, Any], *, name: str = "run", home: Path | N
         name=name,
         home=home or Path(),
         **values,
-        train=_train(section),
+        train=_train(section, values.get("seed", 0)),
         loss_given=isinstance(section, dict) and "loss" in section,
     )
 
 
-def _train(section: object) -> TrainConfig:
-    table = dict(tables.expect_keys(section, tables.keywords(TrainConfig), "[train]"))
+def _train(section: object, seed: int) -> TrainConfig:
+    table = {"seed": seed} | dict(tables.expect_keys(section, tables.keywords(TrainConfig), "[train]"))
     parts: dict[str, Any] = {}
     for name, registry in (("loss", LOSSES), ("optimiser", OPTIMISERS)):
         if name in table:

@@ -223,6 +223,9 @@ class Layers:
         kept = [p[name].detach() if name.startswith("running") else p[name] for name in names]
         return lambda x: self.F.batch_norm(x, *kept, training=self.torch.is_grad_enabled(), eps=spec["eps"])
 
+    def dropout(self, spec: Mapping[str, Any], p: Params) -> Callable[[Any], Any]:
+        return lambda x: self.F.dropout(x, spec["p"], training=self.torch.is_grad_enabled())
+
     def last_step(self, spec: Mapping[str, Any], p: Params) -> Callable[[Any], Any]:
         return lambda x: x[:, -1].contiguous()
 

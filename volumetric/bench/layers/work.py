@@ -69,7 +69,10 @@ def _graphs(case: LayerCase) -> dict[str, tuple[Graph, float]]:
         x = work.stored("x", case.shape, "int32" if ids else "float32")
         weights = {p.name: work.stored(f"p/{p.name}", p.shape) for p in case.spec.params()}
         kept = {b.name: work.stored(f"p/{b.name}", b.shape) for b in case.spec.buffers()}
-        training = GraphTraining(buffers=dict(kept)) if role == "train" else None
+        training = None
+        if role == "train":
+            noise = work.constant(np.array([1, 2], np.int32), "noise") if case.spec.draws else None
+            training = GraphTraining(buffers=dict(kept), noise=noise)
         tensors = {**weights, **kept}
         scope = Scope(work=work, param=lambda path, _, of=tensors: of[path], path=case.name, training=training)
         y = scope.emit(case.spec, x)

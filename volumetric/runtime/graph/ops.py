@@ -93,6 +93,8 @@ Sequences
 
 Training
 --------
+``dropout``     x, key int32 [2] → ``x / (1 − p)`` where an element is kept, else 0, whatever x is: `layers.noise`.
+                ``p`` in 0 … 1; ``stream``: 32 bits that tell this layer's choices from others'.
 ``loss``        prediction, target [, weights] → total [1], count [1], gradient of total. ``name`` and fields, all of
                 `train.losses`: mse; l1; huber ``delta``; bce ``logits``: any shape, target and weights alike.
                 cross_entropy ``ignore_index label_smoothing``: prediction [R,C], target int32 [R] or float32 [R,C],

@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from volumetric._typing import Shape
+from volumetric.layers import LayerSpec
 from volumetric.runtime.graph.build import GraphBuilder
 from volumetric.runtime.graph.differentiate import differentiate
 from volumetric.runtime.graph.network import emit_plan
@@ -58,6 +59,12 @@ class Pass:
         """Shape of the output."""
         rows = self.inputs[: 1 if self.sequences is None else 2]
         return (*rows, *self.plan.values[self.plan.outputs[0]].shape[1:])
+
+    @property
+    def draws(self) -> bool:
+        """Whether training draws random numbers, and so takes the key of a pass."""
+        specs = (step.attrs.get("spec") for step in self.plan.steps)
+        return any(isinstance(spec, LayerSpec) and spec.draws for spec in specs)
 
     @property
     def terms(self) -> Shape:
@@ -128,7 +135,8 @@ def loss_graph(of: Pass, weights: EmitWeights) -> Graph:
 def gradient_graph(of: Pass, weights: EmitWeights, rule: Rule) -> Graph:
     """Add the gradients of a batch to their sums.
 
-    Inputs: ``keep`` [1]: 0 starts the sums anew; then as `loss_graph`. Output: the sum of the loss's terms.
+    Inputs: ``keep`` [1]: 0 starts the sums anew; the key of the pass if it `draws`; then as `loss_graph`. Output: the
+    sum of the loss's terms.
     """
     work = GraphBuilder()
     keep = work.input("keep", (1,))
@@ -139,7 +147,8 @@ def gradient_graph(of: Pass, weights: EmitWeights, rule: Rule) -> Graph:
                 _where(work, work.stored(next_key(key), shape), keep), _where(work, work.stored(key, shape), new)
             )
             for key, shape in rule.buffers.items()
-        }
+        },
+        noise=_noise(work, of),
     )
     total, prediction, slope = _loss(work, of, weights, training=training)
     gradients = _gradients(work, rule, {prediction: slope})
@@ -162,10 +171,11 @@ def update_graph(rule: Rule) -> Graph:
 def step_graph(of: Pass, weights: EmitWeights, rule: Rule) -> Graph:
     """Do all of an update by one batch.
 
-    Inputs: as `loss_graph`, then the knobs. Output [3]: sum of the loss's terms, then as `update_graph`.
+    Inputs: the key of the pass if it `draws`; as `loss_graph`; the knobs. Output [3]: sum of the loss's terms, then as
+    `update_graph`.
     """
     work = GraphBuilder()
-    training = _training(work, rule)
+    training = _training(work, of, rule)
     total, prediction, slope = _loss(work, of, weights, training=training)
     gradients = _gradients(work, rule, {prediction: slope})
     told = _update(work, rule, gradients, training.buffers, work.input("knobs", (KNOBS,)), total)
@@ -175,12 +185,12 @@ def step_graph(of: Pass, weights: EmitWeights, rule: Rule) -> Graph:
 def watch_graph(of: Pass, weights: EmitWeights, rule: Rule, active: float) -> tuple[Graph, tuple[Watched, ...]]:
     """Statistics of what every step makes, and of the gradients of the sum of the loss's terms with respect to it.
 
-    Inputs: as `loss_graph`. Output ``[4 · n]``: for each of the n entries returned least, greatest, mean, and the
-    fraction above `active` in magnitude.
+    Inputs: the key of the pass if it `draws`; as `loss_graph`. Output ``[4 · n]``: for each of the n entries returned
+    least, greatest, mean, and the fraction above `active` in magnitude.
     """
     work = GraphBuilder()
     made: dict[int, int] = {}
-    _, prediction, slope = _loss(work, of, weights, made=made, training=_training(work, rule))
+    _, prediction, slope = _loss(work, of, weights, made=made, training=_training(work, of, rule))
     ends = [step.outputs[0] for step in of.plan.steps if 0 not in work.shape(made[step.outputs[0]])]
     slopes = differentiate(work, {prediction: slope}, [made[end] for end in ends])
     entries = [Watched(end, "forward", prod(work.shape(made[end]))) for end in ends]
@@ -197,9 +207,14 @@ def _statistics(work: GraphBuilder, x: int, active: float) -> list[int]:
     return [least, work.reduce(flat, "max", (0,)), work.reduce(flat, "mean", (0,)), work.reduce(above, "mean", (0,))]
 
 
-def _training(work: GraphBuilder, rule: Rule) -> GraphTraining:
+def _training(work: GraphBuilder, of: Pass, rule: Rule) -> GraphTraining:
     """Begin with the buffers as they are."""
-    return GraphTraining(buffers={key: work.stored(key, shape) for key, shape in rule.buffers.items()})
+    buffers = {key: work.stored(key, shape) for key, shape in rule.buffers.items()}
+    return GraphTraining(buffers=buffers, noise=_noise(work, of))
+
+
+def _noise(work: GraphBuilder, of: Pass) -> int | None:
+    return work.input("noise", (2,), "int32") if of.draws else None
 
 
 def _loss(

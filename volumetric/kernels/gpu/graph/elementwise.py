@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
-from volumetric.kernels.gpu.graph.launch import MATHS, Lowered, Request, alone, elements, result, source, unsupported
+from volumetric.kernels.gpu.graph.launch import (
+    MATHS,
+    Lowered,
+    Request,
+    alone,
+    elements,
+    one_each,
+    result,
+    source,
+    unsupported,
+)
 from volumetric.kernels.gpu.graph.strides import Axis, broadcast_strides, merged, padded
+from volumetric.layers.noise import threshold_of
 
 _AXES = 4
 
@@ -22,6 +33,14 @@ def unary(request: Request) -> Lowered:
             preludes=(MATHS, f"graph/unary/{attrs['name']}", "graph/forward"),
         )
     )
+
+
+def dropout(request: Request) -> Lowered:
+    """Some elements scaled, the others 0."""
+    count, p = request.out_size, request.attrs["p"]
+    dims = (count, request.attrs["stream"], threshold_of(p), 0.0 if p == 1 else 1 / (1 - p))
+    buffers = {"x": source(0), "key": source(1), "y": result()}
+    return alone(one_each("dropout", count, request.caps, buffers, dims))
 
 
 def unary_grad(request: Request) -> Lowered:

@@ -12,6 +12,7 @@ LOWERERS: Mapping[str, Lowerer] = {
     "unary": elementwise.unary,
     "unary_grad": elementwise.unary_grad,
     "binary": elementwise.binary,
+    "dropout": elementwise.dropout,
     "permute": moving.permute,
     "turn_taps": moving.turn_taps,
     "slice": moving.slice_,

@@ -11,7 +11,9 @@ from volumetric.errors import UnsupportedError
 from volumetric.kernels.cpu.graph.curves import FUNCTIONS
 from volumetric.kernels.cpu.graph.elementwise import BINARY_ARGUMENTS, PAIRS, UNARY_ARGUMENTS, UNARY_GRAD_ARGUMENTS
 from volumetric.kernels.cpu.graph.moving import ASSIGN_ARGUMENTS, COPY_ARGUMENTS, FILL_ARGUMENTS, TRANSPOSE_ARGUMENTS
+from volumetric.kernels.cpu.graph.noise import DROPOUT_ARGUMENTS
 from volumetric.kernels.cpu.graph.reduce import CHUNK, REDUCE_ARGUMENTS, SUMS_ARGUMENTS
+from volumetric.layers.noise import threshold_of
 from volumetric.runtime.cpu.graph.steps import Draft, Ref, moved, rule
 from volumetric.runtime.graph.layout import broadcast_layout, merged, reduce_layout, strides_of
 from volumetric.runtime.graph.ops import Node
@@ -39,6 +41,29 @@ def unary(draft: Draft, node: Node) -> None:
         count=count,
         alpha=float(node.attrs["alpha"]),
         beta=float(node.attrs["beta"]),
+    )
+
+
+@rule("dropout")
+def dropout(draft: Draft, node: Node) -> None:
+    """Some elements scaled, the others 0."""
+    (x, key), [y] = node.inputs, node.outputs
+    count, p = draft.tensor(x).size, node.attrs["p"]
+    draft.add(
+        "dropout",
+        DROPOUT_ARGUMENTS,
+        reads=(x, key),
+        writes=(y,),
+        work=moved(8 * count) + 0.5 * count,
+        flat=count,
+        shared=(x, y),
+        x=Ref(x),
+        y=Ref(y),
+        key=Ref(key),
+        count=count,
+        stream=node.attrs["stream"],
+        threshold=threshold_of(p),
+        factor=0.0 if p == 1 else 1 / (1 - p),
     )
 
 

@@ -3,6 +3,7 @@
 from volumetric.runtime.graph.families import elementwise as elementwise
 from volumetric.runtime.graph.families import images as images
 from volumetric.runtime.graph.families import moving as moving
+from volumetric.runtime.graph.families import noise as noise
 from volumetric.runtime.graph.families import norms as norms
 from volumetric.runtime.graph.families import pools as pools
 from volumetric.runtime.graph.families import products as products

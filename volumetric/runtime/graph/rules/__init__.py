@@ -3,6 +3,7 @@
 from volumetric.runtime.graph.rules import channels as channels
 from volumetric.runtime.graph.rules import containers as containers
 from volumetric.runtime.graph.rules import images as images
+from volumetric.runtime.graph.rules import noise as noise
 from volumetric.runtime.graph.rules import pooling as pooling
 from volumetric.runtime.graph.rules import rowwise as rowwise
 from volumetric.runtime.graph.rules import sequences as sequences

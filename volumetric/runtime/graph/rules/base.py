@@ -24,9 +24,11 @@ class GraphTraining:
     ----------
     buffers : key → newest value of each buffer that layers may change; they put theirs here, and who emits the graph
         decides when it is written
+    noise : key of the pass, int32 [2], which random choices depend on; None where no layer makes any
     """
 
     buffers: dict[str, int]
+    noise: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,46 @@
+"""Dropout (Srivastava et al. 2014, JMLR 15), with torch's field."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from volumetric._typing import Array
+from volumetric.errors import SpecError
+from volumetric.layers.base import Arrays, Grads, LayerSpec, Memory, Saved, layer
+from volumetric.layers.noise import dropped, kept, stream_of
+from volumetric.layers.training import Training
+
+
+@layer("dropout")
+class Dropout(LayerSpec):
+    """While training, each element is 0 with the chance `p`, else ``x / (1 - p)``; at inference ``y = x``.
+
+    Which elements are dropped is a hash of the run's seed, the update, the place of the layer, and that of the element
+    in the batch: the same on every device, with any number of threads, and in a run that was resumed.
+
+    Attributes
+    ----------
+    p : chance of each element to be dropped, 0 … 1
+    """
+
+    draws: ClassVar[bool] = True
+    inert: ClassVar[bool] = True
+
+    p: float = 0.5
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        if isinstance(self.p, bool) or not 0 <= self.p <= 1:
+            raise SpecError(f"dropout: p must lie in 0 … 1, got {self.p!r}")
+
+    def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
+        return xs[0], {}
+
+    def train_forward(self, p: Arrays, *xs: Array, training: Training) -> tuple[Array, Saved]:
+        x = xs[0]
+        row = x.size // len(x) if len(x) else 0
+        keep = kept(x.shape, self.p, training.noise, stream_of(training.path), training.first * row)
+        return dropped(x, keep, self.p), {"keep": keep}
+
+    def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
+        return Grads((dropped(gy, saved["keep"], self.p) if "keep" in saved else gy,))

@@ -1,0 +1,37 @@
+"""Random choices, drawn from a key and the place of each element alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from volumetric._typing import Array
+from volumetric.layers.noise import dropped, kept
+from volumetric.runtime.graph.families.base import Attrs, declare, floats, out, require
+from volumetric.runtime.graph.ops import Node, Tensor
+
+if TYPE_CHECKING:
+    from volumetric.runtime.graph.build import GraphBuilder
+
+
+def _infer_dropout(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
+    x, key = inputs
+    floats("dropout", [x])
+    require(key.dtype == "int32" and key.shape == (2,), "dropout", "the key is two int32")
+    require(0 <= attrs["p"] <= 1, "dropout", f"p must lie in 0 … 1, got {attrs['p']}")
+    return [out("kept", *x.shape)]
+
+
+def _run_dropout(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
+    x, key = inputs
+    first, second = (int(word) for word in key.view(np.uint32))
+    return [dropped(x, kept(x.shape, attrs["p"], (first, second), attrs["stream"]), attrs["p"])]
+
+
+def _vjp_dropout(work: GraphBuilder, node: Node, g: int) -> list[int | None]:
+    return [work.emit("dropout", (g, node.inputs[1]), **node.attrs)[0], None]
+
+
+declare("dropout", _infer_dropout, _run_dropout, _vjp_dropout)
