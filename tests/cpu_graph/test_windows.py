@@ -9,6 +9,7 @@ from tests.cpu_graph.harness import graphs
 from tests.layers.cases import CASES
 from tests.parity.run import data
 from volumetric.layers import Conv1d, Conv2d, LayerSpec
+from volumetric.runtime.cpu.graph.samples import by_samples
 from volumetric.runtime.cpu.graph.windows import in_pieces
 from volumetric.runtime.graph import Graph, GraphBuilder, differentiate
 from volumetric.runtime.graph.rules import Scope
@@ -44,13 +45,14 @@ def test_pieces_give_the_numbers_of_the_whole(name: str, threads: int) -> None:
     for train in (False, True):
         graph = forward(spec, shape, train=train)
         results = []
-        for one in (graph, in_pieces(graph, nbytes=1)):
+        for one in (graph, in_pieces(graph, nbytes=1), by_samples(graph, nbytes=1, whole=1)):
             store = device.store()
             for key, value in {**of.params, "x": of.x, "gy": of.gy}.items():
                 store.put(key, value)
             results.append(device.compile(one, store).run([]))
-        for whole, pieces in zip(*results, strict=True):
-            np.testing.assert_allclose(pieces, whole, rtol=0, atol=1e-6 * max(1.0, float(np.abs(whole).max())))
+        for whole, *cut in zip(*results, strict=True):
+            for pieces in cut:
+                np.testing.assert_allclose(pieces, whole, rtol=0, atol=1e-6 * max(1.0, float(np.abs(whole).max())))
 
 
 def test_large_convolutions_are_cut_and_gradients_are_not() -> None:
@@ -62,3 +64,23 @@ def test_large_convolutions_are_cut_and_gradients_are_not() -> None:
     assert in_pieces(train, nbytes=1).nodes == train.nodes  # the gradient reads the columns again
     small = forward(*CASES["conv2d"], train=False)
     assert in_pieces(small).nodes == small.nodes
+
+
+def test_no_columns_of_a_large_batch_are_kept_whole() -> None:
+    spec, shape = LARGE["groups, dilated"]
+    graph = forward(spec, shape, train=True)
+    assert max(graph.tensors[node.outputs[0]].shape[0] for node in graph.nodes if node.op == "unfold") == shape[0]
+    cut = by_samples(graph, nbytes=1, whole=1)
+    made = [node for node in cut.nodes if node.op in ("unfold", "fold")]
+    assert [node.op for node in made].count("unfold") == 2 * shape[0]  # for the output, and again for the gradient
+    assert [node.op for node in made].count("fold") == shape[0]
+    assert all(cut.tensors[i].shape[0] == 1 for node in made for i in (*node.inputs, *node.outputs))
+    assert by_samples(graph).nodes == graph.nodes  # small
+
+
+def test_columns_that_others_read_stay_whole() -> None:
+    work = GraphBuilder()
+    x, w = work.stored("x", (3, 2, 9)), work.stored("w", (1, 4, 6))
+    columns = work.unfold(x, kernel=(3,), stride=(1,), dilation=(1,), before=(1,), counts=(9,))
+    graph = work.finish([work.gemm(w, columns, groups=3), columns])
+    assert by_samples(graph, nbytes=1, whole=1).nodes == graph.nodes

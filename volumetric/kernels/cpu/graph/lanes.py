@@ -55,6 +55,29 @@ def store_between(e: Emitter, address: ir.Value, value: ir.Value, low: ir.Value,
     masked_store(e, address, value, _between(e, low, high))
 
 
+def _shuffle(e: Emitter, a: ir.Value, b: ir.Value, lanes: list[int]) -> ir.Value:
+    """Lanes of the 32 numbers of `a` and `b`, by number."""
+    return e.b.shuffle_vector(a, b, ir.Constant(I32X, lanes))
+
+
+@define(Floats, Floats, Floats)
+def even_lanes(e: Emitter, a: ir.Value, b: ir.Value) -> ir.Value:
+    """Every second number of `a` and `b`, which lie one behind the other."""
+    return _shuffle(e, a, b, list(range(0, 2 * LANES, 2)))
+
+
+@define(Floats, Floats)
+def spread_first(e: Emitter, a: ir.Value) -> ir.Value:
+    """The first eight numbers with a zero behind each."""
+    return _shuffle(e, a, e.floats(0.0), [lane // 2 if lane % 2 == 0 else LANES for lane in range(LANES)])
+
+
+@define(Floats, Floats)
+def spread_last(e: Emitter, a: ir.Value) -> ir.Value:
+    """The last eight numbers with a zero behind each."""
+    return _shuffle(e, a, e.floats(0.0), [8 + lane // 2 if lane % 2 == 0 else LANES for lane in range(LANES)])
+
+
 @define(Floats, types.int64, types.int64, Floats)
 def load_part_or(e: Emitter, address: ir.Value, count: ir.Value, rest: ir.Value) -> ir.Value:
     """The first `count` numbers at `address`, then those of `rest`."""

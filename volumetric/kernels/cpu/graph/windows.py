@@ -9,7 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from volumetric.kernels.cpu.graph.lanes import load_between, store_between, store_part
+from volumetric.kernels.cpu.graph.lanes import (
+    even_lanes,
+    load_between,
+    spread_first,
+    spread_last,
+    store_between,
+    store_part,
+)
 from volumetric.kernels.cpu.graph.shares import share
 from volumetric.kernels.cpu.jit import kernel
 from volumetric.kernels.cpu.memory import load_f32, load_i64, store_f32
@@ -54,6 +61,11 @@ def _copy_line(x, stride, low, high, count, out):
     if stride == 1:
         for i in range(0, count, 16):
             store_part(out + 4 * i, load_between(x + 4 * i, low - i, high - i), count - i)
+    elif stride == 2:
+        for i in range(0, count, 16):
+            here, first, last = x + 8 * i, 2 * (low - i), 2 * (high - i) - 1
+            pair = even_lanes(load_between(here, first, last), load_between(here + 64, first - 16, last - 16))
+            store_part(out + 4 * i, pair, count - i)
     else:
         _zeros(out, count)
         for w in range(low, high):
@@ -67,6 +79,14 @@ def _add_line(columns, x, stride, low, high):
         for i in range(0, high, 16):
             value = load_between(x + 4 * i, low - i, high - i) + load_between(columns + 4 * i, low - i, high - i)
             store_between(x + 4 * i, value, low - i, high - i)
+    elif stride == 2:
+        for i in range(0, high, 16):
+            here, first, last = x + 8 * i, 2 * (low - i), 2 * (high - i) - 1
+            value = load_between(columns + 4 * i, low - i, high - i)
+            store_between(here, load_between(here, first, last) + spread_first(value), first, last)
+            if last > 16:
+                here, first, last = here + 64, first - 16, last - 16
+                store_between(here, load_between(here, first, last) + spread_last(value), first, last)
     else:
         for w in range(low, high):
             target = x + 4 * stride * w

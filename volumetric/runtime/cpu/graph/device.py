@@ -6,6 +6,7 @@ from volumetric.dtypes import Scheme
 from volumetric.runtime.cpu.governor import Governor
 from volumetric.runtime.cpu.graph import elements, images, lines, products, training
 from volumetric.runtime.cpu.graph.program import CpuProgram
+from volumetric.runtime.cpu.graph.samples import by_samples
 from volumetric.runtime.cpu.graph.steps import RULES
 from volumetric.runtime.cpu.graph.store import CpuStore
 from volumetric.runtime.cpu.graph.windows import in_pieces
@@ -57,4 +58,4 @@ class CpuGraphs:
             A buffer has another shape or type than its tensor.
         """
         governor = None if self._always else self._governor
-        return CpuProgram(in_pieces(fuse_activations(graph)), store, self.threads, governor)
+        return CpuProgram(in_pieces(by_samples(fuse_activations(graph))), store, self.threads, governor)

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Mapping
 from math import prod
-from types import MappingProxyType
-from typing import Any
 
-from volumetric._typing import Shape
-from volumetric.runtime.graph.ops import Graph, Node, Tensor
+from volumetric.runtime.cpu.graph.rewriting import Rewriting
+from volumetric.runtime.graph.ops import Graph, Node
 
 PIECE_BYTES = 1 << 20
 """Columns of a piece: what a second-level cache holds."""
@@ -26,14 +23,19 @@ def in_pieces(graph: Graph, nbytes: int = PIECE_BYTES) -> Graph:
     """
     reads = Counter(i for node in graph.nodes for i in node.inputs) + Counter(graph.outputs)
     maker = {node.outputs[0]: node for node in graph.nodes}
-    work = _Rewrite(list(graph.tensors), [], nbytes)
+    work = Rewriting(graph)
     dropped: set[int] = set()
     for node in graph.nodes:
         source = maker.get(node.inputs[1]) if node.op == "gemm" and len(node.inputs) == 2 else None
         view = source
         if source is not None and source.op == "reshape" and reads[source.outputs[0]] == 1:
             source = maker.get(source.inputs[0])
-        if source is None or view is None or not _fits(graph, node, source, reads) or not work.cut(node, source):
+        if (
+            source is None
+            or view is None
+            or not _fits(graph, node, source, reads)
+            or not _cut(work, node, source, nbytes)
+        ):
             work.nodes.append(node)
             continue
         dropped.update((source.outputs[0], view.outputs[0]))
@@ -55,44 +57,27 @@ def _fits(graph: Graph, product: Node, source: Node, reads: Counter[int]) -> boo
     )
 
 
-@dataclasses.dataclass(slots=True)
-class _Rewrite:
-    tensors: list[Tensor]
-    nodes: list[Node]
-    nbytes: int
-
-    def cut(self, product: Node, source: Node) -> bool:
-        """Emit the pieces of a product and their join; False where one piece is enough."""
-        attrs = source.attrs
-        count, *others = attrs["counts"]
-        rest = prod(others)
-        all_bytes = 4 * self.tensors[source.outputs[0]].size
-        rows = max(count * self.nbytes // max(all_bytes, 1), -(-_LEAST_COLUMNS // max(rest, 1)), 1)
-        if rows >= count or not all_bytes:
-            return False
-        groups, deep, _ = self.tensors[product.inputs[1]].shape
-        samples, tall, _ = self.tensors[source.outputs[0]].shape
-        high = self.tensors[product.outputs[0]].shape[1]
-        parts: list[int] = []
-        for start in range(0, count, rows):
-            here = min(rows, count - start)
-            inner = attrs["before"][0] - attrs["stride"][0] * start, *attrs["before"][1:]
-            windows = {**attrs, "counts": (here, *others), "before": inner}
-            columns = self._emit("unfold", source, source.inputs, (samples, tall, here * rest), windows)
-            shape = groups, deep, here * rest
-            flat = self._emit("reshape", source, (columns,), shape, {"shape": shape})
-            made = self._emit("gemm", product, (product.inputs[0], flat), (groups, high, here * rest), product.attrs)
-            parts.append(made)
-        join = MappingProxyType({"axis": 2})
-        self.nodes.append(
-            Node(op="concat", inputs=tuple(parts), outputs=product.outputs, attrs=join, where=product.where)
-        )
-        return True
-
-    def _emit(self, op: str, like: Node, inputs: tuple[int, ...], shape: Shape, attrs: Mapping[str, Any]) -> int:
-        """Add a node of the layer of `like`, and the tensor that it makes."""
-        made = len(self.tensors)
-        self.tensors.append(Tensor(name=f"piece of {op}", shape=shape))
-        frozen = MappingProxyType(dict(attrs))
-        self.nodes.append(Node(op=op, inputs=inputs, outputs=(made,), attrs=frozen, where=like.where))
-        return made
+def _cut(work: Rewriting, product: Node, source: Node, nbytes: int) -> bool:
+    """Emit the pieces of a product and their join; False where one piece is enough."""
+    attrs = source.attrs
+    count, *others = attrs["counts"]
+    rest = prod(others)
+    all_bytes = 4 * work.tensors[source.outputs[0]].size
+    rows = max(count * nbytes // max(all_bytes, 1), -(-_LEAST_COLUMNS // max(rest, 1)), 1)
+    if rows >= count or not all_bytes:
+        return False
+    work.where = product.where
+    groups, deep, _ = work.shape(product.inputs[1])
+    samples, tall, _ = work.shape(source.outputs[0])
+    high = work.shape(product.outputs[0])[1]
+    parts: list[int] = []
+    for start in range(0, count, rows):
+        here = min(rows, count - start)
+        inner = attrs["before"][0] - attrs["stride"][0] * start, *attrs["before"][1:]
+        windows = {**attrs, "counts": (here, *others), "before": inner}
+        columns = work.emit("unfold", source.inputs, (samples, tall, here * rest), **windows)
+        shape = groups, deep, here * rest
+        flat = work.emit("reshape", (columns,), shape, shape=shape)
+        parts.append(work.emit("gemm", (product.inputs[0], flat), (groups, high, here * rest), **product.attrs))
+    work.emit_to(product.outputs, "concat", parts, axis=2)
+    return True
