@@ -128,6 +128,14 @@ def test_there_is_nothing_to_answer_again_at_first(talk):
     assert "no message to answer again" in talk("/regen")[2]
 
 
+def test_commands_have_the_names_that_other_programs_use(talk):
+    code, out, err = talk("ab", "/clear", "b", "/?", "/set temp", "/save", "/bye", "a", flags=("-n", "1"))
+    assert (code, out) == (0, "c\nc\n")
+    assert "prompt 1 tok," in err
+    assert "/regen" in err
+    assert err.count("needs more") == 2
+
+
 def test_saved_conversations_go_on(talk, tmp_path):
     file = tmp_path / "talk.json"
     talk("ab", f"/save {file}", "f", f"/save {file}", flags=("-n", "1"))

@@ -33,6 +33,10 @@ A message of several lines stands between """ and """, or its lines end with a b
 When the context is full, the oldest messages are forgotten; the system message is kept.'''
 
 
+ALIASES = {"/?": "/help", "/bye": "/quit", "/clear": "/reset", "/exit": "/quit", "/regenerate": "/regen"}
+"""Words that other programs use."""
+
+
 def chat(
     model: ModelSource = None,
     *,
@@ -74,10 +78,12 @@ def _converse(talk: Conversation) -> int:
         try:
             line = read_message()
             left_open = False
-            if line == "/quit":
+            if ALIASES.get(line, line) == "/quit":
                 return exits.OK
             _do(talk, line)
         except EOFError:
+            if at_terminal():
+                console.note("")  # the shell's prompt gets a line of its own
             return exits.OK
         except KeyboardInterrupt:
             if left_open or not at_terminal():
@@ -102,7 +108,7 @@ def _command(talk: Conversation, line: str) -> None:
     verb, _, rest = line.partition(" ")
     rest = rest.strip()
     name, _, value = rest.partition(" ")
-    match verb:
+    match ALIASES.get(verb, verb):
         case "/help":
             console.note(HELP)
         case "/reset":
@@ -119,5 +125,7 @@ def _command(talk: Conversation, line: str) -> None:
             console.note(str(talk.model.merged(**talk.settings)).replace(", ", "\n"))
         case "/set" if value:
             talk.change(name, value.strip())
+        case "/save" | "/load" | "/set":
+            exits.explain(exits.FAILED, f"{verb} needs more", "/help shows what")
         case _:
             exits.explain(exits.FAILED, f"unknown command {line!r}", "/help lists the commands")
