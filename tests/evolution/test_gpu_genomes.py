@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.evolution.test_linked import wild
-from volumetric.errors import UnsupportedError
+from volumetric.errors import ShapeError, UnsupportedError
 from volumetric.evolution import LinkedPool, activate
 from volumetric.runtime.gpu import GpuDevice
 
@@ -52,3 +52,11 @@ def test_a_population_beyond_one_binding_is_divided(rng: np.random.Generator) ->
 def test_recurrent_genomes_are_refused() -> None:
     with pytest.raises(UnsupportedError, match="recurrent"):
         LinkedPool(wild(True)).on_gpu(gpu())
+
+
+@pytest.mark.parametrize("shape", [(5,), (5, 2), (5, 4), (7, 5, 3), (1, 1, 5, 3)])
+def test_inputs_of_another_shape_are_refused(shape: tuple[int, ...]) -> None:
+    program = LinkedPool(wild(False)).on_gpu(gpu())
+    with pytest.raises(ShapeError, match="inputs have shape"):
+        program.activate(np.zeros(shape, np.float32))
+    program.close()

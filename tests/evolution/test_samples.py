@@ -81,3 +81,41 @@ def test_a_network_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     job = job_from({"algorithm": "grid", "network": {"options": {"inputs": 5}}, "problem": "xor"})
     with pytest.raises(SpecError, match="reads rows of shape"):
         open_run(job, open_problem(job))
+
+
+def test_sequences_of_a_file_are_learned_step_by_step(tmp_path: Path, rng: np.random.Generator) -> None:
+    x = rng.normal(size=(20, 5, 3)).astype(np.float32)
+    np.savez(tmp_path / "steps.npz", inputs=x, targets=x[..., :1] * 2)
+    table = {"algorithm": "grid", "population": 4, "problem": {"kind": "table", "npz": "steps.npz"}}
+    job = job_from({**table, "network": {"options": {"hidden": [4]}}}, home=tmp_path)
+    problem = open_problem(job)
+    run = open_run(job, problem)
+    assert isinstance(run, GridPopulation)
+    assert run.config.mutation.sequences is True
+    assert run.genomes[0].network.input_shape == (3,)
+    assert run.evolve(problem, 2).fitness > -10
+    assert run.progress.failures == ()
+
+
+def test_one_value_for_each_sample_is_one_output(tmp_path: Path) -> None:
+    np.savez(tmp_path / "values.npz", inputs=np.eye(4, dtype=np.float32), targets=np.arange(4) / 3)
+    for algorithm in ("grid", "classic"):
+        job = job_from(
+            {"algorithm": algorithm, "population": 3, "problem": {"kind": "table", "npz": "values.npz"}}, home=tmp_path
+        )
+        problem = open_problem(job)
+        run = open_run(job, problem)
+        run.evolve(problem, 1)
+        assert run.progress.failures == ()
+
+
+def test_a_mask_is_not_ignored() -> None:
+    masked = replace(waves(), mask=np.ones(len(waves().inputs), np.float32))
+    for make in (as_table, lambda learning: Samples(learning=learning)):
+        with pytest.raises(SpecError, match="mask"):
+            make(masked)
+
+
+def test_room_is_for_grids() -> None:
+    with pytest.raises(SpecError, match="room"):
+        job_from({"room": 3})

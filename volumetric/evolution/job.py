@@ -319,7 +319,7 @@ def _first_network(job: Job, problem: Any) -> Network:
         known: dict[str, Any] = {}
         if isinstance(problem, Samples):
             samples = problem.learning
-            width = int(np.prod(samples.inputs.shape[1:]))
+            width = int(np.prod(samples.inputs.shape[2 if problem.of_steps else 1 :]))
             known = {"inputs": width, "width": width, "outputs": samples.outputs}
             known |= {"shape": samples.shape} if samples.shape else {}
         name = settings.builder or "sequential"

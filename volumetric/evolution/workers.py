@@ -151,6 +151,7 @@ class _Round:
                 if not alive:
                     team[i] = self._bury(worker, "the process of the fitness function died")
                 elif self._late(worker) and not worker.pipe.poll():
+                    self._workers.warm = self._function  # what could be compiled meanwhile has been
                     team[i] = self._bury(worker, f"no fitness after {self._workers.timeout} s", final=True)
         return [self._results[row] for row in range(total)]
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from volumetric.errors import ShapeError
 from volumetric.kernels.gpu.genomes import GenomeShape, genomes
 from volumetric.runtime.gpu.context import GpuContext
 
@@ -75,8 +76,13 @@ class GpuGenomes:
         Raises
         ------
         DeviceError : one genome's values exceed a binding, or memory is short
+        ShapeError : inputs have another width than the genomes, or there are others than one set or one for each
         """
-        x = np.atleast_3d(inputs) if inputs.ndim == 3 else inputs[None]
+        x, width, count = inputs[None] if inputs.ndim == 2 else inputs, self._links.inputs, len(self._links)
+        if x.ndim != 3 or x.shape[2] != width or len(x) not in (1, count):
+            raise ShapeError(
+                f"inputs have shape {inputs.shape}, expected [samples, {width}] or [{count}, samples, {width}]"
+            )
         shared = len(x) == 1
         self._cut(x.shape[1])
         found = []
