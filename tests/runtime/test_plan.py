@@ -27,6 +27,7 @@ from volumetric.layers import (
 from volumetric.network import Network, initialise
 from volumetric.runtime import RunOptions, fuse, lower
 from volumetric.runtime.expand import RULES, row_wise
+from volumetric.runtime.lower import without_inert
 from volumetric.runtime.null import NullDevice
 
 
@@ -162,7 +163,7 @@ def network_of(name: str) -> Network:
 
 
 def is_row_wise(name: str) -> bool:
-    plan = lower(network_of(name))
+    plan = without_inert(lower(network_of(name)))
     return all(step.op in RULES for step in plan.steps) and all(len(value.shape) <= 2 for value in plan.values)
 
 
