@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import io
+import itertools
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
 from tests.evolution.genomes import genome
+from volumetric import Coord, Grid, Network
+from volumetric.builders import sequential
 from volumetric.errors import CheckpointError, SpecError, UnsupportedError
 from volumetric.evolution import EvolutionConfig, JsonLines, Population
 from volumetric.evolution.problems import xor
+from volumetric.grid import Link
+from volumetric.layers import Dense, Parallel, Residual, Sequential
 from volumetric.viz.curves import fitness_curves, species_stack
-from volumetric.viz.drawing import draw_genome
+from volumetric.viz.drawing import draw_genome, draw_network
 from volumetric.viz.evolution import plot_run, read_history, similarity_of
+from volumetric.viz.layout import lay_out
 
 
 @pytest.fixture
@@ -39,16 +47,106 @@ def test_species_fill_the_population(home: Path) -> None:
     species_stack(generations[:1])
 
 
-def test_every_node_and_connection_is_drawn() -> None:
-    member = genome(
-        [(0, 0, 2, 1.0, True), (1, 1, 3, -2.0, True), (2, 3, 2, 0.5, False), (3, 3, 3, 0.5, True)],
-        hidden=[3], recurrent=True,
-    )  # fmt: skip
-    figure = draw_genome(member)
-    texts = [text.get_text() for text in figure.axes[0].texts if text.get_text()]
-    assert sorted(texts) == ["3\nsteep_sigmoid", "in 0", "in 1", "out 0\nsteep_sigmoid"]
-    assert len(figure.axes[0].texts) == 4 + 4
+MEMBER = genome(
+    [(0, 0, 2, 1.0, True), (1, 1, 3, -2.0, True), (2, 3, 2, 0.5, False), (3, 3, 3, 0.25, True)],
+    hidden=[3], recurrent=True,
+)  # fmt: skip
+
+
+def texts(figure: Any) -> list[str]:
+    return [text.get_text() for text in figure.axes[0].texts if text.get_text()]
+
+
+def lines(figure: Any) -> list[Any]:
+    return [patch for patch in figure.axes[0].patches if isinstance(patch, FancyArrowPatch)]
+
+
+def test_every_node_and_connection_is_drawn_with_its_weight() -> None:
+    figure = draw_genome(MEMBER)
+    boxes = ["in 0", "in 1", "node 3\nsteep_sigmoid\nbias 0", "out 0\nsteep_sigmoid\nbias 0"]
+    assert sorted(texts(figure)) == sorted([*boxes, "1", "-2", "0.5", "0.25"])
+    wide = [line.get_linewidth() for line in lines(figure)]
+    assert max(wide) == wide[1]  # -2 is the strongest
+    assert [line.get_linestyle() for line in lines(figure)].count(":") == 1
     figure.savefig(io.BytesIO(), format="png")
+
+
+def test_a_legend_tells_colours_widths_and_dots() -> None:
+    labels = {text.get_text() for text in draw_genome(MEMBER).legends[0].get_texts()}
+    assert labels == {"positive weight", "negative weight", "|weight| 0.2", "|weight| 2", "disabled connection"}
+    chain = draw_network(sequential(2, 1, hidden=(3,)))
+    assert not chain.legends
+    assert [text.split("\n")[0] for text in texts(chain)] == ["input", "0.0.0.0", "1.0.0.0"]
+
+
+def test_nodes_have_the_names_that_they_are_given() -> None:
+    shown = texts(draw_genome(MEMBER, inputs=["x" * 40, "y"], outputs=["z"]))
+    assert "y" in shown
+    assert any(text.startswith("z\n") for text in shown)
+    assert any("…" in text and len(text) < 25 for text in shown)
+    with pytest.raises(SpecError, match="1 names for 2 inputs"):
+        draw_genome(MEMBER, inputs=["x"])
+
+
+def test_no_line_runs_behind_a_box() -> None:
+    config = EvolutionConfig.from_dict(
+        {"genome": {"inputs": 4, "outputs": 2}, "mutation": {"add_node": 0.4, "add_connection": 0.6}}
+    )
+    best = Population(config, seed=3).evolve(lambda genome: genome.hidden, 8).genome
+    figure = draw_genome(best)
+    axes = figure.axes[0]
+    boxes = [patch for patch in axes.patches if isinstance(patch, FancyBboxPatch)]
+    assert len(boxes) == 4 + len(best.nodes)
+    for line in lines(figure):
+        path = line.get_path().interpolated(20).to_polygons(closed_only=False)[0]
+        ends = path[0], path[-1]
+        for box in boxes:
+            x, y, wide, high = box.get_x(), box.get_y(), box.get_width(), box.get_height()
+            inside = (x < path[:, 0]) & (path[:, 0] < x + wide) & (y < path[:, 1]) & (path[:, 1] < y + high)
+            at_its_end = any(x - 0.2 < ex < x + wide + 0.2 and y - 0.2 < ey < y + high + 0.2 for ex, ey in ends)
+            assert at_its_end or not inside.any()
+
+
+def test_containers_are_opened() -> None:
+    inner = Sequential(layers=(Dense(in_features=4, out_features=4, activation="relu"), Residual(source="input")))
+    network = Network(
+        grid=Grid(3),
+        layers={
+            Coord(0): Dense(in_features=2, out_features=4),
+            Coord(1): Parallel(branches=(Dense(in_features=4, out_features=4), inner), combine="avg"),
+            Coord(2): Dense(in_features=4, out_features=1),
+        },
+        links=(Link(kind="activation", source=Coord(0), target=Coord(2), combine="add"),),
+        input_shape=(2,),
+        input_dtype="float32",
+    )
+    figure = draw_network(network)
+    shown = [text.split("\n")[0] for text in texts(figure)]
+    assert sorted(shown) == sorted(
+        [
+            "input",
+            "0.0.0.0",
+            "dense 4",
+            "dense 4 relu",
+            "residual",
+            "avg",
+            "2.0.0.0",
+            "sequential",
+            "1.0.0.0 parallel → 4",
+        ]
+    )
+    styles = [line.get_linestyle() for line in lines(figure)]
+    assert (styles.count(":"), styles.count("-")) == (2, 7)  # the link and the residual; the chain and the branches
+
+
+def test_a_layout_keeps_boxes_apart_and_lines_between_them() -> None:
+    columns = {"a": 0, "b": 0, "c": 5, "d": 5, "e": 9}
+    layout = lay_out(columns, [("a", "c"), ("b", "d"), ("a", "e"), ("c", "e"), ("e", "b"), ("d", "d")])
+    assert layout.column == {"a": 0, "b": 0, "c": 1, "d": 1, "e": 2}  # columns without boxes are left out
+    assert [len(way) for way in layout.ways] == [0, 0, 1, 0, 1, 0]
+    middle = sorted([layout.row["c"], layout.row["d"], layout.ways[2][0][1], layout.ways[4][0][1]])
+    assert min(b - a for a, b in itertools.pairwise(middle)) > 0.44
+    assert abs(layout.row["a"] - layout.row["b"]) >= 1
 
 
 def test_similarity_is_one_on_the_diagonal_and_by_species(home: Path) -> None:

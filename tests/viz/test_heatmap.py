@@ -48,3 +48,25 @@ def test_other_suffixes_are_refused(tmp_path: Path) -> None:
         TABLE.save(tmp_path / "map.jpg")
     assert ".png" in str(caught.value.hint)
     assert not list(tmp_path.iterdir())
+
+
+def test_colours_spread_over_the_numbers_that_there_are() -> None:
+    near = Heatmap(values=np.array([[0.995, 0.9975], [1.0, np.nan]]), rows=["a", "b"], columns=["0", "1"], title="")
+    assert near.limits == (0.995, 1.0)
+    page = near.html()
+    for colour in ("255,255,217", "65,182,196", "8,29,88"):  # the ends and the middle
+        assert f"rgb({colour});color" in page
+    assert ">0.9975<" in page  # as many digits as tell them apart
+    assert "linear-gradient" in page
+
+
+def test_what_is_compared_with_itself_does_not_stretch_the_scale() -> None:
+    table = Heatmap(values=np.array([[1.0, 0.2], [0.3, 1.0]]), rows=["a", "b"], columns=["a", "b"], title="")
+    assert table.limits == (0.2, 0.3)
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0, np.nan])
+def test_equal_numbers_are_drawn(tmp_path: Path, value: float) -> None:
+    table = Heatmap(values=np.full((2, 3), value), rows=["a", "b"], columns=["0", "1", "2"], title="")
+    table.save(tmp_path / "map.png")
+    assert table.html().count("<td") == 6

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 FREE: Final = (
     "name", "home", "generations", "output", "workers", "timeout", "checkpoint_every", "tensorboard", "budget",
-    "config",
+    "config", "names",
 )  # fmt: skip
 """Fields of a job that say how long it goes on, where it is computed and written; `config` is looked at in itself."""
 _FIXED: Final = ("population", "algorithm")

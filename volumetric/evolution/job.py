@@ -53,6 +53,14 @@ FUNCTIONS: Final = MappingProxyType[str, Callable[[Any], Any]](
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NodeNames:
+    """What inputs and outputs are called in pictures; empty: by their numbers."""
+
+    inputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """Everything about one run.
 
@@ -73,6 +81,7 @@ class Job:
     fitness : in place of a problem, ``"module:function"`` from beside the file: a fitness function, or a problem
     search : "fitness" rewards what a problem wants; "novelty" what was not seen before, see `novelty`
     novelty : section of `NoveltyConfig`, and ``behave``: ``"module:function"`` from a cohort to [genomes, features]
+    names : of ``inputs`` and ``outputs``, for pictures of genomes
     network : of grids: builder, or file, with options
     budget : see `Budget`
     config : population, species, reproduction, mutation, …
@@ -93,6 +102,7 @@ class Job:
     fitness: str = ""
     search: Search = "fitness"
     novelty: Mapping[str, Any] = field(default_factory=dict)
+    names: NodeNames = field(default_factory=NodeNames)
     network: NetworkSettings = field(default_factory=NetworkSettings)
     budget: Budget = field(default_factory=Budget)
     config: EvolutionConfig | GridConfig = field(default_factory=EvolutionConfig)
@@ -167,7 +177,7 @@ def job_from(table: Mapping[str, Any], *, name: str = "run", home: Path | None =
     algorithm = tables.typed(table.get("algorithm", "classic"), Algorithm, "algorithm")
     kind = EvolutionConfig if algorithm == "classic" else GridConfig
     rules = [key for key in tables.keywords(kind) if key != "algorithm"]
-    sections = ("problem", "budget", "novelty", *(() if algorithm == "classic" else ("network",)))
+    sections = ("problem", "budget", "novelty", "names", *(() if algorithm == "classic" else ("network",)))
     given = tables.expect_keys(dict(table), (*_SCALARS, *sections, *rules), "configuration")
     values: dict[str, Any] = {key: tables.typed(given[key], types[key], key) for key in _SCALARS if key in given}
     if algorithm == "classic" and "room" in given:
@@ -186,6 +196,7 @@ def job_from(table: Mapping[str, Any], *, name: str = "run", home: Path | None =
         problem=given.get("problem", "xor"),
         novelty=tables.expect_keys(given.get("novelty", {}), ("behave", *tables.keywords(NoveltyConfig)), "[novelty]"),
         network=tables.call(NetworkSettings, network, "[network]"),
+        names=tables.call(NodeNames, given.get("names", {}), "[names]"),
         budget=tables.call(Budget, given.get("budget", {}), "[budget]"),
         config=config,
     )

@@ -1,123 +1,196 @@
-"""Networks as drawings: nodes in columns by depth, connections by weight."""
+"""Networks as diagrams: genomes by nodes and connections, grids by layers, with containers opened."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from volumetric.evolution.genes import ACTIVATIONS
+from volumetric.errors import SpecError
+from volumetric.evolution.genes import ACTIVATIONS, AGGREGATIONS
 from volumetric.evolution.genome import Genome
+from volumetric.grid import Coord
+from volumetric.layers import LayerSpec, Parallel, Residual, Sequential
+from volumetric.layers.containers import inner_source
 from volumetric.network import Network
-from volumetric.viz.figure import new_figure
+from volumetric.viz.diagram import Box, Diagram, Edge, Frame
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_POSITIVE, _NEGATIVE = "#2166ac", "#b2182b"
+    from volumetric.wiring import Source
+
+_INPUT = "input"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Edge:
-    """A line from one node to another; `weight` decides colour and width, a faint one is switched off."""
-
-    source: str
-    target: str
-    weight: float = 1.0
-    faint: bool = False
-
-
-def draw_genome(genome: Genome, title: str = "champion") -> Figure:
+def draw_genome(
+    genome: Genome, title: str = "champion", *, inputs: Sequence[str] = (), outputs: Sequence[str] = ()
+) -> Figure:
     """Draw the nodes and connections of a genome: inputs on the left, outputs on the right.
 
-    Blue connections are positive, red ones negative, wider ones stronger, dotted ones disabled.
+    Blue connections are positive, red ones negative, wider ones stronger, dotted ones disabled; each carries its
+    weight, and a box its activation and bias.
+
+    Parameters
+    ----------
+    inputs, outputs : names of these nodes; empty: their numbers
+
+    Raises
+    ------
+    SpecError : there are names, but not one for each input or output
     """
-    inputs, outputs = genome.interface.inputs, genome.interface.outputs
-    names = {node: f"in {node}" for node in range(inputs)}
+    wide, out = genome.interface.inputs, genome.interface.outputs
+    names = dict(enumerate(_named("input", inputs, "in", wide)))
+    names |= {wide + i: name for i, name in enumerate(_named("output", outputs, "out", out))}
+    depths = _depths(genome)
+    boxes = {str(node): Box(text=names[node], column=depths[node], role="input") for node in range(wide)}
     for node in genome.nodes:
-        key = int(node["id"])
-        what = f"out {key - inputs}" if key < inputs + outputs else str(key)
-        names[key] = f"{what}\n{ACTIVATIONS[node['activation']]}"
+        key, aggregation = int(node["id"]), AGGREGATIONS[node["aggregation"]]
+        joined = "" if aggregation == "sum" else f"{aggregation}, "
+        text = f"{names.get(key, f'node {key}')}\n{joined}{ACTIVATIONS[node['activation']]}\nbias {node['bias']:.2g}"
+        boxes[str(key)] = Box(text=text, column=depths[key], role="output" if key < wide + out else "hidden")
     genes = genome.connections
     edges = [
-        Edge(source=names[s], target=names[t], weight=w, faint=not on)
+        Edge(source=str(s), target=str(t), weight=w, faint=not on)
         for s, t, w, on in zip(
             genes["source"].tolist(), genes["target"].tolist(), genes["weight"].tolist(), genes["enabled"].tolist(),
             strict=True,
         )
     ]  # fmt: skip
-    depths = _depths(genome)
-    return _drawn({names[key]: depth for key, depth in depths.items()}, edges, title)
+    return Diagram(title=title, boxes=boxes, edges=edges, faint="disabled connection").draw()
 
 
 def draw_network(network: Network, title: str = "network") -> Figure:
-    """Draw the layers of a network in reading order, with its activation links as dotted lines."""
-    names = {
-        coord: f"{coord}\n{spec.kind}{' (off)' if coord in network.disabled else ''}"
-        for coord, spec in network.layers.items()
-    }
-    chain = list(names.values())
-    edges = [Edge(source=a, target=b) for a, b in zip(["input", *chain], chain, strict=False)]
-    edges += [
-        Edge(source=names[link.source], target=names[link.target], weight=-1.0, faint=True)
-        for link in network.links
-        if link.kind == "activation" and link.source in names and link.target in names
-    ]
-    return _drawn({"input": 0, **{name: depth for depth, name in enumerate(chain, 1)}}, edges, title)
+    """Draw the layers of a network from left to right, each container as a frame around what is in it.
+
+    Dotted lines are links, and what residuals add. A layer that is switched off is drawn beside its name's "off".
+    """
+    opened = _Opened()
+    opened.boxes[_INPUT] = Box(text=f"input\n{'×'.join(map(str, network.input_shape))}", column=0, role="input")
+    made: dict[Coord, str] = {}
+    read: dict[Coord, str] = {}
+
+    def value(source: Source) -> str:
+        if source.coord is None:
+            return _INPUT
+        return (made if source.side == "output" else read)[source.coord]
+
+    for wire in network.wires:
+        spec, coord = network.layers[wire.coord], wire.coord
+        first, *others = [value(source) for source in wire.inputs]
+        read[coord] = first
+        if wire.identity:
+            made[coord] = opened.leaf(str(coord), f"{coord}\n{spec.kind} (off)", first)
+        else:
+            shape = "×".join(str(size) for size in network.shapes[coord] if size > 0)
+            made[coord] = opened.add(str(coord), f"{coord}", spec, first, f"→ {shape}")
+        ends = [*others, *([] if wire.skip is None else [value(wire.skip)])]
+        opened.edges += [Edge(source=end, target=opened.entry[str(coord)], faint=True) for end in ends]
+    last = list(network.layers)[-1]
+    opened.boxes[made[last]] = Box(
+        text=opened.boxes[made[last]].text, column=opened.boxes[made[last]].column, role="output"
+    )
+    return Diagram(
+        title=title, boxes=opened.boxes, edges=opened.edges, frames=opened.frames, faint="link or residual"
+    ).draw()
+
+
+class _Opened:
+    """Boxes, lines and frames of layers that are added one after the other."""
+
+    def __init__(self) -> None:
+        self.boxes: dict[str, Box] = {}
+        self.edges: list[Edge] = []
+        self.frames: list[Frame] = []
+        self.entry: dict[str, str] = {}
+
+    def leaf(self, path: str, text: str, *sources: str, role: str = "hidden") -> str:
+        """Add a box behind its sources and return its name."""
+        column = 1 + max(self.boxes[source].column for source in sources)
+        self.boxes[path] = Box(text=text, column=column, role=role)
+        self.edges += [Edge(source=source, target=path) for source in sources]
+        self.entry[path] = path
+        return path
+
+    def add(self, path: str, name: str, spec: LayerSpec, source: str, shape: str = "") -> str:
+        """Add a layer, opened if it is a container, and return the name of the box whose value it gives."""
+        if not isinstance(spec, Sequential | Parallel):
+            return self.leaf(path, "\n".join(filter(None, (name, _told(spec), shape))), source)
+        before = list(self.boxes)
+        end = (
+            self._sequential(path, spec, source) if isinstance(spec, Sequential) else self._parallel(path, spec, source)
+        )
+        inside = tuple(box for box in self.boxes if box not in before)
+        self.entry[path] = inside[0]
+        self.frames.append(Frame(text=" ".join(filter(None, (name, spec.kind, shape))), boxes=inside))
+        return end
+
+    def _sequential(self, path: str, spec: Sequential, source: str) -> str:
+        values = [source]
+        for i, child in enumerate(spec.layers):
+            end = self.add(f"{path}/{i}", "", child, values[-1])
+            if isinstance(child, Residual):
+                skip = values[inner_source(child.source, i)]
+                self.edges.append(Edge(source=skip, target=end, faint=True))
+            values.append(end)
+        return values[-1]
+
+    def _parallel(self, path: str, spec: Parallel, source: str) -> str:
+        ends = [self.add(f"{path}/{i}", "", branch, source) for i, branch in enumerate(spec.branches)]
+        if spec.gate is not None:
+            ends.append(self.add(f"{path}/gate", "gate", spec.gate, source))
+        return self.leaf(f"{path}/join", spec.combine, *ends, role="join")
+
+
+def _told(spec: LayerSpec) -> str:
+    """Kind of a layer, its width where it has one, and its activation."""
+    width = getattr(spec, "out_features", None)
+    activation = getattr(spec, "activation", "linear")
+    return f"{spec.kind}{'' if width is None else f' {width}'}{'' if activation == 'linear' else f' {activation}'}"
+
+
+def _named(what: str, given: Sequence[str], short: str, count: int) -> Sequence[str]:
+    if given and len(given) != count:
+        raise SpecError(
+            f"{len(given)} names for {count} {what}s", hint=f'name every {what}, as {what}s = ["a", "b"], or none'
+        )
+    return given or [f"{short} {i}" for i in range(count)]
 
 
 def _depths(genome: Genome) -> dict[int, int]:
-    """Column of each node: the longest way to it over enabled connections that do not go round; outputs are last."""
+    """Column of each node: the longest way to it from the inputs that does not go round; outputs are last."""
     inputs, outputs = genome.interface.inputs, genome.interface.outputs
-    depths = dict.fromkeys(range(inputs), 0) | dict.fromkeys(genome.nodes["id"].tolist(), 1)
-    active = genome.connections[genome.connections["enabled"]]
-    ends = list(zip(active["source"].tolist(), active["target"].tolist(), strict=True))
     fixed = range(inputs, inputs + outputs)
-    for _ in range(len(genome.nodes)):
-        changed = False
-        for source, target in ends:
-            if source not in fixed and target not in fixed and depths[target] <= depths[source] < len(genome.nodes):
-                depths[target], changed = depths[source] + 1, True
-        if not changed:
-            break
-    last = 1 + max((depth for key, depth in depths.items() if key not in fixed), default=0)
+    active = genome.connections[genome.connections["enabled"]]
+    followers: dict[int, list[int]] = {}
+    for source, target in zip(active["source"].tolist(), active["target"].tolist(), strict=True):
+        if source not in fixed and target not in fixed:
+            followers.setdefault(source, []).append(target)
+    nodes = [*range(inputs), *(node for node in genome.nodes["id"].tolist() if node not in fixed)]
+    order = _finished(nodes, followers)
+    place = {node: i for i, node in enumerate(reversed(order))}
+    depths = {node: 0 if node < inputs else 1 for node in nodes}
+    for node in reversed(order):
+        for target in followers.get(node, ()):
+            if place[target] > place[node]:  # else the connection leads back
+                depths[target] = max(depths[target], depths[node] + 1)
+    last = 1 + max(depths.values(), default=0)
     return depths | dict.fromkeys(fixed, last)
 
 
-def _drawn(columns: Mapping[str, int], edges: list[Edge], title: str) -> Figure:
-    by_column: dict[int, list[str]] = {}
-    for name, column in columns.items():
-        by_column.setdefault(column, []).append(name)
-    tallest = max(map(len, by_column.values()))
-    figure = new_figure(width=2.0 + 1.6 * len(by_column), height=max(3.0, 0.75 * tallest))
-    axes = figure.add_subplot()
-    places = {
-        name: (x, (tallest - len(members)) / 2 + y + 0.15 * (x % 2))
-        for x, (_, members) in enumerate(sorted(by_column.items()))
-        for y, name in enumerate(members)
-    }
-    strongest = max((abs(edge.weight) for edge in edges), default=1.0) or 1.0
-    for edge in edges:
-        (x0, y0), (x1, y1) = places[edge.source], places[edge.target]
-        axes.annotate(
-            "", (x1, y1), (x0, y0),
-            arrowprops={
-                "arrowstyle": "->",
-                "color": _POSITIVE if edge.weight >= 0 else _NEGATIVE,
-                "linewidth": 0.4 + 2.6 * abs(edge.weight) / strongest,
-                "alpha": 0.25 if edge.faint else 0.85,
-                "linestyle": ":" if edge.faint else "-",
-                "shrinkA": 14, "shrinkB": 14,
-                "connectionstyle": "arc3,rad=0.15" if abs(x1 - x0) != 1 else "arc3,rad=0",
-            },
-        )  # fmt: skip
-    for name, (x, y) in places.items():
-        axes.text(
-            x, y, name, ha="center", va="center", fontsize=7,
-            bbox={"boxstyle": "round,pad=0.35", "facecolor": "white", "edgecolor": "#444"},
-        )  # fmt: skip
-    axes.set_xlim(-0.6, len(by_column) - 0.4)
-    axes.set_ylim(tallest - 0.3, -0.7)
-    axes.set_title(title, fontsize=10)
-    axes.set_axis_off()
-    return figure
+def _finished(nodes: Sequence[int], followers: dict[int, list[int]]) -> list[int]:
+    """Nodes in the order in which a depth first search leaves them."""
+    order: list[int] = []
+    seen: set[int] = set()
+    for start in nodes:
+        stack = [] if start in seen else [(start, iter(followers.get(start, ())))]
+        seen.add(start)
+        while stack:
+            node, rest = stack[-1]
+            target = next((t for t in rest if t not in seen), None)
+            if target is None:
+                order.append(node)
+                stack.pop()
+            else:
+                seen.add(target)
+                stack.append((target, iter(followers.get(target, ()))))
+    return order

@@ -15,6 +15,7 @@ from volumetric.evolution.compare import similarity_matrix
 from volumetric.evolution.dna import extract_dna
 from volumetric.evolution.genome import Genome
 from volumetric.evolution.grids.population import GridPopulation
+from volumetric.evolution.job import NodeNames, read_job
 from volumetric.evolution.population import Population
 from volumetric.evolution.run import Run
 from volumetric.evolution.species import distances
@@ -53,9 +54,11 @@ def plot_run(home: Path, form: str = "png") -> list[Path]:
     drawn = {"fitness": fitness_curves(generations), "species": species_stack(generations)}
     if run.champion is not None:
         genome, told = run.champion.genome, f"genome {run.champion.id}, fitness {run.champion.fitness:.6g}"
-        drawn["champion"] = (
-            draw_genome(genome, told) if isinstance(genome, Genome) else draw_network(genome.network, told)
-        )
+        if isinstance(genome, Genome):
+            names = read_job(home / "config.toml").names if (home / "config.toml").is_file() else NodeNames()
+            drawn["champion"] = draw_genome(genome, told, inputs=names.inputs, outputs=names.outputs)
+        else:
+            drawn["champion"] = draw_network(genome.network, told)
     paths = [save_figure(figure, home / f"{name}.{form}") for name, figure in drawn.items()]
     similarity = home / f"similarity.{form}"
     similarity_of(run).save(similarity)
@@ -96,9 +99,9 @@ def similarity_of(run: Run[Any, Any]) -> Heatmap:
     rows = best[np.argsort(run.species.member[best], kind="stable")].tolist()
     genomes = [run.pool.genome(row) for row in rows]
     if isinstance(run, Population):
-        values, what = 1 / (1 + distances(genomes, run.config)), "compatibility"
+        values, what = 1 / (1 + distances(genomes, run.config)), "similarity 1/(1 + δ)"
     else:
-        values, what = similarity_matrix([extract_dna(g.network, g.params) for g in genomes]), "DNA"
+        values, what = similarity_matrix([extract_dna(g.network, g.params) for g in genomes]), "similarity of DNA"
     names = [f"s{run.species.ids[run.species.member[row]]} #{row}" for row in rows]
     title = f"{what} of the best {len(rows)} of generation {run.generation}"
     return Heatmap(values=np.asarray(values, np.float64), rows=names, columns=names, title=title)

@@ -22,6 +22,9 @@ PICTURES = (".png", ".svg", ".pdf")
 class Heatmap:
     """A table of numbers in -1 … 1 with names; NaN marks a cell that has none.
 
+    Colours spread over the numbers that there are, so that small differences show. A table with negative numbers runs
+    from red over white, which is 0, to blue.
+
     Attributes
     ----------
     values : float ``[rows, columns]``
@@ -52,28 +55,60 @@ class Heatmap:
             known = ", ".join((".html", *PICTURES))
             raise UnsupportedError(f"cannot draw to {path.name!r}", hint=f"name the file with one of {known}")
 
+    @property
+    def limits(self) -> tuple[float, float]:
+        """Numbers at the ends of the colours: of all cells but those that compare something with itself."""
+        others = self.values.astype(np.float64)
+        if list(self.rows) == list(self.columns) and len(self.rows) > 1:
+            others[np.diag_indices_from(others)] = np.nan
+        found = others[np.isfinite(others)]
+        if not found.size:
+            return 0.0, 1.0
+        low, high = float(found.min()), float(found.max())
+        if low < 0:
+            most = max(-low, high)
+            return -most, most
+        if high - low < _LEAST:  # equal numbers: in the middle
+            return low - _LEAST, high + _LEAST
+        return low, high
+
     def html(self) -> str:
-        """Return the page: a table whose cells are coloured, with every number as a tooltip."""
+        """Return the page: a table whose cells are coloured, with every number as a tooltip, and the scale."""
         head = "".join(f"<th>{html.escape(name)}</th>" for name in self.columns)
+        low, high = self.limits
         body = "".join(
-            f"<tr><th>{html.escape(name)}</th>{''.join(map(_cell, row))}</tr>\n"
+            f"<tr><th>{html.escape(name)}</th>{''.join(_cell(value, low, high) for value in row)}</tr>\n"
             for name, row in zip(self.rows, self.values, strict=True)
         )
         title = html.escape(self.title)
         return (
             f'<!doctype html>\n<html lang="en"><meta charset="utf-8"><title>{title}</title>\n<style>{_STYLE}</style>\n'
-            f"<h1>{title}</h1>\n<table><tr><th></th>{head}</tr>\n{body}</table>\n</html>\n"
+            f"<h1>{title}</h1>\n<table><tr><th></th>{head}</tr>\n{body}</table>\n"
+            f'<p>{low:.4g} <span class="scale" style="background:linear-gradient(90deg,{_stops(low)})"></span> '
+            f"{high:.4g}</p>\n</html>\n"
         )
 
     def _picture(self, form: str) -> bytes:
         height, width = self.values.shape
-        figure = new_figure(width=4.0 + 0.3 * width, height=1.5 + 0.22 * height)
-        axes = figure.add_subplot()
-        image = axes.imshow(self.values, cmap="RdBu", vmin=-1, vmax=1, aspect="auto", interpolation="nearest")
+        low, high = self.limits
+        numbers = width <= _NUMBERS
+        figure = new_figure(width=3.0 + (0.5 if numbers else 0.22) * width, height=1.5 + 0.22 * height)
+        axes = figure.add_subplot(facecolor="#dddddd")  # shows where there is no number
+        from matplotlib.colors import LinearSegmentedColormap
+
+        colours = LinearSegmentedColormap.from_list("values", [stop / 255 for stop in _colours(low)])
+        image = axes.imshow(self.values, cmap=colours, vmin=low, vmax=high, aspect="auto", interpolation="nearest")
+        if numbers:
+            digits = _digits(low, high)
+            for (row, column), value in np.ndenumerate(self.values):
+                if np.isfinite(value):
+                    ink = "white" if _is_dark(_colour(value, low, high)) else "#222222"
+                    axes.text(column, row, f"{value:.{digits}f}", ha="center", va="center", fontsize=5.5, color=ink)
         axes.set_xticks(range(width), self.columns, rotation=90, fontsize=7)
         axes.set_yticks(range(height), self.rows, fontsize=7)
         figure.suptitle(self.title, fontsize=9, wrap=True)
-        figure.colorbar(image, ax=axes)
+        above = bool((self.values[np.isfinite(self.values)] > high).any())
+        figure.colorbar(image, ax=axes, extend="max" if above else "neither", aspect=40)
         out = io.BytesIO()
         figure.savefig(out, format=form, dpi=120)
         return out.getvalue()
@@ -82,16 +117,54 @@ class Heatmap:
 _STYLE = (
     "body{font:14px system-ui,sans-serif;margin:2em}table{border-collapse:collapse}"
     "th{font-weight:normal;font-size:12px;padding:2px 6px;text-align:left;white-space:nowrap}"
-    "td{width:2.6em;height:1.6em;font-size:11px;text-align:center;border:1px solid #fff}"
+    "td{min-width:2.6em;height:1.6em;padding:0 3px;font-size:11px;text-align:center;border:1px solid #fff}"
+    ".scale{display:inline-block;width:16em;height:1em;vertical-align:middle}"
 )
-_MIDDLE, _LOW, _HIGH = (np.array(c, np.float64) for c in ((247, 247, 247), (178, 24, 43), (33, 102, 172)))
+_LEAST = 1e-9
+"""Numbers that differ by less have one colour."""
+_NUMBERS = 24
+"""Columns up to which pictures show the numbers themselves."""
+Colour = NDArray[np.float64]
 
 
-def _cell(value: float) -> str:
-    """Return one cell, red below 0 and blue above."""
+def _shades(*colours: tuple[int, int, int]) -> tuple[Colour, ...]:
+    return tuple(np.array(colour, np.float64) for colour in colours)
+
+
+_SIGNED = _shades((178, 24, 43), (247, 247, 247), (33, 102, 172))
+_RISING = _shades((255, 255, 217), (65, 182, 196), (8, 29, 88))
+
+
+def _colours(low: float) -> tuple[Colour, ...]:
+    """Red, green and blue, 0 to 255, at the low end, in the middle and at the high end."""
+    return _SIGNED if low < 0 else _RISING
+
+
+def _colour(value: float, low: float, high: float) -> Colour:
+    part = 2 * min(max((value - low) / (high - low), 0.0), 1.0)
+    first, middle, last = _colours(low)
+    return first + part * (middle - first) if part < 1 else middle + (part - 1) * (last - middle)
+
+
+def _is_dark(colour: Colour) -> bool:
+    return float(colour @ (0.299, 0.587, 0.114)) < 130
+
+
+def _digits(low: float, high: float) -> int:
+    """Decimals that tell numbers between two apart."""
+    return int(np.clip(np.ceil(1 - np.log10(max(high - low, 1e-4))), 2, 5))
+
+
+def _stops(low: float) -> str:
+    return ",".join(f"rgb({','.join(str(round(part)) for part in colour)})" for colour in _colours(low))
+
+
+def _cell(value: float, low: float, high: float) -> str:
+    """Return one cell."""
     if np.isnan(value):
         return "<td></td>"
-    strength = min(abs(float(value)), 1.0)
-    red, green, blue = (_MIDDLE + strength * ((_HIGH if value > 0 else _LOW) - _MIDDLE)).round().astype(int)
-    ink = "#fff" if strength > 0.6 else "#222"
-    return f'<td style="background:rgb({red},{green},{blue});color:{ink}" title="{value:.6f}">{value:.2f}</td>'
+    colour = _colour(float(value), low, high)
+    red, green, blue = colour.round().astype(int)
+    ink = "#fff" if _is_dark(colour) else "#222"
+    shown = f"{value:.{_digits(low, high)}f}"
+    return f'<td style="background:rgb({red},{green},{blue});color:{ink}" title="{value:.6f}">{shown}</td>'

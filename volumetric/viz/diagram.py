@@ -1,0 +1,259 @@
+"""Diagrams: boxes, lines between them by weight, frames around boxes that belong together, and a legend."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from volumetric.viz.figure import new_figure
+from volumetric.viz.layout import Layout, lay_out
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+POSITIVE, NEGATIVE, PLAIN = "#2166ac", "#b2182b", "#555555"
+_FILLS: Final = {"input": "#eef3e2", "output": "#fdf0d5", "hidden": "#ffffff", "join": "#e9e9e9"}
+_WIDE, _HIGH = 1.3, 0.46
+_PITCH, _ROW = 2.35, 0.74
+"""Inches: size of a box; from one column, and one row, to the next."""
+_THIN, _THICK = 0.5, 3.0
+_NUMBERS = 60
+"""Lines that carry their weight as a number; of more the strongest do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Box:
+    """A box: its lines of text, the column it stands in, and what it is, which decides its colour."""
+
+    text: str
+    column: int
+    role: str = "hidden"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edge:
+    """A line from one box to another. `weight` decides colour, width and number; None: a plain one. `faint`: dotted."""
+
+    source: str
+    target: str
+    weight: float | None = None
+    faint: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """A frame around boxes, with a name."""
+
+    text: str
+    boxes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagram:
+    """What is drawn. `faint` says in the legend what dotted lines are."""
+
+    title: str
+    boxes: Mapping[str, Box]
+    edges: Sequence[Edge]
+    frames: Sequence[Frame] = ()
+    faint: str = "disabled"
+    notes: Sequence[str] = field(default_factory=tuple)
+
+    def draw(self) -> Figure:
+        """Return the picture; it grows with what is in it, up to the limits of `new_figure`."""
+        edges = list(self.edges)
+        layout = lay_out(
+            {name: box.column for name, box in self.boxes.items()}, [(edge.source, edge.target) for edge in edges]
+        )
+        low, high = layout.height
+        columns = 1 + max(layout.column.values())
+        margin, legend = 0.3 + 0.13 * min(len(self.frames), 4), 0.4
+        beside = _beside(edges, layout, columns - 1)
+        width = max(columns * _PITCH - (_PITCH - _WIDE) + 2 * margin + beside, 4.6)
+        height = (high - low) * _ROW + _HIGH + 2 * margin + 0.35
+        figure = new_figure(width=width, height=height + legend)
+        axes = figure.add_subplot()
+        for frame in sorted(self.frames, key=lambda frame: -len(frame.boxes)):
+            self._frame(axes, frame, layout)
+        strongest = max((abs(edge.weight) for edge in edges if edge.weight is not None), default=0.0) or 1.0
+        shown = sorted((e for e in edges if e.weight is not None), key=lambda e: -abs(e.weight or 0.0))[:_NUMBERS]
+        ports = _ports(edges, layout)
+        for i, edge in enumerate(edges):
+            _line(axes, edge, layout, i, ports, strongest, numbered=edge in shown)
+        for name, box in self.boxes.items():
+            x, y = _place(layout, name)
+            axes.text(x, y, _fitted(box.text), ha="center", va="center", fontsize=7, zorder=4, linespacing=1.25)
+            _box(axes, *_place(layout, name), _FILLS[box.role])
+        spread = (width - beside - (columns - 1) * _PITCH) / 2
+        axes.set_xlim(-spread, (columns - 1) * _PITCH + spread + beside)
+        axes.set_ylim(high * _ROW + _HIGH / 2 + margin, low * _ROW - _HIGH / 2 - margin)
+        axes.set_aspect("equal")
+        axes.set_title(self.title, fontsize=10)
+        axes.set_axis_off()
+        self._legend(figure, edges, strongest, hidden=len([e for e in edges if e.weight is not None]) - len(shown))
+        return figure
+
+    def _frame(self, axes: Axes, frame: Frame, layout: Layout) -> None:
+        from matplotlib.patches import FancyBboxPatch
+
+        inside = sum(set(other.boxes) < set(frame.boxes) for other in self.frames)
+        pad = 0.1 + 0.13 * min(inside, 4)
+        places = [_place(layout, name) for name in frame.boxes]
+        left, right = min(x for x, _ in places) - _WIDE / 2 - pad, max(x for x, _ in places) + _WIDE / 2 + pad
+        top, bottom = min(y for _, y in places) - _HIGH / 2 - pad - 0.08, max(y for _, y in places) + _HIGH / 2 + pad
+        axes.add_patch(
+            FancyBboxPatch(
+                (left, top), right - left, bottom - top, boxstyle="round,pad=0,rounding_size=0.1",
+                facecolor="#f6f6fb", edgecolor="#9a9ab0", linewidth=0.8, zorder=0.5,
+            )
+        )  # fmt: skip
+        axes.text(left + 0.06, top + 0.02, frame.text, fontsize=6, color="#60607a", va="top", zorder=1)
+
+    def _legend(self, figure: Figure, edges: Sequence[Edge], strongest: float, *, hidden: int) -> None:
+        from matplotlib.lines import Line2D
+
+        marks: list[Line2D] = []
+
+        def mark(label: str, **style: Any) -> None:
+            marks.append(Line2D([], [], label=label, **style))
+
+        weights = [edge.weight for edge in edges if edge.weight is not None]
+        if weights:
+            mark("positive weight", color=POSITIVE, linewidth=2)
+            mark("negative weight", color=NEGATIVE, linewidth=2)
+            for part in (0.1, 1.0):
+                mark(f"|weight| {part * strongest:.2g}", color=PLAIN, linewidth=_width(part * strongest, strongest))
+        if any(edge.faint for edge in edges):
+            mark(self.faint, color=PLAIN, linewidth=1.2, linestyle=":")
+        notes = [*self.notes, *([f"numbers at the {_NUMBERS} strongest lines"] if hidden > 0 else [])]
+        for note in notes:
+            mark(note, linestyle="none")
+        if marks:
+            figure.legend(
+                handles=marks, loc="outside lower center", ncols=min(len(marks), 3), fontsize=7, frameon=False,
+                handlelength=2.4, columnspacing=1.4,
+            )  # fmt: skip
+
+
+def _place(layout: Layout, name: str) -> tuple[float, float]:
+    return layout.column[name] * _PITCH, layout.row[name] * _ROW
+
+
+def _beside(edges: Sequence[Edge], layout: Layout, last: int) -> float:
+    """Room that lines within the last column take at its right."""
+    inside = [edge for edge in edges if layout.column[edge.source] == layout.column[edge.target] == last]
+    return max((_reach(layout, edge) for edge in inside), default=0.0)
+
+
+def _reach(layout: Layout, edge: Edge) -> float:
+    """How far a line that stays in its column goes to the right of the boxes."""
+    return 0.5 + 0.12 * _ROW * abs(layout.row[edge.source] - layout.row[edge.target])
+
+
+def _box(axes: Axes, x: float, y: float, fill: str) -> None:
+    from matplotlib.patches import FancyBboxPatch
+
+    axes.add_patch(
+        FancyBboxPatch(
+            (x - _WIDE / 2, y - _HIGH / 2), _WIDE, _HIGH, boxstyle="round,pad=0,rounding_size=0.08",
+            facecolor=fill, edgecolor="#444", linewidth=0.8, zorder=3,
+        )
+    )  # fmt: skip
+
+
+def _fitted(text: str, most: int = 21) -> str:
+    """Shorten lines in their middle that are wider than a box."""
+    half = most // 2
+    return "\n".join(s if len(s) <= most else f"{s[:half]}…{s[-half:]}" for s in text.split("\n"))
+
+
+def _width(weight: float, strongest: float) -> float:
+    return _THIN + (_THICK - _THIN) * abs(weight) / strongest
+
+
+def _ports(edges: Sequence[Edge], layout: Layout) -> dict[tuple[int, str], float]:
+    """Where lines leave and reach boxes, off the middle of a side, in inches: in the order of their other ends."""
+    found: dict[tuple[int, str], float] = {}
+    for end in ("source", "target"):
+        by_box: dict[str, list[int]] = {}
+        for i, edge in enumerate(edges):
+            by_box.setdefault(getattr(edge, end), []).append(i)
+        for members in by_box.values():
+            other = "target" if end == "source" else "source"
+
+            def near(i: int, end: str = end, other: str = other) -> float:
+                way = layout.ways[i]
+                forwards = layout.column[edges[i].source] <= layout.column[edges[i].target]
+                if way:
+                    return way[0][1] if (end == "source") == forwards else way[-1][1]
+                return layout.row[getattr(edges[i], other)]
+
+            members.sort(key=near)
+            room = min(0.09, (_HIGH - 0.12) / max(len(members), 1))
+            for place, i in enumerate(members):
+                found[i, end] = (place - (len(members) - 1) / 2) * room
+    return found
+
+
+def _line(
+    axes: Axes, edge: Edge, layout: Layout, i: int, ports: Mapping[tuple[int, str], float], strongest: float,
+    *, numbered: bool,
+) -> None:  # fmt: skip
+    from matplotlib.patches import FancyArrowPatch
+    from matplotlib.path import Path
+
+    points = _way(edge, layout, i, ports)
+    path = Path(points, [Path.MOVETO, *[Path.CURVE4] * (len(points) - 1)])
+    weight = edge.weight
+    colour = PLAIN if weight is None else POSITIVE if weight >= 0 else NEGATIVE
+    axes.add_patch(
+        FancyArrowPatch(
+            path=path, arrowstyle="-|>", mutation_scale=8, color=colour, alpha=0.55 if edge.faint else 0.9,
+            linewidth=1.0 if weight is None else _width(weight, strongest), linestyle=":" if edge.faint else "-",
+            shrinkA=0, shrinkB=0, zorder=2, capstyle="butt", joinstyle="miter",
+        )
+    )  # fmt: skip
+    if numbered and weight is not None:
+        # Not all in one line: neighbours would lie on each other.
+        x, y = _along(points[:4] if len(points) > 4 else points, 0.3 + 0.2 * (i % 3))
+        axes.text(
+            x, y, f"{weight:.2g}", fontsize=6, color=colour, ha="center", va="center", zorder=2.5,
+            bbox={"boxstyle": "round,pad=0.12", "facecolor": "white", "edgecolor": "none", "alpha": 0.85},
+        )  # fmt: skip
+
+
+def _way(
+    edge: Edge, layout: Layout, i: int, ports: Mapping[tuple[int, str], float]
+) -> list[tuple[float, float]]:  # fmt: skip
+    """Points of cubic curves from box to box, through its place in every column between."""
+    (x0, y0), (x1, y1) = _place(layout, edge.source), _place(layout, edge.target)
+    y0, y1 = y0 + ports[i, "source"], y1 + ports[i, "target"]
+    half = _WIDE / 2
+    if layout.column[edge.source] == layout.column[edge.target]:
+        out = half + _reach(layout, edge)  # beside the column; a line to itself is a loop
+        lift = 0.16 if edge.source == edge.target else 0.0
+        return [(x0 + half, y0 - lift), (x0 + out, y0 - lift), (x1 + out, y1 + lift), (x1 + half, y1 + lift)]
+    forwards = x1 > x0
+    sign = 1.0 if forwards else -1.0
+    way = layout.ways[i] if forwards else layout.ways[i][::-1]
+    corners = [(x0 + sign * half, y0)]
+    for column, row in way:
+        x, y = column * _PITCH, row * _ROW
+        corners += [(x - sign * half, y), (x + sign * half, y)]
+    corners.append((x1 - sign * half, y1))
+    points = [corners[0]]
+    for (ax, ay), (bx, by) in itertools.pairwise(corners):
+        reach = (bx - ax) / 2
+        points += [(ax + reach, ay), (bx - reach, by), (bx, by)]
+    return points
+
+
+def _along(points: Sequence[tuple[float, float]], t: float) -> tuple[float, float]:
+    """Point of a cubic curve at `t`."""
+    weights = [math.comb(3, k) * (1 - t) ** (3 - k) * t**k for k in range(4)]
+    x, y = (sum(w * p[axis] for w, p in zip(weights, points, strict=True)) for axis in (0, 1))
+    return x, y
