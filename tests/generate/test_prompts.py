@@ -14,7 +14,7 @@ from volumetric.errors import CheckpointError, DeviceError, DTypeError, Generati
 from volumetric.generate import SamplingParams
 
 TINY = Path(__file__).parents[1] / "fixtures" / "hf_tiny" / "llama"
-NO_PROMPT: list[Any] = [None, 5, 1.5, b"abc", bytearray(b"a"), [b"a"], [1.5], [True], [None], [[1]], {1, 2}, object()]
+NO_PROMPT: list[Any] = [None, 5, 1.5, b"abc", bytearray(b"a"), [b"a"], [1.5], [True], [None], [[1]], {1, 2}, Ellipsis]
 NO_PROMPT += [{"role": "user", "content": "a"}, np.array([[1, 2]]), np.array(3), np.array([1.5])]
 
 
