@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import io
 import logging
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from volumetric.cli import console
+from volumetric.cli.notes import StderrHandler
 from volumetric.kernels.cpu import jit
 from volumetric.runtime.cpu import compiling
 
@@ -70,6 +73,15 @@ def test_a_terminal_shows_how_many_kernels_are_compiled(slow, monkeypatch):
     assert counts[:3] == [f"compiling kernels, once on this machine: {i} of 3" for i in (1, 2, 3)]
     assert counts[3].startswith("compiled 3 kernels in 0.0 s, which are kept for the next start")
     assert screen.getvalue().count("\n") == 1
+
+
+def test_a_spinner_tells_it_too_and_goes_on_afterwards(slow):
+    console.configure(verbose=False, quiet=False, debug=False)
+    said = []
+    spinner: Any = SimpleNamespace(update=said.append)
+    with StderrHandler.waiting_in(spinner, "loading…"):
+        slow()
+    assert said == [*(f"compiling kernels, once on this machine: {i} of 3…" for i in (1, 2, 3)), "loading…"]
 
 
 def test_a_file_gets_few_lines_and_quiet_none(slow, capsys):

@@ -73,6 +73,7 @@ def test_every_sampling_parameter_has_a_flag_with_help(capsys):
         (["generate", "x", "--prompt-ids", "1", "--chat"], "--prompt-ids and --chat"),
         (["generate", "x", "-p", "a", "--chat", "--template-args", "[1]"], "JSON object"),
         (["generate", "x", "-p", "a", "--chat", "--template-args", "{"], "not JSON"),
+        (["generate", "x", "-p", "a", "--chat", "--template-args", "[" * 100_000], "not JSON"),
         (["bench", "x", "-p", "many"], "many"),
         (["bench", "x", "-p", "-5"], "-5"),
         (["bench", "x", "--pg", "5"], "PROMPT,GENERATE"),

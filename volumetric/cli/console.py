@@ -68,7 +68,7 @@ def progress(text: str) -> Iterator[None]:
         return
     from rich.console import Console
 
-    with Console(stderr=True).status(text) as shown, StderrHandler.waiting_in(shown):
+    with Console(stderr=True).status(text) as shown, StderrHandler.waiting_in(shown, text):
         yield
 
 

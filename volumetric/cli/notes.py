@@ -20,10 +20,13 @@ class StderrHandler(logging.Handler):
     """Writes ``warning: …`` lines to whatever stderr is at that moment.
 
     A record whose attribute ``progress`` is a pair (done, all) is shown in a line that the next one replaces, or in the
-    spinner that is shown already. Where stderr is no terminal, a line now and then must do.
+    spinner that is shown already, until one comes whose ``progress`` is None. Where stderr is no terminal, a line now
+    and then must do.
     """
 
     _spinner: ClassVar[Status | None] = None
+    _spins: ClassVar[str] = ""
+    """What the spinner says where there is no progress."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -33,9 +36,9 @@ class StderrHandler(logging.Handler):
 
     @classmethod
     @contextmanager
-    def waiting_in(cls, spinner: Status) -> Iterator[None]:
-        """Show progress in `spinner` meanwhile."""
-        cls._spinner = spinner
+    def waiting_in(cls, spinner: Status, text: str) -> Iterator[None]:
+        """Show progress in `spinner` meanwhile, which says `text` otherwise."""
+        cls._spinner, cls._spins = spinner, text
         try:
             yield
         finally:
@@ -47,6 +50,8 @@ class StderrHandler(logging.Handler):
         if getattr(record, "progress", None):
             self._update(text)
             return
+        if self._spinner is not None and hasattr(record, "progress"):
+            self._spinner.update(self._spins)
         prefix = "" if record.levelno <= logging.INFO else f"{record.levelname.lower()}: "
         self._clear()
         print(prefix + text, file=sys.stderr, flush=True)

@@ -124,7 +124,7 @@ class TemplateOptions:
 def _json_object(text: str) -> dict[str, Any]:
     try:
         value = json.loads(text)
-    except json.JSONDecodeError as error:
+    except (json.JSONDecodeError, RecursionError) as error:
         raise UsageError(f"--template-args is not JSON: {error}") from None
     if not isinstance(value, dict):
         raise UsageError(f"--template-args must be a JSON object, got {text!r}")
