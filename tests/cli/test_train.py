@@ -287,7 +287,7 @@ BAD: dict[str, tuple[str, str, str]] = {
     "builder key": ("[network]\noptions = {width = 3, hiden = [2]}", "unknown key 'width'", "one of"),
     "activation": ("[network]\noptions = {activation = 'rel'}", "[network] builder.activation", ""),
     "two networks": ("[network]\nfile = 'a'\nmodel = 'b'", "file and model exclude each other", ""),
-    "no file": ("[network]\nfile = 'no.json'", "cannot read", ""),
+    "no file": ("[network]\nfile = 'no.json'", "no.json: No such file", ""),
     "two sources": ("[data]\ncsv = 'a'\nnpz = 'b'", "npz and csv exclude each other", ""),
     "problem": ("[data]\nproblem = 'spiral'", "unknown kind 'spiral'", "did you mean 'spirals'?"),
     "problem key": ("[data]\noptions = {bits = 3}", "unknown key 'bits'", ""),
