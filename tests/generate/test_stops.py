@@ -70,5 +70,13 @@ def test_only_possible_beginnings_are_held_back():
     assert matcher.push("s>tail") == ("", True)
 
 
+def test_what_was_held_back_is_shown_once():
+    matcher = StopMatcher(["</s>"])
+    assert matcher.push("a</s") == ("a", False)
+    assert matcher.flush() == "</s"
+    assert matcher.flush() == ""
+    assert matcher.push(">") == (">", False)
+
+
 def test_without_stop_texts_nothing_is_held():
     assert StopMatcher([]).push("anything") == ("anything", False)

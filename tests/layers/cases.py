@@ -320,6 +320,8 @@ CASES: dict[str, Case] = {
     ),
     "parallel-add": (Parallel(branches=(_PRENORM, Dense(in_features=6, out_features=6)), combine="add"), (2, 3, 6)),
     "parallel-avg": (Parallel(branches=(_PRENORM, _PRENORM, Softmax()), combine="avg"), (4, 6)),
+    "parallel-avg-one": (Parallel(branches=(_PRENORM,), combine="avg"), (4, 6)),
+    "parallel-add-one": (Parallel(branches=(_PRENORM,), combine="add"), (4, 6)),
     "parallel-nested": (
         Parallel(
             branches=(

@@ -25,6 +25,15 @@ def gate(branches: int, top_k: int | None = None) -> Gate:
     return Gate(in_features=4, out_features=branches, top_k=top_k, bias=True)
 
 
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_sums_and_means_of_any_number_of_branches(count: int) -> None:
+    for combine, share in (("add", 1.0), ("avg", 1 / count)):
+        spec = Parallel(branches=(dense(),) * count, combine=combine)
+        p, x = arrays(spec, (5, 4), seed=1)
+        outputs = [dense().forward(below(p, str(i)), x)[0] for i in range(count)]
+        np.testing.assert_allclose(spec.forward(p, x)[0], share * np.sum(outputs, axis=0), rtol=0, atol=1e-12)
+
+
 @pytest.mark.parametrize("top_k", [None, 1, 2, 4])
 def test_every_token_mixes_the_experts_that_its_gate_takes(top_k: int | None) -> None:
     spec = Parallel(branches=(dense(), dense(), dense(), dense()), combine="filter", gate=gate(4, top_k))
