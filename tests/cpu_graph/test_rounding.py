@@ -76,3 +76,17 @@ def test_halves_of_a_step_round_as_in_the_codec(scheme: str) -> None:
     # GGUF's rules: int8 away from zero, the others up.
     up = np.sign(x) * np.floor(np.abs(x) + 0.5) if scheme == "int8:g32" else np.floor(x + 0.5)
     np.testing.assert_array_equal(got, np.clip(up, *((-127, 127) if scheme == "int8:g32" else (first, last))))
+
+
+@pytest.mark.parametrize("scheme", ["float16", "bfloat16"])
+def test_halves_between_floats_round_to_even(scheme: str) -> None:
+    """Every number halfway between two neighbours of the type, in the order of their bits."""
+    host = Scheme.parse(scheme).dtype.host
+    found = np.arange(0x7F80 if scheme == "bfloat16" else 0x7C00, dtype=np.uint16).view(host).astype(np.float64)
+    middle = ((found[:-1] + found[1:]) / 2).astype(np.float32)[None]
+    work = GraphBuilder()
+    device = graphs()
+    program = device.compile(work.finish([work.fake_quant(work.input("x", middle.shape), scheme)]), device.store())
+    even = np.where(np.arange(len(found) - 1) % 2 == 0, found[:-1], found[1:])
+    np.testing.assert_array_equal(program.run([middle])[0][0], even)
+    np.testing.assert_array_equal(program.run([-middle])[0][0], -even)

@@ -17,6 +17,7 @@ from volumetric.layers import (
     Entmax,
     Gate,
     GridSoftmax,
+    GroupNorm,
     LayerNorm,
     LayerSpec,
     MaskedSoftmax,
@@ -42,11 +43,13 @@ QUANTISED = [
 ]
 
 
-def run(name: str, network: Network, x: np.ndarray, scheme: str = "float32", **options: Any) -> np.ndarray:
+def run(name: str, network: Network, x: np.ndarray, scheme: str, options: dict[str, Any]) -> list[np.ndarray]:
+    """The rows of `x` as one sequence, and each as a sequence of its own in a batch."""
     plan = lower(network)
     params = random_params(plan, np.random.default_rng(0), scheme)
     executable = device(name).compile(plan, params, RunOptions(context=64, **options))
-    return executable.forward(executable.new_state(), x, last_only=False)
+    whole = executable.forward(executable.new_state(), x, last_only=False)
+    return [whole, executable.forward_batch([executable.new_state() for _ in x], x)]
 
 
 @pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf])
@@ -57,12 +60,11 @@ def test_what_is_not_finite_stays_so_in_products(name: str, scheme: str, options
     for rows, row in ((1, 0), (3, 1), (12, 7)):
         x = np.random.default_rng(rows).standard_normal((rows, 64)).astype(f32)
         x[row, 37] = odd
-        y = run(name, network, x, scheme, **options)
-        if name == "cpu" and scheme != "bfloat16":
-            assert np.isnan(y[row]).all()
-        assert not np.isfinite(y[row]).any()
-        assert not np.isnan(odd) or np.isnan(y[row]).all()
-        assert np.isfinite(np.delete(y, row, axis=0)).all()
+        for y in run(name, network, x, scheme, options):
+            if np.isnan(odd) or (name == "cpu" and scheme != "bfloat16"):
+                assert np.isnan(y[row]).all()
+            assert not np.isfinite(y[row]).any()
+            assert np.isfinite(np.delete(y, row, axis=0)).all()
 
 
 @pytest.mark.parametrize("odd", [np.nan, np.inf])
@@ -163,8 +165,9 @@ def test_a_layer_norm_loses_nothing_to_a_large_mean(name: str) -> None:
     x = (np.random.default_rng(0).standard_normal((5, 77)) + 1e4).astype(f32)
     spec, product = LayerNorm(num_features=77), Dense(in_features=77, out_features=5, bias=False)
     want = spec.forward({"weight": np.ones(77), "bias": np.zeros(77)}, x.astype(np.float64))[0]
-    for y in on_both_paths(name, spec, x):
-        agree_one(y, want, "norm")
+    for kind in (spec, GroupNorm(num_groups=1, num_channels=77)):
+        for y in on_both_paths(name, kind, x):
+            agree_one(y, want, kind.kind)
     network = chain(spec, product, inputs=77)
     params = initialise(network, seed=1)
     executable = device(name).compile(lower(network), params, RunOptions())

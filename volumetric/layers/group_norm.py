@@ -19,6 +19,7 @@ from volumetric.layers.base import (
     show_shape,
 )
 from volumetric.layers.channels import by_channel, channel_params, sum_by_channel
+from volumetric.layers.norm import without_mean
 
 
 @layer("group_norm")
@@ -61,7 +62,7 @@ class GroupNorm(LayerSpec):
         x = xs[0]
         self.output_shape(x.shape)
         groups = x.reshape(len(x), self.num_groups, np.prod(x.shape[1:], dtype=int) // self.num_groups)
-        centred = groups - groups.mean(axis=-1, keepdims=True)
+        centred = without_mean(groups)
         scale = 1 / np.sqrt(np.mean(np.square(centred), axis=-1, keepdims=True) + x.dtype.type(self.eps))
         normal = (centred * scale).reshape(x.shape)
         pre = normal

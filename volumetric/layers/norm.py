@@ -19,6 +19,12 @@ from volumetric.layers.base import (
 )
 
 
+def without_mean(x: Array) -> Array:
+    """Return ``x - mean(x)`` over the last axis, and what rounding took from the mean: a large one costs nothing."""
+    centred = x - x.mean(axis=-1, keepdims=True)
+    return centred - centred.mean(axis=-1, keepdims=True)
+
+
 def rms_norm(x: Array, gain: Array, eps: float) -> tuple[Array, Array]:
     """Return ``x / √(mean(x²) + eps) · gain`` over the last axis, and the reciprocal root ``[..., 1]``."""
     scale = 1 / np.sqrt(np.mean(np.square(x), axis=-1, keepdims=True) + x.dtype.type(eps))
@@ -86,8 +92,7 @@ class LayerNorm(LayerSpec):
 
     def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
         x = xs[0]
-        centred = x - x.mean(axis=-1, keepdims=True)
-        centred = centred - centred.mean(axis=-1, keepdims=True)  # what rounding took from the mean
+        centred = without_mean(x)
         scale = 1 / np.sqrt(np.mean(np.square(centred), axis=-1, keepdims=True) + x.dtype.type(self.eps))
         normal = centred * scale
         y = normal * p["weight"]
