@@ -27,7 +27,8 @@ def gate(branches: int, top_k: int | None = None) -> Gate:
 
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_sums_and_means_of_any_number_of_branches(count: int) -> None:
-    for combine, share in (("add", 1.0), ("avg", 1 / count)):
+    for combine in ("add", "avg"):
+        share = 1 / count if combine == "avg" else 1.0
         spec = Parallel(branches=(dense(),) * count, combine=combine)
         p, x = arrays(spec, (5, 4), seed=1)
         outputs = [dense().forward(below(p, str(i)), x)[0] for i in range(count)]
