@@ -22,6 +22,7 @@ from volumetric.evolution.genome import validate
 from volumetric.evolution.problems import parity, xor
 from volumetric.evolution.selection import apportion, breeders
 from volumetric.evolution.species import SpeciesTable, rank
+from volumetric.kernels.cpu import breeding
 
 FULL = [(0, 0, 2, 0.5, True), (1, 1, 2, -0.5, True)]
 
@@ -190,6 +191,21 @@ def test_crossover_of_equals_closes_no_cycle(rng: np.random.Generator) -> None:
     b = genome([(0, 0, 3, 1.0, True), (2, 4, 2, 1.0, True), (5, 4, 3, 1.0, True)], hidden=[3, 4])
     for _ in range(100):
         validate(crossover(rng, a, b, config(), tie=True))
+
+
+def test_pairs_have_the_fitter_first_and_ties_are_told() -> None:
+    """One species of six with scores of three values: all kinds of pairs come up, and nobody is paired with itself."""
+    score = np.array([1.0, 3.0, 2.0, 3.0, 1.0, 2.0])
+    order, parents = np.argsort(-score, kind="stable"), np.full((200, 3), -1, np.int64)
+    start, champion = np.zeros(1, np.int64), order[:1].copy()
+    species = np.zeros(len(parents), np.int64)
+    breeding.pair(order, start, np.array([6]), champion, score, species, 0.9, 0.2, np.int64(0), np.uint64(7), parents)
+    first, other, tie = parents[parents[:, 1] >= 0].T
+    assert (first != other).all()
+    assert (score[first] >= score[other]).all()
+    np.testing.assert_array_equal(tie, score[first] == score[other])
+    assert 0 < tie.mean() < 0.5
+    assert 0 < (parents[:, 1] < 0).mean() < 0.5
 
 
 def test_distance_by_hand() -> None:

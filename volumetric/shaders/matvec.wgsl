@@ -32,11 +32,15 @@ fn moments(lid: u32) -> vec3<f32> {
     for (var v = lid; v < K4; v += WG) { sum += dot(x_load4(v), vec4<f32>(1.0)); }
     let mean = team_sum(sum, lid, WG) / f32(K);
     var rest = 0.0;
-    for (var v = lid; v < K4; v += WG) { rest += dot(mask4(x_load4(v) - mean, v, K), vec4<f32>(1.0)); }
+    var squares = 0.0;
+    for (var v = lid; v < K4; v += WG) {
+        let d = mask4(x_load4(v) - mean, v, K);
+        rest += dot(d, vec4<f32>(1.0));
+        squares += square(d);
+    }
     let shift = team_sum(rest, lid, WG) / f32(K);
-    var spread = 0.0;
-    for (var v = lid; v < K4; v += WG) { spread += square(mask4((x_load4(v) - mean) - shift, v, K)); }
-    return vec3<f32>(mean, inverseSqrt(team_sum(spread, lid, WG) / f32(K) + EPS), shift);
+    let variance = variance_about(team_sum(squares, lid, WG) / f32(K), shift);
+    return vec3<f32>(mean, inverseSqrt(variance + EPS), shift);
 }
 
 fn normed(v: u32, value: vec4<f32>, m: vec3<f32>) -> vec4<f32> {

@@ -15,18 +15,16 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         for (var i = lid; i < WIDTH; i += WG) { sum += x[start + i]; }
         mean = team_sum(sum, lid, WG) / f32(WIDTH);
     }
-    var shift = 0.0;  // what rounding took from the mean
-    if (NORM == 2u) {
-        var sum = 0.0;
-        for (var i = lid; i < WIDTH; i += WG) { sum += x[start + i] - mean; }
-        shift = team_sum(sum, lid, WG) / f32(WIDTH);
-    }
-    var spread = 0.0;
+    var rest = 0.0;
+    var squares = 0.0;
     for (var i = lid; i < WIDTH; i += WG) {
-        let d = (x[start + i] - mean) - shift;
-        spread += d * d;
+        let d = x[start + i] - mean;
+        rest += d;
+        squares += d * d;
     }
-    let rstd = inverseSqrt(team_sum(spread, lid, WG) / f32(WIDTH) + EPS);
+    var shift = 0.0;  // what rounding took from the mean
+    if (NORM == 2u) { shift = team_sum(rest, lid, WG) / f32(WIDTH); }
+    let rstd = inverseSqrt(variance_about(team_sum(squares, lid, WG) / f32(WIDTH), shift) + EPS);
     for (var i = lid; i < WIDTH; i += WG) {
         var v = ((x[start + i] - mean) - shift) * rstd;
         if (HAS_NORM_WEIGHT) { v *= norm_params[i] + NORM_UNIT; }

@@ -14,17 +14,15 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         for (var v = lid; v < K4; v += WG) { sum += dot(mask4(x[row * K4 + v], v, K), vec4<f32>(1.0)); }
         mean = team_sum(sum, lid, WG) / f32(K);
     }
-    var shift = 0.0;
-    if (NORM == 2u) {
-        var sum = 0.0;
-        for (var v = lid; v < K4; v += WG) { sum += dot(mask4(x[row * K4 + v] - mean, v, K), vec4<f32>(1.0)); }
-        shift = team_sum(sum, lid, WG) / f32(K);
-    }
-    var spread = 0.0;
+    var rest = 0.0;
+    var squares = 0.0;
     for (var v = lid; v < K4; v += WG) {
-        let d = mask4((x[row * K4 + v] - mean) - shift, v, K);
-        spread += dot(d, d);
+        let d = mask4(x[row * K4 + v] - mean, v, K);
+        rest += dot(d, vec4<f32>(1.0));
+        squares += dot(d, d);
     }
-    let variance = team_sum(spread, lid, WG) / f32(K);
+    var shift = 0.0;
+    if (NORM == 2u) { shift = team_sum(rest, lid, WG) / f32(K); }
+    let variance = variance_about(team_sum(squares, lid, WG) / f32(K), shift);
     if (lid == 0u && row < ctl.rows) { stats[row] = vec4<f32>(mean, inverseSqrt(variance + EPS), shift, 0.0); }
 }

@@ -9,7 +9,7 @@ struct Control {
 }
 @group(0) @binding(14) var<uniform> ctl: Control;
 
-const LOWEST: f32 = -3.4028235e38;  // of all numbers
+const LOWEST: f32 = -0x1.fffffep+127;  // of all numbers
 const SMALLEST_NORMAL: f32 = 1.2e-38;
 
 // Grids over 65535 groups are folded into two dimensions.
@@ -44,4 +44,11 @@ fn soft_cap(x: f32, cap: f32) -> f32 {
 // its bits, because a comparison would take NaN for it.
 fn attention_weight(score: f32, top: f32) -> f32 {
     return select(exp(score - top), 0.0, bitcast<u32>(score) == bitcast<u32>(LOWEST));
+}
+
+// Variance from the mean of squares of what is `shift` off its mean. Rounding may leave less than 0; `max` would lose NaN.
+fn variance_about(mean_square: f32, shift: f32) -> f32 {
+    if (bitcast<u32>(mean_square) == 0x7f800000u) { return mean_square; }  // infinity, which the shift's square may be too
+    let variance = mean_square - shift * shift;
+    return select(variance, 0.0, variance < 0.0);
 }

@@ -24,18 +24,16 @@ fn main(
         for (var i = lane; i < dims.width; i += TEAM) { sum += x[start + i]; }
         mean = team_sum(sum, lid, TEAM) / f32(dims.width);
     }
-    var shift = 0.0;
-    if (LAYER) {
-        var sum = 0.0;
-        for (var i = lane; i < dims.width; i += TEAM) { sum += x[start + i] - mean; }
-        shift = team_sum(sum, lid, TEAM) / f32(dims.width);
-    }
-    var spread = 0.0;
+    var rest = 0.0;
+    var squares = 0.0;
     for (var i = lane; i < dims.width; i += TEAM) {
-        let d = (x[start + i] - mean) - shift;
-        spread += d * d;
+        let d = x[start + i] - mean;
+        rest += d;
+        squares += d * d;
     }
-    let rstd = 1.0 / sqrt(team_sum(spread, lid, TEAM) / f32(dims.width) + EPS);
+    var shift = 0.0;
+    if (LAYER) { shift = team_sum(rest, lid, TEAM) / f32(dims.width); }
+    let rstd = 1.0 / sqrt(variance_about(team_sum(squares, lid, TEAM) / f32(dims.width), shift) + EPS);
     if (row < dims.rows) {
         if (lane == 0u) {
             stats[3u * row] = mean;
