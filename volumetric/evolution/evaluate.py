@@ -175,6 +175,8 @@ def evaluate(fitness: Fitness | Problem, cohort: Cohort, executor: Executor | Sc
     if isinstance(fitness, Problem):
         if not getattr(fitness, "separable", False):
             return checked(fitness.score_all(cohort), cohort)
+        if executor is None:
+            return _together(fitness, cohort)
         function: PartScorer = partial(_score_problem, fitness)
     else:
         function = partial(_score, fitness, random=takes_random(fitness))
@@ -267,14 +269,22 @@ def _score(fitness: Callable[..., float], cohort: Cohort, *, random: bool) -> li
 
 def _score_problem(problem: Problem, cohort: Cohort) -> list[Result]:
     """As `_score` for a problem whose scores do not depend on the other genomes."""
-    try:
-        scores = checked(problem.score_all(cohort), cohort)
-    except Exception as error:
-        if len(cohort) == 1:
-            return [(math.nan, reason_of(error))]
-        return [_score_problem(problem, part_of(cohort, row, row + 1))[0] for row in range(len(cohort))]
+    scores = _together(problem, cohort)
     reasons = {failure.genome: failure.reason for failure in scores.failures}
     return [(value, reasons.get(cohort.first_id + row, "")) for row, value in enumerate(scores.fitness.tolist())]
+
+
+def _together(problem: Problem, cohort: Cohort) -> Scores:
+    """Let a problem score all genomes at once, and each alone where that raises."""
+    try:
+        return checked(problem.score_all(cohort), cohort)
+    except Exception as error:
+        if len(cohort) == 1:
+            failure = Failure(genome=cohort.first_id, reason=reason_of(error))
+            return Scores(fitness=np.array([math.nan]), failures=(failure,))
+    alone = [_together(problem, part_of(cohort, row, row + 1)) for row in range(len(cohort))]
+    failures = tuple(failure for scores in alone for failure in scores.failures)
+    return Scores(fitness=np.concatenate([scores.fitness for scores in alone]), failures=failures)
 
 
 def reason_of(error: Exception) -> str:

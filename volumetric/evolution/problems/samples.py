@@ -114,7 +114,7 @@ class Samples:
         """Return the fitness of every grid; one that cannot be built, trained or judged is a failure."""
         return score_each(self._score, cohort)
 
-    def _score(self, genome: object, rng: np.random.Generator) -> float:
+    def _score(self, genome: object) -> float:
         if not isinstance(genome, GridGenome):
             raise SpecError("samples are learnt by grids; use a table for genomes of nodes and connections")
         x, y = self.shaped(genome.network), self.learning.targets
