@@ -257,6 +257,14 @@ def test_devices_lists_and_explains(run):
     assert told["reason"]
 
 
+def test_devices_opens_gpus_for_what_drivers_do_not_state(run):
+    described = json.loads(run("devices", "--json")[1])
+    gpus = [info for info in described["devices"] if info["kind"] == "gpu"]
+    assert gpus
+    for info in gpus:
+        assert info["details"]["loop_rounds"] == "no end found" or info["details"]["loop_rounds"] > 0
+
+
 def test_devices_says_why_there_is_no_gpu(run, monkeypatch):
     monkeypatch.setitem(sys.modules, "wgpu", None)
     code, out, _ = run("devices")

@@ -47,7 +47,9 @@ def test_there_is_an_adapter_and_its_name_opens_it() -> None:
         assert info.name == f"gpu:{i}"
         assert info.kind == "gpu"
     assert [info.software for info in gpus] == sorted(info.software for info in gpus), "software adapters come last"
-    assert GpuDevice("0").info == gpus[0]
+    opened = GpuDevice("0").info
+    assert (opened.name, opened.description, opened.software) == (gpus[0].name, gpus[0].description, gpus[0].software)
+    assert opened.details.items() > gpus[0].details.items(), "an open one says what was measured too"
 
 
 def test_the_subgroup_size_is_one_that_the_shaders_can_use(native_device: GpuDevice) -> None:

@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from volumetric.cli import console, exits
 from volumetric.cli.flags import as_flags
 from volumetric.cli.options import OutputOptions
-from volumetric.runtime.open import explain_auto, list_devices
+from volumetric.runtime.open import examine_device, explain_auto, list_devices
 
 
 def devices(
@@ -24,10 +24,12 @@ def devices(
     Parameters
     ----------
     json : bool
-        Print a JSON object with every detail: limits, features, drivers.
+        Print a JSON object with every detail: limits, features, drivers, and what each GPU does when it is opened.
     """
     output.apply()
     found = list_devices()
+    if json or output.verbose:
+        found = [examine_device(info) for info in found]
     chosen, reason = explain_auto(found)
     reason = as_flags(reason, "devices")
     if json:

@@ -6,6 +6,7 @@ import difflib
 import logging
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from numbers import Integral
 
 from volumetric.errors import DeviceError, SpecError
@@ -88,6 +89,20 @@ def check_name(name: str) -> None:
         f"there is no device {name!r}",
         hint=(f"did you mean {close[0]!r}? " if close else "") + "known: auto, cpu, gpu, gpu:N, reference, null",
     )
+
+
+def examine_device(info: DeviceInfo) -> DeviceInfo:
+    """Return what `list_devices` says of a device and what only opening it tells: what was measured, or what failed.
+
+    A GPU states its limits when it is listed, but drivers have others, such as a number of rounds after which they end
+    a loop.
+    """
+    if info.kind != "gpu":
+        return info
+    try:
+        return open_device(info.name).info
+    except DeviceError as error:
+        return replace(info, details={**info.details, "error": str(error)})
 
 
 def _choose(threads: int | None) -> tuple[Device, str]:

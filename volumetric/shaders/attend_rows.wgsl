@@ -84,6 +84,7 @@ fn main(
     if (WINDOW > 0u) { first = max(offset + m0 + 1u, WINDOW) - WINDOW; }
 
     var held = fetch_keys(lid, cache, first, total);
+    //@rounds CONTEXT / BK + 1
     for (var base = first; base < end; base += BK) {
         store_tile(lid, held);
         workgroupBarrier();

@@ -143,6 +143,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         sum[g] = select(0.0, 1.0, takes_new);
     }
 
+    //@rounds CONTEXT / (SPLITS * TEAMS * UNROLL) + 2
     for (var base = first; base < end; base += TEAMS * UNROLL) {
         //@unroll
         for (var g = 0u; g < G; g++) {

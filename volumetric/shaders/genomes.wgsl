@@ -8,6 +8,7 @@ struct Dims {
     slots: u32,    // values of a sample: inputs, then nodes
     one_input: u32, // 1: all genomes read the same inputs
     genomes: u32,
+    edges: u32,    // of the genome that has most
 }
 
 struct Fired {
@@ -67,10 +68,12 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let read = select(genome, 0u, dims.one_input == 1u) * dims.inputs * dims.samples + b;
     for (var i = 0u; i < dims.inputs; i++) { values[home + i * dims.samples] = x[read + i * dims.samples]; }
     // A node that nothing leads to, and that no output depends on, is not fired; outputs always are.
+    //@rounds dims.slots
     for (var k = heads[genome]; k < heads[genome + 1u]; k++) {
         let node = fired[k];
         let aggregation = node.kinds / 256u;
         var total = 0.0;
+        //@rounds dims.edges / max(dims.slots, 1) + 1
         for (var j = node.first; j < node.last; j++) {
             let term = edges[j].weight * values[home + edges[j].source * dims.samples];
             if (aggregation <= 1u || j == node.first) { total += term; }

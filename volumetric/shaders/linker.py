@@ -27,7 +27,7 @@ ARGS_BINDING = 15
 _PACKAGE = "volumetric.shaders"
 
 _BINDING = re.compile(r"@group\(0\)\s*@binding\((\d+)\)\s*var<(storage|uniform)(?:,\s*(read_write|read))?>\s*(\w+)\s*:")
-_COMMENT = re.compile(r"//(?!@unroll).*$", re.MULTILINE)
+_COMMENT = re.compile(r"//(?!@(?:unroll|rounds)).*$", re.MULTILINE)
 _ARGS = re.compile(r"\bstruct\s+Args\s*\{([^}]*)\}")
 _WORKGROUP = re.compile(r"\bvar<workgroup>\s+(\w+)\s*:\s*(?:array<([\w<>]+),\s*([^;]+)>|([\w<>]+))\s*;")
 _SCALAR_BYTES = {

@@ -23,6 +23,8 @@ class Caps:
     max_binding : bytes of one storage binding; larger matrices are cut by rows
     max_groups : workgroups along one grid axis
     invocations : invocations that keep the device busy; decides how finely work is cut
+    max_rounds : rounds in loops that a driver gives an invocation for its whole life; llvmpipe ends loops beyond them
+        without an error. 0: no end was found
     unroll : steps of a matrix product to write out; software adapters take seconds to compile long straight-line code
     """
 
@@ -35,6 +37,11 @@ class Caps:
     max_groups: int = 65535
     invocations: int = 131072
     unroll: int = 32
+    max_rounds: int = 0
+
+    def pieces(self, rounds: int, count: int = 1) -> int:
+        """Parts into which `count` steps of `rounds` rounds each must be cut; a sixteenth is left for all else."""
+        return ceil_div(count * rounds, max(self.max_rounds * 15 // 16, 1)) if self.max_rounds and count else 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,6 +22,7 @@ class GenomeShape:
     inputs, outputs : of a genome
     slots : values of a sample: inputs, then nodes
     shared : whether all genomes read the same inputs
+    edges : connections of the genome that has most
     """
 
     genomes: int
@@ -30,11 +31,12 @@ class GenomeShape:
     outputs: int
     slots: int
     shared: bool
+    edges: int = 0
 
     @property
     def dims(self) -> tuple[int, ...]:
         """Contents of the uniform ``dims``."""
-        return self.samples, self.inputs, self.outputs, self.slots, int(self.shared), self.genomes
+        return self.samples, self.inputs, self.outputs, self.slots, int(self.shared), self.genomes, self.edges
 
     @property
     def value_bytes(self) -> int:

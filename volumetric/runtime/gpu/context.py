@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from volumetric.kernels.gpu.dispatch import Caps, Dispatch, Grid
 from volumetric.runtime.gpu.adapters import is_software
 from volumetric.runtime.gpu.modules import create_module
 from volumetric.runtime.gpu.tunings import Tunings
-from volumetric.shaders import Binding, Linked, Target, link
+from volumetric.shaders import Binding, Linked, Target, link, rounds
 
 _WANTED_FEATURES = ("subgroup", "immediates", "timestamp-query")
 _UPLOAD_CHUNK = 32 << 20
@@ -22,6 +22,8 @@ _UPLOAD_FLUSH = 256 << 20
 _SUBGROUP_UNKNOWN = (4, 128)
 """Range that wgpu reports where the driver states none; the real size is then fixed and is measured."""
 _ARGS = 15
+_PROBED_ROUNDS = 1 << 17
+"""More than the 65,535 of llvmpipe; a GPU makes them in a millisecond or two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +115,8 @@ class GpuContext:
         self._args: dict[bytes, Any] = {}
         self._idle: dict[int, Any] = {}
         self.caps = _caps(adapter, self.features)
-        self.caps = replace(self.caps, **{"subgroup_size": self._certain_lanes(adapter), **(narrow or {})})
+        self.caps = replace(self.caps, subgroup_size=self._certain_lanes(adapter))
+        self.caps = replace(self.caps, **{"max_rounds": self._most_rounds(), **(narrow or {})})
 
     def guard(self, doing: str) -> Guard:
         """Turn errors of wgpu into `DeviceError`, saying what was being done."""
@@ -239,19 +242,24 @@ class GpuContext:
             )
         return self._layouts[bindings]
 
-    def bind(self, dispatch: Dispatch, buffers: Mapping[str, Any]) -> Call:
+    def bind(self, dispatch: Dispatch, buffers: Mapping[str, Any], dims: Sequence[int | float] = ()) -> Call:
         """Record a dispatch over `buffers`, by the shader's names. Optional bindings left out get an idle buffer.
+
+        Parameters
+        ----------
+        dims : contents of the uniform ``dims``, for kernels that take their sizes from it
 
         Raises
         ------
-        DeviceError : a name that the shader does not declare, or a buffer that it would write to through two of them,
-            which wgpu lets pass and WebGPU forbids
+        DeviceError : more rounds in loops than the driver makes; a name that the shader does not declare; a buffer that
+            it would write to through two of them, which wgpu lets pass and WebGPU forbids
         """
         pipeline = self.pipeline(dispatch)
         linked = pipeline.linked
         unknown = set(buffers) - {b.name for b in linked.bindings}
         if unknown:
             raise DeviceError(f"shader {linked.name} has no binding {', '.join(sorted(unknown))}")
+        self._check_rounds(linked, dims)
         args = np.array(dispatch.args, np.uint32).tobytes()
         entries, written = [], []
         for binding in linked.bindings:
@@ -270,6 +278,14 @@ class GpuContext:
         immediates = args if self.caps.immediates and linked.args_bytes else b""
         return Call(linked.name, dispatch.label, pipeline.pipeline, group, dispatch.grid, immediates)
 
+    def _check_rounds(self, linked: Linked, dims: Sequence[int | float]) -> None:
+        if self.caps.max_rounds and (needed := rounds(linked.text, dims)) > self.caps.max_rounds:
+            raise DeviceError(
+                f"{linked.name} would go round in loops {needed} times; this GPU's driver stops after "
+                f"{self.caps.max_rounds} without an error, and the result would be wrong",
+                hint="use a shorter context or smaller sizes, or device='cpu'",
+            )
+
     def _idle_at(self, binding: Binding) -> Any:
         """Buffer that nobody uses. WebGPU forbids one buffer on two writable bindings, so each of those has its own."""
         place = binding.index if binding.access == "read_write" else -1
@@ -283,6 +299,15 @@ class GpuContext:
             self._args[args] = self.buffer(len(args), "arguments", uniform=True)
             self.write(self._args[args], np.frombuffer(args, np.uint32))
         return self._args[args]
+
+    def _most_rounds(self) -> int:
+        """Rounds after which the driver ends a loop, 0 if it lets one go on for `_PROBED_ROUNDS`."""
+        probe = Dispatch(kernel="probe_rounds", grid=Grid(x=1), constants={"ROUNDS": _PROBED_ROUNDS})
+        found = self.buffer(16, "probe of loops")
+        self.run([self.bind(probe, {"found": found})], rows=1)
+        made = int(self.read(found, 4).view(np.uint32)[0])
+        self.free(found)
+        return 0 if made >= _PROBED_ROUNDS else made
 
     def _certain_lanes(self, adapter: Any) -> int:
         """Smallest subgroup size, 0 without subgroups or where lanes are not neighbouring invocations."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from volumetric.errors import UnsupportedError
@@ -42,8 +43,13 @@ class GpuDevice:
     def __init__(self, selector: str | None = None, *, narrow: Mapping[str, Any] | None = None) -> None:
         adapters = ranked_adapters()
         index = choose(adapters, selector)
-        self._info = describe(adapters[index], index)
         self.context = GpuContext(adapters[index], narrow)
+        found = describe(adapters[index], index)
+        measured = {
+            "neighbouring_lanes": self.context.caps.subgroup_size,
+            "loop_rounds": self.context.caps.max_rounds or "no end found",
+        }
+        self._info = replace(found, details={**found.details, **measured})
 
     @property
     def info(self) -> DeviceInfo:

@@ -123,7 +123,7 @@ class GpuGenomes:
         context = self._context
         shape = GenomeShape(
             genomes=len(links), samples=x.shape[2], inputs=links.inputs, outputs=links.outputs, slots=links.slots,
-            shared=shared,
+            shared=shared, edges=links.most_edges,
         )  # fmt: skip
         size = 4 * shape.genomes * shape.outputs * shape.samples
         for name, nbytes in (("x", x.nbytes), ("values", shape.value_bytes), ("y", size), ("dims", 32)):
@@ -132,8 +132,8 @@ class GpuGenomes:
                     context.free(buffers[name])
                 buffers[name] = context.buffer(nbytes, f"{name} of genomes", uniform=name == "dims")
         context.write(buffers["x"], x)
-        context.write(buffers["dims"], np.array([*shape.dims, 0, 0], np.uint32))
-        context.run([context.bind(genomes(shape, context.caps), buffers)], rows=1)
+        context.write(buffers["dims"], np.array([*shape.dims, 0], np.uint32))
+        context.run([context.bind(genomes(shape, context.caps), buffers, shape.dims)], rows=1)
         flat = context.read(buffers["y"], size).view(np.float32)
         return flat.reshape(shape.genomes, shape.outputs, shape.samples).swapaxes(1, 2).copy()
 

@@ -97,6 +97,7 @@ fn main(
     for (var i = 0u; i < TM * N4; i++) { acc[i] = vec4<f32>(0.0); }
     var next_a: array<vec4<f32>, A_EACH>;
     var next_b: array<vec4<f32>, B_EACH>;
+    //@rounds dims.chunk + 1
     for (var step = first; step < last + 1u; step++) {
         // Round `step` uses the tile that the round before fetched, and fetches its own.
         if (step > first) {

@@ -18,6 +18,7 @@ fn main(
     var sum = 0.0;
     var count = 0.0;
     let stop = min(dims.count, (id + 1u) * dims.chunk);
+    //@rounds dims.chunk / WG + 1
     for (var i = id * dims.chunk + lid; i < stop; i += WG) {
         let found = term(prediction[i], wanted[i]);
         var weight = 1.0;

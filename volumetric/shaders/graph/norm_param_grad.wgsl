@@ -24,6 +24,7 @@ fn main(
     let column = id % blocks * COLUMNS + lid % COLUMNS;
     let at = min(column, dims.width - 1u);
     var sum = vec2<f32>(0.0);
+    //@rounds dims.chunk / LANES + 1
     for (var r = chunk * dims.chunk + lid / COLUMNS; r < min(dims.rows, (chunk + 1u) * dims.chunk); r += LANES) {
         let v = g[r * dims.width + at];
         let n = ((x[r * dims.width + at] - stats[3u * r]) - stats[3u * r + 2u]) * stats[3u * r + 1u];

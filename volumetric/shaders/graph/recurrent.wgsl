@@ -1,7 +1,7 @@
 // All steps of a recurrent layer; a workgroup a sequence. The invocations form PARTS rows of UNITS: those of one column share
 // the BLOCKS dot products of a hidden unit with the state before, which lies in workgroup memory; the first row joins their
 // sums and runs the cell. The weights come transposed, so that neighbours read neighbours.
-struct Dims { batch: u32, length: u32 }
+struct Dims { batch: u32, length: u32, first: u32, end: u32 }  // of all steps, those that this launch makes
 
 @group(0) @binding(0) var<storage, read> from_x: array<f32>;   // (batch, length, BLOCKS * HIDDEN)
 @group(0) @binding(1) var<storage, read> weights: array<f32>;  // (HIDDEN, BLOCKS * HIDDEN)
@@ -29,15 +29,20 @@ fn main(
     if (row >= dims.batch) { return; }
     let part = lid / UNITS;
     let last = min(HIDDEN, (part + 1u) * SHARE);
-    for (var j = lid; j < HIDDEN; j += WG) { state[j] = h0[row * HIDDEN + j]; }
+    for (var j = lid; j < HIDDEN; j += WG) {
+        if (dims.first == 0u) { state[j] = h0[row * HIDDEN + j]; }
+        else { state[j] = y[(row * dims.length + dims.first - 1u) * HIDDEN + j]; }
+    }
     workgroupBarrier();
-    for (var t = 0u; t < dims.length; t++) {
+    //@rounds dims.end - dims.first
+    for (var t = dims.first; t < dims.end; t++) {
         let step = row * dims.length + t;
         for (var base = 0u; base < HIDDEN; base += UNITS) {
             let j = base + lid % UNITS;
             let at = min(j, HIDDEN - 1u);
             var r = array<f32, 4>(0.0, 0.0, 0.0, 0.0);
             var k = part * SHARE;
+            //@rounds SHARE / UNROLL + 1
             for (; k + UNROLL < last + 1u; k += UNROLL) {
                 //@unroll
                 for (var i = 0u; i < UNROLL; i++) {
@@ -46,6 +51,7 @@ fn main(
                     for (var b = 0u; b < BLOCKS; b++) { r[b] += h * weights[(k + i) * WIDE + b * HIDDEN + at]; }
                 }
             }
+            //@rounds UNROLL
             for (; k < last; k++) {
                 //@unroll
                 for (var b = 0u; b < BLOCKS; b++) { r[b] += state[k] * weights[k * WIDE + b * HIDDEN + at]; }

@@ -1,7 +1,10 @@
 // Back-propagation through all steps of a recurrent layer; a workgroup a sequence. Each step first turns the gradients of
 // its states into those of its pre-activations, unit by unit, then carries the latter through the weights to the step before;
 // PARTS invocations share a unit's dot product.
-struct Dims { batch: u32, length: u32 }
+//
+// A launch goes back from step `end` to step `first`. What it carries further it leaves where the gradients of the step before
+// `first` will be, from where the launch that makes them takes it.
+struct Dims { batch: u32, length: u32, first: u32, end: u32 }
 
 @group(0) @binding(0) var<storage, read> gy: array<f32>;
 @group(0) @binding(1) var<storage, read> y: array<f32>;
@@ -29,11 +32,19 @@ fn main(
     let row = flat_group(group, groups);
     if (row >= dims.batch) { return; }
     for (var j = lid; j < HIDDEN; j += WG) {
+        let left = (row * dims.length + dims.end - 1u) * WIDE + j;
         carried[j] = 0.0;
-        if (KEPT == 5u) { carried_c[j] = 0.0; }
+        if (dims.end < dims.length) { carried[j] = g_x[left]; }
+        if (KEPT == 5u) {
+            carried_c[j] = 0.0;
+            if (dims.end < dims.length) { carried_c[j] = g_x[left + HIDDEN]; }
+        }
     }
-    for (var back = 0u; back < dims.length; back++) {
-        let t = dims.length - 1u - back;
+    storageBarrier();
+    workgroupBarrier();
+    //@rounds dims.end - dims.first
+    for (var back = 0u; back < dims.end - dims.first; back++) {
+        let t = dims.end - 1u - back;
         let step = row * dims.length + t;
         for (var j = lid; j < HIDDEN; j += WG) {
             var k: array<f32, 5>;
@@ -65,10 +76,12 @@ fn main(
             let last = min(WIDE, (lid / UNITS + 1u) * SHARE);
             var sum = array<f32, 4>(0.0, 0.0, 0.0, 0.0);
             var k = lid / UNITS * SHARE;
+            //@rounds SHARE / 4 + 1
             for (; k + 4u < last + 1u; k += 4u) {
                 //@unroll
                 for (var i = 0u; i < 4u; i++) { sum[i] += before(step * WIDE + k + i) * weights[(k + i) * HIDDEN + at]; }
             }
+            //@rounds 4
             for (; k < last; k++) { sum[0] += before(step * WIDE + k) * weights[k * HIDDEN + at]; }
             sums[lid] = (sum[0] + sum[1]) + (sum[2] + sum[3]);
             workgroupBarrier();
@@ -77,6 +90,12 @@ fn main(
             }
             workgroupBarrier();
         }
+    }
+    if (dims.first == 0u) { return; }
+    for (var j = lid; j < HIDDEN; j += WG) {
+        let left = (row * dims.length + dims.first - 1u) * WIDE + j;
+        g_x[left] = carried[j];
+        if (KEPT == 5u) { g_x[left + HIDDEN] = carried_c[j]; }
     }
 }
 

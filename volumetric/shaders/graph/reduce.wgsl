@@ -56,10 +56,12 @@ fn main(
     //@unroll
     for (var j = 0u; j < 4u; j++) { found[j] = identity(); }
     var r = split * dims.chunk + lane;
+    //@rounds dims.chunk / (4 * TEAM) + 1
     for (; r + 3u * TEAM < stop; r += 4u * TEAM) {
         //@unroll
         for (var j = 0u; j < 4u; j++) { found[j] = join(found[j], admit(x[start + reduced_at(r + j * TEAM)])); }
     }
+    //@rounds 4
     for (; r < stop; r += TEAM) { found[0] = join(found[0], admit(x[start + reduced_at(r)])); }
     joined[out * TEAM + lane] = join(join(found[0], found[1]), join(found[2], found[3]));
     workgroupBarrier();

@@ -17,6 +17,7 @@ fn main(
     let id = flat_group(group, groups);
     let off = scalars[4] == 0.0;
     var sum = 0.0;
+    //@rounds dims.chunk / WG + 1
     for (var i = id * dims.chunk + lid; i < min(dims.count, (id + 1u) * dims.chunk); i += WG) {
         let before = param[i];
         let after = select(moved(before, grad[i] * scalars[1], i), before, off);

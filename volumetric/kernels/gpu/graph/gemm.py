@@ -121,9 +121,13 @@ def splits_of(product: Product, tile: Tile, caps: Caps) -> int:
 
 def gemm(request: Request) -> Lowered:
     """Products of groups with bias and activation."""
-    product = product_of(request)
-    tile = choose_tile(product, request.caps)
-    return lower_product(product, tile, splits_of(product, tile, request.caps), request)
+    product, caps = product_of(request), request.caps
+    tile = choose_tile(product, caps)
+    # On a driver that ends loops, a workgroup takes no more tiles of k than it makes rounds for.
+    splits = max(
+        splits_of(product, tile, caps), caps.pieces(2 + tile.k // min(tile.k, caps.unroll), product.steps(tile))
+    )
+    return lower_product(product, tile, splits, request)
 
 
 def window_constants(windows: Mapping[str, Any]) -> dict[str, Constant]:

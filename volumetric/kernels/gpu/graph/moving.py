@@ -184,15 +184,27 @@ def gather_rows(request: Request) -> Lowered:
 
 def scatter_rows(request: Request) -> Lowered:
     """Sums of rows by id, in the order of the ids."""
-    count, width = request.inputs[0]
-    zero = fill(request.out_size, request.caps, result())
+    (count, width), caps = request.inputs[0], request.caps
+    zero = fill(request.out_size, caps, result())
     if count == 0:
         return alone(zero)
-    workgroup = min(128, request.caps.max_workgroup)
+    workgroup = min(128, caps.max_workgroup)
     blocks = ceil_div(width, workgroup)
     buffers = {"g": source(0), "ids": source(1), "y": result()}
-    dims = (count, width, blocks, count * blocks)
-    return Lowered(launches=(zero, launch("scatter_rows", count * blocks, buffers, dims, workgroup=workgroup)))
+    # In the worst case an invocation looks at each id, and some more for each tile of them.
+    part = ceil_div(count, caps.pieces(1, count + ceil_div(count, 32)))
+    sums = [
+        launch(
+            "scatter_rows",
+            ids * blocks,
+            buffers,
+            (first + ids, width, blocks, ids * blocks, first),
+            workgroup=workgroup,
+        )
+        for first in range(0, count, part)
+        for ids in (min(part, count - first),)
+    ]
+    return Lowered(launches=(zero, *sums))
 
 
 def rope(request: Request) -> Lowered:

@@ -1,16 +1,15 @@
-"""Recurrent layers: one workgroup runs all steps of a sequence."""
+"""Recurrent layers: one workgroup runs all steps of a sequence, or as many as its driver lets it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from volumetric.kernels.gpu.dispatch import Caps, power_of_two
+from volumetric.kernels.gpu.dispatch import Caps, ceil_div, power_of_two
 from volumetric.kernels.gpu.graph.launch import (
     MATHS,
     Lowered,
     Ref,
     Request,
-    alone,
     launch,
     result,
     scratch,
@@ -36,16 +35,24 @@ def recurrent(request: Request) -> Lowered:
     buffers |= {"bias": source(len(request.inputs) - 1)} if request.attrs["bias"] else {}
     buffers |= {"kept": result(1)} if cell in _KEEPS else {}
     turn = transpose(1, wide, hidden, caps, source(1), scratch(0))
-    steps = launch(
-        "recurrent",
-        batch,
-        buffers,
-        (batch, length),
-        constants={"HIDDEN": hidden, "BIAS": bool(request.attrs["bias"]), "PARTS": cut.parts, "UNROLL": _UNROLL},
-        preludes=(MATHS, "graph/cells", f"graph/cell/{cell}"),
-        workgroup=cut.workgroup,
+    blocks = ceil_div(hidden, cut.units)
+    each = (
+        blocks * (ceil_div(hidden, cut.parts * _UNROLL) + _UNROLL + cut.parts + 3) + ceil_div(hidden, cut.workgroup) + 1
     )
-    return Lowered(launches=(turn, steps), scratch=(4 * wide * hidden,))
+    part = ceil_div(length, caps.pieces(each, length))
+    steps = [
+        launch(
+            "recurrent",
+            batch,
+            buffers,
+            (batch, length, first, min(first + part, length)),
+            constants={"HIDDEN": hidden, "BIAS": bool(request.attrs["bias"]), "PARTS": cut.parts, "UNROLL": _UNROLL},
+            preludes=(MATHS, "graph/cells", f"graph/cell/{cell}"),
+            workgroup=cut.workgroup,
+        )
+        for first in range(0, length, max(part, 1))
+    ]
+    return Lowered(launches=(turn, *steps), scratch=(4 * wide * hidden,))
 
 
 def recurrent_grad(request: Request) -> Lowered:
@@ -59,17 +66,23 @@ def recurrent_grad(request: Request) -> Lowered:
     buffers["g_x"] = result(0)
     buffers |= {"g_r": result(1)} if cell == "gru" else {}
     cut = cut_of(hidden, 1, 2, caps)
-    return alone(
+    wide = request.outputs[0][2]
+    blocks = ceil_div(hidden, cut.units)
+    each = blocks * (ceil_div(wide, 4 * cut.parts) + cut.parts + 7) + ceil_div(hidden, cut.workgroup) + 1
+    part = ceil_div(length, caps.pieces(each, length))
+    steps = [
         launch(
             "recurrent_grad",
             batch,
             buffers,
-            (batch, length),
+            (batch, length, max(last - part, 0), last),
             constants={"HIDDEN": hidden, "APART": cell == "gru", "PARTS": cut.parts},
             preludes=(MATHS, "graph/cells", f"graph/cell/{cell}"),
             workgroup=cut.workgroup,
         )
-    )
+        for last in range(length, 0, -max(part, 1))
+    ]
+    return Lowered(launches=tuple(steps))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

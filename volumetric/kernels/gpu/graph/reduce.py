@@ -73,7 +73,7 @@ def column_cut(width: int, rows: int, caps: Caps) -> tuple[int, int, int]:
 
 def _splits(invocations: int, count: int, team: int, caps: Caps) -> int:
     wanted = caps.invocations // max(invocations, 1)
-    return max(1, min(wanted, count // (team * _WORTH), _SPLITS))
+    return max(min(wanted, count // (team * _WORTH), _SPLITS), caps.pieces(1, ceil_div(count, team)))
 
 
 def join(

@@ -57,7 +57,7 @@ class GpuGraphs:
 
     def bind(self, launch: Launch, buffers: dict[str, Any]) -> Call:
         """Bind a launch, with its sizes."""
-        return self.context.bind(launch.dispatch, {**buffers, "dims": self._dims_of(launch)})
+        return self.context.bind(launch.dispatch, {**buffers, "dims": self._dims_of(launch)}, launch.dims)
 
     def _dims_of(self, launch: Launch) -> Any:
         """Uniform buffer with a launch's sizes, one for all launches with the same."""
