@@ -2,15 +2,33 @@ from __future__ import annotations
 
 import dataclasses
 
+import gymnasium
 import numpy as np
 import pytest
+from gymnasium import spaces
 
+from volumetric.builders import sequential
 from volumetric.errors import ShapeError, SpecError, UnsupportedError
-from volumetric.evolution import EvolutionConfig, GenomeConfig, LinkedPool, Population
+from volumetric.evolution import (
+    EvolutionConfig,
+    GenomeConfig,
+    GridConfig,
+    GridGenome,
+    GridPopulation,
+    LinkedPool,
+    Population,
+)
 from volumetric.evolution.evaluate import Cohort
+from volumetric.evolution.grids.genome import GridPool
+from volumetric.evolution.job import job_from, open_problem, open_run
 from volumetric.evolution.pool import Pool
 from volumetric.evolution.problems import Gym
+from volumetric.evolution.problems.spaces import actions_of, input_width, output_widths
 from volumetric.evolution.problems.worlds import ArrayWorlds, SingleWorlds
+from volumetric.grid import Coord, Grid
+from volumetric.layers import GRU, Dense
+from volumetric.network import Network
+from volumetric.weights import Params, WeightStore
 
 CARTPOLE = Gym(id="CartPole-v1")
 
@@ -21,7 +39,13 @@ def population(problem: Gym, size: int = 12, seed: int = 1) -> Population:
 
 @pytest.mark.parametrize(
     ("name", "widths"),
-    [("CartPole-v1", (4, 1)), ("Acrobot-v1", (6, 3)), ("Pendulum-v1", (3, 1)), ("FrozenLake-v1", (16, 4))],
+    [
+        ("CartPole-v1", (4, 1)),
+        ("Acrobot-v1", (6, 3)),
+        ("Pendulum-v1", (3, 1)),
+        ("FrozenLake-v1", (16, 4)),
+        ("Blackjack-v1", (45, 1)),
+    ],
 )
 def test_spaces_become_widths_and_episodes_are_played(name: str, widths: tuple[int, int]) -> None:
     problem = Gym(id=name, max_steps=20)
@@ -169,3 +193,107 @@ def test_genomes_that_were_bred_for_other_widths_do_not_go_on() -> None:
     run.evolve(lambda genome, rng: rng.random(), 2)
     with pytest.raises(SpecError, match="generation 1 have"):
         run.evolve(CARTPOLE, 1)
+
+
+EVERYTHING = spaces.Tuple(
+    (
+        spaces.Discrete(3, start=5),
+        spaces.Dict({"push": spaces.Box(-2.0, 4.0, (2,)), "on": spaces.Discrete(2)}),
+        spaces.MultiDiscrete([2, 3]),
+        spaces.MultiBinary(2),
+    )
+)
+
+
+class Puzzle(gymnasium.Env):
+    """Rewards the action that the observation, of all kinds of spaces, names."""
+
+    observation_space = EVERYTHING
+    action_space = EVERYTHING
+
+    def reset(self, *, seed: int | None = None, options: object = None) -> tuple[object, dict[str, object]]:
+        super().reset(seed=seed)
+        self.observation_space.seed(seed)
+        return self.observation_space.sample(), {}
+
+    def step(self, action: object) -> tuple[object, float, bool, bool, dict[str, object]]:
+        assert self.action_space.contains(action)
+        return self.observation_space.sample(), float(action[0] - 5), False, False, {}  # pyright: ignore[reportIndexIssue]
+
+
+@pytest.fixture(scope="module")
+def puzzle() -> str:
+    gymnasium.register("Puzzle-v0", entry_point=Puzzle, max_episode_steps=5)  # pyright: ignore[reportArgumentType]
+    return "Puzzle-v0"
+
+
+def test_tuples_dictionaries_and_several_choices_are_observed_and_chosen(puzzle: str) -> None:
+    problem = Gym(id=puzzle)
+    assert problem.widths == (3 + 2 + 2 + 5 + 2, 3 + (1 + 2) + 5 + 2)
+    run = population(problem, 4)
+    scores = np.asarray(problem.score_all(run.ask()))
+    assert ((scores >= 0) & (scores <= 10)).all()
+    outputs = np.array([[0.1, 0.9, 0.2, -1.0, 0.0, 1.0, 0.3, 0.2, 0.0, 0.1, 0.2, 1.0, -1.0]])
+    ((chosen, part, several, binary),) = actions_of(EVERYTHING, outputs)
+    assert (chosen, part["on"]) == (6, 0)  # Gymnasium sorts the parts of dictionaries: on, push
+    np.testing.assert_allclose(part["push"], [1.0, 4.0])
+    assert (several.tolist(), binary.tolist()) == ([0, 2], [1, 0])
+
+
+def test_what_has_no_fixed_size_is_refused() -> None:
+    with pytest.raises(UnsupportedError, match="not of a fixed number") as caught:
+        input_width("Talk-v0", spaces.Sequence(spaces.Discrete(2)))
+    assert "tuples" in str(caught.value.hint)
+    with pytest.raises(UnsupportedError, match="cannot be chosen"):
+        output_widths("Talk-v0", spaces.Tuple((spaces.Discrete(2), spaces.Text(5))))
+
+
+def grids(network: Network, size: int = 4) -> GridPopulation:
+    return GridPopulation(GridConfig(population=size), network, seed=1)
+
+
+def test_grids_play_as_genomes_do() -> None:
+    """The same weights in both forms score the same, with and without memory; a grid that fails is scored alone."""
+    run = population(CARTPOLE, 6)
+    cohort = run.ask()
+    wanted = np.asarray(dataclasses.replace(CARTPOLE, compiled=False).score_all(cohort))
+    members = tuple(GridGenome.first(*cohort.genome(row).to_network()) for row in range(6))
+    scored = CARTPOLE.score_all(dataclasses.replace(cohort, pool=GridPool(members)))
+    np.testing.assert_array_equal(scored, wanted)
+    broken = {
+        key: WeightStore.from_array(np.full(store.shape, np.nan, np.float32))
+        for key, store in members[2].params.items()
+    }
+    mixed = (*members[:2], dataclasses.replace(members[2], params=Params(broken)), *members[3:])
+    scored = np.asarray(CARTPOLE.score_all(dataclasses.replace(cohort, pool=GridPool(mixed))))
+    assert np.flatnonzero(np.isnan(scored)).tolist() == [2]
+    np.testing.assert_array_equal(np.delete(scored, 2), np.delete(wanted, 2))
+
+
+def test_grids_with_memory_begin_every_episode_anew() -> None:
+    run = grids(sequential(4, 2, hidden=(3,)))
+    problem = dataclasses.replace(CARTPOLE, episodes=2, trials=3, goal=1.0)
+    champion = run.evolve(problem, 2)
+    assert run.config.fitness_threshold == 1.0
+    assert problem.confirm(champion.genome) >= 8
+    cells = Network(
+        grid=Grid(2),
+        layers={Coord(0): GRU(input_size=4, hidden_size=3), Coord(1): Dense(in_features=3, out_features=1)},
+        input_shape=(4,),
+        input_dtype="float32",
+    )
+    cohort = grids(cells).ask()
+    np.testing.assert_array_equal(problem.score_all(cohort), problem.score_all(cohort))
+    with pytest.raises(SpecError, match="have 4 numbers"):
+        problem.score_all(grids(sequential(3, 1)).ask())
+
+
+def test_a_job_lets_grids_play() -> None:
+    job = job_from(
+        {"algorithm": "grid", "population": 4, "problem": {"kind": "gym", "id": "Acrobot-v1", "max_steps": 10}}
+    )
+    problem = open_problem(job)
+    run = open_run(job, problem)
+    assert isinstance(run, GridPopulation)
+    assert run.pool.genome(0).network.input_shape == (6,)
+    assert run.evolve(problem, 1).fitness == -10

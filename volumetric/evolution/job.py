@@ -283,17 +283,8 @@ def _classic(job: Job) -> dict[str, Callable[..., Problem]]:
     def bits_parity(bits: int = 3) -> Problem:
         return parity(bits)
 
-    def gym(
-        id: str, episodes: int = 1, trials: int = 100, goal: float | None = None, max_steps: int | None = None,
-        compiled: bool = True, arguments: dict[str, Any] | None = None,
-    ) -> Problem:  # fmt: skip
-        return Gym(
-            id=id, episodes=episodes, trials=trials, goal=goal, max_steps=max_steps, compiled=compiled,
-            arguments=tuple((arguments or {}).items()),
-        )  # fmt: skip
-
     return {
-        "xor": xor, "parity": bits_parity, "function": fit, "table": table, "gym": gym, "digits": digits,
+        "xor": xor, "parity": bits_parity, "function": fit, "table": table, "gym": _gym, "digits": digits,
     }  # fmt: skip
 
 
@@ -312,7 +303,17 @@ def _samples(job: Job) -> dict[str, Callable[..., Problem]]:
 
         return problem
 
-    return {**{name: named(make) for name, make in learning.PROBLEMS.items()}, "table": table}
+    return {**{name: named(make) for name, make in learning.PROBLEMS.items()}, "table": table, "gym": _gym}
+
+
+def _gym(
+    id: str, episodes: int = 1, trials: int = 100, goal: float | None = None, max_steps: int | None = None,
+    compiled: bool = True, arguments: dict[str, Any] | None = None,
+) -> Problem:  # fmt: skip
+    return Gym(
+        id=id, episodes=episodes, trials=trials, goal=goal, max_steps=max_steps, compiled=compiled,
+        arguments=tuple((arguments or {}).items()),
+    )  # fmt: skip
 
 
 def _read(job: Job, **settings: Any) -> learning.Problem:
@@ -333,6 +334,9 @@ def _first_network(job: Job, problem: Any) -> Network:
             width = int(np.prod(samples.inputs.shape[2 if problem.of_steps else 1 :]))
             known = {"inputs": width, "width": width, "outputs": samples.outputs}
             known |= {"shape": samples.shape} if samples.shape else {}
+        if isinstance(problem, Gym):
+            inputs, outputs = problem.widths
+            known = {"inputs": inputs, "width": inputs, "outputs": outputs}
         name = settings.builder or "sequential"
         network = tables.choose(BUILDERS, {"kind": name, **settings.options}, "[network] builder", **known)
     grid = network.grid

@@ -17,6 +17,7 @@ from volumetric.evolution.grids.strangers import outputs_of
 from volumetric.grid import Coord
 from volumetric.layers import LayerSpec
 from volumetric.network import Network, Params, check_params
+from volumetric.runtime.device import Executable
 from volumetric.runtime.lower import lower
 from volumetric.runtime.reference import ReferenceDevice
 from volumetric.weights import WeightStore
@@ -110,8 +111,12 @@ class GridGenome:
         The reference device does this, without any compilation; use `volumetric.runtime.open` for large networks.
         Samples of a data set are no sequence: see `predict`.
         """
-        executable = self._kept("executable", lambda: ReferenceDevice().compile(lower(self.network), self.params))
-        return executable.forward(executable.new_state(), x, last_only=False)
+        return self.executable.forward(self.executable.new_state(), x, last_only=False)
+
+    @property
+    def executable(self) -> Executable:
+        """The network on the reference device."""
+        return self._kept("executable", lambda: ReferenceDevice().compile(lower(self.network), self.params))
 
     def predict(self, x: Array) -> NDArray[np.float32]:
         """Return the outputs for samples that know nothing of each other; the reference device computes them.

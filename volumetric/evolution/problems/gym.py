@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from volumetric.errors import SpecError, UnsupportedError
-from volumetric.evolution.config import EvolutionConfig
-from volumetric.evolution.evaluate import Cohort
+from volumetric.evolution.config import EvolutionConfig, RunConfig
+from volumetric.evolution.evaluate import Cohort, Genomes
 from volumetric.evolution.genome import Genome
-from volumetric.evolution.linked import LinkedPool
+from volumetric.evolution.grids.genome import GridGenome, GridPool
 from volumetric.evolution.pool import Pool
-from volumetric.evolution.problems.demands import Demands
-from volumetric.evolution.problems.worlds import ArrayWorlds, Worlds, open_worlds, output_widths
+from volumetric.evolution.problems.demands import Demands, with_goal
+from volumetric.evolution.problems.players import Players, players_of
+from volumetric.evolution.problems.spaces import input_width, output_widths
+from volumetric.evolution.problems.worlds import ArrayWorlds, Worlds, open_worlds
 from volumetric.rng import generator
 
 if TYPE_CHECKING:
-    from gymnasium import Env, Space
+    from gymnasium import Env
 
 F64Array = NDArray[np.float64]
+C = TypeVar("C", bound=RunConfig)
 _EPISODE_STREAM = 2
 _COMPILED = "CartPole-v1"
 _TRIAL_SEED = 1 << 40
@@ -45,9 +48,9 @@ class Gym:
     All genomes of a generation play the same episodes, which begin from seeds of their own generation: a genome that
     was lucky is asked again in the next one. The result depends neither on other genomes nor on how many there are.
 
-    A genome has one input for each number of the observation (a discrete one is one-hot). Actions: of two discrete ones
-    the second where the one output is above 0; of more, or where there are two outputs, that of the largest output;
-    continuous ones are outputs in -1 … 1 stretched over the range.
+    A genome has one input for each number of the observation: discrete ones are one-hot, parts of tuples and
+    dictionaries follow each other. Its outputs choose actions as `volumetric.evolution.problems.spaces.actions_of`
+    says. Grids play, too, one by one; their networks keep their state within an episode.
 
     Attributes
     ----------
@@ -63,7 +66,7 @@ class Gym:
     Raises
     ------
     SpecError : a number is below 1, an argument is unknown, or nothing says where an episode ends
-    UnsupportedError : gymnasium or the environment is missing, or its spaces are neither boxes nor discrete
+    UnsupportedError : gymnasium or the environment is missing, or its spaces are not of a fixed number of numbers
     """
 
     separable: ClassVar[bool] = True
@@ -112,13 +115,17 @@ class Gym:
                 f"{self.id}: {error}", hint="gymnasium.pprint_registry() lists what there is"
             ) from None
 
-    def configure(self, config: EvolutionConfig) -> EvolutionConfig:
-        """Return `config` with what it leaves open: widths, fitness threshold, and activations, which are tanh.
+    def configure(self, config: C) -> C:
+        """Return `config` with what it leaves open: fitness threshold, widths, and activations, which are tanh.
+
+        Of a configuration of grids it is the threshold alone: their network has its widths.
 
         Raises
         ------
         SpecError : it names other widths, or looks for little fitness
         """
+        if not isinstance(config, EvolutionConfig):
+            return with_goal(config, self.id, self.threshold)
         inputs, outputs = self._all_widths()
         return Demands(
             problem=self.id,
@@ -131,21 +138,23 @@ class Gym:
 
     def score_all(self, cohort: Cohort) -> F64Array:
         """Return the mean reward of every genome over the episodes of its generation."""
-        if not isinstance(cohort.pool, Pool):
-            raise SpecError(f"{self.id} is played by genomes of nodes and connections")
         seeds = generator(cohort.seed, _EPISODE_STREAM, cohort.generation).integers(1 << 31, size=self.episodes)
         return self._play(cohort.pool, seeds.tolist())
 
-    def confirm(self, genome: Genome) -> float:
+    def confirm(self, genome: Genome | GridGenome) -> float:
         """Return the mean reward of one genome over `trials` episodes that no training sees."""
-        pool = Pool.of([genome] * self.trials)
+        pool: Genomes
+        if isinstance(genome, GridGenome):
+            pool = GridPool((genome,) * self.trials)
+        else:
+            pool = Pool.of([genome] * self.trials)
         return float(self._play(pool, [_TRIAL_SEED], apart=True).mean())
 
     def _all_widths(self) -> tuple[int, tuple[int, ...]]:
         """Inputs of a genome, and how many outputs it may have."""
         environment = self.make()
         try:
-            return _observed(self.id, environment.observation_space), output_widths(self.id, environment.action_space)
+            return input_width(self.id, environment.observation_space), output_widths(self.id, environment.action_space)
         finally:
             environment.close()
 
@@ -158,30 +167,33 @@ class Gym:
                 f"{self.id}: {error}", hint="gymnasium.pprint_registry() lists what there is"
             ) from None
 
-    def _play(self, pool: Pool, seeds: list[int], *, apart: bool = False) -> F64Array:
+    def _play(self, pool: Genomes, seeds: list[int], *, apart: bool = False) -> F64Array:
         """Total reward of each genome, the mean over `seeds`; `apart` gives each genome an episode of its own."""
-        total, linked = np.zeros(len(pool)), LinkedPool(pool)
+        total, players = np.zeros(len(pool)), players_of(pool, self.id, self.widths[0])
         worlds = open_worlds(self, len(pool))
         try:
             for seed in seeds:
                 starts = [seed + i * apart for i in range(len(pool))]
-                if self.compiled and isinstance(worlds, ArrayWorlds) and self.id == _COMPILED:
-                    total += linked.play_cartpole(worlds.bodies(starts), self.steps or 0)
+                if self.compiled and isinstance(worlds, ArrayWorlds) and self.id == _COMPILED and players.linked:
+                    total += players.linked.play_cartpole(worlds.bodies(starts), self.steps or 0)
                 else:
-                    total += self._episode(linked, worlds, starts)
+                    total += self._episode(players, worlds, starts)
         finally:
             worlds.close()
         return total / len(seeds)
 
-    def _episode(self, linked: LinkedPool, worlds: Worlds, seeds: list[int]) -> F64Array:
+    def _episode(self, players: Players, worlds: Worlds, seeds: list[int]) -> F64Array:
         observed = worlds.reset(seeds)
         total, alive = np.zeros(len(observed)), np.ones(len(observed), np.bool_)
-        state = linked.new_state() if linked.pool.interface.recurrent else None
-        outputs = np.zeros((len(observed), 1, linked.pool.interface.outputs))
+        players.begin()
         rows = np.arange(len(observed))
         for _ in range(self.steps or 0):
-            linked.activate(observed[:, None, :], state, rows=rows, out=outputs)
-            observed, reward, ended = worlds.step(outputs[:, 0], alive)
+            outputs = players.act(observed, rows)
+            failed = rows[np.isnan(outputs[rows]).any(axis=1)]
+            if len(failed):
+                total[failed], alive[failed], outputs[failed] = np.nan, False, 0.0
+            observed, reward, ended = worlds.step(outputs, alive)
+            ended |= ~alive
             total[rows] += reward[rows]
             if ended[rows].any():
                 alive &= ~ended
@@ -189,14 +201,3 @@ class Gym:
                 if len(rows) == 0:
                     break
         return total
-
-
-def _observed(name: str, space: Space[Any]) -> int:
-    """Inputs that an observation needs."""
-    from gymnasium import spaces
-
-    if isinstance(space, spaces.Box):
-        return int(np.prod(space.shape))
-    if isinstance(space, spaces.Discrete):
-        return int(space.n)
-    raise UnsupportedError(f"{name}: observations {space} are neither a box nor discrete")

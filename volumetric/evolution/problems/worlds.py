@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from volumetric.errors import ShapeError, UnsupportedError
+from volumetric.evolution.problems import spaces
+from volumetric.evolution.problems.spaces import ActionReader
 
 if TYPE_CHECKING:
     from volumetric.evolution.problems.gym import Gym
@@ -75,13 +76,7 @@ class SingleWorlds:
             world.close()
 
     def _observe(self, row: int, observed: Any) -> None:
-        from gymnasium import spaces
-
-        if isinstance(self._space, spaces.Discrete):
-            self._observed[row] = 0.0
-            self._observed[row, int(observed) - int(self._space.start)] = 1.0
-        else:
-            self._observed[row] = np.ravel(observed)
+        self._observed[row] = spaces.observed(self._space, observed)
 
 
 class ArrayWorlds:
@@ -132,41 +127,3 @@ class ArrayWorlds:
     def close(self) -> None:
         self._worlds.close()
         self._single.close()
-
-
-def output_widths(name: str, space: Any) -> tuple[int, ...]:
-    """Return how many outputs can choose an action of the environment `name`, the usual number first.
-
-    Raises
-    ------
-    UnsupportedError : actions are neither discrete nor a bounded box
-    """
-    from gymnasium import spaces
-
-    if isinstance(space, spaces.Discrete):
-        return (1, 2) if space.n == 2 else (int(space.n),)
-    if isinstance(space, spaces.Box) and np.isfinite(space.low).all() and np.isfinite(space.high).all():
-        return (int(np.prod(space.shape)),)
-    raise UnsupportedError(f"{name}: actions {space} are neither discrete nor a bounded box")
-
-
-class ActionReader:
-    """Turns outputs of genomes ``[worlds, outputs]`` into actions of the space of an environment."""
-
-    def __init__(self, name: str, space: Any) -> None:
-        from gymnasium import spaces
-
-        self._discrete = isinstance(space, spaces.Discrete)
-        self._name, self._space, self._widths = name, space, output_widths(name, space)
-
-    def __call__(self, outputs: F64Array) -> NDArray[Any]:
-        if outputs.shape[1] not in self._widths:
-            raise ShapeError(
-                f"{self._name} takes {' or '.join(map(str, self._widths))} outputs, genomes have {outputs.shape[1]}"
-            )
-        if self._discrete:
-            chosen = outputs[:, 0] > 0 if outputs.shape[1] == 1 else outputs.argmax(axis=1)
-            return chosen.astype(np.int64) + int(self._space.start)
-        low, high = self._space.low.ravel(), self._space.high.ravel()
-        stretched = low + (np.clip(outputs, -1, 1) + 1) / 2 * (high - low)
-        return stretched.astype(self._space.dtype).reshape(len(outputs), *self._space.shape)
