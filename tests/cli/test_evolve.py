@@ -193,3 +193,46 @@ def test_two_models_are_merged_into_one_that_generates(tmp_path, capsys):
         np.testing.assert_allclose(merged.params[key].values(), store.values(), rtol=1e-2)
     model = volumetric.load(str(tmp_path / "merged"), device="reference")
     assert len(model.generate([1, 2, 3], max_tokens=4, ignore_eos=True).token_ids) == 4
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'problem = "xor"\n[mutation]\nadd_node = 0.3\n',
+        'algorithm = "grid"\nnetwork.options = {hidden=[4]}\n[problem]\nkind = "spirals"\nmake_options.samples=30\n',
+    ],
+    ids=["classic", "grid"],
+)
+def test_several_objectives_give_a_front_that_goes_on(run, tmp_path, capsys, text):
+    text = 'search = "nsga2"\npopulation = 8\n' + text
+    code, told, _ = run(text, "--generations", "2")
+    assert (code, told["generations"]) == (0, 2)
+    home = tmp_path / "job"
+    assert main(["evolve", "--resume", str(home), "--generations", "4", "--json"]) == 0
+    resumed = json.loads(capsys.readouterr().out)
+    whole = run(text, "--generations", "4", "--out", str(tmp_path / "whole"))[1]
+    assert resumed["front"] == whole["front"]
+    assert (home / "history.jsonl").read_text() == (tmp_path / "whole" / "history.jsonl").read_text()
+    table = json.loads((home / "front" / "front.json").read_text())
+    assert [row["objectives"] for row in table] == whole["front"]
+    assert all(size < 0 for _, size in whole["front"])
+    assert all(
+        (home / "front" / f"{row['genome']}.json").exists() or (home / "front" / str(row["genome"])).is_dir()
+        for row in table
+    )
+    assert main(["evolve", "plot", str(home), "--format", "svg"]) == 0
+    assert (home / "front.svg").read_text().lstrip().startswith("<?xml")
+
+
+def test_a_fitness_function_of_several_numbers(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "made_pair.py").write_text(
+        "def pair(genome):\n    return genome.activate([0.0, 1.0])[0], -genome.hidden\n"
+    )
+    (tmp_path / "job.toml").write_text(
+        'search = "nsga2"\nfitness = "made_pair:pair"\npopulation = 8\ngenerations = 2\n'
+    )
+    assert main(["evolve", str(tmp_path / "job.toml")]) == 0
+    out, err = capsys.readouterr()
+    assert "the front:" in out
+    assert "points on the front" in err

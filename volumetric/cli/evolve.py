@@ -5,7 +5,7 @@ from __future__ import annotations
 import json as jsonlib
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
@@ -89,7 +89,11 @@ def evolve(
     return exits.INTERRUPTED if told["reason"] == "stopped" else exits.OK
 
 
-def _text(told: dict[str, object]) -> str:
+def _text(told: dict[str, Any]) -> str:
+    if "front" in told:
+        lines = [f"ended by {told['reason']} after {told['generations']} generations, seed {told['seed']}; the front:"]
+        lines += ["  ".join(f"{value:.6g}" for value in point) for point in told["front"]]
+        return "\n".join([*lines, f"{told['directory']}: checkpoint, history, front/front.json"]) + "\n"
     state = "solved" if told["solved"] else f"ended by {told['reason']}"
     lines = [f"{state} after {told['generations']} generations, fitness {told['fitness']}, seed {told['seed']}"]
     lines.append(f"{told['directory']}: checkpoint, history, champion.json")

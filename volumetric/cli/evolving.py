@@ -14,6 +14,7 @@ from zlib import crc32
 
 from volumetric.atomic import write_atomic
 from volumetric.cli import console
+from volumetric.cli.evolving_front import evolve_front
 from volumetric.cli.exits import UsageError
 from volumetric.cli.run_lock import only_one
 from volumetric.cli.training_progress import clock
@@ -22,6 +23,7 @@ from volumetric.evolution.genome import Genome
 from volumetric.evolution.going_on import check_facts, facts_of, take_over
 from volumetric.evolution.grids.genome import GridGenome
 from volumetric.evolution.job import Job, load_run, open_problem, open_run, read_job
+from volumetric.evolution.nsga import ParetoRun
 from volumetric.evolution.reporters import Csv, Evaluated, EvaluationFailed, Event, JsonLines
 from volumetric.evolution.run import Run
 from volumetric.evolution.tensorboard import TensorBoard
@@ -37,7 +39,7 @@ _ROWS, _REDRAW = 12, 0.1
 
 
 @contextmanager
-def begun(config: Path, changes: dict[str, Any]) -> Iterator[tuple[Job, Run[Any, Any], Any]]:
+def begun(config: Path, changes: dict[str, Any]) -> Iterator[tuple[Job, Any, Any]]:
     """Open a new run and keep its directory, which must not hold another one, to this process."""
     job = read_job(config, changes)
     problem = open_problem(job)
@@ -52,11 +54,11 @@ def begun(config: Path, changes: dict[str, Any]) -> Iterator[tuple[Job, Run[Any,
         text = config.read_bytes()
         write_atomic(home / CONFIG, text)
         _write_origin(job, changes, crc32(text))
-        yield job, run, problem
+        yield job, ParetoRun(run) if job.search == "nsga2" else run, problem
 
 
 @contextmanager
-def resumed(home: Path, changes: dict[str, Any]) -> Iterator[tuple[Job, Run[Any, Any], Any]]:
+def resumed(home: Path, changes: dict[str, Any]) -> Iterator[tuple[Job, Any, Any]]:
     """Open a run where its checkpoint left it, and keep its directory to this process.
 
     The configuration is obeyed where a run can go on with it, and refused where it would be another run.
@@ -77,7 +79,7 @@ def resumed(home: Path, changes: dict[str, Any]) -> Iterator[tuple[Job, Run[Any,
             problem, run = open_problem(job), load_run(job, home / CHECKPOINT)
             take_over(job, run, problem)
         _write_origin(job, changes, origin.get("crc32"))
-        yield job, run, problem
+        yield job, ParetoRun(run) if job.search == "nsga2" else run, problem
 
 
 def _write_origin(job: Job, changes: dict[str, Any], checksum: int | None) -> None:
@@ -111,9 +113,11 @@ def _tell_of_edits(home: Path, job: Job, checksum: int | None) -> None:
         console.note(f"{source} has changed since the run began, which goes on by its copy, {home / CONFIG}")
 
 
-def evolve_opened(job: Job, run: Run[Any, Any], problem: Any, stop: Any) -> dict[str, Any]:
+def evolve_opened(job: Job, run: Run[Any, Any] | ParetoRun, problem: Any, stop: Any) -> dict[str, Any]:
     """Evolve until the end, or until Ctrl-C, and keep what was found, also where it fails; return what to tell."""
     home = job.directory
+    if isinstance(run, ParetoRun):
+        return evolve_front(job, run, problem, stop, history=home / HISTORY, checkpoint=home / CHECKPOINT)
     done = run.generation + (run.progress.fitness is not None)
     left = job.generations - done
     reporters: list[Any] = [JsonLines(home / HISTORY), Csv(home / TABLE), Screen(job.generations)]

@@ -27,6 +27,7 @@ from volumetric.evolution.problems.gym import Gym
 from volumetric.evolution.problems.novel import NoveltySearch
 from volumetric.evolution.problems.parity import parity
 from volumetric.evolution.problems.samples import Samples, as_table
+from volumetric.evolution.problems.sized import Sized
 from volumetric.evolution.problems.xor import xor
 from volumetric.grid import Grid
 from volumetric.loaders.network_file import read_network_file
@@ -37,7 +38,7 @@ from volumetric.train.settings import DataSettings, NetworkSettings, RunSettings
 from volumetric.train.sources import open_samples
 
 Algorithm = Literal["classic", "grid", "elites"]
-Search = Literal["fitness", "novelty"]
+Search = Literal["fitness", "novelty", "nsga2"]
 MAX_BYTES: Final = 1_000_000
 _HOMES = ("builder", "file", "options")
 FUNCTIONS: Final = MappingProxyType[str, Callable[[Any], Any]](
@@ -79,7 +80,8 @@ class Job:
     room : free slots in each cell of a grid, where layers can be added
     problem : a name, or a table with its name under ``kind`` and its options
     fitness : in place of a problem, ``"module:function"`` from beside the file: a fitness function, or a problem
-    search : "fitness" rewards what a problem wants; "novelty" what was not seen before, see `novelty`
+    search : "fitness" rewards what a problem wants; "novelty" what was not seen before, see `novelty`;
+        "nsga2" several objectives: those that a fitness function returns, or a problem's and minus the genome's size
     novelty : section of `NoveltyConfig`, and ``behave``: ``"module:function"`` from a cohort to [genomes, features]
     names : of ``inputs`` and ``outputs``, for pictures of genomes
     network : of grids: builder, or file, with options
@@ -228,9 +230,9 @@ def open_problem(job: Job) -> Problem | Callable[..., Any]:
         if not isinstance(found, Problem):
             takes_random(found)
         return found
-    if job.algorithm == "classic":
-        return tables.choose(_classic(job), job.problem, "[problem]")
-    return tables.choose(_samples(job), job.problem, "[problem]")
+    known = _classic(job) if job.algorithm == "classic" else _samples(job)
+    problem = tables.choose(known, job.problem, "[problem]")
+    return Sized(problem) if job.search == "nsga2" else problem
 
 
 def open_run(job: Job, problem: Any) -> Population | GridPopulation:
@@ -324,6 +326,7 @@ def _read(job: Job, **settings: Any) -> learning.Problem:
 
 def _first_network(job: Job, problem: Any) -> Network:
     """Structure that grids begin from, with free slots."""
+    problem = problem.problem if isinstance(problem, Sized) else problem
     settings = job.network
     if settings.file:
         network, _ = read_network_file(job.home / settings.file)

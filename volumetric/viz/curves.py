@@ -27,7 +27,7 @@ def fitness_curves(generations: Sequence[dict[str, Any]], title: str = "fitness"
     ------
     SpecError : there are none
     """
-    _expect_some(generations)
+    expect_some(generations)
     x = [event["generation"] for event in generations]
     best, mean, worst, spread = (
         np.array([event[name] for event in generations], np.float64) for name in ("best", "mean", "worst", "stdev")
@@ -56,7 +56,7 @@ def species_stack(generations: Sequence[dict[str, Any]], title: str = "species")
     ------
     SpecError : there are no generations
     """
-    _expect_some(generations)
+    expect_some(generations)
     x = [event["generation"] for event in generations]
     sizes = [{int(key): int(value) for key, value in event["species"].items()} for event in generations]
     ids = sorted({key for members in sizes for key in members})
@@ -74,6 +74,7 @@ def species_stack(generations: Sequence[dict[str, Any]], title: str = "species")
     return figure
 
 
-def _expect_some(generations: Sequence[dict[str, Any]]) -> None:
+def expect_some(generations: Sequence[dict[str, Any]]) -> None:
+    """Raise `SpecError` if there is no generation."""
     if not generations:
         raise SpecError("the history tells of no generation", hint="run it for at least one")

@@ -21,6 +21,7 @@ from volumetric.evolution.run import Run
 from volumetric.evolution.species import distances
 from volumetric.viz.curves import fitness_curves, species_stack
 from volumetric.viz.drawing import draw_genome, draw_network
+from volumetric.viz.fronts import fronts
 from volumetric.viz.heatmap import Heatmap
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ _MOST = 64
 
 
 def plot_run(home: Path, form: str = "png") -> list[Path]:
-    """Draw fitness, species, champion and the similarity of the population into the directory of a run.
+    """Draw fitness, species, champion and the similarity of the population, or fronts, into the directory of a run.
 
     Parameters
     ----------
@@ -50,7 +51,10 @@ def plot_run(home: Path, form: str = "png") -> list[Path]:
     """
     if form not in FORMS:
         raise UnsupportedError(f"cannot draw {form!r}", hint="one of " + ", ".join(FORMS))
-    generations, run = read_history(home / "history.jsonl"), load_any(home / "checkpoint.npz")
+    generations = read_history(home / "history.jsonl")
+    if generations and "front" in generations[0]:
+        return [save_figure(fronts(generations), home / f"front.{form}")]
+    run = load_any(home / "checkpoint.npz")
     drawn = {"fitness": fitness_curves(generations), "species": species_stack(generations)}
     if run.champion is not None:
         genome, told = run.champion.genome, f"genome {run.champion.id}, fitness {run.champion.fitness:.6g}"
@@ -69,7 +73,7 @@ def read_history(path: Path) -> list[dict[str, Any]]:
     """Return what the history tells of each generation."""
     try:
         lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-        return [line for line in lines if line["event"] == "Evaluated"]
+        return [line for line in lines if line["event"] in ("Evaluated", "FrontEvaluated")]
     except OSError as error:
         raise CheckpointError(f"cannot read {path}: {error.strerror or error}", hint="name a run's directory") from None
     except (ValueError, KeyError, TypeError) as error:
