@@ -25,12 +25,12 @@ from volumetric.network import initialise
 def test_deviations_are_percentages_of_what_was_expected() -> None:
     expected = [10.0, -4.0, 0.0, 1e-11, 5.0, 2.0]
     actual = [11.0, -3.0, 0.25, 0.0, np.nan, np.inf]
-    np.testing.assert_allclose(deviations(expected, actual), [10.0, 25.0, 25.0, 1e-9, 100.0, 100.0])
+    np.testing.assert_allclose(deviations(outputs=actual, targets=expected), [10.0, 25.0, 25.0, 1e-9, 100.0, 100.0])
 
 
 def test_buckets_include_their_upper_end() -> None:
     actual = [100, 110, 110.5, 120, 130, 140, 150, 200, 201, 500]
-    found = evaluate(np.full(10, 100.0), actual)
+    found = evaluate(actual, np.full(10, 100.0))
     assert list(found.buckets) == list(BUCKETS)
     assert list(found.buckets.values()) == [2, 2, 1, 1, 1, 1, 2]
     assert (found.failures, found.total, found.exact) == (2, 10, 0.1)

@@ -87,7 +87,9 @@ def test_classes_are_learned_and_judged_on_what_was_held_back(run, tmp_path):
     assert told["accuracy"] > 0.9
     assert told["validation_loss"] < 0.4
     with (tmp_path / "job" / "history.csv").open() as file:
-        assert sum(row["event"] == "epoch" for row in csv.DictReader(file)) == 60
+        right = [float(row["accuracy"]) for row in csv.DictReader(file) if row["event"] == "epoch"]
+    assert len(right) == 60
+    assert right[0] < right[-1] > 0.9
 
 
 def test_the_text_for_people_has_the_same_facts(tmp_path, capsys):
@@ -104,8 +106,8 @@ def test_a_run_goes_on_with_the_same_bits(run, tmp_path):
     whole = run(SPIRALS, "--set", "train.epochs=4", "--out", str(tmp_path / "whole"))[1]
     run(SPIRALS, "--set", "train.epochs=4", "--set", "train.max_steps=9", "--out", str(tmp_path / "parts"))
     code, _, err = run(SPIRALS, "--set", "train.epochs=4", "--out", str(tmp_path / "parts"))
-    assert code == 1
-    assert "has checkpoints of an earlier run" in err
+    assert code == 2
+    assert "parts holds an earlier run\nhint: --resume goes on with it, --out " in err
     parts = run(SPIRALS, "--set", "train.epochs=4", "--out", str(tmp_path / "parts"), "--resume")
     assert "resumed after update 9, in epoch 1" in parts[2]
     assert (parts[1]["loss"], parts[1]["accuracy"]) == (whole["loss"], whole["accuracy"])
@@ -299,6 +301,8 @@ BAD: dict[str, tuple[str, str, str]] = {
     "split": ("[data]\nvalidation = 0.01", "leaves 0 of 4 samples", ""),
     "patience": ("[train]\npatience = 3", "patience needs validation data", "validation"),
     "device": ("device = 'tpu'", "tpu", ""),
+    "npz that is none": ("[data]\nnpz = 'bad.toml'", "is not an .npz file", "numpy.savez"),
+    "missing npz": ("[data]\nnpz = 'no.npz'", "No such file", "check the path"),
     "shape": ("[network]\noptions = {inputs = 3}", "the network reads rows of shape [3]", ""),
 }
 
@@ -399,7 +403,7 @@ def test_progress_tells_the_time_left(capsys, monkeypatch):
     bar.report(step)
     bar.close()
     assert "epoch 0  loss 0.5" in capsys.readouterr().err
-    now = iter([100.0, 110.0])
+    now = iter([100.0, 105.0, 110.0])
     monkeypatch.setattr("volumetric.cli.training_progress.time.monotonic", lambda: next(now))
     plain = TrainingProgress(20, live=False)
     plain.start(0, 0)
@@ -407,3 +411,28 @@ def test_progress_tells_the_time_left(capsys, monkeypatch):
     plain.report(EpochEvent(step=10, epoch=0, loss=0.5, validation_loss=0.25, improved=True))
     plain.close()
     assert capsys.readouterr().err == "epoch 0: loss 0.5, validation 0.25 (best), 0:10 left\n"
+
+
+def test_long_epochs_tell_of_every_tenth_of_the_run_off_a_terminal(run):
+    long = '[data]\nproblem = "waves"\nbatch_size = 8\n[train]\nmax_steps = 40\n'
+    err = run(long)[2].splitlines()
+    assert [line.partition(":")[0] for line in err] == [f"update {step} of 40" for step in range(4, 41, 4)]
+    assert all(line.endswith(" left") for line in err)
+
+
+def test_accuracy_of_every_epoch_can_be_left_out_or_come_from_the_training_samples(run, tmp_path):
+    text = '[data]\nproblem = "parity"\n[train]\nepochs = 2\n'
+    assert ", accuracy " in run(text)[2]
+    lines = [json.loads(line) for line in (tmp_path / "job" / "history.jsonl").read_text().splitlines()]
+    told = [line["accuracy"] for line in lines if line["event"] == "epoch"]
+    assert all(0 < right < 1 for right in told)
+    assert "accuracy" not in run(text + "accuracy = false\n", "--out", str(tmp_path / "b"))[2]
+
+
+def test_a_run_that_is_there_already_says_how_to_go_on(tmp_path, capsys):
+    (tmp_path / "a.toml").write_text("")
+    command = ["train", str(tmp_path / "a.toml"), "--device", "reference", "--quiet"]
+    assert [main(command), main(command)] == [0, 2]
+    err = capsys.readouterr().err
+    assert err.endswith(f"--resume goes on with it, --out {tmp_path / 'a'}-2 writes to another directory\n")
+    assert [main([*command, "--resume"]), main([*command, "--out", f"{tmp_path / 'a'}-2"])] == [0, 0]

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from volumetric.errors import SpecError
 from volumetric.evolution import EvolutionConfig
+from volumetric.evolution.job import job_from
 
 
 def test_every_key_has_a_default() -> None:
@@ -96,3 +97,36 @@ def test_no_value_escapes_as_another_error(values: dict[str, Any]) -> None:
         EvolutionConfig.from_dict(values)
     except SpecError:
         return
+
+
+@pytest.mark.parametrize(
+    ("values", "message", "hint"),
+    [
+        ({"population": 10**9}, "population must be at most 1,000,000", "some hundred"),
+        ({"population": 10**20}, "population must be at most 1,000,000", "some hundred"),
+        ({"genome": {"inputs": 10**9}}, "genome.inputs must be at most", "memory"),
+        (
+            {"genome": {"inputs": 10**4, "outputs": 10**3}},
+            "10,000,000 connections in every genome",
+            "initial_connections",
+        ),
+    ],
+)
+def test_sizes_that_fit_no_memory_are_refused(values: dict[str, Any], message: str, hint: str) -> None:
+    with pytest.raises(SpecError, match=message) as caught:
+        EvolutionConfig.from_dict(values)
+    assert hint in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("table", "message", "hint"),
+    [
+        ({"algorithm": "neat"}, "algorithm: unknown name 'neat'", "one of classic, grid, elites"),
+        ({"algorithm": "elite"}, "unknown name 'elite'", "did you mean 'elites'"),
+        ({"workers": 10**9}, "workers must be at most", "core"),
+    ],
+)
+def test_settings_of_a_run_list_what_there_is(table: dict[str, Any], message: str, hint: str) -> None:
+    with pytest.raises(SpecError, match=message) as caught:
+        job_from(table)
+    assert hint in (caught.value.hint or "")

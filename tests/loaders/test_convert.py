@@ -162,7 +162,10 @@ def test_the_real_model_comes_back_bit_for_bit(tmp_path: Path) -> None:
         ("gpt2", "m.gguf", {}, "family 'gpt2' cannot"),
         ("llama", "m.gguf", {"dtype": "fp8"}, "GGUF has no tensors of float8_e4m3fn:row"),
         ("llama", "m", {"dtype": "int8", "format": "hf"}, "holds plain floats, not int8:g32"),
-        ("llama", "m.gguf", {"format": "native"}, "is named as a GGUF file"),
+        ("llama", "m.gguf", {"format": "native"}, "is named as a file"),
+        ("llama", "m", {"format": "gguf"}, r"m: a file of the format gguf ends in \.gguf"),
+        ("llama", "m.bin", {"format": "loom"}, r"ends in \.json"),
+        ("llama", "m.json", {"format": "hf"}, "is named as a file"),
         ("llama", "m", {"format": "onnx"}, "unknown format 'onnx'"),
     ],
 )
@@ -181,7 +184,7 @@ def test_a_changed_network_is_of_no_family(tmp_path: Path) -> None:
     cut = dataclasses.replace(model.network, disabled=frozenset([Coord(1, 0, 0, 4)]))
     for form in ("hf", "gguf"):
         with pytest.raises(UnsupportedError, match="differs from what its configuration describes"):
-            save_model(tmp_path / "m", dataclasses.replace(model, network=cut), form)
+            save_model(tmp_path / {"hf": "m"}.get(form, "m.gguf"), dataclasses.replace(model, network=cut), form)
 
 
 def test_gguf_has_room_for_three_ends(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -100,9 +100,10 @@ def test_a_learner_that_cannot_tell_says_so() -> None:
     class Blind:
         def __init__(self, network, params, options: LearnerOptions) -> None:
             inner = ReferenceLearner(network, params, options)
-            self.step, self.evaluate, self.params, self.restore = (
+            self.step, self.evaluate, self.measure, self.params, self.restore = (
                 inner.step,
                 inner.evaluate,
+                inner.measure,
                 inner.params,
                 inner.restore,
             )

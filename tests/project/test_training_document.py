@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import tomllib
 from pathlib import Path
 
@@ -13,8 +14,10 @@ from volumetric.cli import main
 from volumetric.dtypes import DTYPES
 from volumetric.train.settings import RunSettings, settings_from
 
-TEXT = (Path(__file__).parents[2] / "docs" / "training.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[2]
+TEXT = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
 EXAMPLE, KEYS = re.findall(r"```toml\n(.*?)```", TEXT, re.DOTALL)
+COMMANDS = re.findall(r"```sh\n(.*?)```", TEXT, re.DOTALL)[0].splitlines()
 USE, TRAIN = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
 
 
@@ -34,7 +37,7 @@ def test_the_list_of_keys_is_complete() -> None:
 
 def test_keys_that_are_commented_out_are_right() -> None:
     hidden = [line.removeprefix("# ") for line in KEYS.splitlines() if re.match(r"# \w+ = ", line)]
-    assert len(hidden) == 6
+    assert len(hidden) == 7
     for line in hidden:
         section = "train"
         assert settings_from({section: tomllib.loads(line)}).train != RunSettings().train
@@ -51,6 +54,26 @@ def test_the_example_learns_its_classes_and_predicts(
     names: dict[str, object] = {}
     exec(compile(USE, "docs/training.md", "exec"), names)
     assert set(names["names"]) <= {"arm 0", "arm 1", "arm 2"}  # pyright: ignore[reportArgumentType]
+
+
+def test_the_example_is_the_file_beside_the_documents() -> None:
+    shipped = (ROOT / "examples" / "spirals.toml").read_text(encoding="utf-8")
+    assert tomllib.loads(shipped) == tomllib.loads(EXAMPLE)
+    assert "volumetric train examples/spirals.toml" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_all_commands_run_one_after_the_other(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "examples").mkdir()
+    (tmp_path / "examples" / "spirals.toml").write_text(EXAMPLE, encoding="utf-8")
+    monkeypatch.chdir(tmp_path / "examples")
+    assert COMMANDS[0].startswith("cd ")
+    for line in COMMANDS[1:]:
+        name, *arguments = shlex.split(line, comments=True)
+        assert name == "volumetric"
+        assert main(arguments) == 0, (line, capsys.readouterr().err)
+    assert (tmp_path / "examples" / "spirals-gpu" / "model" / "network.json").is_file()
 
 
 def test_the_python_example_runs() -> None:

@@ -363,3 +363,16 @@ def test_an_update_on_a_gpu_is_one_submission() -> None:
     for _ in range(3):
         assert learner.step([sentences()], rate=0.01).fault is None
     assert executor.count == 3
+
+
+@pytest.mark.parametrize("name", DEVICES)
+def test_measuring_gives_the_loss_and_the_outputs(name: str) -> None:
+    for learners, given in (
+        (pair(name, loss=CrossEntropy()), batch()),
+        (pair(name, LLAMA, loss=CrossEntropy()), sentences()),
+    ):
+        (tally, outputs), (other, found) = (learner.measure(given) for learner in learners)
+        assert other.total == pytest.approx(tally.total, rel=CLOSE)
+        assert learners[1].evaluate(given).total == pytest.approx(other.total, rel=CLOSE)
+        assert outputs.shape[: given.targets.ndim] == given.targets.shape
+        np.testing.assert_allclose(found, outputs, atol=1e-5)

@@ -17,22 +17,22 @@ BUCKETS: Final = ("0-10%", "10-20%", "20-30%", "30-40%", "40-50%", "50-100%", "1
 _TINY: Final = 1e-10
 
 
-def deviations(expected: ArrayLike, actual: ArrayLike) -> NDArray[np.float64]:
-    """Return ``|actual − expected| / |expected| · 100`` for each element.
+def deviations(outputs: ArrayLike, targets: ArrayLike) -> NDArray[np.float64]:
+    """Return ``|output − target| / |target| · 100`` for each element.
 
-    Where ``|expected|`` is below 1e-10 it is ``|actual − expected| · 100``; where the result is not finite, 100.
+    Where ``|target|`` is below 1e-10 it is ``|output − target| · 100``; where the result is not finite, 100.
 
     Raises
     ------
     ShapeError
         The two differ in shape.
     """
-    e, a = np.asarray(expected, np.float64), np.asarray(actual, np.float64)
-    if e.shape != a.shape:
-        raise ShapeError(f"expected values have shape {e.shape}, actual ones {a.shape}")
+    y, t = np.asarray(outputs, np.float64), np.asarray(targets, np.float64)
+    if y.shape != t.shape:
+        raise ShapeError(f"outputs have shape {y.shape}, targets {t.shape}")
     with np.errstate(all="ignore"):
-        off = np.abs(a - e) * 100
-        size = np.abs(e)
+        off = np.abs(y - t) * 100
+        size = np.abs(t)
         result = off / np.where(size < _TINY, 1.0, size)
     return np.where(np.isfinite(result), result, 100.0)
 
@@ -61,15 +61,15 @@ class Evaluation:
     total: int
 
 
-def evaluate(expected: ArrayLike, actual: ArrayLike) -> Evaluation:
-    """Sum up how far `actual` is from `expected`, one number for each sample; class ids count as numbers.
+def evaluate(outputs: ArrayLike, targets: ArrayLike) -> Evaluation:
+    """Sum up how far `outputs` are from `targets`, one number for each sample; class ids count as numbers.
 
     Raises
     ------
     ShapeError
         The two differ in shape, or are empty.
     """
-    off = deviations(expected, actual).ravel()
+    off = deviations(outputs, targets).ravel()
     if not off.size:
         raise ShapeError("there is no sample to evaluate")
     counts = np.bincount(np.searchsorted(_EDGES, off, side="left"), minlength=len(BUCKETS)).tolist()
@@ -79,7 +79,7 @@ def evaluate(expected: ArrayLike, actual: ArrayLike) -> Evaluation:
         mean_deviation=float(off.mean()),
         failures=counts[-1],
         worst=tuple(np.argsort(-off, kind="stable")[:5].tolist()),
-        exact=float((np.asarray(expected).ravel() == np.asarray(actual).ravel()).mean()),
+        exact=float((np.asarray(outputs).ravel() == np.asarray(targets).ravel()).mean()),
         total=off.size,
     )
 
@@ -95,6 +95,20 @@ def accuracy(outputs: ArrayLike, targets: ArrayLike) -> float:
     ShapeError
         The shapes do not go together, or no row counts.
     """
+    right, counted = hits(outputs, targets)
+    if not counted:
+        raise ShapeError("no row counts")
+    return right / counted
+
+
+def hits(outputs: ArrayLike, targets: ArrayLike) -> tuple[int, int]:
+    """Return how many rows are in their class, as `accuracy` sees it, and how many count.
+
+    Raises
+    ------
+    ShapeError
+        The shapes do not go together.
+    """
     y, t = np.asarray(outputs), np.asarray(targets)
     if t.shape == y.shape and t.ndim > 0:
         t = (t[..., 0] > 0.5).astype(np.int64) if y.shape[-1] == 1 else t.argmax(-1)
@@ -102,6 +116,4 @@ def accuracy(outputs: ArrayLike, targets: ArrayLike) -> float:
         raise ShapeError(f"outputs of shape {y.shape} need class ids of shape {y.shape[:-1]}, got {t.dtype} {t.shape}")
     chosen = (y[..., 0] > 0.5).astype(np.int64) if y.shape[-1] == 1 else y.argmax(-1)
     counted = t >= 0
-    if not counted.any():
-        raise ShapeError("no row counts")
-    return float((chosen == t)[counted].mean())
+    return int((chosen == t)[counted].sum()), int(counted.sum())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import cyclopts
 
@@ -13,6 +13,13 @@ from volumetric.cli.streams import drop_unwritable, writing
 from volumetric.errors import VolumetricError
 
 OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
+
+
+_LESS: Final = {
+    "train": "a smaller batch_size, or a smaller network, needs less",
+    "evolve": "a smaller population, or fewer workers, need less",
+}
+"""Verb → what needs less memory, where it is not what generates text."""
 
 
 class UsageError(VolumetricError):
@@ -52,7 +59,7 @@ def _classify(error: Exception, verb: str) -> int:
         case UnicodeDecodeError():
             return explain(FAILED, f"the input is not UTF-8 text: {error}", None)
         case MemoryError():
-            return explain(FAILED, "out of memory", "a smaller --context or --dtype needs less")
+            return explain(FAILED, "out of memory", _LESS.get(verb, "a smaller --context or --dtype needs less"))
         case _:
             what = f"{type(error).__name__}: {error}"
             return explain(FAILED, f"unexpected {what}", "this is a defect; --debug shows where it happened")

@@ -13,7 +13,7 @@ from volumetric.cli.options import OutputOptions
 from volumetric.evolution.merge import merge as merge_models
 from volumetric.evolution.splice import SpliceConfig
 from volumetric.loaders import open_model
-from volumetric.loaders.convert import save_model
+from volumetric.loaders.convert import format_of, save_model
 
 
 def merge(
@@ -25,7 +25,7 @@ def merge(
     share: float = 0.5,
     by_similarity: Annotated[bool, Parameter(negative="--plain")] = True,
     seed: int = 0,
-    form: Annotated[Literal["hf", "native", "gguf"], Parameter(name="--format")] = "hf",
+    form: Annotated[Literal["hf", "native", "gguf"] | None, Parameter(name="--format")] = None,
     json: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     offline: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     output: OutputOptions = OutputOptions(),
@@ -52,18 +52,19 @@ def merge(
     seed : int
         Of the uniform mode.
     form : str
-        As for convert.
+        As for convert; hf unless TARGET ends in .gguf.
     json : bool
         Print what became of each layer as JSON.
     offline : bool
         Use local files only.
     """
     output.apply()
+    to = format_of(target, form, "hf")
     with console.progress(f"merging {a} and {b}…"):
         first, second = (open_model(source, offline=offline) for source in (a, b))
         config = SpliceConfig(mode=mode, share=share, by_similarity=by_similarity, seed=seed)
         merged, report = merge_models(first, second, config)
-        save_model(target, merged, form)
+        save_model(target, merged, to)
     if json:
         layers = [{"path": r.path, "similarity": r.similarity, "share": r.share, "reason": r.reason} for r in report]
         console.write(jsonlib.dumps({"target": str(target), "layers": layers}) + "\n")

@@ -36,7 +36,7 @@ def train(
     device : str
         Where to train: cpu, gpu, gpu:1, or reference.
     out : path
-        Directory to write.
+        Directory to write, in place of one of the file's name beside it.
     resume : bool
         Continue from the newest checkpoint in that directory.
     change : tuple of str
@@ -52,6 +52,11 @@ def train(
     from volumetric.train.settings import read_settings
 
     run = read_settings(config, changes)
+    if not run.resume and any(run.checkpoints.glob("*.npz")):
+        raise UsageError(
+            f"{run.directory} holds an earlier run",
+            hint=f"--resume goes on with it, --out {run.directory}-2 writes to another directory",
+        )
     from volumetric.cli import training_run
     from volumetric.cli.run_lock import only_one
     from volumetric.cli.training_open import open_run
@@ -59,10 +64,10 @@ def train(
 
     with console.progress(f"reading what {config} names…"):
         opened = open_run(run)
-    progress = TrainingProgress(updates_of(opened.samples.data, opened.config))
+    progress = TrainingProgress(*updates_of(opened.samples.data, opened.config))
     with only_one(run.directory):
         result = training_run.train_opened(run, opened, [progress])
-    told = training_run.summary(run, opened, result, training_run.judge(opened, result))
+    told = training_run.summary(run, opened, result, training_run.judge(run, opened, result))
     console.write(jsonlib.dumps(told) + "\n" if json else _text(told))
     return exits.INTERRUPTED if result.reason == "interrupted" else exits.OK
 

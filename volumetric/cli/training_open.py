@@ -91,7 +91,12 @@ def _facts(samples: Samples, context_length: int) -> NativeFacts:
 
 
 def _config(run: RunSettings, samples: Samples) -> TrainConfig:
-    return run.train if run.loss_given else dataclasses.replace(run.train, loss=samples.loss)
+    given = run.train
+    return dataclasses.replace(
+        given,
+        loss=given.loss if run.loss_given else samples.loss,
+        accuracy=bool(samples.problem.classes) if given.accuracy is None else given.accuracy,
+    )
 
 
 def _network(run: RunSettings, problem: Problem) -> tuple[Network, Params]:

@@ -14,10 +14,14 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 
-def updates_of(data: ArrayData, config: TrainConfig) -> int:
-    """Return how many updates a whole run makes at most."""
-    total = -(-data.batches_per_epoch // config.accumulate) * config.epochs
-    return total if config.max_steps is None else min(total, config.max_steps)
+_LINES, _QUIET = 10, 10.0
+
+
+def updates_of(data: ArrayData, config: TrainConfig) -> tuple[int, int]:
+    """Return how many updates a whole run makes at most, and how many of them an epoch."""
+    each = -(-data.batches_per_epoch // config.accumulate)
+    total = each * config.epochs
+    return total if config.max_steps is None else min(total, config.max_steps), each
 
 
 def clock(seconds: float) -> str:
@@ -30,23 +34,29 @@ def clock(seconds: float) -> str:
 class TrainingProgress:
     """Reports to stderr.
 
+    Without a terminal every epoch is a line; where epochs are longer than a tenth of the run, every tenth is one too,
+    and so is the update that comes `_QUIET` seconds after the last line.
+
     Parameters
     ----------
-    total : updates of the whole run
+    total, each : updates of the whole run, and of an epoch
     live : draw a bar (None: if stderr is a terminal and ``--quiet`` was not given)
     """
 
-    def __init__(self, total: int, *, live: bool | None = None) -> None:
+    def __init__(self, total: int, each: int = 1, *, live: bool | None = None) -> None:
         notes = logging.getLogger(f"{console.__name__}.notes")
         self._live = sys.stderr.isatty() and notes.isEnabledFor(logging.INFO) if live is None else live
         self._total = total
+        tenth = max(1, total // _LINES)
+        self._stride = tenth if each > tenth else 0
         self._bar: Progress | None = None
         self._task: TaskID | None = None
-        self._began, self._first = 0.0, 0
+        self._began, self._first, self._said = 0.0, 0, 0.0
 
     def start(self, step: int, epoch: int) -> None:
         """Begin at an update, which is above 0 where a run is resumed."""
         self._began, self._first = time.monotonic(), step
+        self._said = self._began
         if step:
             console.note(f"resumed after update {step}, in epoch {epoch}")
         if not self._live:
@@ -65,8 +75,12 @@ class TrainingProgress:
         if isinstance(event, StepEvent) and self._bar is not None and self._task is not None:
             text = f"epoch {event.epoch}  loss {event.loss:.4g}"
             self._bar.update(self._task, completed=event.step, description=text)
+        elif isinstance(event, StepEvent) and not self._live:
+            tenth = self._stride and event.step % self._stride == 0
+            if tenth or time.monotonic() - self._said > _QUIET:
+                self._say(f"update {event.step} of {self._total}: loss {event.loss:.4g}", event.step)
         elif isinstance(event, EpochEvent):
-            console.note(self._line(event))
+            self._say(self._line(event), event.step)
 
     def close(self) -> None:
         """Remove the bar."""
@@ -77,6 +91,11 @@ class TrainingProgress:
     def _line(self, event: EpochEvent) -> str:
         held = "" if event.validation_loss is None else f", validation {event.validation_loss:.4g}"
         best = " (best)" if event.improved else ""
-        made = event.step - self._first
-        left = (time.monotonic() - self._began) / made * max(0, self._total - event.step) if made else 0.0
-        return f"epoch {event.epoch}: loss {event.loss:.4g}{held}{best}, {clock(left)} left"
+        right = "" if event.accuracy is None else f", accuracy {event.accuracy:.2%}"
+        return f"epoch {event.epoch}: loss {event.loss:.4g}{held}{best}{right}"
+
+    def _say(self, line: str, step: int) -> None:
+        self._said = time.monotonic()
+        made = step - self._first
+        left = (self._said - self._began) / made * max(0, self._total - step) if made else 0.0
+        console.note(f"{line}, {clock(left)} left")

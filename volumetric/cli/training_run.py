@@ -14,6 +14,7 @@ from volumetric.cli.interrupts import stop_on_interrupt
 from volumetric.cli.training_open import Opened
 from volumetric.loaders.native import save_native
 from volumetric.observe import HttpObserver, JsonlObserver, LogObserver, Observer
+from volumetric.runtime.open import open_device
 from volumetric.train import CsvReporter, JsonlReporter, Reporter, TrainResult, save_overlays, train
 from volumetric.train.settings import RunSettings
 from volumetric.train.tensorboard import TensorBoardReporter
@@ -61,7 +62,7 @@ def train_opened(run: RunSettings, opened: Opened, reporters: Sequence[Reporter]
             opened.config,
             validation=opened.samples.validation,
             reporters=[*reporters_of(run), *reporters],
-            checkpoints=home / "checkpoints",
+            checkpoints=run.checkpoints,
             resume=run.resume,
             device=run.device,
             observers=observers,
@@ -79,12 +80,13 @@ def train_opened(run: RunSettings, opened: Opened, reporters: Sequence[Reporter]
     return result
 
 
-def judge(opened: Opened, result: TrainResult) -> float | None:
+def judge(run: RunSettings, opened: Opened, result: TrainResult) -> float | None:
     """Return the accuracy of the saved weights on the samples held back, else on all; None where nothing is classed."""
     if not opened.samples.problem.classes:
         return None
     data = opened.samples.validation or opened.samples.data
-    return accuracy(predict(opened.network, result.best, data.inputs), data.targets)
+    outputs = predict(opened.network, result.best, data.inputs, device=open_device(run.device))
+    return accuracy(outputs, data.targets)
 
 
 def summary(run: RunSettings, opened: Opened, result: TrainResult, correct: float | None) -> dict[str, Any]:

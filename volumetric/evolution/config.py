@@ -17,13 +17,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import UnionType
-from typing import Any, Literal, Self, Union, get_args, get_origin, get_type_hints
+from typing import Any, Final, Literal, Self, Union, get_args, get_origin, get_type_hints
 
 from volumetric.errors import SpecError
 from volumetric.evolution.genes import ACTIVATIONS, AGGREGATIONS, Interface
 
 _INPUTS, _OUTPUTS, _ACTIVATION = 2, 1, "steep_sigmoid"
 """Of genomes where neither the configuration nor a problem says otherwise."""
+
+
+LARGEST: Final = 1_000_000
+"""Genomes, and connections of a first genome, that a run may begin with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +58,13 @@ class GenomeConfig:
     def __post_init__(self) -> None:
         widths = [name for name in ("inputs", "outputs") if getattr(self, name) is not None]
         _at_least("genome", self, 1, *widths, "steps")
+        _at_most("genome", self, LARGEST, *widths, "steps", hint="genomes of that size fit no memory")
+        genes = (self.inputs or 1) * (self.outputs or 1) if self.initial_connections == "full" else 0
+        if genes > LARGEST:
+            raise SpecError(
+                f"genome: {self.inputs} inputs and {self.outputs} outputs make {genes:,} connections in every genome",
+                hint='begin with fewer: initial_connections = "none"',
+            )
         for name in ("activation", "output_activation"):
             if getattr(self, name) is not None:
                 _known(f"genome.{name}", (getattr(self, name),), ACTIVATIONS)
@@ -222,6 +233,7 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         _at_least("evolution", self, 2, "population")
+        _at_most("evolution", self, LARGEST, "population", "hall_of_fame", hint="populations have some hundred genomes")
         _at_least("evolution", self, 0, "hall_of_fame")
 
     @classmethod
@@ -317,6 +329,12 @@ def _at_least(section: str, config: Any, low: int, *names: str) -> None:
     for name in names:
         if not getattr(config, name) >= low:
             raise SpecError(f"{section}.{name} must be at least {low}, got {getattr(config, name)}")
+
+
+def _at_most(section: str, config: Any, high: int, *names: str, hint: str) -> None:
+    for name in names:
+        if getattr(config, name) > high:
+            raise SpecError(f"{section}.{name} must be at most {high:,}, got {getattr(config, name)}", hint=hint)
 
 
 def _known(name: str, values: tuple[str, ...], known: tuple[str, ...]) -> None:

@@ -40,6 +40,7 @@ from volumetric.train.sources import open_samples
 Algorithm = Literal["classic", "grid", "elites"]
 Search = Literal["fitness", "novelty", "nsga2"]
 MAX_BYTES: Final = 1_000_000
+MAX_WORKERS: Final = 1024
 _HOMES = ("builder", "file", "options")
 FUNCTIONS: Final = MappingProxyType[str, Callable[[Any], Any]](
     {
@@ -114,6 +115,10 @@ class Job:
         for name, least in (("generations", 1), ("checkpoint_every", 1), ("workers", 0), ("seed", 0), ("room", 0)):
             if getattr(self, name) < least:
                 raise SpecError(f"{name} must be at least {least}, got {getattr(self, name)}")
+        if self.workers > MAX_WORKERS:
+            raise SpecError(
+                f"workers must be at most {MAX_WORKERS}, got {self.workers}", hint="one process for each core is enough"
+            )
         if self.timeout < 0 or (self.timeout and not self.workers):
             raise SpecError(f"timeout {self.timeout}: a genome that hangs can be ended in another process only",
                             hint="set workers = 1 or more")  # fmt: skip

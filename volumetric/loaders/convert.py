@@ -17,6 +17,8 @@ from volumetric.loaders.text_files import text_files
 
 Format = Literal["native", "hf", "gguf", "loom"]
 FORMATS: Final[tuple[Format, ...]] = ("native", "hf", "gguf", "loom")
+_ENDINGS: Final[dict[Format, str]] = {"gguf": ".gguf", "loom": ".json"}
+"""Formats of one file, and what its name must end in to be opened again; the others are directories."""
 
 
 def convert_model(
@@ -49,18 +51,41 @@ def convert_model(
         The format cannot hold the model, or not in this numeric type.
     """
     target = Path(target)
-    by_ending: dict[str, Format] = {".gguf": "gguf", ".json": "loom"}
-    chosen = format or by_ending.get(target.suffix, "native")
-    if chosen not in FORMATS:
-        raise UnsupportedError(f"unknown format {chosen!r}", hint=f"one of {', '.join(FORMATS)}")
-    if chosen != "gguf" and target.suffix == ".gguf":
-        raise UnsupportedError(f"{target} is named as a GGUF file, the format is {chosen}", hint="drop one of the two")
-    _check_target(target)
+    chosen = format_of(target, format)
     if dtype is not None:
         _check_dtype(Scheme.parse(dtype), chosen)
     model = open_model(source, dtype=dtype, offline=offline)
     save_model(target, model, chosen)
     return model
+
+
+def format_of(target: str | Path, asked: Format | None = None, default: Format = "native") -> Format:
+    """Return the format to write `target` in: `asked`, or that of its ending, or `default`.
+
+    Raises
+    ------
+    UnsupportedError
+        There is no such format, or `target` is named in a way that nothing would open.
+    """
+    ending = Path(target).suffix
+    chosen = asked or next((name for name, own in _ENDINGS.items() if own == ending), default)
+    if chosen not in FORMATS:
+        raise UnsupportedError(f"unknown format {chosen!r}", hint=f"one of {', '.join(FORMATS)}")
+    wanted = _ENDINGS.get(chosen, "")
+    if ending == ".safetensors":
+        raise UnsupportedError(
+            f"{target}: a safetensors file holds tensors and no network",
+            hint="name a directory: format hf writes model.safetensors and config.json into it",
+        )
+    if wanted and ending != wanted:
+        raise UnsupportedError(
+            f"{target}: a file of the format {chosen} ends in {wanted}", hint=f"name it {target}{wanted}"
+        )
+    if not wanted and ending in _ENDINGS.values():
+        raise UnsupportedError(
+            f"{target} is named as a file, and the format {chosen} is a directory", hint="drop one of the two"
+        )
+    return chosen
 
 
 def save_model(target: str | Path, model: LoadedModel, to: Format = "native") -> None:
@@ -69,7 +94,7 @@ def save_model(target: str | Path, model: LoadedModel, to: Format = "native") ->
         raise UnsupportedError(
             f"{model.name} standardises its inputs, which the format {to} cannot say", hint="use format native"
         )
-    _check_target(Path(target))
+    format_of(target, to)
     if to == "gguf":
         save_gguf(target, model)
     elif to == "hf":
@@ -79,15 +104,6 @@ def save_model(target: str | Path, model: LoadedModel, to: Format = "native") ->
     else:
         facts = NativeFacts(context_length=model.context_length, inputs=model.inputs, classes=model.classes)
         save_native(target, model.network, model.params, facts=facts, files=text_files(model))
-
-
-def _check_target(target: Path) -> None:
-    """Refuse to make a directory that is named as a file of tensors."""
-    if target.suffix == ".safetensors":
-        raise UnsupportedError(
-            f"{target}: a safetensors file holds tensors and no network",
-            hint="name a directory: format hf writes model.safetensors and config.json into it",
-        )
 
 
 def _check_dtype(scheme: Scheme, to: Format) -> None:

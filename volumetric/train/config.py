@@ -16,8 +16,8 @@ from volumetric.train.optim import AdamW, Optimiser
 from volumetric.train.precision import Precision
 from volumetric.train.schedules import Constant, Schedule
 
-MAY_CHANGE = ("epochs", "max_steps", "patience", "checkpoint_every", "keep_checkpoints")
-"""Settings that another value does not make another run: they say when to stop and what to keep."""
+MAY_CHANGE = ("epochs", "max_steps", "patience", "accuracy", "checkpoint_every", "keep_checkpoints")
+"""Settings that another value does not make another run: they say when to stop, what to tell and what to keep."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +33,9 @@ class TrainConfig:
     max_steps : updates at most, or None
     patience : stop when the validation loss was not better for so many epochs, or None
     min_delta : how much lower a validation loss must be to be better
+    accuracy : tell at the end of every epoch which fraction of the validation samples is in its class (without those:
+        of the training samples, which takes one more pass through them); None: the command line does where there
+        are classes, `train` does not
     checkpoint_every : updates from one checkpoint to the next; None: only at the end of epochs
     keep_checkpoints : newest checkpoints that are kept
     """
@@ -51,6 +54,7 @@ class TrainConfig:
     max_steps: int | None = None
     patience: int | None = None
     min_delta: float = 0.0
+    accuracy: bool | None = None
     checkpoint_every: int | None = None
     keep_checkpoints: int = 2
 

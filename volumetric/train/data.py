@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from volumetric import rng
 from volumetric._typing import Array
 from volumetric.errors import CheckpointError, ShapeError, SpecError
 
+_HOW: Final = "write one with numpy.savez(path, inputs=…, targets=…)"
 _ORDER, _SPLIT = 0, 1  # random streams of a data set's seed
 
 
@@ -190,9 +191,12 @@ def load_npz(
     """
     try:
         # numpy leaves a damaged file open where it opens it itself
+        with Path(path).open("rb") as handle:
+            if not zipfile.is_zipfile(handle):
+                raise CheckpointError(f"{path} is not an .npz file", hint=_HOW)
         with Path(path).open("rb") as handle, np.load(handle, allow_pickle=False) as file:
-            if not isinstance(file, np.lib.npyio.NpzFile):
-                raise CheckpointError(f"{path} is not an .npz file", hint="write one with numpy.savez")
+            if not isinstance(file, np.lib.npyio.NpzFile):  # an .npy file
+                raise CheckpointError(f"{path} is not an .npz file", hint=_HOW)
             for name in (inputs, targets):
                 if name not in file:
                     raise CheckpointError(f"{path} has no array {name!r}", hint=f"it has {', '.join(file)}")
@@ -201,7 +205,9 @@ def load_npz(
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         if isinstance(error, (CheckpointError, ShapeError, SpecError)):
             raise
-        raise CheckpointError(f"cannot read {path}: {error}") from error
+        if isinstance(error, OSError) and error.strerror:
+            raise CheckpointError(f"cannot read {path}: {error.strerror}", hint="check the path") from error
+        raise CheckpointError(f"cannot read {path}: {error}", hint=_HOW) from error
 
 
 def token_windows(ids: Array, length: int, stride: int | None = None) -> tuple[Array, Array]:

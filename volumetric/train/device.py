@@ -175,7 +175,17 @@ class DeviceLearner:
         """Return the loss of a batch."""
         ready = self._ready(batch)
         program = self._program(("loss", ready.of), lambda: loss_graph(ready.of, self._weights))
-        [total] = self._values(program, ready.arrays)
+        return self._tally(batch, ready, program.run(ready.arrays)[0])
+
+    def measure(self, batch: Batch) -> tuple[Tally, Array]:
+        """Return the loss of a batch, and the outputs."""
+        ready = self._ready(batch)
+        program = self._program(("measure", ready.of), lambda: loss_graph(ready.of, self._weights, outputs=True))
+        total, outputs = program.run(ready.arrays)
+        return self._tally(batch, ready, total), outputs
+
+    def _tally(self, batch: Batch, ready: _Ready, found: Array) -> Tally:
+        total = found.item()
         fault = None if np.isfinite(total) else self._reference().evaluate(batch).fault or self._loss_fault
         return Tally(total, ready.count, fault)
 

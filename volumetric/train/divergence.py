@@ -10,6 +10,7 @@ import numpy as np
 from volumetric._typing import Array
 from volumetric.errors import VolumetricError
 from volumetric.runtime import Plan
+from volumetric.train.data import ArrayData, Batch
 
 
 class DivergedError(VolumetricError, ArithmeticError):
@@ -20,14 +21,30 @@ class DivergedError(VolumetricError, ArithmeticError):
     step : number of the update that was not made, from 1, or of the last one made where validation failed
     where : what was not finite first
     checkpoint : the last checkpoint, which holds finite weights, or None if none was written
+    in_data : what is not finite in the data themselves, as ``inputs[17, 3] is nan``, or ``""``
     """
 
-    def __init__(self, step: int, where: str, checkpoint: Path | None) -> None:
+    def __init__(self, step: int, where: str, checkpoint: Path | None, in_data: str = "") -> None:
         kept = f"continue from {checkpoint}" if checkpoint else "write checkpoints to be able to go back"
         super().__init__(
-            f"step {step}: {where} is not finite", hint=f"{kept}; lower the learning rate or clip gradients"
+            f"step {step}: {in_data or f'{where} is not finite'}",
+            hint="leave such samples out, or fill in what is missing"
+            if in_data
+            else f"{kept}; lower the learning rate or clip gradients",
         )
-        self.step, self.where, self.checkpoint = step, where, checkpoint
+        self.step, self.where, self.checkpoint, self.in_data = step, where, checkpoint, in_data
+
+
+def odd_entry(data: ArrayData | Batch, of: str = "") -> str:
+    """Tell the first number of inputs, targets or mask that is not finite, and how many there are; ``""`` if none."""
+    for name in ("inputs", "targets", "mask"):
+        array = getattr(data, name)
+        if array is None or not _odd(array):
+            continue
+        wrong = np.argwhere(~np.isfinite(array))
+        more = f", and {len(wrong) - 1:,} more are not finite" if len(wrong) > 1 else ""
+        return f"{of}{name}{wrong[0].tolist()} is {array[tuple(wrong[0])]}{more}"
+    return ""
 
 
 def first_odd_value(plan: Plan, weights: Mapping[str, Array], values: Mapping[int, Array]) -> str | None:

@@ -48,6 +48,7 @@ class EpochEvent:
     validation_loss : after the epoch, or None without validation data
     improved : whether the validation loss is the best so far
     metric : what the caller's own measure gave, or None without one
+    accuracy : fraction of samples in their class, where `TrainConfig.accuracy` asks for it
     """
 
     event: ClassVar[str] = "epoch"
@@ -59,11 +60,13 @@ class EpochEvent:
     validation_loss: float | None = None
     improved: bool = False
     metric: float | None = None
+    accuracy: float | None = None
 
     def __str__(self) -> str:
         validation = "" if self.validation_loss is None else f", validation loss {self.validation_loss:.6g}"
         metric = "" if self.metric is None else f", metric {self.metric:.6g}"
-        return f"epoch {self.epoch}: loss {self.loss:.6g}{validation}{metric}"
+        right = "" if self.accuracy is None else f", accuracy {self.accuracy:.2%}"
+        return f"epoch {self.epoch}: loss {self.loss:.6g}{validation}{metric}{right}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -120,6 +120,10 @@ class Learner(Protocol):
         """Return the loss of a batch under the weights as they will be stored, and learn nothing."""
         ...
 
+    def measure(self, batch: Batch) -> tuple[Tally, Array]:
+        """Return what `evaluate` does, and the outputs of the network, samples first."""
+        ...
+
     def params(self) -> Params:
         """Return the weights as they are now, in their schemes, with float32 masters where a scheme rounds."""
         ...

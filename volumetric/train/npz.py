@@ -44,4 +44,6 @@ def read_npz(path: str | Path, what: str = "", hint: str = "the file is damaged 
     ) as error:
         if isinstance(error, CheckpointError):
             raise
+        if isinstance(error, OSError) and error.strerror:
+            raise CheckpointError(f"cannot read {what}{path}: {error.strerror}", hint="check the path") from error
         raise CheckpointError(f"cannot read {what}{path}: {error}", hint=hint) from error

@@ -91,12 +91,17 @@ class ReferenceLearner:
 
     def evaluate(self, batch: Batch) -> Tally:
         """Return the loss of a batch."""
-        tally = Tally()
+        return self.measure(batch)[0]
+
+    def measure(self, batch: Batch) -> tuple[Tally, Array]:
+        """Return the loss of a batch, and the outputs."""
+        tally, outputs = Tally(), []
         with np.errstate(all="ignore"):
             for x, target, mask in self._runs(batch):
                 values, _ = self._executable.run(x)
                 tally += self._tally(values, self._terms(values, target, mask))
-        return tally
+                outputs.append(values[self._plan.outputs[0]])
+        return tally, np.stack(outputs) if are_sequences(self._plan, batch.inputs) else outputs[0]
 
     def params(self) -> Params:
         """Return the weights as they are now; what is neither trained nor converted is the given store itself."""

@@ -156,6 +156,11 @@ class RunSettings:
         """Directory of everything that the run writes."""
         return self.home / (self.output or self.name)
 
+    @property
+    def checkpoints(self) -> Path:
+        """Directory of the run's checkpoints."""
+        return self.directory / "checkpoints"
+
     def path(self, text: str) -> Path:
         """Path that the file names."""
         return self.home / Path(text).expanduser()

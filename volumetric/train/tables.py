@@ -7,7 +7,7 @@ import difflib
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -58,6 +58,12 @@ def expect_keys(table: object, allowed: Iterable[str], where: str) -> dict[str, 
 
 def typed(value: object, to: Any, where: str) -> Any:
     """Return `value` as type `to`; raise `SpecError` if it is of another one. Whole numbers pass for floats."""
+    if get_origin(to) is Literal and value not in get_args(to):
+        close = difflib.get_close_matches(str(value), get_args(to), 1)
+        names = "one of " + ", ".join(map(str, get_args(to)))
+        raise SpecError(
+            f"{where}: unknown name {value!r}", hint=f"did you mean {close[0]!r}? {names}" if close else names
+        )
     try:
         return msgspec.convert(value, to)
     except (msgspec.ValidationError, TypeError) as error:

@@ -53,7 +53,12 @@ class TensorBoardReporter:
             scalars = {"loss": event.loss, "rate": event.rate, "gradient_norm": event.gradient_norm}
             self._scalars(event.step, {f"step/{name}": value for name, value in scalars.items()})
         elif isinstance(event, EpochEvent):
-            found = {"loss": event.loss, "validation_loss": event.validation_loss, "metric": event.metric}
+            found = {
+                "loss": event.loss,
+                "validation_loss": event.validation_loss,
+                "metric": event.metric,
+                "accuracy": event.accuracy,
+            }
             self._scalars(event.step, {f"epoch/{name}": v for name, v in found.items() if v is not None})
 
     def close(self) -> None:

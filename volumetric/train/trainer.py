@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from volumetric._typing import Array
+from volumetric.analysis.evaluation import hits
 from volumetric.errors import CheckpointError, SpecError, UnsupportedError
 from volumetric.network import Network
 from volumetric.observe import Observer
@@ -20,7 +21,7 @@ from volumetric.runtime.device import Device
 from volumetric.train.checkpoint import Checkpoint, CheckpointStore, read_checkpoint
 from volumetric.train.config import TrainConfig
 from volumetric.train.data import AnyData, ArrayData, Batch, Data, as_data, checksum, grouped
-from volumetric.train.divergence import DivergedError
+from volumetric.train.divergence import DivergedError, odd_entry
 from volumetric.train.events import EpochEvent, Event, StepEvent, StopEvent
 from volumetric.train.learner import Learner, OpenLearner, StepReport, Tally, Watched
 from volumetric.train.lora import trained_keys
@@ -104,6 +105,7 @@ def train(
     config = config or TrainConfig()
     told = reporters_of(reporters)
     source = as_data(data)
+    whole: dict[str, Data] = {"": source}
     held: Data | None = None
     if isinstance(validation, (int, float)):
         if not isinstance(source, ArrayData):
@@ -111,6 +113,7 @@ def train(
         source, held = source.split(validation)
     elif validation is not None:
         held = as_data(validation)
+        whole["validation "] = held
     if config.patience is not None and held is None:
         raise SpecError("patience needs validation data", hint="pass validation=0.1 to hold back a tenth")
     if device is not None and learner is not None:
@@ -120,6 +123,7 @@ def train(
     if observers:
         _watch(opened, observers)
     run = _Run(network, params, config, source, held, told, store, opened, stop, metric)
+    run.given_data = {of: data for of, data in whole.items() if isinstance(data, ArrayData)}
     try:
         run.begin(resume)
         for start in (getattr(observer, "start", None) for observer in observers):
@@ -167,6 +171,7 @@ class _Run:
         stop: Callable[[], bool] | None = None,
         metric: Callable[[Params], float] | None = None,
     ) -> None:
+        self.given_data: dict[str, ArrayData] = {}
         self.metric = metric
         self.stop = stop or (lambda: False)
         self.network = network
@@ -236,7 +241,7 @@ class _Run:
         rate = config.optimiser.rate * config.schedule(self.step)
         report = self.learner.step(batches, rate=rate)
         if report.fault is not None:
-            self._diverged(report.fault, self.step + 1)
+            self._diverged(report.fault, self.step + 1, batches)
         self.step += 1
         progress.batch += len(batches)
         progress.total += report.tally.total
@@ -257,7 +262,7 @@ class _Run:
     def _end_epoch(self) -> None:
         progress = self.progress
         loss = self._loss(Tally(progress.total, progress.count))
-        validation = None if self.validation is None else self._validate(self.validation)
+        validation, right = self._judge()
         improved = validation is not None and validation < progress.best_loss - self.config.min_delta
         if improved and validation is not None:
             progress.best_loss, progress.epochs_since_best = validation, 0
@@ -271,16 +276,29 @@ class _Run:
             validation_loss=validation,
             improved=improved,
             metric=None if self.metric is None else self.metric(self.learner.params()),
+            accuracy=right,
         )
         progress.history.append(dataclasses.asdict(event))
         progress.epoch, progress.batch, progress.total, progress.count = progress.epoch + 1, 0, 0.0, 0.0
         self._report(event)
 
-    def _validate(self, data: Data) -> float:
-        tally = sum((self.learner.evaluate(batch) for batch in data.batches(0)), Tally())
-        if tally.fault is not None:
-            self._diverged(f"in validation, {tally.fault}", self.step)
-        return self._loss(tally)
+    def _judge(self) -> tuple[float | None, float | None]:
+        """Return the validation loss and, if asked for, the accuracy on the same samples or else on all."""
+        held = self.validation
+        if held is None and not self.config.accuracy:
+            return None, None
+        tally, right, counted = Tally(), 0, 0
+        for batch in self.data.batches(self.progress.epoch) if held is None else held.batches(0):
+            if self.config.accuracy:
+                found, outputs = self.learner.measure(batch)
+                more = hits(outputs, batch.targets)
+                right, counted = right + more[0], counted + more[1]
+            else:
+                found = self.learner.evaluate(batch)
+            tally += found
+            if tally.fault is not None:
+                self._diverged(f"in validation, {tally.fault}", self.step, [batch])
+        return None if held is None else self._loss(tally), right / counted if counted else None
 
     def _loss(self, tally: Tally) -> float:
         return tally.total * self.config.loss.scale(tally.count)
@@ -298,9 +316,13 @@ class _Run:
     def _out_of_steps(self) -> bool:
         return self.config.max_steps is not None and self.step >= self.config.max_steps
 
-    def _diverged(self, where: str, at: int) -> NoReturn:
-        self._report(StopEvent(step=at, epoch=self.progress.epoch, reason="diverged", where=where))
-        raise DivergedError(at, where, None if self.store is None else self.store.latest())
+    def _diverged(self, where: str, at: int, batches: Sequence[Batch]) -> NoReturn:
+        """Stop; numbers of the data that are not finite are named by their place in what `train` was given."""
+        told = next(filter(None, (odd_entry(batch, "in the batch, ") for batch in batches)), "")
+        if told:
+            told = next(filter(None, (odd_entry(data, of) for of, data in self.given_data.items())), told)
+        self._report(StopEvent(step=at, epoch=self.progress.epoch, reason="diverged", where=told or where))
+        raise DivergedError(at, where, None if self.store is None else self.store.latest(), told)
 
     def _report(self, event: Event) -> None:
         each(self.reporters, lambda reporter: reporter.report(event))

@@ -125,11 +125,11 @@ def next_key(key: str) -> str:
     return f"next/{key}"
 
 
-def loss_graph(of: Pass, weights: EmitWeights) -> Graph:
-    """Inputs: inputs, targets [, weights]. Output: the sum of the loss's terms."""
+def loss_graph(of: Pass, weights: EmitWeights, *, outputs: bool = False) -> Graph:
+    """Inputs: inputs, targets [, weights]. Outputs: the sum of the loss's terms, and what the network gave if asked."""
     work = GraphBuilder()
-    total, _, _ = _loss(work, of, weights)
-    return fuse_activations(work.finish([total]))
+    total, prediction, _ = _loss(work, of, weights)
+    return fuse_activations(work.finish([total, prediction] if outputs else [total]))
 
 
 def gradient_graph(of: Pass, weights: EmitWeights, rule: Rule) -> Graph:
