@@ -7,7 +7,9 @@ import re
 import shlex
 import tomllib
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from volumetric.cli import main
@@ -18,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
 EXAMPLE, KEYS = re.findall(r"```toml\n(.*?)```", TEXT, re.DOTALL)
 COMMANDS = re.findall(r"```sh\n(.*?)```", TEXT, re.DOTALL)[0].splitlines()
-USE, TRAIN = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+USE, TRAIN, OWN = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
 
 
 def test_the_list_of_keys_shows_the_defaults() -> None:
@@ -81,6 +83,12 @@ def test_the_python_example_runs() -> None:
     names: dict[str, object] = {}
     exec(compile(code.replace("epochs=30", "epochs=2"), "docs/training.md", "exec"), names)
     assert {str(store.scheme) for store in names["result"].params.values()} == {"int8:g32", "float32"}  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_the_loss_of_one_s_own_learns_a_decile() -> None:
+    names: dict[str, Any] = {}
+    exec(compile(TRAIN.partition("problem =")[0] + OWN, "docs/training.md", "exec"), names)
+    assert names["GraphLoss"](function=names["pinball"]).terms(np.zeros((1, 1)), np.ones((1, 1))).total == 0.9
 
 
 def test_the_table_has_every_numeric_type_and_all_reach_their_goals() -> None:

@@ -16,6 +16,7 @@ from volumetric.train.lora import LowRank, load_overlays, save_overlays
 from volumetric.train.losses import BCE, L1, LOSSES, MSE, CrossEntropy, Huber, Loss, LossTerms
 from volumetric.train.open import open_learner
 from volumetric.train.optim import OPTIMISERS, SGD, Adam, AdamW, Momentum, Optimiser, RMSprop
+from volumetric.train.own_loss import GraphLoss
 from volumetric.train.reference import ReferenceLearner
 from volumetric.train.schedules import SCHEDULES, Constant, Cosine, Linear, Schedule, StepDecay, WarmUp
 from volumetric.train.tensorboard import TensorBoardReporter
@@ -46,6 +47,7 @@ __all__ = [
     "EpochEvent",
     "Event",
     "FileReporter",
+    "GraphLoss",
     "Huber",
     "JsonlReporter",
     "Learner",

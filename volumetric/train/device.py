@@ -37,6 +37,7 @@ from volumetric.train.learner import LearnerOptions, LearnerState, OpenLearner, 
 from volumetric.train.lora import DOWN, UP
 from volumetric.train.losses import CrossEntropy
 from volumetric.train.optim import Adam, Momentum
+from volumetric.train.own_loss import GraphLoss
 from volumetric.train.precision import FLOAT32, schemes_of, trained_store
 from volumetric.train.reference import ReferenceLearner
 from volumetric.train.subject import (
@@ -253,23 +254,28 @@ class DeviceLearner:
             check_vocabulary(plan, x.ravel())
         output = (*lead, *plan.values[plan.outputs[0]].shape[1:])
         checked = loss.checked(output, batch.targets, batch.mask)
-        ids = isinstance(loss, CrossEntropy) and np.issubdtype(checked.target.dtype, np.integer)
+        own = isinstance(loss, GraphLoss)
+        whole = np.issubdtype(checked.target.dtype, np.integer)
+        ids = whole and (own or (isinstance(loss, CrossEntropy) and checked.target.ndim < len(output)))
         of = Pass(
             plan=plan,
             inputs=x.shape,
             sequences=lead[0] if many else None,
             target=(),
-            target_type="int32" if ids and checked.target.ndim < len(output) else "float32",
-            weighted=checked.weights is not None,
-            loss=_attributes(loss),
+            target_type="int32" if ids else "float32",
+            weights=None,
+            loss=loss.function if isinstance(loss, GraphLoss) else _attributes(loss),
         )
-        terms = of.terms[:1] if of.by_rows else of.terms
-        target = checked.target.reshape(terms if of.target_type == "int32" else of.terms)
-        target = np.ascontiguousarray(target, np.int32 if of.target_type == "int32" else np.float32)
-        arrays = [x, target]
-        if checked.weights is not None:
-            arrays.append(np.ascontiguousarray(checked.weights.reshape(terms), np.float32))
-        return _Ready(dataclasses.replace(of, target=target.shape), arrays, checked.count)
+        target, weights = checked.target, checked.weights
+        if not own:  # which takes both as they are
+            terms = of.terms[:1] if of.by_rows else of.terms
+            target = target.reshape(terms if ids else of.terms)
+            weights = None if weights is None else weights.reshape(terms)
+        arrays = [x, np.ascontiguousarray(target, np.int32 if ids else np.float32)]
+        if weights is not None:
+            arrays.append(np.ascontiguousarray(weights, np.float32))
+        shapes = {"target": target.shape, "weights": None if weights is None else weights.shape}
+        return _Ready(dataclasses.replace(of, **shapes), arrays, checked.count)
 
     def _knobs(self, rate: float, scale: float) -> Array:
         """Return the numbers that an update takes from the host."""
@@ -368,4 +374,4 @@ def _attributes(loss: Any) -> dict[str, Any]:
 
 
 def _shape_of(of: Pass) -> tuple[object, ...]:
-    return of.inputs, of.sequences, of.target, of.target_type, of.weighted
+    return of.inputs, of.sequences, of.target, of.target_type, of.weights

@@ -86,7 +86,7 @@ class Loss:
             raise ShapeError(f"{self.kind}: the output has shape {shape}, the target {target.shape}")
         if mask is None:
             return Checked(target, None, target.size)
-        weights = _weights(mask, shape)
+        weights = spread_weights(mask, shape)
         return Checked(target, weights, float(weights.sum(dtype=np.float64)))
 
     def value_and_gradient(self, output: Array, target: Array, mask: Array | None = None) -> tuple[float, Array]:
@@ -116,7 +116,7 @@ def _elementwise(loss: Loss, output: Array, target: Array, mask: Array | None, f
     return LossTerms(total, float(weights.sum(dtype=np.float64)), slopes * weights)
 
 
-def _weights(mask: Array, shape: tuple[int, ...]) -> Array:
+def spread_weights(mask: Array, shape: tuple[int, ...]) -> Array:
     """Spread `mask` over the trailing axes that it lacks."""
     if mask.shape != shape[: mask.ndim]:
         raise ShapeError(f"a mask of shape {mask.shape} does not fit terms of shape {shape}")
@@ -260,7 +260,7 @@ class CrossEntropy(Loss):
                 f"cross_entropy: an output of shape {shape} needs class ids of shape {lead} or soft targets of its own "
                 f"shape, got {target.dtype} of shape {target.shape}"
             )
-        weights = None if mask is None else _weights(mask, lead)
+        weights = None if mask is None else spread_weights(mask, lead)
         counts = np.ones(lead, bool)
         if ids:
             counts = target != self.ignore_index

@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from volumetric._typing import Shape
+from volumetric.errors import SpecError
 from volumetric.layers import LayerSpec
 from volumetric.runtime.graph.build import GraphBuilder
 from volumetric.runtime.graph.differentiate import differentiate
@@ -26,6 +27,9 @@ from volumetric.runtime.plan import Plan
 GetWeight: TypeAlias = Callable[[str, Shape], int]
 EmitWeights: TypeAlias = Callable[[GraphBuilder], GetWeight]
 """Given a builder, returns what maps key and shape of a parameter to the tensor that the forward pass uses."""
+
+EmitTerms: TypeAlias = Callable[[GraphBuilder, int, int], int]
+"""Given a builder, the tensor of outputs and that of targets, returns the tensor of a loss's terms."""
 
 MARGIN = 1e-6
 """What the norm of clipped gradients stays below the limit, as in torch."""
@@ -42,8 +46,8 @@ class Pass:
     inputs : shape of the inputs, ``[rows, …]`` or ``[sequences, rows, …]``
     sequences : how many sequences, or None where rows are samples
     target, target_type : shape and type of the targets, as the loss operation takes them
-    weighted : whether terms have weights
-    loss : name and attributes of the loss operation
+    weights : shape of the weights of terms, or None where all weigh 1
+    loss : name and attributes of the loss operation; or what emits the terms of another loss
     """
 
     plan: Plan
@@ -51,8 +55,8 @@ class Pass:
     sequences: int | None
     target: Shape
     target_type: TensorType
-    weighted: bool
-    loss: Mapping[str, Any]
+    weights: Shape | None
+    loss: Mapping[str, Any] | EmitTerms
 
     @property
     def output(self) -> Shape:
@@ -74,7 +78,7 @@ class Pass:
     @property
     def by_rows(self) -> bool:
         """Whether a term is a row of the output, not an element."""
-        return self.loss["name"] == "cross_entropy"
+        return not callable(self.loss) and self.loss["name"] == "cross_entropy"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,11 +232,33 @@ def _loss(
     """Emit the forward pass and the loss: the sum of terms, the output, and the gradient of the sum for the output."""
     x = work.input("inputs", of.inputs, of.plan.values[of.plan.inputs[0]].dtype)
     target = work.input("targets", of.target, of.target_type)
-    weighing = work.input("weights", of.terms[:1] if of.by_rows else of.terms) if of.weighted else None
+    weighing = None if of.weights is None else work.input("weights", of.weights)
     y = emit_plan(work, of.plan, x, param=weights(work), sequences=of.sequences, made=made, training=training)
     prediction = work.reshape(y, of.terms)
-    total, _, slope = work.loss(**of.loss, prediction=prediction, target=target, weights=weighing)
+    if callable(of.loss):
+        total, slope = own_loss(work, of.loss, prediction, target, weighing)
+    else:
+        total, _, slope = work.loss(**of.loss, prediction=prediction, target=target, weights=weighing)
     return total, y, work.reshape(slope, work.shape(y))
+
+
+def own_loss(work: GraphBuilder, emit: EmitTerms, y: int, target: int, weights: int | None) -> tuple[int, int]:
+    """Emit a loss by its terms; return their weighted sum [1], and its gradient with respect to the output `y`.
+
+    Raises
+    ------
+    SpecError
+        The terms do not depend on the output.
+    """
+    terms = emit(work, y, target)
+    shape = work.shape(terms)
+    if weights is None:
+        weights = work.broadcast(work.constant(np.ones((1,) * len(shape)), "ones"), shape)
+    total = work.reduce(work.binary("mul", terms, weights), "sum", range(len(shape)))
+    slopes = differentiate(work, {terms: weights}, [y])
+    if y not in slopes:
+        raise SpecError("graph: the terms of the loss do not depend on the output")
+    return work.reshape(total, (1,)), slopes[y]
 
 
 def _gradients(work: GraphBuilder, rule: Rule, seeds: Mapping[int, int]) -> dict[str, int]:

@@ -1,0 +1,115 @@
+"""Losses of one's own: the same as their built-in twins on every device, and what is no loss is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.devices import DEVICES
+from tests.layers.test_vjp import TOLERANCE, differences
+from tests.train.test_device_learner import LLAMA, follow, pair, sentences
+from volumetric.builders import sequential
+from volumetric.errors import ShapeError, SpecError
+from volumetric.network import initialise
+from volumetric.runtime.graph import GraphBuilder
+from volumetric.train import MSE, SGD, Batch, CrossEntropy, GraphLoss, TrainConfig, train
+
+draw = np.random.default_rng(0)
+Y, T = draw.standard_normal((5, 3)), draw.standard_normal((5, 3))
+ROWS = np.array([1, 0, 0.5, 2, 1])
+
+
+def squared(work: GraphBuilder, y: int, t: int) -> int:
+    return work.unary(work.binary("sub", y, t), "square")
+
+
+def pinball(work: GraphBuilder, y: int, t: int) -> int:
+    gap = work.binary("sub", t, y)
+    return work.binary("max", work.affine(gap, 0.9), work.affine(gap, -0.1))
+
+
+def of_rows(work: GraphBuilder, y: int, t: int) -> int:
+    return work.reduce(squared(work, y, t), "sum", [len(work.shape(y)) - 1])
+
+
+def of_classes(work: GraphBuilder, y: int, t: int) -> int:
+    *lead, classes = work.shape(y)
+    y = work.reshape(y, [int(np.prod(lead)), classes])
+    ids = work.reshape(t, [int(np.prod(work.shape(t)))])
+    rows = work.reshape(work.gather_rows(work.constant(np.eye(classes)), ids), work.shape(y))
+    chosen = work.binary("mul", work.softmax(y), rows)
+    values = work.unary(work.unary(work.reduce(chosen, "sum", [1]), "log"), "neg")
+    return work.reshape(values, lead)
+
+
+@pytest.mark.parametrize("mask", [None, ROWS, ROWS[:, None] * np.ones(3)], ids=["all", "rows", "elements"])
+@pytest.mark.parametrize("function", [squared, pinball])
+def test_gradient_equals_central_differences(function: Any, mask: np.ndarray | None) -> None:
+    loss, output = GraphLoss(function=function), Y.copy()
+    _, got = loss.value_and_gradient(output, T, mask)
+    want = differences(lambda: loss.value_and_gradient(output, T, mask)[0], output)
+    np.testing.assert_allclose(got, want, rtol=0, atol=TOLERANCE)
+
+
+def test_values_are_those_of_the_twin() -> None:
+    for mask in (None, ROWS, ROWS > 0.5):
+        mine, theirs = (loss.terms(Y, T, mask) for loss in (GraphLoss(function=squared), MSE()))
+        assert (mine.total, mine.count) == pytest.approx((theirs.total, theirs.count), rel=1e-12)
+        np.testing.assert_allclose(mine.gradient, theirs.gradient, rtol=1e-12)
+    rows = GraphLoss(function=of_rows).terms(Y, T, ROWS)
+    assert (rows.total, rows.count) == pytest.approx((MSE().terms(Y, T, ROWS).total, ROWS.sum()), rel=1e-12)
+    assert GraphLoss(function=pinball).terms(np.zeros((2, 1)), np.array([[1.0], [-1.0]])).total == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("name", DEVICES)
+def test_every_device_trains_with_it(name: str) -> None:
+    network = sequential(4, 2, hidden=(5,), activation="tanh")
+    x, t = (draw.standard_normal((16, n)).astype(np.float32) for n in (4, 2))
+    rows = (np.arange(16) % 3).astype(np.float32)
+    for function in (pinball, of_rows):
+        for mask in (None, rows):
+            learners = pair(name, network, loss=GraphLoss(function=function), optimiser=SGD())
+            follow(learners, [Batch(x, t, mask)], updates=2, rate=1e-2)
+    follow(pair(name, LLAMA, loss=GraphLoss(function=of_classes), optimiser=SGD()), [sentences()], updates=2)
+
+
+def test_an_update_is_the_twin_s() -> None:
+    mine, theirs = (pair("cpu", LLAMA, loss=loss)[1] for loss in (GraphLoss(function=of_classes), CrossEntropy()))
+    for learner in (mine, theirs):
+        learner.step([sentences()], rate=0.1)
+    for key, store in mine.params().items():
+        np.testing.assert_allclose(store.values(), theirs.params()[key].values(), atol=1e-4)
+
+
+def test_checkpoints_know_the_function_by_name() -> None:
+    assert TrainConfig(loss=GraphLoss(function=pinball)).describe()["loss"] == {
+        "kind": "graph",
+        "reduction": "mean",
+        "function": f"{__name__}:pinball",
+    }
+
+
+@pytest.mark.parametrize(
+    ("function", "error", "message"),
+    [
+        (lambda work, y, t: None, SpecError, "returned None, not the number of a tensor"),
+        (lambda work, y, t: work.reduce(y, "sum", [0, 1]), ShapeError, r"terms are float32 \[1, 1\]"),
+        (lambda work, y, t: t, SpecError, "do not depend on the output"),
+        (lambda work, y, t: work.binary("sub", y, work.constant(np.ones((7, 7)))), ShapeError, "7"),
+    ],
+    ids=["nothing", "summed", "targets alone", "shapes"],
+)
+def test_what_is_no_loss_is_refused(function: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        GraphLoss(function=function).terms(Y, T)
+    network = sequential(3, 3)
+    config = TrainConfig(loss=GraphLoss(function=function))
+    with pytest.raises(error, match=message):
+        train(network, initialise(network), (Y.astype("f4"), T.astype("f4")), config)
+
+
+def test_a_loss_without_a_function_is_refused() -> None:
+    with pytest.raises(SpecError, match="needs a function"):
+        GraphLoss(function="mse")  # pyright: ignore[reportArgumentType]  (what a caller without a type checker may write)
