@@ -6,10 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import jinja2.sandbox
 import pytest
 
 from volumetric.errors import CheckpointError, GenerationError
-from volumetric.loaders import ChatTemplate, open_model
+from volumetric.loaders import ChatTemplate, chat_budget, open_model
 from volumetric.loaders.chat import MAX_TEMPLATE_BYTES, read_chat_template
 from volumetric.loaders.generation_config import end_tokens
 
@@ -118,11 +119,89 @@ HOSTILE = {
 }
 
 
+@pytest.fixture
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Little time for a rendering: what would run out of it does so at once."""
+    monkeypatch.setattr(chat_budget, "MAX_SECONDS", 0.005)
+
+
 @pytest.mark.parametrize("source", HOSTILE.values(), ids=HOSTILE.keys())
+@pytest.mark.usefixtures("hurried")
 @pytest.mark.timeout(30)
 def test_hostile_templates_end_early(source: str) -> None:
     with pytest.raises(GenerationError):
         render(source)
+
+
+def hostile_templates() -> dict[str, str]:
+    """Name → source, from the file of `benchmarks/hostile_input.py`, which runs them all."""
+    text = (Path(__file__).parents[2] / "benchmarks" / "data" / "hostile_templates.txt").read_text()
+    named = [part.split("\n", 1) for part in text.split("\n@ ")[1:]]
+    return {name: source.strip("\n").replace("LONG", "x" * 50_000) for name, source in named}
+
+
+@pytest.mark.parametrize("name", sorted(hostile_templates())[::4])
+@pytest.mark.usefixtures("hurried")
+@pytest.mark.timeout(30)
+def test_more_hostile_templates_fail_as_they_should(name: str) -> None:
+    try:
+        assert len(render(hostile_templates()[name])) < 100_000
+    except GenerationError as error:
+        assert len(str(error)) < 400  # noqa: PT017  (some end in time)
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("{% set n = namespace(x=[1]) %}{% for i in range(60) %}{% set n.x = [n.x, n.x] %}{% endfor %}", "8000000"),
+        ("{% set x = ('f' * 70000) | int(base=16) %}", "a number of more than 4096 bits"),
+        ("{% for i in [1] recursive %}{{ loop(range(99999)) }}{% endfor %}", "seconds|RecursionError"),
+        ("{% set n = namespace() %}{% set n.x = [n] %}", "namespace as a value"),
+        ("{{ '{:>{w}}'.format('a', w=9) }}", "formats to a width that it computes"),
+        ("{{ (1).to_bytes(8, 'big') }}", "int.to_bytes, which is not available"),
+        ("{{ 'a'.encode() }}", "str.encode, which is not available"),
+        ("{{ {}.fromkeys([1]) }}", "type.fromkeys, which is not available"),
+        ("{{ 'a' | striptags }}", "No filter named 'striptags'"),
+        ("{% autoescape true %}{% endautoescape %}", "autoescape is not available"),
+        ("{{ 'a' * 4000000 * 4000000 }}", "8000000 characters"),
+        ("{% for i in range(9000) %}{% set x = 'a' * 1000000 %}{% endfor %}", "256 MiB|seconds"),
+        ("{{ a }}" * 20_000, "more than 20000 parts"),
+    ],
+)
+@pytest.mark.usefixtures("hurried")
+def test_limits_are_told(source: str, message: str) -> None:
+    with pytest.raises(GenerationError, match=message):
+        render(source)
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("{{ ', '.join(messages | map(attribute='role')) }}", "user, assistant"),
+        ("{{ messages[::-1][0].content }}{{ messages[1:] | length }}{{ 'abc'[1:] }}", "yo1bc"),
+        ("{{ messages | map('length') | sum }}{{ [3, 1, 2] | sort | join }}{{ 'b' in ['a', 'b'] }}", "4123True"),
+        ("{{ [1, 2, 3] | batch(2) | list }}{{ {'b': 1, 'a': 2} | dictsort | first | first }}", "[[1, 2], [3]]a"),
+        ("{% set x %}a{{ 1 }}{% endset %}{{ x }}{% filter upper %}b{% endfilter %}", "a1B"),
+        ("{% macro f(x) %}<{{ caller() }}{{ x }}>{% endmacro %}{% call f(x=2) %}1{% endcall %}", "<12>"),
+        ("{% for a in [1, [2, [3]]] recursive %}{{ a if a is number else loop(a) }}{% endfor %}", "123"),
+        ("{% for k, v in {'x': 1, 'y': 2}.items() if v > 1 %}{{ loop.length }}{{ k }}{% endfor %}", "1y"),
+        ("{{ 'A-b'.split('-', 1)[-1].strip('b') ~ 'x'.startswith('x') }}{{ 'a' is in 'abc' }}", "TrueTrue"),
+        ("{{ messages[0] == messages[0] }}{{ messages[0]['role'] < messages[1]['role'] }}", "TrueFalse"),
+        ("{{ '<b>' | safe }}{{ '<' | escape }}{{ 7 // 2 - 2 ** 3 % 5 }}{{ -(3) }}", "<b>&lt;0-3"),
+        (
+            "{% set n = namespace(l=[]) %}{% for m in 'ab' %}{% set n.l = n.l + [1] %}{% endfor %}{{ n.l | length }}",
+            "2",
+        ),
+        ("{% macro f(ns) %}{% set ns.x = 5 %}{% endmacro %}{% set n = namespace(x=1) %}{{ f(n) }}{{ n.x }}", "5"),
+        ("{% macro f() %}{{ varargs | join }}{{ kwargs.a }}{% endmacro %}{{ f(*[1, 2], **{'a': 3}) }}", "123"),
+        ("{{ {'a': [1]} }}{{ [1, 'x'] | string }}{{ none }}{{ missing }}{{ (1, 2) }}", "{'a': [1]}[1, 'x']None(1, 2)"),
+        ("{{ cycler('a', 'b').next() }}{% set j = joiner('; ') %}{{ j() }}{{ j() }}{{ dict(a=1).get('a') }}", "a; 1"),
+    ],
+)
+def test_what_is_wrapped_means_the_same(source: str, expected: str) -> None:
+    assert render(source) == expected
+    plain = jinja2.sandbox.ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
+    assert plain.from_string(source).render(messages=HELLO) == expected
 
 
 def test_a_long_conversation_is_within_the_limits() -> None:
@@ -130,7 +209,7 @@ def test_a_long_conversation_is_within_the_limits() -> None:
     source = "{% for m in messages %}<{{ m.role }}>{{ m.content | trim }}{{ m.content.replace('w', 'W') }}{% endfor %}"
     assert len(render(source, messages)) == 300 * (9999 + 10000 + 6)
     for _ in range(3):  # each rendering has the whole budget
-        render("{% for i in range(90000) %}{% for j in range(3) %}{% endfor %}{% endfor %}")
+        render("{% for i in range(5000) %}{% for j in range(3) %}{% endfor %}{% endfor %}")
 
 
 @pytest.mark.parametrize("messages", [["hi"], [None]])

@@ -15,10 +15,15 @@ from volumetric.loaders.json_file import read_bytes
 if TYPE_CHECKING:
     import jinja2
 
-MAX_TEMPLATE_BYTES: Final = 1_000_000
+MAX_TEMPLATE_BYTES: Final = 250_000
+"""Ten times the longest templates that models come with; it bounds the time to compile one."""
 MAX_OUTPUT: Final = 8_000_000
 """Characters of a rendered conversation."""
 MAX_INDENT: Final = 64
+MAX_SEPARATOR: Final = 16
+SMALL_JSON: Final = 5000
+"""Size of a value that cannot become too long by indentation: it has 300 items, nested to no more than that depth."""
+MAX_DATE: Final = 1000
 
 
 class ChatTemplate:
@@ -72,7 +77,7 @@ class ChatTemplate:
         """
         import jinja2
 
-        from volumetric.loaders.chat_sandbox import Budget
+        from volumetric.loaders.chat_budget import Budget
 
         if not all(isinstance(message, Mapping) for message in messages):
             raise GenerationError("a chat message must be an object", hint='{"role": "user", "content": "…"}')
@@ -80,8 +85,8 @@ class ChatTemplate:
         pieces: list[str] = []
         size = 0
         try:
-            template = self._template("tool_use" if tools and "tool_use" in self.templates else "default")
             with Budget.fresh():
+                template = self._template("tool_use" if tools and "tool_use" in self.templates else "default")
                 for piece in template.generate(
                     messages=[dict(message) for message in messages],
                     add_generation_prompt=add_generation_prompt,
@@ -119,6 +124,8 @@ def _raise_exception(message: str) -> None:
 
 
 def _strftime_now(form: str) -> str:
+    if len(form) > MAX_DATE:
+        raise ValueError(f"strftime_now: a format has at most {MAX_DATE} characters, got {len(form)}")
     return dt.datetime.now().strftime(form)  # local time, as transformers gives it
 
 
@@ -130,9 +137,25 @@ def _tojson(
     sort_keys: bool = False,
 ) -> str:
     """JSON as it is, where Jinja's own filter would escape ``<`` and ``&`` for HTML."""
+    from volumetric.loaders.chat_budget import current
+
     if indent is not None and not 0 <= indent <= MAX_INDENT:
         raise ValueError(f"tojson: indent must be 0 to {MAX_INDENT}, got {indent}")
-    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
+    if separators is not None and any(len(separator) > MAX_SEPARATOR for separator in separators):
+        raise ValueError(f"tojson: a separator has at most {MAX_SEPARATOR} characters")
+    budget = current()
+    size = budget.admit(value)
+    budget.bounded(2 * size)  # each character may become six
+    encoder = json.JSONEncoder(ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
+    if indent is None or size < SMALL_JSON:
+        return budget.made(encoder.encode(value))
+    pieces, size = list[str](), 0
+    for piece in encoder.iterencode(value):  # deep values grow by their indentation, so they are watched
+        size += len(piece)
+        budget.work(1)
+        budget.bounded(size)
+        pieces.append(piece)
+    return budget.made("".join(pieces))
 
 
 def read_chat_template(

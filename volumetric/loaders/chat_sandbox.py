@@ -1,149 +1,284 @@
-"""The Jinja environment of chat templates: what transformers offers, and limits on what a hostile template can do.
+"""The Jinja environment of chat templates: what transformers offers, and limits that a hostile template cannot pass.
 
 Jinja's sandbox keeps a template from the interpreter and the machine, but not from looping for ever or from asking for
-a string of a terabyte. Templates come with downloaded models, so both are bounded here: loop turns and calls are
-counted, and operations that multiply text are checked before they are done.
+a string of a terabyte. Templates come with downloaded models, so time and memory of a rendering are bounded:
+
+- *Every value* has a bounded size, in which what a list holds twice counts twice. So no single operation takes long:
+  those that are there are at most n log n in the sizes of their arguments, or are refused beforehand if they are not.
+- *Every operation* is seen. Jinja compiles a template to Python; what becomes a call of the environment (operators,
+  calls, output) is intercepted there, filters and tests are wrapped, and what becomes plain Python is wrapped in the
+  syntax tree: comparisons, slices, literals, ``~``, loops, and the bodies of loops and macros, whose text and nodes are
+  counted each time. Filters and methods of Python's types are those of a list, and no others (`chat_operations`).
+- *Between* operations the clock is read, and the bytes of all values are added up, as if none were freed
+  (`chat_budget`).
+
+So a rendering ends at most one operation after its time, within its memory, and the last operation was a short one. It
+happens in this process: one of its own that is killed would bound the same without lists, but takes a tenth of a second
+to start and a copy of all messages, cannot be given functions, and macOS and Windows would not bound its memory.
 """
 
 from __future__ import annotations
 
-import functools
-import re
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
-from typing import Any, Final
+from collections.abc import Callable, Iterable
+from types import BuiltinMethodType, FunctionType, MethodType, NoneType
+from typing import Any, Final, cast
 
 import jinja2
-from jinja2 import nodes
+from jinja2 import nodes, pass_context
 from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
-from jinja2.runtime import Context
+from jinja2.runtime import Context, LoopContext, Macro
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.visitor import NodeTransformer
 
-from volumetric.errors import GenerationError
+from volumetric.loaders.chat_budget import MAX_INT_BITS, current, refuse
+from volumetric.loaders.chat_operations import (
+    FILTERS,
+    FREE_FILTERS,
+    FREE_TESTS,
+    METHODS,
+    check_method,
+    filter_within,
+    percent,
+    test_within,
+)
 
-MAX_STEPS: Final = 500_000
-"""Loop turns and calls of one rendering. A thousand messages with tools take some tens of thousands."""
-MAX_TEXT: Final = 16_000_000
-"""Characters or items of one value."""
-_SIZED_FILTERS: Final = ("batch", "center", "indent", "replace", "slice", "format")
-_DIGITS: Final = re.compile(r"\d{1,18}")
-
-
-class Budget:
-    """Steps left to the rendering that is going on."""
-
-    _left: ContextVar[int] = ContextVar("chat_template_steps", default=MAX_STEPS)
-
-    @classmethod
-    @contextmanager
-    def fresh(cls) -> Iterator[None]:
-        """Give the enclosed rendering its full budget."""
-        token = cls._left.set(MAX_STEPS)
-        try:
-            yield
-        finally:
-            cls._left.reset(token)
-
-    @classmethod
-    def spend(cls, steps: int) -> None:
-        """Take steps away; raise `GenerationError` when there are none left."""
-        left = cls._left.get() - steps
-        cls._left.set(left)
-        if left < 0:
-            raise GenerationError(f"the chat template takes more than {MAX_STEPS} steps", hint="is it a chat template?")
+MAX_NODES: Final = 20_000
+"""Nodes of a template's syntax tree. The longest templates that models come with have some thousand."""
+_TYPES: Final = tuple(METHODS)
+_METHODS: Final = (BuiltinMethodType, MethodType)
+_SMALL: Final = (nodes.Const, nodes.Compare, nodes.Not, nodes.Test)
+"""Expressions whose values are small, or as small as the template itself."""
+_SHORT: Final = 100
+_FRAME: Final = ("_loop_vars", "_block_vars")
+"""What compiled templates hand to `call` beside the arguments."""
 
 
-def _bounded(size: float) -> None:
-    if size > MAX_TEXT:
-        raise GenerationError(f"the chat template makes a value of more than {MAX_TEXT} characters")
+class _Counting(NodeTransformer):
+    """Wraps what Jinja compiles to plain Python in filters that count."""
 
-
-def _size(value: object) -> int:
-    return len(value) if isinstance(value, str | bytes | list | tuple) else 0
-
-
-class _CountLoops(NodeTransformer):
-    """Wraps what a for loop runs over, and both sides of every ``~``, in the filters that count."""
-
-    def visit_For(self, node: nodes.For) -> nodes.For:  # noqa: N802  (the name is jinja2's)
+    def visit_For(self, node: nodes.For) -> nodes.For:  # noqa: N802  (the names are jinja2's)
         self.generic_visit(node)
-        node.iter = nodes.Filter(node.iter, "__counted__", [], [], None, None, lineno=node.lineno)
+        node.iter = _wrapped(node.iter, "__listed__")
+        if node.test is not None:
+            count = nodes.Const(sum(1 for _ in node.test.find_all(nodes.Node)))
+            node.test = nodes.Filter(node.test, "__tested__", [count], [], None, None, lineno=node.lineno)
+        return _counted_body(node)
+
+    def visit_Macro(self, node: nodes.Macro) -> nodes.Macro:  # noqa: N802
+        self.generic_visit(node)
+        return _counted_body(node)
+
+    def visit_CallBlock(self, node: nodes.CallBlock) -> nodes.CallBlock:  # noqa: N802
+        self.generic_visit(node)
+        return _counted_body(node)
+
+    def visit_Block(self, node: nodes.Block) -> nodes.Block:  # noqa: N802
+        self.generic_visit(node)
+        return _counted_body(node)
+
+    def visit_AssignBlock(self, node: nodes.AssignBlock) -> nodes.AssignBlock:  # noqa: N802
+        self.generic_visit(node)
+        inner = cast("nodes.Filter | None", node.filter)  # None, against the annotation: what the block holds
+        node.filter = _wrapped(inner, "__made__")
         return node
 
-    def visit_Concat(self, node: nodes.Concat) -> nodes.Concat:  # noqa: N802  (the name is jinja2's)
+    def visit_Compare(self, node: nodes.Compare) -> nodes.Compare:  # noqa: N802
         self.generic_visit(node)
-        node.nodes = [nodes.Filter(n, "__short__", [], [], None, None, lineno=node.lineno) for n in node.nodes]
+        for operand in node.ops:
+            if operand.op in ("in", "notin"):
+                operand.expr = operand.expr if _constant(operand.expr) else _wrapped(operand.expr, "__inside__")
+                node.expr = _read(node.expr)
+            elif not isinstance(node.expr, _SMALL) and not isinstance(operand.expr, _SMALL):
+                operand.expr = _read(operand.expr)
+                node.expr = _read(node.expr)
         return node
 
+    def visit_Concat(self, node: nodes.Concat) -> nodes.Expr:  # noqa: N802
+        self.generic_visit(node)
+        node.nodes = [part if isinstance(part, nodes.Const) else _wrapped(part, "__text__") for part in node.nodes]
+        return _wrapped(node, "__made__")
 
-def _counted(items: Iterable[Any]) -> Iterable[Any]:
-    """Filter around what a loop runs over. A list keeps ``loop.length`` known."""
-    found = items if isinstance(items, list | tuple) else list(items)
-    Budget.spend(len(found))
-    return found
+    def visit_List(self, node: nodes.List) -> nodes.Expr:  # noqa: N802
+        self.generic_visit(node)
+        return node if _constant(node) else _wrapped(node, "__made__")
+
+    def visit_Tuple(self, node: nodes.Tuple) -> nodes.Expr:  # noqa: N802
+        self.generic_visit(node)
+        return node if node.ctx != "load" or _constant(node) else _wrapped(node, "__made__")
+
+    def visit_Dict(self, node: nodes.Dict) -> nodes.Expr:  # noqa: N802
+        self.generic_visit(node)
+        return _wrapped(node, "__made__")
+
+    def visit_Call(self, node: nodes.Call) -> nodes.Call:  # noqa: N802
+        self.generic_visit(node)
+        return _counted_arguments(node)
+
+    def visit_Filter(self, node: nodes.Filter) -> nodes.Filter:  # noqa: N802
+        self.generic_visit(node)
+        return _counted_arguments(node)
+
+    def visit_Test(self, node: nodes.Test) -> nodes.Test:  # noqa: N802
+        self.generic_visit(node)
+        return _counted_arguments(node)
+
+    def visit_Getitem(self, node: nodes.Getitem) -> nodes.Expr:  # noqa: N802
+        self.generic_visit(node)
+        if isinstance(node.arg, nodes.Slice):
+            return _wrapped(node, "__made__")
+        node.arg = _read(node.arg)
+        return node
+
+    def visit_ScopedEvalContextModifier(self, node: nodes.Node) -> nodes.Node:  # noqa: N802
+        raise jinja2.TemplateSyntaxError("autoescape is not available in chat templates", node.lineno)
+
+    visit_EvalContextModifier = visit_ScopedEvalContextModifier  # noqa: N815
 
 
-def _short(value: Any) -> Any:
-    """Filter around the parts of a concatenation: each may be half of the limit."""
-    _bounded(2 * _size(value))
+def _wrapped(node: nodes.Node | None, name: str) -> nodes.Filter:
+    return nodes.Filter(
+        cast("nodes.Expr | None", node), name, [], [], None, None, lineno=1 if node is None else node.lineno
+    )
+
+
+def _counted_arguments(node: Any) -> Any:
+    """Let ``f(*items)`` count what it spreads."""
+    if node.dyn_args is not None:
+        node.dyn_args = _wrapped(node.dyn_args, "__listed__")
+    return node
+
+
+def _read(node: nodes.Expr) -> nodes.Expr:
+    """Wrap an operand that is not known to be small."""
+    return node if _constant(node) else _wrapped(node, "__read__")
+
+
+def _constant(node: nodes.Node) -> bool:
+    if isinstance(node, (nodes.List, nodes.Tuple)):
+        return all(map(_constant, node.items))
+    return isinstance(node, nodes.Const)
+
+
+def _counted_body(node: Any) -> Any:
+    """Let each run of a body begin by counting its nodes and its text."""
+    text = sum(len(data.data) for data in node.find_all(nodes.TemplateData))
+    given = [nodes.Const(sum(1 for _ in node.find_all(nodes.Node))), nodes.Const(text)]
+    turn = nodes.Filter(nodes.Const(None), "__turn__", given, [], None, None, lineno=node.lineno)
+    node.body.insert(0, nodes.ExprStmt(turn, lineno=node.lineno))
+    return node
+
+
+# Filters with the context as their argument are never evaluated while a template is compiled.
+
+
+@pass_context
+def _turn(_: Context, nothing: None, count: int, text: int) -> None:
+    current().turn(count, text)
+
+
+@pass_context
+def _tested(_: Context, value: Any, count: int) -> Any:
+    current().work(count)
     return value
 
 
-class _Environment(ImmutableSandboxedEnvironment):
-    """Immutable sandbox that counts calls and loop turns and bounds the growth of values."""
+@pass_context
+def _listed(_: Context, items: Iterable[Any]) -> Iterable[Any]:
+    """Filter around what a loop runs over: a list keeps ``loop.length`` known."""
+    budget = current()
+    if isinstance(items, (list, tuple)):
+        budget.work(1 + len(items))
+        return items
+    return budget.listed(items)
 
-    intercepted_binops = frozenset({"+", "*", "**", "%"})
+
+@pass_context
+def _made(_: Context, value: Any) -> Any:
+    if isinstance(value, dict):
+        current().keys(value)
+    return current().made(value)
+
+
+@pass_context
+def _reading(_: Context, value: Any) -> Any:
+    kind = type(value)
+    if len(value) > _SHORT if kind is str else kind not in (int, bool, NoneType) or (value and value.bit_length() > 64):
+        current().admit(value)
+    return value
+
+
+@pass_context
+def _inside(context: Context, value: Any) -> Any:
+    """What something is looked for in: of a dictionary only the keys' hashes are."""
+    return value if type(value) is dict else _reading(context, value)
+
+
+def _text(value: Any) -> Any:
+    """Let a value be written: text as it is, and of a list no more than a limit."""
+    if type(value) is str:
+        size = len(value)
+        current().turn(1 + (size >> 6), size)
+    elif not isinstance(value, (int, float, NoneType)):
+        budget = current()
+        budget.bounded(2 * budget.admit(value))  # each character may become ten by repr
+    return value
+
+
+@pass_context
+def _text_filter(_: Context, value: Any) -> Any:
+    return _text(value)
+
+
+class _Environment(ImmutableSandboxedEnvironment):
+    """Immutable sandbox that shows every operation to the budget."""
+
+    intercepted_binops = frozenset({"+", "-", "*", "/", "//", "**", "%"})
 
     # Private, but the one place through which every template passes as a syntax tree before it becomes code.
     def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
-        return _CountLoops().visit(super()._parse(source, name, filename))
+        tree = super()._parse(source, name, filename)
+        if sum(1 for _ in tree.find_all(nodes.Node)) > MAX_NODES:
+            raise refuse(f"has more than {MAX_NODES} parts")
+        return _Counting().visit(tree)
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
-        if operator == "*":
-            _bounded(max(_size(left) * _number(right), _size(right) * _number(left)))
-        elif operator == "+":
-            _bounded(_size(left) + _size(right))
-        elif operator == "**" and isinstance(left, int):
-            _bounded(left.bit_length() * abs(_number(right)))
-        elif operator == "%" and isinstance(left, str):
-            _bounded(_widths(left))
-        return super().call_binop(context, operator, left, right)
+        budget = current()
+        if operator == "+" and type(left) is str and type(right) is str:
+            return budget.text(left + right)  # each is bounded, and so is the sum
+        if isinstance(left, str) and operator == "%":
+            budget.admit(left)
+            percent(budget, (left, right))
+        elif isinstance(left, int) and isinstance(right, int):
+            if max(left.bit_length(), right.bit_length()) > MAX_INT_BITS:
+                raise refuse("computes with numbers that are too large")
+            if operator == "**" and left.bit_length() * abs(right) > MAX_INT_BITS:
+                raise refuse("computes with numbers that are too large")
+        elif operator == "*":
+            times, value = (left, right) if isinstance(left, int) else (right, left)
+            if isinstance(times, int) and not isinstance(value, float):
+                budget.bounded(max(times, 0) * budget.size(value))
+        else:
+            budget.bounded(budget.size(left) + budget.size(right))
+        return budget.made(self.binop_table[operator](left, right))
 
-    def call(self, context: Context, obj: Any, *args: Any, **kwargs: Any) -> Any:
-        Budget.spend(1)
-        method = getattr(obj, "__wrapped__", obj)  # the sandbox wraps str.format in a function of its own
-        text = getattr(method, "__self__", None)
-        if isinstance(text, str):
-            _bounded(_grown(text, getattr(method, "__name__", ""), args))
-        return super().call(context, obj, *args, **kwargs)
-
-
-def _number(value: object) -> int:
-    return value if isinstance(value, int) else 0
-
-
-def _grown(text: str, method: str, args: tuple[Any, ...]) -> int:
-    """Upper bound for the length of what a growing method of `text` returns for these arguments."""
-    match method, args:
-        case "replace", (str() as old, str() as new, *_):
-            return len(text) + text.count(old) * len(new)
-        case "join", (list() | tuple() as parts, *_):
-            return sum(map(_size, parts)) + len(text) * len(parts)
-        case (("format" | "format_map"), _):
-            return _widths(text) + text.count("{") * max([0, *map(_size, args), *map(_number, args)])
-        case (("center" | "ljust" | "rjust" | "zfill" | "expandtabs"), (int() as width, *_)):
-            return width * (1 + text.count("\t"))
-    return 0
-
-
-def _widths(form: str) -> int:
-    """Sum of the field widths in a format string; a width that stands in the arguments is refused."""
-    if "*" in form:
-        raise jinja2.TemplateError("the format * is not available in chat templates")
-    return sum(int(digits) for digits in _DIGITS.findall(form))
+    def call(self, context: Context, obj: Any, /, *args: Any, **kwargs: Any) -> Any:
+        budget = current()
+        method = getattr(obj, "__wrapped__", obj) if type(obj) is FunctionType else obj  # str.format, see the sandbox
+        if isinstance(method, _METHODS) and isinstance(method.__self__, (*_TYPES, type, bytes, bytearray)):
+            named = {name: value for name, value in kwargs.items() if name not in _FRAME} if kwargs else kwargs
+            check_method(budget, method.__self__, method.__name__, (*args, *named.values()))
+            return budget.made(obj(*args, **named), fresh=True)
+        if isinstance(obj, LoopContext) and args:
+            args = (budget.listed(args[0]), *args[1:])
+        elif isinstance(obj, Macro):
+            budget.work(10)
+        else:
+            for arg in (*args, *(value for name, value in kwargs.items() if name not in _FRAME)):
+                budget.admit(arg)
+            if obj is dict and args:
+                budget.keys(args[0] if isinstance(args[0], dict) else (pair[0] for pair in args[0] if pair))
+        return budget.made(super().call(context, obj, *args, **kwargs), fresh=True)
 
 
 class _Generation(Extension):
@@ -163,24 +298,20 @@ def sandbox(
 ) -> jinja2.Environment:
     """Return an environment with the given functions under the names that chat templates know."""
     environment = _Environment(trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, loopcontrols])
-    environment.filters |= {"tojson": tojson, "__counted__": _counted, "__short__": _short}
-    environment.filters |= {name: _limited(environment.filters[name]) for name in _SIZED_FILTERS}
+    theirs = environment.filters
+    environment.filters = {name: theirs[name] for name in FREE_FILTERS}
+    environment.filters |= {name: filter_within(name, theirs[name]) for name in FILTERS}
+    environment.filters |= {"tojson": tojson, "__turn__": _turn, "__listed__": _listed, "__made__": _made}
+    environment.filters |= {
+        "__tested__": _tested,
+        "__inside__": _inside,
+        "__read__": _reading,
+        "__text__": _text_filter,
+    }
+    environment.tests = {
+        name: test if name in FREE_TESTS else test_within(test) for name, test in environment.tests.items()
+    }
+    environment.finalize = _text
     environment.globals |= {"raise_exception": raise_exception, "strftime_now": strftime_now}
     del environment.globals["lipsum"]  # makes any amount of text
     return environment
-
-
-def _limited(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a filter that refuses to make text or lists beyond the limit out of a text, a replacement and a number."""
-
-    @functools.wraps(original)  # keeps jinja2's note that a filter wants the context
-    def checked(*args: Any, **kwargs: Any) -> Any:
-        given = [arg for arg in (*args, *kwargs.values()) if isinstance(arg, str | int)]
-        texts = [arg for arg in given if isinstance(arg, str)]
-        if len(texts) > 2:
-            _bounded(_grown(texts[0], "replace", tuple(texts[1:])))
-        lines = 1 + texts[0].count("\n") if texts else 1
-        _bounded(lines * max(map(_number, given), default=0))
-        return original(*args, **kwargs)
-
-    return checked

@@ -1,0 +1,212 @@
+"""What one rendering of a chat template may cost: time, memory and the size of every value, all told in one place.
+
+Work is counted often and the clock read rarely; `Budget.made` sees every value that an operation makes. `current` gives
+the budget of the rendering that is going on.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import ItemsView, Iterable, Iterator, KeysView, ValuesView
+from contextlib import contextmanager
+from contextvars import ContextVar
+from types import NoneType
+from typing import Any, Final
+
+from jinja2.utils import Namespace
+
+from volumetric.errors import GenerationError
+
+MAX_SECONDS: Final = 3.0
+"""Time of one rendering. A thousand messages with tools take some ten milliseconds."""
+MAX_BYTES: Final = 256 * 2**20
+"""Sum of all that a rendering makes, as if nothing were ever freed."""
+MAX_SIZE: Final = 8_000_000
+"""Size of one value: characters, and `ITEM` for each item; what stands twice in a list counts twice."""
+MAX_INT_BITS: Final = 4096
+MAX_ODD_KEYS: Final = 1000
+"""Keys of a dictionary whose hashes can be made to collide: others than text and small numbers."""
+ITEM: Final = 16
+_ITEM_BYTES: Final = 64
+_STRIDE: Final = 20_000
+"""Units of work between two looks at the clock; a unit is some ten nanoseconds."""
+_SMALL: Final = (float, bool, NoneType)
+_VIEWS: Final = (ItemsView, KeysView, ValuesView)
+_HINT: Final = "is it a chat template?"
+
+
+def refuse(what: str) -> GenerationError:
+    """Error for a template that wants `what`."""
+    return GenerationError(f"the chat template {what}", hint=_HINT)
+
+
+class Budget:
+    """What is left to one rendering."""
+
+    __slots__ = ("_bytes", "_deadline", "_sizes", "_units")
+
+    def __init__(self) -> None:
+        self._deadline = time.monotonic() + MAX_SECONDS
+        self._bytes = MAX_BYTES
+        self._units = _STRIDE
+        # Values are immutable in the sandbox, so sizes stay true; the reference keeps an id from being used again.
+        self._sizes: dict[int, tuple[Any, int]] = {}
+
+    @staticmethod
+    @contextmanager
+    def fresh() -> Iterator[Budget]:
+        """Give the enclosed rendering a full budget."""
+        budget = Budget()
+        token = _current.set(budget)
+        try:
+            yield budget
+        finally:
+            _current.reset(token)
+
+    def work(self, units: int) -> None:
+        """Take note of work; raise `GenerationError` when the time is up."""
+        self._units -= units
+        if self._units < 0:
+            self.look()
+
+    def look(self) -> None:
+        """Look at the clock; raise `GenerationError` when the time is up."""
+        if time.monotonic() > self._deadline:
+            raise refuse(f"takes more than {MAX_SECONDS:g} seconds")
+        self._units = _STRIDE
+
+    def hold(self, count: int) -> None:
+        """Take note of `count` bytes that were made; raise `GenerationError` when there were too many."""
+        self._bytes -= count
+        if self._bytes < 0:
+            raise refuse(f"makes more than {MAX_BYTES >> 20} MiB of values")
+
+    def bounded(self, size: int) -> None:
+        """Raise `GenerationError` if a value of this size would be too large."""
+        if size > MAX_SIZE:
+            raise refuse(f"makes a value of more than {MAX_SIZE} characters")
+
+    def size(self, value: Any) -> int:
+        """Size of a value, see `MAX_SIZE`, as it stands: raise `GenerationError` where it is larger."""
+        kind = type(value)
+        if kind is str:
+            return len(value)
+        if kind in _SMALL:
+            return ITEM
+        if isinstance(value, int):
+            return max(ITEM, value.bit_length() // 3)
+        if isinstance(value, (list, tuple, dict)):
+            known = self._sizes.get(id(value))
+            if known is None or known[0] is not value:
+                known = self._sizes[id(value)] = (value, self._sum(value))
+            return known[1]
+        if isinstance(value, (set, frozenset, *_VIEWS)):
+            return self._sum(value)
+        if isinstance(value, range):
+            return ITEM * len(value)
+        if isinstance(value, (str, bytes)):
+            return 6 * len(value)  # Markup, whose own methods escape what they are given
+        if isinstance(value, Namespace):
+            raise refuse("uses a namespace as a value")  # it could hold itself, and is not immutable
+        return ITEM
+
+    def _sum(self, value: Any) -> int:
+        if len(value) > MAX_SIZE // ITEM:
+            raise refuse(f"makes a value of more than {MAX_SIZE // ITEM} items")
+        self.work(len(value))
+        total = ITEM
+        parts: Iterable[Any] = value
+        if isinstance(value, dict):
+            total += sum(map(self.size, value))
+            parts = value.values()
+        for part in parts:
+            total += ITEM + self.size(part)
+            if total > MAX_SIZE:
+                raise refuse(f"makes a value of more than {MAX_SIZE} characters")
+        return total
+
+    def admit(self, value: Any) -> int:
+        """Let an operation read a value: check its size and count the work of going through it; return the size."""
+        if type(value) is str:
+            size = len(value)
+            if size > MAX_SIZE:
+                self.bounded(size)
+            self.work(1 + (size >> 4))
+            return size
+        size = self.size(value)
+        self.bounded(size)
+        self.work(1 + (size >> 2))
+        return size
+
+    def made(self, value: Any, *, fresh: bool = False) -> Any:
+        """Check and count what an operation has made, and return it; an iterator becomes the list of its items.
+
+        Parameters
+        ----------
+        fresh : the items of a list may be new too
+        """
+        kind = type(value)
+        if kind is str:
+            return self.text(value)
+        if kind in _SMALL:
+            return value
+        if kind is int:
+            if value.bit_length() > MAX_INT_BITS:
+                raise refuse(f"makes a number of more than {MAX_INT_BITS} bits")
+            return value
+        if isinstance(value, Iterator):
+            value = self.listed(value)
+        if isinstance(value, (list, tuple, dict)):
+            self.hold(_ITEM_BYTES * (1 + len(value)) if fresh else sys.getsizeof(value))
+            self.size(value)
+        elif isinstance(value, (str, bytes)):
+            self.hold(sys.getsizeof(value))
+            self.bounded(len(value))
+        return value
+
+    def text(self, value: str) -> str:
+        """`made` for text."""
+        size = len(value)
+        self._units -= 1 + (size >> 6)
+        self._bytes -= 4 * size + 80 if size < 64 else sys.getsizeof(value)
+        if self._units < 0 or self._bytes < 0 or size > MAX_SIZE:
+            self.bounded(size)
+            self.turn(0, 0)
+        return value
+
+    def turn(self, units: int, count: int) -> None:
+        """Take note of work and of bytes that were made; raise `GenerationError` when there was too much."""
+        self._units -= units
+        self._bytes -= count
+        if self._units < 0 or self._bytes < 0:
+            self.hold(0)
+            self.look()
+
+    def listed(self, items: Iterable[Any]) -> list[Any]:
+        """List of what can be iterated over, within the limits."""
+        found: list[Any] = []
+        if isinstance(items, str):
+            self.bounded(ITEM * len(items))
+        for item in items:
+            found.append(item)
+            self.work(1)
+            if len(found) > MAX_SIZE // ITEM:
+                raise refuse(f"makes a value of more than {MAX_SIZE // ITEM} items")
+        self.hold(_ITEM_BYTES * len(found))
+        return found
+
+    def keys(self, keys: Iterable[Any]) -> None:
+        """Refuse many keys that are neither text nor small numbers: their hashes may all be the same."""
+        odd = sum(1 for key in keys if not (isinstance(key, (str, *_SMALL)) or _is_small(key)))
+        if odd > MAX_ODD_KEYS:
+            raise refuse(f"hashes more than {MAX_ODD_KEYS} values that are not text")
+
+
+_current: ContextVar[Budget] = ContextVar("chat_template_budget")
+current: Final = _current.get
+
+
+def _is_small(value: object) -> bool:
+    """Whether a value is a whole number that is its own hash."""
+    return isinstance(value, int) and value.bit_length() <= 60

@@ -1,0 +1,248 @@
+"""What chat templates can call: the filters, tests and methods that are there, each with a bound on what it costs.
+
+The lists are complete: a filter of Jinja or a method of Python that is not among them is not available. What stands
+here beside a name is what makes the operation more than linear in the sizes of its arguments, or its result larger than
+they are; all else is covered by their sizes (`Budget.admit`) and that of the result (`Budget.made`).
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import string
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from volumetric.loaders.chat_budget import ITEM, MAX_SIZE, Budget, current, refuse
+
+Check = Callable[[Budget, tuple[Any, ...]], None]
+"""Refuses arguments of an operation, the value itself first."""
+MAX_WIDTH: Final = 10_000
+"""Widths, precisions and columns of formats."""
+MAX_PRODUCT: Final = 200_000_000
+"""Characters compared by an operation that is quadratic in the worst case."""
+MAX_LINES: Final = 1_000_000
+"""Characters of a text that is cut at white space: there may be as many pieces."""
+_SHORT: Final = 100
+_PERCENT: Final = re.compile(r"%(?:\([^)]*\))?[#0\- +]*(\*|\d*)(?:\.(\*|\d*))?")
+
+
+def _number(value: object) -> int:
+    return abs(value) if isinstance(value, int) else 0
+
+
+def _narrow(budget: Budget, args: tuple[Any, ...]) -> None:
+    """Numbers among the arguments are widths: each character may become as many."""
+    width = max(map(_number, args[1:]), default=0)
+    if width > MAX_WIDTH:
+        raise refuse(f"asks for a width of {width}")
+    budget.bounded(width * (1 + budget.size(args[0])))
+
+
+def _lines(budget: Budget, args: tuple[Any, ...]) -> None:
+    """Every line grows by the width, which may be a text."""
+    width = max([4, *(len(arg) if isinstance(arg, str) else _number(arg) for arg in args[1:])])
+    text = str(args[0]) if budget.admit(args[0]) else ""
+    budget.bounded(len(text) + width * (1 + len(text.splitlines() if len(text) < MAX_LINES else text)))
+
+
+def _replacing(budget: Budget, args: tuple[Any, ...]) -> None:
+    text, old, new = (str(part) for part in [*args, "", "", ""][:3])
+    budget.bounded(len(text) + (text.count(old) if old else len(text) + 1) * len(new))
+
+
+def _joining(budget: Budget, args: tuple[Any, ...]) -> None:
+    """Items with a separator between them; the order of the two differs between filter and method."""
+    sizes = sorted(map(budget.size, args[:2]))
+    items = max((len(arg) for arg in args[:2] if hasattr(arg, "__len__")), default=0)
+    budget.bounded(sum(sizes) + items * min(sizes, default=0))
+
+
+def _backwards(budget: Budget, args: tuple[Any, ...]) -> None:
+    """Searching from the right, and stripping characters, compare each with each at worst."""
+    others = max((len(arg) for arg in args[1:] if isinstance(arg, str)), default=0)
+    cost = len(args[0]) * others if isinstance(args[0], str) else 0
+    if cost > MAX_PRODUCT:
+        raise refuse("searches for a text that is too long")
+    budget.work(cost >> 4)
+
+
+def _pieces(budget: Budget, args: tuple[Any, ...]) -> None:
+    """A text is cut; without a separator at white space, of which there may be much."""
+    _backwards(budget, args)
+    text: str = args[0]
+    separator = next((arg for arg in args[1:2] if isinstance(arg, str) and arg), None)
+    count = len(text) if separator is None else ITEM * text.count(separator)
+    if (count > MAX_LINES and separator is None) or count > MAX_LINES * ITEM // 2:
+        raise refuse("cuts a text into too many pieces")
+
+
+def _braces(budget: Budget, args: tuple[Any, ...]) -> None:
+    """`str.format`: widths are written out and small, and every field shows one argument."""
+    fields = 0
+    for _, field, spec, _ in string.Formatter().parse(str(args[0])):
+        if field is None:
+            continue
+        fields += 1
+        if spec and ("{" in spec or any(int(digits) > MAX_WIDTH for digits in _digits(spec))):
+            raise refuse("formats to a width that it computes, or a large one")
+    budget.bounded(len(args[0]) + fields * (MAX_WIDTH // 10 + sum(map(budget.size, args[1:]))))
+
+
+def percent(budget: Budget, args: tuple[Any, ...]) -> None:
+    """``%`` formats, as operator and as filter: the same."""
+    specs = _PERCENT.findall(str(args[0]))
+    if any(part == "*" or len(part) > 5 or int(part or 0) > MAX_WIDTH for spec in specs for part in spec):
+        raise refuse("formats to a width that it computes, or a large one")
+    budget.bounded(len(args[0]) + len(specs) * sum(map(budget.size, args[1:])) + sum(int(w or 0) for w, _ in specs))
+
+
+def _digits(spec: str) -> list[str]:
+    return [digits[:9] for digits in re.findall(r"\d+", spec)]
+
+
+def _columns(budget: Budget, args: tuple[Any, ...]) -> None:
+    """Lists are filled up to a number of columns."""
+    _listing(budget, args)
+    budget.bounded(ITEM * max(map(_number, args[1:]), default=0))
+
+
+def _precision(budget: Budget, args: tuple[Any, ...]) -> None:
+    if max(map(_number, args[1:]), default=0) > 300:
+        raise refuse("rounds to more than 300 digits")
+
+
+def _adding(budget: Budget, args: tuple[Any, ...]) -> None:
+    """Adding lists up copies the sum again and again."""
+    _each(budget, args)
+    if any(not isinstance(arg, (int, float, str, type(None))) for arg in args[1:]):
+        cost = len(args[0]) * budget.size(args[0]) if hasattr(args[0], "__len__") else 0
+        if cost > MAX_PRODUCT:
+            raise refuse("adds up too many lists")
+
+
+def _listing(budget: Budget, args: tuple[Any, ...]) -> None:
+    """A text becomes the list of its characters."""
+    if isinstance(args[0], str):
+        budget.bounded(ITEM * len(args[0]))
+
+
+def _each(budget: Budget, args: tuple[Any, ...]) -> None:
+    """The text arguments, names of attributes, are gone through for every item."""
+    _listing(budget, args)
+    names = sum(len(arg) for arg in args[1:] if isinstance(arg, str))
+    items = len(args[0]) if hasattr(args[0], "__len__") else 0
+    if names > MAX_WIDTH or names * items > MAX_PRODUCT // 10:
+        raise refuse("looks up attributes of too long a name")
+    budget.work(items)
+
+
+def _hashing(budget: Budget, args: tuple[Any, ...]) -> None:
+    _each(budget, args)
+    budget.keys(args[0] if not isinstance(args[0], str) else ())
+
+
+def _words(budget: Budget, args: tuple[Any, ...]) -> None:
+    if isinstance(args[0], str) and len(args[0]) > MAX_LINES:
+        raise refuse("cuts a text into too many pieces")
+
+
+def _joining_items(budget: Budget, args: tuple[Any, ...]) -> None:
+    _each(budget, args)
+    _joining(budget, args)
+
+
+FREE_FILTERS: Final = frozenset({"default", "d", "first", "last", "length", "count", "attr", "random"})
+"""Filters that do not go through what they are given."""
+FILTERS: Final[Mapping[str, Check | None]] = {
+    **dict.fromkeys(("abs", "capitalize", "e", "escape", "filesizeformat", "float", "forceescape", "int", "items")),
+    **dict.fromkeys(("lower", "safe", "string", "truncate", "upper", "urlencode")),
+    **dict.fromkeys(("title", "wordcount"), _words),
+    **dict.fromkeys(("dictsort", "map", "max", "min", "reject", "rejectattr", "select", "selectattr", "sort"), _each),
+    **dict.fromkeys(("unique", "groupby"), _hashing),
+    **dict.fromkeys(("list", "reverse"), _listing),
+    **dict.fromkeys(("batch", "slice"), _columns),
+    "center": _narrow,
+    "format": percent,
+    "indent": _lines,
+    "join": _joining_items,
+    "replace": _replacing,
+    "round": _precision,
+    "sum": _adding,
+    "trim": _backwards,
+}
+"""Filters of Jinja that are there; striptags, wordwrap, xmlattr, urlize, pprint and lipsum are not."""
+FREE_TESTS: Final = frozenset(
+    {"boolean", "callable", "defined", "divisibleby", "escaped", "even", "false", "filter", "float", "integer"}
+    | {"iterable", "mapping", "none", "number", "odd", "sameas", "sequence", "string", "test", "true", "undefined"}
+)
+
+METHODS: Final[Mapping[type, Mapping[str, Check | None]]] = {
+    str: {
+        **dict.fromkeys(("capitalize", "casefold", "count", "endswith", "find", "index", "lower", "removeprefix")),
+        **dict.fromkeys(("removesuffix", "startswith", "swapcase", "title", "upper", "partition")),
+        **dict.fromkeys(("isalnum", "isalpha", "isascii", "isdecimal", "isdigit", "isidentifier", "islower")),
+        **dict.fromkeys(("isnumeric", "isprintable", "isspace", "istitle", "isupper")),
+        **dict.fromkeys(("rfind", "rindex", "rpartition", "strip", "lstrip", "rstrip"), _backwards),
+        **dict.fromkeys(("split", "rsplit", "splitlines"), _pieces),
+        **dict.fromkeys(("center", "ljust", "rjust", "zfill", "expandtabs"), _narrow),
+        **dict.fromkeys(("format", "format_map"), _braces),
+        "join": _joining,
+        "replace": _replacing,
+    },
+    list: dict.fromkeys(("count", "index")),
+    tuple: dict.fromkeys(("count", "index")),
+    dict: dict.fromkeys(("copy", "get", "items", "keys", "values")),
+    int: dict.fromkeys(("bit_length",)),
+    float: dict.fromkeys(("is_integer",)),
+}
+"""Methods of Python's own types that are there, most of the immutable ones."""
+
+
+def test_within(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a test of Jinja that keeps to the budget."""
+
+    @functools.wraps(original)
+    def checked(*args: Any) -> Any:
+        for arg in args:
+            if type(arg) is not str or len(arg) > _SHORT:
+                current().admit(arg)
+        return original(*args)
+
+    return checked
+
+
+def filter_within(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a filter of Jinja that keeps to the budget."""
+    skip = 1 if hasattr(original, "jinja_pass_arg") else 0
+    check = FILTERS[name]
+    plain = check in (None, _backwards) and not skip
+
+    @functools.wraps(original)  # keeps jinja2's note that a filter wants the context
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        budget = current()
+        if plain and len(args) == 1 and not kwargs and type(args[0]) is str and len(args[0]) <= MAX_SIZE:
+            return budget.made(original(args[0]))
+        given = (*args[skip:], *kwargs.values())
+        for arg in given:
+            budget.admit(arg)
+        if check is not None:
+            check(budget, given)
+        return budget.made(original(*args, **kwargs), fresh=True)
+
+    return checked
+
+
+def check_method(budget: Budget, owner: Any, name: str, args: tuple[Any, ...]) -> None:
+    """Count the work of a method of a Python type, or raise `GenerationError` if it may not be called so."""
+    kind = type(owner)
+    if kind not in METHODS:
+        kind = next((known for known in METHODS if isinstance(owner, known)), kind)
+    if name not in METHODS.get(kind, ()):
+        raise refuse(f"calls {type(owner).__name__}.{name}, which is not available")
+    given = (owner, *args)
+    for arg in given if kind is not dict else args:
+        budget.admit(arg)
+    check = METHODS[kind][name]
+    if check is not None:
+        check(budget, given)
