@@ -226,7 +226,6 @@ def _json_damage(data: bytearray, rng: random.Random) -> bytes:
                     where[str(rng.choice(ODD))] = where.pop(key)
                 else:
                     where.extend(where[:50] * 3)
-        value = json.loads(json.dumps(value, default=str)) if rng.random() < 0.2 else value
     try:
         return json.dumps(value).encode()
     except (ValueError, RecursionError):  # a value that holds itself

@@ -297,7 +297,10 @@ def sandbox(
     tojson: Callable[..., str], raise_exception: Callable[[str], None], strftime_now: Callable[[str], str]
 ) -> jinja2.Environment:
     """Return an environment with the given functions under the names that chat templates know."""
-    environment = _Environment(trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, loopcontrols])
+    # Jinja's optimiser is quadratic in the depth of an expression.
+    environment = _Environment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, loopcontrols], optimized=False
+    )
     theirs = environment.filters
     environment.filters = {name: theirs[name] for name in FREE_FILTERS}
     environment.filters |= {name: filter_within(name, theirs[name]) for name in FILTERS}
