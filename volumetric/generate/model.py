@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +16,7 @@ from volumetric.errors import GenerationError, SpecError
 from volumetric.generate.batch import TOGETHER, BatchStream
 from volumetric.generate.events import Generation
 from volumetric.generate.footprint import Footprint, footprint
+from volumetric.generate.info import ModelInfo
 from volumetric.generate.params import Merged, SamplingParams, merge
 from volumetric.generate.prompt import Message, Prompt, check_messages, encode_prompt, items_of
 from volumetric.generate.session import PREFILL_ROWS, Session
@@ -32,27 +31,6 @@ from volumetric.runtime.state import check_input, check_vocabulary
 
 if TYPE_CHECKING:
     from volumetric.generate.perplexity import Perplexity
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelInfo:
-    """How a model was opened.
-
-    Attributes
-    ----------
-    dtype : scheme of most weights as they are stored
-    context : tokens that a sequence can hold here
-    context_length : tokens that the model was trained for
-    """
-
-    name: str
-    path: Path
-    device: str
-    dtype: str
-    context: int
-    context_length: int
-    vocab_size: int
-    options: RunOptions
 
 
 class Model:
