@@ -113,3 +113,10 @@ def test_commands_that_the_readme_shows_exist() -> None:
     named = set(re.findall(r"^volumetric ([a-z]+)", code_blocks("README.md"), re.MULTILINE))
     assert named
     assert named <= set(VERBS)
+
+
+def test_files_that_the_readme_runs_exist() -> None:
+    named = re.findall(r"^volumetric (?:train|evolve|perplexity) (.*)$", code_blocks("README.md"), re.MULTILINE)
+    files = [word for line in named for word in line.split() if Path(word).suffix]
+    assert len(files) >= 3
+    assert not [file for file in files if not (ROOT / file).exists()]
