@@ -169,7 +169,7 @@ class Gym:
 
     def _play(self, pool: Genomes, seeds: list[int], *, apart: bool = False) -> F64Array:
         """Total reward of each genome, the mean over `seeds`; `apart` gives each genome an episode of its own."""
-        total, players = np.zeros(len(pool)), players_of(pool, self.id, self.widths[0])
+        total, players = np.zeros(len(pool)), players_of(pool, self)
         worlds = open_worlds(self, len(pool))
         try:
             for seed in seeds:

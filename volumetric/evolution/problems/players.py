@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,9 @@ from volumetric.evolution.evaluate import Genomes
 from volumetric.evolution.grids.genome import GridGenome, GridPool
 from volumetric.evolution.linked import LinkedPool
 from volumetric.evolution.pool import Pool
+
+if TYPE_CHECKING:
+    from volumetric.evolution.problems.gym import Gym
 
 F64Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -38,8 +41,8 @@ class Players(Protocol):
         ...
 
 
-def players_of(pool: Genomes, name: str, inputs: int) -> Players:
-    """Return the genomes of a generation ready to play `name`, whose observations have so many `inputs`.
+def players_of(pool: Genomes, problem: Gym) -> Players:
+    """Return the genomes of a generation ready to play an environment.
 
     Raises
     ------
@@ -48,14 +51,14 @@ def players_of(pool: Genomes, name: str, inputs: int) -> Players:
     if isinstance(pool, Pool):
         return LinkedPlayers(pool)
     if isinstance(pool, GridPool):
-        shape = pool.genome(0).network.input_shape
+        shape, inputs = pool.genome(0).network.input_shape, problem.widths[0]
         if int(np.prod(shape)) != inputs:
             raise SpecError(
-                f"the networks read {list(shape)}, observations of {name} have {inputs} numbers",
+                f"the networks read {list(shape)}, observations of {problem.id} have {inputs} numbers",
                 hint=f"let [network] make one with {inputs} inputs",
             )
         return GridPlayers(pool)
-    raise SpecError(f"{name} is played by genomes of nodes and connections, or by grids")
+    raise SpecError(f"{problem.id} is played by genomes of nodes and connections, or by grids")
 
 
 class LinkedPlayers:
