@@ -90,6 +90,7 @@ def _choices(module: Module) -> set[tuple[object, ...]]:
 
 def fused_dispatches(caps: Caps) -> Iterator[Dispatch]:
     """Kernels of fused plans."""
+    yield Dispatch(kernel="probe_rounds", grid=Groups(x=1), constants={"ROUNDS": 9})
     if caps.subgroup_size:
         yield Dispatch(kernel="probe_subgroup", grid=Groups(x=1), constants={"WG": 128})
     yield from _products(caps)
