@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -45,6 +46,24 @@ def test_sequential_is_dense_layers_of_these_widths() -> None:
 def test_cnn_runs_on_one_to_three_axes(shape: tuple[int, ...]) -> None:
     network = cnn(shape, 3, channels=(4, 5), stride=2, hidden=(6,))
     assert run(network, initialise(network), normal(2, *shape)).shape == (2, 3)
+
+
+@pytest.mark.parametrize("shape", [(2, 9), (1, 8, 6), (2, 4, 5, 6)])
+def test_cnn_with_norms_pools_and_dropout(shape: tuple[int, ...]) -> None:
+    axes = len(shape) - 1
+    sizes: Any = {"channels": (4, 6), "hidden": (5,), "dropout": 0.1}
+    batch = cnn(shape, 3, norm="batch", pool="max", **sizes)
+    group = cnn(shape, 3, norm="group", pool="avg", global_pool=True, **sizes)
+    for network, norm, pool in ((batch, f"batch_norm{axes}d", "max"), (group, "group_norm", "avg")):
+        kinds = [spec.kind for spec in network.layers.values()]
+        assert kinds.count(norm) == kinds.count(f"{pool}_pool{axes}d") == kinds.count("dropout") == 2
+        assert (f"adaptive_avg_pool{axes}d" in kinds) == (network is group)
+        assert run(network, initialise(network), normal(2, *shape)).shape == (2, 3)
+    wrong: Any = "bach"
+    with pytest.raises(SpecError, match="cnn: unknown norm 'bach'"):
+        cnn(shape, 3, norm=wrong)
+    with pytest.raises(SpecError, match="cnn: unknown pool 'bach'"):
+        cnn(shape, 3, pool=wrong)
 
 
 @pytest.mark.parametrize("shape", [(3,), (1, 2, 3, 4, 5)])

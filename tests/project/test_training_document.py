@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
 EXAMPLE, KEYS = re.findall(r"```toml\n(.*?)```", TEXT, re.DOTALL)
 COMMANDS = re.findall(r"```sh\n(.*?)```", TEXT, re.DOTALL)[0].splitlines()
-USE, TRAIN, OWN = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+USE, TRAIN, OWN, FOLD = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
 
 
 def test_the_list_of_keys_shows_the_defaults() -> None:
@@ -96,3 +96,13 @@ def test_the_table_has_every_numeric_type_and_all_reach_their_goals() -> None:
     assert set(rows) == {dtype.name for dtype in DTYPES}
     goals = {"float32": 97.0, "int8": 96.5, "int4": 95.0, "ternary": 93.0, "binary": 90.0}
     assert all(float(rows[name]) >= goal for name, goal in goals.items())
+
+
+def test_the_example_of_folding_leaves_no_batch_norm() -> None:
+    names: dict[str, Any] = {}
+    exec(compile(FOLD, "docs/training.md", "exec"), names)
+    kinds = {spec.kind for spec in names["folded"].layers.values()}
+    assert "batch_norm2d" not in kinds
+    x = np.ones((2, 1, 8, 8), np.float32)
+    executable = names["executable"]
+    assert executable.forward(executable.new_state(), x, last_only=False).shape == (2, 10)

@@ -3,6 +3,7 @@
 from volumetric.builders.chain import chain as chain
 from volumetric.builders.chain import sequential as sequential
 from volumetric.builders.cnn import cnn as cnn
+from volumetric.builders.fold import fold_batchnorm as fold_batchnorm
 from volumetric.builders.graft import around as around
 from volumetric.builders.graft import as_layer as as_layer
 from volumetric.builders.graft import graft as graft

@@ -3,15 +3,46 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from typing import Literal, get_args
 
 from volumetric._typing import ROWS, Shape
 from volumetric.builders.chain import chain
 from volumetric.errors import SpecError
-from volumetric.layers import Conv1d, Conv2d, Conv3d, Dense, LayerSpec, Reshape
+from volumetric.layers import (
+    AdaptiveAvgPool1d,
+    AdaptiveAvgPool2d,
+    AdaptiveAvgPool3d,
+    AvgPool1d,
+    AvgPool2d,
+    AvgPool3d,
+    BatchNorm1d,
+    BatchNorm2d,
+    BatchNorm3d,
+    Conv1d,
+    Conv2d,
+    Conv3d,
+    Dense,
+    Dropout,
+    GroupNorm,
+    LayerSpec,
+    MaxPool1d,
+    MaxPool2d,
+    MaxPool3d,
+    Reshape,
+)
 from volumetric.layers.activations import Activation
 from volumetric.network import Network
 
 CONVOLUTIONS = (Conv1d, Conv2d, Conv3d)
+_BATCH_NORMS = (BatchNorm1d, BatchNorm2d, BatchNorm3d)
+_POOLS = {"max": (MaxPool1d, MaxPool2d, MaxPool3d), "avg": (AvgPool1d, AvgPool2d, AvgPool3d)}
+_GLOBAL = (AdaptiveAvgPool1d, AdaptiveAvgPool2d, AdaptiveAvgPool3d)
+_GROUPS = 8
+"""Groups of a group norm, where so many divide the channels."""
+
+Norm = Literal["none", "batch", "group"]
+Pooling = Literal["none", "max", "avg"]
 
 
 def cnn(
@@ -23,6 +54,10 @@ def cnn(
     stride: int = 1,
     hidden: tuple[int, ...] = (),
     activation: Activation = "relu",
+    norm: Norm = "none",
+    pool: Pooling = "none",
+    global_pool: bool = False,
+    dropout: float = 0.0,
 ) -> Network:
     """Return convolutions that keep the sizes (divided by `stride`), flattened into a perceptron.
 
@@ -33,32 +68,58 @@ def cnn(
     channels : of each convolution, in order
     kernel_size, stride : of every convolution; zeros of half a kernel go around
     hidden : widths of Dense layers between the convolutions and the last one
+    norm : between each convolution and its activation: over the batch, or over up to 8 groups of channels
+    pool : halves the sizes after each convolution, by the largest or the mean of 2 elements along each axis
+    global_pool : the mean of each channel goes into the perceptron, not all of its elements
+    dropout : chance of each feature to be dropped before each Dense layer while training
 
     Raises
     ------
     SpecError, ShapeError
-        `shape` has no or too many sizes, or the sizes do not last for so many convolutions.
+        `shape` has no or too many sizes, the sizes do not last for so many convolutions, or a name is unknown.
     """
     if not 2 <= len(shape) <= 4:
         raise SpecError(f"cnn: a sample has channels and one to three sizes, got shape {list(shape)}")
-    convolution = CONVOLUTIONS[len(shape) - 2]
+    for name, value, known in (("norm", norm, Norm), ("pool", pool, Pooling)):
+        if value not in get_args(known):
+            raise SpecError(f"cnn: unknown {name} {value!r}", hint="one of " + ", ".join(get_args(known)))
+    axes = len(shape) - 2
     layers: list[LayerSpec] = []
     sizes: Shape = (ROWS, *shape)
+
+    def add(layer: LayerSpec) -> None:
+        nonlocal sizes
+        sizes = layer.output_shape(sizes)
+        layers.append(layer)
+
     for count in channels:
-        layer = convolution(
+        convolution = CONVOLUTIONS[axes](
             in_channels=sizes[1],
             out_channels=count,
             kernel_size=kernel_size,
             stride=stride,
             padding=kernel_size // 2,
-            activation=activation,
+            bias=norm == "none",
+            activation=activation if norm == "none" else "linear",
         )
-        sizes = layer.output_shape(sizes)
-        layers.append(layer)
-    layers.append(Reshape(shape=(-1,)))
-    width = math.prod(sizes[1:])
-    for size in hidden:
-        layers.append(Dense(in_features=width, out_features=size, activation=activation))
-        width = size
-    layers.append(Dense(in_features=width, out_features=outputs))
+        for layer in (convolution, *_norm(norm, count, axes, activation)):
+            add(layer)
+        if pool != "none":
+            add(_POOLS[pool][axes](kernel_size=2))
+    if global_pool:
+        add(_GLOBAL[axes](output_size=1))
+    add(Reshape(shape=(-1,)))
+    ends: tuple[Activation, ...] = (*(activation for _ in hidden), "linear")
+    for size, end in zip((*hidden, outputs), ends, strict=True):
+        if dropout:
+            add(Dropout(p=dropout))
+        add(Dense(in_features=sizes[1], out_features=size, activation=end))
     return chain(layers, shape)
+
+
+def _norm(norm: Norm, channels: int, axes: int, activation: Activation) -> Iterator[LayerSpec]:
+    """Yield the norm behind a convolution, if there is one; it applies the activation."""
+    if norm == "batch":
+        yield _BATCH_NORMS[axes](num_features=channels, activation=activation)
+    elif norm == "group":
+        yield GroupNorm(num_groups=math.gcd(channels, _GROUPS), num_channels=channels, activation=activation)
