@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
@@ -48,6 +49,8 @@ class Grid:
             size = getattr(self, name)
             if not isinstance(size, int) or isinstance(size, bool) or size < 1:
                 raise SpecError(f"grid: {name} must be a whole number above 0, got {size!r}")
+        if self.depth * self.rows * self.cols * self.slots > sys.maxsize:
+            raise SpecError("grid: more slots than can be numbered")
 
     @property
     def sides(self) -> tuple[int, int, int, int]:

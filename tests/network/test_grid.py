@@ -65,3 +65,8 @@ def test_links_check_their_fields() -> None:
         Link(kind="activation", source=Coord(0), target=Coord(1), param="weight", source_param="weight")
     with pytest.raises(SpecError, match="one side only"):
         Link(kind="shared", source=Coord(0), target=Coord(1), param="weight")
+
+
+def test_a_grid_has_no_more_slots_than_can_be_numbered() -> None:
+    with pytest.raises(SpecError, match="more slots than can be numbered"):
+        Grid(2**62, 4)
