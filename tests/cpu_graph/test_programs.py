@@ -13,7 +13,7 @@ from volumetric.runtime.cpu.graph.device import CpuGraphs
 from volumetric.runtime.cpu.graph.placement import LARGE, Placement, barriers
 from volumetric.runtime.cpu.graph.program import CpuProgram
 from volumetric.runtime.cpu.graph.steps import Draft, append_steps
-from volumetric.runtime.graph import Graph, GraphBuilder
+from volumetric.runtime.graph import Graph, GraphBuilder, NumpyGraphs
 
 
 def compiled(work: GraphBuilder, outputs: list[int], threads: int = 1, **buffers: np.ndarray) -> CpuProgram:
@@ -195,3 +195,47 @@ def test_a_busy_machine_does_not_leave_programs_on_one_thread_for_good(monkeypat
     monkeypatch.setattr(governor, "observe", lambda seconds, kind: seen.append(seconds))
     program.run([numbers(400, 400)])
     assert len(seen) == 1
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("moves", [0.0, 1.0])
+@pytest.mark.parametrize(
+    ("name", "slots", "fields"),
+    [
+        ("sgd", 0, {}),
+        ("momentum", 1, {"momentum": 0.9, "dampening": 0.1, "nesterov": True}),
+        ("rmsprop", 3, {"alpha": 0.9, "eps": 1e-6, "centered": True, "momentum": 0.5}),
+        ("adamw", 2, {"beta1": 0.8, "beta2": 0.99, "eps": 1e-6}),
+    ],
+)
+def test_a_trial_of_which_only_the_size_matters_writes_nothing(
+    name: str, slots: int, fields: dict[str, float], moves: float, threads: int
+) -> None:
+    work, shape = GraphBuilder(), (3, 9001)
+    kept = [work.stored(key, shape) for key in ("w", "g", *"abc"[:slots])]
+    scalars = work.input("scalars", (5,))
+    trial = work.update(
+        name=name,
+        param=kept[0],
+        grad=kept[1],
+        slots=kept[2:],
+        scalars=scalars,
+        in_place=False,
+        weight_decay=0.1,
+        **fields,
+    )
+    graph = work.finish([work.sumsq([trial[0]])])
+    rng = np.random.default_rng(1)
+    values = {key: np.abs(rng.standard_normal(shape)).astype(np.float32) + 1 for key in ("w", "g", *"abc"[:slots])}
+    knobs = np.array([0.1, 0.5, 0.0, 1.1, moves], np.float32)
+    oracle = NumpyGraphs(np.float64)
+    store, exact = graphs(threads).store(), oracle.store()
+    for key, value in values.items():
+        store.put(key, value)
+        exact.put(key, value)
+    program = graphs(threads).compile(graph, store)
+    assert program.scratch_bytes < values["w"].nbytes
+    got, want = program.run([knobs]), oracle.compile(graph, exact).run([knobs])
+    np.testing.assert_allclose(got[0], want[0], rtol=1e-5)
+    for key, value in values.items():
+        np.testing.assert_array_equal(store.get(key), value)

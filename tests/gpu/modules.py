@@ -24,8 +24,9 @@ from volumetric.kernels.gpu.graph.table import lower
 from volumetric.kernels.gpu.matmul import TILES, MatmulShape, Partials
 from volumetric.layers import Conv1d
 from volumetric.layers.activations import ACTIVATIONS
-from volumetric.runtime.gpu.graph.fusing import fuse_folds, fuse_trials, fuse_windows
+from volumetric.runtime.gpu.graph.fusing import fuse_folds, fuse_windows
 from volumetric.runtime.graph import Graph, GraphBuilder, NumpyGraphs
+from volumetric.runtime.graph.passes import fuse_trials
 from volumetric.shaders import Linked, Target, link
 from volumetric.shaders.linker import Dialect
 from volumetric.train.data import Batch

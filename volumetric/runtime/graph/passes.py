@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 from volumetric.layers.activations import ACTIVATIONS
 from volumetric.runtime.graph.build import pruned
+from volumetric.runtime.graph.liveness import roots
 from volumetric.runtime.graph.ops import Graph, Node
 
 
@@ -35,3 +36,31 @@ def fuse_activations(graph: Graph) -> Graph:
             dropped.add(at)
     nodes = tuple(fused.get(at, node) for at, node in enumerate(graph.nodes) if at not in dropped)
     return pruned(dataclasses.replace(graph, nodes=nodes))
+
+
+def fuse_trials(graph: Graph) -> Graph:
+    """Sum the squares of what an `update` that is not in place would write, where nobody wants anything else of it.
+
+    The two become ``update_squares``, which devices have a kernel for and graphs as they are built never hold.
+    """
+    root = roots(graph)
+    reads = Counter(root[i] for node in graph.nodes if node.op != "reshape" for i in node.inputs)
+    reads.update(root[i] for i in graph.outputs)
+    makers = {
+        node.outputs[0]: node
+        for node in graph.nodes
+        if node.op == "update" and not node.attrs["in_place"] and [reads[i] for i in node.outputs] == [1, *_none(node)]
+    }
+    sums = {root[node.inputs[0]]: node for node in graph.nodes if node.op == "sumsq" and len(node.inputs) == 1}
+    trials = {
+        i: dataclasses.replace(makers[i], op="update_squares", outputs=sums[i].outputs)
+        for i in makers.keys() & sums.keys()
+    }
+    dropped = {node.outputs for node in trials.values()}
+    nodes = [trials.get(node.outputs[0], node) for node in graph.nodes if node.outputs not in dropped]
+    return pruned(dataclasses.replace(graph, nodes=tuple(nodes))) if trials else graph
+
+
+def _none(update: Node) -> list[int]:
+    """How often the slots of a trial are read: never."""
+    return [0] * (len(update.outputs) - 1)

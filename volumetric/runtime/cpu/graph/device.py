@@ -12,7 +12,7 @@ from volumetric.runtime.cpu.graph.store import CpuStore
 from volumetric.runtime.cpu.graph.windows import in_pieces
 from volumetric.runtime.graph.device import Rounds
 from volumetric.runtime.graph.ops import Graph
-from volumetric.runtime.graph.passes import fuse_activations
+from volumetric.runtime.graph.passes import fuse_activations, fuse_trials
 
 _FAMILIES = (elements, images, lines, products, training)  # importing them fills `RULES`
 
@@ -58,4 +58,4 @@ class CpuGraphs:
             A buffer has another shape or type than its tensor.
         """
         governor = None if self._always else self._governor
-        return CpuProgram(in_pieces(by_samples(fuse_activations(graph))), store, self.threads, governor)
+        return CpuProgram(in_pieces(by_samples(fuse_trials(fuse_activations(graph)))), store, self.threads, governor)

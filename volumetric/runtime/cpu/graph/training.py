@@ -69,10 +69,34 @@ def loss(draft: Draft, node: Node) -> None:
     )
 
 
+def _chunks(draft: Draft, x: int) -> int:
+    return -(-draft.tensor(x).size // CHUNK)
+
+
+def _sum_up(draft: Draft, partial: int, count: int, y: int) -> None:
+    """Add the partial sums of chunks."""
+    draft.add(
+        "reduce",
+        REDUCE_ARGUMENTS,
+        0,
+        reads=(partial,),
+        writes=(y,),
+        work=20 + count,
+        x=Ref(partial),
+        y=Ref(y),
+        k0=1,
+        r0=1,
+        k1=1,
+        r1=count,
+        k2=1,
+        factor=1.0,
+    )
+
+
 @rule("sumsq")
 def sumsq(draft: Draft, node: Node) -> None:
     """Sums of squares of chunks, then their sum."""
-    chunks = [-(-draft.tensor(x).size // CHUNK) for x in node.inputs]
+    chunks = [_chunks(draft, x) for x in node.inputs]
     partial = draft.temporary(4 * max(1, sum(chunks)))
     for at, x in enumerate(node.inputs):
         draft.add(
@@ -86,28 +110,16 @@ def sumsq(draft: Draft, node: Node) -> None:
             partial=Ref(partial, 4 * sum(chunks[:at])),
             chunks=chunks[at],
         )
-    draft.add(
-        "reduce",
-        REDUCE_ARGUMENTS,
-        0,
-        reads=(partial,),
-        writes=node.outputs,
-        work=20 + sum(chunks),
-        x=Ref(partial),
-        y=Ref(node.outputs[0]),
-        k0=1,
-        r0=1,
-        k1=1,
-        r1=sum(chunks),
-        k2=1,
-        factor=1.0,
-    )
+    _sum_up(draft, partial, sum(chunks), node.outputs[0])
 
 
-@rule("update")
+@rule("update", "update_squares")
 def update(draft: Draft, node: Node) -> None:
-    """One optimiser step of one parameter."""
+    """One optimiser step of one parameter, or the sum of squares of what it would give."""
     param, grad, *slots, scalars = node.inputs
+    trial = node.op == "update_squares"
+    partial = draft.temporary(4 * max(1, _chunks(draft, param))) if trial else 0
+    made = (partial,) if trial else node.outputs
     attrs, name = node.attrs, node.attrs["name"]
     p0 = float(
         attrs.get({"momentum": "momentum", "rmsprop": "alpha", "adam": "beta1", "adamw": "beta1"}.get(name, ""), 0.0)
@@ -116,21 +128,22 @@ def update(draft: Draft, node: Node) -> None:
     flags = (bool(attrs.get("nesterov")), bool(attrs.get("centered")), name == "rmsprop" and bool(p1))
     count = draft.tensor(param).size
     places = {f"slot{i}": Ref(slots[i]) if i < len(slots) else 0 for i in range(3)}
-    places |= {f"new{i}": Ref(node.outputs[1 + i]) if i < len(slots) else 0 for i in range(3)}
+    places |= {f"new{i}": Ref(made[1 + i]) if i < len(slots) and not trial else 0 for i in range(3)}
     draft.add(
         "update",
         UPDATE_ARGUMENTS,
         OPTIMISERS.index(name),
         *map(int, flags),
+        int(trial),
         reads=node.inputs,
-        writes=node.outputs,
-        work=moved(4 * count * (3 + 2 * len(slots))),
-        flat=count,
-        shared=(param, grad, *slots, *node.outputs),
+        writes=made,
+        work=moved(4 * count * ((2 + len(slots)) if trial else (3 + 2 * len(slots)))),
+        flat=0 if trial else count,
+        shared=() if trial else (param, grad, *slots, *node.outputs),
         weight=Ref(param),
         grad=Ref(grad),
         scalars=Ref(scalars),
-        new_weight=Ref(node.outputs[0]),
+        new_weight=Ref(made[0]),
         count=count,
         decay=float(attrs["weight_decay"]),
         p0=p0,
@@ -140,6 +153,8 @@ def update(draft: Draft, node: Node) -> None:
         eps=float(attrs.get("eps", 0.0)),
         **places,
     )
+    if trial:
+        _sum_up(draft, partial, _chunks(draft, param), node.outputs[0])
 
 
 def rounding_rule(scheme: Scheme) -> tuple[str, float] | None:

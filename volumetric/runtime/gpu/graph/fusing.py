@@ -83,28 +83,6 @@ def fuse_folds(graph: Graph) -> Graph:
     return pruned(replace(graph, tensors=tuple(tensors), nodes=tuple(nodes)))
 
 
-def fuse_trials(graph: Graph) -> Graph:
-    """Sum the squares of what an `update` that is not in place would write, where nobody wants anything else of it."""
-    root = roots(graph)
-    reads = Counter(root[i] for node in graph.nodes if node.op != "reshape" for i in node.inputs)
-    reads.update(root[i] for i in graph.outputs)
-    makers = {
-        node.outputs[0]: node
-        for node in graph.nodes
-        if node.op == "update" and not node.attrs["in_place"] and [reads[i] for i in node.outputs] == [1, *_none(node)]
-    }
-    sums = {root[node.inputs[0]]: node for node in graph.nodes if node.op == "sumsq" and len(node.inputs) == 1}
-    trials = {i: replace(makers[i], op="update_squares", outputs=sums[i].outputs) for i in makers.keys() & sums.keys()}
-    dropped = {node.outputs for node in trials.values()}
-    nodes = [trials.get(node.outputs[0], node) for node in graph.nodes if node.outputs not in dropped]
-    return pruned(replace(graph, nodes=tuple(nodes))) if trials else graph
-
-
-def _none(update: Node) -> list[int]:
-    """How often the slots of a trial are read: never."""
-    return [0] * (len(update.outputs) - 1)
-
-
 def _is_transposed_product(made: Node, fold: Node, tensors: Sequence[Tensor]) -> bool:
     attrs = made.attrs
     return (

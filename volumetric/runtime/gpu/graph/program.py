@@ -14,11 +14,12 @@ from volumetric.kernels.gpu.graph.launch import Launch, Lowered, Ref, Request
 from volumetric.kernels.gpu.graph.table import lower
 from volumetric.runtime.gpu.commands import Command, Copy, Executor, Pass
 from volumetric.runtime.gpu.context import Call, GpuContext, Slice
-from volumetric.runtime.gpu.graph.fusing import fuse_folds, fuse_trials, fuse_windows
+from volumetric.runtime.gpu.graph.fusing import fuse_folds, fuse_windows
 from volumetric.runtime.gpu.graph.memory import Pool, Storage
 from volumetric.runtime.gpu.graph.store import GpuStore
 from volumetric.runtime.graph.liveness import roots
 from volumetric.runtime.graph.ops import Graph, Node
+from volumetric.runtime.graph.passes import fuse_trials
 
 Binder = Callable[[Launch, dict[str, Any]], Call]
 """Binds a launch to buffers by the shader's names."""
