@@ -147,9 +147,12 @@ from volumetric.train import TrainConfig, train
 network = sequential(64, 8, hidden=(64,))
 draw = np.random.default_rng(0)
 x, y = draw.normal(size=(64, 64)).astype(np.float32), draw.normal(size=(64, 8)).astype(np.float32)
-print("ready", flush=True)
+begun = []
+def tell(event):  # after the first update, which waits for kernels
+    begun or print("ready", flush=True)
+    begun.append(event)
 train(network, initialise(network), (x, y), TrainConfig(epochs=100_000, checkpoint_every=1), checkpoints=sys.argv[1],
-      resume=True)
+      resume=True, reporters=[tell])
 """
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +25,9 @@ def make(kind: str, path: Path) -> None:
     if kind == "pipe":
         os.mkfifo(path)
     elif kind == "socket":
-        here = socket.socket(socket.AF_UNIX)
-        here.bind(os.path.relpath(path))  # such names have 100 bytes at most
-        here.close()
+        with tempfile.TemporaryDirectory() as short, socket.socket(socket.AF_UNIX) as here:
+            here.bind(f"{short}/s")  # such names have 100 bytes at most
+            Path(f"{short}/s").rename(path)
     elif kind == "directory":
         path.mkdir()
     else:
