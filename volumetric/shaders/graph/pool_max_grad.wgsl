@@ -14,13 +14,19 @@ fn main(
     let area = dims.size.x * dims.size.y * dims.size.z;
     let place = split3(at % area, dims.size) + dims.before.xyz;
     let start = at / area * dims.windows;
+    let seen = windows_of(place);
+    let many = vec4<u32>(seen.many, 0u);
+    let last = seen.first + seen.many - 1u;
     var sum = 0.0;
-    for (var t = 0u; t < dims.taps; t++) {
-        let i = place - dims.dilation.xyz * split3(t, dims.kernel);  // wraps around below 0
-        let window = i / dims.stride.xyz;
-        if (all(window < dims.counts.xyz) && all(window * dims.stride.xyz == i)) {
+    // From the last window to the first, which is the order of their taps.
+    //@rounds ((dims.kernel.x - 1) * dims.dilation.x / dims.stride.x + 1) * ((dims.kernel.y - 1) * dims.dilation.y / dims.stride.y + 1) * ((dims.kernel.z - 1) * dims.dilation.z / dims.stride.z + 1)
+    for (var n = 0u; n < many.x * many.y * many.z; n++) {
+        let window = last - split3(n, many);
+        let i = place - window * dims.stride.xyz;
+        let t = i / dims.dilation.xyz;
+        if (all(t * dims.dilation.xyz == i)) {
             let w = start + join3(window, dims.counts);
-            if (u32(tap[w]) == t) { sum += g[w]; }
+            if (u32(tap[w]) == join3(t, dims.kernel)) { sum += g[w]; }
         }
     }
     y[at] = sum;

@@ -10,3 +10,12 @@ fn split3(i: u32, size: vec4<u32>) -> vec3<u32> {
     return vec3<u32>(i / size.z / size.y, i / size.z % size.y, i % size.z);
 }
 fn join3(i: vec3<u32>, size: vec4<u32>) -> u32 { return (i.x * size.y + i.y) * size.z + i.z; }
+
+// The windows that see an element at `place`, counted with what stands before the image: the first, and how many.
+struct Seen { first: vec3<u32>, many: vec3<u32> }
+fn windows_of(place: vec3<u32>) -> Seen {
+    let reach = (dims.kernel.xyz - 1u) * dims.dilation.xyz;
+    let first = (place - min(place, reach) + dims.stride.xyz - 1u) / dims.stride.xyz;
+    let end = min(place / dims.stride.xyz + 1u, dims.counts.xyz);
+    return Seen(first, end - min(end, first));
+}
