@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import wgpu
 
 from tests.devices import narrowed_graphs
 from volumetric.errors import DeviceError
@@ -51,3 +52,21 @@ def test_a_wrong_command_is_an_error_and_the_next_one_runs() -> None:
     executor.submit([])
     for buffer in (small, large):
         context.free(buffer)
+
+
+def test_nothing_that_was_recorded_ahead_stays_behind() -> None:
+    work = GraphBuilder()
+    graph = work.finish([work.unary(work.input("x", (1, 5)), "relu")])
+    graphs = narrowed_graphs("native")
+    before = command_buffers()
+    for _ in range(3):
+        program = graphs.compile(graph, graphs.store())
+        for _ in range(2):
+            program.run([np.ones((1, 5), np.float32)])
+        program.close()
+    assert command_buffers() == before
+
+
+def command_buffers() -> int:
+    """Command buffers that wgpu-native knows."""
+    return wgpu.diagnostics.wgpu_native_counts.get_dict()["CommandBuffer"]["count"]

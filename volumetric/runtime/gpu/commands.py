@@ -46,12 +46,16 @@ class Executor(Protocol):
         """Encode commands, as far ahead as the executor can, for one later `send` or `discard`."""
         ...
 
+    def record(self, commands: Sequence[Command]) -> Any:
+        """As `begin`, but less far ahead, so that nothing of it stays behind if it is dropped."""
+        ...
+
     def send(self, begun: Any) -> int:
-        """Submit what `begin` returned; returns a number for `read`."""
+        """Submit what `begin` or `record` returned; returns a number for `read`."""
         ...
 
     def discard(self, begun: Any) -> None:
-        """Drop what `begin` returned."""
+        """Drop what `begin` or `record` returned."""
         ...
 
     def close(self) -> None:
@@ -91,6 +95,8 @@ class PlainExecutor:
     def begin(self, commands: Sequence[Command]) -> Sequence[Command]:
         """Nothing is done ahead."""
         return commands
+
+    record = begin
 
     def send(self, begun: Sequence[Command]) -> int:
         """Encode and submit."""

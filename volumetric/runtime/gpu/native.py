@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from volumetric.errors import DeviceError
@@ -88,6 +89,13 @@ class _Calls:
                 raise ERROR_TYPES.get(found[0], GPUError)(found[1])
 
 
+@dataclass(frozen=True, slots=True)
+class _Recorded:
+    """An encoder that holds all commands and is not finished."""
+
+    encoder: Any
+
+
 class NativeExecutor:
     """Prepared low-level calls over the same recordings as `PlainExecutor`."""
 
@@ -129,20 +137,35 @@ class NativeExecutor:
             begun = next_begun
         return number if begun is None else self._send(begun.result())
 
-    def begin(self, commands: Sequence[Command]) -> Any:
+    def begin(self, commands: Sequence[Command]) -> Future[Any] | _Recorded:
         """Encode for a later `send`. Of a long pass the second half, wgpu's own, runs on another thread."""
-        pieces: list[_Piece] = [(command, _ALL) for command in commands]
         long = any(isinstance(command, Pass) and len(command.prepared) > _ALONE for command in commands)
-        return self._finish_apart(pieces) if long else self._encode(pieces)
+        return self._finish_apart([(command, _ALL) for command in commands]) if long else self.record(commands)
 
-    def send(self, begun: Any) -> int:
-        """Submit what `begin` encoded; the number names this submission for `read`."""
-        return self._send(begun.result() if isinstance(begun, Future) else begun)
+    def record(self, commands: Sequence[Command]) -> _Recorded:
+        """Encode the first half for a later `send`.
 
-    def discard(self, begun: Any) -> None:
-        """Drop what `begin` encoded."""
+        wgpu-native 29 never frees a finished command buffer that was not submitted, nor its device: 93 KB for one
+        dispatch on llvmpipe. An encoder that was not finished it does free.
+        """
+        with _Calls(self._errors, self._context, "encoding commands"):
+            return _Recorded(self._record([(command, _ALL) for command in commands]))
+
+    def send(self, begun: Future[Any] | _Recorded) -> int:
+        """Submit what `begin` or `record` encoded; the number names this submission for `read`."""
+        if isinstance(begun, Future):
+            return self._send(begun.result())
+        with _Calls(self._errors, self._context, "encoding commands"):
+            buffer = self._finish(begun.encoder)
+        return self._send(buffer)
+
+    def discard(self, begun: Future[Any] | _Recorded) -> None:
+        """Drop what `begin` or `record` encoded."""
         with _Calls(self._errors, self._context, "dropping commands"):
-            self._lib.wgpuCommandBufferRelease(begun.result() if isinstance(begun, Future) else begun)
+            if isinstance(begun, Future):
+                self._lib.wgpuCommandBufferRelease(begun.result())
+            else:
+                self._lib.wgpuCommandEncoderRelease(begun.encoder)
 
     def close(self) -> None:
         """End the other thread."""

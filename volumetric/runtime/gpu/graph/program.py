@@ -73,8 +73,8 @@ class GpuProgram:
         number = self._executor.submit(self._commands) if begun is None else self._executor.send(begun)
         if not self.graph.outputs:
             return []
-        # Every run has the same commands: those of the next one are encoded while the GPU is at work on these.
-        self._kept.begun = self._executor.begin(self._commands)
+        # Every run has the same commands: those of the next one are recorded while the GPU is at work on these.
+        self._kept.begun = self._executor.record(self._commands)
         return self._read(number)
 
     def submit(self, inputs: Sequence[Array]) -> None:
