@@ -7,10 +7,14 @@ import ctypes
 import gc
 import os
 import sys
+from pathlib import Path
 
 import hypothesis
 import numpy as np
 import pytest
+
+ROOMY = 1 << 30
+"""Bytes in memory from which devices are given back after each function of tests."""
 
 # Set before any library reads them: a test that reaches for the network is wrong and must fail at once.
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -36,12 +40,24 @@ def rng() -> np.random.Generator:
 
 
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """Give back what the tests of a file shared, after its last one: all files together would need 7 GB."""
-    if nextitem is None or nextitem.path != item.path:
+    """Give back what tests shared, after the last one of a file, and of a function where memory is short.
+
+    Kept until the end, it would take 7 GB.
+    """
+    function = getattr(item, "originalname", item.name)
+    changes = nextitem is None or nextitem.path != item.path
+    if changes or (function != getattr(nextitem, "originalname", "") and _resident() > ROOMY):
         if "tests.devices" in sys.modules:
             sys.modules["tests.devices"].release()
         gc.collect()
         _give_heap_back()
+
+
+def _resident() -> int:
+    """Bytes that this process has in memory; 0 where the system does not tell."""
+    with contextlib.suppress(OSError):
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return 0
 
 
 def _give_heap_back() -> None:

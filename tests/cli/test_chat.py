@@ -209,12 +209,21 @@ def test_ctrl_c_while_the_prompt_is_read_keeps_what_was_said_before(conversation
     assert conversation.messages[-1]["content"] == "cdef"
 
 
+# A shell that runs the tests in the background has its children ignore Ctrl-C.
+CHAT = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from volumetric.cli import main
+sys.exit(main())
+"""
+
+
 class Terminal:
     """A chat on a terminal of its own."""
 
     def __init__(self, *arguments: str) -> None:
         self.master, slave = pty.openpty()
-        command = [sys.executable, "-m", "volumetric", "chat", *arguments]
+        command = [sys.executable, "-c", CHAT, "chat", *arguments]
         environment = os.environ | {"TERM": "dumb"}
         self.process = subprocess.Popen(
             command, stdin=slave, stdout=slave, stderr=slave, cwd=ROOT, env=environment, start_new_session=True
