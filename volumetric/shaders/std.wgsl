@@ -50,5 +50,7 @@ fn attention_weight(score: f32, top: f32) -> f32 {
 fn variance_about(mean_square: f32, shift: f32) -> f32 {
     if (bitcast<u32>(mean_square) == 0x7f800000u) { return mean_square; }  // infinity, which the shift's square may be too
     let variance = mean_square - shift * shift;
-    return select(variance, 0.0, variance < 0.0);
+    // Below 0 by its bits: some compilers make a maximum of the comparison, which drops NaN.
+    let bits = bitcast<u32>(variance);
+    return select(variance, 0.0, bits > 0x80000000u && bits <= 0xff800000u);
 }
