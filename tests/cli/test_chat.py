@@ -248,25 +248,12 @@ class Terminal:
     def type(self, text: str) -> None:
         os.write(self.master, text.encode())
 
-    def interrupt(self, shown: str) -> None:
-        """Press Ctrl-C until the prompt has noticed, and shows `shown`.
 
-        Python looks for signals when one interrupts its waiting for a line, and misses one that comes just before.
-        """
-        for _ in range(10):
-            self.process.send_signal(signal.SIGINT)
-            if self.sees(shown, 5):
-                return
-        raise AssertionError(f"{shown!r} did not appear in {self.shown!r}")
-
-
-def test_ctrl_c_at_the_prompt_keeps_the_conversation(letters, tmp_path):
+def test_a_chat_on_a_terminal(letters, tmp_path):
     terminal = Terminal(letters, "--device", "reference")
     terminal.expect("> ")
     terminal.type("ab\n")
     terminal.expect("cdefgh")
-    terminal.expect("> ")
-    terminal.interrupt("the conversation is kept")
     terminal.expect("> ")
     terminal.type("a\\\n")
     terminal.expect("... ")
@@ -276,9 +263,8 @@ def test_ctrl_c_at_the_prompt_keeps_the_conversation(letters, tmp_path):
     terminal.type(f"/save {tmp_path / 'talk.json'}\n")
     terminal.expect("4 messages")
     terminal.expect("> ")
-    terminal.interrupt("> ")
-    terminal.process.send_signal(signal.SIGINT)
-    assert terminal.process.wait(timeout=60) == 130
+    terminal.type("/bye\n")
+    assert terminal.process.wait(timeout=60) == 0
     assert len(json.loads((tmp_path / "talk.json").read_text())) == 4
     os.close(terminal.master)
 
