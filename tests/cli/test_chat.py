@@ -18,7 +18,7 @@ import pytest
 import volumetric
 from tests.generate.letters import END
 from tests.generate.letters import letters as letters_model
-from volumetric.cli import console
+from volumetric.cli import chat, console
 from volumetric.cli.conversation import Conversation
 from volumetric.cli.streams import OutputError
 from volumetric.cli.typed import read_message
@@ -271,3 +271,21 @@ def test_a_chat_on_a_terminal(letters, tmp_path):
 
 def test_the_model_of_these_tests_ends_its_answers():
     assert letters_model(generation=GenerationDefaults(eos_ids=(END,))).generate("ab").finish_reason == "stop"
+
+
+def test_ctrl_c_at_the_prompt_keeps_the_conversation_and_a_second_one_leaves(conversation, monkeypatch, capsys):
+    typed = iter(["ab", KeyboardInterrupt, "ab", KeyboardInterrupt, KeyboardInterrupt])
+
+    def read() -> str:
+        line = next(typed)
+        if isinstance(line, str):
+            return line
+        raise line
+
+    monkeypatch.setattr(chat, "at_terminal", lambda: True)
+    monkeypatch.setattr(chat, "read_message", read)
+    with pytest.raises(KeyboardInterrupt):
+        chat._converse(conversation)
+    assert [message["content"] for message in conversation.messages] == ["ab", "cdef", "ab", "cdef"]
+    assert capsys.readouterr().err.count("the conversation is kept") == 2
+    assert next(typed, None) is None
