@@ -30,6 +30,7 @@ from volumetric.kernels.gpu.matmul import MatmulShape, MatvecTuning, tune_matvec
 from volumetric.layers import Dense, Embedding, LayerSpec, MultiHeadAttention, Residual, RMSNorm, Rope, SwiGLU
 from volumetric.network import Network, Params
 from volumetric.runtime import RunOptions, lower
+from volumetric.runtime.batch import greedy_ids
 from volumetric.runtime.gpu import GpuDevice
 from volumetric.runtime.gpu.executable import GpuExecutable
 from volumetric.runtime.gpu.profile import kernel_times
@@ -138,7 +139,7 @@ def params(model: Model, plan_shapes: dict[str, tuple[int, ...]], scheme: Scheme
 def decode_rate(executable: GpuExecutable, tokens: int, position: int) -> float:
     state = executable.new_state()
     state.advance(position)
-    stream = executable.greedy(state, 1)
+    stream = greedy_ids(executable, state, 1)
     next(stream)
     start = time.perf_counter()
     for _ in range(tokens):

@@ -15,6 +15,7 @@ import numpy as np
 
 import volumetric
 from volumetric.loaders import open_model
+from volumetric.runtime.batch import greedy_ids
 from volumetric.runtime.device import Executable, RunOptions
 from volumetric.runtime.lower import lower
 from volumetric.runtime.open import open_device
@@ -34,7 +35,7 @@ def decode(executable: Executable, prompt: list[int], count: int) -> tuple[float
     state = executable.new_state()
     first = int(executable.forward(state, np.array(prompt, np.int32)).argmax())
     start = time.perf_counter()
-    ids = list(islice(executable.greedy(state, first), count))
+    ids = list(islice(greedy_ids(executable, state, first), count))
     return count / (time.perf_counter() - start), [first, *ids]
 
 

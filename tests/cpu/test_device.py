@@ -29,6 +29,7 @@ from volumetric.layers import (
     SwiGLU,
 )
 from volumetric.network import Network
+from volumetric.runtime.batch import greedy_ids
 from volumetric.runtime.cpu import CpuDevice
 from volumetric.runtime.device import RunOptions
 from volumetric.runtime.lower import lower
@@ -326,7 +327,7 @@ def test_greedy_feeds_its_own_choice(rng):
     for _ in range(8):
         token = int(executable.forward(plain, np.array([token], np.int32))[0].argmax())
         want.append(token)
-    assert list(itertools.islice(executable.greedy(state, 4), 8)) == want
+    assert list(itertools.islice(greedy_ids(executable, state, 4), 8)) == want
     assert state.position == len(IDS) + 8
 
 

@@ -35,6 +35,7 @@ from volumetric.layers import (
 )
 from volumetric.network import Network, Params, initialise
 from volumetric.runtime import RunOptions, fuse, lower
+from volumetric.runtime.batch import greedy_ids
 from volumetric.runtime.gpu import GpuDevice
 from volumetric.runtime.gpu.executable import GpuExecutable
 from volumetric.runtime.gpu.profile import kernel_times
@@ -238,7 +239,7 @@ def test_both_executors_give_the_same_bits(native_device: GpuDevice, rng: np.ran
         executable = GpuExecutable(native_device.context, plan, params, OPTIONS, portable=portable)
         state = executable.new_state()
         logits = executable.forward(state, ids, last_only=False)
-        tokens = executable.greedy(state, 5)
+        tokens = greedy_ids(executable, state, 5)
         found.append((logits.tobytes(), [next(tokens) for _ in range(8)]))
         tokens.close()
     assert found[0] == found[1]
@@ -345,7 +346,7 @@ def test_misuse_is_refused(native_device: GpuDevice) -> None:
     assert state.position == 0
     features = native_device.compile_fused(lower(parallel()), initialise(parallel(), 0), OPTIONS)
     with pytest.raises(UnsupportedError, match="token ids"):
-        next(features.greedy(features.new_state(), 0))
+        next(greedy_ids(features, features.new_state(), 0))
 
 
 def test_learned_positions_end_before_the_context(native_device: GpuDevice) -> None:
@@ -353,7 +354,7 @@ def test_learned_positions_end_before_the_context(native_device: GpuDevice) -> N
     executable = native_device.compile_fused(lower(network), initialise(network, 0), RunOptions(context=200))
     state = executable.new_state()
     executable.forward(state, np.zeros(94, np.int32))
-    tokens = executable.greedy(state, 0)
+    tokens = greedy_ids(executable, state, 0)
     assert len([next(tokens), next(tokens)]) == 2
     with pytest.raises(GenerationError, match="97 tokens exceed the 96 positions"):
         next(tokens)

@@ -11,6 +11,7 @@ from tests.networks import tiny_llama
 from volumetric.errors import GenerationError
 from volumetric.network import initialise
 from volumetric.runtime import RunOptions, lower
+from volumetric.runtime.batch import greedy_ids
 from volumetric.runtime.gpu import GpuDevice
 from volumetric.runtime.gpu.executable import GpuExecutable
 from volumetric.runtime.gpu.state import GpuState
@@ -38,12 +39,12 @@ def by_forward(executable: GpuExecutable, state: GpuState, token: int, count: in
 
 def test_greedy_is_forward_and_argmax(executable: GpuExecutable) -> None:
     state = prefilled(executable)
-    assert list(islice(executable.greedy(state, 5), 12)) == by_forward(executable, prefilled(executable), 5, 12)
+    assert list(islice(greedy_ids(executable, state, 5), 12)) == by_forward(executable, prefilled(executable), 5, 12)
 
 
 def test_the_position_counts_the_tokens_yielded(executable: GpuExecutable) -> None:
     state = prefilled(executable)
-    tokens = executable.greedy(state, 5)
+    tokens = greedy_ids(executable, state, 5)
     last = 5
     for count in range(1, 5):
         last = next(tokens)
@@ -57,7 +58,7 @@ def test_the_position_counts_the_tokens_yielded(executable: GpuExecutable) -> No
 
 def test_other_work_may_come_between_tokens(executable: GpuExecutable) -> None:
     a, b = prefilled(executable), prefilled(executable, seed=1)
-    first, second = executable.greedy(a, 5), executable.greedy(b, 6)
+    first, second = greedy_ids(executable, a, 5), greedy_ids(executable, b, 6)
     got_a, got_b = [], []
     for _ in range(4):
         got_a += [next(first), next(first)]
@@ -71,14 +72,14 @@ def test_other_work_may_come_between_tokens(executable: GpuExecutable) -> None:
 
 def test_decoding_resumes_after_a_trim(executable: GpuExecutable) -> None:
     state = prefilled(executable)
-    tokens = list(islice(executable.greedy(state, 5), 6))
+    tokens = list(islice(greedy_ids(executable, state, 5), 6))
     state.trim(12)
-    assert list(islice(executable.greedy(state, tokens[2]), 3)) == tokens[3:]
+    assert list(islice(greedy_ids(executable, state, tokens[2]), 3)) == tokens[3:]
 
 
 def test_the_context_fills_exactly(executable: GpuExecutable) -> None:
     state = prefilled(executable)
-    tokens = executable.greedy(state, 5)
+    tokens = greedy_ids(executable, state, 5)
     assert len(list(islice(tokens, 31))) == 31
     assert state.position == 40
     with pytest.raises(GenerationError, match="do not fit its 40"):
@@ -89,6 +90,6 @@ def test_the_context_fills_exactly(executable: GpuExecutable) -> None:
 
 def test_a_token_outside_of_the_vocabulary_is_refused(executable: GpuExecutable) -> None:
     with pytest.raises(GenerationError, match="vocabulary"):
-        executable.greedy(executable.new_state(), 97)
+        executable.greedy([executable.new_state()], [97])
     with pytest.raises(GenerationError, match="token ids must lie in"):
-        executable.greedy(executable.new_state(), -1)
+        executable.greedy([executable.new_state()], [-1])

@@ -36,6 +36,7 @@ from volumetric.layers import (
 )
 from volumetric.network import Network, initialise
 from volumetric.runtime import RunOptions, lower, open_device
+from volumetric.runtime.batch import greedy_ids
 from volumetric.runtime.reference import ReferenceDevice, ReferenceExecutable
 from volumetric.weights import Params, WeightStore
 
@@ -85,7 +86,7 @@ def test_trim_forgets_and_fork_copies() -> None:
 def test_greedy_counts_only_what_was_fed() -> None:
     executable = compile_tiny()
     state = executable.new_state()
-    ids = list(itertools.islice(executable.greedy(state, 5), 4))
+    ids = list(itertools.islice(greedy_ids(executable, state, 5), 4))
     assert state.position == 4
     fed = np.array([5, *ids[:3]], np.int32)
     expected = executable.forward(executable.new_state(), fed, last_only=False).argmax(-1)
@@ -188,13 +189,13 @@ def sequence_through_experts() -> Network:
 def test_gradients_of_a_whole_network_equal_central_differences(network: Network, shape: tuple[int, ...]) -> None:
     executable = ReferenceDevice(np.float64).compile(lower(network), initialise(network, seed=5))
     x = np.random.default_rng(0).standard_normal(shape)
-    values, tape = executable.run(x)
+    values, tape = executable.trace(x)
     y = values[executable.plan.outputs[0]]
     gy = np.random.default_rng(1).standard_normal(y.shape)
     gx, params = executable.vjp(values, tape, gy)
 
     def loss() -> float:
-        return float((executable.run(x)[0][executable.plan.outputs[0]] * gy).sum())
+        return float((executable.trace(x)[0][executable.plan.outputs[0]] * gy).sum())
 
     assert set(params) == set(network.param_specs())
     assert gx is not None

@@ -14,7 +14,8 @@ from volumetric._typing import F32Array
 from volumetric.errors import GenerationError
 from volumetric.generate.params import SamplingParams
 from volumetric.generate.stream import Stream
-from volumetric.runtime.device import Executable, State
+from volumetric.runtime.batch import greedy_ids
+from volumetric.runtime.device import State
 
 if TYPE_CHECKING:
     from volumetric.generate.model import Model
@@ -22,11 +23,6 @@ if TYPE_CHECKING:
 
 PREFILL_ROWS = 512
 """Rows of a prompt that go to the device in one call: bounds its scratch memory and the wait for an interrupt."""
-
-
-def greedy_ids(executable: Executable, state: State, token: int) -> Generator[int, None, None]:
-    """`Executable.greedy` as a generator; closing it closes the device's iterator, which may have run ahead."""
-    yield from executable.greedy(state, token)
 
 
 class Session:

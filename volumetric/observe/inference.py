@@ -40,7 +40,7 @@ class _Observed(ReferenceExecutable):
         super().__init__(plan, weights, options, dtype)
         self._watch = watch
 
-    def run(
+    def trace(
         self,
         x: Array,
         *,
@@ -49,7 +49,7 @@ class _Observed(ReferenceExecutable):
         training: TrainingPass | None = None,
     ) -> tuple[dict[int, Array], list[Any]]:
         """Compute every value of the plan, and tell of it."""
-        values, tape = super().run(x, state=state, last_only=last_only, training=training)
+        values, tape = super().trace(x, state=state, last_only=last_only, training=training)
         self._watch.forward(self.plan, values)
         self._watch.flush()
         return values, tape

@@ -1,17 +1,44 @@
-"""One new row for each of several sequences: what all devices check, and the plain way to run it."""
+"""Calls of several sequences: what all devices check, and the plain way to run them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import closing
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from volumetric.errors import GenerationError, ShapeError
-from volumetric.runtime.device import Executable, State
+from volumetric.runtime.device import Executable, Piece, State
+from volumetric.runtime.logits import most_likely
 from volumetric.runtime.plan import Plan
 from volumetric.runtime.state import check_input, check_room, check_vocabulary
+
+
+def check_pieces(plan: Plan, pieces: Sequence[Piece], context: int) -> list[NDArray[Any]]:
+    """Return the rows of each piece in the dtype of the plan's input.
+
+    Raises
+    ------
+    ShapeError : there is no piece, or rows are not what the plan reads
+    GenerationError : a state is named twice or has no room, or an id is outside of the vocabulary
+    """
+    if not pieces:
+        raise ShapeError("a call needs at least one piece, got none")
+    check_once([piece.state for piece in pieces])
+    rows = [check_input(plan, piece.x) for piece in pieces]
+    for piece, x in zip(pieces, rows, strict=True):
+        if x.dtype == np.int32:
+            check_vocabulary(plan, x)
+        check_room(piece.state.position, len(x), context)
+    return rows
+
+
+def check_once(states: Sequence[State]) -> None:
+    """Raise `GenerationError` if a state is named twice."""
+    if len({id(state) for state in states}) < len(states):
+        raise GenerationError("a sequence occurs twice in the batch", hint="use state.fork()")
 
 
 def check_batch(plan: Plan, states: Sequence[State], x: NDArray[Any], context: int) -> NDArray[Any]:
@@ -25,8 +52,7 @@ def check_batch(plan: Plan, states: Sequence[State], x: NDArray[Any], context: i
     x = check_input(plan, x)
     if len(x) != len(states):
         raise ShapeError(f"a batch needs one row for each sequence, got {len(x)} rows for {len(states)} sequences")
-    if len({id(state) for state in states}) < len(states):
-        raise GenerationError("a sequence occurs twice in the batch", hint="use state.fork()")
+    check_once(states)
     if x.dtype == np.int32:
         check_vocabulary(plan, x)
     for state in states:
@@ -37,3 +63,28 @@ def check_batch(plan: Plan, states: Sequence[State], x: NDArray[Any], context: i
 def forward_each(executable: Executable, states: Sequence[State], x: NDArray[Any]) -> NDArray[np.float32]:
     """Run the rows of a checked batch one after the other."""
     return np.concatenate([executable.forward(state, x[i : i + 1]) for i, state in enumerate(states)])
+
+
+def run_each(executable: Executable, plan: Plan, pieces: Sequence[Piece]) -> list[NDArray[np.float32]]:
+    """Check `pieces` and run them one after the other."""
+    rows = check_pieces(plan, pieces, executable.options.context)
+    found = []
+    for piece, x in zip(pieces, rows, strict=True):
+        out = executable.forward(piece.state, x, last_only=piece.wanted != "all")
+        found.append(out[:0] if piece.wanted == "none" else out)
+    return found
+
+
+def greedy_each(executable: Executable, states: Sequence[State], tokens: Sequence[int]) -> Generator[list[int]]:
+    """Feed `tokens`, yield the arg max of each sequence's logits, feed those, and so on."""
+    while True:
+        fed = [Piece(state, np.array([token], np.int64)) for state, token in zip(states, tokens, strict=True)]
+        tokens = [most_likely(logits[-1]) for logits in executable.run(fed)]
+        yield list(tokens)
+
+
+def greedy_ids(executable: Executable, state: State, token: int) -> Generator[int, None, None]:
+    """`Executable.greedy` of one sequence; closing it closes the device's iterator, which may have run ahead."""
+    with closing(executable.greedy([state], [token])) as stream:
+        for found in stream:
+            yield found[0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, get_args, get_type_hints
 
@@ -15,6 +15,9 @@ from volumetric.runtime.plan import Plan
 from volumetric.runtime.profile import StepTime
 
 DeviceKind = Literal["reference", "null", "cpu", "gpu"]
+
+Wanted = Literal["last", "all", "none"]
+"""Which rows of a piece have an output."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +93,22 @@ class State(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Piece:
+    """Rows that one sequence adds in a call which it may share with other sequences.
+
+    Attributes
+    ----------
+    state : of the executable that runs the call
+    x : token ids, int32 ``[T]``, or features, float32 ``[T, …]``, as the plan's input asks; T is at least 1
+    wanted : rows of which the output is computed: the last one, all, or none, as of a prompt that goes on
+    """
+
+    state: Any
+    x: NDArray[Any]
+    wanted: Wanted = "last"
+
+
 class Executable(Protocol):
     """A plan bound to resident weights on one device."""
 
@@ -105,6 +124,25 @@ class Executable(Protocol):
 
     def new_state(self) -> State:
         """Return an empty state."""
+        ...
+
+    def run(self, pieces: Sequence[Piece]) -> list[NDArray[np.float32]]:
+        """Append the rows of each piece to its state; all pieces in one call, each at the position of its sequence.
+
+        Prompts, parts of prompts beside sequences that decode, batches and the check of drafted tokens are all this
+        call. The weights are read once for all rows, where the device can. Sequences may join and leave from call to
+        call.
+
+        Returns
+        -------
+        One float32 array for each piece, ``[1, …]``, ``[T, …]`` or ``[0, …]`` as it wants; fresh, the caller owns them
+
+        Raises
+        ------
+        GenerationError : a state is named twice or has no room for its rows, or a token id is outside of the
+            vocabulary; no state has changed then
+        ShapeError : there is no piece, or rows are not what the plan's input says; no state has changed then
+        """
         ...
 
     def forward(self, state: Any, x: NDArray[Any], *, last_only: bool = True) -> NDArray[np.float32]:
@@ -148,11 +186,11 @@ class Executable(Protocol):
         """
         ...
 
-    def greedy(self, state: Any, token: int) -> Iterator[int]:
-        """Feed `token`, yield the arg max, feed that, and so on, without end, as fast as the device can.
+    def greedy(self, states: Sequence[Any], tokens: Sequence[int]) -> Generator[list[int]]:
+        """Feed a token to each of `states`, yield the arg max of each, feed those, and so on, without end.
 
-        When the iterator is closed, `state.position` counts exactly the tokens fed for the ids already yielded; and one
-        more where the logits after it were refused.
+        When the iterator is closed, each state's `position` counts exactly the tokens fed for the ids already yielded;
+        and one more where the logits after it were refused.
 
         Raises
         ------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,11 +11,10 @@ from numpy.typing import NDArray
 from volumetric._typing import ROWS
 from volumetric.errors import UnsupportedError
 from volumetric.network import Params
-from volumetric.runtime.batch import check_batch, forward_each
-from volumetric.runtime.device import DeviceInfo, MemoryReport, RunOptions
+from volumetric.runtime.batch import check_batch, forward_each, greedy_each, run_each
+from volumetric.runtime.device import DeviceInfo, MemoryReport, Piece, RunOptions
 from volumetric.runtime.expand import row_wise
 from volumetric.runtime.fuse import fuse
-from volumetric.runtime.logits import most_likely
 from volumetric.runtime.plan import Plan
 from volumetric.runtime.profile import StepTime
 from volumetric.runtime.state import check_input, check_room, check_trim
@@ -70,6 +69,10 @@ class NullExecutable:
         """Return an empty state."""
         return NullState()
 
+    def run(self, pieces: Sequence[Piece]) -> list[NDArray[np.float32]]:
+        """Append the rows of each piece to its state, one piece after the other."""
+        return run_each(self, self.plan, pieces)
+
     def forward(self, state: NullState, x: NDArray[Any], *, last_only: bool = True) -> NDArray[np.float32]:
         """Check `x`, advance the position, return zeros of the right shape."""
         x = check_input(self.plan, x)
@@ -83,11 +86,9 @@ class NullExecutable:
         """Append one row of `x` to each of `states`, one after the other."""
         return forward_each(self, states, check_batch(self.plan, states, x, self.options.context))
 
-    def greedy(self, state: NullState, token: int) -> Iterator[int]:
-        """Yield zeros."""
-        while True:
-            token = most_likely(self.forward(state, np.array([token], np.int32))[-1])
-            yield token
+    def greedy(self, states: Sequence[NullState], tokens: Sequence[int]) -> Generator[list[int]]:
+        """Feed `tokens`, yield the arg max of each sequence, feed those, and so on."""
+        return greedy_each(self, states, tokens)
 
     def step_times(self, state: NullState, rows: int = 1, *, repeats: int = 10) -> list[StepTime]:
         """Refuse: raises `UnsupportedError`."""

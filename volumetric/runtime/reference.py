@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +16,8 @@ from volumetric.layers import LayerSpec, Memory, Training
 from volumetric.layers.joins import join, join_vjp
 from volumetric.layers.noise import Key
 from volumetric.network import Params
-from volumetric.runtime.batch import check_batch, forward_each
-from volumetric.runtime.device import DeviceInfo, MemoryReport, RunOptions
-from volumetric.runtime.logits import most_likely
+from volumetric.runtime.batch import check_batch, forward_each, greedy_each, run_each
+from volumetric.runtime.device import DeviceInfo, MemoryReport, Piece, RunOptions
 from volumetric.runtime.plan import Plan, Step
 from volumetric.runtime.profile import StepTime
 from volumetric.runtime.state import check_input, check_room, check_trim
@@ -125,11 +124,15 @@ class ReferenceExecutable:
         """Return an empty state."""
         return ReferenceState()
 
+    def run(self, pieces: Sequence[Piece]) -> list[NDArray[np.float32]]:
+        """Append the rows of each piece to its state, one piece after the other."""
+        return run_each(self, self.plan, pieces)
+
     def forward(self, state: ReferenceState, x: NDArray[Any], *, last_only: bool = True) -> NDArray[np.float32]:
         """Append the rows of `x` and return the output for the last row, or for all."""
         x = check_input(self.plan, x)
         check_room(state.position, len(x), self.options.context)
-        values, _ = self.run(x, state=state, last_only=last_only)
+        values, _ = self.trace(x, state=state, last_only=last_only)
         state.position += len(x)
         return np.array(values[self.plan.outputs[0]], np.float32)
 
@@ -137,11 +140,9 @@ class ReferenceExecutable:
         """Append one row of `x` to each of `states`, one after the other."""
         return forward_each(self, states, check_batch(self.plan, states, x, self.options.context))
 
-    def greedy(self, state: ReferenceState, token: int) -> Iterator[int]:
-        """Feed `token`, yield the arg max, feed that, and so on."""
-        while True:
-            token = most_likely(self.forward(state, np.array([token], np.int32))[-1])
-            yield token
+    def greedy(self, states: Sequence[ReferenceState], tokens: Sequence[int]) -> Generator[list[int]]:
+        """Feed `tokens`, yield the arg max of each sequence, feed those, and so on."""
+        return greedy_each(self, states, tokens)
 
     def step_times(self, state: ReferenceState, rows: int = 1, *, repeats: int = 10) -> list[StepTime]:
         """Refuse: raises `UnsupportedError`."""
@@ -151,7 +152,7 @@ class ReferenceExecutable:
         """Drop the weights."""
         self.weights = {}
 
-    def run(
+    def trace(
         self,
         x: Array,
         *,
@@ -192,7 +193,7 @@ class ReferenceExecutable:
     ) -> tuple[Array | None, dict[str, Array]]:
         """Return the gradients of ``sum(gy * output)`` for the input and for every parameter key.
 
-        `values` and `tape` come from `run` without a state. Gradients of shared parameters are summed. `watch` is
+        `values` and `tape` come from `trace` without a state. Gradients of shared parameters are summed. `watch` is
         called with each step and the gradient of its output, last step first.
         """
         grads: dict[int, Array] = {self.plan.outputs[0]: gy}

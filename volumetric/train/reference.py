@@ -98,7 +98,7 @@ class ReferenceLearner:
         tally, outputs = Tally(), []
         with np.errstate(all="ignore"):
             for x, target, mask in self._runs(batch):
-                values, _ = self._executable.run(x)
+                values, _ = self._executable.trace(x)
                 tally += self._tally(values, self._terms(values, target, mask))
                 outputs.append(values[self._plan.outputs[0]])
         return tally, np.stack(outputs) if are_sequences(self._plan, batch.inputs) else outputs[0]
@@ -140,7 +140,7 @@ class ReferenceLearner:
             for x, target, mask in self._runs(batch):
                 training = TrainingPass(buffers=buffers, noise=noise, first=first)
                 first += len(x)
-                values, tape = self._executable.run(x, training=training)
+                values, tape = self._executable.trace(x, training=training)
                 terms = self._terms(values, target, mask)
                 tally += self._tally(values, terms)
                 if tally.fault is not None:

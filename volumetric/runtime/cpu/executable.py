@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ from volumetric.kernels.cpu.steps import (
     TAIL_MODE_WORD,
     TAIL_NONE,
 )
-from volumetric.runtime.batch import check_batch, forward_each
+from volumetric.runtime.batch import check_batch, forward_each, greedy_each, run_each
 from volumetric.runtime.cpu.arena import address_of, aligned_zeros
 from volumetric.runtime.cpu.batch import Blocks
 from volumetric.runtime.cpu.governor import Governor
@@ -36,8 +36,7 @@ from volumetric.runtime.cpu.program import Mode, Program
 from volumetric.runtime.cpu.state import CpuState, KVCaches, bytes_per_token
 from volumetric.runtime.cpu.table import StepTable
 from volumetric.runtime.cpu.team import TEAM
-from volumetric.runtime.device import MemoryReport, RunOptions
-from volumetric.runtime.logits import most_likely
+from volumetric.runtime.device import MemoryReport, Piece, RunOptions
 from volumetric.runtime.plan import ROWS
 from volumetric.runtime.profile import StepTime
 from volumetric.runtime.state import check_input, check_room, check_vocabulary
@@ -77,6 +76,10 @@ class CpuExecutable:
         """An empty state."""
         program = self._open()
         return CpuState(KVCaches(program.layout.caches, program.storage, self.options.context))
+
+    def run(self, pieces: Sequence[Piece]) -> list[NDArray[np.float32]]:
+        """Append the rows of each piece to its state, one piece after the other."""
+        return run_each(self, self._open().plan, pieces)
 
     def forward(self, state: CpuState, x: NDArray[Any], *, last_only: bool = True) -> F32Array:
         """Append the rows of `x` to `state` and return the plan's output for the last row, or for all of them.
@@ -130,21 +133,9 @@ class CpuExecutable:
             state.advance(1)
         self._collect(program, out, len(states))
 
-    def greedy(self, state: CpuState, token: int) -> Iterator[int]:
-        """Feed `token`, yield the arg max, feed that, and so on."""
-        program = self._open()
-        scores = np.empty((1, program.layout.output_width), np.float32)
-        ids = np.array([token], np.int32)
-        check_input(program.plan, ids)
-        while True:
-            if ids[0] >= program.layout.vocabulary:
-                check_vocabulary(program.plan, ids)
-            check_room(state.position, 1, self.options.context)
-            program.layout.check_positions(state.position + 1)
-            with self._turn:
-                self._chunk(self._open(), state, ids, TAIL_ALL, scores)
-            ids[0] = token = most_likely(scores)
-            yield token
+    def greedy(self, states: Sequence[CpuState], tokens: Sequence[int]) -> Generator[list[int]]:
+        """Feed `tokens`, yield the arg max of each sequence, feed those, and so on."""
+        return greedy_each(self, states, tokens)
 
     def step_times(self, state: CpuState, rows: int = 1, *, repeats: int = 10) -> list[StepTime]:
         """Time of the steps of a call, see `Executable.step_times`; of one chunk, where `rows` are more than that."""

@@ -41,7 +41,7 @@ class TokenLoop:
         self._encoded: deque[tuple[Any, Any]] = deque()
         self._flying: deque[tuple[Any, int]] = deque()
 
-    def run(self, token: int) -> Generator[int]:
+    def run(self, token: int) -> Generator[list[int]]:
         """Yield tokens without end; the state counts exactly those fed for the tokens yielded."""
         executable, state = self._executable, self._state
         try:
@@ -59,7 +59,7 @@ class TokenLoop:
                 if token in _UNUSABLE:
                     raise unusable(_UNUSABLE[token])
                 expected = state.position
-                yield token
+                yield [token]
                 if state.position != expected:
                     executable.loop = None
         finally:

@@ -14,8 +14,8 @@ from volumetric.kernels.gpu import elementwise
 from volumetric.kernels.gpu.attention import AttentionShape
 from volumetric.kernels.gpu.dispatch import power_of_two
 from volumetric.network import Params
-from volumetric.runtime.batch import check_batch, forward_each
-from volumetric.runtime.device import MemoryReport, RunOptions
+from volumetric.runtime.batch import check_batch, forward_each, greedy_each, run_each
+from volumetric.runtime.device import MemoryReport, Piece, RunOptions
 from volumetric.runtime.gpu.batch import Batches, can_slice
 from volumetric.runtime.gpu.commands import Command, Copy, Executor, Pass, PlainExecutor
 from volumetric.runtime.gpu.context import Call, GpuContext
@@ -109,6 +109,13 @@ class GpuExecutable:
         shapes = {step.state: self._shapes[i] for i, step in enumerate(self.plan.steps) if step.state is not None}
         return GpuState(self.context, shapes)
 
+    def run(self, pieces: Sequence[Piece]) -> list[NDArray[np.float32]]:
+        """Append the rows of each piece to its state; pieces of one row share their products, others take turns."""
+        if len(pieces) > 1 and all(len(piece.x) == 1 and piece.wanted != "none" for piece in pieces):
+            rows = self.forward_batch([piece.state for piece in pieces], np.concatenate([piece.x for piece in pieces]))
+            return list(rows[:, None])
+        return run_each(self, self.plan, pieces)
+
     def forward(self, state: GpuState, x: NDArray[Any], *, last_only: bool = True) -> NDArray[np.float32]:
         """Append the rows of `x` to `state` and return the output for the last row, or for all of them."""
         x = check_input(self.plan, x)
@@ -142,18 +149,18 @@ class GpuExecutable:
         parts = [self._batches.forward(states[i : i + most], x[i : i + most]) for i in range(0, len(x), most)]
         return np.concatenate(parts)
 
-    def greedy(self, state: GpuState, token: int) -> Generator[int]:
-        """Feed `token`, yield the arg max, feed that, and so on, two tokens in flight.
+    def greedy(self, states: Sequence[GpuState], tokens: Sequence[int]) -> Generator[list[int]]:
+        """Feed `tokens`, yield the arg max of each sequence, feed those, and so on; of one sequence, two in flight.
 
         Raises
         ------
         UnsupportedError : the plan does not read token ids
-        GenerationError : the context is full, `token` is outside of the vocabulary, or logits allow no choice
+        GenerationError : a context is full, a token is outside of the vocabulary, or logits allow no choice
         """
         if self.plan.values[self.plan.inputs[0]].dtype != "int32":
             raise UnsupportedError("greedy decoding needs a network that reads token ids")
-        check_vocabulary(self.plan, check_input(self.plan, np.array([token])))
-        return TokenLoop(self, state).run(token)
+        check_vocabulary(self.plan, check_input(self.plan, np.array(tokens)))
+        return TokenLoop(self, states[0]).run(tokens[0]) if len(states) == 1 else greedy_each(self, states, tokens)
 
     def tune(self) -> None:
         """Search for faster cuts of the products of a token, for new states of all executables on this GPU.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from math import prod
 from typing import Any, TypeAlias
 
@@ -18,15 +18,14 @@ from numpy.typing import NDArray
 from volumetric.errors import DeviceError, UnsupportedError
 from volumetric.layers import LayerSpec
 from volumetric.network import Params
-from volumetric.runtime.batch import check_batch, forward_each
-from volumetric.runtime.device import MemoryReport, RunOptions
+from volumetric.runtime.batch import check_batch, forward_each, greedy_each, run_each
+from volumetric.runtime.device import MemoryReport, Piece, RunOptions
 from volumetric.runtime.graph.build import GraphBuilder
 from volumetric.runtime.graph.carried import Carried, CarryingScope, Memories, Past, attentions, room
 from volumetric.runtime.graph.device import GraphDevice, GraphProgram
 from volumetric.runtime.graph.network import emit_step
 from volumetric.runtime.graph.passes import fuse_activations
 from volumetric.runtime.graph.programs import ProgramCache
-from volumetric.runtime.logits import most_likely
 from volumetric.runtime.plan import Plan
 from volumetric.runtime.profile import StepTime
 from volumetric.runtime.state import check_input, check_room, check_trim, check_vocabulary
@@ -107,6 +106,10 @@ class GraphExecutable:
         """Return an empty state."""
         return GraphState()
 
+    def run(self, pieces: Sequence[Piece]) -> list[NDArray[np.float32]]:
+        """Append the rows of each piece to its state, one piece after the other."""
+        return run_each(self, self.plan, pieces)
+
     def forward(self, state: GraphState, x: NDArray[Any], *, last_only: bool = True) -> NDArray[np.float32]:
         """Append the rows of `x` and return the output for the last row, or for all."""
         x = check_input(self.plan, x)
@@ -129,11 +132,9 @@ class GraphExecutable:
         """Append one row to each of `states`, one after the other."""
         return forward_each(self, states, check_batch(self.plan, states, x, self.options.context))
 
-    def greedy(self, state: GraphState, token: int) -> Iterator[int]:
-        """Feed `token`, yield the arg max, feed that, and so on."""
-        while True:
-            token = most_likely(self.forward(state, np.array([token], np.int32))[-1])
-            yield token
+    def greedy(self, states: Sequence[GraphState], tokens: Sequence[int]) -> Generator[list[int]]:
+        """Feed `tokens`, yield the arg max of each sequence, feed those, and so on."""
+        return greedy_each(self, states, tokens)
 
     def step_times(self, state: GraphState, rows: int = 1, *, repeats: int = 10) -> list[StepTime]:
         """Refuse: raises `UnsupportedError`."""
