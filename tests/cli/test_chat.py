@@ -248,12 +248,18 @@ class Terminal:
     def type(self, text: str) -> None:
         os.write(self.master, text.encode())
 
+    def interrupt(self) -> None:
+        self.process.send_signal(signal.SIGINT)
+
 
 def test_a_chat_on_a_terminal(letters, tmp_path):
     terminal = Terminal(letters, "--device", "reference")
     terminal.expect("> ")
     terminal.type("ab\n")
     terminal.expect("cdefgh")
+    terminal.expect("> ")
+    terminal.interrupt()
+    terminal.expect("the conversation is kept")
     terminal.expect("> ")
     terminal.type("a\\\n")
     terminal.expect("... ")
@@ -263,8 +269,10 @@ def test_a_chat_on_a_terminal(letters, tmp_path):
     terminal.type(f"/save {tmp_path / 'talk.json'}\n")
     terminal.expect("4 messages")
     terminal.expect("> ")
-    terminal.type("/bye\n")
-    assert terminal.process.wait(timeout=60) == 0
+    terminal.interrupt()
+    terminal.expect("> ")
+    terminal.interrupt()
+    assert terminal.process.wait(timeout=60) == 130
     assert len(json.loads((tmp_path / "talk.json").read_text())) == 4
     os.close(terminal.master)
 

@@ -13,6 +13,9 @@ from volumetric.cli import console
 if TYPE_CHECKING:
     from volumetric.generate import Stream
 
+_LOOK = 0.1
+"""Seconds from one look for signals to the next, while a line is typed."""
+
 
 @contextmanager
 def stop_on_interrupt(after: str) -> Iterator[threading.Event]:
@@ -49,6 +52,26 @@ def end_on_interrupt(stream: Stream) -> Iterator[None]:
 
     with _handling(handle):
         yield
+
+
+@contextmanager
+def heard_while_typing() -> Iterator[None]:
+    """Have `input` hear Ctrl-C whenever it comes.
+
+    Python's line editing looks for signals where one ends its ``select`` on the terminal. One that comes after the
+    prompt was written and before ``select`` began is noted, and looked at when the line is finished. A timer ends the
+    waiting ten times a second.
+    """
+    if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGALRM, lambda number, frame: None)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, _LOOK, _LOOK)
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 @contextmanager

@@ -10,6 +10,8 @@ import contextlib
 import sys
 from collections.abc import Callable
 
+from volumetric.cli.interrupts import heard_while_typing
+
 PROMPT, MORE = "> ", "... "
 QUOTES = '"""'
 
@@ -67,7 +69,8 @@ def _read_line(sign: str) -> str:
         # Importing readline gives `input` line editing and history; Windows has none.
         with contextlib.suppress(ImportError):
             import readline  # noqa: F401
-        return input(sign)
+        with heard_while_typing():
+            return input(sign)
     if at_terminal():
         print(sign, end="", file=sys.stderr, flush=True)
     line = sys.stdin.readline()
