@@ -52,7 +52,7 @@ which is also the head here, stays at int8:g32. In "all" it is converted too.
   our uint4:g32 and Q8_0 our int8:g32, so uint4 under the policy restores the file's own numbers: that line is *not* a
   measure of what 4 bits cost against the original bfloat16 weights. Every other line starts from the same numbers.
 - All types round to nearest, without calibration data. A model that was not trained for less than 4 bits loses its
-  language there, as the perplexities show: training with quantised weights (`TrainConfig(precision=…)`) is what those
+  language there, as the perplexities show: training with quantised weights (`TrainConfig(dtype=…)`) is what those
   types are for.
 - ± is the standard error of the mean loss, carried over to the perplexity. All lines predict the same tokens, so
   differences between lines are surer than it suggests.

@@ -42,7 +42,7 @@ def run(scheme: Scheme, seed: int, device: str) -> tuple[float, int]:
         loss=CrossEntropy(label_smoothing=0.05),
         optimiser=AdamW(rate=3e-3, weight_decay=1e-2),
         schedule=WarmUp(steps=50, then=Cosine(steps=steps - 50, floor=0.01)),
-        precision=scheme,
+        dtype=scheme,
         epochs=EPOCHS,
     )
     result = train(network, initialise(network, seed), data, config, learner=open_learner(device))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from copy import copy
 from dataclasses import dataclass
 from math import prod
 
@@ -219,6 +220,10 @@ class WeightStore:
         self.scheme = packed.scheme
         self._changed()
         self._source = packed
+
+    def copy(self) -> WeightStore:
+        """Return another store of the same tensor, and master, of which changes to this one are not seen."""
+        return copy(self)
 
     def drop_master(self) -> None:
         """Keep only the stored form."""

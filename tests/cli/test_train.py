@@ -131,7 +131,7 @@ targets = "y"
 validation = "held.npz"
 [train]
 epochs = 40
-precision = "int8"
+dtype = "int8"
 optimiser = { kind = "adamw", rate = 0.01 }
 """
     code, told, _ = run(text)
@@ -283,7 +283,7 @@ BAD: dict[str, tuple[str, str, str]] = {
     "rate": ("[train.optimiser]\nkind = 'sgd'\nrate = -1.0", "rate must be 0.0 or more", ""),
     "loss": ("[train]\nloss = 'rmse'", "unknown kind 'rmse'", "did you mean 'mse'?"),
     "schedule": ("[train]\nschedule = {kind = 'cosine'}", "[train] schedule: steps must be given", ""),
-    "precision": ("[train]\nprecision = 'int9'", "int9", ""),
+    "dtype": ("[train]\ndtype = 'int9'", "int9", ""),
     "overlay": ("[train]\noverlay = {rank = 0}", "rank must be at least 1", ""),
     "builder": ("[network]\nbuilder = 'sequental'", "unknown kind 'sequental'", "did you mean 'sequential'?"),
     "builder key": ("[network]\noptions = {width = 3, hiden = [2]}", "unknown key 'width'", "one of"),

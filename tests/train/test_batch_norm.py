@@ -198,7 +198,7 @@ def test_a_checkpoint_without_statistics_is_refused() -> None:
 
 
 def test_quantised_training_keeps_the_statistics_in_float32() -> None:
-    learner = ReferenceLearner(ROWS, initialise(ROWS), LearnerOptions(precision={"*": "int8"}))
+    learner = ReferenceLearner(ROWS, initialise(ROWS), LearnerOptions(dtype={"*": "int8"}))
     learner.step([batch()], rate=0.01)
     assert str(learner.params()[VAR].scheme) == "float32"
     assert str(learner.params()["0.0.0.0/weight"].scheme) == "int8:g32"

@@ -88,13 +88,13 @@ def assert_same(a: TrainResult, b: TrainResult) -> None:
     [SGD(), Momentum(nesterov=True), RMSprop(momentum=0.5, centered=True), AdamW(rate=0.01)],
     ids=lambda optimiser: optimiser.kind,
 )
-@pytest.mark.parametrize("precision", [None, "int4"])
-def test_a_resumed_run_is_the_same_bit_for_bit(optimiser: Optimiser, precision: str | None, tmp_path: Path) -> None:
+@pytest.mark.parametrize("dtype", [None, "int4"])
+def test_a_resumed_run_is_the_same_bit_for_bit(optimiser: Optimiser, dtype: str | None, tmp_path: Path) -> None:
     config = TrainConfig(
         optimiser=optimiser,
         schedule=WarmUp(steps=3, then=Cosine(steps=20)),
         clip=0.5,
-        precision=precision,
+        dtype=dtype,
         accumulate=2,
         epochs=4,
         patience=3,

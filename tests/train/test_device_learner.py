@@ -163,7 +163,7 @@ def test_rows_of_several_axes_are_samples(name: str) -> None:
 @pytest.mark.parametrize("name", DEVICES)
 def test_frozen_weights_stay_in_their_scheme(name: str) -> None:
     params = initialise(NETWORK, seed=2)
-    options = LearnerOptions(frozen=("0.*",), precision="int8", optimiser=AdamW(weight_decay=0.5))
+    options = LearnerOptions(frozen=("0.*",), dtype="int8", optimiser=AdamW(weight_decay=0.5))
     learner = DeviceLearner(NETWORK, params, options, graphs(name))
     learner.step([batch()], rate=0.1)
     after = learner.params()
@@ -177,7 +177,7 @@ def test_frozen_weights_stay_in_their_scheme(name: str) -> None:
 def test_forward_sees_the_weights_that_are_stored(dtype: Any, name: str) -> None:
     """From the same masters the reference gets the same loss, so both rounded them to the same numbers."""
     scheme = Scheme.default(dtype)
-    options = LearnerOptions(precision=scheme, optimiser=SGD())
+    options = LearnerOptions(dtype=scheme, optimiser=SGD())
     params = initialise(NETWORK, seed=2)
     if name == "gpu" and dtype.bits > 32:
         with pytest.raises(UnsupportedError, match=dtype.name):
@@ -210,7 +210,7 @@ def test_overlays(name: str) -> None:
 @pytest.mark.parametrize("name", DEVICES)
 @pytest.mark.parametrize("optimiser", OPTIMISERS[2:], ids=lambda o: f"{o.kind}-{OPTIMISERS.index(o)}")
 def test_a_restored_state_goes_on_bit_for_bit(optimiser: Optimiser, name: str) -> None:
-    options = LearnerOptions(optimiser=optimiser, precision="int8", clip=0.1)
+    options = LearnerOptions(optimiser=optimiser, dtype="int8", clip=0.1)
     start = initialise(NETWORK, seed=2)
     whole = DeviceLearner(NETWORK, start, options, graphs(name))
     parts = [[batch(slice(i, i + 16))] for i in range(0, 48, 16)] + [[batch(slice(0, 20)), batch(slice(20, 64))]]

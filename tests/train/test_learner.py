@@ -27,8 +27,8 @@ NETWORK = perceptron(4, 6, 1)
 DATA = waves()
 
 
-def learner(network: Network = NETWORK, dtype: type = np.float64, **options) -> ReferenceLearner:
-    return ReferenceLearner(network, initialise(network, seed=2), LearnerOptions(**options), dtype)
+def learner(network: Network = NETWORK, host: type = np.float64, **options) -> ReferenceLearner:
+    return ReferenceLearner(network, initialise(network, seed=2), LearnerOptions(**options), host)
 
 
 def batch(part: slice = slice(None), mask: np.ndarray | None = None) -> Batch:
@@ -134,7 +134,7 @@ def test_frozen_weights_stay() -> None:
 
 def test_frozen_weights_are_brought_into_their_scheme_too() -> None:
     params = initialise(NETWORK, seed=2)
-    options = LearnerOptions(frozen=("0.*",), precision="int8")
+    options = LearnerOptions(frozen=("0.*",), dtype="int8")
     quantised = ReferenceLearner(NETWORK, params, options)
     quantised.step([batch()], rate=0.1)
     kept = quantised.params()["0.0.0.0/weight"]
@@ -166,7 +166,7 @@ def test_given_params_do_not_change() -> None:
 @pytest.mark.parametrize("text", ["int4:g32", "bfloat16", "ternary:row"])
 def test_forward_sees_the_weights_that_are_stored(text: str) -> None:
     scheme = Scheme.parse(text)
-    quantised = learner(dtype=np.float32, precision=scheme)
+    quantised = learner(host=np.float32, dtype=scheme)
     quantised.step([batch()], rate=0.01)
     params = quantised.params()
     assert {key: str(store.scheme) for key, store in params.items()} == {
@@ -184,10 +184,10 @@ def test_forward_sees_the_weights_that_are_stored(text: str) -> None:
 
 
 def test_schemes_by_pattern() -> None:
-    chosen = learner(dtype=np.float32, precision={"1.*/weight": "int8", "*/weight": "int4"}).params()
+    chosen = learner(host=np.float32, dtype={"1.*/weight": "int8", "*/weight": "int4"}).params()
     assert [str(store.scheme) for store in chosen.values()] == ["int4:g32", "float32", "int8:g32", "float32"]
     with pytest.raises(SpecError, match="no parameter matches"):
-        learner(precision={"*/nothing": "int8"})
+        learner(dtype={"*/nothing": "int8"})
 
 
 @pytest.mark.parametrize("fault", ["input", "target", "overflow", "gradient", "update"])
@@ -207,7 +207,7 @@ def test_a_fault_is_named_and_changes_nothing(fault: str) -> None:
         x, y, where = x * 1e19, y * 0, "the gradient of 0.0.0.0/weight (dense at 0.0.0.0)"
     else:
         rate, where = 3e38, "parameter 0.0.0.0/weight after the update"
-    one = learner(network, dtype=np.float32, optimiser=Momentum(weight_decay=1e3 if fault == "update" else 0))
+    one = learner(network, host=np.float32, optimiser=Momentum(weight_decay=1e3 if fault == "update" else 0))
     before = one.state
     report = one.step([Batch(x, y)], rate=rate)
     assert report.fault == where
@@ -217,10 +217,10 @@ def test_a_fault_is_named_and_changes_nothing(fault: str) -> None:
 
 
 def test_a_state_of_something_else_is_refused() -> None:
-    state = learner(dtype=np.float32).state
+    state = learner(host=np.float32).state
     for other in (
-        learner(optimiser=SGD(), dtype=np.float32),
-        learner(perceptron(4, 5, 1), dtype=np.float32),
+        learner(optimiser=SGD(), host=np.float32),
+        learner(perceptron(4, 5, 1), host=np.float32),
         learner(),
     ):
         with pytest.raises(CheckpointError):

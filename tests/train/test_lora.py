@@ -90,7 +90,7 @@ def test_training_starts_from_the_weights_and_int4_ones_stay_what_they_are() -> 
     )
     options = TrainConfig(loss=CrossEntropy(), overlay=LowRank(targets=("*/q.weight", "*/down.weight")))
     learner = ReferenceLearner(network, params, options.learner)
-    plain = ReferenceLearner(network, params, TrainConfig(loss=CrossEntropy(), precision=None).learner)
+    plain = ReferenceLearner(network, params, TrainConfig(loss=CrossEntropy(), dtype=None).learner)
     first = next(data.batches(0))
     assert learner.evaluate(first).total == pytest.approx(plain.evaluate(first).total, rel=1e-6)
     result = train(network, params, data, options)

@@ -118,7 +118,7 @@ def test_a_transformer_memorises_a_sequence() -> None:
 @pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: dtype.name)
 def test_training_with_quantised_weights_learns_in_every_type(dtype: DType) -> None:
     network = perceptron(4, 32, 1)
-    config = TrainConfig(optimiser=AdamW(rate=0.01), epochs=40, precision=dtype)
+    config = TrainConfig(optimiser=AdamW(rate=0.01), epochs=40, dtype=dtype)
     data = waves(batch_size=32)
     result = train(network, initialise(network, seed=1), data, config)
     # A weight of one or two bits cannot fit the function as closely; it must still find most of it.

@@ -1,4 +1,4 @@
-"""Where `train` computes: on the CPU unless told otherwise, as the command line does."""
+"""Where `train` computes: on a device by name, an open one, or with a learner."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from volumetric.builders import sequential
 from volumetric.errors import DeviceError, SpecError, UnsupportedError
 from volumetric.network import initialise
 from volumetric.runtime.reference import ReferenceDevice
-from volumetric.train import ReferenceLearner, open_learner, train
+from volumetric.train import ReferenceLearner, TrainConfig, open_learner, train
 from volumetric.train.device import DeviceLearner
-from volumetric.train.settings import RunSettings
 
 NETWORK = sequential(2, 1, hidden=(3,))
 DATA = (np.eye(2, dtype=np.float32), np.ones((2, 1), np.float32))
@@ -31,10 +30,9 @@ def weights(**where: Any) -> np.ndarray:
     return train(NETWORK, initialise(NETWORK), DATA, **where).params["0.0.0.0/weight"].values()
 
 
-def test_the_cpu_unless_the_environment_names_another_device(monkeypatch):
-    monkeypatch.delenv("VOLUMETRIC_DEVICE", raising=False)
+def test_auto_is_what_the_environment_names(monkeypatch):
+    monkeypatch.setenv("VOLUMETRIC_DEVICE", "cpu")
     assert isinstance(learner_of(), DeviceLearner)
-    assert RunSettings().device == "cpu"
     np.testing.assert_array_equal(weights(), weights(device=device("cpu")))
     monkeypatch.setenv("VOLUMETRIC_DEVICE", "reference")
     assert isinstance(learner_of(), ReferenceLearner)
@@ -52,3 +50,8 @@ def test_a_device_by_name_or_open_or_a_learner():
         weights(device="cuda")
     with pytest.raises(UnsupportedError, match="'null' does not train"):
         weights(device="null")
+
+
+def test_the_weights_in_another_type_than_the_settings_say():
+    quantised = train(NETWORK, initialise(NETWORK), DATA, TrainConfig(dtype="int4"), device="reference", dtype="int8")
+    assert str(quantised.params["0.0.0.0/weight"].scheme) == "int8:g32"

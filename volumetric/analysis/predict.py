@@ -9,12 +9,13 @@ from numpy.typing import ArrayLike
 
 from volumetric._typing import Array, F32Array
 from volumetric.analysis.standardise import Standardisation
+from volumetric.dtypes import DType, Scheme
 from volumetric.errors import ShapeError, SpecError
 from volumetric.network import Network
 from volumetric.runtime import Plan, RunOptions, lower
-from volumetric.runtime.device import Device, Executable
+from volumetric.runtime.device import Executable
 from volumetric.runtime.lower import mixes_rows
-from volumetric.runtime.reference import ReferenceDevice
+from volumetric.runtime.open import AnyDevice, open_device
 from volumetric.weights import Params
 
 BATCH = 256
@@ -22,16 +23,25 @@ BATCH = 256
 
 
 def predict(
-    network: Network, params: Params, inputs: ArrayLike, *, device: Device | None = None, batch_size: int = BATCH
+    network: Network,
+    params: Params,
+    inputs: ArrayLike,
+    *,
+    device: AnyDevice = "auto",
+    dtype: str | DType | Scheme | None = None,
+    batch_size: int = BATCH,
 ) -> F32Array:
     """Return the outputs for `inputs`, samples first.
+
+    Each call compiles the network anew; `volumetric.load` makes a model that keeps what was compiled.
 
     Parameters
     ----------
     inputs : rows ``[samples, …]``, which are computed `batch_size` at a time; or sequences ``[samples, T, …]``, each of
         which is computed on its own, from an empty state. Where a layer reads other rows, as recurrent ones do, rows
         without an axis of samples are one sequence.
-    device : where to compute (None: the reference device)
+    device : where to compute: a name, as `volumetric.open_device` takes it, or an open device
+    dtype : numeric type that a copy of the weights is converted to; None computes with them as they are
 
     Raises
     ------
@@ -40,7 +50,11 @@ def predict(
     """
     plan = lower(network)
     calls = _Calls(plan, inputs, batch_size)
-    executable = (device or ReferenceDevice()).compile(plan, params, RunOptions(context=calls.rows, compute="float32"))
+    opened = open_device(device)
+    if dtype is not None:
+        params = Params({key: store.copy() for key, store in params.items()})
+        network.morph(params, dtype)
+    executable = opened.compile(plan, params, RunOptions(context=calls.rows, compute="float32"))
     try:
         return calls.run(executable)
     finally:

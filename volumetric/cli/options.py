@@ -109,7 +109,7 @@ class DeviceOptions:
     Parameters
     ----------
     device : str
-        auto, cpu, gpu, gpu:1, or reference.
+        auto, cpu, gpu, gpu:1, or reference. auto is what VOLUMETRIC_DEVICE names, else the best GPU, else the CPU.
     compute : str
         What activations are rounded to: float32 is exact, int8 fast with integer weights, bfloat16 with bfloat16 ones.
     kv_dtype : str
@@ -118,24 +118,29 @@ class DeviceOptions:
         Refused: a model runs on one device as a whole.
     """
 
-    device: Annotated[str, Parameter(name=["--device", "-dev"], env_var="VOLUMETRIC_DEVICE")] = "auto"
+    device: Annotated[str, Parameter(name=["--device", "-dev"])] = "auto"
     compute: Literal["auto", "float32", "int8", "bfloat16"] = "auto"
     kv_dtype: Literal["auto", "float32", "float16", "int8"] = "auto"
     gpu_layers: Annotated[int | None, Parameter(name=["--gpu-layers", "--n-gpu-layers", "-ngl"], show=False)] = None
 
     def __post_init__(self) -> None:
         """Refuse what would put half a model on a GPU, and devices that do not exist anywhere."""
-        from volumetric.runtime.open import check_name
-
         if self.gpu_layers is not None:
             raise UsageError(
                 "-ngl (--gpu-layers) is refused: a model runs on one device as a whole",
                 hint="--device gpu puts all layers on the GPU, --device cpu none",
             )
-        try:
-            check_name(self.device)
-        except DeviceError as error:
-            raise UsageError(f"--device: {error}", hint=error.hint) from None
+        check_device(self.device)
+
+
+def check_device(name: str) -> None:
+    """Raise `UsageError` unless `name` is of a kind of device that there is, and what VOLUMETRIC_DEVICE makes of it."""
+    from volumetric.runtime.open import check_name
+
+    try:
+        check_name(name)
+    except DeviceError as error:
+        raise UsageError(f"--device: {error}", hint=error.hint) from None
 
 
 @Parameter(name="*", group=MODEL)

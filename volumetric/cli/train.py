@@ -11,13 +11,14 @@ from cyclopts import Parameter
 
 from volumetric.cli import console, exits
 from volumetric.cli.exits import UsageError
-from volumetric.cli.options import OutputOptions
+from volumetric.cli.options import OutputOptions, check_device, check_dtype
 
 
 def train(
     config: Path,
     *,
-    device: Annotated[str | None, Parameter(name=["--device", "-dev"], env_var="VOLUMETRIC_DEVICE")] = None,
+    device: Annotated[str | None, Parameter(name=["--device", "-dev"])] = None,
+    dtype: Annotated[str | None, Parameter(name="--dtype")] = None,
     out: Annotated[str | None, Parameter(name="--out")] = None,
     resume: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     change: Annotated[tuple[str, ...], Parameter(name="--set", negative="", show_default=False)] = (),
@@ -34,7 +35,10 @@ def train(
     config : path
         The TOML file.
     device : str
-        Where to train: cpu, gpu, gpu:1, or reference.
+        Where to train, in place of what the file says: auto, cpu, gpu, gpu:1, or reference. auto, the default, is what
+        VOLUMETRIC_DEVICE names, else the best GPU, else the CPU.
+    dtype : str
+        Numeric type in which the weights are trained and saved, as int8 or bf16, in place of train.dtype.
     out : path
         Directory to write, in place of one of the file's name beside it.
     resume : bool
@@ -46,7 +50,11 @@ def train(
     """
     output.apply()
     changes = dict(map(change_of, change))
-    changes |= {name: value for name, value in (("device", device), ("resume", resume or None)) if value is not None}
+    check_dtype(dtype)
+    if device is not None:
+        check_device(device)
+    given = {"device": device, "train.dtype": dtype, "resume": resume or None}
+    changes |= {name: value for name, value in given.items() if value is not None}
     if out is not None:
         changes["output"] = str(Path(out).absolute())
     from volumetric.train.settings import read_settings

@@ -14,7 +14,6 @@ from volumetric.cli.interrupts import stop_on_interrupt
 from volumetric.cli.training_open import Opened
 from volumetric.loaders.native import save_native
 from volumetric.observe import HttpObserver, JsonlObserver, LogObserver, Observer
-from volumetric.runtime.open import open_device
 from volumetric.train import CsvReporter, JsonlReporter, Reporter, TrainResult, save_overlays, train
 from volumetric.train.settings import RunSettings
 from volumetric.train.tensorboard import TensorBoardReporter
@@ -85,7 +84,7 @@ def judge(run: RunSettings, opened: Opened, result: TrainResult) -> float | None
     if not opened.samples.problem.classes:
         return None
     data = opened.samples.validation or opened.samples.data
-    outputs = predict(opened.network, result.best, data.inputs, device=open_device(run.device))
+    outputs = predict(opened.network, result.best, data.inputs, device=run.device)
     return accuracy(outputs, data.targets)
 
 

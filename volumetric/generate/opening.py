@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Literal
 
 from volumetric.dtypes import DType, Scheme
-from volumetric.errors import CheckpointError, DeviceError, SpecError
+from volumetric.errors import CheckpointError, SpecError
 from volumetric.generate.model import Model
 from volumetric.generate.prompt import read_template
 from volumetric.loaders import open_model
-from volumetric.runtime.device import Device, RunOptions
-from volumetric.runtime.open import capped_threads, open_device
+from volumetric.runtime.device import RunOptions
+from volumetric.runtime.open import AnyDevice, capped_threads, open_device
 
 DEFAULT_CONTEXT = 4096
 """Context when none is asked for and the model allows more: caches of a long-context model can exceed its weights."""
@@ -22,7 +22,7 @@ DEFAULT_CONTEXT = 4096
 
 def load(
     source: str | Path,
-    device: str | Device = "auto",
+    device: AnyDevice = "auto",
     dtype: str | DType | Scheme | None = None,
     *,
     context: int | None = None,
@@ -39,7 +39,8 @@ def load(
     ----------
     source : a directory, a ``.gguf`` or ``.safetensors`` file, a Hugging Face id (``id@revision``), or ``pkg:module``
         for a model file inside of an installed Python package
-    device : ``"auto"``, ``"cpu"``, ``"gpu"``, ``"gpu:1"``, ``"reference"``, or an open device
+    device : where to compute: ``"auto"``, ``"cpu"``, ``"gpu"``, ``"gpu:1"``, ``"reference"``, or an open device; see
+        `open_device`
     dtype : numeric scheme to convert the weights to, ``"bf16"`` or ``"int4:g32"``; None keeps them as stored
     context : tokens that a sequence can hold; by default the model's own limit, but at most 4096
     compute : what activations are rounded to before products, see `RunOptions`; ``"auto"`` rounds nothing where the
@@ -67,7 +68,7 @@ def load(
             f"a model is named by text or a path, got {type(source).__name__}", hint="see `help(load)`"
         )
     threads = capped_threads(threads)
-    opened = _device(device, threads)
+    opened = open_device(device, threads=threads)
     loaded = open_model(source, dtype=dtype, offline=offline, strict=strict)
     if chat_template is not None:
         loaded = dataclasses.replace(loaded, chat_template=read_template(chat_template, loaded))
@@ -79,14 +80,6 @@ def load(
     model = Model(loaded, opened, options)
     model.load_seconds = time.perf_counter() - start
     return model
-
-
-def _device(device: str | Device, threads: int | None) -> Device:
-    if isinstance(device, str):
-        return open_device(device, threads=threads)
-    if not hasattr(device, "compile"):
-        raise DeviceError(f"device must be a name or an open device, got {type(device).__name__}")
-    return device
 
 
 def _context(asked: int | None, limit: int) -> int:

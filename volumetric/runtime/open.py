@@ -8,21 +8,28 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from numbers import Integral
+from typing import Final, TypeAlias
 
 from volumetric.errors import DeviceError, SpecError
 from volumetric.runtime.device import Device, DeviceInfo
 
 NAMES = ("auto", "cpu", "gpu", "reference", "null")
+VARIABLE: Final = "VOLUMETRIC_DEVICE"
+"""The environment variable that says what "auto" is."""
+AnyDevice: TypeAlias = "str | Device"
+"""Where to compute: a name, as `open_device` takes it, or an open device."""
+_KNOWN: Final = "known: auto, cpu, gpu, gpu:N, reference, null"
 _log = logging.getLogger(__name__)
 
 
-def open_device(name: str | None = None, *, threads: int | None = None) -> Device:
-    """Open a device.
+def open_device(device: AnyDevice = "auto", *, threads: int | None = None) -> Device:
+    """Open a device; one that is open already is returned as it is.
 
     Parameters
     ----------
-    name : ``"cpu"``, ``"gpu"``, ``"gpu:1"`` or ``"gpu:part of an adapter's name"``, ``"reference"``, ``"null"``, or
-        ``"auto"``: the best real GPU, else the CPU. None: the environment variable VOLUMETRIC_DEVICE, else auto.
+    device : ``"cpu"``, ``"gpu"``, ``"gpu:1"`` or ``"gpu:part of an adapter's name"``, ``"reference"``, ``"null"``, or
+        ``"auto"``: what the environment variable VOLUMETRIC_DEVICE names, else the best real GPU, else the CPU. A GPU
+        in software is taken only where it is named.
     threads : threads of the CPU device; None: the physical cores that the process may use. See `capped_threads`.
 
     Raises
@@ -30,8 +37,11 @@ def open_device(name: str | None = None, *, threads: int | None = None) -> Devic
     DeviceError : no such device; the message lists what there is
     """
     threads = capped_threads(threads)
-    name = name or os.environ.get("VOLUMETRIC_DEVICE") or "auto"
-    check_name(name)
+    if not isinstance(device, str):
+        if not hasattr(device, "compile"):
+            raise DeviceError(f"device must be a name or an open device, got {type(device).__name__}", hint=_KNOWN)
+        return device
+    name = check_name(device)
     kind, _, selector = name.partition(":")
     if kind == "auto":
         device, reason = _choose(threads)
@@ -76,18 +86,23 @@ def capped_threads(threads: int | None) -> int | None:
     return min(int(threads), most)
 
 
-def check_name(name: str) -> None:
-    """Raise `DeviceError` unless `name` is of a kind of device that this package knows; nothing is opened.
+def check_name(name: str) -> str:
+    """Return what `name` stands for: itself, or for "auto" what VOLUMETRIC_DEVICE names, if it is set.
 
-    Only GPUs are told apart by what follows a colon.
+    Raises
+    ------
+    DeviceError : it is of no kind of device that this package knows; nothing is opened. Only GPUs are told apart by
+        what follows a colon.
     """
-    kind, _, selector = name.partition(":")
+    source, named = "", name
+    if name == "auto" and os.environ.get(VARIABLE):
+        source, named = f"{VARIABLE}: ", os.environ[VARIABLE]
+    kind, _, selector = named.partition(":")
     if kind in NAMES and (not selector or kind == "gpu"):
-        return
+        return named
     close = difflib.get_close_matches(kind, NAMES, 1)
     raise DeviceError(
-        f"there is no device {name!r}",
-        hint=(f"did you mean {close[0]!r}? " if close else "") + "known: auto, cpu, gpu, gpu:N, reference, null",
+        f"{source}there is no device {named!r}", hint=(f"did you mean {close[0]!r}? " if close else "") + _KNOWN
     )
 
 
@@ -122,7 +137,15 @@ def _choose(threads: int | None) -> tuple[Device, str]:
 
 
 def explain_auto(devices: Sequence[DeviceInfo]) -> tuple[str, str]:
-    """Return the name of the device that ``"auto"`` opens first among `devices` (GPUs best first), and why."""
+    """Return the name of the device that ``"auto"`` opens first among `devices` (GPUs best first), and why.
+
+    Raises
+    ------
+    DeviceError : VOLUMETRIC_DEVICE names no device
+    """
+    named = check_name("auto")
+    if named != "auto":
+        return named, f"{VARIABLE} names it"
     gpus = [info for info in devices if info.kind == "gpu"]
     real = [info for info in gpus if not info.software]
     if real:

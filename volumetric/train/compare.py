@@ -12,11 +12,13 @@ import numpy as np
 from volumetric.analysis import accuracy, predict
 from volumetric.errors import SpecError
 from volumetric.network import Network
+from volumetric.runtime.open import AnyDevice, open_device
 from volumetric.train.config import TrainConfig
 from volumetric.train.data import AnyData, Data, as_data
 from volumetric.train.divergence import DivergedError
 from volumetric.train.events import EpochEvent, Event, StepEvent
 from volumetric.train.learner import OpenLearner
+from volumetric.train.open import open_learner
 from volumetric.train.trainer import train
 from volumetric.weights import Params
 
@@ -28,9 +30,10 @@ CLEARLY: Final = 0.01
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Method:
-    """One way of training: settings, and where it is computed."""
+    """One way of training: settings, and where to compute (see `train`)."""
 
     config: TrainConfig
+    device: AnyDevice = "auto"
     learner: OpenLearner | None = None
 
 
@@ -151,15 +154,16 @@ def _judge(
     test: tuple[np.ndarray, np.ndarray],
     target: float,
 ) -> Metrics:
-    clock, fault = _Clock(), None
+    clock, fault, device = _Clock(), None, open_device(method.device)
 
     def correct(weights: Params) -> float:
-        return accuracy(predict(network, weights, test[0]), test[1])
+        return accuracy(predict(network, weights, test[0], device=device), test[1])
 
     began = time.perf_counter()
     before = correct(params)
     try:
-        train(network, params, data, method.config, reporters=[clock], learner=method.learner, metric=correct)
+        learner = method.learner or open_learner(device)
+        train(network, params, data, method.config, reporters=[clock], learner=learner, metric=correct)
     except DivergedError as error:
         fault = str(error)
     reached: Sequence[tuple[float, float]] = [(at, e.metric or 0.0) for at, e in clock.epochs]

@@ -26,7 +26,7 @@ class TrainConfig:
 
     Attributes
     ----------
-    loss, optimiser, clip, precision, frozen, decay_vectors, overlay, seed : see `LearnerOptions`
+    loss, optimiser, clip, dtype, frozen, decay_vectors, overlay, seed : see `LearnerOptions`
     schedule : factor on the optimiser's rate
     accumulate : batches whose gradients make one update; the last update of an epoch may have fewer
     epochs : times that the data are gone through
@@ -44,7 +44,7 @@ class TrainConfig:
     optimiser: Optimiser = field(default_factory=AdamW)
     schedule: Schedule = field(default_factory=Constant)
     clip: float | None = None
-    precision: Precision = None
+    dtype: Precision = None
     frozen: tuple[str, ...] = ()
     decay_vectors: bool = True
     overlay: LowRank | None = None

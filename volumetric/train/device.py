@@ -103,7 +103,7 @@ class DeviceLearner:
         check_params(network, params)
         self._network, self._given, self._options, self._device = network, params, options, device
         self._plan = lower(network)
-        self._schemes = schemes_of(network, params, options.precision)
+        self._schemes = schemes_of(network, params, options.dtype)
         self._wanted = trained_keys(self._plan, params, options)
         masters = first_masters(params, self._wanted, options)
         self._shapes = {key: w.shape for key, w in masters.items()}

@@ -30,7 +30,7 @@ class LearnerOptions:
     ----------
     loss, optimiser : which; the optimiser's `rate` is the loop's business
     clip : bound on the norm of all gradients together, or None
-    precision : schemes of the weights; forward uses the weights that they can hold (see `volumetric.train.precision`)
+    dtype : schemes of the weights; forward uses the weights that they can hold (see `volumetric.train.precision`)
     frozen : patterns of keys, as ``"0.*"``, of parameters that are not trained
     decay_vectors : whether weight decay also pulls on parameters of one axis: gains and biases
     overlay : low-rank overlays that are trained in place of the weights, or None
@@ -40,7 +40,7 @@ class LearnerOptions:
     loss: Loss = field(default_factory=MSE)
     optimiser: Optimiser = field(default_factory=AdamW)
     clip: float | None = None
-    precision: Precision = None
+    dtype: Precision = None
     frozen: tuple[str, ...] = ()
     decay_vectors: bool = True
     overlay: LowRank | None = None

@@ -48,7 +48,7 @@ class ReferenceLearner:
     ) -> None:
         check_params(network, params)
         self._options = options
-        self._schemes = schemes_of(network, params, options.precision)
+        self._schemes = schemes_of(network, params, options.dtype)
         plan = lower(network)
         self._executable = ReferenceExecutable(plan, {}, RunOptions(), dtype)
         self._overlay = options.overlay

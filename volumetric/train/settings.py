@@ -132,7 +132,7 @@ class RunSettings:
     name : of the run: the file's name without its ending
     home : directory that relative paths start at
     seed : of weights, the order of samples, the split, and what layers draw while training
-    device : where to train
+    device : where to train, as `volumetric.open_device` takes it
     output : directory of model, checkpoints and history; relative to `home`; empty: the name of the run
     resume : continue from the newest checkpoint there, if there is one
     loss_given : whether the file names a loss; where not, the data decide: cross entropy for classes, else mse
@@ -141,7 +141,7 @@ class RunSettings:
     name: str = "run"
     home: Path = Path()
     seed: int = 0
-    device: str = "cpu"
+    device: str = "auto"
     output: str = ""
     resume: bool = False
     network: NetworkSettings = field(default_factory=NetworkSettings)
@@ -244,8 +244,8 @@ def _train(section: object, seed: int) -> TrainConfig:
         parts["schedule"] = _schedule(table.pop("schedule"), "[train] schedule")
     if "overlay" in table:
         parts["overlay"] = tables.call(LowRank, table.pop("overlay"), "[train] overlay")
-    if "precision" in table:
-        parts["precision"] = _precision(table.pop("precision"))
+    if "dtype" in table:
+        parts["dtype"] = _dtype(table.pop("dtype"))
     types = tables.keywords(TrainConfig)
     plain = {key: tables.typed(value, types[key], f"[train] {key}") for key, value in table.items()}
     try:
@@ -263,8 +263,8 @@ def _schedule(value: object, where: str) -> Schedule:
     return tables.choose(SCHEDULES, value, where)
 
 
-def _precision(value: object) -> Precision:
-    chosen: str | dict[str, str] = tables.typed(value, str | dict[str, str], "[train] precision")
+def _dtype(value: object) -> Precision:
+    chosen: str | dict[str, str] = tables.typed(value, str | dict[str, str], "[train] dtype")
     for text in [chosen] if isinstance(chosen, str) else chosen.values():
         Scheme.parse(text)
     return chosen

@@ -17,7 +17,7 @@ from volumetric.errors import CheckpointError, SpecError, UnsupportedError
 from volumetric.network import Network
 from volumetric.observe import Observer
 from volumetric.reporting import AnyReporter, Reporter, each, reporters_of
-from volumetric.runtime.device import Device
+from volumetric.runtime.open import AnyDevice
 from volumetric.train.checkpoint import Checkpoint, CheckpointStore, read_checkpoint
 from volumetric.train.config import TrainConfig
 from volumetric.train.data import AnyData, ArrayData, Batch, Data, as_data, checksum, grouped
@@ -26,7 +26,7 @@ from volumetric.train.events import EpochEvent, Event, StepEvent, StopEvent
 from volumetric.train.learner import Learner, OpenLearner, StepReport, Tally, Watched
 from volumetric.train.lora import trained_keys
 from volumetric.train.open import open_learner
-from volumetric.train.precision import master_of, matching, trained_store
+from volumetric.train.precision import Precision, master_of, matching, trained_store
 from volumetric.weights import Params
 
 
@@ -62,7 +62,8 @@ def train(
     reporters: Sequence[AnyReporter[Event]] = (),
     checkpoints: str | Path | None = None,
     resume: bool = False,
-    device: str | Device | None = None,
+    device: AnyDevice = "auto",
+    dtype: Precision = None,
     learner: OpenLearner | None = None,
     observers: Sequence[Observer] = (),
     stop: Callable[[], bool] | None = None,
@@ -78,8 +79,9 @@ def train(
     reporters : get every event, as it happens: functions, as `print`, or objects (see `volumetric.reporting.Reporter`)
     checkpoints : directory for checkpoints, or None
     resume : continue from the newest checkpoint there, if there is one, as if the run had never stopped: same bits
-    device : where to compute: a name, as "cpu", "gpu" or "reference", or an open device; None: the CPU, or what the
-        environment variable VOLUMETRIC_DEVICE names, as on the command line
+    device : where to compute: a name, as `volumetric.open_device` takes it, or an open device. Updates of a network of
+        a few thousand weights cost a GPU more than the CPU
+    dtype : numeric types of the weights, in place of ``config.dtype``
     learner : what computes, in place of `device`
     observers : get statistics of every layer, forward and backward, at every update. One that has a method
         ``start(step)`` is told after how many updates the run begins
@@ -103,6 +105,8 @@ def train(
     >>> result = train(network, initialise(network), (x, y), config, validation=0.1, device="gpu")  # doctest: +SKIP
     """
     config = config or TrainConfig()
+    if dtype is not None:
+        config = dataclasses.replace(config, dtype=dtype)
     told = reporters_of(reporters)
     source = as_data(data)
     whole: dict[str, Data] = {"": source}
@@ -116,7 +120,7 @@ def train(
         whole["validation "] = held
     if config.patience is not None and held is None:
         raise SpecError("patience needs validation data", hint="pass validation=0.1 to hold back a tenth")
-    if device is not None and learner is not None:
+    if learner is not None and device != "auto":
         raise SpecError("device and learner are both given", hint="give one of them")
     store = None if checkpoints is None else CheckpointStore(checkpoints, config.keep_checkpoints)
     opened = (learner or open_learner(device))(network, params, config.learner)
