@@ -166,7 +166,7 @@ def test_a_graph_prints_its_nodes() -> None:
     work = GraphBuilder()
     with work.at("1.0.0"):
         y = work.binary("mul", work.input("x", (2, 3)), work.stored("w", (3,)))
-    assert str(work.finish([y])) == "%0[2×3] = input\n%2[2×3] = binary(%0, %1) name=mul @1.0.0\nreturn %2"
+    assert str(work.finish([y])) == "%0[2×3] = input\n%2[2×3] = binary(%0, w) name=mul @1.0.0\nreturn %2"
 
 
 def test_a_store_keeps_shape_and_kind() -> None:

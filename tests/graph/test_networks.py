@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.networks import tiny_llama
-from volumetric.errors import ShapeError, SpecError
+from volumetric.errors import ShapeError
 from volumetric.grid import Coord, Grid, Link
 from volumetric.layers import (
     GRU,
@@ -148,32 +148,6 @@ def test_sequences_of_a_batch_are_computed_as_if_alone(name: str, count: int) ->
     [got] = program.run([x])
     wanted = [run.run(one)[0][run.plan.outputs[0]] for one in x]
     close(got, np.array(wanted).reshape(got.shape) if count else np.zeros((0, *got.shape[1:])))
-
-
-@pytest.mark.parametrize("cell", [RNN, LSTM, GRU])
-def test_recurrent_layers_go_on_from_their_state(cell: type[LSTM]) -> None:
-    layers = (cell(input_size=3, hidden_size=4), Sequential(layers=(cell(input_size=4, hidden_size=2),)))
-    network = chain(*layers, shape=(3,))
-    x = inputs_of(network, 2, 6)
-    store = store_of(network)
-    parts = [graph_of(network, rows, sequences=2, remember=True) for rows in (4, 2)]
-    for key, tensor in parts[0].keyed.items():
-        if key.startswith("state/"):
-            store.put(key, np.zeros(tensor.shape))
-    device = NumpyGraphs(np.float64)
-    got = [device.compile(parts[0], store).run([x[:, :4]])[0], device.compile(parts[1], store).run([x[:, 4:]])[0]]
-    [want] = device.compile(graph_of(network, 6, sequences=2), store).run([x])
-    close(np.concatenate(got, 1), want)
-    close(store.get("state/0.0.0.1/0/h"), want[:, -1])
-
-
-def test_what_remembers_rows_has_no_state_of_fixed_size() -> None:
-    with pytest.raises(SpecError, match=r"multi_head_attention at 1\.0\.0\.1 remembers rows"):
-        graph_of(tiny_llama(), 3, remember=True)
-    inside = Parallel(branches=(GumbelSoftmax(),), combine="grid_scatter", grid=(1, 1, 1))
-    with pytest.raises(SpecError, match="parallel at"):
-        graph_of(chain(inside, shape=(3,)), 3, remember=True)
-    graph_of(chain(MultiHeadAttention(embed_dim=4, num_heads=2, causal=False), shape=(4,)), 3, remember=True)
 
 
 def test_weights_may_come_from_elsewhere() -> None:

@@ -4,33 +4,42 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import accumulate
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from volumetric._typing import Array, Shape
+from volumetric._typing import ROWS, Array, Shape
 from volumetric.errors import ShapeError, SpecError
 from volumetric.runtime.graph.families import OPS
+from volumetric.runtime.graph.families.base import widest
 from volumetric.runtime.graph.liveness import check_order
-from volumetric.runtime.graph.ops import Graph, Node, Tensor, TensorType
+from volumetric.runtime.graph.ops import Derived, Graph, Node, Role, Tensor, TensorType
 
 
 class GraphBuilder:
     """Collects tensors and nodes; tensors are known by their number.
 
     Methods named after an operation emit it, or return their argument where the operation would change nothing.
+
+    Parameters
+    ----------
+    dialect : operations on the rows of a call that the device runs; all others are written out
     """
 
-    def __init__(self) -> None:
+    def __init__(self, dialect: frozenset[str] = frozenset()) -> None:
+        self.dialect = dialect
         self.tensors: list[Tensor] = []
         self.nodes: list[Node] = []
         self._inputs: list[int] = []
         self._constants: dict[int, Array] = {}
         self._same: dict[tuple[str, Shape, bytes], int] = {}
         self._stored: dict[str, int] = {}
+        self._derived: dict[tuple[Derived, Shape], int] = {}
         self._where = ""
+        self._mixes = False
         self.detached: set[int] = set()
         """Tensors at which differentiation stops."""
 
@@ -39,19 +48,31 @@ class GraphBuilder:
         return self.tensors[i].shape
 
     @contextmanager
-    def at(self, where: str) -> Iterator[None]:
-        """Mark what is emitted inside as part of the layer at `where`."""
-        before, self._where = self._where, where
+    def at(self, where: str, *, mixes: bool | None = None) -> Iterator[None]:
+        """Mark what is emitted inside as of the layer at `where`, and whether it mixes rows, if that is new."""
+        before = self._where, self._mixes
+        self._where, self._mixes = where, self._mixes if mixes is None else mixes
         try:
             yield
         finally:
-            self._where = before
+            self._where, self._mixes = before
 
     def input(self, name: str, shape: Shape, dtype: TensorType = "float32") -> int:
         """Add a tensor that each run takes from the host."""
-        i = self._tensor(Tensor(name=name, shape=tuple(shape), dtype=dtype))
+        i = self._tensor(Tensor(name=name, shape=tuple(shape), dtype=dtype, role="input"))
         self._inputs.append(i)
         return i
+
+    def derived(self, what: Derived, shape: Shape, dtype: TensorType = "float32") -> int:
+        """Return the input that follows from the places of the rows of a call."""
+        name = (what, tuple(shape))
+        if name not in self._derived:
+            self._derived[name] = self.input(what.what, shape, dtype)
+        return self._derived[name]
+
+    def positions(self) -> int:
+        """Return the input that has the place of each row in its sequence, int32 [ROWS]."""
+        return self.derived(Derived("positions"), (ROWS,), "int32")
 
     def constant(self, value: Array, name: str = "constant") -> int:
         """Add a constant, int32 or float64 (so that a float64 device has it in full); equal ones are one tensor."""
@@ -61,7 +82,8 @@ class GraphBuilder:
             raise ShapeError("a constant needs an axis")
         known = (value.dtype.name, value.shape, value.tobytes())
         if known not in self._same:
-            i = self._tensor(Tensor(name=name, shape=value.shape, dtype="int32" if whole else "float32"))
+            kind = "int32" if whole else "float32"
+            i = self._tensor(Tensor(name=name, shape=value.shape, dtype=kind, role="constant"))
             value.flags.writeable = False
             self._constants[i] = value
             self._same[known] = i
@@ -71,10 +93,15 @@ class GraphBuilder:
         """Add a constant of one element."""
         return self.constant(np.array([value], np.float64), "scalar")
 
-    def stored(self, key: str, shape: Shape, dtype: TensorType = "float32") -> int:
+    def zeros(self, shape: Shape) -> int:
+        """Return zeros, of which open axes are spread from a constant."""
+        known = self.constant(np.zeros([n if n >= 0 else 1 for n in shape]), "zeros")
+        return self.broadcast(known, shape)
+
+    def stored(self, key: str, shape: Shape, dtype: TensorType = "float32", *, role: Role = "parameter") -> int:
         """Return the tensor that is the persistent buffer `key` as it is after the nodes so far."""
         if key not in self._stored:
-            self._stored[key] = self._tensor(Tensor(name=key, shape=tuple(shape), dtype=dtype, key=key))
+            self._stored[key] = self._tensor(Tensor(name=key, shape=tuple(shape), dtype=dtype, key=key, role=role))
         i = self._stored[key]
         if self.tensors[i].shape != tuple(shape) or self.tensors[i].dtype != dtype:
             raise ShapeError(f"{key} is {list(self.tensors[i].shape)} and cannot also be {list(shape)}")
@@ -88,11 +115,28 @@ class GraphBuilder:
         for i in outputs:
             key = self.tensors[i].key
             if key is not None:
-                self.stored(key, self.shape(i))  # the same shape as before
+                before = self.stored(key, self.shape(i))  # the same shape
+                self.tensors[i] = replace(self.tensors[i], role=self.tensors[before].role)
                 self._stored[key] = i
-        node = Node(op=op, inputs=tuple(inputs), outputs=outputs, attrs=MappingProxyType(attrs), where=self._where)
-        self.nodes.append(node)
+        self.nodes.append(
+            Node(
+                op=op,
+                inputs=tuple(inputs),
+                outputs=outputs,
+                attrs=MappingProxyType(attrs),
+                where=self._where,
+                mixes=self._mixes,
+            )
+        )
         return outputs
+
+    def takes(self, op: str, rows: Sequence[int], parameters: Sequence[int] = ()) -> bool:
+        """Whether the device runs an operation on these values: rows of a call, and parameters as they are stored."""
+        return (
+            op in self.dialect
+            and all(self.shape(i)[0] == ROWS and len(self.shape(i)) <= 2 for i in rows)
+            and all(self.tensors[i].role == "parameter" for i in parameters)
+        )
 
     def finish(self, outputs: Sequence[int]) -> Graph:
         """Return the graph that computes `outputs`, without the nodes that nobody needs.
@@ -108,6 +152,7 @@ class GraphBuilder:
             inputs=tuple(self._inputs),
             outputs=tuple(outputs),
             constants=MappingProxyType(dict(self._constants)),
+            derived=MappingProxyType({i: what for (what, _), i in self._derived.items()}),
         )
         graph = pruned(graph)
         check_order(graph)
@@ -126,7 +171,7 @@ class GraphBuilder:
         """Products of groups; `groups` is by default that of the operand with more, or 0 where one has none."""
         if groups is None:
             both = self.shape(a)[0], self.shape(b)[0]
-            groups = max(both) if all(both) else 0
+            groups = widest(*both) if all(both) else 0
         inputs = (a, b) if bias is None else (a, b, bias)
         attrs = {"trans_a": trans_a, "trans_b": trans_b, "groups": groups, "activation": "linear"}
         return self.emit("gemm", inputs, **attrs)[0]
@@ -173,6 +218,11 @@ class GraphBuilder:
         if not any(starts) and tuple(stops) == self.shape(x):
             return x
         return self.emit("slice", (x,), starts=tuple(starts), stops=tuple(stops))[0]
+
+    def last(self, x: int, axis: int) -> int:
+        """Return the last element of an axis, which stays with size 1."""
+        size = self.shape(x)[axis]
+        return self.part(x, axis, size - 1, size) if size > 0 else self.emit("last", (x,), axis=axis)[0]
 
     def part(self, x: int, axis: int, start: int, stop: int) -> int:
         """``start:stop`` of one axis."""
@@ -306,17 +356,19 @@ def pruned(graph: Graph) -> Graph:
         if needed.intersection(node.outputs) or any(graph.tensors[i].key is not None for i in node.outputs):
             kept.append(node)
             needed.update(node.inputs)
-    used = needed.union(graph.inputs, *(node.outputs for node in kept))
+    given = [i for i in graph.inputs if i not in graph.derived or i in needed]
+    used = needed.union(given, *(node.outputs for node in kept))
     number = {old: new for new, old in enumerate(sorted(used))}
     return Graph(
         tensors=tuple(graph.tensors[i] for i in sorted(used)),
         nodes=tuple(_renumbered(node, number) for node in reversed(kept)),
-        inputs=tuple(number[i] for i in graph.inputs),
+        inputs=tuple(number[i] for i in given),
         outputs=tuple(number[i] for i in graph.outputs),
         constants=MappingProxyType({number[i]: v for i, v in graph.constants.items() if i in number}),
+        derived=MappingProxyType({number[i]: what for i, what in graph.derived.items() if i in number}),
     )
 
 
 def _renumbered(node: Node, number: dict[int, int]) -> Node:
     inputs, outputs = (tuple(number[i] for i in of) for of in (node.inputs, node.outputs))
-    return Node(op=node.op, inputs=inputs, outputs=outputs, attrs=node.attrs, where=node.where)
+    return replace(node, inputs=inputs, outputs=outputs)

@@ -18,8 +18,8 @@ from volumetric.errors import GenerationError
 from volumetric.layers import GRU, LSTM, RNN, GumbelSoftmax, LayerSpec, MultiHeadAttention, PositionEmbedding, Softmax
 from volumetric.layers.rope import rotation
 from volumetric.rng import generator
-from volumetric.runtime.graph.rules.base import Scope
-from volumetric.runtime.graph.rules.sequences import attend, heads, steps
+from volumetric.runtime.graph.rules.base import Scope, linear
+from volumetric.runtime.graph.rules.sequences import attend, heads
 
 
 def attentions(spec: LayerSpec) -> Iterator[MultiHeadAttention]:
@@ -154,7 +154,11 @@ def _recurrent(scope: CarryingScope, spec: RNN | LSTM | GRU, x: int) -> int:
     start = np.zeros((1, size), np.float32)
     names = [f"{scope.path}/{name}" for name in spec.states]
     states = [scope.feed((1, size), lambda m, at, of=of: m[of].at(at - 1) if at else start) for of in names]
-    every = steps(scope, spec, x, states)
+    p, cell = scope.params(spec), f"rnn_{spec.nonlinearity}" if isinstance(spec, RNN) else spec.kind
+    y, *kept = work.recurrent(
+        cell, scope.sequenced(linear(work, p, ("ih.",), x)), p["hh.weight"], states, p.get("hh.bias")
+    )
+    every = [y, work.part(kept[0], 2, 4 * size, 5 * size)] if isinstance(spec, LSTM) else [y]
     rows = [work.reshape(of, (work.shape(x)[0], size)) for of in every]
     for name, of in zip(names, rows, strict=True):
         scope.carried.keep(name, of)

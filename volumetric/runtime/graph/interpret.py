@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from volumetric._typing import Array
+from volumetric._typing import Array, Shape
 from volumetric.errors import ShapeError, SpecError
+from volumetric.runtime.graph.binding import bind, is_open, rows_of
 from volumetric.runtime.graph.families import OPS
-from volumetric.runtime.graph.ops import Graph, Tensor
+from volumetric.runtime.graph.ops import HELD, Graph, Tensor
 
 Float = type[np.float32] | type[np.float64]
 
@@ -20,8 +21,11 @@ def interpret(
 ) -> list[Array]:
     """Run `graph` on arrays; `buffers` are the persistent ones, replaced where the graph writes.
 
-    Numbers that are not finite are results like others, so NumPy does not warn of them.
+    Numbers that are not finite are results like others, so NumPy does not warn of them. Where rows are open, the inputs
+    say how many there are.
     """
+    if is_open(graph):
+        graph = bind(graph, rows_of(graph, dict(zip(graph.inputs, inputs, strict=True))))
     values = _given(graph, inputs, buffers, dtype)
     with np.errstate(all="ignore"):
         for node in graph.nodes:
@@ -31,7 +35,7 @@ def interpret(
                 tensor = graph.tensors[i]
                 if node.op == "assign" and len(args) == 2 and args[1][0] == 0:
                     result = buffers[node.attrs["key"]]
-                if result.shape != tensor.shape or result.dtype != _type(tensor, dtype):
+                if not fits(tensor.shape, result.shape) or result.dtype != _type(tensor, dtype):
                     raise ShapeError(f"{node.op}: made {result.dtype} {list(result.shape)}, announced {tensor}")
                 values[i] = result
                 if tensor.key is not None:
@@ -56,12 +60,17 @@ def _given(graph: Graph, inputs: Sequence[Array], buffers: Mapping[str, Array], 
 def check_value(tensor: Tensor, value: Array) -> Array:
     """Return `value`; raise `ShapeError` unless it has the shape and kind of number of `tensor`."""
     kind = np.integer if tensor.dtype == "int32" else np.floating
-    if value.shape != tensor.shape or not np.issubdtype(value.dtype, kind):
+    if not fits(tensor.shape, value.shape) or not np.issubdtype(value.dtype, kind):
         raise ShapeError(
             f"{tensor.name}: expected {tensor.dtype} of shape {list(tensor.shape)}, "
             f"got {value.dtype} of shape {list(value.shape)}"
         )
     return value
+
+
+def fits(shape: Shape, actual: Shape) -> bool:
+    """Whether an array has a shape, of which the rows that a state holds may be any number."""
+    return len(shape) == len(actual) and all(n in (m, HELD) for n, m in zip(shape, actual, strict=True))
 
 
 def check_buffer(tensor: Tensor, buffers: Mapping[str, Any]) -> Any:

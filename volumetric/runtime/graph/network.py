@@ -6,20 +6,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from volumetric._typing import Shape
-from volumetric.errors import ShapeError, SpecError
-from volumetric.layers import LayerSpec, MultiHeadAttention
-from volumetric.layers.recurrent import Recurrent
+from volumetric.errors import ShapeError
+from volumetric.layers import LayerSpec
 from volumetric.network import Network
 from volumetric.runtime.graph.build import GraphBuilder
+from volumetric.runtime.graph.fusion import fuse_rows, mark_tail
 from volumetric.runtime.graph.ops import Graph
 from volumetric.runtime.graph.passes import fuse_activations
 from volumetric.runtime.graph.rules import GraphTraining, Scope
 from volumetric.runtime.graph.rules.containers import joined
-from volumetric.runtime.lower import lower
+from volumetric.runtime.lower import lower, mixes_rows, sees_batch
 from volumetric.runtime.plan import Plan, Step
 
+DIALECT = frozenset({"embedding", "position_embedding", "linear", "attend", "sum", "scaled_softmax", "softcap"})
+"""Operations on the rows of a call: what a graph whose rows are open is written in, as far as its layers allow."""
 
-def graph_of(network: Network, rows: int, *, sequences: int | None = None, remember: bool = False) -> Graph:
+
+def graph_of(network: Network, rows: int, *, sequences: int | None = None) -> Graph:
     """Return the forward pass of `network` as a graph with one input and one output.
 
     Parameters
@@ -27,29 +30,32 @@ def graph_of(network: Network, rows: int, *, sequences: int | None = None, remem
     rows : rows (tokens, samples) of a call
     sequences : None: the input is ``[rows, …]``, one sequence where rows see each other. A number: the input is
         ``[sequences, rows, …]``, and so is the output; each sequence is computed as if it were alone
-    remember : recurrent layers go on from the buffers ``state/<layer>/h`` (and ``c``), ``[sequences, hidden_size]``,
-        which the store must hold (zeros at the start of a sequence), and leave their state there. Layers whose rows
-        count on from earlier calls in another way are refused
 
     Returns
     -------
     Graph
-        Its persistent buffers are the network's parameters by their keys, and the states.
-
-    Raises
-    ------
-    SpecError
-        `remember`, and a layer remembers more than a state of fixed size.
+        Its persistent buffers are the network's parameters by their keys.
     """
     plan = lower(network)
-    if remember:
-        _check_states(plan)
     work = GraphBuilder()
     value = plan.values[plan.inputs[0]]
     lead = (rows,) if sequences is None else (sequences, rows)
     x = work.input("input", (*lead, *value.shape[1:]), value.dtype)
-    y = emit_plan(work, plan, x, sequences=sequences, remember=remember)
-    return fuse_activations(work.finish([y]))
+    return fuse_activations(work.finish([emit_plan(work, plan, x, sequences=sequences)]))
+
+
+def open_graph(plan: Plan) -> Graph:
+    """Return the forward pass of a layer-level plan for any number of rows, going on from the states of a sequence.
+
+    Its buffers are parameters and states, by their keys. Norms, sums and soft caps are part of products beside them.
+    """
+    work = GraphBuilder(DIALECT)
+    value = plan.values[plan.inputs[0]]
+    x = work.input("input", value.shape, value.dtype)
+    y = emit_plan(work, plan, x, resumes=True)
+    if work.tensors[y].role == "input":  # an output is a tensor of its own
+        y = joined(work, (y,), "add")
+    return mark_tail(fuse_rows(fuse_activations(work.finish([y]))))
 
 
 def emit_plan(
@@ -59,7 +65,7 @@ def emit_plan(
     *,
     param: Callable[[str, Shape], int] | None = None,
     sequences: int | None = None,
-    remember: bool = False,
+    resumes: bool = False,
     made: dict[int, int] | None = None,
     training: GraphTraining | None = None,
 ) -> int:
@@ -69,6 +75,7 @@ def emit_plan(
     ----------
     x : ``[rows, …]``, or ``[sequences, rows, …]`` where `sequences` is a number
     param : key and shape of a parameter → the tensor to use for it, by default the persistent buffer of that key
+    resumes : layers go on from the states of a sequence
     made : receives value of the plan → tensor
     training : None at inference
     """
@@ -84,7 +91,7 @@ def emit_plan(
     count = 1 if sequences is None else sequences
     rows = shape[0] if sequences is None else sequences * shape[1]
     values = {plan.inputs[0]: work.reshape(x, (rows, *shape[lead:]))}
-    base = Scope(work=work, param=param or work.stored, path="", sequences=count, remember=remember, training=training)
+    base = Scope(work=work, param=param or work.stored, path="", sequences=count, resumes=resumes, training=training)
     for step in plan.steps:
         values[step.outputs[0]] = emit_step(base, step, [values[i] for i in step.inputs])
     if made is not None:
@@ -96,30 +103,13 @@ def emit_plan(
 def emit_step(base: Scope, step: Step, inputs: Sequence[int]) -> int:
     """Emit one step of a layer-level plan and return its output; `base` finds parameters by their keys."""
     work, spec = base.work, step.attrs.get("spec")
-    if isinstance(spec, LayerSpec):
-        keys = step.params
-        scope = replace(
-            base, path=step.where, param=lambda path, shape: base.param(keys[path], shape), key=keys.__getitem__
-        )
-        return scope.emit(spec, *inputs)
-    with work.at(step.where):
-        total = joined(work, inputs, step.op)
-        return total if step.op == "concat" else work.affine(total, step.attrs["scale"])
-
-
-def _check_states(plan: Plan) -> None:
-    for step in plan.steps:
-        spec: LayerSpec | None = step.attrs.get("spec")
-        if spec is not None and _counts_on(spec) and len(plan.values[step.inputs[0]].shape) <= 2:
-            raise SpecError(
-                f"{step.op} at {step.where} remembers rows, not a state of fixed size",
-                hint="give whole sequences, or use a device's compile for plans",
+    with work.at(step.where, mixes=mixes_rows(step) or sees_batch(step)):
+        if isinstance(spec, LayerSpec):
+            keys = step.params
+            scope = replace(
+                base, path=step.where, param=lambda path, shape: base.param(keys[path], shape), key=keys.__getitem__
             )
-
-
-def _counts_on(spec: LayerSpec) -> bool:
-    """Whether a layer remembers anything but a state of fixed size."""
-    if spec.children_field is not None:
-        return any(map(_counts_on, getattr(spec, spec.children_field)))
-    bidirectional = isinstance(spec, MultiHeadAttention) and not spec.causal
-    return spec.remembers and not bidirectional and not isinstance(spec, Recurrent)
+            return scope.emit(spec, *inputs)
+        if step.op == "concat":
+            return joined(work, inputs, "concat")
+        return joined(work, inputs, "avg" if step.attrs["scale"] != 1 else "add")

@@ -1,15 +1,40 @@
-"""Tensor graphs: tensors of static shape, nodes over them, and the table of the few operations that devices implement.
+"""The graph: tensors with roles, nodes over them, and the table of the operations that devices implement.
 
-Everything that the fused plan of language models does not cover, and all training, runs as a graph: a flat list of
-nodes in execution order over contiguous row-major tensors. Each tensor is written once. The exception are tensors with
-a `key`: they are views of a named buffer that outlives the run, and `update` and `assign` write into it in place.
+Every network and every step of training runs as a graph: a flat list of nodes in execution order over row-major
+tensors. Each tensor is written once. The exception are tensors with a `key`: they are views of a named buffer that
+outlives the run (a parameter, an optimiser's slot, a state of a sequence), and nodes write into it in place.
+
+A first axis may be open: a size of ``-n`` stands for n times the rows of a call (`ROWS` is -1), so that sizes multiply
+and divide as numbers do. `binding.bind` gives such a graph a number of rows. The rows that a state holds are `HELD`.
 
 Operations
 ==========
 
-float32 unless said. ``in → out``, then the attributes. Every node has all attributes of its operation. Axes are counted
+float32 unless said. ``in → out``, then the attributes. A node has all attributes of its operation. Axes are counted
 from 0. ``NumPy`` below means that the NumPy function of that name defines the result, NaN included. Sizes may be 0.
 Only the first output of a node has a gradient: the others (statistics, what a cell keeps, counts) serve gradients.
+
+Operations on the rows of a call
+--------------------------------
+What fast devices run on packed weights and on the states of sequences, whatever the number of rows. They name what
+they take: ``roles`` has a name for each input. A device that does not run one gets the operations further below in its
+place (`dialect`); so does training. x, y: [ROWS, width].
+
+``embedding``   ids [ROWS], weight [V,D] → y. ``scale``: factor on the row of ``weight`` that an id names.
+``position_embedding`` x, positions int32 [ROWS], weight [P,D] → x + weight[positions + ``offset``].
+``linear``      x [, residual], weight.i [Nᵢ,K] …, bias.i [Nᵢ] … [, norm.weight [K] [, norm.bias]] → y. With
+                ``n = norm(x)`` (``norm`` None, rms, layer; ``norm_eps``, ``norm_unit_offset`` as in ``norm``):
+                ``combine`` concat: ``act(n Wᵢᵀ + bᵢ)`` side by side; gated: ``act(n W₀ᵀ + b₀) · (n W₁ᵀ + b₁)``.
+                Then ``+ residual``; then ``softcap · tanh(y / softcap)`` unless None. ``activation``; ``parts``: (Nᵢ).
+``attend``      qkv [ROWS, (heads + 2 kv_heads) · head_dim], positions [, q_norm [head_dim], k_norm] [, k, v: states
+                [HELD, kv_heads, head_dim]] → y [ROWS, heads · head_dim] [, k, v with the new rows]. Head norms (rms,
+                ``qk_norm_eps``, ``qk_norm_unit_offset``), ``rope`` (`layers.rope.Rope` or None), then attention as
+                `layers.attention` has it: ``heads kv_heads head_dim scale causal window softcap``. Without states rows
+                see those of their own call.
+``sum``         1 or more x → ``scale`` · (their sum, from left to right).
+``scaled_softmax`` x → softmax(x / ``temperature``) by row.
+``softcap``     x → ``cap · tanh(x / cap)``.
+``norm``, ``concat`` on rows of features also belong here.
 
 Products
 --------
@@ -34,6 +59,7 @@ Element-wise (any number of axes)
 
 Moving data
 -----------
+``last``        x → the last element of ``axis``, which stays with size 1. For axes whose size is open.
 ``reshape``     x → the same elements in another shape; no work: both share storage. Also int32.
 ``permute``     x → ``NumPy transpose(x, perm)``. ``perm``.
 ``slice``       x → ``x[starts[0]:stops[0], …]``. ``starts``, ``stops``: one for each axis.
@@ -119,9 +145,16 @@ from math import prod
 from types import MappingProxyType
 from typing import Any, Literal
 
-from volumetric._typing import Array, Shape
+from volumetric._typing import ROWS, Array, Shape
 
 TensorType = Literal["float32", "int32"]
+Role = Literal["input", "constant", "parameter", "state", "scratch"]
+
+HELD = -(1 << 40)
+"""Stands in the shape of a state for the rows of a sequence that it holds."""
+
+_NAMED: Mapping[str, tuple[str, ...]] = MappingProxyType({"norm": ("x", "weight", "bias")})
+"""What the inputs of operations are called that have no ``roles``, where devices ask by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,30 +164,52 @@ class Tensor:
     Attributes
     ----------
     name : for people; need not be unique
-    shape : sizes of 1 or more axes
-    key : persistent buffer that the tensor is, or None for an input, a constant or scratch
+    shape : sizes of 1 or more axes; -n is n times the rows of a call
+    key : buffer that outlives the run, or None
+    role : input: each run takes it from the host, or derives it from the place of its rows; constant: known when the
+        graph is built; parameter: a buffer of the network or of its training; state: a buffer of a sequence; scratch:
+        made by a node
     """
 
     name: str
     shape: Shape
     dtype: TensorType = "float32"
     key: str | None = None
+    role: Role = "scratch"
 
     @property
     def size(self) -> int:
-        """Number of elements."""
+        """Number of elements; negative where rows are open."""
         return prod(self.shape)
+
+    @property
+    def width(self) -> int:
+        """Elements of a row."""
+        return prod(self.shape[1:])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """One operation: the tensors that it reads and writes, its static attributes, and the layer it belongs to."""
+    """One operation: the tensors that it reads and writes, its static attributes, and the layer it belongs to.
+
+    Attributes
+    ----------
+    mixes : a row of the result depends on other rows of the call, on their number, or on its place among them
+    tail : no later node mixes rows, so when only the last row is wanted the node may run on that alone
+    """
 
     op: str
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     attrs: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     where: str = ""
+    mixes: bool = False
+    tail: bool = False
+
+    def named(self, role: str) -> int | None:
+        """Input that plays a role, or None."""
+        names = self.attrs.get("roles") or _NAMED.get(self.op, ())
+        return self.inputs[names.index(role)] if role in names[: len(self.inputs)] else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,6 +220,7 @@ class Graph:
     ----------
     inputs, outputs : tensors that a run takes from the host and hands back to it
     constants : tensor → its value, int32 or float64; a device converts floats to its own type once
+    derived : those of `inputs` that nobody gives: they follow from the places of a call's rows in their sequence
     """
 
     tensors: tuple[Tensor, ...]
@@ -172,6 +228,7 @@ class Graph:
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     constants: Mapping[int, Array]
+    derived: Mapping[int, Derived] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
     def keyed(self) -> dict[str, Tensor]:
@@ -184,6 +241,16 @@ class Graph:
                 found.setdefault(key, self.tensors[i])
         return found
 
+    def keys(self, node: Node) -> dict[str, str]:
+        """Role → key of the parameters that a node names."""
+        names = node.attrs.get("roles") or _NAMED.get(node.op, ())
+        pairs = zip(names, (self.tensors[i] for i in node.inputs), strict=False)
+        return {role: t.key for role, t in pairs if t.role == "parameter" and t.key is not None}
+
+    def readers(self, tensor: int) -> Iterator[int]:
+        """Numbers of the nodes that read a tensor."""
+        return (at for at, node in enumerate(self.nodes) if tensor in node.inputs)
+
     def __str__(self) -> str:
         return "\n".join(self._lines())
 
@@ -191,13 +258,39 @@ class Graph:
         for i in self.inputs:
             yield f"{self._show(i)} = input"
         for node in self.nodes:
-            attrs = " ".join(f"{k}={v}" for k, v in node.attrs.items())
-            args = ", ".join(f"%{i}" for i in node.inputs)
+            shown = ((k, v) for k, v in node.attrs.items() if k != "roles" and v not in (None, False, ()))
+            attrs = " ".join(f"{k}={v}" for k, v in shown)
+            args = ", ".join(map(self._name, node.inputs))
             where = f" @{node.where}" if node.where else ""
-            yield f"{', '.join(map(self._show, node.outputs))} = {node.op}({args}) {attrs}".rstrip() + where
+            tail = " tail" if node.tail else ""
+            yield f"{', '.join(map(self._show, node.outputs))} = {node.op}({args}) {attrs}".rstrip() + where + tail
         yield "return " + ", ".join(f"%{i}" for i in self.outputs)
+
+    def _name(self, i: int) -> str:
+        tensor = self.tensors[i]
+        return f"{tensor.key}" if tensor.role in ("parameter", "state") else f"%{i}"
 
     def _show(self, i: int) -> str:
         tensor = self.tensors[i]
         key = f" {tensor.key!r}" if tensor.key is not None else ""
-        return f"%{i}[{'×'.join(map(str, tensor.shape))}]{key}"
+        return f"%{i}[{'×'.join(map(_size, tensor.shape))}]{key}"
+
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """Input that follows from where the rows of a call stand in their sequence.
+
+    Attributes
+    ----------
+    what : positions: int32 [rows]; gumbel: the noise of `layers.gumbel_softmax`, [rows, …]
+    seed : of gumbel
+    """
+
+    what: Literal["positions", "gumbel"]
+    seed: int = 0
+
+
+def _size(n: int) -> str:
+    if n == HELD:
+        return "held"
+    return str(n) if n >= 0 else "T" if n == ROWS else f"{-n}T"

@@ -1,4 +1,4 @@
-"""Rewrites that give the same numbers with fewer passes over memory."""
+"""Rewrites of graphs of fixed shape that give the same numbers with fewer passes over memory."""
 
 from __future__ import annotations
 

@@ -61,6 +61,11 @@ def floats(op: str, inputs: Sequence[Tensor]) -> None:
     require(all(t.dtype == "float32" for t in inputs), op, "takes float32 tensors only")
 
 
+def widest(*sizes: int) -> int:
+    """Return the largest of sizes, of which an open one is larger than any other."""
+    return min(sizes) if min(sizes) < 0 else max(sizes)
+
+
 def axes_of(op: str, tensor: Tensor, count: int) -> tuple[int, ...]:
     """Return the shape of `tensor`; raise `ShapeError` unless it has `count` axes."""
     require(len(tensor.shape) == count, op, f"needs {count} axes, got shape {list(tensor.shape)}")

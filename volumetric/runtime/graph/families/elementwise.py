@@ -100,10 +100,11 @@ def _infer_binary(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     if attrs["name"] not in BINARY:
         raise SpecError(f"binary: unknown name {attrs['name']!r}", hint="one of " + ", ".join(BINARY))
     a, b = (t.shape for t in inputs)
-    try:
-        return [out(attrs["name"], *np.broadcast_shapes(a, b))]
-    except ValueError:
-        raise ShapeError(f"binary: shapes {list(a)} and {list(b)} do not go together") from None
+    axes = max(len(a), len(b))
+    pairs = list(zip(*((1,) * (axes - len(shape)) + shape for shape in (a, b)), strict=True))
+    if any(n != m and 1 not in (n, m) for n, m in pairs):
+        raise ShapeError(f"binary: shapes {list(a)} and {list(b)} do not go together")
+    return [out(attrs["name"], *(m if n == 1 else n for n, m in pairs))]
 
 
 def _run_binary(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:

@@ -49,7 +49,7 @@ def _infer_slice(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     floats("slice", inputs)
     shape, starts, stops = inputs[0].shape, attrs["starts"], attrs["stops"]
     inside = len(starts) == len(stops) == len(shape) and all(
-        0 <= a <= b <= n for a, b, n in zip(starts, stops, shape, strict=True)
+        (a, b) == (0, n) or 0 <= a <= b <= n for a, b, n in zip(starts, stops, shape, strict=True)
     )
     require(inside, "slice", f"{starts} to {stops} is not inside of {list(shape)}")
     return [out("slice", *(b - a for a, b in zip(starts, stops, strict=True)))]
@@ -64,6 +64,24 @@ def _vjp_slice(work: GraphBuilder, node: Node, g: int) -> Found:
     shape = work.shape(node.inputs[0])
     after = tuple(n - b for n, b in zip(shape, node.attrs["stops"], strict=True))
     return [work.pad(g, node.attrs["starts"], after)]
+
+
+def _infer_last(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
+    floats("last", inputs)
+    shape, axis = inputs[0].shape, attrs["axis"]
+    require(0 <= axis < len(shape) and shape[axis], "last", f"{list(shape)} has nothing on an axis {axis}")
+    return [out("last", *shape[:axis], 1, *shape[axis + 1 :])]
+
+
+def _run_last(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
+    size, axis = inputs[0].shape[attrs["axis"]], attrs["axis"]
+    return [np.ascontiguousarray(inputs[0].take([size - 1], axis))]
+
+
+def _vjp_last(work: GraphBuilder, node: Node, g: int) -> Found:
+    shape, axis = work.shape(node.inputs[0]), node.attrs["axis"]
+    before = tuple(n - 1 if i == axis else 0 for i, n in enumerate(shape))
+    return [work.pad(g, before, (0,) * len(shape))]
 
 
 def _infer_pad(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
@@ -155,6 +173,7 @@ def _run_assign(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
 declare("reshape", _infer_reshape, lambda inputs, attrs: [inputs[0].reshape(attrs["shape"])], _vjp_reshape)
 declare("permute", _infer_permute, _run_permute, _vjp_permute)
 declare("slice", _infer_slice, _run_slice, _vjp_slice)
+declare("last", _infer_last, _run_last, _vjp_last)
 declare("pad", _infer_pad, _run_pad, _vjp_pad)
 declare("concat", _infer_concat, lambda inputs, attrs: [np.concatenate(inputs, attrs["axis"])], _vjp_concat)
 declare(

@@ -9,7 +9,7 @@ import numpy as np
 
 from volumetric._typing import Array
 from volumetric.layers.activations import activate, check_activation
-from volumetric.runtime.graph.families.base import Attrs, axes_of, declare, floats, out, require
+from volumetric.runtime.graph.families.base import Attrs, axes_of, declare, floats, out, require, widest
 from volumetric.runtime.graph.ops import Node, Tensor
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def _infer(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     other, n = b[::-1] if attrs["trans_b"] else b
     require(k == other, "gemm", f"{m}×{k} and {other}×{n} do not multiply")
     gc = attrs["groups"]
-    most = max(ga, gb, gc)
+    most = widest(ga, gb, gc)
     fits = 0 in (ga, gb) or all(g and most % g == 0 for g in (ga, gb, gc))
     require(fits, "gemm", f"groups {ga} and {gb} do not give {gc}")
     if len(inputs) == 3:

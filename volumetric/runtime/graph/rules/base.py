@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from typing import TypeAlias, TypeVar
+from typing import Literal, TypeAlias, TypeVar
 
 from volumetric._typing import Shape
 from volumetric.errors import UnsupportedError
 from volumetric.layers import LayerSpec
 from volumetric.runtime.graph.build import GraphBuilder
+from volumetric.runtime.graph.families.rowwise import LINEAR
 
 GetParam: TypeAlias = Callable[[str, Shape], int]
 """Path of a parameter below a layer, and its shape → tensor."""
@@ -42,7 +43,7 @@ class Scope:
     path : the layer, ``"1.0.0.2/0"``
     sequences : how many sequences of equal length lie one behind the other on the first axis. Each is treated as a call
         of its own: layers that look at other rows, or at their place among them, start anew at each
-    remember : recurrent layers go on from the state in the buffers ``state/<path>/…`` and leave theirs there
+    resumes : the rows of a call go on from the states of their sequence; where not, a sequence starts with its call
     training : None at inference
     key : gives the key of one of the layer's parameters or buffers
     """
@@ -51,7 +52,7 @@ class Scope:
     param: GetParam
     path: str
     sequences: int = 1
-    remember: bool = False
+    resumes: bool = False
     training: GraphTraining | None = None
     key: Callable[[str], str] = str
 
@@ -77,6 +78,14 @@ class Scope:
         if self.training is not None:
             self.training.buffers[self.key(name)] = value
 
+    def keeps_state(self, x: int) -> bool:
+        """Whether a layer that reads `x` goes on from states: with more axes every row is a sample of its own."""
+        return self.resumes and len(self.work.shape(x)) <= 2
+
+    def state(self, name: str, shape: Shape) -> int:
+        """Return the tensor of a state of the layer as it is after the nodes so far."""
+        return self.work.stored(f"{self.path}/{name}", shape, role="state")
+
     def child(self, name: str) -> Scope:
         """Return the scope of a layer inside of this one."""
         return replace(
@@ -99,7 +108,7 @@ class Scope:
         *lead, width = self.work.shape(x)
         if len(lead) > 1:
             return self.work.reshape(x, (prod(lead[:-1]), lead[-1], width))
-        if not lead[0] and not self.remember:
+        if not lead[0]:
             return self.work.reshape(x, (0, 1, width))  # no rows: no sequences either, rather than empty ones
         return self.work.reshape(x, (self.sequences, lead[0] // max(self.sequences, 1), width))
 
@@ -128,8 +137,34 @@ def flat(work: GraphBuilder, x: int) -> int:
     return work.reshape(x, (prod(lead), width))
 
 
-def affine(work: GraphBuilder, p: Mapping[str, int], name: str, x: int, activation: str = "linear") -> int:
-    """``act(x Wᵀ + b)`` on the last axis, for the parameters ``{name}weight`` and, where there, ``{name}bias``."""
+def linear(
+    work: GraphBuilder,
+    p: Mapping[str, int],
+    names: Sequence[str],
+    x: int,
+    *,
+    activation: str = "linear",
+    combine: Literal["concat", "gated"] = "concat",
+) -> int:
+    """``act(x Wᵀ + b)`` on the last axis, for the parameters ``{name}weight`` and, where there, ``{name}bias``.
+
+    Several products come side by side; of two that are gated the result is ``act(x W₀ᵀ + b₀) · (x W₁ᵀ + b₁)``.
+    """
+    weights = {f"weight.{i}": p[f"{name}weight"] for i, name in enumerate(names)}
+    biases = {f"bias.{i}": p[f"{name}bias"] for i, name in enumerate(names) if f"{name}bias" in p}
+    if work.takes("linear", (x,), (*weights.values(), *biases.values())):
+        given = {"x": x, **weights, **biases}
+        parts = tuple(work.shape(weight)[0] for weight in weights.values())
+        attrs = {**LINEAR, "combine": combine, "activation": activation, "parts": parts, "roles": tuple(given)}
+        return work.emit("linear", tuple(given.values()), **attrs)[0]
+    if combine == "gated":
+        gate, up = names
+        return work.binary("mul", _product(work, p, gate, x, activation), _product(work, p, up, x))
+    made = [_product(work, p, name, x, activation) for name in names]
+    return work.concat(made, len(work.shape(x)) - 1)
+
+
+def _product(work: GraphBuilder, p: Mapping[str, int], name: str, x: int, activation: str = "linear") -> int:
     *lead, width = work.shape(x)
     weight = p[name + "weight"]
     rows, wide = prod(lead), work.shape(weight)[0]

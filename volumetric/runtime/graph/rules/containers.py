@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-import numpy as np
-
 from volumetric.layers import Parallel, Residual, Sequential
 from volumetric.runtime.graph.build import GraphBuilder
 from volumetric.runtime.graph.rules.base import Scope, rule
@@ -14,7 +12,7 @@ from volumetric.runtime.graph.rules.base import Scope, rule
 
 @rule("residual")
 def _residual(scope: Scope, spec: Residual, x: int, source: int) -> int:
-    return scope.work.add(x, source)
+    return joined(scope.work, (x, source), "add")
 
 
 @rule("sequential")
@@ -43,13 +41,15 @@ def joined(work: GraphBuilder, values: Sequence[int], combine: str) -> int:
     """Concatenate on the last axis, add or average."""
     if combine == "concat":
         return work.concat(values, len(work.shape(values[0])) - 1)
-    return work.affine(work.add(*values), 1 / len(values) if combine == "avg" else 1.0)
+    scale = 1 / len(values) if combine == "avg" else 1.0
+    if work.takes("sum", values):
+        return work.emit("sum", values, scale=scale)[0]
+    return work.affine(work.add(*values), scale)
 
 
 def _scatter(work: GraphBuilder, values: Sequence[int], cells: Sequence[int], count: int) -> int:
     """Put each value into its cell of a row of cells, zeros into the others."""
     *lead, width = work.shape(values[0])
     of = dict(zip(cells, values, strict=True))
-    zeros = work.constant(np.zeros((*(1 for _ in lead), width)), "zeros")
-    empty = work.broadcast(zeros, (*lead, width)) if len(of) < count else -1
+    empty = work.zeros((*lead, width)) if len(of) < count else -1
     return work.concat([of.get(cell, empty) for cell in range(count)], len(lead))

@@ -17,25 +17,25 @@ from volumetric.layers import (
     Softcap,
     SwiGLU,
 )
-from volumetric.runtime.graph.rules.base import Scope, affine, flat, rule
+from volumetric.runtime.graph.rules.base import Scope, flat, linear, rule
 
 
 @rule("dense")
 def _dense(scope: Scope, spec: Dense, x: int) -> int:
-    return affine(scope.work, scope.params(spec), "", x, spec.activation)
+    return linear(scope.work, scope.params(spec), ("",), x, activation=spec.activation)
 
 
 @rule("mlp")
 def _mlp(scope: Scope, spec: MLP, x: int) -> int:
-    p = scope.params(spec)
-    return affine(scope.work, p, "down.", affine(scope.work, p, "up.", x, spec.activation))
+    work, p = scope.work, scope.params(spec)
+    return linear(work, p, ("down.",), linear(work, p, ("up.",), x, activation=spec.activation))
 
 
 @rule("swiglu")
 def _swiglu(scope: Scope, spec: SwiGLU, x: int) -> int:
     work, p = scope.work, scope.params(spec)
-    hidden = work.binary("mul", affine(work, p, "gate.", x, spec.activation), affine(work, p, "up.", x))
-    return affine(work, p, "down.", hidden)
+    hidden = linear(work, p, ("gate.", "up."), x, activation=spec.activation, combine="gated")
+    return linear(work, p, ("down.",), hidden)
 
 
 @rule("rms_norm")
@@ -53,13 +53,19 @@ def _layer_norm(scope: Scope, spec: LayerNorm, x: int) -> int:
 
 @rule("embedding")
 def _embedding(scope: Scope, spec: Embedding, ids: int) -> int:
-    table = scope.params(spec)["weight"]
-    return scope.work.affine(scope.work.gather_rows(table, ids), spec.scale)
+    work, table = scope.work, scope.params(spec)["weight"]
+    if work.takes("embedding", (ids,), (table,)):
+        return work.emit("embedding", (ids, table), roles=("ids", "weight"), scale=float(spec.scale))[0]
+    return work.affine(work.gather_rows(table, ids), spec.scale)
 
 
 @rule("position_embedding")
 def _position_embedding(scope: Scope, spec: PositionEmbedding, x: int) -> int:
     work, table = scope.work, scope.params(spec)["weight"]
+    if work.takes("position_embedding", (x,), (table,)):
+        roles = ("x", "positions", "weight")
+        inputs = (x, work.positions(), table)
+        return work.emit("position_embedding", inputs, roles=roles, offset=spec.offset)[0]
     rows = scope.sequenced(x)
     end = spec.offset + work.shape(rows)[1]
     if end > spec.num_embeddings:
@@ -69,13 +75,16 @@ def _position_embedding(scope: Scope, spec: PositionEmbedding, x: int) -> int:
 
 @rule("softcap")
 def _softcap(scope: Scope, spec: Softcap, x: int) -> int:
-    return scope.work.affine(scope.work.unary(scope.work.affine(x, 1 / spec.cap), "tanh"), spec.cap)
+    work = scope.work
+    if work.takes("softcap", (x,)):
+        return work.emit("softcap", (x,), cap=float(spec.cap))[0]
+    return work.affine(work.unary(work.affine(x, 1 / spec.cap), "tanh"), spec.cap)
 
 
 @rule("gate")
 def _gate(scope: Scope, spec: Gate, x: int) -> int:
     work = scope.work
-    logits = flat(work, affine(work, scope.params(spec), "", x))
+    logits = flat(work, linear(work, scope.params(spec), ("",), x))
     if spec.top_k is not None and spec.top_k < spec.out_features:
         logits = work.keep_largest(logits, spec.top_k)
     return work.reshape(work.softmax(logits), (*work.shape(x)[:-1], spec.out_features))

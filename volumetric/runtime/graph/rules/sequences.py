@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -10,12 +9,15 @@ import numpy as np
 from volumetric._typing import Array
 from volumetric.layers import GRU, LSTM, RNN, MultiHeadAttention
 from volumetric.layers.rope import rotation
-from volumetric.runtime.graph.rules.base import Scope, affine, rule
+from volumetric.runtime.graph.ops import HELD
+from volumetric.runtime.graph.rules.base import Scope, linear, rule
 
 
 @rule("multi_head_attention")
 def _attention(scope: Scope, spec: MultiHeadAttention, x: int) -> int:
     work = scope.work
+    if work.takes("attend", (x,), tuple(scope.params(spec).values())):
+        return _over_states(scope, spec, x)
     length = work.shape(scope.sequenced(x))[1]
     turn = None
     if spec.rope is not None:
@@ -24,6 +26,34 @@ def _attention(scope: Scope, spec: MultiHeadAttention, x: int) -> int:
     seen = _seen(spec, length)
     mask = None if seen.all() else work.constant(seen, "mask")
     return attend(scope, spec, x, *heads(scope, spec, x, turn), mask)
+
+
+def _over_states(scope: Scope, spec: MultiHeadAttention, x: int) -> int:
+    """Attention of the rows of a call over those that its sequence holds, as one node between two products."""
+    work, p = scope.work, scope.params(spec)
+    with work.at(scope.path, mixes=False):
+        qkv = linear(work, p, ("q.", "k.", "v."), x)
+    given = {"qkv": qkv, "positions": work.positions()}
+    given |= {n: p[f"{n}.weight"] for n in ("q_norm", "k_norm") if spec.qk_norm}
+    if spec.causal and scope.resumes:
+        given |= {name: scope.state(name, (HELD, spec.kv_heads, spec.width)) for name in ("k", "v")}
+    made = work.emit(
+        "attend",
+        tuple(given.values()),
+        roles=tuple(given),
+        heads=spec.num_heads,
+        kv_heads=spec.kv_heads,
+        head_dim=spec.width,
+        scale=spec.factor,
+        causal=spec.causal,
+        window=spec.window,
+        softcap=spec.softcap,
+        qk_norm_eps=spec.qk_norm_eps,
+        qk_norm_unit_offset=spec.qk_norm_unit_offset,
+        rope=spec.rope,
+    )
+    with work.at(scope.path, mixes=False):
+        return linear(work, p, ("o.",), made[0])
 
 
 def heads(scope: Scope, spec: MultiHeadAttention, x: int, turn: tuple[int, int] | None) -> tuple[int, int, int]:
@@ -49,7 +79,7 @@ def _heads(
     work = scope.work
     batch, length, _ = work.shape(rows)
     count, width = spec.num_heads if name == "q" else spec.kv_heads, spec.width
-    y = affine(work, p, name + ".", rows)
+    y = linear(work, p, (name + ".",), rows)
     if name != "v" and spec.qk_norm:
         gain, eps = p[f"{name}_norm.weight"], spec.qk_norm_eps
         y = work.reshape(y, (batch * length * count, width))
@@ -77,7 +107,7 @@ def attend(scope: Scope, spec: MultiHeadAttention, x: int, q: int, k: int, v: in
     joined = work.reshape(work.gemm(_probabilities(scope, spec, q, k, mask), v), (shared, batch, kv, length, width))
     joined = work.permute(joined, (1, 3, 2, 0, 4))
     joined = work.reshape(joined, (*work.shape(x)[:-1], spec.num_heads * width))
-    return affine(work, scope.params(spec), "o.", joined)
+    return linear(work, scope.params(spec), ("o.",), joined)
 
 
 def _probabilities(scope: Scope, spec: MultiHeadAttention, q: int, k: int, mask: int | None) -> int:
@@ -103,28 +133,19 @@ def _seen(spec: MultiHeadAttention, length: int) -> Array:
 
 @rule("rnn", "lstm", "gru")
 def _recurrent(scope: Scope, spec: RNN | LSTM | GRU, x: int) -> int:
-    work = scope.work
-    batch, length, _ = work.shape(scope.sequenced(x))
-    size = spec.hidden_size
-    keys = [f"state/{scope.path}/{name}" for name in spec.states]
-    remember = scope.remember and len(work.shape(x)) == 2  # with more axes every row is a sample of its own
-    if remember:
-        states = [work.stored(key, (batch, size)) for key in keys]
-    else:
-        states = [work.constant(np.zeros((batch, size)), "start")] * len(keys)
-    every = steps(scope, spec, x, states)
-    if remember and length:
-        for key, of in zip(keys, every, strict=True):
-            work.assign(key, work.reshape(work.part(of, 1, length - 1, length), (batch, size)))
-    return work.reshape(every[0], (*work.shape(x)[:-1], size))
-
-
-def steps(scope: Scope, spec: RNN | LSTM | GRU, x: int, states: Sequence[int]) -> tuple[int, ...]:
-    """Emit a recurrent layer from `states` ``[B, H]`` on; return its states after every step, each ``[B, T, H]``."""
     work, p, size = scope.work, scope.params(spec), spec.hidden_size
+    with work.at(scope.path, mixes=False):
+        from_x = scope.sequenced(linear(work, p, ("ih.",), x))
+    batch = work.shape(from_x)[0]
+    keeps, names = scope.keeps_state(x), spec.states
+    if keeps:
+        starts = [scope.state(name, (batch, size)) for name in names]
+    else:
+        starts = [work.zeros((batch, size))] * len(names)
     cell = f"rnn_{spec.nonlinearity}" if isinstance(spec, RNN) else spec.kind
-    from_x = affine(work, p, "ih.", scope.sequenced(x))
-    y, *kept = work.recurrent(cell, from_x, p["hh.weight"], states, p.get("hh.bias"))
-    if not isinstance(spec, LSTM):
-        return (y,)
-    return y, work.part(kept[0], 2, 4 * size, 5 * size)
+    y, *kept = work.recurrent(cell, from_x, p["hh.weight"], starts, p.get("hh.bias"))
+    if keeps:
+        every = [y, work.part(kept[0], 2, 4 * size, 5 * size)] if isinstance(spec, LSTM) else [y]
+        for name, of in zip(names, every, strict=True):
+            work.assign(f"{scope.path}/{name}", work.reshape(work.last(of, 1), (batch, size)))
+    return work.reshape(y, (*work.shape(x)[:-1], size))

@@ -22,6 +22,7 @@ from volumetric.layers import (
 from volumetric.layers.softmax import AxisSoftmax
 from volumetric.rng import generator
 from volumetric.runtime.graph.build import GraphBuilder
+from volumetric.runtime.graph.ops import Derived
 from volumetric.runtime.graph.rules.base import Scope, rule
 
 
@@ -40,6 +41,8 @@ def _along_axis(scope: Scope, spec: AxisSoftmax, x: int) -> int:
     work = scope.work
     count = len(work.shape(x))
     axis = spec.axis % count
+    if spec.kind == "softmax" and axis == 1 and work.takes("scaled_softmax", (x,)):
+        return work.emit("scaled_softmax", (x,), temperature=float(spec.temperature))[0]
     there = (*(i for i in range(count) if i != axis), axis)
     z = work.affine(work.permute(x, there), 1 / spec.temperature)
     *lead, size = work.shape(z)
@@ -51,6 +54,9 @@ def _along_axis(scope: Scope, spec: AxisSoftmax, x: int) -> int:
 @rule("gumbel_softmax")
 def _gumbel(scope: Scope, spec: GumbelSoftmax, x: int) -> int:
     work, shape = scope.work, scope.work.shape(x)
+    if scope.resumes:
+        noise = work.derived(Derived("gumbel", spec.seed), shape)
+        return _along_axis(scope, spec, work.binary("add", x, noise))
     rows = shape[0] // scope.sequences if scope.sequences else 0
     noise = np.empty((rows, *shape[1:]))
     for t in range(noise.shape[-2]):

@@ -1,0 +1,112 @@
+"""Graphs whose rows are open: any layer in any cut of a sequence computes what the reference device does."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.graph.test_networks import NETWORKS, chain
+from tests.layers.cases import CASES
+from volumetric.errors import ShapeError
+from volumetric.layers import GRU, LSTM, RNN, Dense, Dropout, Gate, Parallel, Residual, RMSNorm, Sequential
+from volumetric.network import Network, initialise
+from volumetric.runtime import RunOptions, lower
+from volumetric.runtime.graph.binding import bind, derived_value, is_open
+from volumetric.runtime.graph.interpret import interpret
+from volumetric.runtime.graph.network import DIALECT, open_graph
+from volumetric.runtime.graph.ops import HELD, Graph
+from volumetric.runtime.reference import ReferenceDevice
+
+OPTIONS = RunOptions(context=64)
+LAYERS = {
+    name: chain(spec, shape=shape[1:])
+    for name, (spec, shape) in CASES.items()
+    if spec.arity == 1 and spec.kind not in {"embedding", "last_step"} and len(shape) > 1
+}
+
+
+class Sequence:
+    """A sequence that the interpreter runs, in float64."""
+
+    def __init__(self, network: Network, seed: int = 3) -> None:
+        self.graph = open_graph(lower(network))
+        self.buffers = {key: store.values().astype(np.float64) for key, store in initialise(network, seed).items()}
+        for key, tensor in self.graph.keyed.items():
+            if tensor.role == "state":
+                self.buffers[key] = np.zeros([0 if n == HELD else n for n in tensor.shape])
+        self.position = 0
+
+    def run(self, x: np.ndarray) -> np.ndarray:
+        bound = bind(self.graph, len(x))
+        given = [
+            derived_value(self.graph.derived[i], self.position, bound.tensors[i]) if i in self.graph.derived else x
+            for i in self.graph.inputs
+        ]
+        self.position += len(x)
+        return interpret(self.graph, given, self.buffers, np.float64)[0]
+
+
+def rows_for(network: Network, count: int) -> np.ndarray:
+    rng = np.random.default_rng(5)
+    if network.input_dtype == "int32":
+        return rng.integers(0, 6, count).astype(np.int32)
+    return rng.standard_normal((count, *network.input_shape))
+
+
+def agree(network: Network, cuts: tuple[int, ...]) -> Sequence:
+    device = ReferenceDevice(np.float64)
+    reference = device.compile(lower(network), initialise(network, 3), OPTIONS)
+    state, sequence = reference.new_state(), Sequence(network)
+    for count in cuts:
+        x = rows_for(network, count)
+        want = reference.forward(state, x, last_only=False)
+        np.testing.assert_allclose(sequence.run(x), want, rtol=1e-6, atol=1e-7)  # the reference hands out float32
+    return sequence
+
+
+@pytest.mark.parametrize("name", [*NETWORKS])
+@pytest.mark.parametrize("cuts", [(5,), (1, 3, 1)])
+def test_networks_go_on_from_their_states(name: str, cuts: tuple[int, ...]) -> None:
+    sequence = agree(NETWORKS[name], cuts)
+    held = [t for t in sequence.graph.keyed.values() if t.role == "state" and t.shape[0] == HELD]
+    assert all(len(sequence.buffers[t.key or ""]) == 5 for t in held)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_every_layer_runs_on_any_number_of_rows(name: str) -> None:
+    agree(LAYERS[name], (3, 1))
+
+
+@pytest.mark.parametrize("cell", [RNN, LSTM, GRU])
+def test_recurrent_layers_keep_a_state_of_fixed_size(cell: type[LSTM]) -> None:
+    layers = (cell(input_size=3, hidden_size=4), Sequential(layers=(cell(input_size=4, hidden_size=2),)))
+    sequence = agree(chain(*layers, shape=(3,)), (4, 2, 1))
+    states = {key: tensor.shape for key, tensor in sequence.graph.keyed.items() if tensor.role == "state"}
+    assert states["0.0.0.0/h"] == (1, 4)
+    assert states["0.0.0.1/0/h"] == (1, 2)
+
+
+def ops(graph: Graph) -> list[str]:
+    return [node.op for node in graph.nodes]
+
+
+def test_what_is_no_operation_on_rows_stands_beside_those_that_are() -> None:
+    dense = Dense(in_features=6, out_features=6)
+    gated = Parallel(branches=(dense, dense), combine="filter", gate=Gate(in_features=6, out_features=2))
+    graph = open_graph(lower(chain(RMSNorm(num_features=6), dense, gated, Residual(), shape=(6,))))
+    assert ops(graph)[0] == "linear"
+    assert DIALECT.intersection(ops(graph)) == {"linear", "sum"}
+    assert is_open(graph)
+    assert not is_open(bind(graph, 3))
+    assert "mul_nonzero" in str(graph)
+
+
+def test_a_network_without_an_operation_hands_its_input_on() -> None:
+    graph = open_graph(lower(chain(Dropout(p=0.5), shape=(6,))))
+    assert ops(graph) == ["sum"]
+
+
+def test_inputs_agree_on_their_rows() -> None:
+    graph = open_graph(lower(chain(Dense(in_features=6, out_features=2), shape=(6,))))
+    with pytest.raises(ShapeError, match="axes"):
+        interpret(graph, [np.zeros(6)], {})

@@ -1,0 +1,79 @@
+"""Open rows get a number: a graph for any number of rows becomes one for a call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from volumetric._typing import Array, Shape
+from volumetric.errors import ShapeError
+from volumetric.rng import generator
+from volumetric.runtime.graph.ops import HELD, Derived, Graph, Node, Tensor
+
+_SIZES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "reshape": ("shape",),
+        "broadcast": ("shape",),
+        "slice": ("starts", "stops"),
+        "gemm": ("groups",),
+        "scatter_rows": ("rows",),
+    }
+)
+"""Attributes of operations that are sizes, and so may be open."""
+
+
+def is_open(graph: Graph) -> bool:
+    """Whether the number of rows is open."""
+    return any(n < 0 for i in graph.inputs for n in graph.tensors[i].shape)
+
+
+def bind(graph: Graph, rows: int) -> Graph:
+    """Return `graph` for calls of `rows` rows; what a state holds stays open."""
+    tensors = tuple(replace(t, shape=_sizes(t.shape, rows)) for t in graph.tensors)
+    return replace(graph, tensors=tensors, nodes=tuple(_bound(node, tensors, rows) for node in graph.nodes))
+
+
+def rows_of(graph: Graph, inputs: Mapping[int, Array]) -> int:
+    """Return how many rows a call has whose inputs are `inputs`; raise `ShapeError` if they disagree."""
+    found = set[int]()
+    for i, value in inputs.items():
+        tensor = graph.tensors[i]
+        if len(value.shape) != len(tensor.shape):
+            raise ShapeError(f"{tensor.name}: expected {len(tensor.shape)} axes, got shape {list(value.shape)}")
+        found |= {m // -n for n, m in zip(tensor.shape, value.shape, strict=True) if n < 0}
+    if len(found) != 1:
+        raise ShapeError(f"the inputs have different numbers of rows: {sorted(found)}")
+    return found.pop()
+
+
+def derived_value(what: Derived, start: int, tensor: Tensor) -> Array:
+    """Return a derived input, of the bound tensor `tensor`, for the rows of a sequence from `start` on."""
+    shape = tensor.shape
+    if what.what == "positions":
+        return np.arange(start, start + shape[0], dtype=np.int32)
+    noise = np.empty(shape, np.float32)
+    for t in range(shape[-2]):
+        place = t + start if len(shape) == 2 else t  # with more axes every row is a sample of its own
+        noise[..., t, :] = generator(what.seed, place).gumbel(size=noise[..., t, :].shape)
+    return noise
+
+
+def _sizes(sizes: Shape, rows: int) -> Shape:
+    return tuple(n if n >= 0 or n == HELD else -n * rows for n in sizes)
+
+
+def _bound(node: Node, tensors: tuple[Tensor, ...], rows: int) -> Node:
+    if node.op == "last":
+        shape, axis = tensors[node.inputs[0]].shape, node.attrs["axis"]
+        starts = tuple(n - 1 if i == axis else 0 for i, n in enumerate(shape))
+        return replace(node, op="slice", attrs=MappingProxyType({"starts": starts, "stops": shape}))
+    names = _SIZES.get(node.op, ())
+    attrs: dict[str, Any] = dict(node.attrs)
+    for name in names:
+        value = attrs[name]
+        attrs[name] = _sizes(value, rows) if isinstance(value, tuple) else _sizes((value,), rows)[0]
+    return replace(node, attrs=MappingProxyType(attrs)) if names else node
