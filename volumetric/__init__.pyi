@@ -1,9 +1,17 @@
 # ruff: noqa: TID252 (lazy_loader reads relative imports alone)
+from . import analysis as analysis
+from . import builders as builders
 from . import dtypes as dtypes
 from . import errors as errors
+from . import evolution as evolution
 from . import layers as layers
 from . import loaders as loaders
+from . import observe as observe
 from . import rng as rng
+from . import runtime as runtime
+from . import train as train
+from . import viz as viz
+from .analysis import predict as predict
 from .dtypes import DType as DType
 from .dtypes import Scheme as Scheme
 from .dtypes import parse_dtype as parse_dtype

@@ -7,11 +7,27 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 import volumetric
 
+PARTS = {
+    "analysis": "accuracy",
+    "builders": "sequential",
+    "dtypes": "encode",
+    "errors": "DeviceError",
+    "evolution": "Population",
+    "layers": "Dense",
+    "loaders": "save_native",
+    "observe": "LogObserver",
+    "rng": "generator",
+    "runtime": "RunOptions",
+    "train": "train",
+    "viz": "draw_network",
+}
+"""Part of the package → something in it, as ``volumetric.part.name``."""
 HEAVY = ("numba", "wgpu", "jinja2", "rich", "tokenizers", "huggingface_hub", "gguf", "cyclopts", "numpy")
 ROOT = Path(volumetric.__file__).parents[1]
 
@@ -29,6 +45,13 @@ def test_import_loads_nothing_heavy():
 @pytest.mark.parametrize("name", sorted(dir(volumetric)))
 def test_every_public_name_can_be_imported(name):
     assert getattr(volumetric, name) is not None
+
+
+def test_every_part_is_there_without_an_import_of_its_own():
+    names = ", ".join(f"volumetric.{part}.{name}" for part, name in PARTS.items())
+    assert run_python(f"import volumetric; print(len([{names}, volumetric.predict]))").strip() == str(len(PARTS) + 1)
+    found = {name for name in dir(volumetric) if isinstance(getattr(volumetric, name), ModuleType)}
+    assert set(PARTS) <= found
 
 
 def test_opening_the_reference_device_loads_no_compiler_and_no_gpu():

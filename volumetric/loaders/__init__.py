@@ -5,6 +5,15 @@ from __future__ import annotations
 from volumetric.loaders.chat import ChatTemplate
 from volumetric.loaders.generation_config import GenerationDefaults
 from volumetric.loaders.model import LoadedModel, open_model
+from volumetric.loaders.native import save_native
 from volumetric.loaders.tokenizer import StreamDecoder, Tokenizer
 
-__all__ = ["ChatTemplate", "GenerationDefaults", "LoadedModel", "StreamDecoder", "Tokenizer", "open_model"]
+__all__ = [
+    "ChatTemplate",
+    "GenerationDefaults",
+    "LoadedModel",
+    "StreamDecoder",
+    "Tokenizer",
+    "open_model",
+    "save_native",
+]

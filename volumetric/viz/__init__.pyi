@@ -1,0 +1,8 @@
+# ruff: noqa: TID252 (lazy_loader reads relative imports alone)
+from .curves import fitness_curves as fitness_curves
+from .curves import species_stack as species_stack
+from .drawing import draw_genome as draw_genome
+from .drawing import draw_network as draw_network
+from .evolution import plot_run as plot_run
+from .fronts import fronts as fronts
+from .heatmap import Heatmap as Heatmap
