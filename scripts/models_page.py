@@ -227,7 +227,7 @@ def mib(network: Network, dtype: str) -> float:
 
 def cache_mib(network: Network, storage: KVStorage) -> float:
     """Keys and values of 1000 tokens."""
-    return 1000 * sum(bytes_per_token(spec, storage) for spec in lower(network).states.values()) / 2**20
+    return 1000 * bytes_per_token(lower(network), storage) / 2**20
 
 
 def cost_rows() -> list[str]:

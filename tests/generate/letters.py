@@ -5,6 +5,7 @@ The tokens are ``a`` … ``h`` and the end-of-text token ``.``; after ``.`` come
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -13,11 +14,11 @@ import tokenizers
 
 from volumetric.generate import Model
 from volumetric.grid import Coord, Grid
-from volumetric.layers import Embedding
+from volumetric.layers import LSTM, Dense, Embedding, MultiHeadAttention
 from volumetric.loaders import ChatTemplate, GenerationDefaults, LoadedModel, Tokenizer
 from volumetric.loaders.convert import save_model
-from volumetric.network import Network
-from volumetric.runtime.device import RunOptions
+from volumetric.network import Network, initialise
+from volumetric.runtime.device import Device, RunOptions
 from volumetric.runtime.reference import ReferenceDevice
 from volumetric.weights import Params, WeightStore
 
@@ -75,6 +76,22 @@ def letters(
     table = next_letter_logits() if table is None else table
     loaded = loaded_letters(table, context_length=context_length, text=text, generation=generation)
     return Model(loaded, ReferenceDevice(), RunOptions(context=context))
+
+
+def recurrent_letters(device: Device) -> Model:
+    """Letters after an LSTM and an attention layer with random weights: what comes next depends on all before."""
+    size, width = len(LETTERS), 8
+    layers = (
+        Embedding(num_embeddings=size, embedding_dim=width),
+        LSTM(input_size=width, hidden_size=width),
+        MultiHeadAttention(embed_dim=width, num_heads=2),
+        Dense(in_features=width, out_features=size, bias=False),
+    )
+    network = Network(grid=Grid(len(layers)), layers={Coord(z): spec for z, spec in enumerate(layers)})
+    fresh = initialise(network, seed=2)
+    params = Params({key: WeightStore.from_array(4 * store.values()) for key, store in fresh.items()})
+    loaded = dataclasses.replace(loaded_letters(next_letter_logits()), network=network, params=params)
+    return Model(loaded, device, RunOptions(context=32))
 
 
 def write_letters(directory: Path, *, context_length: int = 64) -> Path:

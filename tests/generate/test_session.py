@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.generate.letters import letters
+from tests.devices import device
+from tests.generate.letters import letters, recurrent_letters
 from volumetric.errors import GenerationError
 
 
@@ -93,3 +94,23 @@ def test_on_end_is_called_once_however_a_stream_ends(session):
         getattr(stream, finish)()
         stream.close()
     assert len(calls) == 2
+
+
+@pytest.mark.parametrize("name", ["reference", "cpu"])
+def test_a_model_with_fixed_states_goes_back_to_a_copy_or_to_the_start(name):
+    """What a recurrent layer holds cannot be cut back; the texts must be those of an empty session all the same."""
+    model = recurrent_letters(device(name))
+    held = []
+    with model.session() as session:
+        for prompt in ("abcd", "abcd", "abcdefa", "abcdefb", "abh", "abhc"):
+            with model.session() as fresh:
+                want = fresh.stream(prompt, max_tokens=5).run().text
+            made = session.stream(prompt, max_tokens=5).run()
+            assert made.text == want
+            held.append(made.stats.cached_tokens)
+            assert session.tokens[: len(prompt)] == tuple("abcdefgh".index(letter) for letter in prompt)
+    # The copy stands before the last token of a prompt: after abc, abcdef, ab. What was generated is gone on from
+    # where the prompt agrees with it.
+    assert held[:2] == [0, 3]
+    assert held[3] == 6
+    assert held[4] == 0

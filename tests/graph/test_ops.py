@@ -13,7 +13,8 @@ from tests.graph.op_cases import OP_CASES, OpCase, case_graph, case_outputs
 from tests.layers.test_vjp import differences
 from volumetric.dtypes import Scheme
 from volumetric.errors import ShapeError, SpecError, UnsupportedError
-from volumetric.layers import GRU, LSTM, RNN, LayerSpec
+from volumetric.layers import GRU, LSTM, RNN
+from volumetric.layers.recurrent import Recurrent
 from volumetric.runtime.graph import GraphBuilder, differentiate, interpret
 from volumetric.runtime.graph.families import OPS
 from volumetric.runtime.graph.network import DIALECT
@@ -252,7 +253,7 @@ def rope(xs: list[A], at: Attrs) -> list[A]:
     return [np.concatenate([z.real, z.imag, x[..., 2 * half :]], -1)]
 
 
-def cell_layer(cell: str, weight: A, bias: A | None) -> tuple[LayerSpec, dict[str, A]]:
+def cell_layer(cell: str, weight: A, bias: A | None) -> tuple[Recurrent, dict[str, A]]:
     """The recurrent layer whose products with x are x."""
     wide, size = weight.shape
     spec = {
@@ -266,19 +267,11 @@ def cell_layer(cell: str, weight: A, bias: A | None) -> tuple[LayerSpec, dict[st
     return spec, {"ih.weight": np.eye(wide), "ih.bias": zeros, "hh.weight": weight, "hh.bias": hidden}
 
 
-def start(spec: LayerSpec, states: list[A]) -> Any:
-    from volumetric.layers import Memory
-
-    memory = Memory(1)
-    memory.arrays = dict(zip(("h", "c"), (s[:, None] for s in states), strict=False))
-    return memory
-
-
 def recurrent(xs: list[A], at: Attrs) -> list[A]:
     x, weight, *rest = xs
     states = rest[: 2 if at["cell"] == "lstm" else 1]
     spec, p = cell_layer(at["cell"], weight, rest[-1] if at["bias"] else None)
-    y, saved = spec.forward(p, x, memory=start(spec, states))
+    y, saved = spec.steps(p, x, tuple(states))
     if at["cell"].startswith("rnn"):
         return [y]
     tape = [np.concatenate(kept, -1) for kept in saved["tape"]]

@@ -98,7 +98,8 @@ def test_experts_remember() -> None:
         combine="filter",
         gate=gate(3, 2),
     )
-    assert spec.remembers
+    assert [state.name for state in spec.states((6, 4))] == ["0/h", "0/c", "2/h", "2/c"]
+    assert not spec.states((2, 6, 4))
     p, x = arrays(spec, (6, 4), seed=1)
     whole, _ = spec.forward(p, x)
     memory = Memory()

@@ -66,17 +66,24 @@ def test_states_equal_the_equations(spec: Recurrent) -> None:
 
 
 @pytest.mark.parametrize("spec", KINDS, ids=lambda spec: spec.kind)
-@pytest.mark.parametrize("lead", [(), (2,)])
-def test_a_sequence_in_pieces_gives_the_states_of_the_whole(spec: Recurrent, lead: tuple[int, ...]) -> None:
-    p, x = arrays(spec, (*lead, 7, 3), seed=3)
+def test_a_sequence_in_pieces_gives_the_states_of_the_whole(spec: Recurrent) -> None:
+    p, x = arrays(spec, (7, 3), seed=3)
     whole, _ = spec.forward(p, x)
     memory = Memory()
     for start, end in ((0, 2), (2, 3), (3, 3), (3, 7)):
         memory.position = start
-        part, _ = spec.forward(p, x[..., start:end, :], memory=memory)
-        np.testing.assert_allclose(part, whole[..., start:end, :], rtol=0, atol=1e-12)
-    memory.position = 4  # cut back, then go on with what came then
-    np.testing.assert_allclose(spec.forward(p, x[..., 4:, :], memory=memory)[0], whole[..., 4:, :], rtol=0, atol=1e-12)
+        part, _ = spec.forward(p, x[start:end], memory=memory)
+        np.testing.assert_allclose(part, whole[start:end], rtol=0, atol=1e-12)
+    assert {name: value.shape for name, value in memory.values.items()} == {s.name: (4,) for s in spec.states()}
+
+
+@pytest.mark.parametrize("spec", KINDS, ids=lambda spec: spec.kind)
+def test_samples_with_a_sequence_each_leave_nothing_behind(spec: Recurrent) -> None:
+    p, x = arrays(spec, (2, 5, 3), seed=3)
+    memory = Memory(3)
+    np.testing.assert_array_equal(spec.forward(p, x, memory=memory)[0], spec.forward(p, x)[0])
+    assert not memory.values
+    assert not spec.states(x.shape)
 
 
 def test_the_gradient_of_a_later_piece_takes_the_state_before_it_as_given() -> None:
@@ -84,29 +91,25 @@ def test_the_gradient_of_a_later_piece_takes_the_state_before_it_as_given() -> N
     p, x = arrays(spec, (5, 3), seed=3)
     memory = Memory()
     spec.forward(p, x[:3], memory=memory)
-    memory.position = 3
-    y, saved = spec.forward(p, x[3:], memory=memory)
+    before = dict(memory.values)
+    y, saved = spec.forward(p, x[3:], memory=Memory(3, dict(before)))
     grads = spec.vjp(p, saved, np.ones_like(y))
 
     def loss(step: float) -> float:
         moved = {**p, "hh.weight": p["hh.weight"].copy()}
         moved["hh.weight"][5, 2] += step
-        memory.position = 3
-        return float(spec.forward(moved, x[3:], memory=memory)[0].sum())
+        return float(spec.forward(moved, x[3:], memory=Memory(3, dict(before)))[0].sum())
 
     assert grads.params["hh.weight"][5, 2] == pytest.approx((loss(1e-5) - loss(-1e-5)) / 2e-5, abs=1e-8)
 
 
 def test_a_memory_that_does_not_fit_is_refused() -> None:
     spec = GRU(input_size=3, hidden_size=4)
-    p, x = arrays(spec, (2, 4, 3), seed=3)
-    with pytest.raises(SpecError, match="memory is at step 2 but does not hold its h"):
+    p, x = arrays(spec, (4, 3), seed=3)
+    with pytest.raises(SpecError, match="memory is at row 2 but does not hold h"):
         spec.forward(p, x, memory=Memory(2))
-    memory = Memory()
-    spec.forward(p, x, memory=memory)
-    memory.position = 4
-    with pytest.raises(ShapeError, match=r"holds states \[2, 4\], this call needs \[3, 4\]"):
-        spec.forward(p, np.zeros((3, 1, 3)), memory=memory)
+    with pytest.raises(ShapeError, match=r"holds h of shape \[3\], this call needs \[4\]"):
+        spec.forward(p, x, memory=Memory(2, {"h": np.zeros(3)}))
 
 
 def test_stacked_layers_keep_a_memory_each() -> None:

@@ -78,7 +78,7 @@ def test_a_transformer_layer_is_five_fused_steps() -> None:
             "residual=True parts=(32,) tail"
         ),
     ]
-    assert list(plan.states) == ["1.0.0.1"]
+    assert list(plan.states) == ["1.0.0.1/k", "1.0.0.1/v"]
 
 
 def test_the_head_uses_the_embedding_weights() -> None:

@@ -28,6 +28,7 @@ from volumetric.layers import (
     LayerSpec,
     MixtureSoftmax,
     Parallel,
+    PositionEmbedding,
     Reshape,
     Residual,
     RMSNorm,
@@ -204,17 +205,35 @@ def test_gradients_of_a_whole_network_equal_central_differences(network: Network
         np.testing.assert_allclose(got, want, rtol=0, atol=TOLERANCE * max(np.abs(want).max(), 1e-3))
 
 
-def test_experts_that_remember_go_on_after_a_fork_and_a_trim() -> None:
+def test_experts_that_remember_go_back_by_a_fork() -> None:
     network = sequence_through_experts()
     executable = ReferenceDevice(np.float64).compile(lower(network), initialise(network, seed=5))
     x = np.random.default_rng(0).standard_normal((6, 4)).astype(np.float32)
     whole = executable.forward(executable.new_state(), x, last_only=False)
     state = executable.new_state()
-    executable.forward(state, x[:5])
-    other = state.fork()
-    state.trim(2)
+    executable.forward(state, x[:2])
+    before = state.fork()
+    executable.forward(state, x[2:5])
+    with pytest.raises(GenerationError, match=r"to 2: 1\.0\.0\.0/h has one value"):
+        state.trim(2)
+    state, other = before, state
     np.testing.assert_allclose(executable.forward(state, x[2:], last_only=False), whole[2:], rtol=0, atol=1e-7)
     np.testing.assert_allclose(executable.forward(other, x[5:]), whole[5:], rtol=0, atol=1e-7)
+    state.trim(0)
+    np.testing.assert_allclose(executable.forward(state, x, last_only=False), whole, rtol=0, atol=1e-7)
+
+
+def test_a_call_that_fails_leaves_the_state_as_it_was() -> None:
+    """The cell has run when the table of positions ends."""
+    network = chain((4,), LSTM(input_size=4, hidden_size=4), PositionEmbedding(num_embeddings=3, embedding_dim=4))
+    executable = ReferenceDevice().compile(lower(network), initialise(network))
+    x = np.random.default_rng(0).standard_normal((4, 4)).astype(np.float32)
+    state = executable.new_state()
+    executable.forward(state, x[:2])
+    with pytest.raises(GenerationError, match="beyond the 3 learned positions"):
+        executable.forward(state, x[2:])
+    whole = executable.forward(executable.new_state(), x[:3])
+    np.testing.assert_allclose(executable.forward(state, x[2:3]), whole, rtol=0, atol=1e-6)
 
 
 def test_a_bidirectional_layer_sees_the_rows_of_its_call_alone() -> None:

@@ -233,7 +233,7 @@ class Model:
     @cached_property
     def bidirectional(self) -> bool:
         """Whether tokens see those after them, which makes the model an encoder that cannot generate."""
-        return any(getattr(step.attrs.get("spec"), "causal", True) is False for step in self.plan.steps)
+        return any(step.attrs["spec"].two_way for step in self.plan.steps if "spec" in step.attrs)
 
     def generate(self, prompt: Prompt, params: SamplingParams | None = None, **explicit: Any) -> Generation:
         """Generate after `prompt` and return the whole.

@@ -32,6 +32,10 @@ class Session:
     turn of a chat cost its own tokens. Numbers computed in another order differ in their last bits, so a seed repeats
     a text exactly only from the same history; `reset` gives the empty one.
 
+    Keys and values are cut back to that difference. What has one value for the whole sequence, as the state of a
+    recurrent layer, cannot be; for models that have such states the session keeps a copy from the end of the last
+    prompt, and goes back to it, or to the start.
+
     Parameters
     ----------
     model : the model to run; the session shares its weights and compiled plan
@@ -42,6 +46,9 @@ class Session:
         self._model = model
         self._state: State | None = model.executable.new_state() if state is None else state
         self._tokens = list(tokens)
+        self._fixed = any(spec.kind == "fixed" for spec in model.plan.states.values())
+        self._mark: State | None = None
+        """Copy of the state before the last token of the last prompt, where going back takes one."""
         self._live: Stream | None = None
 
     @property
@@ -98,16 +105,34 @@ class Session:
         logits : after the last of `ids`, float32 ``[V]``
         reused : how many of `ids` the state held already
         """
-        state = self._open()
         same = map(operator.eq, self._tokens, ids)
         shared = sum(1 for _ in itertools.takewhile(bool, same))
-        kept = min(shared, len(ids) - 1)  # the last token is always fed: its logits are what is wanted
-        state.trim(kept)
-        del self._tokens[kept:]
+        kept = self._go_back(min(shared, len(ids) - 1))  # the last token is always fed: its logits are what is wanted
+        last = len(ids) - 1 if self._fixed else kept
+        for start in range(kept, last, PREFILL_ROWS):
+            self._feed(ids[start : min(start + PREFILL_ROWS, last)])
+        if self._fixed and (self._mark is None or self._mark.position < last):
+            self._mark = self._open().fork()
         logits = np.empty((1, 0), np.float32)
-        for start in range(kept, len(ids), PREFILL_ROWS):
+        for start in range(last, len(ids), PREFILL_ROWS):
             logits = self._feed(ids[start : start + PREFILL_ROWS])
         return logits[-1], kept
+
+    def _go_back(self, position: int) -> int:
+        """Forget what was fed from `position` on, or from further back where there is no copy of then."""
+        state = self._open()
+        if not self._fixed:
+            state.trim(position)
+        elif state.position != position:
+            if self._mark is not None and self._mark.position > position:
+                self._mark = None
+            if self._mark is None:
+                state.reset()
+            else:
+                self._state = state = self._mark.fork()
+            position = state.position
+        del self._tokens[position:]
+        return position
 
     def step(self, token: int) -> F32Array:
         """Append `token` and return the logits after it, float32 ``[V]``."""
@@ -139,12 +164,13 @@ class Session:
         """Forget all tokens."""
         self._stop()
         self._open().reset()
+        self._mark = None
         self._tokens.clear()
 
     def close(self) -> None:
         """End a running stream and let go of the device memory of the state."""
         self._stop()
-        self._state = None
+        self._state = self._mark = None
         self._tokens.clear()
 
     def __enter__(self) -> Session:

@@ -11,7 +11,6 @@ from volumetric.layers.attention import MultiHeadAttention as MultiHeadAttention
 from volumetric.layers.base import LAYERS as LAYERS
 from volumetric.layers.base import Grads as Grads
 from volumetric.layers.base import LayerSpec as LayerSpec
-from volumetric.layers.base import Memory as Memory
 from volumetric.layers.base import ParamSpec as ParamSpec
 from volumetric.layers.base import layer as layer
 from volumetric.layers.batch_norm import BatchNorm1d as BatchNorm1d
@@ -59,4 +58,7 @@ from volumetric.layers.reshape import Reshape as Reshape
 from volumetric.layers.rope import Rope as Rope
 from volumetric.layers.softmax import Softcap as Softcap
 from volumetric.layers.softmax import Softmax as Softmax
+from volumetric.layers.state import Memory as Memory
+from volumetric.layers.state import StateKind as StateKind
+from volumetric.layers.state import StateSpec as StateSpec
 from volumetric.layers.training import Training as Training

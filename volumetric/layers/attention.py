@@ -28,6 +28,7 @@ from volumetric.layers.dense import affine, affine_params, affine_vjp
 from volumetric.layers.norm import rms_norm, rms_norm_vjp
 from volumetric.layers.rope import Rope, rotate
 from volumetric.layers.softmax import softmax, softmax_vjp
+from volumetric.layers.state import StateSpec, is_sequence
 
 
 @layer("multi_head_attention")
@@ -50,7 +51,7 @@ class MultiHeadAttention(LayerSpec):
     qk_norm : RMSNorm each query and key head before RoPE, with gains of their own
     """
 
-    remembers: ClassVar[bool] = True
+    contextual: ClassVar[bool] = True
 
     embed_dim: int
     num_heads: int
@@ -96,6 +97,17 @@ class MultiHeadAttention(LayerSpec):
         """Factor on scores."""
         return 1 / math.sqrt(self.width) if self.scale is None else self.scale
 
+    @property
+    def two_way(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]  (depends on a field)
+        """Whether rows see those after them."""
+        return not self.causal
+
+    def states(self, *inputs: Shape) -> tuple[StateSpec, ...]:
+        if not self.causal or not is_sequence(*inputs):
+            return ()  # a bidirectional layer sees the rows of its own call, all at once
+        row = (self.kv_heads, self.width)
+        return tuple(StateSpec(name=name, shape=row, kind="rows", window=self.window) for name in ("k", "v"))
+
     def params(self) -> tuple[ParamSpec, ...]:
         q, kv = self.num_heads * self.width, self.kv_heads * self.width
         norms: tuple[ParamSpec, ...] = ()
@@ -123,8 +135,8 @@ class MultiHeadAttention(LayerSpec):
         q = self._project(p, "q", x, self.num_heads, positions, saved)
         k = self._project(p, "k", x, self.kv_heads, positions, saved)
         v = self._heads(affine(p, "v.", x), self.kv_heads)
-        if memory is not None and self.causal:
-            k, v = _remember(memory, "k", k), _remember(memory, "v", v)
+        if memory is not None and self.states(x.shape):
+            k, v = memory.append("k", k), memory.append("v", v)
         saved |= {"q": q, "k": k, "v": v}
         scores, saved["capped"] = self._scores(q, k, positions)
         probs = softmax(scores)
@@ -189,14 +201,6 @@ class MultiHeadAttention(LayerSpec):
         if self.window is not None:
             hidden |= np.abs(distance) >= self.window
         return np.where(hidden, scores.dtype.type(-np.inf), scores), capped
-
-
-def _remember(memory: Memory, name: str, new: Array) -> Array:
-    """Append `new` ``[..., T, heads, width]`` to what `memory` holds; return all of it."""
-    before = memory.arrays.get(name)
-    joined = new if before is None else np.concatenate([before[..., : memory.position, :, :], new], axis=-3)
-    memory.arrays[name] = joined
-    return joined
 
 
 def _spread(kv: Array, heads: int) -> Array:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal, TypeAlias, TypeVar, dataclass_transfo
 
 from volumetric._typing import Array, Shape
 from volumetric.errors import ShapeError, SpecError
+from volumetric.layers.state import Memory, StateSpec
 from volumetric.layers.training import Training
 
 Arrays: TypeAlias = Mapping[str, Array]
@@ -52,22 +53,6 @@ class Grads:
     params: dict[str, Array] = field(default_factory=dict)
 
 
-class Memory:
-    """What a layer remembers from one call to the next within a sequence: the rows seen so far, and their arrays.
-
-    Attributes
-    ----------
-    position : rows that came before this call
-    arrays : name → array with one row for each remembered position
-    """
-
-    __slots__ = ("arrays", "position")
-
-    def __init__(self, position: int = 0) -> None:
-        self.position = position
-        self.arrays: dict[str, Array] = {}
-
-
 class LayerSpec:
     """Base of all layer specs. Subclasses are declared with `layer` and override the methods below."""
 
@@ -77,8 +62,10 @@ class LayerSpec:
     """Name of the field that holds nested specs, for containers."""
     arity: ClassVar[int] = 1
     """How many arrays forward takes."""
-    remembers: ClassVar[bool] = False
-    """Whether forward uses `memory`."""
+    contextual: ClassVar[bool] = False
+    """Whether a row of the output depends on its place in the sequence, or on other rows of it."""
+    two_way: ClassVar[bool] = False
+    """Whether a row of the output depends on later rows of its call."""
     batch_statistics: ClassVar[BatchStatistics] = "never"
     """When a row of the output depends on the other samples of the batch."""
     draws: ClassVar[bool] = False
@@ -98,12 +85,22 @@ class LayerSpec:
         """Return all that is stored of the layer: its parameters, then its buffers."""
         return *self.params(), *self.buffers()
 
+    def states(self, *inputs: Shape) -> tuple[StateSpec, ...]:
+        """Return what the layer keeps of a sequence from call to call, when it reads values of the shapes `inputs`.
+
+        Without shapes: as for rows of features. Values with an axis between rows and features leave nothing behind.
+        """
+        return ()
+
     def output_shape(self, *inputs: Shape) -> Shape:
         """Return the shape of the output; raise `ShapeError` where an input does not fit."""
         return inputs[0]
 
     def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
-        """Compute the reference output, in the precision of the inputs, and what the VJP needs."""
+        """Compute the reference output, in the precision of the inputs, and what the VJP needs.
+
+        With a `memory` the rows go on from those that it counts, and leave in it what `states` declares.
+        """
         raise NotImplementedError(self.kind)
 
     def train_forward(self, p: Arrays, *xs: Array, training: Training) -> tuple[Array, Saved]:

@@ -20,6 +20,7 @@ from volumetric.layers.base import (
     layer,
     show_shape,
 )
+from volumetric.layers.state import StateSpec, is_sequence
 from volumetric.layers.training import Training
 
 INPUT = "input"
@@ -93,13 +94,9 @@ def joint_statistics(children: Iterable[LayerSpec]) -> BatchStatistics:
     return "always" if "always" in found else "training" if "training" in found else "never"
 
 
-def inner_memory(memory: Memory | None, index: int) -> Memory | None:
-    """Memory of child `index`, kept inside that of its container."""
-    if memory is None:
-        return None
-    child = memory.arrays.setdefault(f"/{index}", Memory())  # pyright: ignore[reportArgumentType]  (nested, as the layers are)
-    child.position = memory.position  # pyright: ignore[reportAttributeAccessIssue]
-    return child  # pyright: ignore[reportReturnType]
+def inner_memory(memory: Memory | None, index: int, x: Array) -> Memory | None:
+    """Memory of child `index`, which reads `x`; None where its rows are no sequence."""
+    return None if memory is None or not is_sequence(x.shape) else memory.child(str(index))
 
 
 @layer("sequential")
@@ -119,9 +116,14 @@ class Sequential(LayerSpec):
                 inner_source(child.source, i)
 
     @property
-    def remembers(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]  (depends on the children)
-        """Whether any child uses memory."""
-        return any(child.remembers for child in self.layers)
+    def contextual(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]  (depends on the children)
+        """Whether a row depends on its place, or on other rows, in any child."""
+        return any(child.contextual for child in self.layers)
+
+    @property
+    def two_way(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]  (depends on the children)
+        """Whether a row depends on later ones in any child."""
+        return any(child.two_way for child in self.layers)
 
     @property
     def batch_statistics(self) -> BatchStatistics:  # pyright: ignore[reportIncompatibleVariableOverride]  (depends on the children)
@@ -145,17 +147,27 @@ class Sequential(LayerSpec):
         return (index, inner_source(child.source, index)) if isinstance(child, Residual) else (index,)
 
     def output_shape(self, *inputs: Shape) -> Shape:
-        shapes = [inputs[0]]
+        return self._shapes(inputs[0])[-1]
+
+    def states(self, *inputs: Shape) -> tuple[StateSpec, ...]:
+        shapes = [(shape,) for shape in self._shapes(*inputs)] if inputs else [()] * len(self.layers)
+        pairs = zip(self.layers, shapes, strict=False)
+        return tuple(state.below(str(i)) for i, (child, shape) in enumerate(pairs) for state in child.states(*shape))
+
+    def _shapes(self, x: Shape) -> list[Shape]:
+        """Shapes of the input and of every layer's output."""
+        shapes = [x]
         for i, child in enumerate(self.layers):
             try:
                 shapes.append(child.output_shape(*(shapes[j] for j in self.sources(i))))
             except ShapeError as error:
                 raise ShapeError(f"layer {i} of sequential: {error}") from None
-        return shapes[-1]
+        return shapes
 
     def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
         return self._run(
-            xs[0], lambda i, args: self.layers[i].forward(below(p, str(i)), *args, memory=inner_memory(memory, i))
+            xs[0],
+            lambda i, args: self.layers[i].forward(below(p, str(i)), *args, memory=inner_memory(memory, i, args[0])),
         )
 
     def train_forward(self, p: Arrays, *xs: Array, training: Training) -> tuple[Array, Saved]:

@@ -73,7 +73,7 @@ def check_ids(ids: Array, vocabulary: int) -> Array:
 class PositionEmbedding(LayerSpec):
     """Learned absolute positions ``y[t] = x[t] + P[position(t) + offset]`` (GPT-2, BERT; OPT has offset 2)."""
 
-    remembers: ClassVar[bool] = True
+    contextual: ClassVar[bool] = True
 
     num_embeddings: int
     embedding_dim: int

@@ -25,7 +25,7 @@ class GumbelSoftmax(Softmax):
     of a batch get noise of their own, by their place in it. Another seed gives other noise.
     """
 
-    remembers: ClassVar[bool] = True
+    contextual: ClassVar[bool] = True
 
     seed: int = 0
 

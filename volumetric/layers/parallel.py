@@ -22,6 +22,7 @@ from volumetric.layers.base import (
 from volumetric.layers.containers import Residual, inner_memory, joint_statistics, prefixed, prefixed_buffers
 from volumetric.layers.gate import Gate
 from volumetric.layers.joins import join, join_vjp, mix, mix_vjp, scatter, scatter_vjp
+from volumetric.layers.state import StateSpec
 from volumetric.layers.training import Training
 
 Combine = Literal["concat", "add", "avg", "filter", "grid_scatter"]
@@ -85,9 +86,14 @@ class Parallel(LayerSpec):
         return cells
 
     @property
-    def remembers(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]  (depends on the children)
-        """Whether any branch uses memory."""
-        return any(branch.remembers for branch in self.branches)
+    def contextual(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]  (depends on the children)
+        """Whether a row depends on its place, or on other rows, in any branch."""
+        return any(branch.contextual for branch in self.branches)
+
+    @property
+    def two_way(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]  (depends on the children)
+        """Whether a row depends on later ones in any branch."""
+        return any(branch.two_way for branch in self.branches)
 
     @property
     def batch_statistics(self) -> BatchStatistics:  # pyright: ignore[reportIncompatibleVariableOverride]  (depends on the children)
@@ -105,6 +111,9 @@ class Parallel(LayerSpec):
 
     def buffers(self) -> tuple[ParamSpec, ...]:
         return prefixed_buffers(dict(enumerate(self.branches)))
+
+    def states(self, *inputs: Shape) -> tuple[StateSpec, ...]:
+        return tuple(state.below(str(i)) for i, branch in enumerate(self.branches) for state in branch.states(*inputs))
 
     def output_shape(self, *inputs: Shape) -> Shape:
         shapes: list[Shape] = []
@@ -125,7 +134,7 @@ class Parallel(LayerSpec):
 
     def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
         results = [
-            branch.forward(below(p, str(i)), xs[0], memory=inner_memory(memory, i))
+            branch.forward(below(p, str(i)), xs[0], memory=inner_memory(memory, i, xs[0]))
             for i, branch in enumerate(self.branches)
         ]
         return self._joined(p, xs[0], results)

@@ -12,7 +12,7 @@ from typing import ClassVar, Literal, TypeAlias
 import numpy as np
 
 from volumetric._typing import Array, Shape
-from volumetric.errors import ShapeError, SpecError
+from volumetric.errors import SpecError
 from volumetric.layers.activations import activate, sigmoid, slope
 from volumetric.layers.base import (
     Arrays,
@@ -25,9 +25,9 @@ from volumetric.layers.base import (
     expect_positive,
     layer,
     rows,
-    show_shape,
 )
 from volumetric.layers.dense import affine, affine_params, affine_vjp
+from volumetric.layers.state import StateSpec, is_sequence
 
 States: TypeAlias = tuple[Array, ...]
 """Arrays that a step hands to the next, each ``[..., hidden_size]``; the first is h, the output."""
@@ -42,10 +42,10 @@ class Recurrent(LayerSpec):
     blocks of a cell lie one below the other.
     """
 
-    remembers: ClassVar[bool] = True
+    contextual: ClassVar[bool] = True
     blocks: ClassVar[int] = 1
     """Pre-activations of one hidden unit."""
-    states: ClassVar[tuple[str, ...]] = ("h",)
+    handed_on: ClassVar[tuple[str, ...]] = ("h",)
     """Names of what a step hands to the next."""
 
     input_size: int
@@ -71,16 +71,34 @@ class Recurrent(LayerSpec):
             *affine_params("hh.", wide, self.hidden_size, bias=self.bias),
         )
 
+    def states(self, *inputs: Shape) -> tuple[StateSpec, ...]:
+        if not is_sequence(*inputs):
+            return ()
+        return tuple(StateSpec(name=name, shape=(self.hidden_size,), kind="fixed") for name in self.handed_on)
+
     def output_shape(self, *inputs: Shape) -> Shape:
         expect_last(self, inputs[0], self.input_size)
         return (*inputs[0][:-1], self.hidden_size)
 
     def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
         x = xs[0]
+        kept = None if memory is None or not self.states(x.shape) else memory
+        shape = (*x.shape[:-2], self.hidden_size)
+        zeros = np.zeros(shape, x.dtype)
+        start = tuple(zeros if kept is None else kept.read(name, shape, x.dtype) for name in self.handed_on)
+        y, saved = self.steps(p, x, start)
+        if kept is not None:
+            for name, state in zip(self.handed_on, saved["every"], strict=True):
+                kept.write(name, state[-1].copy())
+        return y, saved
+
+    def steps(self, p: Arrays, x: Array, start: States) -> tuple[Array, Saved]:
+        """Run all steps from the states `start`; return the first state after each, and what the VJP needs."""
         *lead, length, _ = x.shape
         from_x = affine(p, "ih.", x)
-        every = tuple(np.empty((*lead, length + 1, self.hidden_size), x.dtype) for _ in self.states)
-        self._recall(memory, every)
+        every = tuple(np.empty((*lead, length + 1, self.hidden_size), x.dtype) for _ in self.handed_on)
+        for state, first in zip(every, start, strict=True):
+            state[..., 0, :] = first
         tape: list[States] = []
         for t in range(length):
             before = tuple(state[..., t, :] for state in every)
@@ -88,7 +106,6 @@ class Recurrent(LayerSpec):
             for state, new in zip(every, after, strict=True):
                 state[..., t + 1, :] = new
             tape.append(kept)
-        self._remember(memory, every)
         return every[0][..., 1:, :], {"x": x, "every": every, "tape": tape}
 
     def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
@@ -107,31 +124,6 @@ class Recurrent(LayerSpec):
         if self.bias:
             params["hh.bias"] = rows(g_h).sum(0)
         return Grads((gx,), params)
-
-    def _recall(self, memory: Memory | None, every: States) -> None:
-        """Fill step 0 of `every` with the state after the steps that `memory` counts; without any, with zeros."""
-        for name, state in zip(self.states, every, strict=True):
-            start = state[..., 0, :]
-            if memory is None or memory.position == 0:
-                start[...] = 0
-                continue
-            held = memory.arrays.get(name)
-            if held is None or held.shape[-2] < memory.position:
-                raise SpecError(f"{self.kind}: the memory is at step {memory.position} but does not hold its {name}")
-            last = held[..., memory.position - 1, :]
-            if last.shape != start.shape:
-                was, now = (show_shape(shape) for shape in (last.shape, start.shape))
-                raise ShapeError(f"{self.kind}: the memory holds states {was}, this call needs {now}")
-            start[...] = last
-
-    def _remember(self, memory: Memory | None, every: States) -> None:
-        """Keep the state after every step, so that a sequence can be cut back to any of them."""
-        if memory is None:
-            return
-        for name, state in zip(self.states, every, strict=True):
-            new, held = state[..., 1:, :], memory.arrays.get(name)
-            past = () if held is None or memory.position == 0 else (held[..., : memory.position, :],)
-            memory.arrays[name] = np.concatenate([*past, new], axis=-2)
 
 
 @layer("rnn")
@@ -163,7 +155,7 @@ class LSTM(Recurrent):
     """
 
     blocks: ClassVar[int] = 4
-    states: ClassVar[tuple[str, ...]] = ("h", "c")
+    handed_on: ClassVar[tuple[str, ...]] = ("h", "c")
 
     def cell(self, from_x: Array, from_h: Array, before: States) -> tuple[States, States]:
         i, f, g, o = np.split(from_x + from_h, 4, axis=-1)

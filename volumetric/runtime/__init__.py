@@ -10,7 +10,6 @@ from volumetric.runtime.fuse import fuse as fuse
 from volumetric.runtime.lower import lower as lower
 from volumetric.runtime.open import list_devices as list_devices
 from volumetric.runtime.open import open_device as open_device
-from volumetric.runtime.plan import KVSpec as KVSpec
 from volumetric.runtime.plan import Plan as Plan
 from volumetric.runtime.plan import Step as Step
 from volumetric.runtime.plan import Value as Value

@@ -73,7 +73,7 @@ class MemoryReport:
 
 
 class State(Protocol):
-    """Recurrent state of one sequence: its position and KV caches."""
+    """What one sequence leaves behind: its position, and the values of the states that the plan's steps declare."""
 
     @property
     def position(self) -> int:
@@ -85,7 +85,16 @@ class State(Protocol):
         ...
 
     def trim(self, position: int) -> None:
-        """Forget all tokens from `position` on. Raises `GenerationError` if `position` is beyond the end."""
+        """Forget all tokens from `position` on.
+
+        States of rows, as keys and values, are cut back. Fixed states, as those of recurrent layers, have one value,
+        that after the last token: a plan that has any is trimmed to its present position or to 0 alone. To come back
+        to any other place, `fork` there.
+
+        Raises
+        ------
+        GenerationError : `position` is beyond the end, or fixed states cannot go back to it; nothing has changed
+        """
         ...
 
     def fork(self) -> State:

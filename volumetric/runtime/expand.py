@@ -83,7 +83,7 @@ class _Expansion:
                 outputs=(out,),
                 params=MappingProxyType(params),
                 attrs=MappingProxyType(attrs),
-                state=step.state if op == "attend" else None,
+                states=step.states if op == "attend" else MappingProxyType({}),
             )
         )
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from volumetric._typing import ROWS, Shape
 from volumetric.errors import UnsupportedError
-from volumetric.layers import LayerSpec, MultiHeadAttention, Parallel, Residual, Sequential
+from volumetric.layers import LayerSpec, Parallel, Residual, Sequential, StateSpec
 from volumetric.network import Network
-from volumetric.runtime.plan import KVSpec, Plan, Step, Value
+from volumetric.runtime.plan import Plan, Step, Value
 from volumetric.wiring import Source
 
 _JOINS = {"add": ("add", 1.0), "avg": ("add", None), "concat": ("concat", None)}
@@ -32,7 +32,7 @@ class _Lowering:
         self.network = network
         self.values: list[Value] = []
         self.steps: list[Step] = []
-        self.states: dict[str, KVSpec] = {}
+        self.states: dict[str, StateSpec] = {}
         self.params: dict[str, Shape] = {}
         self.buffers: set[str] = set()
 
@@ -77,16 +77,10 @@ class _Lowering:
         self.buffers |= {keys[p.name] for p in spec.buffers()}
         op = "add" if isinstance(spec, Residual) else spec.kind
         attrs: dict[str, Any] = {"scale": 1.0} if isinstance(spec, Residual) else {"spec": spec}
-        self._emit(op, where, inputs, out, keys, attrs, self._state(spec, where))
+        kept = {state.name: f"{where}/{state.name}" for state in spec.states(*shapes)}
+        self.states |= {kept[state.name]: state for state in spec.states(*shapes)}
+        self._emit(op, where, inputs, out, keys, attrs, kept)
         return out
-
-    def _state(self, spec: LayerSpec, where: str) -> str | None:
-        if not isinstance(spec, MultiHeadAttention):
-            return None
-        if not spec.causal:
-            return None  # a bidirectional layer sees the rows of its own call, all at once
-        self.states[where] = KVSpec(kv_heads=spec.kv_heads, head_dim=spec.width, window=spec.window)
-        return where
 
     def _join(self, where: str, inputs: list[int], combine: str) -> int:
         op, scale = _JOINS[combine]
@@ -95,7 +89,7 @@ class _Lowering:
             shape = (*shape[:-1], sum(self.values[i].shape[-1] for i in inputs))
         attrs = {} if op == "concat" else {"scale": 1 / len(inputs) if scale is None else scale}
         out = self._value(where, shape)
-        self._emit(op, where, tuple(inputs), out, {}, attrs, None)
+        self._emit(op, where, tuple(inputs), out, {}, attrs, {})
         return out
 
     def _emit(
@@ -106,7 +100,7 @@ class _Lowering:
         out: int,
         params: dict[str, str],
         attrs: dict[str, Any],
-        state: str | None,
+        states: dict[str, str],
     ) -> None:
         self.steps.append(
             Step(
@@ -116,7 +110,7 @@ class _Lowering:
                 outputs=(out,),
                 params=MappingProxyType(params),
                 attrs=MappingProxyType(attrs),
-                state=state,
+                states=MappingProxyType(states),
             )
         )
 
@@ -147,7 +141,7 @@ def without_inert(plan: Plan) -> Plan:
 def mixes_rows(step: Step) -> bool:
     """Whether a row of the output depends on other rows of the call, or on its place among them."""
     spec: LayerSpec | None = step.attrs.get("spec")
-    return step.op == "attend" or (spec is not None and spec.remembers)
+    return step.op == "attend" or (spec is not None and spec.contextual)
 
 
 def sees_batch(step: Step) -> bool:

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from volumetric._typing import ROWS, Shape
+from volumetric.layers import StateSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +44,7 @@ class Step:
     inputs, outputs : indices into `Plan.values`
     params : role → key in `Params`; keys already resolved through shared links
     attrs : static facts, including the layer spec under ``"spec"`` at layer level
-    state : key of the recurrent state (KV cache) that the step owns, if any
+    states : name → key in `Plan.states` of each state that the step reads and replaces, as ``"k"`` → ``"3.0.0.1/k"``
     tail : no later step mixes rows, so when only the last rows are wanted the step may run on those alone
     """
 
@@ -53,17 +54,8 @@ class Step:
     outputs: tuple[int, ...]
     params: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     attrs: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
-    state: str | None = None
+    states: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     tail: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KVSpec:
-    """What a KV cache holds for one attention layer: rows of `kv_heads * head_dim` keys and as many values."""
-
-    kv_heads: int
-    head_dim: int
-    window: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +65,7 @@ class Plan:
     Attributes
     ----------
     params : key → logical shape of every stored tensor that is used
-    states : what each layer that remembers keeps of a sequence
+    states : key, ``"<where>/<name>"``, → what steps keep of a sequence from call to call
     buffers : those keys of `params` whose tensors layers change themselves while training
     """
 
@@ -82,7 +74,7 @@ class Plan:
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     params: Mapping[str, Shape]
-    states: Mapping[str, KVSpec]
+    states: Mapping[str, StateSpec]
     buffers: frozenset[str] = frozenset()
 
     def consumers(self, value: int) -> Iterator[int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -12,9 +11,10 @@ from numpy.typing import NDArray
 
 from volumetric._typing import Array
 from volumetric.errors import UnsupportedError
-from volumetric.layers import LayerSpec, Memory, Training
+from volumetric.layers import LayerSpec, Memory, StateSpec, Training
 from volumetric.layers.joins import join, join_vjp
 from volumetric.layers.noise import Key
+from volumetric.layers.state import is_sequence
 from volumetric.network import Params
 from volumetric.runtime.batch import check_batch, forward_each, greedy_each, run_each
 from volumetric.runtime.device import DeviceInfo, MemoryReport, Piece, RunOptions
@@ -60,30 +60,32 @@ class ReferenceDevice:
 
 
 class ReferenceState:
-    """Position and each remembering layer's arrays."""
+    """Position and the values of the declared states, by their keys."""
 
-    def __init__(self) -> None:
+    def __init__(self, specs: Mapping[str, StateSpec]) -> None:
         self.position = 0
-        self.memories: dict[str, Memory] = {}
+        self.values: dict[str, Array] = {}
+        self._specs = specs
 
     def reset(self) -> None:
         """Forget everything."""
-        self.__init__()
+        self.position = 0
+        self.values = {}
 
     def trim(self, position: int) -> None:
-        """Forget all rows from `position` on; layers overwrite what lies beyond."""
-        check_trim(self.position, position)
-        self.position = position
+        """Forget all rows from `position` on; see `State.trim`."""
+        check_trim(self.position, position, self._specs)
+        if position == 0:
+            self.reset()
+        elif position < self.position:
+            self.position = position
+            self.values = {key: value[:position] for key, value in self.values.items()}
 
     def fork(self) -> ReferenceState:
-        """Copy: both continue independently."""
-        return copy.deepcopy(self)
-
-    def memory(self, where: str) -> Memory:
-        """Memory of the layer at `where`, at the current position."""
-        memory = self.memories.setdefault(where, Memory())
-        memory.position = self.position
-        return memory
+        """Copy: both continue independently. Arrays are never written to, so they are shared."""
+        twin = ReferenceState(self._specs)
+        twin.position, twin.values = self.position, dict(self.values)
+        return twin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,12 +119,12 @@ class ReferenceExecutable:
     def memory(self) -> MemoryReport:
         """Bytes of decoded weights and of the cache per token."""
         size = np.dtype(self._dtype).itemsize
-        row = sum(2 * spec.kv_heads * spec.head_dim for spec in self.plan.states.values())
+        row = sum(spec.size for spec in self.plan.states.values() if spec.kind == "rows")
         return MemoryReport(weights=sum(w.nbytes for w in self.weights.values()), scratch=0, state_per_token=row * size)
 
     def new_state(self) -> ReferenceState:
         """Return an empty state."""
-        return ReferenceState()
+        return ReferenceState(self.plan.states)
 
     def run(self, pieces: Sequence[Piece]) -> list[NDArray[np.float32]]:
         """Append the rows of each piece to its state, one piece after the other."""
@@ -133,7 +135,6 @@ class ReferenceExecutable:
         x = check_input(self.plan, x)
         check_room(state.position, len(x), self.options.context)
         values, _ = self.trace(x, state=state, last_only=last_only)
-        state.position += len(x)
         return np.array(values[self.plan.outputs[0]], np.float32)
 
     def forward_batch(self, states: Sequence[ReferenceState], x: NDArray[Any]) -> NDArray[np.float32]:
@@ -162,6 +163,8 @@ class ReferenceExecutable:
     ) -> tuple[dict[int, Array], list[Any]]:
         """Compute every value of the plan from the input `x`, as at inference unless there is a `training`.
 
+        A `state` goes on by the rows of `x`; without one they are a sequence of their own.
+
         Returns
         -------
         values : value index → array
@@ -170,6 +173,7 @@ class ReferenceExecutable:
         if np.issubdtype(x.dtype, np.floating):
             x = x.astype(self._dtype, copy=False)
         values: dict[int, Array] = {self.plan.inputs[0]: x}
+        memory = None if state is None else Memory(state.position, dict(state.values))
         tape: list[Any] = []
         for step in self.plan.steps:
             args = [values[i] for i in step.inputs]
@@ -178,10 +182,13 @@ class ReferenceExecutable:
             if training is not None and "spec" in step.attrs:
                 values[step.outputs[0]], saved = self._train(step, args, training)
             else:
-                values[step.outputs[0]], saved = self._apply(step, args, state)
+                values[step.outputs[0]], saved = self._apply(step, args, memory)
             tape.append(saved)
         if last_only:
             values[self.plan.outputs[0]] = values[self.plan.outputs[0]][-1:]
+        if state is not None and memory is not None:
+            state.values = memory.values  # only now: after an error the state is as it was
+            state.position += len(x)
         return values, tape
 
     def vjp(
@@ -213,13 +220,12 @@ class ReferenceExecutable:
                     grads[i] = grads[i] + grad if i in grads else grad
         return grads.get(self.plan.inputs[0]), params
 
-    def _apply(self, step: Step, args: list[Array], state: ReferenceState | None) -> tuple[Array, Any]:
+    def _apply(self, step: Step, args: list[Array], memory: Memory | None) -> tuple[Array, Any]:
         spec: LayerSpec | None = step.attrs.get("spec")
         if spec is not None:
             p = {name: self.weights[key] for name, key in step.params.items()}
-            remembers = spec.remembers and args[0].ndim <= 2  # with more axes every row is a sample of its own
-            memory = state.memory(step.where) if state is not None and remembers else None
-            return spec.forward(p, *args, memory=memory)
+            kept = None if memory is None or not is_sequence(args[0].shape) else memory.child(step.where)
+            return spec.forward(p, *args, memory=kept)
         if step.op == "concat":
             return join(args, "concat"), None
         total = join(args, "add")

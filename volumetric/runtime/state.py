@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from volumetric.errors import GenerationError, ShapeError
+from volumetric.layers import StateSpec
 from volumetric.runtime.plan import Plan
 
 
@@ -20,10 +23,16 @@ def check_room(position: int, new: int, context: int) -> None:
         )
 
 
-def check_trim(position: int, to: int) -> None:
-    """Raise `GenerationError` unless a state of `position` rows can be cut back to `to`."""
+def check_trim(position: int, to: int, specs: Mapping[str, StateSpec] = MappingProxyType({})) -> None:
+    """Raise `GenerationError` unless a state of `position` rows can be cut back to `to`, see `State.trim`."""
     if not 0 <= to <= position:
         raise GenerationError(f"cannot trim a state of {position} tokens to {to}")
+    fixed = next((key for key, spec in specs.items() if spec.kind == "fixed"), None)
+    if fixed is not None and 0 < to < position:
+        raise GenerationError(
+            f"cannot trim a state of {position} tokens to {to}: {fixed} has one value, that after the last token",
+            hint="fork the state where you may want to come back to; trim(0) starts anew",
+        )
 
 
 def check_input(plan: Plan, x: NDArray[Any]) -> NDArray[Any]:

@@ -113,7 +113,7 @@ def fitting(
             continue
         try:
             spec = MAKERS[kind](read, made, rng)
-            if spec.output_shape(read) == made and not (strangers and spec.remembers):
+            if spec.output_shape(read) == made and not (strangers and spec.contextual):
                 yield spec
         except (VolumetricError, IndexError):
             continue

@@ -68,7 +68,7 @@ class CpuExecutable:
     def memory(self) -> MemoryReport:
         """Bytes of resident weights, of buffers, and of the cache per token."""
         program = self._open()
-        per_token = sum(bytes_per_token(spec, program.storage) for spec in program.plan.states.values())
+        per_token = bytes_per_token(program.plan, program.storage)
         scratch = program.layout.nbytes + self._scratch.nbytes
         return MemoryReport(weights=program.weights.nbytes, scratch=scratch, state_per_token=per_token)
 

@@ -7,11 +7,12 @@ from volumetric.kernels.cpu.panels import Rounding, prepared_bytes
 from volumetric.kernels.cpu.rounded_attention import opened_bytes
 from volumetric.kernels.cpu.target import target
 from volumetric.kernels.cpu.tiles import float_tile_shape
+from volumetric.layers import StateSpec
 from volumetric.layers.rope import Rope
 from volumetric.runtime.cpu.arena import address_of, aligned_zeros
 from volumetric.runtime.cpu.buffers import Buffers
 from volumetric.runtime.cpu.resident import Matrix, ResidentWeights
-from volumetric.runtime.plan import KVSpec, Plan, Step
+from volumetric.runtime.plan import Plan, Step
 
 
 class Layout:
@@ -39,8 +40,8 @@ class Layout:
         self._compute: Rounding = compute
         attends = [step for step in plan.steps if step.op == "attend"]
         self.buffers = Buffers()
-        self.caches = _caches(plan, attends)
-        self.chunked = all(step.attrs["causal"] and step.state for step in attends)
+        self.caches = _caches(attends)
+        self.chunked = all(step.attrs["causal"] and step.states for step in attends)
         self.scratch_bytes = _attention_scratch(attends, context)
         out = plan.outputs[0]
         made_by = [step for step in plan.steps if out in step.outputs]
@@ -140,18 +141,18 @@ class Layout:
         return slots
 
 
-def loose_cache(step: Step) -> str:
-    """Name of the cache of attention without a state; layers of one form can share it, for it lives one step."""
-    return f"call:{step.attrs['kv_heads']}x{step.attrs['head_dim']}"
+def cache_of(step: Step) -> str:
+    """Name of the cache of an attention step: the key of its keys, if they outlive the call.
+
+    Otherwise layers of one form share one, for what it holds lives one step.
+    """
+    return step.states["k"] if step.states else f"call:{step.attrs['kv_heads']}x{step.attrs['head_dim']}"
 
 
-def _caches(plan: Plan, attends: list[Step]) -> dict[str, KVSpec]:
-    """Caches of a state: the plan's, and one for each form of attention that sees one call only."""
-    caches = dict(plan.states)
-    for step in attends:
-        if step.state is None:
-            caches[loose_cache(step)] = KVSpec(kv_heads=step.attrs["kv_heads"], head_dim=step.attrs["head_dim"])
-    return caches
+def _caches(attends: list[Step]) -> dict[str, StateSpec]:
+    """Caches of a state, as what one row of keys is: the plan's, and one for each form that sees one call only."""
+    rows = {cache_of(step): (step.attrs["kv_heads"], step.attrs["head_dim"]) for step in attends}
+    return {key: StateSpec(name="k", shape=row, kind="rows") for key, row in rows.items()}
 
 
 def _attention_scratch(attends: list[Step], context: int) -> int:

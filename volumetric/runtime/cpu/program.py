@@ -42,7 +42,7 @@ from volumetric.kernels.cpu.unpack import FORMAT_CODES
 from volumetric.layers.rope import Rope, inverse_frequencies
 from volumetric.runtime.cpu.batch import BatchTable, compile_batch
 from volumetric.runtime.cpu.compiling import make_ready
-from volumetric.runtime.cpu.layout import Layout, loose_cache
+from volumetric.runtime.cpu.layout import Layout, cache_of
 from volumetric.runtime.cpu.resident import Matrix, ResidentWeights
 from volumetric.runtime.cpu.state import KVStorage
 from volumetric.runtime.cpu.table import Record, StepTable, arguments, compile_table
@@ -249,14 +249,13 @@ class Program:
 
     def _attend(self, step: Step, mode: Mode) -> list[Record]:
         attrs = step.attrs
-        cache_key = step.state or loose_cache(step)
         shared: dict[str, Any] = {
             "heads": attrs["heads"],
             "kv_heads": attrs["kv_heads"],
             "head_dim": attrs["head_dim"],
-            "state": list(self.layout.caches).index(cache_key),
+            "state": list(self.layout.caches).index(cache_of(step)),
             "queries": self.layout.queries,
-            "held": int(step.state is not None),
+            "held": int(bool(step.states)),
         }
         unit_offset = bool(attrs["qk_norm_unit_offset"])
         rope: Rope | None = attrs["rope"]

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from volumetric.kernels.cpu.append import STORAGE_BYTES
+from volumetric.layers import StateSpec
 from volumetric.runtime.cpu.arena import address_of
-from volumetric.runtime.plan import KVSpec
+from volumetric.runtime.plan import Plan
 from volumetric.runtime.state import check_trim
 
 _FIRST = 256  # tokens of the first allocation
@@ -20,10 +21,15 @@ _FIRST = 256  # tokens of the first allocation
 KVStorage = Literal["float32", "float16", "int8"]
 
 
-def bytes_per_token(spec: KVSpec, storage: KVStorage) -> int:
-    """Bytes that a token takes in the cache of one attention layer."""
-    numbers = spec.head_dim + -(-spec.head_dim // 16) * 16
-    return spec.kv_heads * (numbers * STORAGE_BYTES[storage] + (8 if storage == "int8" else 0))
+def bytes_per_token(plan: Plan, storage: KVStorage) -> int:
+    """Bytes that a token takes in the caches of all attention layers."""
+    rows = [plan.states[step.states["k"]].shape for step in plan.steps if "k" in step.states]
+    return sum(kv_heads * _head_bytes(head_dim, storage) for kv_heads, head_dim in rows)
+
+
+def _head_bytes(head_dim: int, storage: KVStorage) -> int:
+    numbers = head_dim + -(-head_dim // 16) * 16
+    return numbers * STORAGE_BYTES[storage] + (8 if storage == "int8" else 0)
 
 
 class _Half:
@@ -64,7 +70,7 @@ class KVCaches:
     table : address of the words (keys, values, capacity) that steps read
     """
 
-    def __init__(self, specs: Mapping[str, KVSpec], storage: KVStorage, limit: int) -> None:
+    def __init__(self, specs: Mapping[str, StateSpec], storage: KVStorage, limit: int) -> None:
         self._specs = tuple(specs.values())
         self._storage: KVStorage = storage
         self._limit = -(-limit // 16) * 16
@@ -91,9 +97,9 @@ class KVCaches:
         positions = -(-(self.capacity if held is None else held) // 16) * 16
         before, self._halves = self._halves, []
         for i, spec in enumerate(self._specs):
-            padded = -(-spec.head_dim // 16) * 16
-            keys = _Half((spec.kv_heads, capacity // 16, spec.head_dim, 16), 16, self._storage)
-            values = _Half((spec.kv_heads, capacity, padded), 1, self._storage)
+            kv_heads, head_dim = spec.shape
+            keys = _Half((kv_heads, capacity // 16, head_dim, 16), 16, self._storage)
+            values = _Half((kv_heads, capacity, -(-head_dim // 16) * 16), 1, self._storage)
             if positions:
                 keys.take(before[i][0], positions)
                 values.take(before[i][1], positions)

@@ -127,5 +127,5 @@ def can_slice(plan: Plan, alignment: int) -> bool:
     values = {v for step in positional for v in (*step.inputs, *step.outputs)}
     attends = [step for step in positional if step.op == "attend"]
     return all(row_bytes(plan.values[v]) % alignment == 0 for v in values) and all(
-        step.state is not None and step.attrs["causal"] for step in attends
+        step.states and step.attrs["causal"] for step in attends
     )

@@ -106,7 +106,7 @@ class GpuExecutable:
         ------
         DeviceError : the caches exceed a binding or the memory
         """
-        shapes = {step.state: self._shapes[i] for i, step in enumerate(self.plan.steps) if step.state is not None}
+        shapes = {step.states["k"]: self._shapes[i] for i, step in enumerate(self.plan.steps) if step.states}
         return GpuState(self.context, shapes)
 
     def run(self, pieces: Sequence[Piece]) -> list[NDArray[np.float32]]:
@@ -357,7 +357,7 @@ def _attention_shapes(plan: Plan, options: RunOptions) -> dict[int, AttentionSha
             qk_norm_eps=attrs["qk_norm_eps"],
             qk_norm_unit_offset=attrs["qk_norm_unit_offset"],
             rotary=0 if attrs["rope"] is None else attrs["rope"].dim,
-            state=step.state is not None,
-            half=step.state is not None and options.kv_dtype == "float16",  # without a state none are kept
+            state=bool(step.states),
+            half=bool(step.states) and options.kv_dtype == "float16",  # without a state none are kept
         )
     return found

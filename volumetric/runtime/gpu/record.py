@@ -218,15 +218,14 @@ class Recorder:
 
     def _with_cache(self, step: Step, dispatch: Dispatch, frame: Frame, buffers: dict[str, Any]) -> Call | StateCalls:
         """Bind a dispatch that reads or writes keys and values, now or once the state is known."""
-        key = step.state
-        if key is None:
+        if not step.states:
             if self._alone is None:
                 raise UnsupportedError(f"{step.where}: attention without a cache was not prepared")
             keys, values = self._alone
             return self.bind(dispatch, frame, {**buffers, "keys": keys, "values": values})
 
         def bind(state: GpuState) -> list[Call]:
-            keys, values = state.caches[key]
+            keys, values = state.caches[step.states["k"]]
             return [self.bind(dispatch, frame, {**buffers, "keys": keys, "values": values})]
 
         return bind

@@ -16,7 +16,7 @@ class GpuState:
 
     Attributes
     ----------
-    caches : state key → (keys, values) buffers, ``[kv_heads, context, head_dim padded]``
+    caches : key of the keys → (keys, values) buffers, ``[kv_heads, context, head_dim padded]``
     replays : recordings bound to these caches, made by the executable on first use
     """
 
@@ -25,7 +25,10 @@ class GpuState:
         self._shapes = shapes
         self._position = 0
         self.caches: dict[str, tuple[Any, Any]] = {
-            key: (context.buffer(shape.cache_bytes, f"keys of {key}"), context.buffer(shape.cache_bytes, "values"))
+            key: (
+                context.buffer(shape.cache_bytes, f"keys of {key.removesuffix('/k')}"),
+                context.buffer(shape.cache_bytes, "values"),
+            )
             for key, shape in shapes.items()
         }
         self.replays: dict[object, Any] = {}

@@ -7,7 +7,7 @@ that depend on the position. What the new rows add is an output, which the host 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -20,14 +20,6 @@ from volumetric.layers.rope import rotation
 from volumetric.rng import generator
 from volumetric.runtime.graph.rules.base import Scope, linear
 from volumetric.runtime.graph.rules.sequences import attend, heads
-
-
-def attentions(spec: LayerSpec) -> Iterator[MultiHeadAttention]:
-    """Yield the attention layers in a layer, itself included, that remember keys and values."""
-    if isinstance(spec, MultiHeadAttention) and spec.causal:
-        yield spec
-    for child in getattr(spec, spec.children_field) if spec.children_field else ():
-        yield from attentions(child)
 
 
 class Past:
@@ -57,10 +49,6 @@ class Past:
             raise IndexError("nothing has been remembered")
         return self._rows[:count]
 
-    def at(self, position: int) -> Array:
-        """Return the row at `position` as ``[1, …]``."""
-        return self.first(position + 1)[position:]
-
 
 def room(rows: int) -> int:
     """Rows that an array for `rows` of them has: a power of two, so that growing costs few programs and copies."""
@@ -86,9 +74,11 @@ class Carried:
     feeds: list[Feed] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
     outputs: list[int] = field(default_factory=list)
+    fixed: set[str] = field(default_factory=set)
 
-    def keep(self, name: str, tensor: int) -> None:
-        """Hand rows ``[T, …]`` back to the memory `name`."""
+    def keep(self, name: str, tensor: int, *, fixed: bool = False) -> None:
+        """Hand rows ``[T, …]``, or a fixed state ``[1, …]``, back to the memory `name`."""
+        self.fixed |= {name} if fixed else set()
         self.names.append(name)
         self.outputs.append(tensor)
 
@@ -102,8 +92,7 @@ class CarryingScope(Scope):
     def emit(self, spec: LayerSpec, *inputs: int) -> int:
         """Emit a layer and return its output."""
         rule = _RULES.get(type(spec))
-        two_way = isinstance(spec, MultiHeadAttention) and not spec.causal
-        if rule is None or two_way or len(self.work.shape(inputs[0])) > 2:
+        if rule is None or spec.two_way or len(self.work.shape(inputs[0])) > 2:
             return Scope.emit(self, spec, *inputs)
         with self.work.at(self.path):
             return rule(self, spec, *inputs)
@@ -152,8 +141,8 @@ def _seen(spec: MultiHeadAttention, position: int, count: int, past: int) -> Arr
 def _recurrent(scope: CarryingScope, spec: RNN | LSTM | GRU, x: int) -> int:
     work, size = scope.work, spec.hidden_size
     start = np.zeros((1, size), np.float32)
-    names = [f"{scope.path}/{name}" for name in spec.states]
-    states = [scope.feed((1, size), lambda m, at, of=of: m[of].at(at - 1) if at else start) for of in names]
+    names = [f"{scope.path}/{name}" for name in spec.handed_on]
+    states = [scope.feed((1, size), lambda m, at, of=of: m[of].first(1) if at else start) for of in names]
     p, cell = scope.params(spec), f"rnn_{spec.nonlinearity}" if isinstance(spec, RNN) else spec.kind
     y, *kept = work.recurrent(
         cell, scope.sequenced(linear(work, p, ("ih.",), x)), p["hh.weight"], states, p.get("hh.bias")
@@ -161,7 +150,8 @@ def _recurrent(scope: CarryingScope, spec: RNN | LSTM | GRU, x: int) -> int:
     every = [y, work.part(kept[0], 2, 4 * size, 5 * size)] if isinstance(spec, LSTM) else [y]
     rows = [work.reshape(of, (work.shape(x)[0], size)) for of in every]
     for name, of in zip(names, rows, strict=True):
-        scope.carried.keep(name, of)
+        length = work.shape(of)[0]
+        scope.carried.keep(name, work.part(of, 0, length - 1, length), fixed=True)
     return rows[0]
 
 

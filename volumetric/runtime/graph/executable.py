@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from math import prod
 from typing import Any, TypeAlias
 
@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from volumetric.errors import DeviceError, UnsupportedError
-from volumetric.layers import LayerSpec
+from volumetric.layers import StateSpec
 from volumetric.network import Params
 from volumetric.runtime.batch import check_batch, forward_each, greedy_each, run_each
 from volumetric.runtime.device import MemoryReport, Piece, RunOptions
 from volumetric.runtime.graph.build import GraphBuilder
-from volumetric.runtime.graph.carried import Carried, CarryingScope, Memories, Past, attentions, room
+from volumetric.runtime.graph.carried import Carried, CarryingScope, Memories, Past, room
 from volumetric.runtime.graph.device import GraphDevice, GraphProgram
 from volumetric.runtime.graph.network import emit_step
 from volumetric.runtime.graph.passes import fuse_activations
@@ -37,9 +37,10 @@ _Call: TypeAlias = tuple[int, int, bool]
 class GraphState:
     """Position of a sequence, and what its layers remember."""
 
-    def __init__(self) -> None:
+    def __init__(self, specs: Mapping[str, StateSpec]) -> None:
         self.position = 0
         self.memories: Memories = {}
+        self._specs = specs
 
     def reset(self) -> None:
         """Forget everything."""
@@ -48,14 +49,19 @@ class GraphState:
 
     def trim(self, position: int) -> None:
         """Forget all rows from `position` on."""
-        check_trim(self.position, position)
-        self.position = position
-        for past in self.memories.values():
-            past.trim(position)
+        check_trim(self.position, position, self._specs)
+        if position == 0:
+            self.reset()
+        elif position < self.position:
+            self.position = position
+            for past in self.memories.values():
+                past.trim(position)
 
     def fork(self) -> GraphState:
         """Copy: both continue independently."""
-        return copy.deepcopy(self)
+        twin = GraphState(self._specs)
+        twin.position, twin.memories = self.position, copy.deepcopy(self.memories)
+        return twin
 
 
 class GraphExecutable:
@@ -87,8 +93,7 @@ class GraphExecutable:
         self._store: Any = graphs.store()
         self._programs = ProgramCache()
         self._carried: dict[_Call, Carried] = {}
-        specs = (step.attrs.get("spec") for step in plan.steps)
-        self._attentions = [a for spec in specs if isinstance(spec, LayerSpec) for a in attentions(spec)]
+        self._rows = [spec for spec in plan.states.values() if spec.kind == "rows"]
         self._tail_alone = all(step.tail for step in plan.steps)
         for key in plan.params:
             self._store.put(key, params[key].values())
@@ -99,12 +104,12 @@ class GraphExecutable:
         """Bytes of weights; of the scratch of all programs, where the device tells; of keys and values."""
         weights = sum(4 * prod(shape) for shape in self.plan.params.values())
         scratch = sum(getattr(program, "scratch_bytes", 0) for program in self._programs)
-        row = sum(8 * spec.kv_heads * spec.width for spec in self._attentions)
+        row = sum(4 * spec.size for spec in self._rows)
         return MemoryReport(weights=weights, scratch=scratch, state_per_token=row)
 
     def new_state(self) -> GraphState:
         """Return an empty state."""
-        return GraphState()
+        return GraphState(self.plan.states)
 
     def run(self, pieces: Sequence[Piece]) -> list[NDArray[np.float32]]:
         """Append the rows of each piece to its state, one piece after the other."""
@@ -124,7 +129,8 @@ class GraphExecutable:
             fed = [np.asarray(feed(state.memories, state.position)) for feed in carried.feeds]
             y, *new = program.run([x, *fed])
         for name, rows in zip(carried.names, new, strict=True):
-            state.memories.setdefault(name, Past()).append(state.position, rows)
+            at = 0 if name in carried.fixed else state.position
+            state.memories.setdefault(name, Past()).append(at, rows)
         state.position += count
         return np.asarray(y, np.float32)
 
@@ -153,7 +159,7 @@ class GraphExecutable:
         """Return the program for so many rows after so many others, and what goes in and out beside the rows."""
         if self._store is None:
             raise DeviceError("the executable is closed", hint="compile the plan again")
-        call = rows, room(position) if self._attentions else 0, last_only
+        call = rows, room(position) if self._rows else 0, last_only
         return self._programs.get(call, lambda: self._compile(*call)), self._carried[call]
 
     def _compile(self, rows: int, past: int, last_only: bool) -> GraphProgram:

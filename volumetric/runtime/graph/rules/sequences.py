@@ -137,7 +137,7 @@ def _recurrent(scope: Scope, spec: RNN | LSTM | GRU, x: int) -> int:
     with work.at(scope.path, mixes=False):
         from_x = scope.sequenced(linear(work, p, ("ih.",), x))
     batch = work.shape(from_x)[0]
-    keeps, names = scope.keeps_state(x), spec.states
+    keeps, names = scope.keeps_state(x), spec.handed_on
     if keeps:
         starts = [scope.state(name, (batch, size)) for name in names]
     else:
