@@ -79,7 +79,7 @@ def main() -> None:
     data = ArrayData(inputs=inputs, targets=targets, batch_size=given.batch, shuffle=False)
     config = TrainConfig(
         loss=CrossEntropy(),
-        optimiser=AdamW(rate=rate, weight_decay=0.0),
+        optimiser=AdamW(lr=rate, weight_decay=0.0),
         overlay=OVERLAY if given.overlay else None,
         epochs=-(-given.updates // data.batches_per_epoch),
         max_steps=given.updates,

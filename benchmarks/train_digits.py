@@ -40,7 +40,7 @@ def run(scheme: Scheme, seed: int, device: str) -> tuple[float, int]:
     steps = EPOCHS * data.batches_per_epoch
     config = TrainConfig(
         loss=CrossEntropy(label_smoothing=0.05),
-        optimiser=AdamW(rate=3e-3, weight_decay=1e-2),
+        optimiser=AdamW(lr=3e-3, weight_decay=1e-2),
         schedule=WarmUp(steps=50, then=Cosine(steps=steps - 50, floor=0.01)),
         dtype=scheme,
         epochs=EPOCHS,

@@ -72,7 +72,7 @@ def main() -> None:
     steps = given.epochs * data.batches_per_epoch
     config = TrainConfig(
         loss=CrossEntropy(),
-        optimiser=AdamW(rate=2e-3, weight_decay=0.1),
+        optimiser=AdamW(lr=2e-3, weight_decay=0.1),
         schedule=WarmUp(steps=50, then=Cosine(steps=max(1, steps - 50), floor=0.1)),
         clip=1.0,
         epochs=given.epochs,

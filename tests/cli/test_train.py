@@ -73,7 +73,7 @@ options = { samples = 240, noise = 0.02 }
 validation = 0.25
 [train]
 epochs = 60
-optimiser = { kind = "adamw", rate = 0.02 }
+optimiser = { kind = "adamw", lr = 0.02 }
 schedule = { kind = "warmup", steps = 5, then = { kind = "cosine", steps = 400 } }
 clip = 1.0
 [history]
@@ -132,7 +132,7 @@ validation = "held.npz"
 [train]
 epochs = 40
 dtype = "int8"
-optimiser = { kind = "adamw", rate = 0.01 }
+optimiser = { kind = "adamw", lr = 0.01 }
 """
     code, told, _ = run(text)
     assert (code, told["accuracy"]) == (0, 1.0)
@@ -145,7 +145,7 @@ def test_tables_with_classes_by_name(run, tmp_path):
     rows = ["length,kind,width", *(f"{i % 7},{'big' if i % 7 > 3 else 'small'},{i % 3}" for i in range(60))]
     (tmp_path / "flowers.csv").write_text("\n".join(rows) + "\n")
     table = '[data]\ncsv = "flowers.csv"\ncolumns = ["kind"]\nclasses = true\n'
-    told = run(table + '[train]\nepochs = 80\noptimiser = {kind = "adamw", rate = 0.02}\n')[1]
+    told = run(table + '[train]\nepochs = 80\noptimiser = {kind = "adamw", lr = 0.02}\n')[1]
     assert told["accuracy"] > 0.95
     told = run('[data]\ncsv = "flowers.csv"\ncolumns = ["width"]\n', "--out", str(tmp_path / "no"))
     assert told[0] == 1
@@ -169,7 +169,7 @@ standardise = true
 validation = 0.25
 [train]
 epochs = 40
-optimiser = { kind = "adamw", rate = 0.02 }
+optimiser = { kind = "adamw", lr = 0.02 }
 """
     told = run(text)[1]
     assert told["accuracy"] > 0.9
@@ -198,7 +198,7 @@ stride = 7
 batch_size = 8
 [train]
 epochs = 20
-optimiser = { kind = "adamw", rate = 0.02 }
+optimiser = { kind = "adamw", lr = 0.02 }
 """
     told = run(text)[1]
     assert told["loss"] < 0.3
@@ -217,7 +217,7 @@ model = "{LLAMA}"
 npz = "ids.npz"
 [train]
 epochs = 3
-optimiser = {{ kind = "adamw", rate = 0.02 }}
+optimiser = {{ kind = "adamw", lr = 0.02 }}
 overlay = {{ rank = 2, targets = ["*/q.weight", "*/v.weight"] }}
 """
     code, told, err = run(text)
@@ -238,7 +238,7 @@ def test_a_network_from_a_file_of_structure(run, tmp_path):
         input_dtype="float32",
     )
     (tmp_path / "net.json").write_text(network.to_json())
-    told = run('seed = 3\n[network]\nfile = "net.json"\n[train]\noptimiser = {kind = "sgd", rate = 0.0}\n')[1]
+    told = run('seed = 3\n[network]\nfile = "net.json"\n[train]\noptimiser = {kind = "sgd", lr = 0.0}\n')[1]
     trained = open_model(told["model"])
     assert trained.network == Network.from_json(network.to_json())
     expected = initialise(network, 3)["0.0.0.0/weight"].values()
@@ -251,7 +251,7 @@ def test_sequences_of_rows_stay_sequences(run, tmp_path):
     x = np.random.default_rng(0).normal(size=(12, 5, 2)).astype(np.float32)
     np.savez(tmp_path / "sums.npz", inputs=x, targets=x.sum(2, keepdims=True).cumsum(1))
     text = '[network]\nfile = "net.json"\n[data]\nnpz = "sums.npz"\nvalidation = 0.25\n[train]\nepochs = 8\n'
-    code, told, err = run(text, "--set", 'train.optimiser={kind="adamw", rate=0.05}')
+    code, told, err = run(text, "--set", 'train.optimiser={kind="adamw", lr=0.05}')
     assert code == 0, err
     assert told["validation_loss"] < 2
 
@@ -277,10 +277,13 @@ BAD: dict[str, tuple[str, str, str]] = {
     "value": ("[train]\nepochs = 0", "[train] epochs must be at least 1", ""),
     "table": ("train = 3", "[train]: expected a table", ""),
     "optimiser": ("[train]\noptimiser = 'adamx'", "unknown kind 'adamx'", "did you mean 'adam"),
-    "optimiser key": ("[train.optimiser]\nkind = 'sgd'\nrat = 1.0", "[train] optimiser: unknown key 'rat'", "rate"),
-    "rate twice": ("[train.optimiser]\nkind = 'sgd'\nlr = 1.0\nrate = 1.0", "lr and rate are the same", "one"),
-    "no kind": ("[train.optimiser]\nrate = 1.0", "expected a name or a table with a kind", "sgd"),
-    "rate": ("[train.optimiser]\nkind = 'sgd'\nrate = -1.0", "rate must be 0.0 or more", ""),
+    "optimiser key": (
+        "[train.optimiser]\nkind = 'sgd'\nweight_deca = 1.0",
+        "[train] optimiser: unknown key 'weight_deca'",
+        "weight_decay",
+    ),
+    "no kind": ("[train.optimiser]\nlr = 1.0", "expected a name or a table with a kind", "sgd"),
+    "lr": ("[train.optimiser]\nkind = 'sgd'\nlr = -1.0", "lr must be 0.0 or more", ""),
     "loss": ("[train]\nloss = 'rmse'", "unknown kind 'rmse'", "did you mean 'mse'?"),
     "schedule": ("[train]\nschedule = {kind = 'cosine'}", "[train] schedule: steps must be given", ""),
     "dtype": ("[train]\ndtype = 'int9'", "int9", ""),
@@ -338,7 +341,7 @@ def test_settings_become_values(tmp_path):
     assert read_settings(tmp_path / "a.toml", {"train.optimiser": "momentum"}).train.optimiser == Momentum()
     short = {"train.optimiser": {"kind": "adam", "lr": 0.1}, "train.loss": "mae", "train.schedule": {"kind": "linear"}}
     train = read_settings(tmp_path / "a.toml", {**short, "train.schedule.steps": 9}).train
-    assert (train.optimiser, train.loss, train.schedule) == (Adam(rate=0.1), L1(), Linear(steps=9))
+    assert (train.optimiser, train.loss, train.schedule) == (Adam(lr=0.1), L1(), Linear(steps=9))
     (tmp_path / "empty.toml").write_text("")
     assert read_settings(tmp_path / "empty.toml") == RunSettings(name="empty", home=tmp_path)
     (tmp_path / "big.toml").write_bytes(b"#" * 1_000_001)

@@ -71,7 +71,7 @@ def test_samples_as_a_table_have_an_output_for_each_class() -> None:
     assert as_table(waves()).targets.shape[1] == waves().targets.shape[1]
 
 
-@pytest.mark.parametrize("options", [{"epochs": -1}, {"batch": 0}, {"rate": 0.0}, {"held": 1.0}, {"cost": -1.0}])
+@pytest.mark.parametrize("options", [{"epochs": -1}, {"batch": 0}, {"lr": 0.0}, {"held": 1.0}, {"cost": -1.0}])
 def test_impossible_samples(options: dict) -> None:
     with pytest.raises(SpecError, match="samples need"):
         Samples(learning=xor(), **options)

@@ -78,7 +78,7 @@ def test_sums_of_statistics_are_those_of_the_whole() -> None:
 def test_training_tells_of_every_layer_in_both_directions() -> None:
     network, kept = perceptron(4, 6, 1), Kept()
     params = initialise(network)
-    train(network, params, waves(32, 16), TrainConfig(optimiser=SGD(rate=0.1)), observers=[kept])
+    train(network, params, waves(32, 16), TrainConfig(optimiser=SGD(lr=0.1)), observers=[kept])
     told = [(e.step, e.mode, e.where) for e in kept.events]
     once = [("forward", "0.0.0.0"), ("forward", "1.0.0.0"), ("backward", "1.0.0.0"), ("backward", "0.0.0.0")]
     assert told == [(step, *rest) for step in (1, 2) for rest in once]
@@ -128,7 +128,7 @@ def test_sequences_of_a_batch_are_one_event() -> None:
 def test_every_device_tells_what_the_reference_learner_tells(name: str) -> None:
     inputs, targets = token_windows(np.arange(33) % 97, 8)
     data = ArrayData(inputs=inputs, targets=targets, batch_size=4)
-    network, config = tiny_llama(), TrainConfig(loss=CrossEntropy(), optimiser=SGD(rate=0.1), max_steps=2, accumulate=2)
+    network, config = tiny_llama(), TrainConfig(loss=CrossEntropy(), optimiser=SGD(lr=0.1), max_steps=2, accumulate=2)
     host, there = Kept(), Kept()
     train(network, initialise(network), data, config, observers=[host])
     train(network, initialise(network), data, config, learner=learner_on(device(name)), observers=[there])

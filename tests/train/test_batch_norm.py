@@ -164,7 +164,7 @@ def test_frozen_statistics_are_used_and_stay(name: str) -> None:
 @pytest.mark.parametrize("name", DEVICES)
 def test_a_run_resumes_with_its_statistics_bit_for_bit(name: str, tmp_path: Path) -> None:
     data = waves(48)
-    config = TrainConfig(optimiser=AdamW(rate=0.01), epochs=2, accumulate=2, checkpoint_every=1)
+    config = TrainConfig(optimiser=AdamW(lr=0.01), epochs=2, accumulate=2, checkpoint_every=1)
 
     def run(home: Path, *stop: Any, resume: bool = False) -> Any:
         return train(

@@ -85,7 +85,7 @@ def assert_same(a: TrainResult, b: TrainResult) -> None:
 
 @pytest.mark.parametrize(
     "optimiser",
-    [SGD(), Momentum(nesterov=True), RMSprop(momentum=0.5, centered=True), AdamW(rate=0.01)],
+    [SGD(), Momentum(nesterov=True), RMSprop(momentum=0.5, centered=True), AdamW(lr=0.01)],
     ids=lambda optimiser: optimiser.kind,
 )
 @pytest.mark.parametrize("dtype", [None, "int4"])
@@ -182,12 +182,12 @@ def test_history_files_have_no_line_twice(tmp_path: Path) -> None:
 
 
 def test_an_earlier_run_is_not_overwritten_and_another_not_continued(tmp_path: Path) -> None:
-    config = TrainConfig(optimiser=SGD(rate=0.01))
+    config = TrainConfig(optimiser=SGD(lr=0.01))
     train(NETWORK, initialise(NETWORK), waves(), config, checkpoints=tmp_path)
     with pytest.raises(CheckpointError, match="has checkpoints of an earlier run"):
         train(NETWORK, initialise(NETWORK), waves(), config, checkpoints=tmp_path)
     others = {
-        "config optimiser differ": (NETWORK, waves(), TrainConfig(optimiser=SGD(rate=0.02))),
+        "config optimiser differ": (NETWORK, waves(), TrainConfig(optimiser=SGD(lr=0.02))),
         "data seed differ": (NETWORK, waves(seed=9), config),
         "data samples, data crc32 differ": (NETWORK, waves(65), config),
         "network differ": (perceptron(4, 9, 1), waves(), config),

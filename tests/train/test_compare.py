@@ -26,11 +26,11 @@ def test_methods_learn_from_the_same_weights_and_the_better_one_is_named() -> No
     params = initialise(network)
     data = ArrayData(inputs=problem.inputs[60:], targets=problem.targets[60:])
     test = (problem.inputs[:60], problem.targets[:60])
-    adam = TrainConfig(loss=CrossEntropy(), optimiser=AdamW(rate=0.02), epochs=30)
+    adam = TrainConfig(loss=CrossEntropy(), optimiser=AdamW(lr=0.02), epochs=30)
     methods = {
         "adam": Method(config=adam),
-        "slow": Method(config=TrainConfig(loss=CrossEntropy(), optimiser=SGD(rate=0.001), epochs=2)),
-        "broken": Method(config=TrainConfig(loss=CrossEntropy(), optimiser=SGD(rate=1e300), epochs=2)),
+        "slow": Method(config=TrainConfig(loss=CrossEntropy(), optimiser=SGD(lr=0.001), epochs=2)),
+        "broken": Method(config=TrainConfig(loss=CrossEntropy(), optimiser=SGD(lr=1e300), epochs=2)),
     }
     found = compare(network, params, data, methods, test, target=0.8)
     best = found.results["adam"]

@@ -99,7 +99,7 @@ OPTIMISERS = [
     SGD(weight_decay=0.1),
     Momentum(momentum=0.9, dampening=0.1, weight_decay=0.01),
     Momentum(nesterov=True),
-    RMSprop(rate=1e-2),
+    RMSprop(lr=1e-2),
     RMSprop(centered=True, momentum=0.5, weight_decay=0.1),
     Adam(weight_decay=0.1),
     AdamW(weight_decay=0.1),
@@ -228,10 +228,10 @@ def test_a_restored_state_goes_on_bit_for_bit(optimiser: Optimiser, name: str) -
 
 @pytest.mark.parametrize("name", DEVICES)
 def test_runs_resume_from_checkpoints_bit_for_bit(name: str, tmp_path: Path) -> None:
-    config = TrainConfig(optimiser=AdamW(rate=0.01), epochs=4, clip=1.0, accumulate=2)
+    config = TrainConfig(optimiser=AdamW(lr=0.01), epochs=4, clip=1.0, accumulate=2)
     params, learner = initialise(NETWORK, seed=2), learner_on(device(name))
     whole = train(NETWORK, params, DATA, config, validation=0.2, learner=learner)
-    short = TrainConfig(optimiser=AdamW(rate=0.01), epochs=4, clip=1.0, accumulate=2, max_steps=3)
+    short = TrainConfig(optimiser=AdamW(lr=0.01), epochs=4, clip=1.0, accumulate=2, max_steps=3)
     train(NETWORK, params, DATA, short, validation=0.2, learner=learner, checkpoints=tmp_path)
     again = train(NETWORK, params, DATA, config, validation=0.2, learner=learner, checkpoints=tmp_path, resume=True)
     assert again.history == whole.history
@@ -241,7 +241,7 @@ def test_runs_resume_from_checkpoints_bit_for_bit(name: str, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("name", DEVICES)
 def test_a_transformer_memorises_a_sequence(name: str) -> None:
-    config = TrainConfig(loss=CrossEntropy(), optimiser=AdamW(rate=0.02), epochs=60)
+    config = TrainConfig(loss=CrossEntropy(), optimiser=AdamW(lr=0.02), epochs=60)
     data = sentences(count=2)
     result = train(LLAMA, initialise(LLAMA), (data.inputs, data.targets), config, learner=learner_on(device(name)))
     assert result.history[-1].loss < 0.1 * result.history[0].loss
@@ -279,7 +279,7 @@ def test_a_fault_is_named_and_changes_nothing(fault: str, name: str) -> None:
 
 @pytest.mark.parametrize("name", FAST)
 def test_a_diverged_run_stops(name: str) -> None:
-    config = TrainConfig(optimiser=SGD(rate=1e30), epochs=5)
+    config = TrainConfig(optimiser=SGD(lr=1e30), epochs=5)
     with pytest.raises(DivergedError):
         train(NETWORK, initialise(NETWORK), DATA, config, learner=learner_on(device(name)))
 

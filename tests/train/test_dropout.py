@@ -87,7 +87,7 @@ def test_inference_is_that_of_the_network_without_it(name: str) -> None:
 
 @pytest.mark.parametrize("name", DEVICES)
 def test_a_run_that_is_resumed_drops_what_it_would_have(name: str, tmp_path: Path) -> None:
-    config = TrainConfig(optimiser=AdamW(rate=0.01), epochs=2, accumulate=3, checkpoint_every=1, seed=9)
+    config = TrainConfig(optimiser=AdamW(lr=0.01), epochs=2, accumulate=3, checkpoint_every=1, seed=9)
 
     def run(home: Path, *stop: Any, resume: bool = False) -> Any:
         return train(

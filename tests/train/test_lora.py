@@ -31,14 +31,14 @@ OVERLAY = LowRank(rank=2, alpha=6.0, targets=("*/weight",))
 
 def learned(params: Params, overlay: LowRank = OVERLAY, **settings: object) -> tuple[Network, object]:
     network = perceptron(4, 9, 1)
-    config = TrainConfig(optimiser=AdamW(rate=0.02), epochs=20, overlay=overlay, **settings)  # pyright: ignore[reportArgumentType]
+    config = TrainConfig(optimiser=AdamW(lr=0.02), epochs=20, overlay=overlay, **settings)  # pyright: ignore[reportArgumentType]
     return network, train(network, params, waves(), config)
 
 
 def test_only_the_factors_learn_and_the_result_has_them_merged() -> None:
     network = perceptron(4, 9, 1)
     params = initialise(network)
-    result = train(network, params, waves(), TrainConfig(optimiser=AdamW(rate=0.02), epochs=20, overlay=OVERLAY))
+    result = train(network, params, waves(), TrainConfig(optimiser=AdamW(lr=0.02), epochs=20, overlay=OVERLAY))
     assert result.history[-1].loss < 0.5 * result.history[0].loss
     assert sorted(result.overlays) == [f"{z}.0.0.0/weight:{f}" for z in (0, 1) for f in "ab"]
     assert result.params["0.0.0.0/bias"] is params["0.0.0.0/bias"]
@@ -53,7 +53,7 @@ def test_gradients_of_the_factors_are_those_of_finite_differences() -> None:
     network = perceptron(4, 5, 1)
     params = initialise(network)
     batch = next(waves(8, 8).batches(0))
-    options = TrainConfig(optimiser=SGD(rate=1.0), overlay=OVERLAY).learner
+    options = TrainConfig(optimiser=SGD(lr=1.0), overlay=OVERLAY).learner
     learner = ReferenceLearner(network, params, options, np.float64)
     state = learner.state
     start = {k: np.random.default_rng(5).normal(size=w.shape) * 0.3 for k, w in state.masters.items()}
@@ -104,7 +104,7 @@ def test_training_starts_from_the_weights_and_int4_ones_stay_what_they_are() -> 
 def test_overlays_resume_bit_for_bit(tmp_path: Path) -> None:
     network = perceptron(4, 9, 1)
     params = initialise(network)
-    settings = {"optimiser": AdamW(rate=0.02), "overlay": OVERLAY}
+    settings = {"optimiser": AdamW(lr=0.02), "overlay": OVERLAY}
     whole = train(network, params, waves(), TrainConfig(epochs=4, **settings), validation=0.25)
     train(network, params, waves(), TrainConfig(epochs=2, **settings), validation=0.25, checkpoints=tmp_path)
     rest = train(

@@ -52,7 +52,7 @@ def test_data_that_are_not_finite_are_named(case: str, name: str) -> None:
 
 
 def test_what_is_not_the_fault_of_the_data_keeps_its_advice() -> None:
-    config = TrainConfig(optimiser=SGD(rate=1e30), epochs=9)
+    config = TrainConfig(optimiser=SGD(lr=1e30), epochs=9)
     with pytest.raises(DivergedError, match="is not finite") as caught:
         train(NETWORK, initialise(NETWORK), (X + 1, Y + 1e9), config, device="reference")
     assert "lower the learning rate" in (caught.value.hint or "")

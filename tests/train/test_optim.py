@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -139,9 +137,9 @@ def test_weight_decay_can_leave_vectors_alone() -> None:
 
 
 def test_defaults_are_those_of_torch() -> None:
-    assert (SGD().rate, Momentum().rate, RMSprop().rate, AdamW().rate) == (1e-3, 1e-3, 1e-2, 1e-3)
+    assert (SGD().lr, Momentum().lr, RMSprop().lr, AdamW().lr) == (1e-3, 1e-3, 1e-2, 1e-3)
     assert AdamW() == AdamW(beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0.01)
-    assert Adam() == Adam(rate=1e-3, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0)
+    assert Adam() == Adam(lr=1e-3, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0)
     assert RMSprop() == RMSprop(alpha=0.99, eps=1e-8, momentum=0, centered=False)
     assert set(OPTIMISERS) == {"sgd", "momentum", "rmsprop", "adam", "adamw"}
 
@@ -149,7 +147,7 @@ def test_defaults_are_those_of_torch() -> None:
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: SGD(rate=-1),
+        lambda: SGD(lr=-1),
         lambda: AdamW(beta2=1),
         lambda: RMSprop(alpha=float("nan")),
         lambda: Momentum(nesterov=True, dampening=0.5),
@@ -191,13 +189,3 @@ def test_clipping_scales_all_gradients_together() -> None:
 
 def test_norm_of_large_float32_gradients_does_not_overflow() -> None:
     assert global_norm({"a": np.full(4, 1e30, np.float32)}) == pytest.approx(2e30)
-
-
-@pytest.mark.parametrize("make", list(OPTIMISERS.values()))
-def test_the_rate_may_be_called_lr(make: Any) -> None:
-    assert make(lr=0.25) == make(rate=0.25)
-    assert replace(make(lr=0.25), weight_decay=0.5) == make(rate=0.25, weight_decay=0.5)
-    with pytest.raises(SpecError, match="lr and rate are the same"):
-        make(lr=0.25, rate=0.25)
-    with pytest.raises(TypeError, match="larning_rate"):
-        make(larning_rate=0.1)

@@ -84,7 +84,7 @@ def fall(result: TrainResult) -> float:
 
 def test_a_perceptron_learns_xor() -> None:
     network = perceptron(2, 8, 1)
-    config = TrainConfig(loss=BCE(), optimiser=AdamW(rate=0.05), epochs=150)
+    config = TrainConfig(loss=BCE(), optimiser=AdamW(lr=0.05), epochs=150)
     result = train(network, initialise(network, seed=1), XOR, config)
     assert fall(result) < 0.1
     assert ((outputs(network, result, XOR[0]) > 0) == (XOR[1] > 0.5)).all()
@@ -93,10 +93,10 @@ def test_a_perceptron_learns_xor() -> None:
 @pytest.mark.parametrize(
     ("optimiser", "loss"),
     [
-        (SGD(rate=0.2), Huber()),
-        (Momentum(rate=0.05, nesterov=True), Huber(delta=0.5)),
-        (RMSprop(rate=0.01), Huber()),
-        (AdamW(rate=0.02), Huber()),
+        (SGD(lr=0.2), Huber()),
+        (Momentum(lr=0.05, nesterov=True), Huber(delta=0.5)),
+        (RMSprop(lr=0.01), Huber()),
+        (AdamW(lr=0.02), Huber()),
     ],
     ids=lambda value: value.kind,
 )
@@ -109,7 +109,7 @@ def test_every_optimiser_learns_a_regression(optimiser: Optimiser, loss: Huber) 
 def test_a_transformer_memorises_a_sequence() -> None:
     network = tiny_llama(vocabulary=16, width=16, blocks=1, heads=2, kv_heads=1, head_dim=8)
     ids = np.random.default_rng(4).integers(0, 16, 17)
-    config = TrainConfig(loss=CrossEntropy(), optimiser=AdamW(rate=0.02), clip=1.0, epochs=60)
+    config = TrainConfig(loss=CrossEntropy(), optimiser=AdamW(lr=0.02), clip=1.0, epochs=60)
     result = train(network, initialise(network, seed=1), token_windows(ids, 16), config)
     assert fall(result) < 0.1
     assert outputs(network, result, ids[:-1].astype(np.int32)).argmax(-1).tolist() == ids[1:].tolist()
@@ -118,7 +118,7 @@ def test_a_transformer_memorises_a_sequence() -> None:
 @pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: dtype.name)
 def test_training_with_quantised_weights_learns_in_every_type(dtype: DType) -> None:
     network = perceptron(4, 32, 1)
-    config = TrainConfig(optimiser=AdamW(rate=0.01), epochs=40, dtype=dtype)
+    config = TrainConfig(optimiser=AdamW(lr=0.01), epochs=40, dtype=dtype)
     data = waves(batch_size=32)
     result = train(network, initialise(network, seed=1), data, config)
     # A weight of one or two bits cannot fit the function as closely; it must still find most of it.
@@ -132,7 +132,7 @@ def test_training_with_quantised_weights_learns_in_every_type(dtype: DType) -> N
 def test_validation_keeps_the_best_and_stops_when_it_gets_no_better() -> None:
     network, rng = perceptron(4, 32, 1), np.random.default_rng(0)
     noise = ArrayData(inputs=rng.standard_normal((24, 4)), targets=rng.standard_normal((24, 1)), batch_size=4)
-    config = TrainConfig(optimiser=AdamW(rate=0.05), epochs=100, patience=3)
+    config = TrainConfig(optimiser=AdamW(lr=0.05), epochs=100, patience=3)
     result = train(network, initialise(network), noise, config, validation=0.5, device="reference")
     losses = [event.validation_loss for event in result.history]
     assert result.reason == "patience"
@@ -152,13 +152,13 @@ def test_validation_keeps_the_best_and_stops_when_it_gets_no_better() -> None:
 
 def test_min_delta_asks_for_more() -> None:
     network = perceptron(4, 4, 1)
-    config = TrainConfig(optimiser=SGD(rate=1e-6), epochs=9, patience=2, min_delta=0.1)
+    config = TrainConfig(optimiser=SGD(lr=1e-6), epochs=9, patience=2, min_delta=0.1)
     assert len(train(network, initialise(network), waves(), config, validation=0.25).history) == 3
 
 
 def test_rates_follow_the_schedule_and_steps_count_updates() -> None:
     network, events = perceptron(4, 4, 1), Events()
-    config = TrainConfig(optimiser=SGD(rate=0.5), schedule=StepDecay(every=2, factor=0.5), accumulate=3, epochs=2)
+    config = TrainConfig(optimiser=SGD(lr=0.5), schedule=StepDecay(every=2, factor=0.5), accumulate=3, epochs=2)
     result = train(network, initialise(network), waves(), config, reporters=[events])
     assert [event.rate for event in events.steps] == [0.5, 0.5, 0.25, 0.25]  # 4 batches: groups of 3 and 1
     assert [event.step for event in events.steps] == [1, 2, 3, 4]
@@ -184,7 +184,7 @@ def test_generators_are_data() -> None:
             x = rng.standard_normal((8, 2))
             yield x, x @ weights
 
-    config = TrainConfig(optimiser=AdamW(rate=0.05), epochs=30)
+    config = TrainConfig(optimiser=AdamW(lr=0.05), epochs=30)
     assert fall(train(network, initialise(network), batches, config)) < 0.1
     with pytest.raises(SpecError, match="only arrays can be split"):
         train(network, initialise(network), batches, validation=0.5)
@@ -218,7 +218,7 @@ def poisoned(network: Network, tmp_path: Path, events: Events) -> DivergedError:
         for i in itertools.count():
             yield bad if i == 6 else good, np.zeros((2, 1), np.float32)
 
-    config = TrainConfig(optimiser=SGD(rate=1e-3), checkpoint_every=2)
+    config = TrainConfig(optimiser=SGD(lr=1e-3), checkpoint_every=2)
     with pytest.raises(DivergedError) as caught:
         train(network, initialise(network), batches, config, checkpoints=tmp_path / "run", reporters=[events])
     return caught.value
@@ -242,7 +242,7 @@ def test_broken_numbers_stop_with_step_and_layer_and_keep_the_checkpoint(tmp_pat
     assert str(error.checkpoint) in error.hint
     assert events.all[-1] == StopEvent(step=7, epoch=0, reason="diverged", where=error.where)
     assert events.closed == 1
-    config = TrainConfig(optimiser=SGD(rate=1e-3), max_steps=6)
+    config = TrainConfig(optimiser=SGD(lr=1e-3), max_steps=6)
     batch = np.ones((2, 4), np.float32), np.zeros((2, 1), np.float32)
     kept = train(
         network,

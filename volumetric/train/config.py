@@ -27,7 +27,7 @@ class TrainConfig:
     Attributes
     ----------
     loss, optimiser, clip, dtype, frozen, decay_vectors, overlay, seed : see `LearnerOptions`
-    schedule : factor on the optimiser's rate
+    schedule : factor on the optimiser's learning rate
     accumulate : batches whose gradients make one update; the last update of an epoch may have fewer
     epochs : times that the data are gone through
     max_steps : updates at most, or None

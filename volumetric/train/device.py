@@ -217,7 +217,7 @@ class DeviceLearner:
         updates: dict[str, Mapping[str, Any]] = {}
         for key, shape in self._shapes.items():
             own = optimiser.for_weight(len(shape), self._options.decay_vectors)
-            fields = {f.name: getattr(own, f.name) for f in dataclasses.fields(own) if f.name != "rate"}
+            fields = {f.name: getattr(own, f.name) for f in dataclasses.fields(own) if f.name != "lr"}
             updates[key] = {"name": own.kind, **fields}
         clip = self._options.clip
         return Rule(masters=self._shapes, updates=updates, slots=optimiser.slots, clip=clip, buffers=self._buffers)

@@ -28,7 +28,7 @@ class LearnerOptions:
 
     Attributes
     ----------
-    loss, optimiser : which; the optimiser's `rate` is the loop's business
+    loss, optimiser : which; the optimiser's `lr` is the loop's business
     clip : bound on the norm of all gradients together, or None
     dtype : schemes of the weights; forward uses the weights that they can hold (see `volumetric.train.precision`)
     frozen : patterns of keys, as ``"0.*"``, of parameters that are not trained

@@ -14,33 +14,29 @@ import numpy as np
 
 from volumetric._typing import Array
 from volumetric.errors import SpecError
-from volumetric.train.tables import also_named
 
 Slots: TypeAlias = Mapping[str, Array]
 """Slot name → array, for one weight."""
 
 
-@also_named(lr="rate")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Optimiser:
     """Base of all optimisers.
 
     Attributes
     ----------
-    rate : learning rate, before the schedule's factor
+    lr : learning rate, before the schedule's factor
     weight_decay : pulls weights towards zero; added to the gradient (L2), except in AdamW, where it is decoupled
-
-    `rate` may be given as ``lr`` too.
     """
 
     kind: ClassVar[str]
 
-    rate: float = 1e-3
+    lr: float = 1e-3
     weight_decay: float = 0.0
 
     def __post_init__(self) -> None:
         """Check the fields."""
-        self._within("rate", 0.0)
+        self._within("lr", 0.0)
         self._within("weight_decay", 0.0)
 
     @property
@@ -73,7 +69,6 @@ class Optimiser:
         return g + self.weight_decay * w if self.weight_decay else g
 
 
-@also_named(lr="rate")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SGD(Optimiser):
     """Gradient descent: ``w ← w − rate · g``."""
@@ -84,7 +79,6 @@ class SGD(Optimiser):
         return w - rate * self._decayed(w, g), {}
 
 
-@also_named(lr="rate")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Momentum(Optimiser):
     """Gradient descent with a velocity: ``v ← μ v + (1 − dampening) g``, ``w ← w − rate · v``.
@@ -117,7 +111,6 @@ class Momentum(Optimiser):
         return w - rate * move, {"velocity": v}
 
 
-@also_named(lr="rate")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RMSprop(Optimiser):
     """Gradient over its running root mean square: ``s ← α s + (1 − α) g²``, ``w ← w − rate · g / (√s + eps)``.
@@ -128,7 +121,7 @@ class RMSprop(Optimiser):
 
     kind: ClassVar[str] = "rmsprop"
 
-    rate: float = 1e-2
+    lr: float = 1e-2
     alpha: float = 0.99
     eps: float = 1e-8
     momentum: float = 0.0
@@ -160,7 +153,6 @@ class RMSprop(Optimiser):
         return w - rate * move, new
 
 
-@also_named(lr="rate")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adam(Optimiser):
     """Adam, with weight decay as a part of the gradient.
@@ -198,7 +190,6 @@ class Adam(Optimiser):
         return (rate / (1 - self.beta1**step)) * m / root, {"mean": m, "square": v}
 
 
-@also_named(lr="rate")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdamW(Adam):
     """Adam with decoupled weight decay: the weight shrinks by ``w (1 − rate · decay)`` before it moves as in Adam.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
@@ -14,33 +13,6 @@ import msgspec
 from volumetric.errors import SpecError
 
 T = TypeVar("T")
-_OTHER_NAMES = "_other_names"
-
-
-def also_named(**names: str) -> Callable[[type[T]], type[T]]:
-    """Let a dataclass be made with other names of its fields too, ``other="field"``, from Python and from tables."""
-
-    def adapt(cls: type[T]) -> type[T]:
-        plain: Any = cls.__init__
-
-        @functools.wraps(plain)
-        def init(self: Any, *args: Any, **given: Any) -> None:
-            plain(self, *args, **renamed(cls, given, cls.__name__))
-
-        setattr(cls, "__init__", init)  # noqa: B010  (an assignment would declare a type of the class's own)
-        setattr(cls, _OTHER_NAMES, names)
-        return cls
-
-    return adapt
-
-
-def renamed(target: object, given: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Return `given` with the names that `target` itself uses; raise `SpecError` where one is given twice."""
-    others: Mapping[str, str] = getattr(target, _OTHER_NAMES, {})
-    for other, name in others.items():
-        if other in given and name in given:
-            raise SpecError(f"{where}: {other} and {name} are the same", hint="give one of them")
-    return {others.get(key, key): value for key, value in given.items()}
 
 
 def expect_keys(table: object, allowed: Iterable[str], where: str) -> dict[str, Any]:
@@ -94,7 +66,6 @@ def call(target: Callable[..., T], table: object, where: str, **given: Any) -> T
         An entry is unknown, ill-typed or missing; `where` and its name are in the message.
     """
     types = keywords(target)
-    table = renamed(target, table, where) if isinstance(table, dict) else table
     entries = {
         name: typed(value, types[name], f"{where}.{name}") for name, value in expect_keys(table, types, where).items()
     }

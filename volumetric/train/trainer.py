@@ -101,7 +101,7 @@ def train(
 
     Examples
     --------
-    >>> config = TrainConfig(loss=CrossEntropy(), optimiser=AdamW(rate=3e-4), clip=1.0, epochs=3)  # doctest: +SKIP
+    >>> config = TrainConfig(loss=CrossEntropy(), optimiser=AdamW(lr=3e-4), clip=1.0, epochs=3)  # doctest: +SKIP
     >>> result = train(network, initialise(network), (x, y), config, validation=0.1, device="gpu")  # doctest: +SKIP
     """
     config = config or TrainConfig()
@@ -242,7 +242,7 @@ class _Run:
     def _update(self, batches: list[Batch]) -> None:
         config, progress = self.config, self.progress
         began = time.perf_counter()
-        rate = config.optimiser.rate * config.schedule(self.step)
+        rate = config.optimiser.lr * config.schedule(self.step)
         report = self.learner.step(batches, rate=rate)
         if report.fault is not None:
             self._diverged(report.fault, self.step + 1, batches)

@@ -104,7 +104,7 @@ def test_steps_of_sequences_are_learned(rng: np.random.Generator) -> None:
     x = rng.normal(size=(40, 6, 2)).astype(np.float32)
     learning = Problem(inputs=x, targets=np.cumsum(x[..., :1], axis=1))
     genome = grid_of(RNN(input_size=2, hidden_size=4), outputs=1)
-    problem = Samples(learning=learning, rate=0.02)
+    problem = Samples(learning=learning, lr=0.02)
     plain, trained = (
         dataclasses.replace(problem, epochs=epochs).score_all(cohort_of(genome)).fitness[0] for epochs in (0, 30)
     )

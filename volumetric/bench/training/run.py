@@ -77,7 +77,7 @@ def measure_training(
     """
     for case in cases:
         params = _weights(case)
-        opened = learner(case.network, params, LearnerOptions(loss=MSE(), optimiser=SGD(rate=RATE)))
+        opened = learner(case.network, params, LearnerOptions(loss=MSE(), optimiser=SGD(lr=RATE)))
         start = opened.state
         _run(case, opened, 1)
         times: list[float] = []

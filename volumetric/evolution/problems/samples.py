@@ -50,7 +50,7 @@ class Samples:
     ----------
     learning : the samples, with classes or values
     epochs : times that training goes through the samples; 0 judges the weights as they are, on all samples
-    rate, batch : of the training, by Adam
+    lr, batch : learning rate and samples at a time of the training, by Adam
     held : share of the samples that judge where there is training
     goal : fitness at which the problem counts as solved
     cost : what each thousand weights takes from the fitness
@@ -60,7 +60,7 @@ class Samples:
 
     learning: LearningProblem
     epochs: int = 0
-    rate: float = 3e-3
+    lr: float = 3e-3
     batch: int = 32
     held: float = 0.3
     goal: float = 0.99
@@ -68,8 +68,8 @@ class Samples:
 
     def __post_init__(self) -> None:
         """Check the numbers."""
-        if self.epochs < 0 or self.batch < 1 or not self.rate > 0 or not 0 < self.held < 1 or self.cost < 0:
-            raise SpecError("samples need epochs ≥ 0, batch ≥ 1, rate > 0, 0 < held < 1 and cost ≥ 0")
+        if self.epochs < 0 or self.batch < 1 or not self.lr > 0 or not 0 < self.held < 1 or self.cost < 0:
+            raise SpecError("samples need epochs ≥ 0, batch ≥ 1, lr > 0, 0 < held < 1 and cost ≥ 0")
         _check_judged(self.learning)
 
     @property
@@ -130,7 +130,7 @@ class Samples:
 
     def _trained(self, network: Network, params: Params, data: ArrayData) -> Params:
         loss = CrossEntropy() if self.learning.classes else MSE()
-        config = TrainConfig(loss=loss, optimiser=AdamW(rate=self.rate, weight_decay=0.0), epochs=self.epochs, clip=1.0)
+        config = TrainConfig(loss=loss, optimiser=AdamW(lr=self.lr, weight_decay=0.0), epochs=self.epochs, clip=1.0)
         x = apart(network, data.inputs)
         y = data.targets[:, None] if x.ndim != data.inputs.ndim else data.targets
         return train(network, params, dataclasses.replace(data, inputs=x, targets=y), config, learner=_learner()).params

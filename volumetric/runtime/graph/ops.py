@@ -128,7 +128,7 @@ Training
                 Terms of weight 0 are 0, even if NaN or infinite (cross_entropy only).
                 count: sum of weights, or number of terms.
 ``update``      param, grad, slots …, scalars [5] → param, slots …; ``in_place``: outputs are the buffers of inputs
-                with a key. ``name`` sgd momentum rmsprop adam adamw, and the fields of `train.optim` except rate.
+                with a key. ``name`` sgd momentum rmsprop adam adamw, and the fields of `train.optim` except lr.
                 Slots in the optimiser's order. scalars: rate; factor on the gradient, before all else; momentum: 1 in
                 the first update (velocity = g), else 0; adam, adamw: 1/(1 − β₁ᵗ); then 1/√(1 − β₂ᵗ); last: 0 leaves
                 everything as it is, whatever the gradient.
