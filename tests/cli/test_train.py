@@ -245,6 +245,17 @@ def test_a_network_from_a_file_of_structure(run, tmp_path):
     np.testing.assert_array_equal(trained.params["0.0.0.0/weight"].values(), expected)
 
 
+def test_a_loss_of_ones_own(run, tmp_path, monkeypatch):
+    monkeypatch.setattr("sys.path", [*sys.path])
+    (tmp_path / "own_losses_of_a_test.py").write_text(
+        "def squared(work, output, target):\n    return work.unary(work.binary('sub', output, target), 'square')\n"
+    )
+    own = run("[train]\nepochs = 3\nloss = 'own_losses_of_a_test:squared'\n", "--out", str(tmp_path / "own"))[1]
+    named = run("[train]\nepochs = 3\nloss = 'mse'\n", "--out", str(tmp_path / "named"))[1]
+    assert own["loss"] == pytest.approx(named["loss"], rel=1e-6)
+    assert own["loss"] > 0
+
+
 def test_sequences_of_rows_stay_sequences(run, tmp_path):
     network = chain([RNN(input_size=2, hidden_size=4), Dense(in_features=4, out_features=1)], (2,))
     (tmp_path / "net.json").write_text(network.to_json())
@@ -285,6 +296,7 @@ BAD: dict[str, tuple[str, str, str]] = {
     "no kind": ("[train.optimiser]\nlr = 1.0", "expected a name or a table with a kind", "sgd"),
     "lr": ("[train.optimiser]\nkind = 'sgd'\nlr = -1.0", "lr must be 0.0 or more", ""),
     "loss": ("[train]\nloss = 'rmse'", "unknown kind 'rmse'", "did you mean 'mse'?"),
+    "own loss": ("[train]\nloss = 'nowhere_at_all:f'", "loss = 'nowhere_at_all:f': there is no module", ""),
     "schedule": ("[train]\nschedule = {kind = 'cosine'}", "[train] schedule: steps must be given", ""),
     "dtype": ("[train]\ndtype = 'int9'", "int9", ""),
     "overlay": ("[train]\noverlay = {rank = 0}", "rank must be at least 1", ""),

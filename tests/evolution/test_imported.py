@@ -11,8 +11,8 @@ import pytest
 
 from volumetric.errors import SpecError
 from volumetric.evolution.evaluate import Problem
-from volumetric.evolution.imported import import_function
 from volumetric.evolution.job import job_from, open_problem, open_run
+from volumetric.train.imported import import_function
 
 
 @pytest.fixture

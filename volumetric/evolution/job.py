@@ -19,7 +19,6 @@ from volumetric.evolution.config import EvolutionConfig
 from volumetric.evolution.evaluate import Problem, takes_random
 from volumetric.evolution.grids.config import GridConfig
 from volumetric.evolution.grids.population import GridPopulation
-from volumetric.evolution.imported import import_function
 from volumetric.evolution.novelty import NoveltyConfig
 from volumetric.evolution.population import Population
 from volumetric.evolution.problems.functions import function
@@ -34,6 +33,7 @@ from volumetric.loaders.network_file import read_network_file
 from volumetric.network import Network
 from volumetric.train import problems as learning
 from volumetric.train import tables
+from volumetric.train.imported import import_function
 from volumetric.train.settings import DataSettings, NetworkSettings, RunSettings
 from volumetric.train.sources import open_samples
 

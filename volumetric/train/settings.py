@@ -12,9 +12,11 @@ from volumetric.dtypes import Scheme
 from volumetric.errors import SpecError, VolumetricError
 from volumetric.train import tables
 from volumetric.train.config import TrainConfig
+from volumetric.train.imported import import_function
 from volumetric.train.lora import LowRank
-from volumetric.train.losses import LOSSES
+from volumetric.train.losses import LOSSES, Loss
 from volumetric.train.optim import OPTIMISERS
+from volumetric.train.own_loss import GraphLoss
 from volumetric.train.precision import Precision
 from volumetric.train.schedules import SCHEDULES, Schedule, WarmUp
 
@@ -229,17 +231,18 @@ def settings_from(table: Mapping[str, Any], *, name: str = "run", home: Path | N
         name=name,
         home=home or Path(),
         **values,
-        train=_train(section, values.get("seed", 0)),
+        train=_train(section, values.get("seed", 0), home or Path()),
         loss_given=isinstance(section, dict) and "loss" in section,
     )
 
 
-def _train(section: object, seed: int) -> TrainConfig:
+def _train(section: object, seed: int, home: Path) -> TrainConfig:
     table = {"seed": seed} | dict(tables.expect_keys(section, tables.keywords(TrainConfig), "[train]"))
     parts: dict[str, Any] = {}
-    for name, registry in (("loss", LOSSES), ("optimiser", OPTIMISERS)):
-        if name in table:
-            parts[name] = tables.choose(registry, table.pop(name), f"[train] {name}")
+    if "loss" in table:
+        parts["loss"] = _loss(table.pop("loss"), home)
+    if "optimiser" in table:
+        parts["optimiser"] = tables.choose(OPTIMISERS, table.pop("optimiser"), "[train] optimiser")
     if "schedule" in table:
         parts["schedule"] = _schedule(table.pop("schedule"), "[train] schedule")
     if "overlay" in table:
@@ -252,6 +255,12 @@ def _train(section: object, seed: int) -> TrainConfig:
         return TrainConfig(**plain, **parts)
     except SpecError as error:
         raise SpecError(f"[train] {error}", hint=error.hint) from None
+
+
+def _loss(value: object, home: Path) -> Loss:
+    if isinstance(value, str) and ":" in value:
+        return GraphLoss(function=import_function(value, home, "loss"))
+    return tables.choose(LOSSES, value, "[train] loss")
 
 
 def _schedule(value: object, where: str) -> Schedule:
