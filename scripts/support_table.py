@@ -23,7 +23,7 @@ from volumetric.layers import LAYERS, Embedding, LayerSpec, Sequential  # noqa: 
 from volumetric.network import Network  # noqa: E402
 from volumetric.runtime.cpu import CpuDevice  # noqa: E402
 from volumetric.runtime.cpu.graph.device import CpuGraphs  # noqa: E402
-from volumetric.runtime.expand import row_wise  # noqa: E402
+from volumetric.runtime.fuse import row_wise  # noqa: E402
 from volumetric.runtime.gpu import GpuDevice  # noqa: E402
 from volumetric.runtime.lower import lower  # noqa: E402
 

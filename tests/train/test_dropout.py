@@ -18,7 +18,7 @@ from volumetric.layers import Dense, Dropout, Embedding, MultiHeadAttention, Res
 from volumetric.layers.noise import kept, noise_key, stream_of
 from volumetric.network import initialise
 from volumetric.runtime import RunOptions, lower
-from volumetric.runtime.expand import row_wise
+from volumetric.runtime.fuse import row_wise
 from volumetric.train import SGD, AdamW, Batch, CrossEntropy, LearnerOptions, TrainConfig, train
 from volumetric.train.device import DeviceLearner, learner_on
 from volumetric.train.settings import settings_from

@@ -1,102 +1,66 @@
-"""Fusion: fold norms into the products that read them, and sums and soft caps into the products that feed them.
-
-The rules look at the data flow alone, so any network gains them: a pre-norm transformer layer ends as five steps.
-"""
+"""The one graph of a network in the form of a plan, as the executables of cpu and gpu still read it."""
 
 from __future__ import annotations
 
-import dataclasses
 from types import MappingProxyType
+from typing import Any
 
-from volumetric.runtime.expand import expand
-from volumetric.runtime.lower import mark_tail
-from volumetric.runtime.plan import Plan, Step
+from volumetric._typing import ROWS
+from volumetric.errors import UnsupportedError
+from volumetric.runtime.graph.network import DIALECT, open_graph
+from volumetric.runtime.graph.ops import Graph, Node
+from volumetric.runtime.plan import Plan, Step, Value
+
+_NAMES = {"linear": "matmul", "sum": "add", "scaled_softmax": "softmax"}
+
+
+def row_wise(plan: Plan) -> bool:
+    """Whether a layer-level plan becomes a graph of operations on rows of features, which packed weights serve."""
+    graph = open_graph(plan)
+    return all(_serves(graph, node) for node in graph.nodes)
 
 
 def fuse(plan: Plan) -> Plan:
     """Return the device-level form of a layer-level plan (as `lower` wrote it)."""
-    plan = expand(plan)
-    for rule in (_norm_into_matmul, _add_into_matmul, _softcap_into_matmul):
-        plan = dataclasses.replace(plan, steps=tuple(rule(plan)))
-    return dataclasses.replace(plan, steps=tuple(mark_tail(list(plan.steps))))
-
-
-def _norm_into_matmul(plan: Plan) -> list[Step]:
-    """A norm that only products read becomes their prologue: the norm of a row costs less than a step of its own."""
-    steps: list[Step | None] = list(plan.steps)
-    for i, norm in enumerate(plan.steps):
-        if norm.op != "norm" or norm.attrs["groups"] != 1 or norm.outputs[0] in plan.outputs:
-            continue
-        readers = list(plan.consumers(norm.outputs[0]))
-        if not all(_reads_as_factor(plan.steps[j], norm.outputs[0]) for j in readers):
-            continue
-        for j in readers:
-            reader = plan.steps[j]
-            attrs = {
-                **reader.attrs,
-                "norm": norm.attrs["kind"],
-                "norm_eps": norm.attrs["eps"],
-                "norm_unit_offset": norm.attrs["unit_offset"],
-            }
-            params = {**reader.params, **{f"norm.{role}": key for role, key in norm.params.items()}}
-            steps[j] = dataclasses.replace(
-                reader, inputs=norm.inputs, params=MappingProxyType(params), attrs=MappingProxyType(attrs)
+    graph = open_graph(plan)
+    for node in graph.nodes:
+        if not _serves(graph, node):
+            raise UnsupportedError(
+                f"{node.op!r} of the layer at {node.where} is no operation on rows",
+                hint="compile the plan on a device: it runs as tensor graphs there",
             )
-        steps[i] = None
-    return [step for step in steps if step is not None]
-
-
-def _reads_as_factor(step: Step, value: int) -> bool:
-    return step.op == "matmul" and step.attrs["norm"] is None and step.inputs == (value,)
-
-
-def _add_into_matmul(plan: Plan) -> list[Step]:
-    """``x W + r`` in one step, where the product is read by this sum alone and r exists before it."""
-    steps: list[Step | None] = list(plan.steps)
-    made_by = {step.outputs[0]: i for i, step in enumerate(plan.steps)}
-    for i, add in enumerate(plan.steps):
-        if add.op != "add" or len(add.inputs) != 2 or add.attrs["scale"] != 1.0:
-            continue
-        for value, other in (add.inputs, add.inputs[::-1]):
-            at = made_by.get(value)
-            if at is None or value == other or made_by.get(other, -1) > at or not _can_take(plan, steps[at], value):
-                continue
-            product = steps[at]
-            assert product is not None  # _can_take saw it
-            attrs = MappingProxyType({**product.attrs, "residual": True})
-            inputs = (product.inputs[0], other)
-            steps[at] = dataclasses.replace(product, inputs=inputs, outputs=add.outputs, attrs=attrs)
-            made_by[add.outputs[0]] = at
-            steps[i] = None
-            break
-    return [step for step in steps if step is not None]
-
-
-def _can_take(plan: Plan, step: Step | None, value: int) -> bool:
-    """Whether `step` is a product without an epilogue of its own whose result one step alone reads."""
-    return (
-        step is not None
-        and step.op == "matmul"
-        and step.outputs[0] == value
-        and not step.attrs["residual"]
-        and step.attrs["softcap"] is None
-        and step.attrs["combine"] == "concat"
-        and value not in plan.outputs
-        and len(list(plan.consumers(value))) == 1
+    kept = [i for i, t in enumerate(graph.tensors) if t.role in ("input", "scratch") and i not in graph.derived]
+    number = {old: new for new, old in enumerate(kept)}
+    values = [Value(name=t.name, shape=t.shape, dtype=t.dtype) for t in (graph.tensors[i] for i in kept)]
+    return Plan(
+        values=tuple(values),
+        steps=tuple(_step(graph, node, number) for node in graph.nodes),
+        inputs=tuple(number[i] for i in graph.inputs if i in number),
+        outputs=tuple(number[i] for i in graph.outputs),
+        params=plan.params,
+        states=plan.states,
+        buffers=plan.buffers,
     )
 
 
-def _softcap_into_matmul(plan: Plan) -> list[Step]:
-    """``cap · tanh(x W / cap)`` in one step, where nothing else reads the product."""
-    steps: list[Step | None] = list(plan.steps)
-    made_by = {step.outputs[0]: i for i, step in enumerate(plan.steps)}
-    for i, cap in enumerate(plan.steps):
-        at = made_by.get(cap.inputs[0]) if cap.op == "softcap" else None
-        if at is None or not _can_take(plan, steps[at], cap.inputs[0]):
-            continue
-        product = steps[at]
-        assert product is not None  # _can_take saw it
-        attrs = MappingProxyType({**product.attrs, "softcap": cap.attrs["cap"]})
-        steps[at] = dataclasses.replace(product, outputs=cap.outputs, attrs=attrs)
-        steps[i] = None
-    return [step for step in steps if step is not None]
+def _serves(graph: Graph, node: Node) -> bool:
+    tensors = (graph.tensors[i] for i in (*node.inputs, node.outputs[0]))
+    return node.op in DIALECT | {"norm", "concat"} and all(
+        t.shape[0] == ROWS and len(t.shape) <= 2 for t in tensors if t.role in ("input", "scratch")
+    )
+
+
+def _step(graph: Graph, node: Node, number: dict[int, int]) -> Step:
+    attrs: dict[str, Any] = {name: value for name, value in node.attrs.items() if name not in ("roles", "axis")}
+    if node.op == "norm":
+        attrs["groups"] = 1
+    return Step(
+        op=_NAMES.get(node.op, node.op),
+        where=node.where,
+        inputs=tuple(number[i] for i in node.inputs if i in number),
+        outputs=(number[node.outputs[0]],),
+        params=MappingProxyType(graph.keys(node)),
+        attrs=MappingProxyType(attrs),
+        states=MappingProxyType({n: f"{node.where}/{n}" for n in ("k", "v") if node.named(n) is not None}),
+        tail=node.tail,
+    )

@@ -121,23 +121,6 @@ class _Lowering:
         return len(self.values) - 1
 
 
-def without_inert(plan: Plan) -> Plan:
-    """Leave out layers that pass their input on at inference, as dropout does, unless nothing else is there."""
-    same: dict[int, int] = {}
-    steps: list[Step] = []
-    for step in plan.steps:
-        inputs = tuple(same.get(i, i) for i in step.inputs)
-        spec: LayerSpec | None = step.attrs.get("spec")
-        if spec is not None and spec.inert:
-            same[step.outputs[0]] = inputs[0]
-        else:
-            steps.append(dataclasses.replace(step, inputs=inputs))
-    if not same or not steps:
-        return plan
-    outputs = tuple(same.get(i, i) for i in plan.outputs)
-    return dataclasses.replace(plan, steps=tuple(steps), outputs=outputs)
-
-
 def mixes_rows(step: Step) -> bool:
     """Whether a row of the output depends on other rows of the call, or on its place among them."""
     spec: LayerSpec | None = step.attrs.get("spec")

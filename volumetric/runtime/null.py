@@ -13,8 +13,7 @@ from volumetric.errors import UnsupportedError
 from volumetric.network import Params
 from volumetric.runtime.batch import check_batch, forward_each, greedy_each, run_each
 from volumetric.runtime.device import DeviceInfo, MemoryReport, Piece, RunOptions
-from volumetric.runtime.expand import row_wise
-from volumetric.runtime.fuse import fuse
+from volumetric.runtime.fuse import fuse, row_wise
 from volumetric.runtime.plan import Plan
 from volumetric.runtime.profile import StepTime
 from volumetric.runtime.state import check_input, check_room, check_trim

@@ -17,8 +17,7 @@ from volumetric.runtime.cpu.program import Program
 from volumetric.runtime.cpu.resident import ResidentWeights
 from volumetric.runtime.cpu.state import KVStorage
 from volumetric.runtime.device import DeviceInfo, Executable, RunOptions
-from volumetric.runtime.expand import row_wise
-from volumetric.runtime.fuse import fuse
+from volumetric.runtime.fuse import fuse, row_wise
 from volumetric.runtime.plan import Plan
 
 if TYPE_CHECKING:

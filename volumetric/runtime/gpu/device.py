@@ -66,7 +66,7 @@ class GpuDevice:
         DeviceError : the weights or the scratch memory exceed the GPU
         UnsupportedError : the options hold something that has no GPU form, or weights are of a 64-bit type
         """
-        from volumetric.runtime.expand import row_wise
+        from volumetric.runtime.fuse import row_wise
         from volumetric.runtime.graph.executable import GraphExecutable
 
         options = options or RunOptions()
