@@ -13,7 +13,8 @@ from hypothesis.extra import numpy as hnp
 
 from volumetric.errors import GenerationError
 from volumetric.generate.params import SamplingParams
-from volumetric.generate.sampler import Sampler, log_probabilities, top_k_indices, top_p_mask
+from volumetric.generate.reference_sampler import log_probabilities, top_k_indices, top_p_mask
+from volumetric.generate.sampler import Sampler
 
 VOCAB = 5000
 # Steps coarse enough that different scores have different probabilities, and some are equal.

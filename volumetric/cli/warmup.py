@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import time
 
+import numpy as np
+
 from volumetric.bench import Case, measure
 from volumetric.cli import console, exits
 from volumetric.cli.loading import open_for
 from volumetric.cli.options import DeviceOptions, ModelSource, OutputOptions, SizeOptions, SourceOptions
+from volumetric.generate import SamplingParams
+from volumetric.generate.sampler import Sampler
 from volumetric.runtime.gpu.executable import GpuExecutable
 
 PROMPTS = (1, 7, 64)
@@ -42,5 +46,6 @@ def warmup(
                 case = Case(prompt=rows, generate=generate)
                 measure(opened.executable, about.vocab_size, case, repetitions=1)
                 opened.logits([0] * case.prompt)
+            Sampler(SamplingParams(temperature=1.0)).draw(np.zeros(about.vocab_size, np.float32))
     console.write(f"{about.name} ({about.dtype}) is warm on {about.device} after {time.perf_counter() - start:.1f} s\n")
     return exits.OK

@@ -1,25 +1,26 @@
-"""The sampler: from the logits of one position to the next token, in NumPy.
+"""The sampler: from the logits of one position to the next token.
 
 The order is fixed, and is that of transformers: logit bias → penalties → temperature → top-k → top-p → min-p → draw.
+`volumetric.generate.reference_sampler` has it in NumPy; here one compiled kernel does it for all rows of a batch.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable
+import sys
+import threading
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-
-import numpy as np
-from numpy.typing import NDArray
+from functools import cache, cached_property
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from volumetric import rng
 from volumetric._typing import F32Array
 from volumetric.errors import GenerationError
 from volumetric.generate.params import SamplingParams
-from volumetric.runtime.logits import require_usable
 
-# A top-p set seldom needs more tokens than this, and finding them is ten times cheaper than sorting a vocabulary.
-_TOP_P_FIRST = 1024
+if TYPE_CHECKING:
+    from volumetric.generate.request import Request
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,10 +48,9 @@ class Sampler:
     def __init__(self, params: SamplingParams, prompt: Iterable[int] = ()) -> None:
         self.params = params
         self.seed = rng.fresh_seed() if params.seed is None else int(params.seed)
-        self._random = rng.generator(self.seed)
-        window = params.repetition_window
-        self._recent: deque[int] = deque(prompt, maxlen=None if window < 0 else window)
-        self._generated: dict[int, int] = {}
+        self._prompt = tuple(prompt) if params.penalised else ()
+        if not params.plain_greedy:
+            _load_ahead()
 
     def draw(self, logits: F32Array) -> Draw:
         """Draw the next token.
@@ -63,93 +63,37 @@ class Sampler:
         ------
         GenerationError : the logits hold NaN or +inf, or no token is possible
         """
-        require_usable(logits)
-        scores = self._adjust(logits)
-        token = int(np.argmax(scores)) if self.params.temperature == 0.0 else self._choose(scores)
-        if self.params.penalised:
-            self._observe(token)
-        if self.params.logprobs is None:
-            return Draw(token=token)
-        logprob, top = log_probabilities(logits, token, self.params.logprobs)
-        return Draw(token=token, logprob=logprob, top_logprobs=top)
+        drawn = draw_together((self,), (logits,))[0]
+        if isinstance(drawn, GenerationError):
+            raise drawn
+        return drawn
 
-    def _observe(self, token: int) -> None:
-        self._recent.append(token)
-        self._generated[token] = self._generated.get(token, 0) + 1
+    @cached_property
+    def request(self) -> Request:
+        """The generation as the kernel reads it."""
+        from volumetric.generate.request import Request
 
-    def _adjust(self, logits: F32Array) -> F32Array:
-        """Apply bias and penalties; `logits` itself where neither is asked for."""
-        params = self.params
-        if not params.logit_bias and not params.penalised:
-            return logits
-        scores = logits.copy()
-        if params.logit_bias:
-            ids = np.fromiter(params.logit_bias, np.int64)
-            if ids.max() >= scores.size:
-                raise GenerationError(
-                    f"logit_bias names token {ids.max()}, but the model has {scores.size} tokens",
-                    hint="token ids belong to one model's vocabulary",
-                )
-            scores[ids] += np.fromiter(params.logit_bias.values(), np.float32)
-        if params.repetition_penalty != 1.0 and self._recent:
-            penalise_repetition(scores, np.unique(np.fromiter(self._recent, np.int64)), params.repetition_penalty)
-        if self._generated:
-            ids = np.fromiter(self._generated, np.int64)
-            counts = np.fromiter(self._generated.values(), np.float32)
-            scores[ids] -= counts * params.frequency_penalty + params.presence_penalty
-        require_usable(scores, "after logit bias and penalties, the logits")
-        return scores
-
-    def _choose(self, scores: F32Array) -> int:
-        params = self.params
-        ids = top_k_indices(scores, params.top_k) if 0 < params.top_k < scores.size else None
-        kept = scores if ids is None else scores[ids]
-        # The largest score is taken off before the division, so that a tiny temperature cannot overflow.
-        weights = np.exp((kept - kept.max()).astype(np.float64) / params.temperature)
-        keep = np.ones(weights.size, bool)
-        if params.top_p < 1.0:
-            keep &= top_p_mask(weights, params.top_p)
-        if params.min_p > 0.0:
-            keep &= weights >= params.min_p * weights.max()
-        total = np.cumsum(np.where(keep, weights, 0.0))
-        # side="right" never lands on a token of weight zero: u < 1 and its slice of the line is empty.
-        chosen = int(np.searchsorted(total, self._random.random() * total[-1], side="right"))
-        return chosen if ids is None else int(ids[chosen])
+        return Request(self.params, self.seed, self._prompt)
 
 
-def penalise_repetition(scores: F32Array, ids: NDArray[np.int64], penalty: float) -> None:
-    """Divide positive and multiply negative `scores` of `ids` by `penalty`, in place (CTRL, arXiv:1909.05858)."""
-    seen = scores[ids]
-    scores[ids] = np.where(seen > 0, seen / np.float32(penalty), seen * np.float32(penalty))
+@cache
+def _load_ahead() -> None:
+    """Load Numba on a thread of its own where no device has yet: a prompt is computed before the first draw."""
+    if "numba" not in sys.modules:
+        threading.Thread(target=import_module, args=("volumetric.generate.request",)).start()
 
 
-def top_k_indices(scores: NDArray[np.floating], k: int) -> NDArray[np.int64]:
-    """Return the indices of the `k` largest of `scores`, ascending; the lowest indices among equals."""
-    if k >= scores.size:
-        return np.arange(scores.size)
-    least = np.partition(scores, scores.size - k)[scores.size - k]
-    above = np.flatnonzero(scores > least)
-    equal = np.flatnonzero(scores == least)[: k - above.size]
-    return np.sort(np.concatenate((above, equal)))
+def draw_together(samplers: Sequence[Sampler], rows: Sequence[F32Array]) -> list[Draw | GenerationError]:
+    """Draw the next token of several generations in one call of the kernel.
 
+    Parameters
+    ----------
+    samplers, rows : generations, and the logits of each: float32 ``[V]``, left unchanged
 
-def top_p_mask(weights: NDArray[np.float64], top_p: float) -> NDArray[np.bool_]:
-    """Mark the fewest elements, largest first, whose sum reaches `top_p` of the whole; at least one."""
-    goal = top_p * weights.sum()
-    ids = top_k_indices(weights, _TOP_P_FIRST)
-    if weights[ids].sum() < goal:
-        ids = np.arange(weights.size)
-    order = ids[np.argsort(-weights[ids], kind="stable")]
-    count = int(np.searchsorted(np.cumsum(weights[order]), goal)) + 1
-    keep = np.zeros(weights.size, bool)
-    keep[order[:count]] = True
-    return keep
+    Returns
+    -------
+    draws : for each generation what its `Sampler.draw` would return, or the error that it would raise
+    """
+    from volumetric.generate.request import answer  # Numba is loaded only where something is drawn
 
-
-def log_probabilities(logits: F32Array, token: int, count: int) -> tuple[float, tuple[tuple[int, float], ...]]:
-    """Return ``log softmax(logits)`` of `token`, and of the `count` most likely tokens, most likely first."""
-    top = logits.max()
-    norm = float(top) + float(np.log(np.exp(logits - top, dtype=np.float64).sum()))
-    ids = top_k_indices(logits, count) if count else np.empty(0, np.int64)
-    best = ids[np.argsort(-logits[ids], kind="stable")]
-    return float(logits[token]) - norm, tuple((int(i), float(logits[i]) - norm) for i in best)
+    return answer([sampler.request for sampler in samplers], rows)

@@ -13,6 +13,7 @@ from volumetric.generate.memory import peak_resident_bytes
 from volumetric.generate.params import SamplingParams
 from volumetric.generate.sampler import Draw, Sampler
 from volumetric.generate.stops import StopMatcher
+from volumetric.runtime.logits import most_likely
 
 if TYPE_CHECKING:
     from volumetric.generate.session import Session
@@ -152,13 +153,15 @@ class Stream:
 
     def _tokens(self, logits: F32Array) -> Generator[Draw, None, None]:
         """Yield draws without end, from the logits after the prompt on."""
-        draw = self._sampler.draw(logits)
-        yield draw
         if self.params.plain_greedy:
-            with closing(self._session.greedy(draw.token)) as following:
+            token = most_likely(logits)
+            yield Draw(token=token)
+            with closing(self._session.greedy(token)) as following:
                 for token in following:
                     yield Draw(token=token)
             return
+        draw = self._sampler.draw(logits)
+        yield draw
         while True:
             draw = self._sampler.draw(self._session.step(draw.token))
             yield draw

@@ -1,0 +1,162 @@
+"""Requests to the sampling kernel: a generation's parameters and history as words in memory, and what comes back."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volumetric import rng
+from volumetric._typing import F32Array
+from volumetric.errors import GenerationError
+from volumetric.generate.history import History
+from volumetric.generate.params import SamplingParams
+from volumetric.generate.sampler import Draw
+from volumetric.kernels.cpu.sampling.draw import ADJUSTED, USABLE, WORDS, draw_rows, scratch_bytes
+from volumetric.kernels.cpu.sampling.draw import INFINITE as INFINITE_CODE
+from volumetric.kernels.cpu.sampling.draw import NAN as NAN_CODE
+from volumetric.kernels.cpu.sampling.draw import NONE_POSSIBLE as NONE_POSSIBLE_CODE
+from volumetric.runtime.logits import INFINITE, MODEL_LOGITS, NAN, NONE_POSSIBLE, unusable
+
+_AT = {name: place for place, name in enumerate(WORDS)}
+_LOGITS, _SIZE, _RANDOM, _TOKEN, _STATE, _NORM = (
+    _AT[name] for name in ("logits", "size", "random", "token", "state", "norm")
+)
+_STATES = {NAN_CODE: NAN, INFINITE_CODE: INFINITE, NONE_POSSIBLE_CODE: NONE_POSSIBLE}
+_LN2 = Fraction(6931471805599453094172321214581765680755, 10**40)
+_MANY = 2**31 - 1
+_COLDEST = 1e-300
+"""Temperatures below it act as it does: then every difference between two scores is too large for a second token."""
+
+
+class Request:
+    """One generation as the kernel reads it: the words of ``volumetric.kernels.cpu.sampling.draw.WORDS``.
+
+    Parameters
+    ----------
+    params, prompt : as for `volumetric.generate.sampler.Sampler`
+    seed : of the draws
+    """
+
+    def __init__(self, params: SamplingParams, seed: int, prompt: Iterable[int]) -> None:
+        self._words: NDArray[np.int64] = np.zeros(len(WORDS), np.int64)
+        self._numbers: NDArray[np.float64] = self._words.view(np.float64)
+        self.address = self._words.ctypes.data
+        self._random = rng.generator(seed) if params.temperature else None
+        window = params.repetition_window if params.repetition_penalty != 1.0 else 0
+        self._history = History(window, prompt) if params.penalised else None
+        self._bias: NDArray[np.int32] = np.fromiter((min(i, _MANY) for i in params.logit_bias), np.int32)
+        self._bias_values = np.fromiter(params.logit_bias.values(), np.float32)
+        self._last_bias = max(params.logit_bias, default=-1)
+        self._tops: int | None = params.logprobs
+        self._top_ids: NDArray[np.int32] = np.empty(params.logprobs or 0, np.int32)
+        self._top_values: F32Array = np.empty(params.logprobs or 0, np.float32)
+        words = {
+            "bias": self._bias.ctypes.data,
+            "bias_values": self._bias_values.ctypes.data,
+            "biases": self._bias.size,
+            "top_k": min(params.top_k, _MANY),
+            "logprobs": -1 if params.logprobs is None else params.logprobs,
+            "top_ids": self._top_ids.ctypes.data,
+            "top_values": self._top_values.ctypes.data,
+        }
+        numbers = {
+            "temperature": params.temperature,
+            "top_p": params.top_p,
+            "min_p": params.min_p,
+            "repetition": params.repetition_penalty,
+            "presence": params.presence_penalty,
+            "frequency": params.frequency_penalty,
+        } | _heat(params.temperature)
+        for name, word in words.items():
+            self._words[_AT[name]] = word
+        for name, number in numbers.items():
+            self._numbers[_AT[name]] = number
+        self._tell_history()
+
+    def prepare(self, logits: F32Array) -> GenerationError | None:
+        """Point to the logits of the next draw; the error if bias names a token that they do not have."""
+        if self._last_bias >= logits.size:
+            return GenerationError(
+                f"logit_bias names token {self._last_bias}, but the model has {logits.size} tokens",
+                hint="token ids belong to one model's vocabulary",
+            )
+        self._words[_LOGITS] = logits.ctypes.data
+        self._words[_SIZE] = logits.size
+        if self._random is not None:
+            self._numbers[_RANDOM] = self._random.random()
+        return None
+
+    def take(self, logits: F32Array) -> Draw | GenerationError:
+        """Return what was drawn from `logits`, and remember the token."""
+        state = self._words.item(_STATE)
+        if state != USABLE:
+            adjusted = state > ADJUSTED
+            what = "after logit bias and penalties, the logits" if adjusted else MODEL_LOGITS
+            return unusable(_STATES[state - ADJUSTED if adjusted else state], what)
+        token = self._words.item(_TOKEN)
+        if self._history is not None:
+            self._history.add(token)
+            self._tell_history()
+        if self._tops is None:
+            return Draw(token=token)
+        norm = self._numbers.item(_NORM)
+        count = min(self._tops, logits.size)
+        values = self._top_values[:count].astype(np.float64) - norm
+        top = tuple(zip(self._top_ids[:count].tolist(), values.tolist(), strict=True))
+        return Draw(token=token, logprob=logits.item(token) - norm, top_logprobs=top)
+
+    def _tell_history(self) -> None:
+        if self._history is None:
+            return
+        table = self._history.table
+        base, stride = table.ctypes.data, table.strides[0]
+        first = _AT["history"]
+        self._words[first : first + 4] = base, base + stride, base + 2 * stride, len(self._history)
+
+
+def _heat(temperature: float) -> dict[str, float]:
+    """What weights take of a temperature: ``t ln 2`` in two parts, of which the first has 40 bits, and its like."""
+    if not temperature:
+        return {}
+    t = Fraction(max(float(temperature), _COLDEST))
+    whole = np.array([float(t * _LN2)])
+    whole.view(np.int64)[0] &= -(1 << 13)
+    high = whole.item()
+    return {
+        "turns": float(1 / (t * _LN2)),
+        "high": high,
+        "low": float(t * _LN2 - Fraction(high)),
+        "inverse": float(1 / t),
+        "least": float(-708 * t),
+    }
+
+
+class _Scratch(threading.local):
+    """Memory of each thread that draws."""
+
+    bytes: NDArray[np.uint8] = np.empty(0, np.uint8)
+
+    def address(self, size: int) -> int:
+        """Address of `size` bytes, a multiple of 64."""
+        if self.bytes.size < size + 64:
+            self.bytes = np.empty(size + 64, np.uint8)
+        return -(-self.bytes.ctypes.data // 64) * 64
+
+
+_SCRATCH = _Scratch()
+
+
+def answer(requests: Sequence[Request], rows: Sequence[F32Array]) -> list[Draw | GenerationError]:
+    """Answer `requests` by their `rows` of logits; see `volumetric.generate.sampler.draw_together`."""
+    rows = [np.ascontiguousarray(row, np.float32) for row in rows]
+    errors = [request.prepare(row) for request, row in zip(requests, rows, strict=True)]
+    ready = [request.address for request, error in zip(requests, errors, strict=True) if error is None]
+    if ready:
+        addresses = np.array(ready, np.int64)
+        scratch = _SCRATCH.address(scratch_bytes(max(row.size for row in rows)))
+        draw_rows(addresses.ctypes.data, 0, len(ready), scratch)
+    return [error or request.take(row) for request, row, error in zip(requests, rows, errors, strict=True)]

@@ -1,0 +1,22 @@
+"""Sampling on the CPU: from rows of logits to tokens, all rows of a batch in one call.
+
+Numbers that are compared between tokens stay float32, as the network made them; weights and their sums are float64.
+Every sum has one owner and one order, so a row's token depends on nothing but its own numbers.
+
+Predicted and measured microseconds for 49,152 normal logits of deviation 3, one core with AVX-512 at 2.6 GHz, in cache:
+
+======================================= ========= ========
+pass                                    predicted measured
+======================================= ========= ========
+read, check, largest of each group      6         6.6
+40 largest, by the largest of groups    1         2
+weight of every token                   27-33     27
+temperature alone                       33        34
+top-k 40, top-p 0.9, min-p 0.05         8-12      10
+top-p 0.95 among all, 15,000 candidates 45        58
+log-probabilities                       12        14
+======================================= ========= ========
+
+The weights are the limit: an exponential is 26 operations on 8 numbers, of which the core does two at a time. What need
+not be weighed is not: top-k compares only, min-p bounds the score, and top-p weighs all for its sum alone.
+"""
