@@ -8,7 +8,7 @@ import pytest
 from tests.graph.test_networks import NETWORKS, chain
 from tests.layers.cases import CASES
 from volumetric.errors import ShapeError
-from volumetric.layers import GRU, LSTM, RNN, Dense, Dropout, Gate, Parallel, Residual, RMSNorm, Sequential
+from volumetric.layers import GRU, LSTM, RNN, Dense, Dropout, Entmax, Gate, Parallel, Residual, RMSNorm, Sequential
 from volumetric.network import Network, initialise
 from volumetric.runtime import RunOptions, lower
 from volumetric.runtime.graph.binding import bind, derived_value, is_open
@@ -18,6 +18,8 @@ from volumetric.runtime.graph.ops import HELD, Graph
 from volumetric.runtime.reference import ReferenceDevice
 
 OPTIONS = RunOptions(context=64)
+STATELESS = DIALECT - {"recurrence", "mix", "linear", "sum", "softcap"}
+"""Of a device that multiplies and adds in small operations."""
 LAYERS = {
     name: chain(spec, shape=shape[1:])
     for name, (spec, shape) in CASES.items()
@@ -28,8 +30,8 @@ LAYERS = {
 class Sequence:
     """A sequence that the interpreter runs, in float64."""
 
-    def __init__(self, network: Network, seed: int = 3) -> None:
-        self.graph = open_graph(lower(network))
+    def __init__(self, network: Network, seed: int = 3, dialect: frozenset[str] = DIALECT) -> None:
+        self.graph = open_graph(lower(network), dialect)
         self.buffers = {key: store.values().astype(np.float64) for key, store in initialise(network, seed).items()}
         for key, tensor in self.graph.keyed.items():
             if tensor.role == "state":
@@ -53,10 +55,10 @@ def rows_for(network: Network, count: int) -> np.ndarray:
     return rng.standard_normal((count, *network.input_shape))
 
 
-def agree(network: Network, cuts: tuple[int, ...]) -> Sequence:
+def agree(network: Network, cuts: tuple[int, ...], dialect: frozenset[str] = DIALECT) -> Sequence:
     device = ReferenceDevice(np.float64)
     reference = device.compile(lower(network), initialise(network, 3), OPTIONS)
-    state, sequence = reference.new_state(), Sequence(network)
+    state, sequence = reference.new_state(), Sequence(network, dialect=dialect)
     for count in cuts:
         x = rows_for(network, count)
         want = reference.forward(state, x, last_only=False)
@@ -75,6 +77,7 @@ def test_networks_go_on_from_their_states(name: str, cuts: tuple[int, ...]) -> N
 @pytest.mark.parametrize("name", LAYERS)
 def test_every_layer_runs_on_any_number_of_rows(name: str) -> None:
     agree(LAYERS[name], (3, 1))
+    agree(LAYERS[name], (2, 2), STATELESS)
 
 
 @pytest.mark.parametrize("cell", [RNN, LSTM, GRU])
@@ -92,13 +95,28 @@ def ops(graph: Graph) -> list[str]:
 
 def test_what_is_no_operation_on_rows_stands_beside_those_that_are() -> None:
     dense = Dense(in_features=6, out_features=6)
-    gated = Parallel(branches=(dense, dense), combine="filter", gate=Gate(in_features=6, out_features=2))
-    graph = open_graph(lower(chain(RMSNorm(num_features=6), dense, gated, Residual(), shape=(6,))))
-    assert ops(graph)[0] == "linear"
-    assert DIALECT.intersection(ops(graph)) == {"linear", "sum"}
+    graph = open_graph(lower(chain(RMSNorm(num_features=6), dense, Entmax(), Residual(), shape=(6,))))
+    assert ops(graph) == ["linear", "entmax", "sum"]
     assert is_open(graph)
     assert not is_open(bind(graph, 3))
-    assert "mul_nonzero" in str(graph)
+
+
+def test_branches_of_a_mixture_run_where_they_are_chosen() -> None:
+    dense = Dense(in_features=6, out_features=6)
+    inner = Sequential(layers=(RMSNorm(num_features=6), dense, Residual(source="input")))
+    gate = Gate(in_features=6, out_features=2, top_k=1)
+    graph = open_graph(lower(chain(Parallel(branches=(dense, inner), combine="filter", gate=gate), shape=(6,))))
+    assert ops(graph) == ["linear", "keep_largest", "scaled_softmax", "linear", "linear", "mix"]
+    weights = graph.nodes[-1].inputs[0]
+    assert [node.guard for node in graph.nodes[3:5]] == [(weights, 0), (weights, 1)]
+    assert graph.nodes[4].attrs["residual"]
+
+
+def test_a_branch_that_keeps_a_state_always_runs() -> None:
+    lstm = LSTM(input_size=6, hidden_size=6)
+    expert = Parallel(branches=(lstm, lstm), combine="filter", gate=Gate(in_features=6, out_features=2, top_k=1))
+    sequence = agree(chain(expert, shape=(6,)), (3, 1))
+    assert not any(node.guard for node in sequence.graph.nodes)
 
 
 def test_a_network_without_an_operation_hands_its_input_on() -> None:

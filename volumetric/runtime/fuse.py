@@ -11,18 +11,19 @@ from volumetric.runtime.graph.network import DIALECT, open_graph
 from volumetric.runtime.graph.ops import Graph, Node
 from volumetric.runtime.plan import Plan, Step, Value
 
+_BASE = DIALECT - {"recurrence", "mix"}
 _NAMES = {"linear": "matmul", "sum": "add", "scaled_softmax": "softmax"}
 
 
 def row_wise(plan: Plan) -> bool:
     """Whether a layer-level plan becomes a graph of operations on rows of features, which packed weights serve."""
-    graph = open_graph(plan)
+    graph = open_graph(plan, _BASE)
     return all(_serves(graph, node) for node in graph.nodes)
 
 
 def fuse(plan: Plan) -> Plan:
     """Return the device-level form of a layer-level plan (as `lower` wrote it)."""
-    graph = open_graph(plan)
+    graph = open_graph(plan, _BASE)
     for node in graph.nodes:
         if not _serves(graph, node):
             raise UnsupportedError(
@@ -45,7 +46,7 @@ def fuse(plan: Plan) -> Plan:
 
 def _serves(graph: Graph, node: Node) -> bool:
     tensors = (graph.tensors[i] for i in (*node.inputs, node.outputs[0]))
-    return node.op in DIALECT | {"norm", "concat"} and all(
+    return node.op in _BASE | {"norm", "concat"} and all(
         t.shape[0] == ROWS and len(t.shape) <= 2 for t in tensors if t.role in ("input", "scratch")
     )
 

@@ -130,6 +130,18 @@ class GraphBuilder:
         )
         return outputs
 
+    @contextmanager
+    def guarded(self, weights: int, column: int) -> Iterator[None]:
+        """Let what is emitted inside run only where a column of `weights` is not 0 in all rows.
+
+        What keeps a state, and what has a guard of its own, has to run: then nothing inside is guarded.
+        """
+        first = len(self.nodes)
+        yield
+        inside = self.nodes[first:]
+        if not any(n.mixes or n.guard or any(self.tensors[i].role == "state" for i in n.outputs) for n in inside):
+            self.nodes[first:] = [replace(node, guard=(weights, column)) for node in inside]
+
     def takes(self, op: str, rows: Sequence[int], parameters: Sequence[int] = ()) -> bool:
         """Whether the device runs an operation on these values: rows of a call, and parameters as they are stored."""
         return (
@@ -263,6 +275,8 @@ class GraphBuilder:
 
     def softmax(self, x: int) -> int:
         """Softmax of rows."""
+        if self.takes("scaled_softmax", (x,)):
+            return self.emit("scaled_softmax", (x,), temperature=1.0)[0]
         return self.emit("softmax", (x,))[0]
 
     def softmax_grad(self, y: int, g: int) -> int:
@@ -355,7 +369,7 @@ def pruned(graph: Graph) -> Graph:
     for node in reversed(graph.nodes):
         if needed.intersection(node.outputs) or any(graph.tensors[i].key is not None for i in node.outputs):
             kept.append(node)
-            needed.update(node.inputs)
+            needed.update(node.inputs, node.guard[:1] if node.guard else ())
     given = [i for i in graph.inputs if i not in graph.derived or i in needed]
     used = needed.union(given, *(node.outputs for node in kept))
     number = {old: new for new, old in enumerate(sorted(used))}
@@ -371,4 +385,5 @@ def pruned(graph: Graph) -> Graph:
 
 def _renumbered(node: Node, number: dict[int, int]) -> Node:
     inputs, outputs = (tuple(number[i] for i in of) for of in (node.inputs, node.outputs))
-    return replace(node, inputs=inputs, outputs=outputs)
+    guard = (number[node.guard[0]], node.guard[1]) if node.guard else None
+    return replace(node, inputs=inputs, outputs=outputs, guard=guard)

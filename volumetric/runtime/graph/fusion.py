@@ -70,7 +70,7 @@ def _sum_into_linear(graph: Graph) -> list[Node]:
             if at is None or value == other or made_by.get(other, -1) > at:
                 continue
             product = nodes[at]
-            if product is None or not _can_take(graph, product, value):
+            if product is None or product.guard != total.guard or not _can_take(graph, product, value):
                 continue
             given = dict(zip(product.attrs["roles"], product.inputs, strict=True))
             given = {"x": given.pop("x"), "residual": other, **given}
@@ -101,7 +101,7 @@ def _softcap_into_linear(graph: Graph) -> list[Node]:
     for i, cap in enumerate(graph.nodes):
         at = made_by.get(cap.inputs[0]) if cap.op == "softcap" else None
         product = None if at is None else nodes[at]
-        if at is None or product is None or not _can_take(graph, product, cap.inputs[0]):
+        if at is None or product is None or product.guard != cap.guard or not _can_take(graph, product, cap.inputs[0]):
             continue
         attrs = MappingProxyType({**product.attrs, "softcap": cap.attrs["cap"]})
         nodes[at] = dataclasses.replace(product, outputs=cap.outputs, attrs=attrs)

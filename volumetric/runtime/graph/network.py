@@ -18,7 +18,19 @@ from volumetric.runtime.graph.rules.containers import joined
 from volumetric.runtime.lower import lower, mixes_rows, sees_batch
 from volumetric.runtime.plan import Plan, Step
 
-DIALECT = frozenset({"embedding", "position_embedding", "linear", "attend", "sum", "scaled_softmax", "softcap"})
+DIALECT = frozenset(
+    {
+        "embedding",
+        "position_embedding",
+        "linear",
+        "attend",
+        "recurrence",
+        "mix",
+        "sum",
+        "scaled_softmax",
+        "softcap",
+    }
+)
 """Operations on the rows of a call: what a graph whose rows are open is written in, as far as its layers allow."""
 
 
@@ -44,12 +56,16 @@ def graph_of(network: Network, rows: int, *, sequences: int | None = None) -> Gr
     return fuse_activations(work.finish([emit_plan(work, plan, x, sequences=sequences)]))
 
 
-def open_graph(plan: Plan) -> Graph:
+def open_graph(plan: Plan, dialect: frozenset[str] = DIALECT) -> Graph:
     """Return the forward pass of a layer-level plan for any number of rows, going on from the states of a sequence.
 
     Its buffers are parameters and states, by their keys. Norms, sums and soft caps are part of products beside them.
+
+    Parameters
+    ----------
+    dialect : operations on the rows of a call that the device runs
     """
-    work = GraphBuilder(DIALECT)
+    work = GraphBuilder(dialect)
     value = plan.values[plan.inputs[0]]
     x = work.input("input", value.shape, value.dtype)
     y = emit_plan(work, plan, x, resumes=True)

@@ -31,6 +31,9 @@ place (`dialect`); so does training. x, y: [ROWS, width].
                 ``qk_norm_eps``, ``qk_norm_unit_offset``), ``rope`` (`layers.rope.Rope` or None), then attention as
                 `layers.attention` has it: ``heads kv_heads head_dim scale causal window softcap``. Without states rows
                 see those of their own call.
+``recurrence``  x [ROWS, nH], weight.0 [nH,H] [, bias.0 [nH]], h: state [1,H] [, c for lstm] → y [ROWS,H], h [, c] as
+                the last row leaves them. ``cell`` and equations as ``recurrent``; ``parts``: (nH,).
+``mix``         weights [ROWS,n], n x → Σ weightᵢ · xᵢ, without those of weight 0, whatever they are.
 ``sum``         1 or more x → ``scale`` · (their sum, from left to right).
 ``scaled_softmax`` x → softmax(x / ``temperature``) by row.
 ``softcap``     x → ``cap · tanh(x / cap)``.
@@ -196,6 +199,7 @@ class Node:
     ----------
     mixes : a row of the result depends on other rows of the call, on their number, or on its place among them
     tail : no later node mixes rows, so when only the last row is wanted the node may run on that alone
+    guard : (tensor, column): where that column is 0 in all rows nobody reads the result, and the node need not run
     """
 
     op: str
@@ -205,6 +209,7 @@ class Node:
     where: str = ""
     mixes: bool = False
     tail: bool = False
+    guard: tuple[int, int] | None = None
 
     def named(self, role: str) -> int | None:
         """Input that plays a role, or None."""
@@ -263,6 +268,7 @@ class Graph:
             args = ", ".join(map(self._name, node.inputs))
             where = f" @{node.where}" if node.where else ""
             tail = " tail" if node.tail else ""
+            tail += f" if %{node.guard[0]}[:, {node.guard[1]}]" if node.guard else ""
             yield f"{', '.join(map(self._show, node.outputs))} = {node.op}({args}) {attrs}".rstrip() + where + tail
         yield "return " + ", ".join(f"%{i}" for i in self.outputs)
 

@@ -15,6 +15,7 @@ from volumetric.layers.norm import rms_norm, without_mean
 from volumetric.layers.rope import rotate
 from volumetric.layers.softmax import softmax
 from volumetric.runtime.graph.families.base import Attrs, axes_of, declare, floats, out, require
+from volumetric.runtime.graph.families.sequences import BLOCKS, run_recurrent
 from volumetric.runtime.graph.ops import HELD, Tensor
 
 LINEAR = MappingProxyType(
@@ -177,10 +178,57 @@ def _run_softmax(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
     return [softmax(inputs[0] / inputs[0].dtype.type(attrs["temperature"]))]
 
 
+def _infer_recurrence(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
+    floats("recurrence", inputs)
+    given = _given(inputs, attrs)
+    rows, wide = axes_of("recurrence", given["x"], 2)
+    size = given["weight.0"].shape[1]
+    require(wide == BLOCKS[attrs["cell"]] * size, "recurrence", f"{wide} elements are no cell of {size} hidden units")
+    require(given["weight.0"].shape == (wide, size), "recurrence", "the weight does not fit")
+    require(given.get("bias.0", out("", wide)).shape == (wide,), "recurrence", "the bias does not fit")
+    states = [given[name] for name in ("h", "c") if name in given]
+    require(len(states) == (2 if attrs["cell"] == "lstm" else 1), "recurrence", "the states do not make this cell")
+    require(all(t.shape == (1, size) for t in states), "recurrence", "states are one row")
+    return [out(attrs["cell"], rows, size), *(Tensor(name=t.name, shape=t.shape, key=t.key) for t in states)]
+
+
+def _run_recurrence(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
+    given = _given(inputs, attrs)
+    states = [given[name] for name in ("h", "c") if name in given]
+    end = [given["bias.0"]] if "bias.0" in given else []
+    work = (given["x"][None], given["weight.0"], *states, *end)
+    y, *kept = run_recurrent(work, {"cell": attrs["cell"], "bias": bool(end)})
+    if not y.size:
+        return [y[0], *states]
+    size = y.shape[-1]
+    return [y[0], y[0, -1:], *([kept[0][0, -1:, 4 * size :]] if len(states) > 1 else [])]
+
+
+def _infer_mix(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
+    floats("mix", inputs)
+    weights, *branches = inputs
+    rows, count = axes_of("mix", weights, 2)
+    require(count == len(branches) > 0, "mix", f"{count} weights for {len(branches)} branches")
+    require(len({t.shape for t in branches}) == 1, "mix", "all branches have one shape")
+    require(branches[0].shape[0] == rows, "mix", "weights and branches have the same rows")
+    return [out("mixture", *branches[0].shape)]
+
+
+def _run_mix(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
+    weights, *branches = inputs
+    total = np.zeros_like(branches[0])
+    for i, branch in enumerate(branches):
+        weight = weights[:, i : i + 1]
+        total = total + np.where(weight == 0, 0, branch * weight)
+    return [total]
+
+
 declare("linear", _infer_linear, _run_linear)
 declare("embedding", _infer_embedding, _run_embedding)
 declare("position_embedding", _infer_positions, _run_positions)
 declare("attend", _infer_attend, _run_attend)
+declare("recurrence", _infer_recurrence, _run_recurrence)
+declare("mix", _infer_mix, _run_mix)
 declare("sum", _infer_sum, _run_sum)
 declare("scaled_softmax", _infer_rows, _run_softmax)
 declare("softcap", _infer_rows, lambda inputs, attrs: [_capped(inputs[0], attrs["cap"])])

@@ -80,7 +80,8 @@ def _cell(cell: str, from_x: Array, from_h: Array, h: Array, c: Array) -> tuple[
     return np.tanh(pre) if cell == "rnn_tanh" else np.maximum(pre, 0), []
 
 
-def _run_recurrent(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
+def run_recurrent(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
+    """Compute a cell over all steps."""
     from_x, weight, h, *rest = inputs
     cell = attrs["cell"]
     c = rest[0] if cell == "lstm" else h
@@ -171,5 +172,5 @@ def _run_grad(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
 
 
 declare("rope", _infer_rope, _run_rope, _vjp_rope)
-declare("recurrent", _infer_recurrent, _run_recurrent, _vjp_recurrent)
+declare("recurrent", _infer_recurrent, run_recurrent, _vjp_recurrent)
 declare("recurrent_grad", _infer_grad, _run_grad)

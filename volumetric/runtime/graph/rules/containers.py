@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from volumetric.layers import Parallel, Residual, Sequential
+from volumetric.layers import Gate, LayerSpec, Parallel, Residual, Sequential
 from volumetric.runtime.graph.build import GraphBuilder
 from volumetric.runtime.graph.rules.base import Scope, rule
 
@@ -26,6 +26,8 @@ def _sequential(scope: Scope, spec: Sequential, x: int) -> int:
 @rule("parallel")
 def _parallel(scope: Scope, spec: Parallel, x: int) -> int:
     work = scope.work
+    if spec.gate is not None and work.takes("mix", (x,)):
+        return _mixture(scope, spec.gate, spec.branches, x)
     branches = [scope.child(str(i)).emit(branch, x) for i, branch in enumerate(spec.branches)]
     if spec.gate is not None:
         weights = scope.child("gate").emit(spec.gate, x)
@@ -35,6 +37,17 @@ def _parallel(scope: Scope, spec: Parallel, x: int) -> int:
     if spec.grid is not None:
         return _scatter(work, branches, spec.cells(), prod(spec.grid))
     return joined(work, branches, spec.combine)
+
+
+def _mixture(scope: Scope, gate: Gate, layers: Sequence[LayerSpec], x: int) -> int:
+    """A gated sum of which the device computes the branches that some row has chosen."""
+    work = scope.work
+    weights = scope.child("gate").emit(gate, x)
+    branches: list[int] = []
+    for i, branch in enumerate(layers):
+        with work.guarded(weights, i):
+            branches.append(scope.child(str(i)).emit(branch, x))
+    return work.emit("mix", (weights, *branches))[0]
 
 
 def joined(work: GraphBuilder, values: Sequence[int], combine: str) -> int:

@@ -134,15 +134,21 @@ def _seen(spec: MultiHeadAttention, length: int) -> Array:
 @rule("rnn", "lstm", "gru")
 def _recurrent(scope: Scope, spec: RNN | LSTM | GRU, x: int) -> int:
     work, p, size = scope.work, scope.params(spec), spec.hidden_size
+    cell = f"rnn_{spec.nonlinearity}" if isinstance(spec, RNN) else spec.kind
     with work.at(scope.path, mixes=False):
-        from_x = scope.sequenced(linear(work, p, ("ih.",), x))
+        from_x = linear(work, p, ("ih.",), x)
+    if scope.keeps_state(x) and work.takes("recurrence", (x,), tuple(p.values())):
+        given = {"x": from_x, "weight.0": p["hh.weight"]} | ({"bias.0": p["hh.bias"]} if spec.bias else {})
+        given |= {name: scope.state(name, (1, size)) for name in spec.handed_on}
+        parts = work.shape(p["hh.weight"])[:1]
+        return work.emit("recurrence", tuple(given.values()), roles=tuple(given), cell=cell, parts=parts)[0]
+    from_x = scope.sequenced(from_x)
     batch = work.shape(from_x)[0]
     keeps, names = scope.keeps_state(x), spec.handed_on
     if keeps:
         starts = [scope.state(name, (batch, size)) for name in names]
     else:
         starts = [work.zeros((batch, size))] * len(names)
-    cell = f"rnn_{spec.nonlinearity}" if isinstance(spec, RNN) else spec.kind
     y, *kept = work.recurrent(cell, from_x, p["hh.weight"], starts, p.get("hh.bias"))
     if keeps:
         every = [y, work.part(kept[0], 2, 4 * size, 5 * size)] if isinstance(spec, LSTM) else [y]
