@@ -6,7 +6,8 @@ import pytest
 
 from tests.devices import device
 from tests.generate.letters import letters, recurrent_letters
-from volumetric.errors import GenerationError
+from volumetric.errors import CheckpointError, GenerationError
+from volumetric.generate.session import SEAL, _Saved
 
 
 @pytest.fixture
@@ -114,3 +115,36 @@ def test_a_model_with_fixed_states_goes_back_to_a_copy_or_to_the_start(name):
     assert held[:2] == [0, 3]
     assert held[3] == 6
     assert held[4] == 0
+
+
+@pytest.mark.parametrize(("source", "target"), [("reference", "cpu"), ("cpu", "reference"), ("cpu", "cpu")])
+def test_a_saved_session_goes_on_elsewhere(source, target, tmp_path):
+    path = tmp_path / "session"
+    with recurrent_letters(device(source)).session() as session:
+        session.stream("abcdefabh", max_tokens=3).run()
+        session.save(path)
+        held = session.tokens
+        want = session.stream([*held, 3], max_tokens=5).run()
+    with recurrent_letters(device(target)).session(restore=path) as session:
+        assert session.tokens == held
+        got = session.stream([*held, 3], max_tokens=5).run()
+    assert (got.text, got.stats.cached_tokens) == (want.text, len(held))
+
+
+def test_a_file_that_is_no_session_is_refused(session, tmp_path):
+    path = tmp_path / "session"
+    session.stream("abc", max_tokens=1).run()
+    session.save(path)
+    model, data = letters(), path.read_bytes()
+    with pytest.raises(CheckpointError, match=r"cannot read .*nowhere"):
+        model.session(restore=tmp_path / "nowhere")
+    other = SEAL.close(_Saved(tokens=[1]), [b"".join(SEAL.open(data, _Saved)[1:])])
+    for bad in (b"", data[:-3], data.replace(b"VOLSTATE", b"VOLSTATU"), other):
+        path.write_bytes(bad)
+        with pytest.raises(CheckpointError, match=str(path)) as caught:
+            model.session(restore=path)
+        assert caught.value.hint
+    with pytest.raises(CheckpointError, match="cannot write"):
+        session.save(tmp_path / "no" / "directory")
+    path.write_bytes(data)
+    assert model.session(restore=path).tokens == session.tokens

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,7 @@ from volumetric.generate.footprint import Footprint, footprint
 from volumetric.generate.info import ModelInfo
 from volumetric.generate.params import Merged, SamplingParams, merge
 from volumetric.generate.prompt import Message, Prompt, check_messages, encode_prompt, items_of
-from volumetric.generate.session import PREFILL_ROWS, Session
+from volumetric.generate.session import PREFILL_ROWS, Session, restore_session
 from volumetric.generate.stream import Decoder, Stream
 from volumetric.loaders import LoadedModel
 from volumetric.loaders.tokenizer import Tokenizer
@@ -343,15 +344,21 @@ class Model:
         check_messages(conversation)
         return self.generate(conversation, params, **explicit)
 
-    def session(self) -> Session:
-        """Return a new, empty sequence on the device.
+    def session(self, *, restore: str | os.PathLike[str] | None = None) -> Session:
+        """Return a new sequence on the device: empty, or where the one was that `Session.save` wrote to a file.
+
+        Parameters
+        ----------
+        restore : the file; by this model with the same weights, on any device. Keys and values are converted to what is
+            held here
 
         Raises
         ------
-        GenerationError : the model is an encoder, or does not read tokens
+        GenerationError : the model is an encoder, or does not read tokens; the context is too short for the file's
+        CheckpointError : the file cannot be read, is damaged, or of another network
         """
         self._require_generator()
-        return Session(self)
+        return Session(self) if restore is None else restore_session(self, restore)
 
     def _require_generator(self) -> None:
         self._require_tokens()

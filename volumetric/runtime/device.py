@@ -101,6 +101,13 @@ class State(Protocol):
         """Copy: both continue independently."""
         ...
 
+    def save(self) -> bytes:
+        """Return the state as bytes that `Executable.restore` takes, on this device or another.
+
+        Only what is held is in them, in the precision in which it is held. The format: `volumetric.runtime.state_file`.
+        """
+        ...
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Piece:
@@ -133,6 +140,19 @@ class Executable(Protocol):
 
     def new_state(self) -> State:
         """Return an empty state."""
+        ...
+
+    def restore(self, data: bytes) -> State:
+        """Return a state that goes on where the one went that `data` was saved of, by any device with these weights.
+
+        On the device and with the options that saved it, bit for bit; elsewhere its numbers are converted to what is
+        held here.
+
+        Raises
+        ------
+        CheckpointError : the bytes are damaged, of a later version, or of a network with other states
+        GenerationError : the context here is too short for its rows
+        """
         ...
 
     def run(self, pieces: Sequence[Piece]) -> list[NDArray[np.float32]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from volumetric._typing import ROWS
 from volumetric.errors import UnsupportedError
+from volumetric.layers import StateSpec
 from volumetric.network import Params
 from volumetric.runtime.batch import check_batch, forward_each, greedy_each, run_each
 from volumetric.runtime.device import DeviceInfo, MemoryReport, Piece, RunOptions
@@ -17,6 +18,7 @@ from volumetric.runtime.fuse import fuse, row_wise
 from volumetric.runtime.plan import Plan
 from volumetric.runtime.profile import StepTime
 from volumetric.runtime.state import check_input, check_room, check_trim
+from volumetric.runtime.state_file import Held, restore_state, save_state
 
 
 class NullDevice:
@@ -33,10 +35,11 @@ class NullDevice:
 
 
 class NullState:
-    """A position."""
+    """A position, and zeros."""
 
-    def __init__(self, position: int = 0) -> None:
+    def __init__(self, specs: Mapping[str, StateSpec], position: int = 0) -> None:
         self.position = position
+        self._specs = specs
 
     def reset(self) -> None:
         """Forget everything."""
@@ -44,12 +47,25 @@ class NullState:
 
     def trim(self, position: int) -> None:
         """Forget all rows from `position` on."""
-        check_trim(self.position, position)
+        check_trim(self.position, position, self._specs)
         self.position = position
 
     def fork(self) -> NullState:
         """Copy."""
-        return NullState(self.position)
+        return NullState(self._specs, self.position)
+
+    def save(self) -> bytes:
+        """Return the state as bytes, see `volumetric.runtime.state_file`."""
+        return save_state(self, self._specs)
+
+    def read(self, key: str) -> NDArray[np.float32]:
+        """Return zeros of the shape of what other devices hold."""
+        spec = self._specs[key]
+        return np.zeros((self.position, *spec.shape) if spec.kind == "rows" else spec.shape, np.float32)
+
+    def fill(self, values: Mapping[str, Held], position: int) -> None:
+        """Take over the position."""
+        self.position = position
 
 
 class NullExecutable:
@@ -66,7 +82,13 @@ class NullExecutable:
 
     def new_state(self) -> NullState:
         """Return an empty state."""
-        return NullState()
+        return NullState(self.plan.states)
+
+    def restore(self, data: bytes) -> NullState:
+        """Return a state at the position of the one that `data` was saved of."""
+        state = self.new_state()
+        restore_state(state, data, self.plan.states, self.options.context)
+        return state
 
     def run(self, pieces: Sequence[Piece]) -> list[NDArray[np.float32]]:
         """Append the rows of each piece to its state, one piece after the other."""

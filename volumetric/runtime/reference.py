@@ -21,6 +21,7 @@ from volumetric.runtime.device import DeviceInfo, MemoryReport, Piece, RunOption
 from volumetric.runtime.plan import Plan, Step
 from volumetric.runtime.profile import StepTime
 from volumetric.runtime.state import check_input, check_room, check_trim
+from volumetric.runtime.state_file import Held, as_numbers, restore_state, save_state
 
 if TYPE_CHECKING:
     from volumetric.runtime.graph.numpy_graphs import NumpyGraphs
@@ -62,10 +63,11 @@ class ReferenceDevice:
 class ReferenceState:
     """Position and the values of the declared states, by their keys."""
 
-    def __init__(self, specs: Mapping[str, StateSpec]) -> None:
+    def __init__(self, specs: Mapping[str, StateSpec], dtype: type[np.float32] | type[np.float64]) -> None:
         self.position = 0
         self.values: dict[str, Array] = {}
         self._specs = specs
+        self._dtype = dtype
 
     def reset(self) -> None:
         """Forget everything."""
@@ -83,9 +85,23 @@ class ReferenceState:
 
     def fork(self) -> ReferenceState:
         """Copy: both continue independently. Arrays are never written to, so they are shared."""
-        twin = ReferenceState(self._specs)
+        twin = ReferenceState(self._specs, self._dtype)
         twin.position, twin.values = self.position, dict(self.values)
         return twin
+
+    def save(self) -> bytes:
+        """Return the state as bytes, see `volumetric.runtime.state_file`."""
+        return save_state(self, self._specs)
+
+    def read(self, key: str) -> Array:
+        """Return what the state `key` holds."""
+        return self.values[key]
+
+    def fill(self, values: Mapping[str, Held], position: int) -> None:
+        """Replace all states."""
+        kinds = {"float32": self._dtype, "int32": np.int32}
+        self.values = {key: as_numbers(value, np.dtype(kinds[self._specs[key].dtype])) for key, value in values.items()}
+        self.position = position
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +140,13 @@ class ReferenceExecutable:
 
     def new_state(self) -> ReferenceState:
         """Return an empty state."""
-        return ReferenceState(self.plan.states)
+        return ReferenceState(self.plan.states, self._dtype)
+
+    def restore(self, data: bytes) -> ReferenceState:
+        """Return a state that goes on where the one went that `data` was saved of."""
+        state = self.new_state()
+        restore_state(state, data, self.plan.states, self.options.context)
+        return state
 
     def run(self, pieces: Sequence[Piece]) -> list[NDArray[np.float32]]:
         """Append the rows of each piece to its state, one piece after the other."""

@@ -93,7 +93,7 @@ class Blocks:
         blocks[:, :, POSITION_WORD] = [state.position for state in states]
         blocks[:, :, TAIL_MODE_WORD] = TAIL_ALL
         blocks[:, :, SLOTS_WORD] = address_of(self._slots) + self._slots.strides[0] * np.arange(rows)
-        blocks[:, :, STATES_WORD] = [state.caches.table for state in states]
+        blocks[:, :, STATES_WORD] = [state.memory.table for state in states]
         blocks[:, :, SCRATCH_WORD] = control[SCRATCH_WORD] + size * np.arange(threads)[:, None]
         blocks[:, :, SCRATCH_BYTES_WORD] = 0
         control[BLOCKS_WORD] = address_of(blocks)

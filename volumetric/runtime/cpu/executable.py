@@ -33,13 +33,14 @@ from volumetric.runtime.cpu.batch import Blocks
 from volumetric.runtime.cpu.governor import Governor
 from volumetric.runtime.cpu.profile import walk_times
 from volumetric.runtime.cpu.program import Mode, Program
-from volumetric.runtime.cpu.state import CpuState, KVCaches, bytes_per_token
+from volumetric.runtime.cpu.state import CpuState, StateLayout, StateMemory, bytes_per_token
 from volumetric.runtime.cpu.table import StepTable
 from volumetric.runtime.cpu.team import TEAM
 from volumetric.runtime.device import MemoryReport, Piece, RunOptions
 from volumetric.runtime.plan import ROWS
 from volumetric.runtime.profile import StepTime
 from volumetric.runtime.state import check_input, check_room, check_vocabulary
+from volumetric.runtime.state_file import restore_state
 
 CHUNK = 512
 """Rows of one pass: enough to amortise opening the panels, few enough for activations to stay in L2."""
@@ -75,7 +76,15 @@ class CpuExecutable:
     def new_state(self) -> CpuState:
         """An empty state."""
         program = self._open()
-        return CpuState(KVCaches(program.layout.caches, program.storage, self.options.context))
+        plan, context = program.plan, self.options.context
+        layout = StateLayout(specs=plan.states, pairs=program.layout.pairs, storage=program.storage, limit=context)
+        return CpuState(StateMemory(layout))
+
+    def restore(self, data: bytes) -> CpuState:
+        """A state that goes on where the one went that `data` was saved of."""
+        state = self.new_state()
+        restore_state(state, data, self._open().plan.states, self.options.context)
+        return state
 
     def run(self, pieces: Sequence[Piece]) -> list[NDArray[np.float32]]:
         """Append the rows of each piece to its state, one piece after the other."""
@@ -123,7 +132,7 @@ class CpuExecutable:
 
     def _batch(self, program: Program, states: Sequence[CpuState], x: NDArray[Any], out: F32Array) -> None:
         for state in states:
-            state.caches.reserve(state.position + 1)
+            state.memory.reserve(state.position + 1)
         table = program.table("batch")
         self._reserve(program, len(states))
         self._begin(program, x, TAIL_ALL, out)
@@ -194,14 +203,14 @@ class CpuExecutable:
     def _ready(self, program: Program, state: CpuState, x: NDArray[Any], mode: int, out: F32Array) -> Mode:
         """Prepare memory and the control block for a call; returns which table it runs."""
         rows = len(x)
-        state.caches.reserve(state.position + rows)
+        state.memory.reserve(state.position + rows)
         table_mode: Mode = "few" if rows <= VECTOR_ROWS else "many" if mode == TAIL_ALL else "last"
         program.table(table_mode)  # operations ask for their scratch as they are added
         self._reserve(program, rows)
         program.layout.place_opened(state.position + rows)
         self._begin(program, x, mode, out)
         self._control[POSITION_WORD] = state.position
-        self._control[STATES_WORD] = state.caches.table
+        self._control[STATES_WORD] = state.memory.table
         return table_mode
 
     def _begin(self, program: Program, x: NDArray[Any], mode: int, out: F32Array) -> None:

@@ -7,11 +7,11 @@ from volumetric.kernels.cpu.panels import Rounding, prepared_bytes
 from volumetric.kernels.cpu.rounded_attention import opened_bytes
 from volumetric.kernels.cpu.target import target
 from volumetric.kernels.cpu.tiles import float_tile_shape
-from volumetric.layers import StateSpec
 from volumetric.layers.rope import Rope
 from volumetric.runtime.cpu.arena import address_of, aligned_zeros
 from volumetric.runtime.cpu.buffers import Buffers
 from volumetric.runtime.cpu.resident import Matrix, ResidentWeights
+from volumetric.runtime.cpu.state import Pair
 from volumetric.runtime.plan import Plan, Step
 
 
@@ -25,7 +25,6 @@ class Layout:
     opened : slot of the bfloat16 copy of a cache; every call must place it, see `place_opened`
     rounds_attention : attention of many rows multiplies in bfloat16
     angles : slot of the rotary angles of each kind
-    caches : key/value caches that a state must have
     scratch_bytes : scratch of one thread; grows as operations are added
     chunked : a call may be cut into chunks of rows
     writes_output : the last step writes straight into the caller's array
@@ -40,7 +39,7 @@ class Layout:
         self._compute: Rounding = compute
         attends = [step for step in plan.steps if step.op == "attend"]
         self.buffers = Buffers()
-        self.caches = _caches(attends)
+        self._pairs = {pair: i for i, pair in enumerate(dict.fromkeys(map(_pair_of, attends)))}
         self.chunked = all(step.attrs["causal"] and step.states for step in attends)
         self.scratch_bytes = _attention_scratch(attends, context)
         out = plan.outputs[0]
@@ -75,6 +74,15 @@ class Layout:
     def nbytes(self) -> int:
         """Bytes allocated, scratch of the threads aside."""
         return self.buffers.nbytes + self._opened_memory.nbytes
+
+    @property
+    def pairs(self) -> tuple[Pair, ...]:
+        """Keys and values that a state must hold."""
+        return tuple(self._pairs)
+
+    def pair(self, step: Step) -> int:
+        """Place in `pairs` of what an attention step reads."""
+        return self._pairs[_pair_of(step)]
 
     def slot(self, value: int) -> int:
         """Slot of a value of the plan."""
@@ -141,18 +149,10 @@ class Layout:
         return slots
 
 
-def cache_of(step: Step) -> str:
-    """Name of the cache of an attention step: the key of its keys, if they outlive the call.
-
-    Otherwise layers of one form share one, for what it holds lives one step.
-    """
-    return step.states["k"] if step.states else f"call:{step.attrs['kv_heads']}x{step.attrs['head_dim']}"
-
-
-def _caches(attends: list[Step]) -> dict[str, StateSpec]:
-    """Caches of a state, as what one row of keys is: the plan's, and one for each form that sees one call only."""
-    rows = {cache_of(step): (step.attrs["kv_heads"], step.attrs["head_dim"]) for step in attends}
-    return {key: StateSpec(name="k", shape=row, kind="rows") for key, row in rows.items()}
+def _pair_of(step: Step) -> Pair:
+    """What an attention step reads; steps of one form without states have the same, which lives one step."""
+    sizes = {"kv_heads": step.attrs["kv_heads"], "head_dim": step.attrs["head_dim"]}
+    return Pair(**sizes, keys=step.states.get("k"), values=step.states.get("v"))
 
 
 def _attention_scratch(attends: list[Step], context: int) -> int:

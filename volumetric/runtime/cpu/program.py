@@ -42,7 +42,7 @@ from volumetric.kernels.cpu.unpack import FORMAT_CODES
 from volumetric.layers.rope import Rope, inverse_frequencies
 from volumetric.runtime.cpu.batch import BatchTable, compile_batch
 from volumetric.runtime.cpu.compiling import make_ready
-from volumetric.runtime.cpu.layout import Layout, cache_of
+from volumetric.runtime.cpu.layout import Layout
 from volumetric.runtime.cpu.resident import Matrix, ResidentWeights
 from volumetric.runtime.cpu.state import KVStorage
 from volumetric.runtime.cpu.table import Record, StepTable, arguments, compile_table
@@ -253,7 +253,7 @@ class Program:
             "heads": attrs["heads"],
             "kv_heads": attrs["kv_heads"],
             "head_dim": attrs["head_dim"],
-            "state": list(self.layout.caches).index(cache_of(step)),
+            "state": self.layout.pair(step),
             "queries": self.layout.queries,
             "held": int(bool(step.states)),
         }

@@ -1,10 +1,11 @@
-"""The recurrent state of one sequence: its position and key/value caches, which grow as tokens arrive."""
+"""The state of one sequence on the CPU: its position, and memory for the declared states that grows as rows arrive."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Literal
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,11 +15,50 @@ from volumetric.layers import StateSpec
 from volumetric.runtime.cpu.arena import address_of
 from volumetric.runtime.plan import Plan
 from volumetric.runtime.state import check_trim
+from volumetric.runtime.state_file import Coded, Held, as_codes, as_numbers, save_state
 
-_FIRST = 256  # tokens of the first allocation
-
+_FIRST = 256  # rows of the first allocation
+_BLOCK = 16  # rows that keys keep side by side
 
 KVStorage = Literal["float32", "float16", "int8"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """Keys and values that an attention kernel reads together.
+
+    Attributes
+    ----------
+    keys, values : keys of the two states; None: they live one step, and layers of one form share the memory
+    """
+
+    kv_heads: int
+    head_dim: int
+    keys: str | None = None
+    values: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateLayout:
+    """What a state must hold, and how.
+
+    Attributes
+    ----------
+    specs : the plan's states by their keys
+    pairs : those of them that attention reads, and what it needs beside
+    storage : type of keys and values
+    limit : rows that a sequence may have
+    """
+
+    specs: Mapping[str, StateSpec]
+    pairs: tuple[Pair, ...]
+    storage: KVStorage
+    limit: int
+
+    @property
+    def plain(self) -> tuple[str, ...]:
+        """Keys of the states that no attention reads."""
+        return tuple(self.specs.keys() - {key for pair in self.pairs for key in (pair.keys, pair.values)})
 
 
 def bytes_per_token(plan: Plan, storage: KVStorage) -> int:
@@ -35,86 +75,142 @@ def _head_bytes(head_dim: int, storage: KVStorage) -> int:
 class _Half:
     """The keys, or the values, of one layer: codes ``[kv_heads, blocks, …]``; for int8, behind them the scales.
 
-    Parameters
-    ----------
-    shape : of the codes; the first two axes are heads and blocks of positions
-    block : positions in a block
+    Keys are ``[kv_heads, capacity / 16, head_dim, 16]``, values ``[kv_heads, capacity, head_dim rounded up to 16]``.
     """
 
-    def __init__(self, shape: tuple[int, ...], block: int, storage: KVStorage) -> None:
+    def __init__(self, pair: Pair, capacity: int, storage: KVStorage, *, keys: bool) -> None:
+        self._storage: KVStorage = storage
+        self._block = _BLOCK if keys else 1
+        self._width = pair.head_dim
+        inner = (pair.head_dim, _BLOCK) if keys else (-(-pair.head_dim // 16) * 16,)
+        shape = (pair.kv_heads, capacity // self._block, *inner)
         size = math.prod(shape) * STORAGE_BYTES[storage]
-        scales = 4 * shape[0] * shape[1] * block if storage == "int8" else 0
+        scales = 4 * pair.kv_heads * capacity if storage == "int8" else 0
         self.memory: NDArray[np.uint8] = np.zeros(size + scales, np.uint8)
-        self._block = block
         self._codes = self.memory[:size].view(storage).reshape(shape)
-        self._scales = self.memory[size:].view(np.float32).reshape(shape[0], -1)
+        self._scales = self.memory[size:].view(np.float32).reshape(pair.kv_heads, -1)
 
-    def take(self, other: _Half, positions: int) -> None:
-        """Copy what `other` holds of the first `positions`, a multiple of 16."""
-        blocks = positions // self._block
+    def take(self, other: _Half, rows: int) -> None:
+        """Copy what `other` holds of the first `rows`, a multiple of 16."""
+        blocks = rows // self._block
         self._codes[:, :blocks] = other._codes[:, :blocks]
         if self._scales.size:
-            self._scales[:, :positions] = other._scales[:, :positions]
+            self._scales[:, :rows] = other._scales[:, :rows]
+
+    def read(self, rows: int) -> Held:
+        """Return a copy of the first rows ``[rows, kv_heads, head_dim]``."""
+        if self._block == 1:
+            numbers = self._codes[:, :rows, : self._width].transpose(1, 0, 2).copy()
+        else:
+            panels = self._codes[:, : -(-rows // _BLOCK)].transpose(1, 3, 0, 2)
+            numbers = panels.reshape(-1, *panels.shape[2:])[:rows].copy()
+        return Coded(numbers, self._scales.T[:rows].copy()) if self._scales.size else numbers
+
+    def write(self, value: Held) -> None:
+        """Hold the rows ``[rows, kv_heads, head_dim]``, converted."""
+        coded = as_codes(value) if self._storage == "int8" else None
+        numbers = as_numbers(value, self._storage) if coded is None else coded.codes
+        rows, *row = numbers.shape
+        if coded is not None:
+            self._scales[:, :rows] = coded.scales.T
+        if self._block == 1:
+            self._codes[:, :rows, : self._width] = numbers.transpose(1, 0, 2)
+            return
+        blocks = -(-rows // _BLOCK)
+        panels = np.zeros((blocks * _BLOCK, *row), numbers.dtype)
+        panels[:rows] = numbers
+        self._codes[:, :blocks] = panels.reshape(blocks, _BLOCK, *row).transpose(2, 0, 3, 1)
 
 
-class KVCaches:
-    """Keys and values of all attention layers, as the attention kernels lay them out.
+class StateMemory:
+    """Memory of all states of a sequence: what attention reads as its kernels lay it out, all else row by row.
 
-    Keys are ``[kv_heads, capacity / 16, head_dim, 16]``, values ``[kv_heads, capacity, head_dim rounded up to 16]``;
-    int8 ones are followed by float32 scales ``[kv_heads, capacity]``. Capacity doubles when it is exceeded, up to
-    `limit`.
+    Capacity doubles when it is exceeded, up to the layout's limit.
 
     Attributes
     ----------
-    capacity : tokens that fit without growing
-    table : address of the words (keys, values, capacity) that steps read
+    capacity : rows that fit without growing
+    table : address of the words (keys, values, capacity) of each pair, which steps read
+    plain : key → value of a fixed state, or ``[capacity, …]`` of rows that are no pair's
     """
 
-    def __init__(self, specs: Mapping[str, StateSpec], storage: KVStorage, limit: int) -> None:
-        self._specs = tuple(specs.values())
-        self._storage: KVStorage = storage
-        self._limit = -(-limit // 16) * 16
+    def __init__(self, layout: StateLayout) -> None:
+        self.layout = layout
         self.capacity = 0
+        self.plain: dict[str, NDArray[Any]] = {}
         self._halves: list[tuple[_Half, _Half]] = []
         self._table = np.zeros(0, np.int64)
         self.table = 0
+        for key in layout.plain:
+            spec = layout.specs[key]
+            self.plain[key] = np.zeros(spec.shape if spec.kind == "fixed" else (0, *spec.shape), spec.dtype)
 
-    def reserve(self, tokens: int) -> None:
-        """Make room for `tokens` tokens, keeping what is held."""
-        if tokens <= self.capacity:
+    def reserve(self, rows: int) -> None:
+        """Make room for `rows` rows, keeping what is held."""
+        if rows <= self.capacity:
             return
-        wanted = max(_FIRST, 2 * self.capacity, -(-tokens // 16) * 16)
-        self._resize(max(min(wanted, self._limit), -(-tokens // 16) * 16))
+        limit = -(-self.layout.limit // _BLOCK) * _BLOCK
+        wanted = max(_FIRST, 2 * self.capacity, -(-rows // _BLOCK) * _BLOCK)
+        self._resize(max(min(wanted, limit), -(-rows // _BLOCK) * _BLOCK), self, self.capacity)
 
-    def copy(self, tokens: int) -> KVCaches:
-        """Independent caches that hold the first `tokens` tokens."""
-        other = KVCaches({str(i): spec for i, spec in enumerate(self._specs)}, self._storage, self._limit)
-        other._halves, other.capacity = self._halves, self.capacity
-        other._resize(self.capacity, held=tokens)
+    def copy(self, rows: int) -> StateMemory:
+        """Independent memory that holds the first `rows` rows."""
+        other = StateMemory(self.layout)
+        other._resize(self.capacity, self, rows)
         return other
 
-    def _resize(self, capacity: int, *, held: int | None = None) -> None:
-        positions = -(-(self.capacity if held is None else held) // 16) * 16
-        before, self._halves = self._halves, []
-        for i, spec in enumerate(self._specs):
-            kv_heads, head_dim = spec.shape
-            keys = _Half((kv_heads, capacity // 16, head_dim, 16), 16, self._storage)
-            values = _Half((kv_heads, capacity, -(-head_dim // 16) * 16), 1, self._storage)
-            if positions:
-                keys.take(before[i][0], positions)
-                values.take(before[i][1], positions)
+    def clear(self) -> None:
+        """Begin anew. Rows are never read before they are written, fixed states are zeros again."""
+        for key, value in self.plain.items():
+            value[...] = 0 if self.layout.specs[key].kind == "fixed" else value
+
+    def read(self, key: str, rows: int) -> Held:
+        """Return a copy of what a state holds."""
+        if key not in self.plain:
+            return self._half(key).read(rows)
+        return self.plain[key][: None if self.layout.specs[key].kind == "fixed" else rows].copy()
+
+    def write(self, key: str, value: Held) -> None:
+        """Replace what a state holds; there is room for it."""
+        if key not in self.plain:
+            self._half(key).write(value)
+        else:
+            numbers = as_numbers(value, self.plain[key].dtype)
+            self.plain[key][: len(numbers)] = numbers
+
+    def _half(self, key: str) -> _Half:
+        for pair, halves in zip(self.layout.pairs, self._halves, strict=True):
+            if key in (pair.keys, pair.values):
+                return halves[key == pair.values]
+        raise KeyError(key)
+
+    def _resize(self, capacity: int, old: StateMemory, rows: int) -> None:
+        """Make memory for `capacity` rows and copy the first `rows` of `old`, which may be this one."""
+        held, before = -(-rows // _BLOCK) * _BLOCK, old._halves
+        self._halves = []
+        for i, pair in enumerate(self.layout.pairs):
+            keys, values = (_Half(pair, capacity, self.layout.storage, keys=half) for half in (True, False))
+            if held and pair.keys is not None:
+                keys.take(before[i][0], held)
+                values.take(before[i][1], held)
             self._halves.append((keys, values))
+        for key, value in old.plain.items():
+            if self.layout.specs[key].kind == "fixed":
+                self.plain[key] = value.copy()
+            else:
+                self.plain[key] = np.zeros((capacity, *value.shape[1:]), value.dtype)
+                self.plain[key][:rows] = value[:rows]
         self.capacity = capacity
-        rows = [(address_of(keys.memory), address_of(values.memory), capacity) for keys, values in self._halves]
-        self._table = np.array(rows or [(0, 0, 0)], np.int64)
+        words = [(address_of(keys.memory), address_of(values.memory), capacity) for keys, values in self._halves]
+        self._table = np.array(words or [(0, 0, 0)], np.int64)
         self.table = address_of(self._table)
 
 
 class CpuState:
-    """Position and caches of one sequence."""
+    """Position and states of one sequence."""
 
-    def __init__(self, caches: KVCaches, position: int = 0) -> None:
-        self.caches = caches
+    def __init__(self, memory: StateMemory, position: int = 0) -> None:
+        self.memory = memory
         self._position = position
 
     @property
@@ -129,12 +225,30 @@ class CpuState:
     def reset(self) -> None:
         """Forget everything; the memory is kept for reuse."""
         self._position = 0
+        self.memory.clear()
 
     def trim(self, position: int) -> None:
-        """Forget all tokens from `position` on. Raises `GenerationError` if it is beyond the end."""
-        check_trim(self._position, position)
+        """Forget all tokens from `position` on; see `State.trim`."""
+        check_trim(self._position, position, self.memory.layout.specs)
+        if position == 0:
+            self.memory.clear()
         self._position = position
 
     def fork(self) -> CpuState:
-        """Copy: both continue independently."""
-        return CpuState(self.caches.copy(self._position), self._position)
+        """Copy: both continue independently. Only what is held is copied."""
+        return CpuState(self.memory.copy(self._position), self._position)
+
+    def save(self) -> bytes:
+        """Return the state as bytes, see `volumetric.runtime.state_file`."""
+        return save_state(self, self.memory.layout.specs)
+
+    def read(self, key: str) -> Held:
+        """Return what the state `key` holds."""
+        return self.memory.read(key, self._position)
+
+    def fill(self, values: Mapping[str, Held], position: int) -> None:
+        """Replace all states."""
+        self.memory.reserve(position)
+        for key, value in values.items():
+            self.memory.write(key, value)
+        self._position = position

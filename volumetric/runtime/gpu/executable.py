@@ -30,6 +30,7 @@ from volumetric.runtime.gpu.tuning import tune
 from volumetric.runtime.plan import Plan
 from volumetric.runtime.profile import StepTime
 from volumetric.runtime.state import check_input, check_room, check_vocabulary
+from volumetric.runtime.state_file import restore_state
 
 _SMALLEST_BUCKET = 16
 
@@ -107,7 +108,13 @@ class GpuExecutable:
         DeviceError : the caches exceed a binding or the memory
         """
         shapes = {step.states["k"]: self._shapes[i] for i, step in enumerate(self.plan.steps) if step.states}
-        return GpuState(self.context, shapes)
+        return GpuState(self.context, self.plan, shapes)
+
+    def restore(self, data: bytes) -> GpuState:
+        """Return a state that goes on where the one went that `data` was saved of."""
+        state = self.new_state()
+        restore_state(state, data, self.plan.states, self.options.context)
+        return state
 
     def run(self, pieces: Sequence[Piece]) -> list[NDArray[np.float32]]:
         """Append the rows of each piece to its state; pieces of one row share their products, others take turns."""

@@ -29,6 +29,7 @@ from volumetric.runtime.graph.programs import ProgramCache
 from volumetric.runtime.plan import Plan
 from volumetric.runtime.profile import StepTime
 from volumetric.runtime.state import check_input, check_room, check_trim, check_vocabulary
+from volumetric.runtime.state_file import Held, as_numbers, restore_state, save_state
 
 _Call: TypeAlias = tuple[int, int, bool]
 """Rows, room for rows remembered, and whether only the last row is wanted."""
@@ -62,6 +63,23 @@ class GraphState:
         twin = GraphState(self._specs)
         twin.position, twin.memories = self.position, copy.deepcopy(self.memories)
         return twin
+
+    def save(self) -> bytes:
+        """Return the state as bytes, see `volumetric.runtime.state_file`."""
+        return save_state(self, self._specs)
+
+    def read(self, key: str) -> NDArray[np.float32]:
+        """Return what the state `key` holds."""
+        past = self.memories[key]
+        return past.first(1)[0] if self._specs[key].kind == "fixed" else past.first(self.position)
+
+    def fill(self, values: Mapping[str, Held], position: int) -> None:
+        """Replace all states."""
+        for key, value in values.items():
+            numbers = as_numbers(value, "float32")
+            self.memories[key] = past = Past()
+            past.append(0, numbers[None] if self._specs[key].kind == "fixed" else numbers)
+        self.position = position
 
 
 class GraphExecutable:
@@ -110,6 +128,12 @@ class GraphExecutable:
     def new_state(self) -> GraphState:
         """Return an empty state."""
         return GraphState(self.plan.states)
+
+    def restore(self, data: bytes) -> GraphState:
+        """Return a state that goes on where the one went that `data` was saved of."""
+        state = self.new_state()
+        restore_state(state, data, self.plan.states, self.options.context)
+        return state
 
     def run(self, pieces: Sequence[Piece]) -> list[NDArray[np.float32]]:
         """Append the rows of each piece to its state, one piece after the other."""
