@@ -33,6 +33,9 @@ DIALECT = frozenset(
 )
 """Operations on the rows of a call: what a graph whose rows are open is written in, as far as its layers allow."""
 
+NATIVE = DIALECT | {"norm", "concat", "keep_largest"}
+"""Those, and the small operations that fast devices run on rows of features, too."""
+
 
 def graph_of(network: Network, rows: int, *, sequences: int | None = None) -> Graph:
     """Return the forward pass of `network` as a graph with one input and one output.

@@ -1,0 +1,113 @@
+"""Segments: a graph for open rows cut into what a device runs on the rows of a call, and small graphs between.
+
+The operations on rows take any number of rows, packed weights and states where they are. Everything else is compiled
+for a number of rows; what it reads of a sequence's states comes in as a value, and what it leaves there goes out as
+one, so that its programs serve all sequences.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from itertools import groupby
+from types import MappingProxyType
+
+from volumetric._typing import ROWS
+from volumetric.runtime.graph.ops import Graph, Node, Tensor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """Neighbouring nodes of a graph that run in one way.
+
+    Attributes
+    ----------
+    nodes : in the numbers of the whole graph
+    graph : the same as a graph of its own; None where they are operations on rows
+    inputs, outputs : tensors of the whole graph that `graph` takes and gives; a state that it reads or leaves is named
+        by its tensor, too
+    mixes : a row of a result depends on other rows, or on its place
+    tail : may run on the last row alone
+    """
+
+    nodes: tuple[Node, ...]
+    graph: Graph | None
+    inputs: tuple[int, ...] = ()
+    outputs: tuple[int, ...] = ()
+    mixes: bool = False
+    tail: bool = False
+
+
+def segments(graph: Graph, native: Collection[str]) -> tuple[Segment, ...]:
+    """Cut a graph into segments.
+
+    Parameters
+    ----------
+    native : operations that the device runs on the rows of a call
+    """
+    kinds = groupby(graph.nodes, key=lambda node: (on_rows(graph, node, native), node.tail))
+    found = []
+    for (runs, tail), nodes in kinds:
+        part = tuple(nodes)
+        found.append(Segment(nodes=part, graph=None, tail=tail) if runs else _apart(graph, part, tail=tail))
+    return tuple(found)
+
+
+def on_rows(graph: Graph, node: Node, native: Collection[str]) -> bool:
+    """Whether a device that has the operations `native` runs a node on the rows of a call."""
+    values = (graph.tensors[i] for i in (*node.inputs, node.outputs[0]))
+    return node.op in native and all(
+        t.shape[0] == ROWS and len(t.shape) <= 2 for t in values if t.role in ("input", "scratch")
+    )
+
+
+def _apart(graph: Graph, nodes: tuple[Node, ...], *, tail: bool) -> Segment:
+    """Make a graph of nodes; states that they read become inputs, states that they assign become outputs."""
+    tensors = list(graph.tensors)
+    made = {i for node in nodes for i in node.outputs}
+    read = dict.fromkeys(i for node in nodes for i in node.inputs if i not in made)
+    inputs = tuple(i for i in read if tensors[i].role in ("input", "scratch", "state"))
+    left = {node.outputs[0]: node.inputs[0] for node in nodes if node.op == "assign" and _is_state(tensors, node)}
+    inside = {id(node) for node in nodes}
+    outside = {i for node in graph.nodes if id(node) not in inside for i in node.inputs} | set(graph.outputs)
+    crossing = tuple(i for i in sorted(made & outside) if i not in left)
+    for i in inputs:
+        tensors[i] = replace(tensors[i], key=None, role="input")
+    kept = tuple(node for node in nodes if node.outputs[0] not in left)
+    apart = Graph(
+        tensors=tuple(tensors),
+        nodes=kept,
+        inputs=inputs,
+        outputs=(*crossing, *left.values()),
+        constants=graph.constants,
+        derived=MappingProxyType({i: what for i, what in graph.derived.items() if i in inputs}),
+    )
+    return Segment(
+        nodes=nodes,
+        graph=_renumbered(apart),
+        inputs=inputs,
+        outputs=(*crossing, *left),
+        mixes=any(node.mixes for node in nodes),
+        tail=tail,
+    )
+
+
+def _is_state(tensors: list[Tensor], node: Node) -> bool:
+    return tensors[node.outputs[0]].role == "state"
+
+
+def _renumbered(graph: Graph) -> Graph:
+    """Leave out the tensors that nobody uses, and keep the order of inputs."""
+    used = {*graph.inputs, *graph.outputs, *(i for node in graph.nodes for i in (*node.inputs, *node.outputs))}
+    number: Mapping[int, int] = {old: new for new, old in enumerate(sorted(used))}
+    return Graph(
+        tensors=tuple(graph.tensors[i] for i in sorted(used)),
+        nodes=tuple(
+            replace(node, inputs=tuple(number[i] for i in node.inputs), outputs=tuple(number[i] for i in node.outputs))
+            for node in graph.nodes
+        ),
+        inputs=tuple(number[i] for i in graph.inputs),
+        outputs=tuple(number[i] for i in graph.outputs),
+        constants=MappingProxyType({number[i]: v for i, v in graph.constants.items() if i in number}),
+        derived=MappingProxyType({number[i]: what for i, what in graph.derived.items()}),
+    )
