@@ -139,12 +139,14 @@ class _Scratch(threading.local):
     """Memory of each thread that draws."""
 
     bytes: NDArray[np.uint8] = np.empty(0, np.uint8)
+    first = 0
 
     def address(self, size: int) -> int:
         """Address of `size` bytes, a multiple of 64."""
         if self.bytes.size < size + 64:
             self.bytes = np.empty(size + 64, np.uint8)
-        return -(-self.bytes.ctypes.data // 64) * 64
+            self.first = -(-self.bytes.ctypes.data // 64) * 64
+        return self.first
 
 
 _SCRATCH = _Scratch()

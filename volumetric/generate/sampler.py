@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib import import_module
@@ -94,6 +94,12 @@ def draw_together(samplers: Sequence[Sampler], rows: Sequence[F32Array]) -> list
     -------
     draws : for each generation what its `Sampler.draw` would return, or the error that it would raise
     """
-    from volumetric.generate.request import answer  # Numba is loaded only where something is drawn
+    return _answer()([sampler.request for sampler in samplers], rows)
 
-    return answer([sampler.request for sampler in samplers], rows)
+
+@cache
+def _answer() -> Callable[[Sequence[Request], Sequence[F32Array]], list[Draw | GenerationError]]:
+    """What answers requests; Numba is loaded only where something is drawn."""
+    from volumetric.generate.request import answer
+
+    return answer

@@ -13,7 +13,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import lower_builtin
 
-from volumetric.kernels.cpu.emit import I32, I64, LANES, Emitter, constant
+from volumetric.kernels.cpu.emit import F32X, I32, I32X, I64, LANES, Emitter, constant
 from volumetric.kernels.cpu.graph.lanes import mask_of_first, masked_load
 from volumetric.kernels.cpu.simd import Floats, VectorType, define
 
@@ -23,6 +23,8 @@ I64X = ir.VectorType(I64, LANES)
 _HALF = LANES // 2
 ROUNDER = 1.5 * 2.0**52
 """Added to a number below 2**51, it leaves the nearest integer in the low bits of the sum."""
+ROUNDER32 = 1.5 * 2.0**23
+"""The same for float32, below 2**22."""
 
 Doubles = VectorType("doubles16", F64X)
 
@@ -86,6 +88,13 @@ def times_power(e: Emitter, value: ir.Value, rounded: ir.Value) -> ir.Value:
     """``value · 2**n`` where `rounded` is ``n + ROUNDER``; the result must be a normal number."""
     exponent = e.b.shl(e.b.bitcast(rounded, I64X), ir.Constant(I64X, [52] * LANES))
     return e.b.bitcast(e.b.add(e.b.bitcast(value, I64X), exponent), F64X)
+
+
+@define(Floats, Floats, Floats)
+def times_power32(e: Emitter, value: ir.Value, rounded: ir.Value) -> ir.Value:
+    """``value · 2**n`` where `rounded` is ``n + ROUNDER32``; the result must be a normal number."""
+    exponent = e.b.shl(e.b.bitcast(rounded, I32X), e.ints(23))
+    return e.b.bitcast(e.b.add(e.b.bitcast(value, I32X), exponent), F32X)
 
 
 @define(Doubles, Doubles, Doubles, Doubles)

@@ -31,7 +31,16 @@ from volumetric.kernels.cpu.sampling.doubles import (
     zero_below,
 )
 from volumetric.kernels.cpu.sampling.select import GROUP, collect, find_cut, keep_largest, sort_largest
-from volumetric.kernels.cpu.sampling.weights import BLOCK, block_at, log_sum, place_at, sum_blocks, weigh, weigh_blocks
+from volumetric.kernels.cpu.sampling.weights import (
+    BLOCK,
+    ROUGH,
+    block_at,
+    place_at,
+    rough_sum,
+    sum_blocks,
+    weigh,
+    weigh_blocks,
+)
 from volumetric.kernels.cpu.simd import largest, load, peak, splat, store, total, where_nan
 
 f32 = np.float32
@@ -67,6 +76,7 @@ USABLE, NAN, INFINITE, NONE_POSSIBLE, ADJUSTED = 0, 1, 2, 3, 4
 ) = (8 * i for i in range(len(WORDS)))  # fmt: skip
 
 _LOWEST = -np.inf
+_LN2 = math.log(2.0)
 
 
 class _Desk(NamedTuple):
@@ -163,7 +173,7 @@ def _adjust(request, row, size):
 @kernel
 def _tell_likeliest(request, size, top, desk):
     """Write the logarithm of the sum of exponentials, and the most likely tokens."""
-    store_f64(request + _NORM, log_sum(desk.row, desk.width, top))
+    store_f64(request + _NORM, top + math.log(rough_sum(desk.row, desk.width, top, _LN2, 1.0)))
     wanted = min(load_i64(request + _LOGPROBS), size)
     if wanted == size:
         collect(desk.row, desk.width, desk.peaks, f32(_LOWEST), desk.scores, desk.numbers)
@@ -193,7 +203,7 @@ def _floor(request, top, size, whole):
     part = max((1.0 - load_f64(request + _TOP_P)) * whole / size, load_f64(request + _MIN_P))
     if part <= 0.0:
         return f32(_LOWEST)
-    depth = load_f64(request + _TEMPERATURE) * math.log(part)
+    depth = load_f64(request + _TEMPERATURE) * (math.log(part) - 1e-5)
     return f32(top + depth + 1e-6 * (depth - abs(top)))
 
 
@@ -236,6 +246,23 @@ def _choose_among_all(request, top, desk):
 
 
 @kernel
+def _cut(found, goal, desk):
+    """The least of `found` weights that the largest ones need to reach `goal`; see `find_cut`."""
+    for i in range(0, found, 16):
+        store64(desk.keys + 8 * i, load64(desk.weights + 8 * i))
+    return find_cut(desk.keys, found, goal, True, desk.spare)
+
+
+@kernel
+def _clear(cut, left, doubt):
+    """Whether a goal that is larger or smaller by `doubt` would cut at the same place."""
+    if cut <= 0.0:
+        return False
+    last = math.ceil(left / cut)
+    return left - (last - 1) * cut > doubt and last * cut - left > doubt
+
+
+@kernel
 def _choose(request, size, top, desk):
     """Draw a token by the scores of a row."""
     top_k, heat = load_i64(request + _TOP_K), request + _TURNS
@@ -243,11 +270,15 @@ def _choose(request, size, top, desk):
     some = 0 < top_k < size
     if not some and top_p >= 1.0 and min_p <= 0.0:
         return _choose_among_all(request, top, desk)
-    whole = 0.0
+    whole, doubt = 0.0, 0.0
     if some:
         found = keep_largest(desk.row, desk.width, desk.peaks, top_k, desk.keys, desk.scores, desk.numbers, desk.spare)
     else:
-        if top_p < 1.0:
+        temperature = load_f64(request + _TEMPERATURE)
+        if top_p < 1.0 and 1e-6 <= temperature <= 1e6:
+            turn = load_f64(request + _HIGH) + load_f64(request + _LOW)
+            whole, doubt = rough_sum(desk.row, desk.width, top, turn, load_f64(request + _INVERSE)), ROUGH
+        elif top_p < 1.0:
             whole = weigh_blocks(desk.row, desk.width, top, heat, desk.sums)
         floor = _floor(request, top, size, whole)
         found = collect(desk.row, desk.width, desk.peaks, floor, desk.scores, desk.numbers)
@@ -255,9 +286,10 @@ def _choose(request, size, top, desk):
     held = weigh(desk.scores, count, top, heat, desk.weights)
     cut, left = 0.0, np.inf
     if top_p < 1.0:
-        for i in range(0, count, 16):
-            store64(desk.keys + 8 * i, load64(desk.weights + 8 * i))
-        cut, left = find_cut(desk.keys, found, top_p * (held if some else whole), True, desk.spare)
+        goal = top_p * (held if some else whole)
+        cut, left = _cut(found, goal, desk)
+        if doubt > 0.0 and not _clear(cut, left, doubt * goal):
+            cut, left = _cut(found, top_p * weigh_blocks(desk.row, desk.width, top, heat, desk.sums), desk)
     if min_p > cut:
         cut, left = min_p, np.inf
     if cut > 0.0:

@@ -7,20 +7,23 @@ import math
 import numpy as np
 
 from volumetric.kernels.cpu.jit import kernel
-from volumetric.kernels.cpu.maths import exp
-from volumetric.kernels.cpu.memory import load_f64, store_f64
+from volumetric.kernels.cpu.memory import bits_float, float_bits, load_f64, store_f64
 from volumetric.kernels.cpu.sampling.doubles import (
     ROUNDER,
+    ROUNDER32,
     load64,
     splat64,
     store64,
     times_power,
+    times_power32,
     total64,
     widen,
     zero_below,
 )
-from volumetric.kernels.cpu.simd import load, splat, total
+from volumetric.kernels.cpu.simd import load, splat, where_less
 
+ROUGH = 1e-6
+"""Most that `rough_sum` errs by, as a part of the sum."""
 BLOCK = 512
 """Weights whose sum is kept: one of them is searched token by token."""
 
@@ -143,12 +146,33 @@ def place_at(weights, count, before, point):
 
 
 @kernel
-def log_sum(scores, count, top):
-    """``log Σ e**score`` of `count` scores, a multiple of 16; float32 exponentials, error below 2e-7."""
-    tops, whole = splat(top), 0.0
-    for first in range(0, count, BLOCK):
-        sums = splat(f32(0.0))
-        for i in range(first, min(first + BLOCK, count), 16):
-            sums += exp(load(scores + 4 * i) - tops)
-        whole += total(sums)
-    return top + math.log(whole)
+def rough_sum(scores, count, top, turn, inverse):
+    """Sum of the weights of `count` scores, a multiple of 16, in float32: it errs by less than `ROUGH` of itself.
+
+    As `weight`, with Taylor's series up to the sixth power (1.2e-7) and float32 sums of four terms each (1.8e-7).
+
+    Parameters
+    ----------
+    turn, inverse : ``t ln 2`` and ``1 / t``, for temperatures from 1e-6 to 1e6
+    """
+    first_part = bits_float(float_bits(f32(turn)) & -256)  # 16 bits, times n of 7
+    high, low = splat(first_part), splat(f32(turn - first_part))
+    turns, inverses, least = splat(f32(1.0 / turn)), splat(f32(inverse)), splat(f32(-126.0 * turn))
+    rounder, zero, tops, sums = splat(f32(ROUNDER32)), splat(f32(0.0)), splat(top), splat64(0.0)
+    for first in range(0, count, 64):
+        part = zero
+        for i in range(first, min(first + 64, count), 16):
+            x = load(scores + 4 * i) - tops
+            rounded = x * turns + rounder
+            n = rounded - rounder
+            r = (x - n * high - n * low) * inverses
+            y = splat(f32(_T6))
+            y = y * r + splat(f32(_T5))
+            y = y * r + splat(f32(_T4))
+            y = y * r + splat(f32(_T3))
+            y = y * r + splat(f32(_T2))
+            y = y * r + splat(f32(_T1))
+            y = y * r + splat(f32(_T0))
+            part = part + where_less(x, least, zero, times_power32(y, rounded))
+        sums += widen(part)
+    return total64(sums)
