@@ -7,7 +7,7 @@ import pytest
 
 from tests.cpu_graph.harness import graphs
 from tests.graph.agreement import agree
-from tests.graph.op_cases import OP_CASES, OpCase, case_graph, case_outputs
+from tests.graph.op_cases import OP_CASES, OPEN, OpCase, case_graph, case_outputs
 from volumetric.runtime.cpu.graph.program import CpuProgram
 from volumetric.runtime.graph.families import OPS
 
@@ -42,4 +42,4 @@ def test_any_number_of_threads_gives_the_same_bits(name: str) -> None:
 
 
 def test_every_operation_has_a_kernel() -> None:
-    assert graphs().operations - {"update_squares"} == set(OPS)  # what rewriting alone makes
+    assert graphs().operations - {"update_squares"} == set(OPS) - OPEN  # what rewriting alone makes

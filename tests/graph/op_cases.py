@@ -14,7 +14,10 @@ import numpy as np
 from volumetric.layers.activations import ACTIVATIONS
 from volumetric.runtime.graph import Graph, GraphBuilder
 from volumetric.runtime.graph.families.elementwise import BINARY, CURVED, UNARY
+from volumetric.runtime.graph.network import DIALECT
 
+OPEN = DIALECT | {"last"}
+"""Operations for open rows: whole networks hold them to the layers (`test_open_rows`), bound graphs have none."""
 RNG = np.random.default_rng(20)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.graph.op_cases import OP_CASES, OpCase, case_graph, case_outputs
+from tests.graph.op_cases import OP_CASES, OPEN, OpCase, case_graph, case_outputs
 from tests.layers.test_vjp import differences
 from volumetric.dtypes import Scheme
 from volumetric.errors import ShapeError, SpecError, UnsupportedError
@@ -405,10 +405,6 @@ def test_an_operation_computes_its_formula(name: str) -> None:
             finite = w[np.isfinite(w)]
             scale = max(1.0, float(np.abs(finite).max(initial=0)))
             np.testing.assert_allclose(g / scale, w / scale, rtol=tolerance, atol=tolerance)
-
-
-OPEN = DIALECT | {"last"}
-"""Operations for open rows, which whole networks hold to the layers (`test_open_rows`)."""
 
 
 def test_every_operation_has_cases_and_a_formula() -> None:
