@@ -102,6 +102,9 @@ class Link:
     kind : ``"activation"``: the target reads the source's output; ``"shared"``: the target uses the source's weights
     source, target : coordinates
     combine : for activations, ``"replace"`` the chain's value as input, or ``"add"`` to it. Several are summed.
+    delay : for activations: how many rows of the sequence earlier the source's output was made; before the start of a
+        sequence there are zeros. 0 is that of the same row, which a source later in reading order does not have yet;
+        with 1 or more the source may be any layer, the target too
     param, source_param : for shared weights, which parameter of the target is which of the source; None: all of the
         target's parameters by the same names
     """
@@ -112,6 +115,7 @@ class Link:
     combine: Literal["replace", "add"] = "replace"
     param: str | None = None
     source_param: str | None = None
+    delay: int = 0
 
     def __post_init__(self) -> None:
         """Check that the fields make sense together."""
@@ -123,3 +127,7 @@ class Link:
             raise SpecError(f"activation link {self.source} → {self.target} names a parameter")
         if (self.param is None) != (self.source_param is None):
             raise SpecError(f"shared link {self.source} → {self.target} names a parameter on one side only")
+        if not isinstance(self.delay, int) or isinstance(self.delay, bool) or self.delay < 0:
+            raise SpecError(f"link {self.source} → {self.target}: delay must be 0 or more rows, got {self.delay!r}")
+        if self.delay and self.kind != "activation":
+            raise SpecError(f"shared link {self.source} → {self.target}: weights have no delay")

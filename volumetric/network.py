@@ -15,7 +15,7 @@ from volumetric.errors import CheckpointError, ShapeError, SpecError, Volumetric
 from volumetric.grid import Coord, Grid, Link
 from volumetric.layers import LayerSpec, ParamSpec
 from volumetric.weights import Params, WeightStore
-from volumetric.wiring import Source, Wire, follow_shared, wire
+from volumetric.wiring import Source, Wire, follow_shared, own_output, wire
 
 if TYPE_CHECKING:
     from volumetric.network_morph import NetworkMorph, Targets
@@ -72,16 +72,32 @@ class Network:
                 return given
             return made[source.coord] if source.side == "output" else read[source.coord]
 
+        def name(w: Wire, error: VolumetricError) -> ShapeError:
+            sources = ", ".join(map(str, w.inputs))
+            kind = self.layers[w.coord].kind
+            return ShapeError(f"{kind} at {w.coord} (reads {sources}): {error}", hint=error.hint)
+
         for w in self.wires:
             spec = self.layers[w.coord]
             try:
-                read[w.coord] = _same([(s, shape_of(s)) for s in w.inputs])
+                known = [(s, shape_of(s)) for s in w.inputs if s.coord is None or s.coord < w.coord]
+                # All that a layer reads has one shape; where it reads later layers alone, theirs is looked for.
+                read[w.coord] = _same(known) if known else self._going_round(w, given)
                 skip = () if w.skip is None else (shape_of(w.skip),)
                 made[w.coord] = read[w.coord] if w.identity else spec.output_shape(read[w.coord], *skip)
             except VolumetricError as error:
-                sources = ", ".join(str(s) for s in w.inputs)
-                raise ShapeError(f"{spec.kind} at {w.coord} (reads {sources}): {error}", hint=error.hint) from None
+                raise name(w, error) from None
+        for w in self.wires:
+            try:
+                _same([(w.inputs[0], read[w.coord]), *((s, shape_of(s)) for s in w.inputs)])
+            except VolumetricError as error:
+                raise name(w, error) from None
         return made
+
+    def _going_round(self, w: Wire, given: Shape) -> Shape:
+        """Shape of what a layer reads that reads later layers alone."""
+        coord = w.inputs[0].coord
+        return given if coord is None else own_output(coord, self.layers, self.wires, given)
 
     def param_specs(self) -> dict[str, ParamSpec]:
         """Key → spec of every tensor that the network owns; shared ones appear at their source alone.

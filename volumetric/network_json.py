@@ -47,9 +47,10 @@ def spec_to_dict(spec: LayerSpec) -> dict[str, Any]:
     return out
 
 
-def _link_to_dict(link: Link) -> dict[str, str]:
-    given = {f.name: getattr(link, f.name) for f in dataclasses.fields(link)}
-    return {name: str(value) for name, value in given.items() if value is not None}
+def _link_to_dict(link: Link) -> dict[str, str | int]:
+    given = {f.name: getattr(link, f.name) for f in dataclasses.fields(link) if f.name != "delay"}
+    out: dict[str, str | int] = {name: str(value) for name, value in given.items() if value is not None}
+    return {**out, "delay": link.delay} if link.delay else out
 
 
 def network_from_json(text: str | bytes) -> Network:
@@ -107,7 +108,8 @@ def spec_from_dict(data: Mapping[str, Any], where: str = "$") -> LayerSpec:
 def _link(data: Any, where: str) -> Link:
     names = tuple(f.name for f in dataclasses.fields(Link))
     _expect_keys(data, names, where)
-    given: dict[str, Any] = _convert(data, dict[str, str], where)
+    given: dict[str, Any] = _convert({k: v for k, v in data.items() if k != "delay"}, dict[str, str], where)
+    given["delay"] = _convert(data.get("delay", 0), int, f"{where}.delay")
     for end in ("source", "target"):
         if end not in given:
             raise SpecError(f"{where}: a link needs a {end}")

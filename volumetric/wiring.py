@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from volumetric.errors import SpecError
+from volumetric._typing import ROWS, Shape
+from volumetric.errors import ShapeError, SpecError
 from volumetric.grid import Coord, Link
 from volumetric.layers import LayerSpec, Residual
 from volumetric.layers.containers import INPUT
@@ -14,13 +15,20 @@ from volumetric.layers.containers import INPUT
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A value in a network: what the layer at `coord` read or made, or the network's input where `coord` is None."""
+    """A value in a network: what the layer at `coord` read or made, or the network's input where `coord` is None.
+
+    With a `delay`: as it was so many rows of the sequence earlier.
+    """
 
     coord: Coord | None = None
     side: Literal["output", "input"] = "output"
+    delay: int = 0
 
     def __str__(self) -> str:
-        return "the network's input" if self.coord is None else f"the {self.side} of {self.coord}"
+        if self.coord is None:
+            return "the network's input"
+        earlier = f" {self.delay} row{'s'[: self.delay > 1]} earlier" if self.delay else ""
+        return f"the {self.side} of {self.coord}{earlier}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +46,7 @@ def wire(layers: Mapping[Coord, LayerSpec], links: tuple[Link, ...], disabled: f
 
     Raises
     ------
-    SpecError : a link or residual names a coordinate without a layer, or closes a loop (which is named)
+    SpecError : a link or residual names a coordinate without a layer, or a residual one that comes later
     """
     for link in links:
         for end in (link.source, link.target):
@@ -52,10 +60,8 @@ def wire(layers: Mapping[Coord, LayerSpec], links: tuple[Link, ...], disabled: f
     previous: Coord | None = None
     for coord, spec in layers.items():
         incoming = arriving.get(coord, [])
-        for link in incoming:
-            _check_earlier(f"activation link {link.source} → {coord}", link.source, coord, layers)
         keep = not any(link.combine == "replace" for link in incoming)
-        inputs = ([Source(previous)] if keep else []) + [Source(link.source) for link in incoming]
+        inputs = ([Source(previous)] if keep else []) + [Source(link.source, delay=link.delay) for link in incoming]
         identity = coord in disabled
         skip = None if identity or not isinstance(spec, Residual) else _skip(coord, spec, previous, layers)
         wires.append(Wire(coord=coord, inputs=tuple(inputs), skip=skip, identity=identity))
@@ -73,18 +79,67 @@ def _skip(coord: Coord, spec: Residual, previous: Coord | None, layers: Mapping[
     source = Coord.parse(spec.source)
     if source not in layers:
         raise SpecError(f"residual at {coord}: there is no layer at its source {source}")
-    _check_earlier(f"residual at {coord}", source, coord, layers)
+    _check_earlier(f"residual at {coord}", source, coord, layers, "a residual adds what an earlier layer made")
     return Source(source)
 
 
-def _check_earlier(what: str, source: Coord, target: Coord, layers: Mapping[Coord, LayerSpec]) -> None:
+def check_order(wires: tuple[Wire, ...], layers: Mapping[Coord, LayerSpec]) -> None:
+    """Raise `SpecError` if a layer reads a value of the same row from a layer that does not come before it.
+
+    Such a network can be built and looked at, as a step on the way to another one, but not run.
+    """
+    for w in wires:
+        for source in w.inputs:
+            if source.coord is not None and not source.delay:
+                what = f"activation link {source.coord} → {w.coord}"
+                _check_earlier(what, source.coord, w.coord, layers, "give the link a delay of 1 row or more")
+
+
+def _check_earlier(what: str, source: Coord, target: Coord, layers: Mapping[Coord, LayerSpec], hint: str) -> None:
     if source < target:
         return
     loop = [str(c) for c in layers if target <= c <= source] + [str(target)]
     shown = " → ".join(loop if len(loop) <= 6 else [*loop[:3], "…", *loop[-2:]])
-    raise SpecError(
-        f"{what} closes a loop: {shown}", hint="a one-shot run needs sources that come earlier in reading order"
-    )
+    raise SpecError(f"{what} closes a loop: {shown}", hint=hint)
+
+
+def own_output(coord: Coord, layers: Mapping[Coord, LayerSpec], wires: tuple[Wire, ...], given: Shape) -> Shape:
+    """Shape of what a layer makes, as its weights say, or those of the nearest layer before it that has any.
+
+    For layers whose input is not known yet, because it goes round.
+
+    Raises
+    ------
+    ShapeError : no layer on the way round says
+    """
+    reads = {w.coord: w for w in wires}
+    path: dict[Coord, None] = {}
+    shape, at = None, coord
+    while shape is None:
+        if at in path:
+            raise ShapeError(
+                "nothing says which shape goes round " + " → ".join(map(str, reversed(path))),
+                hint='let a layer of it read the chain, too: combine="add"',
+            )
+        w = reads[at]
+        shape = None if w.identity else _by_weights(layers[at])
+        if shape is None:
+            path[at] = None
+            source = w.inputs[0].coord
+            shape, at = (given, at) if source is None else (None, source)
+    for place in reversed(path):
+        shape = shape if reads[place].identity else layers[place].output_shape(shape)
+    return shape
+
+
+def _by_weights(spec: LayerSpec) -> Shape | None:
+    """Shape of the output for rows of features, of as many as the first weight that allows it reads."""
+    for param in spec.params():
+        try:
+            return spec.output_shape((ROWS, param.shape[-1]))
+        except ShapeError:
+            continue
+    return None
 
 
 def follow_shared(layers: Mapping[Coord, LayerSpec], links: tuple[Link, ...]) -> dict[str, str]:

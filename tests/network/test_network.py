@@ -14,6 +14,7 @@ from volumetric.grid import Coord, Grid, Link
 from volumetric.layers import Dense, Embedding, LayerSpec, Residual, Sequential, Softmax
 from volumetric.network import Network, check_params, initialise
 from volumetric.weights import Params, WeightStore
+from volumetric.wiring import check_order
 
 
 def chain(*layers: LayerSpec, links: tuple[Link, ...] = (), disabled: frozenset[Coord] = frozenset()) -> Network:
@@ -63,8 +64,9 @@ def test_activation_links_replace_or_add_and_must_fit() -> None:
 
 
 def test_loops_are_named() -> None:
+    looped = chain(dense(), dense(), dense(), links=(activation(2, 1),))  # built, but not run
     with pytest.raises(SpecError, match=r"loop: 1\.0\.0\.0 → 2\.0\.0\.0 → 1\.0\.0\.0"):
-        chain(dense(), dense(), dense(), links=(activation(2, 1),))
+        check_order(looped.wires, looped.layers)
     with pytest.raises(SpecError, match=r"residual at 1\.0\.0\.0 closes a loop"):
         chain(dense(), Residual(source="1.0.0.0"))
 

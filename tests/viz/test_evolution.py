@@ -13,6 +13,7 @@ from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
 from tests.evolution.genomes import genome
 from volumetric import Coord, Grid, Network
+from volumetric.blueprint import blueprint
 from volumetric.builders import sequential
 from volumetric.errors import CheckpointError, SpecError, UnsupportedError
 from volumetric.evolution import EvolutionConfig, JsonLines, Population
@@ -166,3 +167,17 @@ def test_what_cannot_be_drawn(home: Path, tmp_path: Path) -> None:
     (home / "history.jsonl").write_text("{}\n")
     with pytest.raises(CheckpointError, match="no history"):
         plot_run(home)
+
+
+def test_links_from_later_layers_are_drawn() -> None:
+    dense = Dense(in_features=3, out_features=3)
+    links = (
+        Link(kind="activation", source=Coord(1), target=Coord(0), delay=1),
+        Link(kind="activation", source=Coord(1), target=Coord(1), combine="add", delay=2),
+    )
+    network = Network(
+        grid=Grid(2), layers={Coord(0): dense, Coord(1): dense}, links=links, input_shape=(3,), input_dtype="float32"
+    )
+    shown = [text.split("\n")[0] for text in texts(draw_network(network))]
+    assert {"input", "0.0.0.0", "1.0.0.0"} <= set(shown)
+    assert [layer.output for layer in blueprint(network).layers] == [(-1, 3), (-1, 3)]

@@ -14,8 +14,9 @@ from volumetric.errors import ShapeError, SpecError
 from volumetric.network import Network
 from volumetric.runtime import Plan, RunOptions, lower
 from volumetric.runtime.device import Executable
-from volumetric.runtime.lower import mixes_rows
+from volumetric.runtime.lower import mixing_step
 from volumetric.runtime.open import AnyDevice, open_device
+from volumetric.runtime.plan import DELAYS
 from volumetric.weights import Params
 
 BATCH = 256
@@ -96,7 +97,8 @@ class _Calls:
         x = _shaped(plan, x if scaling is None else scaling.apply(x))
         own = len(plan.values[plan.inputs[0]].shape)
         self.sequences = x.ndim == own + 1
-        whole = not self.sequences and own <= 2 and any(map(mixes_rows, plan.steps))  # the rows are one sequence
+        mixing = mixing_step(plan)
+        whole = not self.sequences and mixing is not None and (own <= 2 or mixing.op in DELAYS)  # one sequence
         size = len(x) if whole else batch_size
         self.parts: Sequence[Array] = list(x) if self.sequences else [x[i : i + size] for i in range(0, len(x), size)]
 

@@ -34,7 +34,7 @@ class Watch:
 
     def forward(self, plan: Plan, values: dict[int, Array]) -> None:
         """Add every value of a forward pass, as the reference device returns them."""
-        for step in plan.steps:
+        for step in (step for step in plan.steps if step.outputs):
             self.add("forward", step, Stats.of(values[step.outputs[0]]))
 
     def backward(self, step: Step, gradient: Array) -> None:

@@ -7,11 +7,13 @@ from types import MappingProxyType
 from typing import Any
 
 from volumetric._typing import ROWS, Shape
-from volumetric.errors import UnsupportedError
+from volumetric.errors import SpecError, UnsupportedError
+from volumetric.grid import Coord
 from volumetric.layers import LayerSpec, Parallel, Residual, Sequential, StateSpec
+from volumetric.layers.state import is_sequence
 from volumetric.network import Network
-from volumetric.runtime.plan import Plan, Step, Value
-from volumetric.wiring import Source
+from volumetric.runtime.plan import DELAYS, Plan, Step, Value
+from volumetric.wiring import Source, check_order
 
 _JOINS = {"add": ("add", 1.0), "avg": ("add", None), "concat": ("concat", None)}
 
@@ -19,9 +21,15 @@ _JOINS = {"add": ("add", 1.0), "avg": ("add", None), "concat": ("concat", None)}
 def lower(network: Network) -> Plan:
     """Return the layer-level plan of `network`: its steps in reading order.
 
-    Every step's ``attrs["spec"]`` is the layer spec, except for the joins ``add`` and ``concat``. A Parallel that joins
-    its branches in another way is a step of its own, branches included.
+    Every step's ``attrs["spec"]`` is the layer spec, except for the joins ``add`` and ``concat`` and for links with a
+    delay, see `Plan`. A Parallel that joins its branches in another way is a step of its own, branches included.
+
+    Raises
+    ------
+    SpecError : links without a delay close a loop; or a layer that looks at later rows, or at the other samples of a
+        batch, stands in a network with a loop, which runs a few rows at a time
     """
+    check_order(network.wires, network.layers)
     return _Lowering(network).run()
 
 
@@ -35,20 +43,25 @@ class _Lowering:
         self.states: dict[str, StateSpec] = {}
         self.params: dict[str, Shape] = {}
         self.buffers: set[str] = set()
+        self.read: dict[Source, int] = {}
+        self.recalled: list[tuple[Source, Step]] = []
 
     def run(self) -> Plan:
         network = self.network
         start = self._value("input", (ROWS, *network.input_shape), network.input_dtype)
-        read: dict[Source, int] = {Source(): start}
-        last = start
+        read, last = self.read, start
+        read[Source()] = start
         for w in network.wires:
-            inputs = [read[s] for s in w.inputs]
+            inputs = [self._earlier(s.coord, s.delay, w.coord) if s.coord and s.delay else read[s] for s in w.inputs]
             where = str(w.coord)
             x = inputs[0] if len(inputs) == 1 else self._join(where, inputs, "add")
             skip = () if w.skip is None else (read[w.skip],)
             last = x if w.identity else self._layer(network.layers[w.coord], where, where, (x, *skip))
             read[Source(w.coord, "input")] = x
             read[Source(w.coord)] = last
+        for source, recall in self.recalled:
+            inputs = (read[Source(source.coord)],)
+            self.steps.append(dataclasses.replace(recall, op="retain", inputs=inputs, outputs=()))
         return Plan(
             values=tuple(self.values),
             steps=tuple(mark_tail(self.steps)),
@@ -57,7 +70,41 @@ class _Lowering:
             params=MappingProxyType(self.params),
             states=MappingProxyType(self.states),
             buffers=frozenset(self.buffers),
+            piece=self._piece(),
         )
+
+    def _earlier(self, coord: Coord, rows: int, target: Coord) -> int:
+        """Value of a layer's output some rows earlier; emitted once for all that read it."""
+        source = Source(coord, delay=rows)
+        if source in self.read:
+            return self.read[source]
+        made = self.read.get(Source(coord))
+        where, name, shape = str(coord), f"delay{rows}", self.network.shapes[coord]
+        dtype = self.network.input_dtype if len(shape) == 1 else "float32"
+        key = f"{where}/{name}"
+        self.states[key] = StateSpec(name=name, shape=(rows, *shape[1:]), kind="fixed", dtype=dtype)
+        out = self._value(f"{where}.{name}", shape, dtype)
+        attrs = {"rows": rows, "link": f"{where} → {target}"}
+        inputs = () if made is None else (made,)
+        self._emit("recall" if made is None else "delay", where, inputs, out, {}, attrs, {"past": key})
+        if made is None:
+            self.recalled.append((source, self.steps[-1]))
+        self.read[source] = out
+        return out
+
+    def _piece(self) -> int | None:
+        """Rows that may run at a time."""
+        for step in self.steps if self.recalled else ():
+            spec: LayerSpec | None = step.attrs.get("spec")
+            ahead = spec is not None and spec.two_way and is_sequence(*(self.values[i].shape for i in step.inputs))
+            if ahead or sees_batch(step):
+                _, recall = self.recalled[0]
+                raise SpecError(
+                    f"{step.op} at {step.where} reads other rows than those before, which the loop that the link "
+                    f"{recall.attrs['link']} closes has not made yet",
+                    hint="a network with a loop runs row by row: use causal layers, and norms by row",
+                )
+        return min((source.delay for source, _ in self.recalled), default=None)
 
     def _layer(self, spec: LayerSpec, where: str, path: str, inputs: tuple[int, ...]) -> int:
         """Emit the steps of one layer; `path` is the prefix of its parameters."""
@@ -124,7 +171,18 @@ class _Lowering:
 def mixes_rows(step: Step) -> bool:
     """Whether a row of the output depends on other rows of the call, or on its place among them."""
     spec: LayerSpec | None = step.attrs.get("spec")
-    return step.op == "attend" or (spec is not None and spec.contextual)
+    return step.op == "attend" or step.op in DELAYS or (spec is not None and spec.contextual)
+
+
+def mixing_step(plan: Plan) -> Step | None:
+    """Return the first step for which the rows of a call are one sequence; None where they are strangers.
+
+    Rows of several axes are samples to layers, but steps in time to a link with a delay.
+    """
+    for step in plan.steps:
+        if mixes_rows(step) and (step.op in DELAYS or len(plan.values[step.inputs[0]].shape) <= 2):
+            return step
+    return None
 
 
 def sees_batch(step: Step) -> bool:

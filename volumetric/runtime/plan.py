@@ -58,15 +58,25 @@ class Step:
     tail: bool = False
 
 
+DELAYS = frozenset({"delay", "recall", "retain"})
+"""Operations of links with a delay, see `Plan`."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """Steps in execution order over `values`.
+
+    Links with a delay are steps of their own, on a fixed state of the last rows of their source: ``delay`` gives what
+    its input was ``rows`` rows earlier; where the source comes later, ``recall`` does so without an input, and
+    ``retain``, without an output, puts the rows of the call into the state.
 
     Attributes
     ----------
     params : key → logical shape of every stored tensor that is used
     states : key, ``"<where>/<name>"``, → what steps keep of a sequence from call to call
     buffers : those keys of `params` whose tensors layers change themselves while training
+    piece : rows that may go through the steps at a time, because a step reads what a later one made so many rows
+        earlier; None: any number
     """
 
     values: tuple[Value, ...]
@@ -76,6 +86,7 @@ class Plan:
     params: Mapping[str, Shape]
     states: Mapping[str, StateSpec]
     buffers: frozenset[str] = frozenset()
+    piece: int | None = None
 
     def consumers(self, value: int) -> Iterator[int]:
         """Indices of the steps that read `value`."""
@@ -95,4 +106,4 @@ class Plan:
         args = ", ".join(f"%{i}" for i in step.inputs)
         params = " ".join(f"{role}={key}" for role, key in step.params.items())
         tail = " tail" if step.tail else ""
-        return f"{left} = {step.op}({args}) @{step.where} {params} {attrs}{tail}".rstrip()
+        return f"{left}{' = ' if left else ''}{step.op}({args}) @{step.where} {params} {attrs}{tail}".rstrip()

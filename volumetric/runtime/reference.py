@@ -17,8 +17,9 @@ from volumetric.layers.noise import Key
 from volumetric.layers.state import is_sequence
 from volumetric.network import Params
 from volumetric.runtime.batch import check_batch, forward_each, greedy_each, run_each
+from volumetric.runtime.delays import delay_vjp, refuse_loops, run_delay
 from volumetric.runtime.device import DeviceInfo, MemoryReport, Piece, RunOptions
-from volumetric.runtime.plan import Plan, Step
+from volumetric.runtime.plan import DELAYS, Plan, Step
 from volumetric.runtime.profile import StepTime
 from volumetric.runtime.state import check_input, check_room, check_trim
 from volumetric.runtime.state_file import Held, as_numbers, restore_state, save_state
@@ -185,33 +186,65 @@ class ReferenceExecutable:
     ) -> tuple[dict[int, Array], list[Any]]:
         """Compute every value of the plan from the input `x`, as at inference unless there is a `training`.
 
-        A `state` goes on by the rows of `x`; without one they are a sequence of their own.
+        A `state` goes on by the rows of `x`; without one they are a sequence of their own. Where a link closes a loop
+        they go through the steps `plan.piece` at a time.
 
         Returns
         -------
         values : value index → array
-        tape : what each step's VJP needs, in step order
+        tape : what each step's VJP needs, in step order; empty where the rows went in pieces
+
+        Raises
+        ------
+        UnsupportedError : a `training` through a loop
         """
         if np.issubdtype(x.dtype, np.floating):
             x = x.astype(self._dtype, copy=False)
-        values: dict[int, Array] = {self.plan.inputs[0]: x}
-        memory = None if state is None else Memory(state.position, dict(state.values))
-        tape: list[Any] = []
-        for step in self.plan.steps:
-            args = [values[i] for i in step.inputs]
-            if last_only and step.tail:
-                args = [a[-1:] for a in args]
-            if training is not None and "spec" in step.attrs:
-                values[step.outputs[0]], saved = self._train(step, args, training)
-            else:
-                values[step.outputs[0]], saved = self._apply(step, args, memory)
-            tape.append(saved)
+        piece = self.plan.piece
+        if training is not None:
+            refuse_loops(self.plan, "there is no training")
+        carries = state is not None or piece is not None
+        start = ReferenceState(self.plan.states, self._dtype) if state is None else state
+        memory = Memory(start.position, dict(start.values)) if carries else None
+        if memory is None or piece is None or len(x) <= piece:
+            values, tape = self._pass(x, memory, last_only=last_only, training=training)
+        else:
+            values, tape = self._pieces(x, memory, piece, last_only=last_only), []
         if last_only:
             values[self.plan.outputs[0]] = values[self.plan.outputs[0]][-1:]
         if state is not None and memory is not None:
             state.values = memory.values  # only now: after an error the state is as it was
             state.position += len(x)
         return values, tape
+
+    def _pass(
+        self, x: Array, memory: Memory | None, *, last_only: bool, training: TrainingPass | None = None
+    ) -> tuple[dict[int, Array], list[Any]]:
+        """Send rows through all steps, once."""
+        values: dict[int, Array] = {self.plan.inputs[0]: x}
+        tape: list[Any] = []
+        for step in self.plan.steps:
+            saved = None
+            args = [values[i] for i in step.inputs]
+            if last_only and step.tail:
+                args = [a[-1:] for a in args]
+            if step.op in DELAYS:
+                run_delay(self.plan, step, values, memory)
+            elif training is not None and "spec" in step.attrs:
+                values[step.outputs[0]], saved = self._train(step, args, training)
+            else:
+                values[step.outputs[0]], saved = self._apply(step, args, memory)
+            tape.append(saved)
+        return values, tape
+
+    def _pieces(self, x: Array, memory: Memory, piece: int, *, last_only: bool) -> dict[int, Array]:
+        """Send rows through all steps, `piece` at a time."""
+        found: list[dict[int, Array]] = []
+        for start in range(0, len(x), piece):
+            part = x[start : start + piece]
+            found.append(self._pass(part, memory, last_only=last_only and start + piece >= len(x))[0])
+            memory.position += len(part)
+        return {i: np.concatenate([of[i] for of in found]) for i in found[-1]}
 
     def vjp(
         self,
@@ -224,7 +257,12 @@ class ReferenceExecutable:
 
         `values` and `tape` come from `trace` without a state. Gradients of shared parameters are summed. `watch` is
         called with each step and the gradient of its output, last step first.
+
+        Raises
+        ------
+        UnsupportedError : the plan has a loop
         """
+        refuse_loops(self.plan, "there is no gradient")
         grads: dict[int, Array] = {self.plan.outputs[0]: gy}
         params: dict[str, Array] = {}
         for step, saved in zip(reversed(self.plan.steps), reversed(tape), strict=True):
@@ -270,6 +308,8 @@ class ReferenceExecutable:
             p = {name: self.weights[key] for name, key in step.params.items()}
             result = spec.vjp(p, saved, g)
             return result.inputs, result.params
+        if step.op == "delay":
+            return (delay_vjp(step, g),), {}
         if step.op == "add":
             g = g * g.dtype.type(step.attrs["scale"])
         return tuple(join_vjp(g, step.op, [a.shape[-1] for a in args])), {}

@@ -55,7 +55,7 @@ def first_odd_value(plan: Plan, weights: Mapping[str, Array], values: Mapping[in
         for key in step.params.values():
             if _odd(weights[key]):
                 return f"parameter {key}"
-        if _odd(values[step.outputs[0]]):
+        if any(_odd(values[i]) for i in step.outputs):
             return f"the output of {step.op} at {step.where}"
     return None
 

@@ -9,7 +9,7 @@ from volumetric.dtypes import Scheme
 from volumetric.errors import CheckpointError, ShapeError, SpecError
 from volumetric.layers import LayerSpec
 from volumetric.runtime import Plan
-from volumetric.runtime.lower import mixes_rows
+from volumetric.runtime.lower import mixing_step
 from volumetric.train.learner import LearnerOptions, LearnerState
 from volumetric.train.precision import master_of, matching, trained_store
 from volumetric.weights import Params, WeightStore
@@ -79,10 +79,8 @@ def check_state(state: LearnerState, own: LearnerState, options: LearnerOptions)
 
 def mixing_layer(plan: Plan) -> str | None:
     """Name the first layer for which the rows of a call are one sequence. Rows of several axes are samples."""
-    for step in plan.steps:
-        if mixes_rows(step) and len(plan.values[step.inputs[0]].shape) <= 2:
-            return f"{step.op} at {step.where}"
-    return None
+    step = mixing_step(plan)
+    return None if step is None else f"{step.op} at {step.where}"
 
 
 def are_sequences(plan: Plan, inputs: Array) -> bool:

@@ -74,17 +74,23 @@ def draw_network(network: Network, title: str = "network") -> Figure:
             return _INPUT
         return (made if source.side == "output" else read)[source.coord]
 
+    later: list[tuple[str, Source]] = []
     for wire in network.wires:
         spec, coord = network.layers[wire.coord], wire.coord
-        first, *others = [value(source) for source in wire.inputs]
-        read[coord] = first
+        ready = [source for source in wire.inputs if source.coord is None or source.coord in made]
+        later += [(str(coord), source) for source in wire.inputs if source not in ready]
+        first, *others = map(value, ready) if ready else (_INPUT,)
+        read[coord], before = first, len(opened.edges)
         if wire.identity:
             made[coord] = opened.leaf(str(coord), f"{coord}\n{spec.kind} (off)", first)
         else:
             shape = "×".join(str(size) for size in network.shapes[coord] if size > 0)
             made[coord] = opened.add(str(coord), f"{coord}", spec, first, f"→ {shape}")
+        if not ready:  # it stands behind the input, but does not read it
+            opened.edges[before:] = [edge for edge in opened.edges[before:] if edge.source != _INPUT]
         ends = [*others, *([] if wire.skip is None else [value(wire.skip)])]
         opened.edges += [Edge(source=end, target=opened.entry[str(coord)], faint=True) for end in ends]
+    opened.edges += [Edge(source=value(source), target=opened.entry[at], faint=True) for at, source in later]
     last = list(network.layers)[-1]
     opened.boxes[made[last]] = Box(
         text=opened.boxes[made[last]].text, column=opened.boxes[made[last]].column, role="output"

@@ -21,6 +21,7 @@ from volumetric.runtime.device import Executable
 from volumetric.runtime.lower import lower
 from volumetric.runtime.reference import ReferenceDevice
 from volumetric.weights import WeightStore
+from volumetric.wiring import check_order
 
 T = TypeVar("T")
 
@@ -54,7 +55,7 @@ class GridGenome:
 
     Raises
     ------
-    SpecError : layers or links without a marking
+    SpecError : layers or links without a marking, or a loop of links without a delay
     """
 
     network: Network
@@ -69,6 +70,7 @@ class GridGenome:
             raise SpecError("a genome needs a marking for every layer, and for nothing else")
         if len(self.link_markings) != len(self.network.links):
             raise SpecError("a genome needs a marking for every link")
+        check_order(self.network.wires, self.network.layers)
         object.__setattr__(self, "markings", MappingProxyType(dict(sorted(self.markings.items()))))
 
     @staticmethod

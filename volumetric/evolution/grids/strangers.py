@@ -12,8 +12,8 @@ from volumetric._typing import Array
 from volumetric.network import Network
 from volumetric.runtime.graph import graph_of
 from volumetric.runtime.graph.numpy_graphs import NumpyGraphs
-from volumetric.runtime.lower import lower, mixes_rows
-from volumetric.runtime.plan import Plan
+from volumetric.runtime.lower import lower, mixing_step
+from volumetric.runtime.plan import DELAYS, Plan
 from volumetric.runtime.reference import ReferenceDevice
 from volumetric.runtime.state import check_input
 from volumetric.weights import Params, WeightStore
@@ -24,7 +24,7 @@ ROWS: Final = 1024
 
 def looks_around(plan: Plan) -> bool:
     """Whether the rows of a call see each other. Rows of several axes do not."""
-    return any(mixes_rows(step) and len(plan.values[step.inputs[0]].shape) <= 2 for step in plan.steps)
+    return mixing_step(plan) is not None
 
 
 def apart(network: Network, x: Array) -> Array:
@@ -60,6 +60,11 @@ def _rows(network: Network, params: Params, x: Array) -> Iterator[Array]:
 def _sequences(network: Network, params: Params, x: Array) -> Iterator[Array]:
     """Run sequences of one length side by side."""
     plan, device = lower(network), NumpyGraphs()
+    if any(step.op in DELAYS for step in plan.steps):
+        executable = ReferenceDevice().compile(plan, params)
+        for one in x:
+            yield executable.forward(executable.new_state(), one, last_only=False)[None]
+        return
     checked = check_input(plan, x.reshape(-1, *x.shape[2:])).reshape(x.shape)
     store = device.store()
     for key in plan.params:

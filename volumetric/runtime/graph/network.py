@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from volumetric._typing import Shape
-from volumetric.errors import ShapeError
+from volumetric.errors import ShapeError, UnsupportedError
 from volumetric.layers import LayerSpec
 from volumetric.network import Network
 from volumetric.runtime.graph.build import GraphBuilder
@@ -16,7 +16,7 @@ from volumetric.runtime.graph.passes import fuse_activations
 from volumetric.runtime.graph.rules import GraphTraining, Scope
 from volumetric.runtime.graph.rules.containers import joined
 from volumetric.runtime.lower import lower, mixes_rows, sees_batch
-from volumetric.runtime.plan import Plan, Step
+from volumetric.runtime.plan import DELAYS, Plan, Step
 
 DIALECT = frozenset(
     {
@@ -122,6 +122,11 @@ def emit_plan(
 def emit_step(base: Scope, step: Step, inputs: Sequence[int]) -> int:
     """Emit one step of a layer-level plan and return its output; `base` finds parameters by their keys."""
     work, spec = base.work, step.attrs.get("spec")
+    if step.op in DELAYS:
+        raise UnsupportedError(
+            f"the link {step.attrs['link']} has a delay, which only the reference device runs",
+            hint="use device='reference'",
+        )
     with work.at(step.where, mixes=mixes_rows(step) or sees_batch(step)):
         if isinstance(spec, LayerSpec):
             keys = step.params
