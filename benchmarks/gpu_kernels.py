@@ -1,11 +1,14 @@
 """GPU speed without a model file: decode and prefill of known shapes with random weights, and sweeps of matvec cuts.
 
     python benchmarks/gpu_kernels.py models [--models smollm2,tinyllama,llama7b] [--dtypes float16,int4:g32] [--int8]
+    python benchmarks/gpu_kernels.py batches [--models …] [--dtypes …] [--batches 1,4,16,64]
     python benchmarks/gpu_kernels.py sweep [--models …] [--dtypes …] [--int8]
+    python benchmarks/gpu_kernels.py sweep-batches [--models …] [--dtypes …] [--batches 2,4,8,16,64]
 
-`models` prints tokens per second and where a token's GPU time goes. `sweep` searches for faster cuts of these shapes'
+`models` prints tokens per second and where a token's GPU time goes, `batches` the same of several sequences together
+beside one, in turn. `sweep` searches for faster cuts of these shapes'
 matrix-vector products, as `volumetric warmup` does, and prints the best beside the default: the evidence behind
-`kernels/gpu/matmul.tune_matvec`.
+`kernels/gpu/matmul.tune_matvec`; `sweep-batches` tries cuts for several rows, and the tiles for prompts beside them.
 Weights are random bits with small scales; numbers of the results mean nothing. Run `python -m pytest tests/gpu` for
 correctness on the same device.
 """
@@ -25,16 +28,25 @@ import numpy as np
 
 from volumetric.dtypes import Packed, Scheme
 from volumetric.grid import Coord, Grid
+from volumetric.kernels.gpu.dispatch import Caps
 from volumetric.kernels.gpu.formats import FORMATS
-from volumetric.kernels.gpu.matmul import MatmulShape, MatvecTuning, tune_matvec
+from volumetric.kernels.gpu.matmul import (
+    MatmulShape,
+    MatvecTuning,
+    choose_tile,
+    cut_matvec,
+    fits_memory,
+    tune_batch,
+    tune_matvec,
+)
 from volumetric.layers import Dense, Embedding, LayerSpec, MultiHeadAttention, Residual, RMSNorm, Rope, SwiGLU
 from volumetric.network import Network, Params
 from volumetric.runtime import RunOptions, lower
 from volumetric.runtime.batch import greedy_ids
 from volumetric.runtime.gpu import GpuDevice
 from volumetric.runtime.gpu.executable import GpuExecutable
-from volumetric.runtime.gpu.profile import kernel_times
-from volumetric.runtime.gpu.tuning import search
+from volumetric.runtime.gpu.profile import kernel_times, passes_seconds
+from volumetric.runtime.gpu.tuning import Product, search
 from volumetric.weights import WeightStore
 
 CONTEXT = 1024
@@ -149,6 +161,110 @@ def decode_rate(executable: GpuExecutable, tokens: int, position: int) -> float:
     return rate
 
 
+def batch_rates(executable: GpuExecutable, count: int, tokens: int, position: int) -> list[float]:
+    """Tokens per second of `count` sequences together, three times."""
+    states = [executable.new_state() for _ in range(count)]
+    for state in states:
+        state.advance(position)
+    found = []
+    stream = executable.greedy(states, list(range(count)))
+    next(stream)
+    for _ in range(3):
+        start = time.perf_counter()
+        for _ in range(tokens):
+            next(stream)
+        found.append(round(count * tokens / (time.perf_counter() - start), 1))
+    stream.close()
+    return found
+
+
+def run_batches(
+    device: GpuDevice, names: list[str], dtypes: list[str], options: RunOptions, batches: list[int], tokens: int
+) -> list[dict[str, Any]]:
+    found = []
+    for name, dtype in itertools.product(names, dtypes):
+        model = MODELS[name]
+        plan = lower(network(model))
+        executable = device.compile_fused(plan, params(model, dict(plan.params), Scheme.parse(dtype)), options)
+        batch_rates(executable, 1, tokens, CONTEXT // 4)
+        for count in batches:
+            one, rates = batch_rates(executable, 1, tokens, CONTEXT // 4), batch_rates(executable, count, tokens, 256)
+            states = [executable.new_state() for _ in range(count)]
+            for state in states:
+                state.advance(256)
+            times = kernel_times(executable, states)
+            row = {
+                "model": name,
+                "dtype": dtype,
+                "sequences": count,
+                "one_tok_s": one,
+                "tok_s": rates,
+                "times_one": round(sorted(rates)[1] / sorted(one)[1], 2),
+                "us": {t.label: (t.count, round(1e6 * t.seconds / t.count, 2)) for t in times},
+            }
+            print(json.dumps(row), flush=True)
+            found.append(row)
+        executable.close()
+    return found
+
+
+def run_batch_sweep(
+    device: GpuDevice, names: list[str], dtypes: list[str], batches: list[int], cold_mib: int
+) -> list[dict[str, Any]]:
+    """Time cuts for several rows, and the tile that prompts would take, of each product."""
+    found = []
+    context, caps = device.context, device.context.caps
+    for name, dtype in itertools.product(names, dtypes):
+        for what, (n, k, gated) in MODELS[name].products().items():
+            norm = "rms" if what in ("qkv", "gate+up", "head") else None
+            shape = MatmulShape(k=k, n=n, gated=gated, format=FORMATS[dtype], norm=norm)
+            product = Product(context, shape, n, cold_mib << 20, rows=max(batches))
+            for rows in batches:
+                default = tune_batch(shape, n, caps, rows)
+                cuts = {
+                    default: product.calls(default),
+                    **{c: product.calls(c) for c in batch_cuts(shape, n, caps, rows)},
+                }
+                tile = choose_tile(shape, rows, caps)
+                passes = [*cuts.values(), product.tile_calls(tile)]
+                seconds = passes_seconds(context, passes, product.describe(rows), 6)
+                times = {cut: value / product.copies for cut, value in zip(cuts, seconds[:-1], strict=True)}
+                best = sorted(times, key=lambda cut: times[cut])[:3]
+                row = {
+                    "model": name,
+                    "dtype": dtype,
+                    "product": what,
+                    "rows": rows,
+                    "default": [cut_text(default), round(1e6 * times[default], 2)],
+                    "best": [[cut_text(cut), round(1e6 * times[cut], 2)] for cut in best],
+                    "tile": [f"{tile.m}x{tile.n}x{tile.k}x{tile.slices}", round(1e6 * seconds[-1] / product.copies, 2)],
+                    "gb_s": round(shape.parts * n * shape.format.row_bytes(k) / times[best[0]] / 1e9),
+                    "tried": len(cuts),
+                }
+                print(json.dumps(row), flush=True)
+                found.append(row)
+            product.close()
+    return found
+
+
+def batch_cuts(shape: MatmulShape, units: int, caps: Caps, rows: int) -> list[MatvecTuning]:
+    """Cuts that differ in all choices, as far as they are legal and leave the device work."""
+    found = []
+    choices = itertools.product((4, 8, 16, 32), (1, 2, 4), (64, 128, 256, 512), (1, 2, 4), (2, 4, 8, 16))
+    for team, outputs, workgroup, unroll, batch in choices:
+        loads, sums = outputs * shape.parts * unroll, outputs * shape.parts * batch
+        if batch > rows or (batch < rows and batch < 8) or workgroup < 4 * batch or loads > 8 or sums > 64:
+            continue
+        groups = -(-units // (workgroup // team * outputs)) * -(-rows // batch)
+        if groups < min(48, units // 16) or (units > 8192 and groups > 8000):
+            continue
+        cut = cut_matvec(shape, caps, team=team, rows=outputs, workgroup=workgroup, unroll=unroll, batch=batch)
+        wasteful = cut.chunk * cut.chunks >= 1.5 * max(shape.format.pieces(shape.k), cut.team)
+        if fits_memory(shape, cut, caps) and not wasteful:
+            found.append(cut)
+    return found
+
+
 def forward_rate(executable: GpuExecutable, rows: int, repeats: int) -> float:
     """Tokens per second of calls of `rows` rows that read their logits back."""
     ids = np.arange(rows, dtype=np.int32)
@@ -177,8 +293,8 @@ def run_models(
         decode_rate(executable, tokens, CONTEXT // 2)
         state = executable.new_state()
         state.advance(CONTEXT // 2)
-        decode_times = kernel_times(executable, state)
-        body_times = kernel_times(executable, state, "body", rows)
+        decode_times = kernel_times(executable, [state])
+        body_times = kernel_times(executable, [state], "body", rows)
         gpu = next(t.seconds for t in decode_times if t.label == "all")
         row = {
             "model": name,
@@ -231,12 +347,13 @@ def run_sweep(
 
 
 def cut_text(cut: MatvecTuning) -> str:
-    return f"team {cut.team} rows {cut.rows} workgroup {cut.workgroup} unroll {cut.unroll}"
+    batch = f" batch {cut.batch}" if cut.batch > 1 else ""
+    return f"team {cut.team} rows {cut.rows} workgroup {cut.workgroup} unroll {cut.unroll}{batch}"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["models", "sweep"])
+    parser.add_argument("what", choices=["models", "batches", "sweep", "sweep-batches"])
     parser.add_argument("--device", help="index or part of the adapter's name; default: the best")
     parser.add_argument("--models", default="smollm2,tinyllama,llama7b")
     parser.add_argument("--dtypes", default="float16,int4:g32")
@@ -244,16 +361,23 @@ def main() -> None:
     parser.add_argument("--kv-dtype", choices=["auto", "float32", "float16"], default="auto", help="cache of `models`")
     parser.add_argument("--tokens", type=int, default=256, help="tokens of a decode run")
     parser.add_argument("--rows", type=int, default=512, help="tokens of a prefill call")
+    parser.add_argument("--batches", default="1,4,16,64", help="sequences of `batches`, rows of `sweep-batches`")
     parser.add_argument("--cold-mib", type=int, default=256, help="weights that a sweep reads between two uses of one")
     parser.add_argument("--json", type=Path, help="also write everything measured to this file")
     args = parser.parse_args()
     device = GpuDevice(args.device)
     print(device.info.description, device.context.caps, flush=True)
     names, dtypes = args.models.split(","), args.dtypes.split(",")
-    if args.what == "models":
+    batches = [int(count) for count in args.batches.split(",")]
+    if args.what in ("models", "batches"):
         compute = "int8" if args.int8 else "float32"
         options = RunOptions(context=CONTEXT, compute=compute, kv_dtype=args.kv_dtype)
-        found = run_models(device, names, dtypes, options, args.tokens, args.rows)
+        if args.what == "models":
+            found = run_models(device, names, dtypes, options, args.tokens, args.rows)
+        else:
+            found = run_batches(device, names, dtypes, options, batches, args.tokens)
+    elif args.what == "sweep-batches":
+        found = run_batch_sweep(device, names, dtypes, batches, args.cold_mib)
     else:
         found = run_sweep(device, names, dtypes, args.int8, args.cold_mib)
     if args.json:

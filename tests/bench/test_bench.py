@@ -139,13 +139,14 @@ def test_measuring_gives_a_speed_for_each_repetition(executable, case):
 
 def test_a_batch_feeds_every_sequence_at_its_depth(executable, monkeypatch):
     seen = []
-    forward = executable.forward_batch
+    greedy = executable.greedy
 
-    def forward_batch(states, x):
-        seen.append([state.position for state in states])
-        return forward(states, x)
+    def watched(states, tokens):
+        for found in greedy(states, tokens):
+            seen.append([state.position - 1 for state in states])
+            yield found
 
-    monkeypatch.setattr(executable, "forward_batch", forward_batch)
+    monkeypatch.setattr(executable, "greedy", watched)
     measure(executable, 32, Case(generate=2, batch=3, depth=7), repetitions=1)
     assert seen == [[7] * 3, [8] * 3] * 2
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from volumetric.dtypes import Packed, Scheme, decode, encode
-from volumetric.kernels.gpu.dispatch import Dispatch
+from volumetric.kernels.gpu.dispatch import Dispatch, Rows
 from volumetric.kernels.gpu.formats import FORMATS, WeightFormat
+from volumetric.runtime.gpu.calls import CONTROL_BYTES, Place, control_words, count_rows
 from volumetric.runtime.gpu.context import GpuContext
 
 NARROWED: Mapping[str, Mapping[str, Any]] = {
@@ -53,10 +54,16 @@ class Kernel:
         return self.array(np.full(shape, np.nan, np.float32))
 
     def control(self, position: int = 0, rows: int = 1) -> Any:
-        made = self.context.buffer(16, "control", uniform=True)
-        self.context.write(made, np.array([position, rows, 0, position + rows], np.uint32))
+        """Control block of a call of one piece."""
+        return self.call([Place(0, position, rows)])[0]
+
+    def call(self, places: Sequence[Place], each: int = 1, *, singles: bool = True) -> tuple[Any, Rows]:
+        """Control block of a call of these pieces, in blocks of `each` rows; and their numbers."""
+        made = self.context.buffer(CONTROL_BYTES, "control", uniform=True)
+        rows = count_rows(places, each, singles=singles)
+        self.context.write(made, control_words(places, rows, each))
         self._owned.append(made)
-        return made
+        return made, rows
 
     def weights(self, values: NDArray[np.float32], scheme: str) -> tuple[dict[str, Any], NDArray[np.float64]]:
         """Upload a matrix in a scheme; returns its bindings and the values that it really holds."""
@@ -68,7 +75,8 @@ class Kernel:
             found["scales"] = self.array(_scale_words(packed, layout))
         return found, decode(packed).astype(np.float64)
 
-    def run(self, *calls: tuple[Dispatch, Mapping[str, Any]], rows: int = 1) -> None:
+    def run(self, *calls: tuple[Dispatch, Mapping[str, Any]], rows: Rows | int = 1) -> None:
+        rows = Rows(rows) if isinstance(rows, int) else rows
         self.context.run([self.context.bind(dispatch, buffers) for dispatch, buffers in calls], rows)
 
     def read(self, buffer: Any, rows: int, width: int) -> NDArray[np.float32]:

@@ -109,6 +109,7 @@ def fused_dispatches(caps: Caps) -> Iterator[Dispatch]:
         yield elementwise.join(width=9, multiply=flag)
         yield elementwise.argmax(width=9, final=flag)
     yield elementwise.softmax(width=9, temperature=0.5)
+    yield elementwise.copy_pages(96)
     yield elementwise.concat(width=3, at=2, out_width=9)
     shape = GenomeShape(genomes=3, samples=5, inputs=2, outputs=1, slots=7, shared=True)
     yield genomes(shape, caps)
@@ -123,6 +124,9 @@ def _products(caps: Caps) -> Iterator[Dispatch]:
         yield matmul.matvec(replace(plain, norm=None), caps, first=0, units=20, partials=partials)
         for shape, int8 in itertools.product((plain, gated, large), (False, True)):
             yield matmul.matvec(replace(shape, int8=int8), caps, first=0, units=shape.n)
+            for rows in (2, 16):
+                cut = matmul.tune_batch(shape, shape.n, caps, rows)
+                yield matmul.matvec(replace(shape, int8=int8), caps, first=0, units=shape.n, tuning=cut)
         for shape, rows in itertools.product((plain, gated, large), (2, 64, 4096)):
             yield matmul.gemm(shape, caps, matmul.choose_tile(shape, rows, caps), first=0, units=shape.n)
         for name in ACTIVATIONS:
@@ -143,8 +147,9 @@ def _attention(caps: Caps) -> Iterator[Dispatch]:
         )
         yield attention.append(shape)
         yield attention.rows(shape, caps)
-        yield attention.split(shape, caps)
-        yield attention.combine(shape, caps)
+        for count in (1, 64):
+            yield attention.split(shape, caps, count)
+            yield attention.combine(shape, caps, count)
     shape = AttentionShape(heads=6, kv_heads=2, head_dim=20, context=33, scale=0.2, rotary=8, softcap=3.0, window=7)
     yield from (attention.rows(shape, caps), attention.split(shape, caps))
     yield attention.rows(replace(shape, causal=False, state=False), caps)

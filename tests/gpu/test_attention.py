@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from tests.gpu.harness import Kernel, aligned, assert_close
 from volumetric.errors import UnsupportedError
 from volumetric.kernels.gpu import attention
-from volumetric.kernels.gpu.attention import AttentionShape, tune_split
+from volumetric.kernels.gpu.attention import AttentionShape, is_alone, tune_rows, tune_split
 from volumetric.kernels.gpu.dispatch import Caps
 from volumetric.layers.rope import Rope, rotate, rotation
+from volumetric.runtime.gpu.calls import Place
 
 Array = NDArray[Any]
 CONTEXT = 80
@@ -24,16 +25,20 @@ def make_shape(**fields: Any) -> AttentionShape:
 
 
 class Attention:
-    """One attention layer over one cache, on the GPU and as NumPy computes it."""
+    """One attention layer over one cache, on the GPU and as NumPy computes it. Pages lie in any order."""
 
     def __init__(self, kernel: Kernel, rng: np.random.Generator, shape: AttentionShape, rows: int) -> None:
         self.kernel = kernel
         self.shape = shape
         self.qkv = rng.standard_normal((rows, shape.qkv_width)).astype(np.float32)
         self.gains = rng.standard_normal((2, shape.head_dim)).astype(np.float32)
-        self.keys = kernel.array(np.zeros(shape.cache_bytes // 4, np.float32))
-        self.values = kernel.array(np.zeros(shape.cache_bytes // 4, np.float32))
-        self.source = {"keys": self.keys, "values": self.values}
+        pages = shape.pages + 2
+        stale = np.full(pages * shape.page_bytes // 4, np.nan, np.float32)
+        self.caches = {"keys": kernel.array(stale), "values": kernel.array(stale)}
+        if shape.state:
+            lines = np.stack([np.zeros(shape.pages), 1 + rng.permutation(pages - 1)[: shape.pages]])
+            self.caches["tables"] = kernel.array(lines.astype(np.uint32))
+        self.source = dict(self.caches)
         if shape.qk_norm:
             self.source["head_norms"] = kernel.array(self.gains)
         if shape.rotary:
@@ -43,30 +48,35 @@ class Attention:
     def prefill(self, start: int, stop: int) -> Array:
         kernel, shape, rows = self.kernel, self.shape, stop - start
         width = shape.heads * shape.head_dim
-        control = {"ctl": kernel.control(start, rows)}
+        each = tune_rows(shape, kernel.caps).rows
+        control, counted = kernel.call([Place(1, start, rows)], each, singles=False)
         q, y = kernel.empty(rows, shape.heads * shape.padded), kernel.empty(rows, -(-width // 4) * 4)
         qkv = kernel.array(aligned(self.qkv[start:stop]))
-        caches = {"keys": self.keys, "values": self.values}
         kernel.run(
-            (attention.append(shape), {**self.source, **control, "qkv": qkv, "q": q}),
-            (attention.rows(shape, kernel.caps), {**caches, **control, "q": q, "y": y}),
-            rows=rows,
+            (attention.append(shape), {**self.source, "ctl": control, "qkv": qkv, "q": q}),
+            (attention.rows(shape, kernel.caps), {**self.caches, "ctl": control, "q": q, "y": y}),
+            rows=counted,
         )
         return kernel.read(y, rows, width)
 
     def decode(self, position: int) -> Array:
         kernel, shape = self.kernel, self.shape
-        splits = tune_split(shape, kernel.caps).splits
+        tuning = tune_split(shape, kernel.caps)
         width = shape.heads * shape.head_dim
-        parts = {
-            "parts": kernel.empty(splits, shape.heads * shape.padded),
-            "maxima": kernel.empty(splits, shape.heads, 2),
-        }
         qkv, y = kernel.array(aligned(self.qkv[position])), kernel.empty(width + 3)
-        control = kernel.control(position, 1)
+        control, counted = kernel.call([Place(1, position, 1)])
+        source = {**self.source, "qkv": qkv, "ctl": control}
+        if is_alone(shape, tuning):
+            kernel.run((attention.split(shape, kernel.caps), {**source, "parts": y}), rows=counted)
+            return kernel.read(y, 1, width)
+        parts = {
+            "parts": kernel.empty(tuning.splits, shape.heads * shape.padded),
+            "maxima": kernel.empty(tuning.splits, shape.heads, 2),
+        }
         kernel.run(
-            (attention.split(shape, kernel.caps), {**self.source, **parts, "qkv": qkv, "ctl": control}),
+            (attention.split(shape, kernel.caps), {**source, **parts}),
             (attention.combine(shape, kernel.caps), {"x": parts["parts"], "maxima": parts["maxima"], "y": y}),
+            rows=counted,
         )
         return kernel.read(y, 1, width)
 

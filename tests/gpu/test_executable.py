@@ -14,7 +14,7 @@ from volumetric.dtypes import Scheme
 from volumetric.errors import DeviceError, GenerationError, ShapeError, UnsupportedError
 from volumetric.grid import Coord
 from volumetric.grid import Grid as Volume
-from volumetric.kernels.gpu.dispatch import Dispatch, Grid
+from volumetric.kernels.gpu.dispatch import Dispatch, Grid, Rows
 from volumetric.kernels.gpu.formats import FORMATS
 from volumetric.layers import (
     MLP,
@@ -121,14 +121,14 @@ def bidirectional() -> Network:
 def test_a_fused_plan_is_a_short_list_of_dispatches(native_device: GpuDevice) -> None:
     network = tiny_llama(blocks=1)
     executable = native_device.compile_fused(lower(network), initialise(network, 0), OPTIONS)
-    names = [call.name for call in executable.calls(executable.new_state(), "decode", 1)]
+    names = [call.name for call in executable.recordings.calls("whole", Rows(1, 1))]
     assert names == ["embedding", "matvec", "attend_split", "matvec", "matvec", "matvec", "matvec"]
 
 
 def test_profiles_name_every_dispatch(native_device: GpuDevice) -> None:
     network = tiny_llama()
     executable = native_device.compile_fused(lower(network), initialise(network, 0), OPTIONS)
-    times = kernel_times(executable, executable.new_state(), repeats=1)
+    times = kernel_times(executable, [executable.new_state()], repeats=1)
     kinds = {time.label: time.count for time in times}
     assert kinds.pop("all") == sum(kinds.values()) == 2 + 5 * 2
     assert kinds["attend_split 4x8 float32"] == 2
@@ -368,8 +368,10 @@ def test_limits_are_reported_with_a_remedy() -> None:
     executable = device.compile_fused(
         lower(network), initialise(network, 13), RunOptions(context=400, kv_dtype="float32")
     )
-    with pytest.raises(DeviceError, match=r"keys of 1\.0\.0\.1 needs 25 KiB") as error:
-        executable.new_state()
+    state = executable.new_state()
+    executable.forward(state, np.zeros(30, np.int32))
+    with pytest.raises(DeviceError, match=r"more than the 224 rows of keys and values") as error:
+        executable.forward(state, np.zeros(300, np.int32))
     assert "context" in (error.value.hint or "")
     with pytest.raises(DeviceError, match="all 4096 rows at once"):
         device.compile_fused(lower(bidirectional()), initialise(bidirectional(), 0), RunOptions(context=4096))

@@ -63,6 +63,16 @@ class Product:
         self.kernel.run((dispatch, self.buffers))
         return self.kernel.read(self.buffers["y"], 1, self.shape.n)
 
+    def batch(self, **cut: Any) -> Array:
+        """All rows by the kernel for a few of them, cut as it comes unless given."""
+        rows = 1 << max(self.rows - 1, 1).bit_length()
+        tuning = matmul.tune_batch(self.shape, self.shape.n, self.kernel.caps, rows)
+        if cut:
+            tuning = matmul.cut_matvec(self.shape, self.kernel.caps, **cut)
+        dispatch = matmul.matvec(self.shape, self.kernel.caps, first=0, units=self.shape.n, tuning=tuning)
+        self.kernel.run((dispatch, {**self.buffers, "ctl": self.kernel.control(rows=self.rows)}), rows=self.rows)
+        return self.kernel.read(self.buffers["y"], self.rows, self.shape.n)
+
     def gemm(self, tile: GemmTile) -> Array:
         control = {"ctl": self.kernel.control(rows=self.rows)}
         calls = []
@@ -93,6 +103,34 @@ def test_matvec_stages_long_rows_in_chunks(any_kernel: Kernel, rng: np.random.Ge
     product = Product(any_kernel, rng, 1, scheme, n=13, k=9001, norm="rms", norm_eps=1e-6)
     assert tune_matvec(product.shape, 13, any_kernel.caps).chunks > 1
     assert_close(product.matvec(), product.expected())
+
+
+@pytest.mark.parametrize("scheme", FORMATS)
+@pytest.mark.parametrize("rows", [2, 3, 11])
+def test_a_few_rows(kernel: Kernel, rng: np.random.Generator, scheme: str, rows: int) -> None:
+    product = Product(kernel, rng, rows, scheme, n=37, k=131, **EVERYTHING)
+    assert_close(product.batch(), product.expected())
+
+
+@pytest.mark.parametrize("norm", ["layer", "rms"])
+def test_a_few_rows_of_gated_products(kernel: Kernel, rng: np.random.Generator, norm: str) -> None:
+    fields = {"norm": norm, "norm_eps": 1e-5, "norm_weight": True, "norm_bias": norm == "layer"}
+    product = Product(kernel, rng, 7, "uint4:g32", n=29, k=101, gated=True, activation="gelu_tanh", bias=True, **fields)
+    assert_close(product.batch(), product.expected())
+
+
+@pytest.mark.parametrize(
+    "cut",
+    [
+        {"team": 4, "rows": 2, "workgroup": 64, "batch": 8},
+        {"team": 1, "rows": 1, "workgroup": 128, "unroll": 1, "batch": 4},
+        {"team": 2, "rows": 4, "workgroup": 64, "unroll": 2, "batch": 2},
+    ],
+    ids=["wide", "lonely", "long"],
+)
+def test_a_few_rows_in_other_cuts(native_kernel: Kernel, rng: np.random.Generator, cut: dict[str, int]) -> None:
+    product = Product(native_kernel, rng, 9, "float16", n=21, k=2100, norm="rms", norm_eps=1e-6, residual=True)
+    assert_close(product.batch(**cut), product.expected())
 
 
 @pytest.mark.parametrize("scheme", ["int8:g32", "int4:g32", "uint4:g32"])
@@ -198,6 +236,14 @@ def test_cuts_are_legal(caps: Caps, n: int, k: int, scheme: str) -> None:
         assert tuning.chunk % 2 == 0
         assert tuning.chunk * tuning.chunks >= shape.format.pieces(k)
         assert fits_memory(shape, tuning, caps)
+        for rows in (2, 4, 8, 16, 64):
+            batch = matmul.tune_batch(shape, n, caps, rows)
+            assert batch.team <= max(caps.subgroup_size, 8)
+            assert batch.workgroup % (batch.batch * 4) == 0
+            assert batch.workgroup <= caps.max_workgroup
+            assert batch.chunk % (batch.team * batch.unroll) == 0
+            assert batch.chunk * batch.chunks >= shape.format.pieces(k)
+            assert fits_memory(shape, batch, caps)
         for rows in (2, 16, 17, 100, 512):
             tile = choose_tile(shape, rows, caps)
             assert tile.shared <= caps.max_shared

@@ -7,9 +7,10 @@ import pytest
 
 from tests.gpu.harness import Kernel, aligned, assert_close, zero_aligned
 from volumetric.kernels.gpu import elementwise
-from volumetric.kernels.gpu.dispatch import Grid
+from volumetric.kernels.gpu.dispatch import ONE_ROW, Grid, Rows
 from volumetric.kernels.gpu.formats import FORMATS
 from volumetric.layers.activations import ACTIVATIONS, activate
+from volumetric.runtime.gpu.calls import Place
 
 
 @pytest.mark.parametrize("kind", ["rms", "layer"])
@@ -108,7 +109,8 @@ def pick(kernel: Kernel, x: np.ndarray) -> int:
         (elementwise.argmax(width=x.size, final=False), {"x": kernel.array(x), "winners": winners}),
         (elementwise.argmax(width=x.size, final=True), {"winners": winners, "token": token, "control": control}),
     )
-    assert kernel.context.read(control, 16).view(np.uint32).tolist() == [42, 1, 1, 43]
+    assert kernel.context.read(control, 16).view(np.uint32).tolist() == [1, 1, 0, 0]
+    assert kernel.context.read(control, 32).view(np.uint32)[4] == 42
     return int(kernel.context.read(token, 4).view(np.uint32)[0])
 
 
@@ -139,14 +141,35 @@ def test_argmax_tells_logits_that_allow_no_choice(kernel: Kernel, width: int, si
     assert pick(kernel, x) == 0xFFFFFFFF
 
 
+def test_argmax_of_several_rows(native_kernel: Kernel, rng: np.random.Generator) -> None:
+    x = rng.standard_normal((3, 131)).astype(np.float32)
+    x[1, 7] = np.inf
+    winners = native_kernel.empty(3 * elementwise.ARGMAX_GROUPS, 2)
+    tokens = native_kernel.array(np.zeros(3, np.uint32))
+    control, rows = native_kernel.call([Place(0, position, 1) for position in (4, 0, 60)])
+    native_kernel.run(
+        (elementwise.argmax(width=131, final=False), {"x": native_kernel.array(aligned(x)), "winners": winners}),
+        (elementwise.argmax(width=131, final=True), {"winners": winners, "token": tokens, "control": control}),
+        rows=rows,
+    )
+    found = native_kernel.context.read(tokens, 12).view(np.uint32).tolist()
+    assert found == [int(x[0].argmax()), 0xFFFFFFFE, int(x[2].argmax())]
+    places = native_kernel.context.read(control, 64).view(np.uint32)[4:]
+    assert places[::4].tolist() == [5, 1, 61]
+
+
 def test_grids_beyond_the_limit_are_folded() -> None:
-    assert Grid(x=100).size(1, 65535) == (100, 1, 1)
-    x, y, z = Grid(x=200_000).size(1, 65535)
+    assert Grid(x=100).size(ONE_ROW, 65535) == (100, 1, 1)
+    x, y, z = Grid(x=200_000).size(ONE_ROW, 65535)
     assert x <= 65535
     assert x * y >= 200_000 > x * (y - 1)
     assert z == 1
-    assert Grid(x=3, rows_each=16).size(17, 65535) == (3, 2, 1)
-    assert Grid(x=3, y=4, z=2).size(17, 65535) == (3, 4, 2)
+    assert Grid(x=3, rows_each=16).size(Rows(17), 65535) == (3, 2, 1)
+    assert Grid(x=3, y=4, z=2).size(Rows(17), 65535) == (3, 4, 2)
+    mixed = Rows(17, 5, 3)
+    assert Grid(x=3, rows_each=1, over="singles").size(mixed, 65535) == (3, 5, 1)
+    assert Grid(x=3, rows_each=1, over="others").size(mixed, 65535) == (3, 12, 1)
+    assert Grid(x=3, rows_each=1, over="blocks").size(mixed, 65535) == (3, 3, 1)
 
 
 def test_a_folded_grid_computes_every_output(native_kernel: Kernel, rng: np.random.Generator) -> None:
@@ -166,7 +189,7 @@ def test_a_folded_grid_computes_every_output(native_kernel: Kernel, rng: np.rand
     whole = context.caps
     try:
         context.caps = replace(whole, max_groups=2)
-        context.run([call], 1)
+        context.run([call])
     finally:
         context.caps = whole
     assert_close(native_kernel.read(y, 1, 333), (held @ x)[None])

@@ -166,7 +166,7 @@ def run_lowered(graphs: GpuGraphs, lowered: Lowered, inputs: list[np.ndarray], s
         graphs.bind(one, {name: places[ref.place][ref.number] for name, ref in one.buffers.items()})
         for one in lowered.launches
     ]
-    context.run(calls, 1)
+    context.run(calls)
     return context.read(places["output"][0], 4 * int(np.prod(shape))).view(np.float32).reshape(shape)
 
 

@@ -23,7 +23,7 @@ def measure(executable: Executable, vocab_size: int, case: Case, repetitions: in
     """Return the tokens per second of each repetition of `case`; a warm-up before them does not count.
 
     Prompts go in the chunks in which `Session` feeds them. Generation is the device's greedy loop, which includes the
-    arg max of each step. A batch counts the tokens of all its sequences; each step of it is one batched call.
+    arg max of each step. A batch counts the tokens of all its sequences; each step of it is one call.
 
     Raises
     ------
@@ -66,10 +66,10 @@ def _repeat_batch(executable: Executable, states: list[State], case: Case, first
     while True:
         for state in states:
             state.trim(case.depth)
-        tokens = first
         start = time.perf_counter()
-        for _ in range(case.generate):
-            tokens = executable.forward_batch(states, tokens).argmax(axis=1).astype(np.int32)
+        with closing(executable.greedy(states, first.tolist())) as generated:
+            for _ in islice(generated, case.generate):
+                pass
         yield case.generate * len(states) / (time.perf_counter() - start)
 
 

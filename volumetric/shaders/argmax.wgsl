@@ -1,11 +1,11 @@
-// Index of the largest element of row 0, the lowest among equals. As a decoding step it also feeds the network: the index
-// becomes the next token, and position and step advance, so that replaying the same commands makes the next token.
+// Index of the largest element of each row, the lowest among equals. As a decoding step it also feeds the network: the index
+// becomes the row's next token, and its position advances, so that replaying the same commands makes the next token.
 // Where the largest is no finite number, a code above every index takes the token's place (NOT_A_NUMBER, …): the host
 // ends decoding when it reads that, and the embedding of a step that was sent meanwhile finds no such row and does nothing.
-// Two launches: PARTIAL groups each scan a slice of x, then one group scans their winners.
+// Two launches: PARTIAL groups a row each scan a slice of it, then one group a row scans their winners.
 // Elements are compared as integers: compilers may assume that floats are never NaN, and drivers may flush tiny ones.
-@group(0) @binding(0) var<storage, read> x: array<u32>;                   // (WIDTH): bits of f32
-@group(0) @binding(1) var<storage, read_write> winners: array<vec2<u32>>; // (PARTIAL): rank, index
+@group(0) @binding(0) var<storage, read> x: array<u32>;                   // (rows, STRIDE): bits of f32
+@group(0) @binding(1) var<storage, read_write> winners: array<vec2<u32>>; // (rows, PARTIAL): rank, index
 @group(0) @binding(2) var<storage, read_write> token: array<u32>;
 @group(0) @binding(3) var<storage, read_write> control: array<u32>;
 
@@ -13,6 +13,8 @@ const NOT_A_NUMBER: u32 = 0xffffffffu;
 const INFINITE: u32 = 0xfffffffeu;
 const NONE_POSSIBLE: u32 = 0xfffffffdu;
 
+const STRIDE: u32 = (WIDTH + 3u) / 4u * 4u;
+const PLACES_AT: u32 = 4u;  // words before `Control.places`
 const SIGN: u32 = 0x80000000u;
 const INFINITY: u32 = 0x7f800000u;
 
@@ -35,12 +37,12 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     var index = 0xffffffffu;
     if (FINAL) {
         for (var i = lid; i < PARTIAL; i += WG) {
-            let w = winners[i];
+            let w = winners[group.y * PARTIAL + i];
             if (better(w.x, w.y, value, index)) { value = w.x; index = w.y; }
         }
     } else {
         for (var i = group.x * WG + lid; i < WIDTH; i += PARTIAL * WG) {
-            let r = rank(x[i]);
+            let r = rank(x[group.y * STRIDE + i]);
             if (better(r, i, value, index)) { value = r; index = i; }
         }
     }
@@ -58,14 +60,13 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     if (lid != 0u) { return; }
     if (FINAL) {
         let top = best_rank[0];
-        token[0] = best_index[0];
-        if (top == rank(SIGN | INFINITY)) { token[0] = NONE_POSSIBLE; }
-        if (top == rank(INFINITY)) { token[0] = INFINITE; }
-        if (top > rank(INFINITY)) { token[0] = NOT_A_NUMBER; }
-        control[0] += 1u;
-        control[2] += 1u;
-        control[3] += 1u;
+        var found = best_index[0];
+        if (top == rank(SIGN | INFINITY)) { found = NONE_POSSIBLE; }
+        if (top == rank(INFINITY)) { found = INFINITE; }
+        if (top > rank(INFINITY)) { found = NOT_A_NUMBER; }
+        token[group.y] = found;
+        control[PLACES_AT + 4u * group.y] += 1u;
     } else {
-        winners[group.x] = vec2<u32>(best_rank[0], best_index[0]);
+        winners[group.y * PARTIAL + group.x] = vec2<u32>(best_rank[0], best_index[0]);
     }
 }

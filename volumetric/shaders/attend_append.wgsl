@@ -1,9 +1,9 @@
-// Prefill: q/k norm and rotation of every head of every row; k and v go to the cache, q (scaled) to a buffer of its own.
-// A workgroup handles one head of one row. Heads of qkv are numbered q, then k, then v.
+// Prefill: q/k norm and rotation of every head of every row of the longer pieces; k and v go to the cache, q (scaled) to a
+// buffer of its own. A workgroup handles one head of one row. Heads of qkv are numbered q, then k, then v.
 @group(0) @binding(0) var<storage, read> qkv: array<f32>;            // (rows, QKV_STRIDE)
 @group(0) @binding(1) var<storage, read> head_norms: array<f32>;     // gain of q (HEAD_DIM), gain of k
 @group(0) @binding(2) var<storage, read> rope: array<vec2<f32>>;     // (positions, ROTARY / 2): cos, sin
-@group(0) @binding(3) var<storage, read_write> keys: array<Cached>;  // (KV_HEADS, CONTEXT, HD4)
+@group(0) @binding(3) var<storage, read_write> keys: array<Cached>;  // (pages, KV_HEADS, PAGE, HD4)
 @group(0) @binding(4) var<storage, read_write> values: array<Cached>;
 @group(0) @binding(5) var<storage, read_write> q: array<vec4<f32>>;  // (rows, HEADS, HD4)
 
@@ -14,10 +14,11 @@ var<workgroup> head: array<f32, HD4 * 4u>;
 
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
-    let row = group.y;
+    let row = ctl.singles + group.y;
+    let place = row_place(row);
     let h = group.x;
     let is_value = h >= HEADS + KV_HEADS;
-    let position = row + select(0u, ctl.position, HAS_STATE);
+    let position = select(row, place.x, HAS_STATE);
     for (var d = lid; d < HD4 * 4u; d += WG) {
         head[d] = select(0.0, qkv[row * QKV_STRIDE + h * HEAD_DIM + min(d, HEAD_DIM - 1u)], d < HEAD_DIM);
     }
@@ -43,14 +44,15 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     }
     workgroupBarrier();
     if (row >= ctl.rows) { return; }
+    let page = page_of(place.y, position);
     for (var d4 = lid; d4 < HD4; d4 += WG) {
         let v = vec4<f32>(head[4u * d4], head[4u * d4 + 1u], head[4u * d4 + 2u], head[4u * d4 + 3u]);
         if (h < HEADS) {
             q[(row * HEADS + h) * HD4 + d4] = SCALE * v;
         } else if (!is_value) {
-            keys[((h - HEADS) * CONTEXT + position) * HD4 + d4] = to_cache(v);
+            keys[cell(page, h - HEADS, position) * HD4 + d4] = to_cache(v);
         } else {
-            values[((h - HEADS - KV_HEADS) * CONTEXT + position) * HD4 + d4] = to_cache(v);
+            values[cell(page, h - HEADS - KV_HEADS, position) * HD4 + d4] = to_cache(v);
         }
     }
 }

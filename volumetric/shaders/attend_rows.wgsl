@@ -1,9 +1,9 @@
 // Prefill attention with an online softmax (Milakov and Gimelshein 2018, arXiv 1805.02867), one pass over the cache.
-// A workgroup computes BQ rows of one head against tiles of BK positions. K and then V of a tile share one place in
-// workgroup memory; each is fetched into registers while the other is used. Invocations form TY x TX; each owns RQ rows of
+// A workgroup computes a block of up to BQ rows of one piece and head against tiles of BK positions, each within a page.
+// K and then V of a tile share one place in workgroup memory; each is fetched into registers while the other is used. Invocations form TY x TX; each owns RQ rows of
 // the scores and of the output.
 @group(0) @binding(0) var<storage, read> q: array<vec4<f32>>;       // (rows, HEADS, HD4), scaled
-@group(0) @binding(1) var<storage, read> keys: array<Cached>;       // (KV_HEADS, CONTEXT, HD4)
+@group(0) @binding(1) var<storage, read> keys: array<Cached>;       // (pages, KV_HEADS, PAGE, HD4)
 @group(0) @binding(2) var<storage, read> values: array<Cached>;
 @group(0) @binding(3) var<storage, read_write> y: array<f32>;       // (rows, Y_STRIDE)
 
@@ -25,22 +25,30 @@ var<workgroup> row_factor: array<f32, BQ>;
 
 alias Tile = array<Cached, LOADS>;
 
-// Where vector i of the tile at `base` lies in the cache; positions beyond the last repeat it.
-fn place(i: u32, cache: u32, base: u32, total: u32) -> u32 {
-    return (cache + min(base + i / HD4, total - 1u)) * HD4 + i % HD4;
+// Where the tile at `base` begins in the cache, and its last row that is there: rows beyond repeat that one. Both tile and
+// page begin at multiples of BK.
+fn place_tile(line: u32, head: u32, base: u32, total: u32) -> vec2<u32> {
+    let at = min(base, total - 1u) / BK * BK;
+    return vec2<u32>(cell(page_of(line, at), head, at), total - 1u - at);
 }
 
-fn fetch_keys(lid: u32, cache: u32, base: u32, total: u32) -> Tile {
+fn fetch_keys(lid: u32, tile: vec2<u32>) -> Tile {
     var r: Tile;
     //@unroll
-    for (var t = 0u; t < LOADS; t++) { r[t] = keys[place(min(lid + t * WG, BK * HD4 - 1u), cache, base, total)]; }
+    for (var t = 0u; t < LOADS; t++) {
+        let i = min(lid + t * WG, BK * HD4 - 1u);
+        r[t] = keys[(tile.x + min(i / HD4, tile.y)) * HD4 + i % HD4];
+    }
     return r;
 }
 
-fn fetch_values(lid: u32, cache: u32, base: u32, total: u32) -> Tile {
+fn fetch_values(lid: u32, tile: vec2<u32>) -> Tile {
     var r: Tile;
     //@unroll
-    for (var t = 0u; t < LOADS; t++) { r[t] = values[place(min(lid + t * WG, BK * HD4 - 1u), cache, base, total)]; }
+    for (var t = 0u; t < LOADS; t++) {
+        let i = min(lid + t * WG, BK * HD4 - 1u);
+        r[t] = values[(tile.x + min(i / HD4, tile.y)) * HD4 + i % HD4];
+    }
     return r;
 }
 
@@ -59,17 +67,19 @@ fn main(
     @builtin(local_invocation_index) lid: u32,
 ) {
     let h = group.x;
-    let cache = (h / (HEADS / KV_HEADS)) * CONTEXT;
-    let m0 = (count.y - 1u - group.y) * BQ;  // later rows see more and start first
-    let offset = select(0u, ctl.position, HAS_STATE);
-    let total = offset + ctl.rows;
+    let kv = h / (HEADS / KV_HEADS);
+    let m0 = block_start(count.y - 1u - group.y, BQ);  // later rows see more and start first
+    let place = row_place(m0);
+    let last = select(ctl.rows, place.z, HAS_STATE);  // end row of the piece
+    let at0 = select(m0, place.x, HAS_STATE);         // position of row m0
+    let total = at0 + last - m0;
     let tx = lid % TX;
     let ty = lid / TX;
     let stat_row = lid / QN;
     let stat_part = lid % QN;
 
     for (var i = lid; i < BQ * HD4; i += WG) {
-        let m = min(m0 + i / HD4, ctl.rows - 1u);
+        let m = min(m0 + i / HD4, last - 1u);
         q_tile[i / HD4 * ROW + i % HD4] = q[(m * HEADS + h) * HD4 + i % HD4];
     }
     var acc: array<vec4<f32>, RQ * OV>;
@@ -79,16 +89,17 @@ fn main(
     var sum = 0.0;      // this invocation's share of it
     var first = 0u;
     var end = total;
-    if (CAUSAL) { end = min(total, offset + m0 + BQ); }
-    if (!CAUSAL && WINDOW > 0u) { end = min(total, offset + m0 + BQ - 1u + WINDOW); }
-    if (WINDOW > 0u) { first = max(offset + m0 + 1u, WINDOW) - WINDOW; }
+    if (CAUSAL) { end = min(total, at0 + BQ); }
+    if (!CAUSAL && WINDOW > 0u) { end = min(total, at0 + BQ - 1u + WINDOW); }
+    if (WINDOW > 0u) { first = (max(at0 + 1u, WINDOW) - WINDOW) / BK * BK; }
 
-    var held = fetch_keys(lid, cache, first, total);
-    //@rounds CONTEXT / BK + 1
+    var tile = place_tile(place.y, kv, first, total);
+    var held = fetch_keys(lid, tile);
+    //@rounds CONTEXT / BK + 2
     for (var base = first; base < end; base += BK) {
         store_tile(lid, held);
         workgroupBarrier();
-        held = fetch_values(lid, cache, base, total);
+        held = fetch_values(lid, tile);
         var s: array<f32, RQ * CK>;
         //@unroll
         for (var i = 0u; i < RQ * CK; i++) { s[i] = 0.0; }
@@ -109,7 +120,7 @@ fn main(
         }
         //@unroll
         for (var r = 0u; r < RQ; r++) {
-            let at = offset + m0 + r * TY + ty;
+            let at = at0 + r * TY + ty;
             //@unroll
             for (var c = 0u; c < CK; c++) {
                 let j = base + c * TX + tx;
@@ -126,7 +137,8 @@ fn main(
         shared_part[lid] = tile_top;
         store_tile(lid, held);
         workgroupBarrier();
-        held = fetch_keys(lid, cache, base + BK, total);
+        tile = place_tile(place.y, kv, base + BK, total);
+        held = fetch_keys(lid, tile);
         var new_top = top;
         for (var i = 0u; i < QN; i++) { new_top = max(new_top, shared_part[stat_row * QN + i]); }
         let shrink = exp(top - new_top);
@@ -180,7 +192,7 @@ fn main(
             let v = f * acc[r * OV + o];
             let d = 4u * (o * TX + tx);
             let at = m * Y_STRIDE + h * HEAD_DIM + d;
-            if (m < ctl.rows) {
+            if (m < last) {
                 if (d < HEAD_DIM) { y[at] = v.x; }
                 if (d + 1u < HEAD_DIM) { y[at + 1u] = v.y; }
                 if (d + 2u < HEAD_DIM) { y[at + 2u] = v.z; }

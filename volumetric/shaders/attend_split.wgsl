@@ -1,16 +1,16 @@
-// Decoding attention, one row: q/k norm, rotation, cache append, and a split of the cache with an online softmax.
-// Workgroup (kv head, split, block of G query heads). Teams of TEAM invocations take positions in turn, UNROLL at once;
+// Decoding attention, a row of each sequence: q/k norm, rotation, cache append, and a split of the cache with an online softmax.
+// Workgroup (kv head and block of G query heads, row, split). Teams of TEAM invocations take positions in turn, UNROLL at once;
 // lanes split the head, VPL vectors each. The first round of keys and values is on its way before q is prepared: the
 // kernel is a chain of memory latencies, and these two overlap. The new row's k and v are used from workgroup memory by
 // split 0, which alone appends them, so no workgroup reads what another writes. Partial results are combined by
-// attend_combine or by the output projection (source/partials).
+// attend_combine or by the output projection (source/partials); with one split (ALONE) they are the output.
 @group(0) @binding(0) var<storage, read> qkv: array<f32>;
 @group(0) @binding(1) var<storage, read> head_norms: array<f32>;     // gain of q (HEAD_DIM), gain of k
 @group(0) @binding(2) var<storage, read> rope: array<vec2<f32>>;     // (positions, ROTARY / 2): cos, sin
-@group(0) @binding(3) var<storage, read_write> keys: array<Cached>;  // (KV_HEADS, CONTEXT, HD4)
+@group(0) @binding(3) var<storage, read_write> keys: array<Cached>;  // (pages, KV_HEADS, PAGE, HD4)
 @group(0) @binding(4) var<storage, read_write> values: array<Cached>;
-@group(0) @binding(5) var<storage, read_write> parts: array<vec4<f32>>;   // (SPLITS, HEADS, HD4)
-@group(0) @binding(6) var<storage, read_write> maxima: array<vec2<f32>>;  // (SPLITS, HEADS): maximum, sum
+@group(0) @binding(5) var<storage, read_write> parts: array<vec4<f32>>;   // (rows, SPLITS, HEADS, HD4)
+@group(0) @binding(6) var<storage, read_write> maxima: array<vec2<f32>>;  // (rows, SPLITS, HEADS): maximum, sum
 
 const HD4: u32 = (HEAD_DIM + 3u) / 4u;
 const WIDE: u32 = HD4 * 4u;
@@ -27,31 +27,32 @@ fn head4(h: u32, d4: u32) -> vec4<f32> {
     return select(vec4<f32>(0.0), vec4<f32>(heads[at], heads[at + 1u], heads[at + 2u], heads[at + 3u]), d4 < HD4);
 }
 
-// Column of qkv where head `h` of this workgroup (q heads, k, v) starts.
-fn column(h: u32, kv: u32, block: u32) -> u32 {
-    if (h < G) { return (kv * SHARE + block * G + h) * HEAD_DIM; }
-    return (HEADS + kv + select(0u, KV_HEADS, h > G)) * HEAD_DIM;
+// Where head `h` of this workgroup (q heads, k, v) starts in qkv.
+fn column(h: u32, row: u32, kv: u32, block: u32) -> u32 {
+    if (h < G) { return row * QKV_STRIDE + (kv * SHARE + block * G + h) * HEAD_DIM; }
+    return row * QKV_STRIDE + (HEADS + kv + select(0u, KV_HEADS, h > G)) * HEAD_DIM;
 }
 
 // Element d of head h (of q or k) after its rotation.
-fn rotated(h: u32, d: u32, at: u32) -> f32 {
+fn rotated(h: u32, d: u32, at: u32, position: u32) -> f32 {
     let own = qkv[at + d];
     if (ROTARY == 0u) { return own; }
     let turns = h <= G && d < ROTARY;
     let low = d < HALF;
     let other = qkv[at + select(d, select(d - HALF, d + HALF, low), turns)];
-    let turn = rope[ctl.position * HALF + select(0u, select(d - HALF, d, low), turns)];
+    let turn = rope[position * HALF + select(0u, select(d - HALF, d, low), turns)];
     return select(own, own * turn.x + select(other, -other, low) * turn.y, turns);
 }
 
 struct Round { k: array<Cached, UNROLL * VPL>, v: array<Cached, UNROLL * VPL> }
 
 // Keys and values of the positions from `base` on that this invocation takes; those beyond `end` repeat the last.
-fn load_round(cache: u32, base: u32, end: u32, team: u32, lane: u32) -> Round {
+fn load_round(line: u32, kv: u32, base: u32, end: u32, team: u32, lane: u32) -> Round {
     var r: Round;
     //@unroll
     for (var u = 0u; u < UNROLL; u++) {
-        let at = (cache + min(base + u * TEAMS + team, max(end, 1u) - 1u)) * HD4;
+        let position = min(base + u * TEAMS + team, max(end, 1u) - 1u);
+        let at = cell(page_of(line, position), kv, position) * HD4;
         //@unroll
         for (var j = 0u; j < VPL; j++) {
             r.k[u * VPL + j] = keys[at + min(lane + j * TEAM, HD4 - 1u)];
@@ -61,13 +62,13 @@ fn load_round(cache: u32, base: u32, end: u32, team: u32, lane: u32) -> Round {
     return r;
 }
 
-fn load_heads(kv: u32, block: u32, lid: u32) {
+fn load_heads(row: u32, position: u32, kv: u32, block: u32, lid: u32) {
     for (var i = lid; i < (G + 2u) * WIDE; i += WG) {
         let h = i / WIDE;
         let d = min(i % WIDE, HEAD_DIM - 1u);
-        let at = column(h, kv, block);
+        let at = column(h, row, kv, block);
         var value = 0.0;
-        if (QK_NORM) { value = qkv[at + d]; } else { value = rotated(h, d, at); }
+        if (QK_NORM) { value = qkv[at + d]; } else { value = rotated(h, d, at, position); }
         heads[i] = select(0.0, value, i % WIDE < HEAD_DIM);
     }
     workgroupBarrier();
@@ -89,7 +90,7 @@ fn load_heads(kv: u32, block: u32, lid: u32) {
     }
     if (QK_NORM && ROTARY > 0u) {
         for (var i = lid; i < (G + 1u) * HALF; i += WG) {
-            let turn = rope[ctl.position * HALF + i % max(HALF, 1u)];
+            let turn = rope[position * HALF + i % max(HALF, 1u)];
             let at = i / max(HALF, 1u) * WIDE + i % max(HALF, 1u);  // HALF may be 0, and a constant must not divide by 0
             let a = heads[at];
             let b = heads[at + HALF];
@@ -102,23 +103,26 @@ fn load_heads(kv: u32, block: u32, lid: u32) {
 
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
-    let kv = group.x;
-    let split = group.y;
-    let block = group.z;
+    let kv = group.x / (SHARE / G);
+    let block = group.x % (SHARE / G);
+    let row = group.y;
+    let split = group.z;
+    let place = ctl.places[row];
+    let position = place.x;
     let lane = lid % TEAM;
     let team = lid / TEAM;
-    let cache = kv * CONTEXT;
     var low = 0u;
-    if (WINDOW > 0u) { low = max(ctl.position + 1u, WINDOW) - WINDOW; }
-    let share = (ctl.position - low + SPLITS - 1u) / SPLITS;
+    if (WINDOW > 0u) { low = max(position + 1u, WINDOW) - WINDOW; }
+    let share = (position - low + SPLITS - 1u) / SPLITS;
     let first = low + split * share;
-    let end = min(first + share, ctl.position);
-    var round = load_round(cache, first, end, team, lane);
-    load_heads(kv, block, lid);
+    let end = min(first + share, position);
+    var round = load_round(place.y, kv, first, end, team, lane);
+    load_heads(row, position, kv, block, lid);
     if (split == 0u && block == 0u) {
+        let at = cell(page_of(place.y, position), kv, position) * HD4;
         for (var d4 = lid; d4 < HD4; d4 += WG) {
-            keys[(cache + ctl.position) * HD4 + d4] = to_cache(head4(G, d4));
-            values[(cache + ctl.position) * HD4 + d4] = to_cache(head4(G + 1u, d4));
+            keys[at + d4] = to_cache(head4(G, d4));
+            values[at + d4] = to_cache(head4(G + 1u, d4));
         }
     }
     var q: array<vec4<f32>, G * VPL>;
@@ -172,7 +176,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
                 for (var j = 0u; j < VPL; j++) { acc[g * VPL + j] += p * from_cache(round.v[u * VPL + j]); }
             }
         }
-        if (base + TEAMS * UNROLL < end) { round = load_round(cache, base + TEAMS * UNROLL, end, team, lane); }
+        if (base + TEAMS * UNROLL < end) { round = load_round(place.y, kv, base + TEAMS * UNROLL, end, team, lane); }
     }
     //@unroll
     for (var g = 0u; g < G; g++) {
@@ -197,8 +201,12 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
             weights += weight * s.y;
             total += weight * team_acc[t * G * HD4 + i];
         }
-        let head = split * HEADS + kv * SHARE + block * G + g;
-        parts[head * HD4 + i % HD4] = total;
-        if (i % HD4 == 0u) { maxima[head] = vec2<f32>(high, weights); }
+        let head = (row * SPLITS + split) * HEADS + kv * SHARE + block * G + g;
+        if (ALONE) {
+            parts[head * HD4 + i % HD4] = total / max(weights, SMALLEST_NORMAL);
+        } else {
+            parts[head * HD4 + i % HD4] = total;
+            if (i % HD4 == 0u) { maxima[head] = vec2<f32>(high, weights); }
+        }
     }
 }

@@ -116,7 +116,7 @@ def link(
     return Linked(
         name=kernel,
         text=text,
-        bindings=_bindings(text, read(kernel)),
+        bindings=_bindings(text),
         args_bytes=0 if args is None else 4 * len([f for f in args.group(1).split(",") if f.strip()]),
         workgroup_bytes=_workgroup_bytes(used, known),
     )
@@ -147,10 +147,10 @@ def _declare_args(present: bool, immediates: bool) -> str:
     return f"@group(0) @binding({ARGS_BINDING}) var<uniform> args: Args;\n"
 
 
-def _bindings(text: str, kernel: str) -> tuple[Binding, ...]:
+def _bindings(text: str) -> tuple[Binding, ...]:
     found = []
     for index, space, access, name in _BINDING.findall(text):
-        if name == "ctl" and not re.search(r"\bctl\.", kernel):
+        if name == "ctl" and not re.search(r"\bctl\.", text):
             continue
         kind: Access = "uniform" if space == "uniform" else ("read_write" if access == "read_write" else "read")
         found.append(Binding(index=int(index), name=name, access=kind))

@@ -1,45 +1,57 @@
-// y[n] = cap(residual[n] + act(W[n, :] . norm(x) + bias[n])), or act(gate) * up with two weight rows for each output.
+// y[m, n] = cap(residual[m, n] + act(W[n, :] . norm(x[m, :]) + bias[n])), or act(gate) * up with two weight rows for each
+// output; for one row, or for BATCH rows at a time.
 //
 // A team of TEAM invocations owns ROWS outputs and splits K; teams share x, which is staged CHUNK pieces at a time in
 // workgroup memory, in the form that an operand prelude gives it. RMS norm costs no pass: sum x^2 accumulates while x is
 // staged and scales the dot products at the end. Outputs FIRST … FIRST + UNITS are those of this shard.
+// Several rows meet each piece of a weight in registers, so that weights are read once for all of them; the next pieces are
+// on their way meanwhile, because that arithmetic takes about as long as memory.
 
 @group(0) @binding(1) var<storage, read> weights: array<vec4<u32>>;   // (PARTS * UNITS, PIECES)
 @group(0) @binding(2) var<storage, read> scales: array<u32>;
-@group(0) @binding(3) var<storage, read> bias: array<f32>;            // (PARTS, N padded to whole vectors)
+@group(0) @binding(3) var<storage, read> bias: array<f32>;            // (PARTS, STRIDE)
 @group(0) @binding(4) var<storage, read> norm_params: array<vec4<f32>>;  // gain (K4), then bias (K4)
-@group(0) @binding(5) var<storage, read> residual: array<f32>;        // (N)
-@group(0) @binding(6) var<storage, read_write> y: array<f32>;         // (N)
+@group(0) @binding(5) var<storage, read> residual: array<f32>;        // (rows, STRIDE)
+@group(0) @binding(6) var<storage, read_write> y: array<f32>;         // (rows, STRIDE)
 
 const K4: u32 = (K + 3u) / 4u;
+const STRIDE: u32 = (N + 3u) / 4u * 4u;
 const PLANES: u32 = PIECE / 4u;
 const EIGHTHS: u32 = max(PIECE / 8u, 1u);
 const VALUES: u32 = ROWS * PARTS;
+const SHARE: u32 = WG / BATCH;           // invocations that stage a row of x
+const EIGHTS: u32 = CHUNK * PIECE / 8u;  // eights of elements in a chunk of a row
+const OUTPUTS: u32 = ROWS * BATCH;
 
 alias Pieces = array<vec4<u32>, VALUES>;  // a piece of each weight row of an invocation
 
 struct Dots {
-    row: array<f32, VALUES>,
-    total: f32,
+    row: array<f32, VALUES * BATCH>,
+    total: array<f32, BATCH>,
+}
+
+struct Round {
+    w: array<vec4<u32>, UNROLL * VALUES>,
+    s: array<vec2<f32>, UNROLL * VALUES>,
 }
 
 fn square(v: vec4<f32>) -> f32 { return dot(v, v); }
 
-// Mean and reciprocal deviation of x, and what rounding took from the mean, for layer norm alone.
-fn moments(lid: u32) -> vec3<f32> {
+// Mean and reciprocal deviation of a row of x, and what rounding took from the mean, for layer norm alone.
+fn moments(row: u32, lid: u32) -> vec3<f32> {
     if (NORM != 2u) { return vec3<f32>(0.0, 1.0, 0.0); }
     var sum = 0.0;
-    for (var v = lid; v < K4; v += WG) { sum += dot(x_load4(v), vec4<f32>(1.0)); }
-    let mean = team_sum(sum, lid, WG) / f32(K);
+    for (var v = lid % SHARE; v < K4; v += SHARE) { sum += dot(x_load4(row, v), vec4<f32>(1.0)); }
+    let mean = team_sum(sum, lid, SHARE) / f32(K);
     var rest = 0.0;
     var squares = 0.0;
-    for (var v = lid; v < K4; v += WG) {
-        let d = mask4(x_load4(v) - mean, v, K);
+    for (var v = lid % SHARE; v < K4; v += SHARE) {
+        let d = mask4(x_load4(row, v) - mean, v, K);
         rest += dot(d, vec4<f32>(1.0));
         squares += square(d);
     }
-    let shift = team_sum(rest, lid, WG) / f32(K);
-    let variance = variance_about(team_sum(squares, lid, WG) / f32(K), shift);
+    let shift = team_sum(rest, lid, SHARE) / f32(K);
+    let variance = variance_about(team_sum(squares, lid, SHARE) / f32(K), shift);
     return vec3<f32>(mean, inverseSqrt(variance + EPS), shift);
 }
 
@@ -51,19 +63,49 @@ fn normed(v: u32, value: vec4<f32>, m: vec3<f32>) -> vec4<f32> {
     return select(r, vec4<f32>(0.0), v >= K4);
 }
 
-// Stage one chunk of norm(x); returns this invocation's share of sum x^2.
-fn stage(chunk: u32, lid: u32, m: vec3<f32>) -> f32 {
+// Stage one chunk of norm(x); returns this invocation's share of sum x^2 of its row.
+fn stage(chunk: u32, row: u32, lid: u32, m: vec3<f32>) -> f32 {
     var squares = 0.0;
-    for (var base = 0u; base < CHUNK * PIECE / 8u; base += WG) {
-        let i8 = base + lid;
-        let inside = i8 < CHUNK * PIECE / 8u;
-        let v = select(K4, 2u * (chunk * (CHUNK * PIECE / 8u) + i8), inside);
-        let a = x_load4(v);
-        let b = x_load4(v + 1u);
+    for (var base = 0u; base < EIGHTS; base += SHARE) {
+        let i8 = base + lid % SHARE;
+        let inside = i8 < EIGHTS;
+        let v = select(K4, 2u * (chunk * EIGHTS + i8), inside);
+        let a = x_load4(row, v);
+        let b = x_load4(row, v + 1u);
         squares += square(a) + square(b);
-        stage8(i8, normed(v, a, m), normed(v + 1u, b, m), inside, lid);
+        stage8(lid / SHARE, i8, normed(v, a, m), normed(v + 1u, b, m), inside, lid);
     }
     return squares;
+}
+
+// The pieces from `at` on of the weight rows of an invocation; those beyond the end repeat the last.
+fn load_round(row: array<u32, VALUES>, at: u32) -> Round {
+    var found: Round;
+    //@unroll
+    for (var u = 0u; u < UNROLL; u++) {
+        let p = min(at + u * TEAM, PIECES - 1u);
+        //@unroll
+        for (var r = 0u; r < VALUES; r++) {
+            found.w[u * VALUES + r] = weights[row[r] * PIECES + p];
+            found.s[u * VALUES + r] = piece_scale(row[r], p);
+        }
+    }
+    return found;
+}
+
+// Write output n of row m; `up` counts for gated products only.
+fn finish(m: u32, n: u32, gate: f32, up: f32) {
+    var value = gate;
+    if (HAS_BIAS) { value += bias[n]; }
+    value = act(value);
+    if (PARTS == 2u) {
+        var other = up;
+        if (HAS_BIAS) { other += bias[STRIDE + n]; }
+        value *= other;
+    }
+    if (HAS_RESIDUAL) { value += residual[m * STRIDE + n]; }
+    if (SOFTCAP > 0.0) { value = soft_cap(value, SOFTCAP); }
+    y[m * STRIDE + n] = value;
 }
 
 @compute @workgroup_size(WG)
@@ -73,66 +115,73 @@ fn main(
     @builtin(local_invocation_index) lid: u32,
 ) {
     let lane = lid % TEAM;
-    let unit = (flat_group(group, count) * (WG / TEAM) + lid / TEAM) * ROWS;
+    var block = group.x;
+    var m0 = group.y * BATCH;
+    if (BATCH == 1u) { block = flat_group(group, count); m0 = 0u; }
+    let unit = (block * (WG / TEAM) + lid / TEAM) * ROWS;
+    let staged = min(m0 + lid / SHARE, call_rows() - 1u);
     var row: array<u32, VALUES>;
-    var acc: array<f32, VALUES>;
     //@unroll
-    for (var r = 0u; r < VALUES; r++) {
-        row[r] = (r % PARTS) * UNITS + min(unit + r / PARTS, UNITS - 1u);
-        acc[r] = 0.0;
-    }
-    let m = moments(lid);
+    for (var r = 0u; r < VALUES; r++) { row[r] = (r % PARTS) * UNITS + min(unit + r / PARTS, UNITS - 1u); }
+    var acc: array<f32, VALUES * BATCH>;
+    //@unroll
+    for (var i = 0u; i < VALUES * BATCH; i++) { acc[i] = 0.0; }
+    var next: Round;
+    if (BATCH > 1u) { next = load_round(row, lane); }
+    let m = moments(staged, lid);
     var squares = 0.0;
     for (var chunk = 0u; chunk < CHUNKS; chunk++) {
         if (chunk > 0u) { workgroupBarrier(); }
-        squares += stage(chunk, lid, m);
+        squares += stage(chunk, staged, lid, m);
         if (NORM == 1u && chunk == CHUNKS - 1u) { publish(squares, lid); }
         workgroupBarrier();
         for (var i = lane; i < CHUNK; i += TEAM * UNROLL) {
-            var w: array<vec4<u32>, UNROLL * VALUES>;
-            var s: array<vec2<f32>, UNROLL * VALUES>;
-            //@unroll
-            for (var u = 0u; u < UNROLL; u++) {
-                let p = min(chunk * CHUNK + i + u * TEAM, PIECES - 1u);
-                //@unroll
-                for (var r = 0u; r < VALUES; r++) {
-                    w[u * VALUES + r] = weights[row[r] * PIECES + p];
-                    s[u * VALUES + r] = piece_scale(row[r], p);
-                }
+            var now: Round;
+            if (BATCH > 1u) {
+                now = next;
+                next = load_round(row, chunk * CHUNK + i + TEAM * UNROLL);
+            } else {
+                now = load_round(row, chunk * CHUNK + i);
             }
             //@unroll
             for (var u = 0u; u < UNROLL; u++) {
                 var pieces: Pieces;
                 //@unroll
-                for (var r = 0u; r < VALUES; r++) { pieces[r] = w[u * VALUES + r]; }
+                for (var r = 0u; r < VALUES; r++) { pieces[r] = now.w[u * VALUES + r]; }
                 let dots = dot_piece(pieces, i + u * TEAM);
                 //@unroll
-                for (var r = 0u; r < VALUES; r++) {
-                    acc[r] += s[u * VALUES + r].x * dots.row[r] + s[u * VALUES + r].y * dots.total;
+                for (var b = 0u; b < BATCH; b++) {
+                    //@unroll
+                    for (var r = 0u; r < VALUES; r++) {
+                        let s = now.s[u * VALUES + r];
+                        acc[b * VALUES + r] += s.x * dots.row[b * VALUES + r] + s.y * dots.total[b];
+                    }
                 }
             }
         }
     }
-    var scale = 1.0;
-    if (NORM == 1u) { scale = inverseSqrt(published_sum() / f32(K) + EPS); }
     //@unroll
-    for (var r = 0u; r < VALUES; r++) { acc[r] = scale * team_sum(acc[r], lid, TEAM); }
-    if (lane != 0u) { return; }
+    for (var b = 0u; b < BATCH; b++) {
+        var scale = 1.0;
+        if (NORM == 1u) { scale = inverseSqrt(published_sum(b) / f32(K) + EPS); }
+        //@unroll
+        for (var r = 0u; r < VALUES; r++) { acc[b * VALUES + r] = scale * team_sum(acc[b * VALUES + r], lid, TEAM); }
+    }
+    // Every invocation of a team has all sums, and writes those of its turns.
     //@unroll
-    for (var r = 0u; r < ROWS; r++) {
-        if (unit + r < UNITS) {
-            let n = FIRST + unit + r;
-            var value = acc[r * PARTS];
-            if (HAS_BIAS) { value += bias[n]; }
-            value = act(value);
-            if (PARTS == 2u) {
-                var up = acc[r * PARTS + PARTS - 1u];
-                if (HAS_BIAS) { up += bias[(N + 3u) / 4u * 4u + n]; }
-                value *= up;
+    for (var t = 0u; t < (OUTPUTS + TEAM - 1u) / TEAM; t++) {
+        let e = t * TEAM + lane;
+        var gate = 0.0;
+        var up = 0.0;
+        //@unroll
+        for (var c = 0u; c < min(TEAM, OUTPUTS); c++) {
+            if (lane == c) {
+                gate = acc[min(t * TEAM + c, OUTPUTS - 1u) * PARTS];
+                up = acc[min(t * TEAM + c, OUTPUTS - 1u) * PARTS + PARTS - 1u];
             }
-            if (HAS_RESIDUAL) { value += residual[n]; }
-            if (SOFTCAP > 0.0) { value = soft_cap(value, SOFTCAP); }
-            y[n] = value;
         }
+        let n = unit + e % ROWS;
+        let row = m0 + e / ROWS;
+        if (e < OUTPUTS && n < UNITS && row < call_rows()) { finish(row, FIRST + n, gate, up); }
     }
 }

@@ -1,4 +1,4 @@
-// y[m] = x[m] + W[position + m + OFFSET]; rows of W beyond its end add nothing.
+// y[m] = x[m] + W[position of m + OFFSET]; rows of W beyond its end add nothing.
 @group(0) @binding(0) var<storage, read> x: array<vec4<f32>>;        // (rows, K4)
 @group(0) @binding(1) var<storage, read> weights: array<vec4<u32>>;  // (LIMIT, PIECES)
 @group(0) @binding(2) var<storage, read> scales: array<u32>;
@@ -11,6 +11,6 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let m = group.y;
     let k4 = group.x * WG + lid;
     if (m >= ctl.rows || k4 >= K4) { return; }
-    let at = ctl.position + m + OFFSET;
+    let at = row_place(m).x + OFFSET;
     y[m * K4 + k4] = x[m * K4 + k4] + select(vec4<f32>(0.0), w_load4(min(at, LIMIT - 1u), k4), at < LIMIT);
 }

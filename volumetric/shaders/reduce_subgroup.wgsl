@@ -48,17 +48,19 @@ fn team_max(value: f32, lid: u32, size: u32) -> f32 {
     return total;
 }
 
-// A workgroup sum in two halves around a barrier that the kernel needs anyway. It has memory of its own: team sums may
-// begin before the slowest invocation has read it.
-var<workgroup> published: array<f32, WG / SUBGROUP + 1u>;
+// Sums of BATCH equal parts of a workgroup in two halves around a barrier that the kernel needs anyway. They have memory of
+// their own: team sums may begin before the slowest invocation has read it.
+var<workgroup> published: array<f32, WG / min(SUBGROUP, WG / BATCH) + 1u>;
 
 fn publish(value: f32, lid: u32) {
-    let v = lane_sum(value, SUBGROUP);
-    if (lid % SUBGROUP == 0u) { published[lid / SUBGROUP] = v; }
+    let each = min(SUBGROUP, WG / BATCH);
+    let v = lane_sum(value, each);
+    if (lid % each == 0u) { published[lid / each] = v; }
 }
 
-fn published_sum() -> f32 {
+fn published_sum(part: u32) -> f32 {
+    let count = WG / BATCH / min(SUBGROUP, WG / BATCH);
     var total = 0.0;
-    for (var i = 0u; i < WG / SUBGROUP; i++) { total += published[i]; }
+    for (var i = 0u; i < count; i++) { total += published[part * count + i]; }
     return total;
 }

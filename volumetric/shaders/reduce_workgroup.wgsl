@@ -28,16 +28,16 @@ fn team_max(value: f32, lid: u32, size: u32) -> f32 {
     return total;
 }
 
-// A workgroup sum in two halves around a barrier that the kernel needs anyway. It has memory of its own: team sums may
-// begin before the slowest invocation has read it.
+// Sums of BATCH equal parts of a workgroup in two halves around a barrier that the kernel needs anyway. They have memory of
+// their own: team sums may begin before the slowest invocation has read it.
 var<workgroup> published: array<f32, WG>;
 
 fn publish(value: f32, lid: u32) {
     published[lid] = value;
 }
 
-fn published_sum() -> f32 {
+fn published_sum(part: u32) -> f32 {
     var total = 0.0;
-    for (var i = 0u; i < WG; i++) { total += published[i]; }
+    for (var i = 0u; i < WG / BATCH; i++) { total += published[part * (WG / BATCH) + i]; }
     return total;
 }

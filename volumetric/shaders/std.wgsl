@@ -1,13 +1,30 @@
 // Shared by every kernel: the control block, index helpers, functions that are safe at the ends of their range.
 
-// What changes from call to call; the arg max kernel advances it on the device while decoding.
+// What changes from call to call; the arg max kernel advances it on the device while decoding. Rows of sequences of their
+// own come first ("singles", as when decoding); those of longer pieces follow, cut in blocks within a piece.
 struct Control {
-    position: u32,  // absolute position of row 0
-    rows: u32,      // rows of this call
-    step: u32,      // tokens produced since the control block was last written
-    total: u32,     // position + rows
+    rows: u32,     // of this call
+    singles: u32,  // of these
+    blocks: u32,   // of the others
+    spare: u32,
+    places: array<vec4<u32>, PLACES>,       // of a row: its position, the line of its page table, the end row of its piece
+    starts: array<vec4<u32>, PLACES / 4u>,  // first row of each block
 }
 @group(0) @binding(14) var<uniform> ctl: Control;
+
+// Calls of more rows have one piece, whose last place and block continue.
+const PLACES: u32 = 512u;
+
+fn row_place(row: u32) -> vec4<u32> {
+    let at = min(row, PLACES - 1u);
+    let place = ctl.places[at];
+    return vec4<u32>(place.x + row - at, place.yzw);
+}
+
+fn block_start(block: u32, each: u32) -> u32 {
+    let at = min(block, PLACES - 1u);
+    return ctl.starts[at / 4u][at % 4u] + (block - at) * each;
+}
 
 const LOWEST: f32 = -0x1.fffffep+127;  // of all numbers
 const SMALLEST_NORMAL: f32 = 1.2e-38;

@@ -1,13 +1,15 @@
-"""Attention over a KV cache: append and rows for prefill, split and combine for decoding."""
+"""Attention over a cache of pages: append and rows for pieces of several rows, split and combine for decoding."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from volumetric.errors import UnsupportedError
 from volumetric.kernels.gpu.dispatch import Caps, Constant, Dispatch, Grid, ceil_div, power_of_two
 
+PAGE = 32
+"""Rows of a page: whole tiles of `rows`, and so few that what a sequence leaves of its last page hardly counts."""
 _MOST_HEADS = 8
 """Query heads that a decoding workgroup keeps in registers; more would spill."""
 
@@ -19,7 +21,7 @@ class AttentionShape:
     Attributes
     ----------
     heads, kv_heads, head_dim : sizes; `heads` is a multiple of `kv_heads`
-    context : positions that the cache holds
+    context : positions that a sequence may have
     rotary : leading elements of a head that turn, 0 for none
     state : rows follow the cache's position; otherwise each call stands alone
     half : the cache is float16
@@ -51,14 +53,29 @@ class AttentionShape:
         return (self.heads + 2 * self.kv_heads) * self.head_dim
 
     @property
-    def cache_bytes(self) -> int:
-        """Bytes of the keys, and as many of the values, of the whole context."""
-        return self.kv_heads * self.context * self.padded * (2 if self.half else 4)
+    def page(self) -> int:
+        """Rows of a page; without a state one page holds the call's own rows."""
+        return PAGE if self.state else self.context
 
     @property
-    def cache_prelude(self) -> str:
-        """Shader file that reads and writes the cache."""
-        return "kv/float16" if self.half else "kv/float32"
+    def pages(self) -> int:
+        """Pages of a sequence that fills the context."""
+        return ceil_div(self.context, self.page)
+
+    @property
+    def dtype(self) -> Literal["float16", "float32"]:
+        """Numpy's name of the cache's numbers."""
+        return "float16" if self.half else "float32"
+
+    @property
+    def page_bytes(self) -> int:
+        """Bytes of the keys, and as many of the values, of a page."""
+        return self.kv_heads * self.page * self.padded * (2 if self.half else 4)
+
+    @property
+    def preludes(self) -> tuple[str, str]:
+        """Shader files that find rows of the cache, and read and write them."""
+        return "pages", f"kv/{self.dtype}"
 
     def constants(self) -> dict[str, Constant]:
         """Constants that the kernels share."""
@@ -67,6 +84,9 @@ class AttentionShape:
             "KV_HEADS": self.kv_heads,
             "HEAD_DIM": self.head_dim,
             "CONTEXT": self.context,
+            "PAGE": self.page,
+            "PAGES": self.pages,
+            "HAS_STATE": self.state,
         }
 
     def input_constants(self) -> dict[str, Constant]:
@@ -77,27 +97,27 @@ class AttentionShape:
             "NORM_UNIT": 1.0 if self.qk_norm_unit_offset else 0.0,
             "ROTARY": self.rotary,
             "SCALE": float(self.scale),
+            "QKV_STRIDE": ceil_div(self.qkv_width, 4) * 4,
         }
 
 
 def append(shape: AttentionShape) -> Dispatch:
-    """Norm, turn and store q, k and v of all rows. Buffers: qkv, head_norms, rope, keys, values, q, ctl."""
-    constants = shape.input_constants() | {
-        "WG": 64,
-        "QKV_STRIDE": ceil_div(shape.qkv_width, 4) * 4,
-        "HAS_STATE": shape.state,
-    }
+    """Norm, turn and store q, k and v of the rows of longer pieces.
+
+    Buffers: qkv, head_norms, rope, keys, values, tables, q, ctl.
+    """
+    constants = shape.input_constants() | {"WG": 64}
     return Dispatch(
         kernel="attend_append",
-        grid=Grid(x=shape.heads + 2 * shape.kv_heads, rows_each=1),
+        grid=Grid(x=shape.heads + 2 * shape.kv_heads, rows_each=1, over="others"),
         constants=constants,
-        preludes=(shape.cache_prelude,),
+        preludes=shape.preludes,
     )
 
 
-def rows(shape: AttentionShape, caps: Caps) -> Dispatch:
-    """Attention of many rows. Buffers: q, keys, values, y, ctl."""
-    cut = tune_rows(shape, caps)
+def rows(shape: AttentionShape, caps: Caps, cut: RowsTuning | None = None) -> Dispatch:
+    """Attention of blocks of rows, cut as `tune_rows` says unless given. Buffers: q, keys, values, tables, y, ctl."""
+    cut = cut or tune_rows(shape, caps)
     vectors, unroll = ceil_div(shape.head_dim, 4), min(8, caps.unroll)
     constants = shape.constants() | {
         "WG": cut.workgroup,
@@ -110,13 +130,12 @@ def rows(shape: AttentionShape, caps: Caps) -> Dispatch:
         "CAUSAL": shape.causal,
         "WINDOW": shape.window or 0,
         "SOFTCAP": float(shape.softcap or 0.0),
-        "HAS_STATE": shape.state,
     }
     return Dispatch(
         kernel="attend_rows",
-        grid=Grid(x=shape.heads, rows_each=cut.rows),
+        grid=Grid(x=shape.heads, rows_each=1, over="blocks"),
         constants=constants,
-        preludes=(shape.cache_prelude,),
+        preludes=shape.preludes,
     )
 
 
@@ -177,8 +196,8 @@ class SplitTuning:
     workgroup: int
 
 
-def tune_split(shape: AttentionShape, caps: Caps) -> SplitTuning:
-    """Enough splits to occupy the device, each of at least 32 positions.
+def tune_split(shape: AttentionShape, caps: Caps, rows: int = 1) -> SplitTuning:
+    """Enough splits of each of so many rows to occupy the device, each of at least 32 positions.
 
     Every split adds to what the output projection reads, so short contexts get no more than 8. Query heads that share
     keys also share a workgroup only as far as processors are left with work: their arithmetic is serial, while reading
@@ -189,7 +208,7 @@ def tune_split(shape: AttentionShape, caps: Caps) -> SplitTuning:
     team = min(caps.subgroup_size or 8, power_of_two(vectors), 32)
     each = ceil_div(vectors, team)
     most = min(max(8, shape.context // 512), 16)
-    splits = max(1, min(ceil_div(caps.invocations // 512, shape.heads), most, ceil_div(shape.context, 32)))
+    splits = max(1, min(ceil_div(caps.invocations // 512, shape.heads * rows), most, ceil_div(shape.context, 32)))
     fitting = [
         (block, workgroup)
         for block in range(min(share, _MOST_HEADS), 0, -1)
@@ -199,7 +218,7 @@ def tune_split(shape: AttentionShape, caps: Caps) -> SplitTuning:
         and _split_bytes(vectors, team, block, workgroup) <= caps.max_shared
     ] or [(1, max(32, team))]
     wanted = caps.invocations // 1024
-    busy = (cut for cut in fitting if shape.heads // cut[0] * splits >= wanted)
+    busy = (cut for cut in fitting if shape.heads // cut[0] * splits * rows >= wanted)
     block, workgroup = next(busy, next(cut for cut in fitting if cut[0] == fitting[-1][0]))
     unroll = max(1, min(64 * team // workgroup, 8 // each))
     return SplitTuning(splits=splits, block=block, team=team, vectors=each, unroll=unroll, workgroup=workgroup)
@@ -210,9 +229,17 @@ def _split_bytes(vectors: int, team: int, block: int, workgroup: int) -> int:
     return 16 * vectors * (block + 2) + workgroup // team * block * (16 * vectors + 8) + 4 * workgroup
 
 
-def split(shape: AttentionShape, caps: Caps) -> Dispatch:
-    """One row against the cache, cut in splits. Buffers: qkv, head_norms, rope, keys, values, parts, maxima, ctl."""
-    tuning = tune_split(shape, caps)
+def is_alone(shape: AttentionShape, tuning: SplitTuning) -> bool:
+    """Whether the one split of a row can write its outputs as they are: nothing is left to join, or to pack."""
+    return tuning.splits == 1 and shape.head_dim % 4 == 0
+
+
+def split(shape: AttentionShape, caps: Caps, rows: int = 1) -> Dispatch:
+    """A row of each sequence against its cache, cut in splits for up to `rows` of them.
+
+    Buffers: qkv, head_norms, rope, keys, values, tables, parts, maxima, ctl; `parts` is the output if `is_alone`.
+    """
+    tuning = tune_split(shape, caps, rows)
     constants = shape.input_constants() | {
         "WG": tuning.workgroup,
         "TEAM": tuning.team,
@@ -220,20 +247,20 @@ def split(shape: AttentionShape, caps: Caps) -> Dispatch:
         "G": tuning.block,
         "UNROLL": tuning.unroll,
         "SPLITS": tuning.splits,
+        "ALONE": is_alone(shape, tuning),
         "WINDOW": shape.window or 0,
         "SOFTCAP": float(shape.softcap or 0.0),
     }
-    blocks = shape.heads // shape.kv_heads // tuning.block
     return Dispatch(
         kernel="attend_split",
-        grid=Grid(x=shape.kv_heads, y=tuning.splits, z=blocks),
+        grid=Grid(x=shape.heads // tuning.block, z=tuning.splits, rows_each=1, over="singles"),
         constants=constants,
-        preludes=(shape.cache_prelude,),
+        preludes=shape.preludes,
     )
 
 
-def combine(shape: AttentionShape, caps: Caps) -> Dispatch:
-    """Join the splits of one row. Buffers: x (parts), maxima, y."""
+def combine(shape: AttentionShape, caps: Caps, rows: int = 1) -> Dispatch:
+    """Join the splits of each row. Buffers: x (parts), maxima, y."""
     width = shape.heads * shape.padded
     constants: dict[str, Constant] = {
         "WG": 64,
@@ -241,11 +268,12 @@ def combine(shape: AttentionShape, caps: Caps) -> Dispatch:
         "HEADS": shape.heads,
         "HEAD_DIM": shape.padded,
         "TRUE_DIM": shape.head_dim,
-        "SPLITS": tune_split(shape, caps).splits,
+        "Y_STRIDE": ceil_div(shape.heads * shape.head_dim, 4) * 4,
+        "SPLITS": tune_split(shape, caps, rows).splits,
     }
     return Dispatch(
         kernel="attend_combine",
-        grid=Grid(x=ceil_div(width // 4, 64)),
+        grid=Grid(x=ceil_div(width // 4, 64), rows_each=1, over="singles"),
         constants=constants,
         preludes=("source/partials",),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Literal, NamedTuple
 
 Constant = int | float | bool
 
@@ -44,19 +45,44 @@ class Caps:
         return ceil_div(count * rounds, max(self.max_rounds * 15 // 16, 1)) if self.max_rounds and count else 1
 
 
+class Rows(NamedTuple):
+    """Rows of a call.
+
+    Attributes
+    ----------
+    total : all of them
+    singles : those, at the beginning, that are the only row of their sequence
+    blocks : how many blocks the pieces of the others are cut into
+    """
+
+    total: int
+    singles: int = 0
+    blocks: int = 0
+
+    @property
+    def others(self) -> int:
+        """Rows of pieces of several rows."""
+        return self.total - self.singles
+
+
+ONE_ROW = Rows(1)
+"""What grids without rows are launched for, too."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grid:
-    """Workgroups of a dispatch; with `rows_each`, the y axis counts blocks of that many rows of the call."""
+    """Workgroups of a dispatch; with `rows_each`, the y axis counts blocks of so many of the rows that `over` names."""
 
     x: int
     y: int = 1
     z: int = 1
     rows_each: int | None = None
+    over: Literal["total", "singles", "others", "blocks"] = "total"
 
-    def size(self, rows: int, limit: int) -> tuple[int, int, int]:
+    def size(self, rows: Rows, limit: int) -> tuple[int, int, int]:
         """Group counts for `rows`; a one-dimensional grid beyond `limit` is folded (`flat_group` in WGSL undoes it)."""
         if self.rows_each is not None:
-            return self.x, ceil_div(rows, self.rows_each), self.z
+            return self.x, ceil_div(getattr(rows, self.over), self.rows_each), self.z
         if self.y * self.z > 1:
             return self.x, self.y, self.z
         folds = ceil_div(self.x, limit)

@@ -7,7 +7,7 @@ from volumetric.kernels.gpu.formats import WeightFormat
 
 _GROUP = 128
 ARGMAX_GROUPS = 64
-"""Workgroups of the first arg max launch; the second has one for their winners."""
+"""Workgroups a row of the first arg max launch; the second has one for their winners."""
 
 
 def norm(*, width: int, groups: int, kind: str, eps: float, unit_offset: bool, weight: bool, bias: bool) -> Dispatch:
@@ -90,9 +90,18 @@ def _table(width: int, layout: WeightFormat) -> dict[str, Constant]:
 
 
 def argmax(*, width: int, final: bool) -> Dispatch:
-    """One of the two launches of arg max. Buffers: x and winners, or winners, token, control."""
+    """One of the two launches of arg max of each row. Buffers: x and winners, or winners, token, control."""
     return Dispatch(
         kernel="argmax",
-        grid=Grid(x=1 if final else ARGMAX_GROUPS),
+        grid=Grid(x=1 if final else ARGMAX_GROUPS, rows_each=1),
         constants={"WG": _GROUP, "WIDTH": width, "PARTIAL": ARGMAX_GROUPS, "FINAL": final},
+    )
+
+
+def copy_pages(vectors: int) -> Dispatch:
+    """Copy pages of `vectors` 16-byte words within a buffer; a row of the call is a page. Buffers: pages, moves."""
+    return Dispatch(
+        kernel="copy_pages",
+        grid=Grid(x=ceil_div(vectors, _GROUP), rows_each=1),
+        constants={"WG": _GROUP, "VECTORS": vectors},
     )

@@ -1,6 +1,6 @@
 """Matrix product with everything that fuses around it: norm before; bias, activation, gate, residual, soft cap after.
 
-`matvec` is for one row (decoding), `gemm` for many (prefill), `row_stats` computes what gemm's norm needs.
+`matvec` is for one row or a few (decoding), `gemm` for many (prefill), `row_stats` computes what gemm's norm needs.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from volumetric.kernels.gpu.formats import WeightFormat
 _NORMS = {None: 0, "rms": 1, "layer": 2}
 _STAGE_BYTES = 24576
 """Workgroup memory for staged x. More would cost occupancy; longer rows are staged in chunks."""
+_BATCH_BYTES = 40960
+"""The same for several rows of x, which need more of it."""
 _SHORT_STAGE = 8192
 """Bytes of x that each workgroup may stage without regard to the weights it then reads."""
 _READ_FOR_STAGED = 4.5
@@ -70,7 +72,10 @@ class MatmulShape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatvecTuning:
-    """How a matvec is cut: `team` invocations a row group, `rows` outputs a team, `unroll` pieces in flight."""
+    """How a matvec is cut.
+
+    `team` invocations a row group, `rows` outputs a team, `unroll` pieces in flight; `batch` rows of x meet a weight.
+    """
 
     team: int
     rows: int
@@ -78,11 +83,12 @@ class MatvecTuning:
     workgroup: int
     chunk: int
     chunks: int
+    batch: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partials:
-    """x of an output projection as attention leaves it: `splits` partial results of `heads` heads."""
+    """x of an output projection as attention leaves it: `splits` partial results of `heads` heads for each row."""
 
     splits: int
     heads: int
@@ -127,19 +133,64 @@ def tune_matvec(shape: MatmulShape, units: int, caps: Caps) -> MatvecTuning:
     return cut
 
 
+def most_batched(caps: Caps) -> int:
+    """Rows up to which `matvec` takes them in batches; beyond, `gemm` reads less.
+
+    Software adapters compile such long straight-line code for seconds.
+    """
+    return 64 if caps.unroll > 2 else 8
+
+
+def tune_batch(shape: MatmulShape, units: int, caps: Caps, rows: int) -> MatvecTuning:
+    """Choose the cut for `units` outputs of so many rows of x, a power of two, or of as many at once as is good.
+
+    Teams are as narrow as leaves every processor a few workgroups, and own as many outputs: each vector of x that is
+    read from workgroup memory then meets more weights.
+    """
+    batch = min(rows, 16 if caps.unroll > 2 else 4)
+    enough = caps.invocations // 512
+    lanes = min(caps.subgroup_size or 8, 32)
+    wide = max(1, 4 // shape.parts) if caps.unroll > 2 else 1
+    cuts = [(outputs, team) for outputs in (wide, wide // 2, 1) if outputs for team in (8, 16, 32) if team <= lanes]
+    for outputs, team in cuts:
+        for workgroup in (256, 128):
+            if ceil_div(units, workgroup // team * outputs) >= enough:
+                return _fitting_batch(shape, caps, batch, team, outputs, workgroup)
+    return _fitting_batch(shape, caps, batch, lanes, 1, 128)
+
+
+def _fitting_batch(shape: MatmulShape, caps: Caps, batch: int, team: int, rows: int, workgroup: int) -> MatvecTuning:
+    """Complete a cut for several rows of x; where workgroup memory is short it takes fewer at once."""
+    workgroup = max(min(workgroup, caps.max_workgroup), team, 4 * batch)
+    cut = cut_matvec(shape, caps, team=team, rows=rows, workgroup=workgroup, batch=batch)
+    while not fits_memory(shape, cut, caps) and (cut.batch > 1 or cut.team > 1):
+        batch, team = (batch // 2, team) if batch > 1 else (batch, team // 2)
+        cut = cut_matvec(shape, caps, team=team, rows=rows, workgroup=workgroup, unroll=1, batch=batch)
+    return cut
+
+
 def cut_matvec(
-    shape: MatmulShape, caps: Caps, *, team: int, rows: int, workgroup: int, unroll: int | None = None
+    shape: MatmulShape, caps: Caps, *, team: int, rows: int, workgroup: int, unroll: int | None = None, batch: int = 1
 ) -> MatvecTuning:
     """Complete a cut: chunks of x that fit workgroup memory, and how many pieces to have in flight if not given."""
     pieces = shape.format.pieces(shape.k)
-    chunks = ceil_div(4 * pieces * shape.format.piece, min(_STAGE_BYTES, caps.max_shared // 2))
+    room = min(_STAGE_BYTES, caps.max_shared // 2) if batch == 1 else min(_BATCH_BYTES, caps.max_shared * 3 // 4)
+    chunks = ceil_div(4 * batch * pieces * shape.format.piece, room)
     steps = ceil_div(ceil_div(pieces, chunks), team)
     # More than 8 loads of 16 bytes in flight spill registers, as do more than 4 pieces of nibbles.
     most = min(8 // (rows * shape.parts), 4 if shape.format.piece == 32 else 8)
+    if batch > 1:  # two rounds are in flight, and sums of each row need registers too
+        most = min(most, 2 if shape.format.piece < 32 else 1)
     unroll = unroll or _best_unroll(steps, max(1, most))
     chunk = ceil_div(steps, unroll) * unroll * team
     return MatvecTuning(
-        team=team, rows=rows, unroll=unroll, workgroup=workgroup, chunk=chunk, chunks=ceil_div(pieces, chunk)
+        team=team,
+        rows=rows,
+        unroll=unroll,
+        workgroup=workgroup,
+        chunk=chunk,
+        chunks=ceil_div(pieces, chunk),
+        batch=batch,
     )
 
 
@@ -169,14 +220,14 @@ def neighbour_cuts(shape: MatmulShape, cut: MatvecTuning, caps: Caps) -> list[Ma
 
 
 def fits_memory(shape: MatmulShape, cut: MatvecTuning, caps: Caps) -> bool:
-    """Whether a matvec cut so finds workgroup memory for its chunk of x in float32 and for its reductions."""
-    staged = 4 * shape.format.piece * (cut.chunk | 1)
-    return staged + _reduction_bytes(cut.workgroup, caps) <= caps.max_shared
+    """Whether a matvec cut so finds workgroup memory for its chunks of x in float32 and for its reductions."""
+    staged = 4 * cut.batch * shape.format.piece * (cut.chunk | 1)
+    return staged + _reduction_bytes(cut.workgroup, caps, cut.batch) <= caps.max_shared
 
 
-def _reduction_bytes(workgroup: int, caps: Caps) -> int:
+def _reduction_bytes(workgroup: int, caps: Caps, batch: int = 1) -> int:
     """Workgroup memory of the linked reductions: two words for each subgroup, or for each invocation without them."""
-    return 8 * (workgroup // max(caps.subgroup_size, 1) + 1)
+    return 8 * (workgroup // max(min(caps.subgroup_size, workgroup // batch), 1) + 1)
 
 
 def _best_unroll(steps: int, most: int) -> int:
@@ -193,9 +244,9 @@ def matvec(
     partials: Partials | None = None,
     tuning: MatvecTuning | None = None,
 ) -> Dispatch:
-    """One row times the rows of a shard: outputs `first` … `first + units`.
+    """One row, or as many at once as `tuning` says, times the rows of a shard: outputs `first` … `first + units`.
 
-    Buffers: x, weights, scales, bias, norm_params, residual, y; with `partials` also maxima.
+    Buffers: x, weights, scales, bias, norm_params, residual, y; with `partials` also maxima, for several rows also ctl.
     """
     tuning = tuning or tune_matvec(shape, units, caps)
     constants = shape.constants() | {
@@ -208,17 +259,26 @@ def matvec(
         "CHUNK": tuning.chunk,
         "CHUNKS": tuning.chunks,
         "PLANE": tuning.chunk | 1,
+        "BATCH": tuning.batch,
     }
     operand = "operand/int8" if shape.int8 and shape.format.group else "operand/float32"
     source = "source/rows"
     if partials is not None:
         source = "source/partials"
         constants |= {"SPLITS": partials.splits, "HEADS": partials.heads, "HEAD_DIM": partials.head_dim}
+    groups = ceil_div(units, tuning.workgroup // tuning.team * tuning.rows)
+    many = tuning.batch > 1
     return Dispatch(
         kernel="matvec",
-        grid=Grid(x=ceil_div(units, tuning.workgroup // tuning.team * tuning.rows)),
+        grid=Grid(x=groups, rows_each=tuning.batch) if many else Grid(x=groups),
         constants=constants,
-        preludes=(shape.format.prelude, f"act/{shape.activation}", source, operand),
+        preludes=(
+            shape.format.prelude,
+            f"act/{shape.activation}",
+            "batch/many" if many else "batch/one",
+            source,
+            operand,
+        ),
     )
 
 

@@ -6,15 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
+from volumetric.kernels.gpu.dispatch import ONE_ROW, Rows
 from volumetric.runtime.gpu.context import Call, GpuContext
 
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """One compute pass over prepared calls, for a number of rows."""
+    """One compute pass over prepared calls, for so many rows."""
 
     prepared: Any
-    rows: int
+    rows: Rows = ONE_ROW
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,19 +44,23 @@ class Executor(Protocol):
         ...
 
     def begin(self, commands: Sequence[Command]) -> Any:
-        """Encode commands, as far ahead as the executor can, for one later `send` or `discard`."""
+        """Encode commands, as far ahead as the executor can, for one later `send`."""
         ...
 
     def record(self, commands: Sequence[Command]) -> Any:
-        """As `begin`, but less far ahead, so that nothing of it stays behind if it is dropped."""
+        """As `begin`, but less far ahead, so that `discard` can drop it."""
         ...
 
     def send(self, begun: Any) -> int:
         """Submit what `begin` or `record` returned; returns a number for `read`."""
         ...
 
+    def must_be_sent(self, begun: Any) -> bool:
+        """Whether what `begin` returned stays behind for ever unless it is sent."""
+        ...
+
     def discard(self, begun: Any) -> None:
-        """Drop what `begin` or `record` returned."""
+        """Drop what needs not be sent."""
         ...
 
     def close(self) -> None:
@@ -102,6 +107,10 @@ class PlainExecutor:
         """Encode and submit."""
         return self.submit(begun)
 
+    def must_be_sent(self, begun: Sequence[Command]) -> bool:
+        """Nothing stays behind."""
+        return False
+
     def discard(self, begun: Sequence[Command]) -> None:
         """Nothing to drop."""
 
@@ -117,19 +126,22 @@ class PlainExecutor:
         return data
 
 
-def encode_pass(encoder: Any, calls: Sequence[Call], rows: int, limit: int) -> None:
+def encode_pass(encoder: Any, calls: Sequence[Call], rows: Rows, limit: int) -> None:
     """Write one compute pass with all `calls`: separate passes would cost three times as much on the GPU."""
     compute = encoder.begin_compute_pass()
     encode_calls(compute, calls, rows, limit)
     compute.end()
 
 
-def encode_calls(compute: Any, calls: Sequence[Call], rows: int, limit: int) -> None:
+def encode_calls(compute: Any, calls: Sequence[Call], rows: Rows, limit: int) -> None:
     """Write `calls` into an open compute pass."""
     for call in calls:
+        size = call.grid.size(rows, limit)
+        if not size[1]:
+            continue  # for rows of a kind that the call has none of
         compute.set_pipeline(call.pipeline)
         compute.set_bind_group(0, call.group)
         if call.immediates:
             # data_offset and data_size have no usable defaults in wgpu-py 0.32
             compute.set_immediates(0, call.immediates, 0, len(call.immediates))
-        compute.dispatch_workgroups(*call.grid.size(rows, limit))
+        compute.dispatch_workgroups(*size)

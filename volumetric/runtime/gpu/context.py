@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from volumetric.errors import DeviceError, VolumetricError
-from volumetric.kernels.gpu.dispatch import Caps, Dispatch, Grid
+from volumetric.kernels.gpu.dispatch import ONE_ROW, Caps, Dispatch, Grid, Rows
 from volumetric.runtime.gpu.adapters import is_software
 from volumetric.runtime.gpu.modules import create_module
 from volumetric.runtime.gpu.tunings import Tunings
@@ -304,7 +304,7 @@ class GpuContext:
         """Rounds after which the driver ends a loop, 0 if it lets one go on for `_PROBED_ROUNDS`."""
         probe = Dispatch(kernel="probe_rounds", grid=Grid(x=1), constants={"ROUNDS": _PROBED_ROUNDS})
         found = self.buffer(16, "probe of loops")
-        self.run([self.bind(probe, {"found": found})], rows=1)
+        self.run([self.bind(probe, {"found": found})])
         made = int(self.read(found, 4).view(np.uint32)[0])
         self.free(found)
         return 0 if made >= _PROBED_ROUNDS else made
@@ -316,14 +316,14 @@ class GpuContext:
         low, high = adapter.info["stackgroup_min_size"], adapter.info["stackgroup_max_size"]
         probe = Dispatch(kernel="probe_subgroup", grid=Grid(x=1), constants={"WG": 128})
         found = self.buffer(4 * 128 * 2, "subgroup probe")
-        self.run([self.bind(probe, {"found": found})], rows=1)
+        self.run([self.bind(probe, {"found": found})])
         size, lane = self.read(found, 1024).view(np.uint32).reshape(128, 2).T
         self.free(found)
         if np.any(lane != np.arange(128) % size[0]) or np.any(size != size[0]):
             return 0
         return int(size[0]) if low == high or (low, high) == _SUBGROUP_UNKNOWN else int(low)
 
-    def run(self, calls: list[Call], rows: int) -> None:
+    def run(self, calls: list[Call], rows: Rows = ONE_ROW) -> None:
         """Submit `calls` in one compute pass."""
         from volumetric.runtime.gpu.commands import encode_pass
 

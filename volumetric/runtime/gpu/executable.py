@@ -1,38 +1,40 @@
-"""GpuExecutable: a fused plan with resident weights, run by replaying recorded commands."""
+"""GpuExecutable: a fused plan with resident weights, run by replaying recorded commands.
+
+A recording knows how many rows a call has, not whose they are: positions, page tables and tokens lie in buffers.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from volumetric.errors import GenerationError, UnsupportedError
-from volumetric.kernels.gpu import elementwise
+from volumetric.errors import DeviceError, GenerationError, ShapeError, UnsupportedError
 from volumetric.kernels.gpu.attention import AttentionShape
-from volumetric.kernels.gpu.dispatch import power_of_two
+from volumetric.kernels.gpu.dispatch import Rows
 from volumetric.network import Params
-from volumetric.runtime.batch import check_batch, forward_each, greedy_each, run_each
+from volumetric.runtime.batch import check_once, check_pieces, greedy_each
 from volumetric.runtime.device import MemoryReport, Piece, RunOptions
-from volumetric.runtime.gpu.batch import Batches, can_slice
-from volumetric.runtime.gpu.commands import Command, Copy, Executor, Pass, PlainExecutor
-from volumetric.runtime.gpu.context import Call, GpuContext
-from volumetric.runtime.gpu.decoding import TokenLoop
+from volumetric.runtime.gpu.calls import Place, Span, schedule
+from volumetric.runtime.gpu.commands import Executor, PlainExecutor
+from volumetric.runtime.gpu.context import GpuContext
+from volumetric.runtime.gpu.decoding import EncodedTokens, TokenLoop
 from volumetric.runtime.gpu.native import NativeExecutor
-from volumetric.runtime.gpu.record import Frame, Recorder, StateCalls
+from volumetric.runtime.gpu.pages import PagePool
+from volumetric.runtime.gpu.record import Recorder
+from volumetric.runtime.gpu.recordings import Recordings
 from volumetric.runtime.gpu.residency import Residency
-from volumetric.runtime.gpu.scratch import Scratch, row_bytes
-from volumetric.runtime.gpu.single import SingleRows
+from volumetric.runtime.gpu.results import Results
+from volumetric.runtime.gpu.scratch import Scratch
 from volumetric.runtime.gpu.state import GpuState
 from volumetric.runtime.gpu.tuning import tune
 from volumetric.runtime.plan import Plan
 from volumetric.runtime.profile import StepTime
 from volumetric.runtime.state import check_input, check_room, check_vocabulary
 from volumetric.runtime.state_file import restore_state
-
-_SMALLEST_BUCKET = 16
 
 
 class GpuExecutable:
@@ -64,35 +66,32 @@ class GpuExecutable:
         self.context = context
         self.plan = plan
         self.options = options
-        self.executor: Executor = PlainExecutor(context) if portable else NativeExecutor(context)
         self._shapes = _attention_shapes(plan, options)
         self.weights = Residency(context, params)
         whole = any(not (shape.state and shape.causal) for shape in self._shapes.values())
         self.scratch = Scratch(context, plan, whole=whole, most=options.context)
+        kept = {key: self._shapes[i] for i, step in enumerate(plan.steps) for key in step.states.values()}
+        self.pool = PagePool(context, kept, options.context, self._forget)
+        self.lock = self.pool.lock
         self._recorder = Recorder(
-            context, plan, self.weights, self.scratch, self._shapes, int8=options.compute == "int8"
+            context, plan, self.weights, self.scratch, self._shapes, self.pool, int8=options.compute == "int8"
         )
-        self.control = self.scratch.make(16, "control", uniform=True)
-        self._tail_control = self.scratch.make(16, "tail control", uniform=True)
+        self._executor: Executor = PlainExecutor(context) if portable else NativeExecutor(context)
+        self.recordings = Recordings(context, self._executor, self.scratch, self._recorder)
+        self._results = Results(self.recordings)
+        self._encoded: EncodedTokens | None = None
         self._tables = [
             (step.where, plan.params[step.params["weight"]][0] - step.attrs["offset"])
             for step in plan.steps
             if step.op == "position_embedding"
         ]
-        self._readback: Any = None
-        self._singles = SingleRows(self)
-        self._recordings: dict[tuple[str, int], list[Call | StateCalls]] = {}
-        self._picks: list[Call] = []
-        self._batches: Batches | None = None
-        self.loop: TokenLoop | None = None
-        """The decoding loop that the control block belongs to now; None after a forward pass."""
         # Recording one row ahead uploads all weights, and finds early what the GPU cannot do.
-        self._recording("decode", 1)
+        self.recordings.one_row()
 
     @property
     def memory(self) -> MemoryReport:
         """Bytes on the GPU."""
-        row = sum(2 * shape.cache_bytes // shape.context for shape in self._shapes.values() if shape.state)
+        row = sum(2 * shape.page_bytes // shape.page for shape in self._shapes.values() if shape.state)
         return MemoryReport(weights=self.weights.nbytes, scratch=self.scratch.nbytes, state_per_token=row)
 
     @property
@@ -101,14 +100,8 @@ class GpuExecutable:
         return frozenset(self.weights.decoded)
 
     def new_state(self) -> GpuState:
-        """Return an empty state with its caches.
-
-        Raises
-        ------
-        DeviceError : the caches exceed a binding or the memory
-        """
-        shapes = {step.states["k"]: self._shapes[i] for i, step in enumerate(self.plan.steps) if step.states}
-        return GpuState(self.context, self.plan, shapes)
+        """Return an empty state. It takes memory as it grows."""
+        return GpuState(self.pool, self.plan.states)
 
     def restore(self, data: bytes) -> GpuState:
         """Return a state that goes on where the one went that `data` was saved of."""
@@ -117,47 +110,47 @@ class GpuExecutable:
         return state
 
     def run(self, pieces: Sequence[Piece]) -> list[NDArray[np.float32]]:
-        """Append the rows of each piece to its state; pieces of one row share their products, others take turns."""
-        if len(pieces) > 1 and all(len(piece.x) == 1 and piece.wanted != "none" for piece in pieces):
-            rows = self.forward_batch([piece.state for piece in pieces], np.concatenate([piece.x for piece in pieces]))
-            return list(rows[:, None])
-        return run_each(self, self.plan, pieces)
+        """Append the rows of each piece to its state, all in one submission where the scratch memory has room.
+
+        Products read the weights once for all rows; how they sum depends on the number of rows, so outputs differ in
+        their last bits between calls of different sizes, not between runs.
+
+        Raises
+        ------
+        DeviceError : the keys and values need more memory than there is; no state has changed then
+        """
+        with self.lock:
+            rows = check_pieces(self.plan, pieces, self.options.context)
+            for piece, x in zip(pieces, rows, strict=True):
+                self._check_owner(piece.state)
+                self.check_rows(piece.state.position, len(x))
+            self._reserve([piece.state for piece in pieces], [len(x) for x in rows])
+            found: list[list[NDArray[np.float32]]] = [[] for _ in pieces]
+            for spans in schedule([len(x) for x in rows], self.scratch.rows, apart=self._recorder.apart):
+                states: list[GpuState] = [pieces[span.piece].state for span in spans]
+                wanted = [_wanted(pieces[span.piece], span, len(rows[span.piece])) for span in spans]
+                x = np.concatenate([rows[span.piece][span.start : span.stop] for span in spans])
+                starts = np.cumsum([0, *(len(span) for span in spans)])
+                numbers = [int(start) + n for start, part in zip(starts, wanted, strict=False) for n in part]
+                outputs = self._results.run(*self.place_rows(states, [len(span) for span in spans]), x, numbers)
+                for state, span in zip(states, spans, strict=True):
+                    state.advance(len(span))
+                at = 0
+                for span, numbers in zip(spans, wanted, strict=True):
+                    found[span.piece].append(outputs[at : at + len(numbers)])
+                    at += len(numbers)
+            return [np.concatenate(parts) if len(parts) > 1 else parts[0].copy() for parts in found]
 
     def forward(self, state: GpuState, x: NDArray[Any], *, last_only: bool = True) -> NDArray[np.float32]:
         """Append the rows of `x` to `state` and return the output for the last row, or for all of them."""
-        x = check_input(self.plan, x)
-        if x.dtype == np.int32:
-            check_vocabulary(self.plan, x)
-        self.check_rows(state.position, len(x))
-        self.loop = None
-        found = []
-        for start in range(0, len(x), self.scratch.rows):
-            rows = min(self.scratch.rows, len(x) - start)
-            last = start + rows == len(x)
-            first = rows if last_only and not last else rows - 1 if last_only else 0
-            found += self._chunk(state, x[start : start + rows], first)
-            state.advance(rows)
-        return np.concatenate(found)
+        return self.run([Piece(state, x, "last" if last_only else "all")])[0]
 
     def forward_batch(self, states: Sequence[GpuState], x: NDArray[Any]) -> NDArray[np.float32]:
-        """Append one row of `x` to each of `states`.
-
-        Products read the weights once for up to `Batches.most` rows, in float32 sums of another order than a single
-        row's: logits differ in their last bits from those of `forward`.
-        """
-        x = check_batch(self.plan, states, x, self.options.context)
-        self.check_rows(max(state.position for state in states), 1)
-        if len(states) == 1 or not can_slice(self.plan, self.context.alignment):
-            return forward_each(self, states, x)
-        self.loop = None
-        if self._batches is None:
-            self._batches = Batches(self, self._recorder)
-        most = self._batches.most
-        parts = [self._batches.forward(states[i : i + most], x[i : i + most]) for i in range(0, len(x), most)]
-        return np.concatenate(parts)
+        """Append one row of `x` to each of `states`."""
+        return np.concatenate(self.run([Piece(state, row[None]) for state, row in _zip_rows(states, x)]))
 
     def greedy(self, states: Sequence[GpuState], tokens: Sequence[int]) -> Generator[list[int]]:
-        """Feed `tokens`, yield the arg max of each sequence, feed those, and so on; of one sequence, two in flight.
+        """Feed `tokens`, yield the arg max of each sequence, feed those, and so on, two in flight.
 
         Raises
         ------
@@ -167,7 +160,11 @@ class GpuExecutable:
         if self.plan.values[self.plan.inputs[0]].dtype != "int32":
             raise UnsupportedError("greedy decoding needs a network that reads token ids")
         check_vocabulary(self.plan, check_input(self.plan, np.array(tokens)))
-        return TokenLoop(self, states[0]).run(tokens[0]) if len(states) == 1 else greedy_each(self, states, tokens)
+        check_once(states)
+        for state in states:
+            self._check_owner(state)
+        alone = len(states) > self.recordings.most_singles
+        return greedy_each(self, states, tokens) if alone else TokenLoop(self, states).run(tokens)
 
     def tune(self) -> None:
         """Search for faster cuts of the products of a token, for new states of all executables on this GPU.
@@ -180,8 +177,9 @@ class GpuExecutable:
         """
         if self.context.software or "timestamp-query" not in self.context.features:
             return
-        tune(self.context, self._recorder.products())
-        self._recordings.pop(("decode", 1), None)
+        with self.lock:
+            tune(self.context, self._recorder.products())
+            self._forget()
 
     def step_times(self, state: GpuState, rows: int = 1, *, repeats: int = 10) -> list[StepTime]:
         """GPU time of the dispatches of a call by timestamps, see `kernel_times`; many rows count from position 0.
@@ -196,23 +194,19 @@ class GpuExecutable:
         from volumetric.runtime.gpu.profile import kernel_times
 
         self.check_rows(state.position, 1)
-        self.loop = None
-        part, rows = ("decode", 1) if rows == 1 else ("body", min(rows, self.scratch.rows))
-        times = kernel_times(self, state, part, rows, repeats=repeats)
+        part, rows = ("whole", 1) if rows == 1 else ("body", min(rows, self.scratch.rows))
+        times = kernel_times(self, [state], part, rows, repeats=repeats)
         return [StepTime(label=time.label, count=time.count, seconds=time.seconds) for time in times]
 
     def close(self) -> None:
-        """Free weights and scratch."""
-        self._recordings.clear()
-        self._picks.clear()
-        self._batches = None
-        if self._readback is not None:
-            self.context.free(self._readback)
-            self._readback = None
-        self._singles.close()
-        self.executor.close()
-        self.weights.close()
-        self.scratch.close()
+        """Free weights, scratch and pages."""
+        with self.lock:
+            self._forget()
+            self._results.close()
+            self._executor.close()
+            self.weights.close()
+            self.scratch.close()
+            self.pool.close()
 
     def check_rows(self, position: int, new: int) -> None:
         """Raise `GenerationError` unless `new` more rows fit the context and the tables of learned positions."""
@@ -224,115 +218,56 @@ class GpuExecutable:
                     hint="shorten the prompt or generate fewer tokens",
                 )
 
-    def write_control(self, buffer: Any, position: int, rows: int) -> None:
-        """Set a control block."""
-        self.context.write(buffer, np.array([position, rows, 0, position + rows], np.uint32))
+    def place_rows(self, states: Sequence[GpuState], counts: Sequence[int]) -> tuple[Rows, NDArray[np.uint32]]:
+        """Give states room for so many rows each, and describe the call in the control block."""
+        self._reserve(states, counts)
+        pairs = zip(states, counts, strict=True)
+        return self.recordings.place([Place(state.held.line, state.position, count) for state, count in pairs])
 
-    def decoding(self, state: GpuState) -> Pass:
-        """One token: a row through the whole plan, arg max, and the next token and position set on the device."""
-        key = (self, "greedy", 1)
-        if key not in state.replays:
-            state.replays[key] = self.executor.prepare([*self.calls(state, "decode", 1), *self._picking()])
-        return Pass(state.replays[key], 1)
+    def encoded_tokens(self, rows: Rows) -> EncodedTokens:
+        """Commands of the next tokens of so many sequences; those of the last number are kept."""
+        if self._encoded is None or self._encoded.rows != rows:
+            if self._encoded is not None:
+                self._encoded.close()
+            self._encoded = EncodedTokens(self.recordings, rows)
+        return self._encoded
 
-    def _picking(self) -> list[Call]:
-        """Arg max of the output row."""
-        if not self._picks:
-            out = self.plan.outputs[0]
-            width = self.plan.values[out].width
-            winners = self.scratch.make(8 * elementwise.ARGMAX_GROUPS, "winners")
-            ids = self.scratch.values[self.plan.inputs[0]]
-            first = {"x": self.scratch.values[out], "winners": winners}
-            second = {"winners": winners, "token": ids, "control": self.control}
-            self._picks = [
-                self.context.bind(elementwise.argmax(width=width, final=False), first),
-                self.context.bind(elementwise.argmax(width=width, final=True), second),
-            ]
-        return self._picks
+    def _reserve(self, states: Sequence[GpuState], counts: Sequence[int]) -> None:
+        """Give states room for so many more rows each; if there is not enough for all, none is kept."""
+        try:
+            self.pool.reserve(
+                (state.held, state.position, state.position + n) for state, n in zip(states, counts, strict=True)
+            )
+        except DeviceError:
+            for state in states:
+                state.trim(state.position)
+            raise
 
-    def _chunk(self, state: GpuState, x: NDArray[Any], first: int) -> list[NDArray[np.float32]]:
-        """Run one chunk; return the output of its rows from `first` on."""
-        plan, scratch = self.plan, self.scratch
-        rows = len(x)
-        self.write_control(self.control, state.position, rows)
-        self.write_input(x)
-        out = plan.outputs[0]
-        if rows == 1 and first == 0:
-            return [self._output(out, self._singles.run(state))]
-        part = "decode" if rows == 1 else "body"
-        commands: list[Command] = [Pass(self.prepared(state, part, rows), rows)]
-        if first == rows:
-            self.executor.submit(commands)
-            return []
-        if not any(out in step.outputs for step in plan.steps if step.tail):
-            return [self.fetch(commands, out, first, rows - first)]
-        found = []
-        for start in range(first, rows, scratch.tail_rows):
-            count = min(scratch.tail_rows, rows - start)
-            self.write_control(self._tail_control, state.position + start, count)
-            for value, target in scratch.gathered.items():
-                size = row_bytes(plan.values[value])
-                commands.append(Copy(scratch.values[value], start * size, target, 0, count * size))
-            commands.append(Pass(self.prepared(state, "tail", count), count))
-            found.append(self.fetch(commands, out, 0, count))
-            commands = []
-        return found
+    def _forget(self) -> None:
+        """Drop all recordings: what they are bound to changes."""
+        self._results.drop()
+        if self._encoded is not None:
+            self._encoded.close()
+            self._encoded = None
+        self.recordings.forget()
 
-    def write_input(self, x: NDArray[Any]) -> None:
-        """Put rows where the plan reads its input."""
-        value = self.plan.inputs[0]
-        flat = x.reshape(len(x), -1)
-        columns = row_bytes(self.plan.values[value]) // 4
-        if columns != flat.shape[1]:
-            flat = np.pad(flat, ((0, 0), (0, columns - flat.shape[1])))
-        self.context.write(self.scratch.values[value], flat)
+    def _check_owner(self, state: GpuState) -> None:
+        if state.pool is not self.pool:
+            raise GenerationError("the state belongs to another executable", hint="use one of this one's new_state()")
 
-    def fetch(self, commands: list[Command], value: int, first: int, rows: int) -> NDArray[np.float32]:
-        """Submit, and return rows of a value."""
-        if rows == 0:
-            self.executor.submit(commands)
-            return np.empty((0, *self.plan.values[value].shape[1:]), np.float32)
-        size = row_bytes(self.plan.values[value])
-        if self._readback is None or self._readback.size < rows * size:
-            if self._readback is not None:
-                self.context.free(self._readback)
-            self._readback = self.context.buffer(rows * size, "results", read=True)
-        copy = Copy(self.scratch.values[value], first * size, self._readback, 0, rows * size)
-        number = self.executor.submit([*commands, copy])
-        data = self.executor.read(self._readback, rows * size, number)
-        return self._output(value, np.frombuffer(data, np.float32).reshape(rows, size // 4))
 
-    def _output(self, value: int, padded: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Rows of a value without their padding, in its shape, as a fresh array."""
-        about = self.plan.values[value]
-        return np.ascontiguousarray(padded[:, : about.width]).reshape(len(padded), *about.shape[1:])
+def _zip_rows(states: Sequence[GpuState], x: NDArray[Any]) -> Iterator[tuple[GpuState, NDArray[Any]]]:
+    """Each state with its row. Raises `ShapeError` if there are not as many rows as states."""
+    if len(x) != len(states):
+        raise ShapeError(f"a batch needs one row for each sequence, got {len(x)} rows for {len(states)} sequences")
+    return zip(states, x, strict=True)
 
-    def _recording(self, part: str, rows: int) -> list[Call | StateCalls]:
-        """Dispatches of the body, the tail, or both for one row; once for each size that changes the kernels."""
-        key = (part, rows)
-        if key not in self._recordings:
-            steps = [(i, s) for i, s in enumerate(self.plan.steps) if part == "decode" or s.tail == (part == "tail")]
-            values = self.scratch.values
-            if part == "tail":
-                values = {**values, **self.scratch.gathered}
-            control = self._tail_control if part == "tail" else self.control
-            self._recordings[key] = self._recorder.record(steps, Frame(rows=rows, control=control, values=values))
-        return self._recordings[key]
 
-    def prepared(self, state: GpuState, part: str, rows: int) -> Any:
-        """What a `Pass` over the caches of a state holds; `rows` are rounded up to what shares kernels."""
-        bucket = rows if rows == 1 else max(_SMALLEST_BUCKET, power_of_two(rows))
-        key = (self, part, bucket)
-        if key not in state.replays:
-            state.replays[key] = self.executor.prepare(self.calls(state, part, bucket))
-        return state.replays[key]
-
-    def calls(self, state: GpuState, part: str, rows: int) -> list[Call]:
-        """Dispatches of ``"body"``, ``"tail"`` or ``"decode"`` (both, for one row) over the caches of a state."""
-        calls: list[Call] = []
-        for entry in self._recording(part, rows):
-            calls += [entry] if isinstance(entry, Call) else entry(state)
-        return calls
+def _wanted(piece: Piece, span: Span, length: int) -> range:
+    """Rows of a span, by their number in it, that have an output."""
+    if piece.wanted == "all":
+        return range(len(span))
+    return range(len(span) - 1, len(span)) if piece.wanted == "last" and span.stop == length else range(0)
 
 
 def _storage(plan: Plan, params: Params) -> Literal["float32", "float16"]:

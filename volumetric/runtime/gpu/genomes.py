@@ -133,7 +133,7 @@ class GpuGenomes:
                 buffers[name] = context.buffer(nbytes, f"{name} of genomes", uniform=name == "dims")
         context.write(buffers["x"], x)
         context.write(buffers["dims"], np.array([*shape.dims, 0], np.uint32))
-        context.run([context.bind(genomes(shape, context.caps), buffers, shape.dims)], rows=1)
+        context.run([context.bind(genomes(shape, context.caps), buffers, shape.dims)])
         flat = context.read(buffers["y"], size).view(np.float32)
         return flat.reshape(shape.genomes, shape.outputs, shape.samples).swapaxes(1, 2).copy()
 

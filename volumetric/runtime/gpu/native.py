@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from volumetric.errors import DeviceError
+from volumetric.kernels.gpu.dispatch import Rows
 from volumetric.runtime.gpu.commands import Command, Pass
 from volumetric.runtime.gpu.context import Call, GpuContext
 
@@ -36,18 +37,19 @@ class Prepared:
         self._calls = calls
         self._limit = limit
         self._data = [ffi.from_buffer(call.immediates) if call.immediates else None for call in calls]
-        self._sized: tuple[int, list[tuple[Any, ...]]] = (0, [])
+        self._sized: tuple[Rows, list[tuple[Any, ...]]] = (Rows(0), [])
 
     def __len__(self) -> int:
         """Dispatches."""
         return len(self._calls)
 
-    def rows(self, rows: int) -> list[tuple[Any, ...]]:
-        """(pipeline, group, x, y, z, data, size of data) of each call; kept for the next time."""
+    def rows(self, rows: Rows) -> list[tuple[Any, ...]]:
+        """(pipeline, group, x, y, z, data, size of data) of each call that has work; kept for the next time."""
         if self._sized[0] != rows:
             table = [
-                (c.pipeline._internal, c.group._internal, *c.grid.size(rows, self._limit), data, len(c.immediates))
+                (c.pipeline._internal, c.group._internal, *size, data, len(c.immediates))
                 for c, data in zip(self._calls, self._data, strict=True)
+                if (size := c.grid.size(rows, self._limit))[1]
             ]
             self._sized = (rows, table)
         return self._sized[1]
@@ -159,13 +161,14 @@ class NativeExecutor:
             buffer = self._finish(begun.encoder)
         return self._send(buffer)
 
-    def discard(self, begun: Future[Any] | _Recorded) -> None:
-        """Drop what `begin` or `record` encoded."""
+    def must_be_sent(self, begun: Future[Any] | _Recorded) -> bool:
+        """Whether it is finished, or is being finished: see `record`."""
+        return isinstance(begun, Future)
+
+    def discard(self, begun: _Recorded) -> None:
+        """Drop what `record` encoded."""
         with _Calls(self._errors, self._context, "dropping commands"):
-            if isinstance(begun, Future):
-                self._lib.wgpuCommandBufferRelease(begun.result())
-            else:
-                self._lib.wgpuCommandEncoderRelease(begun.encoder)
+            self._lib.wgpuCommandEncoderRelease(begun.encoder)
 
     def close(self) -> None:
         """End the other thread."""

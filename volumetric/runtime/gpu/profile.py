@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from volumetric.errors import UnsupportedError
+from volumetric.kernels.gpu.dispatch import Rows
 from volumetric.runtime.gpu.commands import encode_calls
 from volumetric.runtime.gpu.context import Call, GpuContext
 
@@ -38,23 +39,37 @@ class KernelTime:
 
 
 def kernel_times(
-    executable: GpuExecutable, state: GpuState, part: str = "decode", rows: int = 1, *, repeats: int = 20
+    executable: GpuExecutable, states: Sequence[GpuState], part: str = "whole", rows: int = 1, *, repeats: int = 20
 ) -> list[KernelTime]:
     """Time each kind of dispatch of one call alone, and the whole call, under the label ``"all"``.
 
-    Run in isolation, kinds add up to more than the whole. The contents of the state are overwritten.
+    Run in isolation, kinds add up to more than the whole. The contents of the states are overwritten.
 
     Parameters
     ----------
-    part : ``"decode"`` (one row through the whole plan), ``"body"`` or ``"tail"``
-    rows : rows of the call, at position 0 for more than one, else at the state's position
+    part : ``"whole"`` or ``"body"``, which is what runs for rows without an output
+    rows : rows of each state, at position 0 for more than one, else at the states' positions
 
     Raises
     ------
     UnsupportedError : the GPU has no timestamps
     """
-    executable.write_control(executable.control, state.position if rows == 1 else 0, rows)
-    calls = executable.calls(state, part, rows)
+    with executable.lock:
+        positions = [state.position for state in states]
+        if rows > 1:
+            for state in states:
+                state.trim(0)
+        try:
+            counted, _ = executable.place_rows(states, [rows] * len(states))
+            return _times(executable, part, counted, repeats)
+        finally:
+            for state, position in zip(states, positions, strict=True):
+                state.advance(position - state.position)
+
+
+def _times(executable: GpuExecutable, part: str, rows: Rows, repeats: int) -> list[KernelTime]:
+    limit = executable.context.caps.max_groups
+    calls = [call for call in executable.recordings.calls(part, rows) if call.grid.size(rows, limit)[1]]
     kinds: dict[str, list[Call]] = {}
     for call in calls:
         kinds.setdefault(call.label, []).append(call)
@@ -66,7 +81,7 @@ def kernel_times(
     ]
 
 
-def passes_seconds(context: GpuContext, passes: Sequence[Sequence[Call]], rows: int, repeats: int) -> list[float]:
+def passes_seconds(context: GpuContext, passes: Sequence[Sequence[Call]], rows: Rows, repeats: int) -> list[float]:
     """GPU seconds of a compute pass over each list of calls, the best of `repeats`.
 
     Each repetition runs all passes in one submission, after others that are not counted: a GPU that was idle takes a

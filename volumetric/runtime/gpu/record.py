@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any
 
 from volumetric.errors import UnsupportedError
 from volumetric.kernels.gpu import attention, matmul
 from volumetric.kernels.gpu.attention import AttentionShape
-from volumetric.kernels.gpu.dispatch import Dispatch, ceil_div
-from volumetric.kernels.gpu.matmul import MatmulShape, Partials
+from volumetric.kernels.gpu.dispatch import Dispatch, ceil_div, power_of_two
+from volumetric.kernels.gpu.matmul import MatmulShape, MatvecTuning, Partials
 from volumetric.runtime.gpu.context import Call, GpuContext
+from volumetric.runtime.gpu.pages import PagePool
 from volumetric.runtime.gpu.residency import Matrix, Residency
 from volumetric.runtime.gpu.rotation import RotationTables
 from volumetric.runtime.gpu.rowwise import ROWWISE
 from volumetric.runtime.gpu.scratch import Scratch
 from volumetric.runtime.plan import Plan, Step
-
-if TYPE_CHECKING:
-    from volumetric.runtime.gpu.state import GpuState
-
-StateCalls: TypeAlias = "Callable[[GpuState], list[Call]]"
-"""Dispatches that bind the caches of a state; the rest of a recording is shared by all states."""
 
 _FUSE_COMBINE_BYTES = 6 << 20
 """Bytes of attention partials that all workgroups of an output projection may read together before a launch of its own
@@ -36,17 +31,25 @@ class Frame:
     Attributes
     ----------
     rows : most rows of a call; 1 selects the kernels for a single row
-    control : uniform buffer with position and row count
+    singles : most of them that are the only row of their sequence
+    control : uniform buffer with row counts and the place of each row
     values : value → buffer
     """
 
     rows: int
+    singles: int
     control: Any
     values: Mapping[int, Any]
 
 
 class Recorder:
-    """Binds the steps of one plan to its resident weights and scratch."""
+    """Binds the steps of one plan to its resident weights, scratch and pages.
+
+    Attributes
+    ----------
+    block : rows that prefill attention takes at once, the same in all layers
+    apart : rows of some layer see later ones of their call, so that a call has one sequence
+    """
 
     def __init__(
         self,
@@ -55,6 +58,7 @@ class Recorder:
         weights: Residency,
         scratch: Scratch,
         shapes: Mapping[int, AttentionShape],
+        pool: PagePool,
         *,
         int8: bool,
     ) -> None:
@@ -64,25 +68,36 @@ class Recorder:
         self._shapes = shapes
         self._int8 = int8
         self._scratch = scratch
+        self._pool = pool
         self._spares: dict[int, Any] = {}
         self._tables = RotationTables(context, scratch)
         caps = context.caps
         self._stats = scratch.make(16 * max(scratch.rows, scratch.tail_rows), "row statistics")
         self._q, self._parts, self._maxima = None, None, None
         self._alone: tuple[Any, Any] | None = None
-        if shapes:
-            most = list(shapes.values())
-            splits = [(s, attention.tune_split(s, caps).splits) for s in most]
-            self._q = scratch.make(max(4 * scratch.rows * s.heads * s.padded for s in most), "queries")
-            self._parts = scratch.make(max(4 * n * s.heads * s.padded for s, n in splits), "attention parts")
-            self._maxima = scratch.make(max(8 * n * s.heads for s, n in splits), "attention maxima")
-        alone = [s.cache_bytes for s in shapes.values() if not s.state]
-        if alone:
-            self._alone = (scratch.make(max(alone), "keys"), scratch.make(max(alone), "values"))
+        cuts = [attention.tune_rows(shape, caps) for shape in shapes.values()]
+        self._cut = min(cuts, key=lambda cut: cut.rows, default=None)
+        self.block = self._cut.rows if self._cut else 1
+        self.apart = any(not (shape.state and shape.causal) for shape in shapes.values())
+        self._reserve(scratch.rows, list(shapes.values()))
 
-    def record(self, steps: Sequence[tuple[int, Step]], frame: Frame) -> list[Call | StateCalls]:
+    def _reserve(self, rows: int, shapes: Sequence[AttentionShape]) -> None:
+        """Make the buffers that attention needs beside values and caches, for calls of up to `rows`."""
+        if not shapes:
+            return
+        make, caps = self._scratch.make, self._context.caps
+        self._q = make(max(4 * rows * s.heads * s.padded for s in shapes), "queries")
+        buckets = [1 << i for i in range(power_of_two(rows).bit_length())]
+        parts = [(s, n * attention.tune_split(s, caps, n).splits) for s in shapes for n in buckets]
+        self._parts = make(max(4 * n * s.heads * s.padded for s, n in parts), "attention parts")
+        self._maxima = make(max(8 * n * s.heads for s, n in parts), "attention maxima")
+        alone = [s.page_bytes for s in shapes if not s.state]
+        if alone:
+            self._alone = (make(max(alone), "keys"), make(max(alone), "values"))
+
+    def record(self, steps: Sequence[tuple[int, Step]], frame: Frame) -> list[Call]:
         """Bind `steps`, given with their indices in the plan."""
-        calls: list[Call | StateCalls] = []
+        calls: list[Call] = []
         partials: dict[int, Partials] = {}
         for position, (index, step) in enumerate(steps):
             following = steps[position + 1][1] if position + 1 < len(steps) else None
@@ -132,7 +147,7 @@ class Recorder:
         buffers |= {"norm_params": norm} if norm is not None else {}
         buffers |= {"bias": bias} if bias is not None else {}
         buffers |= {"residual": frame.values[step.inputs[1]]} if shape.residual else {}
-        if frame.rows == 1:
+        if frame.rows <= matmul.most_batched(self._context.caps):
             return self._matvec(shape, matrix, frame, buffers, partials)
         calls = []
         if shape.norm is not None:
@@ -152,11 +167,17 @@ class Recorder:
             buffers |= {"x": self._parts, "maxima": self._maxima}
         calls = []
         for shard in matrix.shards:
+            cut = self._cut_matvec(shape, shard.units, frame.rows)
             caps = self._context.caps
-            cut = self._context.tunings.cut(shape, shard.units, caps)
             dispatch = matmul.matvec(shape, caps, first=shard.first, units=shard.units, partials=partials, tuning=cut)
-            calls.append(self.bind(dispatch, frame, {**buffers, **shard.buffers}, control=False))
+            calls.append(self.bind(dispatch, frame, {**buffers, **shard.buffers}, control=cut.batch > 1))
         return calls
+
+    def _cut_matvec(self, shape: MatmulShape, units: int, rows: int) -> MatvecTuning:
+        caps = self._context.caps
+        if rows == 1:
+            return self._context.tunings.cut(shape, units, caps)
+        return matmul.tune_batch(shape, units, caps, rows)
 
     def _matmul_shape(self, step: Step) -> tuple[MatmulShape, Matrix]:
         attrs = step.attrs
@@ -191,56 +212,58 @@ class Recorder:
 
     def _attend(
         self, index: int, step: Step, following: Step | None, frame: Frame, partials: dict[int, Partials]
-    ) -> list[Call | StateCalls]:
+    ) -> list[Call]:
         shape = self._shapes[index]
         caps = self._context.caps
         gains = self.weights.vector(
             "head norms", (step.params.get("q_norm"), shape.head_dim), (step.params.get("k_norm"), shape.head_dim)
         )
         rope = self._tables.table(step.attrs["rope"], shape.context)
-        source = {"qkv": frame.values[step.inputs[0]]}
+        caches = self._caches(step)
+        source = {"qkv": frame.values[step.inputs[0]], **caches}
         source |= {} if gains is None else {"head_norms": gains}
         source |= {} if rope is None else {"rope": rope}
         y = frame.values[step.outputs[0]]
-        if frame.rows == 1 and shape.state and shape.causal:
-            split, parts = attention.split(shape, caps), {"parts": self._parts, "maxima": self._maxima}
-            calls = [self._with_cache(step, split, frame, {**source, **parts})]
-            if self._fuses_combine(step, shape, following):
-                splits = attention.tune_split(shape, caps).splits
-                partials[step.outputs[0]] = Partials(splits=splits, heads=shape.heads, head_dim=shape.head_dim)
-                return calls
-            buffers = {"x": self._parts, "maxima": self._maxima, "y": y}
-            return [*calls, self.bind(attention.combine(shape, caps), frame, buffers, control=False)]
-        return [
-            self._with_cache(step, attention.append(shape), frame, {**source, "q": self._q}),
-            self._with_cache(step, attention.rows(shape, caps), frame, {"q": self._q, "y": y}),
-        ]
+        calls = []
+        if frame.singles < frame.rows:
+            calls.append(self.bind(attention.append(shape), frame, {**source, "q": self._q}))
+            calls.append(self.bind(attention.rows(shape, caps, self._cut), frame, {**caches, "q": self._q, "y": y}))
+        if not frame.singles:
+            return calls
+        tuning = attention.tune_split(shape, caps, frame.singles)
+        split = attention.split(shape, caps, frame.singles)
+        if attention.is_alone(shape, tuning):
+            return [*calls, self.bind(split, frame, {**source, "parts": y})]
+        calls.append(self.bind(split, frame, {**source, "parts": self._parts, "maxima": self._maxima}))
+        if self._fuses_combine(step, shape, following, frame):
+            found = Partials(splits=tuning.splits, heads=shape.heads, head_dim=shape.head_dim)
+            partials[step.outputs[0]] = found
+            return calls
+        buffers = {"x": self._parts, "maxima": self._maxima, "y": y}
+        return [*calls, self.bind(attention.combine(shape, caps, frame.singles), frame, buffers, control=False)]
 
-    def _with_cache(self, step: Step, dispatch: Dispatch, frame: Frame, buffers: dict[str, Any]) -> Call | StateCalls:
-        """Bind a dispatch that reads or writes keys and values, now or once the state is known."""
+    def _caches(self, step: Step) -> dict[str, Any]:
+        """Keys, values and page tables that a step reads and writes."""
         if not step.states:
             if self._alone is None:
                 raise UnsupportedError(f"{step.where}: attention without a cache was not prepared")
-            keys, values = self._alone
-            return self.bind(dispatch, frame, {**buffers, "keys": keys, "values": values})
+            return {"keys": self._alone[0], "values": self._alone[1]}
+        keys, values = (self._pool.buffers[step.states[name]] for name in ("k", "v"))
+        return {"keys": keys, "values": values, "tables": self._pool.tables}
 
-        def bind(state: GpuState) -> list[Call]:
-            keys, values = state.caches[step.states["k"]]
-            return [self.bind(dispatch, frame, {**buffers, "keys": keys, "values": values})]
-
-        return bind
-
-    def _fuses_combine(self, step: Step, shape: AttentionShape, following: Step | None) -> bool:
+    def _fuses_combine(self, step: Step, shape: AttentionShape, following: Step | None, frame: Frame) -> bool:
         """Whether the next step is the only reader, can join the splits as it reads them, and gains by it."""
         out = step.outputs[0]
         if following is None or following.op != "matmul" or following.inputs[0] != out or shape.head_dim % 4:
             return False
         alone = len(list(self.plan.consumers(out))) == 1 and out not in self.plan.outputs
         caps = self._context.caps
+        if frame.singles != frame.rows or frame.rows > matmul.most_batched(caps):
+            return False
         if not alone or following.attrs["norm"] is not None or caps.max_storage_buffers < 8:
             return False
         product, matrix = self._matmul_shape(following)
-        cut = self._context.tunings.cut(product, matrix.units, caps)
+        cut = self._cut_matvec(product, matrix.units, frame.rows)
         groups = matmul.matvec(product, caps, first=0, units=matrix.units, tuning=cut).grid.x
-        read = 4 * attention.tune_split(shape, caps).splits * product.k * groups
+        read = 4 * frame.rows * attention.tune_split(shape, caps, frame.singles).splits * product.k * groups
         return len(matrix.shards) == 1 and read <= _FUSE_COMBINE_BYTES

@@ -1,45 +1,36 @@
-"""GpuState: the KV caches of one sequence."""
+"""GpuState: one sequence, and the pages that hold its keys and values."""
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
-from volumetric.kernels.gpu.attention import AttentionShape
-from volumetric.runtime.gpu.context import GpuContext
-from volumetric.runtime.plan import Plan
+from volumetric.kernels.gpu.attention import PAGE
+from volumetric.kernels.gpu.dispatch import ceil_div
+from volumetric.layers import StateSpec
+from volumetric.runtime.gpu.pages import Holding, PagePool
 from volumetric.runtime.state import check_trim
 from volumetric.runtime.state_file import Held, as_numbers, save_state
 
 
 class GpuState:
-    """Position and caches of one sequence.
+    """Position and pages of one sequence.
 
     Attributes
     ----------
-    caches : key of the keys → (keys, values) buffers, ``[kv_heads, context, head_dim padded]``
-    replays : recordings bound to these caches, made by the executable on first use
+    pool : of the executable that made it
+    held : pages and page table
     """
 
-    def __init__(self, context: GpuContext, plan: Plan, shapes: Mapping[str, AttentionShape]) -> None:
-        self._context = context
-        self._plan = plan
-        self._shapes = shapes
+    def __init__(self, pool: PagePool, specs: Mapping[str, StateSpec]) -> None:
+        self.pool = pool
+        self.held = Holding()
+        self._specs = specs
         self._position = 0
-        self.caches: dict[str, tuple[Any, Any]] = {
-            key: (
-                context.buffer(shape.cache_bytes, f"keys of {key.removesuffix('/k')}"),
-                context.buffer(shape.cache_bytes, "values"),
-            )
-            for key, shape in shapes.items()
-        }
-        self.replays: dict[object, Any] = {}
-        # Caches are the largest buffers after the weights: they go with the state, not at some later collection.
-        weakref.finalize(self, _free, context, tuple(self.caches.values())).atexit = False
+        weakref.finalize(self, pool.returned.append, self.held).atexit = False
 
     @property
     def position(self) -> int:
@@ -51,65 +42,50 @@ class GpuState:
         self._position += rows
 
     def reset(self) -> None:
-        """Forget everything. The caches keep their memory; what lies beyond the position is never read."""
-        self._position = 0
+        """Forget everything, and give its room back."""
+        self.trim(0)
 
     def trim(self, position: int) -> None:
-        """Forget all tokens from `position` on.
+        """Forget all tokens from `position` on, and give back the room that nothing is left in.
 
         Raises
         ------
         GenerationError : `position` is negative or beyond the end
         """
         check_trim(self._position, position)
-        self._position = position
+        with self.pool.lock:
+            self._position = position
+            keep = ceil_div(position, PAGE)
+            self.pool.give(self.held.pages[keep:])
+            del self.held.pages[keep:]
 
     def fork(self) -> GpuState:
-        """Copy: both continue independently."""
-        twin = GpuState(self._context, self._plan, self._shapes)
-        twin._position = self._position
-        pairs = [pair for key, mine in self.caches.items() for pair in zip(mine, twin.caches[key], strict=True)]
-        self._context.copy_whole(pairs)
+        """Copy: both continue independently. They share all pages until one writes to the last of them."""
+        twin = GpuState(self.pool, self._specs)
+        with self.pool.lock:
+            twin._position = self._position
+            twin.held.pages = self.pool.share(self.held.pages[: ceil_div(self._position, PAGE)])
         return twin
 
     def save(self) -> bytes:
         """Return the state as bytes, see `volumetric.runtime.state_file`."""
-        return save_state(self, self._plan.states)
+        with self.pool.lock:
+            return save_state(self, self._specs)
 
     def read(self, key: str) -> NDArray[Any]:
         """Return the rows of the state `key`, ``[position, kv_heads, head_dim]``."""
-        rows = np.empty((self._position, *self._plan.states[key].shape), self._dtype(key))
-        for head, (buffer, offset) in enumerate(self._heads(key)):
-            padded = self._shape(key).padded
-            data = self._context.read(buffer, self._position * padded * rows.itemsize, offset)
-            rows[:, head] = data.view(rows.dtype).reshape(self._position, padded)[:, : rows.shape[-1]]
-        return rows
+        return self.pool.read(key, self.held, self._position)
 
     def fill(self, values: Mapping[str, Held], position: int) -> None:
-        """Replace all states."""
-        for key, value in values.items():
-            numbers = as_numbers(value, self._dtype(key))
-            wide = np.zeros((*numbers.shape[:-1], self._shape(key).padded), numbers.dtype)
-            wide[..., : numbers.shape[-1]] = numbers
-            for head, (buffer, offset) in enumerate(self._heads(key)):
-                self._context.write(buffer, wide[:, head], offset)
-        self._position = position
+        """Replace all states.
 
-    def _heads(self, key: str) -> Iterator[tuple[Any, int]]:
-        """Yield the buffer of a state, and where each head begins in it."""
-        pair = next(tuple(step.states.values()) for step in self._plan.steps if key in step.states.values())
-        shape = self._shapes[pair[0]]
-        for head in range(shape.kv_heads):
-            yield self.caches[pair[0]][pair.index(key)], head * shape.cache_bytes // shape.kv_heads
-
-    def _shape(self, key: str) -> AttentionShape:
-        return next(self._shapes[s.states["k"]] for s in self._plan.steps if key in s.states.values())
-
-    def _dtype(self, key: str) -> np.dtype:
-        return np.dtype(np.float16 if self._shape(key).half else np.float32)
-
-
-def _free(context: GpuContext, caches: tuple[tuple[Any, Any], ...]) -> None:
-    for keys, values in caches:
-        context.free(keys)
-        context.free(values)
+        Raises
+        ------
+        DeviceError : the GPU has no room for the rows
+        """
+        with self.pool.lock:
+            self.reset()
+            self.pool.reserve([(self.held, 0, position)])
+            for key, value in values.items():
+                self.pool.write(key, self.held, as_numbers(value, self.pool.dtype(key)))
+            self._position = position

@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from volumetric.kernels.gpu import matmul
-from volumetric.kernels.gpu.dispatch import ceil_div
-from volumetric.kernels.gpu.matmul import MatmulShape, MatvecTuning, neighbour_cuts, tune_matvec
+from volumetric.kernels.gpu.dispatch import Rows, ceil_div
+from volumetric.kernels.gpu.matmul import GemmTile, MatmulShape, MatvecTuning, neighbour_cuts, tune_matvec
+from volumetric.runtime.gpu.calls import CONTROL_BYTES, Place, control_words
 from volumetric.runtime.gpu.context import Call, GpuContext
 from volumetric.runtime.gpu.profile import passes_seconds
 
@@ -31,7 +32,7 @@ def search(
     DeviceError : no memory for a copy of the matrix
     UnsupportedError : the GPU has no timestamps
     """
-    product = _Product(context, shape, units, cold_bytes)
+    product = Product(context, shape, units, cold_bytes)
     times = {start: math.inf}
     best = start
     try:
@@ -40,7 +41,7 @@ def search(
             if not around:
                 break
             tried = [best, *around]
-            seconds = passes_seconds(context, [product.calls(cut) for cut in tried], 1, _REPEATS)
+            seconds = passes_seconds(context, [product.calls(cut) for cut in tried], Rows(1), _REPEATS)
             # The best so far runs again in each round: times count relative to it, as clocks differ between rounds.
             each = seconds[0] / product.copies if math.isinf(times[best]) else times[best]
             times |= {cut: each * value / seconds[0] for cut, value in zip(tried, seconds, strict=True)}
@@ -70,30 +71,45 @@ def tune(context: GpuContext, products: Iterable[tuple[MatmulShape, int]]) -> No
     context.tunings.save()
 
 
-class _Product:
-    """A matrix-vector product over several copies of a matrix of zeros."""
+class Product:
+    """A matrix product of up to `rows` rows of x over several copies of a matrix of zeros."""
 
-    def __init__(self, context: GpuContext, shape: MatmulShape, units: int, cold_bytes: int) -> None:
+    def __init__(self, context: GpuContext, shape: MatmulShape, units: int, cold_bytes: int, *, rows: int = 1) -> None:
         self._context, self._shape, self._units = context, shape, units
-        rows = shape.parts * units
-        nbytes = rows * shape.format.row_bytes(shape.k)
+        outputs = shape.parts * units
+        nbytes = outputs * shape.format.row_bytes(shape.k)
         self.copies = max(2, min(_MOST_COPIES, cold_bytes // nbytes + 1))
         self._weights = [context.buffer(nbytes, "weights") for _ in range(self.copies)]
-        outputs = 4 * ceil_div(shape.n, 4)
-        sizes = {"x": 4 * shape.k, "y": 4 * outputs}
-        sizes |= {"scales": rows * shape.format.groups(shape.k) * (4 if shape.format.affine else 2)}
-        sizes |= {"residual": 4 * outputs} if shape.residual else {}
-        sizes |= {"bias": 4 * outputs * shape.parts} if shape.bias else {}
+        width = 4 * ceil_div(shape.n, 4)
+        sizes = {"x": 16 * rows * ceil_div(shape.k, 4), "y": 4 * rows * width}
+        sizes |= {"scales": outputs * shape.format.groups(shape.k) * (4 if shape.format.affine else 2)}
+        sizes |= {"residual": 4 * rows * width} if shape.residual else {}
+        sizes |= {"bias": 4 * width * shape.parts} if shape.bias else {}
         sizes |= {"norm_params": 32 * ceil_div(shape.k, 4)} if shape.norm_weight or shape.norm_bias else {}
         self._shared = {name: context.buffer(size, name) for name, size in sizes.items()}
+        self._stats = context.buffer(16 * rows, "row statistics")
+        self._control = context.buffer(CONTROL_BYTES, "control", uniform=True)
+
+    def describe(self, rows: int) -> Rows:
+        """Set the control block for calls of so many rows."""
+        found = Rows(rows, rows)
+        self._context.write(self._control, control_words([Place(0, 0, 1)] * rows, found, 1))
+        return found
 
     def calls(self, cut: MatvecTuning) -> list[Call]:
         """The product with each copy in turn."""
         dispatch = matmul.matvec(self._shape, self._context.caps, first=0, units=self._units, tuning=cut)
-        return [self._context.bind(dispatch, {**self._shared, "weights": w}) for w in self._weights]
+        control = {"ctl": self._control} if cut.batch > 1 else {}
+        return [self._context.bind(dispatch, {**self._shared, **control, "weights": w}) for w in self._weights]
+
+    def tile_calls(self, tile: GemmTile) -> list[Call]:
+        """The same by tiles."""
+        dispatch = matmul.gemm(self._shape, self._context.caps, tile, first=0, units=self._units)
+        more = {"ctl": self._control} | ({"stats": self._stats} if self._shape.norm else {})
+        return [self._context.bind(dispatch, {**self._shared, **more, "weights": w}) for w in self._weights]
 
     def close(self) -> None:
         """Free the copies."""
-        buffers: list[Any] = [*self._weights, *self._shared.values()]
+        buffers: list[Any] = [*self._weights, *self._shared.values(), self._stats, self._control]
         for buffer in buffers:
             self._context.free(buffer)

@@ -1,9 +1,9 @@
-// The vector that a matvec multiplies: attention partials, combined while they are read. `x` holds SPLITS unnormalised
-// outputs of K elements, `maxima` their running maxima and sums, [SPLITS, HEADS]. A split that saw nothing has weight 0.
+// The vectors that a matvec multiplies: attention partials, combined while they are read. `x` holds SPLITS unnormalised
+// outputs of K elements for each row, `maxima` their running maxima and sums, [rows, SPLITS, HEADS]. A split that saw nothing has weight 0.
 @group(0) @binding(0) var<storage, read> x: array<vec4<f32>>;
 @group(0) @binding(7) var<storage, read> maxima: array<vec2<f32>>;
 
-fn x_load4(v: u32) -> vec4<f32> {
+fn x_load4(row: u32, v: u32) -> vec4<f32> {
     if (v >= K4) { return vec4<f32>(0.0); }
     let head = v / (HEAD_DIM / 4u);
     var part: array<vec4<f32>, SPLITS>;
@@ -11,8 +11,8 @@ fn x_load4(v: u32) -> vec4<f32> {
     var top = LOWEST;
     //@unroll
     for (var s = 0u; s < SPLITS; s++) {
-        part[s] = x[s * K4 + v];
-        state[s] = maxima[s * HEADS + head];
+        part[s] = x[(row * SPLITS + s) * K4 + v];
+        state[s] = maxima[(row * SPLITS + s) * HEADS + head];
         top = max(top, state[s].x);
     }
     var total = 0.0;

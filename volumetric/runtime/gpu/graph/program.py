@@ -132,7 +132,7 @@ class GpuProgram:
 
     def _after(self, storage: Storage) -> list[Command]:
         """Commands of a run: all dispatches, then the copies of the outputs to where the host can read them."""
-        commands: list[Command] = [Pass(self._executor.prepare(self.calls), 1)] if self.calls else []
+        commands: list[Command] = [Pass(self._executor.prepare(self.calls))] if self.calls else []
         offsets, end = {}, 0
         for i in dict.fromkeys(self.graph.outputs):
             offsets[i] = end

@@ -1,0 +1,149 @@
+"""Pages of keys and values: memory follows the rows, forks share, growth moves what is there."""
+
+from __future__ import annotations
+
+import gc
+from itertools import islice
+
+import numpy as np
+import pytest
+
+from tests.networks import tiny_llama
+from volumetric.errors import DeviceError, GenerationError
+from volumetric.kernels.gpu.attention import PAGE
+from volumetric.network import initialise
+from volumetric.runtime import RunOptions, lower
+from volumetric.runtime.batch import greedy_ids
+from volumetric.runtime.device import Piece
+from volumetric.runtime.gpu import GpuDevice, pages
+from volumetric.runtime.gpu.executable import GpuExecutable
+from volumetric.runtime.gpu.pages import Holding
+
+
+def opened(device: GpuDevice, context: int = 400, seed: int = 3) -> GpuExecutable:
+    network = tiny_llama()
+    return device.compile_fused(lower(network), initialise(network, seed), RunOptions(context=context))
+
+
+@pytest.fixture
+def small(native_device: GpuDevice, monkeypatch: pytest.MonkeyPatch) -> GpuExecutable:
+    """An executable whose pool begins with two pages, one of them nobody's."""
+    monkeypatch.setattr(pages, "_FIRST_BYTES", 1)
+    monkeypatch.setattr(pages, "_FIRST_LINES", 2)
+    return opened(native_device)
+
+
+def in_use(executable: GpuExecutable) -> int:
+    page = sum(shape.page_bytes for shape in executable.pool._shapes.values())
+    return executable.pool.nbytes // page
+
+
+def ids(rng: np.random.Generator, count: int) -> np.ndarray:
+    return rng.integers(0, 97, count).astype(np.int32)
+
+
+def test_a_state_takes_the_room_of_its_rows(native_device: GpuDevice, rng) -> None:
+    executable = opened(native_device)
+    state = executable.new_state()
+    assert in_use(executable) == 0
+    for rows, expected in ((1, 1), (PAGE - 1, 1), (1, 2), (3 * PAGE, 5)):
+        executable.forward(state, ids(rng, rows))
+        assert in_use(executable) == expected
+    state.trim(PAGE)
+    assert in_use(executable) == 1
+    state.reset()
+    assert in_use(executable) == 0
+
+
+def test_states_that_are_gone_give_their_room_back(native_device: GpuDevice, rng) -> None:
+    executable = opened(native_device)
+    states = [executable.new_state() for _ in range(3)]
+    executable.run([Piece(state, ids(rng, 40)) for state in states])
+    assert in_use(executable) == 6
+    states.clear()
+    gc.collect()
+    assert in_use(executable) == 0
+
+
+def test_forks_share_a_prefix(native_device: GpuDevice, rng) -> None:
+    executable = opened(native_device)
+    state = executable.new_state()
+    prefix, suffixes = ids(rng, 2 * PAGE + 5), [ids(rng, 3) for _ in range(40)]
+    executable.forward(state, prefix)
+    forks = [state.fork() for _ in suffixes]
+    assert in_use(executable) == 3
+    found = [executable.forward(fork, suffix) for fork, suffix in zip(forks, suffixes, strict=True)]
+    assert in_use(executable) == 3 + 40
+    fresh = executable.new_state()
+    executable.forward(fresh, prefix)
+    for suffix, got in zip(suffixes[::13], found[::13], strict=True):
+        assert np.array_equal(executable.forward(fresh, suffix), got)
+        fresh.trim(len(prefix))
+    assert np.array_equal(executable.forward(state, suffixes[7]), found[7])
+
+
+def test_forks_of_forks_diverge_inside_a_page(native_device: GpuDevice, rng) -> None:
+    executable = opened(native_device)
+    history = {0: np.empty(0, np.int32)}
+    states = {0: executable.new_state()}
+    for number in range(1, 12):
+        parent = int(rng.integers(0, number))
+        states[number] = states[parent].fork()
+        history[number] = history[parent]
+        for which in (parent, number):
+            more = ids(rng, int(rng.integers(1, 9)))
+            executable.forward(states[which], more)
+            history[which] = np.concatenate([history[which], more])
+        if number % 4 == 3:
+            cut = int(rng.integers(1, len(history[number]) + 1))
+            states[number].trim(cut)
+            history[number] = history[number][:cut]
+    for number, state in states.items():
+        fresh = executable.new_state()
+        executable.forward(fresh, history[number])
+        got, want = executable.forward(state, history[0][:1]), executable.forward(fresh, history[0][:1])
+        assert np.abs(got - want).max() < 1e-5 * np.abs(want).max()
+
+
+def test_the_pool_grows_within_prompts_and_between_tokens(small: GpuExecutable, native_device, rng) -> None:
+    roomy = opened(native_device)
+    prompt = ids(rng, 100)
+    found = []
+    for executable in (small, roomy):
+        state, other = executable.new_state(), executable.new_state()
+        parts = [executable.forward(state, prompt[:20]), executable.forward(other, prompt[:70])]
+        parts += [executable.forward(state, prompt[20:])]
+        tokens = list(islice(greedy_ids(executable, state, 5), 90))
+        third = executable.new_state()
+        parts += [executable.forward(third, prompt[:9]), executable.forward(other, prompt[:1])]
+        found.append((np.concatenate(parts).tobytes(), tokens))
+    assert found[0] == found[1]
+
+
+def test_more_than_a_binding_holds_is_refused_and_nothing_is_lost(rng) -> None:
+    executable = opened(GpuDevice(narrow={"max_binding": 16384}))
+    one, two = executable.new_state(), executable.new_state()
+    executable.forward(one, ids(rng, 100))
+    with pytest.raises(DeviceError, match="rows of keys and values that one buffer of this GPU") as caught:
+        executable.forward(two, ids(rng, 390))
+    assert "close sequences" in (caught.value.hint or "")
+    assert two.position == 0
+    two.reset()
+    executable.forward(one, ids(rng, 20))
+    executable.forward(two, ids(rng, 20))
+
+
+def test_a_state_of_another_executable_is_refused(native_device: GpuDevice) -> None:
+    one, two = opened(native_device), opened(native_device, seed=4)
+    with pytest.raises(GenerationError, match="another executable"):
+        one.forward(two.new_state(), np.zeros(1, np.int32))
+    with pytest.raises(GenerationError, match="another executable"):
+        one.greedy([two.new_state()], [0])
+
+
+def test_holding_nothing_is_cheap(native_device: GpuDevice) -> None:
+    executable = opened(native_device)
+    before = native_device.context.allocated
+    states = [executable.new_state() for _ in range(1000)]
+    assert native_device.context.allocated == before
+    assert all(isinstance(state.held, Holding) and not state.held.pages for state in states)

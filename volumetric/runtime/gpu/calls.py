@@ -1,0 +1,113 @@
+"""What a call of several sequences is made of: which rows go together, in which order, and the control block."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volumetric.kernels.gpu.dispatch import Rows, ceil_div
+
+PLACES = 512
+"""Rows whose places a control block lists, as the shaders have it."""
+_HEADER = 4
+_STARTS = _HEADER + 4 * PLACES
+CONTROL_BYTES = 4 * (_STARTS + PLACES)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Rows `start` … `stop` of piece number `piece`."""
+
+    piece: int
+    start: int
+    stop: int
+
+    def __len__(self) -> int:
+        return self.stop - self.start
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Rows of a call that follow one another in a sequence: its line in the page tables, the position of the first."""
+
+    line: int
+    position: int
+    rows: int
+
+
+def schedule(lengths: Sequence[int], most: int, *, apart: bool) -> list[list[Span]]:
+    """Cut pieces of `lengths` rows into calls of at most `most` rows, single rows first.
+
+    Parameters
+    ----------
+    apart : each piece has calls of its own
+    """
+    calls: list[list[Span]] = []
+    room = 0
+    for piece in sorted(range(len(lengths)), key=lambda i: lengths[i] > 1):
+        at = 0
+        while at < lengths[piece]:
+            if room == 0 or (apart and at == 0):
+                calls.append([])
+                room = most
+            stop = min(at + room, lengths[piece])
+            calls[-1].append(Span(piece, at, stop))
+            room -= stop - at
+            at = stop
+    return [sorted(call, key=lambda span: len(span) > 1) for call in calls]
+
+
+def count_rows(places: Sequence[Place], each: int, *, singles: bool) -> Rows:
+    """Rows of a call whose longer pieces are cut in blocks of `each`; without `singles`, those of one row are, too."""
+    alone = sum(place.rows == 1 for place in places) if singles else 0
+    blocks = sum(ceil_div(place.rows, each) for place in places[alone:])
+    return Rows(sum(place.rows for place in places), alone, blocks)
+
+
+def control_words(places: Sequence[Place], rows: Rows, each: int) -> NDArray[np.uint32]:
+    """Contents of the control block, as far as a call of `rows` reads it."""
+    if not rows.blocks:
+        words = np.zeros(_HEADER + 4 * rows.total, np.uint32)
+        words[:3] = rows
+        lists = words[_HEADER:].reshape(-1, 4)
+        lists[:, 0] = [place.position for place in places]
+        lists[:, 1] = [place.line for place in places]
+        lists[:, 2] = np.arange(1, rows.total + 1)
+        return words
+    words = np.zeros(CONTROL_BYTES // 4, np.uint32)
+    words[:3] = rows
+    lists, at, starts = words[_HEADER:_STARTS].reshape(-1, 4), 0, []
+    for number, place in enumerate(places):
+        part = lists[at : at + place.rows]  # of a call longer than the list, its beginning
+        part[:, 0] = place.position + np.arange(len(part))
+        part[:, 1:3] = place.line, at + place.rows
+        if number >= rows.singles:
+            starts += range(at, at + place.rows, each)
+        at += place.rows
+    words[_STARTS : _STARTS + len(starts)] = starts[:PLACES]
+    return words
+
+
+def gathered_words(words: NDArray[np.uint32], rows: Sequence[int]) -> NDArray[np.uint32]:
+    """Contents of a control block for some rows of the call that another one describes; none is in a block."""
+    places = words[_HEADER : min(_STARTS, len(words))].reshape(-1, 4)
+    found = np.zeros((len(rows) + 1, 4), np.uint32)
+    found[0, 0] = len(rows)
+    at = np.minimum(rows, len(places) - 1)
+    found[1:] = places[at]
+    found[1:, 0] += np.asarray(rows, np.uint32) - at.astype(np.uint32)
+    return found[: PLACES + 1].reshape(-1)
+
+
+def runs(rows: Iterable[int]) -> list[tuple[int, int]]:
+    """Ascending numbers as (first, count) of those that follow one another."""
+    found: list[tuple[int, int]] = []
+    for row in rows:
+        if found and sum(found[-1]) == row:
+            found[-1] = (found[-1][0], found[-1][1] + 1)
+        else:
+            found.append((row, 1))
+    return found

@@ -1,0 +1,137 @@
+"""Recordings of one plan: its steps as bound dispatches, for each size of call, and the control blocks they read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volumetric.errors import DeviceError
+from volumetric.kernels.gpu import elementwise
+from volumetric.kernels.gpu.dispatch import Rows, power_of_two
+from volumetric.runtime.gpu.calls import CONTROL_BYTES, PLACES, Place, control_words, count_rows
+from volumetric.runtime.gpu.commands import Executor, Pass
+from volumetric.runtime.gpu.context import Call, GpuContext
+from volumetric.runtime.gpu.record import Frame, Recorder
+from volumetric.runtime.gpu.scratch import Scratch
+
+_NOBODY = Place(0, 0, 1)
+
+
+class Recordings:
+    """What an executable replays.
+
+    Parameters
+    ----------
+    context, executor : where, and how commands are encoded
+    scratch : values of the plan
+    recorder : binds its steps
+
+    Attributes
+    ----------
+    owner : the decoding loop that the control block belongs to now; None after any other call
+    most_singles : sequences with one row each that a call may have
+    """
+
+    def __init__(self, context: GpuContext, executor: Executor, scratch: Scratch, recorder: Recorder) -> None:
+        self.context = context
+        self.executor = executor
+        self.scratch = scratch
+        self.plan = recorder.plan
+        self.owner: object | None = None
+        self.most_singles = min(scratch.rows, scratch.tail_rows, PLACES) if not recorder.apart else 1
+        self._recorder = recorder
+        self._control = scratch.make(CONTROL_BYTES, "control", uniform=True)
+        self._tail_control = scratch.make(CONTROL_BYTES, "tail control", uniform=True)
+        self._calls: dict[tuple[str, int, int], list[Call]] = {}
+        self._prepared: dict[tuple[str, int, int], Any] = {}
+        self._picks: list[Call] = []
+        self._winners: Any = None
+
+    def place(self, places: Sequence[Place]) -> tuple[Rows, NDArray[np.uint32]]:
+        """Describe a call in the control block; returns its rows, and the words of the block."""
+        rows = self.count(places)
+        words = control_words(places, rows, self._recorder.block)
+        self.context.write(self._control, words)
+        self.owner = None
+        return rows, words
+
+    def place_tail(self, words: NDArray[np.uint32]) -> None:
+        """Describe the rows that the tail takes from a call."""
+        self.context.write(self._tail_control, words)
+
+    def count(self, places: Sequence[Place]) -> Rows:
+        """Rows of a call."""
+        return count_rows(places, self._recorder.block, singles=not self._recorder.apart)
+
+    def calls(self, part: str, rows: Rows) -> list[Call]:
+        """Dispatches of ``"body"``, ``"tail"`` or ``"whole"`` for up to so many rows, after rounding up."""
+        key = _key(part, rows)
+        if key not in self._calls:
+            tail = part == "tail"
+            steps = [(i, s) for i, s in enumerate(self.plan.steps) if part == "whole" or s.tail == tail]
+            values = {**self.scratch.values, **self.scratch.gathered} if tail else self.scratch.values
+            control = self._tail_control if tail else self._control
+            frame = Frame(rows=key[1], singles=key[2], control=control, values=values)
+            self._calls[key] = self._recorder.record(steps, frame)
+        return self._calls[key]
+
+    def one_row(self) -> list[Call]:
+        """Dispatches of a call of one row."""
+        return self.calls("whole", self.count([_NOBODY]))
+
+    def recorded(self, part: str, rows: Rows) -> Pass:
+        """The pass over such dispatches."""
+        return Pass(self._prepare(_key(part, rows), lambda: self.calls(part, rows)), rows)
+
+    def next_tokens(self, rows: Rows) -> Pass:
+        """One token of each sequence: rows through the whole plan, arg max, and the next tokens and positions set."""
+        return Pass(self._prepare(_key("tokens", rows), lambda: [*self.calls("whole", rows), *self._picking()]), rows)
+
+    def drop(self, begun: Any) -> None:
+        """Get rid of encoded commands. wgpu keeps finished ones for ever unless they run: they do, on nobody's page."""
+        if not self.executor.must_be_sent(begun):
+            self.executor.discard(begun)
+            return
+        self.owner = None
+        words = np.zeros(CONTROL_BYTES // 4, np.uint32)
+        words[:3] = self.count([_NOBODY])
+        try:
+            self.context.write(self._control, words)
+            self.executor.send(begun)
+        except DeviceError:
+            return  # the GPU is lost, and all that it kept with it
+
+    def forget(self) -> None:
+        """Drop all recordings: what they are bound to changes."""
+        self._calls.clear()
+        self._prepared.clear()
+        self._picks.clear()
+
+    def _prepare(self, key: tuple[str, int, int], calls: Callable[[], list[Call]]) -> Any:
+        if key not in self._prepared:
+            self._prepared[key] = self.executor.prepare(calls())
+        return self._prepared[key]
+
+    def _picking(self) -> list[Call]:
+        """Arg max of the output rows."""
+        if not self._picks:
+            out = self.plan.outputs[0]
+            width = self.plan.values[out].width
+            if self._winners is None:
+                self._winners = self.scratch.make(8 * self.most_singles * elementwise.ARGMAX_GROUPS, "winners")
+            ids = self.scratch.values[self.plan.inputs[0]]
+            first = {"x": self.scratch.values[out], "winners": self._winners}
+            second = {"winners": self._winners, "token": ids, "control": self._control}
+            self._picks = [
+                self.context.bind(elementwise.argmax(width=width, final=False), first),
+                self.context.bind(elementwise.argmax(width=width, final=True), second),
+            ]
+        return self._picks
+
+
+def _key(part: str, rows: Rows) -> tuple[str, int, int]:
+    """What distinguishes recordings: they serve as many rows as the next power of two."""
+    return part, power_of_two(rows.total), power_of_two(rows.singles) if rows.singles else 0

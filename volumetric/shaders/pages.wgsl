@@ -1,0 +1,13 @@
+// Where rows lie in a cache of pages: PAGE rows of all heads each, found through a line of PAGES page numbers that a
+// sequence has. Without a state the cache is one page, of the call's own rows.
+@group(0) @binding(8) var<storage, read> tables: array<u32>;  // (lines, PAGES)
+
+fn page_of(line: u32, position: u32) -> u32 {
+    if (!HAS_STATE) { return 0u; }
+    return tables[line * PAGES + position / PAGE];
+}
+
+// Row of a head within the cache.
+fn cell(page: u32, head: u32, position: u32) -> u32 {
+    return (page * KV_HEADS + head) * PAGE + position % PAGE;
+}
