@@ -184,6 +184,19 @@ def test_ctrl_c_keeps_a_checkpoint_from_which_the_run_goes_on(tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["generations"] == int(more)
 
 
+def test_a_run_computes_where_the_flag_or_the_file_says(tmp_path, capsys):
+    (tmp_path / "job.toml").write_text('population = 20\ndevice = "reference"\n')
+    command = ["evolve", str(tmp_path / "job.toml"), "--generations", "2", "--json"]
+    assert main([*command, "--workers", "1"]) == 1
+    assert "workers and reference exclude each other" in capsys.readouterr().err
+    found = []
+    for name in ("reference", "cpu", "gpu"):
+        assert main([*command, "--device", name, "--out", str(tmp_path / name)]) == 0
+        found.append(json.loads(capsys.readouterr().out)["fitness"])
+    assert found == pytest.approx([found[0]] * 3, rel=1e-5)
+    assert main([*command, "--device", "cuda"]) == 2
+
+
 def test_two_models_are_merged_into_one_that_generates(tmp_path, capsys):
     assert main(["merge", str(LLAMA), str(LLAMA), str(tmp_path / "merged"), "--json"]) == 0
     report = json.loads(capsys.readouterr().out)["layers"]

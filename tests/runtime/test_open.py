@@ -14,6 +14,8 @@ from tests.devices import device
 from volumetric.analysis import predict
 from volumetric.builders import sequential
 from volumetric.errors import DeviceError
+from volumetric.evolution import ParetoRun, Population, activate
+from volumetric.evolution.job import Job
 from volumetric.network import initialise
 from volumetric.runtime.device import DeviceInfo
 from volumetric.runtime.open import VARIABLE, check_name, explain_auto, open_device
@@ -29,7 +31,22 @@ def nothing_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(VARIABLE, raising=False)
 
 
-@pytest.mark.parametrize("function", [volumetric.load, open_device, open_learner, train, predict, Method, RunSettings])
+@pytest.mark.parametrize(
+    "function",
+    [
+        volumetric.load,
+        open_device,
+        open_learner,
+        train,
+        predict,
+        Method,
+        RunSettings,
+        Population.evolve,
+        ParetoRun.evolve,
+        activate,
+        Job,
+    ],
+)
 def test_every_default_is_auto(function: Callable[..., Any]) -> None:
     assert inspect.signature(function).parameters["device"].default == "auto"
 

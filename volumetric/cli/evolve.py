@@ -11,7 +11,7 @@ from cyclopts import Parameter
 
 from volumetric.cli import console, exits
 from volumetric.cli.exits import UsageError
-from volumetric.cli.options import OutputOptions
+from volumetric.cli.options import OutputOptions, check_device
 from volumetric.cli.train import change_of
 
 PLOT = "plot"
@@ -25,6 +25,7 @@ def evolve(
     resume: Path | None = None,
     out: Path | None = None,
     generations: int | None = None,
+    device: Annotated[str | None, Parameter(name=["--device", "-dev"])] = None,
     workers: int | None = None,
     change: Annotated[tuple[str, ...], Parameter(name="--set", negative="", show_default=False)] = (),
     form: Annotated[str | None, Parameter(name="--format")] = None,
@@ -50,6 +51,9 @@ def evolve(
         Directory to write.
     generations : int
         Generations of the whole run, in place of what the file says.
+    device : str
+        Where problems activate all genomes at once, in place of what the file says: auto, cpu, gpu, gpu:1, or
+        reference. auto, the default, is what VOLUMETRIC_DEVICE names, else the CPU.
     workers : int
         Processes that evaluate, in place of what the file says.
     change : tuple of str
@@ -61,7 +65,7 @@ def evolve(
     """
     output.apply()
     if config == PLOT:
-        if resume or out or generations is not None or workers is not None or change or json:
+        if resume or out or change or json or any(given is not None for given in (generations, device, workers)):
             raise UsageError("evolve plot draws a run that there is: it takes --format alone")
         return _plot(run, form or "png")
     if run is not None or (config is None) == (resume is None):
@@ -70,8 +74,11 @@ def evolve(
         raise UsageError("--format is for pictures: evolve plot RUN --format svg")
     if resume is not None and out is not None:
         raise UsageError("a run goes on in its own directory", hint="leave --out out, or move the directory")
+    if device is not None:
+        check_device(device)
     changes = dict(map(change_of, change))
-    changes |= {k: v for k, v in (("generations", generations), ("workers", workers)) if v is not None}
+    given = {"generations": generations, "device": device, "workers": workers}
+    changes |= {name: value for name, value in given.items() if value is not None}
     if out is not None:
         changes["output"] = str(out.absolute())
     from volumetric.cli import evolving

@@ -118,7 +118,7 @@ def evolve_opened(job: Job, run: Run[Any, Any] | ParetoRun, problem: Any, stop: 
     home = job.directory
     if isinstance(run, ParetoRun):
         return evolve_front(job, run, problem, stop, history=home / HISTORY, checkpoint=home / CHECKPOINT)
-    done = run.generation + (run.progress.fitness is not None)
+    done = run.evaluated
     left = job.generations - done
     reporters: list[Any] = [JsonLines(home / HISTORY), Csv(home / TABLE), Screen(job.generations)]
     reporters += [TensorBoard(home / "tensorboard")] if job.tensorboard else []
@@ -129,6 +129,7 @@ def evolve_opened(job: Job, run: Run[Any, Any] | ParetoRun, problem: Any, stop: 
                 run.evolve(
                     problem,
                     left,
+                    device=job.device,
                     executor=executor,
                     reporters=reporters,
                     checkpoint=home / CHECKPOINT,
@@ -170,7 +171,7 @@ def told_of(job: Job, run: Run[Any, Any], model: str) -> dict[str, Any]:
     return {
         "reason": run.ended or ("solved" if run.solved else "generations"),
         "solved": run.solved,
-        "generations": run.generation + (run.progress.fitness is not None),
+        "generations": run.evaluated,
         "seed": run.seed,
         "fitness": None if champion is None else champion.fitness,
         "genome": None if champion is None else champion.id,

@@ -24,7 +24,7 @@ def evolve_front(
     job: Job, run: ParetoRun, problem: Any, stop: Any, *, history: Path, checkpoint: Path
 ) -> dict[str, Any]:
     """Evolve until the end, or until Ctrl-C, and keep the front; return what to tell."""
-    home, done = job.directory, 0 if run.objectives is None else run.generation + 1
+    home, done = job.directory, run.evaluated
     reporters: list[Any] = [JsonLines(history)]
     reporters += [ConsoleReporter(seconds=1.0)] if console.notes_shown() else []
     reporters += [TensorBoard(home / "tensorboard")] if job.tensorboard else []
@@ -33,6 +33,7 @@ def evolve_front(
             run.evolve(
                 problem,
                 job.generations - done,
+                device=job.device,
                 executor=executor,
                 reporters=reporters,
                 checkpoint=checkpoint,

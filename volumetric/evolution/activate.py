@@ -1,23 +1,29 @@
-"""Run genomes as networks: whole pools in one compiled call, and the NumPy definition that it must agree with."""
+"""Run genomes as networks: whole pools on a device, and the NumPy definition that it must agree with."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from volumetric._typing import Array
-from volumetric.errors import ShapeError
+from volumetric.errors import UnsupportedError
 from volumetric.evolution.genes import ACTIVATIONS, AGGREGATIONS
 from volumetric.evolution.genome import Genome, topological_order
 from volumetric.evolution.pool import Pool
+from volumetric.runtime.device import Device
+from volumetric.runtime.open import AnyDevice, check_name, open_device
+
+if TYPE_CHECKING:
+    from volumetric.runtime.gpu.device import GpuDevice
 
 F64Array = NDArray[np.float64]
 
 
-def activate(pool: Pool, inputs: Array, state: F64Array | None = None) -> F64Array:
+def activate(pool: Pool, inputs: Array, state: F64Array | None = None, *, device: AnyDevice = "auto") -> F64Array:
     """Return the outputs of all genomes, float64 [genomes, samples, outputs].
 
     Parameters
@@ -25,43 +31,46 @@ def activate(pool: Pool, inputs: Array, state: F64Array | None = None) -> F64Arr
     inputs : [samples, inputs], the same for all, or [genomes, samples, inputs]
     state : for recurrent genomes, values of their nodes [genomes, most nodes, samples], which is read and overwritten;
         None starts from zero
+    device : see `device_for`
 
     Raises
     ------
     ShapeError : inputs or state do not fit the pool
+    UnsupportedError : recurrent genomes on a GPU, or a state elsewhere than on the CPU
     """
-    from volumetric.kernels.cpu import genomes
-
-    x = _batch(pool, inputs)
-    count, width, samples = len(pool), pool.interface.inputs, x.shape[1]
-    out = np.empty((count, samples, pool.interface.outputs))
-    most_nodes, most_connections = pool.nodes.shape[1], pool.connections.shape[1]
-    genes = pool.nodes, pool.connections, pool.sizes
-    sources, weights = np.empty(most_connections, np.int64), np.empty(most_connections)
-    values = np.empty((width + most_nodes, samples))
-    scratch = np.empty((5, most_nodes + 1), np.int64)
-    if not pool.interface.recurrent:
-        genomes.activate_feed_forward(*genes, x, sources, weights, scratch, values, out)
-        return out
-    if state is None:
-        state = np.zeros((count, most_nodes, samples))
-    if state.shape != (count, most_nodes, samples):
-        raise ShapeError(f"state has shape {state.shape}, expected {(count, most_nodes, samples)}")
-    after = np.empty_like(values)
-    genomes.activate_recurrent(*genes, x, pool.interface.steps, sources, weights, scratch[0], values, after, state, out)
-    return out
+    return outputs_on(device_for(device), pool, inputs, state)
 
 
-def _batch(pool: Pool, inputs: Array) -> F64Array:
-    x = np.ascontiguousarray(inputs, np.float64)
-    if x.ndim == 2:
-        x = x[None]
-    if x.ndim != 3 or x.shape[2] != pool.interface.inputs or x.shape[0] not in (1, len(pool)):
-        raise ShapeError(
-            f"inputs have shape {np.shape(inputs)}, expected [samples, {pool.interface.inputs}] or "
-            f"[{len(pool)}, samples, {pool.interface.inputs}]"
-        )
-    return x
+def device_for(device: AnyDevice) -> Device:
+    """Return the device that activates genomes: a name, as `open_device` takes it, or an open device.
+
+    The CPU computes in float64, a GPU feed-forward genomes in float32, the reference device by the definition in NumPy.
+    "auto" is what VOLUMETRIC_DEVICE names, else the CPU: finding and uploading the links of a generation takes longer
+    than activating it on a GPU (docs/evolution.md has the figures), and a seed gives the same run on every machine.
+    """
+    if not isinstance(device, str):
+        return open_device(device)
+    named = check_name(device)
+    return _cpu() if named in ("auto", "cpu") else open_device(named)
+
+
+@cache
+def _cpu() -> Device:
+    return open_device("cpu")
+
+
+def outputs_on(device: Device | None, pool: Pool, inputs: Array, state: F64Array | None = None) -> F64Array:
+    """Return what `activate` does, on an open device; None is one thread of the CPU."""
+    if device is None or device.info.kind == "cpu":
+        return pool.linked(1 if device is None else device.info.details["threads"]).activate(inputs, state)
+    if state is not None:
+        raise UnsupportedError(f"{device.info.name} keeps no state of genomes", hint='activate them with device="cpu"')
+    if device.info.kind == "gpu":
+        return pool.links.on_gpu(cast("GpuDevice", device)).activate(np.asarray(inputs, np.float32)).astype(np.float64)
+    if device.info.kind != "reference":
+        raise UnsupportedError(f"{device.info.name} does not activate genomes", hint="use cpu, gpu or reference")
+    x = pool.links.checked(inputs)
+    return np.stack([activate_reference(pool.genome(g), x[g if len(x) > 1 else 0]) for g in range(len(pool))])
 
 
 class Activator:

@@ -9,7 +9,7 @@ import os
 import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, runtime_checkable
@@ -18,8 +18,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from volumetric._typing import Array
-from volumetric.errors import ShapeError, SpecError, VolumetricError
-from volumetric.evolution.activate import activate
+from volumetric.errors import DeviceError, ShapeError, SpecError, VolumetricError
+from volumetric.evolution.activate import outputs_on
+from volumetric.evolution.placement import Placement
 from volumetric.evolution.pool import Pool
 from volumetric.rng import generator
 
@@ -63,12 +64,14 @@ class Cohort:
     generation : from 0
     first_id : id of the first genome; the others follow
     seed : seed of the run
+    placement : where genomes of nodes and connections are activated together; None: by one thread of the CPU
     """
 
     pool: Genomes
     generation: int
     first_id: int
     seed: int
+    placement: Placement | None = None
 
     def __len__(self) -> int:
         return len(self.pool)
@@ -82,7 +85,7 @@ class Cohort:
         return generator(self.seed, FITNESS_STREAM, self.generation, self.first_id + row)
 
     def activate(self, inputs: Array) -> NDArray[np.float64]:
-        """Return the outputs of all genomes [genomes, samples, outputs]; see `activate`.
+        """Return the outputs of all genomes [genomes, samples, outputs], on the device of the run; see `activate`.
 
         Raises
         ------
@@ -90,7 +93,9 @@ class Cohort:
         """
         if not isinstance(self.pool, Pool):
             raise SpecError("these genomes are whole networks, which are not activated together")
-        return activate(self.pool, inputs)
+        if self.placement is None:
+            return outputs_on(None, self.pool, inputs)
+        return self.placement.outputs(self.pool, inputs)
 
 
 @runtime_checkable
@@ -275,14 +280,17 @@ def _score_problem(problem: Problem, cohort: Cohort) -> list[Result]:
 
 
 def _together(problem: Problem, cohort: Cohort) -> Scores:
-    """Let a problem score all genomes at once, and each alone where that raises."""
+    """Let a problem score all genomes at once, and each alone where that raises; a device's failure is nobody's."""
     try:
         return checked(problem.score_all(cohort), cohort)
+    except DeviceError:
+        raise
     except Exception as error:
         if len(cohort) == 1:
             failure = Failure(genome=cohort.first_id, reason=reason_of(error))
             return Scores(fitness=np.array([math.nan]), failures=(failure,))
-    alone = [_together(problem, part_of(cohort, row, row + 1)) for row in range(len(cohort))]
+    parts = (part_of(cohort, row, row + 1) for row in range(len(cohort)))
+    alone = [_together(problem, replace(part, placement=cohort.placement)) for part in parts]
     failures = tuple(failure for scores in alone for failure in scores.failures)
     return Scores(fitness=np.concatenate([scores.fitness for scores in alone]), failures=failures)
 
@@ -326,6 +334,9 @@ def _result(executor: Executor, future: Future[list[Result]], function: PartScor
 
 
 def part_of(cohort: Cohort, start: int, stop: int) -> Cohort:
-    """Return the genomes ``start : stop`` as a cohort of their own, with the same ids and random streams."""
+    """Return the genomes ``start : stop`` as a cohort of their own, with the same ids and random streams.
+
+    It may go to another process, where one thread activates it.
+    """
     part = cohort.pool.take(np.arange(start, stop))
     return Cohort(pool=part, generation=cohort.generation, first_id=cohort.first_id + start, seed=cohort.seed)

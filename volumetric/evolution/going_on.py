@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from volumetric.evolution.run import Run
 
 FREE: Final = (
-    "name", "home", "generations", "output", "workers", "timeout", "checkpoint_every", "tensorboard", "budget",
-    "config", "names",
+    "name", "home", "generations", "output", "device", "workers", "timeout", "checkpoint_every", "tensorboard",
+    "budget", "config", "names",
 )  # fmt: skip
 """Fields of a job that say how long it goes on, where it is computed and written; `config` is looked at in itself."""
 _FIXED: Final = ("population", "algorithm")

@@ -74,6 +74,7 @@ class Job:
     seed : of all random numbers
     generations : of the whole run
     output : directory of everything that is written, relative to `home`; empty: the name of the run
+    device : where problems that activate all genomes of nodes and connections together do so, see `Run.evolve`
     workers : processes that evaluate, 0: this one
     timeout : seconds that a genome may take, 0: for ever; needs workers
     checkpoint_every : generations from one checkpoint to the next
@@ -96,6 +97,7 @@ class Job:
     seed: int = 0
     generations: int = 150
     output: str = ""
+    device: str = "auto"
     workers: int = 0
     timeout: float = 0.0
     checkpoint_every: int = 1
@@ -134,6 +136,7 @@ _SCALARS: Final = (
     "seed",
     "generations",
     "output",
+    "device",
     "workers",
     "timeout",
     "checkpoint_every",

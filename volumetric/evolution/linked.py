@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import struct
+import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,14 +27,20 @@ _LEAST = 2048
 """Genomes times samples of a thread, at least: handing work over costs some 20 µs."""
 _FIRST = np.zeros(1, np.int64)
 """Rows of a pool of one."""
-_MANY, _BLOCK = 4, 128
-"""From so many samples on they are computed side by side, in blocks that stay in the nearest cache."""
+_BLOCK = 128
+"""Samples that are computed side by side, so that they stay in the nearest cache."""
+
+
+@cache
+def _team(threads: int) -> ThreadPoolExecutor:
+    """The threads besides the one that asks; all pools of genomes share them."""
+    return ThreadPoolExecutor(threads - 1)
 
 
 class LinkedPool:
     """Genomes ready to be activated many times.
 
-    A pool of n genomes with at most c connections and m nodes takes ``16 n (c + m)`` bytes for its links.
+    A pool of n genomes with at most c connections and m nodes takes ``n (12 c + 8 m)`` bytes for its links.
 
     Parameters
     ----------
@@ -50,13 +58,12 @@ class LinkedPool:
         self._kernels = linked
         count, nodes = pool.nodes.shape
         connections = pool.connections.shape[1]
-        self._starts = np.empty((count, nodes + 1), np.int64)
-        self._sources = np.empty((count, connections), np.int64)
+        self._starts = np.empty((count, nodes + 1), np.int32)
+        self._sources = np.empty((count, connections), np.int32)
         self._weights = np.empty((count, connections))
-        self._order = np.empty((count, nodes + 1), np.int64)
+        self._order = np.empty((count, nodes + 1), np.int32)
         self._all = np.arange(count)
-        self._values, self._after = np.empty(pool.interface.inputs + nodes), np.empty(nodes)
-        self._team = ThreadPoolExecutor(self.threads - 1) if self.threads > 1 else None
+        self._uploaded: tuple[GpuDevice, GpuGenomes] | None = None
         inputs, outputs = pool.interface.inputs, pool.interface.outputs
         self._width, self._end, self._slots = inputs, inputs + outputs, inputs + nodes
         self._recurrent = pool.interface.recurrent
@@ -85,28 +92,35 @@ class LinkedPool:
         ShapeError : inputs, state or `out` do not fit the pool
         """
         pool, interface = self.pool, self.pool.interface
-        x = np.ascontiguousarray(inputs, np.float64)
-        x = x[None] if x.ndim == 2 else x
-        if x.ndim != 3 or x.shape[2] != interface.inputs or x.shape[0] not in (1, len(pool)):
-            raise ShapeError(
-                f"inputs have shape {np.shape(inputs)}, expected [samples, {interface.inputs}] or "
-                f"[{len(pool)}, samples, {interface.inputs}]"
-            )
+        x = self.checked(inputs)
         shape = len(pool), x.shape[1], interface.outputs
         out = np.zeros(shape) if out is None else out
         if out.shape != shape:
             raise ShapeError(f"out has shape {out.shape}, expected {shape}")
         chosen = self._all if rows is None else np.asarray(rows, np.int64)
-        if interface.recurrent:
+        if not interface.recurrent:
+            state = None
+        else:
             state = self.new_state(x.shape[1]) if state is None else state
             if state.shape != (len(pool), pool.nodes.shape[1], x.shape[1]):
                 raise ShapeError(f"state has shape {state.shape}, expected that of new_state({x.shape[1]})")
         least = max(1, _LEAST // x.shape[1])
-        if self._team is None or len(chosen) < 2 * least:
-            self._run(x, state, chosen, out, 0, len(chosen), self._values, self._after)
+        if self.threads == 1 or len(chosen) < 2 * least:
+            self._run(x, state, chosen, out, 0, len(chosen))
         else:
             self._divide(lambda first, last: self._run(x, state, chosen, out, first, last), len(chosen), least)
         return out
+
+    def checked(self, inputs: Array) -> F64Array:
+        """Return inputs as [1 or genomes, samples, inputs]; raise `ShapeError` where they do not fit the genomes."""
+        x, width = np.ascontiguousarray(inputs, np.float64), self._width
+        x = x[None] if x.ndim == 2 else x
+        if x.ndim != 3 or x.shape[2] != width or len(x) not in (1, len(self.pool)):
+            raise ShapeError(
+                f"inputs have shape {np.shape(inputs)}, expected [samples, {width}] or "
+                f"[{len(self.pool)}, samples, {width}]"
+            )
+        return x
 
     def activate_one(self, row: int, inputs: Array | Sequence[Any], state: F64Array | None = None) -> F64Array:
         """Return the outputs of one genome: [outputs] for [inputs], or [samples, outputs] for [samples, inputs].
@@ -151,15 +165,15 @@ class LinkedPool:
         samples, rows, nodes = len(x), slice(row, row + 1), self._slots - self._width
         x, out = np.ascontiguousarray(x)[None], np.empty((1, samples, self._end - self._width))
         genes, starts, sources, weights, order = (part[rows] for part in self._links)
+        block = np.empty((self._slots, min(samples, _BLOCK)))
         if self._recurrent:
             state = np.zeros((nodes, samples)) if state is None else self._of_samples(state, samples)
-            values, after, steps = np.empty(self._slots), np.empty(nodes), self.pool.interface.steps
+            steps, after = self.pool.interface.steps, np.empty_like(block)
             self._kernels.step_recurrent(
-                genes, starts, sources, weights, order, x, True, steps, _FIRST, 0, 1, values, after, state[None], out
+                genes, starts, sources, weights, order, x, True, steps, _FIRST, 0, 1, block, after, state[None], out
             )
         else:
-            block = np.empty((self._slots, min(samples, _BLOCK)))
-            self._kernels.step_many(genes, starts, sources, weights, order, x, True, _FIRST, 0, 1, block, out)
+            self._kernels.step_feed_forward(genes, starts, sources, weights, order, x, True, _FIRST, 0, 1, block, out)
         return out[0]
 
     def _of_samples(self, state: F64Array, samples: int) -> F64Array:
@@ -200,12 +214,19 @@ class LinkedPool:
         return rewards
 
     def on_gpu(self, device: GpuDevice) -> GpuGenomes:
-        """Return these genomes on a GPU, where they are activated in float32.
+        """Return these genomes on a GPU, where they are activated in float32; uploaded once, freed with these links.
 
         Raises
         ------
         UnsupportedError : the genomes are recurrent
         """
+        if self._uploaded is None or self._uploaded[0] is not device:
+            genomes = self._upload(device)
+            weakref.finalize(self, genomes.close)
+            self._uploaded = device, genomes
+        return self._uploaded[1]
+
+    def _upload(self, device: GpuDevice) -> GpuGenomes:
         from volumetric.runtime.gpu.genomes import EDGE, FIRED, GenomeLinks, GpuGenomes
 
         pool, interface = self.pool, self.pool.interface
@@ -240,27 +261,19 @@ class LinkedPool:
         out: F64Array,
         first: int,
         last: int,
-        values: F64Array | None = None,
-        after: F64Array | None = None,
     ) -> None:
-        """Activate the genomes ``rows[first : last]``; threads bring no scratch and get their own."""
-        links = self._links
-        shared = x.shape[0] == 1 and len(self.pool) > 1
-        values = np.empty_like(self._values) if values is None else values
-        if not self.pool.interface.recurrent and x.shape[1] >= _MANY:
-            block = np.empty((len(self._values), min(x.shape[1], _BLOCK)))
-            self._kernels.step_many(*links, x, shared, rows, first, last, block, out)
+        """Activate the genomes ``rows[first : last]``."""
+        shared, links = x.shape[0] == 1 and len(self.pool) > 1, self._links
+        block = np.empty((self._slots, min(x.shape[1], _BLOCK)))
+        if state is None:
+            self._kernels.step_feed_forward(*links, x, shared, rows, first, last, block, out)
             return
-        if state is None or not self.pool.interface.recurrent:
-            self._kernels.step_feed_forward(*links, x, shared, rows, first, last, values, out)
-            return
-        after = np.empty_like(self._after) if after is None else after
-        steps = self.pool.interface.steps
-        self._kernels.step_recurrent(*links, x, shared, steps, rows, first, last, values, after, state, out)
+        steps, after = self.pool.interface.steps, np.empty_like(block)
+        self._kernels.step_recurrent(*links, x, shared, steps, rows, first, last, block, after, state, out)
 
     def _link(self, first: int, last: int) -> None:
         pool = self.pool
-        scratch = np.empty((3, pool.nodes.shape[1] + 1), np.int64)
+        scratch = np.empty((3, pool.nodes.shape[1] + 1), np.int32)
         self._kernels.link(
             pool.nodes, pool.connections, pool.sizes, pool.interface.inputs, pool.interface.outputs,
             pool.interface.recurrent, first, last, self._starts, self._sources, self._weights, self._order, scratch,
@@ -270,9 +283,7 @@ class LinkedPool:
         """Call ``run(first, last)`` for parts of `count`, at least `least` each; kernels hold no lock meanwhile."""
         parts = max(1, min(self.threads, count // least))
         cuts = [count * part // parts for part in range(parts + 1)]
-        others = []
-        if self._team is not None:
-            others = [self._team.submit(run, cuts[part], cuts[part + 1]) for part in range(1, parts)]
+        others = [_team(self.threads).submit(run, cuts[part], cuts[part + 1]) for part in range(1, parts)]
         run(cuts[0], cuts[1])
         for other in others:
             other.result()

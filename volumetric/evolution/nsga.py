@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from volumetric.errors import CheckpointError, ShapeError, SpecError
-from volumetric.evolution.budget import Budget, Meter, Stop
+from volumetric.evolution.budget import Meter
 from volumetric.evolution.evaluate import (
     Cohort,
     EvaluationError,
@@ -31,11 +31,11 @@ from volumetric.evolution.evaluate import (
     results_of,
     takes_random,
 )
+from volumetric.evolution.loop import Loop
 from volumetric.evolution.pareto import crowding, front_ranks, preference
 from volumetric.evolution.reporters import EvaluationFailed, Event, FrontEvaluated
-from volumetric.evolution.run import Progress, Run
+from volumetric.evolution.run import Run
 from volumetric.evolution.selection import Offspring
-from volumetric.reporting import AnyReporter, telling
 from volumetric.rng import generator
 
 _STREAM = 3
@@ -60,7 +60,7 @@ class Point:
     id: int
 
 
-class ParetoRun:
+class ParetoRun(Loop["Objectives | Problem", tuple[Point, ...]]):
     """A run with several objectives, all of which are to be large.
 
     Parameters
@@ -91,10 +91,11 @@ class ParetoRun:
         self.population = population
         self.objectives: F64Array | None = None
         self.failures: tuple[Failure, ...] = ()
-        self.ended = ""
         size = population.config.population
         self.ids = np.arange(size)
+        self._generation = population.generation
         self._children: Any = None
+        self._front: tuple[Point, ...] | None = None
         if _OBJECTIVES in population.extras:
             self.objectives, self.ids = population.extras[_OBJECTIVES], population.extras[_IDS]
             if self.objectives.ndim != 2 or len(self.objectives) != size or self.ids.shape != (size,):
@@ -103,17 +104,20 @@ class ParetoRun:
     @property
     def generation(self) -> int:
         """Number of the generation that was asked for last, from 0."""
-        return self.population.generation
+        return self._generation
 
     @property
     def front(self) -> tuple[Point, ...]:
         """Points that nothing beats, by the first objective; of equal ones the earliest."""
-        if self.objectives is None:
-            return ()
-        rows = np.flatnonzero(front_ranks(self.objectives) == 0)
+        if self._front is None:
+            self._front = () if self.objectives is None else self._front_of(self.objectives)
+        return self._front
+
+    def _front_of(self, objectives: F64Array) -> tuple[Point, ...]:
+        rows = np.flatnonzero(front_ranks(objectives) == 0)
         best: dict[tuple[float, ...], int] = {}
         for row in rows[np.argsort(self.ids[rows])].tolist():
-            best.setdefault(tuple(self.objectives[row].tolist()), row)
+            best.setdefault(tuple(objectives[row].tolist()), row)
         return tuple(
             Point(genome=self.population.pool.genome(row), objectives=values, id=int(self.ids[row]))
             for values, row in sorted(best.items())
@@ -125,12 +129,12 @@ class ParetoRun:
         if self.objectives is None:
             return self._cohort(population.pool)
         if self._children is None:
-            generation = population.generation + 1
+            generation = self._generation + 1
             rng = generator(population.seed, _STREAM, generation)
             key = rng.integers(0, 1 << 64, dtype=np.uint64)
             first_id = generation * population.config.population
             self._children = population.children_of(self._parents(self.objectives, rng), first_id, key)
-            population.progress = Progress(generation=generation)
+            self._generation = generation
         return self._cohort(self._children)
 
     def tell(self, objectives: ArrayLike, failures: tuple[Failure, ...] = ()) -> None:
@@ -153,7 +157,7 @@ class ParetoRun:
         width = values.shape[-1] if self.objectives is None else self.objectives.shape[1]
         if values.ndim != 2 or values.shape != (size, width) or width == 0:
             raise ShapeError(f"objectives have shape {values.shape}, expected ({size}, {width or 'objectives'})")
-        self.failures = failures
+        self.failures, self._front = failures, None
         values = self._without_failures(values)
         ids = self.generation * size + np.arange(size)
         if self.objectives is None:
@@ -161,55 +165,23 @@ class ParetoRun:
             return
         both = np.concatenate([self.objectives, values])
         kept = np.sort(preference(both)[:size])
-        population.pool = population.pool.joined(self._children).take(kept)
+        population.continue_with(population.pool.joined(self._children).take(kept), self._generation)
         self.objectives, self.ids = both[kept], np.concatenate([self.ids, ids])[kept]
         self._children = None
 
-    def evolve(
-        self,
-        fitness: Objectives | Problem,
-        generations: int,
-        *,
-        executor: Executor | Scorer | None = None,
-        reporters: Sequence[AnyReporter[Event]] = (),
-        checkpoint: str | os.PathLike[str] | None = None,
-        checkpoint_every: int = 10,
-        budget: Budget | None = None,
-        stop: Stop | None = None,
-    ) -> tuple[Point, ...]:
-        """Evaluate so many generations and return the front.
+    @property
+    def evaluated(self) -> int:
+        """Generations that have been evaluated."""
+        return 0 if self.objectives is None else self.generation + (self._children is None)
 
-        Parameters
-        ----------
-        fitness : ``function(genome) -> several numbers``, ``function(genome, rng)``, or a problem whose
-            ``score_all`` returns [genomes, objectives]
-        generations, executor, reporters, checkpoint, checkpoint_every, budget, stop : as for `Run.evolve`; patience
-            counts generations without a new point on the front
+    def _evaluate(self, fitness: Objectives | Problem, cohort: Cohort, executor: Executor | Scorer | None) -> None:
+        self.tell(*_evaluated(fitness, cohort, executor))
 
-        Raises
-        ------
-        EvaluationError : no genome has objectives
-        SpecError : `generations` or `checkpoint_every` is below 1
-        """
-        if generations < 1 or checkpoint_every < 1:
-            raise SpecError(f"generations and checkpoint_every must be at least 1: {generations}, {checkpoint_every}")
-        meter = Meter(budget or Budget(), stop)
+    def _spent(self, meter: Meter) -> str:
         size = self.population.config.population
-        done = 0 if self.objectives is None else self.generation + 1
-        with telling(reporters, done, done) as tell:
-            for step in range(1, generations + 1):
-                cohort = self.ask()
-                self.tell(*_evaluated(fitness, cohort, executor))
-                front = self.front
-                for event in self._events(front):
-                    tell(event)
-                newest = max(point.id for point in front) // size
-                spent = meter.spent(self.generation, size, newest)
-                self.ended = spent or ("generations" if step == generations else "")
-                if checkpoint is not None and (step % checkpoint_every == 0 or self.ended):
-                    self.save(checkpoint)
-                if self.ended:
-                    break
+        return meter.spent(self.generation, size, max(point.id for point in self.front) // size)
+
+    def _found(self) -> tuple[Point, ...]:
         return self.front
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -265,7 +237,8 @@ class ParetoRun:
         worst = values[~failed].min(axis=0) if given is None else given
         return np.where(failed[:, None], worst, values)
 
-    def _events(self, front: Sequence[Point]) -> list[Event]:
+    def _events(self) -> Sequence[Event]:
+        front = self.front
         failed = [EvaluationFailed(generation=self.generation, genome=f.genome, reason=f.reason) for f in self.failures]
         told = FrontEvaluated(
             generation=self.generation,

@@ -82,10 +82,16 @@ class Pool:
     @property
     def links(self) -> LinkedPool:
         """Genomes ready to be activated."""
-        if self._links is None:
-            from volumetric.evolution.linked import LinkedPool
+        return self.linked(1) if self._links is None else self._links
 
-            object.__setattr__(self, "_links", LinkedPool(self))
+    def linked(self, threads: int) -> LinkedPool:
+        """Genomes ready to be activated by so many threads, where there is enough to do for them."""
+        from volumetric.evolution.linked import LinkedPool
+
+        if self._links is None or self._links.threads != threads:
+            # Links of another object of the same arrays: a cycle would keep both until the collector comes round.
+            twin = _pool(self.interface, self.nodes, self.connections, self.sizes)
+            object.__setattr__(self, "_links", LinkedPool(twin, threads=threads))
         assert self._links is not None
         return self._links
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
@@ -13,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from volumetric.errors import SpecError
-from volumetric.evolution.budget import Budget, Meter, Stop
+from volumetric.evolution.budget import Meter
 from volumetric.evolution.config import RunConfig
 from volumetric.evolution.evaluate import (
     Cohort,
@@ -29,10 +28,10 @@ from volumetric.evolution.evaluate import (
 )
 from volumetric.evolution.generation_events import generation_events
 from volumetric.evolution.hall import Champion, entered
+from volumetric.evolution.loop import Loop
 from volumetric.evolution.reporters import Event
 from volumetric.evolution.selection import Offspring, breeders, plan
 from volumetric.evolution.species import Ranking, SpeciesTable, keep, rank, remember
-from volumetric.reporting import AnyReporter, telling
 from volumetric.rng import fresh_seed, generator
 
 BREEDING_STREAM = 0
@@ -58,7 +57,7 @@ class Progress:
     failures: tuple[Failure, ...] = ()
 
 
-class Run(ABC, Generic[C, P]):
+class Run(Loop[Fitness | Problem, Champion], Generic[C, P]):
     """What all runs share. Subclasses say what a genome is: how the first are made, how they breed, how they differ.
 
     Parameters
@@ -70,7 +69,6 @@ class Run(ABC, Generic[C, P]):
     ----------
     champion : the best genome so far
     hall : the best different ones, ``config.hall_of_fame`` at most, best first
-    ended : why the last call of `evolve` returned, see `volumetric.evolution.budget.ENDS`
     extras : arrays that a problem keeps in checkpoints, see `evolve`
     """
 
@@ -82,7 +80,6 @@ class Run(ABC, Generic[C, P]):
         self.seed = fresh_seed() if seed is None else seed
         self.champion: Champion | None = None
         self.hall: tuple[Champion, ...] = ()
-        self.ended = ""
         self.extras: dict[str, NDArray[Any]] = {}
         self.progress = Progress()
         self._begin(config)
@@ -92,7 +89,7 @@ class Run(ABC, Generic[C, P]):
         self.config = config
         self.pool: P = self._first(generator(self.seed, BREEDING_STREAM))
         none = SpeciesTable.none(config.species.threshold)
-        self.species = self._speciate(self.pool, none, np.empty(0, np.int64), 0)
+        self.species = self._before = self._speciate(self.pool, none, np.empty(0, np.int64), 0)
 
     @abstractmethod
     def _first(self, rng: np.random.Generator) -> P:
@@ -111,10 +108,6 @@ class Run(ABC, Generic[C, P]):
     @abstractmethod
     def size_of(self, genome: Any) -> tuple[int, int]:
         """Return how many nodes beyond the first ones a genome has, and how many active connections, for reports."""
-
-    @abstractmethod
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write everything that the run depends on, in one step."""
 
     @property
     def _keeps_clones(self) -> bool:
@@ -146,6 +139,7 @@ class Run(ABC, Generic[C, P]):
 
     def ask(self) -> Cohort:
         """Return the generation that needs fitness, which is bred if the last one has its fitness already."""
+        self._before = self.species
         if self.progress.fitness is not None:
             self._breed(self.progress.fitness)
         return self._cohort()
@@ -182,65 +176,34 @@ class Run(ABC, Generic[C, P]):
         self.species = remember(self.species, self._ranking, self.generation)
         self.progress = replace(self.progress, fitness=values, improved=improved, failures=scores.failures)
 
-    def evolve(
-        self,
-        fitness: Fitness | Problem,
-        generations: int,
-        *,
-        executor: Executor | Scorer | None = None,
-        reporters: Sequence[AnyReporter[Event]] = (),
-        checkpoint: str | os.PathLike[str] | None = None,
-        checkpoint_every: int = 10,
-        budget: Budget | None = None,
-        stop: Stop | None = None,
-    ) -> Champion:
-        """Evaluate so many generations, fewer if a goal or a budget is reached, and return the best genome ever.
+    @property
+    def evaluated(self) -> int:
+        """Generations that have been evaluated."""
+        return self.generation + (self.progress.fitness is not None)
 
-        Parameters
-        ----------
-        fitness : ``function(genome) -> float``, or ``function(genome, rng)`` with random numbers of the genome's own,
-            or a `Problem`, which scores all genomes at once. If the problem has a method ``configure(config)``, it
-            fills in what the configuration leaves open, as widths and the fitness threshold; generation 0 is made anew
-            by that. If it has a method ``confirm(genome) -> float``, a genome that reaches the threshold gets the
-            fitness that it returns, and the run goes on if that is below the threshold. A problem with a memory of its
-            own has methods ``state() -> dict of arrays`` and ``restore(state)``, which checkpoints use
-        generations : how many to evaluate in this call
-        executor : runs fitness in threads, processes or on a cluster, with the same result; `Workers` also contains
-            functions that hang or kill their process
-        reporters : get every event as it happens: functions, as `print`, or objects (see
-            `volumetric.reporting.Reporter`). They are closed at the end and may be used again
-        checkpoint : file that the run is saved to, after every `checkpoint_every` generations and at the end
-        budget : limits besides `generations`
-        stop : asked after every generation whether to end
+    def continue_with(self, pool: P, generation: int) -> None:
+        """Make other genomes the current ones, as those of `generation`, which have no fitness."""
+        self.pool, self.progress = pool, Progress(generation=generation)
+        self._ranking = self._fresh = None
 
-        Raises
-        ------
-        EvaluationError : fitness could not be computed
-        SpecError : `generations` or `checkpoint_every` is below 1, or configuration and problem contradict each other
-        """
-        if generations < 1 or checkpoint_every < 1:
-            raise SpecError(f"generations and checkpoint_every must be at least 1: {generations}, {checkpoint_every}")
+    def _prepare(self, fitness: Fitness | Problem) -> None:
         self._adopt(fitness)
-        restore, meter = getattr(fitness, "restore", None), Meter(budget or Budget(), stop)
+        restore = getattr(fitness, "restore", None)
         if restore is not None and self.extras:
             restore(self.extras)
             self.extras = {}
-        self.ended = ""
-        done = self.generation + (self.progress.fitness is not None)
-        with telling(reporters, done, done) as tell:
-            for step in range(1, generations + 1):
-                before = self.species
-                self.tell(evaluate(fitness, self.ask(), executor))
-                self._confirm(fitness)
-                if reporters:
-                    for event in generation_events(self, before):
-                        tell(event)
-                self.ended = self._end(meter) or ("generations" if step == generations else "")
-                if checkpoint is not None and (step % checkpoint_every == 0 or self.ended):
-                    self.extras = getattr(fitness, "state", dict)()
-                    self.save(checkpoint)
-                if self.ended:
-                    break
+
+    def _evaluate(self, fitness: Fitness | Problem, cohort: Cohort, executor: Executor | Scorer | None) -> None:
+        self.tell(evaluate(fitness, cohort, executor))
+        self._confirm(fitness)
+
+    def _events(self) -> Sequence[Event]:
+        return generation_events(self, self._before)
+
+    def _before_saving(self, fitness: Fitness | Problem) -> None:
+        self.extras = getattr(fitness, "state", dict)()
+
+    def _found(self) -> Champion:
         if self.champion is None:
             raise EvaluationError("no generation was evaluated")
         return self.champion
@@ -260,8 +223,7 @@ class Run(ABC, Generic[C, P]):
     def _check_fit(self, config: C) -> None:
         """Raise `SpecError` if genomes that exist cannot go on by `config`."""
 
-    def _end(self, meter: Meter) -> str:
-        """Why no other generation is to follow, or an empty text."""
+    def _spent(self, meter: Meter) -> str:
         if self.solved:
             return "solved"
         champion = self.generation if self.champion is None else self.champion.generation

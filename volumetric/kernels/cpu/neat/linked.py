@@ -17,12 +17,12 @@ def link(nodes, connections, sizes, width, outputs, recurrent, first, last, star
     Parameters
     ----------
     width, outputs : inputs and outputs of a genome
-    starts : int64 [genomes, nodes + 1]; receives where the connections into each node begin
-    sources : int64 [genomes, connections]; receives the slot that each enabled connection reads
+    starts : int32 [genomes, nodes + 1]; receives where the connections into each node begin
+    sources : int32 [genomes, connections]; receives the slot that each enabled connection reads
     weights : float64 [genomes, connections]
-    order : int64 [genomes, nodes + 1]; receives the number of nodes to fire, then which, each after its sources. For
+    order : int32 [genomes, nodes + 1]; receives the number of nodes to fire, then which, each after its sources. For
         recurrent genomes that is all of them
-    scratch : int64 [3, nodes + 1]
+    scratch : int32 [3, nodes + 1]
     """
     for g in range(first, last):
         count = sizes[g, 0]
@@ -84,39 +84,20 @@ def update(nodes, g, starts, sources, weights, order, width, steps, values, afte
 
 @kernel
 def step_feed_forward(nodes, starts, sources, weights, order, inputs, shared, rows, first, last, values, out):
-    """Outputs of the genomes ``rows[first : last]``, sample by sample.
+    """Outputs of the genomes ``rows[first : last]``; each node fires for a block of samples, which vectorises.
 
     Parameters
     ----------
     starts, sources, weights, order : from `link`
     inputs : float64 [genomes or 1, samples, inputs]; `shared` says that all genomes read row 0
-    values : float64 scratch [inputs + nodes]
-    out : float64 [genomes, samples, outputs]
-    """
-    width = inputs.shape[2]
-    for i in range(first, last):
-        g = rows[i]
-        row = 0 if shared else g
-        for b in range(inputs.shape[1]):
-            for k in range(width):
-                values[k] = inputs[row, b, k]
-            fire(nodes, g, starts, sources, weights, order, width, values)
-            for k in range(out.shape[2]):
-                out[g, b, k] = values[width + k]
-
-
-@kernel
-def step_many(nodes, starts, sources, weights, order, inputs, shared, rows, first, last, values, out):
-    """As `step_feed_forward` for many samples: each node fires for a block of them, which vectorises.
-
-    Parameters
-    ----------
     values : float64 scratch [inputs + nodes, samples of a block]
+    out : float64 [genomes, samples, outputs]
     """
     width, samples, block = inputs.shape[2], inputs.shape[1], values.shape[1]
     for i in range(first, last):
         g = rows[i]
         row = 0 if shared else g
+        into, strengths = sources[g], weights[g]
         for start in range(0, samples, block):
             count = min(block, samples - start)
             part = values[:, :count]
@@ -125,7 +106,7 @@ def step_many(nodes, starts, sources, weights, order, inputs, shared, rows, firs
                     part[k, b] = inputs[row, start + b, k]
             for k in range(order[g, 0]):
                 n = order[g, k + 1]
-                _fire(part, part, width + n, nodes[g, n], starts[g, n], starts[g, n + 1], sources[g], weights[g])
+                _fire(part, part, width + n, nodes[g, n], starts[g, n], starts[g, n + 1], into, strengths)
             for b in range(count):
                 for k in range(out.shape[2]):
                     out[g, start + b, k] = part[width + k, b]
@@ -139,20 +120,32 @@ def step_recurrent(
 
     Parameters
     ----------
-    after : float64 scratch [nodes]
+    after : float64 scratch, like `values`
     state : float64 [genomes, nodes, samples]
     """
-    width = inputs.shape[2]
+    width, samples, block = inputs.shape[2], inputs.shape[1], values.shape[1]
     for i in range(first, last):
         g = rows[i]
         row = 0 if shared else g
-        for b in range(inputs.shape[1]):
-            for k in range(width):
-                values[k] = inputs[row, b, k]
+        into, strengths = sources[g], weights[g]
+        for start in range(0, samples, block):
+            count = min(block, samples - start)
+            part, other = values[:, :count], after[:, :count]
+            for b in range(count):
+                for k in range(width):
+                    part[k, b] = inputs[row, start + b, k]
             for n in range(order[g, 0]):
-                values[width + n] = state[g, n, b]
-            update(nodes, g, starts, sources, weights, order, width, steps, values, after)
+                for b in range(count):
+                    part[width + n, b] = state[g, n, start + b]
+            for _ in range(steps):
+                for n in range(order[g, 0]):
+                    _fire(part, other, width + n, nodes[g, n], starts[g, n], starts[g, n + 1], into, strengths)
+                for n in range(order[g, 0]):
+                    for b in range(count):
+                        part[width + n, b] = other[width + n, b]
             for n in range(order[g, 0]):
-                state[g, n, b] = values[width + n]
-            for k in range(out.shape[2]):
-                out[g, b, k] = values[width + k]
+                for b in range(count):
+                    state[g, n, start + b] = part[width + n, b]
+            for b in range(count):
+                for k in range(out.shape[2]):
+                    out[g, start + b, k] = part[width + k, b]
