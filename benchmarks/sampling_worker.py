@@ -27,7 +27,7 @@ def llama(settings: dict[str, Any], size: int) -> Draw:
     chain = lc.llama_sampler_chain_init(lc.llama_sampler_chain_default_params())
     if "repetition_penalty" in settings:
         penalties = (settings[name] for name in ("repetition_penalty", "frequency_penalty", "presence_penalty"))
-        lc.llama_sampler_chain_add(chain, lc.llama_sampler_init_penalties(-1, *penalties))
+        lc.llama_sampler_chain_add(chain, lc.llama_sampler_init_penalties(size, 1024, *penalties))
         for token in PROMPT:
             lc.llama_sampler_accept(chain, token)
     if "top_k" in settings:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import volumetric
@@ -64,6 +65,35 @@ def test_events_come_in_order_and_prompts_take_turns():
         assert "".join(event.text for event in own) == made.text
         assert [event.finish_reason for event in own] == [None] * (len(own) - 1) + [made.finish_reason]
     assert stream.generations[1].stats.generation_seconds > 0
+
+
+def test_a_long_prompt_is_computed_in_pieces_beside_sequences_that_decode():
+    model = letters()
+    each = [model.sampling(max_tokens=count, ignore_eos=True) for count in (1, 9, 2)]
+    stream = model.stream_batch(["a", "b", "abcdefgabc"], each, together=2, prompt_rows=3)
+    order = [number for number, _ in stream]
+    # The third prompt takes the place of the first after one call, and four calls with pieces of 3, 3, 3 and 1.
+    assert order == [0, 1, 1, 1, 1, 1, 2, 1, 2, 1, 1, 1]
+    for made, prompt, one in zip(stream.generations, ["a", "b", "abcdefgabc"], each, strict=True):
+        assert made.token_ids == model.generate(prompt, one).token_ids
+    stats = stream.generations[2].stats
+    assert (stats.prompt_tokens, stats.cached_tokens, stats.generated_tokens) == (10, 0, 2)
+    assert stats.first_token_seconds >= stats.prompt_seconds > 0
+    with pytest.raises(SpecError, match="prompt_rows"):
+        model.stream_batch(["a"], prompt_rows=0)
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt2", "gemma2", "mistral"])
+def test_tokens_on_the_cpu_do_not_depend_on_how_prompts_are_cut(family):
+    random = np.random.default_rng(1)
+    prompts = [random.integers(1, 90, size).tolist() for size in (3, 30, 1, 17, 9, 26, 5)]
+    with volumetric.load(TINY / family, device="cpu", context=48) as model:
+        explicit: dict[str, Any] = {"ignore_eos": True, "max_tokens": 6, "temperature": 1.1, "seed": 3, "logprobs": 1}
+        alone = [model.generate(prompt, **explicit) for prompt in prompts]
+        for prompt_rows in (1, 4, 7, 64):
+            batch = model.generate_batch(prompts, together=3, prompt_rows=prompt_rows, **explicit)
+            assert [made.token_ids for made in batch] == [made.token_ids for made in alone]
+            assert [made.logprobs for made in batch] == [made.logprobs for made in alone]
 
 
 def test_leaving_early_cancels_what_runs():

@@ -1,15 +1,16 @@
-"""Several generations at once: one call of the device computes the next token of all of them.
+"""Several generations at once: each call of the device takes the next rows of all of them.
 
-Each prompt has a stream of its own, with its own sampler, stop texts and end, exactly as if it ran alone. What differs
-is where its logits come from: all streams tell their next token, one batched call computes the logits of all, and
-each goes on with its row. A stream that ends leaves at once, and the next prompt takes its place.
+Each prompt has a transcript of its own, with its own sampler, stop texts and end, exactly as if it ran alone. A call
+has the last token of every sequence that decodes, and beside them a bounded piece of the prompts that are not computed
+yet: a long prompt slows the others down a little instead of stopping them. One call of the sampler draws from all
+logits. A sequence that ends leaves at once, and the next prompt takes its place.
 """
 
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
@@ -20,9 +21,10 @@ from volumetric.errors import GenerationError, SpecError
 from volumetric.generate.events import Generation, TokenEvent
 from volumetric.generate.params import SamplingParams
 from volumetric.generate.prompt import items_of
-from volumetric.generate.session import Session
-from volumetric.generate.stream import Stream
-from volumetric.runtime.device import State
+from volumetric.generate.sampler import Draw, draw_together
+from volumetric.generate.session import PREFILL_ROWS
+from volumetric.generate.transcript import Transcript
+from volumetric.runtime.device import Piece, State
 from volumetric.runtime.logits import most_likely
 
 if TYPE_CHECKING:
@@ -32,27 +34,32 @@ if TYPE_CHECKING:
 TOGETHER = 16
 """Sequences computed together unless told otherwise: each one has a cache, and more gain little on a CPU."""
 
+PROMPT_ROWS = 128
+"""Rows of prompts in a call beside sequences that decode, unless told otherwise: a few times what reading the weights
+takes, on a CPU as on a GPU, so that both are busy and nobody waits for long."""
 
-class _Seat(Session):
-    """A session whose single steps were computed with those of others, before they are asked for."""
 
-    ready: F32Array
+@dataclass(slots=True, eq=False)
+class _Sequence:
+    """A generation that runs: how much of its prompt is computed, and where it stands on the device."""
+
+    number: int
+    state: State
+    transcript: Transcript
+    fed: int = 0
 
     @property
-    def state(self) -> State:
-        """Where the sequence stands on the device."""
-        return self._open()
+    def missing(self) -> int:
+        """Rows of the prompt that are not computed yet."""
+        return len(self.transcript.prompt) - self.fed
 
-    def step(self, token: int) -> F32Array:
-        """Return the row that was computed for `token`."""
-        self._tokens.append(token)
-        return self.ready
-
-    def greedy(self, token: int) -> Generator[int, None, None]:
-        """Yield the most likely token of each row."""
-        while True:
-            token = most_likely(self.step(token))
-            yield token
+    def piece(self, rows: int) -> Piece:
+        """Return the next `rows` rows of the prompt, or the last token."""
+        if not self.missing:
+            return Piece(self.state, np.array([self.transcript.last_token], np.int32))
+        ids = np.array(self.transcript.prompt[self.fed : self.fed + rows], np.int32)
+        self.fed += rows
+        return Piece(self.state, ids, "none" if self.missing else "last")
 
 
 class BatchStream:
@@ -68,11 +75,13 @@ class BatchStream:
         params: SamplingParams | Sequence[SamplingParams] | None,
         *,
         together: int = TOGETHER,
+        prompt_rows: int = PROMPT_ROWS,
         template_args: Mapping[str, Any] | None = None,
         **explicit: Any,
     ) -> None:
-        if not isinstance(together, Integral) or together < 1:
-            raise SpecError(f"together must be a whole number of 1 or more, got {together!r}")
+        for name, value in {"together": together, "prompt_rows": prompt_rows}.items():
+            if not isinstance(value, Integral) or value < 1:
+                raise SpecError(f"{name} must be a whole number of 1 or more, got {value!r}")
         every = items_of(prompts, "generate_batch takes a list of prompts")
         each = [params] * len(every) if params is None or not isinstance(params, Sequence) else list(params)
         if len(each) != len(every):
@@ -84,7 +93,8 @@ class BatchStream:
             model.room_after(len(ids))
         # All prompts are known to be good before the first one costs anything.
         self._together = together
-        self._streams: dict[int, Stream] = {}
+        self._prompt_rows = prompt_rows
+        self._transcripts: list[Transcript] = []
         self._events = self._run()
 
     def __iter__(self) -> Iterator[tuple[int, TokenEvent]]:
@@ -102,48 +112,87 @@ class BatchStream:
     @property
     def generations(self) -> list[Generation]:
         """The generations so far, of those prompts that have begun; one that could go on is ``cancelled``."""
-        return [self._streams[number].generation for number in sorted(self._streams)]
+        return [transcript.generation for transcript in self._transcripts]
 
     def close(self) -> None:
         """End all generations now."""
         self._events.close()
 
     def _run(self) -> Generator[tuple[int, TokenEvent], None, None]:
-        waiting = deque(range(len(self._prompts)))
-        seats = [_Seat(self._model) for _ in range(min(self._together, len(waiting)))]
-        free, live = list(seats), dict[int, _Seat]()
+        free: list[State] = []
+        live: list[_Sequence] = []
         try:
-            while waiting or live:
-                fresh = {waiting.popleft(): free.pop() for _ in range(min(len(waiting), len(free)))}
-                for number, seat in fresh.items():
-                    seat.reset()
-                    self._streams[number] = seat.stream(self._prompts[number], self._params[number])
-                if live:
-                    self._compute(live)
-                live |= fresh
-                for number in tuple(live):
-                    event = self._next(number)
-                    if event is None or event.finish_reason is not None:
-                        self._streams[number].close()
-                        free.append(live.pop(number))
-                    if event is not None:
-                        yield number, event
+            while live or len(self._transcripts) < len(self._prompts):
+                while len(live) < self._together and len(self._transcripts) < len(self._prompts):
+                    live.append(self._begin(free.pop() if free else self._model.executable.new_state()))
+                for sequence, drawn in self._step(live):
+                    if isinstance(drawn, GenerationError):
+                        error = GenerationError(f"prompt {sequence.number}: {drawn}", hint=drawn.hint)
+                        raise error from drawn
+                    event = sequence.transcript.take(drawn)
+                    if event.finish_reason is not None:
+                        live.remove(sequence)
+                        sequence.state.reset()
+                        free.append(sequence.state)
+                    yield sequence.number, event
         finally:
-            for seat in seats:
-                seat.close()
+            for transcript in self._transcripts:
+                transcript.end()
 
-    def _next(self, number: int) -> TokenEvent | None:
-        try:
-            return next(self._streams[number], None)
-        except GenerationError as error:
-            raise GenerationError(f"prompt {number}: {error}", hint=error.hint) from error
+    def _begin(self, state: State) -> _Sequence:
+        number = len(self._transcripts)
+        transcript = Transcript(self._model, self._prompts[number], self._params[number])
+        self._transcripts.append(transcript)
+        return _Sequence(number, state, transcript)
 
-    def _compute(self, live: Mapping[int, _Seat]) -> None:
-        """Feed the last token of each live stream; all of them wait for the call, so it counts in the time of each."""
+    def _step(self, live: Sequence[_Sequence]) -> list[tuple[_Sequence, Draw | GenerationError]]:
+        """Compute the next rows, and draw where they end with logits; all wait for it, so its time counts for each."""
         began = time.perf_counter()
-        tokens = np.array([self._streams[number].last_token for number in live], np.int32)
-        rows = self._model.executable.forward_batch([seat.state for seat in live.values()], tokens)
-        for seat, row in zip(live.values(), rows, strict=True):
-            seat.ready = row
-        for number in live:
-            self._streams[number].add_seconds(time.perf_counter() - began)
+        taking = self._share(live)
+        prompting = [sequence for sequence, _ in taking if sequence.missing]
+        pieces = [sequence.piece(rows) for sequence, rows in taking]
+        outputs = self._model.executable.run(pieces)
+        for sequence in prompting:
+            sequence.transcript.prompt_seconds += time.perf_counter() - began
+        ready = [
+            (sequence, logits[-1])
+            for (sequence, _), piece, logits in zip(taking, pieces, outputs, strict=True)
+            if piece.wanted == "last"
+        ]
+        draws = _draw(ready)
+        for sequence, _ in taking:
+            sequence.transcript.count_time(time.perf_counter() - began)
+        return [(sequence, drawn) for (sequence, _), drawn in zip(ready, draws, strict=True)]
+
+    def _share(self, live: Sequence[_Sequence]) -> list[tuple[_Sequence, int]]:
+        """Which sequences take part in the next call, and with how many rows: all that decode, and the first prompts.
+
+        Prompts alone are cut where those of a session are, and may not exceed what is bounded there.
+        """
+        decoding = any(not sequence.missing for sequence in live)
+        budget = self._prompt_rows if decoding else PREFILL_ROWS
+        taking = []
+        for sequence in live:
+            rows = min(sequence.missing, budget, PREFILL_ROWS - sequence.fed % PREFILL_ROWS) if sequence.missing else 1
+            if rows:
+                taking.append((sequence, rows))
+            budget -= rows if sequence.missing else 0
+        return taking
+
+
+def _draw(ready: Sequence[tuple[_Sequence, F32Array]]) -> list[Draw | GenerationError]:
+    """Draw from the logits of each sequence: all that sample in one call."""
+    drawn: dict[int, Draw | GenerationError] = {}
+    sampled = [(sequence, logits) for sequence, logits in ready if not sequence.transcript.params.plain_greedy]
+    if sampled:
+        samplers = [sequence.transcript.sampler for sequence, _ in sampled]
+        found = draw_together(samplers, [logits for _, logits in sampled])
+        drawn = {sequence.number: one for (sequence, _), one in zip(sampled, found, strict=True)}
+    return [drawn[sequence.number] if sequence.number in drawn else _greedy(logits) for sequence, logits in ready]
+
+
+def _greedy(logits: F32Array) -> Draw | GenerationError:
+    try:
+        return Draw(token=most_likely(logits))
+    except GenerationError as error:
+        return error

@@ -14,14 +14,15 @@ from numpy.typing import ArrayLike, NDArray
 from volumetric._typing import F32Array
 from volumetric.analysis.predict import BATCH, predict_on
 from volumetric.errors import GenerationError, SpecError
-from volumetric.generate.batch import TOGETHER, BatchStream
+from volumetric.generate.batch import PROMPT_ROWS, TOGETHER, BatchStream
 from volumetric.generate.events import Generation
 from volumetric.generate.footprint import Footprint, footprint
 from volumetric.generate.info import ModelInfo
 from volumetric.generate.params import Merged, SamplingParams, merge
 from volumetric.generate.prompt import Message, Prompt, check_messages, encode_prompt, items_of
 from volumetric.generate.session import PREFILL_ROWS, Session, restore_session
-from volumetric.generate.stream import Decoder, Stream
+from volumetric.generate.stream import Stream
+from volumetric.generate.transcript import Decoder
 from volumetric.loaders import LoadedModel
 from volumetric.loaders.tokenizer import Tokenizer
 from volumetric.network import Network, Params
@@ -288,6 +289,7 @@ class Model:
         params: SamplingParams | Sequence[SamplingParams] | None = None,
         *,
         together: int = TOGETHER,
+        prompt_rows: int = PROMPT_ROWS,
         **explicit: Any,
     ) -> list[Generation]:
         """Generate after several prompts, whose tokens are computed together: each weight is read once for all.
@@ -300,6 +302,8 @@ class Model:
         prompts : any number; text, token ids or chat messages, of any lengths
         params : complete sampling parameters for all, or one for each prompt. One seed for all seeds each prompt alike.
         together : sequences computed at once, at most; each needs a cache on the device
+        prompt_rows : tokens of prompts computed at once beside sequences that decode, at most; more of them start the
+            next generation sooner and slow the others down
         explicit : single sampling parameters and ``template_args``, as for `generate`
 
         Returns
@@ -311,7 +315,7 @@ class Model:
         ------
         GenerationError, SpecError : as `generate`, before anything is computed, for any of the prompts
         """
-        return self.stream_batch(prompts, params, together=together, **explicit).run()
+        return self.stream_batch(prompts, params, together=together, prompt_rows=prompt_rows, **explicit).run()
 
     def stream_batch(
         self,
@@ -319,6 +323,7 @@ class Model:
         params: SamplingParams | Sequence[SamplingParams] | None = None,
         *,
         together: int = TOGETHER,
+        prompt_rows: int = PROMPT_ROWS,
         **explicit: Any,
     ) -> BatchStream:
         """Generate after several prompts, token by token: an iterator over ``(number of the prompt, TokenEvent)``.
@@ -326,7 +331,7 @@ class Model:
         Parameters as for `generate_batch`.
         """
         self._require_generator()
-        return BatchStream(self, prompts, params, together=together, **explicit)
+        return BatchStream(self, prompts, params, together=together, prompt_rows=prompt_rows, **explicit)
 
     def chat(self, messages: Sequence[Message], params: SamplingParams | None = None, **explicit: Any) -> Generation:
         """Generate the reply to a conversation, through the model's chat template; parameters as for `generate`.

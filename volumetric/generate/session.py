@@ -18,6 +18,7 @@ from volumetric.atomic import write_atomic
 from volumetric.errors import CheckpointError, GenerationError
 from volumetric.generate.params import SamplingParams
 from volumetric.generate.stream import Stream
+from volumetric.generate.transcript import Transcript
 from volumetric.runtime.batch import greedy_ids
 from volumetric.runtime.device import State
 from volumetric.runtime.sealed import Seal
@@ -110,20 +111,10 @@ class Session:
         SpecError : a sampling parameter is unknown or out of range
         """
         ids = self._model.encode(prompt, template_args=template_args)
-        # The last token drawn needs no place of its own: it is not fed again.
-        room = self._model.room_after(len(ids)) + 1
+        self._model.room_after(len(ids))
         merged = self._model.sampling(params, **explicit)
         self._stop()
-        self._live = Stream(
-            self,
-            ids,
-            merged,
-            limit=min(merged.max_tokens, room),
-            end_ids=merged.end_ids(self._model.eos_ids),
-            decoder=self._model.decoder(),
-            device_bytes=self._model.device_bytes,
-            on_end=on_end,
-        )
+        self._live = Stream(self, Transcript(self._model, ids, merged), on_end)
         return self._live
 
     def prefill(self, ids: Sequence[int]) -> tuple[F32Array, int]:

@@ -1,0 +1,141 @@
+"""Transcript: what became of one generation, draw by draw: its tokens, text, times and end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from volumetric.generate.events import FinishReason, Generation, GenerationStats, TokenEvent
+from volumetric.generate.memory import peak_resident_bytes
+from volumetric.generate.params import SamplingParams
+from volumetric.generate.sampler import Draw, Sampler
+from volumetric.generate.stops import StopMatcher
+
+if TYPE_CHECKING:
+    from volumetric.generate.model import Model
+
+
+class Decoder(Protocol):
+    """Turns token ids into text as they come; holds back characters that are not complete."""
+
+    def push(self, token_id: int) -> str: ...
+    def flush(self) -> str: ...
+
+
+class Transcript:
+    """One generation after a prompt, wherever its logits come from.
+
+    Parameters
+    ----------
+    model : whose tokenizer, context and end-of-text ids count
+    prompt : token ids; they fit into the context
+    params : complete sampling parameters
+
+    Attributes
+    ----------
+    sampler : draws its tokens
+    cached : tokens of the prompt that needed no computing
+    prompt_seconds : time to compute the prompt
+    reason : why it ended; None while it goes on
+    """
+
+    def __init__(self, model: Model, prompt: Sequence[int], params: SamplingParams) -> None:
+        self.params = params
+        self.prompt = tuple(prompt)
+        self.sampler = Sampler(params, self.prompt)
+        self.decoder: Decoder | None = model.decoder()
+        self.cached = 0
+        self.prompt_seconds = 0.0
+        self.reason: FinishReason | None = None
+        # The last token drawn needs no place of its own: it is not fed again.
+        self._limit = min(params.max_tokens, model.room_after(len(self.prompt)) + 1)
+        self._end_ids = params.end_ids(model.eos_ids)
+        self._device_bytes = model.device_bytes
+        self._stops = StopMatcher(params.stop)
+        self._draws: list[Draw] = []
+        self._texts: list[str] = []
+        self._first_seconds = self._seconds = 0.0
+
+    @property
+    def begun(self) -> bool:
+        """Whether the first token was drawn."""
+        return bool(self._draws)
+
+    @property
+    def last_token(self) -> int:
+        """The token drawn last; raises IndexError before the first one."""
+        return self._draws[-1].token
+
+    def count_time(self, seconds: float) -> None:
+        """Count time that was spent for the next token: all of it for the first one, prompt included."""
+        if self._draws:
+            self._seconds += seconds
+        else:
+            self._first_seconds += seconds
+
+    def take(self, draw: Draw) -> TokenEvent:
+        """Append a token; the event that tells it has the reason if it is the last one."""
+        self._draws.append(draw)
+        token = draw.token
+        ended = token in self._end_ids
+        piece = "" if ended or self.decoder is None else self.decoder.push(token)
+        shown, stopped = self._stops.push(piece)
+        if ended or stopped:
+            self.reason = "stop"
+        elif len(self._draws) >= self._limit:
+            self.reason = "length"
+        if self.reason is not None and not stopped:
+            shown += self._flush()
+        self._texts.append(shown)
+        return TokenEvent(
+            index=len(self._draws) - 1,
+            token_id=token,
+            text=shown,
+            logprob=draw.logprob,
+            top_logprobs=draw.top_logprobs,
+            finish_reason=self.reason,
+            stats=self.stats if self.reason else None,
+        )
+
+    def _flush(self) -> str:
+        """Return all text held back; a stop text that completes in it still ends the text."""
+        shown, stopped = self._stops.push("" if self.decoder is None else self.decoder.flush())
+        if stopped:
+            self.reason = "stop"
+            return shown
+        return shown + self._stops.flush()
+
+    def end(self) -> None:
+        """Settle the reason and what is held back, once, however the generation ended."""
+        if self.reason is None:
+            self._texts.append(self._flush())
+            self.reason = "cancelled"
+
+    @property
+    def generation(self) -> Generation:
+        """The generation so far; its finish reason is ``cancelled`` while it could go on."""
+        wanted = self.params.logprobs is not None
+        return Generation(
+            text="".join(self._texts),
+            token_ids=tuple(draw.token for draw in self._draws),
+            finish_reason=self.reason or "cancelled",
+            stats=self.stats,
+            seed=None if self.params.temperature == 0.0 else self.sampler.seed,
+            logprobs=tuple(draw.logprob or 0.0 for draw in self._draws) if wanted else None,
+            top_logprobs=tuple(draw.top_logprobs or () for draw in self._draws) if wanted else None,
+        )
+
+    @property
+    def stats(self) -> GenerationStats:
+        """Counts and times so far."""
+        return GenerationStats(
+            prompt_tokens=len(self.prompt),
+            cached_tokens=self.cached,
+            generated_tokens=len(self._draws),
+            prompt_seconds=self.prompt_seconds,
+            first_token_seconds=self._first_seconds,
+            generation_seconds=self._seconds,
+            peak_bytes=peak_resident_bytes(),
+            device_bytes=self._device_bytes,
+            finish_reason=self.reason or "cancelled",
+        )
