@@ -67,6 +67,12 @@ class CheckpointError(VolumetricError, ValueError):
 
 
 class GenerationError(VolumetricError, RuntimeError):
-    """Text generation cannot go on: the context is full, a chat template failed, a token is unknown."""
+    """Text generation cannot go on: the context is full, a chat template failed, a token is unknown.
+
+    Attributes
+    ----------
+    sequence : which of the sequences of a call has the fault, from 0; None where there is one, or it is not known
+    """
 
     advice: ClassVar[str | None] = "`volumetric inspect MODEL` shows what the model can take"
+    sequence: int | None = None

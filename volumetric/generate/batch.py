@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from numbers import Integral
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -60,6 +61,9 @@ class _Sequence:
         ids = np.array(self.transcript.prompt[self.fed : self.fed + rows], np.int32)
         self.fed += rows
         return Piece(self.state, ids, "none" if self.missing else "last")
+
+
+_Draws: TypeAlias = list[tuple[_Sequence, Draw | GenerationError]]
 
 
 class BatchStream:
@@ -125,16 +129,20 @@ class BatchStream:
             while live or len(self._transcripts) < len(self._prompts):
                 while len(live) < self._together and len(self._transcripts) < len(self._prompts):
                     live.append(self._begin(free.pop() if free else self._model.executable.new_state()))
-                for sequence, drawn in self._step(live):
-                    if isinstance(drawn, GenerationError):
-                        error = GenerationError(f"prompt {sequence.number}: {drawn}", hint=drawn.hint)
-                        raise error from drawn
-                    event = sequence.transcript.take(drawn)
-                    if event.finish_reason is not None:
-                        live.remove(sequence)
-                        sequence.state.reset()
-                        free.append(sequence.state)
-                    yield sequence.number, event
+                ended: list[_Sequence] = []
+                with closing(self._rounds(tuple(live))) as rounds:
+                    for draws in rounds:
+                        for sequence, drawn in draws:
+                            event = _told(sequence, drawn)
+                            if event.finish_reason is not None:
+                                ended.append(sequence)
+                            yield sequence.number, event
+                        if ended:
+                            break
+                for sequence in ended:
+                    live.remove(sequence)
+                    sequence.state.reset()
+                    free.append(sequence.state)
         finally:
             for transcript in self._transcripts:
                 transcript.end()
@@ -145,7 +153,26 @@ class BatchStream:
         self._transcripts.append(transcript)
         return _Sequence(number, state, transcript)
 
-    def _step(self, live: Sequence[_Sequence]) -> list[tuple[_Sequence, Draw | GenerationError]]:
+    def _rounds(self, live: Sequence[_Sequence]) -> Generator[_Draws, None, None]:
+        """Yield the draws of the next calls, for as long as nobody joins or leaves."""
+        while any(sequence.missing or not sequence.transcript.params.plain_greedy for sequence in live):
+            yield self._step(live)
+        greedy = self._model.executable.greedy(
+            [sequence.state for sequence in live], [sequence.transcript.last_token for sequence in live]
+        )
+        try:
+            with closing(greedy):
+                while True:
+                    began = time.perf_counter()
+                    tokens = next(greedy)
+                    for sequence in live:
+                        sequence.transcript.count_time(time.perf_counter() - began)
+                    yield [(sequence, Draw(token=token)) for sequence, token in zip(live, tokens, strict=True)]
+        except GenerationError as error:
+            guilty = live if error.sequence is None else [live[error.sequence]]
+            yield [(sequence, error) for sequence in guilty]
+
+    def _step(self, live: Sequence[_Sequence]) -> _Draws:
         """Compute the next rows, and draw where they end with logits; all wait for it, so its time counts for each."""
         began = time.perf_counter()
         taking = self._share(live)
@@ -178,6 +205,13 @@ class BatchStream:
                 taking.append((sequence, rows))
             budget -= rows if sequence.missing else 0
         return taking
+
+
+def _told(sequence: _Sequence, drawn: Draw | GenerationError) -> TokenEvent:
+    """Return the event of a draw; raise the error that it is, with the number of the prompt."""
+    if isinstance(drawn, GenerationError):
+        raise GenerationError(f"prompt {sequence.number}: {drawn}", hint=drawn.hint) from drawn
+    return sequence.transcript.take(drawn)
 
 
 def _draw(ready: Sequence[tuple[_Sequence, F32Array]]) -> list[Draw | GenerationError]:

@@ -79,7 +79,7 @@ def greedy_each(executable: Executable, states: Sequence[State], tokens: Sequenc
     """Feed `tokens`, yield the arg max of each sequence's logits, feed those, and so on."""
     while True:
         fed = [Piece(state, np.array([token], np.int64)) for state, token in zip(states, tokens, strict=True)]
-        tokens = [most_likely(logits[-1]) for logits in executable.run(fed)]
+        tokens = [most_likely(logits[-1], sequence=place) for place, logits in enumerate(executable.run(fed))]
         yield list(tokens)
 
 

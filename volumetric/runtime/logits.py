@@ -17,19 +17,22 @@ MODEL_LOGITS = "the model's logits"
 NAN, INFINITE, NONE_POSSIBLE = "hold NaN", "hold +inf", "are all -inf, so no token is possible"
 
 
-def unusable(state: str, what: str = MODEL_LOGITS) -> GenerationError:
+def unusable(state: str, what: str = MODEL_LOGITS, *, sequence: int | None = None) -> GenerationError:
     """Return the error for logits in one of the three states that allow no choice.
 
     Parameters
     ----------
     state : `NAN`, `INFINITE` or `NONE_POSSIBLE`
     what : which logits, as the beginning of the message
+    sequence : whose they are, among several
     """
-    return GenerationError(
+    error = GenerationError(
         f"{what} {state}",
         hint="bans (-inf) may cover every token; otherwise the weights or the numeric type overflow: "
         "try dtype='float32' or device='reference'",
     )
+    error.sequence = sequence
+    return error
 
 
 def require_usable(logits: F32Array, what: str = MODEL_LOGITS) -> None:
@@ -43,22 +46,24 @@ def require_usable(logits: F32Array, what: str = MODEL_LOGITS) -> None:
     _check(float(logits.max(initial=-np.inf)), what)
 
 
-def most_likely(logits: F32Array) -> int:
+def most_likely(logits: F32Array, *, sequence: int | None = None) -> int:
     """Return the index of the largest of `logits`, the lowest among equals.
 
     Parameters
     ----------
     logits : float32, of one row
+    sequence : whose they are, among several
 
     Raises
     ------
     GenerationError : as `require_usable`
     """
     token = int(logits.argmax())  # a NaN wins over every number
-    _check(logits.item(token), MODEL_LOGITS)
+    _check(logits.item(token), MODEL_LOGITS, sequence)
     return token
 
 
-def _check(top: float, what: str) -> None:
+def _check(top: float, what: str, sequence: int | None = None) -> None:
     if not math.isfinite(top):
-        raise unusable(NAN if math.isnan(top) else INFINITE if top > 0 else NONE_POSSIBLE, what)
+        state = NAN if math.isnan(top) else INFINITE if top > 0 else NONE_POSSIBLE
+        raise unusable(state, what, sequence=sequence)
