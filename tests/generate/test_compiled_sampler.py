@@ -18,6 +18,7 @@ from volumetric.errors import GenerationError
 from volumetric.generate.params import SamplingParams
 from volumetric.generate.reference_sampler import ReferenceSampler
 from volumetric.generate.sampler import Draw, Sampler, draw_together
+from volumetric.runtime.cpu.sampling import Sampling
 
 SIZES = st.one_of(st.integers(1, 20), st.integers(1, 700), st.integers(1, 60_000))
 LOOKS = ("plain", "halves", "whole", "masked", "flat", "steep", "huge")
@@ -134,6 +135,17 @@ def test_a_row_does_not_depend_on_its_batch():
     alone = [Sampler(params, [1, 2]) for params in each]
     for _ in range(6):
         assert draw_together(together, rows) == [sampler.draw(row) for sampler, row in zip(alone, rows, strict=True)]
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_tokens_do_not_depend_on_the_number_of_threads(threads):
+    rows = [logits_like("plain", 2000 + 97 * i, i) for i in range(13)]
+    samplers = [Sampler(SamplingParams(temperature=1.1, top_p=0.9, seed=i)) for i in range(13)]
+    for request, row in zip([sampler.request for sampler in samplers], rows, strict=True):
+        assert request.prepare(row) is None
+    Sampling(threads).draw([sampler.request.address for sampler in samplers], 4000)
+    for sampler, row in zip(samplers, rows, strict=True):
+        assert sampler.request.take(row) == Sampler(sampler.params).draw(row)
 
 
 def test_a_bad_row_of_a_batch_leaves_the_others_alone():

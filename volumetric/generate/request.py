@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 
@@ -15,10 +14,11 @@ from volumetric.errors import GenerationError
 from volumetric.generate.history import History
 from volumetric.generate.params import SamplingParams
 from volumetric.generate.sampler import Draw
-from volumetric.kernels.cpu.sampling.draw import ADJUSTED, USABLE, WORDS, draw_rows, scratch_bytes
+from volumetric.kernels.cpu.sampling.draw import ADJUSTED, USABLE, WORDS
 from volumetric.kernels.cpu.sampling.draw import INFINITE as INFINITE_CODE
 from volumetric.kernels.cpu.sampling.draw import NAN as NAN_CODE
 from volumetric.kernels.cpu.sampling.draw import NONE_POSSIBLE as NONE_POSSIBLE_CODE
+from volumetric.runtime.cpu.sampling import SAMPLING
 from volumetric.runtime.logits import INFINITE, MODEL_LOGITS, NAN, NONE_POSSIBLE, unusable
 
 _AT = {name: place for place, name in enumerate(WORDS)}
@@ -135,30 +135,11 @@ def _heat(temperature: float) -> dict[str, float]:
     }
 
 
-class _Scratch(threading.local):
-    """Memory of each thread that draws."""
-
-    bytes: NDArray[np.uint8] = np.empty(0, np.uint8)
-    first = 0
-
-    def address(self, size: int) -> int:
-        """Address of `size` bytes, a multiple of 64."""
-        if self.bytes.size < size + 64:
-            self.bytes = np.empty(size + 64, np.uint8)
-            self.first = -(-self.bytes.ctypes.data // 64) * 64
-        return self.first
-
-
-_SCRATCH = _Scratch()
-
-
 def answer(requests: Sequence[Request], rows: Sequence[F32Array]) -> list[Draw | GenerationError]:
     """Answer `requests` by their `rows` of logits; see `volumetric.generate.sampler.draw_together`."""
     rows = [np.ascontiguousarray(row, np.float32) for row in rows]
     errors = [request.prepare(row) for request, row in zip(requests, rows, strict=True)]
     ready = [request.address for request, error in zip(requests, errors, strict=True) if error is None]
     if ready:
-        addresses = np.array(ready, np.int64)
-        scratch = _SCRATCH.address(scratch_bytes(max(row.size for row in rows)))
-        draw_rows(addresses.ctypes.data, 0, len(ready), scratch)
+        SAMPLING.draw(ready, max(row.size for row in rows))
     return [error or request.take(row) for request, row, error in zip(requests, rows, errors, strict=True)]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from volumetric.kernels.cpu.jit import kernel
 from volumetric.kernels.cpu.memory import (
+    atomic_add,
     load_f32,
     load_f64,
     load_i32,
@@ -99,8 +100,8 @@ def _room(size):
 
 
 def scratch_bytes(size: int) -> int:
-    """Bytes of scratch for rows of `size` logits."""
-    return (size + GROUP + BLOCK) * 32
+    """Bytes of scratch for rows of `size` logits, a multiple of 64."""
+    return (size + GROUP + BLOCK) * 32 // 64 * 64
 
 
 @kernel
@@ -319,14 +320,16 @@ def _draw(request, scratch):
         store_i64(request + _TOKEN, _first_of(top, desk))
 
 
-@kernel
-def draw_rows(requests, first, last, scratch):
-    """Answer requests `first` to `last`, this one excluded.
+REQUESTS_WORD, COUNT_WORD, NEXT_WORD, SCRATCH_WORD, SCRATCH_BYTES_WORD = range(5)
+"""What the control block of `draw_rows` holds: the address of so many addresses of requests, the first of them that no
+thread has taken yet, and the scratch of all threads, `scratch_bytes` of the largest size for each."""
 
-    Parameters
-    ----------
-    requests : address of the addresses of requests, each `WORDS`
-    scratch : address of `scratch_bytes` of the largest size among them
-    """
-    for i in range(first, last):
-        _draw(load_i64(requests + 8 * i), scratch)
+
+def draw_rows(step: Any, thread: Any, threads: Any, control: Any) -> None:
+    """Answer requests, each by the thread that is free; an operation of the plan walker."""
+    count = load_i64(control + 8 * COUNT_WORD)
+    scratch = load_i64(control + 8 * SCRATCH_WORD) + thread * load_i64(control + 8 * SCRATCH_BYTES_WORD)
+    i = atomic_add(control + 8 * NEXT_WORD, 1)
+    while i < count:
+        _draw(load_i64(load_i64(control + 8 * REQUESTS_WORD) + 8 * i), scratch)
+        i = atomic_add(control + 8 * NEXT_WORD, 1)

@@ -1,0 +1,108 @@
+"""Sampling by the team of threads: the rows of a batch are shared out, a single one stays with the caller."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volumetric.kernels.cpu.graph.alone import run_alone
+from volumetric.kernels.cpu.jit import compile_operation
+from volumetric.kernels.cpu.sampling.draw import (
+    COUNT_WORD,
+    NEXT_WORD,
+    REQUESTS_WORD,
+    SCRATCH_BYTES_WORD,
+    SCRATCH_WORD,
+    draw_rows,
+    scratch_bytes,
+)
+from volumetric.kernels.cpu.steps import OPERATION_WORD, STEP_WORDS
+from volumetric.runtime.cpu.arena import address_of, aligned_zeros
+from volumetric.runtime.cpu.compiling import make_ready
+from volumetric.runtime.cpu.cores import default_threads
+from volumetric.runtime.cpu.governor import Governor
+from volumetric.runtime.cpu.team import TEAM
+
+_EACH = 4
+"""Rows for which a thread is worth its waiting: 100 µs of work."""
+
+
+class Sampling:
+    """Answers requests to the sampling kernel; any number of Python threads may ask, one after the other has its turn.
+
+    Which thread draws a row changes nothing: each row is drawn by one, from its own numbers alone.
+
+    Parameters
+    ----------
+    threads : at most so many; the physical cores unless given
+    """
+
+    def __init__(self, threads: int | None = None) -> None:
+        self._limit = threads
+        self._turn = threading.Lock()
+        self._control: NDArray[np.int64] = np.zeros(8, np.int64)
+        self._control_address = address_of(self._control)
+        self._scratch: NDArray[np.uint8] = np.zeros(0, np.uint8)
+
+    @cached_property
+    def _table(self) -> int:
+        """Address of a table of one step, made once for the life of the process."""
+        made: list[Any] = []
+
+        def ready(name: str) -> int:
+            made.append(compile_operation(draw_rows))
+            return made[0].address
+
+        make_ready([(draw_rows.__name__, ())], ready)
+        self._operation = made[0]  # the address is that of its code
+        self._words: NDArray[np.int64] = np.zeros(STEP_WORDS, np.int64)
+        self._words[OPERATION_WORD] = made[0].address
+        return address_of(self._words)
+
+    def forget(self) -> None:
+        """Start afresh in a forked child, where a turn may never end."""
+        self._turn = threading.Lock()
+
+    @cached_property
+    def _governor(self) -> Governor:
+        return Governor(self._limit or default_threads())
+
+    def draw(self, requests: Sequence[int], size: int) -> None:
+        """Answer requests.
+
+        Parameters
+        ----------
+        requests : addresses, see ``volumetric.kernels.cpu.sampling.draw.WORDS``
+        size : logits of the longest row
+        """
+        addresses = np.array(requests, np.int64)
+        with self._turn:
+            kind = str(len(requests).bit_length())
+            threads = min(self._governor.threads_for(kind), -(-len(requests) // _EACH))
+            each = scratch_bytes(size)
+            if self._scratch.size < each * threads:
+                self._scratch = aligned_zeros(each * threads)
+                self._control[SCRATCH_WORD] = address_of(self._scratch)
+            self._control[REQUESTS_WORD] = address_of(addresses)
+            self._control[COUNT_WORD] = len(requests)
+            self._control[NEXT_WORD] = 0
+            self._control[SCRATCH_BYTES_WORD] = each
+            if threads == 1:
+                run_alone(self._table, 1, self._control_address)
+                return
+            began = time.perf_counter()
+            TEAM.run(self._table, 1, self._control_address, threads)
+            self._governor.observe((time.perf_counter() - began) / len(requests), kind)
+
+
+SAMPLING = Sampling()
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=SAMPLING.forget)
