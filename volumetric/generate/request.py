@@ -14,18 +14,15 @@ from volumetric.errors import GenerationError
 from volumetric.generate.history import History
 from volumetric.generate.params import SamplingParams
 from volumetric.generate.sampler import Draw
-from volumetric.kernels.cpu.sampling.draw import ADJUSTED, USABLE, WORDS
-from volumetric.kernels.cpu.sampling.draw import INFINITE as INFINITE_CODE
-from volumetric.kernels.cpu.sampling.draw import NAN as NAN_CODE
-from volumetric.kernels.cpu.sampling.draw import NONE_POSSIBLE as NONE_POSSIBLE_CODE
+from volumetric.kernels.cpu.sampling import draw as kernel
 from volumetric.runtime.cpu.sampling import SAMPLING
 from volumetric.runtime.logits import INFINITE, MODEL_LOGITS, NAN, NONE_POSSIBLE, unusable
 
-_AT = {name: place for place, name in enumerate(WORDS)}
-_LOGITS, _SIZE, _RANDOM, _TOKEN, _STATE, _NORM = (
-    _AT[name] for name in ("logits", "size", "random", "token", "state", "norm")
+_AT = {name: place for place, name in enumerate(kernel.WORDS)}
+_LOGITS, _SIZE, _HISTORIES, _RANDOM, _TOKEN, _STATE, _NORM = (
+    _AT[name] for name in ("logits", "size", "histories", "random", "token", "state", "norm")
 )
-_STATES = {NAN_CODE: NAN, INFINITE_CODE: INFINITE, NONE_POSSIBLE_CODE: NONE_POSSIBLE}
+_STATES = {kernel.NAN: NAN, kernel.INFINITE: INFINITE, kernel.NONE_POSSIBLE: NONE_POSSIBLE}
 _LN2 = Fraction(6931471805599453094172321214581765680755, 10**40)
 _MANY = 2**31 - 1
 _COLDEST = 1e-300
@@ -42,7 +39,7 @@ class Request:
     """
 
     def __init__(self, params: SamplingParams, seed: int, prompt: Iterable[int]) -> None:
-        self._words: NDArray[np.int64] = np.zeros(len(WORDS), np.int64)
+        self._words: NDArray[np.int64] = np.zeros(len(kernel.WORDS), np.int64)
         self._numbers: NDArray[np.float64] = self._words.view(np.float64)
         self.address = self._words.ctypes.data
         self._random = rng.generator(seed) if params.temperature else None
@@ -75,6 +72,7 @@ class Request:
             self._words[_AT[name]] = word
         for name, number in numbers.items():
             self._numbers[_AT[name]] = number
+        self._told: NDArray[np.int32] | None = None
         self._tell_history()
 
     def prepare(self, logits: F32Array) -> GenerationError | None:
@@ -93,14 +91,16 @@ class Request:
     def take(self, logits: F32Array) -> Draw | GenerationError:
         """Return what was drawn from `logits`, and remember the token."""
         state = self._words.item(_STATE)
-        if state != USABLE:
-            adjusted = state > ADJUSTED
+        if state != kernel.USABLE:
+            adjusted = state > kernel.ADJUSTED
             what = "after logit bias and penalties, the logits" if adjusted else MODEL_LOGITS
-            return unusable(_STATES[state - ADJUSTED if adjusted else state], what)
+            return unusable(_STATES[state - kernel.ADJUSTED if adjusted else state], what)
         token = self._words.item(_TOKEN)
         if self._history is not None:
             self._history.add(token)
-            self._tell_history()
+            self._words[_HISTORIES] = len(self._history)
+            if self._history.table is not self._told:
+                self._tell_history()
         if self._tops is None:
             return Draw(token=token)
         norm = self._numbers.item(_NORM)
@@ -112,7 +112,7 @@ class Request:
     def _tell_history(self) -> None:
         if self._history is None:
             return
-        table = self._history.table
+        self._told = table = self._history.table
         base, stride = table.ctypes.data, table.strides[0]
         first = _AT["history"]
         self._words[first : first + 4] = base, base + stride, base + 2 * stride, len(self._history)

@@ -22,6 +22,8 @@ class StopMatcher:
 
         At a stop text, what comes before its first appearance is returned, and the rest is dropped.
         """
+        if not self._stops:
+            return text, False
         self._held += text
         found = [at for stop in self._stops if (at := self._held.find(stop)) >= 0]
         if found:

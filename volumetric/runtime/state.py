@@ -13,6 +13,8 @@ from volumetric.errors import GenerationError, ShapeError
 from volumetric.layers import StateSpec
 from volumetric.runtime.plan import Plan
 
+_LAST_ID = 2**31 - 1
+
 
 def check_room(position: int, new: int, context: int) -> None:
     """Raise `GenerationError` unless `new` more rows fit a state that holds `position` of `context`."""
@@ -45,10 +47,10 @@ def check_input(plan: Plan, x: NDArray[Any]) -> NDArray[Any]:
     if x.shape[0] == 0:
         raise ShapeError("the network needs at least one row of input, got none")
     wants_ids = value.dtype == "int32"
-    if wants_ids != np.issubdtype(x.dtype, np.integer):
+    if wants_ids != (x.dtype.kind in "iu"):
         raise ShapeError(f"the network reads {value.dtype}, got {x.dtype}")
-    if wants_ids and x.size and (x.min() < 0 or x.max() > np.iinfo(np.int32).max):
-        raise GenerationError(f"token ids must lie in 0 … 2147483647, got {int(x.min())} to {int(x.max())}")
+    if wants_ids and x.size and (x.min() < 0 or (x.dtype != np.int32 and x.max() > _LAST_ID)):
+        raise GenerationError(f"token ids must lie in 0 … {_LAST_ID}, got {int(x.min())} to {int(x.max())}")
     return np.ascontiguousarray(x, value.dtype)
 
 
