@@ -27,7 +27,7 @@ from volumetric.kernels.cpu.steps import (
     TAIL_MODE_WORD,
     TAIL_NONE,
 )
-from volumetric.runtime.batch import check_batch, forward_each, greedy_each, run_each
+from volumetric.runtime.batch import check_batch, check_pieces, forward_each, greedy_each, run_each
 from volumetric.runtime.cpu.arena import address_of, aligned_zeros
 from volumetric.runtime.cpu.batch import Blocks
 from volumetric.runtime.cpu.governor import Governor
@@ -87,8 +87,18 @@ class CpuExecutable:
         return state
 
     def run(self, pieces: Sequence[Piece]) -> list[NDArray[np.float32]]:
-        """Append the rows of each piece to its state, one piece after the other."""
-        return run_each(self, self._open().plan, pieces)
+        """Append the rows of each piece to its state: single rows together, then one piece after the other."""
+        plan = self._open().plan
+        rows = check_pieces(plan, pieces, self.options.context)
+        single = [i for i, x in enumerate(rows) if len(x) == 1 and pieces[i].wanted != "none"]
+        if len(single) < 2:
+            return run_each(self, plan, pieces)
+        outputs = self.forward_batch([pieces[i].state for i in single], np.concatenate([rows[i] for i in single]))
+        found: dict[int, F32Array] = dict(zip(single, outputs[:, None], strict=True))
+        rest = [i for i in range(len(pieces)) if i not in found]
+        if rest:
+            found |= zip(rest, run_each(self, plan, [pieces[i] for i in rest]), strict=True)
+        return [found[i] for i in range(len(pieces))]
 
     def forward(self, state: CpuState, x: NDArray[Any], *, last_only: bool = True) -> F32Array:
         """Append the rows of `x` to `state` and return the plan's output for the last row, or for all of them.

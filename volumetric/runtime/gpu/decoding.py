@@ -121,9 +121,9 @@ class TokenLoop:
         found = encoded.read(self._flying.popleft())
         for state in self._states:
             state.advance(1)
-        for token in found:
+        for place, token in enumerate(found):
             if token in _UNUSABLE:
-                raise unusable(_UNUSABLE[token])
+                raise unusable(_UNUSABLE[token], sequence=place)
         self._expected = [state.position for state in self._states]
         return found
 
