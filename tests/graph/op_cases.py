@@ -16,7 +16,7 @@ from volumetric.runtime.graph import Graph, GraphBuilder
 from volumetric.runtime.graph.families.elementwise import BINARY, CURVED, UNARY
 from volumetric.runtime.graph.network import DIALECT
 
-OPEN = DIALECT | {"last"}
+OPEN = DIALECT | {"last", "delay"}
 """Operations for open rows: whole networks hold them to the layers (`test_open_rows`), bound graphs have none."""
 RNG = np.random.default_rng(20)
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from tests.networks import tiny_llama
-from volumetric.errors import ShapeError
+from tests.runtime.test_delays import LOOPS
+from volumetric.errors import ShapeError, UnsupportedError
 from volumetric.grid import Coord, Grid, Link
 from volumetric.layers import (
     GRU,
@@ -165,6 +166,17 @@ def test_weights_may_come_from_elsewhere() -> None:
         emit_plan(work, lower(network), work.input("x", (3, 6)))
     with pytest.raises(ShapeError, match="rows of shape"):
         emit_plan(work, lower(network), work.input("x", (2, 3, 5)), sequences=4)
+
+
+def test_a_link_with_a_delay_shifts_each_sequence() -> None:
+    network = LOOPS["ahead"]
+    x = inputs_of(network, 2, 5)
+    program = NumpyGraphs(np.float64).compile(graph_of(network, 5, sequences=2), store_of(network))
+    device = ReferenceDevice(np.float64).compile(lower(network), initialise(network, seed=4), RunOptions())
+    want = [device.forward(device.new_state(), part, last_only=False) for part in x]
+    np.testing.assert_allclose(program.run([x])[0], want, rtol=1e-6, atol=1e-7)
+    with pytest.raises(UnsupportedError, match="loop"):
+        graph_of(LOOPS["self"], 3)
 
 
 def test_positions_beyond_the_table_are_refused() -> None:

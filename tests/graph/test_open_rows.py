@@ -7,6 +7,7 @@ import pytest
 
 from tests.graph.test_networks import NETWORKS, chain
 from tests.layers.cases import CASES
+from tests.runtime.test_delays import LOOPS
 from volumetric.errors import ShapeError
 from volumetric.layers import GRU, LSTM, RNN, Dense, Dropout, Entmax, Gate, Parallel, Residual, RMSNorm, Sequential
 from volumetric.network import Network, initialise
@@ -39,6 +40,11 @@ class Sequence:
         self.position = 0
 
     def run(self, x: np.ndarray) -> np.ndarray:
+        """Append rows; where a link closes a loop, as many at a time as may run."""
+        size = self.graph.piece or len(x)
+        return np.concatenate([self._piece(x[at : at + size]) for at in range(0, len(x), size)])
+
+    def _piece(self, x: np.ndarray) -> np.ndarray:
         bound = bind(self.graph, len(x))
         given = [
             derived_value(self.graph.derived[i], self.position, bound.tensors[i]) if i in self.graph.derived else x
@@ -78,6 +84,11 @@ def test_networks_go_on_from_their_states(name: str, cuts: tuple[int, ...]) -> N
 def test_every_layer_runs_on_any_number_of_rows(name: str) -> None:
     agree(LAYERS[name], (3, 1))
     agree(LAYERS[name], (2, 2), STATELESS)
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_links_with_a_delay_read_what_is_kept(name: str) -> None:
+    agree(LOOPS[name], (1, 4, 2))
 
 
 @pytest.mark.parametrize("cell", [RNN, LSTM, GRU])

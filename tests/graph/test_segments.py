@@ -7,6 +7,7 @@ import pytest
 
 from tests.graph.test_networks import NETWORKS, chain
 from tests.graph.test_open_rows import LAYERS, STATELESS, Sequence, rows_for
+from tests.runtime.test_delays import LOOPS
 from volumetric.layers import LSTM, Dense, Entmax, RMSNorm
 from volumetric.network import Network
 from volumetric.runtime import lower
@@ -21,7 +22,7 @@ from volumetric.runtime.graph.segments import segments
 class Parts(Sequence):
     """A sequence that is computed segment by segment."""
 
-    def run(self, x: np.ndarray) -> np.ndarray:
+    def _piece(self, x: np.ndarray) -> np.ndarray:
         graph, values = bind(self.graph, len(x)), {}
         for i in graph.inputs:
             what = graph.derived.get(i)
@@ -61,7 +62,7 @@ def bind_nodes(graph: Graph, nodes: tuple[Node, ...]) -> list[Node]:
     return [node for node in graph.nodes if node.outputs[0] in first]
 
 
-EVERY: dict[str, Network] = {**NETWORKS, **LAYERS}
+EVERY: dict[str, Network] = {**NETWORKS, **LAYERS, **LOOPS}
 
 
 @pytest.mark.parametrize("name", EVERY)

@@ -33,8 +33,9 @@ def is_open(graph: Graph) -> bool:
 
 def bind(graph: Graph, rows: int) -> Graph:
     """Return `graph` for calls of `rows` rows; what a state holds stays open."""
-    tensors = tuple(replace(t, shape=_sizes(t.shape, rows)) for t in graph.tensors)
-    return replace(graph, tensors=tensors, nodes=tuple(_bound(node, tensors, rows) for node in graph.nodes))
+    tensors = [replace(t, shape=_sizes(t.shape, rows)) for t in graph.tensors]
+    nodes = [bound for node in graph.nodes for bound in _bound(node, tensors, rows)]
+    return replace(graph, tensors=tuple(tensors), nodes=tuple(nodes))
 
 
 def rows_of(graph: Graph, inputs: Mapping[int, Array]) -> int:
@@ -66,14 +67,35 @@ def _sizes(sizes: Shape, rows: int) -> Shape:
     return tuple(n if n >= 0 or n == HELD else -n * rows for n in sizes)
 
 
-def _bound(node: Node, tensors: tuple[Tensor, ...], rows: int) -> Node:
+def _bound(node: Node, tensors: list[Tensor], rows: int) -> list[Node]:
+    """Return what a node is in a call of `rows` rows; may add tensors."""
     if node.op == "last":
         shape, axis = tensors[node.inputs[0]].shape, node.attrs["axis"]
-        starts = tuple(n - 1 if i == axis else 0 for i, n in enumerate(shape))
-        return replace(node, op="slice", attrs=MappingProxyType({"starts": starts, "stops": shape}))
+        return [_part(node, node.inputs[0], node.outputs[0], shape, axis, shape[axis] - 1, shape[axis])]
+    if node.op == "delay":
+        x, past = node.inputs
+        shape = tensors[past].shape
+        joined = len(tensors)
+        tensors.append(Tensor(name="joined", shape=(shape[0] + rows, *shape[1:])))
+        made = replace(node, op="concat", inputs=(past, x), outputs=(joined,), attrs=MappingProxyType({"axis": 0}))
+        whole, (earlier, left) = tensors[joined].shape, node.outputs
+        return [
+            made,
+            _part(node, joined, earlier, whole, 0, 0, rows),
+            _part(node, joined, left, whole, 0, rows, rows + shape[0]),
+        ]
     names = _SIZES.get(node.op, ())
     attrs: dict[str, Any] = dict(node.attrs)
     for name in names:
         value = attrs[name]
         attrs[name] = _sizes(value, rows) if isinstance(value, tuple) else _sizes((value,), rows)[0]
-    return replace(node, attrs=MappingProxyType(attrs)) if names else node
+    return [replace(node, attrs=MappingProxyType(attrs)) if names else node]
+
+
+def _part(node: Node, x: int, y: int, shape: Shape, axis: int, start: int, stop: int) -> Node:
+    """Return a slice of one axis in the place of `node`."""
+    starts = tuple(start if i == axis else 0 for i in range(len(shape)))
+    stops = tuple(stop if i == axis else n for i, n in enumerate(shape))
+    return replace(
+        node, op="slice", inputs=(x,), outputs=(y,), attrs=MappingProxyType({"starts": starts, "stops": stops})
+    )

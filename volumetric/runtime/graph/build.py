@@ -380,6 +380,7 @@ def pruned(graph: Graph) -> Graph:
         outputs=tuple(number[i] for i in graph.outputs),
         constants=MappingProxyType({number[i]: v for i, v in graph.constants.items() if i in number}),
         derived=MappingProxyType({number[i]: what for i, what in graph.derived.items() if i in number}),
+        piece=graph.piece,
     )
 
 

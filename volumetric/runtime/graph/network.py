@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from volumetric._typing import Shape
+from volumetric._typing import ROWS, Shape
 from volumetric.errors import ShapeError, UnsupportedError
 from volumetric.layers import LayerSpec
 from volumetric.network import Network
@@ -74,7 +74,7 @@ def open_graph(plan: Plan, dialect: frozenset[str] = DIALECT) -> Graph:
     y = emit_plan(work, plan, x, resumes=True)
     if work.tensors[y].role == "input":  # an output is a tensor of its own
         y = joined(work, (y,), "add")
-    return mark_tail(fuse_rows(fuse_activations(work.finish([y]))))
+    return mark_tail(fuse_rows(fuse_activations(replace(work.finish([y]), piece=plan.piece))))
 
 
 def emit_plan(
@@ -112,7 +112,11 @@ def emit_plan(
     values = {plan.inputs[0]: work.reshape(x, (rows, *shape[lead:]))}
     base = Scope(work=work, param=param or work.stored, path="", sequences=count, resumes=resumes, training=training)
     for step in plan.steps:
-        values[step.outputs[0]] = emit_step(base, step, [values[i] for i in step.inputs])
+        if step.op in DELAYS:
+            result = _earlier(base, step, [values[i] for i in step.inputs], plan.states[step.states["past"]].shape)
+        else:
+            result = emit_step(base, step, [values[i] for i in step.inputs])
+        values |= dict.fromkeys(step.outputs, result)
     if made is not None:
         made.update(values)
     y = values[plan.outputs[0]]
@@ -124,7 +128,8 @@ def emit_step(base: Scope, step: Step, inputs: Sequence[int]) -> int:
     work, spec = base.work, step.attrs.get("spec")
     if step.op in DELAYS:
         raise UnsupportedError(
-            f"the link {step.attrs['link']} has a delay, which only the reference device runs",
+            f"the link {step.attrs['link']} has a delay, which this device does not run beside layers that run as "
+            "tensor graphs",
             hint="use device='reference'",
         )
     with work.at(step.where, mixes=mixes_rows(step) or sees_batch(step)):
@@ -137,3 +142,35 @@ def emit_step(base: Scope, step: Step, inputs: Sequence[int]) -> int:
         if step.op == "concat":
             return joined(work, inputs, "concat")
         return joined(work, inputs, "avg" if step.attrs["scale"] != 1 else "add")
+
+
+def _earlier(base: Scope, step: Step, inputs: Sequence[int], shape: Shape) -> int:
+    """Emit what a link with a delay reads, or keeps; `shape` is that of the rows kept."""
+    work, count = base.work, shape[0]
+    with work.at(step.where, mixes=True):
+        if not base.resumes:
+            if not inputs:
+                raise UnsupportedError(
+                    f"there are no tensor graphs of whole sequences through the loop that the link "
+                    f"{step.attrs['link']} closes",
+                    hint="remove the link, or let its source come before its target",
+                )
+            return _shifted(base, inputs[0], count)
+        key = step.states["past"]
+        past = work.stored(key, shape, role="state")
+        if step.op == "recall":
+            return work.slice(past, (0,) * len(shape), (ROWS, *shape[1:]))
+        earlier, left = work.emit("delay", (inputs[0], past))
+        work.assign(key, left)
+        return earlier
+
+
+def _shifted(base: Scope, x: int, count: int) -> int:
+    """The rows of each sequence `count` places later, zeros before them."""
+    work = base.work
+    rows, *row = work.shape(x)
+    length = rows // max(base.sequences, 1)
+    kept = max(length - count, 0)
+    apart = work.reshape(x, (base.sequences, length, *row))
+    shifted = work.pad(work.part(apart, 1, 0, kept), (0, length - kept, *(0 for _ in row)), (0,) * (2 + len(row)))
+    return work.reshape(shifted, (rows, *row))

@@ -62,6 +62,8 @@ Element-wise (any number of axes)
 
 Moving data
 -----------
+``delay``       x [n, …], past [d, …] → of ``past`` and x one behind the other the first n, and the last d: what x was d
+                rows earlier, and what is past after it. For axes whose size is open.
 ``last``        x → the last element of ``axis``, which stays with size 1. For axes whose size is open.
 ``reshape``     x → the same elements in another shape; no work: both share storage. Also int32.
 ``permute``     x → ``NumPy transpose(x, perm)``. ``perm``.
@@ -226,6 +228,7 @@ class Graph:
     inputs, outputs : tensors that a run takes from the host and hands back to it
     constants : tensor → its value, int32 or float64; a device converts floats to its own type once
     derived : those of `inputs` that nobody gives: they follow from the places of a call's rows in their sequence
+    piece : rows that may run at a time, because a node reads what a later one made so many rows earlier; None: any
     """
 
     tensors: tuple[Tensor, ...]
@@ -234,6 +237,7 @@ class Graph:
     outputs: tuple[int, ...]
     constants: Mapping[int, Array]
     derived: Mapping[int, Derived] = field(default_factory=lambda: MappingProxyType({}))
+    piece: int | None = None
 
     @property
     def keyed(self) -> dict[str, Tensor]:

@@ -49,7 +49,7 @@ def _infer_slice(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     floats("slice", inputs)
     shape, starts, stops = inputs[0].shape, attrs["starts"], attrs["stops"]
     inside = len(starts) == len(stops) == len(shape) and all(
-        (a, b) == (0, n) or 0 <= a <= b <= n for a, b, n in zip(starts, stops, shape, strict=True)
+        (a, b) == (0, n) or (a == 0 and b < 0) or 0 <= a <= b <= n for a, b, n in zip(starts, stops, shape, strict=True)
     )
     require(inside, "slice", f"{starts} to {stops} is not inside of {list(shape)}")
     return [out("slice", *(b - a for a, b in zip(starts, stops, strict=True)))]
@@ -82,6 +82,19 @@ def _vjp_last(work: GraphBuilder, node: Node, g: int) -> Found:
     shape, axis = work.shape(node.inputs[0]), node.attrs["axis"]
     before = tuple(n - 1 if i == axis else 0 for i, n in enumerate(shape))
     return [work.pad(g, before, (0,) * len(shape))]
+
+
+def _infer_delay(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
+    floats("delay", inputs)
+    x, past = inputs
+    require(x.shape[1:] == past.shape[1:] and past.shape[0] > 0, "delay", "rows and those before them are alike")
+    return [out("earlier", *x.shape), out("past", *past.shape)]
+
+
+def _run_delay(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
+    x, past = inputs
+    every = np.concatenate([past, x])
+    return [every[: len(x)], every[len(x) :]]
 
 
 def _infer_pad(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
@@ -173,6 +186,7 @@ def _run_assign(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
 declare("reshape", _infer_reshape, lambda inputs, attrs: [inputs[0].reshape(attrs["shape"])], _vjp_reshape)
 declare("permute", _infer_permute, _run_permute, _vjp_permute)
 declare("slice", _infer_slice, _run_slice, _vjp_slice)
+declare("delay", _infer_delay, _run_delay)
 declare("last", _infer_last, _run_last, _vjp_last)
 declare("pad", _infer_pad, _run_pad, _vjp_pad)
 declare("concat", _infer_concat, lambda inputs, attrs: [np.concatenate(inputs, attrs["axis"])], _vjp_concat)
