@@ -13,7 +13,7 @@ import pytest
 from volumetric.bench import Case, Row, cases, measure, render
 from volumetric.errors import SpecError
 from volumetric.grid import Coord, Grid
-from volumetric.layers import Embedding, MultiHeadAttention
+from volumetric.layers import LSTM, Embedding, MultiHeadAttention
 from volumetric.network import Network, initialise
 from volumetric.runtime.device import RunOptions
 from volumetric.runtime.lower import lower
@@ -135,6 +135,20 @@ def test_measuring_gives_a_speed_for_each_repetition(executable, case):
     assert len(speeds) == 3
     assert np.isfinite(speeds).all()
     assert min(speeds) > 0
+
+
+@pytest.mark.parametrize("case", [Case(generate=2, depth=5), Case(generate=2, batch=2, depth=5)])
+def test_a_state_that_cannot_be_cut_back_is_copied(case, monkeypatch):
+    layers = (Embedding(num_embeddings=32, embedding_dim=4), LSTM(input_size=4, hidden_size=32))
+    network = Network(grid=Grid(2), layers={Coord(z): layer for z, layer in enumerate(layers)})
+    executable = ReferenceDevice().compile(lower(network), initialise(network), RunOptions(context=40))
+    made = []
+    forward = executable.forward
+    monkeypatch.setattr(executable, "forward", lambda *args, **named: made.append(forward(*args, **named)) or made[-1])
+    measure(executable, 32, case, repetitions=2)
+    rounds = np.concatenate(made[1:]).reshape(3, -1)  # after the prompt: a warm-up and two repetitions
+    assert np.array_equal(rounds[0], rounds[1])
+    assert np.array_equal(rounds[0], rounds[2])
 
 
 def test_a_batch_feeds_every_sequence_at_its_depth(executable, monkeypatch):

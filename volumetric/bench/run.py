@@ -12,7 +12,7 @@ import numpy as np
 from volumetric import rng
 from volumetric._typing import IntArray
 from volumetric.bench.cases import Case
-from volumetric.errors import SpecError
+from volumetric.errors import GenerationError, SpecError
 from volumetric.generate.session import PREFILL_ROWS
 from volumetric.runtime.batch import greedy_ids
 from volumetric.runtime.device import Executable, State
@@ -63,9 +63,9 @@ def profile(
 
 
 def _repeat_batch(executable: Executable, states: list[State], case: Case, first: IntArray) -> Iterator[float]:
+    origin = states[0].fork()
     while True:
-        for state in states:
-            state.trim(case.depth)
+        states = [_back(state, origin) for state in states]
         start = time.perf_counter()
         with closing(executable.greedy(states, first.tolist())) as generated:
             for _ in islice(generated, case.generate):
@@ -74,13 +74,23 @@ def _repeat_batch(executable: Executable, states: list[State], case: Case, first
 
 
 def _repeat(executable: Executable, state: State, case: Case, prompt: IntArray, first: int) -> Iterator[float]:
+    origin = state.fork()
     while True:
-        state.trim(case.depth)
+        state = _back(state, origin)
         start = time.perf_counter()
         _feed(executable, state, prompt)
         if case.generate:
             _generate(executable, state, first, case.generate)
         yield (case.prompt + case.generate) / (time.perf_counter() - start)
+
+
+def _back(state: State, origin: State) -> State:
+    """Return a state that stands where `origin` does: `state` cut back, or a copy where that cannot be."""
+    try:
+        state.trim(origin.position)
+    except GenerationError:  # of layers whose state is one value
+        return origin.fork()
+    return state
 
 
 def _feed(executable: Executable, state: State, ids: IntArray) -> None:

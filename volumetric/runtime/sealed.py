@@ -37,11 +37,14 @@ class Seal:
     version: int
     what: str
 
-    def close(self, header: msgspec.Struct, body: Iterable[bytes]) -> bytes:
+    def close(self, header: msgspec.Struct, body: Iterable[bytes | memoryview]) -> bytes:
         """Return header and body as one."""
         text = msgspec.json.encode(header)
-        data = b"".join([_START.pack(self.magic, self.version, len(text)), text, *body])
-        return data + hashlib.sha256(data).digest()
+        parts = [_START.pack(self.magic, self.version, len(text)), text, *body]
+        digest = hashlib.sha256()
+        for part in parts:
+            digest.update(part)
+        return b"".join([*parts, digest.digest()])
 
     def open(self, data: bytes, header: type[H]) -> tuple[H, memoryview]:
         """Return the header and the body of what `close` returned.

@@ -79,12 +79,12 @@ class _Header(msgspec.Struct, forbid_unknown_fields=True):
 def save_state(state: HoldingState, specs: Mapping[str, StateSpec]) -> bytes:
     """Return `state`, whose plan declares `specs`, as bytes."""
     entries: list[_Entry] = []
-    parts: list[bytes] = []
+    parts: list[memoryview] = []
     for key, spec in specs.items() if state.position else ():
         value = state.read(key)
         arrays = (value.codes, value.scales) if isinstance(value, Coded) else (value,)
         entries.append(_Entry(key=key, kind=spec.kind, shape=spec.shape, dtype=str(arrays[0].dtype)))
-        parts += [np.ascontiguousarray(array, array.dtype.newbyteorder("<")).tobytes() for array in arrays]
+        parts += [np.ascontiguousarray(array, array.dtype.newbyteorder("<")).data for array in arrays]
     return SEAL.close(_Header(position=state.position, states=entries), parts)
 
 
