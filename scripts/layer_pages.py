@@ -8,7 +8,6 @@ What stands outside of the marks is written by hand: what the layer computes, an
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import inspect
 import re
@@ -19,7 +18,8 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))  # for the examples of every layer kind, which the tests keep
 
-from tests.layers.cases import CASES  # noqa: E402 (the line above must come first)
+from scripts.pages import write_or_check  # noqa: E402 (the line above must come first)
+from tests.layers.cases import CASES  # noqa: E402
 from volumetric._typing import ROWS, Shape  # noqa: E402
 from volumetric.layers import LAYERS, LayerSpec, ParamSpec, Residual, Sequential  # noqa: E402
 from volumetric.network_json import spec_to_dict  # noqa: E402
@@ -66,19 +66,8 @@ PLAIN = {
 
 def main() -> int:
     """Write or check every page."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true")
-    check = parser.parse_args().check
     pages = {HOME / f"{kind}.md": _page(kind) for kind in sorted(LAYERS)}
-    pages[HOME / "README.md"] = _index()
-    stale = [path for path, text in pages.items() if not path.exists() or path.read_text(encoding="utf-8") != text]
-    for path in stale:
-        if check:
-            print(f"{path.relative_to(ROOT)} is not current: run python scripts/layer_pages.py")
-        else:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(pages[path], encoding="utf-8")
-    return 1 if check and stale else 0
+    return write_or_check(__doc__, pages | {HOME / "README.md": _index()})
 
 
 def _page(kind: str) -> str:

@@ -6,7 +6,6 @@ python scripts/models_page.py --check    exit with 1 if the file is not current
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import json
 import math
@@ -18,7 +17,8 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from volumetric.dtypes import Scheme  # noqa: E402 (the line above must come first)
+from scripts.pages import write_or_check  # noqa: E402 (the line above must come first)
+from volumetric.dtypes import Scheme  # noqa: E402
 from volumetric.loaders import archs  # noqa: E402
 from volumetric.loaders.convert import FORMATS  # noqa: E402
 from volumetric.loaders.gguf import _HOSTS  # noqa: E402
@@ -255,18 +255,5 @@ def document() -> str:
     )
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true")
-    text = document()
-    if not parser.parse_args().check:
-        TARGET.write_text(text, encoding="utf-8")
-        return 0
-    if TARGET.exists() and TARGET.read_text(encoding="utf-8") == text:
-        return 0
-    print("docs/models.md is not current; run: make docs", file=sys.stderr)
-    return 1
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_or_check(__doc__, {TARGET: document()}))

@@ -6,14 +6,14 @@ python scripts/support_table.py --check    exit with 1 if the file is not curren
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))  # for the examples of every layer kind, which the tests keep
 
-from tests.layers.cases import CASES  # noqa: E402 (the line above must come first)
+from scripts.pages import write_or_check  # noqa: E402 (the line above must come first)
+from tests.layers.cases import CASES  # noqa: E402
 from tests.parity.run import graph_of  # noqa: E402
 from tests.parity.table import EXAMPLES, ROLES, Role, cells, covered, training, weighted  # noqa: E402
 from volumetric.dtypes import DTYPES, DType, Scheme, parse_dtype  # noqa: E402
@@ -139,18 +139,5 @@ def document() -> str:
     )
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true")
-    text = document()
-    if not parser.parse_args().check:
-        TARGET.write_text(text, encoding="utf-8")
-        return 0
-    if TARGET.exists() and TARGET.read_text(encoding="utf-8") == text:
-        return 0
-    print("docs/support.md is not current; run: make docs", file=sys.stderr)
-    return 1
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_or_check(__doc__, {TARGET: document()}))
