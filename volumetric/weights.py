@@ -1,4 +1,4 @@
-"""WeightStore: one tensor in several numeric forms, and Params: the stores of a network by name."""
+"""WeightStore: one tensor in a numeric form, and Params: the stores of a network by name."""
 
 from __future__ import annotations
 
@@ -105,13 +105,9 @@ class WeightStore:
     source : the packed tensor, or a function that produces it at each call and keeps nothing
     rows : produces rows ``start:stop`` of what `source` would, where that takes less than the whole
     release : called by `release`; lets the owner of a mapped file drop the pages of this tensor
-
-    Attributes
-    ----------
-    generation : grows with every change of value or form, so that caches and devices can tell
     """
 
-    __slots__ = ("_master", "_release", "_rows", "_source", "_versions", "generation", "scheme", "shape")
+    __slots__ = ("_master", "_release", "_rows", "_source", "scheme", "shape")
 
     def __init__(
         self,
@@ -124,12 +120,10 @@ class WeightStore:
     ) -> None:
         self.shape = tuple(shape)
         self.scheme = scheme
-        self.generation = 0
         self._source: Packed | Callable[[], Packed] | None = source
         self._rows = rows
         self._release = release
         self._master: NDArray[np.float32] | None = None
-        self._versions: dict[Scheme, Packed] = {}
 
     @classmethod
     def from_packed(cls, packed: Packed) -> WeightStore:
@@ -181,15 +175,6 @@ class WeightStore:
             self._master.flags.writeable = False
         return self._master
 
-    def as_(self, scheme: Scheme) -> Packed:
-        """Return the tensor in `scheme`, made from the master where kept; cached until the value changes."""
-        if scheme == self.scheme:
-            return self.stored()
-        if scheme not in self._versions:
-            values = self.values() if self._master is None else self._master
-            self._versions[scheme] = encode(values, scheme)
-        return self._versions[scheme]
-
     def assign(self, value: NDArray[np.float32]) -> None:
         """Make `value` the new master; raise `ShapeError` if it has another shape."""
         if value.shape != self.shape:
@@ -236,8 +221,6 @@ class WeightStore:
             self._release()
 
     def _changed(self) -> None:
-        self.generation += 1
-        self._versions.clear()
         self._source = None
         self._rows = None
         self._release = None

@@ -246,7 +246,7 @@ def test_mixed_schemes_in_one_product(rng):
     kinds = itertools.cycle(["int8:g32", "float32", "int4:g32", "bfloat16"])
     for key, store in params.items():
         if len(store.shape) == 2:
-            params[key] = WeightStore.from_packed(store.as_(Scheme.parse(next(kinds))))
+            params[key] = WeightStore.from_packed(store.converted(Scheme.parse(next(kinds)))[0])
     params = Params(params)
     want = outputs(ReferenceDevice(), network, params, IDS)
     for pieces in ([21], [1] * 21):
@@ -266,7 +266,9 @@ def test_long_prompt_crosses_chunks_and_growing_caches(rng):
     pieces = [255, 2, 260, 183]
     got = outputs(CpuDevice(threads=2), network, params, ids, pieces=pieces, kv_dtype="float16")
     assert_close(got, want, 5e-3)
-    brief = Params({key: WeightStore.from_packed(store.as_(Scheme.parse("bf16"))) for key, store in params.items()})
+    brief = Params(
+        {key: WeightStore.from_packed(store.converted(Scheme.parse("bf16"))[0]) for key, store in params.items()}
+    )
     want = outputs(ReferenceDevice(), network, brief, ids)
     got = outputs(CpuDevice(threads=2), network, brief, ids, pieces=pieces, compute="bfloat16")
     assert np.square(got - want).sum() / np.square(want).sum() < 3e-4

@@ -51,7 +51,7 @@ def test_numeric_types_do_not_hide_that_two_networks_are_one(name: str) -> None:
     network = chain(dense(64), width=64)
     params = initialise(network, seed=3)
     scheme = Scheme.parse(name)
-    packed = Params({k: WeightStore.from_packed(s.as_(scheme)) for k, s in params.items()})
+    packed = Params({k: WeightStore.from_packed(s.converted(scheme)[0]) for k, s in params.items()})
     other = extract_dna(network, initialise(network, seed=4))
     mine, theirs = extract_dna(network, params), extract_dna(network, packed)
     floor = {"binary": 0.7, "ternary": 0.8, "int2": 0.8, "uint2": 0.8}.get(name, 0.97)

@@ -76,7 +76,9 @@ def test_the_better_parent_has_the_larger_part() -> None:
 @pytest.mark.parametrize(("mine", "theirs"), [("int4", "float64"), ("binary", "float8_e4m3fn"), ("float32", "ternary")])
 def test_the_child_keeps_the_numeric_types_of_the_template(mine: str, theirs: str) -> None:
     a, b = (
-        Params({k: WeightStore.from_packed(s.as_(Scheme.parse(t))) if "weight" in k else s for k, s in p.items()})
+        Params(
+            {k: WeightStore.from_packed(s.converted(Scheme.parse(t))[0]) if "weight" in k else s for k, s in p.items()}
+        )
         for t, p in ((mine, A), (theirs, B))
     )
     child = splice((NETWORK, a), (NETWORK, b))

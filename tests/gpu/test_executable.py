@@ -60,7 +60,7 @@ def morphed(params: Params, scheme: str) -> Params:
     """Matrices in a scheme; vectors stay."""
     return Params(
         {
-            key: WeightStore.from_packed(store.as_(Scheme.parse(scheme))) if len(store.shape) > 1 else store
+            key: WeightStore.from_packed(store.converted(Scheme.parse(scheme))[0]) if len(store.shape) > 1 else store
             for key, store in params.items()
         }
     )

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from volumetric.errors import ShapeError, SpecError
 from volumetric.runtime.graph import GraphBuilder, NumpyGraphs, differentiate, interpret
-from volumetric.runtime.graph.layout import broadcast_layout, permute_layout, reduce_layout
+from volumetric.runtime.graph.layout import broadcast_layout, reduce_layout
 from volumetric.runtime.graph.liveness import last_use, roots, scratch
 
 Shape = tuple[int, ...]
@@ -215,20 +215,11 @@ def test_a_broadcast_nest_visits_what_numpy_does(shape: Shape, data: st.DataObje
     assert places(sizes, right) == part.ravel().tolist()
 
 
-@given(shapes, st.data())
-def test_a_permutation_nest_visits_what_numpy_does(shape: Shape, data: st.DataObject) -> None:
-    perm = data.draw(st.permutations(range(len(shape))))
-    sizes, (out, source) = permute_layout(shape, perm)
-    assert places(sizes, out) == list(range(int(np.prod(shape))))
-    assert places(sizes, source) == np.arange(np.prod(shape)).reshape(shape).transpose(perm).ravel().tolist()
-
-
 def test_nests_are_as_short_as_can_be() -> None:
     assert broadcast_layout((2, 3, 4), (2, 3, 4), (3, 4)) == ((2, 12), ((12, 1), (12, 1), (0, 1)))
     assert broadcast_layout((2, 3, 4), (2, 3, 4), (1,)) == ((24,), ((1,), (1,), (0,)))
     assert broadcast_layout((2, 3, 4, 5), (1, 3, 1, 1)) == ((2, 3, 20), ((60, 20, 1), (0, 1, 0)))
     assert broadcast_layout((1, 1), (1,)) == ((1,), ((1,), (1,)))
-    assert permute_layout((2, 3, 4), (2, 0, 1)) == ((4, 6), ((6, 1), (1, 4)))
 
 
 @given(shapes, st.data())

@@ -189,7 +189,7 @@ def test_dtype_spares_gains_and_keeps_embeddings_at_eight_bits() -> None:
     assert schemes["1.0.0.0/weight"] == "float32"
     for key, store in params.items():
         assert store.stored().scheme == store.scheme
-        np.testing.assert_array_equal(store.stored().payload, kept[key].as_(store.scheme).payload)
+        np.testing.assert_array_equal(store.stored().payload, kept[key].converted(store.scheme)[0].payload)
 
 
 def test_an_untied_head_keeps_eight_bits_too() -> None:

@@ -61,15 +61,13 @@ def test_a_source_of_another_shape_is_an_error(values: np.ndarray) -> None:
         store.stored()
 
 
-def test_versions_are_cached_until_the_value_changes(values: np.ndarray) -> None:
+def test_what_is_assigned_is_what_is_stored_and_converted(values: np.ndarray) -> None:
     store = WeightStore.from_array(values)
-    first = store.as_(INT4)
-    assert store.as_(INT4) is first
-    generation = store.generation
+    before = store.copy()
     store.assign(values * 2)
-    assert store.generation > generation
-    assert np.array_equal(decode(store.as_(INT4), np.float32), decode(encode(values * 2, INT4), np.float32))
+    assert np.array_equal(decode(store.converted(INT4)[0], np.float32), decode(encode(values * 2, INT4), np.float32))
     assert np.array_equal(store.values(), values * 2)
+    assert np.array_equal(before.values(), values)
 
 
 def test_assign_copies_checks_and_the_master_is_read_only(values: np.ndarray) -> None:

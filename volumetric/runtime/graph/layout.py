@@ -49,14 +49,6 @@ def broadcast_layout(out: Shape, *operands: Shape) -> tuple[Shape, tuple[Shape, 
     return merged(out, *steps)
 
 
-def permute_layout(shape: Shape, perm: Sequence[int]) -> tuple[Shape, tuple[Shape, Shape]]:
-    """Loop nest of a permutation, in the order of the result: sizes, strides of the result and of the source."""
-    out = tuple(shape[i] for i in perm)
-    own = strides_of(shape)
-    sizes, (result, source) = merged(out, strides_of(out), tuple(own[i] for i in perm))
-    return sizes, (result, source)
-
-
 def reduce_layout(shape: Shape, axes: Sequence[int]) -> tuple[tuple[int, bool], ...]:
     """Neighbouring axes that are all kept, or all reduced, as one: (size, whether it is reduced), in order."""
     flags = [(n, i in axes) for i, n in enumerate(shape) if n != 1] or [(1, False)]
