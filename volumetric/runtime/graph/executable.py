@@ -26,7 +26,7 @@ from volumetric.runtime.graph.device import GraphDevice, GraphProgram
 from volumetric.runtime.graph.network import emit_step
 from volumetric.runtime.graph.passes import fuse_activations
 from volumetric.runtime.graph.programs import ProgramCache
-from volumetric.runtime.plan import Plan
+from volumetric.runtime.plan import DELAYS, Plan
 from volumetric.runtime.profile import StepTime
 from volumetric.runtime.state import check_input, check_room, check_trim, check_vocabulary
 from volumetric.runtime.state_file import Held, as_numbers, restore_state, save_state
@@ -104,6 +104,12 @@ class GraphExecutable:
                     f"{getattr(options, name)!r}",
                     hint="leave compute and kv_dtype at 'auto' or 'float32'",
                 )
+        delayed = next((step for step in plan.steps if step.op in DELAYS), None)
+        if delayed is not None:
+            raise UnsupportedError(
+                f"the link {delayed.attrs['link']} has a delay, which only the reference device runs",
+                hint="use device='reference'",
+            )
         self.plan = plan
         self.options = options
         self._graphs = graphs

@@ -126,12 +126,6 @@ def emit_plan(
 def emit_step(base: Scope, step: Step, inputs: Sequence[int]) -> int:
     """Emit one step of a layer-level plan and return its output; `base` finds parameters by their keys."""
     work, spec = base.work, step.attrs.get("spec")
-    if step.op in DELAYS:
-        raise UnsupportedError(
-            f"the link {step.attrs['link']} has a delay, which this device does not run beside layers that run as "
-            "tensor graphs",
-            hint="use device='reference'",
-        )
     with work.at(step.where, mixes=mixes_rows(step) or sees_batch(step)):
         if isinstance(spec, LayerSpec):
             keys = step.params
