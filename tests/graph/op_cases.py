@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from tests.graph.scans import SCANS, ScanCase
+from tests.graph.scans import emit as emit_scan
 from volumetric.layers.activations import ACTIVATIONS
 from volumetric.runtime.graph import Graph, GraphBuilder
 from volumetric.runtime.graph.families.elementwise import BINARY, CURVED, UNARY
@@ -373,6 +375,11 @@ def _recurrent(cell: str, b: int, t: int, size: int, *, bias: bool) -> dict[str,
     return {f"{cell}-{b}-{t}-{size}": case, f"grad-{cell}-{b}-{t}-{size}": back}
 
 
+def _scan(case: ScanCase) -> OpCase:
+    work, _, _ = emit_scan(case)
+    return OpCase(op="scan", inputs=tuple(case.arrays), attrs=work.nodes[-1].attrs)
+
+
 def case_outputs(case: OpCase, dtype: type = np.float32) -> list[np.ndarray]:
     """What the interpreter makes of a case."""
     from volumetric.runtime.graph import interpret
@@ -418,6 +425,8 @@ _SEQUENCES = {
         for name, case in _recurrent(cell, *shape, bias=bias).items()
     },
 }
+
+_SCANS = {f"scan-{name}": _scan(case) for name, case in SCANS.items()}
 
 
 def _chances(*shape: int) -> np.ndarray:
@@ -540,7 +549,7 @@ OP_CASES: dict[str, OpCase] = {
         "move": _MOVING,
         "rows": _ROWS,
         "norm": _NORMS,
-        "": {**_IMAGES, **_POOLS, **_SEQUENCES, **_TRAINING},
+        "": {**_IMAGES, **_POOLS, **_SEQUENCES, **_SCANS, **_TRAINING},
     }.items()
     for name, case in cases.items()
 }

@@ -61,7 +61,6 @@ SCALAR: dict[str, Callable[[float], float]] = {
     "reciprocal": lambda v: 1 / v,
     "abs": math.fabs,
     "sign": lambda v: v if math.isnan(v) else float((v > 0) - (v < 0)),
-    "affine": lambda v: -1.5 * v + 0.25,
 }
 
 
@@ -80,6 +79,12 @@ def gemm(xs: list[A], at: Attrs) -> list[A]:
             if g % at["groups"] == j:
                 c[j] += np.einsum("mk,kn->mn", a[g % len(a)], b[g % len(b)])
     return [element_by_element(SCALAR[at["activation"]], c + sum(bias) if bias else c)]
+
+
+def unary(xs: list[A], at: Attrs) -> list[A]:
+    if at["name"] == "affine":
+        return [element_by_element(lambda v: at["alpha"] * v + at["beta"], xs[0])]
+    return [element_by_element(SCALAR[at["name"]], xs[0])]
 
 
 def unary_grad(xs: list[A], at: Attrs) -> list[A]:
@@ -311,6 +316,31 @@ def recurrent_grad(xs: list[A], at: Attrs) -> list[A]:
     return found
 
 
+def scan(xs: list[A], at: Attrs) -> list[A]:
+    """Step by step, and the body node by node."""
+    body, count, last = at["body"], at["sequences"], len(xs) - at["states"]
+    states, ys = xs[last:], []
+    trails: list[list[A]] = []
+    for t in range(at["length"]):
+        t = at["length"] - 1 - t if at["reverse"] else t
+        values = dict(zip(body.inputs, [*(x[t] for x in xs[:count]), *xs[count:last], *states], strict=True))
+        values |= body.constants
+        for node in body.nodes:
+            made = FORMULAS[node.op]([values[i] for i in node.inputs], node.attrs)
+            values.update(zip(node.outputs, made, strict=True))
+        found = [values[i] for i in body.outputs]
+        trails.append(states)
+        ys.append(found[: len(found) - len(states)])
+        states = found[len(found) - len(states) :]
+    order = -1 if at["reverse"] else 1
+    shapes = [
+        (0, *body.tensors[i].shape) for i in (*body.outputs[: len(body.outputs) - len(states)], *body.inputs[last:])
+    ]
+    every = [[*y, *trail] for y, trail in zip(ys, trails, strict=True)][::order]
+    stacked = [np.array([step[i] for step in every]) if every else np.zeros(shape) for i, shape in enumerate(shapes)]
+    return [*stacked[: len(shapes) - len(states)], *states, *stacked[len(shapes) - len(states) :]]
+
+
 def loss(xs: list[A], at: Attrs) -> list[A]:
     fields = {k: v for k, v in at.items() if k != "name"}
     terms = LOSSES[at["name"]](**fields).terms(*xs)
@@ -346,7 +376,7 @@ def dropout(xs: list[A], at: Attrs) -> list[A]:
 
 FORMULAS: dict[str, Callable[[list[A], Attrs], list[A]]] = {
     "gemm": gemm,
-    "unary": lambda xs, at: [element_by_element(SCALAR[at["name"]], xs[0])],
+    "unary": unary,
     "unary_grad": unary_grad,
     "binary": lambda xs, at: [element_by_element(PAIR[at["name"]], *xs)],
     "reshape": lambda xs, at: [np.array(xs[0].ravel().tolist()).reshape(at["shape"])],
@@ -378,6 +408,7 @@ FORMULAS: dict[str, Callable[[list[A], Attrs], list[A]]] = {
     "rope": rope,
     "recurrent": recurrent,
     "recurrent_grad": recurrent_grad,
+    "scan": scan,
     "loss": loss,
     "update": update,
     "sumsq": lambda xs, at: [np.array([sum(float((x * x).sum()) for x in xs)])],
@@ -411,7 +442,7 @@ def test_every_operation_has_cases_and_a_formula() -> None:
 
 
 def test_every_operation_has_a_gradient_unless_it_ends_differentiation() -> None:
-    assert {name for name, op in OPS.items() if op.vjp is None} == WITHOUT_GRADIENT | OPEN - {"last"}
+    assert {name for name, op in OPS.items() if not op.has_gradient} == WITHOUT_GRADIENT | OPEN - {"last"}
 
 
 SMOOTH = [
@@ -420,7 +451,7 @@ SMOOTH = [
     if OPS[case.op].vjp is not None
     and all(np.isfinite(x).all() for x in case.inputs)
     and sum(x.size for x in case.inputs) < 700
-    and case.op not in ("fake_quant", "keep_largest")
+    and case.op not in ("fake_quant", "keep_largest", "scan")  # a scan has all of its outputs differentiated elsewhere
     and case.attrs.get("name") not in ("mask", "mul_nonzero")
     and "large" not in name
     and "equal" not in name

@@ -21,6 +21,7 @@ _SIZES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "slice": ("starts", "stops"),
         "gemm": ("groups",),
         "scatter_rows": ("rows",),
+        "scan": ("length",),
     }
 )
 """Attributes of operations that are sizes, and so may be open."""

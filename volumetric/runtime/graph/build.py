@@ -15,8 +15,10 @@ from volumetric._typing import ROWS, Array, Shape
 from volumetric.errors import ShapeError, SpecError
 from volumetric.runtime.graph.families import OPS
 from volumetric.runtime.graph.families.base import widest
+from volumetric.runtime.graph.families.scan import ScanBody, Taken, emit_scan
 from volumetric.runtime.graph.liveness import check_order
 from volumetric.runtime.graph.ops import Derived, Graph, Node, Role, Tensor, TensorType
+from volumetric.runtime.graph.pruning import pruned
 
 
 class GraphBuilder:
@@ -38,8 +40,9 @@ class GraphBuilder:
         self._same: dict[tuple[str, Shape, bytes], int] = {}
         self._stored: dict[str, int] = {}
         self._derived: dict[tuple[Derived, Shape], int] = {}
-        self._where = ""
         self._mixes = False
+        self.where = ""
+        """The layer that nodes are of which are emitted now."""
         self.detached: set[int] = set()
         """Tensors at which differentiation stops."""
 
@@ -50,12 +53,12 @@ class GraphBuilder:
     @contextmanager
     def at(self, where: str, *, mixes: bool | None = None) -> Iterator[None]:
         """Mark what is emitted inside as of the layer at `where`, and whether it mixes rows, if that is new."""
-        before = self._where, self._mixes
-        self._where, self._mixes = where, self._mixes if mixes is None else mixes
+        before = self.where, self._mixes
+        self.where, self._mixes = where, self._mixes if mixes is None else mixes
         try:
             yield
         finally:
-            self._where, self._mixes = before
+            self.where, self._mixes = before
 
     def input(self, name: str, shape: Shape, dtype: TensorType = "float32") -> int:
         """Add a tensor that each run takes from the host."""
@@ -124,7 +127,7 @@ class GraphBuilder:
                 inputs=tuple(inputs),
                 outputs=outputs,
                 attrs=MappingProxyType(attrs),
-                where=self._where,
+                where=self.where,
                 mixes=self._mixes,
             )
         )
@@ -165,6 +168,7 @@ class GraphBuilder:
             outputs=tuple(outputs),
             constants=MappingProxyType(dict(self._constants)),
             derived=MappingProxyType({i: what for (what, _), i in self._derived.items()}),
+            detached=frozenset(self.detached),
         )
         graph = pruned(graph)
         check_order(graph)
@@ -320,6 +324,36 @@ class GraphBuilder:
         end = () if bias is None else (bias,)
         return self.emit("recurrent", (from_x, weight, *states, *end), cell=cell, bias=bias is not None)
 
+    def scan(
+        self,
+        body: ScanBody,
+        xs: Sequence[int] = (),
+        constants: Sequence[int] = (),
+        states: Sequence[int] = (),
+        *,
+        length: int | None = None,
+        reverse: bool = False,
+    ) -> tuple[list[int], list[int]]:
+        """Repeat a body over the first axis of sequences, with states that each step hands to the next.
+
+        Products that need no state are better made before, for all steps at once.
+
+        Parameters
+        ----------
+        body : emits one step; see `ScanBody`
+        xs : ``[T, …]``; a step gets the rest without the first axis, of which one axis or more must remain
+        states : first values
+        length : T, where no sequence tells it
+        reverse : begin with the last step
+
+        Returns
+        -------
+        The ys of all steps, ``[T, …]`` in the order of the sequences, and the last states.
+        """
+        inner = GraphBuilder()
+        inner.where = self.where
+        return emit_scan(self, inner, body, Taken(tuple(xs), tuple(constants), tuple(states)), length, reverse=reverse)
+
     def unfold(self, x: int, **windows: Shape) -> int:
         """Windows of an image as columns: kernel, stride, dilation, before, counts."""
         return self.emit("unfold", (x,), **windows)[0]
@@ -360,31 +394,3 @@ class GraphBuilder:
     def _tensor(self, tensor: Tensor) -> int:
         self.tensors.append(tensor)
         return len(self.tensors) - 1
-
-
-def pruned(graph: Graph) -> Graph:
-    """Return `graph` without nodes whose results neither an output nor a persistent buffer needs, and renumbered."""
-    needed = set(graph.outputs)
-    kept: list[Node] = []
-    for node in reversed(graph.nodes):
-        if needed.intersection(node.outputs) or any(graph.tensors[i].key is not None for i in node.outputs):
-            kept.append(node)
-            needed.update(node.inputs, node.guard[:1] if node.guard else ())
-    given = [i for i in graph.inputs if i not in graph.derived or i in needed]
-    used = needed.union(given, *(node.outputs for node in kept))
-    number = {old: new for new, old in enumerate(sorted(used))}
-    return Graph(
-        tensors=tuple(graph.tensors[i] for i in sorted(used)),
-        nodes=tuple(_renumbered(node, number) for node in reversed(kept)),
-        inputs=tuple(number[i] for i in given),
-        outputs=tuple(number[i] for i in graph.outputs),
-        constants=MappingProxyType({number[i]: v for i, v in graph.constants.items() if i in number}),
-        derived=MappingProxyType({number[i]: what for i, what in graph.derived.items() if i in number}),
-        piece=graph.piece,
-    )
-
-
-def _renumbered(node: Node, number: dict[int, int]) -> Node:
-    inputs, outputs = (tuple(number[i] for i in of) for of in (node.inputs, node.outputs))
-    guard = (number[node.guard[0]], node.guard[1]) if node.guard else None
-    return replace(node, inputs=inputs, outputs=outputs, guard=guard)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from volumetric.errors import ShapeError, UnsupportedError
 from volumetric.runtime.graph.build import GraphBuilder
@@ -42,16 +42,26 @@ def differentiate(work: GraphBuilder, seeds: Mapping[int, int], wanted: Iterable
         arrived = [i for i in node.outputs if i in moved and i in grads]
         if not arrived or not moved.intersection(node.inputs):
             continue
-        vjp = OPS[node.op].vjp
-        if vjp is None:
-            raise UnsupportedError(f"{node.op} {node.where} has no gradient", hint="differentiate what comes before it")
-        if arrived != [node.outputs[0]]:  # of statistics and the like, which are there for gradients alone
-            raise UnsupportedError(f"only the first output of {node.op} {node.where} has a gradient")
         with work.at(node.where):
-            for i, g in zip(node.inputs, vjp(work, node, grads[arrived[0]]), strict=True):
+            handed = _handed_back(work, node, {i: grads[i] for i in arrived}, moved)
+            for i, g in zip(node.inputs, handed, strict=True):
                 if g is not None and i in moved:
                     grads[i] = work.add(grads[i], g) if i in grads else g
     return {i: grads[i] for i in wanted if i in grads}
+
+
+def _handed_back(
+    work: GraphBuilder, node: Node, arrived: Mapping[int, int], moved: Collection[int]
+) -> Sequence[int | None]:
+    """Emit the gradients of a node's inputs from those that arrived at its outputs."""
+    op = OPS[node.op]
+    if op.vjp_of_all is not None:
+        return op.vjp_of_all(work, node, [arrived.get(i) for i in node.outputs], [i in moved for i in node.inputs])
+    if op.vjp is None:
+        raise UnsupportedError(f"{node.op} {node.where} has no gradient", hint="differentiate what comes before it")
+    if list(arrived) != [node.outputs[0]]:  # of statistics and the like, which are there for gradients alone
+        raise UnsupportedError(f"only the first output of {node.op} {node.where} has a gradient")
+    return op.vjp(work, node, arrived[node.outputs[0]])
 
 
 def _dependent(work: GraphBuilder, nodes: list[Node], wanted: tuple[int, ...]) -> set[int]:

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from volumetric.runtime.graph.build import pruned
 from volumetric.runtime.graph.ops import Graph, Node
+from volumetric.runtime.graph.pruning import pruned
 
 
 def fuse_rows(graph: Graph) -> Graph:

@@ -13,6 +13,7 @@ Operations
 float32 unless said. ``in → out``, then the attributes. A node has all attributes of its operation. Axes are counted
 from 0. ``NumPy`` below means that the NumPy function of that name defines the result, NaN included. Sizes may be 0.
 Only the first output of a node has a gradient: the others (statistics, what a cell keeps, counts) serve gradients.
+The exception is ``scan``.
 
 Operations on the rows of a call
 --------------------------------
@@ -67,7 +68,7 @@ Moving data
 ``last``        x → the last element of ``axis``, which stays with size 1. For axes whose size is open.
 ``reshape``     x → the same elements in another shape; no work: both share storage. Also int32.
 ``permute``     x → ``NumPy transpose(x, perm)``. ``perm``.
-``slice``       x → ``x[starts[0]:stops[0], …]``. ``starts``, ``stops``: one for each axis.
+``slice``       x → ``x[starts[0]:stops[0], …]``. ``starts``, ``stops``: one for each axis. Also int32.
 ``pad``         x → x with ``before[i]`` zeros in front of axis i and ``after[i]`` behind.
 ``concat``      1 or more x → joined along ``axis``.
 ``broadcast``   x → x repeated to ``shape``; x has as many axes, each of the size wanted or 1.
@@ -121,6 +122,15 @@ Sequences
                     last state is a slice of y (h) and of kept (c).
 ``recurrent_grad``  gy, y [, kept], w_hh, h0 [, c0] → g_from_x [B,T,nH] [, g_from_h [B,T,nH] for gru; for the others
                     they are equal]. ``cell``. Initial states are constants; so is kept.
+``scan``            sequences [T, …] …, constants …, states … → ys [T, …] …, last states … [, trails [T, …] …].
+                    ``body``: a `Graph` of fixed shapes, without buffers: (x_t …, constants …, states …) → (y_t …, new
+                    states …). It runs T = ``length`` times, from the first step on or, with ``reverse``, from the last;
+                    ys stand where their x do. ``sequences``, ``states``: how many of each. Sequences and constants may
+                    be int32. ys and last states have gradients; sequences, constants and first states get them. With
+                    ``trails`` there are the states before each step, for the gradient: a scan the other way round whose
+                    body computes a step again and goes back through it, and which carries the gradients of the states
+                    and, as sums, of the constants. It has no trails, and no gradient. A device without a loop has the
+                    steps one behind the other (`unroll`).
 
 Training
 --------
@@ -229,6 +239,7 @@ class Graph:
     constants : tensor → its value, int32 or float64; a device converts floats to its own type once
     derived : those of `inputs` that nobody gives: they follow from the places of a call's rows in their sequence
     piece : rows that may run at a time, because a node reads what a later one made so many rows earlier; None: any
+    detached : tensors at which differentiation stops
     """
 
     tensors: tuple[Tensor, ...]
@@ -238,6 +249,7 @@ class Graph:
     constants: Mapping[int, Array]
     derived: Mapping[int, Derived] = field(default_factory=lambda: MappingProxyType({}))
     piece: int | None = None
+    detached: frozenset[int] = frozenset()
 
     @property
     def keyed(self) -> dict[str, Tensor]:
@@ -267,13 +279,15 @@ class Graph:
         for i in self.inputs:
             yield f"{self._show(i)} = input"
         for node in self.nodes:
-            shown = ((k, v) for k, v in node.attrs.items() if k != "roles" and v not in (None, False, ()))
+            shown = ((k, v) for k, v in node.attrs.items() if k not in ("roles", "body") and v not in (None, False, ()))
             attrs = " ".join(f"{k}={v}" for k, v in shown)
             args = ", ".join(map(self._name, node.inputs))
             where = f" @{node.where}" if node.where else ""
             tail = " tail" if node.tail else ""
             tail += f" if %{node.guard[0]}[:, {node.guard[1]}]" if node.guard else ""
             yield f"{', '.join(map(self._show, node.outputs))} = {node.op}({args}) {attrs}".rstrip() + where + tail
+            bodies = (v for v in node.attrs.values() if isinstance(v, Graph))
+            yield from (f"    {line}" for body in bodies for line in body._lines())
         yield "return " + ", ".join(f"%{i}" for i in self.outputs)
 
     def _name(self, i: int) -> str:

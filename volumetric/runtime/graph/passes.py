@@ -7,9 +7,9 @@ from collections import Counter
 from types import MappingProxyType
 
 from volumetric.layers.activations import ACTIVATIONS
-from volumetric.runtime.graph.build import pruned
 from volumetric.runtime.graph.liveness import roots
 from volumetric.runtime.graph.ops import Graph, Node
+from volumetric.runtime.graph.pruning import pruned
 
 
 def fuse_activations(graph: Graph) -> Graph:

@@ -13,6 +13,7 @@ from volumetric.runtime.cpu.graph.windows import in_pieces
 from volumetric.runtime.graph.device import Rounds
 from volumetric.runtime.graph.ops import Graph
 from volumetric.runtime.graph.passes import fuse_activations, fuse_trials
+from volumetric.runtime.graph.unroll import unroll_scans
 
 _FAMILIES = (elements, images, lines, products, training)  # importing them fills `RULES`
 
@@ -34,7 +35,7 @@ class CpuGraphs:
     @property
     def operations(self) -> frozenset[str]:
         """Operations that have kernels."""
-        return frozenset(RULES) | {"reshape"}
+        return frozenset(RULES) | {"reshape", "scan"}
 
     @staticmethod
     def rounds(scheme: Scheme) -> Rounds | None:
@@ -58,4 +59,9 @@ class CpuGraphs:
             A buffer has another shape or type than its tensor.
         """
         governor = None if self._always else self._governor
-        return CpuProgram(in_pieces(by_samples(fuse_trials(fuse_activations(graph)))), store, self.threads, governor)
+        return CpuProgram(_rewritten(graph), store, self.threads, governor)
+
+
+def _rewritten(graph: Graph) -> Graph:
+    """The same graph as the kernels like it best."""
+    return in_pieces(by_samples(fuse_trials(fuse_activations(unroll_scans(graph)))))

@@ -32,6 +32,7 @@ from volumetric.runtime.cpu.graph.placement import Placement, barriers
 from volumetric.runtime.cpu.graph.steps import Draft, GraphStep, Operation, Ref, append_steps
 from volumetric.runtime.cpu.graph.store import CpuStore, aligned_array
 from volumetric.runtime.cpu.team import TEAM
+from volumetric.runtime.graph.ids import IdBound, id_bounds
 from volumetric.runtime.graph.interpret import check_buffer, check_value
 from volumetric.runtime.graph.ops import Graph, Tensor
 
@@ -55,7 +56,7 @@ class _End:
     view: Array | None
     words: Array
     offsets: Array
-    limit: int = 0
+    ids: Sequence[IdBound] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +108,9 @@ class CpuProgram:
         if governor is not None:
             for part in self._parts:
                 weakref.finalize(self, governor.forget, part.name).atexit = False
-        limits = _id_limits(graph)
-        self._inputs = [self._end(i, later, limits.get(i, 0)) for i in graph.inputs]
-        self._outputs = [self._end(i, later, 0) for i in graph.outputs]
+        ids = id_bounds(graph, ("gather_rows",))
+        self._inputs = [self._end(i, later, ids.get(i, ())) for i in graph.inputs]
+        self._outputs = [self._end(i, later) for i in graph.outputs]
 
     @property
     def scratch_bytes(self) -> int:
@@ -235,11 +236,11 @@ class CpuProgram:
         host: Any = step.host
         return lambda: host(arrays)
 
-    def _end(self, i: int, later: dict[int, list[tuple[int, int]]], limit: int) -> _End:
+    def _end(self, i: int, later: dict[int, list[tuple[int, int]]], ids: Sequence[IdBound] = ()) -> _End:
         place = self._placement.of[i]
         caller = self._placement.storages[place].home == "caller"
         words = np.array(later.get(place, []), np.int64).reshape(-1, 2)
-        return _End(self.graph.tensors[i], None if caller else self._view(i), words[:, 0], words[:, 1], limit)
+        return _End(self.graph.tensors[i], None if caller else self._view(i), words[:, 0], words[:, 1], ids)
 
 
 def _constant(tensor: Tensor, value: Array) -> Array:
@@ -249,21 +250,12 @@ def _constant(tensor: Tensor, value: Array) -> Array:
     return made
 
 
-def _id_limits(graph: Graph) -> dict[int, int]:
-    """Inputs that are ids → rows of the smallest table that they look up."""
-    limits: dict[int, int] = {}
-    for node in graph.nodes:
-        if node.op == "gather_rows":
-            rows, i = graph.tensors[node.inputs[0]].shape[0], node.inputs[1]
-            limits[i] = min(rows, limits.get(i, rows))
-    return limits
-
-
 def _take(end: _End, value: Array, words: Array) -> Array:
     """Bring an input to where the steps look for it; returns what must live until they are done."""
     check_value(end.tensor, value)
-    if end.limit and _beyond(value, end.limit):
-        raise ShapeError(f"{end.tensor.name}: ids must lie in 0 … {end.limit - 1}")
+    for bound in end.ids:
+        if _beyond(value, bound):
+            raise ShapeError(f"{end.tensor.name}: ids must lie in 0 … {bound.below - 1}")
     if end.view is not None:
         end.view[...] = value
         return end.view
@@ -272,13 +264,11 @@ def _take(end: _End, value: Array, words: Array) -> Array:
     return value
 
 
-def _beyond(ids: Array, limit: int) -> bool:
-    """Whether an id is below 0, or `limit` or more."""
-    if not ids.size:
-        return False
-    if ids.dtype == np.int32 and ids.flags.c_contiguous:
-        return bool(ids.view(np.uint32).max() >= limit)  # without its sign what is below 0 is huge
-    return bool(ids.min() < 0 or ids.max() >= limit)
+def _beyond(ids: Array, bound: IdBound) -> bool:
+    """Whether an id is below 0, or the bound or more."""
+    if bound.where is None and ids.size and ids.dtype == np.int32 and ids.flags.c_contiguous:
+        return bool(ids.view(np.uint32).max() >= bound.below)  # without its sign what is below 0 is huge
+    return bound.wrong(ids).size > 0
 
 
 def _offer(end: _End, words: Array) -> Array:

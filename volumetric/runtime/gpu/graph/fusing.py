@@ -12,9 +12,9 @@ from math import prod
 from types import MappingProxyType
 
 from volumetric._typing import Shape
-from volumetric.runtime.graph.build import pruned
 from volumetric.runtime.graph.liveness import roots
 from volumetric.runtime.graph.ops import Graph, Node, Tensor
+from volumetric.runtime.graph.pruning import pruned
 
 
 def fuse_windows(graph: Graph) -> Graph:

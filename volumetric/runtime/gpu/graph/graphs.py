@@ -19,6 +19,7 @@ from volumetric.runtime.gpu.graph.store import GpuStore
 from volumetric.runtime.gpu.native import NativeExecutor
 from volumetric.runtime.graph.device import Rounds
 from volumetric.runtime.graph.ops import Graph
+from volumetric.runtime.graph.unroll import unroll_scans
 
 
 class GpuGraphs:
@@ -53,7 +54,7 @@ class GpuGraphs:
         ShapeError : a buffer has another shape or type than the graph's tensor
         DeviceError : a tensor exceeds a binding of the GPU, or memory is short
         """
-        return GpuProgram(self.context, graph, store, self._executor, self.bind)
+        return GpuProgram(self.context, unroll_scans(graph), store, self._executor, self.bind)
 
     def bind(self, launch: Launch, buffers: dict[str, Any]) -> Call:
         """Bind a launch, with its sizes."""

@@ -17,7 +17,7 @@ from volumetric.runtime.gpu.context import Call, GpuContext, Slice
 from volumetric.runtime.gpu.graph.fusing import fuse_folds, fuse_windows
 from volumetric.runtime.gpu.graph.memory import Pool, Storage
 from volumetric.runtime.gpu.graph.store import GpuStore
-from volumetric.runtime.graph.liveness import roots
+from volumetric.runtime.graph.ids import id_bounds
 from volumetric.runtime.graph.ops import Graph, Node
 from volumetric.runtime.graph.passes import fuse_trials
 
@@ -165,10 +165,10 @@ class GpuProgram:
         return found
 
     def _check_ids(self, i: int, value: Array) -> None:
-        for high, also in self._bounds.get(i, ()):
-            wrong = ((value < 0) | (value >= high)) & (value != also)
-            if wrong.any():
-                raise ShapeError(f"{self.graph.tensors[i].name}: id {value[wrong][0]} is outside of 0 … {high - 1}")
+        for bound in self._bounds.get(i, ()):
+            wrong = bound.wrong(value)
+            if wrong.size:
+                raise ShapeError(f"{self.graph.tensors[i].name}: id {wrong[0]} is outside of 0 … {bound.below - 1}")
 
     def _read(self, submission: int) -> list[Array]:
         """All outputs, after one wait."""
@@ -204,17 +204,3 @@ def _free(context: GpuContext, pool: Pool, kept: _Kept) -> None:
     for buffer in kept.staging:
         context.free(buffer)
     kept.staging.clear()
-
-
-def id_bounds(graph: Graph) -> dict[int, list[tuple[int, int]]]:
-    """Integer tensor → for each use of it as ids: one more than the greatest, and another number that is allowed."""
-    root = roots(graph)
-    found: dict[int, list[tuple[int, int]]] = {}
-    for node in graph.nodes:
-        if node.op in ("gather_rows", "scatter_rows"):
-            table = graph.tensors[node.inputs[0] if node.op == "gather_rows" else node.outputs[0]]
-            found.setdefault(root[node.inputs[1]], []).append((table.shape[0], 0))
-        elif node.op == "loss" and graph.tensors[node.inputs[1]].dtype == "int32":
-            classes = graph.tensors[node.inputs[0]].shape[1]
-            found.setdefault(root[node.inputs[1]], []).append((classes, node.attrs["ignore_index"]))
-    return found

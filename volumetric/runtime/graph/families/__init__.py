@@ -9,6 +9,7 @@ from volumetric.runtime.graph.families import pools as pools
 from volumetric.runtime.graph.families import products as products
 from volumetric.runtime.graph.families import rows as rows
 from volumetric.runtime.graph.families import rowwise as rowwise
+from volumetric.runtime.graph.families import scan as scan
 from volumetric.runtime.graph.families import sequences as sequences
 from volumetric.runtime.graph.families import training as training
 from volumetric.runtime.graph.families.base import OPS as OPS

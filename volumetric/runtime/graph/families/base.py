@@ -21,28 +21,37 @@ Run: TypeAlias = Callable[[Sequence[Array], Attrs], Sequence[Array]]
 Vjp: TypeAlias = "Callable[[GraphBuilder, Node, int], Sequence[int | None]]"
 """Emits the nodes of the gradients of the inputs, from that of the first output. None for an input that has none.
 What turns out not to be needed is removed later."""
+VjpOfAll: TypeAlias = "Callable[[GraphBuilder, Node, Sequence[int | None], Sequence[bool]], Sequence[int | None]]"
+"""The same from the gradients of all outputs, None where there is none; and whether each input's is wanted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Op:
-    """One operation. `vjp` is None where it ends differentiation: gradients of gradients are not supported.
+    """One operation. Without a `vjp` it ends differentiation: gradients of gradients are not supported.
 
-    Of several outputs only the first has a gradient; the others help to compute gradients.
+    Of several outputs only the first has a gradient, and the others help to compute gradients; unless there is a
+    `vjp_of_all`, which stands in the place of `vjp`.
     """
 
     name: str
     infer: Infer
     run: Run
     vjp: Vjp | None = None
+    vjp_of_all: VjpOfAll | None = None
+
+    @property
+    def has_gradient(self) -> bool:
+        """Whether differentiation goes through it."""
+        return self.vjp is not None or self.vjp_of_all is not None
 
 
 OPS: dict[str, Op] = {}
 """Name → operation, filled by `declare`."""
 
 
-def declare(name: str, infer: Infer, run: Run, vjp: Vjp | None = None) -> None:
+def declare(name: str, infer: Infer, run: Run, vjp: Vjp | None = None, *, vjp_of_all: VjpOfAll | None = None) -> None:
     """Register an operation."""
-    OPS[name] = Op(name=name, infer=infer, run=run, vjp=vjp)
+    OPS[name] = Op(name=name, infer=infer, run=run, vjp=vjp, vjp_of_all=vjp_of_all)
 
 
 def out(name: str, *shape: int) -> Tensor:

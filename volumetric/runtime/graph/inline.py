@@ -1,0 +1,37 @@
+"""A graph's nodes inside of another graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from volumetric.runtime.graph.ops import Graph, Node
+
+if TYPE_CHECKING:
+    from volumetric.runtime.graph.build import GraphBuilder
+
+
+def inline(
+    work: GraphBuilder, graph: Graph, given: Mapping[int, int], nodes: Iterable[Node] | None = None
+) -> dict[int, int]:
+    """Emit nodes of `graph` into `work`.
+
+    Parameters
+    ----------
+    given : tensors of `graph` that are there already, its inputs among them → those of `work`
+    nodes : those to emit, by default all
+
+    Returns
+    -------
+    Tensor of `graph` → tensor of `work`, for the given ones, constants, and what the nodes make.
+    """
+    of = dict(given)
+    for i, value in graph.constants.items():
+        if i not in of:
+            of[i] = work.constant(value, graph.tensors[i].name)
+    for node in graph.nodes if nodes is None else nodes:
+        with work.at(node.where or work.where):
+            made = work.emit(node.op, [of[i] for i in node.inputs], **node.attrs)
+        of.update(zip(node.outputs, made, strict=True))
+    work.detached.update(of[i] for i in graph.detached if i in of)
+    return of

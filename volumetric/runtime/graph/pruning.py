@@ -1,0 +1,37 @@
+"""Leaving out what nobody needs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import MappingProxyType
+
+from volumetric.runtime.graph.ops import Graph, Node
+
+
+def pruned(graph: Graph) -> Graph:
+    """Return `graph` without nodes whose results neither an output nor a persistent buffer needs, and renumbered."""
+    needed = set(graph.outputs)
+    kept: list[Node] = []
+    for node in reversed(graph.nodes):
+        if needed.intersection(node.outputs) or any(graph.tensors[i].key is not None for i in node.outputs):
+            kept.append(node)
+            needed.update(node.inputs, node.guard[:1] if node.guard else ())
+    given = [i for i in graph.inputs if i not in graph.derived or i in needed]
+    used = needed.union(given, *(node.outputs for node in kept))
+    number = {old: new for new, old in enumerate(sorted(used))}
+    return Graph(
+        tensors=tuple(graph.tensors[i] for i in sorted(used)),
+        nodes=tuple(_renumbered(node, number) for node in reversed(kept)),
+        inputs=tuple(number[i] for i in given),
+        outputs=tuple(number[i] for i in graph.outputs),
+        constants=MappingProxyType({number[i]: v for i, v in graph.constants.items() if i in number}),
+        derived=MappingProxyType({number[i]: what for i, what in graph.derived.items() if i in number}),
+        piece=graph.piece,
+        detached=frozenset(number[i] for i in graph.detached if i in number),
+    )
+
+
+def _renumbered(node: Node, number: dict[int, int]) -> Node:
+    inputs, outputs = (tuple(number[i] for i in of) for of in (node.inputs, node.outputs))
+    guard = (number[node.guard[0]], node.guard[1]) if node.guard else None
+    return replace(node, inputs=inputs, outputs=outputs, guard=guard)

@@ -1,0 +1,89 @@
+"""Scans written out: the steps of their bodies one behind the other, for devices without a loop."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from volumetric.runtime.graph.build import GraphBuilder
+from volumetric.runtime.graph.families.scan import given, taken
+from volumetric.runtime.graph.inline import inline
+from volumetric.runtime.graph.ops import Graph, Node
+from volumetric.runtime.graph.passes import fuse_activations
+
+
+def unroll_scans(graph: Graph) -> Graph:
+    """Return a graph without scans that gives the same numbers.
+
+    What depends on a scan's constants alone is computed once, and what nobody reads not at all, as the states before
+    each step where there is no gradient.
+    """
+    if not any(node.op == "scan" for node in graph.nodes):
+        return graph
+    work = GraphBuilder()
+    made = {i for node in graph.nodes for i in node.outputs}
+    of: dict[int, int] = {}
+    for i in graph.inputs:
+        tensor = graph.tensors[i]
+        if i in graph.derived:
+            of[i] = work.derived(graph.derived[i], tensor.shape, tensor.dtype)
+        else:
+            of[i] = work.input(tensor.name, tensor.shape, tensor.dtype)
+    for i, tensor in enumerate(graph.tensors):
+        if tensor.key is not None and i not in made and i not in of:
+            of[i] = work.stored(tensor.key, tensor.shape, tensor.dtype, role=tensor.role)
+    for i, value in graph.constants.items():
+        of[i] = work.constant(value, graph.tensors[i].name)
+    for node in graph.nodes:
+        first, inputs = len(work.nodes), [of[i] for i in node.inputs]
+        with work.at(node.where, mixes=node.mixes):
+            outputs = _steps(work, node, inputs) if node.op == "scan" else work.emit(node.op, inputs, **node.attrs)
+        of.update(zip(node.outputs, outputs, strict=True))
+        guard = None if node.guard is None else (of[node.guard[0]], node.guard[1])
+        work.nodes[first:] = [replace(each, tail=node.tail, guard=guard) for each in work.nodes[first:]]
+    written = work.finish([of[i] for i in graph.outputs])
+    return fuse_activations(replace(written, piece=graph.piece))
+
+
+def _steps(work: GraphBuilder, node: Node, inputs: list[int]) -> list[int]:
+    """Emit all steps of a scan and return what it gives."""
+    attrs = node.attrs
+    body, length, first = unroll_scans(attrs["body"]), attrs["length"], len(work.nodes)
+    names, values = taken(body.inputs, attrs), taken(inputs, attrs)
+    fixed = set(names.constants) | body.constants.keys()
+    once: list[Node] = []
+    for each in body.nodes:
+        if fixed.issuperset(each.inputs):
+            once.append(each)
+            fixed.update(each.outputs)
+    always = inline(work, body, dict(zip(names.constants, values.constants, strict=True)), once)
+    rest = [each for each in body.nodes if each not in once]
+    states, ys, trails = list(values.states), [], []
+    for t in reversed(range(length)) if attrs["reverse"] else range(length):
+        trails.append(states)
+        of = {**always, **dict(zip(names.states, states, strict=True))}
+        for name, x in zip(names.xs, values.xs, strict=True):
+            of[name] = work.reshape(work.part(x, 0, t, t + 1), body.tensors[name].shape)
+        of = inline(work, body, of, rest)
+        found = given([of[i] for i in body.outputs], attrs)
+        ys.append(found.ys)
+        states = list(found.states)
+    order = -1 if attrs["reverse"] else 1
+    shapes = given([body.tensors[i].shape for i in body.outputs], attrs)
+    joined = [_stacked(work, [step[i] for step in ys[::order]], shape) for i, shape in enumerate(shapes.ys)]
+    held = [_stacked(work, [step[i] for step in trails[::order]], shape) for i, shape in enumerate(shapes.states)]
+    made = {i for each in work.nodes[first:] if each.op != "reshape" for i in each.outputs}
+    last = [state if state in made else _own(work, state) for state in states]
+    return [*joined, *last, *(held if attrs["trails"] else [])]
+
+
+def _stacked(work: GraphBuilder, steps: list[int], shape: tuple[int, ...]) -> int:
+    """Join values of steps on a new first axis, in a tensor of its own."""
+    if not steps:
+        return _own(work, work.zeros((0, *shape)))
+    parts = [work.reshape(step, (1, *shape)) for step in steps]
+    return work.concat(parts, 0) if len(parts) > 1 else _own(work, parts[0])
+
+
+def _own(work: GraphBuilder, x: int) -> int:
+    """Copy what no node has made: an output is a tensor of its own."""
+    return work.emit("unary", (x,), name="affine", alpha=1.0, beta=0.0)[0]
