@@ -13,7 +13,7 @@ from volumetric.dtypes import DType, Scheme
 from volumetric.errors import ShapeError, SpecError
 from volumetric.network import Network
 from volumetric.runtime import Plan, RunOptions, lower
-from volumetric.runtime.device import Executable
+from volumetric.runtime.device import Executable, Piece
 from volumetric.runtime.lower import mixing_step
 from volumetric.runtime.open import AnyDevice, open_device
 from volumetric.runtime.plan import DELAYS
@@ -21,6 +21,8 @@ from volumetric.weights import Params
 
 BATCH = 256
 """Rows that are computed at a time."""
+TOGETHER = 16
+"""Sequences that are computed in one call, at most, and of no more than `BATCH` rows."""
 
 
 def predict(
@@ -39,8 +41,8 @@ def predict(
     Parameters
     ----------
     inputs : rows ``[samples, …]``, which are computed `batch_size` at a time; or sequences ``[samples, T, …]``, each of
-        which is computed on its own, from an empty state. Where a layer reads other rows, as recurrent ones do, rows
-        without an axis of samples are one sequence.
+        which begins with an empty state of its own; several go into one call. Where a layer reads other rows, as
+        recurrent ones do, rows without an axis of samples are one sequence.
     device : where to compute: a name, as `volumetric.open_device` takes it, or an open device
     dtype : numeric type that a copy of the weights is converted to; None computes with them as they are
 
@@ -108,11 +110,15 @@ class _Calls:
         return max(len(part) for part in self.parts)
 
     def run(self, executable: Executable) -> F32Array:
-        state = executable.new_state()
+        together = max(1, min(TOGETHER, BATCH // self.rows, len(self.parts))) if self.sequences else 1
+        states = [executable.new_state() for _ in range(together)]
         outputs: list[F32Array] = []
-        for part in self.parts:
-            state.reset()
-            outputs.append(executable.forward(state, part, last_only=False))
+        for start in range(0, len(self.parts), together):
+            parts = self.parts[start : start + together]
+            for state in states:
+                state.reset()
+            pieces = [Piece(state, part, "all") for state, part in zip(states, parts, strict=False)]
+            outputs += executable.run(pieces)
         return np.stack(outputs) if self.sequences else np.concatenate(outputs)
 
 
