@@ -260,7 +260,7 @@ def rows_need_their_call(name: str) -> bool:
     """
     spec, shape = CASES[name]
     noisy = isinstance(spec, GumbelSoftmax) and len(shape) > 2
-    return not getattr(spec, "causal", True) or noisy or spec.batch_statistics == "always"
+    return spec.two_way or noisy or spec.batch_statistics == "always"
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if not rows_need_their_call(name)])

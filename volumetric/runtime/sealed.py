@@ -55,7 +55,7 @@ class Seal:
         """
         if not isinstance(data, (bytes, bytearray, memoryview)):
             raise CheckpointError(f"{self.what} is bytes, got {type(data).__name__}")
-        view = memoryview(data).cast("B")
+        view = memoryview(bytes(data) if isinstance(data, memoryview) else data)
         if len(view) < _START.size + _DIGEST or view[: len(self.magic)] != self.magic:
             raise CheckpointError(f"these bytes are no {self.what.removeprefix('a ')}")
         _, version, length = _START.unpack_from(view)

@@ -58,7 +58,8 @@ class StateLayout:
     @property
     def plain(self) -> tuple[str, ...]:
         """Keys of the states that no attention reads."""
-        return tuple(self.specs.keys() - {key for pair in self.pairs for key in (pair.keys, pair.values)})
+        read = {key for pair in self.pairs for key in (pair.keys, pair.values)}
+        return tuple(key for key in self.specs if key not in read)
 
 
 def bytes_per_token(plan: Plan, storage: KVStorage) -> int:
@@ -162,7 +163,8 @@ class StateMemory:
     def clear(self) -> None:
         """Begin anew. Rows are never read before they are written, fixed states are zeros again."""
         for key, value in self.plain.items():
-            value[...] = 0 if self.layout.specs[key].kind == "fixed" else value
+            if self.layout.specs[key].kind == "fixed":
+                value[...] = 0
 
     def read(self, key: str, rows: int) -> Held:
         """Return a copy of what a state holds."""

@@ -1,0 +1,74 @@
+"""Memory of a sequence on the CPU: general over the declared states, grown by doubling, copied as far as it is held."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from volumetric.layers import StateSpec
+from volumetric.runtime.cpu.state import CpuState, KVStorage, Pair, StateLayout, StateMemory
+from volumetric.runtime.state_file import Coded, as_numbers
+
+SPECS = {
+    "a/k": StateSpec(name="k", shape=(2, 5), kind="rows"),
+    "a/v": StateSpec(name="v", shape=(2, 5), kind="rows"),
+    "b/h": StateSpec(name="h", shape=(3,), kind="fixed"),
+    "c/ring": StateSpec(name="ring", shape=(2, 2), kind="fixed", dtype="int32"),
+    "d/seen": StateSpec(name="seen", shape=(4,), kind="rows"),
+}
+
+
+def state(storage: KVStorage = "float32") -> CpuState:
+    attended = Pair(kv_heads=2, head_dim=5, keys="a/k", values="a/v")
+    shared = Pair(kv_heads=1, head_dim=7)
+    return CpuState(StateMemory(StateLayout(specs=SPECS, pairs=(attended, shared), storage=storage, limit=1000)))
+
+
+def numbers(rows: int) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(rows)
+    shapes = {key: (rows, *spec.shape) if spec.kind == "rows" else spec.shape for key, spec in SPECS.items()}
+    return {key: rng.integers(-9, 9, shape).astype(SPECS[key].dtype) for key, shape in shapes.items()}
+
+
+def check(of: CpuState, values: dict[str, np.ndarray]) -> None:
+    for key, value in values.items():
+        np.testing.assert_array_equal(of.read(key), value[: of.position] if SPECS[key].kind == "rows" else value)
+
+
+@pytest.mark.parametrize("rows", [1, 15, 16, 17, 300])
+def test_what_is_filled_in_is_read_and_kept_when_it_grows_and_forks(rows: int) -> None:
+    of, values = state(), numbers(rows)
+    of.fill(values, rows)
+    check(of, values)
+    fork = of.fork()
+    of.memory.reserve(2 * of.memory.capacity + 1)
+    assert of.memory.capacity > fork.memory.capacity
+    check(of, values)
+    of.fill(numbers(rows + 1), rows + 1)
+    check(fork, values)
+    of.reset()
+    assert not of.read("b/h").any()  # pyright: ignore[reportAttributeAccessIssue]  (no codes)
+    fresh = state()
+    fresh.fill(values, rows)
+    assert fresh.save() == fork.save()
+
+
+@pytest.mark.parametrize("storage", ["float16", "int8"])
+def test_keys_and_values_are_held_narrow_and_all_else_as_it_is(storage: KVStorage) -> None:
+    of, values = state(storage), numbers(20)
+    of.fill(values, 20)
+    assert isinstance(of.read("a/k"), Coded) == (storage == "int8")
+    for key in ("a/k", "a/v"):
+        np.testing.assert_allclose(as_numbers(of.read(key), "float32"), values[key], rtol=0, atol=9 / 254)
+    check(of, {key: values[key] for key in ("b/h", "c/ring", "d/seen")})
+
+
+def test_a_fork_copies_what_is_held_alone() -> None:
+    of = state()
+    of.fill(numbers(300), 300)
+    of.reset()
+    of.advance(3)
+    fork = of.fork()
+    fork.advance(297)
+    assert np.asarray(of.memory.read("a/v", 300))[20:].any()
+    assert not np.asarray(fork.read("a/v"))[16:].any()
