@@ -36,8 +36,8 @@ TOGETHER = 16
 """Sequences computed together unless told otherwise: each one has a cache, and more gain little on a CPU."""
 
 PROMPT_ROWS = 128
-"""Rows of prompts in a call beside sequences that decode, unless told otherwise: a few times what reading the weights
-takes, on a CPU as on a GPU, so that both are busy and nobody waits for long."""
+"""Rows of prompts in a call beside sequences that decode, unless told otherwise. On a CPU that is the work of some ten
+calls without them, on a large GPU of one: less would read the weights for little, more keeps the others waiting."""
 
 
 @dataclass(slots=True, eq=False)
@@ -194,16 +194,17 @@ class BatchStream:
     def _share(self, live: Sequence[_Sequence]) -> list[tuple[_Sequence, int]]:
         """Which sequences take part in the next call, and with how many rows: all that decode, and the first prompts.
 
-        Prompts alone are cut where those of a session are, and may not exceed what is bounded there.
+        Where a session cuts a prompt, it is cut here too.
         """
         decoding = any(not sequence.missing for sequence in live)
         budget = self._prompt_rows if decoding else PREFILL_ROWS
         taking = []
         for sequence in live:
-            rows = min(sequence.missing, budget, PREFILL_ROWS - sequence.fed % PREFILL_ROWS) if sequence.missing else 1
-            if rows:
+            if not sequence.missing:
+                taking.append((sequence, 1))
+            elif rows := min(sequence.missing, budget, PREFILL_ROWS - sequence.fed % PREFILL_ROWS):
                 taking.append((sequence, rows))
-            budget -= rows if sequence.missing else 0
+                budget -= rows
         return taking
 
 

@@ -20,17 +20,7 @@ _TOP_P_FIRST = 1024
 
 
 class ReferenceSampler:
-    """Draws the tokens of one generation, as `volumetric.generate.sampler.Sampler` does.
-
-    Parameters
-    ----------
-    params : what to do with the logits
-    prompt : token ids before the first draw; the repetition penalty looks at them
-
-    Attributes
-    ----------
-    seed : the seed in use, a fresh one where `params` has none
-    """
+    """Draws the tokens of one generation; everything is as `volumetric.generate.sampler.Sampler` has it."""
 
     def __init__(self, params: SamplingParams, prompt: Iterable[int] = ()) -> None:
         self.params = params

@@ -14,7 +14,7 @@ from volumetric.errors import GenerationError
 from volumetric.generate.history import History
 from volumetric.generate.params import SamplingParams
 from volumetric.generate.sampler import Draw
-from volumetric.kernels.cpu.sampling import draw as kernel
+from volumetric.kernels.cpu.sampling import layout as kernel
 from volumetric.runtime.cpu.sampling import SAMPLING
 from volumetric.runtime.logits import INFINITE, MODEL_LOGITS, NAN, NONE_POSSIBLE, unusable
 
@@ -30,7 +30,7 @@ _COLDEST = 1e-300
 
 
 class Request:
-    """One generation as the kernel reads it: the words of ``volumetric.kernels.cpu.sampling.draw.WORDS``.
+    """One generation as the kernel reads it: the words of ``volumetric.kernels.cpu.sampling.layout.WORDS``.
 
     Parameters
     ----------

@@ -21,8 +21,8 @@ from volumetric.kernels.cpu.sampling.draw import (
     SCRATCH_BYTES_WORD,
     SCRATCH_WORD,
     draw_rows,
-    scratch_bytes,
 )
+from volumetric.kernels.cpu.sampling.layout import scratch_bytes
 from volumetric.kernels.cpu.steps import OPERATION_WORD, STEP_WORDS
 from volumetric.runtime.cpu.arena import address_of, aligned_zeros
 from volumetric.runtime.cpu.compiling import make_ready
@@ -79,7 +79,7 @@ class Sampling:
 
         Parameters
         ----------
-        requests : addresses, see ``volumetric.kernels.cpu.sampling.draw.WORDS``
+        requests : addresses, see ``volumetric.kernels.cpu.sampling.layout.WORDS``
         size : logits of the longest row
         """
         addresses = np.array(requests, np.int64)

@@ -12,13 +12,13 @@ read, check, largest of each group      6         6.6
 40 largest, by the largest of groups    1         2
 weight of every token, float64          27-33     27
 weight of every token, float32          11        9
-temperature alone                       33        33
+temperature alone                       16        16
 top-k 40, top-p 0.9, min-p 0.05         8-12      10
 top-p 0.95 among all, 15,000 candidates 30        28
 log-probabilities, of the 5 likeliest    12        12
 ======================================= ========= ========
 
 The weights are the limit: an exponential is 26 operations on 8 numbers, of which the core does two at a time. What need
-not be weighed is not: top-k compares only, min-p bounds the score. Top-p needs the sum of all for its goal: one in
-float32 serves wherever its error cannot move the cut, and the exact one where it can.
+not be weighed is not: top-k compares only, min-p bounds the score. Top-p and a draw among all need the sum of all: one
+in float32 serves wherever its error cannot change the token, and the exact one where it can.
 """

@@ -70,7 +70,7 @@ def weigh(scores, count, top, heat, weights):
 
     Parameters
     ----------
-    scores, weights : addresses of float32 and float64
+    scores, weights : addresses of float32 and float64; with 0 for `weights`, only their sum is wanted
     top : the largest score; the difference to it is rounded to float32
     heat : address of the five numbers that `weight` takes, float64
     """
@@ -79,7 +79,8 @@ def weigh(scores, count, top, heat, weights):
     tops, sums = splat(top), splat64(0.0)
     for i in range(0, count, 16):
         value = weight(widen(load(scores + 4 * i) - tops), turns, high, low, inverse, least)
-        store64(weights + 8 * i, value)
+        if weights != 0:
+            store64(weights + 8 * i, value)
         sums += value
     return total64(sums)
 
@@ -87,14 +88,9 @@ def weigh(scores, count, top, heat, weights):
 @kernel
 def weigh_blocks(scores, count, top, heat, sums):
     """As `weigh`, but write the sum of each `BLOCK` weights to `sums`, not the weights; returns the sum of all."""
-    turns, high, low = splat64(load_f64(heat)), splat64(load_f64(heat + 8)), splat64(load_f64(heat + 16))
-    inverse, least = splat64(load_f64(heat + 24)), splat64(load_f64(heat + 32))
-    tops, whole = splat(top), 0.0
+    whole = 0.0
     for first in range(0, count, BLOCK):
-        sums16 = splat64(0.0)
-        for i in range(first, min(first + BLOCK, count), 16):
-            sums16 += weight(widen(load(scores + 4 * i) - tops), turns, high, low, inverse, least)
-        part = total64(sums16)
+        part = weigh(scores + 4 * first, min(BLOCK, count - first), top, heat, 0)
         store_f64(sums + first // BLOCK * 8, part)
         whole += part
     return whole
@@ -130,7 +126,7 @@ def block_at(sums, count, point):
 
 @kernel
 def place_at(weights, count, before, point):
-    """Return the first of `count` places where the running sum, `before` at its begin, passes `point`.
+    """Return the first of `count` places where the running sum, `before` at its begin, passes `point`, and that sum.
 
     The last place of any weight where rounding lets none pass: never one without weight.
     """
@@ -142,7 +138,7 @@ def place_at(weights, count, before, point):
             before += part
             if before > point:
                 break
-    return last
+    return last, before
 
 
 @kernel
@@ -176,3 +172,14 @@ def rough_sum(scores, count, top, turn, inverse):
             part = part + where_less(x, least, zero, times_power32(y, rounded))
         sums += widen(part)
     return total64(sums)
+
+
+@kernel
+def rough_blocks(scores, count, top, turn, inverse, sums):
+    """As `rough_sum`, and write the sum of each `BLOCK` scores to `sums`."""
+    whole = 0.0
+    for first in range(0, count, BLOCK):
+        part = rough_sum(scores + 4 * first, min(BLOCK, count - first), top, turn, inverse)
+        store_f64(sums + first // BLOCK * 8, part)
+        whole += part
+    return whole
