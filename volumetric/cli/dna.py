@@ -45,7 +45,7 @@ def dna(
         Use local files only.
     """
     output.apply()
-    signatures = [_read(source, offline) for source in (a, b)]
+    signatures = [_read(source, offline=offline) for source in (a, b)]
     found = compare(*signatures, shift=shift)
     if heatmap is not None:
         overlap_map(found, f"{Path(a).name} and {Path(b).name}: {found.overall:.4f}").save(heatmap)
@@ -96,7 +96,7 @@ def _alone(found: Comparison) -> tuple[tuple[str, tuple[str, ...]], ...]:
     return (("A", found.only_a), ("B", found.only_b))
 
 
-def _read(source: str, offline: bool) -> DNA:
+def _read(source: str, *, offline: bool) -> DNA:
     with console.progress(f"reading {source}…"):
         model = open_model(source, offline=offline)
         return extract_dna(model.network, model.params)

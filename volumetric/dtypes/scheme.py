@@ -193,7 +193,7 @@ def _build(dtype: DType, modifiers: list[str], text: str) -> Scheme:
         elif match := re.fullmatch(r"g(\d+)", part):
             group = int(match[1])
         elif part in ("sym", "asym", "affine"):
-            dtype = _with_symmetry(dtype, part == "sym", text)
+            dtype = _with_symmetry(dtype, text, symmetric=part == "sym")
         else:
             scale_dtype = _parse_scale_dtype(part, text)
     if group is None:
@@ -210,7 +210,7 @@ def _parse_scale_dtype(part: str, text: str) -> DType:
         ) from error
 
 
-def _with_symmetry(dtype: DType, symmetric: bool, text: str) -> DType:
+def _with_symmetry(dtype: DType, text: str, *, symmetric: bool) -> DType:
     if symmetric == (dtype.kind != "uint"):
         return dtype
     if dtype.kind not in ("int", "uint"):

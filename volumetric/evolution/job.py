@@ -282,8 +282,8 @@ def _classic(job: Job) -> dict[str, Callable[..., Problem]]:
         return function(FUNCTIONS[name], low, high, points)
 
     def table(
-        npz: str = "", csv: str = "", inputs: str = "inputs", targets: str = "targets", columns: tuple[str, ...] = (),
-        classes: bool = False,
+        *, npz: str = "", csv: str = "", inputs: str = "inputs", targets: str = "targets",
+        columns: tuple[str, ...] = (), classes: bool = False,
     ) -> Problem:  # fmt: skip
         return as_table(_read(job, npz=npz, csv=csv, inputs=inputs, targets=targets, columns=columns, classes=classes))
 
@@ -300,8 +300,8 @@ def _classic(job: Job) -> dict[str, Callable[..., Problem]]:
 
 def _samples(job: Job) -> dict[str, Callable[..., Problem]]:
     def table(
-        npz: str = "", csv: str = "", inputs: str = "inputs", targets: str = "targets", columns: tuple[str, ...] = (),
-        classes: bool = False, options: dict[str, Any] | None = None,
+        *, npz: str = "", csv: str = "", inputs: str = "inputs", targets: str = "targets",
+        columns: tuple[str, ...] = (), classes: bool = False, options: dict[str, Any] | None = None,
     ) -> Problem:  # fmt: skip
         found = _read(job, npz=npz, csv=csv, inputs=inputs, targets=targets, columns=columns, classes=classes)
         return tables.call(Samples, options or {}, "[problem] options", learning=found)
@@ -317,7 +317,7 @@ def _samples(job: Job) -> dict[str, Callable[..., Problem]]:
 
 
 def _gym(
-    id: str, episodes: int = 1, trials: int = 100, goal: float | None = None, max_steps: int | None = None,
+    id: str, *, episodes: int = 1, trials: int = 100, goal: float | None = None, max_steps: int | None = None,
     compiled: bool = True, arguments: dict[str, Any] | None = None,
 ) -> Problem:  # fmt: skip
     return Gym(

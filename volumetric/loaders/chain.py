@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from volumetric.grid import Coord, Grid, Link
 from volumetric.layers import LayerSpec, Residual
-from volumetric.loaders.names import Blueprint, Part, Rule
+from volumetric.loaders.names import Blueprint, NameRule, Part
 from volumetric.network import Network
 
 
@@ -25,7 +25,7 @@ class Chain:
     def __init__(self) -> None:
         self._layers: dict[Coord, LayerSpec] = {}
         self._links: list[Link] = []
-        self._rules: list[Rule] = []
+        self._rules: list[NameRule] = []
         self._tied: dict[str, str] = {}
         self._z, self._slot = 0, 0
 
@@ -63,7 +63,7 @@ class Chain:
             name, part = (stored.name, stored.part) if isinstance(stored, Fused) else (stored, None)
             flip = transposed and len(param.shape) > 1
             self._rules.append(
-                Rule(key=f"{coord}/{param.name}", source=f"{prefix}.{name}{dot}{rest}", part=part, transposed=flip)
+                NameRule(key=f"{coord}/{param.name}", source=f"{prefix}.{name}{dot}{rest}", part=part, transposed=flip)
             )
         return coord
 

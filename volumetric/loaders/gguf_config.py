@@ -16,7 +16,7 @@ from volumetric.layers import MultiHeadAttention
 from volumetric.layers.rope import Rope, inverse_frequencies
 from volumetric.loaders.gguf import GGUFSource
 from volumetric.loaders.hf_config import Config
-from volumetric.loaders.names import Blueprint, Rule
+from volumetric.loaders.names import Blueprint, NameRule
 from volumetric.network import Network
 
 FAMILIES: Final = ("llama", "qwen2", "qwen3")
@@ -75,7 +75,7 @@ def in_gguf(blueprint: Blueprint, architecture: str) -> Blueprint:
     return dataclasses.replace(blueprint, rules=rules, ignored=_IGNORED, tied={}, prefix="")
 
 
-def interleaved_heads(rule: Rule, network: Network, architecture: str) -> int | None:
+def interleaved_heads(rule: NameRule, network: Network, architecture: str) -> int | None:
     """Heads by which the rows of a parameter are interleaved in a GGUF file, None where they are not."""
     where, _, name = rule.key.partition("/")
     spec = network.layers[Coord.parse(where)]

@@ -15,7 +15,7 @@ from volumetric.loaders import archs
 from volumetric.loaders.directory import new_directory
 from volumetric.loaders.hf_config import Config
 from volumetric.loaders.model import LoadedModel
-from volumetric.loaders.names import Blueprint, Rule, stored_rows
+from volumetric.loaders.names import Blueprint, NameRule, stored_rows
 from volumetric.loaders.safetensors_write import TensorOut, tag_of, write_safetensors
 from volumetric.loaders.text_files import text_files, to_json
 from volumetric.network import Params
@@ -79,7 +79,7 @@ def _tensors(blueprint: Blueprint, params: Params) -> dict[str, TensorOut]:
     """Tensors by their names in the family, fused ones put together again."""
     shapes = {key: spec.shape for key, spec in blueprint.network.param_specs().items()}
     rows = stored_rows(list(blueprint.rules))
-    groups: dict[str, list[Rule]] = {}
+    groups: dict[str, list[NameRule]] = {}
     for rule in blueprint.rules:
         groups.setdefault(rule.source, []).append(rule)
     return {
@@ -88,7 +88,7 @@ def _tensors(blueprint: Blueprint, params: Params) -> dict[str, TensorOut]:
     }
 
 
-def _out(rules: list[Rule], params: Params, shape: Shape) -> TensorOut:
+def _out(rules: list[NameRule], params: Params, shape: Shape) -> TensorOut:
     """One tensor of `shape` (before transposing) out of the parameters that are its parts."""
     schemes = {out_scheme(params[rule.key].scheme) for rule in rules}
     scheme = schemes.pop() if len(schemes) == 1 else Scheme.parse("float32")
@@ -106,7 +106,7 @@ def _out(rules: list[Rule], params: Params, shape: Shape) -> TensorOut:
     return TensorOut(tag=tag_of(scheme.dtype.host), shape=shape[::-1] if flip else shape, read=read)
 
 
-def _values(rule: Rule, params: Params, scheme: Scheme) -> Array:
+def _values(rule: NameRule, params: Params, scheme: Scheme) -> Array:
     store = params[rule.key]
     packed = store.stored()
     if packed.scheme == scheme:

@@ -74,6 +74,7 @@ class LoadedModel:
 def open_model(
     source: str | os.PathLike[str],
     dtype: str | DType | Scheme | None = None,
+    *,
     offline: bool = False,
     strict: bool = True,
 ) -> LoadedModel:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from volumetric._typing import Shape
 from volumetric.dtypes import DType, Packed, Scheme
-from volumetric.loaders.names import Blueprint, Rule, fit, read, read_scheme
+from volumetric.loaders.names import Blueprint, NameRule, fit, read, read_scheme
 from volumetric.loaders.quantise import convert, target_schemes
 from volumetric.loaders.source import TensorSource
 from volumetric.network import Params, initialise
@@ -44,7 +44,7 @@ def mount(
     )
 
 
-def _store(rule: Rule, source: TensorSource, shape: Shape, target: Scheme | None) -> WeightStore:
+def _store(rule: NameRule, source: TensorSource, shape: Shape, target: Scheme | None) -> WeightStore:
     stored = read_scheme(rule, source)
 
     def produce() -> Packed:

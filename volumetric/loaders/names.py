@@ -39,7 +39,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class NameRule:
     """Where one parameter of a network stands in a checkpoint, and how it is laid out there.
 
     Attributes
@@ -76,14 +76,14 @@ class Blueprint:
     """
 
     network: Network
-    rules: tuple[Rule, ...]
+    rules: tuple[NameRule, ...]
     ignored: tuple[str, ...] = ()
     tied: Mapping[str, str] = field(default_factory=dict)
     prefix: str = ""
     context_length: int
 
 
-def fit(blueprint: Blueprint, source: TensorSource, *, strict: bool = True) -> dict[str, Rule]:
+def fit(blueprint: Blueprint, source: TensorSource, *, strict: bool = True) -> dict[str, NameRule]:
     """Match a blueprint with a checkpoint.
 
     Parameters
@@ -123,7 +123,7 @@ def fit(blueprint: Blueprint, source: TensorSource, *, strict: bool = True) -> d
     return present
 
 
-def _spelled_as(source: TensorSource, blueprint: Blueprint) -> list[Rule]:
+def _spelled_as(source: TensorSource, blueprint: Blueprint) -> list[NameRule]:
     """Rules of a blueprint, without the optional prefix if no tensor of the checkpoint has it."""
     prefix = blueprint.prefix
     if not prefix or any(name.startswith(prefix) for name in source.entries):
@@ -141,7 +141,7 @@ def _first(names: list[str]) -> str:
     return ", ".join(names[:SHOWN]) + more
 
 
-def stored_rows(rules: list[Rule]) -> dict[str, int]:
+def stored_rows(rules: list[NameRule]) -> dict[str, int]:
     """Rows of each fused tensor: all heads, each as far as the last part reaches."""
     rows: dict[str, int] = {}
     for rule in rules:
@@ -150,7 +150,7 @@ def stored_rows(rules: list[Rule]) -> dict[str, int]:
     return rows
 
 
-def _stored_shapes(network: Network, rules: list[Rule]) -> dict[str, Shape]:
+def _stored_shapes(network: Network, rules: list[NameRule]) -> dict[str, Shape]:
     """Shape that each tensor of the checkpoint must have."""
     specs, fused = network.param_specs(), stored_rows(rules)
     shapes: dict[str, Shape] = {}
@@ -161,7 +161,7 @@ def _stored_shapes(network: Network, rules: list[Rule]) -> dict[str, Shape]:
     return shapes
 
 
-def read(rule: Rule, source: TensorSource, shape: Shape) -> Packed:
+def read(rule: NameRule, source: TensorSource, shape: Shape) -> Packed:
     """Read one parameter of logical `shape` in its stored numeric form, rearranged as the network wants it.
 
     Rows of quantised tensors are cut and permuted without decoding them; transposing a quantised tensor decodes it.
@@ -176,7 +176,7 @@ def read(rule: Rule, source: TensorSource, shape: Shape) -> Packed:
     return packed
 
 
-def read_scheme(rule: Rule, source: TensorSource) -> Scheme:
+def read_scheme(rule: NameRule, source: TensorSource) -> Scheme:
     """Return the scheme that `read` will give, without reading."""
     scheme = source.scheme(rule.source)
     decodes = rule.transposed and scheme.has_scale and len(source.entries[rule.source].shape) > 1

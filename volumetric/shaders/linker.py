@@ -109,7 +109,7 @@ def link(
             known[name] = value
     used = re.sub(r"\s+\n", "\n", unroll(body, known))
     args = _ARGS.search(used)
-    declared = _declare_args(args is not None, target.immediates)
+    declared = _declare_args(present=args is not None, immediates=target.immediates)
     header = "\n".join(_constant(name, value) for name, value in given.items())
     enabled = "enable subgroups;\n" if target.dialect == "tint" and _SUBGROUPS.search(used) else ""
     text = f"{enabled}{header}\n{declared}{used}\n"
@@ -139,7 +139,7 @@ def _workgroup_bytes(text: str, known: Mapping[str, int | float | bool]) -> int:
     return total
 
 
-def _declare_args(present: bool, immediates: bool) -> str:
+def _declare_args(*, present: bool, immediates: bool) -> str:
     if not present:
         return ""
     if immediates:

@@ -216,7 +216,7 @@ class DeviceLearner:
         optimiser = self._options.optimiser
         updates: dict[str, Mapping[str, Any]] = {}
         for key, shape in self._shapes.items():
-            own = optimiser.for_weight(len(shape), self._options.decay_vectors)
+            own = optimiser.for_weight(len(shape), decay_vectors=self._options.decay_vectors)
             fields = {f.name: getattr(own, f.name) for f in dataclasses.fields(own) if f.name != "lr"}
             updates[key] = {"name": own.kind, **fields}
         clip = self._options.clip

@@ -130,7 +130,7 @@ class Learner(Protocol):
 
 
 @runtime_checkable
-class Watched(Protocol):
+class Watchable(Protocol):
     """A learner that can tell observers what happens inside."""
 
     def watch(self, observers: Sequence[Observer]) -> None:

@@ -55,7 +55,7 @@ class Optimiser:
         """
         raise NotImplementedError(self.kind)
 
-    def for_weight(self, axes: int, decay_vectors: bool) -> Self:
+    def for_weight(self, axes: int, *, decay_vectors: bool) -> Self:
         """Return the optimiser of a weight with so many axes: without decay for a vector, unless `decay_vectors`."""
         return self if axes > 1 or decay_vectors else replace(self, weight_decay=0.0)
 

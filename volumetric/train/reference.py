@@ -172,7 +172,7 @@ class ReferenceLearner:
         slots: dict[str, dict[str, Array]] = {name: {} for name in self._slots}
         for key, w in self._masters.items():
             before = {name: arrays[key] for name, arrays in self._slots.items()}
-            optimiser = self._options.optimiser.for_weight(w.ndim, self._options.decay_vectors)
+            optimiser = self._options.optimiser.for_weight(w.ndim, decay_vectors=self._options.decay_vectors)
             masters[key], after = optimiser.update(w, gradients[key], before, step=self._updates + 1, rate=rate)
             if not np.isfinite(masters[key]).all():
                 return StepReport(tally=tally, gradient_norm=norm, fault=f"parameter {key} after the update")

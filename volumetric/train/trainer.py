@@ -23,7 +23,7 @@ from volumetric.train.config import TrainConfig
 from volumetric.train.data import AnyData, ArrayData, Batch, Data, as_data, checksum, grouped
 from volumetric.train.divergence import DivergedError, odd_entry
 from volumetric.train.events import EpochEvent, Event, StepEvent, StopEvent
-from volumetric.train.learner import Learner, OpenLearner, StepReport, Tally, Watched
+from volumetric.train.learner import Learner, OpenLearner, StepReport, Tally, Watchable
 from volumetric.train.lora import trained_keys
 from volumetric.train.open import open_learner
 from volumetric.train.precision import Precision, master_of, matching, trained_store
@@ -126,10 +126,21 @@ def train(
     opened = (learner or open_learner(device))(network, params, config.learner)
     if observers:
         _watch(opened, observers)
-    run = _Run(network, params, config, source, held, told, store, opened, stop, metric)
-    run.given_data = {of: data for of, data in whole.items() if isinstance(data, ArrayData)}
+    run = _Run(
+        network=network,
+        given=params,
+        config=config,
+        data=source,
+        validation=held,
+        given_data={of: data for of, data in whole.items() if isinstance(data, ArrayData)},
+        reporters=told,
+        store=store,
+        learner=opened,
+        stop=stop or (lambda: False),
+        metric=metric,
+    )
     try:
-        run.begin(resume)
+        run.begin(resume=resume)
         for start in (getattr(observer, "start", None) for observer in observers):
             if start is not None:
                 start(run.step)
@@ -139,7 +150,7 @@ def train(
 
 
 def _watch(learner: Learner, observers: Sequence[Observer]) -> None:
-    if not isinstance(learner, Watched):
+    if not isinstance(learner, Watchable):
         raise UnsupportedError(
             f"{type(learner).__name__} cannot tell observers about layers", hint="train on the reference device"
         )
@@ -159,40 +170,33 @@ class _Progress:
     history: list[dict[str, Any]] = field(default_factory=list)
 
 
+@dataclass(slots=True, kw_only=True)
 class _Run:
     """One call of `train`."""
 
-    def __init__(
-        self,
-        network: Network,
-        params: Params,
-        config: TrainConfig,
-        data: Data,
-        validation: Data | None,
-        reporters: Sequence[Reporter[Event]],
-        store: CheckpointStore | None,
-        learner: Learner,
-        stop: Callable[[], bool] | None = None,
-        metric: Callable[[Params], float] | None = None,
-    ) -> None:
-        self.given_data: dict[str, ArrayData] = {}
-        self.metric = metric
-        self.stop = stop or (lambda: False)
-        self.network = network
-        self.config = config
-        self.data = data
-        self.validation = validation
-        self.reporters = reporters
-        self.store = store
-        self.learner = learner
-        self.given = params
-        self.step = 0
-        self.progress = _Progress()
-        self.best: Params | None = None
-        self.description = self._describe() if store is not None else {}
-        self.saved: tuple[int, int, int] | None = None
+    network: Network
+    given: Params
+    config: TrainConfig
+    data: Data
+    validation: Data | None
+    given_data: Mapping[str, ArrayData]
+    reporters: Sequence[Reporter[Event]]
+    store: CheckpointStore | None
+    learner: Learner
+    stop: Callable[[], bool]
+    metric: Callable[[Params], float] | None
+    step: int = 0
+    progress: _Progress = field(default_factory=_Progress)
+    best: Params | None = None
+    description: dict[str, Any] = field(default_factory=dict)
+    saved: tuple[int, int, int] | None = None
 
-    def begin(self, resume: bool) -> None:
+    def __post_init__(self) -> None:
+        """Describe the run where checkpoints will need it."""
+        if self.store is not None:
+            self.description = self._describe()
+
+    def begin(self, *, resume: bool) -> None:
         """Continue from the newest checkpoint where that is asked for, and start the reporters."""
         newest = None if self.store is None else self.store.latest()
         if self.store is not None and newest is not None:
