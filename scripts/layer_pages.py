@@ -108,13 +108,18 @@ def _described(cls: type[LayerSpec]) -> dict[str, str]:
 
 
 def _examples(kind: str) -> list[str]:
-    lines = ["| example | input | output | parameters |", "| --- | --- | --- | --- |"]
     shown = [(spec, shape) for spec, shape in CASES.values() if spec.kind == kind or _holds(spec, kind)]
+    rows: list[tuple[str, ...]] = []
     for spec, shape in shown[:MAX_EXAMPLES]:
         given = (ROWS, *shape[1:])
         params = "<br>".join(f"`{p.name}` {_shape(p.shape)}, {p.init}{_mark(p)}" for p in spec.tensors())
-        lines.append(f"| {_call(spec)} | {_shape(given)} | {_shape(spec.output_shape(given))} | {params or 'none'} |")
-    return [*lines, ""]
+        states = "<br>".join(
+            f"`{s.name}` {'rows of ' * (s.kind == 'rows')}{_shape(s.shape)}" for s in spec.states(given)
+        )
+        rows.append((_call(spec), _shape(given), _shape(spec.output_shape(given)), params or "none", states or "none"))
+    head = ("example", "input", "output", "parameters", "states")
+    columns = len(head) - all(row[-1] == "none" for row in rows)
+    return [*(f"| {' | '.join(row[:columns])} |" for row in (head, ("---",) * len(head), *rows)), ""]
 
 
 def _mark(param: ParamSpec) -> str:
@@ -148,10 +153,11 @@ def _index() -> str:
         "",
         "<!-- written by scripts/layer_pages.py; do not edit -->",
         "",
-        "One page for each kind: formula, fields, shapes, parameters. [What runs where](../support.md) tells which",
-        "device computes it. N counts rows or samples. Parameters are initialised as said: `fan_in` is uniform in",
+        "One page for each kind: formula, fields, shapes, parameters, states. [What runs where](../support.md) tells",
+        "which device computes it. N counts rows or samples. Parameters are initialised as said: `fan_in` is uniform in",
         "±1/√in, `normal` has deviation 0.02; those marked float32 are never packed. A buffer is no",
-        "parameter: the layer itself changes it while it trains.",
+        "parameter: the layer itself changes it while it trains. States are what a sequence leaves behind from call to",
+        "call: rows grow with it, all else is one value.",
         "",
         "| kind | class | summary |",
         "| --- | --- | --- |",
