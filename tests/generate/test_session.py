@@ -148,3 +148,11 @@ def test_a_file_that_is_no_session_is_refused(session, tmp_path):
         session.save(tmp_path / "no" / "directory")
     path.write_bytes(data)
     assert model.session(restore=path).tokens == session.tokens
+
+
+def test_a_batch_of_sequences_with_fixed_states_says_what_each_says_alone():
+    model = recurrent_letters(device("cpu"))
+    prompts = ["abc", "abdeh", "h", "abc"]
+    alone = [model.session().stream(prompt, max_tokens=5).run().text for prompt in prompts]
+    together = model.generate_batch(prompts, max_tokens=5, together=2)
+    assert [generation.text for generation in together] == alone

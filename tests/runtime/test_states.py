@@ -150,6 +150,18 @@ def test_narrow_keys_and_values_are_saved_as_they_are_held(storage: Any) -> None
     close(executable.forward(narrowed, rest, last_only=False), want, 2e-2)
 
 
+def test_halves_of_a_gpu_go_on_there_and_elsewhere() -> None:
+    state = held("rows", "gpu", 18, kv_dtype="float16")
+    data, executable = state.save(), compiled("rows", "gpu", kv_dtype="float16")
+    assert state.read("1.0.0.1/k").dtype == np.float16
+    assert executable.restore(data).save() == data
+    rest = inputs("rows")[18:]
+    want = executable.forward(state, rest, last_only=False)
+    assert np.array_equal(executable.forward(executable.restore(data), rest, last_only=False), want)
+    other = compiled("rows", "cpu", kv_dtype="float16")
+    close(other.forward(other.restore(data), rest, last_only=False), want, 1e-2)
+
+
 def test_codes_of_restored_numbers_are_those_of_the_kernel() -> None:
     """The same rows, rounded by attention as it goes and here: a scale may differ in its last bit."""
     made = held("rows", "cpu", 18, kv_dtype="int8")
