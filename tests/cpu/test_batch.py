@@ -9,7 +9,8 @@ import pytest
 
 from tests.cpu.test_device import encoder, gemma, gpt, joins, random_params
 from tests.networks import tiny_llama
-from volumetric.errors import GenerationError, ShapeError
+from tests.pieces import one_row_each
+from volumetric.errors import GenerationError
 from volumetric.runtime.cpu import CpuDevice
 from volumetric.runtime.device import RunOptions
 from volumetric.runtime.lower import lower
@@ -46,7 +47,7 @@ def test_rows_have_the_bits_of_sequences_run_alone(name, count, threads, rng):
     together, alone = fed(executable, prompts), fed(executable, prompts)
     for _ in range(4):
         tokens = rng.integers(0, 97, count).astype(np.int32)
-        got = executable.forward_batch(together, tokens)
+        got = one_row_each(executable, together, tokens)
         want = [executable.forward(state, tokens[i : i + 1]) for i, state in enumerate(alone)]
         np.testing.assert_array_equal(got, np.concatenate(want))
     assert [state.position for state in together] == [state.position for state in alone]
@@ -71,7 +72,7 @@ def test_every_format_gives_the_same_bits(scheme, compute, kv_dtype, rng):
     together, alone = fed(executable, prompts), fed(executable, prompts)
     tokens = rng.integers(0, 97, 6).astype(np.int32)
     want = [executable.forward(state, tokens[i : i + 1]) for i, state in enumerate(alone)]
-    np.testing.assert_array_equal(executable.forward_batch(together, tokens), np.concatenate(want))
+    np.testing.assert_array_equal(one_row_each(executable, together, tokens), np.concatenate(want))
 
 
 def test_sequences_join_and_leave(rng):
@@ -80,7 +81,7 @@ def test_sequences_join_and_leave(rng):
     together, alone = fed(executable, prompts), fed(executable, prompts)
     for members in ([0, 1], [0, 1, 2, 3, 4], [4, 2], [1, 3, 0, 4, 2], [3]):
         tokens = rng.integers(0, 97, len(members)).astype(np.int32)
-        got = executable.forward_batch([together[i] for i in members], tokens)
+        got = one_row_each(executable, [together[i] for i in members], tokens)
         for row, i in enumerate(members):
             np.testing.assert_array_equal(got[row], executable.forward(alone[i], tokens[row : row + 1])[0])
 
@@ -92,7 +93,7 @@ def test_a_batch_agrees_with_the_reference(rng):
     found = []
     for device in (CpuDevice(threads=2), ReferenceDevice()):
         executable = compiled("gemma", np.random.default_rng(seed), device=device)
-        found.append(executable.forward_batch(fed(executable, prompts), tokens))
+        found.append(one_row_each(executable, fed(executable, prompts), tokens))
     assert np.abs(found[0] - found[1]).max() < 1e-5 * np.abs(found[1]).max()
 
 
@@ -103,7 +104,7 @@ def test_caches_grow_one_by_one(rng):
     together, alone = fed(executable, prompts), fed(executable, prompts)
     for _ in range(4):
         tokens = rng.integers(0, 97, 3).astype(np.int32)
-        got = executable.forward_batch(together, tokens)
+        got = one_row_each(executable, together, tokens)
         want = [executable.forward(state, tokens[i : i + 1]) for i, state in enumerate(alone)]
         np.testing.assert_array_equal(got, np.concatenate(want))
 
@@ -112,13 +113,11 @@ def test_what_cannot_be_a_batch_changes_no_state(rng):
     executable = compiled("gpt", rng)
     full, other = fed(executable, [rng.integers(0, 97, 48).astype(np.int32), np.zeros(1, np.int32)])
     with pytest.raises(GenerationError, match="learned"):
-        executable.forward_batch([other, full], np.zeros(2, np.int32))
+        one_row_each(executable, [other, full], np.zeros(2, np.int32))
     with pytest.raises(GenerationError, match="twice"):
-        executable.forward_batch([other, other], np.zeros(2, np.int32))
-    with pytest.raises(ShapeError, match="one row for each"):
-        executable.forward_batch([other, full], np.zeros(3, np.int32))
+        one_row_each(executable, [other, other], np.zeros(2, np.int32))
     with pytest.raises(GenerationError, match="vocabulary"):
-        executable.forward_batch([other, full], np.array([3, 97], np.int32))
+        one_row_each(executable, [other, executable.new_state()], np.array([3, 97], np.int32))
     assert (full.position, other.position) == (48, 1)
 
 
@@ -126,6 +125,6 @@ def test_an_encoder_takes_its_rows_one_by_one(rng):
     plan = lower(encoder())
     executable = CpuDevice(threads=2).compile(plan, random_params(plan, rng), RunOptions(context=8))
     tokens = np.array([4, 9], np.int32)
-    got = executable.forward_batch([executable.new_state(), executable.new_state()], tokens)
+    got = one_row_each(executable, [executable.new_state(), executable.new_state()], tokens)
     want = [executable.forward(executable.new_state(), tokens[i : i + 1]) for i in range(2)]
     np.testing.assert_array_equal(got, np.concatenate(want))

@@ -201,14 +201,15 @@ def test_quantised_activations_stay_near(scheme, rng):
 
 
 def test_bfloat16_activations_stay_near(rng):
-    """Rounding to 8 bits costs 2**-18/3 of the power; where rows are few, nothing is rounded."""
+    """Rounding to 8 bits costs 2**-18/3 of the power, for one row at a time as for many."""
     network = tiny_llama(width=128, heads=4, head_dim=32)
     params = random_params(lower(network), rng, "bfloat16", size=0.05)
     want = outputs(ReferenceDevice(), network, params, IDS)
     rounded = outputs(CpuDevice(threads=2), network, params, IDS, compute="bfloat16")
     error = np.square(rounded - want).sum() / np.square(want).sum()
     assert 1e-8 < error < 1e-4
-    assert_close(outputs(CpuDevice(threads=2), network, params, IDS, pieces=[1] * 21, compute="bfloat16"), want)
+    apart = outputs(CpuDevice(threads=2), network, params, IDS, pieces=[1] * 21, compute="bfloat16")
+    np.testing.assert_array_equal(apart[-1:], rounded[-1:])
 
 
 @pytest.mark.parametrize("name", NETWORKS)

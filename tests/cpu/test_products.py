@@ -9,17 +9,15 @@ import numpy as np
 import pytest
 
 from tests.cpu.matrices import FLOAT_SCHEMES, INTEGER_SCHEMES, SCHEMES, activations, panels, panels_of
+from volumetric.kernels.cpu.forms import product_tile, product_tiles
 from volumetric.kernels.cpu.jit import kernel
-from volumetric.kernels.cpu.matvec import panel_dot
 from volumetric.kernels.cpu.panels import FORMATS
 from volumetric.kernels.cpu.prepare import prepare_row
-from volumetric.kernels.cpu.simd import store
 from volumetric.kernels.cpu.tiles import (
     brain_tile,
     byte_block_bytes,
     float_tile,
     float_tile_shape,
-    integer_tile,
     integer_tile_shape,
 )
 from volumetric.kernels.cpu.unpack import FORMAT_CODES, read_row, unpack_bytes, unpack_floats
@@ -29,11 +27,12 @@ SHAPES = [(1, 1), (15, 31), (17, 33), (31, 64), (16, 65), (48, 200)]
 
 
 @cache
-def dot_kernel(kind):
+def tiles_kernel(kind, rows, wide):
+    """Products of `rows` rows with any number of panels."""
+
     @kernel
-    def run(weights, panel_bytes, count, x, units, out):
-        for panel in range(count):
-            store(out + 64 * panel, panel_dot(kind, weights + panel * panel_bytes, x, units))
+    def run(weights, panel_bytes, count, x, x_stride, units, out):
+        product_tiles(kind, rows, wide, weights, panel_bytes, count, x, x_stride, units, out)
 
     return run
 
@@ -58,9 +57,11 @@ def brain_tile_kernel(rows, wide):
 
 @cache
 def integer_tile_kernel(zero, rows, wide):
+    kind = f"bytes:{zero}"
+
     @kernel
-    def run(weights, panel_stride, x, x_stride, padded, out, out_stride):
-        integer_tile(zero, rows, wide, weights, panel_stride, x, x_stride, padded, out, out_stride)
+    def run(weights, panel_stride, x, x_stride, units, out, out_stride):
+        product_tile(kind, rows, wide, weights, panel_stride, x, x_stride, units, out, out_stride)
 
     return run
 
@@ -107,20 +108,63 @@ def test_threads_retile_alike(scheme, rng):
     np.testing.assert_array_equal(one.memory, three.memory)
 
 
-@pytest.mark.parametrize("kind", [*FLOAT_SCHEMES, *INTEGER_SCHEMES, *(f"{s}:exact" for s in INTEGER_SCHEMES)])
+KINDS = [*FLOAT_SCHEMES, "bfloat16:rounded", *INTEGER_SCHEMES, *(f"{s}:exact" for s in INTEGER_SCHEMES)]
+
+
+def kind_of(text):
+    """Scheme, kind as kernels know it, and what activations are rounded to, of one of `KINDS`."""
+    scheme = text.removesuffix(":exact").removesuffix(":rounded")
+    form, how = FORMATS[scheme], text.removeprefix(scheme)
+    rounding = "bfloat16" if how == ":rounded" else "int8" if form.is_integer and not how else "float32"
+    return scheme, form.name + how, rounding
+
+
+@pytest.mark.parametrize("text", KINDS)
 @pytest.mark.parametrize(("rows", "k"), SHAPES)
-def test_panel_dot(kind, rows, k, rng):
-    exact = kind.endswith(":exact")
-    scheme = kind.removesuffix(":exact")
+def test_packed_panels_times_few_rows(text, rows, k, rng):
+    scheme, kind, rounding = kind_of(text)
     made = panels(scheme, rows, k, rng)
-    x = activations(
-        rng.standard_normal((1, k)).astype(np.float32), "int8" if made.form.is_integer and not exact else "float32"
+    x = activations(rng.standard_normal((3, k)).astype(np.float32), rounding)
+    found = []
+    for count, wide in ((1, 1), (3, 4)):
+        out = np.zeros((3, made.panels * 16), np.float32)
+        run = tiles_kernel(kind, count, wide)
+        for row in range(0, 3, count):
+            here = address_of(out) + row * out.strides[0]
+            run(
+                made.address,
+                made.panel_bytes,
+                made.panels,
+                x.address + row * x.row_bytes,
+                x.row_bytes,
+                made.units,
+                here,
+            )
+        assert_sums_close(out[:, :rows], x.values, made.values)
+        assert not out[:, rows:].any()  # rows of padding have scale or weight 0
+        found.append(out)
+    np.testing.assert_array_equal(*found)
+
+
+@pytest.mark.parametrize("text", [text for text in KINDS if text.startswith(INTEGER_SCHEMES)])
+@pytest.mark.parametrize(("rows", "k"), SHAPES)
+def test_opened_panels_give_the_bits_of_packed_ones(text, rows, k, rng):
+    scheme, kind, rounding = kind_of(text)
+    made = panels(scheme, rows, k, rng)
+    x = activations(rng.standard_normal((2, k)).astype(np.float32), rounding)
+    packed, opened = (np.zeros((2, made.panels * 16), np.float32) for _ in range(2))
+    tiles_kernel(kind, 2, 1)(
+        made.address, made.panel_bytes, made.panels, x.address, x.row_bytes, made.units, address_of(packed)
     )
-    out = np.zeros((1, made.panels * 16), np.float32)
-    run = dot_kernel(made.form.name + (":exact" if exact else ""))
-    run(made.address, made.panel_bytes, made.panels, x.address, made.units, address_of(out))
-    assert_sums_close(out[:, :rows], x.values, made.values)
-    assert not out[:, rows:].any()  # rows of padding have scale or weight 0
+    to_bytes = rounding == "int8"
+    size = made.units * (2 * byte_block_bytes(made.form.zero) if to_bytes else 64 * 64)
+    memory = aligned_zeros(size * made.panels)
+    for panel in range(made.panels):
+        source = made.address + panel * made.panel_bytes
+        unpack_kernel(made.form.name, to_bytes)(source, address_of(memory) + panel * size, made.units)
+    form, units = (f"bytes:{made.form.zero}", made.units) if to_bytes else ("float32", 8 * made.units)
+    tiles_kernel(form, 2, 2)(address_of(memory), size, made.panels, x.address, x.row_bytes, units, address_of(opened))
+    np.testing.assert_array_equal(packed, opened)
 
 
 @pytest.mark.parametrize("scheme", FLOAT_SCHEMES)
@@ -149,6 +193,26 @@ def test_brain_tile(rows, k, rng):
     run(made.address, made.panel_bytes, x.address, x.row_bytes, k, address_of(out), out.strides[0])
     seen = min(rows, wide * 16)
     assert_sums_close(out[:, :seen], x.values, made.values[:seen])
+
+
+@pytest.mark.parametrize("storage", ["float16", "float32"])
+@pytest.mark.parametrize("k", [1, 2, 31, 64])
+def test_floats_in_the_order_of_pairs_give_the_bits_of_brain_tiles(storage, k, rng):
+    """Of numbers that bfloat16 can hold; nothing beyond an odd count is looked at."""
+    values = np.full((k + 1, 16), np.nan, storage)
+    values[:k] = rng.standard_normal((k, 16)).astype(ml_dtypes.bfloat16)
+    pairs = np.zeros((-(-k // 2), 16, 2), ml_dtypes.bfloat16)
+    for i in range(k):
+        pairs[i // 2, :, i % 2] = values[i].astype(np.float32)
+    x = rng.standard_normal((2, 64)).astype(ml_dtypes.bfloat16)
+    x[:, k:] = 0
+    floats = x.astype(np.float32)
+    plain, paired = (np.zeros((2, 16), np.float32) for _ in range(2))
+    run = float_tile_kernel(storage + ":pairs", 2, 1)
+    run(address_of(values), values.strides[0], 0, address_of(floats), floats.strides[0], k, address_of(plain), 64)
+    brain_tile_kernel(2, 1)(address_of(pairs), 0, address_of(x), x.strides[0], k, address_of(paired), 64)
+    np.testing.assert_array_equal(plain, paired)
+    assert_sums_close(plain, floats[:, :k], values[:k].T.astype(np.float32))
 
 
 def test_rounding_to_bfloat16():
@@ -182,7 +246,7 @@ def test_integer_tile(scheme, rows, k, rng):
     x = activations(rng.standard_normal((tile, k)).astype(np.float32), "int8")
     out = np.zeros((tile, wide * 16), np.float32)
     run = integer_tile_kernel(made.form.zero, tile, wide)
-    run(address_of(opened), opened_bytes, x.address, x.row_bytes, 64 * made.units, address_of(out), out.strides[0])
+    run(address_of(opened), opened_bytes, x.address, x.row_bytes, made.units, address_of(out), out.strides[0])
     seen = min(rows, wide * 16)
     assert_sums_close(out[:, :seen], x.values, made.values[:seen])
 
@@ -205,5 +269,6 @@ def test_extreme_codes_do_not_saturate(scheme):
         made = panels_of(scheme, np.full((16, 64), sign, np.float32))
         x = activations(np.full((1, 64), 3.0, np.float32), "int8")
         out = np.zeros((1, 16), np.float32)
-        dot_kernel(form.name)(made.address, made.panel_bytes, 1, x.address, made.units, address_of(out))
+        run = tiles_kernel(form.name, 1, 1)
+        run(made.address, made.panel_bytes, 1, x.address, x.row_bytes, made.units, address_of(out))
         assert_sums_close(out, x.values, made.values)

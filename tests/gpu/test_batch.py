@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.networks import tiny_llama
+from tests.pieces import one_row_each
 from volumetric.errors import GenerationError
 from volumetric.grid import Coord, Grid
 from volumetric.layers import (
@@ -89,7 +90,7 @@ def test_rows_agree_with_sequences_run_alone(native_device: GpuDevice, rng, make
     members = list(range(count))
     for _ in range(3):
         tokens = rng.integers(0, 97, len(members)).astype(np.int32)
-        got = executable.forward_batch([together[i] for i in members], tokens)
+        got = one_row_each(executable, [together[i] for i in members], tokens)
         want = [executable.forward(alone[i], tokens[row : row + 1]) for row, i in enumerate(members)]
         assert_rows(got, np.concatenate(want))
         members = members[1:] + members[:1] if len(members) == 3 else members[2:]
@@ -101,7 +102,7 @@ def test_a_full_state_stops_the_batch_before_it_runs(native_device: GpuDevice):
     executable = native_device.compile(lower(network), initialise(network, 1), RunOptions(context=4))
     full, other = fed(executable, [np.zeros(4, np.int32), np.zeros(1, np.int32)])
     with pytest.raises(GenerationError):
-        executable.forward_batch([other, full], np.zeros(2, np.int32))
+        one_row_each(executable, [other, full], np.zeros(2, np.int32))
     assert other.position == 1
 
 

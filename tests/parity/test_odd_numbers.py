@@ -11,6 +11,7 @@ import pytest
 from tests.cpu.test_device import random_params
 from tests.devices import DEVICES, device
 from tests.parity.run import agree_one, data, expected, on_device
+from tests.pieces import one_row_each
 from tests.train.problems import chain
 from volumetric.layers import (
     Dense,
@@ -49,7 +50,7 @@ def run(name: str, network: Network, x: np.ndarray, scheme: str, options: dict[s
     params = random_params(plan, np.random.default_rng(0), scheme)
     executable = device(name).compile(plan, params, RunOptions(context=64, **options))
     whole = executable.forward(executable.new_state(), x, last_only=False)
-    return [whole, executable.forward_batch([executable.new_state() for _ in x], x)]
+    return [whole, one_row_each(executable, [executable.new_state() for _ in x], x)]
 
 
 @pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf])

@@ -11,6 +11,7 @@ from tests.devices import DEVICES, FAST, device, graphs
 from tests.graph.test_networks import experts, images, wired
 from tests.layers.cases import CASES
 from tests.networks import tiny_llama
+from tests.pieces import one_row_each
 from volumetric.errors import DeviceError, GenerationError, ShapeError, UnsupportedError
 from volumetric.grid import Coord, Grid
 from volumetric.layers import (
@@ -148,7 +149,7 @@ def test_greedy_decoding_and_batches(name: str, rng: np.random.Generator) -> Non
         fast.forward(state, rows(mixed(), i + 1, rng))
     apart = [state.fork() for state in states]
     x = rows(mixed(), 3, rng)
-    together = fast.forward_batch(states, x)
+    together = one_row_each(fast, states, x)
     alone = [fast.forward(state, x[i : i + 1])[0] for i, state in enumerate(apart)]
     np.testing.assert_array_equal(together, alone)
 

@@ -194,27 +194,6 @@ class Executable(Protocol):
         """
         ...
 
-    def forward_batch(self, states: Sequence[Any], x: NDArray[Any]) -> NDArray[np.float32]:
-        """Append one row of `x` to each of `states`, which differ in position, and return an output row for each.
-
-        The weights are read once for all rows, where the device can. Sequences may join and leave from call to call.
-
-        Parameters
-        ----------
-        states : of this executable, each named once
-        x : token ids, int32 ``[B]``, or features, float32 ``[B, D]``
-
-        Returns
-        -------
-        float32 ``[B, …]``; a fresh array that the caller owns
-
-        Raises
-        ------
-        GenerationError : a state is full or named twice; no state has changed then
-        ShapeError : `x` is not what the plan's input says, or has not one row for each state
-        """
-        ...
-
     def greedy(self, states: Sequence[Any], tokens: Sequence[int]) -> Generator[list[int]]:
         """Feed a token to each of `states`, yield the arg max of each, feed those, and so on, without end.
 

@@ -12,7 +12,7 @@ from volumetric._typing import ROWS
 from volumetric.errors import UnsupportedError
 from volumetric.layers import StateSpec
 from volumetric.network import Params
-from volumetric.runtime.batch import check_batch, forward_each, greedy_each, run_each
+from volumetric.runtime.batch import greedy_each, run_each
 from volumetric.runtime.device import DeviceInfo, MemoryReport, Piece, RunOptions
 from volumetric.runtime.fuse import fuse, row_wise
 from volumetric.runtime.plan import Plan
@@ -102,10 +102,6 @@ class NullExecutable:
         shape = self.plan.values[self.plan.outputs[0]].shape
         rows = 1 if last_only else len(x)
         return np.zeros([rows if axis == ROWS else axis for axis in shape], np.float32)
-
-    def forward_batch(self, states: Sequence[NullState], x: NDArray[Any]) -> NDArray[np.float32]:
-        """Append one row of `x` to each of `states`, one after the other."""
-        return forward_each(self, states, check_batch(self.plan, states, x, self.options.context))
 
     def greedy(self, states: Sequence[NullState], tokens: Sequence[int]) -> Generator[list[int]]:
         """Feed `tokens`, yield the arg max of each sequence, feed those, and so on."""

@@ -16,7 +16,7 @@ from volumetric.layers.joins import join, join_vjp
 from volumetric.layers.noise import Key
 from volumetric.layers.state import is_sequence
 from volumetric.network import Params
-from volumetric.runtime.batch import check_batch, forward_each, greedy_each, run_each
+from volumetric.runtime.batch import greedy_each, run_each
 from volumetric.runtime.delays import delay_vjp, refuse_loops, run_delay
 from volumetric.runtime.device import DeviceInfo, MemoryReport, Piece, RunOptions
 from volumetric.runtime.plan import DELAYS, Plan, Step
@@ -159,10 +159,6 @@ class ReferenceExecutable:
         check_room(state.position, len(x), self.options.context)
         values, _ = self.trace(x, state=state, last_only=last_only)
         return np.array(values[self.plan.outputs[0]], np.float32)
-
-    def forward_batch(self, states: Sequence[ReferenceState], x: NDArray[Any]) -> NDArray[np.float32]:
-        """Append one row of `x` to each of `states`, one after the other."""
-        return forward_each(self, states, check_batch(self.plan, states, x, self.options.context))
 
     def greedy(self, states: Sequence[ReferenceState], tokens: Sequence[int]) -> Generator[list[int]]:
         """Feed `tokens`, yield the arg max of each sequence, feed those, and so on."""

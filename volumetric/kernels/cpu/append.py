@@ -17,6 +17,7 @@ from volumetric.kernels.cpu.jit import kernel
 from volumetric.kernels.cpu.memory import load_f32, load_f64, load_u8, load_u16, store_f32, store_i8, store_i16
 from volumetric.kernels.cpu.prepare import code_step, inverse_root, square_sum
 from volumetric.kernels.cpu.simd import (
+    as_brain,
     first_lanes,
     larger_size,
     load,
@@ -29,9 +30,11 @@ from volumetric.kernels.cpu.simd import (
     store_half,
 )
 from volumetric.kernels.cpu.steps import (
+    before,
+    first_row,
     last_row,
     number,
-    position,
+    row_position,
     scratch,
     slot_address,
     slot_stride,
@@ -51,11 +54,11 @@ ANGLE_ARGUMENTS = ("frequencies", "half", "out", "factor")
 def angles(step: Any, thread: Any, threads: Any, control: Any) -> None:
     """Cosines, then sines, of the rotary angles of each row, computed in float64."""
     half = word(step, 1)
-    rows = last_row(control)
+    rows = last_row(step, control)
     for row in range(rows * thread // threads, rows * (thread + 1) // threads):
         out = slot_address(control, word(step, 2)) + row * half * 8
         for i in range(half):
-            turn = load_f64(word(step, 0) + 8 * i) * (position(control) + row)
+            turn = load_f64(word(step, 0) + 8 * i) * row_position(step, control, row)
             store_f32(out + 4 * i, number(step, 3) * f32(math.cos(turn)))
             store_f32(out + 4 * (half + i), number(step, 3) * f32(math.sin(turn)))
 
@@ -176,8 +179,18 @@ def _put_value(source, values, size, capacity, head, place, wide):
             store_half(out + 2 * i, value)
 
 
-def append(storage: str) -> Callable[..., None]:
-    """Make queries ready and write keys and values to a cache of `storage` (a key of `STORAGE_BYTES`)."""
+@kernel
+def _round(source, out, size):
+    """Round a head to bfloat16, whole vectors of it."""
+    for i in range(0, size, 16):
+        store(out + 4 * i, as_brain(load(source + 4 * i)))
+
+
+def append(storage: str, rounded: int) -> Callable[..., None]:
+    """Make queries ready and write keys and values to a cache of `storage` (a key of `STORAGE_BYTES`).
+
+    `rounded` is 1 to round all of them to bfloat16, see `rounded_attention`.
+    """
     wide = STORAGE_BYTES[storage]
 
     def append(step: Any, thread: Any, threads: Any, control: Any) -> None:
@@ -186,22 +199,27 @@ def append(storage: str) -> Callable[..., None]:
         size = word(step, 3)
         half = word(step, 7)
         state = word(step, 9)
-        base = position(control) if word(step, 12) != 0 else 0
+        base = before(word(step, 12), control)
+        first = first_row(control)
         every = heads + 2 * kv_heads
-        tasks = last_row(control) * every
+        tasks = (last_row(step, control) - first) * every
         capacity = state_word(control, state, 2)
         room = scratch(control, thread)
         for task in range(tasks * thread // threads, tasks * (thread + 1) // threads):
-            row = task // every
+            row = first + task // every
             head = task % every
             source = slot_address(control, word(step, 0)) + row * slot_stride(control, word(step, 0)) + 4 * size * head
             table = slot_address(control, word(step, 8)) + row * half * 8
             if head < heads:
                 out = slot_address(control, word(step, 10)) + (row * heads + head) * size * 4
                 _ready_head(source, room, size, word(step, 4), number(step, 6), half, table, number(step, 11))
+                if rounded:
+                    _round(room, room, size)
                 _copy(room, out, size)
             elif head < heads + kv_heads:
                 _ready_head(source, room, size, word(step, 5), number(step, 6), half, table, f32(1.0))
+                if rounded:
+                    _round(room, room, size)
                 keys = state_word(control, state, 0)
                 if wide == 1:
                     scales = keys + kv_heads * capacity * size
@@ -213,6 +231,9 @@ def append(storage: str) -> Callable[..., None]:
                     scales = values + kv_heads * capacity * ((size + 15) // 16 * 16)
                     at = (head - heads - kv_heads) * capacity + base + row
                     store_f32(scales + 4 * at, _head_scale(source, size))
+                if rounded:
+                    _round(source, room, size)
+                    source = room
                 _put_value(source, values, size, capacity, head - heads - kv_heads, base + row, wide)
 
     return append

@@ -24,6 +24,7 @@ from volumetric.kernels.cpu.jit import kernel
 from volumetric.kernels.cpu.maths import exp, tanh
 from volumetric.kernels.cpu.memory import load_f32, store_f32
 from volumetric.kernels.cpu.simd import (
+    as_brain,
     first_lanes,
     largest,
     load,
@@ -35,10 +36,10 @@ from volumetric.kernels.cpu.simd import (
     total,
 )
 from volumetric.kernels.cpu.steps import (
+    before,
     first_row,
     last_row,
     number,
-    position,
     scratch,
     slot_address,
     slot_stride,
@@ -79,20 +80,26 @@ def seen_until(step, own, held):
     return min(own + window, held) if window != 0 else held
 
 
+AS_FLOAT, AS_BRAIN, ROUNDED = range(3)
+"""What softmax weights become: float32, bfloat16, or float32 that was rounded to bfloat16."""
+
+
 @kernel
-def _put_weights(scores, i, value, wide):
-    if wide == 2:
+def _put_weights(scores, i, value, form):
+    if form == AS_BRAIN:
         store_brain(scores + 2 * i, value)
+    elif form == ROUNDED:
+        store(scores + 4 * i, as_brain(value))
     else:
         store(scores + 4 * i, value)
 
 
 @kernel
-def softmax_row(scores, first, last, until, softcap, wide):
+def softmax_row(scores, first, last, until, softcap, form):
     """Turn scores of positions into ``e**(s - max)``: those in [first, last) count, the rest of [0, until) become 0.
 
-    Returns the sum. `first`, `last`, `until` count from the scores' start; `until` is a multiple of 16. Weights of
-    `wide` bytes take the place of the scores: 4 for float32, 2 for bfloat16, which is rounded after it was summed.
+    Returns the sum. `first`, `last`, `until` count from the scores' start; `until` is a multiple of 16. Weights take
+    the place of the scores in one of the forms of above; they are rounded after they were summed.
     """
     lowest = splat(f32(-math.inf))
     zero = splat(f32(0.0))
@@ -111,13 +118,13 @@ def softmax_row(scores, first, last, until, softcap, wide):
     highest = splat(max(peak(top), f32(-3.4028234663852886e38)))  # nothing but -inf: the weights are 0, not NaN
     sums = zero
     for i in range(0, start, 16):
-        _put_weights(scores, i, zero, wide)
+        _put_weights(scores, i, zero, form)
     for i in range(start, last, 16):
         value = exp(load(scores + 4 * i) - highest)
-        _put_weights(scores, i, value, wide)
+        _put_weights(scores, i, value, form)
         sums += value
     for i in range((last + 15) // 16 * 16, until, 16):
-        _put_weights(scores, i, zero, wide)
+        _put_weights(scores, i, zero, form)
     return total(sums)
 
 
@@ -151,7 +158,7 @@ def store_mixed(step, control, room, row, head, valid, by_row):
 
 
 @kernel
-def _attend_tile(storage, size_of, rows, wide, step, control, room, row, head, x_stride, by_row, valid, until):
+def _attend_tile(storage, size_of, form, rows, wide, step, control, room, row, head, x_stride, by_row, valid, until):
     """Attention of `rows` queries over one key/value head: consecutive rows of a head, or heads of a row.
 
     `by_row` is 1 in the first case. Positions from `until` on are not looked at; results of the first `valid` queries
@@ -164,7 +171,7 @@ def _attend_tile(storage, size_of, rows, wide, step, control, room, row, head, x
     kv_head = head // (word(step, 1) // word(step, 2))
     keys = state_word(control, state, 0) + kv_head * capacity * size * size_of
     values = state_word(control, state, 1) + kv_head * capacity * padded * size_of
-    place = row + (position(control) if word(step, 9) != 0 else 0)
+    place = row + before(word(step, 9), control)
     low = seen_from(step, place) // 16 * 16
     panels = (until - low + 15) // 16
     mixed = room + 64
@@ -193,7 +200,7 @@ def _attend_tile(storage, size_of, rows, wide, step, control, room, row, head, x
         own = place + m * by_row
         last = seen_until(step, own, until)
         first = min(seen_from(step, own), last - 1) - low
-        store_f32(room + 4 * m, softmax_row(scores + m * stride, first, last - low, 16 * panels, number(step, 6), 4))
+        store_f32(room + 4 * m, softmax_row(scores + m * stride, first, last - low, 16 * panels, number(step, 6), form))
     if size_of == 1:
         scales = state_word(control, state, 1) + word(step, 2) * capacity * padded + 4 * (kv_head * capacity + low)
         _scale_columns(rows, scores, stride, scales, 16 * panels)
@@ -224,9 +231,9 @@ def attend(storage: str, rows: int, wide: int) -> Callable[..., None]:
 
     def attend(step: Any, thread: Any, threads: Any, control: Any) -> None:
         heads = word(step, 1)
-        held = position(control) if word(step, 9) != 0 else 0
-        start = first_row(step, control)
-        end = last_row(control)
+        held = before(word(step, 9), control)
+        start = first_row(control)
+        end = last_row(step, control)
         tiles = (end - start + rows - 1) // rows
         for item in range(thread, tiles * heads, threads):
             # Later rows see more positions: the longest items first, dealt out in turn.
@@ -236,29 +243,49 @@ def attend(storage: str, rows: int, wide: int) -> Callable[..., None]:
             valid = min(rows, end - row)
             room = scratch(control, thread)
             _attend_tile(
-                storage, size_of, rows, wide, step, control, room, row, item % heads, x_stride, 1, valid, until
+                storage,
+                size_of,
+                AS_FLOAT,
+                rows,
+                wide,
+                step,
+                control,
+                room,
+                row,
+                item % heads,
+                x_stride,
+                1,
+                valid,
+                until,
             )
 
     return attend
 
 
-def attend_few(storage: str, together: int, wide: int) -> Callable[..., None]:
-    """Attention of few rows: `together` heads that share a key/value head read it once. Scratch as `attend`."""
+def attend_few(storage: str, rounded: int, together: int, wide: int) -> Callable[..., None]:
+    """Attention of few rows: `together` heads that share a key/value head read it once. Scratch as `attend`.
+
+    `rounded` is 1 for the bits of `attend_rounded`, 0 for those of `attend`.
+    """
     size_of = STORAGE_BYTES[storage]
+    order = storage + ":pairs" if rounded else storage
+    form = ROUNDED if rounded else AS_FLOAT
 
     def attend_few(step: Any, thread: Any, threads: Any, control: Any) -> None:
         parts = word(step, 1) // together
-        held = position(control) if word(step, 9) != 0 else 0
-        start = first_row(step, control)
-        end = last_row(control)
+        held = before(word(step, 9), control)
+        start = first_row(control)
+        end = last_row(step, control)
         tasks = (end - start) * parts
         for task in range(tasks * thread // threads, tasks * (thread + 1) // threads):
             row = start + task // parts
             head = task % parts * together
             until = seen_until(step, held + row, held + end)
-            x_stride = word(step, 3) * 4
+            stride = word(step, 3) * 4
             room = scratch(control, thread)
-            _attend_tile(storage, size_of, together, wide, step, control, room, row, head, x_stride, 0, together, until)
+            _attend_tile(
+                order, size_of, form, together, wide, step, control, room, row, head, stride, 0, together, until
+            )
 
     return attend_few
 

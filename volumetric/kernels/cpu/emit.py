@@ -125,12 +125,12 @@ class Emitter:
         return self.b.sitofp(ints, ir.VectorType(F32, ints.type.count))
 
     def dot_pairs(self, sums: ir.Value, a: ir.Value, b: ir.Value) -> ir.Value:
-        """`sums` plus both products of 16 pairs of bfloat16 (as 32-bit integers)."""
+        """`sums` plus both products of 16 pairs of bfloat16 (as 32-bit integers): the second, then the first."""
         if "avx512bf16" in self.target.features:
             kind = ir.VectorType(BRAIN, 2 * LANES)
             pairs = [self.b.bitcast(value, kind) for value in (a, b)]
             return self.call("llvm.x86.avx512bf16.dpbf16ps.512", F32X, [sums, *pairs])
-        for left, right in zip(self.parts(a), self.parts(b), strict=True):
+        for left, right in zip(reversed(self.parts(a)), reversed(self.parts(b)), strict=True):
             sums = self.fma(left, right, sums)
         return sums
 

@@ -1,106 +1,43 @@
-"""One panel times one vector, or a few: the kernels of decoding one sequence or several.
+"""Integer panels times rows of activations, as they lie in memory: the kernels of decoding.
 
-``panel_dot(kind, panel, x, units)`` returns 16 results in a vector. `kind` is a compile-time string: the panel format,
-with ``:exact`` appended when integer weights meet float32 activations. Otherwise integer weights take activations as
-`prepare` writes them: int8, then block scales, then ``-8·Σx`` and then ``scale·Σx`` of every block.
+Codes are taken out of their words in registers; nothing is written but results. Where integer weights meet activations
+that `prepare` rounded, a block of 32 is summed in integers; otherwise (`exact`) every number is opened to the very
+float32 that `unpack_floats` makes of it.
 
-Each sum has a fixed order, whatever the number of threads.
+Every sum has one order, that of `tiles`: block after block, or number after number, into one register. So a row has the
+same bits whichever kernel computes it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import Any
 
 from llvmlite import ir
-from numba import types
 
 from volumetric.kernels.cpu.bytedot import ByteDot
-from volumetric.kernels.cpu.emit import F32, F32X, I16, I32X, LANES, Emitter, constant
-from volumetric.kernels.cpu.jit import intrinsic
+from volumetric.kernels.cpu.emit import F32X, I16, I32X, LANES, Emitter, constant
 from volumetric.kernels.cpu.panels import FORMATS
-from volumetric.kernels.cpu.simd import Floats
 
 _BY_NAME = {form.name: form for form in FORMATS.values()}
 
-# How many independent sums hide the latency of a fused multiply-add (4 cycles, up to 2 a cycle).
-_CHAINS = 4
 
+def emit_packed_panels(
+    e: Emitter, name: str, panels: list[Any], vectors: list[Any], units: Any, *, exact: bool
+) -> list[list[ir.Value]]:
+    """Dot products of integer panels of format `name` with each of the prepared rows at addresses `vectors`.
 
-@intrinsic
-def panel_dot(typing_context: Any, kind: Any, panel: Any, x: Any, units: Any) -> Any:
-    """16 dot products: `units` units of the panel at address `panel` with prepared activations at `x`."""
-    if not isinstance(kind, types.StringLiteral):
-        return None
-    name = kind.literal_value
-
-    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        panel, x, units = args[1:]
-        return _sum_units(Emitter(builder), name, panel, [x], units)[0]
-
-    return Floats(kind, types.int64, types.int64, types.int64), generate
-
-
-@intrinsic
-def panel_dots(
-    typing_context: Any, kind: Any, rows: Any, panel: Any, x: Any, x_stride: Any, units: Any, out: Any
-) -> Any:
-    """`panel_dot` of `rows` (compile-time) vectors, `x_stride` bytes apart; vector m goes to ``out + 64 m``.
-
-    Weights are loaded and opened once for all rows. Each row's sums have the order that `panel_dot` gives them, so its
-    bits do not depend on the rows beside it.
+    One row needs several panels at once: a sum waits for the one before it, and the processor has time for others.
     """
-    if not isinstance(kind, types.StringLiteral) or not isinstance(rows, types.IntegerLiteral):
-        return None
-    name, count = kind.literal_value, rows.literal_value
-
-    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        e = Emitter(builder)
-        panel, x, x_stride, units, out = args[2:]
-        vectors = [e.at(x, e.b.mul(x_stride, constant(m))) for m in range(count)]
-        for m, value in enumerate(_sum_units(e, name, panel, vectors, units)):
-            e.store(e.at(out, 64 * m), value)
-        return context.get_dummy_value()
-
-    return types.void(kind, rows, *[types.int64] * 5), generate
-
-
-Unit = Callable[[Emitter, ir.Value, ir.Value, ir.Value, ir.Value, list[ir.Value]], list[ir.Value]]
-
-
-def _unit(kind: str) -> Unit:
-    """What one unit of a panel adds to the sums of a row."""
-    name, _, exact = kind.partition(":")
-    if not _BY_NAME[name].is_integer:
-        return _float_unit(name)
-    return _exact_unit(name) if exact else _integer_unit(name)
-
-
-def _sum_units(e: Emitter, kind: str, panel: Any, vectors: list[Any], units: Any) -> list[ir.Value]:
-    """Dot products of a panel with each of `vectors`."""
-    emit, unit_bytes = _unit(kind), _BY_NAME[kind.partition(":")[0]].unit_bytes
-    cells = [[e.cell(F32X) for _ in range(_CHAINS)] for _ in vectors]
+    emit, unit_bytes = (_exact_unit if exact else _rounded_unit), _BY_NAME[name].unit_bytes
+    cells = [[e.cell(F32X) for _ in vectors] for _ in panels]
     with e.loop(units) as index:
-        weights = e.at(panel, e.b.mul(index, constant(unit_bytes)))
-        for x, row in zip(vectors, cells, strict=True):
-            sums = emit(e, weights, x, index, units, [e.b.load(cell) for cell in row])
-            for cell, value in zip(row, sums, strict=True):
+        for panel, own in zip(panels, cells, strict=True):
+            weights = e.at(panel, e.b.mul(index, constant(unit_bytes)))
+            sums = emit(e, name, weights, vectors, index, units, [e.b.load(cell) for cell in own])
+            for cell, value in zip(own, sums, strict=True):
                 e.b.store(value, cell)
-    return [e.tree([e.b.load(cell) for cell in row], e.add) for row in cells]
-
-
-def _float_unit(name: str) -> Unit:
-    def emit(e: Emitter, weights: Any, x: Any, index: Any, units: Any, sums: list[ir.Value]) -> list[ir.Value]:
-        row = e.at(x, e.b.mul(index, constant(4 * 8)))
-        if name == "bfloat16":
-            vectors = [lanes for k in range(0, 8, 2) for lanes in e.load_pairs(e.at(weights, 32 * k))]
-        else:
-            vectors = [e.load_lanes(e.at(weights, k * (64 if name == "float32" else 32)), name) for k in range(8)]
-        for k, lanes in enumerate(vectors):
-            sums[k % _CHAINS] = e.fma(lanes, e.broadcast(e.at(row, 4 * k)), sums[k % _CHAINS])
-        return sums
-
-    return emit
+    return [[e.b.load(cell) for cell in own] for own in cells]
 
 
 def scales_at(e: Emitter, address: ir.Value) -> ir.Value:
@@ -108,30 +45,26 @@ def scales_at(e: Emitter, address: ir.Value) -> ir.Value:
     return e.from_half(e.load(address, ir.VectorType(I16, LANES), align=2))
 
 
-def _integer_unit(name: str) -> Unit:
-    form = _BY_NAME[name]
-    vectors = 16 if name == "int8" else 8  # in a unit; half of them are one block
-
-    def emit(e: Emitter, weights: Any, x: Any, index: Any, units: Any, sums: list[ir.Value]) -> list[ir.Value]:
-        dot = ByteDot(e, form.zero)
-        quants = e.at(x, e.b.mul(index, constant(64)))
-        blocks = e.at(e.at(x, e.b.mul(units, constant(64))), e.b.mul(index, constant(8)))
-        kinds = e.b.mul(units, constant(8))  # bytes of the array of block scales, and of each array after it
-        for block in range(2):
-            scale = e.at(blocks, 4 * block)
-            quants_here = e.at(quants, 32 * block)
-            first = e.at(weights, 64 * (vectors // 2) * block)
-            whole = _block_sum(e, dot, name, first, quants_here, e.at(scale, kinds))
-            after = e.at(weights, 64 * vectors + 32 * block)
-            step = e.mul(scales_at(e, after), e.broadcast(scale))
-            sums[block] = e.fma(e.to_float(whole), step, sums[block])
+def _rounded_unit(
+    e: Emitter, name: str, weights: Any, vectors: list[Any], index: Any, units: Any, sums: list[ir.Value]
+) -> list[ir.Value]:
+    dot, words = ByteDot(e, _BY_NAME[name].zero), _unit_words(name)
+    kinds = e.b.mul(units, constant(8))  # bytes of the array of block scales, and of each array after it
+    for block in range(2):
+        first = e.at(weights, 64 * (words // 2) * block)
+        after = e.at(weights, 64 * words + 32 * block)
+        scales = scales_at(e, after)
+        for m, x in enumerate(vectors):
+            quants = e.at(e.at(x, e.b.mul(index, constant(64))), 32 * block)
+            scale = e.at(
+                e.at(x, e.b.mul(units, constant(64))), e.b.add(e.b.mul(index, constant(8)), constant(4 * block))
+            )
+            whole = _block_sum(e, dot, name, first, quants, e.at(scale, kinds))
+            sums[m] = e.fma(e.to_float(whole), e.mul(scales, e.broadcast(scale)), sums[m])
             if name == "uint4":
-                offset = scales_at(e, e.at(after, 64))
                 total = e.broadcast(e.at(scale, e.b.add(kinds, kinds)))
-                sums[2 + block] = e.fma(offset, total, sums[2 + block])
-        return sums
-
-    return emit
+                sums[m] = e.fma(scales_at(e, e.at(after, 64)), total, sums[m])
+    return sums
 
 
 def _block_sum(e: Emitter, dot: ByteDot, name: str, weights: Any, quants: Any, start: Any) -> ir.Value:
@@ -165,27 +98,30 @@ def byte_of(name: str, k: int) -> tuple[int, int]:
     return k // 8, 8 * (k % 4) + (4 if k % 8 >= 4 else 0)
 
 
-def _exact_unit(name: str) -> Unit:
-    form = _BY_NAME[name]
-    vectors, mask = (16, 0xFF) if name == "int8" else (8, 0x0F)
+def _exact_unit(
+    e: Emitter, name: str, weights: Any, vectors: list[Any], index: Any, units: Any, sums: list[ir.Value]
+) -> list[ir.Value]:
+    rows = [e.at(x, e.b.mul(index, constant(64 * 4))) for x in vectors]
+    for k, value in enumerate(opened_numbers(e, name, weights)):
+        sums = [e.fma(value, e.broadcast(e.at(row, 4 * k)), total) for row, total in zip(rows, sums, strict=True)]
+    return sums
 
-    def emit(e: Emitter, weights: Any, x: Any, index: Any, units: Any, sums: list[ir.Value]) -> list[ir.Value]:
-        row = e.at(x, e.b.mul(index, constant(64 * 4)))
-        for block in range(2):
-            parts, plain = [e.floats(0.0)] * 2, [e.floats(0.0)] * 2
-            for k in range(32):
-                vector, shift = byte_of(name, k)
-                lanes = e.load(e.at(weights, 64 * (vectors // 2 * block + vector)), I32X, align=64)
-                code = e.b.and_(e.b.lshr(lanes, e.ints(shift)), e.ints(mask))
-                value = e.to_float(e.b.sub(code, e.ints(form.zero)))
-                factor = e.broadcast(e.at(row, 4 * (32 * block + k)), F32)
-                parts[k % 2] = e.fma(value, factor, parts[k % 2])
-                plain[k % 2] = e.add(plain[k % 2], factor)
-            after = e.at(weights, 64 * vectors + 32 * block)
-            sums[block] = e.fma(e.add(*parts), scales_at(e, after), sums[block])
-            if name == "uint4":
-                offset = scales_at(e, e.at(after, 64))
-                sums[2 + block] = e.fma(e.add(*plain), offset, sums[2 + block])
-        return sums
 
-    return emit
+def opened_numbers(e: Emitter, name: str, unit: Any) -> Iterator[ir.Value]:
+    """The 64 numbers of each of 16 rows that a unit holds, as vectors of float32."""
+    words, mask = _unit_words(name), 0xFF if name == "int8" else 0x0F
+    zero = e.ints(_BY_NAME[name].zero)
+    for block in range(2):
+        after = e.at(unit, 64 * words + 32 * block)
+        scale = scales_at(e, after)
+        for k in range(32):
+            vector, shift = byte_of(name, k)
+            lanes = e.load(e.at(unit, 64 * (words // 2 * block + vector)), I32X, align=64)
+            code = e.b.and_(e.b.lshr(lanes, e.ints(shift)), e.ints(mask))
+            value = e.mul(e.to_float(e.b.sub(code, zero)), scale)
+            yield e.add(value, scales_at(e, e.at(after, 64))) if name == "uint4" else value
+
+
+def _unit_words(name: str) -> int:
+    """Vectors of codes in a unit; half of them are one block."""
+    return 16 if name == "int8" else 8

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from volumetric.kernels.cpu import append, attention, batch, products, rounded_attention, rows
+from volumetric.kernels.cpu import append, attention, pieces, products, rounded_attention, rows
 from volumetric.kernels.cpu.jit import compile_operation
 
 _PLAIN: dict[str, Callable[..., None]] = {
@@ -20,7 +20,8 @@ _PLAIN: dict[str, Callable[..., None]] = {
     "softcap": rows.softcap,
     "softmax": rows.softmax,
     "prepare": products.prepare,
-    "each_row": batch.each_row,
+    "each_piece": pieces.each_piece,
+    "gather": rows.gather,
 }
 
 _SPECIALISED: dict[str, Callable[..., Callable[..., None]]] = {
@@ -31,8 +32,8 @@ _SPECIALISED: dict[str, Callable[..., Callable[..., None]]] = {
     "attend_rounded": rounded_attention.attend_rounded,
     "open_cache": rounded_attention.open_cache,
     "vector_product": products.vector_product,
+    "rows_product": products.rows_product,
     "tile_product": products.tile_product,
-    "rows_product": batch.rows_product,
 }
 
 

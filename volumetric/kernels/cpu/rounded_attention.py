@@ -1,10 +1,14 @@
 """Attention of many rows with bfloat16 products, for devices that round activations anyway.
 
-`open_cache` copies keys and values of one layer, whatever they are stored as, to panels of bfloat16 pairs: keys
-``[kv_head, position / 16, head_dim / 2]`` and values ``[kv_head, head_dim / 16, position / 2]`` of 16 × 2 numbers,
-head dimensions padded with zeros to whole vectors. `attend_rounded` rounds queries and softmax weights and multiplies
-with `brain_tile`; sums and the softmax are float32. Copying costs 2 · kv_heads · head_dim numbers a position, the
-products 4 · heads · head_dim · rows, so for a prompt it is lost in noise.
+`append` has rounded queries, keys and values to bfloat16, whatever they are stored as. `open_cache` copies keys and
+values of one layer to panels of bfloat16 pairs: keys ``[kv_head, position / 16, head_dim / 2]`` and values
+``[kv_head, head_dim / 16, position / 2]`` of 16 × 2 numbers, head dimensions padded with zeros to whole vectors.
+`attend_rounded` rounds softmax weights and multiplies with `brain_tile`; sums and the softmax are float32. Copying
+costs 2 · kv_heads · head_dim numbers a position, the products 4 · heads · head_dim · rows, so for a prompt it is lost
+in noise.
+
+Few rows are not worth a copy: `attend_few` gets the same bits from float32 products of the same numbers, because a
+product of two bfloat16 numbers is exact in float32, and the processor adds the two of a pair one after the other.
 
 Limit: twice the rate of float32 products. 512 tokens of SmolLM2-135M take 9 G multiplications and additions, 39 ms in
 float32 on two Zen 4 cores without the softmax, 20 ms in bfloat16.
@@ -17,18 +21,25 @@ from typing import Any
 
 import numpy as np
 
-from volumetric.kernels.cpu.attention import ATTEND_ARGUMENTS, seen_from, seen_until, softmax_row, store_mixed
+from volumetric.kernels.cpu.attention import (
+    AS_BRAIN,
+    ATTEND_ARGUMENTS,
+    seen_from,
+    seen_until,
+    softmax_row,
+    store_mixed,
+)
 from volumetric.kernels.cpu.jit import kernel
 from volumetric.kernels.cpu.memory import store_f32
 from volumetric.kernels.cpu.simd import first_lanes, load, load_half, splat, store_brain, store_pairs
 from volumetric.kernels.cpu.steps import (
+    before,
     first_row,
     last_row,
     number,
-    position,
+    opened_cache,
     scratch,
     slot_address,
-    slot_stride,
     state_word,
     word,
 )
@@ -36,10 +47,7 @@ from volumetric.kernels.cpu.tiles import brain_tiles
 
 f32 = np.float32
 
-ROUNDED_ARGUMENTS = (*ATTEND_ARGUMENTS, "opened")
-"""As `attend`'s, and the slot of the opened cache, whose stride is its capacity in positions."""
-
-(_HEADS, _KV_HEADS, _HEAD_DIM, _, _, _SOFTCAP, _STATE, _QUERIES, _HELD, _OPENED) = range(1, 11)
+(_HEADS, _KV_HEADS, _HEAD_DIM, _, _, _SOFTCAP, _STATE, _QUERIES, _HELD) = range(1, len(ATTEND_ARGUMENTS))
 
 
 def opened_bytes(kv_heads: int, head_dim: int) -> int:
@@ -88,10 +96,10 @@ def open_cache(storage: str) -> Callable[..., None]:
         size, kv_heads = word(step, _HEAD_DIM), word(step, _KV_HEADS)
         padded = (size + 15) // 16 * 16
         state, capacity = word(step, _STATE), state_word(control, word(step, _STATE), 2)
-        room, places = slot_address(control, word(step, _OPENED)), slot_stride(control, word(step, _OPENED))
-        held = position(control) if word(step, _HELD) != 0 else 0
-        low = seen_from(step, held + first_row(step, control)) // 16
-        end = held + last_row(control)
+        room, places = opened_cache(control)
+        held = before(word(step, _HELD), control)
+        low = seen_from(step, held + first_row(control)) // 16
+        end = held + last_row(step, control)
         panels = (end + 15) // 16 - low
         for task in range(panels * kv_heads * thread // threads, panels * kv_heads * (thread + 1) // threads):
             head, panel = task // panels, low + task % panels
@@ -116,9 +124,9 @@ def _attend_rounded_tile(step, control, room, rows, wide, row, head, valid, unti
     """As `_attend_tile` for consecutive rows of a head."""
     size, heads, kv_heads = word(step, _HEAD_DIM), word(step, _HEADS), word(step, _KV_HEADS)
     padded = (size + 15) // 16 * 16
-    opened, places = slot_address(control, word(step, _OPENED)), slot_stride(control, word(step, _OPENED))
+    opened, places = opened_cache(control)
     kv_head = head // (heads // kv_heads)
-    place = row + (position(control) if word(step, _HELD) != 0 else 0)
+    place = row + before(word(step, _HELD), control)
     low = seen_from(step, place) // 16 * 16
     panels = (until - low + 15) // 16
     mixed = room + 64
@@ -135,7 +143,7 @@ def _attend_rounded_tile(step, control, room, rows, wide, row, head, valid, unti
         last = seen_until(step, own, until)
         first = min(seen_from(step, own), last - 1) - low
         here = scores + m * stride
-        store_f32(room + 4 * m, softmax_row(here, first, last - low, 16 * panels, number(step, _SOFTCAP), 2))
+        store_f32(room + 4 * m, softmax_row(here, first, last - low, 16 * panels, number(step, _SOFTCAP), AS_BRAIN))
     values = opened + (kv_heads + kv_head) * places * padded * 2 + low * 32
     brain_tiles(rows, wide, values, places * 32, padded // 16, scores, stride, 16 * panels, mixed, 4 * padded)
     store_mixed(step, control, room, row, head, valid, 1)
@@ -149,9 +157,9 @@ def attend_rounded(rows: int, wide: int) -> Callable[..., None]:
 
     def attend_rounded(step: Any, thread: Any, threads: Any, control: Any) -> None:
         heads = word(step, _HEADS)
-        held = position(control) if word(step, _HELD) != 0 else 0
-        start = first_row(step, control)
-        end = last_row(control)
+        held = before(word(step, _HELD), control)
+        start = first_row(control)
+        end = last_row(step, control)
         tiles = (end - start + rows - 1) // rows
         for item in range(thread, tiles * heads, threads):
             # Later rows see more positions: the longest items first, dealt out in turn.

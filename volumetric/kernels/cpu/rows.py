@@ -17,10 +17,10 @@ from volumetric.kernels.cpu.memory import load_f32, load_i32, load_i64, store_f3
 from volumetric.kernels.cpu.prepare import normalise
 from volumetric.kernels.cpu.simd import first_lanes, largest, load, peak, splat, store, total
 from volumetric.kernels.cpu.steps import (
-    first_row,
+    WANTED_WORD,
     last_row,
     number,
-    position,
+    row_position,
     slot_address,
     slot_stride,
     word,
@@ -32,8 +32,7 @@ f32 = np.float32
 
 @kernel
 def _share_start(step, thread, threads, control):
-    first = first_row(step, control)
-    return first + (last_row(control) - first) * thread // threads
+    return last_row(step, control) * thread // threads
 
 
 @kernel
@@ -60,7 +59,7 @@ def position_embedding(step: Any, thread: Any, threads: Any, control: Any) -> No
     """``x + W[position + offset]``."""
     k = word(step, 5)
     for row in range(_share_start(step, thread, threads, control), _share_start(step, thread + 1, threads, control)):
-        index = position(control) + row + word(step, 6)
+        index = row_position(step, control, row) + word(step, 6)
         panel = word(step, 2) + index // 16 * word(step, 3)
         x = _row(control, word(step, 0), row)
         out = _row(control, word(step, 1), row)
@@ -121,6 +120,22 @@ def concat(step: Any, thread: Any, threads: Any, control: Any) -> None:
             for i in range(width):
                 store_f32(out + 4 * i, load_f32(x + 4 * i))
             out += 4 * width
+
+
+GATHER_ARGUMENTS = ("slot", "width")
+
+
+def gather(step: Any, thread: Any, threads: Any, control: Any) -> None:
+    """Move the rows that are wanted to the front, in order; each thread moves columns of its own."""
+    slot = word(step, 0)
+    vectors = (word(step, 1) + 15) // 16
+    count = last_row(step, control)
+    if count < load_i64(control):
+        for row in range(count):
+            source = _row(control, slot, load_i64(load_i64(control + 8 * WANTED_WORD) + 8 * row))
+            out = _row(control, slot, row)
+            for i in range(vectors * thread // threads, vectors * (thread + 1) // threads):
+                store(out + 64 * i, load(source + 64 * i))
 
 
 ELEMENT_ARGUMENTS = ("input", "output", "width", "parameter")

@@ -130,6 +130,12 @@ def store_brain(e: Emitter, address: ir.Value, value: ir.Value) -> None:
     e.store(address, e.to_brain(value), align=2)
 
 
+@define(Floats, Floats)
+def as_brain(e: Emitter, value: ir.Value) -> ir.Value:
+    """Each number rounded to bfloat16, as float32."""
+    return e.b.bitcast(e.b.shl(e.b.zext(e.to_brain(value), I32X), e.ints(16)), F32X)
+
+
 @define(types.void, types.int64, Floats, Floats)
 def store_pairs(e: Emitter, address: ir.Value, first: ir.Value, second: ir.Value) -> None:
     """Write 16 pairs of bfloat16, as `Emitter.load_pairs` reads them."""

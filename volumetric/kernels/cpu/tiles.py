@@ -60,20 +60,21 @@ def float_tile(
 
     `weights` are vectors of 16 numbers of type `storage` (compile-time), at ``p * panel_stride + k * k_stride``; `x`
     is float32 in rows of `x_stride` bytes; `count` is the number of k. bfloat16 is stored in pairs of k: `k_stride`
-    then leads from pair to pair, and an odd `count` is rounded up.
+    then leads from pair to pair, and an odd `count` is rounded up. With ``:pairs`` behind another storage, a sum takes
+    the second number of a pair before the first: numbers that bfloat16 can hold then give the bits of `brain_tile`.
     """
     if not isinstance(storage, types.StringLiteral) or not isinstance(rows, types.IntegerLiteral):
         return None
     shape = (rows.literal_value, panels.literal_value)
 
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        _emit_float_tile(Emitter(builder), storage.literal_value, shape, *args[3:])
+        emit_float_tile(Emitter(builder), storage.literal_value, shape, *args[3:])
         return context.get_dummy_value()
 
     return types.void(storage, rows, panels, *[types.int64] * 8), generate
 
 
-def _emit_float_tile(
+def emit_float_tile(
     e: Emitter,
     storage: str,
     shape: tuple[int, int],
@@ -86,23 +87,37 @@ def _emit_float_tile(
     out: Any,
     out_stride: Any,
 ) -> None:
+    """What `float_tile` does, for rows and panels of `shape`."""
     rows, panels = shape
     cells = [[e.cell(F32X) for _ in range(panels)] for _ in range(rows)]
     x_rows = [e.at(x, e.b.mul(x_stride, constant(m))) for m in range(rows)]
     columns = [e.at(weights, e.b.mul(panel_stride, constant(p))) for p in range(panels)]
-    together = 2 if storage == "bfloat16" else 1
-    with e.loop(e.b.sdiv(e.b.add(count, constant(together - 1)), constant(together))) as step:
-        w_offset, x_offset = e.b.mul(step, k_stride), e.b.mul(step, constant(4 * together))
-        here = [e.at(column, w_offset) for column in columns]
-        if together == 2:
-            parts = [e.load_pairs(address) for address in here]
-        else:
-            parts = [[e.load_lanes(address, storage)] for address in here]
-        for k in range(together):
-            for m in range(rows):
-                factor = e.broadcast(e.at(e.at(x_rows[m], x_offset), 4 * k))
-                for p in range(panels):
-                    e.b.store(e.fma(parts[p][k], factor, e.b.load(cells[m][p])), cells[m][p])
+    storage, _, order = storage.partition(":")
+
+    def add(parts: list[ir.Value], x_offset: ir.Value) -> None:
+        for m in range(rows):
+            factor = e.broadcast(e.at(x_rows[m], x_offset))
+            for p in range(panels):
+                e.b.store(e.fma(parts[p], factor, e.b.load(cells[m][p])), cells[m][p])
+
+    def number(k: ir.Value) -> None:
+        w_offset = e.b.mul(k, k_stride)
+        add([e.load_lanes(e.at(column, w_offset), storage) for column in columns], e.b.mul(k, constant(4)))
+
+    if storage == "bfloat16":
+        with e.loop(e.b.sdiv(e.b.add(count, constant(1)), constant(2))) as pair:
+            both = [e.load_pairs(e.at(column, e.b.mul(pair, k_stride))) for column in columns]
+            for i in range(2):
+                add([parts[i] for parts in both], e.at(e.b.mul(pair, constant(8)), 4 * i))
+    elif order == "pairs":
+        with e.loop(e.b.and_(count, constant(-2)), 2) as k:
+            number(e.b.add(k, constant(1)))
+            number(k)
+        with e.loop(e.b.and_(count, constant(1))):
+            number(e.b.sub(count, constant(1)))
+    else:
+        with e.loop(count) as k:
+            number(k)
     _store_tile(e, cells, out, out_stride)
 
 
@@ -121,20 +136,21 @@ def brain_tile(
 ) -> Any:
     """``out[m, 16 p + lane] = Σ_k x[m, k] · w[p, k, lane]``, both in bfloat16, summed in float32.
 
-    As `float_tile` with storage bfloat16 and pairs that follow each other; `x` is bfloat16 too.
+    As `float_tile` with storage bfloat16 and pairs that follow each other; `x` is bfloat16 too. A sum takes the second
+    number of a pair before the first, as the processor's instruction does.
     """
     if not isinstance(rows, types.IntegerLiteral) or not isinstance(panels, types.IntegerLiteral):
         return None
     shape = (rows.literal_value, panels.literal_value)
 
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        _emit_brain_tile(Emitter(builder), shape, *args[2:])
+        emit_brain_tile(Emitter(builder), shape, *args[2:])
         return context.get_dummy_value()
 
     return types.void(rows, panels, *[types.int64] * 7), generate
 
 
-def _emit_brain_tile(
+def emit_brain_tile(
     e: Emitter,
     shape: tuple[int, int],
     weights: Any,
@@ -145,6 +161,7 @@ def _emit_brain_tile(
     out: Any,
     out_stride: Any,
 ) -> None:
+    """What `brain_tile` does, for rows and panels of `shape`."""
     rows, panels = shape
     cells = [[e.cell(F32X) for _ in range(panels)] for _ in range(rows)]
     x_rows = [e.at(x, e.b.mul(x_stride, constant(m))) for m in range(rows)]
@@ -159,42 +176,12 @@ def _emit_brain_tile(
     _store_tile(e, cells, out, out_stride)
 
 
-@intrinsic
-def integer_tile(
-    typing_context: Any,
-    zero: Any,
-    rows: Any,
-    panels: Any,
-    weights: Any,
-    panel_stride: Any,
-    x: Any,
-    x_stride: Any,
-    padded: Any,
-    out: Any,
-    out_stride: Any,
-) -> Any:
-    """Rows of quantised activations times byte panels, as `unpack_bytes` writes them.
-
-    A block of 32 k of a byte panel is 8 vectors of 16 rows × 4 k, a vector of float32 scales, and a vector of
-    offsets if `zero` is 0. `zero`, `rows` and `panels` are compile-time constants; `padded` is k.
-    """
-    if not all(isinstance(value, types.IntegerLiteral) for value in (zero, rows, panels)):
-        return None
-    shape = (rows.literal_value, panels.literal_value)
-
-    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        _emit_integer_tile(Emitter(builder), zero.literal_value, shape, *args[3:])
-        return context.get_dummy_value()
-
-    return types.void(zero, rows, panels, *[types.int64] * 7), generate
-
-
 def byte_block_bytes(zero: int) -> int:
     """Bytes of one block of a byte panel."""
     return 8 * 64 + 64 + (64 if zero == 0 else 0)
 
 
-def _emit_integer_tile(
+def emit_integer_tile(
     e: Emitter,
     zero: int,
     shape: tuple[int, int],
@@ -206,6 +193,11 @@ def _emit_integer_tile(
     out: Any,
     out_stride: Any,
 ) -> None:
+    """Rows of quantised activations times byte panels, as `unpack_bytes` writes them; `padded` is k.
+
+    A block of 32 k of a byte panel is 8 vectors of 16 rows × 4 k, a vector of float32 scales, and a vector of
+    offsets if `zero` is 0.
+    """
     rows, panels = shape
     dot = ByteDot(e, zero)
     cells = [[e.cell(F32X) for _ in range(panels)] for _ in range(rows)]
@@ -269,19 +261,4 @@ def brain_tiles(rows, wide, weights, panel_stride, panels, x, x_stride, count, o
             panel += wide
         else:
             brain_tile(rows, 1, source, panel_stride, x, x_stride, count, target, out_stride)
-            panel += 1
-
-
-@kernel
-def integer_tiles(zero, rows, wide, weights, panel_stride, panels, x, x_stride, padded, out, out_stride):
-    """`integer_tile` over any number of panels."""
-    panel = 0
-    while panel < panels:
-        source = weights + panel * panel_stride
-        target = out + 64 * panel
-        if panels - panel >= wide:
-            integer_tile(zero, rows, wide, source, panel_stride, x, x_stride, padded, target, out_stride)
-            panel += wide
-        else:
-            integer_tile(zero, rows, 1, source, panel_stride, x, x_stride, padded, target, out_stride)
             panel += 1

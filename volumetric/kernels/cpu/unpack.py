@@ -14,7 +14,7 @@ from numba import types
 
 from volumetric.kernels.cpu.emit import I32X, Emitter, constant
 from volumetric.kernels.cpu.jit import intrinsic, kernel
-from volumetric.kernels.cpu.matvec import byte_of, scales_at
+from volumetric.kernels.cpu.matvec import opened_numbers, scales_at
 from volumetric.kernels.cpu.memory import bits_float, half_value, load_f32, load_u8, load_u16, store_f32
 from volumetric.kernels.cpu.panels import FORMATS
 from volumetric.kernels.cpu.tiles import byte_block_bytes
@@ -71,20 +71,9 @@ def _emit_bytes(e: Emitter, name: str, unit: Any, out: Any, index: Any) -> None:
 
 
 def _emit_floats(e: Emitter, name: str, unit: Any, out: Any, index: Any) -> None:
-    vectors, mask = (16, 0xFF) if name == "int8" else (8, 0x0F)
-    zero = e.ints(_BY_NAME[name].zero)
-    for block in range(2):
-        here = e.at(out, e.b.mul(e.b.add(e.b.mul(index, constant(2)), constant(block)), constant(32 * 64)))
-        after = e.at(unit, 64 * vectors + 32 * block)
-        scale = scales_at(e, after)
-        for k in range(32):
-            vector, shift = byte_of(name, k)
-            lanes = e.load(e.at(unit, 64 * (vectors // 2 * block + vector)), I32X, align=64)
-            code = e.b.and_(e.b.lshr(lanes, e.ints(shift)), e.ints(mask))
-            value = e.mul(e.to_float(e.b.sub(code, zero)), scale)
-            if name == "uint4":
-                value = e.add(value, scales_at(e, e.at(after, 64)))
-            e.store(e.at(here, 64 * k), value, align=64)
+    here = e.at(out, e.b.mul(index, constant(64 * 64)))
+    for k, value in enumerate(opened_numbers(e, name, unit)):
+        e.store(e.at(here, 64 * k), value, align=64)
 
 
 @kernel

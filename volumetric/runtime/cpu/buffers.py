@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,10 +74,10 @@ class Buffers:
         """Set the memory of an outside slot."""
         self.slots[slot] = address, stride
 
-    def view(self, slot: int, width: int) -> NDArray[np.float32]:
+    def view(self, slot: int, width: int, dtype: type[np.float32] | type[np.int32] = np.float32) -> NDArray[Any]:
         """The rows of an inside slot as an array ``[rows, width]``."""
         buffer = self._buffer_of[slot]
         if buffer is None:
             raise ValueError(f"slot {slot} is memory of the caller")
         stride = self._strides[buffer] // 4
-        return self._memory[buffer].view(np.float32).reshape(-1, stride)[: self.rows, :width]
+        return self._memory[buffer].view(dtype).reshape(-1, stride)[: self.rows, :width]

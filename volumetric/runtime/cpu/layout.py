@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import accumulate
+
 from volumetric.errors import GenerationError
 from volumetric.kernels.cpu.panels import Rounding, prepared_bytes
+from volumetric.kernels.cpu.pieces import BLOCK_BYTES
 from volumetric.kernels.cpu.rounded_attention import opened_bytes
 from volumetric.kernels.cpu.target import target
 from volumetric.kernels.cpu.tiles import float_tile_shape
@@ -22,8 +26,7 @@ class Layout:
     ----------
     buffers : rows of values
     prepared, queries : slots of the rows that products and attention share among threads
-    opened : slot of the bfloat16 copy of a cache; every call must place it, see `place_opened`
-    rounds_attention : attention of many rows multiplies in bfloat16
+    rounds_attention : attention multiplies in bfloat16
     angles : slot of the rotary angles of each kind
     scratch_bytes : scratch of one thread; grows as operations are added
     chunked : a call may be cut into chunks of rows
@@ -45,8 +48,8 @@ class Layout:
         out = plan.outputs[0]
         made_by = [step for step in plan.steps if out in step.outputs]
         # A product stores its last columns one by one; other operations store whole vectors, beyond the row's end.
-        self.writes_output = bool(made_by) and made_by[0].op == "matmul" and not list(plan.consumers(out))
         self.output_in_tail = bool(made_by) and made_by[0].tail
+        self.writes_output = self.output_in_tail and made_by[0].op == "matmul" and not list(plan.consumers(out))
         self.output_width = plan.values[out].width
         tables = [s.params["weight"] for s in plan.steps if s.op == "embedding" and s.inputs[0] in plan.inputs]
         self.vocabulary = min((plan.params[key][0] for key in tables), default=0)
@@ -60,7 +63,6 @@ class Layout:
         self.queries = self.buffers.slot(
             max((4 * step.attrs["heads"] * step.attrs["head_dim"] for step in attends), default=64)
         )
-        self.opened = self.buffers.outside()
         self._opened_bytes = max(
             (opened_bytes(step.attrs["kv_heads"], step.attrs["head_dim"]) for step in attends), default=0
         )
@@ -88,30 +90,28 @@ class Layout:
         """Slot of a value of the plan."""
         return self._slots[value]
 
-    def rounding(self, matrix: Matrix, *, tiles: bool) -> Rounding:
-        """What a product with `matrix` rounds its activations to.
-
-        bfloat16 only in tiles: with few rows the weights' way from memory takes longer than products in float32.
-        """
+    def rounding(self, matrix: Matrix) -> Rounding:
+        """What a product with `matrix` rounds its activations to."""
         if matrix.form.is_integer and self._compute != "float32":
             return "int8"
-        return "bfloat16" if matrix.form.name == self._compute == "bfloat16" and tiles else "float32"
+        return "bfloat16" if matrix.form.name == self._compute == "bfloat16" else "float32"
 
     def _rounds_attention(self) -> bool:
         """Where products round to int8 or bfloat16, if the machine has products of bfloat16: else nothing is won."""
         products = [step for step in self._plan.steps if step.op == "matmul"]
         matrices = [matrix for step in products for matrix in self._weights.matrices(step)]
-        rounds = any(self.rounding(matrix, tiles=True) != "float32" for matrix in matrices)
+        rounds = any(self.rounding(matrix) != "float32" for matrix in matrices)
         return rounds and "avx512bf16" in target().features
 
-    def place_opened(self, tokens: int) -> None:
-        """Make room to open the cache of any layer up to `tokens` tokens."""
-        if not self.rounds_attention:
-            return
-        places = -(-tokens // 16) * 16
-        if places * self._opened_bytes > self._opened_memory.size:
-            self._opened_memory = aligned_zeros(max(2 * self._opened_memory.size, places * self._opened_bytes))
-        self.buffers.place(self.opened, address_of(self._opened_memory), places)
+    def opened_rooms(self, tokens: Sequence[int]) -> list[tuple[int, int]]:
+        """Room to open the caches of sequences of so many tokens, layer by layer: address, and places in it."""
+        places = [-(-count // 16) * 16 for count in tokens]
+        size = sum(places) * self._opened_bytes
+        if size > self._opened_memory.size:
+            self._opened_memory = aligned_zeros(max(2 * self._opened_memory.size, size))
+        starts = accumulate(places, initial=0)
+        base = address_of(self._opened_memory)
+        return [(base + start * self._opened_bytes, count) for start, count in zip(starts, places, strict=False)]
 
     def want_scratch(self, size: int) -> None:
         """Make each thread's scratch at least `size` bytes."""
@@ -129,7 +129,7 @@ class Layout:
     def _prepared_bytes(self) -> int:
         products = [step for step in self._plan.steps if step.op == "matmul"]
         matrices = [matrix for step in products for matrix in self._weights.matrices(step)]
-        sizes = [prepared_bytes(m.k, self.rounding(m, tiles=tiles)) for m in matrices for tiles in (True, False)]
+        sizes = [prepared_bytes(m.k, self.rounding(m)) for m in matrices]
         return max(sizes, default=64)
 
     def _assign_slots(self) -> dict[int, int]:
@@ -138,8 +138,7 @@ class Layout:
         last_use = {i: at for at, step in enumerate(plan.steps) for i in (*step.inputs, *step.outputs)}
         outside = {plan.outputs[0]} if self.writes_output else set()
         for i in plan.inputs:
-            is_ids = plan.values[i].dtype == "int32"
-            slots[i] = self.buffers.outside() if is_ids else self.buffers.slot(4 * plan.values[i].width)
+            slots[i] = self.buffers.slot(4 * plan.values[i].width)
         keep = {*plan.inputs, *plan.outputs}
         for at, step in enumerate(plan.steps):
             for i in step.outputs:
@@ -156,7 +155,7 @@ def _pair_of(step: Step) -> Pair:
 
 
 def _attention_scratch(attends: list[Step], context: int) -> int:
-    """Bytes for the sums, mixed values, rounded queries and scores of one tile of rows."""
+    """Bytes for a piece's control block, and the sums, mixed values, rounded queries and scores of one tile of rows."""
     rows = float_tile_shape()[0]
     widest = max((-(-step.attrs["head_dim"] // 16) * 16 for step in attends), default=0)
-    return 64 + rows * (2 * widest + context + 32) * 4
+    return BLOCK_BYTES + 64 + rows * (2 * widest + context + 32) * 4

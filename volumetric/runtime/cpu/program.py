@@ -1,8 +1,7 @@
 """A fused plan written as step tables for the CPU walker.
 
-Three tables differ in how products run: *few* for up to `VECTOR_ROWS` rows (decoding), *many* with register tiles for
-all steps, and *last* with tiles for the body and the last row alone in the tail. A fourth, *batch*, decodes one row of
-each of several sequences.
+Tables differ in how products run, before the tail and in it: *few* for up to `VECTOR_ROWS` rows (decoding), *some* for
+up to `DIRECT_ROWS`, and *many* with opened panels. Results are the same.
 """
 
 from __future__ import annotations
@@ -15,24 +14,23 @@ import numpy as np
 from volumetric.errors import UnsupportedError
 from volumetric.kernels.cpu.append import ANGLE_ARGUMENTS, APPEND_ARGUMENTS
 from volumetric.kernels.cpu.attention import ATTEND_ARGUMENTS, heads_together
-from volumetric.kernels.cpu.batch import ROWS_SCRATCH
 from volumetric.kernels.cpu.maths import ACTIVATIONS
 from volumetric.kernels.cpu.operations import operation
 from volumetric.kernels.cpu.panels import ROUNDINGS, Rounding, prepared_bytes
 from volumetric.kernels.cpu.panels import ROWS as PANEL_ROWS
 from volumetric.kernels.cpu.prepare import LAYER_NORM, NO_NORM, RMS_NORM
 from volumetric.kernels.cpu.products import (
-    BRAIN,
-    FLOATS,
-    OPENED,
+    DIRECT_ROWS,
+    PACKED_WIDE,
     PRODUCT_ARGUMENTS,
+    VECTOR_ROWS,
     tile_scratch,
     vector_scratch,
 )
-from volumetric.kernels.cpu.rounded_attention import ROUNDED_ARGUMENTS
 from volumetric.kernels.cpu.rows import (
     ELEMENT_ARGUMENTS,
     EMBEDDING_ARGUMENTS,
+    GATHER_ARGUMENTS,
     JOIN_ARGUMENTS,
     NORM_ARGUMENTS,
     POSITION_ARGUMENTS,
@@ -40,7 +38,6 @@ from volumetric.kernels.cpu.rows import (
 from volumetric.kernels.cpu.tiles import float_tile_shape, integer_tile_shape
 from volumetric.kernels.cpu.unpack import FORMAT_CODES
 from volumetric.layers.rope import Rope, inverse_frequencies
-from volumetric.runtime.cpu.batch import BatchTable, compile_batch
 from volumetric.runtime.cpu.compiling import make_ready
 from volumetric.runtime.cpu.layout import Layout
 from volumetric.runtime.cpu.resident import Matrix, ResidentWeights
@@ -48,7 +45,16 @@ from volumetric.runtime.cpu.state import KVStorage
 from volumetric.runtime.cpu.table import Record, StepTable, arguments, compile_table
 from volumetric.runtime.plan import Plan, Step
 
-Mode = Literal["few", "many", "last", "batch"]
+Form = Literal["few", "some", "many"]
+
+Mode = tuple[Form, Form]
+"""Forms of the products before the tail and in it."""
+
+
+def form_of(rows: int) -> Form:
+    """The form of products of so many rows."""
+    return "few" if rows <= VECTOR_ROWS else "some" if rows <= DIRECT_ROWS else "many"
+
 
 _NORMS = {None: NO_NORM, "rms": RMS_NORM, "layer": LAYER_NORM}
 
@@ -61,7 +67,7 @@ class Program:
     plan : a fused plan
     weights : its resident weights
     compute : int8 and bfloat16 round the activations that meet integer weights to int8; bfloat16 rounds those that
-        meet bfloat16 weights too, where rows are many; float32 rounds nothing
+        meet bfloat16 weights too; float32 rounds nothing
     storage : of keys and values
     context : tokens that a state can hold
     """
@@ -80,7 +86,8 @@ class Program:
         self.storage: KVStorage = storage
         self.layout = Layout(plan, weights, compute=compute, context=context)
         self._tables: dict[Mode, StepTable] = {}
-        self._batch: BatchTable | None = None
+        made = {i for step in plan.steps if step.tail for i in step.outputs}
+        self._gathered = list(dict.fromkeys(i for s in plan.steps if s.tail for i in s.inputs if i not in made))
 
     def table(self, mode: Mode) -> StepTable:
         """The table of a mode, compiled when first asked for.
@@ -90,22 +97,36 @@ class Program:
         """
         if mode not in self._tables:
             records = self._all_records(mode)
-            wanted = records if mode == "few" or "few" in self._tables else [*records, *self._all_records("few")]
-            make_ready(((record.name, record.constants) for record in wanted), operation)
-            if mode == "batch":
-                self._batch = compile_batch(records)
-                self._tables[mode] = self._batch.table
-            else:
-                self._tables[mode] = compile_table(records)
+            few: Mode = ("few", "few")
+            wanted = records if mode == few or few in self._tables else [*records, *self._all_records(few)]
+            every = [one for record in wanted for one in (record, *record.inner)]
+            make_ready(((record.name, record.constants) for record in every), operation)
+            self._tables[mode] = compile_table(records)
         return self._tables[mode]
 
     # ---- steps
 
     def _all_records(self, mode: Mode) -> list[Record]:
         records = [record for rope in self.layout.angles for record in self._angles(rope)]
+        gathers = self._gathers()
         for step in self.plan.steps:
+            if step.tail:
+                records += gathers
+                gathers = []
             records += self._records(step, mode)
         return records
+
+    def _gathers(self) -> list[Record]:
+        """What brings the rows that are wanted together, for the steps of the tail."""
+        pairs = [(self.layout.slot(i), self.plan.values[i].width) for i in self._gathered]
+        given = [arguments(GATHER_ARGUMENTS, slot=slot, width=width) for slot, width in pairs]
+        records = [Record(name="gather", arguments=one, tail=True, barrier=False) for one in given]
+        return [*records[:-1], *(replace(record, barrier=True) for record in records[-1:])]
+
+    def output_row(self, row: int, wanted: int) -> int:
+        """Where the output of row `row` is found after a call, row number `wanted` of those that are wanted."""
+        output = self.plan.outputs[0]
+        return wanted if self.layout.output_in_tail or output in self._gathered else row
 
     def _records(self, step: Step, mode: Mode) -> list[Record]:
         rule = getattr(self, f"_{step.op}", None)
@@ -167,16 +188,19 @@ class Program:
         return [Record(name="norm", arguments=given, tail=step.tail)]
 
     def _matmul(self, step: Step, mode: Mode) -> list[Record]:
-        tiles = mode == "many" or (mode == "last" and not step.tail)
-        shared = tiles or mode == "batch"  # rows are prepared once for all threads
+        form = mode[step.tail]
         records: list[Record] = []
         before: Rounding | None = None
         for matrix in self.weights.matrices(step):
-            rounding = self.layout.rounding(matrix, tiles=tiles)
+            rounding = self.layout.rounding(matrix)
             fresh, before = before != rounding, rounding
+            name = {"few": "vector_product", "some": "rows_product", "many": "tile_product"}[form]
+            if form == "some" and not matrix.form.is_integer:
+                name = "tile_product"
+            shared = form != "few"
             product = Record(
-                name="tile_product" if tiles else "rows_product" if shared else "vector_product",
-                constants=self._product_constants(step, matrix, tiles=tiles),
+                name=name,
+                constants=self._product_constants(step, matrix, name),
                 arguments=self._product_arguments(step, matrix, rounding, fresh=fresh),
                 tail=step.tail,
                 # The next matrix of the same step may prepare rows in the same buffer: then all must be done with it.
@@ -189,17 +213,18 @@ class Program:
         records[-1] = replace(records[-1], barrier=True)
         return records
 
-    def _product_constants(self, step: Step, matrix: Matrix, *, tiles: bool) -> tuple[str | int, ...]:
-        form, rounding = matrix.form, self.layout.rounding(matrix, tiles=tiles)
-        kind = form.name + (":exact" if form.is_integer and rounding == "float32" else "")
-        code = ACTIVATIONS.index(step.attrs["activation"])
-        self.layout.want_scratch(vector_scratch(matrix.k, prepared_bytes(matrix.k, rounding)) + ROWS_SCRATCH)
-        if not tiles:
-            return kind, code, int(matrix.gated)
-        zero = {"int8": form.zero, "bfloat16": BRAIN, "float32": OPENED if form.is_integer else FLOATS}[rounding]
+    def _product_constants(self, step: Step, matrix: Matrix, name: str) -> tuple[str | int, ...]:
+        form, rounding = matrix.form, self.layout.rounding(matrix)
+        exact = form.is_integer and rounding == "float32"
+        kind = form.name + (":exact" if exact else ":rounded" if rounding == "bfloat16" else "")
+        common = (kind, ACTIVATIONS.index(step.attrs["activation"]), int(matrix.gated))
         rows, wide = integer_tile_shape() if rounding == "int8" else float_tile_shape()
-        self.layout.want_scratch(tile_scratch(matrix.k, zero, rows, wide))
-        return kind, code, int(matrix.gated), zero, rows, wide
+        if name == "tile_product":
+            self.layout.want_scratch(tile_scratch(matrix.k, kind, rows, wide))
+            return *common, rows, wide
+        wide = PACKED_WIDE if form.is_integer else wide
+        self.layout.want_scratch(vector_scratch(matrix.k, prepared_bytes(matrix.k, rounding), wide))
+        return common if name == "rows_product" else (*common, wide)
 
     def _product_arguments(
         self, step: Step, matrix: Matrix, rounding: Rounding, *, fresh: bool
@@ -277,19 +302,21 @@ class Program:
             "softcap": float(attrs["softcap"] or 0.0),
         }
         rows, wide = float_tile_shape()
-        made = Record(name="append", constants=(self.storage,), arguments=append)
-        if self.layout.rounds_attention and mode not in ("few", "batch") and self.storage != "int8":
-            rounded = arguments(ROUNDED_ARGUMENTS, **shared, opened=self.layout.opened)
-            return [
-                made,
-                Record(name="open_cache", constants=(self.storage,), arguments=rounded, tail=step.tail),
-                Record(name="attend_rounded", constants=(rows, wide), arguments=rounded, tail=step.tail),
-            ]
+        together = heads_together(attrs["heads"], attrs["kv_heads"], rows)
         attend = arguments(ATTEND_ARGUMENTS, **shared)
-        name = "attend"
-        if mode in ("few", "batch"):
-            name, rows = "attend_few", heads_together(attrs["heads"], attrs["kv_heads"], rows)
-        return [made, Record(name=name, constants=(self.storage, rows, wide), arguments=attend, tail=step.tail)]
+        rounds = self.layout.rounds_attention and self.storage != "int8"
+        made = Record(name="append", constants=(self.storage, int(rounds)), arguments=append)
+        few = Record(name="attend_few", constants=(self.storage, int(rounds), together, wide), arguments=attend)
+        if mode[0] == "few":
+            return [Record(name="each_piece", arguments=(), few=one) for one in (made, few)]
+        records = [Record(name="each_piece", arguments=(), few=made, many=made)]
+        if rounds:
+            opened = Record(name="open_cache", constants=(self.storage,), arguments=attend)
+            records.append(Record(name="each_piece", arguments=(), many=opened))
+            many = Record(name="attend_rounded", constants=(rows, wide), arguments=attend)
+        else:
+            many = Record(name="attend", constants=(self.storage, rows, wide), arguments=attend)
+        return [*records, Record(name="each_piece", arguments=(), few=few, many=many)]
 
     def _join(self, step: Step, scale: float) -> Record:
         pairs = [(self.layout.slot(i), self.plan.values[i].width) for i in step.inputs]

@@ -24,6 +24,7 @@ class Record:
     barrier : whether all threads wait for each other afterwards
     tail : whether it may run on the last row alone
     note : format and sizes, for profiles
+    few, many : steps that ``each_piece`` runs for pieces of few rows and for others; None = nothing to do
     """
 
     name: str
@@ -32,11 +33,18 @@ class Record:
     barrier: bool = True
     tail: bool = False
     note: str = ""
+    few: Record | None = None
+    many: Record | None = None
+
+    @property
+    def inner(self) -> tuple[Record, ...]:
+        """The steps that it runs."""
+        return tuple(record for record in (self.few, self.many) if record is not None)
 
     @property
     def label(self) -> str:
         """What a profile calls it."""
-        return f"{self.name} {self.note}".rstrip()
+        return self.inner[0].label if self.inner else f"{self.name} {self.note}".rstrip()
 
 
 def arguments(names: Sequence[str], **given: int | float) -> tuple[int | float, ...]:
@@ -48,24 +56,38 @@ def arguments(names: Sequence[str], **given: int | float) -> tuple[int | float, 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class StepTable:
-    """Steps in memory: `words` ``[steps, STEP_WORDS]`` at `address`; `labels` tells profiles what each one does."""
+    """Steps in memory: `words` ``[…, STEP_WORDS]`` at `address`; behind the steps stand those that steps run.
+
+    Attributes
+    ----------
+    body : steps before the tail
+    labels : what each step does, for profiles
+    """
 
     words: NDArray[np.int64]
     address: int
     steps: int
+    body: int
     labels: tuple[str, ...]
 
 
 def compile_table(records: Sequence[Record]) -> StepTable:
     """Write `records` as a table; operations that no table used before are compiled or loaded now."""
-    words = np.zeros((len(records), STEP_WORDS), np.int64)
-    for row, record in zip(words, records, strict=True):
+    inner = [one for record in records for one in record.inner]
+    words = np.zeros((len(records) + len(inner), STEP_WORDS), np.int64)
+    places = iter(
+        range(address_of(words) + words.strides[0] * len(records), address_of(words) + words.nbytes, 8 * STEP_WORDS)
+    )
+    for row, record in zip(words, [*records, *inner], strict=True):
         row[OPERATION_WORD] = operation(record.name, *record.constants)
         row[BARRIER_WORD] = record.barrier
         row[TAIL_WORD] = record.tail
-        for i, value in enumerate(record.arguments):
+        runs = [0 if one is None else next(places) for one in (record.few, record.many)] if record.inner else []
+        for i, value in enumerate((*record.arguments, *runs)):
             row[FIRST_ARGUMENT + i] = _bits(value)
-    return StepTable(words=words, address=address_of(words), steps=len(words), labels=tuple(r.label for r in records))
+    body = next((at for at, record in enumerate(records) if record.tail), len(records))
+    labels = tuple(record.label for record in records)
+    return StepTable(words=words, address=address_of(words), steps=len(records), body=body, labels=labels)
 
 
 def _bits(value: int | float) -> int:

@@ -6,13 +6,13 @@ A recording knows how many rows a call has, not whose they are: positions, page 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from volumetric.errors import DeviceError, GenerationError, ShapeError, UnsupportedError
+from volumetric.errors import DeviceError, GenerationError, UnsupportedError
 from volumetric.kernels.gpu.attention import AttentionShape
 from volumetric.kernels.gpu.dispatch import Rows
 from volumetric.network import Params
@@ -145,10 +145,6 @@ class GpuExecutable:
         """Append the rows of `x` to `state` and return the output for the last row, or for all of them."""
         return self.run([Piece(state, x, "last" if last_only else "all")])[0]
 
-    def forward_batch(self, states: Sequence[GpuState], x: NDArray[Any]) -> NDArray[np.float32]:
-        """Append one row of `x` to each of `states`."""
-        return np.concatenate(self.run([Piece(state, row[None]) for state, row in _zip_rows(states, x)]))
-
     def greedy(self, states: Sequence[GpuState], tokens: Sequence[int]) -> Generator[list[int]]:
         """Feed `tokens`, yield the arg max of each sequence, feed those, and so on, two in flight.
 
@@ -254,13 +250,6 @@ class GpuExecutable:
     def _check_owner(self, state: GpuState) -> None:
         if state.pool is not self.pool:
             raise GenerationError("the state belongs to another executable", hint="use one of this one's new_state()")
-
-
-def _zip_rows(states: Sequence[GpuState], x: NDArray[Any]) -> Iterator[tuple[GpuState, NDArray[Any]]]:
-    """Each state with its row. Raises `ShapeError` if there are not as many rows as states."""
-    if len(x) != len(states):
-        raise ShapeError(f"a batch needs one row for each sequence, got {len(x)} rows for {len(states)} sequences")
-    return zip(states, x, strict=True)
 
 
 def _wanted(piece: Piece, span: Span, length: int) -> range:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from volumetric.errors import DeviceError, UnsupportedError
 from volumetric.layers import StateSpec
 from volumetric.network import Params
-from volumetric.runtime.batch import check_batch, forward_each, greedy_each, run_each
+from volumetric.runtime.batch import greedy_each, run_each
 from volumetric.runtime.device import MemoryReport, Piece, RunOptions
 from volumetric.runtime.graph.build import GraphBuilder
 from volumetric.runtime.graph.carried import Carried, CarryingScope, Memories, Past, room
@@ -163,10 +163,6 @@ class GraphExecutable:
             state.memories.setdefault(name, Past()).append(at, rows)
         state.position += count
         return np.asarray(y, np.float32)
-
-    def forward_batch(self, states: Sequence[GraphState], x: NDArray[Any]) -> NDArray[np.float32]:
-        """Append one row to each of `states`, one after the other."""
-        return forward_each(self, states, check_batch(self.plan, states, x, self.options.context))
 
     def greedy(self, states: Sequence[GraphState], tokens: Sequence[int]) -> Generator[list[int]]:
         """Feed `tokens`, yield the arg max of each sequence, feed those, and so on."""

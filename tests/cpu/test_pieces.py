@@ -1,0 +1,104 @@
+"""Ragged calls on the CPU: a row has the same bits in any company, and a prompt in any pieces."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.cpu.test_batch import NETWORKS, compiled
+from tests.cpu.test_device import encoder, random_params
+from volumetric.runtime.cpu import CpuDevice
+from volumetric.runtime.cpu.call import Part, calls
+from volumetric.runtime.device import Piece, RunOptions, Wanted
+from volumetric.runtime.lower import lower
+
+FORMATS = [
+    ("float32", "auto", "auto"),
+    ("float16", "auto", "float16"),
+    ("bfloat16", "auto", "int8"),
+    ("bfloat16", "bfloat16", "auto"),
+    ("bfloat16", "bfloat16", "float16"),
+    ("int8:g32", "int8", "auto"),
+    ("int8:g32", "float32", "auto"),
+    ("int4:g32", "int8", "int8"),
+    ("int4:g32", "float32", "float16"),
+    ("uint4:g32", "int8", "float32"),
+    ("uint4:g32", "float32", "auto"),
+]
+
+
+def whole(executable: Any, prompts: list[np.ndarray]) -> list[np.ndarray]:
+    """The outputs of all rows of each prompt, which runs alone and in one piece."""
+    return [executable.forward(executable.new_state(), prompt, last_only=False) for prompt in prompts]
+
+
+def agree_in_any_pieces(executable: Any, prompts: list[np.ndarray], rng: np.random.Generator, *, longest: int) -> None:
+    """Feed the prompts together, in pieces of random length; every output must have the bits of `whole`."""
+    want = whole(executable, prompts)
+    states, fed = [executable.new_state() for _ in prompts], [0] * len(prompts)
+    while any(at < len(prompt) for at, prompt in zip(fed, prompts, strict=True)):
+        pieces: list[Piece] = []
+        expected: list[np.ndarray] = []
+        for i in rng.permutation(len(prompts)):
+            size = min(int(rng.choice([0, 1, 1, 2, 3, 4, 5, 6, 7, 13, longest])), len(prompts[i]) - fed[i])
+            if size:
+                rows = slice(fed[i], fed[i] + size)
+                wanted: Wanted = rng.choice(["last", "all", "none"])
+                pieces.append(Piece(states[i], prompts[i][rows], wanted))
+                expected.append({"all": want[i][rows], "last": want[i][rows][-1:], "none": want[i][:0]}[wanted])
+                fed[i] += size
+        if pieces:
+            for got, right in zip(executable.run(pieces), expected, strict=True):
+                np.testing.assert_array_equal(got, right)
+    assert [state.position for state in states] == fed
+
+
+@pytest.mark.parametrize(("scheme", "compute", "kv_dtype"), FORMATS)
+@pytest.mark.parametrize("name", ["llama", "gemma"])
+def test_bits_depend_on_neither_company_nor_cut(name, scheme, compute, kv_dtype, rng):
+    executable = compiled(name, rng, scheme, compute=compute, kv_dtype=kv_dtype)
+    prompts = [rng.integers(0, 97, int(n)).astype(np.int32) for n in rng.integers(1, 41, 5)]
+    agree_in_any_pieces(executable, prompts, rng, longest=40)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("threads", [1, 3])
+def test_seventeen_sequences_of_different_lengths(name, threads, rng):
+    executable = compiled(name, rng, threads=threads)
+    prompts = [rng.integers(0, 97, n).astype(np.int32) for n in rng.permutation(np.arange(3, 48, 2))[:17]]
+    agree_in_any_pieces(executable, prompts, rng, longest=40)
+
+
+def test_calls_of_more_rows_than_a_chunk(rng):
+    """Pieces are cut where a native call ends; the caches of one grow beyond their first allocation on the way."""
+    executable = compiled("llama", rng, "int4:g32", context=700)
+    prompts = [rng.integers(0, 97, n).astype(np.int32) for n in (300, 1, 650, 40)]
+    want = whole(executable, prompts)
+    wanted: tuple[Wanted, ...] = ("last", "all", "all", "none")
+    pieces = [Piece(executable.new_state(), x, want) for x, want in zip(prompts, wanted, strict=True)]
+    got = executable.run(pieces)
+    for found, right in zip(got, (want[0][-1:], want[1], want[2], want[3][:0]), strict=True):
+        np.testing.assert_array_equal(found, right)
+
+
+def test_pieces_that_see_one_call_alone_stay_whole(rng):
+    plan = lower(encoder())
+    executable = CpuDevice(threads=2).compile(plan, random_params(plan, rng), RunOptions(context=600))
+    prompts = [rng.integers(0, 97, n).astype(np.int32) for n in (3, 520, 1, 21)]
+    got = executable.run([Piece(executable.new_state(), x, "all") for x in prompts])
+    for found, right in zip(got, whole(executable, prompts), strict=True):
+        np.testing.assert_array_equal(found, right)
+
+
+@pytest.mark.parametrize("chunked", [True, False])
+def test_pieces_are_dealt_out_in_order(chunked):
+    sizes = [3, 9, 1, 4, 20, 2]
+    dealt = list(calls(sizes, 8, chunked=chunked))
+    rows = [(part.piece, row) for parts in dealt for part in parts for row in range(part.start, part.stop)]
+    assert rows == [(piece, row) for piece, size in enumerate(sizes) for row in range(size)]
+    assert all(sum(map(len, parts)) <= 8 or (not chunked and len(parts) == 1) for parts in dealt)
+    if not chunked:
+        assert all((part.start, part.stop) == (0, sizes[part.piece]) for parts in dealt for part in parts)
+    assert len(Part(0, 2, 5)) == 3

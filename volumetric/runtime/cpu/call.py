@@ -1,0 +1,129 @@
+"""One native call: which rows of which sequences it computes, and the words that tell its steps so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volumetric.kernels.cpu.pieces import FEW_ROWS
+from volumetric.kernels.cpu.steps import (
+    CONTROL_WORDS,
+    COUNT_WORD,
+    PIECE_WORDS,
+    PIECES_WORD,
+    POSITIONS_WORD,
+    ROWS_WORD,
+    SLOTS_WORD,
+    TAIL_POSITIONS_WORD,
+    TAIL_ROWS_WORD,
+    WANTED_WORD,
+)
+from volumetric.runtime.cpu.arena import address_of
+from volumetric.runtime.cpu.layout import Layout
+from volumetric.runtime.cpu.state import CpuState
+from volumetric.runtime.device import Wanted
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """Rows `start` to `stop` of the piece of number `piece`."""
+
+    piece: int
+    start: int
+    stop: int
+
+    def __len__(self) -> int:
+        return self.stop - self.start
+
+
+def calls(sizes: Sequence[int], most: int, *, chunked: bool) -> Iterator[list[Part]]:
+    """Deal pieces of `sizes` rows out to calls of at most `most` rows.
+
+    Parameters
+    ----------
+    chunked : a piece may be cut; otherwise each runs whole, however many rows it has
+    """
+    parts: list[Part] = []
+    room = most
+    for piece, size in enumerate(sizes):
+        start = 0
+        while start < size:
+            rows = size - start
+            if chunked:
+                rows = min(rows, room)
+            elif parts and rows > room:
+                rows = 0
+            if rows:
+                parts.append(Part(piece, start, start + rows))
+                start, room = start + rows, room - rows
+            if room <= 0 or not rows:
+                yield parts
+                parts, room = [], most
+    if parts:
+        yield parts
+
+
+class Control:
+    """The control block of an executable's calls, and the lists that it points to."""
+
+    def __init__(self) -> None:
+        self._words = np.zeros(CONTROL_WORDS, np.int64)
+        self.words = memoryview(self._words.data)
+        self.address = address_of(self._words)
+        self._pieces: NDArray[np.int64] = np.zeros((0, PIECE_WORDS), np.int64)
+        self._rows: NDArray[np.int64] = np.zeros((3, 0), np.int64)
+        self._reserve(1, 1)
+
+    def _reserve(self, pieces: int, rows: int) -> None:
+        if pieces > len(self._pieces):
+            self._pieces = np.zeros((pieces, PIECE_WORDS), np.int64)
+            self.words[PIECES_WORD] = address_of(self._pieces)
+        if rows > self._rows.shape[1]:
+            self._rows = np.zeros((3, rows), np.int64)
+            for word, list_ in zip((POSITIONS_WORD, WANTED_WORD, TAIL_POSITIONS_WORD), self._rows, strict=True):
+                self.words[word] = address_of(list_)
+
+    def fill(
+        self,
+        parts: Sequence[Part],
+        states: Sequence[CpuState],
+        wanted: Sequence[Wanted],
+        last: Sequence[bool],
+        layout: Layout,
+    ) -> list[int]:
+        """Write what steps need to know of a call; returns the rows that have an output, ascending.
+
+        Parameters
+        ----------
+        states, wanted : of each part's sequence
+        last : whether a part ends its piece
+        """
+        ends = list(accumulate(map(len, parts)))
+        rows = ends[-1]
+        self._reserve(len(parts), rows)
+        tokens = [state.position + len(part) for state, part in zip(states, parts, strict=True)]
+        rooms = [(0, 0)] * len(parts)
+        if layout.rounds_attention:
+            many = [i for i, part in enumerate(parts) if len(part) > FEW_ROWS]
+            for i, room in zip(many, layout.opened_rooms([tokens[i] for i in many]), strict=True):
+                rooms[i] = room
+        outputs: list[int] = []
+        for i, (part, state, end) in enumerate(zip(parts, states, ends, strict=True)):
+            first, position = end - len(part), state.position
+            self._pieces[i, :6] = first, end, position - first, state.memory.table, *rooms[i]
+            self._rows[0, first:end] = range(position, position + len(part)) if end - first > 1 else position
+            if wanted[i] == "all":
+                outputs += range(first, end)
+            elif wanted[i] == "last" and last[i]:
+                outputs.append(end - 1)
+        if len(outputs) < rows:
+            self._rows[1, : len(outputs)] = outputs
+        self._rows[2, : len(outputs)] = self._rows[0, outputs]
+        words = self.words
+        words[COUNT_WORD], words[ROWS_WORD], words[TAIL_ROWS_WORD] = len(parts), rows, len(outputs)
+        words[SLOTS_WORD] = layout.buffers.slots_address
+        return outputs
