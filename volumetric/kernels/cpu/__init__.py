@@ -2,7 +2,8 @@
 
 From the bottom up: `target` and `jit` (what is compiled for, and how), `emit`, `memory` and `simd` (words for vector
 code), `bytedot`, `matvec`, `tiles` and `forms` (the products), `panels`, `retile` and `unpack` (weights), `prepare`,
-`maths`, `products`, `attention`, `rounded_attention`, `rows` and `pieces` (operations), `steps` and `walk` (how a plan runs).
+`maths`, `products`, `attention`, `rounded_attention`, `rows` and `pieces` (operations), `steps` and `walk` (how a plan
+runs).
 
 Limits and outcomes on two Zen 4 cores (AVX-512 VNNI; memory 22-42 GB/s for one core, 30-50 for both), SmolLM2-135M's
 shape, one row, 40 tokens held; the limit is bytes of weights over the bandwidth read from the same weights:
