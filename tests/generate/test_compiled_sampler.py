@@ -139,8 +139,8 @@ def test_a_row_does_not_depend_on_its_batch():
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_tokens_do_not_depend_on_the_number_of_threads(threads):
-    rows = [logits_like("plain", 2000 + 97 * i, i) for i in range(13)]
-    samplers = [Sampler(SamplingParams(temperature=1.1, top_p=0.9, seed=i)) for i in range(13)]
+    rows = [logits_like("plain", 2000 + 97 * i, i) for i in range(25)]
+    samplers = [Sampler(SamplingParams(temperature=1.1, top_p=0.9, seed=i)) for i in range(25)]
     for request, row in zip([sampler.request for sampler in samplers], rows, strict=True):
         assert request.prepare(row) is None
     Sampling(threads).draw([sampler.request.address for sampler in samplers], 4000)

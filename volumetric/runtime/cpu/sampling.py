@@ -30,8 +30,8 @@ from volumetric.runtime.cpu.cores import default_threads
 from volumetric.runtime.cpu.governor import Governor
 from volumetric.runtime.cpu.team import TEAM
 
-_EACH = 4
-"""Rows for which a thread is worth its waiting: 100 µs of work."""
+_EACH = 8
+"""Rows for which a thread is worth its waiting: 200 µs of work."""
 
 
 class Sampling:
@@ -85,7 +85,8 @@ class Sampling:
         addresses = np.array(requests, np.int64)
         with self._turn:
             kind = str(len(requests).bit_length())
-            threads = min(self._governor.threads_for(kind), -(-len(requests) // _EACH))
+            most = max(1, len(requests) // _EACH)
+            threads = min(self._governor.threads_for(kind), most)
             each = scratch_bytes(size)
             if self._scratch.size < each * threads:
                 self._scratch = aligned_zeros(each * threads)
@@ -94,12 +95,13 @@ class Sampling:
             self._control[COUNT_WORD] = len(requests)
             self._control[NEXT_WORD] = 0
             self._control[SCRATCH_BYTES_WORD] = each
+            began = time.perf_counter()
             if threads == 1:
                 run_alone(self._table, 1, self._control_address)
-                return
-            began = time.perf_counter()
-            TEAM.run(self._table, 1, self._control_address, threads)
-            self._governor.observe((time.perf_counter() - began) / len(requests), kind)
+            else:
+                TEAM.run(self._table, 1, self._control_address, threads)
+            if most > 1:
+                self._governor.observe((time.perf_counter() - began) / len(requests), kind)
 
 
 SAMPLING = Sampling()
