@@ -18,9 +18,9 @@ from volumetric.runtime import lower
 from volumetric.runtime.graph import Graph, GraphBuilder, GraphDevice, GraphProgram
 from volumetric.runtime.graph.programs import ProgramCache
 from volumetric.runtime.graph.training import (
+    ForwardPass,
     GetWeight,
-    Pass,
-    Rule,
+    UpdateRule,
     Watched,
     gradient_graph,
     loss_graph,
@@ -78,7 +78,7 @@ def learner_on(device: HasGraphs) -> OpenLearner:
 class _Ready:
     """A batch as graphs take it."""
 
-    of: Pass
+    of: ForwardPass
     arrays: list[Array]
     count: float
 
@@ -212,7 +212,7 @@ class DeviceLearner:
     def _masters(self) -> dict[str, Array]:
         return {key: self._store.get(key) for key in self._shapes}
 
-    def _make_rule(self) -> Rule:
+    def _make_rule(self) -> UpdateRule:
         optimiser = self._options.optimiser
         updates: dict[str, Mapping[str, Any]] = {}
         for key, shape in self._shapes.items():
@@ -220,7 +220,9 @@ class DeviceLearner:
             fields = {f.name: getattr(own, f.name) for f in dataclasses.fields(own) if f.name != "lr"}
             updates[key] = {"name": own.kind, **fields}
         clip = self._options.clip
-        return Rule(masters=self._shapes, updates=updates, slots=optimiser.slots, clip=clip, buffers=self._buffers)
+        return UpdateRule(
+            masters=self._shapes, updates=updates, slots=optimiser.slots, clip=clip, buffers=self._buffers
+        )
 
     def _weights(self, work: GraphBuilder) -> GetWeight:
         """Return what gives the forward pass its weights: as their schemes hold them, or with overlays added."""
@@ -257,7 +259,7 @@ class DeviceLearner:
         own = isinstance(loss, GraphLoss)
         whole = np.issubdtype(checked.target.dtype, np.integer)
         ids = whole and (own or (isinstance(loss, CrossEntropy) and checked.target.ndim < len(output)))
-        of = Pass(
+        of = ForwardPass(
             plan=plan,
             inputs=x.shape,
             sequences=lead[0] if many else None,
@@ -288,7 +290,7 @@ class DeviceLearner:
         with np.errstate(over="ignore"):
             return np.array([rate, scale, first, second], np.float64).astype(np.float32)
 
-    def _noise(self, of: Pass, part: int) -> list[Array]:
+    def _noise(self, of: ForwardPass, part: int) -> list[Array]:
         """Return the key of a pass by batch number `part` of the next update, if it draws random numbers."""
         if not of.draws:
             return []
@@ -313,7 +315,7 @@ class DeviceLearner:
                     stats = Stats(min=low, max=high, mean=mean, active=active, total=entry.size)
                     self._watch.add(entry.mode, makes[entry.value], stats)
 
-    def _watch_graph(self, of: Pass) -> Graph:
+    def _watch_graph(self, of: ForwardPass) -> Graph:
         graph, self._watched[_shape_of(of)] = watch_graph(of, self._weights, self._rule, ACTIVE_ABOVE)
         return graph
 
@@ -345,7 +347,7 @@ class DeviceLearner:
 
     def _program(self, name: tuple[object, ...], make: Callable[[], Graph]) -> GraphProgram:
         """Compile a graph once for each shape of batch."""
-        key = tuple(_shape_of(part) if isinstance(part, Pass) else part for part in name)
+        key = tuple(_shape_of(part) if isinstance(part, ForwardPass) else part for part in name)
         return self._programs.get(key, lambda: self._device.compile(make(), self._store))
 
     @staticmethod
@@ -373,5 +375,5 @@ def _attributes(loss: Any) -> dict[str, Any]:
     return {"name": loss.kind, **fields}
 
 
-def _shape_of(of: Pass) -> tuple[object, ...]:
+def _shape_of(of: ForwardPass) -> tuple[object, ...]:
     return of.inputs, of.sequences, of.target, of.target_type, of.weights

@@ -37,7 +37,7 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pass:
+class ForwardPass:
     """One pass through a network: the shapes of a batch.
 
     Attributes
@@ -82,7 +82,7 @@ class Pass:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class UpdateRule:
     """How trained arrays change.
 
     Attributes
@@ -129,14 +129,14 @@ def next_key(key: str) -> str:
     return f"next/{key}"
 
 
-def loss_graph(of: Pass, weights: EmitWeights, *, outputs: bool = False) -> Graph:
+def loss_graph(of: ForwardPass, weights: EmitWeights, *, outputs: bool = False) -> Graph:
     """Inputs: inputs, targets [, weights]. Outputs: the sum of the loss's terms, and what the network gave if asked."""
     work = GraphBuilder()
     total, prediction, _ = _loss(work, of, weights)
     return fuse_activations(work.finish([total, prediction] if outputs else [total]))
 
 
-def gradient_graph(of: Pass, weights: EmitWeights, rule: Rule) -> Graph:
+def gradient_graph(of: ForwardPass, weights: EmitWeights, rule: UpdateRule) -> Graph:
     """Add the gradients of a batch to their sums.
 
     Inputs: ``keep`` [1]: 0 starts the sums anew; the key of the pass if it `draws`; then as `loss_graph`. Output: the
@@ -163,7 +163,7 @@ def gradient_graph(of: Pass, weights: EmitWeights, rule: Rule) -> Graph:
     return work.finish([total])
 
 
-def update_graph(rule: Rule) -> Graph:
+def update_graph(rule: UpdateRule) -> Graph:
     """Update by the sums of gradients. Input: the knobs. Output [2]: norm of the gradients, 1 if it was written."""
     work = GraphBuilder()
     gradients = {key: work.stored(sum_key(key), shape) for key, shape in rule.masters.items()}
@@ -172,7 +172,7 @@ def update_graph(rule: Rule) -> Graph:
     return work.finish([work.concat(_update(work, rule, gradients, buffers, knobs, None), 0)])
 
 
-def step_graph(of: Pass, weights: EmitWeights, rule: Rule) -> Graph:
+def step_graph(of: ForwardPass, weights: EmitWeights, rule: UpdateRule) -> Graph:
     """Do all of an update by one batch.
 
     Inputs: the key of the pass if it `draws`; as `loss_graph`; the knobs. Output [3]: sum of the loss's terms, then as
@@ -186,7 +186,9 @@ def step_graph(of: Pass, weights: EmitWeights, rule: Rule) -> Graph:
     return work.finish([work.concat([total, *told], 0)])  # one tensor: a device hands each over apart
 
 
-def watch_graph(of: Pass, weights: EmitWeights, rule: Rule, active: float) -> tuple[Graph, tuple[Watched, ...]]:
+def watch_graph(
+    of: ForwardPass, weights: EmitWeights, rule: UpdateRule, active: float
+) -> tuple[Graph, tuple[Watched, ...]]:
     """Statistics of what every step makes, and of the gradients of the sum of the loss's terms with respect to it.
 
     Inputs: the key of the pass if it `draws`; as `loss_graph`. Output ``[4 · n]``: for each of the n entries returned
@@ -211,19 +213,19 @@ def _statistics(work: GraphBuilder, x: int, active: float) -> list[int]:
     return [least, work.reduce(flat, "max", (0,)), work.reduce(flat, "mean", (0,)), work.reduce(above, "mean", (0,))]
 
 
-def _training(work: GraphBuilder, of: Pass, rule: Rule) -> GraphTraining:
+def _training(work: GraphBuilder, of: ForwardPass, rule: UpdateRule) -> GraphTraining:
     """Begin with the buffers as they are."""
     buffers = {key: work.stored(key, shape) for key, shape in rule.buffers.items()}
     return GraphTraining(buffers=buffers, noise=_noise(work, of))
 
 
-def _noise(work: GraphBuilder, of: Pass) -> int | None:
+def _noise(work: GraphBuilder, of: ForwardPass) -> int | None:
     return work.input("noise", (2,), "int32") if of.draws else None
 
 
 def _loss(
     work: GraphBuilder,
-    of: Pass,
+    of: ForwardPass,
     weights: EmitWeights,
     *,
     made: dict[int, int] | None = None,
@@ -261,7 +263,7 @@ def own_loss(work: GraphBuilder, emit: EmitTerms, y: int, target: int, weights: 
     return work.reshape(total, (1,)), slopes[y]
 
 
-def _gradients(work: GraphBuilder, rule: Rule, seeds: Mapping[int, int]) -> dict[str, int]:
+def _gradients(work: GraphBuilder, rule: UpdateRule, seeds: Mapping[int, int]) -> dict[str, int]:
     """Emit the gradients of the masters; of those on which nothing depends they are zeros."""
     masters = {key: work.stored(key, shape) for key, shape in rule.masters.items()}
     found = differentiate(work, seeds, masters.values())
@@ -270,7 +272,7 @@ def _gradients(work: GraphBuilder, rule: Rule, seeds: Mapping[int, int]) -> dict
 
 def _update(
     work: GraphBuilder,
-    rule: Rule,
+    rule: UpdateRule,
     gradients: Mapping[str, int],
     buffers: Mapping[str, int],
     knobs: int,
@@ -299,7 +301,7 @@ def _update(
     return [norm, good]
 
 
-def _stepped(work: GraphBuilder, rule: Rule, key: str, g: int, scalars: int, *, in_place: bool) -> int:
+def _stepped(work: GraphBuilder, rule: UpdateRule, key: str, g: int, scalars: int, *, in_place: bool) -> int:
     """Emit the update of one array and return its new value.
 
     Each is computed twice: once to see that all new values are finite, into scratch that the next one takes over, and

@@ -133,15 +133,15 @@ class Draft:
         )
 
 
-Rule: TypeAlias = Callable[[Draft, Node], None]
-RULES: dict[str, Rule] = {}
+StepRule: TypeAlias = Callable[[Draft, Node], None]
+RULES: dict[str, StepRule] = {}
 """Operation of a graph → what appends its steps."""
 
 
-def rule(*names: str) -> Callable[[Rule], Rule]:
+def rule(*names: str) -> Callable[[StepRule], StepRule]:
     """Register the rule of some operations."""
 
-    def register(function: Rule) -> Rule:
+    def register(function: StepRule) -> StepRule:
         RULES.update(dict.fromkeys(names, function))
         return function
 
