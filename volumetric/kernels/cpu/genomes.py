@@ -1,4 +1,4 @@
-"""Neuroevolution genomes on the CPU: activation of whole populations, compatibility distance, speciation.
+"""Neuroevolution genomes on the CPU: links, the firing of nodes, compatibility distance, speciation.
 
 A population is padded: ``nodes[genome, i]`` and ``connections[genome, j]`` are records sorted by id and by innovation,
 ``sizes[genome] = (nodes, connections)`` says how many of them count. Nodes with ids below the number of inputs have no
@@ -134,65 +134,6 @@ def _fire(values, out, slot, gene, first, last, sources, weights):
     scale = 1.0 / (last - first) if gene.aggregation == 1 and last > first else 1.0
     for b in range(samples):
         out[slot, b] = squash(gene.activation, out[slot, b] * scale + gene.bias)
-
-
-@kernel
-def activate_feed_forward(nodes, connections, sizes, inputs, sources, weights, scratch, values, out):
-    """Outputs of all genomes for all samples.
-
-    Parameters
-    ----------
-    inputs : float64 [genomes or 1, samples, inputs]
-    sources, weights : scratch of at least as many elements as a genome has connections
-    scratch : int64 [5, nodes + 1]
-    values : float64 scratch [inputs + nodes, samples]
-    out : float64 [genomes, samples, outputs]
-    """
-    width = inputs.shape[2]
-    for genome in range(sizes.shape[0]):
-        node_count = sizes[genome, 0]
-        row = genome if inputs.shape[0] > 1 else 0
-        starts = scratch[0]
-        _link(nodes, connections, genome, node_count, sizes[genome, 1], width, starts, sources, weights)
-        count = _order(starts, sources, width, out.shape[2], scratch[1], scratch[2], scratch[3], scratch[4], node_count)
-        for b in range(inputs.shape[1]):
-            for i in range(width):
-                values[i, b] = inputs[row, b, i]
-        for k in range(count):
-            n = scratch[1, k]
-            _fire(values, values, width + n, nodes[genome, n], starts[n], starts[n + 1], sources, weights)
-        for b in range(inputs.shape[1]):
-            for o in range(out.shape[2]):
-                out[genome, b, o] = values[width + o, b]
-
-
-@kernel
-def activate_recurrent(nodes, connections, sizes, inputs, steps, sources, weights, starts, values, after, state, out):
-    """`steps` updates of all nodes at once from the previous values, which start at and end in `state`.
-
-    Parameters are those of `activate_feed_forward`; `after` is scratch like `values`, `state` is float64
-    [genomes, nodes, samples].
-    """
-    width = inputs.shape[2]
-    samples = inputs.shape[1]
-    for genome in range(sizes.shape[0]):
-        node_count = sizes[genome, 0]
-        row = genome if inputs.shape[0] > 1 else 0
-        _link(nodes, connections, genome, node_count, sizes[genome, 1], width, starts, sources, weights)
-        for b in range(samples):
-            for i in range(width):
-                values[i, b] = inputs[row, b, i]
-            for n in range(node_count):
-                values[width + n, b] = state[genome, n, b]
-        for _ in range(steps):
-            for n in range(node_count):
-                _fire(values, after, width + n, nodes[genome, n], starts[n], starts[n + 1], sources, weights)
-            values[width : width + node_count] = after[width : width + node_count]
-        for b in range(samples):
-            for n in range(node_count):
-                state[genome, n, b] = values[width + n, b]
-            for o in range(out.shape[2]):
-                out[genome, b, o] = values[width + o, b]
 
 
 @kernel
