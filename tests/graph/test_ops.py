@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,6 @@ from tests.graph.op_cases import OP_CASES, OPEN, OpCase, case_graph, case_output
 from tests.layers.test_vjp import differences
 from volumetric.dtypes import Scheme
 from volumetric.errors import ShapeError, SpecError, UnsupportedError
-from volumetric.layers import GRU, LSTM, RNN
-from volumetric.layers.recurrent import Recurrent
 from volumetric.runtime.graph import GraphBuilder, differentiate, interpret
 from volumetric.runtime.graph.families import OPS
 from volumetric.train.losses import LOSSES
@@ -257,63 +256,101 @@ def rope(xs: list[A], at: Attrs) -> list[A]:
     return [np.concatenate([z.real, z.imag, x[..., 2 * half :]], -1)]
 
 
-def cell_layer(cell: str, weight: A, bias: A | None) -> tuple[Recurrent, dict[str, A]]:
-    """The recurrent layer whose products with x are x."""
-    wide, size = weight.shape
-    spec = {
-        "lstm": LSTM(input_size=wide, hidden_size=size),
-        "gru": GRU(input_size=wide, hidden_size=size),
-        "rnn_tanh": RNN(input_size=wide, hidden_size=size),
-        "rnn_relu": RNN(input_size=wide, hidden_size=size, nonlinearity="relu"),
-    }[cell]
-    zeros = np.zeros(wide)
-    hidden = zeros if bias is None else bias
-    return spec, {"ih.weight": np.eye(wide), "ih.bias": zeros, "hh.weight": weight, "hh.bias": hidden}
+def torch_cell(
+    cell: str, x: list[float], r: list[float], h: float, c: float, rounding: float = 0.0
+) -> tuple[float, float, list[float]]:
+    """One unit as torch's documentation has it: h and c after the step, and what is kept beside h.
+
+    Parameters
+    ----------
+    rounding : what an lstm's c after the step is off
+    """
+    if cell == "lstm":
+        i, f, o = (sigmoid(x[k] + r[k]) for k in (0, 1, 3))
+        g = math.tanh(x[2] + r[2])
+        after = f * c + i * g + rounding
+        return o * math.tanh(after), after, [i, f, g, o, after]
+    if cell == "gru":
+        reset, z = sigmoid(x[0] + r[0]), sigmoid(x[1] + r[1])
+        n = math.tanh(x[2] + reset * r[2])
+        return (1 - z) * n + z * h, c, [reset, z, n, r[2]]
+    return (math.tanh(x[0] + r[0]) if cell == "rnn_tanh" else max(x[0] + r[0], 0.0)), c, []
 
 
 def recurrent(xs: list[A], at: Attrs) -> list[A]:
+    """Unit by unit."""
     x, weight, *rest = xs
-    states = rest[: 2 if at["cell"] == "lstm" else 1]
-    spec, p = cell_layer(at["cell"], weight, rest[-1] if at["bias"] else None)
-    y, saved = spec.steps(p, x, tuple(states))
-    if at["cell"].startswith("rnn"):
-        return [y]
-    tape = [np.concatenate(kept, -1) for kept in saved["tape"]]
-    kept = np.stack(tape, 1)
-    if at["cell"] == "lstm":  # the layer keeps tanh(c'), the operation c'
-        kept[..., -weight.shape[1] :] = saved["every"][1][:, 1:]
-    return [y, kept]
+    batch, length, wide = x.shape
+    size = weight.shape[1]
+    bias = rest[-1] if at["bias"] else np.zeros(wide)
+    kept = np.zeros((batch, length, {"lstm": 5, "gru": 4}.get(at["cell"], 0), size))
+    y = np.zeros((batch, length, size))
+    for row, t in np.ndindex(batch, length):
+        h = y[row, t - 1] if t else rest[0][row]
+        c = h if at["cell"] != "lstm" else kept[row, t - 1, 4] if t else rest[1][row]
+        r = np.einsum("ij,j->i", weight, h) + bias
+        for j in range(size):
+            y[row, t, j], _, numbers = torch_cell(
+                at["cell"], x[row, t, j::size].tolist(), r[j::size].tolist(), float(h[j]), float(c[j])
+            )
+            kept[row, t, :, j] = numbers
+    return [y, kept.reshape(batch, length, kept.shape[2] * size)] if kept.shape[2] else [y]
 
 
 def recurrent_grad(xs: list[A], at: Attrs) -> list[A]:
-    """From the steps' own pre-activations, found by inverting the cell: no bias is needed for that."""
+    """Step by step, with the derivatives of a step by central differences of `torch_cell`."""
+    cell = at["cell"]
     gy, y, *rest = xs
-    kept = rest.pop(0) if at["cell"] in ("lstm", "gru") else y
-    weight, *states = rest
-    size = weight.shape[1]
-    spec, p = cell_layer(at["cell"], weight, None)
-    steps = y.shape[1]
-    parts = np.split(kept, kept.shape[-1] // size, -1)
-    if at["cell"] == "lstm":
-        tape = [(*(part[:, t] for part in parts[:4]), np.tanh(parts[4][:, t])) for t in range(steps)]
-        every = [y, parts[4]]
+    kept = rest.pop(0) if cell in ("lstm", "gru") else None
+    weight, *starts = rest
+    batch, length, size = y.shape
+    blocks = len(weight) // size
+    g_x, g_h = np.zeros((batch, length, blocks, size)), np.zeros((batch, length, blocks, size))
+    direct = np.zeros((1, batch, size))
+    for row in range(batch):
+        g, gc = np.zeros(size), np.zeros(size)
+        for t in reversed(range(length)):
+            h = y[row, t - 1] if t else starts[0][row]
+            every = [] if kept is None else np.split(kept[row, t], kept.shape[-1] // size)
+            c = h if cell != "lstm" else np.split(kept[row, t - 1], 5)[4] if t and kept is not None else starts[1][row]
+            g, passed, carried = g + gy[row, t], np.zeros(size), np.zeros(size)
+            for j in range(size):
+                found = cell_slopes(cell, [float(e[j]) for e in every], float(y[row, t, j]), float(h[j]), float(c[j]))
+                (to_x, to_r, to_h, to_c), (c_to_x, _, _, c_to_c) = found
+                g_x[row, t, :, j] = g[j] * to_x + gc[j] * c_to_x
+                g_h[row, t, :, j] = g[j] * to_r + gc[j] * c_to_x
+                passed[j], carried[j] = g[j] * to_h, g[j] * to_c + gc[j] * c_to_c
+            g, gc = passed + g_h[row, t].reshape(-1) @ weight, carried
+            direct[0, row] = carried if cell == "lstm" else passed
+    pre = [g.reshape(batch, length, blocks * size) for g in (g_x, g_h)]
+    return pre[: 2 if cell == "gru" else 1] + ([direct] if cell in ("lstm", "gru") else [])
+
+
+def logit(p: float) -> float:
+    return math.log(p / (1 - p))
+
+
+def inverse_tanh(v: float) -> float:
+    return math.atanh(min(max(v, 1e-15 - 1), 1 - 1e-15))  # one that float32 has rounded to 1 has no slope either way
+
+
+def cell_slopes(cell: str, kept: list[float], y: float, h: float, c: float) -> list[tuple[A, A, float, float]]:
+    """Derivatives of h and of c after a step for from_x, from_h, h and c, which are found from what is kept."""
+    if cell == "lstm":
+        x, r = [logit(kept[0]), logit(kept[1]), inverse_tanh(kept[2]), logit(kept[3])], [0.0] * 4
+    elif cell == "gru":
+        x, r = [logit(kept[0]), logit(kept[1]), inverse_tanh(kept[2]) - kept[0] * kept[3]], [0.0, 0.0, kept[3]]
     else:
-        tape = [
-            tuple(part[:, t] for part in parts) for t in range(steps)
-        ]  # for a relu cell y > 0 says as much as x > 0
-        every = [y]
-    if at["cell"] == "rnn_tanh":
-        tape = [(np.arctanh(y[:, t]),) for t in range(steps)]
-    every = tuple(np.concatenate([s[:, None], e], 1) for s, e in zip(states, every, strict=True))
-    found: list[A] = []
-    spec_vjp = spec.vjp(p, {"x": np.zeros((*y.shape[:2], len(weight))), "every": every, "tape": tape}, gy)
-    assert spec_vjp.inputs[0] is not None
-    found.append(spec_vjp.inputs[0])
-    if at["cell"] == "gru":
-        r = parts[0]
-        g_r, g_z, g_n = np.split(found[0], 3, -1)
-        found.append(np.concatenate([g_r, g_z, g_n * r], -1))
-    return found
+        x, r = [inverse_tanh(y) if cell == "rnn_tanh" else y if y > 0 else -1.0], [0.0]
+    at, count = np.array([*x, *r, h, c]), len(x)
+    rounding = kept[4] - torch_cell(cell, x, r, h, c)[1] if cell == "lstm" else 0.0
+
+    def after(which: int) -> float:
+        h, c, _ = torch_cell(cell, at[:count].tolist(), at[count:-2].tolist(), at[-2], at[-1], rounding)
+        return (h, c)[which]
+
+    both = [differences(partial(after, which), at) for which in (0, 1)]
+    return [(d[:count], d[count:-2], float(d[-2]), float(d[-1])) for d in both]
 
 
 def scan(xs: list[A], at: Attrs) -> list[A]:

@@ -6,14 +6,16 @@ in the form that applies the reset gate after the product. The VJP is back-propa
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import ClassVar, Literal, TypeAlias
 
 import numpy as np
 
 from volumetric._typing import Array, Shape
 from volumetric.errors import SpecError
-from volumetric.layers.activations import activate, sigmoid, slope
+from volumetric.layers.activations import activate, sigmoid
 from volumetric.layers.base import (
     Arrays,
     Grads,
@@ -34,6 +36,161 @@ States: TypeAlias = tuple[Array, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One step of a recurrent layer from ``from_x = x Wihᵀ + bih`` and ``from_h = h Whhᵀ + bhh``, and back through it.
+
+    Attributes
+    ----------
+    name : what operations of graphs and kernels call it
+    blocks : pre-activations of one hidden unit; those of all units lie side by side, block by block
+    states : names of what a step hands to the next
+    keeps : numbers of a hidden unit and step that the gradient needs besides the states
+    direct : the states whose gradient also comes another way than through `from_h`
+    apart : whether the gradients of `from_x` and `from_h` differ
+    step : (from_x, from_h, states before) → states after, kept
+    back : (kept, states before, states after, their gradients) → gradients of `from_x`, of `from_h`, and of `direct`
+    """
+
+    name: str
+    blocks: int
+    states: tuple[str, ...] = ("h",)
+    keeps: tuple[str, ...] = ()
+    direct: tuple[str, ...] = ()
+    apart: bool = False
+    step: Callable[[Array, Array, States], tuple[States, States]]
+    back: Callable[[States, States, States, States], tuple[Array, Array, States]]
+
+    @property
+    def kept(self) -> int:
+        """Numbers of a unit and step beside h that operations keep: those of `keeps`, then the other states."""
+        return len(self.keeps) + len(self.states) - 1
+
+    def run(self, from_x: Array, weight: Array, bias: Array | None, start: States) -> tuple[States, States]:
+        """Run all steps of ``from_x [..., T, blocks · H]``.
+
+        Returns
+        -------
+        The states, ``[..., T + 1, H]`` with `start` in front, and what is kept, each ``[..., T, H]``.
+        """
+        *lead, length, _ = from_x.shape
+        size = weight.shape[1]
+        every = tuple(np.empty((*lead, length + 1, size), from_x.dtype) for _ in self.states)
+        tape = tuple(np.empty((*lead, length, size), from_x.dtype) for _ in self.keeps)
+        for state, first in zip(every, start, strict=True):
+            state[..., 0, :] = first
+        for t in range(length):
+            before = tuple(state[..., t, :] for state in every)
+            from_h = before[0] @ weight.T
+            after, kept = self.step(from_x[..., t, :], from_h if bias is None else from_h + bias, before)
+            for state, new in zip(every, after, strict=True):
+                state[..., t + 1, :] = new
+            for of, new in zip(tape, kept, strict=True):
+                of[..., t, :] = new
+        return every, tape
+
+    def run_back(self, weight: Array, every: States, tape: States, gy: Array) -> tuple[Array, Array, States]:
+        """Back-propagate ``gy [..., T, H]`` through all steps that `run` made.
+
+        Returns
+        -------
+        The gradients of ``from_x`` and ``from_h``, and those of the first states that are `direct`.
+        """
+        g_x = np.empty((*gy.shape[:-1], len(weight)), gy.dtype)
+        g_h = np.empty_like(g_x)
+        g = [np.zeros_like(state[..., 0, :]) for state in every]
+        direct: States = tuple(np.zeros_like(g[0]) for _ in self.direct)
+        for t in reversed(range(gy.shape[-2])):
+            before, after = (tuple(state[..., at, :] for state in every) for at in (t, t + 1))
+            g[0] = g[0] + gy[..., t, :]
+            kept = tuple(of[..., t, :] for of in tape)
+            g_x[..., t, :], g_h[..., t, :], direct = self.back(kept, before, after, tuple(g))
+            ways = dict(zip(self.direct, direct, strict=True))
+            g = [ways.get(name, np.zeros_like(g[0])) for name in self.states]
+            g[0] = g[0] + g_h[..., t, :] @ weight
+        return g_x, g_h, direct
+
+
+def _tanh(from_x: Array, from_h: Array, before: States) -> tuple[States, States]:
+    return (activate("tanh", from_x + from_h),), ()
+
+
+def _tanh_back(kept: States, before: States, after: States, g: States) -> tuple[Array, Array, States]:
+    g_pre = g[0] * (1 - np.square(after[0]))
+    return g_pre, g_pre, ()
+
+
+def _relu(from_x: Array, from_h: Array, before: States) -> tuple[States, States]:
+    return (activate("relu", from_x + from_h),), ()
+
+
+def _relu_back(kept: States, before: States, after: States, g: States) -> tuple[Array, Array, States]:
+    g_pre = g[0] * (after[0] > 0)
+    return g_pre, g_pre, ()
+
+
+def _lstm(from_x: Array, from_h: Array, before: States) -> tuple[States, States]:
+    i, f, g, o = np.split(from_x + from_h, 4, axis=-1)
+    i, f, g, o = sigmoid(i), sigmoid(f), np.tanh(g), sigmoid(o)
+    c = f * before[1] + i * g
+    return (o * np.tanh(c), c), (i, f, g, o)
+
+
+def _lstm_back(kept: States, before: States, after: States, g: States) -> tuple[Array, Array, States]:
+    i, f, new, o = kept
+    gh, gc = g
+    bounded = np.tanh(after[1])
+    gc = gc + gh * o * (1 - bounded * bounded)
+    g_i = gc * new * i * (1 - i)
+    g_f = gc * before[1] * f * (1 - f)
+    g_new = gc * i * (1 - new * new)
+    g_o = gh * bounded * o * (1 - o)
+    g_pre = np.concatenate([g_i, g_f, g_new, g_o], axis=-1)
+    return g_pre, g_pre, (gc * f,)
+
+
+def _gru(from_x: Array, from_h: Array, before: States) -> tuple[States, States]:
+    xr, xz, xn = np.split(from_x, 3, axis=-1)
+    hr, hz, hn = np.split(from_h, 3, axis=-1)
+    r, z = sigmoid(xr + hr), sigmoid(xz + hz)
+    n = np.tanh(xn + r * hn)
+    return ((1 - z) * n + z * before[0],), (r, z, n, hn)
+
+
+def _gru_back(kept: States, before: States, after: States, g: States) -> tuple[Array, Array, States]:
+    r, z, n, hn = kept
+    g_n = g[0] * (1 - z) * (1 - n * n)
+    g_z = g[0] * (before[0] - n) * z * (1 - z)
+    g_r = g_n * hn * r * (1 - r)
+    g_x = np.concatenate([g_r, g_z, g_n], axis=-1)
+    g_h = np.concatenate([g_r, g_z, g_n * r], axis=-1)
+    return g_x, g_h, (g[0] * z,)
+
+
+CELLS: Mapping[str, Cell] = MappingProxyType(
+    {
+        cell.name: cell
+        for cell in (
+            Cell(name="rnn_tanh", blocks=1, step=_tanh, back=_tanh_back),
+            Cell(name="rnn_relu", blocks=1, step=_relu, back=_relu_back),
+            Cell(
+                name="lstm",
+                blocks=4,
+                states=("h", "c"),
+                keeps=("i", "f", "g", "o"),
+                direct=("c",),
+                step=_lstm,
+                back=_lstm_back,
+            ),
+            Cell(
+                name="gru", blocks=3, keeps=("r", "z", "n", "hn"), direct=("h",), apart=True, step=_gru, back=_gru_back
+            ),
+        )
+    }
+)
+"""Name → cell: its one definition in NumPy. Kernels name their cells alike."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Recurrent(LayerSpec):
     """What the recurrent layers share: the loop over the steps of ``[T, input_size]`` or ``[B, T, input_size]``.
 
@@ -43,10 +200,6 @@ class Recurrent(LayerSpec):
     """
 
     contextual: ClassVar[bool] = True
-    blocks: ClassVar[int] = 1
-    """Pre-activations of one hidden unit."""
-    handed_on: ClassVar[tuple[str, ...]] = ("h",)
-    """Names of what a step hands to the next."""
 
     input_size: int
     hidden_size: int
@@ -56,16 +209,13 @@ class Recurrent(LayerSpec):
         """Check the fields."""
         expect_positive(self, "input_size", "hidden_size")
 
-    def cell(self, from_x: Array, from_h: Array, before: States) -> tuple[States, States]:
-        """Return the states after one step, and what its VJP needs."""
-        raise NotImplementedError(self.kind)
-
-    def cell_vjp(self, kept: States, before: States, g: States) -> tuple[Array, Array, States]:
-        """Return the gradients of `from_x`, `from_h`, and of `before` apart from what goes through `from_h`."""
-        raise NotImplementedError(self.kind)
+    @property
+    def cell(self) -> Cell:
+        """What each step computes."""
+        return CELLS[self.kind]
 
     def params(self) -> tuple[ParamSpec, ...]:
-        wide = self.blocks * self.hidden_size
+        wide = self.cell.blocks * self.hidden_size
         return (
             *affine_params("ih.", wide, self.input_size, bias=self.bias),
             *affine_params("hh.", wide, self.hidden_size, bias=self.bias),
@@ -74,7 +224,7 @@ class Recurrent(LayerSpec):
     def states(self, *inputs: Shape) -> tuple[StateSpec, ...]:
         if not is_sequence(*inputs):
             return ()
-        return tuple(StateSpec(name=name, shape=(self.hidden_size,), kind="fixed") for name in self.handed_on)
+        return tuple(StateSpec(name=name, shape=(self.hidden_size,), kind="fixed") for name in self.cell.states)
 
     def output_shape(self, *inputs: Shape) -> Shape:
         expect_last(self, inputs[0], self.input_size)
@@ -85,39 +235,16 @@ class Recurrent(LayerSpec):
         kept = None if memory is None or not self.states(x.shape) else memory
         shape = (*x.shape[:-2], self.hidden_size)
         zeros = np.zeros(shape, x.dtype)
-        start = tuple(zeros if kept is None else kept.read(name, shape, x.dtype) for name in self.handed_on)
-        y, saved = self.steps(p, x, start)
+        start = tuple(zeros if kept is None else kept.read(name, shape, x.dtype) for name in self.cell.states)
+        every, tape = self.cell.run(affine(p, "ih.", x), p["hh.weight"], p.get("hh.bias"), start)
         if kept is not None:
-            for name, state in zip(self.handed_on, saved["every"], strict=True):
+            for name, state in zip(self.cell.states, every, strict=True):
                 kept.write(name, state[-1].copy())
-        return y, saved
-
-    def steps(self, p: Arrays, x: Array, start: States) -> tuple[Array, Saved]:
-        """Run all steps from the states `start`; return the first state after each, and what the VJP needs."""
-        *lead, length, _ = x.shape
-        from_x = affine(p, "ih.", x)
-        every = tuple(np.empty((*lead, length + 1, self.hidden_size), x.dtype) for _ in self.handed_on)
-        for state, first in zip(every, start, strict=True):
-            state[..., 0, :] = first
-        tape: list[States] = []
-        for t in range(length):
-            before = tuple(state[..., t, :] for state in every)
-            after, kept = self.cell(from_x[..., t, :], affine(p, "hh.", before[0]), before)
-            for state, new in zip(every, after, strict=True):
-                state[..., t + 1, :] = new
-            tape.append(kept)
         return every[0][..., 1:, :], {"x": x, "every": every, "tape": tape}
 
     def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
         every: States = saved["every"]
-        g_x = np.empty((*gy.shape[:-1], self.blocks * self.hidden_size), gy.dtype)
-        g_h = np.empty_like(g_x)
-        g = tuple(np.zeros_like(state[..., 0, :]) for state in every)
-        for t in reversed(range(gy.shape[-2])):
-            before = tuple(state[..., t, :] for state in every)
-            g = (g[0] + gy[..., t, :], *g[1:])
-            g_x[..., t, :], g_h[..., t, :], g = self.cell_vjp(saved["tape"][t], before, g)
-            g = (g[0] + g_h[..., t, :] @ p["hh.weight"], *g[1:])
+        g_x, g_h, _ = self.cell.run_back(p["hh.weight"], every, saved["tape"], gy)
         params: dict[str, Array] = {}
         gx = affine_vjp(p, "ih.", saved["x"], g_x, params)
         params["hh.weight"] = rows(g_h).T @ rows(every[0][..., :-1, :])
@@ -138,13 +265,9 @@ class RNN(Recurrent):
         if self.nonlinearity not in ("tanh", "relu"):
             raise SpecError(f"rnn: unknown nonlinearity {self.nonlinearity!r}", hint="one of tanh, relu")
 
-    def cell(self, from_x: Array, from_h: Array, before: States) -> tuple[States, States]:
-        pre = from_x + from_h
-        return (activate(self.nonlinearity, pre),), (pre,)
-
-    def cell_vjp(self, kept: States, before: States, g: States) -> tuple[Array, Array, States]:
-        g_pre = g[0] * slope(self.nonlinearity, kept[0])
-        return g_pre, g_pre, (np.zeros_like(g[0]),)
+    @property
+    def cell(self) -> Cell:
+        return CELLS[f"rnn_{self.nonlinearity}"]
 
 
 @layer("lstm")
@@ -154,27 +277,6 @@ class LSTM(Recurrent):
     ``[i, f, g, o] = [σ, σ, tanh, σ](x Wihᵀ + bih + h Whhᵀ + bhh)``, blocks in this order.
     """
 
-    blocks: ClassVar[int] = 4
-    handed_on: ClassVar[tuple[str, ...]] = ("h", "c")
-
-    def cell(self, from_x: Array, from_h: Array, before: States) -> tuple[States, States]:
-        i, f, g, o = np.split(from_x + from_h, 4, axis=-1)
-        i, f, g, o = sigmoid(i), sigmoid(f), np.tanh(g), sigmoid(o)
-        c = f * before[1] + i * g
-        bounded = np.tanh(c)
-        return (o * bounded, c), (i, f, g, o, bounded)
-
-    def cell_vjp(self, kept: States, before: States, g: States) -> tuple[Array, Array, States]:
-        i, f, new, o, bounded = kept
-        gh, gc = g
-        gc = gc + gh * o * (1 - bounded * bounded)
-        g_i = gc * new * i * (1 - i)
-        g_f = gc * before[1] * f * (1 - f)
-        g_new = gc * i * (1 - new * new)
-        g_o = gh * bounded * o * (1 - o)
-        g_pre = np.concatenate([g_i, g_f, g_new, g_o], axis=-1)
-        return g_pre, g_pre, (np.zeros_like(gh), gc * f)
-
 
 @layer("gru")
 class GRU(Recurrent):
@@ -183,21 +285,3 @@ class GRU(Recurrent):
     ``r = σ(xr + hr)``, ``z = σ(xz + hz)``, ``n = tanh(xn + r ⊙ hn)``, where ``[xr, xz, xn] = x Wihᵀ + bih`` and
     ``[hr, hz, hn] = h Whhᵀ + bhh``.
     """
-
-    blocks: ClassVar[int] = 3
-
-    def cell(self, from_x: Array, from_h: Array, before: States) -> tuple[States, States]:
-        xr, xz, xn = np.split(from_x, 3, axis=-1)
-        hr, hz, hn = np.split(from_h, 3, axis=-1)
-        r, z = sigmoid(xr + hr), sigmoid(xz + hz)
-        n = np.tanh(xn + r * hn)
-        return ((1 - z) * n + z * before[0],), (r, z, n, hn)
-
-    def cell_vjp(self, kept: States, before: States, g: States) -> tuple[Array, Array, States]:
-        r, z, n, hn = kept
-        g_n = g[0] * (1 - z) * (1 - n * n)
-        g_z = g[0] * (before[0] - n) * z * (1 - z)
-        g_r = g_n * hn * r * (1 - r)
-        g_x = np.concatenate([g_r, g_z, g_n], axis=-1)
-        g_h = np.concatenate([g_r, g_z, g_n * r], axis=-1)
-        return g_x, g_h, (g[0] * z,)

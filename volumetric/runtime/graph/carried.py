@@ -16,10 +16,11 @@ import numpy as np
 from volumetric._typing import Array
 from volumetric.errors import GenerationError
 from volumetric.layers import GRU, LSTM, RNN, GumbelSoftmax, LayerSpec, MultiHeadAttention, PositionEmbedding, Softmax
+from volumetric.layers.recurrent import Recurrent
 from volumetric.layers.rope import rotation
 from volumetric.rng import generator
 from volumetric.runtime.graph.rules.base import Scope, linear
-from volumetric.runtime.graph.rules.sequences import attend, heads
+from volumetric.runtime.graph.rules.sequences import attend, heads, recurrent
 
 
 class Past:
@@ -138,16 +139,12 @@ def _seen(spec: MultiHeadAttention, position: int, count: int, past: int) -> Arr
     return (seen if spec.window is None else seen & (distance < spec.window)).astype(np.float32)
 
 
-def _recurrent(scope: CarryingScope, spec: RNN | LSTM | GRU, x: int) -> int:
-    work, size = scope.work, spec.hidden_size
+def _recurrent(scope: CarryingScope, spec: Recurrent, x: int) -> int:
+    work, size, p = scope.work, spec.hidden_size, scope.params(spec)
     start = np.zeros((1, size), np.float32)
-    names = [f"{scope.path}/{name}" for name in spec.handed_on]
+    names = [f"{scope.path}/{name}" for name in spec.cell.states]
     states = [scope.feed((1, size), lambda m, at, of=of: m[of].first(1) if at else start) for of in names]
-    p, cell = scope.params(spec), f"rnn_{spec.nonlinearity}" if isinstance(spec, RNN) else spec.kind
-    y, *kept = work.recurrent(
-        cell, scope.sequenced(linear(work, p, ("ih.",), x)), p["hh.weight"], states, p.get("hh.bias")
-    )
-    every = [y, work.part(kept[0], 2, 4 * size, 5 * size)] if isinstance(spec, LSTM) else [y]
+    every = recurrent(work, spec, scope.sequenced(linear(work, p, ("ih.",), x)), p, states)
     rows = [work.reshape(of, (work.shape(x)[0], size)) for of in every]
     for name, of in zip(names, rows, strict=True):
         length = work.shape(of)[0]

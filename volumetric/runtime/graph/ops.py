@@ -121,7 +121,8 @@ Sequences
                     side by side), gru (n=3; kept [B,T,4H] = r z n hn). ``bias``. Equations: `layers.recurrent`. The
                     last state is a slice of y (h) and of kept (c).
 ``recurrent_grad``  gy, y [, kept], w_hh, h0 [, c0] → g_from_x [B,T,nH] [, g_from_h [B,T,nH] for gru; for the others
-                    they are equal]. ``cell``. Initial states are constants; so is kept.
+                    they are equal] [, g_direct [1,B,H]: of c0 for lstm; for gru of h0, beside what goes through
+                    w_hh]. ``cell``. T is 1 or more. kept is constant.
 ``scan``            sequences [T, …] …, constants …, states … → ys [T, …] …, last states … [, trails [T, …] …].
                     ``body``: a `Graph` of fixed shapes, without buffers: (x_t …, constants …, states …) → (y_t …, new
                     states …). It runs T = ``length`` times, from the first step on or, with ``reverse``, from the last;

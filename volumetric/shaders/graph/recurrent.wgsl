@@ -87,8 +87,8 @@ fn advance(row: u32, t: u32, step: u32, j: u32, dots: array<f32, 4>) {
         if (BIAS) { r[b] += bias[b * HIDDEN + j]; }
     }
     var c = 0.0;
-    if (KEPT == 5u) {
-        if (t == 0u) { c = c0[row * HIDDEN + j]; } else { c = kept[((step - 1u) * KEPT + 4u) * HIDDEN + j]; }
+    if (SECOND) {
+        if (t == 0u) { c = c0[row * HIDDEN + j]; } else { c = kept[(step * KEPT - 1u) * HIDDEN + j]; }
     }
     let s = cell(x, r, state[j], c);
     y[step * HIDDEN + j] = s.h;

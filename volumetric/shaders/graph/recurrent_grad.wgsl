@@ -14,6 +14,7 @@ struct Dims { batch: u32, length: u32, first: u32, end: u32 }
 @group(0) @binding(5) var<storage, read> c0: array<f32>;
 @group(0) @binding(6) var<storage, read_write> g_x: array<f32>;  // (batch, length, BLOCKS * HIDDEN)
 @group(0) @binding(7) var<storage, read_write> g_r: array<f32>;
+@group(0) @binding(8) var<storage, read_write> g_direct: array<f32>;  // (1, batch, HIDDEN): of c0, or of h0 beside its product
 @group(0) @binding(13) var<uniform> dims: Dims;
 
 const WIDE: u32 = BLOCKS * HIDDEN;
@@ -35,7 +36,7 @@ fn main(
         let left = (row * dims.length + dims.end - 1u) * WIDE + j;
         carried[j] = 0.0;
         if (dims.end < dims.length) { carried[j] = g_x[left]; }
-        if (KEPT == 5u) {
+        if (SECOND) {
             carried_c[j] = 0.0;
             if (dims.end < dims.length) { carried_c[j] = g_x[left + HIDDEN]; }
         }
@@ -54,8 +55,8 @@ fn main(
             var c = 0.0;
             var gc = 0.0;
             if (t == 0u) { h = h0[row * HIDDEN + j]; } else { h = y[(step - 1u) * HIDDEN + j]; }
-            if (KEPT == 5u) {
-                if (t == 0u) { c = c0[row * HIDDEN + j]; } else { c = kept[((step - 1u) * KEPT + 4u) * HIDDEN + j]; }
+            if (SECOND) {
+                if (t == 0u) { c = c0[row * HIDDEN + j]; } else { c = kept[(step * KEPT - 1u) * HIDDEN + j]; }
                 gc = carried_c[j];
             }
             let s = cell_back(gy[step * HIDDEN + j] + carried[j], gc, y[step * HIDDEN + j], k, h, c);
@@ -65,8 +66,11 @@ fn main(
                 //@unroll
                 for (var b = 0u; b < BLOCKS; b++) { g_r[step * WIDE + b * HIDDEN + j] = s.r[b]; }
             }
+            if (DIRECT) {
+                if (t == 0u) { g_direct[row * HIDDEN + j] = select(s.h, s.c, SECOND); }
+            }
             carried[j] = s.h;
-            if (KEPT == 5u) { carried_c[j] = s.c; }
+            if (SECOND) { carried_c[j] = s.c; }
         }
         storageBarrier();
         workgroupBarrier();
@@ -95,7 +99,7 @@ fn main(
     for (var j = lid; j < HIDDEN; j += WG) {
         let left = (row * dims.length + dims.first - 1u) * WIDE + j;
         g_x[left] = carried[j];
-        if (KEPT == 5u) { g_x[left + HIDDEN] = carried_c[j]; }
+        if (SECOND) { g_x[left + HIDDEN] = carried_c[j]; }
     }
 }
 

@@ -11,21 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from volumetric.kernels.cpu.graph.lanes import load_part, store_part, transpose_block, where_at_most
+from volumetric.kernels.cpu.graph.cells import backward, forward
+from volumetric.kernels.cpu.graph.lanes import load_part, store_part, transpose_block
 from volumetric.kernels.cpu.graph.shares import share
 from volumetric.kernels.cpu.graph.tiles import dot_tile, panel_tile
 from volumetric.kernels.cpu.jit import kernel
-from volumetric.kernels.cpu.maths import sigmoid, tanh
 from volumetric.kernels.cpu.memory import load_f32, store_f32
 from volumetric.kernels.cpu.simd import load, splat, store
 from volumetric.kernels.cpu.steps import number, scratch, word
 
 f32 = np.float32
-
-CELLS = ("rnn_tanh", "rnn_relu", "lstm", "gru")
-"""Position = the code of a cell."""
-
-_RNN_TANH, _RNN_RELU, _LSTM, _GRU = range(len(CELLS))
 
 ROPE_ARGUMENTS = ("x", "cos", "sin", "y", "rows", "length", "heads", "width", "half", "sign")
 
@@ -122,58 +117,26 @@ def _pre_activations(rows, blocks, h, h_row, weight, size, unit, units, room):
 
 
 @kernel
-def _with_bias(bias, at, left, value):
-    if bias == 0:
-        return value
-    return value + load_part(bias + 4 * at, left)
-
-
-@kernel
-def _cell(cell, step, row, unit, left, room):
+def _advance(cell, blocks, kept, step, row, unit, left, room):
     """State of up to 16 units of one row from their products with the state before."""
     size, length, at = word(step, 11), word(step, 10), word(step, 12)
-    blocks = 4 if cell == _LSTM else 3 if cell == _GRU else 1
-    x = word(step, 0) + 4 * ((row * length + at) * blocks * size + unit)
-    y = word(step, 7) + 4 * ((row * length + at) * size + unit)
-    bias = word(step, 2)
-    one = splat(f32(1.0))
-    p0 = _with_bias(bias, unit, left, load(room))
-    x0 = load_part(x, left)
-    if cell == _RNN_TANH:
-        store_part(y, tanh(x0 + p0), left)
-    elif cell == _RNN_RELU:
-        zero = splat(f32(0.0))
-        store_part(y, where_at_most(x0 + p0, zero, zero, x0 + p0), left)
-    elif cell == _LSTM:
-        kept = word(step, 8) + 4 * ((row * length + at) * 5 * size + unit)
-        i = sigmoid(x0 + p0)
-        f = sigmoid(load_part(x + 4 * size, left) + _with_bias(bias, unit + size, left, load(room + 64)))
-        g = tanh(load_part(x + 8 * size, left) + _with_bias(bias, unit + 2 * size, left, load(room + 128)))
-        o = sigmoid(load_part(x + 12 * size, left) + _with_bias(bias, unit + 3 * size, left, load(room + 192)))
-        c = f * load_part(word(step, 5) + row * word(step, 6) + 4 * unit, left) + i * g
-        store_part(kept, i, left)
-        store_part(kept + 4 * size, f, left)
-        store_part(kept + 8 * size, g, left)
-        store_part(kept + 12 * size, o, left)
-        store_part(kept + 16 * size, c, left)
-        store_part(y, o * tanh(c), left)
-    else:
-        kept = word(step, 8) + 4 * ((row * length + at) * 4 * size + unit)
-        h = load_part(word(step, 3) + row * word(step, 4) + 4 * unit, left)
-        r = sigmoid(x0 + p0)
-        z = sigmoid(load_part(x + 4 * size, left) + _with_bias(bias, unit + size, left, load(room + 64)))
-        hn = _with_bias(bias, unit + 2 * size, left, load(room + 128))
-        n = tanh(load_part(x + 8 * size, left) + r * hn)
-        store_part(kept, r, left)
-        store_part(kept + 4 * size, z, left)
-        store_part(kept + 8 * size, n, left)
-        store_part(kept + 12 * size, hn, left)
-        store_part(y, (one - z) * n + z * h, left)
+    place = row * length + at
+    forward(
+        cell,
+        word(step, 0) + 4 * (place * blocks * size + unit),
+        room,
+        0 if word(step, 2) == 0 else word(step, 2) + 4 * unit,
+        word(step, 3) + row * word(step, 4) + 4 * unit,
+        word(step, 5) + row * word(step, 6) + 4 * unit,
+        word(step, 7) + 4 * (place * size + unit),
+        word(step, 8) + 4 * (place * kept * size + unit),
+        size,
+        left,
+    )
 
 
-def recurrent_step(cell: int) -> Callable[..., None]:
+def recurrent_step(cell: int, blocks: int, kept: int) -> Callable[..., None]:
     """One step of a recurrent layer."""
-    blocks = 4 if cell == _LSTM else 3 if cell == _GRU else 1
 
     def recurrent_step(step: Any, thread: Any, threads: Any, control: Any) -> None:
         batch, size = word(step, 9), word(step, 11)
@@ -197,14 +160,14 @@ def recurrent_step(cell: int) -> Callable[..., None]:
                 else:
                     _pre_activations(4, blocks, h + row * h_row, h_row, weight, size, unit, units, room)
                 for m in range(4):
-                    _cell(cell, step, row + m, unit, units, room + 64 * blocks * m)
+                    _advance(cell, blocks, kept, step, row + m, unit, units, room + 64 * blocks * m)
                 row += 4
             while row < batch:
                 if panels != 0:
                     panel_tile(1, blocks, h + row * h_row, h_row, 4, panels, apart, size, zeros, 0, room, apart)
                 else:
                     _pre_activations(1, blocks, h + row * h_row, h_row, weight, size, unit, units, room)
-                _cell(cell, step, row, unit, units, room)
+                _advance(cell, blocks, kept, step, row, unit, units, room)
                 row += 1
 
     return recurrent_step
@@ -221,7 +184,7 @@ BACK_ARGUMENTS = (
     "c_row",
     "g_x",
     "g_h",
-    "carry",  # [2, B, H]: gradients of h (apart from its products) and c before the step behind
+    "carry",  # [B, H], where the cell has one: a gradient of a state before the step behind that its products lack
     "batch",
     "length",
     "size",
@@ -251,72 +214,32 @@ def _back_products(g, weight, wide, size, left):
 
 
 @kernel
-def _gradient_before(cell, step, row, unit, left, products):
-    """Gradient of h after the step, from the layer's output, from the step behind, and from its `products`."""
-    length, size, at = word(step, 12), word(step, 13), word(step, 14)
-    g = load_part(word(step, 0) + 4 * ((row * length + at) * size + unit), left)
-    if at + 1 < length:
-        g = g + products
-        if cell == _GRU:
-            g = g + load_part(word(step, 10) + 4 * (row * size + unit), left)
-    return g
-
-
-@kernel
-def _cell_back(cell, step, row, unit, left, g):
-    """Gradients of up to 16 units of one row; `g` is that of h after the step."""
-    size, length, at, batch = word(step, 13), word(step, 12), word(step, 14), word(step, 11)
-    blocks = 4 if cell == _LSTM else 3 if cell == _GRU else 1
+def _retreat(cell, blocks, kept, step, row, unit, left, products):
+    """Gradients of up to 16 units of one row; `products` are those of the gradients of the step behind."""
+    size, length, at = word(step, 13), word(step, 12), word(step, 14)
     place = row * length + at
-    g_x = word(step, 8) + 4 * (place * blocks * size + unit)
-    carry = word(step, 10) + 4 * (row * size + unit)
-    one = splat(f32(1.0))
-    if cell == _RNN_TANH:
-        y = load_part(word(step, 1) + 4 * (place * size + unit), left)
-        store_part(g_x, g * (one - y * y), left)
-    elif cell == _RNN_RELU:
-        y = load_part(word(step, 1) + 4 * (place * size + unit), left)
-        zero = splat(f32(0.0))
-        store_part(g_x, where_at_most(y, zero, zero, g), left)
-    elif cell == _LSTM:
-        kept = word(step, 2) + 4 * (place * 5 * size + unit)
-        i = load_part(kept, left)
-        f = load_part(kept + 4 * size, left)
-        new = load_part(kept + 8 * size, left)
-        o = load_part(kept + 12 * size, left)
-        bounded = tanh(load_part(kept + 16 * size, left))
-        gc = g * o * (one - bounded * bounded)
-        if at + 1 < length:
-            gc = gc + load_part(carry + 4 * batch * size, left)
-        c = load_part(word(step, 6) + row * word(step, 7) + 4 * unit, left)
-        store_part(g_x, gc * new * i * (one - i), left)
-        store_part(g_x + 4 * size, gc * c * f * (one - f), left)
-        store_part(g_x + 8 * size, gc * i * (one - new * new), left)
-        store_part(g_x + 12 * size, g * bounded * o * (one - o), left)
-        store_part(carry + 4 * batch * size, gc * f, left)
-    else:
-        kept = word(step, 2) + 4 * (place * 4 * size + unit)
-        g_h = word(step, 9) + 4 * (place * 3 * size + unit)
-        r = load_part(kept, left)
-        z = load_part(kept + 4 * size, left)
-        n = load_part(kept + 8 * size, left)
-        hn = load_part(kept + 12 * size, left)
-        h = load_part(word(step, 4) + row * word(step, 5) + 4 * unit, left)
-        g_n = g * (one - z) * (one - n * n)
-        g_z = g * (h - n) * z * (one - z)
-        g_r = g_n * hn * r * (one - r)
-        store_part(g_x, g_r, left)
-        store_part(g_x + 4 * size, g_z, left)
-        store_part(g_x + 8 * size, g_n, left)
-        store_part(g_h, g_r, left)
-        store_part(g_h + 4 * size, g_z, left)
-        store_part(g_h + 8 * size, g_n * r, left)
-        store_part(carry, g * z, left)
+    g = load_part(word(step, 0) + 4 * (place * size + unit), left)
+    behind = at + 1 < length
+    if behind:
+        g = g + products
+    backward(
+        cell,
+        g,
+        behind,
+        word(step, 1) + 4 * (place * size + unit),
+        word(step, 2) + 4 * (place * kept * size + unit),
+        word(step, 4) + row * word(step, 5) + 4 * unit,
+        word(step, 6) + row * word(step, 7) + 4 * unit,
+        word(step, 8) + 4 * (place * blocks * size + unit),
+        word(step, 9) + 4 * (place * blocks * size + unit),
+        word(step, 10) + 4 * (row * size + unit),
+        size,
+        left,
+    )
 
 
-def recurrent_back(cell: int) -> Callable[..., None]:
+def recurrent_back(cell: int, blocks: int, kept: int) -> Callable[..., None]:
     """Gradients of one step of a recurrent layer, from those of the step behind it."""
-    blocks = 4 if cell == _LSTM else 3 if cell == _GRU else 1
 
     def recurrent_back(step: Any, thread: Any, threads: Any, control: Any) -> None:
         batch, length, size, at = word(step, 11), word(step, 12), word(step, 13), word(step, 14)
@@ -341,9 +264,7 @@ def recurrent_back(cell: int) -> Callable[..., None]:
                 elif at + 1 < length:
                     store(room + 64, _back_products(behind, weight, wide, size, left))
                 for m in range(rows):
-                    products = load(room + 64 + 64 * m)
-                    g = _gradient_before(cell, step, row + m, unit, left, products)
-                    _cell_back(cell, step, row + m, unit, left, g)
+                    _retreat(cell, blocks, kept, step, row + m, unit, left, load(room + 64 + 64 * m))
                 row += rows
 
     return recurrent_back

@@ -17,8 +17,8 @@ from volumetric.kernels.gpu.graph.launch import (
     unsupported,
 )
 from volumetric.kernels.gpu.graph.moving import transpose
+from volumetric.layers.recurrent import CELLS
 
-_KEEPS = ("lstm", "gru")
 _UNROLL = 4
 _SHARE = 16
 """Elements of a dot product that are worth an invocation of their own."""
@@ -26,14 +26,14 @@ _SHARE = 16
 
 def recurrent(request: Request) -> Lowered:
     """Forward through all steps."""
-    cell, caps = request.attrs["cell"], request.caps
+    cell, caps = CELLS[request.attrs["cell"]], request.caps
     batch, length, wide = request.inputs[0]
     hidden = request.inputs[1][1]
     cut = cut_of(hidden, wide // hidden, 1, caps)
     buffers = {"from_x": source(0), "weights": scratch(0), "h0": source(2), "y": result(0)}
-    buffers |= {"c0": source(3)} if cell == "lstm" else {}
+    buffers |= {"c0": source(3)} if len(cell.states) > 1 else {}
     buffers |= {"bias": source(len(request.inputs) - 1)} if request.attrs["bias"] else {}
-    buffers |= {"kept": result(1)} if cell in _KEEPS else {}
+    buffers |= {"kept": result(1)} if cell.kept else {}
     turn = transpose(1, wide, hidden, caps, source(1), scratch(0))
     blocks = ceil_div(hidden, cut.units)
     each = (
@@ -46,8 +46,14 @@ def recurrent(request: Request) -> Lowered:
             batch,
             buffers,
             (batch, length, first, min(first + part, length)),
-            constants={"HIDDEN": hidden, "BIAS": bool(request.attrs["bias"]), "PARTS": cut.parts, "UNROLL": _UNROLL},
-            preludes=(MATHS, "graph/cells", f"graph/cell/{cell}"),
+            constants={
+                "HIDDEN": hidden,
+                "BIAS": bool(request.attrs["bias"]),
+                "SECOND": len(cell.states) > 1,
+                "PARTS": cut.parts,
+                "UNROLL": _UNROLL,
+            },
+            preludes=(MATHS, "graph/cells", f"graph/cell/{cell.name}"),
             workgroup=cut.workgroup,
         )
         for first in range(0, length, max(part, 1))
@@ -57,14 +63,15 @@ def recurrent(request: Request) -> Lowered:
 
 def recurrent_grad(request: Request) -> Lowered:
     """Back-propagation through all steps."""
-    cell, caps = request.attrs["cell"], request.caps
+    cell, caps = CELLS[request.attrs["cell"]], request.caps
     batch, length, hidden = request.inputs[1]
-    keeps = int(cell in _KEEPS)
+    keeps, second = int(cell.kept > 0), len(cell.states) > 1
     buffers: dict[str, Ref] = {"gy": source(0), "y": source(1), "weights": source(2 + keeps), "h0": source(3 + keeps)}
     buffers |= {"kept": source(2)} if keeps else {}
-    buffers |= {"c0": source(5)} if cell == "lstm" else {}
+    buffers |= {"c0": source(4 + keeps)} if second else {}
     buffers["g_x"] = result(0)
-    buffers |= {"g_r": result(1)} if cell == "gru" else {}
+    buffers |= {"g_r": result(1)} if cell.apart else {}
+    buffers |= {"g_direct": result(1 + cell.apart)} if cell.direct else {}
     cut = cut_of(hidden, 1, 2, caps)
     wide = request.outputs[0][2]
     blocks = ceil_div(hidden, cut.units)
@@ -76,8 +83,14 @@ def recurrent_grad(request: Request) -> Lowered:
             batch,
             buffers,
             (batch, length, max(last - part, 0), last),
-            constants={"HIDDEN": hidden, "APART": cell == "gru", "PARTS": cut.parts},
-            preludes=(MATHS, "graph/cells", f"graph/cell/{cell}"),
+            constants={
+                "HIDDEN": hidden,
+                "APART": cell.apart,
+                "SECOND": second,
+                "DIRECT": bool(cell.direct),
+                "PARTS": cut.parts,
+            },
+            preludes=(MATHS, "graph/cells", f"graph/cell/{cell.name}"),
             workgroup=cut.workgroup,
         )
         for last in range(length, 0, -max(part, 1))

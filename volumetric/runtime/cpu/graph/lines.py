@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
+from volumetric.kernels.cpu.graph.cells import CELLS as CODES
 from volumetric.kernels.cpu.graph.lookups import GATHER_ARGUMENTS, SCATTER_ARGUMENTS
 from volumetric.kernels.cpu.graph.norms import NORM_ARGUMENTS, NORM_GRAD_ARGUMENTS, PARAM_GRAD_ARGUMENTS
 from volumetric.kernels.cpu.graph.rows import (
@@ -16,12 +18,12 @@ from volumetric.kernels.cpu.graph.rows import (
 )
 from volumetric.kernels.cpu.graph.sequences import (
     BACK_ARGUMENTS,
-    CELLS,
     PACK_ARGUMENTS,
     ROPE_ARGUMENTS,
     STEP_ARGUMENTS,
     packed_bytes,
 )
+from volumetric.layers.recurrent import CELLS, Cell
 from volumetric.runtime.cpu.graph.steps import Draft, Ref, moved, rule
 from volumetric.runtime.graph.ops import Node
 
@@ -195,15 +197,16 @@ def rope(draft: Draft, node: Node) -> None:
     )
 
 
-def _states(draft: Draft, node_inputs: tuple[int, ...], y: int, kept: int, at: int) -> dict[str, Any]:
-    """Where the states before step `at` lie: h0 and c0, or the rows of y and kept."""
-    h0, c0 = node_inputs
+def _states(draft: Draft, cell: Cell, starts: Sequence[int], y: int, kept: int, at: int) -> dict[str, Any]:
+    """Where the states before step `at` lie: in the first ones, or in the rows of y and kept."""
     _, length, size = draft.shape(y)
+    second = len(starts) > 1
     if at == 0:
-        return {"h": Ref(h0), "h_row": 4 * size, "c": Ref(c0) if c0 >= 0 else 0, "c_row": 4 * size}
-    h = Ref(y, 4 * (at - 1) * size)
-    c = Ref(kept, 4 * ((at - 1) * 5 * size + 4 * size)) if c0 >= 0 else 0
-    return {"h": h, "h_row": 4 * length * size, "c": c, "c_row": 4 * length * 5 * size}
+        c = Ref(starts[1]) if second else 0
+        return {"h": Ref(starts[0]), "h_row": 4 * size, "c": c, "c_row": 4 * size}
+    h, each = Ref(y, 4 * (at - 1) * size), 4 * cell.kept * size
+    c = Ref(kept, each * (at - 1) + 4 * len(cell.keeps) * size) if second else 0
+    return {"h": h, "h_row": 4 * length * size, "c": c, "c_row": length * each}
 
 
 def _packed(draft: Draft, weight: int, products: int) -> tuple[int, ...]:
@@ -230,10 +233,10 @@ def _packed(draft: Draft, weight: int, products: int) -> tuple[int, ...]:
 @rule("recurrent")
 def recurrent(draft: Draft, node: Node) -> None:
     """A step of the table for each step of the sequence."""
-    from_x, weight, h0, *rest = node.inputs
+    cell = CELLS[node.attrs["cell"]]
+    from_x, weight, *rest = node.inputs
     y, *kept = node.outputs
-    cell, bias = node.attrs["cell"], node.attrs["bias"]
-    c0 = rest[0] if cell == "lstm" else -1
+    starts = rest[: len(cell.states)]
     batch, length, size = draft.shape(y)
     products = 2 * prod(draft.shape(weight)) * batch
     packed = _packed(draft, weight, batch * length)
@@ -241,13 +244,13 @@ def recurrent(draft: Draft, node: Node) -> None:
         draft.add(
             "recurrent_step",
             STEP_ARGUMENTS,
-            CELLS.index(cell),
+            *_constants(cell),
             reads=(*node.inputs, *node.outputs, *packed),
             writes=node.outputs,
             work=products / 40 + 4 * batch * size,
             from_x=Ref(from_x),
             weight=Ref(weight),
-            bias=Ref(rest[-1]) if bias else 0,
+            bias=Ref(rest[-1]) if node.attrs["bias"] else 0,
             y=Ref(y),
             kept=Ref(kept[0]) if kept else 0,
             batch=batch,
@@ -255,38 +258,42 @@ def recurrent(draft: Draft, node: Node) -> None:
             size=size,
             at=at,
             packed=Ref(packed[0]) if packed else 0,
-            **_states(draft, (h0, c0), y, kept[0] if kept else y, at),
+            **_states(draft, cell, starts, y, kept[0] if kept else y, at),
         )
+
+
+def _constants(cell: Cell) -> tuple[int, int, int]:
+    return CODES.index(cell.name), cell.blocks, cell.kept
 
 
 @rule("recurrent_grad")
 def recurrent_grad(draft: Draft, node: Node) -> None:
     """The same backwards."""
-    cell = node.attrs["cell"]
+    cell = CELLS[node.attrs["cell"]]
     gy, y, *rest = node.inputs
-    kept = rest.pop(0) if cell in ("lstm", "gru") else y
-    weight, h0, *more = rest
+    kept = rest.pop(0) if cell.kept else y
+    weight, *starts = rest
+    g_x, *more = node.outputs
     batch, length, size = draft.shape(y)
-    carry = draft.temporary(8 * batch * size)
     products = 2 * prod(draft.shape(weight)) * batch
     for at in reversed(range(length)):
         draft.add(
             "recurrent_back",
             BACK_ARGUMENTS,
-            CELLS.index(cell),
-            reads=(*node.inputs, *node.outputs, carry),
-            writes=(*node.outputs, carry),
+            *_constants(cell),
+            reads=(*node.inputs, *node.outputs),
+            writes=node.outputs,
             work=products / 20 + 4 * batch * size,
             gy=Ref(gy),
             y=Ref(y),
             kept=Ref(kept),
             weight=Ref(weight),
-            g_x=Ref(node.outputs[0]),
-            g_h=Ref(node.outputs[-1]),
-            carry=Ref(carry),
+            g_x=Ref(g_x),
+            g_h=Ref(more[0] if cell.apart else g_x),
+            carry=Ref(more[-1]) if cell.direct else 0,
             batch=batch,
             length=length,
             size=size,
             at=at,
-            **_states(draft, (h0, more[0] if more else -1), y, kept, at),
+            **_states(draft, cell, starts, y, kept, at),
         )

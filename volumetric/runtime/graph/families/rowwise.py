@@ -15,7 +15,7 @@ from volumetric.layers.norm import rms_norm, without_mean
 from volumetric.layers.rope import rotate
 from volumetric.layers.softmax import softmax
 from volumetric.runtime.graph.families.base import Attrs, axes_of, declare, floats, out, require
-from volumetric.runtime.graph.families.sequences import BLOCKS, run_recurrent
+from volumetric.runtime.graph.families.sequences import cell_of
 from volumetric.runtime.graph.ops import HELD, Tensor
 
 LINEAR = MappingProxyType(
@@ -183,25 +183,22 @@ def _infer_recurrence(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     given = _given(inputs, attrs)
     rows, wide = axes_of("recurrence", given["x"], 2)
     size = given["weight.0"].shape[1]
-    require(wide == BLOCKS[attrs["cell"]] * size, "recurrence", f"{wide} elements are no cell of {size} hidden units")
+    cell = cell_of("recurrence", attrs)
+    require(wide == cell.blocks * size, "recurrence", f"{wide} elements are no cell of {size} hidden units")
     require(given["weight.0"].shape == (wide, size), "recurrence", "the weight does not fit")
     require(given.get("bias.0", out("", wide)).shape == (wide,), "recurrence", "the bias does not fit")
-    states = [given[name] for name in ("h", "c") if name in given]
-    require(len(states) == (2 if attrs["cell"] == "lstm" else 1), "recurrence", "the states do not make this cell")
+    states = [given[name] for name in cell.states if name in given]
+    require(len(states) == len(cell.states), "recurrence", "the states do not make this cell")
     require(all(t.shape == (1, size) for t in states), "recurrence", "states are one row")
     return [out(attrs["cell"], rows, size), *(Tensor(name=t.name, shape=t.shape, key=t.key) for t in states)]
 
 
 def _run_recurrence(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
     given = _given(inputs, attrs)
-    states = [given[name] for name in ("h", "c") if name in given]
-    end = [given["bias.0"]] if "bias.0" in given else []
-    work = (given["x"][None], given["weight.0"], *states, *end)
-    y, *kept = run_recurrent(work, {"cell": attrs["cell"], "bias": bool(end)})
-    if not y.size:
-        return [y[0], *states]
-    size = y.shape[-1]
-    return [y[0], y[0, -1:], *([kept[0][0, -1:, 4 * size :]] if len(states) > 1 else [])]
+    cell = cell_of("recurrence", attrs)
+    start = tuple(given[name] for name in cell.states)
+    every, _ = cell.run(given["x"][None], given["weight.0"], given.get("bias.0"), start)
+    return [np.ascontiguousarray(every[0][0, 1:]), *(state[0, -1:].copy() for state in every)]
 
 
 def _infer_mix(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:

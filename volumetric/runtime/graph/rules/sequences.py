@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import numpy as np
 
 from volumetric._typing import Array
-from volumetric.layers import GRU, LSTM, RNN, MultiHeadAttention
+from volumetric.layers import MultiHeadAttention
+from volumetric.layers.base import LAYERS
+from volumetric.layers.recurrent import Recurrent
 from volumetric.layers.rope import rotation
+from volumetric.runtime.graph.build import GraphBuilder
 from volumetric.runtime.graph.ops import HELD
 from volumetric.runtime.graph.rules.base import Scope, linear, rule
 
@@ -131,27 +135,35 @@ def _seen(spec: MultiHeadAttention, length: int) -> Array:
     return seen.astype(np.float64)
 
 
-@rule("rnn", "lstm", "gru")
-def _recurrent(scope: Scope, spec: RNN | LSTM | GRU, x: int) -> int:
-    work, p, size = scope.work, scope.params(spec), spec.hidden_size
-    cell = f"rnn_{spec.nonlinearity}" if isinstance(spec, RNN) else spec.kind
+@rule(*(kind for kind, spec in LAYERS.items() if issubclass(spec, Recurrent)))
+def _recurrent(scope: Scope, spec: Recurrent, x: int) -> int:
+    work, p, size, cell = scope.work, scope.params(spec), spec.hidden_size, spec.cell
     with work.at(scope.path, mixes=False):
         from_x = linear(work, p, ("ih.",), x)
     if scope.keeps_state(x) and work.takes("recurrence", (x,), tuple(p.values())):
         given = {"x": from_x, "weight.0": p["hh.weight"]} | ({"bias.0": p["hh.bias"]} if spec.bias else {})
-        given |= {name: scope.state(name, (1, size)) for name in spec.handed_on}
+        given |= {name: scope.state(name, (1, size)) for name in cell.states}
         parts = work.shape(p["hh.weight"])[:1]
-        return work.emit("recurrence", tuple(given.values()), roles=tuple(given), cell=cell, parts=parts)[0]
+        return work.emit("recurrence", tuple(given.values()), roles=tuple(given), cell=cell.name, parts=parts)[0]
     from_x = scope.sequenced(from_x)
     batch = work.shape(from_x)[0]
-    keeps, names = scope.keeps_state(x), spec.handed_on
+    keeps = scope.keeps_state(x)
     if keeps:
-        starts = [scope.state(name, (batch, size)) for name in names]
+        starts = [scope.state(name, (batch, size)) for name in cell.states]
     else:
-        starts = [work.zeros((batch, size))] * len(names)
-    y, *kept = work.recurrent(cell, from_x, p["hh.weight"], starts, p.get("hh.bias"))
+        starts = [work.zeros((batch, size))] * len(cell.states)
+    every = recurrent(work, spec, from_x, p, starts)
     if keeps:
-        every = [y, work.part(kept[0], 2, 4 * size, 5 * size)] if isinstance(spec, LSTM) else [y]
-        for name, of in zip(names, every, strict=True):
+        for name, of in zip(cell.states, every, strict=True):
             work.assign(f"{scope.path}/{name}", work.reshape(work.last(of, 1), (batch, size)))
-    return work.reshape(y, (*work.shape(x)[:-1], size))
+    return work.reshape(every[0], (*work.shape(x)[:-1], size))
+
+
+def recurrent(
+    work: GraphBuilder, spec: Recurrent, from_x: int, p: Mapping[str, int], starts: Sequence[int]
+) -> list[int]:
+    """Emit a cell over all steps and return its states after each of them, ``[B, T, H]``."""
+    cell, size = spec.cell, spec.hidden_size
+    y, *kept = work.recurrent(cell.name, from_x, p["hh.weight"], starts, p.get("hh.bias"))
+    first = len(cell.keeps)
+    return [y, *(work.part(kept[0], 2, i * size, (i + 1) * size) for i in range(first, cell.kept))]
