@@ -249,20 +249,21 @@ def run_batch_sweep(
 
 def batch_cuts(shape: MatmulShape, units: int, caps: Caps, rows: int) -> list[MatvecTuning]:
     """Cuts that differ in all choices, as far as they are legal and leave the device work."""
-    found = []
-    choices = itertools.product((4, 8, 16, 32), (1, 2, 4), (64, 128, 256, 512), (1, 2, 4), (2, 4, 8, 16))
+    found = set()
+    choices = itertools.product((8, 16, 32), (1, 2, 4, 8), (128, 256, 512), (1, 2), (4, 8, 16))
     for team, outputs, workgroup, unroll, batch in choices:
-        loads, sums = outputs * shape.parts * unroll, outputs * shape.parts * batch
-        if batch > rows or (batch < rows and batch < 8) or workgroup < 4 * batch or loads > 8 or sums > 64:
+        if batch > rows or (batch < rows and batch < 8) or outputs * shape.parts * batch > 64:
+            continue
+        if (unroll == 2 and outputs * shape.parts > 4) or (unroll == 1 and outputs * shape.parts < 4):
             continue
         groups = -(-units // (workgroup // team * outputs)) * -(-rows // batch)
-        if groups < min(48, units // 16) or (units > 8192 and groups > 8000):
+        if groups < min(48, units // 16) or (units > 8192 and outputs * shape.parts == 1):
             continue
         cut = cut_matvec(shape, caps, team=team, rows=outputs, workgroup=workgroup, unroll=unroll, batch=batch)
         wasteful = cut.chunk * cut.chunks >= 1.5 * max(shape.format.pieces(shape.k), cut.team)
         if fits_memory(shape, cut, caps) and not wasteful:
-            found.append(cut)
-    return found
+            found.add(cut)
+    return sorted(found, key=str)
 
 
 def forward_rate(executable: GpuExecutable, rows: int, repeats: int) -> float:

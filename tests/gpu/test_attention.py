@@ -38,6 +38,7 @@ class Attention:
         if shape.state:
             lines = np.stack([np.zeros(shape.pages), 1 + rng.permutation(pages - 1)[: shape.pages]])
             self.caches["tables"] = kernel.array(lines.astype(np.uint32))
+            self.pages = lines[1].astype(int).tolist()
         self.source = dict(self.caches)
         if shape.qk_norm:
             self.source["head_norms"] = kernel.array(self.gains)
@@ -64,7 +65,7 @@ class Attention:
         tuning = tune_split(shape, kernel.caps)
         width = shape.heads * shape.head_dim
         qkv, y = kernel.array(aligned(self.qkv[position])), kernel.empty(width + 3)
-        control, counted = kernel.call([Place(1, position, 1)])
+        control, counted = kernel.call([Place(1, position, 1, self.pages)])
         source = {**self.source, "qkv": qkv, "ctl": control}
         if is_alone(shape, tuning):
             kernel.run((attention.split(shape, kernel.caps), {**source, "parts": y}), rows=counted)

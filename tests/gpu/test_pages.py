@@ -16,6 +16,7 @@ from volumetric.runtime import RunOptions, lower
 from volumetric.runtime.batch import greedy_ids
 from volumetric.runtime.device import Piece
 from volumetric.runtime.gpu import GpuDevice, pages
+from volumetric.runtime.gpu.calls import NEAR_PAGES
 from volumetric.runtime.gpu.executable import GpuExecutable
 from volumetric.runtime.gpu.pages import Holding
 
@@ -147,3 +148,25 @@ def test_holding_nothing_is_cheap(native_device: GpuDevice) -> None:
     states = [executable.new_state() for _ in range(1000)]
     assert native_device.context.allocated == before
     assert all(isinstance(state.held, Holding) and not state.held.pages for state in states)
+
+
+def test_the_pool_grows_while_several_sequences_decode(small: GpuExecutable, native_device, rng) -> None:
+    roomy = opened(native_device)
+    found = []
+    for executable in (small, roomy):
+        warm = list(islice(greedy_ids(executable, executable.new_state(), 3), 2))
+        states = [executable.new_state() for _ in range(3)]
+        stream = executable.greedy(states, [1, 2, 3])
+        found.append((warm, [next(stream) for _ in range(80)]))
+        stream.close()
+        executable.close()
+    assert found[0] == found[1]
+
+
+def test_pages_beyond_the_near_ones_are_found(native_device: GpuDevice) -> None:
+    executable = opened(native_device, context=(NEAR_PAGES + 3) * PAGE)
+    states = [executable.new_state() for _ in range(3)]
+    for state in states:
+        state.advance(NEAR_PAGES * PAGE - 3)
+    tokens = list(islice(greedy_ids(executable, states[0], 5), 6))
+    assert [[token, token] for token in tokens] == list(islice(executable.greedy(states[1:], [5, 5]), 6))

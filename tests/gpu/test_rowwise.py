@@ -110,7 +110,7 @@ def pick(kernel: Kernel, x: np.ndarray) -> int:
         (elementwise.argmax(width=x.size, final=True), {"winners": winners, "token": token, "control": control}),
     )
     assert kernel.context.read(control, 16).view(np.uint32).tolist() == [1, 1, 0, 0]
-    assert kernel.context.read(control, 32).view(np.uint32)[4] == 42
+    assert kernel.context.read(control, 256).view(np.uint32)[60] == 42
     return int(kernel.context.read(token, 4).view(np.uint32)[0])
 
 
@@ -154,7 +154,7 @@ def test_argmax_of_several_rows(native_kernel: Kernel, rng: np.random.Generator)
     )
     found = native_kernel.context.read(tokens, 12).view(np.uint32).tolist()
     assert found == [int(x[0].argmax()), 0xFFFFFFFE, int(x[2].argmax())]
-    places = native_kernel.context.read(control, 64).view(np.uint32)[4:]
+    places = native_kernel.context.read(control, 288).view(np.uint32)[60:]
     assert places[::4].tolist() == [5, 1, 61]
 
 

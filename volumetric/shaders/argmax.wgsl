@@ -14,7 +14,7 @@ const INFINITE: u32 = 0xfffffffeu;
 const NONE_POSSIBLE: u32 = 0xfffffffdu;
 
 const STRIDE: u32 = (WIDTH + 3u) / 4u * 4u;
-const PLACES_AT: u32 = 4u;  // words before `Control.places`
+const PLACES_AT: u32 = 60u;  // words before `Control.places`
 const SIGN: u32 = 0x80000000u;
 const INFINITY: u32 = 0x7f800000u;
 

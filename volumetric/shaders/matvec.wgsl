@@ -25,8 +25,10 @@ const OUTPUTS: u32 = ROWS * BATCH;
 
 alias Pieces = array<vec4<u32>, VALUES>;  // a piece of each weight row of an invocation
 
+alias Sums = array<f32, VALUES * BATCH>;
+
 struct Dots {
-    row: array<f32, VALUES * BATCH>,
+    row: Sums,
     total: array<f32, BATCH>,
 }
 
@@ -119,11 +121,12 @@ fn main(
     var m0 = group.y * BATCH;
     if (BATCH == 1u) { block = flat_group(group, count); m0 = 0u; }
     let unit = (block * (WG / TEAM) + lid / TEAM) * ROWS;
-    let staged = min(m0 + lid / SHARE, call_rows() - 1u);
+    var staged = 0u;
+    if (BATCH > 1u) { staged = min(m0 + lid / SHARE, call_rows() - 1u); }
     var row: array<u32, VALUES>;
     //@unroll
     for (var r = 0u; r < VALUES; r++) { row[r] = (r % PARTS) * UNITS + min(unit + r / PARTS, UNITS - 1u); }
-    var acc: array<f32, VALUES * BATCH>;
+    var acc: Sums;
     //@unroll
     for (var i = 0u; i < VALUES * BATCH; i++) { acc[i] = 0.0; }
     var next: Round;
@@ -148,13 +151,18 @@ fn main(
                 var pieces: Pieces;
                 //@unroll
                 for (var r = 0u; r < VALUES; r++) { pieces[r] = now.w[u * VALUES + r]; }
-                let dots = dot_piece(pieces, i + u * TEAM);
-                //@unroll
-                for (var b = 0u; b < BATCH; b++) {
+                if (BATCH > 1u && !SCALED) {
+                    acc = dot_piece(pieces, i + u * TEAM, acc).row;
+                } else {
+                    var none: Sums;
+                    let dots = dot_piece(pieces, i + u * TEAM, none);
                     //@unroll
-                    for (var r = 0u; r < VALUES; r++) {
-                        let s = now.s[u * VALUES + r];
-                        acc[b * VALUES + r] += s.x * dots.row[b * VALUES + r] + s.y * dots.total[b];
+                    for (var b = 0u; b < BATCH; b++) {
+                        //@unroll
+                        for (var r = 0u; r < VALUES; r++) {
+                            let s = now.s[u * VALUES + r];
+                            acc[b * VALUES + r] += s.x * dots.row[b * VALUES + r] + s.y * dots.total[b];
+                        }
                     }
                 }
             }

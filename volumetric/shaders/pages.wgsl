@@ -4,6 +4,8 @@
 
 fn page_of(line: u32, position: u32) -> u32 {
     if (!HAS_STATE) { return 0u; }
+    // Beside the row's place in the control block they cost no access to memory of their own.
+    if (NEAR && position < NEAR_PAGES * PAGE) { return ctl.near[position / PAGE / 4u][position / PAGE % 4u]; }
     return tables[line * PAGES + position / PAGE];
 }
 

@@ -7,6 +7,7 @@ struct Control {
     singles: u32,  // of these
     blocks: u32,   // of the others
     spare: u32,
+    near: array<vec4<u32>, NEAR_PAGES / 4u>,  // the first pages of the only single
     places: array<vec4<u32>, PLACES>,       // of a row: its position, the line of its page table, the end row of its piece
     starts: array<vec4<u32>, PLACES / 4u>,  // first row of each block
 }
@@ -14,6 +15,7 @@ struct Control {
 
 // Calls of more rows have one piece, whose last place and block continue.
 const PLACES: u32 = 512u;
+const NEAR_PAGES: u32 = 56u;
 
 fn row_place(row: u32) -> vec4<u32> {
     let at = min(row, PLACES - 1u);

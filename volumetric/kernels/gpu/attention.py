@@ -87,6 +87,7 @@ class AttentionShape:
             "PAGE": self.page,
             "PAGES": self.pages,
             "HAS_STATE": self.state,
+            "NEAR": False,
         }
 
     def input_constants(self) -> dict[str, Constant]:
@@ -208,7 +209,8 @@ def tune_split(shape: AttentionShape, caps: Caps, rows: int = 1) -> SplitTuning:
     team = min(caps.subgroup_size or 8, power_of_two(vectors), 32)
     each = ceil_div(vectors, team)
     most = min(max(8, shape.context // 512), 16)
-    splits = max(1, min(ceil_div(caps.invocations // 512, shape.heads * rows), most, ceil_div(shape.context, 32)))
+    wanted = caps.invocations // (512 if rows == 1 else 1024)  # what joins the splits reads them for every row
+    splits = max(1, min(ceil_div(wanted, shape.heads * rows), most, ceil_div(shape.context, 32)))
     fitting = [
         (block, workgroup)
         for block in range(min(share, _MOST_HEADS), 0, -1)
@@ -248,6 +250,7 @@ def split(shape: AttentionShape, caps: Caps, rows: int = 1) -> Dispatch:
         "UNROLL": tuning.unroll,
         "SPLITS": tuning.splits,
         "ALONE": is_alone(shape, tuning),
+        "NEAR": rows == 1,
         "WINDOW": shape.window or 0,
         "SOFTCAP": float(shape.softcap or 0.0),
     }

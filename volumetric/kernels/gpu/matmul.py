@@ -15,6 +15,10 @@ _STAGE_BYTES = 24576
 """Workgroup memory for staged x. More would cost occupancy; longer rows are staged in chunks."""
 _BATCH_BYTES = 40960
 """The same for several rows of x, which need more of it."""
+_BATCH_CUTS = ((4, 8), (4, 16), (2, 8), (2, 16), (1, 8), (1, 16), (2, 32), (1, 32))
+"""Weight rows of a team and invocations in it, from the most reuse to the most invocations."""
+_LEAST_LANES, _MOST_LANES = 9216, 32768
+_WIDE = 12288
 _SHORT_STAGE = 8192
 """Bytes of x that each workgroup may stage without regard to the weights it then reads."""
 _READ_FOR_STAGED = 4.5
@@ -144,19 +148,24 @@ def most_batched(caps: Caps) -> int:
 def tune_batch(shape: MatmulShape, units: int, caps: Caps, rows: int) -> MatvecTuning:
     """Choose the cut for `units` outputs of so many rows of x, a power of two, or of as many at once as is good.
 
-    Teams are as narrow as leaves every processor a few workgroups, and own as many outputs: each vector of x that is
-    read from workgroup memory then meets more weights.
+    Measured on an H100: most reuse that leaves the device enough invocations, of which long rows need more. A vector of
+    x that is read from workgroup memory meets more weights where a team owns more outputs, and a weight more rows where
+    they come in larger batches; wide matrices alone have the outputs for 16.
     """
-    batch = min(rows, 16 if caps.unroll > 2 else 4)
-    enough = caps.invocations // 512
+    few = caps.unroll <= 2
+    batch = min(rows, 4 if few else 16 if units * shape.parts >= _WIDE else 8)
+    enough = min(max(_LEAST_LANES, 12 * shape.k), _MOST_LANES) * caps.invocations >> 17
     lanes = min(caps.subgroup_size or 8, 32)
-    wide = max(1, 4 // shape.parts) if caps.unroll > 2 else 1
-    cuts = [(outputs, team) for outputs in (wide, wide // 2, 1) if outputs for team in (8, 16, 32) if team <= lanes]
-    for outputs, team in cuts:
-        for workgroup in (256, 128):
-            if ceil_div(units, workgroup // team * outputs) >= enough:
-                return _fitting_batch(shape, caps, batch, team, outputs, workgroup)
-    return _fitting_batch(shape, caps, batch, lanes, 1, 128)
+    blocks = ceil_div(rows, batch)
+    chosen = (1, lanes)
+    for values, team in _BATCH_CUTS:
+        outputs = 1 if few else values // shape.parts
+        if outputs and team <= lanes and ceil_div(units, outputs) * team * blocks >= enough:
+            chosen = (outputs, team)
+            break
+    outputs, team = chosen
+    workgroup = 128 if shape.k < 1024 and units * shape.parts < _WIDE else 256
+    return _fitting_batch(shape, caps, batch, team, outputs, workgroup)
 
 
 def _fitting_batch(shape: MatmulShape, caps: Caps, batch: int, team: int, rows: int, workgroup: int) -> MatvecTuning:

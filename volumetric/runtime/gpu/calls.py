@@ -12,8 +12,12 @@ from volumetric.kernels.gpu.dispatch import Rows, ceil_div
 
 PLACES = 512
 """Rows whose places a control block lists, as the shaders have it."""
-_HEADER = 4
-_STARTS = _HEADER + 4 * PLACES
+_NEAR = 4
+NEAR_PAGES = 56
+_PLACES = _NEAR + NEAR_PAGES
+_STARTS = _PLACES + 4 * PLACES
+NEAR_BYTES = 4 * _NEAR
+"""Where the list of near pages begins."""
 CONTROL_BYTES = 4 * (_STARTS + PLACES)
 
 
@@ -31,11 +35,20 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Rows of a call that follow one another in a sequence: its line in the page tables, the position of the first."""
+    """Rows of a call that follow one another in a sequence.
+
+    Attributes
+    ----------
+    line : of the sequence in the page tables
+    position : of the first row
+    rows : how many
+    pages : of the sequence; read where it is the only one with one row
+    """
 
     line: int
     position: int
     rows: int
+    pages: Sequence[int] = ()
 
 
 def schedule(lengths: Sequence[int], most: int, *, apart: bool) -> list[list[Span]]:
@@ -70,16 +83,20 @@ def count_rows(places: Sequence[Place], each: int, *, singles: bool) -> Rows:
 def control_words(places: Sequence[Place], rows: Rows, each: int) -> NDArray[np.uint32]:
     """Contents of the control block, as far as a call of `rows` reads it."""
     if not rows.blocks:
-        words = np.zeros(_HEADER + 4 * rows.total, np.uint32)
+        words = np.zeros(_PLACES + 4 * rows.total, np.uint32)
         words[:3] = rows
-        lists = words[_HEADER:].reshape(-1, 4)
+        if rows.singles == 1:
+            words[_NEAR:_PLACES] = near_words(places[0].pages)
+        lists = words[_PLACES:].reshape(-1, 4)
         lists[:, 0] = [place.position for place in places]
         lists[:, 1] = [place.line for place in places]
         lists[:, 2] = np.arange(1, rows.total + 1)
         return words
     words = np.zeros(CONTROL_BYTES // 4, np.uint32)
     words[:3] = rows
-    lists, at, starts = words[_HEADER:_STARTS].reshape(-1, 4), 0, []
+    if rows.singles == 1:
+        words[_NEAR:_PLACES] = near_words(places[0].pages)
+    lists, at, starts = words[_PLACES:_STARTS].reshape(-1, 4), 0, []
     for number, place in enumerate(places):
         part = lists[at : at + place.rows]  # of a call longer than the list, its beginning
         part[:, 0] = place.position + np.arange(len(part))
@@ -93,13 +110,20 @@ def control_words(places: Sequence[Place], rows: Rows, each: int) -> NDArray[np.
 
 def gathered_words(words: NDArray[np.uint32], rows: Sequence[int]) -> NDArray[np.uint32]:
     """Contents of a control block for some rows of the call that another one describes; none is in a block."""
-    places = words[_HEADER : min(_STARTS, len(words))].reshape(-1, 4)
-    found = np.zeros((len(rows) + 1, 4), np.uint32)
-    found[0, 0] = len(rows)
+    places = words[_PLACES : min(_STARTS, len(words))].reshape(-1, 4)
     at = np.minimum(rows, len(places) - 1)
-    found[1:] = places[at]
-    found[1:, 0] += np.asarray(rows, np.uint32) - at.astype(np.uint32)
-    return found[: PLACES + 1].reshape(-1)
+    taken = places[at]
+    taken[:, 0] += np.asarray(rows, np.uint32) - at.astype(np.uint32)
+    header = np.zeros(_PLACES, np.uint32)
+    header[0] = len(rows)
+    return np.concatenate([header, taken[:PLACES].reshape(-1)])
+
+
+def near_words(pages: Sequence[int]) -> NDArray[np.uint32]:
+    """The first pages of a sequence, as a call of one row finds them."""
+    words = np.zeros(NEAR_PAGES, np.uint32)
+    words[: len(pages)] = pages[:NEAR_PAGES]
+    return words
 
 
 def runs(rows: Iterable[int]) -> list[tuple[int, int]]:

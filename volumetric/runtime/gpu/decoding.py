@@ -15,7 +15,7 @@ import numpy as np
 
 from volumetric.errors import GenerationError
 from volumetric.kernels.gpu.dispatch import Rows
-from volumetric.runtime.gpu.calls import Place
+from volumetric.runtime.gpu.calls import NEAR_PAGES, Place
 from volumetric.runtime.gpu.commands import Command, Copy
 from volumetric.runtime.logits import INFINITE, NAN, NONE_POSSIBLE, unusable
 
@@ -51,10 +51,7 @@ class EncodedTokens:
             self._turn += 1
             token = self._recordings.next_tokens(self.rows)
             commands: list[Command] = [token, Copy(self._ids, 0, buffer, 0, 4 * self.rows.total)]
-            # Several sequences keep the GPU busy for longer than encoding takes.
-            executor = self._recordings.executor
-            begin = executor.begin if self.rows.total == 1 else executor.record
-            self._encoded.append((buffer, begin(commands)))
+            self._encoded.append((buffer, self._recordings.executor.begin(commands)))
 
     def send(self) -> tuple[Any, int]:
         """Submit the next token; returns what `read` wants."""
@@ -88,6 +85,8 @@ class TokenLoop:
         self._ids = executable.recordings.scratch.values[executable.plan.inputs[0]]
         self._flying: deque[tuple[Any, int]] = deque()
         self._expected: list[int] = []
+        self._near: list[int] = []
+        self._rows = executable.recordings.count(self._places())
 
     def run(self, tokens: Sequence[int]) -> Generator[list[int]]:
         """Yield tokens without end; the states count exactly those fed for the tokens yielded."""
@@ -111,10 +110,12 @@ class TokenLoop:
         executable.check_rows(max(positions), 1)
         depth = self._depth(max(positions))
         executable.pool.reserve((state.held, state.position, state.position + depth) for state in self._states)
-        places = [Place(state.held.line, state.position, 1) for state in self._states]
+        encoded = executable.encoded_tokens(self._rows)
         if self._recordings.owner is not self:
-            self._begin(places, tokens)
-        encoded = executable.encoded_tokens(self._recordings.count(places))
+            self._begin(tokens)
+        if len(positions) == 1 and (near := self._states[0].held.pages[:NEAR_PAGES]) != self._near:
+            self._recordings.place_near(near)
+            self._near = near
         while len(self._flying) < depth:
             self._flying.append(encoded.send())
         encoded.encode()
@@ -137,9 +138,12 @@ class TokenLoop:
             return depth
         return 1
 
-    def _begin(self, places: Sequence[Place], tokens: Sequence[int]) -> None:
+    def _places(self) -> list[Place]:
+        return [Place(state.held.line, state.position, 1, state.held.pages) for state in self._states]
+
+    def _begin(self, tokens: Sequence[int]) -> None:
         """Set tokens and positions on the device. What was in flight before wrote only rows that are written again."""
         self._flying.clear()
-        self._recordings.place(places)
+        self._recordings.place(self._places())
         self._recordings.context.write(self._ids, np.array(tokens, np.uint32))
         self._recordings.owner = self

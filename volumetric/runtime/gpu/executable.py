@@ -218,7 +218,9 @@ class GpuExecutable:
         """Give states room for so many rows each, and describe the call in the control block."""
         self._reserve(states, counts)
         pairs = zip(states, counts, strict=True)
-        return self.recordings.place([Place(state.held.line, state.position, count) for state, count in pairs])
+        return self.recordings.place(
+            [Place(state.held.line, state.position, count, state.held.pages) for state, count in pairs]
+        )
 
     def encoded_tokens(self, rows: Rows) -> EncodedTokens:
         """Commands of the next tokens of so many sequences; those of the last number are kept."""

@@ -20,7 +20,7 @@ from volumetric.kernels.gpu.attention import PAGE, AttentionShape
 from volumetric.kernels.gpu.dispatch import Rows, ceil_div
 from volumetric.runtime.gpu.context import GpuContext
 
-_FIRST_BYTES = 64 << 20
+_FIRST_BYTES = 128 << 20
 _FIRST_LINES = 16
 _MOST_MOVES = 256
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from volumetric.errors import DeviceError
 from volumetric.kernels.gpu import elementwise
 from volumetric.kernels.gpu.dispatch import Rows, power_of_two
-from volumetric.runtime.gpu.calls import CONTROL_BYTES, PLACES, Place, control_words, count_rows
+from volumetric.runtime.gpu.calls import CONTROL_BYTES, NEAR_BYTES, PLACES, Place, control_words, count_rows, near_words
 from volumetric.runtime.gpu.commands import Executor, Pass
 from volumetric.runtime.gpu.context import Call, GpuContext
 from volumetric.runtime.gpu.record import Frame, Recorder
@@ -57,6 +57,10 @@ class Recordings:
         self.context.write(self._control, words)
         self.owner = None
         return rows, words
+
+    def place_near(self, pages: Sequence[int]) -> None:
+        """Tell a decoding loop of one sequence its pages anew."""
+        self.context.write(self._control, near_words(pages), NEAR_BYTES)
 
     def place_tail(self, words: NDArray[np.uint32]) -> None:
         """Describe the rows that the tail takes from a call."""
@@ -105,7 +109,8 @@ class Recordings:
             return  # the GPU is lost, and all that it kept with it
 
     def forget(self) -> None:
-        """Drop all recordings: what they are bound to changes."""
+        """Drop all recordings: what they are bound to changes. What decoding has in flight is lost."""
+        self.owner = None
         self._calls.clear()
         self._prepared.clear()
         self._picks.clear()

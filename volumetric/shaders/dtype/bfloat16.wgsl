@@ -2,6 +2,7 @@
 const PIECE: u32 = 8u;
 const INTERLEAVED: bool = false;
 const HAS_OFFSET: bool = false;
+const SCALED: bool = false;
 
 fn piece_part(w: vec4<u32>, j: u32) -> vec4<f32> {
     let h = select(w.xy, w.zw, j == 1u);

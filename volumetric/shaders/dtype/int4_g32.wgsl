@@ -4,6 +4,7 @@
 const PIECE: u32 = 32u;
 const INTERLEAVED: bool = true;
 const HAS_OFFSET: bool = false;
+const SCALED: bool = true;
 
 fn piece_bytes(w: vec4<u32>, j: u32) -> u32 {
     let word = w[j / 2u];

@@ -2,6 +2,7 @@
 const PIECE: u32 = 16u;
 const INTERLEAVED: bool = false;
 const HAS_OFFSET: bool = false;
+const SCALED: bool = true;
 
 fn piece_bytes(w: vec4<u32>, j: u32) -> u32 { return w[j]; }
 

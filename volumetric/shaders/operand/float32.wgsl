@@ -20,10 +20,11 @@ fn add_dot(sum: f32, w: vec4<f32>, v: vec4<f32>) -> f32 {
     return fma(w.w, v.w, fma(w.z, v.z, fma(w.y, v.y, fma(w.x, v.x, sum))));
 }
 
-// Unscaled products of staged piece `p` of each row with a piece of each weight row, and the sum of the piece for affine
-// formats.
-fn dot_piece(w: Pieces, p: u32) -> Dots {
+// Unscaled products of staged piece `p` of each row with a piece of each weight row, added to `start`, and the sum of the
+// piece for affine formats.
+fn dot_piece(w: Pieces, p: u32, start: Sums) -> Dots {
     var r: Dots;
+    r.row = start;
     //@unroll
     for (var j = 0u; j < PIECE / 4u; j++) {
         var part: array<vec4<f32>, VALUES>;

@@ -26,7 +26,7 @@ fn stage8(b: u32, i8: u32, a: vec4<f32>, c: vec4<f32>, inside: bool, lid: u32) {
     xq[at + PLANE] = pack4xI8(select(qc, vec4<i32>(qa.yw, qc.yw), INTERLEAVED));
 }
 
-fn dot_piece(w: Pieces, p: u32) -> Dots {
+fn dot_piece(w: Pieces, p: u32, start: Sums) -> Dots {
     var sums: array<i32, VALUES * BATCH>;
     //@unroll
     for (var j = 0u; j < PIECE / 4u; j++) {
@@ -43,7 +43,7 @@ fn dot_piece(w: Pieces, p: u32) -> Dots {
         let about = block[b * (PLANES * PLANE / 8u + 1u) + p * PIECE / 32u];
         r.total[b] = about.y;
         //@unroll
-        for (var i = 0u; i < VALUES; i++) { r.row[b * VALUES + i] = about.x * f32(sums[b * VALUES + i]); }
+        for (var i = 0u; i < VALUES; i++) { r.row[b * VALUES + i] = start[b * VALUES + i] + about.x * f32(sums[b * VALUES + i]); }
     }
     return r;
 }
