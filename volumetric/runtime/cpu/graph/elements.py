@@ -14,7 +14,7 @@ from volumetric.kernels.cpu.graph.moving import ASSIGN_ARGUMENTS, COPY_ARGUMENTS
 from volumetric.kernels.cpu.graph.noise import DROPOUT_ARGUMENTS
 from volumetric.kernels.cpu.graph.reduce import CHUNK, REDUCE_ARGUMENTS, SUMS_ARGUMENTS
 from volumetric.layers.noise import threshold_of
-from volumetric.runtime.cpu.graph.steps import Draft, Ref, moved, rule
+from volumetric.runtime.cpu.graph.steps import Address, Draft, moved, rule
 from volumetric.runtime.graph.layout import broadcast_layout, merged, reduce_layout, strides_of
 from volumetric.runtime.graph.ops import Node
 
@@ -36,8 +36,8 @@ def unary(draft: Draft, node: Node) -> None:
         work=moved(8 * count) + count * _COST.get(name, 0.2),
         flat=count,
         shared=(x, y),
-        x=Ref(x),
-        y=Ref(y),
+        x=Address(x),
+        y=Address(y),
         count=count,
         alpha=float(node.attrs["alpha"]),
         beta=float(node.attrs["beta"]),
@@ -57,9 +57,9 @@ def dropout(draft: Draft, node: Node) -> None:
         work=moved(8 * count) + 0.5 * count,
         flat=count,
         shared=(x, y),
-        x=Ref(x),
-        y=Ref(y),
-        key=Ref(key),
+        x=Address(x),
+        y=Address(y),
+        key=Address(key),
         count=count,
         stream=node.attrs["stream"],
         threshold=threshold_of(p),
@@ -81,9 +81,9 @@ def unary_grad(draft: Draft, node: Node) -> None:
         work=moved(12 * count) + count * _COST.get(name, 0.2),
         flat=count,
         shared=(g, x, y),
-        g=Ref(g),
-        x=Ref(x),
-        y=Ref(y),
+        g=Address(g),
+        x=Address(x),
+        y=Address(y),
         count=count,
     )
 
@@ -116,9 +116,9 @@ def binary(draft: Draft, node: Node) -> None:
         work=moved(12 * count),
         flat=count,
         shared=(*whole, y),
-        a=Ref(a),
-        b=Ref(b),
-        y=Ref(y),
+        a=Address(a),
+        b=Address(b),
+        y=Address(y),
         count=count,
         n1=sizes[1],
         n2=sizes[2],
@@ -138,13 +138,13 @@ def fill(draft: Draft, y: int, value: float) -> None:
         work=moved(4 * count),
         flat=count,
         shared=(y,),
-        y=Ref(y),
+        y=Address(y),
         count=count,
         value=value,
     )
 
 
-def copy(draft: Draft, x: Ref, y: Ref, sizes: Shape, x_steps: Sequence[int], y_steps: Sequence[int]) -> None:
+def copy(draft: Draft, x: Address, y: Address, sizes: Shape, x_steps: Sequence[int], y_steps: Sequence[int]) -> None:
     """Copy `sizes` elements between two layouts with steps in elements; the last axis of y is contiguous."""
     if prod(sizes) == 0:
         return
@@ -196,7 +196,7 @@ def permute(draft: Draft, node: Node) -> None:
     [x], [y] = node.inputs, node.outputs
     own = strides_of(draft.shape(x))
     shape = draft.shape(y)
-    copy(draft, Ref(x), Ref(y), shape, tuple(own[i] for i in node.attrs["perm"]), strides_of(shape))
+    copy(draft, Address(x), Address(y), shape, tuple(own[i] for i in node.attrs["perm"]), strides_of(shape))
 
 
 @rule("broadcast")
@@ -205,7 +205,7 @@ def broadcast(draft: Draft, node: Node) -> None:
     [x], [y] = node.inputs, node.outputs
     shape = draft.shape(y)
     own = [0 if n == 1 else s for n, s in zip(draft.shape(x), strides_of(draft.shape(x)), strict=True)]
-    copy(draft, Ref(x), Ref(y), shape, own, strides_of(shape))
+    copy(draft, Address(x), Address(y), shape, own, strides_of(shape))
 
 
 @rule("slice")
@@ -214,7 +214,7 @@ def slice_(draft: Draft, node: Node) -> None:
     [x], [y] = node.inputs, node.outputs
     own, shape = strides_of(draft.shape(x)), draft.shape(y)
     first = sum(4 * s * a for s, a in zip(own, node.attrs["starts"], strict=True))
-    copy(draft, Ref(x, first), Ref(y), shape, own, strides_of(shape))
+    copy(draft, Address(x, first), Address(y), shape, own, strides_of(shape))
 
 
 @rule("pad")
@@ -225,7 +225,7 @@ def pad(draft: Draft, node: Node) -> None:
     if draft.shape(y) != shape:
         fill(draft, y, 0.0)
     first = sum(4 * s * b for s, b in zip(own, node.attrs["before"], strict=True))
-    copy(draft, Ref(x), Ref(y, first), shape, strides_of(shape), own)
+    copy(draft, Address(x), Address(y, first), shape, strides_of(shape), own)
 
 
 @rule("concat")
@@ -235,7 +235,7 @@ def concat(draft: Draft, node: Node) -> None:
     own = strides_of(draft.shape(y))
     for x in node.inputs:
         shape = draft.shape(x)
-        copy(draft, Ref(x), Ref(y, 4 * own[axis] * at), shape, strides_of(shape), own)
+        copy(draft, Address(x), Address(y, 4 * own[axis] * at), shape, strides_of(shape), own)
         at += shape[axis]
 
 
@@ -253,10 +253,10 @@ def assign(draft: Draft, node: Node) -> None:
         work=moved(8 * count),
         flat=count,
         shared=(x, y),
-        x=Ref(x),
-        y=Ref(y),
+        x=Address(x),
+        y=Address(y),
         count=count,
-        apply=Ref(apply[0]) if apply else 0,
+        apply=Address(apply[0]) if apply else 0,
     )
 
 
@@ -301,8 +301,8 @@ def _reduce(draft: Draft, x: int, y: int, is_max: bool, sizes: tuple[int, int, i
         reads=(x,),
         writes=(y,),
         work=moved(draft.sizes[x]),
-        x=Ref(x),
-        y=Ref(y),
+        x=Address(x),
+        y=Address(y),
         k0=k0,
         r0=r0,
         k1=k1,
@@ -323,8 +323,8 @@ def _chunked(draft: Draft, x: int) -> tuple[int, list[tuple[int, bool]]]:
         reads=(x,),
         writes=(partial,),
         work=moved(4 * count),
-        x=Ref(x),
-        y=Ref(partial),
+        x=Address(x),
+        y=Address(partial),
         count=count,
     )
     return partial, [(chunks, True)]

@@ -6,7 +6,7 @@ from volumetric._typing import Shape
 from volumetric.errors import UnsupportedError
 from volumetric.kernels.cpu.graph.pools import POOL_ARGUMENTS
 from volumetric.kernels.cpu.graph.windows import WINDOW_ARGUMENTS
-from volumetric.runtime.cpu.graph.steps import Draft, Ref, moved, rule
+from volumetric.runtime.cpu.graph.steps import Address, Draft, moved, rule
 from volumetric.runtime.graph.ops import Node
 
 
@@ -32,8 +32,8 @@ def windows(draft: Draft, node: Node) -> None:
         reads=(x,),
         writes=(y,),
         work=moved(2 * draft.sizes[columns]),
-        x=Ref(x),
-        y=Ref(y),
+        x=Address(x),
+        y=Address(y),
         images=image[0] * image[1],
         table=_table(draft, node, image[2:]),
     )
@@ -54,9 +54,9 @@ def pools(draft: Draft, node: Node) -> None:
         reads=node.inputs,
         writes=node.outputs,
         work=moved(draft.sizes[image], draft.sizes[pooled]) + 0.8 * seen,
-        x=Ref(x),
-        y=Ref(y),
-        tap=Ref(tap[0]) if tap else 0,
+        x=Address(x),
+        y=Address(y),
+        tap=Address(tap[0]) if tap else 0,
         images=draft.shape(image)[0] * draft.shape(image)[1],
         table=_table(draft, node, draft.shape(image)[2:]),
     )

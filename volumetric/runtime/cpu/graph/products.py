@@ -10,7 +10,7 @@ from volumetric.kernels.cpu.graph.dots import DOTS_ARGUMENTS
 from volumetric.kernels.cpu.graph.gemm import GEMM_ARGUMENTS, gemm_scratch
 from volumetric.kernels.cpu.graph.strips import STRIPS_ARGUMENTS
 from volumetric.kernels.cpu.graph.tiles import dot_shape, panel_shape
-from volumetric.runtime.cpu.graph.steps import Draft, Operation, Ref, moved, rule
+from volumetric.runtime.cpu.graph.steps import Address, Draft, Operation, moved, rule
 from volumetric.runtime.graph.ops import Node
 
 _DOT_ROWS = 8
@@ -65,10 +65,10 @@ def gemm(draft: Draft, node: Node) -> None:
     p = _merged(_Product(m=m, n=n, k=k, ga=ga, gb=gb, gc=gc, trans_a=trans_a, trans_b=trans_b))
     activation = FUNCTIONS.index(node.attrs["activation"])
     given: dict[str, Any] = {
-        "a": Ref(a),
-        "b": Ref(b),
-        "bias": Ref(bias[0]) if bias else 0,
-        "c": Ref(node.outputs[0]),
+        "a": Address(a),
+        "b": Address(b),
+        "bias": Address(bias[0]) if bias else 0,
+        "c": Address(node.outputs[0]),
         "m": p.m,
         "n": p.n,
         "k": p.k,

@@ -29,7 +29,7 @@ from volumetric.runtime.cpu.arena import address_of, aligned_zeros
 from volumetric.runtime.cpu.compiling import Key, make_ready
 from volumetric.runtime.cpu.governor import Governor
 from volumetric.runtime.cpu.graph.placement import Placement, barriers
-from volumetric.runtime.cpu.graph.steps import Draft, GraphStep, Operation, Ref, append_steps
+from volumetric.runtime.cpu.graph.steps import Address, Draft, GraphStep, Operation, append_steps
 from volumetric.runtime.cpu.graph.store import CpuStore, aligned_array
 from volumetric.runtime.cpu.team import TEAM
 from volumetric.runtime.graph.ids import IdBound, id_bounds
@@ -178,7 +178,7 @@ class CpuProgram:
             row[BARRIER_WORD] = meets[at]
             for i, value in enumerate(step.arguments):
                 word = FIRST_ARGUMENT + i
-                if isinstance(value, Ref):
+                if isinstance(value, Address):
                     base = self._base(value.tensor)
                     row[word] = base + value.offset
                     if base == 0:

@@ -15,14 +15,14 @@ from volumetric.runtime.graph.ops import Graph, Node, Tensor
 
 
 @dataclass(frozen=True, slots=True)
-class Ref:
+class Address:
     """A place in a tensor, `offset` bytes from its start."""
 
     tensor: int
     offset: int = 0
 
 
-Argument: TypeAlias = "int | float | Ref | Operation"
+Argument: TypeAlias = "int | float | Address | Operation"
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from volumetric.kernels.cpu.graph.reduce import CHUNK, REDUCE_ARGUMENTS, SQUARES
 from volumetric.kernels.cpu.graph.rounding import ROUND_ARGUMENTS
 from volumetric.kernels.cpu.graph.rounding import RULES as ROUNDING
 from volumetric.kernels.cpu.graph.updates import OPTIMISERS, UPDATE_ARGUMENTS
-from volumetric.runtime.cpu.graph.steps import Draft, GraphStep, Ref, moved, rule
+from volumetric.runtime.cpu.graph.steps import Address, Draft, GraphStep, moved, rule
 from volumetric.runtime.graph.ops import Node
 
 
@@ -35,11 +35,11 @@ def loss(draft: Draft, node: Node) -> None:
     pairs = draft.shape(prediction)[0] if classes else -(-size // LOSS_CHUNK)
     partial = draft.temporary(16 * pairs)
     common = {
-        "prediction": Ref(prediction),
-        "target": Ref(target),
-        "weights": Ref(weights[0]) if weights else 0,
-        "slope": Ref(slope),
-        "partial": Ref(partial),
+        "prediction": Address(prediction),
+        "target": Address(target),
+        "weights": Address(weights[0]) if weights else 0,
+        "slope": Address(slope),
+        "partial": Address(partial),
     }
     reads, writes, work = node.inputs, (slope, partial), moved(16 * size) + size
     if classes:
@@ -62,10 +62,10 @@ def loss(draft: Draft, node: Node) -> None:
         reads=(partial,),
         writes=(total, count),
         work=10 + pairs,
-        partial=Ref(partial),
+        partial=Address(partial),
         pairs=pairs,
-        total=Ref(total),
-        count=Ref(count),
+        total=Address(total),
+        count=Address(count),
     )
 
 
@@ -82,8 +82,8 @@ def _sum_up(draft: Draft, partial: int, count: int, y: int) -> None:
         reads=(partial,),
         writes=(y,),
         work=20 + count,
-        x=Ref(partial),
-        y=Ref(y),
+        x=Address(partial),
+        y=Address(y),
         k0=1,
         r0=1,
         k1=1,
@@ -105,9 +105,9 @@ def sumsq(draft: Draft, node: Node) -> None:
             reads=(x,),
             writes=(partial,),
             work=moved(draft.sizes[x]),
-            x=Ref(x),
+            x=Address(x),
             count=draft.tensor(x).size,
-            partial=Ref(partial, 4 * sum(chunks[:at])),
+            partial=Address(partial, 4 * sum(chunks[:at])),
             chunks=chunks[at],
         )
     _sum_up(draft, partial, sum(chunks), node.outputs[0])
@@ -127,8 +127,8 @@ def update(draft: Draft, node: Node) -> None:
     p1 = float(attrs.get({"rmsprop": "momentum", "adam": "beta2", "adamw": "beta2"}.get(name, ""), 0.0))
     flags = (bool(attrs.get("nesterov")), bool(attrs.get("centered")), name == "rmsprop" and bool(p1))
     count = draft.tensor(param).size
-    places = {f"slot{i}": Ref(slots[i]) if i < len(slots) else 0 for i in range(3)}
-    places |= {f"new{i}": Ref(made[1 + i]) if i < len(slots) and not trial else 0 for i in range(3)}
+    places = {f"slot{i}": Address(slots[i]) if i < len(slots) else 0 for i in range(3)}
+    places |= {f"new{i}": Address(made[1 + i]) if i < len(slots) and not trial else 0 for i in range(3)}
     draft.add(
         "update",
         UPDATE_ARGUMENTS,
@@ -140,10 +140,10 @@ def update(draft: Draft, node: Node) -> None:
         work=moved(4 * count * ((2 + len(slots)) if trial else (3 + 2 * len(slots)))),
         flat=0 if trial else count,
         shared=() if trial else (param, grad, *slots, *node.outputs),
-        weight=Ref(param),
-        grad=Ref(grad),
-        scalars=Ref(scalars),
-        new_weight=Ref(made[0]),
+        weight=Address(param),
+        grad=Address(grad),
+        scalars=Address(scalars),
+        new_weight=Address(made[0]),
         count=count,
         decay=float(attrs["weight_decay"]),
         p0=p0,
@@ -187,8 +187,8 @@ def fake_quant(draft: Draft, node: Node) -> None:
             reads=(x,),
             writes=(y,),
             work=moved(8 * count) + 5 * count,
-            x=Ref(x),
-            y=Ref(y),
+            x=Address(x),
+            y=Address(y),
             rows=count // width,
             width=width,
             size=scheme.group or (width if scheme.has_scale else 64),

@@ -24,7 +24,7 @@ from volumetric.kernels.cpu.graph.sequences import (
     packed_bytes,
 )
 from volumetric.layers.recurrent import CELLS, Cell
-from volumetric.runtime.cpu.graph.steps import Draft, Ref, moved, rule
+from volumetric.runtime.cpu.graph.steps import Address, Draft, moved, rule
 from volumetric.runtime.graph.ops import Node
 
 _PACKED_PRODUCTS = 8
@@ -42,9 +42,9 @@ def gather_rows(draft: Draft, node: Node) -> None:
         reads=(table, ids),
         writes=(y,),
         work=moved(8 * count * width),
-        table=Ref(table),
-        ids=Ref(ids),
-        y=Ref(y),
+        table=Address(table),
+        ids=Address(ids),
+        y=Address(y),
         count=count,
         width=width,
         rows=draft.shape(table)[0],
@@ -63,9 +63,9 @@ def scatter_rows(draft: Draft, node: Node) -> None:
         reads=(g, ids),
         writes=(y,),
         work=moved(4 * (rows + 3 * count) * width),
-        g=Ref(g),
-        ids=Ref(ids),
-        y=Ref(y),
+        g=Address(g),
+        ids=Address(ids),
+        y=Address(y),
         count=count,
         width=width,
         rows=rows,
@@ -77,7 +77,7 @@ def by_row(draft: Draft, node: Node) -> None:
     """Softmax and its relatives."""
     [x], [y] = node.inputs, node.outputs
     rows, width = draft.shape(x)
-    common = {"reads": (x,), "writes": (y,), "x": Ref(x), "y": Ref(y), "rows": rows, "width": width}
+    common = {"reads": (x,), "writes": (y,), "x": Address(x), "y": Address(y), "rows": rows, "width": width}
     work, size = moved(12 * rows * width), rows * width
     if node.op == "softmax":
         draft.add("softmax", ROW_ARGUMENTS, work=work + 0.4 * size, **common)
@@ -95,7 +95,15 @@ def by_row_grad(draft: Draft, node: Node) -> None:
     """Their gradients."""
     (y, g), [gx] = node.inputs, node.outputs
     rows, width = draft.shape(y)
-    common = {"reads": (y, g), "writes": (gx,), "y": Ref(y), "g": Ref(g), "gx": Ref(gx), "rows": rows, "width": width}
+    common = {
+        "reads": (y, g),
+        "writes": (gx,),
+        "y": Address(y),
+        "g": Address(g),
+        "gx": Address(gx),
+        "rows": rows,
+        "width": width,
+    }
     work = moved(16 * rows * width)
     if node.op == "softmax_grad":
         draft.add("softmax_grad", GRAD_ARGUMENTS, work=work, **common)
@@ -117,11 +125,11 @@ def norm(draft: Draft, node: Node) -> None:
         reads=node.inputs,
         writes=node.outputs,
         work=moved(12 * rows * width) + 20 * rows,
-        x=Ref(x),
-        gain=Ref(vectors[0]) if vectors else 0,
-        bias=Ref(vectors[1]) if len(vectors) > 1 else 0,
-        y=Ref(y),
-        stats=Ref(stats),
+        x=Address(x),
+        gain=Address(vectors[0]) if vectors else 0,
+        bias=Address(vectors[1]) if len(vectors) > 1 else 0,
+        y=Address(y),
+        stats=Address(stats),
         rows=rows,
         width=width,
         eps=float(node.attrs["eps"]),
@@ -141,11 +149,11 @@ def norm_grad(draft: Draft, node: Node) -> None:
         reads=node.inputs,
         writes=node.outputs,
         work=moved(24 * rows * width) + 20 * rows,
-        g=Ref(g),
-        x=Ref(x),
-        stats=Ref(stats),
-        gain=Ref(vectors[0]) if vectors else 0,
-        gx=Ref(node.outputs[0]),
+        g=Address(g),
+        x=Address(x),
+        stats=Address(stats),
+        gain=Address(vectors[0]) if vectors else 0,
+        gx=Address(node.outputs[0]),
         rows=rows,
         width=width,
         offset=float(bool(node.attrs["unit_offset"])),
@@ -163,11 +171,11 @@ def norm_param_grad(draft: Draft, node: Node) -> None:
         reads=node.inputs,
         writes=node.outputs,
         work=moved(12 * rows * width),
-        g=Ref(g),
-        x=Ref(x),
-        stats=Ref(stats),
-        ggain=Ref(node.outputs[0]),
-        gbias=Ref(node.outputs[1]) if node.attrs["bias"] else 0,
+        g=Address(g),
+        x=Address(x),
+        stats=Address(stats),
+        ggain=Address(node.outputs[0]),
+        gbias=Address(node.outputs[1]) if node.attrs["bias"] else 0,
         rows=rows,
         width=width,
     )
@@ -184,10 +192,10 @@ def rope(draft: Draft, node: Node) -> None:
         reads=node.inputs,
         writes=(y,),
         work=moved(8 * draft.tensor(x).size),
-        x=Ref(x),
-        cos=Ref(cos),
-        sin=Ref(sin),
-        y=Ref(y),
+        x=Address(x),
+        cos=Address(cos),
+        sin=Address(sin),
+        y=Address(y),
         rows=batch * length * heads,
         length=length,
         heads=heads,
@@ -202,10 +210,10 @@ def _states(draft: Draft, cell: Cell, starts: Sequence[int], y: int, kept: int, 
     _, length, size = draft.shape(y)
     second = len(starts) > 1
     if at == 0:
-        c = Ref(starts[1]) if second else 0
-        return {"h": Ref(starts[0]), "h_row": 4 * size, "c": c, "c_row": 4 * size}
-    h, each = Ref(y, 4 * (at - 1) * size), 4 * cell.kept * size
-    c = Ref(kept, each * (at - 1) + 4 * len(cell.keeps) * size) if second else 0
+        c = Address(starts[1]) if second else 0
+        return {"h": Address(starts[0]), "h_row": 4 * size, "c": c, "c_row": 4 * size}
+    h, each = Address(y, 4 * (at - 1) * size), 4 * cell.kept * size
+    c = Address(kept, each * (at - 1) + 4 * len(cell.keeps) * size) if second else 0
     return {"h": h, "h_row": 4 * length * size, "c": c, "c_row": length * each}
 
 
@@ -223,8 +231,8 @@ def _packed(draft: Draft, weight: int, products: int) -> tuple[int, ...]:
         reads=(weight,),
         writes=(packed,),
         work=moved(8 * wide * size),
-        weight=Ref(weight),
-        packed=Ref(packed),
+        weight=Address(weight),
+        packed=Address(packed),
         size=size,
     )
     return (packed,)
@@ -248,16 +256,16 @@ def recurrent(draft: Draft, node: Node) -> None:
             reads=(*node.inputs, *node.outputs, *packed),
             writes=node.outputs,
             work=products / 40 + 4 * batch * size,
-            from_x=Ref(from_x),
-            weight=Ref(weight),
-            bias=Ref(rest[-1]) if node.attrs["bias"] else 0,
-            y=Ref(y),
-            kept=Ref(kept[0]) if kept else 0,
+            from_x=Address(from_x),
+            weight=Address(weight),
+            bias=Address(rest[-1]) if node.attrs["bias"] else 0,
+            y=Address(y),
+            kept=Address(kept[0]) if kept else 0,
             batch=batch,
             length=length,
             size=size,
             at=at,
-            packed=Ref(packed[0]) if packed else 0,
+            packed=Address(packed[0]) if packed else 0,
             **_states(draft, cell, starts, y, kept[0] if kept else y, at),
         )
 
@@ -284,13 +292,13 @@ def recurrent_grad(draft: Draft, node: Node) -> None:
             reads=(*node.inputs, *node.outputs),
             writes=node.outputs,
             work=products / 20 + 4 * batch * size,
-            gy=Ref(gy),
-            y=Ref(y),
-            kept=Ref(kept),
-            weight=Ref(weight),
-            g_x=Ref(g_x),
-            g_h=Ref(more[0] if cell.apart else g_x),
-            carry=Ref(more[-1]) if cell.direct else 0,
+            gy=Address(gy),
+            y=Address(y),
+            kept=Address(kept),
+            weight=Address(weight),
+            g_x=Address(g_x),
+            g_h=Address(more[0] if cell.apart else g_x),
+            carry=Address(more[-1]) if cell.direct else 0,
             batch=batch,
             length=length,
             size=size,
