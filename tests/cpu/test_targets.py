@@ -15,7 +15,7 @@ from volumetric.kernels.cpu.bytedot import ByteDot
 from volumetric.kernels.cpu.emit import I32X, I64, Emitter
 from volumetric.kernels.cpu.target import Target, describe, resolve_features
 
-KERNELS = "extreme or (48-200 and (packed or tile))"
+KERNELS = "extreme or (48-200 and (few_rows or tile))"
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_kernels_agree_when_built_for(cpu):
     ]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=110, check=False)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-    assert "26 passed" in done.stdout
+    assert "20 passed" in done.stdout
 
 
 @pytest.mark.parametrize(
