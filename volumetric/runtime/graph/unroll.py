@@ -1,4 +1,9 @@
-"""Scans written out: the steps of their bodies one behind the other, for devices without a loop."""
+"""Scans written out: the steps of their bodies one behind the other, for devices without a loop.
+
+What a loop would save is compiling. On two Zen 4 cores that others used, too, a GRU of 128 steps, 16 rows and 256 units
+became 2,818 nodes in 0.7 s, and 9,477 in 2.3 s with all gradients; a run took 27 ms (19 at best) where the operation
+`recurrent` took 32 (20), and 95 ms (86) where it took 76 (62): `benchmarks/scan.py`.
+"""
 
 from __future__ import annotations
 
