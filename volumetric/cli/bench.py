@@ -144,12 +144,12 @@ def _training(
     if unknown:
         raise UsageError(f"there is no network {unknown[0]!r}", hint="known: " + ", ".join(CASES))
     count = None if threads is None else _sizes("-t", threads)[0]
-    learner = open_learner(options.device, threads=count)
+    device = open_device(options.device, threads=count)
     python = torch_python or (Path(sys.executable) if importlib.util.find_spec("torch") else None)
-    torch = None if python is None else (python, "cuda" if options.device.startswith("gpu") else "cpu", count or 0)
+    torch = None if python is None else (python, "cuda" if device.info.kind == "gpu" else "cpu", count or 0)
     wanted = [CASES[name] for name in only or CASES]
     rows = []
-    for row in measure_training(wanted, learner, options.device, repetitions=repetitions, torch=torch):
+    for row in measure_training(wanted, open_learner(device), device.info.name, repetitions=repetitions, torch=torch):
         rows.append(row)
         console.note(f"{row.name}: {row.seconds:.3f} s")
     console.write(render_training(rows, form))
