@@ -66,7 +66,7 @@ Other schemes of these types (another group size, another type of scales) are de
 Forward and backward of every layer kind, for rows, sequences, batches and images as far as its shape rule goes.
 *native*: kernels of the device compute it in float32. The inference column says which of two paths a device takes. The
 fused plan is for networks whose layers are all row-wise; a network with any other layer runs as tensor graphs as a
-whole, as does all training.
+whole, as does all training. On GPUs recurrent layers and gated branches are part of the fused plan, too.
 
 | kind | class | inference | reference | cpu: forward | backward | gpu: forward | backward |
 | --- | --- | --- | --- | --- | --- | --- | --- |

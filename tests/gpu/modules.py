@@ -13,7 +13,7 @@ import numpy as np
 from tests.gpu_graph.test_fake_quant import rounding, schemes
 from tests.graph.op_cases import OP_CASES, case_graph
 from volumetric import Coord, Grid, Network, initialise
-from volumetric.kernels.gpu import attention, elementwise, matmul
+from volumetric.kernels.gpu import attention, elementwise, guards, matmul, recurrence
 from volumetric.kernels.gpu.attention import AttentionShape
 from volumetric.kernels.gpu.dispatch import Caps, Dispatch
 from volumetric.kernels.gpu.dispatch import Grid as Groups
@@ -21,7 +21,7 @@ from volumetric.kernels.gpu.formats import FORMATS
 from volumetric.kernels.gpu.genomes import GenomeShape, genomes
 from volumetric.kernels.gpu.graph.launch import Request
 from volumetric.kernels.gpu.graph.table import lower
-from volumetric.kernels.gpu.matmul import TILES, MatmulShape, Partials
+from volumetric.kernels.gpu.matmul import TILES, MatmulShape, Partials, PieceStates
 from volumetric.layers import Conv1d
 from volumetric.layers.activations import ACTIVATIONS
 from volumetric.runtime.gpu.graph.fusing import fuse_folds, fuse_windows
@@ -111,6 +111,11 @@ def fused_dispatches(caps: Caps) -> Iterator[Dispatch]:
         yield elementwise.argmax(width=9, final=flag)
     yield elementwise.softmax(width=9, temperature=0.5)
     yield elementwise.copy_pages(96)
+    yield elementwise.keep_largest(width=9, count=2)
+    for first in (0, elementwise.MIXED):
+        yield elementwise.mix(width=9, branches=6, first=first, count=2)
+    for name in ("rnn_tanh", "rnn_relu", "lstm", "gru"):
+        yield recurrence.cell(name, hidden=9, step=1)
     yield elementwise.concat(width=3, at=2, out_width=9)
     shape = GenomeShape(genomes=3, samples=5, inputs=2, outputs=1, slots=7, shared=True)
     yield genomes(shape, caps)
@@ -122,7 +127,7 @@ def _products(caps: Caps) -> Iterator[Dispatch]:
         plain = MatmulShape(k=96, n=20, format=layout, norm="rms", norm_weight=True, residual=True, softcap=9.0)
         gated = MatmulShape(k=50, n=12, format=layout, activation="silu", gated=True, norm="layer", bias=True)
         large = MatmulShape(k=9000, n=4096, format=layout, norm="layer", norm_weight=True, norm_bias=True)
-        yield matmul.matvec(replace(plain, norm=None), caps, first=0, units=20, partials=partials)
+        yield matmul.matvec(replace(plain, norm=None), caps, first=0, units=20, source=partials)
         for shape, int8 in itertools.product((plain, gated, large), (False, True)):
             yield matmul.matvec(replace(shape, int8=int8), caps, first=0, units=shape.n)
             for rows in (2, 16):
@@ -135,6 +140,14 @@ def _products(caps: Caps) -> Iterator[Dispatch]:
             yield matmul.matvec(shape, caps, first=0, units=20)
             yield matmul.gemm(shape, caps, matmul.choose_tile(shape, 64, caps), first=0, units=20)
     shape = MatmulShape(k=96, n=20, format=FORMATS["float16"])
+    state, column = PieceStates(ring=recurrence.RING, step=2), guards.column(3, 1)
+    for rows in (1, 4):
+        cut = matmul.tune_batch(shape, 20, caps, rows)
+        yield matmul.matvec(shape, caps, first=0, units=20, tuning=cut, guard=column)
+        for guard in (guards.NONE, guards.STEPS):
+            yield matmul.matvec(shape, caps, first=0, units=20, tuning=cut, source=state, guard=guard)
+    if caps.max_storage_buffers >= guards.MOST_BUFFERS:
+        yield matmul.gemm(shape, caps, TILES[-1], first=0, units=20, guard=column)
     for tile in TILES:
         if tile.workgroup <= caps.max_workgroup and tile.shared + 2048 <= caps.max_shared:
             yield matmul.gemm(shape, caps, tile, first=0, units=20)

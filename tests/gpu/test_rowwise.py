@@ -109,7 +109,7 @@ def pick(kernel: Kernel, x: np.ndarray) -> int:
         (elementwise.argmax(width=x.size, final=False), {"x": kernel.array(x), "winners": winners}),
         (elementwise.argmax(width=x.size, final=True), {"winners": winners, "token": token, "control": control}),
     )
-    assert kernel.context.read(control, 16).view(np.uint32).tolist() == [1, 1, 0, 0]
+    assert kernel.context.read(control, 16).view(np.uint32).tolist() == [1, 1, 0, 1]
     assert kernel.context.read(control, 256).view(np.uint32)[60] == 42
     return int(kernel.context.read(token, 4).view(np.uint32)[0])
 

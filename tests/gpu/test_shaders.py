@@ -25,7 +25,7 @@ def test_matrix_kernels_compile(fallback_device: GpuDevice, scheme: str) -> None
     gated = MatmulShape(k=50, n=12, format=layout, activation="silu", gated=True, norm="layer", bias=True)
     partials = Partials(splits=3, heads=4, head_dim=24)
     dispatches = [
-        matmul.matvec(plain, context.caps, first=0, units=20, partials=partials),
+        matmul.matvec(plain, context.caps, first=0, units=20, source=partials),
         matmul.matvec(gated, context.caps, first=0, units=12),
         matmul.matvec(replace(gated, int8=True), context.caps, first=0, units=12),
         matmul.gemm(gated, context.caps, TILES[-1], first=0, units=12),

@@ -119,9 +119,11 @@ def test_calls_trims_and_forks_agree_with_the_reference(which: str, name: str, r
 
 @pytest.mark.parametrize("name", FAST)
 def test_devices_choose_the_fused_plan_where_it_covers_all(name: str) -> None:
+    own = CpuExecutable if name == "cpu" else GpuExecutable
     for network, kind in (
-        (tiny_llama(), CpuExecutable if name == "cpu" else GpuExecutable),
-        (mixed(), GraphExecutable),
+        (tiny_llama(), own),
+        (mixed(), GraphExecutable if name == "cpu" else own),
+        (images(), GraphExecutable),
     ):
         executable = device(name).compile(lower(network), initialise(network), OPTIONS)
         assert type(executable) is kind

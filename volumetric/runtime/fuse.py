@@ -5,27 +5,33 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import Any
 
-from volumetric._typing import ROWS
 from volumetric.errors import UnsupportedError
-from volumetric.runtime.graph.network import DIALECT, open_graph
+from volumetric.runtime.graph.network import DIALECT, NATIVE, open_graph
 from volumetric.runtime.graph.ops import Graph, Node
+from volumetric.runtime.graph.segments import on_rows
 from volumetric.runtime.plan import Plan, Step, Value
 
-_BASE = DIALECT - {"recurrence", "mix"}
+BASE = NATIVE - {"recurrence", "mix", "keep_largest"}
+"""Operations that every fast device runs."""
 _NAMES = {"linear": "matmul", "sum": "add", "scaled_softmax": "softmax"}
 
 
-def row_wise(plan: Plan) -> bool:
-    """Whether a layer-level plan becomes a graph of operations on rows of features, which packed weights serve."""
-    graph = open_graph(plan, _BASE)
-    return all(_serves(graph, node) for node in graph.nodes)
+def row_wise(plan: Plan, native: frozenset[str] = BASE) -> bool:
+    """Whether a layer-level plan becomes a graph of operations on rows of features, which packed weights serve.
+
+    Parameters
+    ----------
+    native : operations that the device runs on rows
+    """
+    graph = open_graph(plan, DIALECT & native)
+    return all(on_rows(graph, node, native) for node in graph.nodes)
 
 
-def fuse(plan: Plan) -> Plan:
+def fuse(plan: Plan, native: frozenset[str] = BASE) -> Plan:
     """Return the device-level form of a layer-level plan (as `lower` wrote it)."""
-    graph = open_graph(plan, _BASE)
+    graph = open_graph(plan, DIALECT & native)
     for node in graph.nodes:
-        if not _serves(graph, node):
+        if not on_rows(graph, node, native):
             raise UnsupportedError(
                 f"{node.op!r} of the layer at {node.where} is no operation on rows",
                 hint="compile the plan on a device: it runs as tensor graphs there",
@@ -44,13 +50,6 @@ def fuse(plan: Plan) -> Plan:
     )
 
 
-def _serves(graph: Graph, node: Node) -> bool:
-    tensors = (graph.tensors[i] for i in (*node.inputs, node.outputs[0]))
-    return node.op in _BASE | {"norm", "concat"} and all(
-        t.shape[0] == ROWS and len(t.shape) <= 2 for t in tensors if t.role in ("input", "scratch")
-    )
-
-
 def _step(graph: Graph, node: Node, number: dict[int, int]) -> Step:
     attrs: dict[str, Any] = {name: value for name, value in node.attrs.items() if name not in ("roles", "axis")}
     if node.op == "norm":
@@ -62,6 +61,7 @@ def _step(graph: Graph, node: Node, number: dict[int, int]) -> Step:
         outputs=(number[node.outputs[0]],),
         params=MappingProxyType(graph.keys(node)),
         attrs=MappingProxyType(attrs),
-        states=MappingProxyType({n: f"{node.where}/{n}" for n in ("k", "v") if node.named(n) is not None}),
+        states=MappingProxyType({n: f"{node.where}/{n}" for n in ("k", "v", "h", "c") if node.named(n) is not None}),
         tail=node.tail,
+        guard=None if node.guard is None else (number[node.guard[0]], node.guard[1]),
     )

@@ -46,6 +46,7 @@ class Step:
     attrs : static facts, including the layer spec under ``"spec"`` at layer level
     states : name → key in `Plan.states` of each state that the step reads and replaces, as ``"k"`` → ``"3.0.0.1/k"``
     tail : no later step mixes rows, so when only the last rows are wanted the step may run on those alone
+    guard : (value, column): where that column is 0 in a row nobody reads the result for it, and it need not be computed
     """
 
     op: str
@@ -56,6 +57,7 @@ class Step:
     attrs: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     states: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     tail: bool = False
+    guard: tuple[int, int] | None = None
 
 
 DELAYS = frozenset({"delay", "recall", "retain"})

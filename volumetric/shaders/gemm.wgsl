@@ -125,6 +125,7 @@ fn finish(m: u32, n4: u32, gate: vec4<f32>, up: vec4<f32>) {
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
     let m0 = group.y * BM;
+    if (is_idle(m0, ctl.rows)) { return; }
     let n0 = group.x * OUT;
     let slice = lid / (TX * TY);
     let place = lid % (TX * TY);

@@ -120,6 +120,7 @@ fn main(
     var block = group.x;
     var m0 = group.y * BATCH;
     if (BATCH == 1u) { block = flat_group(group, count); m0 = 0u; }
+    if (is_idle(m0, call_rows())) { return; }
     let unit = (block * (WG / TEAM) + lid / TEAM) * ROWS;
     var staged = 0u;
     if (BATCH > 1u) { staged = min(m0 + lid / SHARE, call_rows() - 1u); }

@@ -6,9 +6,11 @@ struct Control {
     rows: u32,     // of this call
     singles: u32,  // of these
     blocks: u32,   // of the others
-    spare: u32,
+    pieces: u32,
     near: array<vec4<u32>, NEAR_PAGES / 4u>,  // the first pages of the only single
-    places: array<vec4<u32>, PLACES>,       // of a row: its position, the line of its page table, the end row of its piece
+    // Of a row: its position, the line of its page table, the end row of its piece. The last word is of the piece that has
+    // the number of this row: its first row.
+    places: array<vec4<u32>, PLACES>,
     starts: array<vec4<u32>, PLACES / 4u>,  // first row of each block
 }
 @group(0) @binding(14) var<uniform> ctl: Control;

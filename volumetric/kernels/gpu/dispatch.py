@@ -53,11 +53,13 @@ class Rows(NamedTuple):
     total : all of them
     singles : those, at the beginning, that are the only row of their sequence
     blocks : how many blocks the pieces of the others are cut into
+    pieces : sequences
     """
 
     total: int
     singles: int = 0
     blocks: int = 0
+    pieces: int = 0
 
     @property
     def others(self) -> int:
@@ -77,7 +79,7 @@ class Grid:
     y: int = 1
     z: int = 1
     rows_each: int | None = None
-    over: Literal["total", "singles", "others", "blocks"] = "total"
+    over: Literal["total", "singles", "others", "blocks", "pieces"] = "total"
 
     def size(self, rows: Rows, limit: int) -> tuple[int, int, int]:
         """Group counts for `rows`; a one-dimensional grid beyond `limit` is folded (`flat_group` in WGSL undoes it)."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from volumetric.kernels.gpu.dispatch import Constant, Dispatch, Grid, ceil_div
+from volumetric.kernels.gpu.dispatch import Constant, Dispatch, Grid, ceil_div, power_of_two
 from volumetric.kernels.gpu.formats import WeightFormat
 
 _GROUP = 128
+MIXED = 4
+"""Branches that one launch of `mix` sums."""
 ARGMAX_GROUPS = 64
 """Workgroups a row of the first arg max launch; the second has one for their winners."""
 
@@ -47,6 +49,32 @@ def apply(*, width: int, activation: str = "linear", softcap: float = 0.0) -> Di
         constants={"WG": _GROUP, "WIDTH4": width4, "SOFTCAP": float(softcap)},
         preludes=(f"act/{activation}",),
     )
+
+
+def keep_largest(*, width: int, count: int) -> Dispatch:
+    """The largest elements of each row, -inf for the others. Buffers: x, y."""
+    return Dispatch(
+        kernel="keep_largest",
+        grid=Grid(x=1, rows_each=1),
+        constants={"WG": min(_GROUP, power_of_two(max(width, 32))), "WIDTH": width, "KEEP": count},
+        preludes=("order",),
+    )
+
+
+def mix(*, width: int, branches: int, first: int, count: int) -> Dispatch:
+    """Weighted sum of branches `first` … `first + count`, up to `MIXED`, of a gate's; added to y unless `first` is 0.
+
+    Buffers: weights, branch_0 … branch_3, y, ctl.
+    """
+    width4 = ceil_div(width, 4)
+    constants: dict[str, Constant] = {
+        "WG": _GROUP,
+        "WIDTH4": width4,
+        "GATE_STRIDE": 4 * ceil_div(branches, 4),
+        "FIRST": first,
+        "COUNT": count,
+    }
+    return Dispatch(kernel="mix", grid=Grid(x=ceil_div(width4, _GROUP), rows_each=1), constants=constants)
 
 
 def concat(*, width: int, at: int, out_width: int) -> Dispatch:

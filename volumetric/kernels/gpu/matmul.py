@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from volumetric.kernels.gpu.dispatch import Caps, Constant, Dispatch, Grid, ceil_div, power_of_two
 from volumetric.kernels.gpu.formats import WeightFormat
+from volumetric.kernels.gpu.guards import NONE, Guard
 
 _NORMS = {None: 0, "rms": 1, "layer": 2}
 _STAGE_BYTES = 24576
@@ -97,6 +98,14 @@ class Partials:
     splits: int
     heads: int
     head_dim: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PieceStates:
+    """x of a recurrent product: what a fixed state of `ring` values holds of each piece before its row `step`."""
+
+    ring: int
+    step: int
 
 
 def tune_matvec(shape: MatmulShape, units: int, caps: Caps) -> MatvecTuning:
@@ -250,12 +259,14 @@ def matvec(
     *,
     first: int,
     units: int,
-    partials: Partials | None = None,
+    source: Partials | PieceStates | None = None,
     tuning: MatvecTuning | None = None,
+    guard: Guard = NONE,
 ) -> Dispatch:
     """One row, or as many at once as `tuning` says, times the rows of a shard: outputs `first` … `first + units`.
 
-    Buffers: x, weights, scales, bias, norm_params, residual, y; with `partials` also maxima, for several rows also ctl.
+    Buffers: x, weights, scales, bias, norm_params, residual, y; of partials also maxima; for several rows, or where x
+    is a state, also ctl; what the guard reads.
     """
     tuning = tuning or tune_matvec(shape, units, caps)
     constants = shape.constants() | {
@@ -269,25 +280,33 @@ def matvec(
         "CHUNKS": tuning.chunks,
         "PLANE": tuning.chunk | 1,
         "BATCH": tuning.batch,
+        **guard.over(tuning.batch),
     }
     operand = "operand/int8" if shape.int8 and shape.format.group else "operand/float32"
-    source = "source/rows"
-    if partials is not None:
-        source = "source/partials"
-        constants |= {"SPLITS": partials.splits, "HEADS": partials.heads, "HEAD_DIM": partials.head_dim}
+    where = "source/rows"
+    if isinstance(source, Partials):
+        where = "source/partials"
+        constants |= {"SPLITS": source.splits, "HEADS": source.heads, "HEAD_DIM": source.head_dim}
+    of_pieces = isinstance(source, PieceStates)
+    if isinstance(source, PieceStates):
+        where = "source/states"
+        constants |= {"RING": source.ring}
     groups = ceil_div(units, tuning.workgroup // tuning.team * tuning.rows)
     many = tuning.batch > 1
+    over = "pieces" if of_pieces else "total"
     return Dispatch(
         kernel="matvec",
-        grid=Grid(x=groups, rows_each=tuning.batch) if many else Grid(x=groups),
+        grid=Grid(x=groups, rows_each=tuning.batch, over=over) if many else Grid(x=groups),
         constants=constants,
         preludes=(
             shape.format.prelude,
             f"act/{shape.activation}",
-            "batch/many" if many else "batch/one",
-            source,
+            ("batch/pieces" if of_pieces else "batch/many") if many else "batch/one",
+            where,
+            guard.prelude,
             operand,
         ),
+        args=(source.step,) if isinstance(source, PieceStates) else (),
     )
 
 
@@ -354,10 +373,11 @@ def choose_tile(shape: MatmulShape, rows: int, caps: Caps) -> GemmTile:
     return min(fitting, key=lambda t: (ceil_div(rows, t.m) * t.m * t.n, groups(t) < enough, -t.m))
 
 
-def gemm(shape: MatmulShape, caps: Caps, tile: GemmTile, *, first: int, units: int) -> Dispatch:
+def gemm(shape: MatmulShape, caps: Caps, tile: GemmTile, *, first: int, units: int, guard: Guard = NONE) -> Dispatch:
     """Many rows times the rows of a shard: outputs `first` … `first + units`; `first` is a multiple of 4.
 
-    Buffers: x, weights, scales, bias, norm_params, residual, y, stats (of `row_stats`, when there is a norm), ctl.
+    Buffers: x, weights, scales, bias, norm_params, residual, y, stats (of `row_stats`, when there is a norm), ctl;
+    what the guard reads.
     """
     constants = shape.constants() | {
         "FIRST": first,
@@ -370,12 +390,13 @@ def gemm(shape: MatmulShape, caps: Caps, tile: GemmTile, *, first: int, units: i
         "SLICES": tile.slices,
         "BUFFERS": tile.buffers,
         "KU": min(tile.k // tile.slices, caps.unroll),
+        **guard.over(tile.m),
     }
     return Dispatch(
         kernel="gemm",
         grid=Grid(x=ceil_div(units * shape.parts, tile.n), rows_each=tile.m),
         constants=constants,
-        preludes=(shape.format.prelude, f"act/{shape.activation}"),
+        preludes=(shape.format.prelude, f"act/{shape.activation}", guard.prelude),
     )
 
 

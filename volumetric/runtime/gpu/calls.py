@@ -77,23 +77,24 @@ def count_rows(places: Sequence[Place], each: int, *, singles: bool) -> Rows:
     """Rows of a call whose longer pieces are cut in blocks of `each`; without `singles`, those of one row are, too."""
     alone = sum(place.rows == 1 for place in places) if singles else 0
     blocks = sum(ceil_div(place.rows, each) for place in places[alone:])
-    return Rows(sum(place.rows for place in places), alone, blocks)
+    return Rows(sum(place.rows for place in places), alone, blocks, len(places))
 
 
 def control_words(places: Sequence[Place], rows: Rows, each: int) -> NDArray[np.uint32]:
     """Contents of the control block, as far as a call of `rows` reads it."""
     if not rows.blocks:
         words = np.zeros(_PLACES + 4 * rows.total, np.uint32)
-        words[:3] = rows
+        words[:_NEAR] = rows
         if rows.singles == 1:
             words[_NEAR:_PLACES] = near_words(places[0].pages)
         lists = words[_PLACES:].reshape(-1, 4)
         lists[:, 0] = [place.position for place in places]
         lists[:, 1] = [place.line for place in places]
         lists[:, 2] = np.arange(1, rows.total + 1)
+        lists[:, 3] = np.arange(rows.total)
         return words
     words = np.zeros(CONTROL_BYTES // 4, np.uint32)
-    words[:3] = rows
+    words[:_NEAR] = rows
     if rows.singles == 1:
         words[_NEAR:_PLACES] = near_words(places[0].pages)
     lists, at, starts = words[_PLACES:_STARTS].reshape(-1, 4), 0, []
@@ -101,6 +102,7 @@ def control_words(places: Sequence[Place], rows: Rows, each: int) -> NDArray[np.
         part = lists[at : at + place.rows]  # of a call longer than the list, its beginning
         part[:, 0] = place.position + np.arange(len(part))
         part[:, 1:3] = place.line, at + place.rows
+        lists[number, 3] = at
         if number >= rows.singles:
             starts += range(at, at + place.rows, each)
         at += place.rows

@@ -11,6 +11,7 @@ from volumetric.kernels.gpu.formats import FORMATS
 from volumetric.runtime.device import DeviceInfo, RunOptions
 from volumetric.runtime.gpu.adapters import choose, describe, ranked_adapters
 from volumetric.runtime.gpu.context import GpuContext
+from volumetric.runtime.graph.network import NATIVE
 from volumetric.runtime.plan import Plan
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ class GpuDevice:
     Attributes
     ----------
     native_schemes : schemes that are executed as stored; all others become float32 when made resident
+    native_operations : operations on the rows of a call that run on packed weights and states
 
     Raises
     ------
@@ -39,6 +41,7 @@ class GpuDevice:
     """
 
     native_schemes = tuple(FORMATS)
+    native_operations = NATIVE
 
     def __init__(self, selector: str | None = None, *, narrow: Mapping[str, Any] | None = None) -> None:
         adapters = ranked_adapters()
@@ -70,7 +73,7 @@ class GpuDevice:
         from volumetric.runtime.graph.executable import GraphExecutable
 
         options = options or RunOptions()
-        if row_wise(plan):
+        if row_wise(plan, self.native_operations):
             return self.compile_fused(plan, params, options)
         refuse_wide(plan, params)
         return GraphExecutable(plan, params, options, self.graphs())
@@ -85,7 +88,7 @@ class GpuDevice:
         from volumetric.runtime.fuse import fuse
         from volumetric.runtime.gpu.executable import GpuExecutable
 
-        fused = fuse(plan)
+        fused = fuse(plan, self.native_operations)
         refuse_wide(plan, params)
         return GpuExecutable(self.context, fused, params, options)
 

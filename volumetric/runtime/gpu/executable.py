@@ -70,8 +70,9 @@ class GpuExecutable:
         self.weights = Residency(context, params)
         whole = any(not (shape.state and shape.causal) for shape in self._shapes.values())
         self.scratch = Scratch(context, plan, whole=whole, most=options.context)
-        kept = {key: self._shapes[i] for i, step in enumerate(plan.steps) for key in step.states.values()}
-        self.pool = PagePool(context, kept, options.context, self._forget)
+        kept = {key: shape for i, shape in self._shapes.items() for key in plan.steps[i].states.values()}
+        fixed = {key: spec for key, spec in plan.states.items() if spec.kind == "fixed"}
+        self.pool = PagePool(context, kept, options.context, self._forget, fixed)
         self.lock = self.pool.lock
         self._recorder = Recorder(
             context, plan, self.weights, self.scratch, self._shapes, self.pool, int8=options.compute == "int8"

@@ -18,7 +18,9 @@ from volumetric.errors import DeviceError
 from volumetric.kernels.gpu import elementwise
 from volumetric.kernels.gpu.attention import PAGE, AttentionShape
 from volumetric.kernels.gpu.dispatch import Rows, ceil_div
+from volumetric.layers import StateSpec
 from volumetric.runtime.gpu.context import GpuContext
+from volumetric.runtime.gpu.fixed import FixedStates
 
 _FIRST_BYTES = 128 << 20
 _FIRST_LINES = 16
@@ -44,6 +46,7 @@ class PagePool:
     shapes : key of a state → the attention that keeps its rows there
     positions : rows that a sequence may have
     before_move : called before buffers are replaced by larger ones: whatever is bound to them must go
+    fixed : key → states of one value a sequence
 
     Attributes
     ----------
@@ -51,6 +54,7 @@ class PagePool:
     returned : holdings of sequences that were collected; appending is all that a finalizer may do
     buffers : key of a state → ``[pages, kv_heads, PAGE, head_dim padded]``
     tables : page numbers, uint32 ``[lines, pages of a full context]``
+    fixed : fixed states, by line
 
     Raises
     ------
@@ -63,6 +67,7 @@ class PagePool:
         shapes: Mapping[str, AttentionShape],
         positions: int,
         before_move: Callable[[], None],
+        fixed: Mapping[str, StateSpec],
     ) -> None:
         self._context = context
         self._shapes = shapes
@@ -81,6 +86,7 @@ class PagePool:
         self._free_lines = list(range(self._lines - 1, 0, -1))
         self.tables = context.buffer(4 * self._lines * self._width, "page tables")
         self._moves: Any = None
+        self.fixed = FixedStates(context, fixed, self._lines)
 
     @property
     def nbytes(self) -> int:
@@ -108,8 +114,7 @@ class PagePool:
             if held.line and not shared and missing <= 0:
                 continue
             changed = len(held.pages) if held.line else 0
-            if not held.line:
-                held.line = self._take_line()
+            held.line = held.line or self._take_line()
             if shared:
                 fresh = self._take(1)[0]
                 moves.append((held.pages[at], fresh))
@@ -122,11 +127,21 @@ class PagePool:
         if moves:
             self._copy(moves)
 
-    def share(self, pages: list[int]) -> list[int]:
-        """Count another user of these pages; returns them."""
-        for page in pages:
+    def share(self, held: Holding, twin: Holding, rows: int) -> None:
+        """Let `twin`, which is empty, hold the first `rows` rows and the fixed states of a sequence, too.
+
+        Raises
+        ------
+        DeviceError : no room for the fixed states
+        """
+        if self.fixed.buffers and rows:
+            twin.line = self._take_line()
+            self.fixed.copy(held.line, twin.line)
+        twin.pages = held.pages[: ceil_div(rows, PAGE)]
+        for page in twin.pages:
             self._uses[page] += 1
-        return list(pages)
+        if twin.line and twin.pages:
+            self._context.write(self.tables, np.array(twin.pages, np.uint32), 4 * twin.line * self._width)
 
     def give(self, pages: Iterable[int]) -> None:
         """Count a user less of these pages; those without any are free."""
@@ -163,6 +178,7 @@ class PagePool:
         for buffer in self.buffers.values():
             self._context.free(buffer)
         self._context.free(self.tables)
+        self.fixed.close()
         if self._moves is not None:
             self._context.free(self._moves)
         self.buffers, self.tables, self._moves = {}, None, None
@@ -187,8 +203,10 @@ class PagePool:
     def _take_line(self) -> int:
         self._collect()
         if not self._free_lines:
+            values = self.fixed.grow(2 * self._lines)
             larger = self._context.buffer(8 * self._lines * self._width, "page tables")
             self._before_move()
+            self.fixed.take(values)
             self._context.copy_whole([(self.tables, larger)])
             self._context.free(self.tables)
             self.tables = larger

@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from volumetric.errors import UnsupportedError
-from volumetric.kernels.gpu import attention, matmul
+from volumetric.kernels.gpu import attention, guards, matmul
 from volumetric.kernels.gpu.attention import AttentionShape
-from volumetric.kernels.gpu.dispatch import Dispatch, ceil_div, power_of_two
+from volumetric.kernels.gpu.dispatch import Caps, Dispatch, ceil_div, power_of_two
+from volumetric.kernels.gpu.guards import Guard
 from volumetric.kernels.gpu.matmul import MatmulShape, MatvecTuning, Partials
 from volumetric.runtime.gpu.context import Call, GpuContext
+from volumetric.runtime.gpu.fixed import FixedStates
 from volumetric.runtime.gpu.pages import PagePool
+from volumetric.runtime.gpu.recurrent import recurrent_product
 from volumetric.runtime.gpu.residency import Matrix, Residency
 from volumetric.runtime.gpu.rotation import RotationTables
 from volumetric.runtime.gpu.rowwise import ROWWISE
@@ -49,6 +52,7 @@ class Recorder:
     ----------
     block : rows that prefill attention takes at once, the same in all layers
     apart : rows of some layer see later ones of their call, so that a call has one sequence
+    rounds_to_int8 : products of integer weights round their other side
     """
 
     def __init__(
@@ -66,7 +70,7 @@ class Recorder:
         self.plan = plan
         self.weights = weights
         self._shapes = shapes
-        self._int8 = int8
+        self.rounds_to_int8 = int8
         self._scratch = scratch
         self._pool = pool
         self._spares: dict[int, Any] = {}
@@ -121,6 +125,21 @@ class Recorder:
         """Elements in a row of a value."""
         return self.plan.values[value].width
 
+    @property
+    def caps(self) -> Caps:
+        """What kernels may rely on."""
+        return self._context.caps
+
+    @property
+    def fixed(self) -> FixedStates:
+        """Fixed states of all sequences."""
+        return self._pool.fixed
+
+    @property
+    def most_rows(self) -> int:
+        """Rows that values have room for."""
+        return self._scratch.rows
+
     def spare(self, nbytes: int) -> Any:
         """A buffer of this size for a result that the next dispatch reads, the same for every asker."""
         if nbytes not in self._spares:
@@ -131,8 +150,8 @@ class Recorder:
         """Different matrix products of a row, with the outputs of a shard: what a search for cuts has to look at."""
         found: dict[tuple[MatmulShape, int], None] = {}
         for step in self.plan.steps:
-            if step.op == "matmul":
-                shape, matrix = self._matmul_shape(step)
+            if step.op in ("matmul", "recurrence"):
+                shape, matrix = self._matmul_shape(step) if step.op == "matmul" else recurrent_product(self, step)
                 found |= {(shape, shard.units): None for shard in matrix.shards}
         return list(found)
 
@@ -147,8 +166,14 @@ class Recorder:
         buffers |= {"norm_params": norm} if norm is not None else {}
         buffers |= {"bias": bias} if bias is not None else {}
         buffers |= {"residual": frame.values[step.inputs[1]]} if shape.residual else {}
-        if frame.rows <= matmul.most_batched(self._context.caps):
-            return self._matvec(shape, matrix, frame, buffers, partials)
+        guard = guards.NONE
+        batched = frame.rows <= matmul.most_batched(self._context.caps)
+        if step.guard is not None and (batched or self._context.caps.max_storage_buffers >= guards.MOST_BUFFERS):
+            value, number = step.guard
+            guard = guards.column(self.width(value), number)
+            buffers["gate"] = frame.values[value]
+        if batched:
+            return self._matvec(shape, matrix, frame, buffers, partials, guard)
         calls = []
         if shape.norm is not None:
             stats = {"x": buffers["x"], "stats": self._stats}
@@ -156,24 +181,33 @@ class Recorder:
             buffers["stats"] = self._stats
         tile = matmul.choose_tile(shape, frame.rows, self._context.caps)
         for shard in matrix.shards:
-            dispatch = matmul.gemm(shape, self._context.caps, tile, first=shard.first, units=shard.units)
+            dispatch = matmul.gemm(shape, self._context.caps, tile, first=shard.first, units=shard.units, guard=guard)
             calls.append(self.bind(dispatch, frame, {**buffers, **shard.buffers}))
         return calls
 
     def _matvec(
-        self, shape: MatmulShape, matrix: Matrix, frame: Frame, buffers: dict[str, Any], partials: Partials | None
+        self,
+        shape: MatmulShape,
+        matrix: Matrix,
+        frame: Frame,
+        buffers: dict[str, Any],
+        partials: Partials | None,
+        guard: Guard,
     ) -> list[Call]:
         if partials is not None:
             buffers |= {"x": self._parts, "maxima": self._maxima}
         calls = []
         for shard in matrix.shards:
-            cut = self._cut_matvec(shape, shard.units, frame.rows)
+            cut = self.cut_matvec(shape, shard.units, frame.rows)
             caps = self._context.caps
-            dispatch = matmul.matvec(shape, caps, first=shard.first, units=shard.units, partials=partials, tuning=cut)
+            dispatch = matmul.matvec(
+                shape, caps, first=shard.first, units=shard.units, source=partials, tuning=cut, guard=guard
+            )
             calls.append(self.bind(dispatch, frame, {**buffers, **shard.buffers}, control=cut.batch > 1))
         return calls
 
-    def _cut_matvec(self, shape: MatmulShape, units: int, rows: int) -> MatvecTuning:
+    def cut_matvec(self, shape: MatmulShape, units: int, rows: int) -> MatvecTuning:
+        """How a product of so many rows is cut for `units` outputs."""
         caps = self._context.caps
         if rows == 1:
             return self._context.tunings.cut(shape, units, caps)
@@ -198,7 +232,7 @@ class Recorder:
             bias=any(f"bias.{i}" in step.params for i in range(len(parts))),
             residual=attrs["residual"],
             softcap=attrs["softcap"],
-            int8=self._int8,
+            int8=self.rounds_to_int8,
         )
         return shape, matrix
 
@@ -256,14 +290,14 @@ class Recorder:
         out = step.outputs[0]
         if following is None or following.op != "matmul" or following.inputs[0] != out or shape.head_dim % 4:
             return False
-        alone = len(list(self.plan.consumers(out))) == 1 and out not in self.plan.outputs
+        alone = len(list(self.plan.consumers(out))) == 1 and out not in self.plan.outputs and following.guard is None
         caps = self._context.caps
         if frame.singles != frame.rows or frame.rows > matmul.most_batched(caps):
             return False
         if not alone or following.attrs["norm"] is not None or caps.max_storage_buffers < 8:
             return False
         product, matrix = self._matmul_shape(following)
-        cut = self._cut_matvec(product, matrix.units, frame.rows)
+        cut = self.cut_matvec(product, matrix.units, frame.rows)
         groups = matmul.matvec(product, caps, first=0, units=matrix.units, tuning=cut).grid.x
         read = 4 * frame.rows * attention.tune_split(shape, caps, frame.singles).splits * product.k * groups
         return len(matrix.shards) == 1 and read <= _FUSE_COMBINE_BYTES

@@ -101,7 +101,8 @@ class Recordings:
             return
         self.owner = None
         words = np.zeros(CONTROL_BYTES // 4, np.uint32)
-        words[:3] = self.count([_NOBODY])
+        nobody = control_words([_NOBODY], self.count([_NOBODY]), self._recorder.block)
+        words[: len(nobody)] = nobody
         try:
             self.context.write(self._control, words)
             self.executor.send(begun)
@@ -138,5 +139,6 @@ class Recordings:
 
 
 def _key(part: str, rows: Rows) -> tuple[str, int, int]:
-    """What distinguishes recordings: they serve as many rows as the next power of two."""
-    return part, power_of_two(rows.total), power_of_two(rows.singles) if rows.singles else 0
+    """What distinguishes recordings: they serve as many rows as the next power of two, and more than singles if so."""
+    singles = power_of_two(rows.singles) if rows.singles else 0
+    return part, max(power_of_two(rows.total), 2 * singles if rows.others else 0), singles

@@ -10,6 +10,7 @@ from volumetric.errors import UnsupportedError
 from volumetric.kernels.gpu import elementwise
 from volumetric.kernels.gpu.dispatch import ceil_div
 from volumetric.runtime.gpu.context import Call
+from volumetric.runtime.gpu.recurrent import record_recurrence
 from volumetric.runtime.plan import Step
 
 if TYPE_CHECKING:
@@ -109,6 +110,23 @@ def _softmax(r: Recorder, step: Step, frame: Frame) -> list[Call]:
     return [r.bind(dispatch, frame, buffers, control=False)]
 
 
+def _keep_largest(r: Recorder, step: Step, frame: Frame) -> list[Call]:
+    dispatch = elementwise.keep_largest(width=r.width(step.inputs[0]), count=step.attrs["k"])
+    buffers = {"x": frame.values[step.inputs[0]], "y": frame.values[step.outputs[0]]}
+    return [r.bind(dispatch, frame, buffers, control=False)]
+
+
+def _mix(r: Recorder, step: Step, frame: Frame) -> list[Call]:
+    weights, *branches = (frame.values[i] for i in step.inputs)
+    width, y, calls = r.width(step.outputs[0]), frame.values[step.outputs[0]], []
+    for first in range(0, len(branches), elementwise.MIXED):
+        part = branches[first : first + elementwise.MIXED]
+        dispatch = elementwise.mix(width=width, branches=len(branches), first=first, count=len(part))
+        names = {f"branch_{i}": branch for i, branch in enumerate(part)}
+        calls.append(r.bind(dispatch, frame, {"weights": weights, "y": y, **names}))
+    return calls
+
+
 ROWWISE: Mapping[str, Callable[[Recorder, Step, Frame], list[Call]]] = MappingProxyType(
     {
         "embedding": _embedding,
@@ -120,6 +138,9 @@ ROWWISE: Mapping[str, Callable[[Recorder, Step, Frame], list[Call]]] = MappingPr
         "activation": _map,
         "softcap": _map,
         "softmax": _softmax,
+        "keep_largest": _keep_largest,
+        "mix": _mix,
+        "recurrence": record_recurrence,
     }
 )
 """Operation of the fused plan → how its dispatches are bound."""

@@ -50,9 +50,9 @@ class GpuState:
 
         Raises
         ------
-        GenerationError : `position` is negative or beyond the end
+        GenerationError : `position` is negative or beyond the end, or a fixed state cannot go back to it
         """
-        check_trim(self._position, position)
+        check_trim(self._position, position, self._specs)
         with self.pool.lock:
             self._position = position
             keep = ceil_div(position, PAGE)
@@ -63,8 +63,8 @@ class GpuState:
         """Copy: both continue independently. They share all pages until one writes to the last of them."""
         twin = GpuState(self.pool, self._specs)
         with self.pool.lock:
+            self.pool.share(self.held, twin.held, self._position)
             twin._position = self._position
-            twin.held.pages = self.pool.share(self.held.pages[: ceil_div(self._position, PAGE)])
         return twin
 
     def save(self) -> bytes:
@@ -73,7 +73,9 @@ class GpuState:
             return save_state(self, self._specs)
 
     def read(self, key: str) -> NDArray[Any]:
-        """Return the rows of the state `key`, ``[position, kv_heads, head_dim]``."""
+        """Return the rows of the state `key`, ``[position, kv_heads, head_dim]``, or its value."""
+        if self._specs[key].kind == "fixed":
+            return self.pool.fixed.read(key, self.held.line, self._position)
         return self.pool.read(key, self.held, self._position)
 
     def fill(self, values: Mapping[str, Held], position: int) -> None:
@@ -87,5 +89,8 @@ class GpuState:
             self.reset()
             self.pool.reserve([(self.held, 0, position)])
             for key, value in values.items():
-                self.pool.write(key, self.held, as_numbers(value, self.pool.dtype(key)))
+                if self._specs[key].kind == "fixed":
+                    self.pool.fixed.write(key, self.held.line, position, as_numbers(value, "float32"))
+                else:
+                    self.pool.write(key, self.held, as_numbers(value, self.pool.dtype(key)))
             self._position = position

@@ -7,13 +7,6 @@ struct Dims { rows: u32, width: u32, keep: u32 }
 @group(0) @binding(1) var<storage, read_write> y: array<f32>;
 @group(0) @binding(13) var<uniform> dims: Dims;
 
-fn place_of(v: f32) -> u32 {
-    if (is_nan(v)) { return 0u; }
-    let bits = bitcast<u32>(v);
-    if ((bits & 0x7fffffffu) == 0u) { return 0x80000000u; }  // -0 equals 0
-    return select(bits | 0x80000000u, ~bits, bits >= 0x80000000u);
-}
-
 @compute @workgroup_size(WG)
 fn main(
     @builtin(workgroup_id) group: vec3<u32>,

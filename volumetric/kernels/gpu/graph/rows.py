@@ -93,7 +93,16 @@ def keep_largest(request: Request) -> Lowered:
     constants = {"INDEX_BITS": max(request.inputs[0][1] - 1, 0).bit_length()}
     buffers = {"x": source(0), "y": result()}
     extra = (request.attrs["k"],)
-    return alone(rowwise("keep_largest", request.inputs[0], request.caps, buffers, extra=extra, constants=constants))
+    launch = rowwise(
+        "keep_largest",
+        request.inputs[0],
+        request.caps,
+        buffers,
+        extra=extra,
+        constants=constants,
+        preludes=(MATHS, "order"),
+    )
+    return alone(launch)
 
 
 def norm(request: Request) -> Lowered:

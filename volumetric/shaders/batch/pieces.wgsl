@@ -1,0 +1,2 @@
+// A row for each piece of a call.
+fn call_rows() -> u32 { return ctl.pieces; }
