@@ -18,6 +18,7 @@ from volumetric.kernels.cpu.memory import load_f32, load_f64, load_u8, load_u16,
 from volumetric.kernels.cpu.prepare import code_step, inverse_root, square_sum
 from volumetric.kernels.cpu.simd import (
     as_brain,
+    as_half,
     first_lanes,
     larger_size,
     load,
@@ -180,10 +181,13 @@ def _put_value(source, values, size, capacity, head, place, wide):
 
 
 @kernel
-def _round(source, out, size):
-    """Round a head to bfloat16, whole vectors of it."""
+def _round(source, out, size, wide):
+    """Round a head to bfloat16, whole vectors of it; to float16 before, where it is stored in `wide` 2 bytes."""
     for i in range(0, size, 16):
-        store(out + 4 * i, as_brain(load(source + 4 * i)))
+        value = load(source + 4 * i)
+        if wide == 2:
+            value = as_half(value)
+        store(out + 4 * i, as_brain(value))
 
 
 def append(storage: str, rounded: int) -> Callable[..., None]:
@@ -214,12 +218,12 @@ def append(storage: str, rounded: int) -> Callable[..., None]:
                 out = slot_address(control, word(step, 10)) + (row * heads + head) * size * 4
                 _ready_head(source, room, size, word(step, 4), number(step, 6), half, table, number(step, 11))
                 if rounded:
-                    _round(room, room, size)
+                    _round(room, room, size, 4)
                 _copy(room, out, size)
             elif head < heads + kv_heads:
                 _ready_head(source, room, size, word(step, 5), number(step, 6), half, table, f32(1.0))
                 if rounded:
-                    _round(room, room, size)
+                    _round(room, room, size, wide)
                 keys = state_word(control, state, 0)
                 if wide == 1:
                     scales = keys + kv_heads * capacity * size
@@ -232,7 +236,7 @@ def append(storage: str, rounded: int) -> Callable[..., None]:
                     at = (head - heads - kv_heads) * capacity + base + row
                     store_f32(scales + 4 * at, _head_scale(source, size))
                 if rounded:
-                    _round(source, room, size)
+                    _round(source, room, size, wide)
                     source = room
                 _put_value(source, values, size, capacity, head - heads - kv_heads, base + row, wide)
 

@@ -136,6 +136,12 @@ def as_brain(e: Emitter, value: ir.Value) -> ir.Value:
     return e.b.bitcast(e.b.shl(e.b.zext(e.to_brain(value), I32X), e.ints(16)), F32X)
 
 
+@define(Floats, Floats)
+def as_half(e: Emitter, value: ir.Value) -> ir.Value:
+    """Each number rounded to float16, as float32."""
+    return e.from_half(e.to_half(value))
+
+
 @define(types.void, types.int64, Floats, Floats)
 def store_pairs(e: Emitter, address: ir.Value, first: ir.Value, second: ir.Value) -> None:
     """Write 16 pairs of bfloat16, as `Emitter.load_pairs` reads them."""
