@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import Any
 
 from volumetric.errors import UnsupportedError
+from volumetric.runtime.graph.families.rowwise import LINEAR
 from volumetric.runtime.graph.network import DIALECT, NATIVE, open_graph
 from volumetric.runtime.graph.ops import Graph, Node
 from volumetric.runtime.graph.segments import on_rows
@@ -52,6 +53,8 @@ def fuse(plan: Plan, native: frozenset[str] = BASE) -> Plan:
 
 def _step(graph: Graph, node: Node, number: dict[int, int]) -> Step:
     attrs: dict[str, Any] = {name: value for name, value in node.attrs.items() if name not in ("roles", "axis")}
+    if node.op == "recurrence":
+        attrs = {**LINEAR, **attrs}  # a product and nothing else
     if node.op == "norm":
         attrs["groups"] = 1
     return Step(

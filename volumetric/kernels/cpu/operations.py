@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from volumetric.kernels.cpu import append, attention, pieces, products, rounded_attention, rows
+from volumetric.kernels.cpu import append, attention, cells, mixing, pieces, products, rounded_attention, rows
 from volumetric.kernels.cpu.jit import compile_operation
 
 _PLAIN: dict[str, Callable[..., None]] = {
@@ -20,6 +20,10 @@ _PLAIN: dict[str, Callable[..., None]] = {
     "softcap": rows.softcap,
     "softmax": rows.softmax,
     "prepare": products.prepare,
+    "recall": cells.recall,
+    "retain": cells.retain,
+    "keep_largest": mixing.keep_largest,
+    "mix": mixing.mix,
     "each_piece": pieces.each_piece,
     "gather": rows.gather,
 }
@@ -27,6 +31,7 @@ _PLAIN: dict[str, Callable[..., None]] = {
 _SPECIALISED: dict[str, Callable[..., Callable[..., None]]] = {
     "activation": rows.activation,
     "append": append.append,
+    "cell": cells.cell,
     "attend": attention.attend,
     "attend_few": attention.attend_few,
     "attend_rounded": rounded_attention.attend_rounded,

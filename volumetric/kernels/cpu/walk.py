@@ -12,12 +12,30 @@ from volumetric.kernels.cpu.memory import (
     atomic_add,
     call_operation,
     load_acquire,
+    load_f32,
     load_i64,
     pause,
     store_i64,
     store_release,
 )
-from volumetric.kernels.cpu.steps import BARRIER_WORD, STEP_WORDS
+from volumetric.kernels.cpu.steps import (
+    BARRIER_WORD,
+    CONTROL_WORDS,
+    COUNT_WORD,
+    FIRST_WORD,
+    PIECE_WORDS,
+    PIECES_WORD,
+    ROWS_WORD,
+    SCRATCH_BYTES_WORD,
+    SCRATCH_WORD,
+    STEP_WORDS,
+    TAIL_ROWS_WORD,
+    last_row,
+    scratch,
+    slot_address,
+    slot_stride,
+    word,
+)
 
 CREW_WORDS = 64
 CALL = 0  # call number · 65536 + threads that take part: one word, so that nobody reads half of a call
@@ -28,6 +46,12 @@ QUIT = 4  # workers return at once
 ARRIVED = 16  # counters that several threads write stand on cache lines of their own
 FINISHED = 32
 THREADS_LIMIT = 65535
+
+LOOP, GUARD = 1, 2
+"""In the place of an operation's address: steps that run others. Both have their address and their number as arguments;
+a loop runs them for each step of time, a guard if a column of weights (slot, column) is not 0 in all rows."""
+LOOP_ARGUMENTS = ("first", "count")
+GUARD_ARGUMENTS = ("first", "count", "weights", "column")
 
 _STEP_BYTES, _BARRIER_BYTES = 8 * STEP_WORDS, 8 * BARRIER_WORD
 
@@ -43,11 +67,8 @@ def _meet(counter, target):
 
 
 @kernel
-def _walk(crew, thread, threads):
-    table = load_i64(crew + 8 * TABLE)
-    steps = load_i64(crew + 8 * STEPS)
-    control = load_i64(crew + 8 * CONTROL)
-    met = 0
+def _in_order(crew, thread, threads, control, table, steps, met):
+    """Run `steps` steps; returns meetings · threads so far, and how many pauses this thread waited."""
     waited = 0
     for index in range(steps):
         step = table + index * _STEP_BYTES
@@ -56,6 +77,60 @@ def _walk(crew, thread, threads):
             met += threads
             atomic_add(crew + 8 * ARRIVED, 1)
             waited += _meet(crew + 8 * ARRIVED, met)
+    return met, waited
+
+
+@kernel
+def _over_time(crew, thread, threads, control, step, met):
+    """Run the steps of a loop for each step of time, on a row for each piece; the first row tells the time."""
+    block = scratch(control, thread)
+    for i in range(CONTROL_WORDS):
+        store_i64(block + 8 * i, load_i64(control + 8 * i))
+    store_i64(block + 8 * SCRATCH_WORD, block + 8 * CONTROL_WORDS)
+    store_i64(block + 8 * SCRATCH_BYTES_WORD, 0)
+    count = load_i64(control + 8 * COUNT_WORD)
+    store_i64(block + 8 * ROWS_WORD, count)
+    store_i64(block + 8 * TAIL_ROWS_WORD, count)
+    longest = 0
+    for i in range(count):
+        piece = load_i64(control + 8 * PIECES_WORD) + 8 * PIECE_WORDS * i
+        longest = max(longest, load_i64(piece + 8) - load_i64(piece))
+    waited = 0
+    for time in range(longest):
+        store_i64(block + 8 * FIRST_WORD, time)
+        met, pauses = _in_order(crew, thread, threads, block, word(step, 0), word(step, 1), met)
+        waited += pauses
+    return met, waited
+
+
+@kernel
+def _is_wanted(step, control):
+    """Whether a guard's column of weights has a number other than 0."""
+    slot = word(step, 2)
+    for row in range(last_row(step, control)):
+        if load_f32(slot_address(control, slot) + row * slot_stride(control, slot) + 4 * word(step, 3)) != 0:
+            return True
+    return False
+
+
+@kernel
+def _walk(crew, thread, threads):
+    table = load_i64(crew + 8 * TABLE)
+    steps = load_i64(crew + 8 * STEPS)
+    control = load_i64(crew + 8 * CONTROL)
+    met = 0
+    waited = 0
+    for index in range(steps):
+        step = table + index * _STEP_BYTES
+        code = load_i64(step)
+        pauses = 0
+        if code == LOOP:
+            met, pauses = _over_time(crew, thread, threads, control, step, met)
+        elif code != GUARD:
+            met, pauses = _in_order(crew, thread, threads, control, step, 1, met)
+        elif _is_wanted(step, control):
+            met, pauses = _in_order(crew, thread, threads, control, word(step, 0), word(step, 1), met)
+        waited += pauses
     return waited
 
 

@@ -18,6 +18,7 @@ from volumetric.runtime.cpu.resident import ResidentWeights
 from volumetric.runtime.cpu.state import KVStorage
 from volumetric.runtime.device import DeviceInfo, Executable, RunOptions
 from volumetric.runtime.fuse import fuse, row_wise
+from volumetric.runtime.graph.network import NATIVE
 from volumetric.runtime.plan import Plan
 
 if TYPE_CHECKING:
@@ -34,9 +35,11 @@ class CpuDevice:
     Attributes
     ----------
     native_schemes : schemes that are executed as stored; all others become float32 when made resident
+    native_operations : operations that run on the rows of a call
     """
 
     native_schemes = tuple(FORMATS)
+    native_operations = NATIVE
 
     def __init__(self, threads: int | None = None) -> None:
         if threads is not None and threads < 1:
@@ -65,7 +68,7 @@ class CpuDevice:
         UnsupportedError : the plan runs as graphs, which are float32, and the options ask for something else
         """
         options = options or RunOptions()
-        if row_wise(plan):
+        if row_wise(plan, self.native_operations):
             return self.compile_fused(plan, params, options)
         from volumetric.runtime.graph.executable import GraphExecutable
 
@@ -81,7 +84,7 @@ class CpuDevice:
         """
         options = options or RunOptions()
         threads = options.threads or self.threads
-        fused = fuse(plan)
+        fused = fuse(plan, self.native_operations)
         weights = ResidentWeights(fused, params, threads)
         compute: Rounding = "int8" if options.compute == "auto" else options.compute
         storage = self._storage(options, weights)

@@ -14,8 +14,8 @@ from volumetric.kernels.cpu.tiles import float_tile_shape
 from volumetric.layers.rope import Rope
 from volumetric.runtime.cpu.arena import address_of, aligned_zeros
 from volumetric.runtime.cpu.buffers import Buffers
-from volumetric.runtime.cpu.resident import Matrix, ResidentWeights
-from volumetric.runtime.cpu.state import Pair
+from volumetric.runtime.cpu.resident import PRODUCTS, Matrix, ResidentWeights
+from volumetric.runtime.cpu.state import Pair, plain_states
 from volumetric.runtime.plan import Plan, Step
 
 
@@ -26,6 +26,7 @@ class Layout:
     ----------
     buffers : rows of values
     prepared, queries : slots of the rows that products and attention share among threads
+    hidden, held, from_hidden : slots of what a recurrent cell has for each piece: h, c and the product with h
     rounds_attention : attention multiplies in bfloat16
     angles : slot of the rotary angles of each kind
     scratch_bytes : scratch of one thread; grows as operations are added
@@ -42,6 +43,11 @@ class Layout:
         self._compute: Rounding = compute
         attends = [step for step in plan.steps if step.op == "attend"]
         self.buffers = Buffers()
+        cells = [step for step in plan.steps if step.op == "recurrence"]
+        self._loop_bytes = BLOCK_BYTES if cells else 0
+        units = max((plan.values[step.outputs[0]].width for step in cells), default=0)
+        self.hidden, self.held = self.buffers.slot(4 * units), self.buffers.slot(4 * units)
+        self.from_hidden = self.buffers.slot(max((4 * plan.values[s.inputs[0]].width for s in cells), default=0))
         self._pairs = {pair: i for i, pair in enumerate(dict.fromkeys(map(_pair_of, attends)))}
         self.chunked = all(step.attrs["causal"] and step.states for step in attends)
         self.scratch_bytes = _attention_scratch(attends, context)
@@ -98,7 +104,7 @@ class Layout:
 
     def _rounds_attention(self) -> bool:
         """Where products round to int8 or bfloat16, if the machine has products of bfloat16: else nothing is won."""
-        products = [step for step in self._plan.steps if step.op == "matmul"]
+        products = [step for step in self._plan.steps if step.op in PRODUCTS]
         matrices = [matrix for step in products for matrix in self._weights.matrices(step)]
         rounds = any(self.rounding(matrix) != "float32" for matrix in matrices)
         return rounds and "avx512bf16" in target().features
@@ -113,9 +119,13 @@ class Layout:
         base = address_of(self._opened_memory)
         return [(base + start * self._opened_bytes, count) for start, count in zip(starts, places, strict=False)]
 
+    def state_place(self, key: str) -> int:
+        """Number of a state that no attention reads in a sequence's state table."""
+        return len(self.pairs) + plain_states(self._plan.states, self.pairs).index(key)
+
     def want_scratch(self, size: int) -> None:
         """Make each thread's scratch at least `size` bytes."""
-        self.scratch_bytes = max(self.scratch_bytes, size)
+        self.scratch_bytes = max(self.scratch_bytes, size + self._loop_bytes)
 
     def check_positions(self, tokens: int) -> None:
         """Raise `GenerationError` if `tokens` tokens are more than a table of learned positions has."""
@@ -127,7 +137,7 @@ class Layout:
                 )
 
     def _prepared_bytes(self) -> int:
-        products = [step for step in self._plan.steps if step.op == "matmul"]
+        products = [step for step in self._plan.steps if step.op in PRODUCTS]
         matrices = [matrix for step in products for matrix in self._weights.matrices(step)]
         sizes = [prepared_bytes(m.k, self.rounding(m)) for m in matrices]
         return max(sizes, default=64)

@@ -7,6 +7,7 @@ up to `DIRECT_ROWS`, and *many* with opened panels. Results are the same.
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import groupby
 from typing import Any, Literal
 
 import numpy as np
@@ -14,7 +15,9 @@ import numpy as np
 from volumetric.errors import UnsupportedError
 from volumetric.kernels.cpu.append import ANGLE_ARGUMENTS, APPEND_ARGUMENTS
 from volumetric.kernels.cpu.attention import ATTEND_ARGUMENTS, heads_together
+from volumetric.kernels.cpu.cells import CELL_ARGUMENTS, CELLS, STATE_ARGUMENTS
 from volumetric.kernels.cpu.maths import ACTIVATIONS
+from volumetric.kernels.cpu.mixing import LARGEST_ARGUMENTS, MIX_ARGUMENTS
 from volumetric.kernels.cpu.operations import operation
 from volumetric.kernels.cpu.panels import ROUNDINGS, Rounding, prepared_bytes
 from volumetric.kernels.cpu.panels import ROWS as PANEL_ROWS
@@ -100,7 +103,7 @@ class Program:
             few: Mode = ("few", "few")
             wanted = records if mode == few or few in self._tables else [*records, *self._all_records(few)]
             every = [one for record in wanted for one in (record, *record.inner)]
-            make_ready(((record.name, record.constants) for record in every), operation)
+            make_ready(((record.name, record.constants) for record in every if record.is_operation), operation)
             self._tables[mode] = compile_table(records)
         return self._tables[mode]
 
@@ -109,12 +112,18 @@ class Program:
     def _all_records(self, mode: Mode) -> list[Record]:
         records = [record for rope in self.layout.angles for record in self._angles(rope)]
         gathers = self._gathers()
-        for step in self.plan.steps:
-            if step.tail:
+        for (guard, tail), steps in groupby(self.plan.steps, key=lambda step: (step.guard, step.tail)):
+            if tail:
                 records += gathers
                 gathers = []
-            records += self._records(step, mode)
+            made = [record for step in steps for record in self._records(step, mode)]
+            records += made if guard is None else [self._guarded(guard, made)]
         return records
+
+    def _guarded(self, guard: tuple[int, int], records: list[Record]) -> Record:
+        """What runs `records` if some row has a weight in a column of a value."""
+        given = self.layout.slot(guard[0]), guard[1]
+        return Record(name="guard", arguments=given, body=tuple(records), tail=records[0].tail)
 
     def _gathers(self) -> list[Record]:
         """What brings the rows that are wanted together, for the steps of the tail."""
@@ -188,7 +197,11 @@ class Program:
         return [Record(name="norm", arguments=given, tail=step.tail)]
 
     def _matmul(self, step: Step, mode: Mode) -> list[Record]:
-        form = mode[step.tail]
+        ends = [self.layout.slot(i) for i in (step.inputs[0], step.outputs[0])]
+        return self._products(step, mode[step.tail], *ends)
+
+    def _products(self, step: Step, form: Form, source: int, target: int) -> list[Record]:
+        """Products of the rows in slot `source` with the matrices of a step, side by side in slot `target`."""
         records: list[Record] = []
         before: Rounding | None = None
         for matrix in self.weights.matrices(step):
@@ -201,7 +214,7 @@ class Program:
             product = Record(
                 name=name,
                 constants=self._product_constants(step, matrix, name),
-                arguments=self._product_arguments(step, matrix, rounding, fresh=fresh),
+                arguments=self._product_arguments(step, matrix, rounding, source, target, fresh=fresh),
                 tail=step.tail,
                 # The next matrix of the same step may prepare rows in the same buffer: then all must be done with it.
                 barrier=shared,
@@ -212,6 +225,54 @@ class Program:
             records.append(product)
         records[-1] = replace(records[-1], barrier=True)
         return records
+
+    def _recurrence(self, step: Step, mode: Mode) -> list[Record]:
+        """The product with the hidden states of all pieces and the cell, for each step of time."""
+        layout, wide = self.layout, self.plan.values[step.inputs[0]].width
+        units = self.plan.values[step.outputs[0]].width
+        rows = dict(zip(step.states, (layout.hidden, layout.held), strict=False))
+        moves = [
+            arguments(STATE_ARGUMENTS, state=layout.state_place(key), slot=rows[name], size=units)
+            for name, key in step.states.items()
+        ]
+        product = self._products(step, mode[False], layout.hidden, layout.from_hidden)
+        given = arguments(
+            CELL_ARGUMENTS,
+            from_x=layout.slot(step.inputs[0]),
+            from_h=layout.from_hidden,
+            y=layout.slot(step.outputs[0]),
+            h=layout.hidden,
+            c=layout.held,
+            size=units,
+        )
+        cell = Record(name="cell", constants=(CELLS.index(step.attrs["cell"]),), arguments=given)
+        return [
+            *(Record(name="recall", arguments=one) for one in moves),
+            Record(name="loop", arguments=(), body=(*product, cell), note=f"{wide}x{units}"),
+            *(Record(name="retain", arguments=one) for one in moves),
+        ]
+
+    def _keep_largest(self, step: Step, mode: Mode) -> list[Record]:
+        given = arguments(
+            LARGEST_ARGUMENTS,
+            input=self.layout.slot(step.inputs[0]),
+            output=self.layout.slot(step.outputs[0]),
+            width=self.plan.values[step.inputs[0]].width,
+            k=step.attrs["k"],
+        )
+        return [Record(name="keep_largest", arguments=given, tail=step.tail)]
+
+    def _mix(self, step: Step, mode: Mode) -> list[Record]:
+        weights, *branches = map(self.layout.slot, step.inputs)
+        given = arguments(
+            MIX_ARGUMENTS,
+            weights=weights,
+            branches=self.weights.keep(("mix", tuple(branches)), lambda: np.array(branches, np.int64)),
+            count=len(branches),
+            output=self.layout.slot(step.outputs[0]),
+            width=self.plan.values[step.outputs[0]].width,
+        )
+        return [Record(name="mix", arguments=given, tail=step.tail)]
 
     def _product_constants(self, step: Step, matrix: Matrix, name: str) -> tuple[str | int, ...]:
         form, rounding = matrix.form, self.layout.rounding(matrix)
@@ -227,7 +288,7 @@ class Program:
         return common if name == "rows_product" else (*common, wide)
 
     def _product_arguments(
-        self, step: Step, matrix: Matrix, rounding: Rounding, *, fresh: bool
+        self, step: Step, matrix: Matrix, rounding: Rounding, source: int, target: int, *, fresh: bool
     ) -> tuple[int | float, ...]:
         attrs, weights = step.attrs, self.weights
         biases = [step.params.get(f"bias.{part}") for part in matrix.parts]
@@ -238,7 +299,7 @@ class Program:
         unit_offset = bool(attrs["norm_unit_offset"])
         return arguments(
             PRODUCT_ARGUMENTS,
-            input=self.layout.slot(step.inputs[0]),
+            input=source,
             k=matrix.k,
             norm=_NORMS[attrs["norm"]],
             eps=float(attrs["norm_eps"]),
@@ -251,7 +312,7 @@ class Program:
             columns=self._columns(step, matrix),
             bias=gate,
             residual=self.layout.slot(step.inputs[1]) if attrs["residual"] else -1,
-            output=self.layout.slot(step.outputs[0]),
+            output=target,
             softcap=float(attrs["softcap"] or 0.0),
             up_bias=up,
             panel_bytes=matrix.panel_bytes,
@@ -365,6 +426,9 @@ _OPERATIONS = frozenset(
         "position_embedding",
         "norm",
         "matmul",
+        "recurrence",
+        "keep_largest",
+        "mix",
         "attend",
         "add",
         "multiply",

@@ -21,6 +21,8 @@ from volumetric.network import Params
 from volumetric.runtime.cpu.arena import Arena, address_of, aligned_zeros
 from volumetric.runtime.plan import Plan, Step
 
+PRODUCTS = frozenset({"matmul", "recurrence"})
+"""Operations that multiply by packed matrices."""
 _FLIP = {128: 0x80808080, 8: 0x88888888, 0: 0}
 _PIECE = 1 << 21  # numbers of a tensor that are read at a time; bounds the memory beside file and panels
 _SHARE_BYTES = 1 << 20  # tensors below this are re-tiled by one thread
@@ -155,7 +157,7 @@ class ResidentWeights:
         return address_of(self._kept[name])
 
     def _wanted(self, plan: Plan) -> list[Matrix]:
-        products = [matrix for step in plan.steps if step.op == "matmul" for matrix in self._split(step)]
+        products = [matrix for step in plan.steps if step.op in PRODUCTS for matrix in self._split(step)]
         covered = {key for matrix in products for key in matrix.keys}
         for step in plan.steps:
             if step.op in {"embedding", "position_embedding"} and step.params["weight"] not in covered:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -58,8 +58,13 @@ class StateLayout:
     @property
     def plain(self) -> tuple[str, ...]:
         """Keys of the states that no attention reads."""
-        read = {key for pair in self.pairs for key in (pair.keys, pair.values)}
-        return tuple(key for key in self.specs if key not in read)
+        return plain_states(self.specs, self.pairs)
+
+
+def plain_states(specs: Mapping[str, StateSpec], pairs: Iterable[Pair]) -> tuple[str, ...]:
+    """Keys of the states that no attention reads, in the order of the plan."""
+    read = {key for pair in pairs for key in (pair.keys, pair.values)}
+    return tuple(key for key in specs if key not in read)
 
 
 def bytes_per_token(plan: Plan, storage: KVStorage) -> int:
@@ -131,7 +136,8 @@ class StateMemory:
     Attributes
     ----------
     capacity : rows that fit without growing
-    table : address of the words (keys, values, capacity) of each pair, which steps read
+    table : address of the words (keys, values, capacity) of each pair, which steps read; then of (value, 0, capacity)
+        of each other state
     plain : key → value of a fixed state, or ``[capacity, …]`` of rows that are no pair's
     """
 
@@ -204,6 +210,7 @@ class StateMemory:
                 self.plain[key][:rows] = value[:rows]
         self.capacity = capacity
         words = [(address_of(keys.memory), address_of(values.memory), capacity) for keys, values in self._halves]
+        words += [(address_of(self.plain[key]), 0, capacity) for key in self.layout.plain]
         self._table = np.array(words or [(0, 0, 0)], np.int64)
         self.table = address_of(self._table)
 

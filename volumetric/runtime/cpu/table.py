@@ -10,7 +10,11 @@ from numpy.typing import NDArray
 
 from volumetric.kernels.cpu.operations import operation
 from volumetric.kernels.cpu.steps import BARRIER_WORD, FIRST_ARGUMENT, OPERATION_WORD, STEP_WORDS, TAIL_WORD
+from volumetric.kernels.cpu.walk import GUARD, LOOP
 from volumetric.runtime.cpu.arena import address_of
+
+WALKED = {"loop": LOOP, "guard": GUARD}
+"""Steps of which the walker runs the body: for each step of time, or if a column of weights is not 0 in all rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +29,7 @@ class Record:
     tail : whether it may run on the last row alone
     note : format and sizes, for profiles
     few, many : steps that ``each_piece`` runs for pieces of few rows and for others; None = nothing to do
+    body : steps that a ``loop`` or ``guard`` runs
     """
 
     name: str
@@ -35,11 +40,17 @@ class Record:
     note: str = ""
     few: Record | None = None
     many: Record | None = None
+    body: tuple[Record, ...] = ()
 
     @property
     def inner(self) -> tuple[Record, ...]:
         """The steps that it runs."""
-        return tuple(record for record in (self.few, self.many) if record is not None)
+        return tuple(record for record in (self.few, self.many, *self.body) if record is not None)
+
+    @property
+    def is_operation(self) -> bool:
+        """Whether a compiled operation does it, not the walker itself."""
+        return self.name not in WALKED
 
     @property
     def label(self) -> str:
@@ -79,11 +90,19 @@ def compile_table(records: Sequence[Record]) -> StepTable:
         range(address_of(words) + words.strides[0] * len(records), address_of(words) + words.nbytes, 8 * STEP_WORDS)
     )
     for row, record in zip(words, [*records, *inner], strict=True):
-        row[OPERATION_WORD] = operation(record.name, *record.constants)
+        if record.is_operation:
+            row[OPERATION_WORD] = operation(record.name, *record.constants)
+        else:
+            row[OPERATION_WORD] = WALKED[record.name]
         row[BARRIER_WORD] = record.barrier
         row[TAIL_WORD] = record.tail
-        runs = [0 if one is None else next(places) for one in (record.few, record.many)] if record.inner else []
-        for i, value in enumerate((*record.arguments, *runs)):
+        if record.body:
+            runs = [next(places) for _ in record.body]
+            values = (runs[0], len(runs), *record.arguments)
+        else:
+            runs = [0 if one is None else next(places) for one in (record.few, record.many)] if record.inner else []
+            values = (*record.arguments, *runs)
+        for i, value in enumerate(values):
             row[FIRST_ARGUMENT + i] = _bits(value)
     body = next((at for at, record in enumerate(records) if record.tail), len(records))
     labels = tuple(record.label for record in records)

@@ -1,0 +1,149 @@
+"""A recurrent block and a mixture of experts inside of a language model: what they cost beside the plain model.
+
+Two models of random weights in the shape of SmolLM2-135M: one of attention and MLP blocks alone, and one in which a
+middle block holds an LSTM in the place of attention, and the next one a gated mixture of SwiGLU experts, some of them
+chosen for each token, in the place of the MLP. Decoding reads every weight that a token needs once, so the mixed model
+should take the time of the plain one times the quotient of their bytes. Both decode in turn.
+
+    python benchmarks/mixed_layers.py --device cpu
+    python benchmarks/mixed_layers.py --device gpu --tokens 256
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from volumetric.grid import Coord, Grid, Link
+from volumetric.layers import (
+    LSTM,
+    Dense,
+    Embedding,
+    Gate,
+    LayerSpec,
+    MultiHeadAttention,
+    Parallel,
+    Residual,
+    RMSNorm,
+    Rope,
+    SwiGLU,
+)
+from volumetric.network import Network, Params, initialise
+from volumetric.runtime import Executable, RunOptions, lower, open_device
+from volumetric.runtime.batch import greedy_ids
+
+EXPERTS, CHOSEN = 8, 2
+
+
+@dataclass(frozen=True)
+class Shape:
+    width: int = 576
+    heads: int = 9
+    kv_heads: int = 3
+    hidden: int = 1536
+    vocabulary: int = 49152
+    blocks: int = 30
+
+
+def network_of(shape: Shape, *, mixed: bool) -> Network:
+    """The model; `mixed`: with a recurrent block and a mixture in the middle."""
+    layers: dict[Coord, LayerSpec] = {Coord(0): Embedding(num_embeddings=shape.vocabulary, embedding_dim=shape.width)}
+    before, half = Coord(0), shape.blocks // 2
+    for z in range(1, shape.blocks + 1):
+        first: LayerSpec = MultiHeadAttention(
+            embed_dim=shape.width, num_heads=shape.heads, num_kv_heads=shape.kv_heads,
+            rope=Rope(dim=shape.width // shape.heads),
+        )  # fmt: skip
+        second: LayerSpec = SwiGLU(in_features=shape.width, hidden_features=shape.hidden)
+        if mixed and z == half:
+            first = LSTM(input_size=shape.width, hidden_size=shape.width)
+        if mixed and z == half + 1:
+            gate = Gate(in_features=shape.width, out_features=EXPERTS, top_k=CHOSEN)
+            second = Parallel(branches=(second,) * EXPERTS, combine="filter", gate=gate)
+        block = (
+            RMSNorm(num_features=shape.width), first, Residual(source=str(before)),
+            RMSNorm(num_features=shape.width), second, Residual(source=str(Coord(z, slot=2))),
+        )  # fmt: skip
+        layers |= {Coord(z, slot=slot): spec for slot, spec in enumerate(block)}
+        before = Coord(z, slot=5)
+    end = shape.blocks + 1
+    layers[Coord(end)] = RMSNorm(num_features=shape.width)
+    layers[Coord(end, slot=1)] = Dense(in_features=shape.width, out_features=shape.vocabulary, bias=False)
+    tied = Link(kind="shared", source=Coord(0), target=Coord(end, slot=1))
+    return Network(grid=Grid(shape.blocks + 2, slots=6), layers=layers, links=(tied,))
+
+
+def stored_bytes(params: Params) -> dict[str, int]:
+    """Bytes of each parameter as it is stored."""
+    return {
+        key: int(prod(store.shape) * store.scheme.bits_per_weight(store.shape)) // 8 for key, store in params.items()
+    }
+
+
+def read_bytes(sizes: dict[str, int], shape: Shape) -> float:
+    """Bytes that a token reads: all, but of the experts those that are chosen."""
+    experts = f"{shape.blocks // 2 + 1}.0.0.4/"
+    each = [n * (CHOSEN / EXPERTS if key.startswith(experts) and key[len(experts) :] != "gate/weight" else 1.0)
+            for key, n in sizes.items()]  # fmt: skip
+    return sum(each)
+
+
+def decode_seconds(executable: Executable, tokens: int) -> float:
+    """Seconds for each greedy token after a short prompt."""
+    state = executable.new_state()
+    executable.forward(state, np.arange(16, dtype=np.int32))
+    stream = greedy_ids(executable, state, 1)
+    next(stream)
+    began = time.perf_counter()
+    for _ in range(tokens):
+        next(stream)
+    seconds = (time.perf_counter() - began) / tokens
+    stream.close()
+    return seconds
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--dtype", default="int4:g32")
+    parser.add_argument("--tokens", type=int, default=128)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--blocks", type=int, default=30)
+    args = parser.parse_args()
+    shape, device = Shape(blocks=args.blocks), open_device(args.device)
+    options = RunOptions(context=512)
+    found: dict[str, tuple[Executable, float]] = {}
+    for name in ("plain", "mixed"):
+        network = network_of(shape, mixed=name == "mixed")
+        params = initialise(network)
+        network.morph(params, args.dtype, keep_masters=False)
+        sizes = stored_bytes(params)
+        executable = device.compile(lower(network), params, options)
+        found[name] = executable, read_bytes(sizes, shape) if name == "mixed" else float(sum(sizes.values()))
+        resident = executable.memory.weights
+        print(json.dumps({"model": name, "stored_mib": round(sum(sizes.values()) / 2**20, 1),
+                          "resident_mib": round(resident / 2**20, 1)}), flush=True)  # fmt: skip
+    times: dict[str, list[float]] = {name: [] for name in found}
+    for executable, _ in found.values():
+        decode_seconds(executable, 8)
+    for _ in range(args.rounds):
+        for name, (executable, _) in found.items():
+            times[name].append(decode_seconds(executable, args.tokens))
+    bytes_of = {name: nbytes for name, (_, nbytes) in found.items()}
+    expected = bytes_of["mixed"] / bytes_of["plain"]
+    ratios = [mixed / plain for mixed, plain in zip(times["mixed"], times["plain"], strict=True)]
+    for name, seconds in times.items():
+        rates = sorted(1 / s for s in seconds)
+        print(f"{name}: {statistics.median(rates):.1f} tokens/s ({rates[0]:.1f}–{rates[-1]:.1f})")
+    print(f"time, mixed / plain: {statistics.median(ratios):.3f} ({min(ratios):.3f}–{max(ratios):.3f}); "
+          f"bytes read: {expected:.3f}")  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,54 @@
+"""Mixtures: the choice of a gate's largest logits, and the weighted sum of branches."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from volumetric.kernels.cpu.memory import load_f32, load_i64, store_f32
+from volumetric.kernels.cpu.simd import load, splat, store
+from volumetric.kernels.cpu.steps import last_row, slot_address, slot_stride, word
+
+f32 = np.float32
+
+LARGEST_ARGUMENTS = ("input", "output", "width", "k")
+
+
+def keep_largest(step: Any, thread: Any, threads: Any, control: Any) -> None:
+    """Leave the k largest of a row, of equals the earlier, and all NaN; the rest becomes -inf."""
+    rows = last_row(step, control)
+    width = word(step, 2)
+    for row in range(rows * thread // threads, rows * (thread + 1) // threads):
+        x = slot_address(control, word(step, 0)) + row * slot_stride(control, word(step, 0))
+        out = slot_address(control, word(step, 1)) + row * slot_stride(control, word(step, 1))
+        for i in range(width):
+            value = load_f32(x + 4 * i)
+            before = 0
+            for j in range(width):
+                other = load_f32(x + 4 * j)
+                if other > value or (other == value and j < i):
+                    before += 1
+            store_f32(out + 4 * i, value if before < word(step, 3) else f32(-math.inf))
+
+
+MIX_ARGUMENTS = ("weights", "branches", "count", "output", "width")
+"""`branches` is the address of the slots of `count` values."""
+
+
+def mix(step: Any, thread: Any, threads: Any, control: Any) -> None:
+    """``Σ weightᵢ · branchᵢ`` of each row; a branch of weight 0 is not looked at."""
+    rows = last_row(step, control)
+    for row in range(rows * thread // threads, rows * (thread + 1) // threads):
+        weights = slot_address(control, word(step, 0)) + row * slot_stride(control, word(step, 0))
+        out = slot_address(control, word(step, 3)) + row * slot_stride(control, word(step, 3))
+        for i in range(0, word(step, 4), 16):
+            total = splat(f32(0.0))
+            for j in range(word(step, 2)):
+                weight = load_f32(weights + 4 * j)
+                if weight != f32(0.0):
+                    slot = load_i64(word(step, 1) + 8 * j)
+                    branch = slot_address(control, slot) + row * slot_stride(control, slot)
+                    total = total + load(branch + 4 * i) * splat(weight)
+            store(out + 4 * i, total)
