@@ -24,7 +24,6 @@ from volumetric.network import Network  # noqa: E402
 from volumetric.runtime.cpu import CpuDevice  # noqa: E402
 from volumetric.runtime.cpu.graph.device import CpuGraphs  # noqa: E402
 from volumetric.runtime.fuse import row_wise  # noqa: E402
-from volumetric.runtime.graph.network import DIALECT  # noqa: E402
 from volumetric.runtime.gpu import GpuDevice  # noqa: E402
 from volumetric.runtime.lower import lower  # noqa: E402
 
@@ -85,7 +84,7 @@ def runs_fused(spec: LayerSpec, shape: tuple[int, ...]) -> bool:
         input_shape=shape[1:],
         input_dtype="int32" if isinstance(spec, Embedding) else "float32",
     )
-    return row_wise(lower(network), DIALECT)
+    return row_wise(lower(network), CpuDevice.native_operations)
 
 
 def scheme_rows() -> list[str]:

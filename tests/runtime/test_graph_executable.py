@@ -122,7 +122,7 @@ def test_devices_choose_the_fused_plan_where_it_covers_all(name: str) -> None:
     own = CpuExecutable if name == "cpu" else GpuExecutable
     for network, kind in (
         (tiny_llama(), own),
-        (mixed(), GraphExecutable if name == "cpu" else own),
+        (mixed(), own),
         (images(), GraphExecutable),
     ):
         executable = device(name).compile(lower(network), initialise(network), OPTIONS)
@@ -191,7 +191,7 @@ def test_what_does_not_fit_is_refused(name: str, rng: np.random.Generator) -> No
 
 @pytest.mark.parametrize("options", [RunOptions(compute="int8"), RunOptions(kv_dtype="float16")])
 def test_options_of_the_fused_plan_are_refused(options: RunOptions) -> None:
-    network = mixed()
+    network = images()
     with pytest.raises(UnsupportedError, match="tensor graphs, in float32"):
         device("cpu").compile(lower(network), initialise(network), options)
 
