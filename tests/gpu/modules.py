@@ -107,8 +107,8 @@ def fused_dispatches(caps: Caps) -> Iterator[Dispatch]:
             width=5, groups=2, kind=kind, eps=1e-5, unit_offset=not flag, weight=flag, bias=flag and kind == "layer"
         )
         yield matmul.row_stats(MatmulShape(k=9, n=3, format=FORMATS["float32"], norm=kind))
-        yield elementwise.join(width=9, multiply=flag)
         yield elementwise.argmax(width=9, final=flag)
+    yield elementwise.join(width=9)
     yield elementwise.softmax(width=9, temperature=0.5)
     yield elementwise.copy_pages(96)
     yield elementwise.keep_largest(width=9, count=2)

@@ -391,7 +391,7 @@ def test_a_lost_device_is_reported() -> None:
 
 
 def test_a_shader_error_names_the_kernel(native_device: GpuDevice) -> None:
-    broken = Dispatch(kernel="join", grid=Grid(x=1), constants={"WG": 64, "WIDTH4": 4, "MULTIPLY": 3, "SCALE": 1.0})
+    broken = Dispatch(kernel="join", grid=Grid(x=1), constants={"WG": 64, "WIDTH4": 4, "SCALE": True})
     with pytest.raises(DeviceError, match="compiling join"):
         native_device.context.pipeline(broken)
 

@@ -13,7 +13,7 @@ from volumetric.kernels.gpu.matmul import TILES, MatmulShape, gemm
 from volumetric.shaders import Target, available, link, linker, read
 from volumetric.shaders.unroll import unroll
 
-JOIN = {"WG": 64, "WIDTH4": 8, "MULTIPLY": False, "SCALE": 1.0}
+JOIN = {"WG": 64, "WIDTH4": 8, "SCALE": 1.0}
 SOFTMAX = {"WG": 64, "WIDTH": 8, "TEMPERATURE": 1.0}
 EMBEDDING = {"WG": 64, "K": 8, "PIECES": 2, "GROUPS": 0, "SCALE": 1.0}
 
@@ -58,9 +58,7 @@ def test_unroll_rejects(source: str, message: str) -> None:
 
 def test_text_starts_with_the_constants_in_their_types() -> None:
     text = link("join", constants=JOIN, target=Target()).text
-    assert text.startswith(
-        "const WG: u32 = 64u;\nconst WIDTH4: u32 = 8u;\nconst MULTIPLY: bool = false;\nconst SCALE: f32 = 1.0f;\n"
-    )
+    assert text.startswith("const WG: u32 = 64u;\nconst WIDTH4: u32 = 8u;\nconst SCALE: f32 = 1.0f;\n")
     assert "//" not in text
 
 

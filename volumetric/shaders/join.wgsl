@@ -1,4 +1,4 @@
-// y = SCALE * (a + b) or SCALE * a * b, element by element.
+// y = SCALE * (a + b), element by element.
 @group(0) @binding(0) var<storage, read> a: array<vec4<f32>>;        // (rows, WIDTH4)
 @group(0) @binding(1) var<storage, read> b: array<vec4<f32>>;        // (rows, WIDTH4)
 @group(0) @binding(2) var<storage, read_write> y: array<vec4<f32>>;  // (rows, WIDTH4)
@@ -8,5 +8,5 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let v = group.x * WG + lid;
     if (group.y >= ctl.rows || v >= WIDTH4) { return; }
     let at = group.y * WIDTH4 + v;
-    y[at] = SCALE * select(a[at] + b[at], a[at] * b[at], MULTIPLY);
+    y[at] = SCALE * (a[at] + b[at]);
 }

@@ -15,7 +15,6 @@ _PLAIN: dict[str, Callable[..., None]] = {
     "position_embedding": rows.position_embedding,
     "norm": rows.norm,
     "add": rows.add,
-    "multiply": rows.multiply,
     "concat": rows.concat,
     "softcap": rows.softcap,
     "softmax": rows.softmax,
@@ -29,7 +28,6 @@ _PLAIN: dict[str, Callable[..., None]] = {
 }
 
 _SPECIALISED: dict[str, Callable[..., Callable[..., None]]] = {
-    "activation": rows.activation,
     "append": append.append,
     "cell": cells.cell,
     "attend": attention.attend,

@@ -6,13 +6,12 @@ Rows are shared out among the threads in order. Values may be overwritten in who
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from volumetric.kernels.cpu.jit import kernel
-from volumetric.kernels.cpu.maths import activate, exp, tanh
+from volumetric.kernels.cpu.maths import exp, tanh
 from volumetric.kernels.cpu.memory import load_f32, load_i32, load_i64, store_f32
 from volumetric.kernels.cpu.prepare import normalise
 from volumetric.kernels.cpu.simd import first_lanes, largest, load, peak, splat, store, total
@@ -97,18 +96,6 @@ def add(step: Any, thread: Any, threads: Any, control: Any) -> None:
             store(out + 4 * i, value * splat(number(step, 4)))
 
 
-def multiply(step: Any, thread: Any, threads: Any, control: Any) -> None:
-    """Product of the inputs."""
-    inputs = word(step, 0)
-    for row in range(_share_start(step, thread, threads, control), _share_start(step, thread + 1, threads, control)):
-        out = _row(control, word(step, 2), row)
-        for i in range(0, word(step, 3), 16):
-            value = load(_row(control, load_i64(inputs), row) + 4 * i)
-            for j in range(1, word(step, 1)):
-                value = value * load(_row(control, load_i64(inputs + 16 * j), row) + 4 * i)
-            store(out + 4 * i, value)
-
-
 def concat(step: Any, thread: Any, threads: Any, control: Any) -> None:
     """The inputs side by side."""
     inputs = word(step, 0)
@@ -139,20 +126,6 @@ def gather(step: Any, thread: Any, threads: Any, control: Any) -> None:
 
 
 ELEMENT_ARGUMENTS = ("input", "output", "width", "parameter")
-
-
-def activation(code: int) -> Callable[..., None]:
-    """Activation number `code` of each element."""
-
-    def activation(step: Any, thread: Any, threads: Any, control: Any) -> None:
-        start = _share_start(step, thread, threads, control)
-        for row in range(start, _share_start(step, thread + 1, threads, control)):
-            x = _row(control, word(step, 0), row)
-            out = _row(control, word(step, 1), row)
-            for i in range(0, word(step, 2), 16):
-                store(out + 4 * i, activate(code, load(x + 4 * i)))
-
-    return activation
 
 
 def softcap(step: Any, thread: Any, threads: Any, control: Any) -> None:

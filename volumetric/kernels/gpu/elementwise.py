@@ -33,10 +33,10 @@ def softmax(*, width: int, temperature: float) -> Dispatch:
     return Dispatch(kernel="softmax", grid=Grid(x=1, rows_each=1), constants=constants)
 
 
-def join(*, width: int, multiply: bool, scale: float = 1.0) -> Dispatch:
-    """Sum or product of two values. Buffers: a, b, y, ctl."""
+def join(*, width: int, scale: float = 1.0) -> Dispatch:
+    """Sum of two values, times `scale`. Buffers: a, b, y, ctl."""
     width4 = ceil_div(width, 4)
-    constants: dict[str, Constant] = {"WG": _GROUP, "WIDTH4": width4, "MULTIPLY": multiply, "SCALE": float(scale)}
+    constants: dict[str, Constant] = {"WG": _GROUP, "WIDTH4": width4, "SCALE": float(scale)}
     return Dispatch(kernel="join", grid=Grid(x=ceil_div(width4, _GROUP), rows_each=1), constants=constants)
 
 

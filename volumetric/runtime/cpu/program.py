@@ -394,13 +394,10 @@ class Program:
     def _add(self, step: Step, mode: Mode) -> list[Record]:
         return [self._join(step, float(step.attrs["scale"]))]
 
-    def _multiply(self, step: Step, mode: Mode) -> list[Record]:
-        return [self._join(step, 1.0)]
-
     def _concat(self, step: Step, mode: Mode) -> list[Record]:
         return [self._join(step, 1.0)]
 
-    def _element(self, step: Step, parameter: float, *constants: int) -> list[Record]:
+    def _element(self, step: Step, parameter: float) -> list[Record]:
         given = arguments(
             ELEMENT_ARGUMENTS,
             input=self.layout.slot(step.inputs[0]),
@@ -408,10 +405,7 @@ class Program:
             width=self.plan.values[step.inputs[0]].width,
             parameter=parameter,
         )
-        return [Record(name=step.op, constants=constants, arguments=given, tail=step.tail)]
-
-    def _activation(self, step: Step, mode: Mode) -> list[Record]:
-        return self._element(step, 0.0, ACTIVATIONS.index(step.attrs["name"]))
+        return [Record(name=step.op, arguments=given, tail=step.tail)]
 
     def _softmax(self, step: Step, mode: Mode) -> list[Record]:
         return self._element(step, float(step.attrs["temperature"]))
@@ -431,9 +425,7 @@ _OPERATIONS = frozenset(
         "mix",
         "attend",
         "add",
-        "multiply",
         "concat",
-        "activation",
         "softmax",
         "softcap",
     }

@@ -65,13 +65,11 @@ def _norm(r: Recorder, step: Step, frame: Frame) -> list[Call]:
 
 def _join(r: Recorder, step: Step, frame: Frame) -> list[Call]:
     """Join inputs two by two. A running result cannot be read and written at once: rounds alternate two buffers."""
-    multiply = step.op == "multiply"
     width = r.width(step.outputs[0])
     inputs = [frame.values[i] for i in step.inputs]
     scale = float(step.attrs.get("scale", 1.0))
     if len(inputs) == 1:
-        # x * scale as (x + x) * scale / 2, exact in binary; a product of one is taken as a sum of one
-        inputs, scale, multiply = [inputs[0], inputs[0]], scale / 2, False
+        inputs, scale = [inputs[0], inputs[0]], scale / 2  # (x + x) * scale / 2, exact in binary
     y = frame.values[step.outputs[0]]
     spare = r.spare(y.size) if len(inputs) > 2 else None
     calls = []
@@ -79,7 +77,7 @@ def _join(r: Recorder, step: Step, frame: Frame) -> list[Call]:
     for at, right in enumerate(inputs[1:], start=1):
         final = at == len(inputs) - 1
         out = y if (len(inputs) - 1 - at) % 2 == 0 else spare
-        dispatch = elementwise.join(width=width, multiply=multiply, scale=scale if final else 1.0)
+        dispatch = elementwise.join(width=width, scale=scale if final else 1.0)
         calls.append(r.bind(dispatch, frame, {"a": left, "b": right, "y": out}))
         left = out
     return calls
@@ -95,12 +93,8 @@ def _concat(r: Recorder, step: Step, frame: Frame) -> list[Call]:
     return calls
 
 
-def _map(r: Recorder, step: Step, frame: Frame) -> list[Call]:
-    dispatch = elementwise.apply(
-        width=r.width(step.inputs[0]),
-        activation=step.attrs["name"] if step.op == "activation" else "linear",
-        softcap=step.attrs["cap"] if step.op == "softcap" else 0.0,
-    )
+def _softcap(r: Recorder, step: Step, frame: Frame) -> list[Call]:
+    dispatch = elementwise.apply(width=r.width(step.inputs[0]), softcap=step.attrs["cap"])
     return [r.bind(dispatch, frame, {"x": frame.values[step.inputs[0]], "y": frame.values[step.outputs[0]]})]
 
 
@@ -133,10 +127,8 @@ ROWWISE: Mapping[str, Callable[[Recorder, Step, Frame], list[Call]]] = MappingPr
         "position_embedding": _position_embedding,
         "norm": _norm,
         "add": _join,
-        "multiply": _join,
         "concat": _concat,
-        "activation": _map,
-        "softcap": _map,
+        "softcap": _softcap,
         "softmax": _softmax,
         "keep_largest": _keep_largest,
         "mix": _mix,
