@@ -15,9 +15,7 @@ import numpy as np
 from volumetric.errors import UnsupportedError
 from volumetric.kernels.cpu.append import ANGLE_ARGUMENTS, APPEND_ARGUMENTS
 from volumetric.kernels.cpu.attention import ATTEND_ARGUMENTS, heads_together
-from volumetric.kernels.cpu.cells import CELL_ARGUMENTS, CELLS, STATE_ARGUMENTS
 from volumetric.kernels.cpu.maths import ACTIVATIONS
-from volumetric.kernels.cpu.mixing import LARGEST_ARGUMENTS, MIX_ARGUMENTS
 from volumetric.kernels.cpu.operations import operation
 from volumetric.kernels.cpu.panels import ROUNDINGS, Rounding, prepared_bytes
 from volumetric.kernels.cpu.panels import ROWS as PANEL_ROWS
@@ -41,6 +39,7 @@ from volumetric.kernels.cpu.rows import (
 from volumetric.kernels.cpu.tiles import float_tile_shape, integer_tile_shape
 from volumetric.kernels.cpu.unpack import FORMAT_CODES
 from volumetric.layers.rope import Rope, inverse_frequencies
+from volumetric.runtime.cpu.branching import BRANCHING
 from volumetric.runtime.cpu.compiling import make_ready
 from volumetric.runtime.cpu.layout import Layout
 from volumetric.runtime.cpu.resident import Matrix, ResidentWeights
@@ -138,6 +137,8 @@ class Program:
         return wanted if self.layout.output_in_tail or output in self._gathered else row
 
     def _records(self, step: Step, mode: Mode) -> list[Record]:
+        if step.op in BRANCHING:
+            return BRANCHING[step.op](self, step, mode[step.tail])
         rule = getattr(self, f"_{step.op}", None)
         if step.op not in _OPERATIONS or rule is None:
             raise UnsupportedError(
@@ -198,9 +199,9 @@ class Program:
 
     def _matmul(self, step: Step, mode: Mode) -> list[Record]:
         ends = [self.layout.slot(i) for i in (step.inputs[0], step.outputs[0])]
-        return self._products(step, mode[step.tail], *ends)
+        return self.products(step, mode[step.tail], *ends)
 
-    def _products(self, step: Step, form: Form, source: int, target: int) -> list[Record]:
+    def products(self, step: Step, form: Form, source: int, target: int) -> list[Record]:
         """Products of the rows in slot `source` with the matrices of a step, side by side in slot `target`."""
         records: list[Record] = []
         before: Rounding | None = None
@@ -225,54 +226,6 @@ class Program:
             records.append(product)
         records[-1] = replace(records[-1], barrier=True)
         return records
-
-    def _recurrence(self, step: Step, mode: Mode) -> list[Record]:
-        """The product with the hidden states of all pieces and the cell, for each step of time."""
-        layout, wide = self.layout, self.plan.values[step.inputs[0]].width
-        units = self.plan.values[step.outputs[0]].width
-        rows = dict(zip(step.states, (layout.hidden, layout.held), strict=False))
-        moves = [
-            arguments(STATE_ARGUMENTS, state=layout.state_place(key), slot=rows[name], size=units)
-            for name, key in step.states.items()
-        ]
-        product = self._products(step, mode[False], layout.hidden, layout.from_hidden)
-        given = arguments(
-            CELL_ARGUMENTS,
-            from_x=layout.slot(step.inputs[0]),
-            from_h=layout.from_hidden,
-            y=layout.slot(step.outputs[0]),
-            h=layout.hidden,
-            c=layout.held,
-            size=units,
-        )
-        cell = Record(name="cell", constants=(CELLS.index(step.attrs["cell"]),), arguments=given)
-        return [
-            *(Record(name="recall", arguments=one) for one in moves),
-            Record(name="loop", arguments=(), body=(*product, cell), note=f"{wide}x{units}"),
-            *(Record(name="retain", arguments=one) for one in moves),
-        ]
-
-    def _keep_largest(self, step: Step, mode: Mode) -> list[Record]:
-        given = arguments(
-            LARGEST_ARGUMENTS,
-            input=self.layout.slot(step.inputs[0]),
-            output=self.layout.slot(step.outputs[0]),
-            width=self.plan.values[step.inputs[0]].width,
-            k=step.attrs["k"],
-        )
-        return [Record(name="keep_largest", arguments=given, tail=step.tail)]
-
-    def _mix(self, step: Step, mode: Mode) -> list[Record]:
-        weights, *branches = map(self.layout.slot, step.inputs)
-        given = arguments(
-            MIX_ARGUMENTS,
-            weights=weights,
-            branches=self.weights.keep(("mix", tuple(branches)), lambda: np.array(branches, np.int64)),
-            count=len(branches),
-            output=self.layout.slot(step.outputs[0]),
-            width=self.plan.values[step.outputs[0]].width,
-        )
-        return [Record(name="mix", arguments=given, tail=step.tail)]
 
     def _product_constants(self, step: Step, matrix: Matrix, name: str) -> tuple[str | int, ...]:
         form, rounding = matrix.form, self.layout.rounding(matrix)
@@ -420,9 +373,6 @@ _OPERATIONS = frozenset(
         "position_embedding",
         "norm",
         "matmul",
-        "recurrence",
-        "keep_largest",
-        "mix",
         "attend",
         "add",
         "concat",
