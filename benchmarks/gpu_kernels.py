@@ -30,15 +30,8 @@ from volumetric.dtypes import Packed, Scheme
 from volumetric.grid import Coord, Grid
 from volumetric.kernels.gpu.dispatch import Caps
 from volumetric.kernels.gpu.formats import FORMATS
-from volumetric.kernels.gpu.matmul import (
-    MatmulShape,
-    MatvecTuning,
-    choose_tile,
-    cut_matvec,
-    fits_memory,
-    tune_batch,
-    tune_matvec,
-)
+from volumetric.kernels.gpu.matmul import MatmulShape, MatvecTuning, cut_matvec, fits_memory, tune_batch, tune_matvec
+from volumetric.kernels.gpu.tiles import choose_tile
 from volumetric.layers import Dense, Embedding, LayerSpec, MultiHeadAttention, Residual, RMSNorm, Rope, SwiGLU
 from volumetric.network import Network, Params
 from volumetric.runtime import RunOptions, lower

@@ -13,7 +13,7 @@ import numpy as np
 from tests.gpu_graph.test_fake_quant import rounding, schemes
 from tests.graph.op_cases import OP_CASES, case_graph
 from volumetric import Coord, Grid, Network, initialise
-from volumetric.kernels.gpu import attention, elementwise, guards, matmul, recurrence
+from volumetric.kernels.gpu import attention, elementwise, guards, matmul, recurrence, tiles
 from volumetric.kernels.gpu.attention import AttentionShape
 from volumetric.kernels.gpu.dispatch import Caps, Dispatch
 from volumetric.kernels.gpu.dispatch import Grid as Groups
@@ -21,7 +21,8 @@ from volumetric.kernels.gpu.formats import FORMATS
 from volumetric.kernels.gpu.genomes import GenomeShape, genomes
 from volumetric.kernels.gpu.graph.launch import Request
 from volumetric.kernels.gpu.graph.table import lower
-from volumetric.kernels.gpu.matmul import TILES, MatmulShape, Partials, PieceStates
+from volumetric.kernels.gpu.matmul import MatmulShape, Partials, PieceStates
+from volumetric.kernels.gpu.tiles import TILES
 from volumetric.layers import Conv1d
 from volumetric.layers.activations import ACTIVATIONS
 from volumetric.runtime.gpu.graph.fusing import fuse_folds, fuse_windows
@@ -106,7 +107,7 @@ def fused_dispatches(caps: Caps) -> Iterator[Dispatch]:
         yield elementwise.norm(
             width=5, groups=2, kind=kind, eps=1e-5, unit_offset=not flag, weight=flag, bias=flag and kind == "layer"
         )
-        yield matmul.row_stats(MatmulShape(k=9, n=3, format=FORMATS["float32"], norm=kind))
+        yield tiles.row_stats(MatmulShape(k=9, n=3, format=FORMATS["float32"], norm=kind))
         yield elementwise.argmax(width=9, final=flag)
     yield elementwise.join(width=9)
     yield elementwise.softmax(width=9, temperature=0.5)
@@ -134,11 +135,11 @@ def _products(caps: Caps) -> Iterator[Dispatch]:
                 cut = matmul.tune_batch(shape, shape.n, caps, rows)
                 yield matmul.matvec(replace(shape, int8=int8), caps, first=0, units=shape.n, tuning=cut)
         for shape, rows in itertools.product((plain, gated, large), (2, 64, 4096)):
-            yield matmul.gemm(shape, caps, matmul.choose_tile(shape, rows, caps), first=0, units=shape.n)
+            yield tiles.gemm(shape, caps, tiles.choose_tile(shape, rows, caps), first=0, units=shape.n)
         for name in ACTIVATIONS:
             shape = replace(plain, activation=name)
             yield matmul.matvec(shape, caps, first=0, units=20)
-            yield matmul.gemm(shape, caps, matmul.choose_tile(shape, 64, caps), first=0, units=20)
+            yield tiles.gemm(shape, caps, tiles.choose_tile(shape, 64, caps), first=0, units=20)
     shape = MatmulShape(k=96, n=20, format=FORMATS["float16"])
     state, column = PieceStates(ring=recurrence.RING, step=2), guards.column(3, 1)
     for rows in (1, 4):
@@ -147,10 +148,10 @@ def _products(caps: Caps) -> Iterator[Dispatch]:
         for guard in (guards.NONE, guards.STEPS):
             yield matmul.matvec(shape, caps, first=0, units=20, tuning=cut, source=state, guard=guard)
     if caps.max_storage_buffers >= guards.MOST_BUFFERS:
-        yield matmul.gemm(shape, caps, TILES[-1], first=0, units=20, guard=column)
+        yield tiles.gemm(shape, caps, TILES[-1], first=0, units=20, guard=column)
     for tile in TILES:
         if tile.workgroup <= caps.max_workgroup and tile.shared + 2048 <= caps.max_shared:
-            yield matmul.gemm(shape, caps, tile, first=0, units=20)
+            yield tiles.gemm(shape, caps, tile, first=0, units=20)
 
 
 def _attention(caps: Caps) -> Iterator[Dispatch]:

@@ -9,7 +9,8 @@ import pytest
 from volumetric.errors import SpecError
 from volumetric.kernels.gpu.dispatch import Caps
 from volumetric.kernels.gpu.formats import FORMATS
-from volumetric.kernels.gpu.matmul import TILES, MatmulShape, gemm
+from volumetric.kernels.gpu.matmul import MatmulShape
+from volumetric.kernels.gpu.tiles import TILES, gemm
 from volumetric.shaders import Target, available, link, linker, read
 from volumetric.shaders.unroll import unroll
 

@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 from tests.gpu.harness import Kernel, aligned, assert_close, zero_aligned
 from volumetric.dtypes import Scheme, encode
 from volumetric.errors import DeviceError
-from volumetric.kernels.gpu import matmul
+from volumetric.kernels.gpu import matmul, tiles
 from volumetric.kernels.gpu.dispatch import Caps
 from volumetric.kernels.gpu.formats import FORMATS
-from volumetric.kernels.gpu.matmul import TILES, GemmTile, MatmulShape, choose_tile, fits_memory, tune_matvec
+from volumetric.kernels.gpu.matmul import MatmulShape, fits_memory, tune_matvec
+from volumetric.kernels.gpu.tiles import TILES, GemmTile, choose_tile
 from volumetric.layers.activations import activate
 
 Array = NDArray[Any]
@@ -79,8 +80,8 @@ class Product:
         if self.shape.norm is not None:
             self.buffers["stats"] = self.kernel.empty(self.rows, 4)
             stats = {"x": self.buffers["x"], "stats": self.buffers["stats"], **control}
-            calls.append((matmul.row_stats(self.shape), stats))
-        dispatch = matmul.gemm(self.shape, self.kernel.caps, tile, first=0, units=self.shape.n)
+            calls.append((tiles.row_stats(self.shape), stats))
+        dispatch = tiles.gemm(self.shape, self.kernel.caps, tile, first=0, units=self.shape.n)
         self.kernel.run(*calls, (dispatch, {**self.buffers, **control}), rows=self.rows)
         return self.kernel.read(self.buffers["y"], self.rows, self.shape.n)
 
@@ -187,7 +188,7 @@ def test_more_workgroup_memory_than_there_is_is_refused(native_kernel: Kernel) -
     shape = MatmulShape(k=8, n=8, format=FORMATS["float32"])
     tile = GemmTile(m=128, n=128, k=64, vectors=2, buffers=2)
     with pytest.raises(DeviceError, match="bytes of workgroup memory"):
-        native_kernel.context.pipeline(matmul.gemm(shape, native_kernel.caps, tile, first=0, units=8))
+        native_kernel.context.pipeline(tiles.gemm(shape, native_kernel.caps, tile, first=0, units=8))
 
 
 def test_rows_beyond_the_call_are_not_written(native_kernel: Kernel, rng: np.random.Generator) -> None:
@@ -214,7 +215,7 @@ def test_a_shard_writes_its_own_outputs(kernel: Kernel, rng: np.random.Generator
         if rows == 1:
             kernel.run((matmul.matvec(shape, kernel.caps, first=first, units=units), found))
         else:
-            dispatch = matmul.gemm(shape, kernel.caps, TILES[-1], first=first, units=units)
+            dispatch = tiles.gemm(shape, kernel.caps, TILES[-1], first=first, units=units)
             kernel.run((dispatch, {**found, "ctl": kernel.control(rows=rows)}), rows=rows)
         got = kernel.read(y, rows, n)
         assert_close(got[:, first : first + units], expected[:rows])

@@ -7,7 +7,7 @@ import pytest
 
 from tests.gpu.harness import Kernel, aligned, assert_close
 from volumetric.grid import Coord, Grid
-from volumetric.kernels.gpu import elementwise, guards, matmul
+from volumetric.kernels.gpu import elementwise, guards, matmul, tiles
 from volumetric.kernels.gpu.formats import FORMATS
 from volumetric.kernels.gpu.matmul import MatmulShape
 from volumetric.layers import Dense, Gate, Parallel, RMSNorm, SwiGLU
@@ -62,10 +62,10 @@ def test_a_guarded_product_ends_before_it_reads_weights(kernel: Kernel, rng: np.
     weights, held = kernel.weights(w, "float32")
     y = kernel.empty(40, 8)
     buffers = {"x": kernel.array(aligned(x)), **weights, "y": y, "gate": kernel.array(aligned(gate))}
-    tile = matmul.TILES[-1]
+    tile = tiles.TILES[-1]
     if many:
         each = tile.m
-        dispatch = matmul.gemm(shape, kernel.caps, tile, first=0, units=8, guard=guards.column(3, 1))
+        dispatch = tiles.gemm(shape, kernel.caps, tile, first=0, units=8, guard=guards.column(3, 1))
     else:
         cut = matmul.tune_batch(shape, 8, kernel.caps, 4)
         each = cut.batch

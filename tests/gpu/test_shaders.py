@@ -7,11 +7,12 @@ from dataclasses import replace
 import pytest
 
 from volumetric.errors import DeviceError
-from volumetric.kernels.gpu import attention, elementwise, matmul
+from volumetric.kernels.gpu import attention, elementwise, matmul, tiles
 from volumetric.kernels.gpu.attention import AttentionShape
 from volumetric.kernels.gpu.dispatch import Caps
 from volumetric.kernels.gpu.formats import FORMATS
-from volumetric.kernels.gpu.matmul import TILES, MatmulShape, Partials
+from volumetric.kernels.gpu.matmul import MatmulShape, Partials
+from volumetric.kernels.gpu.tiles import TILES
 from volumetric.layers.activations import ACTIVATIONS
 from volumetric.runtime.gpu import GpuDevice
 from volumetric.runtime.gpu.context import Slice
@@ -28,12 +29,12 @@ def test_matrix_kernels_compile(fallback_device: GpuDevice, scheme: str) -> None
         matmul.matvec(plain, context.caps, first=0, units=20, source=partials),
         matmul.matvec(gated, context.caps, first=0, units=12),
         matmul.matvec(replace(gated, int8=True), context.caps, first=0, units=12),
-        matmul.gemm(gated, context.caps, TILES[-1], first=0, units=12),
+        tiles.gemm(gated, context.caps, TILES[-1], first=0, units=12),
     ]
     for name in ACTIVATIONS:
         shape = replace(plain, activation=name)
         dispatches.append(matmul.matvec(shape, context.caps, first=0, units=20))
-        dispatches.append(matmul.gemm(shape, context.caps, TILES[2], first=0, units=20))
+        dispatches.append(tiles.gemm(shape, context.caps, TILES[2], first=0, units=20))
     for dispatch in dispatches:
         context.pipeline(dispatch)
 
@@ -57,7 +58,7 @@ def test_the_other_kernels_compile(device: GpuDevice) -> None:
         elementwise.concat(width=3, at=2, out_width=9),
         elementwise.argmax(width=9, final=False),
         elementwise.argmax(width=9, final=True),
-        matmul.row_stats(MatmulShape(k=9, n=3, format=FORMATS["float32"], norm="layer")),
+        tiles.row_stats(MatmulShape(k=9, n=3, format=FORMATS["float32"], norm="layer")),
     ]
     for dispatch in dispatches:
         device.context.pipeline(dispatch)

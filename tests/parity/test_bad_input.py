@@ -141,4 +141,4 @@ def test_links_in_a_circle_are_refused() -> None:
     for source, target in ((2, 0), (1, 1)):
         link = Link(kind="activation", source=Coord(source), target=Coord(target))
         with pytest.raises(SpecError, match=f"{source}.0.0.0"):
-            base.with_link(link)
+            lower(base.with_link(link))

@@ -1,6 +1,6 @@
 """Matrix product with everything that fuses around it: norm before; bias, activation, gate, residual, soft cap after.
 
-`matvec` is for one row or a few (decoding), `gemm` for many (prefill), `row_stats` computes what gemm's norm needs.
+`matvec` is for one row or a few (decoding); `tiles` has the form for many.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from volumetric.kernels.gpu.dispatch import Caps, Constant, Dispatch, Grid, ceil
 from volumetric.kernels.gpu.formats import WeightFormat
 from volumetric.kernels.gpu.guards import NONE, Guard
 
-_NORMS = {None: 0, "rms": 1, "layer": 2}
+NORMS = {None: 0, "rms": 1, "layer": 2}
 _STAGE_BYTES = 24576
 """Workgroup memory for staged x. More would cost occupancy; longer rows are staged in chunks."""
 _BATCH_BYTES = 40960
@@ -64,7 +64,7 @@ class MatmulShape:
             "PARTS": self.parts,
             "PIECES": self.format.pieces(self.k),
             "GROUPS": self.format.groups(self.k),
-            "NORM": _NORMS[self.norm],
+            "NORM": NORMS[self.norm],
             "EPS": float(self.norm_eps),
             "NORM_UNIT": 1.0 if self.norm_unit_offset else 0.0,
             "HAS_NORM_WEIGHT": self.norm_weight,
@@ -240,10 +240,10 @@ def neighbour_cuts(shape: MatmulShape, cut: MatvecTuning, caps: Caps) -> list[Ma
 def fits_memory(shape: MatmulShape, cut: MatvecTuning, caps: Caps) -> bool:
     """Whether a matvec cut so finds workgroup memory for its chunks of x in float32 and for its reductions."""
     staged = 4 * cut.batch * shape.format.piece * (cut.chunk | 1)
-    return staged + _reduction_bytes(cut.workgroup, caps, cut.batch) <= caps.max_shared
+    return staged + reduction_bytes(cut.workgroup, caps, cut.batch) <= caps.max_shared
 
 
-def _reduction_bytes(workgroup: int, caps: Caps, batch: int = 1) -> int:
+def reduction_bytes(workgroup: int, caps: Caps, batch: int = 1) -> int:
     """Workgroup memory of the linked reductions: two words for each subgroup, or for each invocation without them."""
     return 8 * (workgroup // max(min(caps.subgroup_size, workgroup // batch), 1) + 1)
 
@@ -307,103 +307,4 @@ def matvec(
             operand,
         ),
         args=(source.step,) if isinstance(source, PieceStates) else (),
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GemmTile:
-    """A workgroup's share: `m` x `n` dot products in steps of `k`; 4 `vectors` rows and 8 columns an invocation.
-
-    `slices` groups of invocations, a power of two, share the steps; `buffers` tiles lie in workgroup memory at once.
-    """
-
-    m: int
-    n: int
-    k: int
-    vectors: int
-    slices: int = 1
-    buffers: int = 1
-
-    @property
-    def workgroup(self) -> int:
-        """Invocations: each has 4·vectors rows and 8 columns of a slice."""
-        return self.m // (4 * self.vectors) * (self.n // 8) * self.slices
-
-    @property
-    def shared(self) -> int:
-        """Bytes of workgroup memory for tiles."""
-        tiles = self.buffers * self.k * (self.m // 4 + self.n // 4 + 2)
-        return 16 * max(tiles, self.slices // 2 * self.m * self.n // 4)
-
-
-TILES = (
-    GemmTile(m=128, n=128, k=32, vectors=2),
-    GemmTile(m=128, n=128, k=16, vectors=2),
-    GemmTile(m=64, n=64, k=32, vectors=2, slices=2),
-    GemmTile(m=64, n=64, k=64, vectors=2, slices=4),
-    GemmTile(m=32, n=64, k=32, vectors=1),
-    GemmTile(m=16, n=64, k=32, vectors=1),
-)
-"""From the most arithmetic for each byte to the most workgroups. Some devices lack workgroup memory for some."""
-_LONG_K = 2048
-"""From here on two slices of a tile beat four on an H100; below, four hide the short loop's latency better."""
-
-
-def choose_tile(shape: MatmulShape, rows: int, caps: Caps) -> GemmTile:
-    """Largest tile that wastes little on `rows` and still leaves work for the whole device; else the least wasteful.
-
-    Work for the device means enough invocations, and enough slices that no processor goes without one.
-    """
-    fitting = [
-        t
-        for t in TILES
-        if t.workgroup <= caps.max_workgroup and t.shared + _reduction_bytes(t.workgroup, caps) <= caps.max_shared
-    ]
-    if shape.k < _LONG_K and any(t.slices == 4 for t in fitting):
-        fitting = [t for t in fitting if t.slices != 2]
-    enough = caps.invocations // 1024
-
-    def groups(tile: GemmTile) -> int:
-        return ceil_div(rows, tile.m) * ceil_div(shape.n * shape.parts, tile.n)
-
-    for tile in fitting:
-        busy = groups(tile) * tile.slices >= enough and groups(tile) * tile.workgroup >= caps.invocations // 8
-        if rows > tile.m // 2 and busy:
-            return tile
-    return min(fitting, key=lambda t: (ceil_div(rows, t.m) * t.m * t.n, groups(t) < enough, -t.m))
-
-
-def gemm(shape: MatmulShape, caps: Caps, tile: GemmTile, *, first: int, units: int, guard: Guard = NONE) -> Dispatch:
-    """Many rows times the rows of a shard: outputs `first` … `first + units`; `first` is a multiple of 4.
-
-    Buffers: x, weights, scales, bias, norm_params, residual, y, stats (of `row_stats`, when there is a norm), ctl;
-    what the guard reads.
-    """
-    constants = shape.constants() | {
-        "FIRST": first,
-        "UNITS": units,
-        "WG": tile.workgroup,
-        "BM": tile.m,
-        "BN": tile.n,
-        "BK": tile.k,
-        "TM4": tile.vectors,
-        "SLICES": tile.slices,
-        "BUFFERS": tile.buffers,
-        "KU": min(tile.k // tile.slices, caps.unroll),
-        **guard.over(tile.m),
-    }
-    return Dispatch(
-        kernel="gemm",
-        grid=Grid(x=ceil_div(units * shape.parts, tile.n), rows_each=tile.m),
-        constants=constants,
-        preludes=(shape.format.prelude, f"act/{shape.activation}", guard.prelude),
-    )
-
-
-def row_stats(shape: MatmulShape) -> Dispatch:
-    """Mean and reciprocal deviation of each row of x, four numbers a row. Buffers: x, stats, ctl."""
-    return Dispatch(
-        kernel="row_stats",
-        grid=Grid(x=1, rows_each=1),
-        constants={"WG": 128, "K": shape.k, "NORM": _NORMS[shape.norm], "EPS": float(shape.norm_eps)},
     )

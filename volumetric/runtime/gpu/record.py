@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from volumetric.errors import UnsupportedError
-from volumetric.kernels.gpu import attention, guards, matmul
+from volumetric.kernels.gpu import attention, guards, matmul, tiles
 from volumetric.kernels.gpu.attention import AttentionShape
 from volumetric.kernels.gpu.dispatch import Caps, Dispatch, ceil_div, power_of_two
 from volumetric.kernels.gpu.guards import Guard
@@ -177,11 +177,11 @@ class Recorder:
         calls = []
         if shape.norm is not None:
             stats = {"x": buffers["x"], "stats": self._stats}
-            calls.append(self.bind(matmul.row_stats(shape), frame, stats))
+            calls.append(self.bind(tiles.row_stats(shape), frame, stats))
             buffers["stats"] = self._stats
-        tile = matmul.choose_tile(shape, frame.rows, self._context.caps)
+        tile = tiles.choose_tile(shape, frame.rows, self._context.caps)
         for shard in matrix.shards:
-            dispatch = matmul.gemm(shape, self._context.caps, tile, first=shard.first, units=shard.units, guard=guard)
+            dispatch = tiles.gemm(shape, self._context.caps, tile, first=shard.first, units=shard.units, guard=guard)
             calls.append(self.bind(dispatch, frame, {**buffers, **shard.buffers}))
         return calls
 

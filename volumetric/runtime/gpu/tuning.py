@@ -6,9 +6,10 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from volumetric.kernels.gpu import matmul
+from volumetric.kernels.gpu import matmul, tiles
 from volumetric.kernels.gpu.dispatch import Rows, ceil_div
-from volumetric.kernels.gpu.matmul import GemmTile, MatmulShape, MatvecTuning, neighbour_cuts, tune_matvec
+from volumetric.kernels.gpu.matmul import MatmulShape, MatvecTuning, neighbour_cuts, tune_matvec
+from volumetric.kernels.gpu.tiles import GemmTile
 from volumetric.runtime.gpu.calls import CONTROL_BYTES, Place, control_words
 from volumetric.runtime.gpu.context import Call, GpuContext
 from volumetric.runtime.gpu.profile import passes_seconds
@@ -104,7 +105,7 @@ class Product:
 
     def tile_calls(self, tile: GemmTile) -> list[Call]:
         """The same by tiles."""
-        dispatch = matmul.gemm(self._shape, self._context.caps, tile, first=0, units=self._units)
+        dispatch = tiles.gemm(self._shape, self._context.caps, tile, first=0, units=self._units)
         more = {"ctl": self._control} | ({"stats": self._stats} if self._shape.norm else {})
         return [self._context.bind(dispatch, {**self._shared, **more, "weights": w}) for w in self._weights]
 
