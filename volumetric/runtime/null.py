@@ -14,7 +14,7 @@ from volumetric.layers import StateSpec
 from volumetric.network import Params
 from volumetric.runtime.batch import greedy_each, run_each
 from volumetric.runtime.device import DeviceInfo, MemoryReport, Piece, RunOptions
-from volumetric.runtime.fuse import fuse, row_wise
+from volumetric.runtime.fuse import fuse_if_row_wise
 from volumetric.runtime.plan import Plan
 from volumetric.runtime.profile import StepTime
 from volumetric.runtime.state import check_input, check_room, check_trim
@@ -31,7 +31,7 @@ class NullDevice:
 
     def compile(self, plan: Plan, params: Params, options: RunOptions | None = None) -> NullExecutable:
         """Fuse the plan where the fast devices do."""
-        return NullExecutable(fuse(plan) if row_wise(plan) else plan, options or RunOptions())
+        return NullExecutable(fuse_if_row_wise(plan) or plan, options or RunOptions())
 
 
 class NullState:

@@ -30,10 +30,27 @@ from volumetric.kernels.cpu.steps import (
 f32 = np.float32
 
 CELLS = ("rnn_tanh", "rnn_relu", "lstm", "gru")
+"""Position = the code of a cell."""
 _TANH, _RELU, _LSTM, _GRU = range(4)
 
 STATE_ARGUMENTS = ("state", "slot", "size")
 """Number of the state in a piece's state table, slot of the rows beside it, numbers in it."""
+
+
+@kernel
+def lstm(i, f, g, o, c):
+    """Gates, c and h after a step of up to 16 units, from pre-activations and c before it."""
+    i, f, g, o = sigmoid(i), sigmoid(f), tanh(g), sigmoid(o)
+    after = f * c + i * g
+    return i, f, g, o, after, o * tanh(after)
+
+
+@kernel
+def gru(r, z, from_x, from_h, h):
+    """Gates, the new part and h after a step, from pre-activations (of the new part in its two terms) and h before."""
+    r, z = sigmoid(r), sigmoid(z)
+    n = tanh(from_x + r * from_h)
+    return r, z, n, (splat(f32(1.0)) - z) * n + z * h
 
 
 @kernel
@@ -88,21 +105,15 @@ def cell(code: int) -> Callable[..., None]:
             held = slot_address(control, word(step, 3)) + number * slot_stride(control, word(step, 3)) + at
             block = 4 * size
             lanes = min(size - at // 4, 16)
-            one = splat(f32(1.0))
             if code == _LSTM:
                 kept = slot_address(control, word(step, 4)) + number * slot_stride(control, word(step, 4)) + at
-                gate = sigmoid(load(x) + load(h))
-                forget = sigmoid(load(x + block) + load(h + block))
-                new = tanh(load(x + 2 * block) + load(h + 2 * block))
-                opened = sigmoid(load(x + 3 * block) + load(h + 3 * block))
-                c = forget * load(kept) + gate * new
+                f, g = load(x + block) + load(h + block), load(x + 2 * block) + load(h + 2 * block)
+                o = load(x + 3 * block) + load(h + 3 * block)
+                _, _, _, _, c, y = lstm(load(x) + load(h), f, g, o, load(kept))
                 store_first(kept, c, lanes)
-                y = opened * tanh(c)
             elif code == _GRU:
-                reset = sigmoid(load(x) + load(h))
-                z = sigmoid(load(x + block) + load(h + block))
-                new = tanh(load(x + 2 * block) + reset * load(h + 2 * block))
-                y = (one - z) * new + z * load(held)
+                z = load(x + block) + load(h + block)
+                _, _, _, y = gru(load(x) + load(h), z, load(x + 2 * block), load(h + 2 * block), load(held))
             elif code == _TANH:
                 y = tanh(load(x) + load(h))
             else:

@@ -7,30 +7,46 @@ from typing import Any
 
 import numpy as np
 
+from volumetric.kernels.cpu.jit import kernel
 from volumetric.kernels.cpu.memory import load_f32, load_i64, store_f32
 from volumetric.kernels.cpu.simd import load, splat, store
 from volumetric.kernels.cpu.steps import last_row, slot_address, slot_stride, word
 
 f32 = np.float32
 
+
+@kernel
+def largest_of_row(x, y, width, k):
+    """Write the k largest of the row at `x` to `y`, of equals the earlier, and all NaN; the rest becomes -inf."""
+    for i in range(width):
+        value = load_f32(x + 4 * i)
+        store_f32(y + 4 * i, value if np.isnan(value) else f32(-math.inf))
+    limit = f32(math.inf)
+    after = -1  # of those equal to the limit, the ones up to here are taken
+    for _ in range(k):
+        best = -1
+        top = f32(-math.inf)
+        for i in range(width):
+            value = load_f32(x + 4 * i)
+            open_ = value < limit or (value == limit and i > after)
+            if open_ and (value > top or best < 0):
+                best, top = i, value
+        if best < 0:
+            break
+        store_f32(y + 4 * best, top)
+        limit, after = top, best
+
+
 LARGEST_ARGUMENTS = ("input", "output", "width", "k")
 
 
 def keep_largest(step: Any, thread: Any, threads: Any, control: Any) -> None:
-    """Leave the k largest of a row, of equals the earlier, and all NaN; the rest becomes -inf."""
+    """Leave the k largest of a row, see `largest_of_row`."""
     rows = last_row(step, control)
-    width = word(step, 2)
     for row in range(rows * thread // threads, rows * (thread + 1) // threads):
         x = slot_address(control, word(step, 0)) + row * slot_stride(control, word(step, 0))
         out = slot_address(control, word(step, 1)) + row * slot_stride(control, word(step, 1))
-        for i in range(width):
-            value = load_f32(x + 4 * i)
-            before = 0
-            for j in range(width):
-                other = load_f32(x + 4 * j)
-                if other > value or (other == value and j < i):
-                    before += 1
-            store_f32(out + 4 * i, value if before < word(step, 3) else f32(-math.inf))
+        largest_of_row(x, out, word(step, 2), word(step, 3))
 
 
 MIX_ARGUMENTS = ("weights", "branches", "count", "output", "width")

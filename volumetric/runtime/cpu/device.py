@@ -17,7 +17,7 @@ from volumetric.runtime.cpu.program import Program
 from volumetric.runtime.cpu.resident import ResidentWeights
 from volumetric.runtime.cpu.state import KVStorage
 from volumetric.runtime.device import DeviceInfo, Executable, RunOptions
-from volumetric.runtime.fuse import fuse, row_wise
+from volumetric.runtime.fuse import fuse_if_row_wise
 from volumetric.runtime.graph.network import NATIVE
 from volumetric.runtime.plan import Plan
 
@@ -68,23 +68,17 @@ class CpuDevice:
         UnsupportedError : the plan runs as graphs, which are float32, and the options ask for something else
         """
         options = options or RunOptions()
-        if row_wise(plan, self.native_operations):
-            return self.compile_fused(plan, params, options)
+        fused = fuse_if_row_wise(plan, self.native_operations)
+        if fused is not None:
+            return self._bound(fused, params, options)
         from volumetric.runtime.graph.executable import GraphExecutable
 
         device = CpuDevice(options.threads or self.threads)
         return GraphExecutable(plan, params, options, device.graphs())
 
-    def compile_fused(self, plan: Plan, params: Params, options: RunOptions | None = None) -> CpuExecutable:
-        """Make the weights of a plan of row-wise operations resident and write its step tables.
-
-        Raises
-        ------
-        UnsupportedError : the plan has an operation without a CPU kernel
-        """
-        options = options or RunOptions()
+    def _bound(self, fused: Plan, params: Params, options: RunOptions) -> CpuExecutable:
+        """Make the weights of a fused plan resident and write its step tables."""
         threads = options.threads or self.threads
-        fused = fuse(plan, self.native_operations)
         weights = ResidentWeights(fused, params, threads)
         compute: Rounding = "int8" if options.compute == "auto" else options.compute
         storage = self._storage(options, weights)

@@ -69,27 +69,30 @@ class GpuDevice:
         DeviceError : the weights or the scratch memory exceed the GPU
         UnsupportedError : the options hold something that has no GPU form, or weights are of a 64-bit type
         """
-        from volumetric.runtime.fuse import row_wise
+        from volumetric.runtime.fuse import fuse_if_row_wise
         from volumetric.runtime.graph.executable import GraphExecutable
 
         options = options or RunOptions()
-        if row_wise(plan, self.native_operations):
-            return self.compile_fused(plan, params, options)
+        fused = fuse_if_row_wise(plan, self.native_operations)
+        if fused is not None:
+            return self._bound(fused, params, options)
         refuse_wide(plan, params)
         return GraphExecutable(plan, params, options, self.graphs())
 
     def compile_fused(self, plan: Plan, params: Params, options: RunOptions | None = None) -> GpuExecutable:
         """Bind a plan of row-wise operations alone; raises as `compile`, and `UnsupportedError` for other layers."""
-        options = options or RunOptions()
+        from volumetric.runtime.fuse import fuse
+
+        return self._bound(fuse(plan, self.native_operations), params, options or RunOptions())
+
+    def _bound(self, fused: Plan, params: Params, options: RunOptions) -> GpuExecutable:
+        from volumetric.runtime.gpu.executable import GpuExecutable
+
         if options.compute == "bfloat16":
             raise UnsupportedError(
                 "the GPU has no products of bfloat16 activations", hint="use compute='float32' or device='cpu'"
             )
-        from volumetric.runtime.fuse import fuse
-        from volumetric.runtime.gpu.executable import GpuExecutable
-
-        fused = fuse(plan, self.native_operations)
-        refuse_wide(plan, params)
+        refuse_wide(fused, params)
         return GpuExecutable(self.context, fused, params, options)
 
     def graphs(self) -> GpuGraphs:

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from volumetric.kernels.cpu.cells import CELLS, gru, lstm
 from volumetric.kernels.cpu.graph.lanes import load_part, store_part, where_at_most
 from volumetric.kernels.cpu.jit import kernel
-from volumetric.kernels.cpu.maths import sigmoid, tanh
+from volumetric.kernels.cpu.maths import tanh
 from volumetric.kernels.cpu.simd import load, splat
 
 f32 = np.float32
-
-CELLS = ("rnn_tanh", "rnn_relu", "lstm", "gru")
-"""Position = the code of a cell."""
 
 _RNN_TANH, _RNN_RELU, _LSTM, _GRU = range(len(CELLS))
 
@@ -45,27 +43,25 @@ def forward(cell, x, room, bias, h, c, y, kept, size, left):
         zero = splat(f32(0.0))
         store_part(y, where_at_most(x0 + p0, zero, zero, x0 + p0), left)
     elif cell == _LSTM:
-        i = sigmoid(x0 + p0)
-        f = sigmoid(load_part(x + 4 * size, left) + _from_h(room, bias, 1, size, left))
-        g = tanh(load_part(x + 8 * size, left) + _from_h(room, bias, 2, size, left))
-        o = sigmoid(load_part(x + 12 * size, left) + _from_h(room, bias, 3, size, left))
-        after = f * load_part(c, left) + i * g
+        f = load_part(x + 4 * size, left) + _from_h(room, bias, 1, size, left)
+        g = load_part(x + 8 * size, left) + _from_h(room, bias, 2, size, left)
+        o = load_part(x + 12 * size, left) + _from_h(room, bias, 3, size, left)
+        i, f, g, o, after, state = lstm(x0 + p0, f, g, o, load_part(c, left))
         store_part(kept, i, left)
         store_part(kept + 4 * size, f, left)
         store_part(kept + 8 * size, g, left)
         store_part(kept + 12 * size, o, left)
         store_part(kept + 16 * size, after, left)
-        store_part(y, o * tanh(after), left)
+        store_part(y, state, left)
     else:
-        r = sigmoid(x0 + p0)
-        z = sigmoid(load_part(x + 4 * size, left) + _from_h(room, bias, 1, size, left))
+        z = load_part(x + 4 * size, left) + _from_h(room, bias, 1, size, left)
         hn = _from_h(room, bias, 2, size, left)
-        n = tanh(load_part(x + 8 * size, left) + r * hn)
+        r, z, n, state = gru(x0 + p0, z, load_part(x + 8 * size, left), hn, load_part(h, left))
         store_part(kept, r, left)
         store_part(kept + 4 * size, z, left)
         store_part(kept + 8 * size, n, left)
         store_part(kept + 12 * size, hn, left)
-        store_part(y, (splat(f32(1.0)) - z) * n + z * load_part(h, left), left)
+        store_part(y, state, left)
 
 
 @kernel

@@ -13,6 +13,7 @@ from volumetric.kernels.cpu.graph.shares import share
 from volumetric.kernels.cpu.jit import kernel
 from volumetric.kernels.cpu.maths import exp
 from volumetric.kernels.cpu.memory import load_f32, store_f32
+from volumetric.kernels.cpu.mixing import largest_of_row
 from volumetric.kernels.cpu.simd import largest, load, peak, splat, store, total
 from volumetric.kernels.cpu.steps import number, word
 
@@ -210,24 +211,6 @@ KEEP_ARGUMENTS = (*ROW_ARGUMENTS, "k")
 
 def keep_largest(step: Any, thread: Any, threads: Any, control: Any) -> None:
     """Elements among the k largest of their row, the others -inf; of equals the earlier, NaN stays and ranks last."""
-    rows, width, k = word(step, 2), word(step, 3), word(step, 4)
+    rows, width = word(step, 2), word(step, 3)
     for row in range(share(rows, thread, threads), share(rows, thread + 1, threads)):
-        x = word(step, 0) + 4 * row * width
-        y = word(step, 1) + 4 * row * width
-        for i in range(width):
-            value = load_f32(x + 4 * i)
-            store_f32(y + 4 * i, value if np.isnan(value) else f32(-math.inf))
-        limit = f32(math.inf)
-        after = -1  # of those equal to the limit, the ones up to here are taken
-        for _ in range(k):
-            best = -1
-            top = f32(-math.inf)
-            for i in range(width):
-                value = load_f32(x + 4 * i)
-                open_ = value < limit or (value == limit and i > after)
-                if open_ and (value > top or best < 0):
-                    best, top = i, value
-            if best < 0:
-                break
-            store_f32(y + 4 * best, top)
-            limit, after = top, best
+        largest_of_row(word(step, 0) + 4 * row * width, word(step, 1) + 4 * row * width, width, word(step, 4))

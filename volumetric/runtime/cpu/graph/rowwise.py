@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from volumetric.kernels.cpu.graph.cells import CELLS as CODES
+from volumetric.kernels.cpu.cells import CELLS as CODES
 from volumetric.kernels.cpu.graph.lookups import GATHER_ARGUMENTS, SCATTER_ARGUMENTS
 from volumetric.kernels.cpu.graph.norms import NORM_ARGUMENTS, NORM_GRAD_ARGUMENTS, PARAM_GRAD_ARGUMENTS
 from volumetric.kernels.cpu.graph.rows import (
