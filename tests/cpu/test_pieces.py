@@ -9,8 +9,8 @@ import pytest
 
 from tests.cpu.test_batch import NETWORKS, compiled
 from tests.cpu.test_device import encoder, random_params
+from volumetric.runtime.batch import Span, deal
 from volumetric.runtime.cpu import CpuDevice
-from volumetric.runtime.cpu.call import Part, calls
 from volumetric.runtime.device import Piece, RunOptions, Wanted
 from volumetric.runtime.lower import lower
 
@@ -95,10 +95,10 @@ def test_pieces_that_see_one_call_alone_stay_whole(rng):
 @pytest.mark.parametrize("chunked", [True, False])
 def test_pieces_are_dealt_out_in_order(chunked):
     sizes = [3, 9, 1, 4, 20, 2]
-    dealt = list(calls(sizes, 8, chunked=chunked))
+    dealt = list(deal(sizes, 8, cut=chunked))
     rows = [(part.piece, row) for parts in dealt for part in parts for row in range(part.start, part.stop)]
     assert rows == [(piece, row) for piece, size in enumerate(sizes) for row in range(size)]
     assert all(sum(map(len, parts)) <= 8 or (not chunked and len(parts) == 1) for parts in dealt)
     if not chunked:
         assert all((part.start, part.stop) == (0, sizes[part.piece]) for parts in dealt for part in parts)
-    assert len(Part(0, 2, 5)) == 3
+    assert len(Span(0, 2, 5)) == 3

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,45 @@ from volumetric.runtime.device import Executable, Piece, State
 from volumetric.runtime.logits import most_likely
 from volumetric.runtime.plan import Plan
 from volumetric.runtime.state import check_input, check_room, check_vocabulary
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Rows `start` … `stop` of piece number `piece`."""
+
+    piece: int
+    start: int
+    stop: int
+
+    def __len__(self) -> int:
+        return self.stop - self.start
+
+
+def deal(lengths: Sequence[int], most: int, *, cut: bool = True) -> Iterator[list[Span]]:
+    """Deal pieces of `lengths` rows out to device calls of at most `most` rows, in their order.
+
+    Parameters
+    ----------
+    cut : a piece may be cut; otherwise each runs whole, however many rows it has
+    """
+    spans: list[Span] = []
+    room = most
+    for piece, length in enumerate(lengths):
+        start = 0
+        while start < length:
+            rows = length - start
+            if cut:
+                rows = min(rows, room)
+            elif spans and rows > room:
+                rows = 0
+            if rows:
+                spans.append(Span(piece, start, start + rows))
+                start, room = start + rows, room - rows
+            if room <= 0 or not rows:
+                yield spans
+                spans, room = [], most
+    if spans:
+        yield spans
 
 
 def check_pieces(plan: Plan, pieces: Sequence[Piece], context: int) -> list[NDArray[Any]]:

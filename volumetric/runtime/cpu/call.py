@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from itertools import accumulate
 
 import numpy as np
@@ -22,49 +21,11 @@ from volumetric.kernels.cpu.steps import (
     TAIL_ROWS_WORD,
     WANTED_WORD,
 )
+from volumetric.runtime.batch import Span
 from volumetric.runtime.cpu.arena import address_of
 from volumetric.runtime.cpu.layout import Layout
 from volumetric.runtime.cpu.state import CpuState
 from volumetric.runtime.device import Wanted
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Part:
-    """Rows `start` to `stop` of the piece of number `piece`."""
-
-    piece: int
-    start: int
-    stop: int
-
-    def __len__(self) -> int:
-        return self.stop - self.start
-
-
-def calls(sizes: Sequence[int], most: int, *, chunked: bool) -> Iterator[list[Part]]:
-    """Deal pieces of `sizes` rows out to calls of at most `most` rows.
-
-    Parameters
-    ----------
-    chunked : a piece may be cut; otherwise each runs whole, however many rows it has
-    """
-    parts: list[Part] = []
-    room = most
-    for piece, size in enumerate(sizes):
-        start = 0
-        while start < size:
-            rows = size - start
-            if chunked:
-                rows = min(rows, room)
-            elif parts and rows > room:
-                rows = 0
-            if rows:
-                parts.append(Part(piece, start, start + rows))
-                start, room = start + rows, room - rows
-            if room <= 0 or not rows:
-                yield parts
-                parts, room = [], most
-    if parts:
-        yield parts
 
 
 class Control:
@@ -89,7 +50,7 @@ class Control:
 
     def fill(
         self,
-        parts: Sequence[Part],
+        parts: Sequence[Span],
         states: Sequence[CpuState],
         wanted: Sequence[Wanted],
         last: Sequence[bool],

@@ -14,9 +14,9 @@ from volumetric._typing import F32Array
 from volumetric.errors import DeviceError
 from volumetric.kernels.cpu.products import DIRECT_ROWS, VECTOR_ROWS
 from volumetric.kernels.cpu.steps import SCRATCH_BYTES_WORD, SCRATCH_WORD, STEP_WORDS
-from volumetric.runtime.batch import check_pieces, greedy_each
+from volumetric.runtime.batch import Span, check_pieces, deal, greedy_each
 from volumetric.runtime.cpu.arena import address_of, aligned_zeros
-from volumetric.runtime.cpu.call import Control, Part, calls
+from volumetric.runtime.cpu.call import Control
 from volumetric.runtime.cpu.governor import Governor
 from volumetric.runtime.cpu.profile import walk_times
 from volumetric.runtime.cpu.program import Mode, Program, form_of
@@ -91,7 +91,7 @@ class CpuExecutable:
         out = np.empty((sum(counts), layout.output_width), np.float32)
         with self._turn:
             done = 0
-            for parts in calls(sizes, CHUNK, chunked=layout.chunked):
+            for parts in deal(sizes, CHUNK, cut=layout.chunked):
                 done += self._call(program, parts, pieces, rows, out[done:])
         value = plan.values[plan.outputs[0]]
         if value.shape[0] == ROWS:
@@ -116,7 +116,7 @@ class CpuExecutable:
         program.layout.check_positions(state.position + rows)
         out = np.empty((1, program.layout.output_width), np.float32)
         with self._turn:
-            mode, _ = self._ready(program, [Part(0, 0, rows)], [Piece(state, x)], [x], out)
+            mode, _ = self._ready(program, [Span(0, 0, rows)], [Piece(state, x)], [x], out)
             return walk_times(program.table(mode), self._control.address, self.threads, repeats)
 
     def warmup(self) -> None:
@@ -140,7 +140,7 @@ class CpuExecutable:
         return self._program
 
     def _call(
-        self, program: Program, parts: list[Part], pieces: Sequence[Piece], rows: Sequence[NDArray[Any]], out: F32Array
+        self, program: Program, parts: list[Span], pieces: Sequence[Piece], rows: Sequence[NDArray[Any]], out: F32Array
     ) -> int:
         """Compute `parts` of `pieces`; returns how many rows of `out` were written."""
         mode, outputs = self._ready(program, parts, pieces, rows, out)
@@ -154,7 +154,7 @@ class CpuExecutable:
         return len(outputs)
 
     def _ready(
-        self, program: Program, parts: list[Part], pieces: Sequence[Piece], rows: Sequence[NDArray[Any]], out: F32Array
+        self, program: Program, parts: list[Span], pieces: Sequence[Piece], rows: Sequence[NDArray[Any]], out: F32Array
     ) -> tuple[Mode, list[int]]:
         """Prepare memory and the control block for a call; returns which table it runs, and the rows with an output."""
         layout = program.layout

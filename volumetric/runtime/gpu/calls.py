@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from volumetric.kernels.gpu.dispatch import Rows, ceil_div
+from volumetric.runtime.batch import Span, deal
 
 PLACES = 512
 """Rows whose places a control block lists, as the shaders have it."""
@@ -19,18 +20,6 @@ _STARTS = _PLACES + 4 * PLACES
 NEAR_BYTES = 4 * _NEAR
 """Where the list of near pages begins."""
 CONTROL_BYTES = 4 * (_STARTS + PLACES)
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """Rows `start` … `stop` of piece number `piece`."""
-
-    piece: int
-    start: int
-    stop: int
-
-    def __len__(self) -> int:
-        return self.stop - self.start
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,19 +47,14 @@ def schedule(lengths: Sequence[int], most: int, *, apart: bool) -> list[list[Spa
     ----------
     apart : each piece has calls of its own
     """
-    calls: list[list[Span]] = []
-    room = 0
-    for piece in sorted(range(len(lengths)), key=lambda i: lengths[i] > 1):
-        at = 0
-        while at < lengths[piece]:
-            if room == 0 or (apart and at == 0):
-                calls.append([])
-                room = most
-            stop = min(at + room, lengths[piece])
-            calls[-1].append(Span(piece, at, stop))
-            room -= stop - at
-            at = stop
-    return [sorted(call, key=lambda span: len(span) > 1) for call in calls]
+    order = sorted(range(len(lengths)), key=lambda i: lengths[i] > 1)
+    groups = [[piece] for piece in order] if apart else [order]
+    dealt = (
+        [Span(group[span.piece], span.start, span.stop) for span in call]
+        for group in groups
+        for call in deal([lengths[piece] for piece in group], most)
+    )
+    return [sorted(call, key=lambda span: len(span) > 1) for call in dealt]
 
 
 def count_rows(places: Sequence[Place], each: int, *, singles: bool) -> Rows:

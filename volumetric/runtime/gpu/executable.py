@@ -16,9 +16,9 @@ from volumetric.errors import DeviceError, GenerationError, UnsupportedError
 from volumetric.kernels.gpu.attention import AttentionShape
 from volumetric.kernels.gpu.dispatch import Rows
 from volumetric.network import Params
-from volumetric.runtime.batch import check_once, check_pieces, greedy_each
+from volumetric.runtime.batch import Span, check_once, check_pieces, greedy_each
 from volumetric.runtime.device import MemoryReport, Piece, RunOptions
-from volumetric.runtime.gpu.calls import Place, Span, schedule
+from volumetric.runtime.gpu.calls import Place, schedule
 from volumetric.runtime.gpu.commands import Executor, PlainExecutor
 from volumetric.runtime.gpu.context import GpuContext
 from volumetric.runtime.gpu.decoding import EncodedTokens, TokenLoop

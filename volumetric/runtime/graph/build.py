@@ -97,9 +97,8 @@ class GraphBuilder:
         return self.constant(np.array([value], np.float64), "scalar")
 
     def zeros(self, shape: Shape) -> int:
-        """Return zeros, of which open axes are spread from a constant."""
-        known = self.constant(np.zeros([n if n >= 0 else 1 for n in shape]), "zeros")
-        return self.broadcast(known, shape)
+        """Return zeros, spread from one."""
+        return self.broadcast(self.constant(np.zeros((1,) * len(shape)), "zeros"), shape)
 
     def stored(self, key: str, shape: Shape, dtype: TensorType = "float32", *, role: Role = "parameter") -> int:
         """Return the tensor that is the persistent buffer `key` as it is after the nodes so far."""

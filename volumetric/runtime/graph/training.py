@@ -267,7 +267,7 @@ def _gradients(work: GraphBuilder, rule: UpdateRule, seeds: Mapping[int, int]) -
     """Emit the gradients of the masters; of those on which nothing depends they are zeros."""
     masters = {key: work.stored(key, shape) for key, shape in rule.masters.items()}
     found = differentiate(work, seeds, masters.values())
-    return {key: found[i] if i in found else _zeros(work, rule.masters[key]) for key, i in masters.items()}
+    return {key: found[i] if i in found else work.zeros(rule.masters[key]) for key, i in masters.items()}
 
 
 def _update(
@@ -323,7 +323,3 @@ def _finite(work: GraphBuilder, x: int) -> int:
 def _where(work: GraphBuilder, x: int, wanted: int) -> int:
     """`x` if the one number `wanted` is 1, zeros (whatever x holds) if it is 0."""
     return work.binary("mul_nonzero", x, work.reshape(wanted, (1,) * len(work.shape(x))))
-
-
-def _zeros(work: GraphBuilder, shape: Shape) -> int:
-    return work.broadcast(work.constant(np.zeros((1,) * len(shape)), "zeros"), shape)
