@@ -44,8 +44,9 @@ class Kernel:
         self.caps = context.caps
         self._owned: list[Any] = []
 
-    def array(self, data: NDArray[Any]) -> Any:
-        made = self.context.upload(np.ascontiguousarray(data), "test data")
+    def array(self, data: NDArray[Any], *, uniform: bool = False) -> Any:
+        made = self.context.buffer(data.nbytes, "test data", uniform=uniform)
+        self.context.write(made, data)
         self._owned.append(made)
         return made
 

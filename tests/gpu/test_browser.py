@@ -17,7 +17,7 @@ REQUIRED = "VOLUMETRIC_REQUIRE_BROWSER"
 def test_the_modules_use_every_shader_file() -> None:
     root = Path(shaders.__file__).parent
     files = {str(path.relative_to(root).with_suffix("")) for path in root.rglob("*.wgsl")}
-    linked_always = {"std", "reduce_subgroup", "reduce_workgroup"}
+    linked_always = {"std", "maths", "reduce_subgroup", "reduce_workgroup"}
     chosen = [module.dispatch for module in covering(modules())]
     assert {name for d in chosen for name in (d.kernel, *d.preludes)} == files - linked_always
 

@@ -114,8 +114,8 @@ def test_bindings_come_from_the_text() -> None:
 
 
 def test_unknown_files_are_named() -> None:
-    with pytest.raises(SpecError, match="act/swish") as error:
-        link("join", constants=JOIN, preludes=("act/swish",), target=Target())
+    with pytest.raises(SpecError, match="unary/swish") as error:
+        link("join", constants=JOIN, preludes=("unary/swish",), target=Target())
     assert "silu" in (error.value.hint or "")
 
 
@@ -135,7 +135,7 @@ def test_every_kernel_stays_within_eight_storage_buffers() -> None:
 
 def test_no_kernel_enables_subgroups() -> None:
     """Naga rejects the directive though it has the functions."""
-    for folder in ("", "dtype", "act", "kv", "operand", "source"):
+    for folder in ("", "dtype", "unary", "kv", "operand", "source"):
         for name in available(folder):
             assert not re.search(r"^\s*enable\b", read(f"{folder}/{name}" if folder else name), re.MULTILINE), name
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from tests.gpu.harness import Kernel, aligned, assert_close, zero_aligned
-from volumetric.kernels.gpu import elementwise
+from volumetric.kernels.gpu import elementwise, matmul, tiles
 from volumetric.kernels.gpu.dispatch import ONE_ROW, Grid, Rows
 from volumetric.kernels.gpu.formats import FORMATS
+from volumetric.kernels.gpu.graph.launch import Request
+from volumetric.kernels.gpu.graph.table import lower
+from volumetric.kernels.gpu.matmul import MatmulShape
 from volumetric.layers.activations import ACTIVATIONS, activate
 from volumetric.runtime.gpu.calls import Place
 
@@ -68,6 +73,40 @@ def test_activations_and_soft_cap(native_kernel: Kernel, name: str) -> None:
         expected = cap * np.tanh(expected / cap) if cap else expected
         error = np.abs(native_kernel.read(y, 1, x.shape[1]) - expected)
         assert np.all(error <= 3e-6 * np.maximum(np.abs(expected), 1)), f"{name}: {error.max()}"
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_activations_hand_nan_on(native_kernel: Kernel, name: str) -> None:
+    """Alone, behind products of one row and of many, and in tensor graphs: everywhere what NumPy says."""
+    kernel, caps = native_kernel, native_kernel.caps
+    x = np.array([[np.nan, -np.nan, np.inf, -np.inf, 3e38, -3e38, -1.0]], np.float32)
+    with np.errstate(invalid="ignore", over="ignore"):
+        expected = activate(name, x)
+    found = {}
+    y = kernel.empty(1, 8)
+    apply = elementwise.apply(width=7, activation=name)
+    kernel.run((apply, {"x": kernel.array(aligned(x)), "y": y, "ctl": kernel.control()}))
+    found["alone"] = kernel.read(y, 1, 7)
+    y = kernel.empty(1, 7)
+    request = Request(op="unary", inputs=(x.shape,), outputs=(x.shape,), attrs={"name": name, "alpha": 1, "beta": 0})
+    one = lower(replace(request, caps=caps)).launches[0]
+    dims = kernel.array(np.array([7, 1065353216, 0], np.uint32), uniform=True)
+    kernel.run((one.dispatch, {"x": kernel.array(x), "y": y, "dims": dims}))
+    found["graph"] = kernel.context.read(y, 28).view(np.float32)[None]
+    shape = MatmulShape(k=1, n=7, format=FORMATS["float32"], activation=name, bias=True)
+    buffers, _ = kernel.weights(np.zeros((7, 1), np.float32), "float32")
+    buffers |= {"x": kernel.array(np.zeros((2, 4), np.float32)), "bias": kernel.array(aligned(x))}
+    products = {
+        "matvec": (matmul.matvec(shape, caps, first=0, units=7), {}),
+        "gemm": (tiles.gemm(shape, caps, tiles.TILES[2], first=0, units=7), {"ctl": kernel.control(rows=2)}),
+    }
+    for label, (dispatch, more) in products.items():
+        y = kernel.empty(2, 8)
+        kernel.run((dispatch, {**buffers, **more, "y": y}), rows=1 if label == "matvec" else 2)
+        found[label] = kernel.read(y, 1, 7)
+    for label, got in found.items():
+        assert np.array_equal(np.isnan(got), np.isnan(expected)), f"{label}: {got} instead of {expected}"
+        assert np.array_equal(got, found["alone"], equal_nan=True), label
 
 
 def test_concat(kernel: Kernel, rng: np.random.Generator) -> None:

@@ -16,7 +16,8 @@ from volumetric.kernels.gpu.tiles import TILES
 from volumetric.layers.activations import ACTIVATIONS
 from volumetric.runtime.gpu import GpuDevice
 from volumetric.runtime.gpu.context import Slice
-from volumetric.shaders import Target, available, link
+from volumetric.runtime.graph.families.elementwise import UNARY
+from volumetric.shaders import Target, available, link, read
 
 
 @pytest.mark.parametrize("scheme", FORMATS)
@@ -66,7 +67,9 @@ def test_the_other_kernels_compile(device: GpuDevice) -> None:
 
 def test_every_format_and_activation_has_a_shader_file() -> None:
     assert {f"dtype/{name}" for name in available("dtype")} == {layout.prelude for layout in FORMATS.values()}
-    assert set(available("act")) == set(ACTIVATIONS)
+    assert set(available("unary")) == set(UNARY)
+    for name in ACTIVATIONS:
+        assert "fn apply(" in read(f"unary/{name}")
 
 
 @pytest.mark.parametrize("scheme", FORMATS)

@@ -16,7 +16,6 @@ const NONE_POSSIBLE: u32 = 0xfffffffdu;
 const STRIDE: u32 = (WIDTH + 3u) / 4u * 4u;
 const PLACES_AT: u32 = 60u;  // words before `Control.places`
 const SIGN: u32 = 0x80000000u;
-const INFINITY: u32 = 0x7f800000u;
 
 var<workgroup> best_rank: array<u32, WG>;
 var<workgroup> best_index: array<u32, WG>;

@@ -141,7 +141,7 @@ fn main(
         held = fetch_keys(lid, tile);
         var new_top = top;
         for (var i = 0u; i < QN; i++) { new_top = max(new_top, shared_part[stat_row * QN + i]); }
-        let shrink = exp(top - new_top);
+        let shrink = decay(top - new_top);
         top = new_top;
         sum *= shrink;
         for (var j = stat_part; j < BK; j += QN) {

@@ -163,7 +163,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
                 s[u] = select(LOWEST, score, base + u * TEAMS + team < end);
                 high = max(high, s[u]);
             }
-            let shrink = exp(top[g] - high);
+            let shrink = decay(top[g] - high);
             top[g] = high;
             sum[g] *= shrink;
             //@unroll
@@ -197,7 +197,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         //@unroll
         for (var t = 0u; t < TEAMS; t++) {
             let s = team_state[t * G + g];
-            let weight = select(exp(s.x - high), 0.0, s.y == 0.0);
+            let weight = select(decay(s.x - high), 0.0, s.y == 0.0);
             weights += weight * s.y;
             total += weight * team_acc[t * G * HD4 + i];
         }

@@ -1,4 +1,4 @@
-// y[m, n] = cap(residual + act(norm(x)[m, :] . W[n, :] + bias[n])), or act(gate) * up, for many rows.
+// y[m, n] = cap(residual + apply(norm(x)[m, :] . W[n, :] + bias[n])), or apply(gate) * up, for many rows.
 //
 // A workgroup computes BM x BN dot products in tiles of BK: both operands are transposed on their way into workgroup
 // memory, so that each step of the unrolled inner loop reads vectors along m and n only. The next tile is fetched into
@@ -103,13 +103,13 @@ fn store(t: u32, lid: u32, base: u32, r: Block) {
     }
 }
 
-fn act4(v: vec4<f32>) -> vec4<f32> { return vec4<f32>(act(v.x), act(v.y), act(v.z), act(v.w)); }
+fn apply4(v: vec4<f32>) -> vec4<f32> { return vec4<f32>(apply(v.x), apply(v.y), apply(v.z), apply(v.w)); }
 
 // Write 4 outputs of row m, vector n4 of the row; `up` counts for gated products only.
 fn finish(m: u32, n4: u32, gate: vec4<f32>, up: vec4<f32>) {
     var v = gate;
     if (HAS_BIAS) { v += bias[n4]; }
-    v = act4(v);
+    v = apply4(v);
     if (PARTS == 2u) {
         var u = up;
         if (HAS_BIAS) { u += bias[N4 + n4]; }

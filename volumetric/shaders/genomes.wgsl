@@ -32,27 +32,18 @@ struct Edge {
 @group(0) @binding(5) var<storage, read_write> y: array<f32>;   // [genomes, outputs, samples]
 @group(0) @binding(13) var<uniform> dims: Dims;
 
-// erf by Abramowitz and Stegun 7.1.26: absolute error below 1.5e-7.
-fn gelu(x: f32) -> f32 {
-    let z = abs(x) * 0.7071067811865476;
-    let t = 1.0 / (1.0 + 0.3275911 * z);
-    let p = t * (0.254829592 + t * (-0.284496736 + t * (1.421413741 + t * (-1.453152027 + t * 1.061405429))));
-    let tail = 0.5 * p * exp(-z * z);
-    return x * select(tail, 1.0 - tail, x >= 0.0);
-}
-
 fn squash(kind: u32, x: f32) -> f32 {
     switch (kind) {
-        case 0u: { return stable_sigmoid(4.9 * x); }
-        case 1u: { return stable_sigmoid(x); }
-        case 2u: { return stable_tanh(x); }
-        case 3u: { return max(x, 0.0); }
+        case 0u: { return logistic(4.9 * x); }
+        case 1u: { return logistic(x); }
+        case 2u: { return hyperbolic_tangent(x); }
+        case 3u: { return positive(x); }
         case 4u: { return x; }
         case 5u: { return select(0.01 * x, x, x > 0.0); }
-        case 6u: { return x * stable_sigmoid(x); }
-        case 7u: { return gelu(x); }
+        case 6u: { return x * logistic(x); }
+        case 7u: { return x * normal_below(x); }
         case 8u: { return sin(x); }
-        case 9u: { return exp(-x * x); }
+        case 9u: { return exponential(-x * x); }
         case 10u: { return abs(x); }
         case 11u: { return x * x; }
         default: { return clamp(x, -1.0, 1.0); }

@@ -1,6 +1,6 @@
 """Link shader files into one WGSL module by concatenation.
 
-The order is: constants, `std`, one `reduce_*`, the preludes (weight format, activation, cache storage, source of x),
+The order is: constants, `std`, `maths`, one `reduce_*`, the preludes (weight format, activation, cache storage, …),
 the kernel. Files are complete WGSL given the names that the earlier ones define; optional parts branch on constants,
 which the driver folds. There is no template language: the only rewriting is `unroll`, and functions and workgroup
 memory that the kernel does not reach are left out.
@@ -92,7 +92,7 @@ def available(folder: str = "") -> tuple[str, ...]:
 def link(
     kernel: str, *, constants: Mapping[str, int | float | bool], preludes: tuple[str, ...] = (), target: Target
 ) -> Linked:
-    """Join `kernel` with its preludes (``"dtype/int4_g32"``, ``"act/silu"``, …) for `target`.
+    """Join `kernel` with its preludes (``"dtype/int4_g32"``, ``"unary/silu"``, …) for `target`.
 
     Raises
     ------
@@ -101,7 +101,7 @@ def link(
     reduce = "reduce_subgroup" if target.subgroup_size else "reduce_workgroup"
     given = {**constants, "SUBGROUP": target.subgroup_size}
     known = dict(given)
-    pieces = [read(name) for name in ("std", reduce, *preludes, kernel)]
+    pieces = [read(name) for name in ("std", "maths", reduce, *preludes, kernel)]
     body = needed("\n".join(pieces))
     for name, expression in _DERIVED.findall(body):
         value = constant_value(expression, known)

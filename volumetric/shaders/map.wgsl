@@ -1,9 +1,9 @@
-// y = act(x), then the soft cap where there is one, element by element.
+// y = apply(x), then the soft cap where there is one, element by element.
 @group(0) @binding(0) var<storage, read> x: array<vec4<f32>>;        // (rows, WIDTH4)
 @group(0) @binding(1) var<storage, read_write> y: array<vec4<f32>>;  // (rows, WIDTH4)
 
 fn one(v: f32) -> f32 {
-    let a = act(v);
+    let a = apply(v);
     if (SOFTCAP > 0.0) { return soft_cap(a, SOFTCAP); }
     return a;
 }

@@ -1,4 +1,4 @@
-// y[m, n] = cap(residual[m, n] + act(W[n, :] . norm(x[m, :]) + bias[n])), or act(gate) * up with two weight rows for each
+// y[m, n] = cap(residual[m, n] + apply(W[n, :] . norm(x[m, :]) + bias[n])), or apply(gate) * up with two weight rows for each
 // output; for one row, or for BATCH rows at a time.
 //
 // A team of TEAM invocations owns ROWS outputs and splits K; teams share x, which is staged CHUNK pieces at a time in
@@ -99,7 +99,7 @@ fn load_round(row: array<u32, VALUES>, at: u32) -> Round {
 fn finish(m: u32, n: u32, gate: f32, up: f32) {
     var value = gate;
     if (HAS_BIAS) { value += bias[n]; }
-    value = act(value);
+    value = apply(value);
     if (PARTS == 2u) {
         var other = up;
         if (HAS_BIAS) { other += bias[STRIDE + n]; }

@@ -5,11 +5,6 @@
 
 const STRIDE: u32 = (WIDTH + 3u) / 4u * 4u;
 
-// e^(v - top) for v up to top; nothing is taken of an infinity.
-fn weight(v: f32, top: f32) -> f32 {
-    return select(exp(max(v, LOWEST) - top), 0.0, bitcast<u32>(v) == 0xff800000u);
-}
-
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
     let start = group.y * STRIDE;
@@ -17,18 +12,14 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     var odd = 0.0;
     for (var i = lid; i < WIDTH; i += WG) {
         let v = x[start + i] / TEMPERATURE;
-        let bits = bitcast<u32>(v);  // comparisons with NaN may be optimised away
-        if (bits == 0x7f800000u || (bits & 0x7fffffffu) > 0x7f800000u) { odd = 1.0; }
-        top = max(top, v);
+        if (is_odd(v)) { odd = 1.0; } else { top = max(top, v); }
     }
     top = team_max(top, lid, WG);
     odd = team_max(odd, lid, WG);
     var sum = 0.0;
-    for (var i = lid; i < WIDTH; i += WG) { sum += weight(x[start + i] / TEMPERATURE, top); }
+    for (var i = lid; i < WIDTH; i += WG) { sum += exponential(x[start + i] / TEMPERATURE - top); }
     sum = max(team_sum(sum, lid, WG), SMALLEST_NORMAL);
     for (var i = lid; i < WIDTH; i += WG) {
-        let p = weight(x[start + i] / TEMPERATURE, top) / sum;
-        var quiet = 0x7fc00000u;  // a variable, because no constant may be NaN
-        y[start + i] = select(p, bitcast<f32>(quiet), odd > 0.0);
+        y[start + i] = select(exponential(x[start + i] / TEMPERATURE - top) / sum, nan(), odd > 0.0);
     }
 }

@@ -1,4 +1,4 @@
-// Shared by every kernel: the control block, index helpers, functions that are safe at the ends of their range.
+// Shared by every kernel: the control block, index helpers, pieces of attention and norms.
 
 // What changes from call to call; the arg max kernel advances it on the device while decoding. Rows of sequences of their
 // own come first ("singles", as when decoding); those of longer pieces follow, cut in blocks within a piece.
@@ -44,32 +44,15 @@ fn mask4(value: vec4<f32>, v: u32, width: u32) -> vec4<f32> {
     return select(vec4<f32>(0.0), value, at < vec4<u32>(width));
 }
 
-// tanh through exp of a negative number: never overflows. Near 0, where 1 - e would cancel, its series to x^9.
-fn stable_tanh(x: f32) -> f32 {
-    let e = exp(-2.0 * abs(x));
-    let s = x * x;
-    let series = x * (1.0 + s * (-0.33333334 + s * (0.13333334 + s * (-0.053968254 + s * 0.021869488))));
-    return select(sign(x) * (1.0 - e) / (1.0 + e), series, abs(x) < 0.3);
-}
-
-fn stable_sigmoid(x: f32) -> f32 {
-    let e = exp(-abs(x));
-    return select(e, 1.0, x >= 0.0) / (1.0 + e);
-}
-
-fn soft_cap(x: f32, cap: f32) -> f32 {
-    return cap * stable_tanh(x / cap);
-}
-
 // Weight of a score in a softmax whose largest is `top`. LOWEST is what a kernel puts where nothing is seen; it is told by
 // its bits, because a comparison would take NaN for it.
 fn attention_weight(score: f32, top: f32) -> f32 {
-    return select(exp(score - top), 0.0, bitcast<u32>(score) == bitcast<u32>(LOWEST));
+    return select(decay(score - top), 0.0, bitcast<u32>(score) == bitcast<u32>(LOWEST));
 }
 
 // Variance from the mean of squares of what is `shift` off its mean. Rounding may leave less than 0; `max` would lose NaN.
 fn variance_about(mean_square: f32, shift: f32) -> f32 {
-    if (bitcast<u32>(mean_square) == 0x7f800000u) { return mean_square; }  // infinity, which the shift's square may be too
+    if (bitcast<u32>(mean_square) == INFINITY) { return mean_square; }  // infinity, which the shift's square may be too
     let variance = mean_square - shift * shift;
     // Below 0 by its bits: some compilers make a maximum of the comparison, which drops NaN.
     let bits = bitcast<u32>(variance);

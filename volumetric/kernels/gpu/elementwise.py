@@ -47,7 +47,7 @@ def apply(*, width: int, activation: str = "linear", softcap: float = 0.0) -> Di
         kernel="map",
         grid=Grid(x=ceil_div(width4, _GROUP), rows_each=1),
         constants={"WG": _GROUP, "WIDTH4": width4, "SOFTCAP": float(softcap)},
-        preludes=(f"act/{activation}",),
+        preludes=(f"unary/{activation}",),
     )
 
 

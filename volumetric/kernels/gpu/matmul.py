@@ -300,7 +300,7 @@ def matvec(
         constants=constants,
         preludes=(
             shape.format.prelude,
-            f"act/{shape.activation}",
+            f"unary/{shape.activation}",
             ("batch/pieces" if of_pieces else "batch/many") if many else "batch/one",
             where,
             guard.prelude,

@@ -16,6 +16,6 @@ def cell(name: str, *, hidden: int, step: int) -> Dispatch:
         kernel="recurrence",
         grid=Grid(x=ceil_div(hidden, _GROUP), rows_each=1, over="pieces"),
         constants={"WG": _GROUP, "HIDDEN": hidden, "RING": RING, "HAS_C": name == "lstm"},
-        preludes=("graph/maths", "graph/cells", f"graph/cell/{name}"),
+        preludes=("graph/cells", f"graph/cell/{name}"),
         args=(step,),
     )

@@ -1,4 +1,4 @@
-// y = value(x), or g * slope(x), element by element; the function is a prelude.
+// y = apply(x), or g * slope(x), element by element; the function is a prelude.
 struct Dims { count: u32, alpha: f32, beta: f32 }
 
 @group(0) @binding(0) var<storage, read> x: array<f32>;

@@ -1,1 +1,1 @@
-fn result(x: f32, i: u32) -> f32 { return value(x); }
+fn result(x: f32, i: u32) -> f32 { return apply(x); }

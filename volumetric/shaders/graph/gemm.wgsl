@@ -1,4 +1,4 @@
-// c[j] = act(sum over g = j mod groups of op(a[g mod Ga]) op(b[g mod Gb]) + bias): products of groups of matrices.
+// c[j] = apply(sum over g = j mod groups of op(a[g mod Ga]) op(b[g mod Gb]) + bias): products of groups of matrices.
 //
 // A workgroup computes BM x BN dot products in tiles of BK; an invocation TM x TN of them. Either operand may lie
 // transposed: only the way in which a tile is fetched differs, which for b is a prelude. In workgroup memory both have
@@ -154,7 +154,7 @@ fn main(
                     if (m < dims.m && n < dims.n) {
                         var v = acc[(4u * i + e) * N4 + j][f];
                         if (BIAS) { v += bias[n]; }
-                        c[start + m * dims.n + n] = value(v);
+                        c[start + m * dims.n + n] = apply(v);
                     }
                 }
             }

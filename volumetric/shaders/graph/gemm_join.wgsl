@@ -1,4 +1,4 @@
-// c = act(sum of the partial products + bias), in the order of the splits.
+// c = apply(sum of the partial products + bias), in the order of the splits.
 struct Dims { count: u32, n: u32, splits: u32 }
 
 @group(0) @binding(0) var<storage, read> parts: array<f32>;  // (splits, count)
@@ -17,5 +17,5 @@ fn main(
     var v = 0.0;
     for (var s = 0u; s < dims.splits; s++) { v += parts[s * dims.count + at]; }
     if (BIAS) { v += bias[at % dims.n]; }
-    c[at] = value(v);
+    c[at] = apply(v);
 }

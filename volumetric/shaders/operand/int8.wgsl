@@ -4,16 +4,13 @@
 var<workgroup> xq: array<u32, BATCH * PLANES * PLANE>;
 var<workgroup> block: array<vec2<f32>, BATCH * (PLANES * PLANE / 8u + 1u)>;  // scale and sum of each 32 elements
 
-const INFINITE: u32 = 0x7f800000u;
-
 // Four neighbouring invocations hold a block: all must call.
 fn stage8(b: u32, i8: u32, a: vec4<f32>, c: vec4<f32>, inside: bool, lid: u32) {
     // Magnitudes as integers, which have the same order; maxima of floats would lose NaN.
     let sizes = max(bitcast<vec4<u32>>(a) & vec4<u32>(0x7fffffffu), bitcast<vec4<u32>>(c) & vec4<u32>(0x7fffffffu));
-    let size = min(max(max(sizes.x, sizes.y), max(sizes.z, sizes.w)), INFINITE);
+    let size = min(max(max(sizes.x, sizes.y), max(sizes.z, sizes.w)), INFINITY);
     let top = team_max(bitcast<f32>(size), lid, 4u);
-    var quiet = 0x7fc00000u;  // a variable, because no constant may be NaN
-    let scale = select(top / 127.0, bitcast<f32>(quiet), bitcast<u32>(top) == INFINITE);
+    let scale = select(top / 127.0, nan(), bitcast<u32>(top) == INFINITY);
     var sum = 0.0;
     if (HAS_OFFSET) { sum = team_sum(dot(a + c, vec4<f32>(1.0)), lid, 4u); }
     if (!inside) { return; }

@@ -19,7 +19,7 @@ fn x_load4(row: u32, v: u32) -> vec4<f32> {
     var value = vec4<f32>(0.0);
     //@unroll
     for (var s = 0u; s < SPLITS; s++) {
-        let weight = select(exp(state[s].x - top), 0.0, state[s].y == 0.0);
+        let weight = select(decay(state[s].x - top), 0.0, state[s].y == 0.0);
         total += weight * state[s].y;
         value += weight * part[s];
     }

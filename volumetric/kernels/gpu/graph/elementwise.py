@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from volumetric.kernels.gpu.graph.launch import (
-    MATHS,
     Lowered,
     Request,
     alone,
@@ -30,7 +29,7 @@ def unary(request: Request) -> Lowered:
             request.caps,
             buffers,
             (count, float(attrs["alpha"]), float(attrs["beta"])),
-            preludes=(MATHS, f"graph/unary/{attrs['name']}", "graph/forward"),
+            preludes=(f"unary/{attrs['name']}", "graph/forward"),
         )
     )
 
@@ -47,7 +46,7 @@ def unary_grad(request: Request) -> Lowered:
     """``g f'(x)``."""
     count = request.out_size
     buffers = {"g": source(0), "x": source(1), "y": result()}
-    preludes = (MATHS, f"graph/unary/{request.attrs['name']}", "graph/backward")
+    preludes = (f"unary/{request.attrs['name']}", "graph/backward")
     return alone(elements("elementwise", count, request.caps, buffers, (count, 1.0, 0.0), preludes=preludes))
 
 
@@ -70,6 +69,6 @@ def binary(request: Request) -> Lowered:
             {"a": source(0), "b": source(1), "y": result()},
             dims,
             constants={"RANK": len(axes)},
-            preludes=(MATHS, f"graph/binary/{request.attrs['name']}"),
+            preludes=(f"graph/binary/{request.attrs['name']}",),
         )
     )

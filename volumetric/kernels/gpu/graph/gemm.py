@@ -8,7 +8,6 @@ from typing import Any
 
 from volumetric.kernels.gpu.dispatch import Caps, Constant, ceil_div
 from volumetric.kernels.gpu.graph.launch import (
-    MATHS,
     Launch,
     Lowered,
     Ref,
@@ -169,7 +168,7 @@ def lower_product(product: Product, tile: Tile, splits: int, request: Request) -
             {"a": source(0), "b": source(1), "c": target, **extra},
             (*dims, product.sums, across, down, chunk, total, splits),
             constants=constants | {"BIAS": bool(extra)},
-            preludes=(MATHS, f"graph/unary/{kind}", f"graph/operand/{'windows' if windows else 'matrix'}"),
+            preludes=(f"unary/{kind}", f"graph/operand/{'windows' if windows else 'matrix'}"),
             workgroup=tile.workgroup,
         )
 
@@ -183,6 +182,6 @@ def lower_product(product: Product, tile: Tile, splits: int, request: Request) -
         {"parts": scratch(0), "c": result(), **shift},
         (count, product.n, splits),
         constants={"BIAS": bias},
-        preludes=(MATHS, f"graph/unary/{attrs['activation']}"),
+        preludes=(f"unary/{attrs['activation']}",),
     )
     return Lowered(launches=(first(scratch(0), "linear", {}), second), scratch=(4 * splits * count,))

@@ -12,7 +12,6 @@ from volumetric._typing import Shape
 from volumetric.errors import UnsupportedError
 from volumetric.kernels.gpu.dispatch import Caps, Constant, Dispatch, Grid, ceil_div
 
-MATHS = "graph/maths"
 WORKGROUP = 256
 
 

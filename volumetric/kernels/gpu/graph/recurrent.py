@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from volumetric.kernels.gpu.dispatch import Caps, ceil_div, power_of_two
 from volumetric.kernels.gpu.graph.launch import (
-    MATHS,
     Lowered,
     Ref,
     Request,
@@ -53,7 +52,7 @@ def recurrent(request: Request) -> Lowered:
                 "PARTS": cut.parts,
                 "UNROLL": _UNROLL,
             },
-            preludes=(MATHS, "graph/cells", f"graph/cell/{cell.name}"),
+            preludes=("graph/cells", f"graph/cell/{cell.name}"),
             workgroup=cut.workgroup,
         )
         for first in range(0, length, max(part, 1))
@@ -90,7 +89,7 @@ def recurrent_grad(request: Request) -> Lowered:
                 "DIRECT": bool(cell.direct),
                 "PARTS": cut.parts,
             },
-            preludes=(MATHS, "graph/cells", f"graph/cell/{cell.name}"),
+            preludes=("graph/cells", f"graph/cell/{cell.name}"),
             workgroup=cut.workgroup,
         )
         for last in range(length, 0, -max(part, 1))

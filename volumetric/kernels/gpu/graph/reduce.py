@@ -9,7 +9,6 @@ from math import prod
 from volumetric._typing import Shape
 from volumetric.kernels.gpu.dispatch import Caps, ceil_div, power_of_two
 from volumetric.kernels.gpu.graph.launch import (
-    MATHS,
     Launch,
     Lowered,
     Ref,
@@ -117,7 +116,7 @@ def _launch(walk: Walk, name: str, outs: int, splits: int, workgroup: int, scale
         "REDUCED": max(len(walk.reduced), 1),
     }
     groups = ceil_div(walk.outs, outs) * splits
-    preludes = (MATHS, f"graph/reduce/{name}")
+    preludes = (f"graph/reduce/{name}",)
     return launch("reduce", groups, {"x": x, "y": y}, dims, constants=constants, preludes=preludes, workgroup=workgroup)
 
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 
 from volumetric.kernels.gpu.dispatch import Caps, Constant, ceil_div, power_of_two
 from volumetric.kernels.gpu.graph.launch import (
-    MATHS,
     Launch,
     Lowered,
     Ref,
@@ -42,7 +41,7 @@ def rowwise(
     *,
     extra: Sequence[int | float] = (),
     constants: Mapping[str, Constant] | None = None,
-    preludes: tuple[str, ...] = (MATHS,),
+    preludes: tuple[str, ...] = (),
 ) -> Launch:
     """Describe a launch over rows of `shape`; dims are rows, width and `extra`."""
     rows, width = shape
@@ -100,7 +99,7 @@ def keep_largest(request: Request) -> Lowered:
         buffers,
         extra=extra,
         constants=constants,
-        preludes=(MATHS, "order"),
+        preludes=("order",),
     )
     return alone(launch)
 

@@ -7,7 +7,6 @@ from typing import Any
 
 from volumetric.kernels.gpu.dispatch import Constant, ceil_div
 from volumetric.kernels.gpu.graph.launch import (
-    MATHS,
     Launch,
     Lowered,
     Ref,
@@ -69,7 +68,7 @@ def _elementwise(request: Request) -> tuple[Launch, int]:
         _buffers(request),
         (count, chunk),
         constants=constants,
-        preludes=(MATHS, f"graph/loss/{name}"),
+        preludes=(f"graph/loss/{name}",),
         workgroup=size,
     )
     return made, chunks

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from math import prod
 
 from volumetric._typing import Shape
-from volumetric.kernels.gpu.graph.launch import MATHS, Lowered, Ref, Request, alone, one_each, result, source
+from volumetric.kernels.gpu.graph.launch import Lowered, Ref, Request, alone, one_each, result, source
 
 
 def unfold(request: Request) -> Lowered:
@@ -22,7 +22,7 @@ def fold(request: Request) -> Lowered:
 def pool_max(request: Request) -> Lowered:
     """Largest elements of windows, and their taps."""
     buffers = {"x": source(0), "y": result(), "tap": result(1)}
-    return _lower(request, request.inputs[0], buffers, MATHS)
+    return _lower(request, request.inputs[0], buffers)
 
 
 def pool_max_grad(request: Request) -> Lowered:
@@ -40,7 +40,7 @@ def pool_spread(request: Request) -> Lowered:
     return _lower(request, request.outputs[0], {"x": source(0), "y": result()})
 
 
-def _lower(request: Request, image: Shape, buffers: Mapping[str, Ref], *preludes: str) -> Lowered:
+def _lower(request: Request, image: Shape, buffers: Mapping[str, Ref]) -> Lowered:
     attrs, count = request.attrs, request.out_size
     dims = [count, image[1], prod(attrs["kernel"]), prod(attrs["counts"])]
     for values, missing in (
@@ -52,4 +52,4 @@ def _lower(request: Request, image: Shape, buffers: Mapping[str, Ref], *preludes
         (attrs["counts"], 1),
     ):
         dims += [*[missing] * (3 - len(values)), *values, 0]
-    return alone(one_each(request.op, count, request.caps, buffers, dims, preludes=(*preludes, "graph/windows")))
+    return alone(one_each(request.op, count, request.caps, buffers, dims, preludes=("graph/windows",)))

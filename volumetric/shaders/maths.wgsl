@@ -1,12 +1,11 @@
-// Functions that are exact to a few units in the last place on every device: the built-in exp and log may lose four
-// digits (software adapters do), and gradients are compared with a NumPy oracle. NaN is told by its bits: comparisons with
-// NaN are the compiler's to fold.
+// Functions of every kernel that are exact to a few units in the last place on every device: the built-in exp and log may
+// lose four digits (software adapters do). NaN is told by its bits: comparisons with NaN are the compiler's to fold.
 const QUIET_NAN: u32 = 0x7fc00000u;
 const INFINITY: u32 = 0x7f800000u;
 const LN2_HIGH: f32 = 0.693359375;  // a multiple of 2^-9: its product with an exponent is exact
 const LN2_LOW: f32 = -0.00021219444;
 
-fn nan() -> f32 { var bits = QUIET_NAN; return bitcast<f32>(bits); }
+fn nan() -> f32 { var bits = QUIET_NAN; return bitcast<f32>(bits); }  // a variable, as no constant may be NaN
 fn infinity() -> f32 { var bits = INFINITY; return bitcast<f32>(bits); }
 fn is_nan(x: f32) -> bool { return (bitcast<u32>(x) & 0x7fffffffu) > INFINITY; }
 fn is_infinite(x: f32) -> bool { return (bitcast<u32>(x) & 0x7fffffffu) == INFINITY; }
@@ -15,16 +14,29 @@ fn is_lowest(x: f32) -> bool { return bitcast<u32>(x) == 0xff800000u; }
 // 2^n for -126 <= n <= 127.
 fn power_of_2(n: i32) -> f32 { return bitcast<f32>(u32(n + 127) << 23u); }
 
-// e^x: 2^n e^r with |r| <= ln 2 / 2, Taylor's series to r^7. Underflows through subnormals to 0, overflows to infinity.
+// e^r for |r| <= ln 2 / 2: Taylor's series to r^7.
+fn exponential_near_0(r: f32) -> f32 {
+    return 1.0 + r * (1.0 + r * (0.5 + r * (0.16666667 + r * (0.041666668 + r * (0.008333334
+        + r * (0.0013888889 + r * 0.0001984127))))));
+}
+
+// e^x: 2^n e^r with |r| <= ln 2 / 2. Underflows through subnormals to 0, overflows to infinity.
 fn exponential(x: f32) -> f32 {
     let bounded = clamp(x, -106.0, 90.0);
     let n = round(bounded * 1.4426950408889634);
-    let r = (bounded - n * LN2_HIGH) - n * LN2_LOW;
-    let p = 1.0 + r * (1.0 + r * (0.5 + r * (0.16666667 + r * (0.041666668 + r * (0.008333334
-        + r * (0.0013888889 + r * 0.0001984127))))));
+    let p = exponential_near_0((bounded - n * LN2_HIGH) - n * LN2_LOW);
     let whole = i32(n);
     let half = whole / 2;
     return select(p * power_of_2(half) * power_of_2(whole - half), x, is_nan(x));
+}
+
+// e^x for x <= 0, and 0 where that is below e^-87: the same numbers for half the instructions, for attention. Added to
+// 1.5 * 2^23, a number leaves its nearest integer in the low bits, and NaN some integer or other; r then carries it on.
+fn decay(x: f32) -> f32 {
+    let bits = bitcast<u32>(max(x, -87.0) * 1.4426950408889634 + 12582912.0);
+    let n = f32(bitcast<i32>(bits - 0x4b400000u));
+    let p = exponential_near_0((x - n * LN2_HIGH) - n * LN2_LOW);
+    return select(p * bitcast<f32>((bits << 23u) + 0x3f800000u), 0.0, x < -87.0);
 }
 
 // atanh(f) / f for small |f|, with s = f^2: 9 terms serve f up to 1/3.
@@ -61,6 +73,7 @@ fn power(x: f32, p: f32) -> f32 {
     return select(exponential(p * logarithm(x)), select(0.0, 1.0, p == 0.0), x == 0.0);
 }
 
+// Through e to a negative power: never overflows. Near 0, where 1 - e would cancel, its series to x^9.
 fn hyperbolic_tangent(x: f32) -> f32 {
     let e = exponential(-2.0 * abs(x));
     let s = x * x;
@@ -89,3 +102,13 @@ fn normal_below(x: f32) -> f32 {
 
 // Logits that spoil a softmax: NaN and plus infinity.
 fn is_odd(x: f32) -> bool { return is_nan(x) || bitcast<u32>(x) == INFINITY; }
+
+// max(x, 0), and NaN of NaN: of a comparison with 0 some compilers make a maximum, which drops it.
+fn positive(x: f32) -> f32 {
+    let bits = bitcast<u32>(x);
+    return select(x, 0.0, bits >= 0x80000000u && bits <= 0xff800000u);
+}
+
+fn soft_cap(x: f32, cap: f32) -> f32 {
+    return cap * hyperbolic_tangent(x / cap);
+}
