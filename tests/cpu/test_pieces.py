@@ -102,3 +102,9 @@ def test_pieces_are_dealt_out_in_order(chunked):
     if not chunked:
         assert all((part.start, part.stop) == (0, sizes[part.piece]) for parts in dealt for part in parts)
     assert len(Span(0, 2, 5)) == 3
+
+
+def test_a_loop_takes_a_few_rows_of_every_sequence_at_a_time() -> None:
+    dealt = list(deal([3, 1, 2], 4, each=2))
+    assert dealt == [[Span(0, 0, 2), Span(1, 0, 1)], [Span(2, 0, 2)], [Span(0, 2, 3)]]
+    assert list(deal([2], 1, each=3)) == [[Span(0, 0, 1)], [Span(0, 1, 2)]]

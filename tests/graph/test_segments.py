@@ -8,40 +8,67 @@ import pytest
 from tests.graph.test_networks import NETWORKS, chain
 from tests.graph.test_open_rows import LAYERS, STATELESS, Sequence, rows_for
 from tests.runtime.test_delays import LOOPS
-from volumetric.layers import LSTM, Dense, Entmax, RMSNorm
+from volumetric.grid import Link
+from volumetric.layers import (
+    LSTM,
+    Dense,
+    Entmax,
+    Gate,
+    GumbelSoftmax,
+    LayerSpec,
+    MultiHeadAttention,
+    Parallel,
+    RMSNorm,
+    Sequential,
+)
 from volumetric.network import Network
 from volumetric.runtime import lower
 from volumetric.runtime.graph import Graph, Node
 from volumetric.runtime.graph.binding import bind, derived_value
 from volumetric.runtime.graph.families import OPS
-from volumetric.runtime.graph.interpret import interpret
+from volumetric.runtime.graph.cores import Core, Stretch
 from volumetric.runtime.graph.network import DIALECT, NATIVE, open_graph
+from volumetric.runtime.graph.numpy_graphs import NumpyProgram, NumpyStore
 from volumetric.runtime.graph.segments import segments
 
 
 class Parts(Sequence):
-    """A sequence that is computed segment by segment."""
+    """A sequence that is computed segment by segment, on the memory that a device would have."""
+
+    def __init__(self, network: Network, dialect: frozenset[str] = DIALECT) -> None:
+        super().__init__(network, dialect=dialect)
+        self.values: dict[int, np.ndarray] = {}
+        self.parts = [
+            part if part.graph is None else Core(self.graph, part, self._compile)
+            for part in segments(self.graph, NATIVE)
+        ]
+
+    def _compile(self, graph: Graph) -> NumpyProgram:
+        store = NumpyStore(np.float64)
+        store.buffers = self.buffers
+        return NumpyProgram(graph, store)
+
+    def rows(self, tensor: int, stretch: Stretch) -> np.ndarray:
+        return self.values[tensor][stretch.start : stretch.start + stretch.rows]
+
+    def state(self, tensor: int, piece: int) -> np.ndarray:
+        assert piece == 0
+        return self._read(tensor, self.values)
 
     def _piece(self, x: np.ndarray) -> np.ndarray:
-        graph, values = bind(self.graph, len(x)), {}
+        graph = bind(self.graph, len(x))
+        self.values = {i: np.full(t.shape, np.nan) for i, t in enumerate(graph.tensors) if t.key is None}
         for i in graph.inputs:
             what = graph.derived.get(i)
-            values[i] = x if what is None else derived_value(what, self.position, graph.tensors[i])
-        self.position += len(x)
-        for part in segments(self.graph, NATIVE):
-            if part.graph is None:
-                for node in bind_nodes(graph, part.nodes):
-                    self._node(node, graph, values)
+            self.values[i] = x if what is None else derived_value(what, self.position, graph.tensors[i], len(x))
+        for part in self.parts:
+            if isinstance(part, Core):
+                part.run(self, [len(x)], [self.position])
                 continue
-            given = [self._read(i, values) for i in part.inputs]
-            found = interpret(bind(part.graph, len(x)), given, self.buffers, np.float64)
-            for i, value in zip(part.outputs, found, strict=True):
-                tensor = graph.tensors[i]
-                if tensor.role == "state":
-                    self.buffers[tensor.key or ""] = value
-                else:
-                    values[i] = value
-        return values[graph.outputs[0]]
+            for node in bind_nodes(graph, part.nodes):
+                self._node(node, graph, self.values)
+        self.position += len(x)
+        return self.values[graph.outputs[0]]
 
     def _read(self, i: int, values: dict[int, np.ndarray]) -> np.ndarray:
         tensor = self.graph.tensors[i]
@@ -71,7 +98,7 @@ def test_parts_give_what_the_whole_gives(name: str, dialect: frozenset[str]) -> 
     whole, parts = Sequence(EVERY[name], dialect=dialect), Parts(EVERY[name], dialect=dialect)
     for count in (3, 1):
         x = rows_for(EVERY[name], count)
-        np.testing.assert_array_equal(parts.run(x), whole.run(x))
+        np.testing.assert_allclose(parts.run(x), whole.run(x), rtol=1e-9, atol=1e-12)
 
 
 def test_neighbours_that_run_alike_are_one_segment() -> None:
@@ -95,3 +122,35 @@ def test_states_go_through_a_segment_as_values() -> None:
         "0.0.0.0/c",
     }
     assert all(tensor.role != "state" for tensor in part.graph.tensors)
+
+
+def core_of(*layers: LayerSpec, links: tuple[Link, ...] = (), dialect: frozenset[str] = DIALECT) -> Core:
+    graph = open_graph(lower(chain(*layers, shape=(4,), links=links)), dialect)
+    [part] = [part for part in segments(graph, NATIVE) if part.graph is not None]
+    return Core(graph, part, lambda bound: bound)
+
+
+def test_rows_that_are_strangers_run_together_in_powers_of_two() -> None:
+    core = core_of(Dense(in_features=4, out_features=4), Entmax())
+    cut = list(core.stretches([3, 1, 7], [0, 5, 2]))
+    assert cut == [Stretch(0, 8), Stretch(8, 2), Stretch(10, 1)]
+    assert core.program(8) is core.program(8)
+
+
+def test_rows_of_a_sequence_run_by_themselves() -> None:
+    core = core_of(LSTM(input_size=4, hidden_size=4), dialect=frozenset())
+    assert list(core.stretches([3, 1], [4, 0])) == [Stretch(0, 2, 0, 4), Stretch(2, 1, 0, 6), Stretch(3, 1, 1, 0)]
+
+
+def test_rows_that_look_ahead_stay_together() -> None:
+    bare = MultiHeadAttention(embed_dim=4, num_heads=1, causal=False)
+    core = core_of(bare, Entmax(), GumbelSoftmax())
+    assert [stretch.rows for stretch in core.stretches([5, 3], [0, 0])] == [5, 3]
+
+
+def test_branches_that_nobody_chose_are_segments_of_their_own() -> None:
+    branch = Sequential(layers=(Dense(in_features=4, out_features=4), Entmax()))
+    gate = Gate(in_features=4, out_features=2, top_k=1)
+    graph = open_graph(lower(chain(Parallel(branches=(branch, branch), combine="filter", gate=gate), shape=(4,))))
+    parts = [part for part in segments(graph, NATIVE) if part.graph is not None]
+    assert [part.guard for part in parts] == [(graph.nodes[-1].inputs[0], 0), (graph.nodes[-1].inputs[0], 1)]

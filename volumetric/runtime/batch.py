@@ -29,13 +29,17 @@ class Span:
         return self.stop - self.start
 
 
-def deal(lengths: Sequence[int], most: int, *, cut: bool = True) -> Iterator[list[Span]]:
+def deal(lengths: Sequence[int], most: int, *, cut: bool = True, each: int | None = None) -> Iterator[list[Span]]:
     """Deal pieces of `lengths` rows out to device calls of at most `most` rows, in their order.
 
     Parameters
     ----------
     cut : a piece may be cut; otherwise each runs whole, however many rows it has
+    each : rows that a call may have of one piece, see `Graph.piece`; None: any number
     """
+    if each is not None:
+        yield from _rounds(lengths, most, min(each, most))
+        return
     spans: list[Span] = []
     room = most
     for piece, length in enumerate(lengths):
@@ -54,6 +58,14 @@ def deal(lengths: Sequence[int], most: int, *, cut: bool = True) -> Iterator[lis
                 spans, room = [], most
     if spans:
         yield spans
+
+
+def _rounds(lengths: Sequence[int], most: int, each: int) -> Iterator[list[Span]]:
+    """Deal out `each` rows of every piece, then the next ones."""
+    for start in range(0, max(lengths), each):
+        spans = [Span(i, start, min(start + each, n)) for i, n in enumerate(lengths) if n > start]
+        together = max(most // each, 1)
+        yield from (spans[at : at + together] for at in range(0, len(spans), together))
 
 
 def check_pieces(plan: Plan, pieces: Sequence[Piece], context: int) -> list[NDArray[Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -95,9 +96,7 @@ class _Lowering:
     def _piece(self) -> int | None:
         """Rows that may run at a time."""
         for step in self.steps if self.recalled else ():
-            spec: LayerSpec | None = step.attrs.get("spec")
-            ahead = spec is not None and spec.two_way and is_sequence(*(self.values[i].shape for i in step.inputs))
-            if ahead or sees_batch(step):
+            if _looks_ahead(step, [self.values[i].shape for i in step.inputs]):
                 _, recall = self.recalled[0]
                 raise SpecError(
                     f"{step.op} at {step.where} reads other rows than those before, which the loop that the link "
@@ -189,6 +188,16 @@ def sees_batch(step: Step) -> bool:
     """Whether a row of the output depends on the other samples of a call at inference too."""
     spec: LayerSpec | None = step.attrs.get("spec")
     return spec is not None and spec.batch_statistics == "always"
+
+
+def looks_ahead(plan: Plan, step: Step) -> bool:
+    """Whether a row of the output depends on later rows of its call, or on all: then these must come in one call."""
+    return _looks_ahead(step, [plan.values[i].shape for i in step.inputs])
+
+
+def _looks_ahead(step: Step, inputs: Sequence[Shape]) -> bool:
+    spec: LayerSpec | None = step.attrs.get("spec")
+    return sees_batch(step) or (spec is not None and spec.two_way and is_sequence(*inputs))
 
 
 def mark_tail(steps: list[Step]) -> list[Step]:

@@ -52,9 +52,9 @@ def rows_of(graph: Graph, inputs: Mapping[int, Array]) -> int:
     return found.pop()
 
 
-def derived_value(what: Derived, start: int, tensor: Tensor) -> Array:
-    """Return a derived input, of the bound tensor `tensor`, for the rows of a sequence from `start` on."""
-    shape = tensor.shape
+def derived_value(what: Derived, start: int, tensor: Tensor, rows: int) -> Array:
+    """Return a derived input, the tensor `tensor`, for `rows` rows of a sequence from `start` on."""
+    shape = _sizes(tensor.shape, rows)
     if what.what == "positions":
         return np.arange(start, start + shape[0], dtype=np.int32)
     noise = np.empty(shape, np.float32)
@@ -77,7 +77,7 @@ def _bound(node: Node, tensors: list[Tensor], rows: int) -> list[Node]:
         x, past = node.inputs
         shape = tensors[past].shape
         joined = len(tensors)
-        tensors.append(Tensor(name="joined", shape=(shape[0] + rows, *shape[1:])))
+        tensors.append(Tensor(name="joined", shape=(shape[0] + rows, *shape[1:]), dtype=tensors[past].dtype))
         made = replace(node, op="concat", inputs=(past, x), outputs=(joined,), attrs=MappingProxyType({"axis": 0}))
         whole, (earlier, left) = tensors[joined].shape, node.outputs
         return [

@@ -117,7 +117,7 @@ class GraphBuilder:
         for i in outputs:
             key = self.tensors[i].key
             if key is not None:
-                before = self.stored(key, self.shape(i))  # the same shape
+                before = self.stored(key, self.shape(i), self.tensors[i].dtype)  # the same shape and type
                 self.tensors[i] = replace(self.tensors[i], role=self.tensors[before].role)
                 self._stored[key] = i
         self.nodes.append(

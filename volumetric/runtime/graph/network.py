@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from volumetric._typing import ROWS, Shape
 from volumetric.errors import ShapeError, UnsupportedError
-from volumetric.layers import LayerSpec
+from volumetric.layers import LayerSpec, StateSpec
 from volumetric.network import Network
 from volumetric.runtime.graph.build import GraphBuilder
 from volumetric.runtime.graph.fusion import fuse_rows, mark_tail
@@ -15,7 +15,7 @@ from volumetric.runtime.graph.ops import Graph
 from volumetric.runtime.graph.passes import fuse_activations
 from volumetric.runtime.graph.rules import GraphTraining, Scope
 from volumetric.runtime.graph.rules.containers import joined
-from volumetric.runtime.lower import lower, mixes_rows, sees_batch
+from volumetric.runtime.lower import looks_ahead, lower, mixes_rows, sees_batch
 from volumetric.runtime.plan import DELAYS, Plan, Step
 
 DIALECT = frozenset(
@@ -74,7 +74,10 @@ def open_graph(plan: Plan, dialect: frozenset[str] = DIALECT) -> Graph:
     y = emit_plan(work, plan, x, resumes=True)
     if work.tensors[y].role == "input":  # an output is a tensor of its own
         y = joined(work, (y,), "add")
-    return mark_tail(fuse_rows(fuse_activations(replace(work.finish([y]), piece=plan.piece))))
+    graph = work.finish([y])
+    numbered = any(len(graph.tensors[i].shape) > 2 for i in graph.derived)  # samples, by their number in the call
+    whole = numbered or any(looks_ahead(plan, step) for step in plan.steps)
+    return mark_tail(fuse_rows(fuse_activations(replace(graph, piece=plan.piece, whole=whole))))
 
 
 def emit_plan(
@@ -113,7 +116,7 @@ def emit_plan(
     base = Scope(work=work, param=param or work.stored, path="", sequences=count, resumes=resumes, training=training)
     for step in plan.steps:
         if step.op in DELAYS:
-            result = _earlier(base, step, [values[i] for i in step.inputs], plan.states[step.states["past"]].shape)
+            result = _earlier(base, step, [values[i] for i in step.inputs], plan.states[step.states["past"]])
         else:
             result = emit_step(base, step, [values[i] for i in step.inputs])
         values |= dict.fromkeys(step.outputs, result)
@@ -138,9 +141,9 @@ def emit_step(base: Scope, step: Step, inputs: Sequence[int]) -> int:
         return joined(work, inputs, "avg" if step.attrs["scale"] != 1 else "add")
 
 
-def _earlier(base: Scope, step: Step, inputs: Sequence[int], shape: Shape) -> int:
-    """Emit what a link with a delay reads, or keeps; `shape` is that of the rows kept."""
-    work, count = base.work, shape[0]
+def _earlier(base: Scope, step: Step, inputs: Sequence[int], kept: StateSpec) -> int:
+    """Emit what a link with a delay reads, or keeps; `kept` are the last rows of its source."""
+    work, shape, count = base.work, kept.shape, kept.shape[0]
     with work.at(step.where, mixes=True):
         if not base.resumes:
             if not inputs:
@@ -151,7 +154,7 @@ def _earlier(base: Scope, step: Step, inputs: Sequence[int], shape: Shape) -> in
                 )
             return _shifted(base, inputs[0], count)
         key = step.states["past"]
-        past = work.stored(key, shape, role="state")
+        past = work.stored(key, shape, kept.dtype, role="state")
         if step.op == "recall":
             return work.slice(past, (0,) * len(shape), (ROWS, *shape[1:]))
         earlier, left = work.emit("delay", (inputs[0], past))

@@ -240,6 +240,7 @@ class Graph:
     constants : tensor → its value, int32 or float64; a device converts floats to its own type once
     derived : those of `inputs` that nobody gives: they follow from the places of a call's rows in their sequence
     piece : rows that may run at a time, because a node reads what a later one made so many rows earlier; None: any
+    whole : a row may depend on later rows of its call: those of a sequence must come in one
     detached : tensors at which differentiation stops
     """
 
@@ -250,6 +251,7 @@ class Graph:
     constants: Mapping[int, Array]
     derived: Mapping[int, Derived] = field(default_factory=lambda: MappingProxyType({}))
     piece: int | None = None
+    whole: bool = False
     detached: frozenset[int] = frozenset()
 
     @property

@@ -27,6 +27,7 @@ def pruned(graph: Graph) -> Graph:
         constants=MappingProxyType({number[i]: v for i, v in graph.constants.items() if i in number}),
         derived=MappingProxyType({number[i]: what for i, what in graph.derived.items() if i in number}),
         piece=graph.piece,
+        whole=graph.whole,
         detached=frozenset(number[i] for i in graph.detached if i in number),
     )
 

@@ -13,6 +13,7 @@ from itertools import groupby
 from types import MappingProxyType
 
 from volumetric._typing import ROWS
+from volumetric.errors import UnsupportedError
 from volumetric.runtime.graph.ops import Graph, Node, Tensor
 
 
@@ -28,6 +29,7 @@ class Segment:
         by its tensor, too
     mixes : a row of a result depends on other rows, or on its place
     tail : may run on the last row alone
+    guard : of all nodes of `graph`, see `Node`
     """
 
     nodes: tuple[Node, ...]
@@ -36,6 +38,12 @@ class Segment:
     outputs: tuple[int, ...] = ()
     mixes: bool = False
     tail: bool = False
+    guard: tuple[int, int] | None = None
+
+    @property
+    def name(self) -> str:
+        """Operation and layer that it begins with, for people."""
+        return f"{self.nodes[0].op} {self.nodes[0].where}".rstrip()
 
 
 def segments(graph: Graph, native: Collection[str]) -> tuple[Segment, ...]:
@@ -45,12 +53,17 @@ def segments(graph: Graph, native: Collection[str]) -> tuple[Segment, ...]:
     ----------
     native : operations that the device runs on the rows of a call
     """
-    kinds = groupby(graph.nodes, key=lambda node: (on_rows(graph, node, native), node.tail))
     found = []
-    for (runs, tail), nodes in kinds:
+    for (runs, tail, _), nodes in groupby(graph.nodes, key=lambda node: _kind(graph, node, native)):
         part = tuple(nodes)
-        found.append(Segment(nodes=part, graph=None, tail=tail) if runs else _apart(graph, part, tail=tail))
+        found.append(Segment(nodes=part, graph=None, tail=tail) if runs else _apart(graph, part))
     return tuple(found)
+
+
+def _kind(graph: Graph, node: Node, native: Collection[str]) -> tuple[bool, bool, tuple[int, int] | None]:
+    """What nodes of one segment have in common: on rows, each has a guard of its own."""
+    runs = on_rows(graph, node, native)
+    return runs, node.tail, None if runs else node.guard
 
 
 def on_rows(graph: Graph, node: Node, native: Collection[str]) -> bool:
@@ -61,7 +74,7 @@ def on_rows(graph: Graph, node: Node, native: Collection[str]) -> bool:
     )
 
 
-def _apart(graph: Graph, nodes: tuple[Node, ...], *, tail: bool) -> Segment:
+def _apart(graph: Graph, nodes: tuple[Node, ...]) -> Segment:
     """Make a graph of nodes; states that they read become inputs, states that they assign become outputs."""
     tensors = list(graph.tensors)
     made = {i for node in nodes for i in node.outputs}
@@ -71,6 +84,9 @@ def _apart(graph: Graph, nodes: tuple[Node, ...], *, tail: bool) -> Segment:
     inside = {id(node) for node in nodes}
     outside = {i for node in graph.nodes if id(node) not in inside for i in node.inputs} | set(graph.outputs)
     crossing = tuple(i for i in sorted(made & outside) if i not in left)
+    for i in (*inputs, *crossing):
+        if tensors[i].role != "state" and tensors[i].shape[0] != ROWS:
+            raise UnsupportedError(f"{tensors[i]} goes from segment to segment and does not begin with the rows")
     for i in inputs:
         tensors[i] = replace(tensors[i], key=None, role="input")
     kept = tuple(node for node in nodes if node.outputs[0] not in left)
@@ -88,7 +104,8 @@ def _apart(graph: Graph, nodes: tuple[Node, ...], *, tail: bool) -> Segment:
         inputs=inputs,
         outputs=(*crossing, *left),
         mixes=any(node.mixes for node in nodes),
-        tail=tail,
+        tail=nodes[0].tail,
+        guard=nodes[0].guard,
     )
 
 
@@ -103,7 +120,12 @@ def _renumbered(graph: Graph) -> Graph:
     return Graph(
         tensors=tuple(graph.tensors[i] for i in sorted(used)),
         nodes=tuple(
-            replace(node, inputs=tuple(number[i] for i in node.inputs), outputs=tuple(number[i] for i in node.outputs))
+            replace(
+                node,
+                inputs=tuple(number[i] for i in node.inputs),
+                outputs=tuple(number[i] for i in node.outputs),
+                guard=None,
+            )
             for node in graph.nodes
         ),
         inputs=tuple(number[i] for i in graph.inputs),

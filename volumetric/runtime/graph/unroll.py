@@ -46,7 +46,7 @@ def unroll_scans(graph: Graph) -> Graph:
         guard = None if node.guard is None else (of[node.guard[0]], node.guard[1])
         work.nodes[first:] = [replace(each, tail=node.tail, guard=guard) for each in work.nodes[first:]]
     written = work.finish([of[i] for i in graph.outputs])
-    return fuse_activations(replace(written, piece=graph.piece))
+    return fuse_activations(replace(written, piece=graph.piece, whole=graph.whole))
 
 
 def _steps(work: GraphBuilder, node: Node, inputs: list[int]) -> list[int]:

@@ -85,10 +85,10 @@ def _vjp_last(work: GraphBuilder, node: Node, g: int) -> Found:
 
 
 def _infer_delay(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
-    floats("delay", inputs)
     x, past = inputs
-    require(x.shape[1:] == past.shape[1:] and past.shape[0] > 0, "delay", "rows and those before them are alike")
-    return [out("earlier", *x.shape), out("past", *past.shape)]
+    alike = x.shape[1:] == past.shape[1:] and x.dtype == past.dtype and past.shape[0] > 0
+    require(alike, "delay", "rows and those before them are alike")
+    return [Tensor(name=name, shape=of.shape, dtype=of.dtype) for name, of in (("earlier", x), ("past", past))]
 
 
 def _run_delay(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
@@ -115,12 +115,13 @@ def _vjp_pad(work: GraphBuilder, node: Node, g: int) -> Found:
 
 
 def _infer_concat(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
-    floats("concat", inputs)
+    require(len({t.dtype for t in inputs}) == 1, "concat", "takes tensors of one type")
     axis, first = attrs["axis"], inputs[0].shape
     require(0 <= axis < len(first), "concat", f"has no axis {axis}")
     others = {(t.shape[:axis], t.shape[axis + 1 :], len(t.shape)) for t in inputs}
     require(len(others) == 1, "concat", "shapes " + " and ".join(str(list(t.shape)) for t in inputs) + " do not join")
-    return [out("joined", *first[:axis], sum(t.shape[axis] for t in inputs), *first[axis + 1 :])]
+    joined = (*first[:axis], sum(t.shape[axis] for t in inputs), *first[axis + 1 :])
+    return [Tensor(name="joined", shape=joined, dtype=inputs[0].dtype)]
 
 
 def _vjp_concat(work: GraphBuilder, node: Node, g: int) -> Found:
@@ -174,9 +175,9 @@ def _vjp_reduce(work: GraphBuilder, node: Node, g: int) -> Found:
 
 
 def _infer_assign(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
-    floats("assign", inputs)
+    floats("assign", inputs[1:])
     require(len(inputs) == 1 or inputs[1].shape == (1,), "assign", "apply is one number")
-    return [Tensor(name=attrs["key"], shape=inputs[0].shape, key=attrs["key"])]
+    return [Tensor(name=attrs["key"], shape=inputs[0].shape, dtype=inputs[0].dtype, key=attrs["key"])]
 
 
 def _run_assign(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:

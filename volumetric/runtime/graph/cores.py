@@ -1,0 +1,123 @@
+"""Core segments on a device: on which rows of a call they run, in programs for how many, and what goes in beside values.
+
+A device computes the operations on rows of a network by its own means, and what is between them by programs of fixed
+shape. These exist for powers of two of rows, made when first needed: n rows are computed as the powers that n is the sum
+of, the largest first. So all calls of up to 512 rows share ten programs, none computes rows that nobody asked for, and a
+token is one run. Where a row may look at later ones, the rows of a sequence stay together and their number is exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from volumetric._typing import Array
+from volumetric.errors import DeviceError
+from volumetric.runtime.graph.binding import bind, derived_value
+from volumetric.runtime.graph.ops import Graph
+from volumetric.runtime.graph.programs import ProgramCache
+from volumetric.runtime.graph.segments import Segment
+
+KEPT = 12
+"""Programs of a segment that are kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Rows of a call that one run computes: `rows` of them from row `start` on.
+
+    Attributes
+    ----------
+    piece : number of their sequence in the call; None where rows are strangers, and may be of several
+    position : place of the first in its sequence
+    """
+
+    start: int
+    rows: int
+    piece: int | None = None
+    position: int = 0
+
+
+class CallMemory(Protocol):
+    """Where the values of a call and the states of its sequences are, as views that may be written."""
+
+    def rows(self, tensor: int, stretch: Stretch) -> Array:
+        """Return rows of a value, ``[rows, …]``."""
+        ...
+
+    def state(self, tensor: int, piece: int) -> Array:
+        """Return a fixed state of a sequence."""
+        ...
+
+
+class Core:
+    """A segment of fixed shapes, and its programs.
+
+    Parameters
+    ----------
+    graph : the whole one, with open rows
+    segment : a part of it that has a graph
+    compile_it : binds a graph to parameters on the device; gives what `program` returns
+    """
+
+    def __init__(self, graph: Graph, segment: Segment, compile_it: Callable[[Graph], Any]) -> None:
+        if segment.graph is None:
+            raise DeviceError(f"{segment.name} runs on rows and has no graph")
+        self.segment = segment
+        self.programs = ProgramCache(KEPT)
+        self._graph = segment.graph
+        self._compile = compile_it
+        self._states = {i for i in (*segment.inputs, *segment.outputs) if graph.tensors[i].role == "state"}
+        self._apart = segment.mixes or bool(self._states or segment.graph.derived)
+        self._whole = graph.whole
+
+    def stretches(self, lengths: Sequence[int], positions: Sequence[int]) -> Iterator[Stretch]:
+        """Cut a call, of pieces of `lengths` rows at `positions` of their sequences, into runs."""
+        if not self._apart:
+            yield from (Stretch(start, rows) for start, rows in powers(sum(lengths)))
+            return
+        first = 0
+        for piece, (length, position) in enumerate(zip(lengths, positions, strict=True)):
+            for start, rows in [(0, length)] if self._whole else powers(length):
+                yield Stretch(first + start, rows, piece, position + start)
+            first += length
+
+    def program(self, rows: int) -> Any:
+        """Return the program for so many rows."""
+        return self.programs.get(rows, lambda: self._compile(bind(self._graph, rows)))
+
+    def derived(self, stretch: Stretch) -> dict[int, Array]:
+        """Return what follows from the places of the rows: tensor of the whole graph → its value."""
+        pairs = zip(self.segment.inputs, self._graph.inputs, strict=True)
+        return {
+            i: derived_value(what, stretch.position, self._graph.tensors[own], stretch.rows)
+            for i, own in pairs
+            if (what := self._graph.derived.get(own)) is not None
+        }
+
+    def run(self, memory: CallMemory, lengths: Sequence[int], positions: Sequence[int]) -> None:
+        """Compute a call by programs that take arrays of the host and give such."""
+        for stretch in self.stretches(lengths, positions):
+
+            def place(i: int, of: Stretch = stretch) -> Array:
+                return memory.rows(i, of) if i not in self._states else memory.state(i, of.piece or 0)
+
+            derived = self.derived(stretch)
+            given = [derived[i] if i in derived else place(i) for i in self.segment.inputs]
+            found = self.program(stretch.rows).run(given)
+            for i, value in zip(self.segment.outputs, found, strict=True):
+                place(i)[...] = value
+
+    def close(self) -> None:
+        """Free the programs."""
+        self.programs.clear()
+
+
+def powers(rows: int) -> Iterator[tuple[int, int]]:
+    """Cut rows into powers of two, the largest first: (start, rows) of each part."""
+    start = 0
+    while start < rows:
+        part = 1 << ((rows - start).bit_length() - 1)
+        yield start, part
+        start += part
