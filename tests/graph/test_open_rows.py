@@ -47,7 +47,9 @@ class Sequence:
     def _piece(self, x: np.ndarray) -> np.ndarray:
         bound = bind(self.graph, len(x))
         given = [
-            derived_value(self.graph.derived[i], self.position, bound.tensors[i], len(x)) if i in self.graph.derived else x
+            derived_value(self.graph.derived[i], self.position, bound.tensors[i], len(x))
+            if i in self.graph.derived
+            else x
             for i in self.graph.inputs
         ]
         self.position += len(x)

@@ -25,8 +25,8 @@ from volumetric.network import Network
 from volumetric.runtime import lower
 from volumetric.runtime.graph import Graph, Node
 from volumetric.runtime.graph.binding import bind, derived_value
-from volumetric.runtime.graph.families import OPS
 from volumetric.runtime.graph.cores import Core, Stretch
+from volumetric.runtime.graph.families import OPS
 from volumetric.runtime.graph.network import DIALECT, NATIVE, open_graph
 from volumetric.runtime.graph.numpy_graphs import NumpyProgram, NumpyStore
 from volumetric.runtime.graph.segments import segments

@@ -1,9 +1,9 @@
-"""Core segments on a device: on which rows of a call they run, in programs for how many, and what goes in beside values.
+"""Core segments on a device: which rows of a call they run on, by programs for how many, and what goes in besides.
 
 A device computes the operations on rows of a network by its own means, and what is between them by programs of fixed
-shape. These exist for powers of two of rows, made when first needed: n rows are computed as the powers that n is the sum
-of, the largest first. So all calls of up to 512 rows share ten programs, none computes rows that nobody asked for, and a
-token is one run. Where a row may look at later ones, the rows of a sequence stay together and their number is exact.
+shape. These exist for powers of two of rows, made when first needed: n rows are computed as the powers that n is the
+sum of, the largest first. So all calls of up to 512 rows share ten programs, none computes rows that nobody asked for,
+and a token is one run. Where a row may look at later ones, the rows of a sequence stay together, their number exact.
 """
 
 from __future__ import annotations
