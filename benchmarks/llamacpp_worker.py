@@ -5,6 +5,9 @@ It calls the C interface directly, as `llama-bench` does, so that no wrapper's t
     python llamacpp_worker.py variants SOURCE.gguf DIRECTORY FORMAT …   write requantised copies
     python llamacpp_worker.py tokens MODEL.gguf TEXT                    print token ids as JSON
     python llamacpp_worker.py bench MODEL.gguf JOB.json                 print measurements as JSON
+    python llamacpp_worker.py logits MODEL.gguf IDS.json OUT.npy        write the logits after each id, [T, vocab]
+    python llamacpp_worker.py greedy MODEL.gguf IDS.json COUNT          print COUNT greedy ids after a prompt as JSON
+    python llamacpp_worker.py encode MODEL.gguf TEXTS.json              print the ids of each text as JSON
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ def discard_log(level: int, text: bytes, data: object) -> None:
 class Session:
     """One model in one context of llama.cpp."""
 
-    def __init__(self, path: str, *, threads: int, context: int) -> None:
+    def __init__(self, path: str, *, threads: int, context: int, exact: bool = False) -> None:
         self.model = lc.llama_model_load_from_file(path.encode(), lc.llama_model_default_params())
         if not self.model:
             raise SystemExit(f"llama.cpp cannot load {path}")
@@ -37,6 +40,9 @@ class Session:
         params = lc.llama_context_default_params()
         params.n_ctx = params.n_batch = context
         params.n_threads = params.n_threads_batch = threads
+        if exact:  # keys and values in float32 and not in float16
+            params.type_k = params.type_v = lc.GGML_TYPE_F32
+            params.flash_attn_type = lc.LLAMA_FLASH_ATTN_TYPE_DISABLED
         self.context = lc.llama_init_from_model(self.model, params)
         self.vocab_size = lc.llama_vocab_n_tokens(self.vocab)
 
@@ -58,6 +64,15 @@ class Session:
         tokens = (lc.llama_token * (len(raw) + 8))()
         count = lc.llama_tokenize(self.vocab, raw, len(raw), tokens, len(tokens), False, True)
         return list(tokens[:count])
+
+    def logits(self, ids: list[int]) -> np.ndarray:
+        """Logits after each of `ids`, float32 ``[T, vocab]``."""
+        self.reset()
+        rows = []
+        for id in ids:
+            self.feed([id])
+            rows.append(np.ctypeslib.as_array(lc.llama_get_logits_ith(self.context, -1), (self.vocab_size,)).copy())
+        return np.stack(rows)
 
     def prefill(self, ids: list[int]) -> float:
         """Tokens/s of one call that takes the whole prompt."""
@@ -94,6 +109,23 @@ def bench(path: str, job: dict) -> dict:
     return {"prefill": prefill, "decode": [speed for speed, _ in decode], "ids": decode[0][1]}
 
 
+def encode(path: str, texts: list[str]) -> list[dict]:
+    """Ids of each text: alone, with special tokens read as such, and with what the model wants around it."""
+    params = lc.llama_model_default_params()
+    params.vocab_only = True
+    model = lc.llama_model_load_from_file(path.encode(), params)
+    if not model:
+        raise SystemExit(f"llama.cpp cannot load {path}")
+    vocab = lc.llama_model_get_vocab(model)
+
+    def ids(text: str, add: bool, special: bool) -> list[int]:
+        raw = text.encode()
+        tokens = (lc.llama_token * (len(raw) + 16))()
+        return list(tokens[: lc.llama_tokenize(vocab, raw, len(raw), tokens, len(tokens), add, special)])
+
+    return [{"text": t, "ids": ids(t, False, True), "around": ids(t, True, True)} for t in texts]
+
+
 def main() -> None:
     lc.llama_log_set(discard_log, ctypes.c_void_p(0))
     lc.llama_backend_init()
@@ -104,6 +136,14 @@ def main() -> None:
         print(json.dumps(Session(model, threads=1, context=64).tokenize(rest[0])))
     elif verb == "bench":
         print(json.dumps({"version": lc.__version__} | bench(model, json.loads(Path(rest[0]).read_text()))))
+    elif verb == "logits":
+        ids = json.loads(Path(rest[0]).read_text())
+        np.save(rest[1], Session(model, threads=2, context=max(64, len(ids)), exact=True).logits(ids))
+    elif verb == "greedy":
+        ids, count = json.loads(Path(rest[0]).read_text()), int(rest[1])
+        print(json.dumps(Session(model, threads=2, context=len(ids) + count + 8).decode(ids, count)[1]))
+    elif verb == "encode":
+        print(json.dumps(encode(model, json.loads(Path(rest[0]).read_text()))))
     else:
         raise SystemExit(__doc__)
 

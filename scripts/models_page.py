@@ -19,10 +19,10 @@ sys.path.insert(0, str(ROOT))
 
 from scripts.pages import write_or_check  # noqa: E402 (the line above must come first)
 from volumetric.dtypes import Scheme  # noqa: E402
-from volumetric.loaders import archs  # noqa: E402
+from volumetric.errors import UnsupportedError  # noqa: E402
+from volumetric.loaders import archs, gguf_archs  # noqa: E402
 from volumetric.loaders.convert import FORMATS  # noqa: E402
 from volumetric.loaders.gguf import _HOSTS  # noqa: E402
-from volumetric.loaders.gguf_config import FAMILIES  # noqa: E402
 from volumetric.loaders.gguf_types import BLOCK_TYPES, DECODED_TYPES  # noqa: E402
 from volumetric.loaders.hf_config import Config  # noqa: E402
 from volumetric.loaders.quantise import target_schemes  # noqa: E402
@@ -130,9 +130,15 @@ A family is the `model_type` of a config.json. A tiny random model of each stand
 logits and greedy tokens from transformers: the tests hold the reference device to them, and the other devices to that
 one.
 
-| family | what it is | class in transformers | from GGUF |
+| family | what it is | class in transformers | read from and written to GGUF as |
 | --- | --- | --- | --- |
 {families}
+
+Files of an architecture do not say everything. Where llama.cpp has a constant in its code, the reader takes the same
+one: `gemma3` has windows in five of six layers unless the file lists them, `smollm3` turns no fourth layer. Two things
+are read as transformers computes them and not as llama.cpp does: the window of `phi3`, which llama.cpp drops, and the
+exact GELU of `gptneox`, for which it takes the tanh approximation. `convert` refuses to write what a reader would not
+find in the file again. `benchmarks/compare_gguf.py` compares all families with llama.cpp, logit by logit.
 
 Mistral's own GGUF files call themselves `llama` and are read as such. Rotary scaling may be `linear` or `llama3`;
 `yarn`, `longrope` and `dynamic` are refused by name, as are weights quantised by GPTQ, AWQ or bitsandbytes, mixtures
@@ -198,9 +204,18 @@ def family_rows() -> list[str]:
     lines = []
     for name in archs.families():
         about = (importlib.import_module(f"{archs.__name__}.{name}").__doc__ or "").splitlines()[0].rstrip(".")
-        gguf = "read and written" if name in FAMILIES else "no"
-        lines.append(f"| `{name}` | {about} | {classes[name]} | {gguf} |")
+        lines.append(f"| `{name}` | {about} | {classes[name]} | {gguf_cell(name)} |")
     return lines
+
+
+def gguf_cell(family: str) -> str:
+    """Architecture that GGUF files of a family have."""
+    if family == "mistral":
+        return "`llama`, where no window is shorter than the context"
+    try:
+        return f"`{gguf_archs.architecture_of(family)}`"
+    except UnsupportedError:
+        return "no"
 
 
 def format_rows() -> list[str]:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.loaders.byte_bpe import TOKENS, tokenizer
-from tests.loaders.test_families import FAMILIES, TINY, copy, error_of, rewrite
+from tests.loaders.test_families import FAMILIES, TINY, copy, error_of, expected, logits, rewrite
 from volumetric.dtypes import Scheme, decode
 from volumetric.errors import CheckpointError, GenerationError, UnsupportedError
 from volumetric.grid import Coord
@@ -25,14 +25,15 @@ from volumetric.loaders.gguf_write import GGUFTensorOut, write_gguf
 from volumetric.loaders.names import halves_from_pairs, pairs_from_halves
 from volumetric.loaders.safetensors import SafetensorsFile
 
-IN_GGUF = ("llama", "llama_untied_rope3", "qwen2", "qwen3")
+IN_GGUF = tuple(family for family in FAMILIES if family not in ("mistral", "smollm3"))
+"""Families whose tiny models GGUF can say; those of the others have windows or rotations that it cannot."""
 
 
-def assert_same(model: LoadedModel, other: LoadedModel) -> None:
+def assert_same(model: LoadedModel, other: LoadedModel, *, atol: float = 0.0) -> None:
     assert model.network == other.network
     assert model.context_length == other.context_length
     for key, store in model.params.items():
-        np.testing.assert_array_equal(store.values(), other.params[key].values(), err_msg=key)
+        np.testing.assert_allclose(store.values(), other.params[key].values(), rtol=0, atol=atol, err_msg=key)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -51,10 +52,31 @@ def test_hugging_face_to_native_and_back(family: str, tmp_path: Path) -> None:
 def test_gguf_and_back(family: str, tmp_path: Path) -> None:
     convert_model(str(TINY / family), tmp_path / "m.gguf")
     model = open_model(str(tmp_path / "m.gguf"))
-    assert_same(model, open_model(str(TINY / family)))
+    # Gemma's gains are stored with one added, in float32: a number below one loses its last bits there.
+    atol = 2**-24 if family.startswith("gemma") else 0.0
+    assert_same(model, open_model(str(TINY / family)), atol=atol)
     assert error_of(model, family) < 1e-5
     convert_model(str(tmp_path / "m.gguf"), tmp_path / "hf", format="hf")
-    assert_same(open_model(str(tmp_path / "hf")), open_model(str(TINY / family)))
+    assert_same(open_model(str(tmp_path / "hf")), open_model(str(TINY / family)), atol=atol)
+
+
+@pytest.mark.parametrize(
+    ("family", "config"),
+    [
+        ("smollm3", {"no_rope_layers": [1, 1]}),
+        ("mistral", {"sliding_window": 256}),
+        ("phi3", {"sliding_window": 16}),
+        ("gpt_neox", {"use_parallel_residual": False}),
+        ("gemma3", {"layer_types": ["full_attention", "sliding_attention"]}),
+        ("gemma3", {"rope_parameters": None, "rope_theta": 5e5, "rope_local_base_freq": 2e4}),
+    ],
+)
+def test_variants_of_families_in_gguf(family: str, config: dict[str, Any], tmp_path: Path) -> None:
+    directory = copy(family, tmp_path, **config)
+    convert_model(str(directory), tmp_path / "m.gguf")
+    ids = expected(family)["input_ids"]
+    found, given = open_model(str(tmp_path / "m.gguf")), open_model(str(directory))
+    np.testing.assert_allclose(logits(found, ids), logits(given, ids), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "int8", "int4", "uint4"])
@@ -158,8 +180,7 @@ def test_the_real_model_comes_back_bit_for_bit(tmp_path: Path) -> None:
     ("family", "target", "arguments", "message"),
     [
         ("mistral", "m.gguf", {}, "family 'mistral' cannot be written as GGUF"),
-        ("smollm3", "m.gguf", {}, "different rotary embeddings|family 'smollm3'"),
-        ("gpt2", "m.gguf", {}, "family 'gpt2' cannot"),
+        ("smollm3", "m.gguf", {}, "GGUF cannot say .* rope=None"),
         ("llama", "m.gguf", {"dtype": "fp8"}, "GGUF has no tensors of float8_e4m3fn:row"),
         ("llama", "m", {"dtype": "int8", "format": "hf"}, "holds plain floats, not int8:g32"),
         ("llama", "m.gguf", {"format": "native"}, "is named as a file"),

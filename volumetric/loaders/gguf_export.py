@@ -11,19 +11,22 @@ import numpy as np
 
 from volumetric._typing import Array, Shape
 from volumetric.dtypes import Packed, Scheme, to_gguf
-from volumetric.errors import UnsupportedError
 from volumetric.layers import LayerSpec, MultiHeadAttention
-from volumetric.loaders.gguf_config import FAMILIES, ROPE_FACTORS, gguf_name, interleaved_heads, rope_factors
+from volumetric.loaders import gguf_archs
+from volumetric.loaders.gguf_family import ROPE_FACTORS
 from volumetric.loaders.gguf_limits import check_network, check_tensors
+from volumetric.loaders.gguf_metadata import gguf_metadata, main_rope
+from volumetric.loaders.gguf_rope import rope_factors
 from volumetric.loaders.gguf_tokenizer_export import generation_metadata, tokenizer_metadata
 from volumetric.loaders.gguf_types import BLOCK_TYPES
+from volumetric.loaders.gguf_windows import attentions
 from volumetric.loaders.gguf_write import GGUFTensorOut, Metadata, write_gguf
 from volumetric.loaders.hf_config import Config
 from volumetric.loaders.hf_export import blueprint_of
 from volumetric.loaders.model import LoadedModel
-from volumetric.loaders.names import permute_rows
+from volumetric.loaders.names import Blueprint, NameRule, permute_rows, shifted
 from volumetric.loaders.quantise import convert
-from volumetric.network import Network
+from volumetric.network import Network, Params
 from volumetric.weights import WeightStore
 
 _FILE_TYPES: Final = {"F32": 0, "F16": 1, "Q4_0": 2, "Q4_1": 3, "Q8_0": 7, "BF16": 32}
@@ -50,32 +53,26 @@ def save_gguf(path: str | Path, model: LoadedModel) -> None:
         The file cannot be written.
     """
     blueprint = blueprint_of(model)
-    family = Config(model.config, model.name).model_type
     network = _without_idle_windows(model)
-    if family == "mistral" and all(spec.window is None for spec in attentions(network)):
-        family = "llama"  # without its window it is one
-    if family not in FAMILIES:
-        raise UnsupportedError(f"family {family!r} cannot be written as GGUF", hint=f"supported: {', '.join(FAMILIES)}")
+    model_type = Config(model.config, model.name).model_type
+    if model_type == "mistral" and all(spec.window is None for spec in attentions(network)):
+        model_type = "llama"  # without its window it is one
+    architecture = gguf_archs.architecture_of(model_type)
+    family = gguf_archs.find(architecture, model.name)
     tensors: dict[str, GGUFTensorOut] = {}
-    factors = _rope_factors(model)
+    factors = _rope_factors(network)
     if factors is not None:
         tensors[ROPE_FACTORS] = GGUFTensorOut(type="F32", shape=factors.shape, read=lambda: factors)
-    for rule in blueprint.rules:
-        heads = interleaved_heads(rule, model.network, family)
-        tensors[gguf_name(rule.source)] = _out(model.params[rule.key], heads)
-    metadata: dict[str, Any] = {**_metadata(model, family, tensors)}
-    check_tensors(family, tensors, attentions(network)[0])
+    for name, rules in _by_tensor(family.rules(blueprint)).items():
+        tensors[name] = _out(rules, model.params)
+    metadata: dict[str, Any] = {**gguf_metadata(model, network, architecture), **_file_type(tensors)}
+    check_tensors(architecture, tensors, network)
     check_network(network, metadata, tensors)
     rows = Config(model.config, model.name).integer("vocab_size")
     metadata |= generation_metadata(model.generation, model.tokenizer) | tokenizer_metadata(model.tokenizer, rows)
     if model.chat_template is not None:
         metadata["tokenizer.chat_template"] = model.chat_template.source
     write_gguf(path, metadata, tensors)
-
-
-def attentions(network: Network) -> list[MultiHeadAttention]:
-    """Return the attention layers of a network, in order."""
-    return [spec for spec in network.layers.values() if isinstance(spec, MultiHeadAttention)]
 
 
 def _without_idle_windows(model: LoadedModel) -> Network:
@@ -97,58 +94,51 @@ def gguf_scheme(scheme: Scheme, shape: Shape) -> Scheme:
     return scheme if fits else Scheme.parse("float32")
 
 
-def _out(store: WeightStore, heads: int | None) -> GGUFTensorOut:
-    scheme = gguf_scheme(store.scheme, store.shape)
+def _by_tensor(blueprint: Blueprint) -> dict[str, list[NameRule]]:
+    """Rules that fill each tensor, in the order of their parts."""
+    tensors: dict[str, list[NameRule]] = {}
+    for rule in blueprint.rules:
+        tensors.setdefault(rule.source, []).append(rule)
+    for rules in tensors.values():
+        rules.sort(key=lambda rule: rule.part.start if rule.part else 0)
+    return tensors
+
+
+def _out(rules: list[NameRule], params: Params) -> GGUFTensorOut:
+    """One tensor: a parameter, or several whose rows stand one behind the other."""
+    stores = [params[rule.key] for rule in rules]
+    schemes = {gguf_scheme(store.scheme, store.shape) for store in stores}
+    scheme = schemes.pop() if len(schemes) == 1 else Scheme.parse("float32")
     kind = scheme.gguf_type or "F32"
 
     def read() -> Array:
-        packed = convert(store.stored(), scheme)
-        store.release()
-        return _bytes_of(packed if heads is None else permute_rows(packed, heads), kind)
+        parts = [_laid_out(rule, store, scheme) for rule, store in zip(rules, stores, strict=True)]
+        return np.concatenate([_bytes_of(part, kind).reshape(-1).view(np.uint8) for part in parts])
 
-    return GGUFTensorOut(type=kind, shape=store.shape, read=read)
+    rows = sum(store.shape[0] for store in stores)
+    return GGUFTensorOut(type=kind, shape=(rows, *stores[0].shape[1:]), read=read)
+
+
+def _laid_out(rule: NameRule, store: WeightStore, scheme: Scheme) -> Packed:
+    """A parameter in the scheme and row order of the file."""
+    packed = convert(store.stored(), scheme)
+    store.release()
+    if rule.interleaved_heads is not None:
+        packed = permute_rows(packed, rule.interleaved_heads)
+    return shifted(packed, rule.offset) if rule.offset else packed
 
 
 def _bytes_of(packed: Packed, kind: str) -> Array:
     return np.frombuffer(to_gguf(packed), np.uint8) if kind in BLOCK_TYPES else packed.codes()
 
 
-def _rope_factors(model: LoadedModel) -> Array | None:
+def _rope_factors(network: Network) -> Array | None:
     """Factors of Llama 3.1's frequency scaling, which GGUF stores as a tensor."""
-    ropes = {spec.rope for spec in attentions(model.network)}
-    rope = ropes.pop() if len(ropes) == 1 else None
-    if rope is None:
-        raise UnsupportedError("layers of different rotary embeddings cannot be written as GGUF")
-    return rope_factors(rope) if rope.scaling == "llama3" else None
+    rope = main_rope(network)
+    return rope_factors(rope) if rope is not None and rope.scaling == "llama3" else None
 
 
-def _metadata(model: LoadedModel, family: str, tensors: Mapping[str, GGUFTensorOut]) -> Metadata:
-    attention = attentions(model.network)[0]
-    config = Config(model.config, model.name)
-    rope = attention.rope
+def _file_type(tensors: Mapping[str, GGUFTensorOut]) -> Metadata:
+    """Number of the type that most matrices have."""
     kinds = [t.type for t in tensors.values() if len(t.shape) > 1]
-    main = max(_FILE_TYPES, key=kinds.count)
-    values: dict[str, Any] = {
-        "general.architecture": family,
-        "general.type": "model",
-        "general.name": model.name,
-        "general.file_type": np.uint32(_FILE_TYPES[main]),
-        "general.quantization_version": np.uint32(2),
-        f"{family}.block_count": np.uint32(len(attentions(model.network))),
-        f"{family}.context_length": np.uint32(model.context_length),
-        f"{family}.embedding_length": np.uint32(attention.embed_dim),
-        f"{family}.feed_forward_length": np.uint32(config.integer("intermediate_size")),
-        f"{family}.attention.head_count": np.uint32(attention.num_heads),
-        f"{family}.attention.head_count_kv": np.uint32(attention.kv_heads),
-        f"{family}.attention.key_length": np.uint32(attention.width),
-        f"{family}.attention.value_length": np.uint32(attention.width),
-        f"{family}.attention.layer_norm_rms_epsilon": np.float32(config.number("rms_norm_eps", 1e-6)),
-        f"{family}.vocab_size": np.uint32(config.integer("vocab_size")),
-    }
-    if rope is not None:
-        values[f"{family}.rope.freq_base"] = np.float32(rope.base)
-        values[f"{family}.rope.dimension_count"] = np.uint32(rope.dim)
-        if rope.scaling == "linear":
-            values[f"{family}.rope.scaling.type"] = "linear"
-            values[f"{family}.rope.scaling.factor"] = np.float32(rope.factor)
-    return values
+    return {"general.file_type": np.uint32(_FILE_TYPES[max(_FILE_TYPES, key=kinds.count)])}

@@ -16,44 +16,43 @@ import numpy as np
 
 from volumetric.dtypes import Packed
 from volumetric.errors import UnsupportedError
-from volumetric.layers import LayerSpec, MultiHeadAttention
+from volumetric.layers import LayerSpec
 from volumetric.layers.base import fields_of
-from volumetric.loaders import archs
+from volumetric.loaders import archs, gguf_archs
 from volumetric.loaders.gguf import GGUFSource
-from volumetric.loaders.gguf_config import ROPE_FACTORS, read_config
+from volumetric.loaders.gguf_config import read_config
+from volumetric.loaders.gguf_family import ROPE_FACTORS
+from volumetric.loaders.gguf_windows import attentions
 from volumetric.loaders.gguf_write import GGUFTensorOut, Metadata
 from volumetric.network import Network
 
-_BIASES: Final[Mapping[str, frozenset[str]]] = {
-    "llama": frozenset({"attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"}),
-    "qwen2": frozenset({"attn_q", "attn_k", "attn_v"}),
-    "qwen3": frozenset(),
-}
-"""Products of a layer that may have a bias, by architecture: llama.cpp refuses a file with any other tensor."""
-_FACTORS: Final = frozenset({"llama"})
-"""Architectures whose frequencies llama.cpp scales by the tensor of factors."""
 _HINT: Final = "formats native and hf hold the model as it is"
 
 
-def check_tensors(family: str, names: Collection[str], attention: MultiHeadAttention) -> None:
+def check_tensors(architecture: str, names: Collection[str], network: Network) -> None:
     """Raise `UnsupportedError` for what llama.cpp cannot read in an architecture."""
+    family = gguf_archs.find(architecture, "")
     for name in names:
         product, _, kind = name.split(".", 2)[-1].partition(".")
-        if name.startswith("blk.") and kind == "bias" and product not in _BIASES[family]:
+        if name.startswith("blk.") and kind == "bias" and product not in family.biases:
             raise UnsupportedError(
-                f"GGUF files of architecture {family!r} have no bias {name!r}, and the model has one", hint=_HINT
+                f"GGUF files of architecture {architecture!r} have no bias {name!r}, and the model has one", hint=_HINT
             )
-    if ROPE_FACTORS in names and family not in _FACTORS:
-        raise UnsupportedError(f"GGUF files of architecture {family!r} cannot scale frequencies as llama3", hint=_HINT)
-    if family == "qwen2" and attention.num_heads * attention.width != attention.embed_dim:
+    if ROPE_FACTORS in names and not family.factors:
+        raise UnsupportedError(
+            f"GGUF files of architecture {architecture!r} cannot scale frequencies as llama3", hint=_HINT
+        )
+    attention = attentions(network)[0]
+    if architecture == "qwen2" and attention.num_heads * attention.width != attention.embed_dim:
         raise UnsupportedError(
             f"qwen2 in GGUF files has square projections: {attention.num_heads} heads of {attention.width} "
             f"are not {attention.embed_dim} numbers",
             hint=_HINT,
         )
-    if attention.rope is not None and attention.rope.dim != attention.width:
+    if attention.rope is not None and attention.rope.dim != attention.width and not family.partial:
         raise UnsupportedError(
-            f"{attention.rope.dim} of {attention.width} numbers of a head are rotated, GGUF's {family!r} rotates all",
+            f"{attention.rope.dim} of {attention.width} numbers of a head are rotated, GGUF's {architecture!r} rotates "
+            "all",
             hint=_HINT,
         )
 

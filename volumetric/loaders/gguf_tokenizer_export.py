@@ -46,7 +46,7 @@ def generation_metadata(generation: GenerationDefaults, tokenizer: Tokenizer | N
 
 
 def tokenizer_metadata(tokenizer: Tokenizer | None, rows: int = 0) -> dict[str, Any]:
-    """Return the GGUF metadata from which `read_tokenizer` and llama.cpp rebuild a tokenizer; nothing for None.
+    """Return the GGUF metadata from which `read_tokenizer` and llama.cpp rebuild a tokenizer, or that there is none.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ def tokenizer_metadata(tokenizer: Tokenizer | None, rows: int = 0) -> dict[str, 
         It is no byte-level BPE with one of the pre-tokenizers that GGUF files name, or has more tokens than `rows`.
     """
     if tokenizer is None:
-        return {}
+        return {PREFIX + "model": "no_vocab"}
     backend = tokenizer.backend
     state = json.loads(tokenizer.to_json())
     if state["model"].get("byte_fallback"):

@@ -13,11 +13,11 @@ from volumetric.analysis.standardise import Standardisation
 from volumetric.dtypes import DType, Scheme
 from volumetric.errors import CheckpointError
 from volumetric.layers import Embedding
-from volumetric.loaders import archs
+from volumetric.loaders import archs, gguf_archs
 from volumetric.loaders.chat import ChatTemplate, chat_template, read_chat_template
 from volumetric.loaders.generation_config import GenerationDefaults, end_tokens, read_generation
 from volumetric.loaders.gguf import open_gguf
-from volumetric.loaders.gguf_config import in_gguf, read_config
+from volumetric.loaders.gguf_config import read_config
 from volumetric.loaders.gguf_tokenizer import generation_ids, read_tokenizer
 from volumetric.loaders.hf_config import MAX_SIZE, Config
 from volumetric.loaders.hub import Location, resolve
@@ -133,7 +133,8 @@ def _open_gguf(location: Location, dtype: Scheme | None, *, strict: bool) -> Loa
     where = str(location.weights)
     file = open_gguf(location.weights)
     config = read_config(file, where)
-    blueprint = in_gguf(archs.build(config), config.model_type)
+    family = gguf_archs.find(file.metadata.get("general.architecture"), where)
+    blueprint = family.rules(archs.build(config))
     params = mount(blueprint, file, dtype, strict=strict)
     tokenizer = read_tokenizer(file, where)
     special = {} if tokenizer is None else tokenizer.special_tokens

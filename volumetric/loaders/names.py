@@ -49,6 +49,7 @@ class NameRule:
     part : the parameter is these rows of a fused tensor (these columns, where `transposed`)
     transposed : the matrix is stored as ``[in, out]`` (GPT-2's Conv1D)
     interleaved_heads : rows are stored in llama.cpp's order, the rotary halves of each of so many heads alternating
+    offset : stored numbers are greater than the parameter by so much (gains that a family holds less one)
     """
 
     key: str
@@ -56,11 +57,12 @@ class NameRule:
     part: Part | None = None
     transposed: bool = False
     interleaved_heads: int | None = None
+    offset: float = 0.0
 
     @property
     def verbatim(self) -> bool:
         """Whether rows of the parameter are the same rows of the tensor."""
-        return self.part is None and not self.transposed and self.interleaved_heads is None
+        return self.part is None and not self.transposed and self.interleaved_heads is None and self.offset == 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,14 +175,14 @@ def read(rule: NameRule, source: TensorSource, shape: Shape) -> Packed:
         packed = _cut(packed, rule.part)
     if rule.interleaved_heads:
         packed = _permuted(packed, halves_from_pairs(shape[0], rule.interleaved_heads))
-    return packed
+    return shifted(packed, -rule.offset) if rule.offset else packed
 
 
 def read_scheme(rule: NameRule, source: TensorSource) -> Scheme:
     """Return the scheme that `read` will give, without reading."""
     scheme = source.scheme(rule.source)
     decodes = rule.transposed and scheme.has_scale and len(source.entries[rule.source].shape) > 1
-    return Scheme.parse("float32") if decodes else scheme
+    return Scheme.parse("float32") if decodes or rule.offset else scheme
 
 
 def halves_from_pairs(rows: int, heads: int) -> np.ndarray:
@@ -222,6 +224,11 @@ def _permuted(packed: Packed, order: np.ndarray) -> Packed:
     if len(packed.shape) == 1:
         return Packed.from_array(_values(packed)[order])
     return packed.take_rows(order)
+
+
+def shifted(packed: Packed, offset: float) -> Packed:
+    """Return a tensor with `offset` added to each number, in float32."""
+    return Packed.from_array(decode(packed) + np.float32(offset))
 
 
 def permute_rows(packed: Packed, heads: int) -> Packed:

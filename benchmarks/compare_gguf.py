@@ -1,0 +1,122 @@
+"""Hold what is computed from GGUF files to llama.cpp on the same files: logits, greedy tokens, token ids.
+
+    python -m venv /tmp/peer && /tmp/peer/bin/pip install llama-cpp-python
+    python benchmarks/compare_gguf.py --llama-python /tmp/peer/bin/python families
+    python benchmarks/compare_gguf.py --llama-python /tmp/peer/bin/python model MODEL.gguf --device cpu
+
+`families` writes the tiny models of tests/fixtures/hf_tiny as GGUF files and compares all logits after 25 ids. `model`
+takes a real file: greedy tokens, the 20 likeliest tokens with their logits, and the token ids of a set of texts. The
+difference of logits is relative to the largest of them. llama.cpp runs in a process of its own; there too keys and
+values are float32. It rounds activations to 8 bits beside quantised weights, so few digits agree then, and its GELU is
+a table of float16.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+from compare_llamacpp import worker
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+import volumetric as vo  # noqa: E402 (the line above must come first)
+from volumetric.errors import UnsupportedError  # noqa: E402
+from volumetric.loaders import LoadedModel, open_model  # noqa: E402
+from volumetric.loaders.convert import convert_model  # noqa: E402
+from volumetric.runtime.lower import lower  # noqa: E402
+from volumetric.runtime.open import open_device  # noqa: E402
+
+TINY = ROOT / "tests" / "fixtures" / "hf_tiny"
+TEXTS = ROOT / "tests" / "loaders" / "data" / "nasty_texts.json"
+IDS = [1, 5, 9, 100, 7, 33, 250, 8, 4, 19, 77, 11, 300, 6, 5, 2, 8, 90, 12, 13, 17, 60, 61, 62, 63]
+TOP = 20
+LIMIT = 1e-3
+"""Largest relative difference of logits in tiny models: the float16 table of GELU makes 4e-4, all else 1e-6."""
+
+
+def our_logits(model: LoadedModel, ids: list[int], device: str) -> np.ndarray:
+    """Logits after each of `ids`."""
+    executable = open_device(device).compile(lower(model.network), model.params)
+    state = executable.new_state()
+    return np.concatenate([executable.forward(state, np.array([id], np.int32)) for id in ids])
+
+
+def their_logits(python: str, path: Path, ids: list[int], home: Path) -> np.ndarray:
+    (home / "ids.json").write_text(json.dumps(ids))
+    worker(python, "llamacpp_worker.py", "logits", str(path), str(home / "ids.json"), str(home / "logits.npy"))
+    return np.load(home / "logits.npy")
+
+
+def compare_families(python: str, device: str, home: Path) -> bool:
+    good = True
+    for directory in sorted(path for path in TINY.iterdir() if (path / "config.json").is_file()):
+        path = home / f"{directory.name}.gguf"
+        try:
+            convert_model(str(directory), path)
+        except UnsupportedError as error:
+            print(f"{directory.name:20}  not written: {str(error).splitlines()[0]}")
+            continue
+        ours, theirs = our_logits(open_model(str(path)), IDS, device), their_logits(python, path, IDS, home)
+        error = float(np.abs(ours - theirs).max() / np.abs(theirs).max())
+        good &= error < LIMIT
+        print(f"{directory.name:20}  {error:.1e}" + ("" if error < LIMIT else "  DIFFERS"))
+    return good
+
+
+def compare_model(python: str, path: Path, device: str, count: int, home: Path) -> None:
+    with vo.load(str(path), device=device) as model:
+        tokenizer = model.tokenizer
+        if tokenizer is None:
+            raise SystemExit(f"error: {path} has no tokenizer")
+        compare_texts(python, path, tokenizer, home)
+        for prompt in ("The capital of France is", "def fibonacci(n):\n", "Once upon a time"):
+            ids = tokenizer.encode(prompt)
+            (home / "ids.json").write_text(json.dumps(ids))
+            theirs = json.loads(
+                worker(python, "llamacpp_worker.py", "greedy", str(path), str(home / "ids.json"), str(count))
+            )
+            ours = model.generate(ids, max_tokens=count + 1, temperature=0.0).token_ids
+            same = next((i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), len(theirs))
+            print(f"{prompt!r}: {same} of {len(theirs)} greedy tokens are the same: {tokenizer.decode(ours)!r}")
+    ids = tokenizer.encode("The capital of France is")
+    ours, theirs = our_logits(open_model(str(path)), ids, device)[-1], their_logits(python, path, ids, home)[-1]
+    best = np.argsort(-theirs)[:TOP]
+    found = set(np.argsort(-ours)[:TOP].tolist())
+    print(f"top {TOP}: {len(found & set(best.tolist()))} are the same")
+    for id in best:
+        print(f"{id:8} {tokenizer.token(int(id))!r:20} {theirs[id]:9.4f} {ours[id]:9.4f} {ours[id] - theirs[id]:+.4f}")
+
+
+def compare_texts(python: str, path: Path, tokenizer: vo.Tokenizer, home: Path) -> None:
+    texts = json.loads(TEXTS.read_text(encoding="utf-8"))
+    (home / "texts.json").write_text(json.dumps(texts))
+    records = json.loads(worker(python, "llamacpp_worker.py", "encode", str(path), str(home / "texts.json")))
+    wrong = [r["text"] for r in records if tokenizer.encode(r["text"], add_special_tokens=False) != r["ids"]]
+    print(f"ids of {len(texts) - len(wrong)} of {len(texts)} texts are the same")
+    for text in wrong:
+        print(f"  differs: {text[:60]!r}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--llama-python", required=True, help="a Python that has llama-cpp-python")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--tokens", type=int, default=32)
+    parser.add_argument("what", choices=("families", "model"))
+    parser.add_argument("path", nargs="?", type=Path)
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as home:
+        if args.what == "model":
+            compare_model(args.llama_python, args.path, args.device, args.tokens, Path(home))
+        elif not compare_families(args.llama_python, "reference" if args.device == "cpu" else args.device, Path(home)):
+            raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,61 @@
+"""Gemma 2: norms after each block, caps on scores and logits, a window in every other layer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from volumetric.loaders.gguf import GGUFSource
+from volumetric.loaders.gguf_family import ATTENTION, GATED_MLP, GGUFFamily
+from volumetric.loaders.gguf_windows import pattern_of, read_pattern
+from volumetric.loaders.hf_config import Config
+from volumetric.network import Network
+
+SANDWICH_NORMS: Final[Mapping[str, str]] = {
+    "input_layernorm": "attn_norm",
+    "post_attention_layernorm": "post_attention_norm",
+    "pre_feedforward_layernorm": "ffn_norm",
+    "post_feedforward_layernorm": "post_ffw_norm",
+}
+RENAMED: Final[Mapping[str, str | None]] = {"hidden_act": "hidden_activation"}
+_LAYERS_OF_27B: Final = 46
+_CAPS: Final = ("attn_logit_softcapping", "final_logit_softcapping")
+
+
+def score_scalar(given: Config, layers_of_27b: int) -> int:
+    """Number whose inverse root scales the scores: a head's width, but in the 27B model the width shared out.
+
+    The files do not have it; llama.cpp too tells the model by its number of layers.
+    """
+    heads, hidden = given.integer("attention.head_count"), given.integer("embedding_length")
+    share = hidden // heads or 1
+    return share if given.integer("block_count") == layers_of_27b else given.integer("attention.key_length", share)
+
+
+def _values(given: Config, file: GGUFSource) -> Mapping[str, Any]:
+    del file
+    layers = given.layers("block_count")
+    return {
+        "hidden_activation": "gelu_pytorch_tanh",
+        "query_pre_attn_scalar": score_scalar(given, _LAYERS_OF_27B),
+        **{name: given.number(name) for name in _CAPS if given.has(name)},
+        "sliding_window": given.integer("attention.sliding_window", 4096),
+        "layer_types": read_pattern(given, layers, default=2),
+    }
+
+
+def _metadata(config: Config, network: Network) -> Mapping[str, Any]:
+    caps = {name: np.float32(config.number(name)) for name in _CAPS if config.has(name)}
+    return {**caps, **pattern_of(network)}
+
+
+FAMILY = GGUFFamily(
+    model_type="gemma2",
+    auto_class="Gemma2ForCausalLM",
+    inner={**SANDWICH_NORMS, **ATTENTION, **GATED_MLP},
+    renamed=RENAMED,
+    values=_values,
+    metadata=_metadata,
+)

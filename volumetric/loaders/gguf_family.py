@@ -1,0 +1,144 @@
+"""What a GGUF file of one architecture calls things and how it lays them out: the form of a family's table."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from volumetric.errors import UnsupportedError
+from volumetric.grid import Coord
+from volumetric.layers import LayerSpec, MultiHeadAttention
+from volumetric.loaders.gguf import GGUFSource
+from volumetric.loaders.hf_config import Config
+from volumetric.loaders.names import Blueprint, NameRule, Part
+from volumetric.network import Network
+
+ReadValues: TypeAlias = Callable[[Config, GGUFSource], Mapping[str, Any]]
+"""Metadata without the architecture's prefix, and the file → further values in Hugging Face's terms."""
+WriteValues: TypeAlias = Callable[[Config, Network], Mapping[str, Any]]
+"""Configuration and network → further metadata without the prefix; NumPy scalars, because the file stores widths."""
+
+ROPE_FACTORS: Final = "rope_freqs.weight"
+"""Tensor by which Llama 3.1's frequency scaling is stored: plain over scaled frequency, for each pair."""
+
+OUTER: Final[Mapping[str, str]] = {
+    "model.embed_tokens": "token_embd",
+    "model.norm": "output_norm",
+    "lm_head": "output",
+}
+ATTENTION: Final[Mapping[str, str]] = {
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output",
+}
+HEAD_NORMS: Final[Mapping[str, str]] = {"self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm"}
+GATED_MLP: Final[Mapping[str, str]] = {
+    "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down",
+}
+PRE_NORMS: Final[Mapping[str, str]] = {"input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm"}
+PRE_NORM_LAYER: Final = {**PRE_NORMS, **ATTENTION, **GATED_MLP}
+"""Names in a layer of the pre-norm decoder of Llama and its kin."""
+
+
+def _nothing(*_: object) -> Mapping[str, Any]:
+    return {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GGUFFamily:
+    """One architecture of GGUF files; the defaults are those of the pre-norm decoder.
+
+    All gains are stored whole, also those of families whose own checkpoints hold them less one, and all matrices as
+    ``[out, in]``; fused tensors have their parts one behind the other. That follows from the network, without an entry.
+
+    Attributes
+    ----------
+    model_type, auto_class : family of a configuration, and its class in transformers
+    inner : name within a layer → name within ``blk.N``; without ``.weight`` or ``.bias``
+    outer : the same for tensors of no layer
+    stack : what stands before the layer's number in Hugging Face's names
+    renamed : Hugging Face's usual name of a configuration value → this family's, None where it has none
+    epsilon : this family's name of the norms' epsilon; those with RMS norms have ``rms`` in it
+    interleaved : query and key rows are stored with the rotary halves alternating (ggml's rope of type NORM)
+    biases : products and norms of a layer that may have a bias: llama.cpp refuses a file with any other tensor
+    partial : whether fewer than all numbers of a head may turn
+    factors : whether llama.cpp scales frequencies by the tensor `ROPE_FACTORS`
+    values, metadata : what is peculiar to the family, read and written
+    """
+
+    model_type: str
+    auto_class: str
+    inner: Mapping[str, str] = dataclasses.field(default_factory=lambda: PRE_NORM_LAYER)
+    outer: Mapping[str, str] = dataclasses.field(default_factory=lambda: OUTER)
+    stack: str = "model.layers"
+    renamed: Mapping[str, str | None] = dataclasses.field(default_factory=dict)
+    epsilon: str = "rms_norm_eps"
+    interleaved: bool = False
+    biases: frozenset[str] = frozenset()
+    partial: bool = False
+    factors: bool = False
+    values: ReadValues = _nothing
+    metadata: WriteValues = _nothing
+
+    @property
+    def epsilon_key(self) -> str:
+        """Metadata key of the norms' epsilon."""
+        return "attention.layer_norm_rms_epsilon" if "rms" in self.epsilon else "attention.layer_norm_epsilon"
+
+    def name(self, source: str) -> str:
+        """Name in a GGUF file of a tensor with a Hugging Face name.
+
+        Raises
+        ------
+        UnsupportedError
+            GGUF has no name for it, or it is not known here.
+        """
+        match = re.fullmatch(re.escape(self.stack) + r"\.(\d+)\.(.+)\.(weight|bias)", source)
+        if match and match[2] in self.inner:
+            return f"blk.{match[1]}.{self.inner[match[2]]}.{match[3]}"
+        stem, _, kind = source.rpartition(".")
+        if stem not in self.outer:
+            raise UnsupportedError(
+                f"tensor {source!r} has no name in GGUF files of the family {self.model_type}",
+                hint="formats native and hf hold the model as it is",
+            )
+        return f"{self.outer[stem]}.{kind}"
+
+    def rules(self, blueprint: Blueprint) -> Blueprint:
+        """Return a blueprint whose rules speak of GGUF tensors."""
+        rules = tuple(self._rule(rule, blueprint.network) for rule in blueprint.rules)
+        # What quantisers leave in the file for other programs: rotary factors, read with the configuration.
+        ignored = (re.escape(ROPE_FACTORS),)
+        return dataclasses.replace(blueprint, rules=rules, ignored=ignored, tied={}, prefix="")
+
+    def _rule(self, rule: NameRule, network: Network) -> NameRule:
+        where, _, name = rule.key.partition("/")
+        spec = network.layers[Coord.parse(where)]
+        part = rule.part and Part(rule.part.start * rule.part.heads, rule.part.stop * rule.part.heads)
+        return NameRule(
+            key=rule.key,
+            source=self.name(rule.source),
+            part=part,
+            interleaved_heads=_turning_heads(spec, name) if self.interleaved else None,
+            offset=_stored_more(spec, name),
+        )
+
+
+def _turning_heads(spec: LayerSpec, name: str) -> int | None:
+    """Heads of a query or key projection, None for what does not turn."""
+    if not isinstance(spec, MultiHeadAttention):
+        return None
+    return {"q": spec.num_heads, "k": spec.kv_heads}.get(name.partition(".")[0])
+
+
+def _stored_more(spec: LayerSpec, name: str) -> float:
+    """By how much a stored gain is greater than the parameter."""
+    if isinstance(spec, MultiHeadAttention):
+        return 1.0 if spec.qk_norm_unit_offset and name.partition(".")[0] in ("q_norm", "k_norm") else 0.0
+    return 1.0 if getattr(spec, "unit_offset", False) and name == "weight" else 0.0

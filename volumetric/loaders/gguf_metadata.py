@@ -1,0 +1,64 @@
+"""Metadata by which a GGUF file describes a network: the inverse of `gguf_config.read_config`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from volumetric.layers import MLP, SwiGLU
+from volumetric.layers.rope import Rope
+from volumetric.loaders import gguf_archs
+from volumetric.loaders.gguf_windows import attentions
+from volumetric.loaders.gguf_write import Metadata
+from volumetric.loaders.hf_config import Config
+from volumetric.loaders.model import LoadedModel
+from volumetric.network import Network
+
+
+def gguf_metadata(model: LoadedModel, network: Network, architecture: str) -> Metadata:
+    """Return general keys and those of the architecture, for the network as it is to be written."""
+    family = gguf_archs.find(architecture, model.name)
+    config = Config(model.config, model.name)
+    attention = attentions(network)[0]
+    hidden = [spec.hidden_features for spec in network.layers.values() if isinstance(spec, SwiGLU | MLP)]
+    epsilon = next(spec.eps for spec in network.layers.values() if hasattr(spec, "eps"))  # pyright: ignore[reportAttributeAccessIssue]
+    own: dict[str, Any] = {
+        "block_count": np.uint32(len(attentions(network))),
+        "context_length": np.uint32(model.context_length),
+        "embedding_length": np.uint32(attention.embed_dim),
+        "attention.head_count": np.uint32(attention.num_heads),
+        "attention.head_count_kv": np.uint32(attention.kv_heads),
+        "attention.key_length": np.uint32(attention.width),
+        "attention.value_length": np.uint32(attention.width),
+        family.epsilon_key: np.float32(epsilon),
+        "vocab_size": np.uint32(config.integer("vocab_size")),
+        **({"feed_forward_length": np.uint32(hidden[0])} if hidden else {}),
+        **_rope(main_rope(network)),
+        **family.metadata(config, network),
+    }
+    return {
+        "general.architecture": architecture,
+        "general.type": "model",
+        "general.name": model.name,
+        "general.quantization_version": np.uint32(2),
+        **{f"{architecture}.{key}": value for key, value in own.items()},
+    }
+
+
+def main_rope(network: Network) -> Rope | None:
+    """Return the rotary embedding that the file's own keys describe: that of full attention where windows differ."""
+    turning = [spec for spec in attentions(network) if spec.rope is not None]
+    return next((spec.rope for spec in turning if spec.window is None), turning[0].rope if turning else None)
+
+
+def _rope(rope: Rope | None) -> dict[str, Any]:
+    if rope is None:
+        return {}
+    values: dict[str, Any] = {
+        "rope.freq_base": np.float32(rope.base),
+        "rope.dimension_count": np.uint32(rope.dim),
+    }
+    if rope.scaling == "linear":
+        values |= {"rope.scaling.type": "linear", "rope.scaling.factor": np.float32(rope.factor)}
+    return values

@@ -1,0 +1,73 @@
+"""Rotary embeddings in GGUF files: base, partial rotation, scaling; Llama 3.1's as a tensor of factors."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from volumetric._typing import Array
+from volumetric.dtypes import decode
+from volumetric.errors import UnsupportedError
+from volumetric.layers.rope import Rope, inverse_frequencies
+from volumetric.loaders.gguf import GGUFSource
+from volumetric.loaders.gguf_family import ROPE_FACTORS
+from volumetric.loaders.hf_config import Config
+
+
+def read_rope(given: Config, file: GGUFSource, head_dim: int) -> dict[str, Any]:
+    """Return the ``rope_parameters`` that the metadata describe.
+
+    Raises
+    ------
+    UnsupportedError
+        The scaling is of a kind that is not built here.
+    """
+    base = given.number("rope.freq_base", 10_000.0)
+    dim = given.integer("rope.dimension_count", head_dim)
+    rope: dict[str, Any] = {"rope_type": "default", "rope_theta": base}
+    if dim != head_dim:
+        # The next number up where the quotient times the width falls short of what it was made of.
+        part = dim / head_dim
+        rope["partial_rotary_factor"] = part if int(head_dim * part) == dim else math.nextafter(part, 2.0)
+    kind = given.values.get("rope.scaling.type", "none")
+    if kind not in ("none", "linear"):
+        raise UnsupportedError(f"{given.where}: rotary scaling {kind!r} is not supported", hint="supported: linear")
+    if kind == "linear":
+        rope |= {"rope_type": "linear", "factor": given.number("rope.scaling.factor", 1.0)}
+    if ROPE_FACTORS in file.entries:
+        rope |= _llama3(decode(file.packed(ROPE_FACTORS)), base, dim, given.where)
+    return rope
+
+
+def _llama3(factors: Array, base: float, dim: int, where: str) -> dict[str, Any]:
+    """Find the parameters of Llama 3.1's scaling from the factors that it gave; they are not stored themselves."""
+    factor = float(factors.max(initial=1.0))
+    sound = dim % 2 == 0 and base > 0 and factors.shape == (dim // 2,) and bool((factors >= 1).all())
+    if sound and 1 < factor < np.inf:
+        for original in _original_contexts(factors, factor, base, dim):
+            constants = {"factor": factor, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+            rope = Rope(dim=dim, base=base, scaling="llama3", original_context=original, **constants)
+            if np.allclose(rope_factors(rope), factors, rtol=1e-4):
+                return {"rope_type": "llama3", "original_max_position_embeddings": original, **constants}
+    raise UnsupportedError(f"{where}: {ROPE_FACTORS} is not the frequency scaling of Llama 3.1")
+
+
+def _original_contexts(factors: Array, factor: float, base: float, dim: int) -> list[int]:
+    """Candidates for the context before scaling: 8192, and what each factor between 1 and the largest implies.
+
+    A factor f blends frequencies by b with 1/f = (1 - b) / factor + b and b = (turns - 1) / (4 - 1), where a pair makes
+    `turns` turns within the original context.
+    """
+    between = (factors > 1.0001) & (factors < factor * 0.9999)
+    blend = (1 / factors[between].astype(np.float64) - 1 / factor) / (1 - 1 / factor)
+    turns = 1 + 3 * blend
+    contexts = 2 * np.pi * turns / inverse_frequencies(Rope(dim=dim, base=base))[between]
+    return [8192, *(int(context) for context in np.rint(contexts) if 1 <= context < 2**31)]
+
+
+def rope_factors(rope: Rope) -> Array:
+    """Plain over scaled frequency for each pair, float32 ``[dim / 2]``: what `ROPE_FACTORS` holds."""
+    plain = Rope(dim=rope.dim, base=rope.base)
+    return (inverse_frequencies(plain) / inverse_frequencies(rope)).astype(np.float32)
