@@ -154,9 +154,10 @@ is refused.
 `.bin`, `.pt` and other pickles are never read. A source is a path, `org/name` or `org/name@revision` of the Hugging
 Face hub, `org/name/file.gguf` there, or `pkg:module` for a file inside of an installed Python package.
 
-Tensors of a GGUF file in {kept} keep their numbers and their size. Those in {decoded} are read, **but become
-float32**: a file of 4 bits a weight then takes 32. Give a `dtype` to have them small again (`--dtype int4:g32`),
-which rounds a second time; or take a file in {blocks}.
+Tensors of a GGUF file in {kept}
+keep their numbers and their size; which of them a device computes with as they are, and which it decodes when it takes
+them, is in [support.md](support.md). Those in {decoded} are read, **but become float32**: give a `dtype`
+to have them small again (`--dtype int4:g32`), which rounds a second time.
 
 ## Memory
 
@@ -261,7 +262,6 @@ def document() -> str:
     return TEMPLATE.format(
         families="\n".join(family_rows()),
         formats="\n".join(format_rows()),
-        blocks=" or ".join(sorted(BLOCK_TYPES)),
         kept=", ".join(sorted(_HOSTS.keys() | BLOCK_TYPES)),
         decoded=", ".join(sorted(DECODED_TYPES)),
         schemes=" | ".join(SCHEMES),

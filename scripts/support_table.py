@@ -16,7 +16,7 @@ from scripts.pages import write_or_check  # noqa: E402 (the line above must come
 from tests.layers.cases import CASES  # noqa: E402
 from tests.parity.run import graph_of  # noqa: E402
 from tests.parity.table import EXAMPLES, ROLES, Role, cells, covered, training, weighted  # noqa: E402
-from volumetric.dtypes import DTYPES, DType, Scheme, parse_dtype  # noqa: E402
+from volumetric.dtypes import BLOCK_FORMATS, DTYPES, DType, Scheme, parse_dtype  # noqa: E402
 from volumetric.grid import Coord, Grid  # noqa: E402
 from volumetric.kernels.gpu.graph.table import LOWERERS  # noqa: E402
 from volumetric.layers import LAYERS, Embedding, LayerSpec, Sequential  # noqa: E402
@@ -61,6 +61,16 @@ weight include scales and offsets, for rows of 4096.
 
 Other schemes of these types (another group size, another type of scales) are decoded for inference.
 
+## Block formats of GGUF
+
+Beside the 21 numeric types there are block formats: tensors that keep the blocks of a GGUF file byte for byte, so that
+loading one changes neither numbers nor size. Q8_0, Q4_0 and Q4_1 are not among them, because `int8:g32`, `int4:g32` and
+`uint4:g32` hold the same.
+
+| format | numbers of a block | of a scale | bits per weight | inference: cpu | gpu |
+| --- | --- | --- | --- | --- | --- |
+{blocks}
+
 ## Layers
 
 Forward and backward of every layer kind, for rows, sequences, batches and images as far as its shape rule goes.
@@ -103,6 +113,16 @@ def scheme_rows() -> list[str]:
     return lines
 
 
+def block_rows() -> list[str]:
+    """One line for each block format."""
+    lines = []
+    for name, each in BLOCK_FORMATS.items():
+        ways = " | ".join("native" if name in device.native_schemes else "decoded" for device in DEVICES.values())
+        bits = f"{Scheme.parse(name).bits_per_weight((1, 4096)):.4g}"
+        lines.append(f"| `{name}` | {each.size} | {each.group} | {bits} | {ways} |")
+    return lines
+
+
 def way(dtype: DType, role: Role, device: str, covered_how: str) -> str:
     """One answer for a type on a device, which all kinds of layers with weights must share."""
     answers = {covered(kind, role, dtype, device) for kind in EXAMPLES if weighted(kind)}
@@ -135,7 +155,11 @@ def document() -> str:
     """Text of docs/support.md."""
     table = [covered(kind, role, dtype, name) for kind, dtype in cells() for role in ROLES for name in DEVICES]
     return TEMPLATE.format(
-        schemes="\n".join(scheme_rows()), layers="\n".join(layer_rows()), cells=len(table), none=table.count(False)
+        schemes="\n".join(scheme_rows()),
+        blocks="\n".join(block_rows()),
+        layers="\n".join(layer_rows()),
+        cells=len(table),
+        none=table.count(False),
     )
 
 

@@ -79,7 +79,8 @@ def test_text_round_trip(scheme: Scheme) -> None:
     ("text", "message"),
     [
         ("int9", "unknown dtype 'int9'"),
-        ("q4_k", "unknown dtype 'q4_k'"),
+        ("q9_k", "unknown dtype 'q9_k'"),
+        ("q4_k:g32", "is a whole scheme"),
         ("int4:q32", "no meaning for 'q32'"),
         ("int4:g32:g", "no meaning for 'g'"),
         ("q4_0:g64", "is a whole scheme"),

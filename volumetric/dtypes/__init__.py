@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from volumetric.dtypes.blocks import BLOCK_FORMATS, BlockFormat
 from volumetric.dtypes.codec import decode, decode_rows, encode
 from volumetric.dtypes.gguf_blocks import from_gguf, to_gguf
 from volumetric.dtypes.packed import Packed
@@ -9,7 +10,9 @@ from volumetric.dtypes.registry import DTYPES, DType, parse_dtype
 from volumetric.dtypes.scheme import Scheme
 
 __all__ = [
+    "BLOCK_FORMATS",
     "DTYPES",
+    "BlockFormat",
     "DType",
     "Packed",
     "Scheme",

@@ -45,6 +45,8 @@ def encode(x: Array, scheme: Scheme | str) -> Packed:
         raise DTypeError(
             f"encode takes floating-point arrays, got {x.dtype}", hint="use Packed.from_array for integers"
         )
+    if scheme.blocks is not None:
+        raise DTypeError(f"{scheme} can be read but not written", hint="use int8:g32, int4:g32 or uint4:g32")
     shape = x.shape
     k, rows = (shape[-1] if shape else 1), prod(shape[:-1])
     packed = _empty(scheme, shape, rows, k)
@@ -64,7 +66,8 @@ def decode(packed: Packed, dtype: DTypeLike = np.float32) -> NDArray[Any]:
     ----------
     packed : Packed
     dtype : float32, float64, float16 or ``ml_dtypes.bfloat16``
-        float64 holds the values of all symmetric types with at most 32 bits exactly. Conversion saturates.
+        float64 holds the values of all symmetric types with at most 32 bits exactly; those of block formats are
+        float32 numbers. Conversion saturates.
     """
     out = np.empty((packed.rows, packed.k), np.dtype(dtype))
     if not parse_dtype(out.dtype).is_float:
@@ -171,6 +174,10 @@ def _values_of_byte(dtype: DType) -> F32Array:
 def _decode_chunk(packed: Packed, part: slice, out: NDArray[Any]) -> None:
     """Write the values of the rows `part` into `out`, ``[rows, k]``."""
     scheme, k = packed.scheme, packed.k
+    if scheme.blocks is not None:
+        values = scheme.blocks.decode(packed.row_slice(part.start, part.stop).raw_blocks())
+        out[...] = cast(values.reshape(len(out), -1)[:, :k], out.dtype)
+        return
     wide = out.dtype == np.float64 or _needs_float64(packed, part)
     values = _code_values(packed.payload[part], scheme.dtype, k, wide=wide)
     if packed.scales is not None:

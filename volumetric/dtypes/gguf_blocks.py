@@ -1,4 +1,6 @@
-"""GGUF's block formats Q8_0, Q4_0 and Q4_1 to `Packed` and back, by moving bits only.
+"""GGUF's quantised tensors to `Packed` and back, by moving bits only.
+
+Block formats keep their bytes. Q8_0, Q4_0 and Q4_1 have an equal scheme and are rearranged.
 
 Each block holds 32 neighbours of a row: Q8_0 is a float16 scale and 32 int8 (34 bytes); Q4_0 a float16 scale and 16
 bytes (18); Q4_1 a float16 scale, a float16 offset and 16 bytes (20). Byte j of a 4-bit block holds element j in the low
@@ -14,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from volumetric.dtypes.blocks import BLOCK_FORMATS, BlockFormat, find_format
 from volumetric.dtypes.packed import Packed
 from volumetric.dtypes.scheme import Scheme
 from volumetric.errors import DTypeError, ShapeError
@@ -34,22 +37,27 @@ def from_gguf(raw: NDArray[np.uint8], gguf_type: str, shape: Sequence[int]) -> P
     ----------
     raw : uint8, any shape
         The tensor's bytes.
-    gguf_type : ``"Q8_0"``, ``"Q4_0"`` or ``"Q4_1"``
+    gguf_type : ``"Q8_0"``, ``"Q4_0"``, ``"Q4_1"``, or the name of a block format, ``"Q4_K"``, whose bytes the result
+        then shares where its rows are whole words
     shape : logical shape, rows first (GGUF files list the axes the other way round)
 
     Raises
     ------
     DTypeError
-        `gguf_type` is not one of the three, or `raw` does not hold bytes.
+        `gguf_type` is none of these, or `raw` does not hold bytes.
     ShapeError
-        The last axis is not a multiple of 32, or `raw` has another number of bytes than the shape requires.
+        The last axis does not fill whole blocks, or `raw` has another number of bytes than the shape requires.
     """
-    if gguf_type not in _RECORDS:
-        raise DTypeError(f"GGUF type {gguf_type} cannot be rearranged", hint=f"use one of {', '.join(_RECORDS)}")
+    blocks = find_format(gguf_type)
+    if blocks is None and gguf_type not in _RECORDS:
+        known = ", ".join([*_RECORDS, *(each.gguf_type for each in BLOCK_FORMATS.values())])
+        raise DTypeError(f"GGUF type {gguf_type} cannot be kept as it is", hint=f"use one of {known}")
     if raw.dtype != np.uint8:
         raise DTypeError(f"blocks of {gguf_type} come as uint8, got {raw.dtype}", hint="view the array as uint8")
     shape = tuple(int(axis) for axis in shape)
-    rows, groups = _blocks_of(shape, gguf_type)
+    if blocks is not None:
+        return _kept(raw, blocks, shape)
+    rows, groups = _blocks_of(shape, gguf_type, _BLOCK)
     record = _RECORDS[gguf_type]
     if raw.size != rows * groups * record.itemsize:
         raise ShapeError(f"{gguf_type} of shape {shape} takes {rows * groups * record.itemsize} bytes, got {raw.size}")
@@ -68,19 +76,22 @@ def from_gguf(raw: NDArray[np.uint8], gguf_type: str, shape: Sequence[int]) -> P
 
 
 def to_gguf(packed: Packed) -> bytes:
-    """Return the GGUF blocks of a tensor in scheme int8:g32, int4:g32 or uint4:g32: the inverse of `from_gguf`.
+    """Return the GGUF blocks of a tensor in int8:g32, int4:g32, uint4:g32 or a block format: undoes `from_gguf`.
 
     Raises
     ------
     DTypeError
         The scheme has no GGUF block form.
     ShapeError
-        The last axis is not a multiple of 32.
+        The last axis does not fill whole blocks.
     """
     gguf_type = packed.scheme.gguf_type
+    if packed.scheme.blocks is not None:
+        _blocks_of(packed.shape, packed.scheme.blocks.gguf_type, packed.scheme.blocks.size)
+        return packed.raw_blocks().tobytes()
     if gguf_type not in _RECORDS or packed.scales is None:
         raise DTypeError(f"{packed.scheme} has no GGUF block form", hint="int8:g32, int4:g32 and uint4:g32 have one")
-    rows, groups = _blocks_of(packed.shape, gguf_type)
+    rows, groups = _blocks_of(packed.shape, gguf_type, _BLOCK)
     record = _RECORDS[gguf_type]
     blocks = np.empty(rows * groups, record)
     blocks["scale"] = packed.scales.reshape(-1)
@@ -93,11 +104,27 @@ def to_gguf(packed: Packed) -> bytes:
     return blocks.tobytes()
 
 
-def _blocks_of(shape: Sequence[int], gguf_type: str) -> tuple[int, int]:
+def _kept(raw: NDArray[np.uint8], blocks: BlockFormat, shape: tuple[int, ...]) -> Packed:
+    """Rows of blocks as they are: a view where rows are whole words and `raw` starts at one, else a copy."""
+    rows, count = _blocks_of(shape, blocks.gguf_type, blocks.size)
+    row_bytes = count * blocks.block_bytes
+    if raw.size != rows * row_bytes:
+        raise ShapeError(f"{blocks.gguf_type} of shape {shape} takes {rows * row_bytes} bytes, got {raw.size}")
+    scheme = Scheme.parse(blocks.name)
+    matrix = np.ascontiguousarray(raw).reshape(rows, row_bytes)
+    words = scheme.words_per_row(count * blocks.size)
+    if row_bytes % 4 or matrix.ctypes.data % 4:
+        padded = np.zeros((rows, 4 * words), np.uint8)
+        padded[:, :row_bytes] = matrix
+        matrix = padded
+    return Packed(scheme=scheme, shape=shape, payload=matrix.view(np.uint32).reshape(rows, words))
+
+
+def _blocks_of(shape: Sequence[int], gguf_type: str, size: int) -> tuple[int, int]:
     k = shape[-1] if shape else 1
-    if k % _BLOCK:
-        raise ShapeError(f"{gguf_type} needs rows of a multiple of {_BLOCK} elements, got {k}")
-    return prod(shape[:-1]), k // _BLOCK
+    if k % size:
+        raise ShapeError(f"{gguf_type} needs rows of a multiple of {size} elements, got {k}")
+    return prod(shape[:-1]), k // size
 
 
 # In four bits, turning code + 8 into two's complement, or back, is flipping the top bit.

@@ -11,6 +11,10 @@ to a whole word; 64-bit codes take two words, low word first. Codes by kind:
 - binary: 0, 1 stand for −1, +1.
 
 The value of a code is ``scale · code`` or ``scale · code + offset``, where scale and offset are those of its group.
+
+In a block format (`volumetric.dtypes.blocks`) the words of a row are its blocks, byte for byte as in a GGUF file,
+padded with zero bytes to a whole word; there is nothing beside them. A last block that holds more numbers than the row
+has left is filled up with whatever its encoder put there.
 """
 
 from __future__ import annotations
@@ -139,9 +143,12 @@ class Packed:
         """Return the codes ``[rows, k]`` as numbers, without scale and offset.
 
         Integers narrower than a byte come as int8 or uint8, ternary and binary as int8 in {−1, 0, +1}, float4 as
-        `ml_dtypes.float4_e2m1fn`. Codes of whole bytes are a view of the payload.
+        `ml_dtypes.float4_e2m1fn`. Codes of whole bytes are a view of the payload. Those of block formats come as int8,
+        as what their scales multiply.
         """
-        dtype = self.scheme.dtype
+        dtype, blocks = self.scheme.dtype, self.scheme.blocks
+        if blocks is not None:
+            return blocks.numbers(blocks.split(self.raw_blocks()).codes).reshape(self.rows, -1)[:, : self.k]
         raw = unpack_codes(self.payload, dtype.bits, self.k)
         if dtype.kind == "ternary":
             return raw.view(np.int8) - np.int8(1)
@@ -151,6 +158,22 @@ class Packed:
             shift = 8 - dtype.bits  # moves the sign bit to bit 7 and back, which copies it downwards
             return (raw << shift).view(np.int8) >> shift
         return raw if dtype.kind == "uint" else raw.view(dtype.host)
+
+    def raw_blocks(self) -> NDArray[np.uint8]:
+        """Return the blocks of a block format, uint8 ``[rows · blocks per row, block bytes]``.
+
+        A view of the payload where the rows are whole words.
+
+        Raises
+        ------
+        DTypeError
+            The scheme is no block format.
+        """
+        blocks = self.scheme.blocks
+        if blocks is None:
+            raise DTypeError(f"{self.scheme} does not consist of blocks", hint="use codes, scales and offsets")
+        raw = np.ascontiguousarray(self.payload).view(np.uint8)[:, : blocks.row_bytes(self.k)]
+        return raw.reshape(-1, blocks.block_bytes)
 
     @staticmethod
     def from_array(array: Array) -> Packed:

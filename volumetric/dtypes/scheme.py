@@ -2,7 +2,8 @@
 
 The text form is ``dtype[:group][:sym|:asym][:scale dtype]``, where ``group`` is ``gN`` (one scale for each N neighbours
 of a row), ``row`` (one for each row) or ``none``. Parts that are left out take the defaults of `Scheme.default`; `str`
-leaves out what a reader would assume: ``bfloat16``, ``int4:g32``, ``float8_e4m3fn:row``, ``int8:row:float32``.
+leaves out what a reader would assume: ``bfloat16``, ``int4:g32``, ``float8_e4m3fn:row``, ``int8:row:float32``. A block
+format of GGUF (`volumetric.dtypes.blocks`) is a whole scheme under its own name: ``q4_k``.
 """
 
 from __future__ import annotations
@@ -12,13 +13,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
+from volumetric.dtypes.blocks import BlockFormat, find_format
 from volumetric.dtypes.registry import DType, parse_dtype
 from volumetric.errors import DTypeError
 
 _GGUF = {"Q8_0": "int8:g32", "Q4_0": "int4:g32", "Q4_1": "uint4:g32"}
 SPELLINGS = (
     "known: float32, float16, bfloat16 (bf16), fp8, fp4, "
-    "int8:g32 (q8_0), int4:g32 (q4_0), uint4:g32 (q4_1), int8, int4, int2, uint8, uint4, uint2, ternary, binary, …"
+    "int8:g32 (q8_0), int4:g32 (q4_0), uint4:g32 (q4_1), q4_k, q5_k, q6_k, "
+    "int8, int4, int2, uint8, uint4, uint2, ternary, binary, …"
 )
 """What a person may write; the documents have all."""
 _GGUF_PLAIN = ("F64", "F32", "F16", "BF16", "I64", "I32", "I16", "I8")
@@ -36,6 +39,7 @@ class Scheme:
     symmetric : False if each scale comes with an offset. Exactly the unsigned types that have scales are affine: a
         signed code with an offset is an unsigned code with another offset, so one of the two is enough
     scale_dtype : float16, bfloat16 or float32 for scales and offsets; None exactly if `group` is
+    blocks : the block format, which says all else itself; `dtype` is then the type nearest to its codes, `group` None
 
     Raises
     ------
@@ -47,8 +51,11 @@ class Scheme:
     group: int | None = None
     symmetric: bool = True
     scale_dtype: DType | None = None
+    blocks: BlockFormat | None = None
 
     def __post_init__(self) -> None:
+        if self.blocks is not None and (self.dtype is not self.blocks.dtype or self.group is not None):
+            raise DTypeError(f"{self.blocks} is a whole scheme and takes no other type or group")
         if self.group is None:
             if self.scale_dtype is not None or not self.symmetric:
                 raise DTypeError(f"{self.dtype} without groups has neither scale nor offset")
@@ -87,7 +94,8 @@ class Scheme:
         Parameters
         ----------
         spec : str, Scheme or DType
-            ``"int4:g32"``, ``"q4_0"``, ``"bf16"``, ``"fp8"``, ``"i8:row:f32"``, ``"int4:g64:asym"`` (= ``uint4:g64``)
+            ``"int4:g32"``, ``"q4_0"``, ``"bf16"``, ``"fp8"``, ``"i8:row:f32"``, ``"int4:g64:asym"`` (= ``uint4:g64``),
+            ``"q4_k"``
 
         Raises
         ------
@@ -106,6 +114,12 @@ class Scheme:
         if not isinstance(spec, str):
             raise DTypeError(f"a scheme is named by text, got {type(spec).__name__}")
         head, *modifiers = spec.strip().split(":")
+        blocks = find_format(head)
+        if blocks is not None:
+            if modifiers:
+                what = f"{blocks} is a whole scheme and takes no {':'.join(modifiers)!r}"
+                raise DTypeError(what, hint=f"use {blocks} alone, or {blocks.dtype}:gN")
+            return Scheme(dtype=blocks.dtype, blocks=blocks)
         try:
             dtype = parse_dtype(head)
         except DTypeError as error:
@@ -118,26 +132,30 @@ class Scheme:
     @property
     def has_scale(self) -> bool:
         """Whether codes are multiplied by a scale."""
-        return self.group is not None
+        return self.group is not None or self.blocks is not None
 
     @property
     def has_offset(self) -> bool:
-        """Whether an offset is added to scaled codes."""
+        """Whether offsets stand beside the scales; block formats hold theirs inside."""
         return not self.symmetric
 
     @property
     def gguf_type(self) -> str | None:
         """Name of the GGUF tensor type that holds the same numbers, or None."""
+        if self.blocks is not None:
+            return self.blocks.gguf_type
         if self.group is None:
             return self.dtype.safetensors if self.dtype.safetensors in _GGUF_PLAIN else None
         return next((name for name, text in _GGUF.items() if text == str(self)), None)
 
     def words_per_row(self, k: int) -> int:
         """32-bit words that a row of `k` codes takes."""
+        if self.blocks is not None:
+            return -(-self.blocks.row_bytes(k) // 4)
         return -(-k * self.dtype.bits // 32)
 
     def groups_per_row(self, k: int) -> int:
-        """Scales that a row of `k` codes has."""
+        """Scales that a row of `k` codes has beside its payload."""
         if self.group is None or k == 0:
             return 0
         return -(-k // (self.group or k))
@@ -155,6 +173,8 @@ class Scheme:
         return 8 * self.nbytes(shape) / elements if elements else float(self.dtype.bits)
 
     def __str__(self) -> str:
+        if self.blocks is not None:
+            return self.blocks.name
         parts = [self.dtype.name]
         if self.group is None:
             parts += [] if self.dtype.is_float and self.dtype.bits >= 16 else ["none"]

@@ -112,7 +112,8 @@ def _check_dtype(scheme: Scheme, to: Format) -> None:
         raise UnsupportedError(
             f"the Hugging Face layout holds plain floats, not {scheme}", hint="use format native or gguf, or dtype bf16"
         )
-    if to == "gguf" and gguf_scheme(scheme, (32, 32)) != scheme:
+    if to == "gguf" and gguf_scheme(scheme, (256, 256)) != scheme:
         raise UnsupportedError(
-            f"GGUF has no tensors of {scheme}", hint="it has float32, float16, bfloat16, int8:g32, int4:g32, uint4:g32"
+            f"GGUF has no tensors of {scheme}",
+            hint="it has float32, float16, bfloat16, int8:g32, int4:g32, uint4:g32 and block formats such as q4_k",
         )

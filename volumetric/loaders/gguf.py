@@ -70,7 +70,7 @@ class GGUFFile:
         return self._file.view(entry.start, entry.stop)
 
     def scheme(self, name: str) -> Scheme:
-        """Return the scheme that `packed` will have: floats and Q8_0, Q4_0, Q4_1 as they are, other types as float32.
+        """Return the scheme that `packed` will have: floats and `BLOCK_TYPES` as they are, `DECODED_TYPES` as float32.
 
         Raises
         ------

@@ -18,7 +18,7 @@ from volumetric.loaders.gguf_limits import check_network, check_tensors
 from volumetric.loaders.gguf_metadata import gguf_metadata, main_rope
 from volumetric.loaders.gguf_rope import rope_factors
 from volumetric.loaders.gguf_tokenizer_export import generation_metadata, tokenizer_metadata
-from volumetric.loaders.gguf_types import BLOCK_TYPES
+from volumetric.loaders.gguf_types import BLOCK_TYPES, GGUF_TYPES, TYPE_NUMBERS
 from volumetric.loaders.gguf_windows import attentions
 from volumetric.loaders.gguf_write import GGUFTensorOut, Metadata, write_gguf
 from volumetric.loaders.hf_config import Config
@@ -29,16 +29,21 @@ from volumetric.loaders.quantise import convert
 from volumetric.network import Network, Params
 from volumetric.weights import WeightStore
 
-_FILE_TYPES: Final = {"F32": 0, "F16": 1, "Q4_0": 2, "Q4_1": 3, "Q8_0": 7, "BF16": 32}
-"""llama.cpp's numbers for "mostly of this type"."""
+# fmt: off
+_FILE_TYPES: Final = {
+    "F32": 0, "F16": 1, "Q4_0": 2, "Q4_1": 3, "Q8_0": 7, "Q5_0": 8, "Q5_1": 9, "Q2_K": 10, "Q3_K": 12, "Q4_K": 15,
+    "Q5_K": 17, "Q6_K": 18, "IQ4_NL": 25, "IQ4_XS": 30, "BF16": 32, "TQ1_0": 36, "TQ2_0": 37, "MXFP4": 38,
+}
+# fmt: on
+"""llama.cpp's numbers for "mostly of this type"; where a type has several mixes, that of the medium one."""
 
 
 def save_gguf(path: str | Path, model: LoadedModel) -> None:
     """Write one GGUF file, with tokenizer and chat template where the model has them.
 
-    Tensors in float16, bfloat16, float32, int8:g32, int4:g32 and uint4:g32 keep their numbers exactly; all others, and
-    rows that do not fill blocks of 32, are written as float32 or, where wider, rounded to it. Gains and biases are
-    float32, as llama.cpp wants them.
+    Tensors in float16, bfloat16, float32, int8:g32, int4:g32, uint4:g32 and block formats keep their numbers exactly;
+    all others, and rows that do not fill whole blocks, are written as float32 or, where wider, rounded to it. Gains and
+    biases are float32, as llama.cpp wants them.
 
     An embedding with more rows than there are tokens gets tokens without use for the rest, as llama.cpp wants one for
     each row. A window that is no shorter than the context cuts nothing and is left out.
@@ -90,7 +95,8 @@ def _without_idle_windows(model: LoadedModel) -> Network:
 def gguf_scheme(scheme: Scheme, shape: Shape) -> Scheme:
     """Scheme in which a tensor is written: its own if GGUF has it, else float32."""
     kind = scheme.gguf_type
-    fits = len(shape) > 1 and kind is not None and kind != "F64" and (kind not in BLOCK_TYPES or shape[-1] % 32 == 0)
+    size = GGUF_TYPES[TYPE_NUMBERS[kind]].block if kind else 1
+    fits = len(shape) > 1 and kind is not None and kind != "F64" and shape[-1] % size == 0
     return scheme if fits else Scheme.parse("float32")
 
 

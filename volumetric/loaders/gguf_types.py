@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from volumetric.dtypes import BLOCK_FORMATS
+
 
 @dataclass(frozen=True, slots=True)
 class GGUFType:
@@ -60,11 +62,8 @@ GGUF_TYPES: Final[Mapping[int, GGUFType]] = {
 
 TYPE_NUMBERS: Final[Mapping[str, int]] = {kind.name: number for number, kind in GGUF_TYPES.items()}
 
-BLOCK_TYPES: Final = frozenset({"Q8_0", "Q4_0", "Q4_1"})
-"""Quantised types that have an equal scheme here (int8:g32, int4:g32, uint4:g32) and stay quantised."""
+BLOCK_TYPES: Final = frozenset({"Q8_0", "Q4_0", "Q4_1"} | {each.gguf_type for each in BLOCK_FORMATS.values()})
+"""Quantised types that stay as they are: int8:g32, int4:g32, uint4:g32 are equal schemes, the others block formats."""
 
-DECODED_TYPES: Final = frozenset(
-    {"Q5_0", "Q5_1", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ2_XXS", "IQ2_XS", "IQ3_XXS", "IQ1_S", "IQ4_NL", "IQ3_S"}
-    | {"IQ2_S", "IQ4_XS", "IQ1_M", "TQ1_0", "TQ2_0", "MXFP4"}
-)
+DECODED_TYPES: Final = frozenset({"IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S"})
 """Quantised types that are decoded to float32 when a tensor is read."""

@@ -37,6 +37,8 @@ _SMALLEST_INVERTIBLE = np.float32(2.938736e-39)
 def fake_quant(request: Request) -> Lowered:
     """Values that the scheme can hold."""
     scheme = Scheme.parse(request.attrs["scheme"])
+    if scheme.blocks is not None:
+        raise unsupported("fake_quant", f"{scheme}: a block format is for weights that are trained no more")
     if scheme.dtype.bits == 64:
         raise unsupported("fake_quant", f"{scheme}: it has no 64-bit numbers")
     if scheme.dtype.name == "float32":

@@ -1,0 +1,36 @@
+"""Block formats from GGUF through networks, native checkpoints and GGUF again: the same bytes throughout."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from volumetric.dtypes import BLOCK_FORMATS, decode, to_gguf
+from volumetric.grid import Coord, Grid
+from volumetric.layers import Dense
+from volumetric.loaders.gguf import GGUFFile
+from volumetric.loaders.gguf_write import GGUFTensorOut, write_gguf
+from volumetric.loaders.native import read_native, save_native
+from volumetric.network import Network, Params
+from volumetric.weights import WeightStore
+
+
+@pytest.mark.parametrize("name", BLOCK_FORMATS)
+def test_bytes_of_a_gguf_tensor_survive_a_native_checkpoint(name: str, tmp_path: Path) -> None:
+    blocks, shape = BLOCK_FORMATS[name], (3, 512)
+    raw = np.random.default_rng(1).integers(0, 60, (3, blocks.row_bytes(512)), np.uint8)
+    write_gguf(tmp_path / "a.gguf", {}, {"x": GGUFTensorOut(type=blocks.gguf_type, shape=shape, read=lambda: raw)})
+    file = GGUFFile(tmp_path / "a.gguf")
+    packed = file.packed("x")
+    assert str(packed.scheme) == str(file.scheme("x")) == name
+    np.testing.assert_array_equal(decode(file.packed_rows("x", 1, 3)), decode(packed)[1:])
+    network = Network(
+        grid=Grid(1), layers={Coord(0): Dense(in_features=512, out_features=3, bias=False)}, input_shape=(512,)
+    )
+    key = next(iter(network.param_specs()))
+    save_native(tmp_path / "native", network, Params({key: WeightStore.from_packed(packed)}))
+    _, params, _ = read_native(tmp_path / "native")
+    assert str(params[key].scheme) == name
+    assert to_gguf(params[key].stored()) == raw.tobytes()

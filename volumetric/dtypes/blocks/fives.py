@@ -1,0 +1,36 @@
+"""Q5_0 and Q5_1: blocks of 32 codes of 5 bits. Layouts: ``block_q5_0`` and ``block_q5_1`` in ggml's ``ggml-common.h``.
+
+Four bits of each code come as in Q4_0, elements j and j + 16 in byte j; bit j of a 32-bit word is the fifth bit of
+element j.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from volumetric.dtypes.blocks.format import BlockFormat, Bytes, Fields, halves, planes
+from volumetric.dtypes.registry import parse_dtype
+
+
+def five_bits(high: Bytes, low: Bytes) -> Bytes:
+    """Codes ``[n, 32]`` of the word of fifth bits and the 16 bytes of the others."""
+    codes = planes(low, 4, 16)
+    codes |= np.unpackbits(high, axis=1, bitorder="little") << np.uint8(4)
+    return codes
+
+
+def _split_q5_0(blocks: Bytes) -> Fields:
+    """float16 step; word of fifth bits; 16 bytes."""
+    return Fields(codes=five_bits(blocks[:, 2:6], blocks[:, 6:]), step=halves(blocks, 0))
+
+
+def _split_q5_1(blocks: Bytes) -> Fields:
+    """float16 step; float16 floor; word of fifth bits; 16 bytes."""
+    codes = five_bits(blocks[:, 4:8], blocks[:, 8:])
+    return Fields(codes=codes, step=halves(blocks, 0), floor=halves(blocks, 2))
+
+
+Q5_0 = BlockFormat(
+    name="q5_0", size=32, block_bytes=22, dtype=parse_dtype("int8"), group=32, zero=16, split=_split_q5_0
+)
+Q5_1 = BlockFormat(name="q5_1", size=32, block_bytes=24, dtype=parse_dtype("uint8"), group=32, split=_split_q5_1)

@@ -1,0 +1,133 @@
+"""BlockFormat: numbers stored in self-contained blocks of bytes, as ggml defines them.
+
+A block holds `size` neighbours of a row with everything that they need. All formats here are one formula,
+
+    value = (step · scale_g) · code + (floor · min_g),
+
+with one float `step` (and `floor`) for the block and small integers `scale_g`, `min_g` for each group of neighbours;
+what a format has none of counts as 1, a missing floor as 0. Products in the brackets, and the one with the code, are
+exact in float32, so a value is rounded once, and any kernel that computes the formula gives the bits of ggml's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volumetric._typing import F32Array
+from volumetric.dtypes.registry import DType
+
+Bytes = NDArray[np.uint8]
+
+
+class Fields(NamedTuple):
+    """What n blocks hold, taken apart.
+
+    Attributes
+    ----------
+    codes : uint8 ``[n, size]``, before `BlockFormat.zero` is subtracted or `BlockFormat.table` looked up
+    step : ``[n]`` in float16 or bfloat16
+    scales : int8 ``[n, groups]``, or None
+    floor : ``[n]`` float16, or None
+    mins : uint8 ``[n, groups]``, or None
+    """
+
+    codes: Bytes
+    step: NDArray[Any]
+    scales: NDArray[np.int8] | None = None
+    floor: NDArray[np.float16] | None = None
+    mins: Bytes | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class BlockFormat:
+    """One block format. There is exactly one instance for each.
+
+    Attributes
+    ----------
+    name : text form as a scheme, ``"q4_k"``
+    size : numbers of a block
+    block_bytes : bytes of a block
+    dtype : the numeric type that holds the codes, or is nearest to it
+    group : numbers that share a scale
+    split : takes blocks, uint8 ``[n, block_bytes]``, apart
+    zero : the code that stands for 0
+    table : values of the codes where they are not evenly spaced, int8
+    """
+
+    name: str
+    size: int
+    block_bytes: int
+    dtype: DType
+    group: int
+    split: Callable[[Bytes], Fields]
+    zero: int = 0
+    table: tuple[int, ...] | None = None
+
+    @property
+    def gguf_type(self) -> str:
+        """Name of the GGUF tensor type."""
+        return self.name.upper()
+
+    def blocks(self, k: int) -> int:
+        """Blocks that a row of `k` numbers takes; the last one may hold fewer numbers than it could."""
+        return -(-k // self.size)
+
+    def row_bytes(self, k: int) -> int:
+        """Bytes of a row of `k` numbers, before padding to whole words."""
+        return self.blocks(k) * self.block_bytes
+
+    def numbers(self, codes: Bytes) -> NDArray[np.int8]:
+        """Return what codes stand for before they are scaled."""
+        if self.table is not None:
+            return np.array(self.table, np.int8)[codes]
+        return codes.view(np.int8) - np.int8(self.zero)
+
+    def decode(self, blocks: Bytes) -> F32Array:
+        """Return the values ``[n, size]`` of blocks ``[n, block_bytes]``, bit for bit those of ggml."""
+        fields = self.split(blocks)
+        n = len(blocks)
+        scale = fields.step.astype(np.float32)[:, None]
+        if fields.scales is not None:
+            scale = scale * fields.scales
+        values = self.numbers(fields.codes).astype(np.float32).reshape(n, -1, self.size // scale.shape[1])
+        values *= scale[..., None]
+        if fields.floor is not None:
+            floor = fields.floor.astype(np.float32)[:, None]
+            values += (floor if fields.mins is None else floor * fields.mins)[..., None]
+        return values.reshape(n, self.size)
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __repr__(self) -> str:
+        return f"BlockFormat({self.name})"
+
+    def __reduce__(self) -> tuple[Callable[[str], BlockFormat], tuple[str]]:
+        # Identity is equality, so copies and unpickled values must be the one instance.
+        from volumetric.dtypes.blocks import named_format
+
+        return named_format, (self.name,)
+
+
+def halves(blocks: Bytes, at: int) -> NDArray[np.float16]:
+    """The float16 at byte `at` of each block."""
+    return np.ascontiguousarray(blocks[:, at : at + 2]).view("<f2")[:, 0]
+
+
+def planes(packed: Bytes, bits: int, run: int) -> Bytes:
+    """Codes of `bits` bits out of bytes ``[n, bytes]``, in reading order.
+
+    Of each `run` bytes the lowest bits are `run` neighbours, the next bits the next `run`, and so on.
+    """
+    n, per = len(packed), 8 // bits
+    runs = packed.reshape(n, -1, run)
+    out = np.empty((n, runs.shape[1], per, run), np.uint8)
+    for part in range(per):
+        np.right_shift(runs, np.uint8(bits * part), out=out[:, :, part])
+    out &= np.uint8((1 << bits) - 1)
+    return out.reshape(n, -1)
