@@ -31,7 +31,7 @@ from volumetric.runtime.cpu.state import KVStorage, bytes_per_token  # noqa: E40
 from volumetric.runtime.lower import lower  # noqa: E402
 
 TARGET = ROOT / "docs" / "models.md"
-FIXTURES = ROOT / "tests" / "fixtures" / "hf_tiny"
+FIXTURES = ROOT / "tests" / "fixtures"
 STORAGES: tuple[KVStorage, ...] = ("float16", "int8")
 SCHEMES = ("bfloat16", "int8:g32", "uint4:g32", "int4:g32")
 
@@ -126,9 +126,9 @@ TEMPLATE = """\
 
 ## Families
 
-A family is the `model_type` of a config.json. A tiny random model of each stands in `tests/fixtures/hf_tiny`, with
-logits and greedy tokens from transformers: the tests hold the reference device to them, and the other devices to that
-one.
+A family is the `model_type` of a config.json. A tiny random model of each stands in `tests/fixtures/hf_tiny` and
+`hf_encoders`, with outputs of transformers: the tests hold the reference device to them, and the other devices to that
+one. Those of encoders, `…bert…`, see both ways: they have hidden states, masked tokens or classes as outputs.
 
 | family | what it is | class in transformers | read from and written to GGUF as |
 | --- | --- | --- | --- |
@@ -201,9 +201,9 @@ FORMAT_TEXT = {
 def family_rows() -> list[str]:
     """One line for each family: its module's first line, its class, and whether GGUF files of it are read."""
     classes: dict[str, str] = {}
-    for path in sorted(FIXTURES.glob("*/config.json")):
+    for path in sorted(FIXTURES.glob("hf_*/*/config.json")):
         config = json.loads(path.read_text(encoding="utf-8"))
-        classes[config["model_type"].removesuffix("_text")] = config["architectures"][0]
+        classes.setdefault(config["model_type"].removesuffix("_text").replace("-", "_"), config["architectures"][0])
     lines = []
     for name in archs.families():
         about = (importlib.import_module(f"{archs.__name__}.{name}").__doc__ or "").splitlines()[0].rstrip(".")

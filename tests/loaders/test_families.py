@@ -315,7 +315,7 @@ def test_bad_configurations_are_named(family: str, changes: dict[str, Any], mess
 @pytest.mark.parametrize(
     ("family", "changes", "message"),
     [
-        ("llama", {"model_type": "bert"}, "family 'bert' is not supported"),
+        ("llama", {"model_type": "t5"}, "family 't5' is not supported"),
         ("llama", {"model_type": "../llama"}, "is not supported"),
         ("llama", {"model_type": "chain"}, "family 'chain' is not supported"),
         ("llama", {"rope_parameters": {"rope_type": "yarn", "factor": 4}}, "scaling 'yarn' is not supported"),
@@ -332,8 +332,10 @@ def test_unsupported_variants_are_named(family: str, changes: dict[str, Any], me
 
 
 def test_every_family_has_a_fixture() -> None:
-    tested = {json.loads((TINY / name / "config.json").read_text())["model_type"] for name in FAMILIES}
-    assert {name.removesuffix("_text") for name in tested} == set(archs.families())
+    configs = [TINY / name / "config.json" for name in FAMILIES]
+    configs += TINY.with_name("hf_encoders").glob("*/config.json")  # tests/loaders/test_encoders.py
+    tested = {json.loads(path.read_text())["model_type"] for path in configs}
+    assert {name.removesuffix("_text").replace("-", "_") for name in tested} == set(archs.families())
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"a":', "\xff", "[" * 100_000])

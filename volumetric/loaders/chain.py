@@ -63,7 +63,12 @@ class Chain:
             name, part = (stored.name, stored.part) if isinstance(stored, Fused) else (stored, None)
             flip = transposed and len(param.shape) > 1
             self._rules.append(
-                NameRule(key=f"{coord}/{param.name}", source=f"{prefix}.{name}{dot}{rest}", part=part, transposed=flip)
+                NameRule(
+                    key=f"{coord}/{param.name}",
+                    source=f"{prefix}.{name}{dot}{rest}".removeprefix("."),
+                    part=part,
+                    transposed=flip,
+                )
             )
         return coord
 
@@ -75,17 +80,31 @@ class Chain:
         """Let the layer at `target` read the output of `source`, and not that of the layer before it."""
         self._links.append(Link(kind="activation", source=source, target=target))
 
-    def tie(self, source: Coord, target: Coord) -> None:
+    def tie(self, source: Coord, target: Coord, source_param: str = "weight") -> None:
         """Let the weight of `target` be that of `source`; the rule for the former is dropped, and noted as tied."""
-        self._links.append(Link(kind="shared", source=source, target=target, param="weight", source_param="weight"))
+        self._links.append(Link(kind="shared", source=source, target=target, param="weight", source_param=source_param))
         sources = {rule.key: rule.source for rule in self._rules}
-        self._tied[sources[f"{target}/weight"]] = sources[f"{source}/weight"]
+        self._tied[sources[f"{target}/weight"]] = sources[f"{source}/{source_param}"]
         self._rules = [rule for rule in self._rules if rule.key != f"{target}/weight"]
 
-    def blueprint(self, *, context_length: int, ignored: tuple[str, ...] = (), prefix: str = "") -> Blueprint:
-        """Return what was built; see `Blueprint`."""
+    def blueprint(
+        self,
+        *,
+        context_length: int,
+        ignored: tuple[str, ...] = (),
+        prefix: str = "",
+        features: int | None = None,
+        hidden: Coord | None = None,
+    ) -> Blueprint:
+        """Return what was built; see `Blueprint`. A network of `features` reads rows of so many, else token ids."""
         slots = 1 + max(coord.slot for coord in self._layers)
-        network = Network(grid=Grid(self._z + 1, 1, 1, slots), layers=self._layers, links=tuple(self._links))
+        grid, links = Grid(self._z + 1, 1, 1, slots), tuple(self._links)
+        if features is None:
+            network = Network(grid=grid, layers=self._layers, links=links)
+        else:
+            network = Network(
+                grid=grid, layers=self._layers, links=links, input_shape=(features,), input_dtype="float32"
+            )
         return Blueprint(
             network=network,
             rules=tuple(self._rules),
@@ -93,4 +112,5 @@ class Chain:
             tied=self._tied,
             prefix=prefix,
             context_length=context_length,
+            hidden=hidden,
         )

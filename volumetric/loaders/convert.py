@@ -95,6 +95,10 @@ def save_model(target: str | Path, model: LoadedModel, to: Format = "native") ->
             f"{model.name} standardises its inputs, which the format {to} cannot say", hint="use format native"
         )
     format_of(target, to)
+    if model.head is not None and to != "hf":
+        raise UnsupportedError(
+            f"{model.name} has a head that judges texts, which the format {to} cannot hold", hint="use format hf"
+        )
     if to == "gguf":
         save_gguf(target, model)
     elif to == "hf":

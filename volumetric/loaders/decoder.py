@@ -52,7 +52,7 @@ def stacked_decoder(
         chain.plane()
         stream = place(chain, i, f"model.layers.{i}", stream)
     chain.plane()
-    chain.add(norm, "model.norm")
+    hidden_states = chain.add(norm, "model.norm")
     head = chain.add(Dense(in_features=hidden, out_features=vocabulary, bias=False), "lm_head")
     if softcap is not None:
         chain.add(Softcap(cap=softcap))
@@ -62,4 +62,5 @@ def stacked_decoder(
         context_length=config.integer("max_position_embeddings", 2048),
         ignored=(_ROTARY_BUFFERS,),
         prefix="model.",
+        hidden=hidden_states,
     )

@@ -13,6 +13,7 @@ from volumetric.dtypes import Scheme, decode
 from volumetric.errors import UnsupportedError
 from volumetric.loaders import archs
 from volumetric.loaders.directory import new_directory
+from volumetric.loaders.encoder_layers import trunk_of
 from volumetric.loaders.hf_config import Config
 from volumetric.loaders.model import LoadedModel
 from volumetric.loaders.names import Blueprint, NameRule, stored_rows
@@ -36,6 +37,8 @@ def blueprint_of(model: LoadedModel) -> Blueprint:
             f"{model.name} is no model of a known family", hint="write it in the native format, which holds any network"
         )
     blueprint = archs.build(Config(model.config, f"{model.name}: config.json"))
+    if model.hidden is None and blueprint.hidden is not None and blueprint.network != model.network:
+        blueprint = trunk_of(blueprint)  # opened for its hidden states: the head is not there
     if blueprint.network != model.network:
         raise UnsupportedError(
             f"the network of {model.name} differs from what its configuration describes", hint="write the native format"
@@ -55,6 +58,8 @@ def save_hf(directory: str | Path, model: LoadedModel) -> None:
     """
     blueprint = blueprint_of(model)
     tensors = _tensors(blueprint, model.params)
+    if model.head is not None and blueprint.pooled is not None:
+        tensors |= _tensors(blueprint.pooled, model.head.params)
     files = text_files(model) | {"config.json": to_json(_config(model))}
     with new_directory(directory, "config.json") as home:
         for name, content in sorted(files.items()):

@@ -25,12 +25,17 @@ def read_bytes(path: Path, limit: int = MAX_CONFIG_BYTES) -> bytes:
     return data
 
 
-def read_object(path: Path, limit: int = MAX_CONFIG_BYTES) -> dict[str, Any]:
-    """Return the JSON object in a file. Raises `CheckpointError` if it is anything else."""
+def read_json(path: Path, limit: int = MAX_CONFIG_BYTES) -> Any:
+    """Return the JSON value in a file. Raises `CheckpointError`."""
     try:
-        value = json.loads(read_bytes(path, limit))
+        return json.loads(read_bytes(path, limit))
     except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{path} is not JSON: {str(error)[:200]}", hint="download the file again") from error
+
+
+def read_object(path: Path, limit: int = MAX_CONFIG_BYTES) -> dict[str, Any]:
+    """Return the JSON object in a file. Raises `CheckpointError` if it is anything else."""
+    value = read_json(path, limit)
     if not isinstance(value, dict):
         raise CheckpointError(f"{path} holds a JSON {type(value).__name__} instead of an object")
     return value

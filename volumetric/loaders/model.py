@@ -12,9 +12,11 @@ from typing import Any
 from volumetric.analysis.standardise import Standardisation
 from volumetric.dtypes import DType, Scheme
 from volumetric.errors import CheckpointError
+from volumetric.grid import Coord
 from volumetric.layers import Embedding
 from volumetric.loaders import archs, gguf_archs
 from volumetric.loaders.chat import ChatTemplate, chat_template, read_chat_template
+from volumetric.loaders.encoder_layers import trunk_of
 from volumetric.loaders.generation_config import GenerationDefaults, end_tokens, read_generation
 from volumetric.loaders.gguf import open_gguf
 from volumetric.loaders.gguf_config import read_config
@@ -25,6 +27,7 @@ from volumetric.loaders.json_file import read_object
 from volumetric.loaders.mount import mount
 from volumetric.loaders.native import read_native
 from volumetric.loaders.quantise import convert, target_schemes
+from volumetric.loaders.sentence import Head, Sentences, lacks_head, read_head, read_labels, read_sentences
 from volumetric.loaders.shards import open_safetensors
 from volumetric.loaders.tied import build_for
 from volumetric.loaders.tokenizer import Tokenizer
@@ -51,6 +54,9 @@ class LoadedModel:
     config : the configuration in Hugging Face's terms, empty for networks of other origin
     inputs : how inputs are standardised before the network reads them, or None
     classes : names of the classes that outputs stand for, where the files have them
+    sentences : how texts become embeddings, where the files say so
+    head : network that judges pooled hidden states, where the checkpoint has one; its outputs are the classes
+    hidden : layer whose rows are the hidden states, where layers of a head come after it
     """
 
     name: str
@@ -64,6 +70,9 @@ class LoadedModel:
     config: Mapping[str, Any] = field(default_factory=dict)
     inputs: Standardisation | None = None
     classes: tuple[str, ...] = ()
+    sentences: Sentences | None = None
+    head: Head | None = None
+    hidden: Coord | None = None
 
     @property
     def directory(self) -> Path:
@@ -114,6 +123,9 @@ def _open_hf(location: Location, dtype: Scheme | None, *, strict: bool) -> Loade
         raise CheckpointError(f"{directory} has weights and no config.json", hint="it names the family and the sizes")
     source = open_safetensors(location.weights)
     config, blueprint = build_for(Config(read_object(path), str(path), len(source.entries)), source)
+    sentences = read_sentences(directory) if blueprint.pooled is None else None
+    if sentences is not None or lacks_head(blueprint, config, source):
+        blueprint = trunk_of(blueprint)
     params = mount(blueprint, source, dtype, strict=strict)
     texts = _read_texts(directory, config.values, _vocabulary(config))
     return LoadedModel(
@@ -126,6 +138,10 @@ def _open_hf(location: Location, dtype: Scheme | None, *, strict: bool) -> Loade
         context_length=blueprint.context_length,
         path=location.weights,
         config=config.values,
+        classes=read_labels(config) if blueprint.pooled is not None else (),
+        sentences=sentences,
+        head=read_head(blueprint, source),
+        hidden=blueprint.hidden,
     )
 
 

@@ -7,12 +7,14 @@ import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 
 from volumetric._typing import Shape
 from volumetric.dtypes import Packed, Scheme, decode
 from volumetric.errors import CheckpointError
+from volumetric.grid import Coord
 from volumetric.loaders.source import TensorSource
 from volumetric.network import Network
 
@@ -75,6 +77,9 @@ class Blueprint:
     tied : tensor that a parameter would fill if it were not another one's → the tensor that it shares
     prefix : start of tensor names that some checkpoints leave out throughout
     context_length : tokens that the model was trained for
+    hidden : the layer whose rows are the hidden states; those after it are the head. None: there is no head
+    pooled : of an encoder that judges texts: the network that reads a text's pooled hidden states, ``[n, d]``
+    pooling : how they are pooled for it, ``"cls"`` or ``"mean"``
     """
 
     network: Network
@@ -83,6 +88,9 @@ class Blueprint:
     tied: Mapping[str, str] = field(default_factory=dict)
     prefix: str = ""
     context_length: int
+    hidden: Coord | None = None
+    pooled: Blueprint | None = None
+    pooling: Literal["cls", "mean"] = "cls"
 
 
 def fit(blueprint: Blueprint, source: TensorSource, *, strict: bool = True) -> dict[str, NameRule]:
@@ -129,8 +137,17 @@ def _spelled_as(source: TensorSource, blueprint: Blueprint) -> list[NameRule]:
     """Rules of a blueprint, without the optional prefix if no tensor of the checkpoint has it."""
     prefix = blueprint.prefix
     if not prefix or any(name.startswith(prefix) for name in source.entries):
-        return list(blueprint.rules)
-    return [dataclasses.replace(rule, source=rule.source.removeprefix(prefix)) for rule in blueprint.rules]
+        rules = list(blueprint.rules)
+    else:
+        rules = [dataclasses.replace(rule, source=rule.source.removeprefix(prefix)) for rule in blueprint.rules]
+    return [dataclasses.replace(rule, source=_older(rule.source, source)) for rule in rules]
+
+
+def _older(name: str, source: TensorSource) -> str:
+    """Name of a tensor in checkpoints that call gains and shifts of norms gamma and beta, as TensorFlow did."""
+    stem, _, kind = name.rpartition(".")
+    old = f"{stem}.{ {'weight': 'gamma', 'bias': 'beta'}.get(kind, kind) }"
+    return old if name not in source.entries and old in source.entries else name
 
 
 def _report(missing: list[str], unexpected: list[str], misshapen: list[str]) -> str:

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from volumetric.loaders.json_file import read_bytes
 from volumetric.loaders.model import LoadedModel
+from volumetric.loaders.sentence import sentence_files
 from volumetric.loaders.tokenizer import Tokenizer
 from volumetric.loaders.tokenizer_files import MAX_TOKENIZER_BYTES
 
@@ -19,6 +20,7 @@ COPIED: Final = (
     "special_tokens_map.json",
     "chat_template.jinja",
     "generation_config.json",
+    "vocab.txt",
 )
 
 
@@ -44,6 +46,7 @@ def text_files(model: LoadedModel) -> dict[str, bytes]:
 
 def _copies(directory: Path) -> dict[str, bytes]:
     paths = [directory / name for name in COPIED] + sorted(directory.glob("additional_chat_templates/*.jinja"))
+    paths += sentence_files(directory)
     return {
         path.relative_to(directory).as_posix(): read_bytes(path, MAX_TOKENIZER_BYTES)
         for path in paths

@@ -89,15 +89,17 @@ def concat(*, width: int, at: int, out_width: int) -> Dispatch:
     return Dispatch(kernel="concat", grid=Grid(x=ceil_div(width, _GROUP), rows_each=1), constants=constants)
 
 
-def embedding(*, width: int, layout: WeightFormat, scale: float, first: int, units: int) -> Dispatch:
+def embedding(
+    *, width: int, layout: WeightFormat, scale: float, first: int, units: int, divisor: int = 1, turn: int = 0
+) -> Dispatch:
     """Rows of a table by id, from the shard that holds rows `first` … `first + units`.
 
-    Buffers: ids, weights, scales, y, ctl.
+    Buffers: ids, weights, scales, y, ctl. An id names row ``id ÷ divisor``, modulo `turn` unless that is 0.
     """
     return Dispatch(
         kernel="embedding",
         grid=Grid(x=ceil_div(ceil_div(width, 4), _GROUP), rows_each=1),
-        constants=_table(width, layout) | {"SCALE": float(scale)},
+        constants=_table(width, layout) | {"SCALE": float(scale), "DIVISOR": divisor, "TURN": turn},
         preludes=(layout.prelude,),
         args=(first, units),
     )

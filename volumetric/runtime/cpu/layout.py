@@ -17,6 +17,7 @@ from volumetric.runtime.cpu.buffers import Buffers
 from volumetric.runtime.cpu.resident import PRODUCTS, Matrix, ResidentWeights
 from volumetric.runtime.cpu.state import Pair, plain_states
 from volumetric.runtime.plan import Plan, Step
+from volumetric.runtime.state import ids_of
 
 
 class Layout:
@@ -57,8 +58,8 @@ class Layout:
         self.output_in_tail = bool(made_by) and made_by[0].tail
         self.writes_output = self.output_in_tail and made_by[0].op == "matmul" and not list(plan.consumers(out))
         self.output_width = plan.values[out].width
-        tables = [s.params["weight"] for s in plan.steps if s.op == "embedding" and s.inputs[0] in plan.inputs]
-        self.vocabulary = min((plan.params[key][0] for key in tables), default=0)
+        tables = [step for step in plan.steps if step.op == "embedding" and step.inputs[0] in plan.inputs]
+        self.vocabulary = min((ids_of(plan, step) for step in tables), default=0)
         self._positions = [
             plan.params[step.params["weight"]][0] - step.attrs["offset"]
             for step in plan.steps

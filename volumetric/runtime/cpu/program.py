@@ -164,6 +164,7 @@ class Program:
             **self._table_arguments(step),
             scale=float(step.attrs["scale"]),
             vocabulary=self.plan.params[step.params["weight"]][0],
+            divisor=int(step.attrs["divisor"]),
         )
         return [Record(name="embedding", arguments=given, tail=step.tail)]
 

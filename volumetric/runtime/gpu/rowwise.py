@@ -28,6 +28,8 @@ def _embedding(r: Recorder, step: Step, frame: Frame) -> list[Call]:
             scale=step.attrs["scale"],
             first=shard.first,
             units=shard.units,
+            divisor=step.attrs["divisor"],
+            turn=matrix.units if step.attrs["rounds"] > 1 else 0,
         )
         calls.append(r.bind(dispatch, frame, {"ids": ids, "y": y, **shard.buffers}))
     return calls

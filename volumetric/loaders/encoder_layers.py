@@ -1,0 +1,173 @@
+"""What encoders share: embedded tokens and types, post-norm blocks, and the heads that read their hidden states."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from volumetric.grid import Coord
+from volumetric.layers import (
+    MLP,
+    Dense,
+    Embedding,
+    LayerNorm,
+    LayerSpec,
+    MultiHeadAttention,
+    Parallel,
+    PositionEmbedding,
+    SwiGLU,
+)
+from volumetric.layers.activations import Activation
+from volumetric.loaders.chain import Chain, Fused
+from volumetric.loaders.hf_config import Config
+from volumetric.loaders.names import Blueprint
+from volumetric.network import Network
+
+MASKED: Final = ("ForMaskedLM", "ForPreTraining")
+JUDGING: Final = "ForSequenceClassification"
+TABLE: Final = "0/weight"
+"""Parameter of `typed_tokens` that holds the rows of tokens."""
+
+Names = Mapping[str, str | Fused]
+
+
+def task(config: Config) -> str:
+    """What a checkpoint was made for, by its first architecture: ``"mask"``, ``"judge"`` or ``"hidden"``."""
+    given = config.values.get("architectures")
+    name = given[0] if isinstance(given, list) and given and isinstance(given[0], str) else ""
+    if name.endswith(MASKED):
+        return "mask"
+    return "judge" if name.endswith(JUDGING) else "hidden"
+
+
+def labels(config: Config) -> int:
+    """How many classes a head tells apart, as transformers counts them."""
+    named = config.section("id2label")
+    return config.integer("num_labels", 2 if named is None else max(len(named.values), 1))
+
+
+def typed_tokens(config: Config, width: int) -> Parallel:
+    """Rows of tokens and of token types, summed: an id is ``type · vocabulary + token``."""
+    vocabulary, types = config.integer("vocab_size"), config.integer("type_vocab_size", 2, high=1024)
+    return Parallel(
+        branches=(
+            Embedding(num_embeddings=vocabulary, embedding_dim=width, rounds=types),
+            Embedding(num_embeddings=types, embedding_dim=width, divisor=vocabulary),
+        ),
+        combine="add",
+    )
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class BlockNames:
+    """Where the tensors of a post-norm block are, below the block's prefix."""
+
+    attention: str
+    projections: Names
+    attention_norm: str
+    mlp: str
+    factors: Names
+    mlp_norm: str
+
+
+def post_norm_block(
+    chain: Chain,
+    stream: Coord,
+    prefix: str,
+    layers: tuple[MultiHeadAttention, MLP | SwiGLU, LayerNorm],
+    names: BlockNames,
+) -> Coord:
+    """``x = norm(x + attention(x))``, then ``x = norm(x + mlp(x))``, as in Vaswani et al. 2017."""
+    attention, mlp, norm = layers
+    chain.add(attention, _join(prefix, names.attention), names.projections)
+    chain.residual(stream)
+    stream = chain.add(norm, _join(prefix, names.attention_norm))
+    chain.add(mlp, _join(prefix, names.mlp), names.factors)
+    chain.residual(stream)
+    return chain.add(norm, _join(prefix, names.mlp_norm))
+
+
+def _join(prefix: str, name: str) -> str:
+    return f"{prefix}.{name}" if name else prefix
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class MaskNames:
+    """Where a head that predicts masked tokens has its tensors."""
+
+    dense: str
+    norm: str
+    decoder: str
+    bias: str
+
+
+def add_mask_head(
+    chain: Chain,
+    tokens: Coord,
+    table: str,
+    config: Config,
+    names: MaskNames,
+    *,
+    norm: LayerNorm,
+    activation: Activation,
+    dense_bias: bool = True,
+    decoder_bias: bool = True,
+) -> None:
+    """Add ``norm(act(x W)) Eᵀ + b``, which predicts the token at a row; E is the table of tokens unless it is untied.
+
+    Parameters
+    ----------
+    tokens, table : layer and parameter of the table
+    """
+    width, vocabulary = norm.num_features, config.integer("vocab_size")
+    chain.plane()
+    chain.add(Dense(in_features=width, out_features=width, activation=activation, bias=dense_bias), names.dense)
+    chain.add(norm, names.norm)
+    head = chain.add(
+        Dense(in_features=width, out_features=vocabulary, bias=decoder_bias),
+        "",
+        {"weight": f"{names.decoder}.weight", "bias": names.bias},
+    )
+    if config.flag("tie_word_embeddings", True):
+        chain.tie(tokens, head, table)
+
+
+def head_of(layers: Mapping[str, LayerSpec], width: int, prefix: str = "") -> Blueprint:
+    """Network over pooled hidden states: `layers` one after the other, by the prefix of their tensors."""
+    chain = Chain()
+    for name, spec in layers.items():
+        chain.add(spec, name)
+    return chain.blueprint(context_length=0, ignored=(".*",), prefix=prefix, features=width)
+
+
+def trunk_of(blueprint: Blueprint) -> Blueprint:
+    """Return a blueprint without the head: its output are the hidden states. Tensors of the head may be there."""
+    if blueprint.hidden is None:
+        return blueprint
+    network = up_to(blueprint.network, blueprint.hidden)
+    kept = network.param_specs().keys()
+    dropped = [rule.source for rule in blueprint.rules if rule.key not in kept]
+    return dataclasses.replace(
+        blueprint,
+        network=network,
+        rules=tuple(rule for rule in blueprint.rules if rule.key in kept),
+        ignored=(*blueprint.ignored, *map(re.escape, (*dropped, *blueprint.tied))),
+        tied={},
+        hidden=None,
+    )
+
+
+def up_to(network: Network, last: Coord) -> Network:
+    """Return the layers of a network up to `last`, with the links among them."""
+    layers = {coord: spec for coord, spec in network.layers.items() if coord <= last}
+    links = tuple(link for link in network.links if link.source in layers and link.target in layers)
+    disabled = network.disabled & layers.keys()
+    return dataclasses.replace(network, layers=layers, links=links, disabled=frozenset(disabled))
+
+
+def learned_positions(config: Config, width: int, offset: int = 0) -> tuple[PositionEmbedding, int]:
+    """Table of learned positions, and how many tokens it serves."""
+    size = config.integer("max_position_embeddings", 512)
+    return PositionEmbedding(num_embeddings=size, embedding_dim=width, offset=offset), size - offset

@@ -1,0 +1,247 @@
+"""How texts become embeddings: modules.json and its kin, as sentence-transformers writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Final, Literal, cast, get_args
+
+from volumetric.errors import CheckpointError, UnsupportedError
+from volumetric.layers import Dense
+from volumetric.layers.activations import Activation
+from volumetric.loaders.chain import Chain
+from volumetric.loaders.encoder_layers import labels, trunk_of
+from volumetric.loaders.hf_config import MAX_SIZE, Config
+from volumetric.loaders.json_file import read_json, read_object
+from volumetric.loaders.mount import mount
+from volumetric.loaders.names import Blueprint
+from volumetric.loaders.shards import open_safetensors
+from volumetric.loaders.source import TensorSource
+from volumetric.network import Network, Params
+
+Pooling = Literal["cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken"]
+POOLINGS: Final[tuple[Pooling, ...]] = get_args(Pooling)
+MODULES: Final = "modules.json"
+PROMPTS: Final = "config_sentence_transformers.json"
+_FLAGS: Final[Mapping[str, Pooling]] = {
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_max_tokens": "max",
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
+    "pooling_mode_weightedmean_tokens": "weightedmean",
+    "pooling_mode_lasttoken": "lasttoken",
+}
+"""Older spelling, in the order in which several poolings stand side by side."""
+_LENGTHS: Final = ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
+_ACTIVATIONS: Final[Mapping[str, Activation]] = {
+    "Identity": "linear",
+    "Tanh": "tanh",
+    "ReLU": "relu",
+    "GELU": "gelu",
+    "SiLU": "silu",
+    "Sigmoid": "sigmoid",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """A network that reads pooled hidden states, ``[n, d]``, with its weights.
+
+    `pooling` is how they are pooled for it, where nothing else says so.
+    """
+
+    network: Network
+    params: Params
+    pooling: Pooling = "cls"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sentences:
+    """What the files of an embedding model say.
+
+    Attributes
+    ----------
+    pooling : one or more, whose results stand side by side
+    normalise : scale embeddings to length 1
+    max_length : tokens of a text that count, special ones included; None: as many as the model sees
+    lower_case : letters become small before they are tokenised
+    include_prompt : whether tokens of a prompt are pooled
+    prompts : name → text that is put before a text
+    default_prompt : name of the prompt that is used unless another is asked for
+    dense : layers behind the pooling, or None
+    """
+
+    pooling: tuple[Pooling, ...] = ("mean",)
+    normalise: bool = False
+    max_length: int | None = None
+    lower_case: bool = False
+    include_prompt: bool = True
+    prompts: Mapping[str, str] = field(default_factory=dict)
+    default_prompt: str | None = None
+    dense: Head | None = None
+
+
+def read_sentences(directory: Path) -> Sentences | None:
+    """Read modules.json and what it names; None where there is none.
+
+    Raises
+    ------
+    CheckpointError : a file is damaged, missing, or named outside of the directory
+    UnsupportedError : a module of another kind, or in another order, than is built here
+    """
+    path = directory / MODULES
+    if not path.is_file():
+        return None
+    modules = _modules(path)
+    kinds = [kind for kind, _ in modules]
+    shape = [kind for i, kind in enumerate(kinds) if kind != "Dense" or kinds[i - 1] != "Dense"]
+    if shape not in (
+        ["Transformer", "Pooling", *dense, *normalise] for dense in ([], ["Dense"]) for normalise in ([], ["Normalize"])
+    ):
+        raise UnsupportedError(
+            f"{path}: modules {', '.join(kinds)} are not supported",
+            hint="supported: Transformer, Pooling, then Dense layers and Normalize where there are any",
+        )
+    limits = next(
+        (
+            directory / name
+            for name in (f"sentence_{kind}_config.json" for kind in _LENGTHS)
+            if (directory / name).is_file()
+        ),
+        None,
+    )
+    limit = _config(limits) if limits else Config({}, str(path))
+    pooling = _config(modules[1][1] / "config.json")
+    said = _config(directory / PROMPTS) if (directory / PROMPTS).is_file() else Config({}, str(path))
+    prompts = said.section("prompts")
+    names = {} if prompts is None else {name: text for name, text in prompts.values.items() if isinstance(text, str)}
+    default = said.values.get("default_prompt_name")
+    if default is not None and default not in names:
+        raise CheckpointError(f"{said.where}: default_prompt_name {str(default)[:60]!r} is none of the prompts")
+    return Sentences(
+        pooling=_pooling(pooling),
+        normalise="Normalize" in kinds,
+        max_length=limit.integer("max_seq_length") if limit.has("max_seq_length") else None,
+        lower_case=limit.flag("do_lower_case", False),
+        include_prompt=pooling.flag("include_prompt", True),
+        prompts=names,
+        default_prompt=default,
+        dense=_dense([home for kind, home in modules if kind == "Dense"]),
+    )
+
+
+def sentence_files(directory: Path) -> list[Path]:
+    """Files that `read_sentences` reads, those that are there."""
+    path = directory / MODULES
+    if not path.is_file():
+        return []
+    found = [path, directory / PROMPTS, *(directory / f"sentence_{kind}_config.json" for kind in _LENGTHS)]
+    for _, home in _modules(path)[1:]:
+        found += [home / "config.json", home / "model.safetensors"]
+    return [one for one in found if one.is_file()]
+
+
+def _modules(path: Path) -> list[tuple[str, Path]]:
+    """Kind and directory of each module, in order."""
+    listed = read_json(path)
+    if not isinstance(listed, list) or not listed or len(listed) > 16:
+        raise CheckpointError(f"{path} is no list of 1 to 16 modules")
+    found = []
+    for number, module in enumerate(listed):
+        kind = module.get("type") if isinstance(module, dict) else None
+        where = module.get("path") if isinstance(module, dict) else None
+        if not isinstance(kind, str) or not isinstance(where, str):
+            raise CheckpointError(f"{path}: module {number} lacks a type or a path")
+        parts = PurePosixPath(where).parts
+        if where.startswith("/") or ".." in parts or "\\" in where or "\0" in where or ":" in where:
+            raise CheckpointError(f"{path}: module {number} lies outside of the directory: {where[:80]!r}")
+        found.append((kind.rpartition(".")[2], path.parent.joinpath(*parts)))
+    if found[0][1] != path.parent:
+        raise UnsupportedError(
+            f"{path}: the transformer lies in {found[0][1].name}", hint="save it with a current sentence-transformers"
+        )
+    return found
+
+
+def _config(path: Path) -> Config:
+    if not path.is_file():
+        raise CheckpointError(f"{path} is missing", hint=f"{MODULES} names its directory")
+    return Config(read_object(path), str(path))
+
+
+def _pooling(config: Config) -> tuple[Pooling, ...]:
+    given = config.values.get("pooling_mode")
+    if given is None:
+        return tuple(mode for flag, mode in _FLAGS.items() if config.flag(flag, False)) or ("mean",)
+    modes = [given] if isinstance(given, str) else given
+    if not isinstance(modes, list) or not modes or any(mode not in POOLINGS for mode in modes):
+        raise UnsupportedError(
+            f"{config.where}: pooling_mode {str(given)[:60]!r}", hint="one of " + ", ".join(POOLINGS)
+        )
+    return tuple(cast("list[Pooling]", modes))
+
+
+def _dense(homes: list[Path]) -> Head | None:
+    """Dense modules as one network over pooled states."""
+    if not homes:
+        return None
+    chain, weights, width = Chain(), {}, 0
+    for i, home in enumerate(homes):
+        config = _config(home / "config.json")
+        name = str(config.values.get("activation_function") or "torch.nn.modules.activation.Tanh").rpartition(".")[2]
+        if name not in _ACTIVATIONS:
+            raise UnsupportedError(
+                f"{config.where}: activation_function {name[:60]!r}", hint="one of " + ", ".join(_ACTIVATIONS)
+            )
+        width = width or config.integer("in_features")
+        spec = Dense(
+            in_features=config.integer("in_features"),
+            out_features=config.integer("out_features", high=MAX_SIZE),
+            bias=config.flag("bias", True),
+            activation=_ACTIVATIONS[name],
+        )
+        one = Chain()
+        one.add(spec, "linear")
+        chain.add(spec, str(i))
+        weights[i] = mount(one.blueprint(context_length=0, features=spec.in_features), open_safetensors(_weights(home)))
+    network = chain.blueprint(context_length=0, features=width).network
+    stores = {
+        f"0.0.0.{i}/{key.partition('/')[2]}": store for i, params in weights.items() for key, store in params.items()
+    }
+    return Head(network=network, params=Params(stores))
+
+
+def _weights(home: Path) -> Path:
+    path = home / "model.safetensors"
+    if not path.is_file():
+        raise CheckpointError(f"{path} is missing", hint="pickled weights are not read: save them as safetensors")
+    return path
+
+
+def read_head(blueprint: Blueprint, source: TensorSource) -> Head | None:
+    """Return the network that judges texts, with its weights as they are stored."""
+    if blueprint.pooled is None:
+        return None
+    params = mount(blueprint.pooled, source)
+    return Head(network=blueprint.pooled.network, params=params, pooling=blueprint.pooling)
+
+
+def lacks_head(blueprint: Blueprint, config: Config, source: TensorSource) -> bool:
+    """Whether a checkpoint has hidden states and no head, though its family has one: it was saved without."""
+    if blueprint.hidden is None:
+        return False
+    kept = trunk_of(blueprint).network.param_specs().keys()
+    own = [rule.source for rule in blueprint.rules if rule.key not in kept]
+    architectures = config.values.get("architectures")
+    plain = isinstance(architectures, list) and all(str(name).endswith("Model") for name in architectures)
+    encodes = any(spec.two_way for spec in blueprint.network.layers.values())
+    return (encodes or plain) and bool(own) and not any(name in source.entries for name in own)
+
+
+def read_labels(config: Config) -> tuple[str, ...]:
+    """Names of the classes of a head, in the order of its outputs."""
+    count = labels(config)
+    named = config.section("id2label")
+    names = {} if named is None else {str(key): str(name) for key, name in named.values.items()}
+    return tuple(names.get(str(i), f"LABEL_{i}") for i in range(count))
