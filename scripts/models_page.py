@@ -141,15 +141,17 @@ exact GELU of `gptneox`, for which it takes the tanh approximation. `convert` re
 find in the file again. `benchmarks/compare_gguf.py` compares all families with llama.cpp, logit by logit.
 
 Mistral's own GGUF files call themselves `llama` and are read as such. Rotary scaling may be `linear` or `llama3`;
-`yarn`, `longrope` and `dynamic` are refused by name, as are weights quantised by GPTQ, AWQ or bitsandbytes, mixtures
-of experts, and multimodal configurations (a `text_config`). No code of a model repository is run: `trust_remote_code`
-is refused.
+`yarn`, `longrope` and `dynamic` are refused by name, as are mixtures of experts, and multimodal configurations (a
+`text_config`). No code of a model repository is run: `trust_remote_code` is refused.
 
 ## Formats
 
 | format | read | written by `convert` | what it is |
 | --- | --- | --- | --- |
 {formats}
+
+Hugging Face directories quantised by GPTQ, AWQ, compressed-tensors, bitsandbytes, MLX or to float8 are read, too, and
+stay packed: [quantised.md](quantised.md).
 
 `.bin`, `.pt` and other pickles are never read. A source is a path, `org/name` or `org/name@revision` of the Hugging
 Face hub, `org/name/file.gguf` there, or `pkg:module` for a file inside of an installed Python package.

@@ -59,7 +59,8 @@ weight include scales and offsets, for rows of 4096.
 | --- | --- | --- | --- | --- | --- | --- | --- |
 {schemes}
 
-Other schemes of these types (another group size, another type of scales) are decoded for inference.
+Other schemes of these types are decoded for inference, but for wider groups: int4, uint4 and int8 in groups of 64, 128
+or any multiple of 32, or of whole rows, run natively with their scales repeated for each 32.
 
 ## Block formats of GGUF
 

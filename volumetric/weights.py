@@ -206,6 +206,17 @@ class WeightStore:
         self._changed()
         self._source = packed
 
+    def through(self, scheme: Scheme, change: Callable[[Packed], Packed]) -> WeightStore:
+        """Return a store of what `change` makes of this one's stored form, all of it or some rows, at each reading."""
+        rows = self._rows
+        return WeightStore(
+            self.shape,
+            scheme,
+            lambda: change(self.stored()),
+            rows=None if rows is None else lambda start, stop: change(rows(start, stop)),
+            release=self.release,
+        )
+
     def copy(self) -> WeightStore:
         """Return another store of the same tensor, and master, of which changes to this one are not seen."""
         return copy(self)

@@ -319,7 +319,6 @@ def test_bad_configurations_are_named(family: str, changes: dict[str, Any], mess
         ("llama", {"model_type": "../llama"}, "is not supported"),
         ("llama", {"model_type": "chain"}, "family 'chain' is not supported"),
         ("llama", {"rope_parameters": {"rope_type": "yarn", "factor": 4}}, "scaling 'yarn' is not supported"),
-        ("llama", {"quantization_config": {"quant_method": "gptq", "bits": 4}}, "quantised by gptq"),
         ("gemma3", {"model_type": "gemma3", "text_config": {"hidden_size": 64}}, "a multimodal gemma3"),
         ("llama", {"model_type": "llava", "text_config": {}}, "a multimodal llava"),
         ("gpt2", {"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx=True"),

@@ -14,7 +14,7 @@ from volumetric.dtypes import DType, Scheme
 from volumetric.errors import CheckpointError
 from volumetric.grid import Coord
 from volumetric.layers import Embedding
-from volumetric.loaders import archs, gguf_archs
+from volumetric.loaders import archs, gguf_archs, quantised
 from volumetric.loaders.chat import ChatTemplate, chat_template, read_chat_template
 from volumetric.loaders.encoder_layers import trunk_of
 from volumetric.loaders.generation_config import GenerationDefaults, end_tokens, read_generation
@@ -121,8 +121,9 @@ def _open_hf(location: Location, dtype: Scheme | None, *, strict: bool) -> Loade
     path = directory / "config.json"
     if not path.is_file():
         raise CheckpointError(f"{directory} has weights and no config.json", hint="it names the family and the sizes")
-    source = open_safetensors(location.weights)
-    config, blueprint = build_for(Config(read_object(path), str(path), len(source.entries)), source)
+    files = open_safetensors(location.weights)
+    described, source = quantised.opened(Config(read_object(path), str(path), len(files.entries)), files)
+    config, blueprint = build_for(described, source)
     sentences = read_sentences(directory) if blueprint.pooled is None else None
     if sentences is not None or lacks_head(blueprint, config, source):
         blueprint = trunk_of(blueprint)

@@ -28,13 +28,6 @@ def build(config: Config) -> Blueprint:
     CheckpointError
         The configuration lacks values or contradicts itself.
     """
-    quantised = config.section("quantization_config")
-    if quantised is not None:
-        method = quantised.values.get("quant_method", "a method without a name")
-        raise UnsupportedError(
-            f"{config.where}: the weights are quantised by {method}, which is not supported",
-            hint="open the original weights and give a dtype, or a GGUF file",
-        )
     if config.section("text_config") is not None:
         raise UnsupportedError(
             f"{config.where}: a multimodal {config.model_type}, whose text model is described by text_config, "

@@ -19,6 +19,7 @@ from volumetric.runtime.cpu.state import KVStorage
 from volumetric.runtime.device import DeviceInfo, Executable, RunOptions
 from volumetric.runtime.fuse import fuse_if_row_wise
 from volumetric.runtime.graph.network import NATIVE
+from volumetric.runtime.narrowing import narrowed_params
 from volumetric.runtime.plan import Plan
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ class CpuDevice:
     def _bound(self, fused: Plan, params: Params, options: RunOptions) -> CpuExecutable:
         """Make the weights of a fused plan resident and write its step tables."""
         threads = options.threads or self.threads
-        weights = ResidentWeights(fused, params, threads)
+        weights = ResidentWeights(fused, narrowed_params(params, self.native_schemes), threads)
         compute: Rounding = "int8" if options.compute == "auto" else options.compute
         storage = self._storage(options, weights)
         program = Program(fused, weights, compute=compute, storage=storage, context=options.context)

@@ -12,6 +12,7 @@ from volumetric.runtime.device import DeviceInfo, RunOptions
 from volumetric.runtime.gpu.adapters import choose, describe, ranked_adapters
 from volumetric.runtime.gpu.context import GpuContext
 from volumetric.runtime.graph.network import NATIVE
+from volumetric.runtime.narrowing import narrowed_params
 from volumetric.runtime.plan import Plan
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ class GpuDevice:
                 "the GPU has no products of bfloat16 activations", hint="use compute='float32' or device='cpu'"
             )
         refuse_wide(fused, params)
-        return GpuExecutable(self.context, fused, params, options)
+        return GpuExecutable(self.context, fused, narrowed_params(params, self.native_schemes), options)
 
     def graphs(self) -> GpuGraphs:
         """Return what compiles tensor graphs for this GPU."""

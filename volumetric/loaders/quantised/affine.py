@@ -1,0 +1,91 @@
+"""Integer codes with a scale and an integer zero point for each group of inputs: value = scale · (code − zero).
+
+The zero point is taken off the code, which is then a signed number with the scale as it is: nothing is rounded, and
+kernels have such schemes. Four bits with zero points in the middle of the range stay four; with any others they span
+up to −15 … 15 and take eight; two and three bits take four. What does not fit eight bits keeps its codes and has the
+offset −scale · zero, as float32, in which that product is exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volumetric._typing import Shape
+from volumetric.dtypes import Packed, Scheme
+from volumetric.loaders.quantised.base import Matrix, held_scales, holder, pack, scheme_of
+
+Codes: TypeAlias = Callable[[int, int], NDArray[np.uint8]]
+"""Reads the codes of rows ``start:stop``, one to a byte, ``[stop - start, k]``."""
+
+
+def affine_matrix(
+    shape: Shape,
+    bits: int,
+    group: int,
+    parts: tuple[str, ...],
+    codes: Codes,
+    scales: NDArray[Any],
+    zeros: NDArray[Any] | None,
+) -> Matrix:
+    """Return a matrix that is held packed.
+
+    Parameters
+    ----------
+    group : inputs that share a scale, 0 for whole rows
+    codes : unsigned, of `bits` bits
+    scales : ``[rows, groups]``, in any float type
+    zeros : ``[rows, groups]``, or None where all are the middle of the range
+    """
+    k, middle = shape[-1], 1 << (bits - 1)
+    least, most = (
+        (middle, middle) if zeros is None else (int(zeros.min(initial=middle)), int(zeros.max(initial=middle)))
+    )
+    reach = max(most, (1 << bits) - least)  # what a signed code must hold: -reach … reach - 1
+    width = next((width for width in (4, 8) if reach <= 1 << (width - 1)), 0)
+    scales = held_scales(scales)
+    if width:
+        signed = scheme_of(f"int{width}", group, scales.dtype)
+
+        def centred(start: int, stop: int) -> Packed:
+            taken = middle if zeros is None else zeros[start:stop].astype(np.int16)[:, index]
+            numbers = codes(start, stop).astype(np.int16) - taken
+            return pack(signed, k, numbers.astype(np.int8), scales[start:stop])
+
+        index = np.arange(k) // (group or k or 1)
+        return Matrix(shape=shape, scheme=signed, parts=parts, rows=centred)
+    affine = scheme_of(holder(bits), group, np.dtype(np.float32))
+
+    def unsigned(start: int, stop: int) -> Packed:
+        scale = scales[start:stop].astype(np.float32)
+        zero = np.float32(middle) if zeros is None else zeros[start:stop].astype(np.float32)
+        return pack(affine, k, codes(start, stop), scale, -scale * zero)
+
+    return Matrix(shape=shape, scheme=affine, parts=parts, rows=unsigned)
+
+
+def ordered_matrix(
+    shape: Shape,
+    parts: tuple[str, ...],
+    codes: Codes,
+    scales: NDArray[Any],
+    zeros: NDArray[Any],
+    index: NDArray[Any],
+) -> Matrix:
+    """Return a matrix whose inputs choose their group by `index`: decoded, since groups are no neighbours there.
+
+    It takes the type of its scales, as the libraries that write such checkpoints decode it: one rounding of
+    scale · (code − zero).
+    """
+    scheme = Scheme.parse(scales.dtype.name)
+
+    def rows(start: int, stop: int) -> Packed:
+        scale, zero = (x[start:stop].astype(np.float32)[:, index] for x in (scales, zeros))
+        with np.errstate(all="ignore"):  # scales come from a file
+            values = scale * (codes(start, stop).astype(np.float32) - zero)
+            return Packed.from_array(values.astype(scales.dtype))
+
+    return Matrix(shape=shape, scheme=scheme, parts=parts, rows=rows)
