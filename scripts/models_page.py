@@ -140,9 +140,12 @@ are read as transformers computes them and not as llama.cpp does: the window of 
 exact GELU of `gptneox`, for which it takes the tanh approximation. `convert` refuses to write what a reader would not
 find in the file again. `benchmarks/compare_gguf.py` compares all families with llama.cpp, logit by logit.
 
-Mistral's own GGUF files call themselves `llama` and are read as such. Rotary scaling may be `linear` or `llama3`;
-`yarn`, `longrope` and `dynamic` are refused by name, as are mixtures of experts, and multimodal configurations (a
-`text_config`). No code of a model repository is run: `trust_remote_code` is refused.
+Mistral's own GGUF files call themselves `llama` and are read as such. Rotary scaling may be `linear`, `dynamic`,
+`llama3`, `yarn`, `longrope` or `proportional`, in GGUF files `linear` or `llama3`. What `dynamic` and `longrope` do
+depends on the context that a model is opened with, as in llama.cpp and vLLM, and not on the tokens so far, as in
+transformers, where keys of both kinds end up in one cache: up to the context of the first training both give the same.
+Multimodal configurations (a `text_config`) are refused. No code of a model repository is run: `trust_remote_code` is
+refused.
 
 ## Formats
 

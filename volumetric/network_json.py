@@ -43,8 +43,16 @@ def spec_to_dict(spec: LayerSpec) -> dict[str, Any]:
         if name == spec.children_field:
             out[name] = [spec_to_dict(child) for child in value]
         elif value != defaults[name]:
-            out[name] = msgspec.to_builtins(value)
+            out[name] = _given(value)
     return out
+
+
+def _given(value: Any) -> Any:
+    """Builtins of a field; of a dataclass what differs from its defaults."""
+    if not dataclasses.is_dataclass(value) or isinstance(value, type):
+        return msgspec.to_builtins(value)
+    pairs = {f.name: (getattr(value, f.name), f.default) for f in dataclasses.fields(value)}
+    return {name: _given(one) for name, (one, default) in pairs.items() if one != default}
 
 
 def _link_to_dict(link: Link) -> dict[str, str | int]:

@@ -54,6 +54,7 @@ from volumetric.layers import (
     Residual,
     RMSNorm,
     Rope,
+    Scale,
     Sequential,
     Softcap,
     Softmax,
@@ -76,6 +77,9 @@ _ATTENTION: dict[str, LayerSpec] = {
     "llama3-rope": MultiHeadAttention(embed_dim=16, num_heads=2, rope=LLAMA3, qkv_bias=True),
     "qk-norm": MultiHeadAttention(embed_dim=12, num_heads=2, head_dim=8, rope=Rope(dim=8), qk_norm=True),
     "qk-norm-offset": MultiHeadAttention(embed_dim=12, num_heads=2, qk_norm=True, qk_norm_unit_offset=True),
+    "qk-norm-over-all": MultiHeadAttention(
+        embed_dim=12, num_heads=4, num_kv_heads=2, head_dim=4, rope=Rope(dim=4), qk_norm=True, qk_norm_over="all"
+    ),
     "window": MultiHeadAttention(embed_dim=12, num_heads=2, window=2, rope=Rope(dim=6)),
     "window-bidirectional": MultiHeadAttention(embed_dim=12, num_heads=2, window=2, causal=False),
     "softcap": MultiHeadAttention(embed_dim=12, num_heads=2, softcap=0.5, scale=0.7),
@@ -307,6 +311,7 @@ CASES: dict[str, Case] = {
     "layer-norm": (LayerNorm(num_features=7), (3, 7)),
     "layer-norm-no-bias": (LayerNorm(num_features=7, bias=False), (2, 2, 7)),
     "softcap-layer": (Softcap(cap=2.0), (3, 5)),
+    "scale": (Scale(factor=-0.3), (2, 3, 5)),
     **{f"swiglu-{a}": (SwiGLU(in_features=5, hidden_features=7, activation=a), (3, 5)) for a in ACTIVATIONS},
     "swiglu-bias": (SwiGLU(in_features=5, hidden_features=3, bias=True), (2, 3, 5)),
     **{f"mlp-{a}": (MLP(in_features=5, hidden_features=7, activation=a), (3, 5)) for a in ACTIVATIONS},

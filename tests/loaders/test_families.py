@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from pathlib import Path
 from typing import Any
@@ -28,12 +29,24 @@ FAMILIES = (
     "mistral",
     "qwen2",
     "qwen3",
+    "qwen3_yarn",
     "smollm3",
     "gpt2",
     "phi3",
+    "phi3_longrope",
+    "gemma",
     "gemma2",
     "gemma3",
     "gpt_neox",
+    "cohere",
+    "cohere2",
+    "granite",
+    "mixtral",
+    "olmo2",
+    "olmo3",
+    "stablelm",
+    "stablelm_parallel",
+    "starcoder2",
 )
 
 
@@ -42,7 +55,7 @@ def expected(family: str) -> dict[str, Any]:
 
 
 def logits(model: LoadedModel, ids: list[int]) -> np.ndarray:
-    run = ReferenceDevice().compile(lower(model.network), model.params)
+    run = ReferenceDevice().compile(lower(model.network, model.context_length), model.params)
     return run.forward(run.new_state(), np.array(ids, np.int32), last_only=False)
 
 
@@ -100,9 +113,13 @@ def test_models_written_in_the_old_spelling_are_the_same(family: str, tmp_path: 
     config = json.loads((TINY / family / "config.json").read_text())
     more: dict[str, Any] = {}
     rope = config.get("rope_parameters", {})
-    if family == "gemma3":
+    if "sliding_attention" in rope:
         local, rope = rope["sliding_attention"], rope["full_attention"]
-        more = {"rope_local_base_freq": local["rope_theta"], "sliding_window_pattern": 2}
+        more = {"rope_local_base_freq": local["rope_theta"]}
+    if family == "olmo3":
+        more["layer_types"] = config["layer_types"]  # every fourth layer sees everything, and this model has two
+    if family in ("gemma3", "cohere2"):
+        more["sliding_window_pattern"] = 2
     scaling = {key: value for key, value in rope.items() if key not in ("rope_theta", "rope_type")}
     old: dict[str, Any] = {"rope_parameters": None, "layer_types": None, "dtype": None, "torch_dtype": "float32"}
     old |= more
@@ -274,6 +291,26 @@ def test_linear_scaling_and_partial_rotation() -> None:
     assert partial.dim == 8
 
 
+def test_yarn_and_longrope_take_their_factor_from_the_two_contexts() -> None:
+    yarn = {"rope_type": "yarn", "rope_theta": 1e4, "original_max_position_embeddings": 64}
+    rope = attentions(build("llama", rope_parameters=yarn))[0].rope
+    assert rope is not None
+    assert (rope.factor, rope.attention_factor) == (4.0, 0.1 * math.log(4) + 1)
+    deepseek = yarn | {"factor": 40, "mscale": 1.0, "mscale_all_dim": 1.0}
+    assert [a.rope.attention_factor for a in attentions(build("llama", rope_parameters=deepseek)) if a.rope] == [1, 1]
+    long = attentions(build("phi3_longrope"))[0].rope
+    assert long is not None
+    assert (long.dim, long.attention_factor) == (4, math.sqrt(1 + math.log(256 / 8) / math.log(8)))
+
+
+def test_dynamic_scaling_makes_the_context_longer() -> None:
+    blueprint = build("llama", rope_parameters=None, rope_scaling={"type": "dynamic", "factor": 2.0})
+    assert blueprint.context_length == 512
+    rope = attentions(blueprint)[0].rope
+    assert rope is not None
+    assert (rope.scaling, rope.original_context, rope.context) == ("dynamic", 256, 0)
+
+
 def test_biases_follow_the_configuration() -> None:
     spec = attentions(build("llama", attention_bias=True))[0]
     assert (spec.qkv_bias, spec.out_bias) == (True, True)
@@ -282,6 +319,9 @@ def test_biases_follow_the_configuration() -> None:
 
 def test_qwen3_has_a_head_width_of_its_own() -> None:
     assert attentions(build("qwen3", head_dim=None))[0].width == 128
+
+
+LONGROPE = {"rope_type": "longrope", "short_factor": [1, 1], "long_factor": [2, 2]}
 
 
 @pytest.mark.parametrize(
@@ -303,6 +343,16 @@ def test_qwen3_has_a_head_width_of_its_own() -> None:
         ("llama", {"head_dim": 15}, "dim must be even"),
         ("qwen2", {"use_sliding_window": True, "sliding_window": 8, "layer_types": ["x", "y"]}, "other kinds"),
         ("qwen2", {"use_sliding_window": True, "sliding_window": 8, "layer_types": ["x"]}, "a list of 2 values"),
+        ("llama", {"rope_parameters": {"rope_type": "yarn"}, "max_position_embeddings": 0}, "max_position_embeddings"),
+        (
+            "phi3_longrope",
+            {"rope_parameters": {"rope_type": "longrope", "short_factor": [1], "long_factor": []}},
+            "short",
+        ),
+        ("phi3_longrope", {"rope_parameters": LONGROPE | {"short_factor": "x"}}, "a list of numbers"),
+        ("granite", {"logits_scaling": 0}, "logits are divided by it"),
+        ("mixtral", {"num_experts_per_tok": 5}, "5 of 4 experts"),
+        ("mixtral", {"num_local_experts": 10**9}, "cannot be chosen"),
         ("smollm3", {"no_rope_layers": [1, 7]}, "other values than 0 and 1"),
         ("gpt2", {"n_embd": 63}, "does not divide into 4 heads"),
     ],
@@ -318,9 +368,11 @@ def test_bad_configurations_are_named(family: str, changes: dict[str, Any], mess
         ("llama", {"model_type": "t5"}, "family 't5' is not supported"),
         ("llama", {"model_type": "../llama"}, "is not supported"),
         ("llama", {"model_type": "chain"}, "family 'chain' is not supported"),
-        ("llama", {"rope_parameters": {"rope_type": "yarn", "factor": 4}}, "scaling 'yarn' is not supported"),
+        ("llama", {"rope_parameters": {"rope_type": "ntk", "factor": 4}}, "scaling 'ntk' is not supported"),
         ("gemma3", {"model_type": "gemma3", "text_config": {"hidden_size": 64}}, "a multimodal gemma3"),
         ("llama", {"model_type": "llava", "text_config": {}}, "a multimodal llava"),
+        ("cohere", {"use_qk_norm": True}, "use_qk_norm=True"),
+        ("stablelm", {"qk_layernorm": True}, "qk_layernorm=True"),
         ("gpt2", {"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx=True"),
     ],
 )

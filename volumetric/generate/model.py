@@ -53,7 +53,7 @@ class Model:
     def __init__(self, loaded: LoadedModel, device: Device, options: RunOptions) -> None:
         self.loaded = loaded
         self.device = device
-        self.plan: Plan = lower(loaded.network)
+        self.plan: Plan = lower(loaded.network, options.context)
         self.executable: Executable = device.compile(self.plan, loaded.params, options)
         self.load_seconds = 0.0
         self._idle: list[Session] = []

@@ -7,7 +7,8 @@ Vaswani et al. 2017 (arXiv 1706.03762); grouped queries: Ainslie et al. 2023 (ar
 from __future__ import annotations
 
 import math
-from typing import ClassVar
+from dataclasses import replace
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -48,7 +49,8 @@ class MultiHeadAttention(LayerSpec):
     window : a row sees rows less than `window` away, itself included; before it if causal, else on both sides
     softcap : bound c on scores, ``c · tanh(s / c)``, before the mask
     scale : factor on scores (None: 1/√head_dim)
-    qk_norm : RMSNorm each query and key head before RoPE, with gains of their own
+    qk_norm : RMSNorm queries and keys before RoPE, with gains of their own
+    qk_norm_over : what is normalised: each "head", with one gain for all (Qwen3), or "all" heads together (OLMo 2)
     """
 
     contextual: ClassVar[bool] = True
@@ -65,6 +67,7 @@ class MultiHeadAttention(LayerSpec):
     softcap: float | None = None
     scale: float | None = None
     qk_norm: bool = False
+    qk_norm_over: Literal["head", "all"] = "head"
     qk_norm_eps: float = 1e-6
     qk_norm_unit_offset: bool = False
 
@@ -79,6 +82,8 @@ class MultiHeadAttention(LayerSpec):
             raise SpecError(f"{self.kind}: rope turns {self.rope.dim} elements of a head of {self.width}")
         if self.window is not None:
             expect_positive(self, "window")
+        if self.qk_norm_over not in ("head", "all"):
+            raise SpecError(f"{self.kind}: qk_norm_over must be 'head' or 'all', got {self.qk_norm_over!r}")
         if self.softcap is not None and not self.softcap > 0:
             raise SpecError(f"{self.kind}: softcap must be above 0, got {self.softcap}")
 
@@ -108,13 +113,17 @@ class MultiHeadAttention(LayerSpec):
         row = (self.kv_heads, self.width)
         return tuple(StateSpec(name=name, shape=row, kind="rows", window=self.window) for name in ("k", "v"))
 
+    def within(self, context: int) -> MultiHeadAttention:
+        return self if self.rope is None else replace(self, rope=self.rope.within(context))
+
     def params(self) -> tuple[ParamSpec, ...]:
         q, kv = self.num_heads * self.width, self.kv_heads * self.width
         norms: tuple[ParamSpec, ...] = ()
         if self.qk_norm:
             init = "zeros" if self.qk_norm_unit_offset else "ones"
-            names = ("q_norm.weight", "k_norm.weight")
-            norms = tuple(ParamSpec(name=n, shape=(self.width,), init=init, packable=False) for n in names)
+            widths = (q, kv) if self.qk_norm_over == "all" else (self.width, self.width)
+            pairs = zip(("q_norm.weight", "k_norm.weight"), widths, strict=True)
+            norms = tuple(ParamSpec(name=n, shape=(width,), init=init, packable=False) for n, width in pairs)
         return (
             *affine_params("q.", q, self.embed_dim, bias=self.qkv_bias),
             *affine_params("k.", kv, self.embed_dim, bias=self.qkv_bias),
@@ -173,10 +182,13 @@ class MultiHeadAttention(LayerSpec):
         return gain + 1 if self.qk_norm_unit_offset else gain
 
     def _project(self, p: Arrays, name: str, x: Array, heads: int, positions: Array, saved: Saved) -> Array:
-        y = self._heads(affine(p, name + ".", x), heads)
+        y = affine(p, name + ".", x)
+        if not self.qk_norm or self.qk_norm_over == "head":
+            y = self._heads(y, heads)
         if self.qk_norm:
             saved[name + "_raw"] = y
             y, saved[name + "_scale"] = rms_norm(y, self._gain(p, name), self.qk_norm_eps)
+            y = y.reshape(*x.shape[:-1], heads, self.width)
         return y if self.rope is None else rotate(self.rope, y, positions)
 
     def _project_vjp(self, p: Arrays, name: str, g: Array, saved: Saved, params: dict[str, Array]) -> Array:
@@ -184,8 +196,9 @@ class MultiHeadAttention(LayerSpec):
             g = rotate(self.rope, g, saved["positions"], back=True)
         if self.qk_norm:
             gain = self._gain(p, name)
+            g = g.reshape(saved[name + "_raw"].shape)
             g, params[f"{name}_norm.weight"] = rms_norm_vjp(saved[name + "_raw"], gain, saved[name + "_scale"], g)
-        return affine_vjp(p, name + ".", saved["x"], g.reshape(*g.shape[:-2], -1), params)
+        return affine_vjp(p, name + ".", saved["x"], g.reshape(*saved["x"].shape[:-1], -1), params)
 
     def _scores(self, q: Array, k: Array, positions: Array) -> tuple[Array, Array | None]:
         """Return masked scores ``[..., H, T, S]``, and tanh of the scaled ones where a soft cap applies."""

@@ -96,6 +96,14 @@ class LayerSpec:
         """Return the shape of the output; raise `ShapeError` where an input does not fit."""
         return inputs[0]
 
+    def within(self, context: int) -> LayerSpec:
+        """Return the layer as it computes where a sequence may have `context` rows; most layers do not depend on it."""
+        if self.children_field is None:
+            return self
+        children: tuple[LayerSpec, ...] = getattr(self, self.children_field)
+        changed = tuple(child.within(context) for child in children)
+        return self if changed == children else dataclasses.replace(self, **{self.children_field: changed})  # pyright: ignore[reportArgumentType]  (every registered spec is a dataclass)
+
     def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
         """Compute the reference output, in the precision of the inputs, and what the VJP needs.
 

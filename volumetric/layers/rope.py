@@ -6,8 +6,8 @@ The pairing is Llama's "rotate half": element i turns together with element i + 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,27 +15,57 @@ from numpy.typing import NDArray
 from volumetric._typing import Array
 from volumetric.errors import SpecError
 
+Scaling = Literal["none", "linear", "llama3", "yarn", "dynamic", "longrope", "proportional"]
+SCALINGS: tuple[Scaling, ...] = get_args(Scaling)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rope:
     """Rotation of the first `dim` elements of each head.
 
+    Pair i of position p turns by ``p · fᵢ``, where ``fᵢ = base^(-2i / dim)`` before scaling:
+
+    - ``"linear"``: ``fᵢ / factor`` (arXiv 2306.15595)
+    - ``"llama3"``: ``fᵢ / factor`` where the wavelength exceeds ``original_context / low_freq_factor``, blended up to
+      ``fᵢ`` at ``original_context / high_freq_factor`` (Llama 3.1's released configuration)
+    - ``"yarn"``: ``fᵢ / factor`` for pairs that turn less than `beta_slow` times within the original context, ``fᵢ``
+      for those that turn more than `beta_fast` times, in between blended linearly by i (arXiv 2309.00071)
+    - ``"dynamic"``: where sequences may be longer than the original context L, the base becomes
+      ``base · (factor · context / L - factor + 1)^(dim / (dim - 2))`` (NTK-aware scaling)
+    - ``"longrope"``: ``fᵢ / long_factors[i]`` where sequences may be longer than the original context, else
+      ``fᵢ / short_factors[i]`` (arXiv 2402.13753)
+    - ``"proportional"``: ``fᵢ / factor`` for the first `turning` pairs; the others do not turn
+
+    What ``"dynamic"`` and ``"longrope"`` do depends on `context`, the tokens that a sequence may have, and not on those
+    that it has so far: keys stay in the cache as they were turned, so that all of a sequence must turn alike.
+    llama.cpp and vLLM choose so too; transformers goes by the length so far and mixes both kinds in one cache.
+
     Attributes
     ----------
     dim : elements that turn, even; the rest of a head passes through
     base : wavelength base θ
-    scaling : ``"linear"`` divides positions by `factor` (arXiv 2306.15595); ``"llama3"`` divides only the frequencies
-        whose wavelength exceeds ``original_context / low_freq_factor`` and blends up to ``/ high_freq_factor``
-        (Llama 3.1's released configuration)
+    factor : how much longer than the original context sequences may be
+    original_context : tokens of the sequences that the model was first trained with
+    truncate : for yarn: the ends of the blend are whole pairs
+    attention_factor : factor on cosines and sines, so that scores grow by its square (yarn, longrope)
+    context : tokens that a sequence may have; 0: no more than the original context
     """
 
     dim: int
     base: float = 10000.0
-    scaling: Literal["none", "linear", "llama3"] = "none"
+    scaling: Scaling = "none"
     factor: float = 1.0
     low_freq_factor: float = 1.0
     high_freq_factor: float = 4.0
     original_context: int = 8192
+    beta_fast: float = 32.0
+    beta_slow: float = 1.0
+    truncate: bool = True
+    attention_factor: float = 1.0
+    short_factors: tuple[float, ...] = ()
+    long_factors: tuple[float, ...] = ()
+    turning: int = 0
+    context: int = 0
 
     def __post_init__(self) -> None:
         """Check the fields."""
@@ -43,15 +73,45 @@ class Rope:
             raise SpecError(f"rope: dim must be even and at least 2, got {self.dim}")
         if not (self.base > 0 and math.isfinite(self.base)):
             raise SpecError(f"rope: base must be a positive number, got {self.base}")
+        if self.scaling not in SCALINGS:
+            raise SpecError(f"rope: unknown scaling {self.scaling!r}", hint="one of " + ", ".join(SCALINGS))
         if not self.factor >= 1:
             raise SpecError(f"rope: factor must be at least 1, got {self.factor}")
+        if not (self.attention_factor > 0 and math.isfinite(self.attention_factor)):
+            raise SpecError(f"rope: attention_factor must be a positive number, got {self.attention_factor}")
+        if self.original_context < 1:
+            raise SpecError(f"rope: original_context must be at least 1, got {self.original_context}")
         if self.scaling == "llama3" and not self.high_freq_factor > self.low_freq_factor > 0:
             raise SpecError("rope: llama3 scaling needs high_freq_factor > low_freq_factor > 0")
+        if self.scaling == "yarn" and not (self.beta_fast >= self.beta_slow > 0 and self.base > 1):
+            raise SpecError("rope: yarn scaling needs beta_fast >= beta_slow > 0 and a base above 1")
+        if self.scaling == "dynamic" and self.dim == 2:
+            raise SpecError("rope: dynamic scaling needs more than one pair")
+        if self.scaling == "longrope":
+            for name, factors in (("short", self.short_factors), ("long", self.long_factors)):
+                if len(factors) != self.dim // 2 or not all(f > 0 and math.isfinite(f) for f in factors):
+                    raise SpecError(f"rope: longrope needs {self.dim // 2} positive {name}_factors")
+        if self.scaling == "proportional" and not 0 <= self.turning <= self.dim // 2:
+            raise SpecError(f"rope: turning must be 0 … {self.dim // 2} pairs, got {self.turning}")
+
+    def within(self, context: int) -> Rope:
+        """Return the rotation for sequences of up to `context` tokens."""
+        return replace(self, context=context) if self.scaling in ("dynamic", "longrope") else self
+
+    @property
+    def _beyond(self) -> bool:
+        """Whether sequences may be longer than the original context."""
+        return self.context > self.original_context
 
 
 def inverse_frequencies(rope: Rope) -> NDArray[np.float64]:
     """Radians that each pair turns per position, ``[dim / 2]``."""
-    inverse = rope.base ** (-np.arange(0, rope.dim, 2, dtype=np.float64) / rope.dim)
+    pairs = rope.dim // 2
+    base = rope.base
+    if rope.scaling == "dynamic" and rope._beyond:
+        stretch = rope.factor * rope.context / rope.original_context - rope.factor + 1
+        base *= stretch ** (rope.dim / (rope.dim - 2))
+    inverse = base ** (-np.arange(0, rope.dim, 2, dtype=np.float64) / rope.dim)
     if rope.scaling == "linear":
         return inverse / rope.factor
     if rope.scaling == "llama3":
@@ -59,13 +119,34 @@ def inverse_frequencies(rope: Rope) -> NDArray[np.float64]:
         blend = (turns - rope.low_freq_factor) / (rope.high_freq_factor - rope.low_freq_factor)
         blend = np.clip(blend, 0.0, 1.0)
         return (1 - blend) * inverse / rope.factor + blend * inverse
+    if rope.scaling == "yarn":
+        blend = _yarn_blend(rope)
+        return blend * inverse / rope.factor + (1 - blend) * inverse
+    if rope.scaling == "longrope":
+        return inverse / np.array(rope.long_factors if rope._beyond else rope.short_factors)
+    if rope.scaling == "proportional":
+        return np.where(np.arange(pairs) < rope.turning, inverse / rope.factor, 0.0)
     return inverse
 
 
+def _yarn_blend(rope: Rope) -> NDArray[np.float64]:
+    """How far the frequency of each pair is divided, from 0 to 1: a ramp between two pairs, which may be fractions."""
+
+    def pair(turns: float) -> float:  # the pair, as a real number, that turns so often within the original context
+        return rope.dim * math.log(rope.original_context / (turns * 2 * math.pi)) / (2 * math.log(rope.base))
+
+    low, high = pair(rope.beta_fast), pair(rope.beta_slow)
+    if rope.truncate:
+        low, high = math.floor(low), math.ceil(high)
+    low, high = max(low, 0), min(high, rope.dim - 1)
+    high = high + 0.001 if low == high else high
+    return np.clip((np.arange(rope.dim // 2, dtype=np.float64) - low) / (high - low), 0.0, 1.0)
+
+
 def rotation(rope: Rope, positions: Array) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Cosines and sines, each ``[len(positions), dim / 2]``."""
+    """Cosines and sines times `attention_factor`, each ``[len(positions), dim / 2]``."""
     angles = np.asarray(positions, np.float64)[:, None] * inverse_frequencies(rope)
-    return np.cos(angles), np.sin(angles)
+    return rope.attention_factor * np.cos(angles), rope.attention_factor * np.sin(angles)
 
 
 def rotate(rope: Rope, x: Array, positions: Array, *, back: bool = False) -> Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from volumetric.grid import Coord, Grid, Link
 from volumetric.layers import LayerSpec, Residual
@@ -17,6 +18,18 @@ class Fused:
 
     name: str
     part: Part
+
+
+@dataclass(frozen=True, slots=True)
+class Interleaved:
+    """A query or key projection whose rows alternate between the rotary halves of each of so many heads."""
+
+    name: str
+    heads: int
+
+
+Stored: TypeAlias = str | Fused | Interleaved
+"""What stands for a parameter in a checkpoint: a tensor by name, a part of one, or one in another order."""
 
 
 class Chain:
@@ -37,7 +50,7 @@ class Chain:
         self,
         spec: LayerSpec,
         prefix: str = "",
-        names: Mapping[str, str | Fused] | None = None,
+        names: Mapping[str, Stored] | None = None,
         *,
         transposed: bool = False,
     ) -> Coord:
@@ -60,14 +73,14 @@ class Chain:
         for param in spec.params():
             first, dot, rest = param.name.partition(".")
             stored = (names or {}).get(first, first)
-            name, part = (stored.name, stored.part) if isinstance(stored, Fused) else (stored, None)
-            flip = transposed and len(param.shape) > 1
+            name = stored if isinstance(stored, str) else stored.name
             self._rules.append(
                 NameRule(
                     key=f"{coord}/{param.name}",
                     source=f"{prefix}.{name}{dot}{rest}".removeprefix("."),
-                    part=part,
-                    transposed=flip,
+                    part=stored.part if isinstance(stored, Fused) else None,
+                    transposed=transposed and len(param.shape) > 1,
+                    interleaved_heads=stored.heads if isinstance(stored, Interleaved) else None,
                 )
             )
         return coord

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from volumetric.grid import Coord
-from volumetric.layers import Dense, Embedding, RMSNorm, Softcap
+from volumetric.layers import Dense, Embedding, LayerNorm, RMSNorm, Scale, Softcap
 from volumetric.loaders.chain import Chain
 from volumetric.loaders.hf_config import Config
+from volumetric.loaders.hf_rope import trained_context
 from volumetric.loaders.names import Blueprint
 
 PlaceLayer: TypeAlias = Callable[[Chain, int, str, Coord], Coord]
@@ -26,10 +27,11 @@ def head_dim(config: Config) -> int:
 def stacked_decoder(
     config: Config,
     place: PlaceLayer,
-    norm: RMSNorm,
+    norm: RMSNorm | LayerNorm,
     *,
     tied: bool,
     embedding_scale: float = 1.0,
+    logit_scale: float = 1.0,
     softcap: float | None = None,
 ) -> Blueprint:
     """Build a decoder around the layers that `place` puts on the stream, one in each plane of the grid.
@@ -39,6 +41,7 @@ def stacked_decoder(
     norm : the last norm
     tied : whether embedding and head share weights where the configuration does not say
     embedding_scale : factor on embedded tokens
+    logit_scale : factor on the logits
     softcap : bound on the logits
     """
     hidden, vocabulary = config.integer("hidden_size"), config.integer("vocab_size")
@@ -54,12 +57,14 @@ def stacked_decoder(
     chain.plane()
     hidden_states = chain.add(norm, "model.norm")
     head = chain.add(Dense(in_features=hidden, out_features=vocabulary, bias=False), "lm_head")
+    if logit_scale != 1.0:
+        chain.add(Scale(factor=logit_scale))
     if softcap is not None:
         chain.add(Softcap(cap=softcap))
     if tied:
         chain.tie(embedding, head)
     return chain.blueprint(
-        context_length=config.integer("max_position_embeddings", 2048),
+        context_length=trained_context(config),
         ignored=(_ROTARY_BUFFERS,),
         prefix="model.",
         hidden=hidden_states,

@@ -49,6 +49,8 @@ def check_tensors(architecture: str, names: Collection[str], network: Network) -
             f"are not {attention.embed_dim} numbers",
             hint=_HINT,
         )
+    if attention.rope is not None and attention.rope.scaling not in ("none", "linear", "llama3"):
+        raise UnsupportedError(f"rotary scaling {attention.rope.scaling!r} is not written to GGUF files", hint=_HINT)
     if attention.rope is not None and attention.rope.dim != attention.width and not family.partial:
         raise UnsupportedError(
             f"{attention.rope.dim} of {attention.width} numbers of a head are rotated, GGUF's {architecture!r} rotates "

@@ -47,7 +47,7 @@ def _llama3(factors: Array, base: float, dim: int, where: str) -> dict[str, Any]
     sound = dim % 2 == 0 and base > 0 and factors.shape == (dim // 2,) and bool((factors >= 1).all())
     if sound and 1 < factor < np.inf:
         for original in _original_contexts(factors, factor, base, dim):
-            constants = {"factor": factor, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+            constants: dict[str, Any] = {"factor": factor, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
             rope = Rope(dim=dim, base=base, scaling="llama3", original_context=original, **constants)
             if np.allclose(rope_factors(rope), factors, rtol=1e-4):
                 return {"rope_type": "llama3", "original_max_position_embeddings": original, **constants}

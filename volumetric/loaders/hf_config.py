@@ -1,4 +1,4 @@
-"""config.json of Hugging Face models: values by name and type, old and new spellings, rotary embedding, windows."""
+"""config.json of Hugging Face models: values by name and type, windows."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from volumetric.errors import CheckpointError, SpecError, UnsupportedError
+from volumetric.errors import CheckpointError, UnsupportedError
 from volumetric.layers.activations import Activation
-from volumetric.layers.rope import Rope
 
 MAX_SIZE: Final = 2**31 - 1
 MAX_LAYERS: Final = 4096
@@ -112,6 +111,13 @@ class Config:
             raise self._wrong(name, value, f"a list of {length} values")
         return value
 
+    def numbers(self, name: str, *, low: float = 0.0) -> tuple[float, ...]:
+        """List of finite numbers of at least `low`."""
+        value = self._get(name, None)
+        if not isinstance(value, list) or len(value) > MAX_SIZE:
+            raise self._wrong(name, value, "a list of numbers")
+        return tuple(Config({name: one}, self.where).number(name, low=low) for one in value)
+
     def layers(self, name: str = "num_hidden_layers") -> int:
         """Number of layers. More than there are tensors are refused here, before any of them is built."""
         layers = self.integer(name, high=MAX_LAYERS)
@@ -139,40 +145,6 @@ class Config:
 
     def _wrong(self, name: str, value: object, expected: str) -> CheckpointError:
         return CheckpointError(f"{self.where}: {name} is {str(value)[:60]!r}, expected {expected}")
-
-
-def read_rope(config: Config, head_dim: int, default_base: float = 10_000.0) -> Rope:
-    """Rotary embedding of a configuration, in the old spelling (rope_theta, rope_scaling) or the new (rope_parameters).
-
-    Raises
-    ------
-    UnsupportedError
-        A kind of scaling that is not built here.
-    """
-    given = config.section("rope_parameters") or config.section("rope_scaling") or Config({}, config.where)
-    base = given.number("rope_theta", config.number("rope_theta", default_base))
-    kind = given.values.get("rope_type", given.values.get("type", "default"))
-    partial = given.number("partial_rotary_factor", config.number("partial_rotary_factor", 1.0))
-    rope: dict[str, Any] = {"dim": int(head_dim * partial), "base": base}
-    if kind == "linear":
-        rope |= {"scaling": "linear", "factor": given.number("factor")}
-    elif kind == "llama3":
-        original = config.integer("max_position_embeddings", 8192)
-        rope |= {
-            "scaling": "llama3",
-            "factor": given.number("factor"),
-            "low_freq_factor": given.number("low_freq_factor"),
-            "high_freq_factor": given.number("high_freq_factor"),
-            "original_context": given.integer("original_max_position_embeddings", original),
-        }
-    elif kind != "default":
-        raise UnsupportedError(
-            f"{config.where}: rotary scaling {kind!r} is not supported", hint="supported: default, linear, llama3"
-        )
-    try:
-        return Rope(**rope)
-    except SpecError as error:
-        raise CheckpointError(f"{config.where}: {error}") from None
 
 
 def read_windows(config: Config, layers: int, *, switch: bool, full_every: int | None = None) -> list[int | None]:

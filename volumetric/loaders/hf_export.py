@@ -16,7 +16,7 @@ from volumetric.loaders.directory import new_directory
 from volumetric.loaders.encoder_layers import trunk_of
 from volumetric.loaders.hf_config import Config
 from volumetric.loaders.model import LoadedModel
-from volumetric.loaders.names import Blueprint, NameRule, stored_rows
+from volumetric.loaders.names import Blueprint, NameRule, pairs_from_halves, stored_rows
 from volumetric.loaders.safetensors_write import TensorOut, tag_of, write_safetensors
 from volumetric.loaders.text_files import text_files, to_json
 from volumetric.network import Params
@@ -119,4 +119,4 @@ def _values(rule: NameRule, params: Params, scheme: Scheme) -> Array:
     else:
         values = decode(packed).astype(scheme.dtype.host)
     store.release()
-    return values
+    return values[pairs_from_halves(len(values), rule.interleaved_heads)] if rule.interleaved_heads else values

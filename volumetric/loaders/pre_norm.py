@@ -1,18 +1,111 @@
-"""The pre-norm decoder of Llama and its kin: RMSNorm, grouped attention with RoPE, RMSNorm, gated MLP, residuals."""
+"""The pre-norm decoder of Llama and its kin: norm, grouped attention with RoPE, norm, MLP, residuals."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from volumetric.grid import Coord
-from volumetric.layers import MultiHeadAttention, RMSNorm, Rope, SwiGLU
-from volumetric.loaders.chain import Chain, Fused
+from volumetric.layers import LayerNorm, LayerSpec, MultiHeadAttention, RMSNorm, Rope, Scale, SwiGLU
+from volumetric.loaders.chain import Chain, Stored
 from volumetric.loaders.decoder import head_dim, stacked_decoder
 from volumetric.loaders.hf_config import Config
 from volumetric.loaders.names import Blueprint
 
-ATTENTION_NAMES: Mapping[str, str | Fused] = {"q": "q_proj", "k": "k_proj", "v": "v_proj", "o": "o_proj"}
-MLP_NAMES: Mapping[str, str | Fused] = {"gate": "gate_proj", "up": "up_proj", "down": "down_proj"}
+ATTENTION_NAMES: Mapping[str, Stored] = {"q": "q_proj", "k": "k_proj", "v": "v_proj", "o": "o_proj"}
+MLP_NAMES: Mapping[str, Stored] = {"gate": "gate_proj", "up": "up_proj", "down": "down_proj"}
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """What stands between a norm and a residual sum: a layer, and the names of its tensors below those of its stage."""
+
+    spec: LayerSpec
+    path: str
+    names: Mapping[str, Stored] = field(default_factory=dict)
+
+    def place(self, chain: Chain, prefix: str) -> Coord:
+        """Add the layer to a chain."""
+        return chain.add(self.spec, f"{prefix}.{self.path}", self.names)
+
+
+def attention_blocks(
+    config: Config,
+    ropes: Sequence[Rope | None],
+    windows: Sequence[int | None],
+    names: Mapping[str, Stored] = ATTENTION_NAMES,
+    **fields: Any,
+) -> list[Block]:
+    """Attention of each layer, in the sizes of a configuration and with further `fields` of `MultiHeadAttention`."""
+    heads = config.integer("num_attention_heads")
+    shared: dict[str, Any] = {
+        "embed_dim": config.integer("hidden_size"),
+        "num_heads": heads,
+        "num_kv_heads": config.integer("num_key_value_heads", heads),
+        "head_dim": head_dim(config),
+        **fields,
+    }
+    pairs = zip(ropes, windows, strict=True)
+    return [Block(MultiHeadAttention(**shared, rope=r, window=w), "self_attn", names) for r, w in pairs]
+
+
+def gated_mlp(config: Config, *, bias: bool = False, names: Mapping[str, Stored] = MLP_NAMES) -> Block:
+    """Gated MLP in the sizes of a configuration."""
+    spec = SwiGLU(
+        in_features=config.integer("hidden_size"),
+        hidden_features=config.integer("intermediate_size"),
+        activation=config.activation("hidden_act", "silu"),
+        bias=bias,
+    )
+    return Block(spec, "mlp", names)
+
+
+def rms_norm(config: Config, eps: float = 1e-6) -> RMSNorm:
+    """Norm of the stream, in the sizes of a configuration."""
+    return RMSNorm(num_features=config.integer("hidden_size"), eps=config.number("rms_norm_eps", eps))
+
+
+def pre_norm_stack(
+    config: Config,
+    norm: RMSNorm | LayerNorm,
+    attentions: Sequence[Block],
+    feeds: Sequence[Block],
+    *,
+    parallel: bool = False,
+    residual_scale: float = 1.0,
+    tied: bool = False,
+    embedding_scale: float = 1.0,
+    logit_scale: float = 1.0,
+) -> Blueprint:
+    """Build a decoder of these blocks, two in each layer.
+
+    Parameters
+    ----------
+    norm : before each block, and the last one
+    attentions, feeds : the blocks of each layer
+    parallel : both blocks of a layer read one norm of the stream, and their outputs are added to it together
+    residual_scale : factor on the output of a block before it is added
+    tied, embedding_scale, logit_scale : see `decoder.stacked_decoder`
+    """
+
+    def add(chain: Chain, stream: Coord) -> Coord:
+        if residual_scale != 1.0:
+            chain.add(Scale(factor=residual_scale))
+        return chain.residual(stream)
+
+    def place(chain: Chain, i: int, prefix: str, stream: Coord) -> Coord:
+        normed = chain.add(norm, f"{prefix}.input_layernorm")
+        attentions[i].place(chain, prefix)
+        stream = add(chain, stream)
+        if parallel:
+            chain.read(normed, feeds[i].place(chain, prefix))
+        else:
+            chain.add(norm, f"{prefix}.post_attention_layernorm")
+            feeds[i].place(chain, prefix)
+        return add(chain, stream)
+
+    return stacked_decoder(config, place, norm, tied=tied, embedding_scale=embedding_scale, logit_scale=logit_scale)
 
 
 def pre_norm_decoder(
@@ -25,10 +118,10 @@ def pre_norm_decoder(
     mlp_bias: bool = False,
     qk_norm: bool = False,
     tied: bool = False,
-    attention_names: Mapping[str, str | Fused] = ATTENTION_NAMES,
-    mlp_names: Mapping[str, str | Fused] = MLP_NAMES,
+    attention_names: Mapping[str, Stored] = ATTENTION_NAMES,
+    mlp_names: Mapping[str, Stored] = MLP_NAMES,
 ) -> Blueprint:
-    """Build the decoder that `config` describes.
+    """Build the decoder with gated MLPs and RMSNorms that `config` describes.
 
     Parameters
     ----------
@@ -38,33 +131,16 @@ def pre_norm_decoder(
     tied : whether embedding and head share weights where the configuration does not say
     attention_names, mlp_names : what the projections are called in the checkpoint
     """
-    hidden, heads = config.integer("hidden_size"), config.integer("num_attention_heads")
-    norm = RMSNorm(num_features=hidden, eps=config.number("rms_norm_eps", 1e-6))
-    mlp = SwiGLU(
-        in_features=hidden,
-        hidden_features=config.integer("intermediate_size"),
-        activation=config.activation("hidden_act", "silu"),
-        bias=mlp_bias,
+    norm = rms_norm(config)
+    attentions = attention_blocks(
+        config,
+        ropes,
+        windows,
+        attention_names,
+        qkv_bias=qkv_bias,
+        out_bias=out_bias,
+        qk_norm=qk_norm,
+        qk_norm_eps=norm.eps,
     )
-
-    def place(chain: Chain, i: int, prefix: str, stream: Coord) -> Coord:
-        attention = MultiHeadAttention(
-            embed_dim=hidden,
-            num_heads=heads,
-            num_kv_heads=config.integer("num_key_value_heads", heads),
-            head_dim=head_dim(config),
-            qkv_bias=qkv_bias,
-            out_bias=out_bias,
-            rope=ropes[i],
-            window=windows[i],
-            qk_norm=qk_norm,
-            qk_norm_eps=norm.eps,
-        )
-        chain.add(norm, f"{prefix}.input_layernorm")
-        chain.add(attention, f"{prefix}.self_attn", attention_names)
-        stream = chain.residual(stream)
-        chain.add(norm, f"{prefix}.post_attention_layernorm")
-        chain.add(mlp, f"{prefix}.mlp", mlp_names)
-        return chain.residual(stream)
-
-    return stacked_decoder(config, place, norm, tied=tied)
+    feeds = [gated_mlp(config, bias=mlp_bias, names=mlp_names)] * len(attentions)
+    return pre_norm_stack(config, norm, attentions, feeds, tied=tied)

@@ -19,11 +19,15 @@ from volumetric.wiring import Source, check_order
 _JOINS = {"add": ("add", 1.0), "avg": ("add", None), "concat": ("concat", None)}
 
 
-def lower(network: Network) -> Plan:
+def lower(network: Network, context: int | None = None) -> Plan:
     """Return the layer-level plan of `network`: its steps in reading order.
 
     Every step's ``attrs["spec"]`` is the layer spec, except for the joins ``add`` and ``concat`` and for links with a
     delay, see `Plan`. A Parallel that joins its branches in another way is a step of its own, branches included.
+
+    Parameters
+    ----------
+    context : rows that a sequence may have; None: layers that depend on it take as many as the model was trained with
 
     Raises
     ------
@@ -31,14 +35,15 @@ def lower(network: Network) -> Plan:
         batch, stands in a network with a loop, which runs a few rows at a time
     """
     check_order(network.wires, network.layers)
-    return _Lowering(network).run()
+    return _Lowering(network, context).run()
 
 
 class _Lowering:
     """Collects values and steps while the layers are walked."""
 
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: Network, context: int | None) -> None:
         self.network = network
+        self.context = context
         self.values: list[Value] = []
         self.steps: list[Step] = []
         self.states: dict[str, StateSpec] = {}
@@ -116,6 +121,7 @@ class _Lowering:
         if isinstance(spec, Parallel) and spec.combine in _JOINS:
             branches = [self._layer(b, f"{where}/{i}", f"{path}/{i}", inputs) for i, b in enumerate(spec.branches)]
             return self._join(where, branches, spec.combine)
+        spec = spec if self.context is None else spec.within(self.context)
         shapes = [self.values[i].shape for i in inputs]
         out = self._value(where, spec.output_shape(*shapes))
         keys = {p.name: self.network.resolve(f"{path}/{p.name}") for p in spec.tensors()}

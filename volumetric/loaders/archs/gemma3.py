@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from volumetric.layers import Rope
 from volumetric.loaders.gemma_layers import HEAD_DIM, gemma_decoder
-from volumetric.loaders.hf_config import Config, read_rope, read_windows
+from volumetric.loaders.hf_config import Config, read_windows
+from volumetric.loaders.hf_rope import read_ropes_by_kind
 from volumetric.loaders.names import Blueprint
 
 
@@ -14,17 +14,8 @@ def build(config: Config) -> Blueprint:
     layers = config.layers()
     pattern = config.integer("sliding_window_pattern", config.integer("_sliding_window_pattern", 6))
     windows = read_windows(config, layers, switch=False, full_every=pattern)
-    full, sliding = _ropes(config, config.integer("head_dim", HEAD_DIM))
+    full, sliding = read_ropes_by_kind(
+        config, config.integer("head_dim", HEAD_DIM), 1_000_000.0, config.number("rope_local_base_freq", 10_000.0)
+    )
     ropes = [full if window is None else sliding for window in windows]
     return gemma_decoder(config, ropes=ropes, windows=windows, qk_norm=True)
-
-
-def _ropes(config: Config, width: int) -> tuple[Rope, Rope]:
-    """Rotary embedding of full and of sliding layers: in the old spelling two bases, of which the first is scaled."""
-    given = config.section("rope_parameters")
-    if given is not None and given.section("full_attention") is not None:
-        kinds = (given.values["full_attention"], given.values.get("sliding_attention"))
-        full, sliding = (read_rope(config.with_values(rope_parameters=kind), width) for kind in kinds)
-        return full, sliding
-    base = config.number("rope_local_base_freq", 10_000.0)
-    return read_rope(config, width, default_base=1_000_000.0), Rope(dim=width, base=base)

@@ -6,7 +6,8 @@ from volumetric.grid import Coord
 from volumetric.layers import MLP, Dense, Embedding, LayerNorm, MultiHeadAttention
 from volumetric.loaders.chain import Chain, Fused
 from volumetric.loaders.decoder import head_dim
-from volumetric.loaders.hf_config import Config, read_rope
+from volumetric.loaders.hf_config import Config
+from volumetric.loaders.hf_rope import read_rope, trained_context
 from volumetric.loaders.names import Blueprint, Part
 
 # Masks and frequencies were once kept as buffers of each layer.
@@ -27,9 +28,7 @@ def build(config: Config) -> Blueprint:
     head = chain.add(Dense(in_features=hidden, out_features=vocabulary, bias=False), "embed_out")
     if config.flag("tie_word_embeddings", False):
         chain.tie(embedding, head)
-    return chain.blueprint(
-        context_length=config.integer("max_position_embeddings", 2048), ignored=(_BUFFERS,), prefix="gpt_neox."
-    )
+    return chain.blueprint(context_length=trained_context(config), ignored=(_BUFFERS,), prefix="gpt_neox.")
 
 
 def _norm(config: Config) -> LayerNorm:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from volumetric.loaders.decoder import head_dim
-from volumetric.loaders.hf_config import Config, read_rope, read_windows
+from volumetric.loaders.hf_config import Config, read_windows
+from volumetric.loaders.hf_rope import read_rope
 from volumetric.loaders.names import Blueprint
 from volumetric.loaders.pre_norm import pre_norm_decoder
 

@@ -7,7 +7,8 @@ import dataclasses
 from volumetric.layers import Dense, Embedding, LayerNorm, MultiHeadAttention, Rope, SwiGLU
 from volumetric.loaders.chain import Chain, Fused
 from volumetric.loaders.encoder_layers import MaskNames, add_mask_head, head_of, labels, task
-from volumetric.loaders.hf_config import Config, read_rope
+from volumetric.loaders.hf_config import Config
+from volumetric.loaders.hf_rope import read_rope
 from volumetric.loaders.names import Blueprint, Part
 
 _PREFIX = "model."

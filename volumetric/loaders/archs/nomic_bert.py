@@ -13,7 +13,8 @@ from volumetric.loaders.encoder_layers import (
     task,
     typed_tokens,
 )
-from volumetric.loaders.hf_config import Config, read_rope
+from volumetric.loaders.hf_config import Config
+from volumetric.loaders.hf_rope import read_rope
 from volumetric.loaders.names import Blueprint, Part
 
 _PREFIX = "nomic_bert."

@@ -152,7 +152,7 @@ class Program:
             frequencies=self.weights.keep(("angles", rope), lambda: inverse_frequencies(rope)),
             half=rope.dim // 2,
             out=self.layout.angles[rope],
-            factor=float(getattr(rope, "attention_factor", 1.0)),
+            factor=rope.attention_factor,
         )
         return [Record(name="angles", arguments=given)]
 

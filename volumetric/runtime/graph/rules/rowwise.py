@@ -14,6 +14,7 @@ from volumetric.layers import (
     LayerNorm,
     PositionEmbedding,
     RMSNorm,
+    Scale,
     Softcap,
     SwiGLU,
 )
@@ -84,6 +85,14 @@ def _softcap(scope: Scope, spec: Softcap, x: int) -> int:
     if work.takes("softcap", (x,)):
         return work.emit("softcap", (x,), cap=float(spec.cap))[0]
     return work.affine(work.unary(work.affine(x, 1 / spec.cap), "tanh"), spec.cap)
+
+
+@rule("scale")
+def _scale(scope: Scope, spec: Scale, x: int) -> int:
+    work = scope.work
+    if work.takes("sum", (x,)):
+        return work.emit("sum", (x,), scale=float(spec.factor))[0]
+    return work.affine(x, spec.factor)
 
 
 @rule("gate")

@@ -35,10 +35,15 @@ def _attention(scope: Scope, spec: MultiHeadAttention, x: int) -> int:
 def _over_states(scope: Scope, spec: MultiHeadAttention, x: int) -> int:
     """Attention of the rows of a call over those that its sequence holds, as one node between two products."""
     work, p = scope.work, scope.params(spec)
+    by_head = spec.qk_norm and spec.qk_norm_over == "head"
     with work.at(scope.path, mixes=False):
-        qkv = linear(work, p, ("q.", "k.", "v."), x)
+        if spec.qk_norm and not by_head:
+            q, k = (_normed(scope, spec, p, name, linear(work, p, (name + ".",), x)) for name in ("q", "k"))
+            qkv = work.concat((q, k, linear(work, p, ("v.",), x)), 1)
+        else:
+            qkv = linear(work, p, ("q.", "k.", "v."), x)
     given = {"qkv": qkv, "positions": work.positions()}
-    given |= {n: p[f"{n}.weight"] for n in ("q_norm", "k_norm") if spec.qk_norm}
+    given |= {n: p[f"{n}.weight"] for n in ("q_norm", "k_norm") if by_head}
     if spec.causal and scope.resumes:
         given |= {name: scope.state(name, (HELD, spec.kv_heads, spec.width)) for name in ("k", "v")}
     made = work.emit(
@@ -85,11 +90,16 @@ def _heads(
     count, width = spec.num_heads if name == "q" else spec.kv_heads, spec.width
     y = linear(work, p, (name + ".",), rows)
     if name != "v" and spec.qk_norm:
-        gain, eps = p[f"{name}_norm.weight"], spec.qk_norm_eps
-        y = work.reshape(y, (batch * length * count, width))
-        y = work.norm(y, gain, kind="rms", eps=eps, unit_offset=spec.qk_norm_unit_offset)
+        wide = width if spec.qk_norm_over == "head" else count * width
+        y = _normed(scope, spec, p, name, work.reshape(y, (batch * length * count * width // wide, wide)))
     y = work.reshape(y, (batch, length, count, width))
     return y if name == "v" or turn is None else work.rope(y, *turn)
+
+
+def _normed(scope: Scope, spec: MultiHeadAttention, p: Mapping[str, int], name: str, rows: int) -> int:
+    """Emit the norm of rows of queries or keys, each a head or all of them."""
+    gain = p[f"{name}_norm.weight"]
+    return scope.work.norm(rows, gain, kind="rms", eps=spec.qk_norm_eps, unit_offset=spec.qk_norm_unit_offset)
 
 
 def attend(scope: Scope, spec: MultiHeadAttention, x: int, q: int, k: int, v: int, mask: int | None) -> int:

@@ -1,0 +1,149 @@
+"""Make tiny random models of model families, with the logits and greedy tokens that transformers gives.
+
+python scripts/tiny_models.py DIRECTORY [NAME ...]     one directory each; without names all of `MODELS`
+
+Needs torch and transformers, which neither the package nor its tests do: run it in an environment of its own. Each
+directory has config.json, model.safetensors (float32) and expected.json, as in tests/fixtures/hf_tiny.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+LENGTH, PROMPT, GREEDY = 48, 12, 16
+POSITIONS = (0, 11, 31, 47)
+MARGIN = 0.02
+"""Distance of the likeliest token from the next one, of the largest logit: devices may not decide differently."""
+
+SIZES: Mapping[str, Any] = {
+    "vocab_size": 96,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 256,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    "pad_token_id": 0,
+}
+_BOTH_KINDS: Mapping[str, Any] = {"sliding_window": 16, "layer_types": ["sliding_attention", "full_attention"]}
+_YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64, "rope_theta": 500000.0}
+
+MODELS: Mapping[str, Mapping[str, Any]] = {
+    "cohere": {"model_type": "cohere", "logit_scale": 0.25},
+    "cohere2": {"model_type": "cohere2", "logit_scale": 0.25, **_BOTH_KINDS},
+    "gemma": {"model_type": "gemma", "head_dim": 16, "tie_word_embeddings": False},
+    "granite": {
+        "model_type": "granite",
+        "embedding_multiplier": 6.0,
+        "attention_multiplier": 0.2,
+        "residual_multiplier": 0.4,
+        "logits_scaling": 3.0,
+    },
+    "mixtral": {"model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 2},
+    "olmo2": {"model_type": "olmo2"},
+    "olmo3": {
+        "model_type": "olmo3",
+        **_BOTH_KINDS,
+        "rope_parameters": {
+            "sliding_attention": {"rope_type": "default", "rope_theta": 500000.0},
+            "full_attention": {**_YARN, "attention_factor": 1.2},
+        },
+    },
+    "phi3_longrope": {
+        "model_type": "phi3",
+        "partial_rotary_factor": 0.5,
+        "original_max_position_embeddings": 8,
+        "rope_parameters": {
+            "rope_type": "longrope",
+            "rope_theta": 10000.0,
+            "short_factor": [1.0, 1.5],
+            "long_factor": [1.5, 6.0],
+        },
+    },
+    "qwen3_yarn": {"model_type": "qwen3", "head_dim": 16, "rope_parameters": _YARN},
+    "stablelm": {"model_type": "stablelm", "use_qkv_bias": True, "partial_rotary_factor": 0.5},
+    "stablelm_parallel": {"model_type": "stablelm", "use_parallel_residual": True},
+    "starcoder2": {"model_type": "starcoder2", "sliding_window": 16},
+}
+"""Name → configuration beside `SIZES`."""
+
+
+def make(target: Path, values: Mapping[str, Any]) -> None:
+    """Write one model; of the first seeds, that with the clearest greedy tokens."""
+    torch, transformers = (importlib.import_module(name) for name in ("torch", "transformers"))
+    best: tuple[float, Any, Any] | None = None
+    for seed in range(20):
+        torch.manual_seed(seed)
+        given = {**SIZES, **values}
+        config = transformers.AutoConfig.for_model(**given)
+        model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager").float().eval()
+        _fill(model)
+        margin, expected = _answers(model, seed)
+        if best is None or margin > best[0]:
+            best = margin, model, expected
+        if margin > MARGIN:
+            break
+    assert best is not None
+    margin, model, expected = best
+    model.save_pretrained(target)
+    (target / "expected.json").write_text(json.dumps(expected) + "\n")
+    size = sum(path.stat().st_size for path in target.iterdir()) / 1024
+    print(f"{target.name}: {size:.0f} KiB, margin {margin:.3f}, tokens {expected['greedy_tokens']}")
+
+
+def _fill(model: Any) -> None:
+    """Draw every parameter anew: gains and biases too would otherwise be those that change nothing."""
+    torch = importlib.import_module("torch")
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if parameter.dim() == 1 and "bias" not in name and "sinks" not in name:
+                parameter.copy_(parameter.mean() + 0.1 * torch.randn_like(parameter))
+            else:
+                parameter.copy_((0.3 if parameter.dim() == 1 else 0.18) * torch.randn_like(parameter))
+
+
+def _answers(model: Any, seed: int) -> tuple[float, dict[str, Any]]:
+    """Smallest margin of the greedy tokens, and what expected.json has."""
+    torch = importlib.import_module("torch")
+    generator = torch.Generator().manual_seed(1000 + seed)
+    ids = torch.randint(3, SIZES["vocab_size"], (LENGTH,), generator=generator)
+    margin = 1.0
+    with torch.no_grad():
+        logits = model(ids[None]).logits[0]
+        tokens, made = ids[:PROMPT], []
+        for _ in range(GREEDY):
+            row = model(tokens[None]).logits[0, -1]
+            top = row.topk(2).values
+            margin = min(margin, float((top[0] - top[1]) / row.abs().max()))
+            made.append(int(row.argmax()))
+            tokens = torch.cat([tokens, row.argmax()[None]])
+    rows = [[round(float(value), 5) for value in logits[i]] for i in POSITIONS]
+    return margin if len(set(made)) > 3 else -1.0, {
+        "input_ids": ids.tolist(),
+        "positions": list(POSITIONS),
+        "logits": rows,
+        "prompt_length": PROMPT,
+        "greedy_tokens": made,
+    }
+
+
+def main() -> int:
+    """Make the models that the command line names."""
+    if len(sys.argv) < 2:
+        print(__doc__)
+        return 2
+    home = Path(sys.argv[1])
+    for name in sys.argv[2:] or MODELS:
+        make(home / name, MODELS[name])
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

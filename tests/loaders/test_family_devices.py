@@ -1,0 +1,42 @@
+"""Families on the fast devices: logits and greedy tokens of transformers, from the tiny models."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import volumetric
+
+TINY = Path(__file__).parents[1] / "fixtures" / "hf_tiny"
+NAMES = sorted(path.parent.name for path in TINY.glob("*/expected.json"))
+DIFFERENT = ("cohere2", "gpt2", "gemma2", "mixtral", "olmo3")
+"""One family of each data flow: the others differ from these in names and sizes, and a software GPU is slow."""
+
+
+@pytest.mark.parametrize(
+    ("name", "device"), [*((name, "cpu") for name in NAMES), *((name, "gpu") for name in DIFFERENT)]
+)
+def test_logits_and_greedy_tokens_are_those_of_transformers(name: str, device: str) -> None:
+    expected = json.loads((TINY / name / "expected.json").read_text())
+    reference = np.array(expected["logits"])
+    with volumetric.load(TINY / name, device=device) as model:
+        logits = model.logits(expected["input_ids"])[expected["positions"]]
+        prompt = expected["input_ids"][: expected["prompt_length"]]
+        made = model.generate(prompt, max_tokens=16, temperature=0.0, ignore_eos=True)
+    assert np.abs(logits - reference).max() < 1e-4 * np.abs(reference).max()
+    assert list(made.token_ids) == expected["greedy_tokens"]
+
+
+def test_a_rotation_by_context_is_one_for_the_whole_sequence() -> None:
+    ids = [7, 30, 5, 81, 44, 9]
+    made = {}
+    for device in ("reference", "cpu"):
+        for context in (8, 16):
+            with volumetric.load(TINY / "phi3_longrope", device=device, context=context) as model:
+                made[device, context] = model.logits(ids)
+    for context in (8, 16):
+        np.testing.assert_allclose(made["cpu", context], made["reference", context], atol=1e-4)
+    assert np.abs(made["cpu", 8] - made["cpu", 16]).max() > 1e-2

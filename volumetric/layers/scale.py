@@ -1,0 +1,32 @@
+"""Scale: a constant factor, as on the logits of Cohere and on the residual sums of Granite."""
+
+from __future__ import annotations
+
+import math
+
+from volumetric._typing import Array
+from volumetric.errors import SpecError
+from volumetric.layers.base import Arrays, Grads, LayerSpec, Memory, Saved, layer
+
+
+@layer("scale")
+class Scale(LayerSpec):
+    """``y = factor · x``, element by element.
+
+    Attributes
+    ----------
+    factor : what every element is multiplied by
+    """
+
+    factor: float
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        if not math.isfinite(self.factor):
+            raise SpecError(f"scale: factor must be finite, got {self.factor}")
+
+    def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
+        return xs[0] * xs[0].dtype.type(self.factor), {}
+
+    def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
+        return Grads((gy * gy.dtype.type(self.factor),))

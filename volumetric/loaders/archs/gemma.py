@@ -1,0 +1,29 @@
+"""Gemma 1 (arXiv 2403.08295): Llama with GeGLU, scaled embeddings and gains stored less one."""
+
+from __future__ import annotations
+
+import math
+
+from volumetric.layers import RMSNorm
+from volumetric.loaders.gemma_layers import HEAD_DIM
+from volumetric.loaders.hf_config import Config
+from volumetric.loaders.hf_rope import read_rope
+from volumetric.loaders.names import Blueprint
+from volumetric.loaders.pre_norm import attention_blocks, gated_mlp, pre_norm_stack
+
+
+def build(config: Config) -> Blueprint:
+    """Network and rules of a Gemma configuration."""
+    config.require("use_bidirectional_attention", False)
+    hidden, layers = config.integer("hidden_size"), config.layers()
+    width = config.integer("head_dim", HEAD_DIM)
+    activation = config.values.get("hidden_act")
+    if activation in (None, "gelu"):
+        activation = "gelu_pytorch_tanh"  # what the first configurations mean by "gelu", as in transformers
+    config = config.with_values(head_dim=width, hidden_act=activation)
+    norm = RMSNorm(num_features=hidden, eps=config.number("rms_norm_eps", 1e-6), unit_offset=True)
+    bias = config.flag("attention_bias", False)
+    ropes = [read_rope(config, width)] * layers
+    attentions = attention_blocks(config, ropes, [None] * layers, qkv_bias=bias, out_bias=bias)
+    feeds = [gated_mlp(config)] * layers
+    return pre_norm_stack(config, norm, attentions, feeds, tied=True, embedding_scale=math.sqrt(hidden))

@@ -1,0 +1,27 @@
+"""Mixtral (arXiv 2401.04088): Mistral with a mixture of experts in each layer, of which every token takes two."""
+
+from __future__ import annotations
+
+from volumetric.loaders.decoder import head_dim
+from volumetric.loaders.experts import experts
+from volumetric.loaders.hf_config import Config, read_windows
+from volumetric.loaders.hf_rope import read_rope
+from volumetric.loaders.names import Blueprint
+from volumetric.loaders.pre_norm import Block, attention_blocks, pre_norm_stack, rms_norm
+
+NAMES = {"gate": "w1", "up": "w3", "down": "w2"}
+
+
+def build(config: Config) -> Blueprint:
+    """Network and rules of a Mixtral configuration."""
+    layers = config.layers()
+    ropes = [read_rope(config, head_dim(config))] * layers
+    attentions = attention_blocks(config, ropes, read_windows(config, layers, switch=False))
+    spec, names = experts(
+        config,
+        count=config.integer("num_local_experts", 8),
+        hidden=config.integer("intermediate_size"),
+        names=NAMES,
+    )
+    feeds = [Block(spec, "block_sparse_moe", names)] * layers
+    return pre_norm_stack(config, rms_norm(config, eps=1e-5), attentions, feeds)

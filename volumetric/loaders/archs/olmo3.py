@@ -1,0 +1,22 @@
+"""OLMo 3 (arXiv 2512.13961): OLMo 2 in which three of four layers see a window, with a rotation of their own."""
+
+from __future__ import annotations
+
+from volumetric.loaders.decoder import head_dim
+from volumetric.loaders.hf_config import Config, read_windows
+from volumetric.loaders.hf_rope import read_ropes_by_kind
+from volumetric.loaders.names import Blueprint
+from volumetric.loaders.olmo_layers import olmo_decoder
+
+BASE = 500_000.0
+"""Rotary base where the configuration does not say."""
+
+
+def build(config: Config) -> Blueprint:
+    """Network and rules of an OLMo 3 configuration."""
+    layers = config.layers()
+    config = config.with_values(sliding_window=config.integer("sliding_window", 4096))
+    windows = read_windows(config, layers, switch=False, full_every=4)
+    # In the old spelling, rope_scaling is that of the layers that see everything.
+    full, sliding = read_ropes_by_kind(config, head_dim(config), BASE, config.number("rope_theta", BASE))
+    return olmo_decoder(config, ropes=[full if window is None else sliding for window in windows], windows=windows)

@@ -1,0 +1,27 @@
+"""StarCoder 2 (arXiv 2402.19173): LayerNorm, plain MLP with biases, grouped attention with a window."""
+
+from __future__ import annotations
+
+from volumetric.layers import MLP, LayerNorm
+from volumetric.loaders.decoder import head_dim
+from volumetric.loaders.hf_config import Config, read_windows
+from volumetric.loaders.hf_rope import read_rope
+from volumetric.loaders.names import Blueprint
+from volumetric.loaders.pre_norm import Block, attention_blocks, pre_norm_stack
+
+
+def build(config: Config) -> Blueprint:
+    """Network and rules of a StarCoder 2 configuration."""
+    hidden, layers, bias = config.integer("hidden_size"), config.layers(), config.flag("use_bias", True)
+    norm = LayerNorm(num_features=hidden, eps=config.number("norm_epsilon", 1e-5))
+    ropes = [read_rope(config, head_dim(config))] * layers
+    windows = read_windows(config, layers, switch=False)
+    mlp = MLP(
+        in_features=hidden,
+        hidden_features=config.integer("intermediate_size"),
+        activation=config.activation("hidden_act", "gelu_pytorch_tanh"),
+        bias=bias,
+    )
+    attentions = attention_blocks(config, ropes, windows, qkv_bias=bias, out_bias=bias)
+    feeds = [Block(mlp, "mlp", {"up": "c_fc", "down": "c_proj"})] * layers
+    return pre_norm_stack(config, norm, attentions, feeds, tied=True)
