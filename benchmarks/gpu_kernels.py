@@ -38,7 +38,7 @@ from volumetric.runtime import RunOptions, lower
 from volumetric.runtime.batch import greedy_ids
 from volumetric.runtime.gpu import GpuDevice
 from volumetric.runtime.gpu.executable import GpuExecutable
-from volumetric.runtime.gpu.profile import kernel_times, passes_seconds
+from volumetric.runtime.gpu.profile import passes_seconds
 from volumetric.runtime.gpu.tuning import Product, search
 from volumetric.weights import WeightStore
 
@@ -185,7 +185,7 @@ def run_batches(
             states = [executable.new_state() for _ in range(count)]
             for state in states:
                 state.advance(256)
-            times = kernel_times(executable, states)
+            times = executable.kernel_times(states)
             row = {
                 "model": name,
                 "dtype": dtype,
@@ -287,8 +287,8 @@ def run_models(
         decode_rate(executable, tokens, CONTEXT // 2)
         state = executable.new_state()
         state.advance(CONTEXT // 2)
-        decode_times = kernel_times(executable, [state])
-        body_times = kernel_times(executable, [state], "body", rows)
+        decode_times = executable.kernel_times([state])
+        body_times = executable.kernel_times([state], "body", rows)
         gpu = next(t.seconds for t in decode_times if t.label == "all")
         row = {
             "model": name,

@@ -34,11 +34,11 @@ from volumetric.layers import (
     SwiGLU,
 )
 from volumetric.network import Network, Params, initialise
-from volumetric.runtime import RunOptions, fuse, lower
+from volumetric.runtime import RunOptions, lower
 from volumetric.runtime.batch import greedy_ids
 from volumetric.runtime.gpu import GpuDevice
 from volumetric.runtime.gpu.executable import GpuExecutable
-from volumetric.runtime.gpu.profile import kernel_times
+from volumetric.runtime.graph.network import DIALECT, open_graph
 from volumetric.runtime.profile import WHOLE
 from volumetric.runtime.reference import ReferenceDevice
 from volumetric.weights import WeightStore
@@ -128,7 +128,7 @@ def test_a_fused_plan_is_a_short_list_of_dispatches(native_device: GpuDevice) ->
 def test_profiles_name_every_dispatch(native_device: GpuDevice) -> None:
     network = tiny_llama()
     executable = native_device.compile_fused(lower(network), initialise(network, 0), OPTIONS)
-    times = kernel_times(executable, [executable.new_state()], repeats=1)
+    times = executable.kernel_times([executable.new_state()], repeats=1)
     kinds = {time.label: time.count for time in times}
     assert kinds.pop("all") == sum(kinds.values()) == 2 + 5 * 2
     assert kinds["attend_split 4x8 float32"] == 2
@@ -233,10 +233,11 @@ def test_both_executors_give_the_same_bits(native_device: GpuDevice, rng: np.ran
     network = tiny_llama(blocks=14)
     params = initialise(network, 7)
     ids = rng.integers(0, 97, 20).astype(np.int32)
-    plan = fuse(lower(network))
+    plan = lower(network)
+    graph = open_graph(plan, DIALECT)
     found = []
     for portable in (False, True):
-        executable = GpuExecutable(native_device.context, plan, params, OPTIONS, portable=portable)
+        executable = GpuExecutable(native_device.context, plan, graph, params, OPTIONS, portable=portable)
         state = executable.new_state()
         logits = executable.forward(state, ids, last_only=False)
         tokens = greedy_ids(executable, state, 5)

@@ -99,7 +99,7 @@ def test_a_mixture_runs_on_packed_weights(fallback_device: GpuDevice, rng: np.ra
     plan = lower(network)
     executable = fallback_device.compile(plan, params, RunOptions(context=128))
     assert isinstance(executable, GpuExecutable)
-    assert {step.guard[1] for step in executable.plan.steps if step.guard} == set(range(5))
+    assert {node.guard[1] for node in executable.graph.nodes if node.guard} == set(range(5))
     reference = ReferenceDevice().compile(plan, params, RunOptions(context=128))
     for rows in (1, 3, 20):
         x = rng.standard_normal((rows, WIDTH)).astype(np.float32)

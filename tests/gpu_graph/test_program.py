@@ -163,7 +163,7 @@ def run_lowered(graphs: GpuGraphs, lowered: Lowered, inputs: list[np.ndarray], s
         "scratch": [context.buffer(nbytes, "scratch") for nbytes in lowered.scratch],
     }
     calls = [
-        graphs.bind(one, {name: places[ref.place][ref.number] for name, ref in one.buffers.items()})
+        context.bind(one.dispatch, {name: places[ref.place][ref.number] for name, ref in one.buffers.items()}, one.dims)
         for one in lowered.launches
     ]
     context.run(calls)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import struct
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,6 +14,7 @@ from volumetric.errors import DeviceError, VolumetricError
 from volumetric.kernels.gpu.dispatch import ONE_ROW, Caps, Dispatch, Grid, Rows
 from volumetric.runtime.gpu.adapters import is_software
 from volumetric.runtime.gpu.modules import create_module
+from volumetric.runtime.gpu.recording import Entry
 from volumetric.runtime.gpu.tunings import Tunings
 from volumetric.shaders import Binding, Linked, Target, link, rounds
 
@@ -37,7 +39,7 @@ class Pipeline:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One recorded dispatch: ready to replay, nothing is looked up again. `label` tells kinds apart in profiles."""
+    """One bound dispatch: ready to replay, nothing is looked up again. `label` tells kinds apart in profiles."""
 
     name: str
     label: str
@@ -112,7 +114,7 @@ class GpuContext:
         self.tunings = Tunings(f"{adapter.info['device']} {adapter.info['description']}")
         self._pipelines: dict[object, Pipeline] = {}
         self._layouts: dict[object, Any] = {}
-        self._args: dict[bytes, Any] = {}
+        self._uniforms: dict[bytes, Any] = {}
         self._idle: dict[int, Any] = {}
         self.caps = _caps(adapter, self.features)
         self.caps = replace(self.caps, subgroup_size=self._certain_lanes(adapter))
@@ -242,8 +244,15 @@ class GpuContext:
             )
         return self._layouts[bindings]
 
+    def bind_all(self, entries: Iterable[Entry], buffers: Mapping[str, Any]) -> list[Call]:
+        """Bind a recording to buffers by the names that it has for them; raises as `bind`."""
+        return [
+            self.bind(entry.dispatch, {local: buffers[name] for local, name in entry.buffers.items()}, entry.dims)
+            for entry in entries
+        ]
+
     def bind(self, dispatch: Dispatch, buffers: Mapping[str, Any], dims: Sequence[int | float] = ()) -> Call:
-        """Record a dispatch over `buffers`, by the shader's names. Optional bindings left out get an idle buffer.
+        """Bind a dispatch to `buffers`, by the shader's names. Optional bindings left out get an idle buffer.
 
         Parameters
         ----------
@@ -264,7 +273,9 @@ class GpuContext:
         entries, written = [], []
         for binding in linked.bindings:
             if binding.index == _ARGS:
-                buffer = self._uniform_args(args)
+                buffer = self._uniform(args)
+            elif binding.name == "dims" and "dims" not in buffers:
+                buffer = self._uniform(_words(dims))
             else:
                 buffer = buffers[binding.name] if binding.name in buffers else self._idle_at(binding)
             part = buffer if isinstance(buffer, Slice) else Slice(buffer, 0, buffer.size)
@@ -293,12 +304,12 @@ class GpuContext:
             self._idle[place] = self.buffer(256, "unused binding", uniform=True)
         return self._idle[place]
 
-    def _uniform_args(self, args: bytes) -> Any:
-        """Uniform buffer with these arguments, one for all dispatches with the same."""
-        if args not in self._args:
-            self._args[args] = self.buffer(len(args), "arguments", uniform=True)
-            self.write(self._args[args], np.frombuffer(args, np.uint32))
-        return self._args[args]
+    def _uniform(self, words: bytes) -> Any:
+        """Uniform buffer with these arguments or sizes, one for all dispatches with the same."""
+        if words not in self._uniforms:
+            self._uniforms[words] = self.buffer(len(words), "arguments", uniform=True)
+            self.write(self._uniforms[words], np.frombuffer(words, np.uint32))
+        return self._uniforms[words]
 
     def _most_rounds(self) -> int:
         """Rounds after which the driver ends a loop, 0 if it lets one go on for `_PROBED_ROUNDS`."""
@@ -331,6 +342,12 @@ class GpuContext:
             encoder = self.device.create_command_encoder()
             encode_pass(encoder, calls, rows, self.caps.max_groups)
             self.queue.submit([encoder.finish()])
+
+
+def _words(dims: Sequence[int | float]) -> bytes:
+    return b"".join(
+        struct.pack("<f", word) if isinstance(word, float) else struct.pack("<I", word % (1 << 32)) for word in dims
+    )
 
 
 def _essence(error: BaseException) -> str:

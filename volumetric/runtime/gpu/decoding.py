@@ -8,7 +8,7 @@ one before on another thread. The commands know no sequence: what is encoded whe
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from volumetric.runtime.gpu.commands import Command, Copy
 from volumetric.runtime.logits import INFINITE, NAN, NONE_POSSIBLE, unusable
 
 if TYPE_CHECKING:
-    from volumetric.runtime.gpu.executable import GpuExecutable
+    from volumetric.runtime.gpu.pages import PagePool
     from volumetric.runtime.gpu.recordings import Recordings
     from volumetric.runtime.gpu.state import GpuState
 
@@ -38,7 +38,7 @@ class EncodedTokens:
     def __init__(self, recordings: Recordings, rows: Rows) -> None:
         self.rows = rows
         self._recordings = recordings
-        self._ids = recordings.scratch.values[recordings.plan.inputs[0]]
+        self._ids = recordings.scratch.buffers[recordings.scratch.values[recordings.input]]
         self._encoded: deque[tuple[Any, Any]] = deque()
         count = _DEPTH + _AHEAD + 1
         self._ring = [recordings.context.buffer(4 * rows.total, "tokens", read=True) for _ in range(count)]
@@ -75,42 +75,76 @@ class EncodedTokens:
         self._ring.clear()
 
 
+class Decoder:
+    """Greedy decoding of one executable.
+
+    Parameters
+    ----------
+    recordings : its commands
+    pool : pages and fixed states; its lock is held while a token is made
+    check_rows : raises `GenerationError` unless so many rows fit after a position
+    """
+
+    def __init__(self, recordings: Recordings, pool: PagePool, check_rows: Callable[[int, int], None]) -> None:
+        self.recordings = recordings
+        self.pool = pool
+        self.check_rows = check_rows
+        self._encoded: EncodedTokens | None = None
+
+    def run(self, states: Sequence[GpuState], tokens: Sequence[int]) -> Generator[list[int]]:
+        """Yield tokens without end; the states count exactly those fed for the tokens yielded."""
+        return TokenLoop(self, states).run(tokens)
+
+    def encoded(self, rows: Rows) -> EncodedTokens:
+        """Commands of the next tokens of so many sequences; those of the last number are kept."""
+        if self._encoded is None or self._encoded.rows != rows:
+            self.drop()
+            self._encoded = EncodedTokens(self.recordings, rows)
+        return self._encoded
+
+    def drop(self) -> None:
+        """Drop what is encoded."""
+        if self._encoded is not None:
+            self._encoded.close()
+            self._encoded = None
+
+
 class TokenLoop:
     """One run of greedy decoding over states."""
 
-    def __init__(self, executable: GpuExecutable, states: Sequence[GpuState]) -> None:
-        self._executable = executable
+    def __init__(self, decoder: Decoder, states: Sequence[GpuState]) -> None:
+        self._decoder = decoder
         self._states = list(states)
-        self._recordings = executable.recordings
-        self._ids = executable.recordings.scratch.values[executable.plan.inputs[0]]
+        self._recordings = recordings = decoder.recordings
+        self._ids = recordings.scratch.buffers[recordings.scratch.values[recordings.input]]
         self._flying: deque[tuple[Any, int]] = deque()
         self._expected: list[int] = []
         self._near: list[int] = []
-        self._rows = executable.recordings.count(self._places())
+        self._rows = recordings.count(self._places())
 
     def run(self, tokens: Sequence[int]) -> Generator[list[int]]:
         """Yield tokens without end; the states count exactly those fed for the tokens yielded."""
-        executable = self._executable
+        lock = self._decoder.pool.lock
         try:
             while True:
-                with executable.lock:
+                with lock:
                     tokens = self._next(tokens)
                 yield list(tokens)
         finally:
-            with executable.lock:
+            with lock:
                 if self._recordings.owner is self:
                     self._recordings.owner = None
                 self._flying.clear()
 
     def _next(self, tokens: Sequence[int]) -> list[int]:
-        executable = self._executable
+        decoder = self._decoder
         positions = [state.position for state in self._states]
         if positions != self._expected and self._recordings.owner is self:
             self._recordings.owner = None
-        executable.check_rows(max(positions), 1)
+        decoder.check_rows(max(positions), 1)
         depth = self._depth(max(positions))
-        executable.pool.reserve((state.held, state.position, state.position + depth) for state in self._states)
-        encoded = executable.encoded_tokens(self._rows)
+        decoder.pool.reserve((state.held, state.position, state.position + depth) for state in self._states)
+        encoded = decoder.encoded(self._rows)
         if self._recordings.owner is not self:
             self._begin(tokens)
         if len(positions) == 1 and (near := self._states[0].held.pages[:NEAR_PAGES]) != self._near:
@@ -132,7 +166,7 @@ class TokenLoop:
         """Tokens that may be in flight: those after the first one too must have a place."""
         for depth in range(_DEPTH, 1, -1):
             try:
-                self._executable.check_rows(position, depth)
+                self._decoder.check_rows(position, depth)
             except GenerationError:
                 continue
             return depth

@@ -11,7 +11,9 @@ from volumetric.kernels.gpu.formats import FORMATS
 from volumetric.runtime.device import DeviceInfo, RunOptions
 from volumetric.runtime.gpu.adapters import choose, describe, ranked_adapters
 from volumetric.runtime.gpu.context import GpuContext
-from volumetric.runtime.graph.network import NATIVE
+from volumetric.runtime.graph.network import DIALECT, NATIVE, open_graph
+from volumetric.runtime.graph.ops import Graph
+from volumetric.runtime.graph.segments import on_rows
 from volumetric.runtime.narrowing import narrowed_params
 from volumetric.runtime.plan import Plan
 
@@ -63,38 +65,36 @@ class GpuDevice:
     def compile(self, plan: Plan, params: Params, options: RunOptions | None = None) -> Executable:
         """Bind `plan` (as `lower` wrote it) to resident copies of `params`.
 
-        A plan that consists of row-wise operations runs fused; any other as tensor graphs.
+        A network that consists of operations on rows runs on packed weights; any other as tensor graphs.
 
         Raises
         ------
         DeviceError : the weights or the scratch memory exceed the GPU
         UnsupportedError : the options hold something that has no GPU form, or weights are of a 64-bit type
         """
-        from volumetric.runtime.fuse import fuse_if_row_wise
         from volumetric.runtime.graph.executable import GraphExecutable
 
         options = options or RunOptions()
-        fused = fuse_if_row_wise(plan, self.native_operations)
-        if fused is not None:
-            return self._bound(fused, params, options)
         refuse_wide(plan, params)
+        graph = open_graph(plan, DIALECT & self.native_operations)
+        if all(on_rows(graph, node, self.native_operations) for node in graph.nodes):
+            return self._bound(plan, graph, params, options)
         return GraphExecutable(plan, params, options, self.graphs())
 
     def compile_fused(self, plan: Plan, params: Params, options: RunOptions | None = None) -> GpuExecutable:
         """Bind a plan of row-wise operations alone; raises as `compile`, and `UnsupportedError` for other layers."""
-        from volumetric.runtime.fuse import fuse
+        refuse_wide(plan, params)
+        graph = open_graph(plan, DIALECT & self.native_operations)
+        return self._bound(plan, graph, params, options or RunOptions())
 
-        return self._bound(fuse(plan, self.native_operations), params, options or RunOptions())
-
-    def _bound(self, fused: Plan, params: Params, options: RunOptions) -> GpuExecutable:
+    def _bound(self, plan: Plan, graph: Graph, params: Params, options: RunOptions) -> GpuExecutable:
         from volumetric.runtime.gpu.executable import GpuExecutable
 
         if options.compute == "bfloat16":
             raise UnsupportedError(
                 "the GPU has no products of bfloat16 activations", hint="use compute='float32' or device='cpu'"
             )
-        refuse_wide(fused, params)
-        return GpuExecutable(self.context, fused, narrowed_params(params, self.native_schemes), options)
+        return GpuExecutable(self.context, plan, graph, narrowed_params(params, self.native_schemes), options)
 
     def graphs(self) -> GpuGraphs:
         """Return what compiles tensor graphs for this GPU."""

@@ -1,4 +1,4 @@
-"""GpuExecutable: a fused plan with resident weights, run by replaying recorded commands.
+"""GpuExecutable: a network with resident weights, run by replaying recorded commands.
 
 A recording knows how many rows a call has, not whose they are: positions, page tables and tokens lie in buffers.
 """
@@ -13,17 +13,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from volumetric.errors import DeviceError, GenerationError, UnsupportedError
-from volumetric.kernels.gpu.attention import AttentionShape
 from volumetric.kernels.gpu.dispatch import Rows
 from volumetric.network import Params
 from volumetric.runtime.batch import Span, check_once, check_pieces, greedy_each
 from volumetric.runtime.device import MemoryReport, Piece, RunOptions
+from volumetric.runtime.gpu.attending import Attending, attention_shapes
 from volumetric.runtime.gpu.calls import Place, schedule
 from volumetric.runtime.gpu.commands import Executor, PlainExecutor
 from volumetric.runtime.gpu.context import GpuContext
-from volumetric.runtime.gpu.decoding import EncodedTokens, TokenLoop
+from volumetric.runtime.gpu.decoding import Decoder
 from volumetric.runtime.gpu.native import NativeExecutor
 from volumetric.runtime.gpu.pages import PagePool
+from volumetric.runtime.gpu.profile import call_times
 from volumetric.runtime.gpu.record import Recorder
 from volumetric.runtime.gpu.recordings import Recordings
 from volumetric.runtime.gpu.residency import Residency
@@ -31,6 +32,7 @@ from volumetric.runtime.gpu.results import Results
 from volumetric.runtime.gpu.scratch import Scratch
 from volumetric.runtime.gpu.state import GpuState
 from volumetric.runtime.gpu.tuning import tune
+from volumetric.runtime.graph.ops import Graph
 from volumetric.runtime.plan import Plan
 from volumetric.runtime.profile import StepTime
 from volumetric.runtime.state import check_input, check_room, check_vocabulary
@@ -38,12 +40,13 @@ from volumetric.runtime.state_file import restore_state
 
 
 class GpuExecutable:
-    """A plan bound to weights on one GPU.
+    """A network bound to weights on one GPU.
 
     Parameters
     ----------
     context : the open GPU
-    plan : fused plan
+    plan : as `lower` wrote it
+    graph : the same as operations on rows, from `open_graph`
     params : weights of the network
     options : how to run
     portable : encode with plain wgpu-py calls instead of prepared native ones
@@ -51,11 +54,18 @@ class GpuExecutable:
     Raises
     ------
     DeviceError : weights or scratch exceed the GPU
-    UnsupportedError : the plan or the options hold something that has no GPU form
+    UnsupportedError : the graph or the options hold something that has no GPU form
     """
 
     def __init__(
-        self, context: GpuContext, plan: Plan, params: Params, options: RunOptions, *, portable: bool = False
+        self,
+        context: GpuContext,
+        plan: Plan,
+        graph: Graph,
+        params: Params,
+        options: RunOptions,
+        *,
+        portable: bool = False,
     ) -> None:
         if options.kv_dtype == "int8":
             raise UnsupportedError(
@@ -65,26 +75,34 @@ class GpuExecutable:
             options = dataclasses.replace(options, kv_dtype=_storage(plan, params))
         self.context = context
         self.plan = plan
+        self.graph = graph
         self.options = options
-        self._shapes = _attention_shapes(plan, options)
+        shapes = attention_shapes(graph, options)
         self.weights = Residency(context, params)
-        whole = any(not (shape.state and shape.causal) for shape in self._shapes.values())
-        self.scratch = Scratch(context, plan, whole=whole, most=options.context)
-        kept = {key: shape for i, shape in self._shapes.items() for key in plan.steps[i].states.values()}
+        whole = any(not (shape.state and shape.causal) for shape in shapes.values())
+        self.scratch = Scratch(context, graph, whole=whole, most=options.context)
+        held = {node.outputs[0]: node for node in graph.nodes if node.op == "attend"}
+        kept = {
+            graph.tensors[i].key or "": shapes[out]
+            for out, node in held.items()
+            for i in (node.named("k"), node.named("v"))
+            if i is not None
+        }
         fixed = {key: spec for key, spec in plan.states.items() if spec.kind == "fixed"}
-        self.pool = PagePool(context, kept, options.context, self._forget, fixed)
-        self.lock = self.pool.lock
+        self.pool = PagePool(context, kept, options.context, self._unbind, fixed)
+        self._row_bytes = sum(2 * shape.page_bytes // shape.page for shape in shapes.values() if shape.state)
+        attention = Attending(shapes, self.scratch, context.caps)
         self._recorder = Recorder(
-            context, plan, self.weights, self.scratch, self._shapes, self.pool, int8=options.compute == "int8"
+            graph, self.weights, self.scratch, attention, int8=options.compute == "int8", tunings=context.tunings
         )
         self._executor: Executor = PlainExecutor(context) if portable else NativeExecutor(context)
-        self.recordings = Recordings(context, self._executor, self.scratch, self._recorder)
+        self.recordings = Recordings(context, self._executor, self.scratch, self._recorder, self._buffers)
         self._results = Results(self.recordings)
-        self._encoded: EncodedTokens | None = None
+        self._decoder = Decoder(self.recordings, self.pool, self._check_rows)
         self._tables = [
-            (step.where, plan.params[step.params["weight"]][0] - step.attrs["offset"])
-            for step in plan.steps
-            if step.op == "position_embedding"
+            (node.where, plan.params[graph.keys(node)["weight"]][0] - node.attrs["offset"])
+            for node in graph.nodes
+            if node.op == "position_embedding"
         ]
         # Recording one row ahead uploads all weights, and finds early what the GPU cannot do.
         self.recordings.one_row()
@@ -92,8 +110,7 @@ class GpuExecutable:
     @property
     def memory(self) -> MemoryReport:
         """Bytes on the GPU."""
-        row = sum(2 * shape.page_bytes // shape.page for shape in self._shapes.values() if shape.state)
-        return MemoryReport(weights=self.weights.nbytes, scratch=self.scratch.nbytes, state_per_token=row)
+        return MemoryReport(weights=self.weights.nbytes, scratch=self.scratch.nbytes, state_per_token=self._row_bytes)
 
     @property
     def decoded(self) -> frozenset[str]:
@@ -120,20 +137,20 @@ class GpuExecutable:
         ------
         DeviceError : the keys and values need more memory than there is; no state has changed then
         """
-        with self.lock:
+        with self.pool.lock:
             rows = check_pieces(self.plan, pieces, self.options.context)
             for piece, x in zip(pieces, rows, strict=True):
                 self._check_owner(piece.state)
-                self.check_rows(piece.state.position, len(x))
+                self._check_rows(piece.state.position, len(x))
             self._reserve([piece.state for piece in pieces], [len(x) for x in rows])
             found: list[list[NDArray[np.float32]]] = [[] for _ in pieces]
-            for spans in schedule([len(x) for x in rows], self.scratch.rows, apart=self._recorder.apart):
+            for spans in schedule([len(x) for x in rows], self.scratch.rows, apart=self.recordings.apart):
                 states: list[GpuState] = [pieces[span.piece].state for span in spans]
                 wanted = [_wanted(pieces[span.piece], span, len(rows[span.piece])) for span in spans]
                 x = np.concatenate([rows[span.piece][span.start : span.stop] for span in spans])
                 starts = np.cumsum([0, *(len(span) for span in spans)])
                 numbers = [int(start) + n for start, part in zip(starts, wanted, strict=False) for n in part]
-                outputs = self._results.run(*self.place_rows(states, [len(span) for span in spans]), x, numbers)
+                outputs = self._results.run(*self._place_rows(states, [len(span) for span in spans]), x, numbers)
                 for state, span in zip(states, spans, strict=True):
                     state.advance(len(span))
                 at = 0
@@ -151,7 +168,7 @@ class GpuExecutable:
 
         Raises
         ------
-        UnsupportedError : the plan does not read token ids
+        UnsupportedError : the network does not read token ids
         GenerationError : a context is full, a token is outside of the vocabulary, or logits allow no choice
         """
         if self.plan.values[self.plan.inputs[0]].dtype != "int32":
@@ -161,7 +178,7 @@ class GpuExecutable:
         for state in states:
             self._check_owner(state)
         alone = len(states) > self.recordings.most_singles
-        return greedy_each(self, states, tokens) if alone else TokenLoop(self, states).run(tokens)
+        return greedy_each(self, states, tokens) if alone else self._decoder.run(states, tokens)
 
     def tune(self) -> None:
         """Search for faster cuts of the products of a token, for new states of all executables on this GPU.
@@ -174,9 +191,10 @@ class GpuExecutable:
         """
         if self.context.software or "timestamp-query" not in self.context.features:
             return
-        with self.lock:
+        with self.pool.lock:
             tune(self.context, self._recorder.products())
-            self._forget()
+            self._unbind()
+            self.recordings.forget()
 
     def step_times(self, state: GpuState, rows: int = 1, *, repeats: int = 10) -> list[StepTime]:
         """GPU time of the dispatches of a call by timestamps, see `kernel_times`; many rows count from position 0.
@@ -188,24 +206,47 @@ class GpuExecutable:
         ------
         UnsupportedError : the GPU has no timestamps
         """
-        from volumetric.runtime.gpu.profile import kernel_times
-
-        self.check_rows(state.position, 1)
+        self._check_rows(state.position, 1)
         part, rows = ("whole", 1) if rows == 1 else ("body", min(rows, self.scratch.rows))
-        times = kernel_times(self, [state], part, rows, repeats=repeats)
-        return [StepTime(label=time.label, count=time.count, seconds=time.seconds) for time in times]
+        return self.kernel_times([state], part, rows, repeats=repeats)
+
+    def kernel_times(
+        self, states: Sequence[GpuState], part: str = "whole", rows: int = 1, *, repeats: int = 20
+    ) -> list[StepTime]:
+        """GPU time of each kind of dispatch of one call, see `call_times`. The contents of the states are overwritten.
+
+        Parameters
+        ----------
+        part : ``"whole"`` or ``"body"``, which is what runs for rows without an output
+        rows : rows of each state, at position 0 for more than one, else at the states' positions
+
+        Raises
+        ------
+        UnsupportedError : the GPU has no timestamps
+        """
+        with self.pool.lock:
+            positions = [state.position for state in states]
+            if rows > 1:
+                for state in states:
+                    state.trim(0)
+            try:
+                counted, _ = self._place_rows(states, [rows] * len(states))
+                return call_times(self.context, self.recordings.calls(part, counted), counted, repeats)
+            finally:
+                for state, position in zip(states, positions, strict=True):
+                    state.advance(position - state.position)
 
     def close(self) -> None:
         """Free weights, scratch and pages."""
-        with self.lock:
-            self._forget()
+        with self.pool.lock:
+            self._unbind()
             self._results.close()
             self._executor.close()
             self.weights.close()
             self.scratch.close()
             self.pool.close()
 
-    def check_rows(self, position: int, new: int) -> None:
+    def _check_rows(self, position: int, new: int) -> None:
         """Raise `GenerationError` unless `new` more rows fit the context and the tables of learned positions."""
         check_room(position, new, self.options.context)
         for where, positions in self._tables:
@@ -215,21 +256,13 @@ class GpuExecutable:
                     hint="shorten the prompt or generate fewer tokens",
                 )
 
-    def place_rows(self, states: Sequence[GpuState], counts: Sequence[int]) -> tuple[Rows, NDArray[np.uint32]]:
+    def _place_rows(self, states: Sequence[GpuState], counts: Sequence[int]) -> tuple[Rows, NDArray[np.uint32]]:
         """Give states room for so many rows each, and describe the call in the control block."""
         self._reserve(states, counts)
         pairs = zip(states, counts, strict=True)
         return self.recordings.place(
             [Place(state.held.line, state.position, count, state.held.pages) for state, count in pairs]
         )
-
-    def encoded_tokens(self, rows: Rows) -> EncodedTokens:
-        """Commands of the next tokens of so many sequences; those of the last number are kept."""
-        if self._encoded is None or self._encoded.rows != rows:
-            if self._encoded is not None:
-                self._encoded.close()
-            self._encoded = EncodedTokens(self.recordings, rows)
-        return self._encoded
 
     def _reserve(self, states: Sequence[GpuState], counts: Sequence[int]) -> None:
         """Give states room for so many more rows each; if there is not enough for all, none is kept."""
@@ -242,13 +275,15 @@ class GpuExecutable:
                 state.trim(state.position)
             raise
 
-    def _forget(self) -> None:
-        """Drop all recordings: what they are bound to changes."""
+    def _buffers(self) -> dict[str, Any]:
+        """What recordings name."""
+        return {**self.scratch.buffers, **self.weights.buffers, **self.pool.named}
+
+    def _unbind(self) -> None:
+        """Let go of all buffers."""
         self._results.drop()
-        if self._encoded is not None:
-            self._encoded.close()
-            self._encoded = None
-        self.recordings.forget()
+        self._decoder.drop()
+        self.recordings.unbind()
 
     def _check_owner(self, state: GpuState) -> None:
         if state.pool is not self.pool:
@@ -269,29 +304,3 @@ def _storage(plan: Plan, params: Params) -> Literal["float32", "float16"]:
     float32 wants its precision.
     """
     return "float16" if any(params[key].scheme.dtype.bits < 32 for key in plan.params) else "float32"
-
-
-def _attention_shapes(plan: Plan, options: RunOptions) -> dict[int, AttentionShape]:
-    """Shape of the attention of each attend step, by the step's index."""
-    found = {}
-    for i, step in enumerate(plan.steps):
-        if step.op != "attend":
-            continue
-        attrs = step.attrs
-        found[i] = AttentionShape(
-            heads=attrs["heads"],
-            kv_heads=attrs["kv_heads"],
-            head_dim=attrs["head_dim"],
-            context=options.context,
-            scale=attrs["scale"],
-            causal=attrs["causal"],
-            window=attrs["window"],
-            softcap=attrs["softcap"],
-            qk_norm="q_norm" in step.params,
-            qk_norm_eps=attrs["qk_norm_eps"],
-            qk_norm_unit_offset=attrs["qk_norm_unit_offset"],
-            rotary=0 if attrs["rope"] is None else attrs["rope"].dim,
-            state=bool(step.states),
-            half=bool(step.states) and options.kv_dtype == "float16",  # without a state none are kept
-        )
-    return found

@@ -16,6 +16,11 @@ from volumetric.layers import StateSpec
 from volumetric.runtime.gpu.context import GpuContext
 
 
+def fixed_name(key: str) -> str:
+    """Name in recordings of the buffer with the values of a state."""
+    return f"values of {key}"
+
+
 class FixedStates:
     """Buffers ``[lines, RING, size padded]``, one for each state; kernels take the value of position 0 for zeros.
 

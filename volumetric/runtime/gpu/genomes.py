@@ -88,7 +88,9 @@ class GpuGenomes:
         found = []
         for first, links, buffers in self._parts:
             rows = x if shared else x[first : first + len(links)]
-            found.append(self._run(links, buffers, np.ascontiguousarray(rows.swapaxes(1, 2), np.float32), shared))
+            found.append(
+                self._run(links, buffers, np.ascontiguousarray(rows.swapaxes(1, 2), np.float32), shared=shared)
+            )
         return np.concatenate(found)
 
     def close(self) -> None:
@@ -118,7 +120,7 @@ class GpuGenomes:
         return {name: self._context.upload(_some(values), f"{name} of genomes") for name, values in arrays.items()}
 
     def _run(
-        self, links: GenomeLinks, buffers: dict[str, Any], x: NDArray[np.float32], shared: bool
+        self, links: GenomeLinks, buffers: dict[str, Any], x: NDArray[np.float32], *, shared: bool
     ) -> NDArray[np.float32]:
         context = self._context
         shape = GenomeShape(

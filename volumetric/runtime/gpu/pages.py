@@ -20,11 +20,18 @@ from volumetric.kernels.gpu.attention import PAGE, AttentionShape
 from volumetric.kernels.gpu.dispatch import Rows, ceil_div
 from volumetric.layers import StateSpec
 from volumetric.runtime.gpu.context import GpuContext
-from volumetric.runtime.gpu.fixed import FixedStates
+from volumetric.runtime.gpu.fixed import FixedStates, fixed_name
 
+TABLES = "page tables"
+"""Name of the page tables in recordings."""
 _FIRST_BYTES = 128 << 20
 _FIRST_LINES = 16
 _MOST_MOVES = 256
+
+
+def rows_name(key: str) -> str:
+    """Name in recordings of the buffer with the rows of a state."""
+    return f"rows of {key}"
 
 
 class Holding:
@@ -87,6 +94,13 @@ class PagePool:
         self.tables = context.buffer(4 * self._lines * self._width, "page tables")
         self._moves: Any = None
         self.fixed = FixedStates(context, fixed, self._lines)
+
+    @property
+    def named(self) -> dict[str, Any]:
+        """All buffers by their names in recordings, until the next move."""
+        rows = {rows_name(key): buffer for key, buffer in self.buffers.items()}
+        fixed = {fixed_name(key): buffer for key, buffer in self.fixed.buffers.items()}
+        return {TABLES: self.tables, **rows, **fixed}
 
     @property
     def nbytes(self) -> int:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,70 +11,29 @@ from volumetric.errors import UnsupportedError
 from volumetric.kernels.gpu.dispatch import Rows
 from volumetric.runtime.gpu.commands import encode_calls
 from volumetric.runtime.gpu.context import Call, GpuContext
-
-if TYPE_CHECKING:
-    from volumetric.runtime.gpu.executable import GpuExecutable
-    from volumetric.runtime.gpu.state import GpuState
-
+from volumetric.runtime.profile import WHOLE, StepTime
 
 _WARM_SECONDS = 0.3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KernelTime:
-    """GPU time of all dispatches of one kind in a call.
+def call_times(context: GpuContext, calls: Sequence[Call], rows: Rows, repeats: int) -> list[StepTime]:
+    """Time each kind of dispatch alone, the best of several, and all of them in one pass, under the label `WHOLE`.
 
-    Attributes
-    ----------
-    label : kernel and sizes
-    count : dispatches of this kind
-    seconds : all of them in one pass, the best of several
-    """
-
-    label: str
-    count: int
-    seconds: float
-
-
-def kernel_times(
-    executable: GpuExecutable, states: Sequence[GpuState], part: str = "whole", rows: int = 1, *, repeats: int = 20
-) -> list[KernelTime]:
-    """Time each kind of dispatch of one call alone, and the whole call, under the label ``"all"``.
-
-    Run in isolation, kinds add up to more than the whole. The contents of the states are overwritten.
-
-    Parameters
-    ----------
-    part : ``"whole"`` or ``"body"``, which is what runs for rows without an output
-    rows : rows of each state, at position 0 for more than one, else at the states' positions
+    Run in isolation, kinds add up to more than the whole.
 
     Raises
     ------
     UnsupportedError : the GPU has no timestamps
     """
-    with executable.lock:
-        positions = [state.position for state in states]
-        if rows > 1:
-            for state in states:
-                state.trim(0)
-        try:
-            counted, _ = executable.place_rows(states, [rows] * len(states))
-            return _times(executable, part, counted, repeats)
-        finally:
-            for state, position in zip(states, positions, strict=True):
-                state.advance(position - state.position)
-
-
-def _times(executable: GpuExecutable, part: str, rows: Rows, repeats: int) -> list[KernelTime]:
-    limit = executable.context.caps.max_groups
-    calls = [call for call in executable.recordings.calls(part, rows) if call.grid.size(rows, limit)[1]]
+    limit = context.caps.max_groups
     kinds: dict[str, list[Call]] = {}
     for call in calls:
-        kinds.setdefault(call.label, []).append(call)
-    kinds["all"] = list(calls)
-    seconds = passes_seconds(executable.context, list(kinds.values()), rows, repeats)
+        if call.grid.size(rows, limit)[1]:
+            kinds.setdefault(call.label, []).append(call)
+    kinds[WHOLE] = [call for call in calls if call.grid.size(rows, limit)[1]]
+    seconds = passes_seconds(context, list(kinds.values()), rows, repeats)
     return [
-        KernelTime(label=label, count=len(same), seconds=best)
+        StepTime(label=label, count=len(same), seconds=best)
         for (label, same), best in zip(kinds.items(), seconds, strict=True)
     ]
 

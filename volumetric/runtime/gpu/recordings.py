@@ -1,9 +1,9 @@
-"""Recordings of one plan: its steps as bound dispatches, for each size of call, and the control blocks they read."""
+"""Recordings of one graph by size of call, bound to the buffers of the moment, and the control blocks they read."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,8 +15,11 @@ from volumetric.runtime.gpu.calls import CONTROL_BYTES, NEAR_BYTES, PLACES, Plac
 from volumetric.runtime.gpu.commands import Executor, Pass
 from volumetric.runtime.gpu.context import Call, GpuContext
 from volumetric.runtime.gpu.record import Frame, Recorder
+from volumetric.runtime.gpu.recording import Entry, Recording, entry, recording
 from volumetric.runtime.gpu.scratch import Scratch
 
+_Key: TypeAlias = tuple[str, int, int]
+"""Part of the graph, most rows, most of them that are alone."""
 _NOBODY = Place(0, 0, 1)
 
 
@@ -26,8 +29,9 @@ class Recordings:
     Parameters
     ----------
     context, executor : where, and how commands are encoded
-    scratch : values of the plan
-    recorder : binds its steps
+    scratch : values of the graph
+    recorder : writes its nodes
+    buffers : gives the buffers that recordings name, as they are now
 
     Attributes
     ----------
@@ -35,52 +39,74 @@ class Recordings:
     most_singles : sequences with one row each that a call may have
     """
 
-    def __init__(self, context: GpuContext, executor: Executor, scratch: Scratch, recorder: Recorder) -> None:
+    def __init__(
+        self,
+        context: GpuContext,
+        executor: Executor,
+        scratch: Scratch,
+        recorder: Recorder,
+        buffers: Callable[[], Mapping[str, Any]],
+    ) -> None:
         self.context = context
         self.executor = executor
         self.scratch = scratch
-        self.plan = recorder.plan
+        self.graph = graph = recorder.graph
+        self.input, self.output = next(i for i in graph.inputs if i not in graph.derived), graph.outputs[0]
         self.owner: object | None = None
-        self.most_singles = min(scratch.rows, scratch.tail_rows, PLACES) if not recorder.apart else 1
+        self.apart, self._block = recorder.attention.apart, recorder.attention.block
+        self.most_singles = min(scratch.rows, scratch.tail_rows, PLACES) if not self.apart else 1
         self._recorder = recorder
+        self._buffers = buffers
         self._control = scratch.make(CONTROL_BYTES, "control", uniform=True)
         self._tail_control = scratch.make(CONTROL_BYTES, "tail control", uniform=True)
-        self._calls: dict[tuple[str, int, int], list[Call]] = {}
-        self._prepared: dict[tuple[str, int, int], Any] = {}
+        self._entries: dict[_Key, list[Entry]] = {}
+        self._calls: dict[_Key, list[Call]] = {}
+        self._prepared: dict[_Key, Any] = {}
         self._picks: list[Call] = []
-        self._winners: Any = None
+        self._winners = ""
 
     def place(self, places: Sequence[Place]) -> tuple[Rows, NDArray[np.uint32]]:
         """Describe a call in the control block; returns its rows, and the words of the block."""
         rows = self.count(places)
-        words = control_words(places, rows, self._recorder.block)
-        self.context.write(self._control, words)
+        words = control_words(places, rows, self._block)
+        self.context.write(self.scratch.buffers[self._control], words)
         self.owner = None
         return rows, words
 
     def place_near(self, pages: Sequence[int]) -> None:
         """Tell a decoding loop of one sequence its pages anew."""
-        self.context.write(self._control, near_words(pages), NEAR_BYTES)
+        self.context.write(self.scratch.buffers[self._control], near_words(pages), NEAR_BYTES)
 
     def place_tail(self, words: NDArray[np.uint32]) -> None:
         """Describe the rows that the tail takes from a call."""
-        self.context.write(self._tail_control, words)
+        self.context.write(self.scratch.buffers[self._tail_control], words)
 
     def count(self, places: Sequence[Place]) -> Rows:
         """Rows of a call."""
-        return count_rows(places, self._recorder.block, singles=not self._recorder.apart)
+        return count_rows(places, self._block, singles=not self.apart)
 
     def calls(self, part: str, rows: Rows) -> list[Call]:
         """Dispatches of ``"body"``, ``"tail"`` or ``"whole"`` for up to so many rows, after rounding up."""
         key = _key(part, rows)
         if key not in self._calls:
+            self._calls[key] = self.context.bind_all(self.entries(part, rows), self._buffers())
+        return self._calls[key]
+
+    def entries(self, part: str, rows: Rows) -> list[Entry]:
+        """The same as plain data."""
+        key = _key(part, rows)
+        if key not in self._entries:
             tail = part == "tail"
-            steps = [(i, s) for i, s in enumerate(self.plan.steps) if part == "whole" or s.tail == tail]
+            nodes = [node for node in self.graph.nodes if part == "whole" or node.tail == tail]
             values = {**self.scratch.values, **self.scratch.gathered} if tail else self.scratch.values
             control = self._tail_control if tail else self._control
-            frame = Frame(rows=key[1], singles=key[2], control=control, values=values)
-            self._calls[key] = self._recorder.record(steps, frame)
-        return self._calls[key]
+            frame = Frame(nodes=nodes, rows=key[1], singles=key[2], control=control, values=values)
+            self._entries[key] = self._recorder.record(frame)
+        return self._entries[key]
+
+    def recording(self, part: str, rows: Rows) -> Recording:
+        """The same as what can be written to a file, with the sizes of the buffers."""
+        return recording(self.entries(part, rows), self._buffers())
 
     def one_row(self) -> list[Call]:
         """Dispatches of a call of one row."""
@@ -91,7 +117,7 @@ class Recordings:
         return Pass(self._prepare(_key(part, rows), lambda: self.calls(part, rows)), rows)
 
     def next_tokens(self, rows: Rows) -> Pass:
-        """One token of each sequence: rows through the whole plan, arg max, and the next tokens and positions set."""
+        """One token of each sequence: rows through the whole graph, arg max, and the next tokens and positions set."""
         return Pass(self._prepare(_key("tokens", rows), lambda: [*self.calls("whole", rows), *self._picking()]), rows)
 
     def drop(self, begun: Any) -> None:
@@ -101,22 +127,27 @@ class Recordings:
             return
         self.owner = None
         words = np.zeros(CONTROL_BYTES // 4, np.uint32)
-        nobody = control_words([_NOBODY], self.count([_NOBODY]), self._recorder.block)
+        nobody = control_words([_NOBODY], self.count([_NOBODY]), self._block)
         words[: len(nobody)] = nobody
         try:
-            self.context.write(self._control, words)
+            self.context.write(self.scratch.buffers[self._control], words)
             self.executor.send(begun)
         except DeviceError:
             return  # the GPU is lost, and all that it kept with it
 
-    def forget(self) -> None:
-        """Drop all recordings: what they are bound to changes. What decoding has in flight is lost."""
+    def unbind(self) -> None:
+        """Let go of all buffers: some are about to be replaced. What decoding has in flight is lost."""
         self.owner = None
         self._calls.clear()
         self._prepared.clear()
         self._picks.clear()
 
-    def _prepare(self, key: tuple[str, int, int], calls: Callable[[], list[Call]]) -> Any:
+    def forget(self) -> None:
+        """Drop all recordings: they would be written in another way now."""
+        self.unbind()
+        self._entries.clear()
+
+    def _prepare(self, key: _Key, calls: Callable[[], list[Call]]) -> Any:
         if key not in self._prepared:
             self._prepared[key] = self.executor.prepare(calls())
         return self._prepared[key]
@@ -124,21 +155,20 @@ class Recordings:
     def _picking(self) -> list[Call]:
         """Arg max of the output rows."""
         if not self._picks:
-            out = self.plan.outputs[0]
-            width = self.plan.values[out].width
-            if self._winners is None:
+            width, values = self.graph.tensors[self.output].width, self.scratch.values
+            if not self._winners:
                 self._winners = self.scratch.make(8 * self.most_singles * elementwise.ARGMAX_GROUPS, "winners")
-            ids = self.scratch.values[self.plan.inputs[0]]
-            first = {"x": self.scratch.values[out], "winners": self._winners}
-            second = {"winners": self._winners, "token": ids, "control": self._control}
-            self._picks = [
-                self.context.bind(elementwise.argmax(width=width, final=False), first),
-                self.context.bind(elementwise.argmax(width=width, final=True), second),
+            first = {"x": values[self.output], "winners": self._winners}
+            second = {"winners": self._winners, "token": values[self.input], "control": self._control}
+            both = [
+                entry(elementwise.argmax(width=width, final=False), first),
+                entry(elementwise.argmax(width=width, final=True), second),
             ]
+            self._picks = self.context.bind_all(both, self._buffers())
         return self._picks
 
 
-def _key(part: str, rows: Rows) -> tuple[str, int, int]:
+def _key(part: str, rows: Rows) -> _Key:
     """What distinguishes recordings: they serve as many rows as the next power of two, and more than singles if so."""
     singles = power_of_two(rows.singles) if rows.singles else 0
     return part, max(power_of_two(rows.total), 2 * singles if rows.others else 0), singles

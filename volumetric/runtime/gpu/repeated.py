@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 class RepeatedCalls:
-    """Such calls of a plan; the commands of the next one are kept."""
+    """Such calls of a graph; the commands of the next one are kept."""
 
     def __init__(self, recordings: Recordings) -> None:
         self._recordings = recordings
-        self._size = row_bytes(recordings.plan.values[recordings.plan.outputs[0]])
+        self._size = row_bytes(recordings.graph.tensors[recordings.output])
         self._buffer: Any = None
         self._begun: tuple[Rows, Any] | None = None
 
@@ -59,7 +59,7 @@ class RepeatedCalls:
             if self._buffer is not None:
                 recordings.context.free(self._buffer)
             self._buffer = recordings.context.buffer(rows.total * self._size, "rows of results", read=True)
-        output = recordings.scratch.values[recordings.plan.outputs[0]]
+        output = recordings.scratch.buffers[recordings.scratch.values[recordings.output]]
         commands: list[Command] = [
             recordings.recorded("whole", rows),
             Copy(output, 0, self._buffer, 0, rows.total * self._size),

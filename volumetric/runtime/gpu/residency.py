@@ -15,6 +15,7 @@ from volumetric.kernels.gpu.dispatch import ceil_div
 from volumetric.kernels.gpu.formats import FORMATS, WeightFormat
 from volumetric.network import Params
 from volumetric.runtime.gpu.context import GpuContext
+from volumetric.runtime.gpu.owned import Owned
 from volumetric.weights import WeightStore
 
 _BLOCK_BYTES = 32 << 20
@@ -28,12 +29,12 @@ class Shard:
 
     first: int
     units: int
-    weights: Any
-    scales: Any | None
+    weights: str
+    scales: str | None
 
     @property
-    def buffers(self) -> dict[str, Any]:
-        """Bindings by the shaders' names."""
+    def buffers(self) -> dict[str, str]:
+        """Names of the buffers by the shaders' names for them."""
         return {"weights": self.weights} | ({} if self.scales is None else {"scales": self.scales})
 
 
@@ -57,17 +58,22 @@ class Residency:
 
     Attributes
     ----------
-    nbytes : bytes of weights on the GPU
+    buffers : name → buffer
     decoded : keys of parameters that have no native layout and were decoded to float32
     """
 
     def __init__(self, context: GpuContext, params: Params) -> None:
-        self.nbytes = 0
+        self.buffers = Owned(context)
         self.decoded: set[str] = set()
         self._context = context
         self._params = params
         self._matrices: dict[tuple[tuple[str, ...], bool], Matrix] = {}
-        self._vectors: dict[object, Any] = {}
+        self._vectors: dict[object, str] = {}
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of weights on the GPU."""
+        return self.buffers.nbytes
 
     def matrix(self, keys: tuple[str, ...], *, gated: bool = False) -> Matrix:
         """Stack the matrices at `keys`: one below the other, or as pairs (gate, up) of rows.
@@ -78,10 +84,10 @@ class Residency:
         """
         found = self._matrices.get((keys, gated))
         if found is None:
-            found = self._matrices[keys, gated] = self._upload_matrix(keys, gated)
+            found = self._matrices[keys, gated] = self._upload_matrix(keys, gated=gated)
         return found
 
-    def vector(self, label: str, *parts: tuple[str | None, int]) -> Any | None:
+    def vector(self, label: str, *parts: tuple[str | None, int]) -> str | None:
         """Buffer with the float32 vectors at these keys, each padded with zeros to its length; None if all are None."""
         if all(key is None for key, _ in parts):
             return None
@@ -93,26 +99,22 @@ class Residency:
                     stored = self._params[key].values().reshape(-1)
                     values[: stored.size] = stored
                 padded.append(values)
-            self._vectors[parts] = self._upload(np.concatenate(padded), label)
+            keys = " + ".join(key for key, _ in parts if key is not None)
+            self._vectors[parts] = self._upload(np.concatenate(padded), f"{label} {keys}")
         return self._vectors[parts]
 
     def close(self) -> None:
         """Free every buffer."""
-        buffers = list(self._vectors.values())
-        for matrix in self._matrices.values():
-            for shard in matrix.shards:
-                buffers += [b for b in (shard.weights, shard.scales) if b is not None]
-        for buffer in buffers:
-            self._context.free(buffer)
+        self.buffers.close()
         self._matrices.clear()
         self._vectors.clear()
-        self.nbytes = 0
 
-    def _upload(self, data: NDArray[Any], label: str) -> Any:
-        self.nbytes += data.nbytes
-        return self._context.upload(data, label)
+    def _upload(self, data: NDArray[Any], label: str) -> str:
+        name = self.buffers.make(label, data.nbytes)
+        self._context.write(self.buffers[name], data)
+        return name
 
-    def _upload_matrix(self, keys: tuple[str, ...], gated: bool) -> Matrix:
+    def _upload_matrix(self, keys: tuple[str, ...], *, gated: bool) -> Matrix:
         stores = [self._params[key] for key in keys]
         name = _common_format(stores)
         layout = FORMATS[name]
@@ -125,7 +127,7 @@ class Residency:
         shards = []
         for first, count in _cut(units, layout.row_bytes(k) * parts, self._context.caps.max_binding, keys[0]):
             sources = [(p, first, first + count) for p in packed] if gated else _ranges(packed, first, first + count)
-            shards.append(self._upload_shard(sources, first, count, layout, keys[0]))
+            shards.append(self._upload_shard(sources, first, count, layout, " + ".join(keys)))
         for store in stores:
             store.release()
         return Matrix(format=layout, k=k, units=units, shards=tuple(shards))
@@ -135,8 +137,7 @@ class Residency:
     ) -> Shard:
         k = sources[0][0].k
         rows = sum(stop - start for _, start, stop in sources)
-        weights = self._context.buffer(rows * layout.row_bytes(k), label)
-        self.nbytes += rows * layout.row_bytes(k)
+        weights = self.buffers.make(label, rows * layout.row_bytes(k))
         scales = []
         at = 0
         for source, start, stop in sources:
@@ -145,7 +146,7 @@ class Residency:
                 payload = converted.payload
                 if 4 * payload.shape[1] != layout.row_bytes(k):
                     payload = np.pad(payload, ((0, 0), (0, layout.row_bytes(k) // 4 - payload.shape[1])))
-                self._context.write(weights, payload, at)
+                self._context.write(self.buffers[weights], payload, at)
                 at += payload.nbytes
                 if layout.group:
                     scales.append(_scale_words(converted, layout))

@@ -5,31 +5,25 @@ GPUs owe no accuracy for the sine of a large angle (Vulkan bounds it on [-π, π
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from volumetric.layers.rope import Rope, rotation
-from volumetric.runtime.gpu.context import GpuContext
 from volumetric.runtime.gpu.scratch import Scratch
 
 
 class RotationTables:
     """One buffer for each rotation, shared by the layers that use it."""
 
-    def __init__(self, context: GpuContext, scratch: Scratch) -> None:
-        self._context = context
+    def __init__(self, scratch: Scratch) -> None:
         self._scratch = scratch
-        self._tables: dict[tuple[Rope, int], Any] = {}
+        self._tables: dict[tuple[Rope, int], str] = {}
 
-    def table(self, rope: Rope | None, positions: int) -> Any | None:
-        """Buffer of float32 (cos, sin), ``[positions, dim / 2, 2]``; None without a rotation."""
+    def table(self, rope: Rope | None, positions: int) -> str | None:
+        """Name of a buffer of float32 (cos, sin), ``[positions, dim / 2, 2]``; None without a rotation."""
         if rope is None:
             return None
         if (rope, positions) not in self._tables:
             cos, sin = rotation(rope, np.arange(positions))
             table = np.stack([cos, sin], axis=-1).astype(np.float32)
-            made = self._scratch.make(table.nbytes, "rotation table")
-            self._context.write(made, table)
-            self._tables[rope, positions] = made
+            self._tables[rope, positions] = self._scratch.hold(table, "rotation table")
         return self._tables[rope, positions]

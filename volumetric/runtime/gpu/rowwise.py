@@ -9,132 +9,133 @@ from typing import TYPE_CHECKING
 from volumetric.errors import UnsupportedError
 from volumetric.kernels.gpu import elementwise
 from volumetric.kernels.gpu.dispatch import ceil_div
-from volumetric.runtime.gpu.context import Call
-from volumetric.runtime.gpu.recurrent import record_recurrence
-from volumetric.runtime.plan import Step
+from volumetric.runtime.gpu.recording import Entry, entry
+from volumetric.runtime.graph.ops import Node
 
 if TYPE_CHECKING:
     from volumetric.runtime.gpu.record import Frame, Recorder
 
 
-def _embedding(r: Recorder, step: Step, frame: Frame) -> list[Call]:
-    matrix = r.weights.matrix((step.params["weight"],))
-    ids, y = frame.values[step.inputs[0]], frame.values[step.outputs[0]]
-    calls = []
+def _embedding(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
+    matrix = r.weights.matrix((r.graph.keys(node)["weight"],))
+    ids, y = frame.values[node.inputs[0]], frame.values[node.outputs[0]]
+    entries = []
     for shard in matrix.shards:
         dispatch = elementwise.embedding(
             width=matrix.k,
             layout=matrix.format,
-            scale=step.attrs["scale"],
+            scale=node.attrs["scale"],
             first=shard.first,
             units=shard.units,
-            divisor=step.attrs["divisor"],
-            turn=matrix.units if step.attrs["rounds"] > 1 else 0,
+            divisor=node.attrs["divisor"],
+            turn=matrix.units if node.attrs["rounds"] > 1 else 0,
         )
-        calls.append(r.bind(dispatch, frame, {"ids": ids, "y": y, **shard.buffers}))
-    return calls
+        entries.append(entry(dispatch, {"ids": ids, "y": y, **shard.buffers}, control=frame.control))
+    return entries
 
 
-def _position_embedding(r: Recorder, step: Step, frame: Frame) -> list[Call]:
-    matrix = r.weights.matrix((step.params["weight"],))
+def _position_embedding(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
+    matrix = r.weights.matrix((r.graph.keys(node)["weight"],))
     if len(matrix.shards) != 1:
-        raise UnsupportedError(f"{step.where}: a position table over several bindings", hint="use a smaller dtype")
+        raise UnsupportedError(f"{node.where}: a position table over several bindings", hint="use a smaller dtype")
     dispatch = elementwise.position_embedding(
-        width=matrix.k, layout=matrix.format, offset=step.attrs["offset"], limit=matrix.units
+        width=matrix.k, layout=matrix.format, offset=node.attrs["offset"], limit=matrix.units
     )
-    buffers = {"x": frame.values[step.inputs[0]], "y": frame.values[step.outputs[0]]}
-    return [r.bind(dispatch, frame, {**buffers, **matrix.shards[0].buffers})]
+    buffers = {"x": frame.values[node.inputs[0]], "y": frame.values[node.outputs[0]]}
+    return [entry(dispatch, {**buffers, **matrix.shards[0].buffers}, control=frame.control)]
 
 
-def _norm(r: Recorder, step: Step, frame: Frame) -> list[Call]:
-    groups = step.attrs["groups"]
-    width = r.width(step.inputs[0]) // groups
+def _norm(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
+    width, keys = r.width(node.inputs[0]), r.graph.keys(node)
     padded = 4 * ceil_div(width, 4)
-    params = r.weights.vector("norm", (step.params.get("weight"), padded), (step.params.get("bias"), padded))
+    params = r.weights.vector("norm", (keys.get("weight"), padded), (keys.get("bias"), padded))
     dispatch = elementwise.norm(
         width=width,
-        groups=groups,
-        kind=step.attrs["kind"],
-        eps=step.attrs["eps"],
-        unit_offset=step.attrs["unit_offset"],
-        weight="weight" in step.params,
-        bias="bias" in step.params,
+        groups=1,
+        kind=node.attrs["kind"],
+        eps=node.attrs["eps"],
+        unit_offset=node.attrs["unit_offset"],
+        weight="weight" in keys,
+        bias="bias" in keys,
     )
-    buffers = {"x": frame.values[step.inputs[0]], "y": frame.values[step.outputs[0]]}
+    buffers = {"x": frame.values[node.inputs[0]], "y": frame.values[node.outputs[0]]}
     buffers |= {} if params is None else {"norm_params": params}
-    return [r.bind(dispatch, frame, buffers, control=False)]
+    return [entry(dispatch, buffers)]
 
 
-def _join(r: Recorder, step: Step, frame: Frame) -> list[Call]:
+def _join(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
     """Join inputs two by two. A running result cannot be read and written at once: rounds alternate two buffers."""
-    width = r.width(step.outputs[0])
-    inputs = [frame.values[i] for i in step.inputs]
-    scale = float(step.attrs.get("scale", 1.0))
+    width = r.width(node.outputs[0])
+    inputs = [frame.values[i] for i in node.inputs]
+    scale = float(node.attrs["scale"])
     if len(inputs) == 1:
         inputs, scale = [inputs[0], inputs[0]], scale / 2  # (x + x) * scale / 2, exact in binary
-    y = frame.values[step.outputs[0]]
-    spare = r.spare(y.size) if len(inputs) > 2 else None
-    calls = []
+    y = frame.values[node.outputs[0]]
+    spare = r.spare_like(y) if len(inputs) > 2 else y
+    entries = []
     left = inputs[0]
     for at, right in enumerate(inputs[1:], start=1):
         final = at == len(inputs) - 1
         out = y if (len(inputs) - 1 - at) % 2 == 0 else spare
         dispatch = elementwise.join(width=width, scale=scale if final else 1.0)
-        calls.append(r.bind(dispatch, frame, {"a": left, "b": right, "y": out}))
+        entries.append(entry(dispatch, {"a": left, "b": right, "y": out}, control=frame.control))
         left = out
-    return calls
+    return entries
 
 
-def _concat(r: Recorder, step: Step, frame: Frame) -> list[Call]:
-    total = r.width(step.outputs[0])
-    calls, at = [], 0
-    for i in step.inputs:
+def _concat(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
+    total = r.width(node.outputs[0])
+    entries, at = [], 0
+    for i in node.inputs:
         dispatch = elementwise.concat(width=r.width(i), at=at, out_width=total)
-        calls.append(r.bind(dispatch, frame, {"x": frame.values[i], "y": frame.values[step.outputs[0]]}))
+        entries.append(
+            entry(dispatch, {"x": frame.values[i], "y": frame.values[node.outputs[0]]}, control=frame.control)
+        )
         at += r.width(i)
-    return calls
+    return entries
 
 
-def _softcap(r: Recorder, step: Step, frame: Frame) -> list[Call]:
-    dispatch = elementwise.apply(width=r.width(step.inputs[0]), softcap=step.attrs["cap"])
-    return [r.bind(dispatch, frame, {"x": frame.values[step.inputs[0]], "y": frame.values[step.outputs[0]]})]
+def _softcap(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
+    dispatch = elementwise.apply(width=r.width(node.inputs[0]), softcap=node.attrs["cap"])
+    return [
+        entry(dispatch, {"x": frame.values[node.inputs[0]], "y": frame.values[node.outputs[0]]}, control=frame.control)
+    ]
 
 
-def _softmax(r: Recorder, step: Step, frame: Frame) -> list[Call]:
-    dispatch = elementwise.softmax(width=r.width(step.inputs[0]), temperature=step.attrs["temperature"])
-    buffers = {"x": frame.values[step.inputs[0]], "y": frame.values[step.outputs[0]]}
-    return [r.bind(dispatch, frame, buffers, control=False)]
+def _softmax(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
+    dispatch = elementwise.softmax(width=r.width(node.inputs[0]), temperature=node.attrs["temperature"])
+    buffers = {"x": frame.values[node.inputs[0]], "y": frame.values[node.outputs[0]]}
+    return [entry(dispatch, buffers)]
 
 
-def _keep_largest(r: Recorder, step: Step, frame: Frame) -> list[Call]:
-    dispatch = elementwise.keep_largest(width=r.width(step.inputs[0]), count=step.attrs["k"])
-    buffers = {"x": frame.values[step.inputs[0]], "y": frame.values[step.outputs[0]]}
-    return [r.bind(dispatch, frame, buffers, control=False)]
+def _keep_largest(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
+    dispatch = elementwise.keep_largest(width=r.width(node.inputs[0]), count=node.attrs["k"])
+    buffers = {"x": frame.values[node.inputs[0]], "y": frame.values[node.outputs[0]]}
+    return [entry(dispatch, buffers)]
 
 
-def _mix(r: Recorder, step: Step, frame: Frame) -> list[Call]:
-    weights, *branches = (frame.values[i] for i in step.inputs)
-    width, y, calls = r.width(step.outputs[0]), frame.values[step.outputs[0]], []
+def _mix(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
+    weights, *branches = (frame.values[i] for i in node.inputs)
+    width, y, entries = r.width(node.outputs[0]), frame.values[node.outputs[0]], []
     for first in range(0, len(branches), elementwise.MIXED):
         part = branches[first : first + elementwise.MIXED]
         dispatch = elementwise.mix(width=width, branches=len(branches), first=first, count=len(part))
         names = {f"branch_{i}": branch for i, branch in enumerate(part)}
-        calls.append(r.bind(dispatch, frame, {"weights": weights, "y": y, **names}))
-    return calls
+        entries.append(entry(dispatch, {"weights": weights, "y": y, **names}, control=frame.control))
+    return entries
 
 
-ROWWISE: Mapping[str, Callable[[Recorder, Step, Frame], list[Call]]] = MappingProxyType(
+WRITERS: Mapping[str, Callable[[Recorder, Node, Frame], list[Entry]]] = MappingProxyType(
     {
         "embedding": _embedding,
         "position_embedding": _position_embedding,
         "norm": _norm,
-        "add": _join,
+        "sum": _join,
         "concat": _concat,
         "softcap": _softcap,
-        "softmax": _softmax,
+        "scaled_softmax": _softmax,
         "keep_largest": _keep_largest,
         "mix": _mix,
-        "recurrence": record_recurrence,
     }
 )
-"""Operation of the fused plan → how its dispatches are bound."""
+"""Operation → how it is written."""

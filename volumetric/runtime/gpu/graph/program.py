@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from volumetric._typing import Array
-from volumetric.errors import ShapeError, UnsupportedError
-from volumetric.kernels.gpu.graph.launch import Launch, Lowered, Ref, Request
-from volumetric.kernels.gpu.graph.table import lower
+from volumetric.errors import ShapeError
+from volumetric.kernels.gpu.dispatch import ONE_ROW
 from volumetric.runtime.gpu.commands import Command, Copy, Executor, Pass
-from volumetric.runtime.gpu.context import Call, GpuContext, Slice
-from volumetric.runtime.gpu.graph.fusing import fuse_folds, fuse_windows
-from volumetric.runtime.gpu.graph.memory import Pool, Storage
+from volumetric.runtime.gpu.context import GpuContext, Slice
+from volumetric.runtime.gpu.graph.record import prepared, record_graph
 from volumetric.runtime.gpu.graph.store import GpuStore
+from volumetric.runtime.gpu.graph.upload import Upload
+from volumetric.runtime.gpu.owned import Owned
+from volumetric.runtime.gpu.profile import call_times
+from volumetric.runtime.gpu.recording import recording
+from volumetric.runtime.gpu.slots import Slots, too_large
 from volumetric.runtime.graph.ids import id_bounds
-from volumetric.runtime.graph.ops import Graph, Node
-from volumetric.runtime.graph.passes import fuse_trials
-
-Binder = Callable[[Launch, dict[str, Any]], Call]
-"""Binds a launch to buffers by the shader's names."""
+from volumetric.runtime.graph.ops import Graph
+from volumetric.runtime.profile import StepTime
 
 
 class GpuProgram:
@@ -31,26 +31,41 @@ class GpuProgram:
     Attributes
     ----------
     graph : what it runs, as the GPU does it
-    calls : the recorded dispatches, in order
+    recording : its dispatches as plain data
+    calls : the same, bound
     scratch_bytes : GPU memory of the program besides the store
     """
 
-    def __init__(self, context: GpuContext, graph: Graph, store: GpuStore, executor: Executor, bind: Binder) -> None:
+    def __init__(self, context: GpuContext, graph: Graph, store: GpuStore, executor: Executor) -> None:
         self._context = context
-        self.graph = graph = fuse_trials(fuse_folds(fuse_windows(graph)))
+        self._store = store
+        self.graph = graph = prepared(graph)
         self._executor = executor
         self._bounds = id_bounds(graph)
         for i, value in graph.constants.items():
             self._check_ids(i, value)
-        self._pool = Pool(context)
+        for tensor in graph.keyed.values():
+            store.check(tensor)
+        given = {i: f"input {at}" for at, i in enumerate(graph.inputs)}
+        given |= {i: f"constant {at}" for at, i in enumerate(graph.constants)}
+        keyed = {i: f"key {tensor.key}" for i, tensor in enumerate(graph.tensors) if tensor.key is not None}
+        slots = Slots("scratch", context.caps.max_binding)
+        entries, names = record_graph(graph, keyed | given, slots, context.caps)
+        self._own = Owned(context)
         self._kept = _Kept(executor)
         # Programs are dropped without a word; what they own must not count as in use until a collector comes by.
-        self._release = weakref.finalize(self, _free, context, self._pool, self._kept)
+        self._release = weakref.finalize(self, _free, self._own, self._kept)
         try:
-            storage = Storage(context, graph, store, self._pool)
-            self.calls = self._record(storage, bind)
-            self._inputs = storage.upload
-            self._commands = self._after(storage)
+            self._own.make_all(slots.sizes)
+            self._inputs = Upload(context, self._own, [graph.tensors[i] for i in graph.inputs])
+            self._write_constants(given)
+            buffers: dict[str, Any] = dict(self._own)
+            buffers |= {given[i]: part for i, part in zip(graph.inputs, self._inputs.parts, strict=True)}
+            used = graph.keyed.keys()
+            buffers |= {f"key {key}": store.buffer(key) for key in used}
+            self.recording = recording(entries, buffers)
+            self.calls = context.bind_all(entries, buffers)
+            self._commands = self._after({i: buffers[names[i]] for i in graph.outputs})
         except Exception:
             self.close()
             raise
@@ -58,7 +73,7 @@ class GpuProgram:
     @property
     def scratch_bytes(self) -> int:
         """GPU memory of inputs, constants, scratch and outputs."""
-        return sum(buffer.size for buffer in (*self._pool.owned, *self._kept.staging))
+        return self._own.nbytes
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
         """Upload the inputs, run all nodes, and return the graph's outputs; without any, it does not wait.
@@ -68,69 +83,50 @@ class GpuProgram:
         ShapeError : an input has another shape or kind of number, or an id is out of range
         DeviceError : the GPU failed
         """
-        self._inputs.write(self._checked(inputs))
-        begun, self._kept.begun = self._kept.begun, None
-        number = self._executor.submit(self._commands) if begun is None else self._executor.send(begun)
-        if not self.graph.outputs:
-            return []
-        # Every run has the same commands: those of the next one are recorded while the GPU is at work on these.
-        self._kept.begun = self._executor.record(self._commands)
-        return self._read(number)
+        values = self._checked(inputs)
+        with self._store.lock:
+            self._inputs.write(values)
+            begun, self._kept.begun = self._kept.begun, None
+            number = self._executor.submit(self._commands) if begun is None else self._executor.send(begun)
+            if not self.graph.outputs:
+                return []
+            # Every run has the same commands: those of the next one are recorded while the GPU is at work on these.
+            self._kept.begun = self._executor.record(self._commands)
+            return self._read(number)
 
     def submit(self, inputs: Sequence[Array]) -> None:
         """Upload the inputs and start a run, without waiting for it."""
-        self._inputs.write(self._checked(inputs))
-        self._executor.submit(self._commands)
+        values = self._checked(inputs)
+        with self._store.lock:
+            self._inputs.write(values)
+            self._executor.submit(self._commands)
+
+    def step_times(self, *, repeats: int = 10) -> list[StepTime]:
+        """GPU time of each kind of dispatch of a run by timestamps, on the inputs of the last run; see `call_times`.
+
+        Keyed tensors that the graph writes are written.
+
+        Raises
+        ------
+        UnsupportedError : the GPU has no timestamps
+        """
+        with self._store.lock:
+            return call_times(self._context, self.calls, ONE_ROW, repeats)
 
     def close(self) -> None:
         """Free the program's own buffers."""
         self._release()
 
-    def _record(self, storage: Storage, bind: Binder) -> list[Call]:
-        calls = []
-        for at, node in enumerate(self.graph.nodes):
-            if node.op == "reshape":
-                continue
-            storage.begin(at)
-            lowered = self._lower(node, storage)
-            spare = [self._pool.take(nbytes, "scratch of a node") for nbytes in lowered.scratch]
-            places = {
-                "input": [storage[i] for i in node.inputs],
-                "output": [storage[i] for i in node.outputs],
-                "scratch": spare,
-            }
+    def _write_constants(self, given: Mapping[int, str]) -> None:
+        for i, value in self.graph.constants.items():
+            tensor = self.graph.tensors[i]
+            if 4 * tensor.size > self._context.caps.max_binding:
+                raise too_large(tensor.name, 4 * tensor.size, self._context.caps.max_binding)
+            name = self._own.make(given[i], 4 * tensor.size)
+            if value.size:
+                self._context.write(self._own[name], value.astype(np.int32 if tensor.dtype == "int32" else np.float32))
 
-            def found(ref: Ref, places: dict[str, list[Any]] = places) -> Any:
-                return places[ref.place][ref.number]
-
-            calls += [
-                bind(launch, {name: found(ref) for name, ref in launch.buffers.items()})
-                for launch in lowered.launches
-                if launch.unless_same is None or found(launch.unless_same[0]) is not found(launch.unless_same[1])
-            ]
-            for buffer in spare:
-                self._pool.give(buffer)
-            storage.end(at)
-        return calls
-
-    def _lower(self, node: Node, storage: Storage) -> Lowered:
-        tensors = self.graph.tensors
-        request = Request(
-            op=node.op,
-            inputs=tuple(tensors[i].shape for i in node.inputs),
-            outputs=tuple(tensors[i].shape for i in node.outputs),
-            attrs=node.attrs,
-            integers=tuple(tensors[i].dtype == "int32" for i in node.inputs),
-            wanted=tuple(storage.is_wanted(i) for i in node.outputs),
-            caps=self._context.caps,
-        )
-        try:
-            return lower(request)
-        except UnsupportedError as error:
-            where = f" (in {node.where})" if node.where else ""
-            raise UnsupportedError(f"{error}{where}", hint=error.hint) from error
-
-    def _after(self, storage: Storage) -> list[Command]:
+    def _after(self, outputs: Mapping[int, Any]) -> list[Command]:
         """Commands of a run: all dispatches, then the copies of the outputs to where the host can read them."""
         commands: list[Command] = [Pass(self._executor.prepare(self.calls))] if self.calls else []
         offsets, end = {}, 0
@@ -138,9 +134,9 @@ class GpuProgram:
             offsets[i] = end
             end += 4 * self.graph.tensors[i].size
         if end:
-            self._kept.staging.append(self._context.buffer(end, "outputs", read=True))
+            staging = self._own[self._own.make("outputs", end, read=True)]
             commands += [
-                copy(storage[i], self._kept.staging[0], at, 4 * self.graph.tensors[i].size)
+                copy(outputs[i], staging, at, 4 * self.graph.tensors[i].size)
                 for i, at in offsets.items()
                 if self.graph.tensors[i].size
             ]
@@ -174,7 +170,7 @@ class GpuProgram:
         """All outputs, after one wait."""
         data = bytearray()
         if self._output_bytes:
-            data = self._executor.read(self._kept.staging[0], self._output_bytes, submission)
+            data = self._executor.read(self._own["outputs"], self._output_bytes, submission)
         tensors = [(self.graph.tensors[i], self._offsets[i]) for i in self.graph.outputs]
         found = [np.frombuffer(data, t.dtype, t.size, at).reshape(t.shape) for t, at in tensors]
         # An array of its own each: the caller may write to one, and must not keep the others alive by it.
@@ -188,19 +184,15 @@ def copy(source: Any, target: Any, offset: int, nbytes: int) -> Copy:
 
 
 class _Kept:
-    """What a program gives back when it is dropped, besides its pool."""
+    """Commands of the next run."""
 
     def __init__(self, executor: Executor) -> None:
         self.executor = executor
-        self.staging: list[Any] = []
         self.begun: Any = None
 
 
-def _free(context: GpuContext, pool: Pool, kept: _Kept) -> None:
+def _free(own: Owned, kept: _Kept) -> None:
     if kept.begun is not None:
         kept.executor.discard(kept.begun)
         kept.begun = None
-    pool.close()
-    for buffer in kept.staging:
-        context.free(buffer)
-    kept.staging.clear()
+    own.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
 from math import prod
@@ -10,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from volumetric._typing import Array, Shape
-from volumetric.errors import ShapeError
+from volumetric.errors import ShapeError, SpecError
 from volumetric.runtime.gpu.context import GpuContext
+from volumetric.runtime.graph.ops import Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +26,15 @@ class Held:
 
 
 class GpuStore:
-    """Named buffers on one GPU, float32 or int32."""
+    """Named buffers on one GPU, float32 or int32.
+
+    Attributes
+    ----------
+    lock : held by whoever uses the buffers: programs of one store, and reads of it, take turns
+    """
 
     def __init__(self, context: GpuContext) -> None:
+        self.lock = threading.RLock()
         self._context = context
         self._held: dict[str, Held] = {}
 
@@ -48,14 +56,16 @@ class GpuStore:
                 f"buffer {key!r} is {held.dtype} {list(held.shape)}, got {value.dtype} {list(value.shape)}"
             )
         if value.size:
-            self._context.write(held.buffer, value)
+            with self.lock:
+                self._context.write(held.buffer, value)
 
     def get(self, key: str) -> Array:
         """Wait for the GPU and copy a buffer back. Raises `KeyError`."""
         held = self._held[key]
         if 0 in held.shape:
             return np.empty(held.shape, held.dtype)
-        raw = self._context.read(held.buffer, held.dtype.itemsize * prod(held.shape))
+        with self.lock:
+            raw = self._context.read(held.buffer, held.dtype.itemsize * prod(held.shape))
         return raw.view(held.dtype).reshape(held.shape).copy()
 
     def keys(self) -> Iterable[str]:
@@ -66,9 +76,26 @@ class GpuStore:
         """Free a buffer; no program may use it any more. Raises `KeyError`."""
         self._context.free(self._held.pop(key).buffer)
 
-    def held(self, key: str) -> Held | None:
-        """Return the buffer of `key`, or None."""
-        return self._held.get(key)
+    def buffer(self, key: str) -> Any:
+        """Return the buffer of `key`. Raises `KeyError`."""
+        return self._held[key].buffer
+
+    def check(self, tensor: Tensor) -> None:
+        """Raise unless there is a buffer of the shape and type of a tensor with a key.
+
+        Raises
+        ------
+        SpecError : there is none
+        ShapeError : it has another shape or type
+        """
+        held = self._held.get(tensor.key or "")
+        if held is None:
+            raise SpecError(f"the store has no buffer {tensor.key!r}", hint="put its first value into the store")
+        if held.shape != tensor.shape or held.dtype != np.dtype(tensor.dtype):
+            raise ShapeError(
+                f"{tensor.key}: the graph has {tensor.dtype} of shape {list(tensor.shape)}, "
+                f"the store {held.dtype} of shape {list(held.shape)}"
+            )
 
     def close(self) -> None:
         """Free every buffer."""

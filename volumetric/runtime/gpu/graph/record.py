@@ -1,0 +1,88 @@
+"""Graphs of fixed shape as recordings: each node becomes launches over buffers that have names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from volumetric.errors import UnsupportedError
+from volumetric.kernels.gpu.dispatch import Caps
+from volumetric.kernels.gpu.graph.launch import Lowered, Ref, Request
+from volumetric.kernels.gpu.graph.table import lower
+from volumetric.runtime.gpu.graph.fusing import fuse_folds, fuse_windows
+from volumetric.runtime.gpu.recording import Entry
+from volumetric.runtime.gpu.slots import Slots, Tenants
+from volumetric.runtime.graph.ops import Graph, Node
+from volumetric.runtime.graph.passes import fuse_trials
+from volumetric.runtime.graph.unroll import unroll_scans
+
+
+def prepared(graph: Graph) -> Graph:
+    """Return a graph of fixed shape as the GPU runs it."""
+    return fuse_trials(fuse_folds(fuse_windows(unroll_scans(graph))))
+
+
+def record_graph(graph: Graph, given: Mapping[int, str], slots: Slots, caps: Caps) -> tuple[list[Entry], Tenants]:
+    """Record a `prepared` graph.
+
+    Parameters
+    ----------
+    given : buffer of each input, constant and tensor with a key
+    slots : where all other buffers come from
+
+    Returns
+    -------
+    The dispatches, and where each tensor is
+
+    Raises
+    ------
+    UnsupportedError : no kernel for a node
+    DeviceError : a tensor exceeds a binding
+    """
+    names = Tenants(graph, given, slots, lambda tensor: 4 * tensor.size)
+    entries: list[Entry] = []
+    for at, node in enumerate(graph.nodes):
+        if node.op == "reshape":
+            continue
+        names.begin(at)
+        lowered = _lower(graph, node, names, caps)
+        spare = [slots.take(nbytes, "scratch of a node") for nbytes in lowered.scratch]
+        places = {
+            "input": [names[i] for i in node.inputs],
+            "output": [names[i] for i in node.outputs],
+            "scratch": spare,
+        }
+
+        def found(ref: Ref, places: dict[str, list[str]] = places) -> str:
+            return places[ref.place][ref.number]
+
+        entries += [
+            Entry(
+                dispatch=launch.dispatch,
+                buffers={local: found(ref) for local, ref in launch.buffers.items()},
+                dims=launch.dims,
+            )
+            for launch in lowered.launches
+            if launch.unless_same is None or found(launch.unless_same[0]) != found(launch.unless_same[1])
+        ]
+        for name in spare:
+            slots.give(name)
+        names.end(at)
+    return entries, names
+
+
+def _lower(graph: Graph, node: Node, names: Tenants, caps: Caps) -> Lowered:
+    tensors = graph.tensors
+    request = Request(
+        op=node.op,
+        inputs=tuple(tensors[i].shape for i in node.inputs),
+        outputs=tuple(tensors[i].shape for i in node.outputs),
+        attrs=node.attrs,
+        integers=tuple(tensors[i].dtype == "int32" for i in node.inputs),
+        wanted=tuple(names.is_wanted(i) for i in node.outputs),
+        caps=caps,
+    )
+    try:
+        return lower(request)
+    except UnsupportedError as error:
+        where = f" (in {node.where})" if node.where else ""
+        raise UnsupportedError(f"{error}{where}", hint=error.hint) from error
