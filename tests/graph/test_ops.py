@@ -418,6 +418,7 @@ FORMULAS: dict[str, Callable[[list[A], Attrs], list[A]]] = {
     "binary": lambda xs, at: [element_by_element(PAIR[at["name"]], *xs)],
     "reshape": lambda xs, at: [np.array(xs[0].ravel().tolist()).reshape(at["shape"])],
     "permute": lambda xs, at: [np.einsum(xs[0], range(xs[0].ndim), at["perm"])],
+    "flip": lambda xs, at: [np.take(xs[0], range(xs[0].shape[at["axis"]])[::-1], at["axis"])],
     "slice": lambda xs, at: [xs[0][tuple(map(slice, at["starts"], at["stops"]))]],
     "pad": pad,
     "concat": lambda xs, at: [np.concatenate(xs, at["axis"])],

@@ -16,6 +16,7 @@ from volumetric.layers.base import layer as layer
 from volumetric.layers.batch_norm import BatchNorm1d as BatchNorm1d
 from volumetric.layers.batch_norm import BatchNorm2d as BatchNorm2d
 from volumetric.layers.batch_norm import BatchNorm3d as BatchNorm3d
+from volumetric.layers.clamp import Clamp as Clamp
 from volumetric.layers.containers import Residual as Residual
 from volumetric.layers.containers import Sequential as Sequential
 from volumetric.layers.conv import Conv1d as Conv1d

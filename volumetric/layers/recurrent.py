@@ -195,8 +195,9 @@ class Recurrent(LayerSpec):
     """What the recurrent layers share: the loop over the steps of ``[T, input_size]`` or ``[B, T, input_size]``.
 
     The output is h of every step. With a memory, a call goes on from the state that the steps before it left; in the
-    VJP that state is a constant. Each step computes its cell from ``x Wihᵀ + bih`` and ``h Whhᵀ + bhh``, where the
-    blocks of a cell lie one below the other.
+    VJP that state is a constant. With `reverse` the steps of a call are computed from the last to the first; it begins
+    with zeros and leaves nothing: the way back of a bidirectional layer. Each step computes its cell from
+    ``x Wihᵀ + bih`` and ``h Whhᵀ + bhh``, where the blocks of a cell lie one below the other.
     """
 
     contextual: ClassVar[bool] = True
@@ -204,6 +205,7 @@ class Recurrent(LayerSpec):
     input_size: int
     hidden_size: int
     bias: bool = True
+    reverse: bool = False
 
     def __post_init__(self) -> None:
         """Check the fields."""
@@ -221,8 +223,13 @@ class Recurrent(LayerSpec):
             *affine_params("hh.", wide, self.hidden_size, bias=self.bias),
         )
 
+    @property
+    def two_way(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]  (depends on a field)
+        """Whether rows see those after them."""
+        return self.reverse
+
     def states(self, *inputs: Shape) -> tuple[StateSpec, ...]:
-        if not is_sequence(*inputs):
+        if self.reverse or not is_sequence(*inputs):
             return ()
         return tuple(StateSpec(name=name, shape=(self.hidden_size,), kind="fixed") for name in self.cell.states)
 
@@ -236,21 +243,26 @@ class Recurrent(LayerSpec):
         shape = (*x.shape[:-2], self.hidden_size)
         zeros = np.zeros(shape, x.dtype)
         start = tuple(zeros if kept is None else kept.read(name, shape, x.dtype) for name in self.cell.states)
-        every, tape = self.cell.run(affine(p, "ih.", x), p["hh.weight"], p.get("hh.bias"), start)
+        from_x = affine(p, "ih.", self._turned(x))
+        every, tape = self.cell.run(from_x, p["hh.weight"], p.get("hh.bias"), start)
         if kept is not None:
             for name, state in zip(self.cell.states, every, strict=True):
                 kept.write(name, state[-1].copy())
-        return every[0][..., 1:, :], {"x": x, "every": every, "tape": tape}
+        return self._turned(every[0][..., 1:, :]), {"x": self._turned(x), "every": every, "tape": tape}
 
     def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
         every: States = saved["every"]
-        g_x, g_h, _ = self.cell.run_back(p["hh.weight"], every, saved["tape"], gy)
+        g_x, g_h, _ = self.cell.run_back(p["hh.weight"], every, saved["tape"], self._turned(gy))
         params: dict[str, Array] = {}
         gx = affine_vjp(p, "ih.", saved["x"], g_x, params)
         params["hh.weight"] = rows(g_h).T @ rows(every[0][..., :-1, :])
         if self.bias:
             params["hh.bias"] = rows(g_h).sum(0)
-        return Grads((gx,), params)
+        return Grads((self._turned(gx),), params)
+
+    def _turned(self, x: Array) -> Array:
+        """Steps in the order in which they are computed, or such results in the order of the steps."""
+        return x[..., ::-1, :] if self.reverse else x
 
 
 @layer("rnn")

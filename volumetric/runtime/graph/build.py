@@ -239,6 +239,10 @@ class GraphBuilder:
         size = self.shape(x)[axis]
         return self.part(x, axis, size - 1, size) if size > 0 else self.emit("last", (x,), axis=axis)[0]
 
+    def flip(self, x: int, axis: int) -> int:
+        """Elements of one axis in reverse."""
+        return self.emit("flip", (x,), axis=axis)[0]
+
     def part(self, x: int, axis: int, start: int, stop: int) -> int:
         """``start:stop`` of one axis."""
         shape = self.shape(x)

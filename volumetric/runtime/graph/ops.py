@@ -69,6 +69,7 @@ Moving data
 ``last``        x → the last element of ``axis``, which stays with size 1. For axes whose size is open.
 ``reshape``     x → the same elements in another shape; no work: both share storage. Also int32.
 ``permute``     x → ``NumPy transpose(x, perm)``. ``perm``.
+``flip``        x → ``NumPy flip(x, axis)``.
 ``slice``       x → ``x[starts[0]:stops[0], …]``. ``starts``, ``stops``: one for each axis. Also int32.
 ``pad``         x → x with ``before[i]`` zeros in front of axis i and ``after[i]`` behind.
 ``concat``      1 or more x → joined along ``axis``.

@@ -126,6 +126,17 @@ def slice_(request: Request) -> Lowered:
     return alone(place(axes, request.caps, {"x": source(0), "y": result()}, x_start=start))
 
 
+def flip(request: Request) -> Lowered:
+    """One axis in reverse: a copy that starts at its end and steps back."""
+    shape, axis = request.inputs[0], request.attrs["axis"]
+    own = strides_of(shape)
+    axes = [
+        Axis(size=n, steps=(_WORD - s if i == axis else s, s)) for i, (n, s) in enumerate(zip(shape, own, strict=True))
+    ]
+    start = own[axis] * (shape[axis] - 1)
+    return alone(place(axes, request.caps, {"x": source(0), "y": result()}, x_start=start))
+
+
 def pad(request: Request) -> Lowered:
     """A tensor with zeros around it."""
     if request.size() == 0:

@@ -16,6 +16,7 @@ LOWERERS: Mapping[str, Lowerer] = {
     "permute": moving.permute,
     "turn_taps": moving.turn_taps,
     "slice": moving.slice_,
+    "flip": moving.flip,
     "pad": moving.pad,
     "concat": moving.concat,
     "broadcast": moving.broadcast,

@@ -217,6 +217,17 @@ def slice_(draft: Draft, node: Node) -> None:
     copy(draft, Address(x, first), Address(y), shape, own, strides_of(shape))
 
 
+@rule("flip")
+def flip(draft: Draft, node: Node) -> None:
+    """Turn one axis round: a copy that starts at its end and steps back."""
+    [x], [y], axis = node.inputs, node.outputs, node.attrs["axis"]
+    shape = draft.shape(x)
+    own = strides_of(shape)
+    steps = tuple(-step if i == axis else step for i, step in enumerate(own))
+    if shape[axis]:
+        copy(draft, Address(x, 4 * own[axis] * (shape[axis] - 1)), Address(y), shape, steps, own)
+
+
 @rule("pad")
 def pad(draft: Draft, node: Node) -> None:
     """Put zeros around."""

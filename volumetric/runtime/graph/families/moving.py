@@ -84,6 +84,21 @@ def _vjp_last(work: GraphBuilder, node: Node, g: int) -> Found:
     return [work.pad(g, before, (0,) * len(shape))]
 
 
+def _infer_flip(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
+    floats("flip", inputs)
+    shape, axis = inputs[0].shape, attrs["axis"]
+    require(0 <= axis < len(shape), "flip", f"{list(shape)} has no axis {axis}")
+    return [out("flipped", *shape)]
+
+
+def _run_flip(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
+    return [np.ascontiguousarray(np.flip(inputs[0], attrs["axis"]))]
+
+
+def _vjp_flip(work: GraphBuilder, node: Node, g: int) -> Found:
+    return [work.flip(g, node.attrs["axis"])]
+
+
 def _infer_delay(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     x, past = inputs
     alike = x.shape[1:] == past.shape[1:] and x.dtype == past.dtype and past.shape[0] > 0
@@ -187,6 +202,7 @@ def _run_assign(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
 declare("reshape", _infer_reshape, lambda inputs, attrs: [inputs[0].reshape(attrs["shape"])], _vjp_reshape)
 declare("permute", _infer_permute, _run_permute, _vjp_permute)
 declare("slice", _infer_slice, _run_slice, _vjp_slice)
+declare("flip", _infer_flip, _run_flip, _vjp_flip)
 declare("delay", _infer_delay, _run_delay)
 declare("last", _infer_last, _run_last, _vjp_last)
 declare("pad", _infer_pad, _run_pad, _vjp_pad)

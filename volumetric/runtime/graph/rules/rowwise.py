@@ -7,6 +7,7 @@ from math import prod
 from volumetric.errors import ShapeError
 from volumetric.layers import (
     MLP,
+    Clamp,
     Dense,
     Embedding,
     Gate,
@@ -93,6 +94,14 @@ def _scale(scope: Scope, spec: Scale, x: int) -> int:
     if work.takes("sum", (x,)):
         return work.emit("sum", (x,), scale=float(spec.factor))[0]
     return work.affine(x, spec.factor)
+
+
+@rule("clamp")
+def _clamp(scope: Scope, spec: Clamp, x: int) -> int:
+    work = scope.work
+    if spec.min is not None:
+        x = work.binary("max", x, work.scalar(spec.min))
+    return x if spec.max is None else work.binary("min", x, work.scalar(spec.max))
 
 
 @rule("gate")

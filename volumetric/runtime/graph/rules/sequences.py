@@ -150,14 +150,16 @@ def _recurrent(scope: Scope, spec: Recurrent, x: int) -> int:
     work, p, size, cell = scope.work, scope.params(spec), spec.hidden_size, spec.cell
     with work.at(scope.path, mixes=False):
         from_x = linear(work, p, ("ih.",), x)
-    if scope.keeps_state(x) and work.takes("recurrence", (x,), tuple(p.values())):
+    keeps = scope.keeps_state(x) and not spec.reverse
+    if keeps and work.takes("recurrence", (x,), tuple(p.values())):
         given = {"x": from_x, "weight.0": p["hh.weight"]} | ({"bias.0": p["hh.bias"]} if spec.bias else {})
         given |= {name: scope.state(name, (1, size)) for name in cell.states}
         parts = work.shape(p["hh.weight"])[:1]
         return work.emit("recurrence", tuple(given.values()), roles=tuple(given), cell=cell.name, parts=parts)[0]
     from_x = scope.sequenced(from_x)
+    if spec.reverse:
+        from_x = work.flip(from_x, 1)
     batch = work.shape(from_x)[0]
-    keeps = scope.keeps_state(x)
     if keeps:
         starts = [scope.state(name, (batch, size)) for name in cell.states]
     else:
@@ -166,7 +168,8 @@ def _recurrent(scope: Scope, spec: Recurrent, x: int) -> int:
     if keeps:
         for name, of in zip(cell.states, every, strict=True):
             work.assign(f"{scope.path}/{name}", work.reshape(work.last(of, 1), (batch, size)))
-    return work.reshape(every[0], (*work.shape(x)[:-1], size))
+    y = work.flip(every[0], 1) if spec.reverse else every[0]
+    return work.reshape(y, (*work.shape(x)[:-1], size))
 
 
 def recurrent(

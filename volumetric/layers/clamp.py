@@ -1,0 +1,47 @@
+"""Clamp: numbers kept between two bounds, as torch.clamp; ReLU and ReLU6 as layers of their own are two of them."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from volumetric._typing import Array
+from volumetric.errors import SpecError
+from volumetric.layers.base import Arrays, Grads, LayerSpec, Memory, Saved, layer
+
+
+@layer("clamp")
+class Clamp(LayerSpec):
+    """``y = min(max(x, min), max)`` of every element; NaN stays.
+
+    ``Clamp(min=0.0)`` is ReLU where no layer before it can have it as its activation, as behind a residual sum, and
+    ``Clamp(min=0.0, max=6.0)`` is ReLU6 (MobileNet, arXiv 1801.04381).
+
+    Attributes
+    ----------
+    min, max : the bounds; None: there is none
+    """
+
+    min: float | None = None
+    max: float | None = None
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        bounds = [bound for bound in (self.min, self.max) if bound is not None]
+        if not bounds:
+            raise SpecError("clamp: needs a bound", hint="min, max or both")
+        if not all(math.isfinite(bound) for bound in bounds) or bounds[0] > bounds[-1]:
+            raise SpecError(f"clamp: the bounds must be finite and rise, got {self.min} and {self.max}")
+
+    def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
+        x = xs[0]
+        low, high = (None if bound is None else x.dtype.type(bound) for bound in (self.min, self.max))
+        outside = np.zeros(x.shape, bool)
+        for bound, beyond in ((low, np.less), (high, np.greater)):
+            if bound is not None:
+                outside |= beyond(x, bound)
+        return np.clip(x, low, high), {"outside": outside}
+
+    def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
+        return Grads((np.where(saved["outside"], gy.dtype.type(0), gy),))
