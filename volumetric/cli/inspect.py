@@ -1,4 +1,4 @@
-"""The verb ``inspect``: what a model is made of. Opens no device and reads no weights."""
+"""The verb ``inspect``: what a model is made of. Opens no device and reads no weights, but where these are evidence."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from cyclopts import Parameter
 
 from volumetric.blueprint import LayerFact, blueprint
 from volumetric.cli import console, exits
+from volumetric.cli.detected import show_detection
 from volumetric.cli.options import ModelSource, OutputOptions, SourceOptions, choose_model
 from volumetric.generate.footprint import footprint
 from volumetric.grid import Coord
-from volumetric.loaders import LoadedModel, open_model
+from volumetric.loaders import LoadedModel, detect_model, open_model
 
 
 def inspect(
@@ -30,6 +31,8 @@ def inspect(
 ) -> int:
     """Show what a model is made of: layers, tensors, numeric types, size.
 
+    Of safetensors without a configuration: what they are taken for, how certain that is, and why.
+
     Parameters
     ----------
     model : str
@@ -41,6 +44,11 @@ def inspect(
     """
     output.apply()
     chosen = choose_model(model)
+    with console.progress(f"reading {chosen}…"):
+        detection = detect_model(chosen, source.guessed(), offline=source.offline)
+    if detection is not None:
+        show_detection(detection, json=json, tensors=tensors)
+        return exits.OK
     with console.progress(f"reading {chosen}…"):
         loaded = open_model(chosen, dtype=source.dtype, offline=source.offline, strict=source.strict)
     facts = overview(loaded)

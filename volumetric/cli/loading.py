@@ -42,4 +42,5 @@ def open_for(
             chat_template=chat_template,
             offline=source.offline,
             strict=source.strict,
+            guess=source.guessed(),
         )

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 from cyclopts import Group, Parameter
 
 from volumetric.cli import console
 from volumetric.cli.exits import UsageError
-from volumetric.errors import DeviceError, DTypeError
+from volumetric.errors import DeviceError, DTypeError, SpecError
 
 MODEL = Group("Model and device", sort_key=1)
 OUTPUT = Group("Output", sort_key=3)
@@ -71,6 +71,10 @@ class SourceOptions:
         Use local files only.
     strict : bool
         Refuse missing or unexpected tensors.
+    guess : bool
+        Take weights without a configuration for what their names and shapes say.
+    assume : list[str]
+        What names and shapes do not tell, as NAME=VALUE; may be repeated. With it, --guess need not be given.
     trust_remote_code : bool
         Refused: volumetric runs no code from model repositories.
     """
@@ -78,6 +82,10 @@ class SourceOptions:
     dtype: Annotated[str | None, Parameter(name=["--dtype", "--quantize", "-q"])] = None
     offline: Annotated[bool, Parameter(negative="", show_default=False)] = False
     strict: Annotated[bool, Parameter(show_default=False)] = True
+    guess: Annotated[bool, Parameter(negative="", show_default=False)] = False
+    assume: Annotated[
+        tuple[str, ...], Parameter(name=["--assume"], negative="", show_default=False, consume_multiple=False)
+    ] = ()
     trust_remote_code: Annotated[bool, Parameter(negative="", show=False)] = False
 
     def __post_init__(self) -> None:
@@ -88,6 +96,20 @@ class SourceOptions:
                 hint="the model families that are built in need none",
             )
         check_dtype(self.dtype)
+
+    def guessed(self) -> bool | dict[str, Any]:
+        """What `guess` of `volumetric.load` is to be.
+
+        Raises
+        ------
+        UsageError : one of --assume is no NAME=VALUE
+        """
+        from volumetric.loaders.detect.assumptions import parse_assumptions
+
+        try:
+            return parse_assumptions(self.assume) or self.guess
+        except SpecError as error:
+            raise UsageError(str(error), hint=error.hint) from None
 
 
 def check_dtype(text: str | None) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 import os
 import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from volumetric.dtypes import DType, Scheme
 from volumetric.errors import CheckpointError, SpecError
@@ -32,6 +33,7 @@ def load(
     chat_template: str | Path | None = None,
     offline: bool = False,
     strict: bool = True,
+    guess: bool | Mapping[str, Any] | None = None,
 ) -> Model:
     """Open a model and make it ready to run.
 
@@ -50,6 +52,8 @@ def load(
     chat_template : Jinja source, or a file of it, in place of the model's own
     offline : use local files only
     strict : refuse a checkpoint with missing or unexpected tensors
+    guess : True takes safetensors without a configuration for what their names and shapes say; a mapping also gives,
+        by name, what these do not tell: ``{"num_attention_heads": 8, "rope_theta": 10000}``
 
     Raises
     ------
@@ -69,7 +73,7 @@ def load(
         )
     threads = capped_threads(threads)
     opened = open_device(device, threads=threads)
-    loaded = open_model(source, dtype=dtype, offline=offline, strict=strict)
+    loaded = open_model(source, dtype=dtype, offline=offline, strict=strict, guess=guess)
     if chat_template is not None:
         loaded = dataclasses.replace(loaded, chat_template=read_template(chat_template, loaded))
     if compute == "auto" and loaded.network.input_dtype != "int32":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from volumetric.loaders.chat import ChatTemplate
 from volumetric.loaders.generation_config import GenerationDefaults
-from volumetric.loaders.model import LoadedModel, open_model
+from volumetric.loaders.model import LoadedModel, detect_model, open_model
 from volumetric.loaders.native import save_native
 from volumetric.loaders.tokenizer import StreamDecoder, Tokenizer
 
@@ -14,6 +14,7 @@ __all__ = [
     "LoadedModel",
     "StreamDecoder",
     "Tokenizer",
+    "detect_model",
     "open_model",
     "save_native",
 ]

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from volumetric.analysis.standardise import Standardisation
 from volumetric.dtypes import DType, Scheme
@@ -34,6 +34,9 @@ from volumetric.loaders.tokenizer import Tokenizer
 from volumetric.loaders.tokenizer_files import read_tokenizer_files
 from volumetric.network import Network, Params, initialise
 from volumetric.weights import WeightStore
+
+if TYPE_CHECKING:
+    from volumetric.loaders.detect import Detection
 
 logger = logging.getLogger(__name__)
 
@@ -86,6 +89,7 @@ def open_model(
     *,
     offline: bool = False,
     strict: bool = True,
+    guess: bool | Mapping[str, Any] | None = None,
 ) -> LoadedModel:
     """Open a model without reading its weights.
 
@@ -95,11 +99,16 @@ def open_model(
     dtype : scheme that weights are converted to when they are read; None keeps them as stored
     offline : use local files only
     strict : refuse missing and unexpected tensors
+    guess : safetensors without a configuration are taken for what names and shapes say; what these do not tell is
+        given by name, as in ``{"num_attention_heads": 8}``, see docs/universal_loader.md
 
     Raises
     ------
     CheckpointError
-        Not found, damaged, or the tensors do not fit the configuration.
+        Not found, damaged, or the tensors do not fit the configuration; or there is none, and `guess` does not tell
+        what is missing.
+    SpecError
+        `guess` names a value that nothing asks for.
     UnsupportedError
         The family or a variant of it is not built here.
     DTypeError
@@ -113,14 +122,70 @@ def open_model(
         return _open_native(location, scheme)
     if location.kind == "json":
         return _open_json(location, scheme)
+    if not (location.directory / "config.json").is_file():
+        return _open_guessed(location, scheme, guess)
+    if guess:
+        logger.warning("%s has a config.json, which is used: nothing is guessed", location.directory)
     return _open_hf(location, scheme, strict=strict)
+
+
+def detect_model(
+    source: str | os.PathLike[str], guess: bool | Mapping[str, Any] | None = None, *, offline: bool = False
+) -> Detection | None:
+    """Return what weights without a configuration are taken for; None where there is a configuration.
+
+    Parameters
+    ----------
+    source, offline : as for `open_model`
+    guess : values by name that names and shapes do not tell
+
+    Raises
+    ------
+    CheckpointError
+        Not found, or damaged.
+    SpecError
+        `guess` names a value that nothing asks for.
+    """
+    location = resolve(os.fspath(source), offline=offline)
+    if location.kind != "hf" or (location.directory / "config.json").is_file():
+        return None
+    from volumetric.loaders.detect import Assumptions, detect, read_assumptions
+
+    return detect(open_safetensors(location.weights), read_assumptions(guess) or Assumptions(), str(location.weights))
+
+
+def _open_guessed(location: Location, dtype: Scheme | None, guess: bool | Mapping[str, Any] | None) -> LoadedModel:
+    from volumetric.loaders.detect import detect, read_assumptions  # few models come without a configuration
+
+    assumptions = read_assumptions(guess)
+    if assumptions is None:
+        raise CheckpointError(
+            f"{location.directory} has weights and no config.json",
+            hint="it names the family and the sizes; guess=True (--guess) goes by names and shapes of the tensors",
+        )
+    source, where = open_safetensors(location.weights), str(location.weights)
+    found = detect(source, assumptions, where)
+    network, params = found.mount(source, dtype, where)
+    if found.left_out:
+        logger.warning("%s: taken for %s; left out: %s", where, found.architecture, ", ".join(found.left_out))
+    sizes = [spec.num_embeddings for spec in network.layers.values() if isinstance(spec, Embedding)]
+    texts = _read_texts(location.directory, found.values, max(sizes, default=MAX_SIZE))
+    return LoadedModel(
+        name=location.name,
+        network=network,
+        params=params,
+        tokenizer=texts.tokenizer,
+        chat_template=texts.template,
+        generation=texts.generation,
+        context_length=0 if found.blueprint is None else found.blueprint.context_length,
+        path=location.weights,
+        config=found.values,
+    )
 
 
 def _open_hf(location: Location, dtype: Scheme | None, *, strict: bool) -> LoadedModel:
     directory = location.directory
     path = directory / "config.json"
-    if not path.is_file():
-        raise CheckpointError(f"{directory} has weights and no config.json", hint="it names the family and the sizes")
     files = open_safetensors(location.weights)
     described, source = quantised.opened(Config(read_object(path), str(path), len(files.entries)), files)
     config, blueprint = build_for(described, source)

@@ -109,7 +109,7 @@ def fit(blueprint: Blueprint, source: TensorSource, *, strict: bool = True) -> d
     CheckpointError
         Names the first five of each kind of problem and counts the rest.
     """
-    rules = _spelled_as(source, blueprint)
+    rules = spelled_as(source, blueprint)
     present = {rule.key: rule for rule in rules if rule.source in source.entries}
     used = {rule.source for rule in rules}
     # A tied tensor is sometimes written out once more; `tied.untied` has looked whether it is a copy.
@@ -133,7 +133,7 @@ def fit(blueprint: Blueprint, source: TensorSource, *, strict: bool = True) -> d
     return present
 
 
-def _spelled_as(source: TensorSource, blueprint: Blueprint) -> list[NameRule]:
+def spelled_as(source: TensorSource, blueprint: Blueprint) -> list[NameRule]:
     """Rules of a blueprint, without the optional prefix if no tensor of the checkpoint has it."""
     prefix = blueprint.prefix
     if not prefix or any(name.startswith(prefix) for name in source.entries):

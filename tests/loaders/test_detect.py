@@ -1,0 +1,277 @@
+"""Weights without a configuration: what they are taken for, what is asked for, and that they compute the same."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import volumetric
+from tests.loaders.test_families import TINY, error_of, expected
+from volumetric.errors import CheckpointError, SpecError
+from volumetric.loaders import archs, detect_model, open_model
+from volumetric.loaders.detect import Detection
+from volumetric.loaders.detect.findings import collapsed
+from volumetric.loaders.detect.values import Known
+from volumetric.loaders.safetensors import SafetensorsFile
+from volumetric.loaders.safetensors_write import array_out, write_safetensors
+
+HOME = Path(__file__).parents[1] / "fixtures" / "detect"
+HIDDEN = frozenset(
+    {"num_attention_heads", "rope_parameters", "num_experts_per_tok", "sliding_window", "layer_types", "model_type"}
+    | {"query_pre_attn_scalar", "attn_logit_softcapping", "final_logit_softcapping", "max_position_embeddings"}
+    | {"rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon", "no_rope_layers", "n_head", "hidden_act"}
+    | {"activation_function", "hidden_activation"}
+)
+"""Values of a configuration that no tensor shows."""
+GIVEN: dict[str, Mapping[str, Any] | bool] = {
+    "tagger": True,
+    "gru": True,
+    "rnn": True,
+    "keras_tagger": True,
+    "keras_gru": True,
+    "onnx_lstm": True,
+    "onnx_gru": {"linear_before_reset": 1},
+    "perceptron": {"activation": "tanh"},
+    "lenet": {
+        "input_shape": [1, 12, 12],
+        "stride": 1,
+        "conv1.padding": 1,
+        "conv2.padding": 0,
+        "activation": "relu",
+        "pool": 2,
+    },
+}
+
+
+def hidden_of(family: str) -> dict[str, Any]:
+    """What the configuration of a fixture says that its tensors do not."""
+    config = json.loads((TINY / family / "config.json").read_text())
+    return {name: value for name, value in config.items() if name in HIDDEN}
+
+
+def bare(family: str, home: Path) -> Path:
+    """A fixture's weights alone."""
+    (home / "model.safetensors").write_bytes((TINY / family / "model.safetensors").read_bytes())
+    return home
+
+
+def bare_with(tensors: Mapping[str, np.ndarray], home: Path) -> str:
+    write_safetensors(home / "model.safetensors", {n: array_out(np.asarray(t, np.float32)) for n, t in tensors.items()})
+    return str(home)
+
+
+def looked_at(source: str | Path, guess: bool | Mapping[str, Any] | None = None) -> Detection:
+    found = detect_model(source, guess)
+    assert found is not None
+    return found
+
+
+def zeros(**shapes: tuple[int, ...]) -> dict[str, np.ndarray]:
+    return {name.replace("__", "."): np.zeros(shape, np.float32) for name, shape in shapes.items()}
+
+
+FAMILIES = sorted(path.name for path in TINY.iterdir() if (path / "config.json").is_file())
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_family_without_its_configuration_gives_the_same_logits(family: str, tmp_path: Path) -> None:
+    config = json.loads((TINY / family / "config.json").read_text())
+    if config["model_type"].removesuffix("_text") not in archs.families():
+        pytest.skip("a family that is not built here")
+    given = hidden_of(family)
+    whole = open_model(str(TINY / family))
+    model = open_model(str(bare(family, tmp_path)), guess=given)
+    assert model.network == whole.network
+    if "logits" in expected(family):
+        assert error_of(model, family) < 1e-5
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3", "gpt2", "phi3", "gemma2", "gemma3", "gpt_neox"])
+def test_families_are_told_by_their_tensors(family: str, tmp_path: Path) -> None:
+    found = looked_at(bare(family, tmp_path))
+    assert found.architecture == family
+    assert found.certainty == ("possible" if family == "llama" else "certain")
+    assert all(each.what for each in found.findings)
+
+
+def test_families_with_the_same_tensors_are_named(tmp_path: Path) -> None:
+    found = looked_at(bare("mistral", tmp_path))
+    assert found.architecture == "llama"
+    assert "mistral" in found.reason
+    assert looked_at(tmp_path, {"model_type": "mistral"}).architecture == "mistral"
+
+
+def test_what_cannot_be_known_is_asked_for_by_name(tmp_path: Path) -> None:
+    home = str(bare("llama", tmp_path))
+    assert set(looked_at(home).missing) == {"num_attention_heads", "rope_theta"}
+    with pytest.raises(CheckpointError, match=r"do not tell num_attention_heads .*, rope_theta") as caught:
+        open_model(home, guess=True)
+    assert caught.value.hint is not None
+    assert "--assume" in caught.value.hint
+    with pytest.raises(CheckpointError, match=r"no config\.json") as caught:
+        open_model(home)
+    assert "guess=True" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize(
+    "given", [{"num_attention_heads": 4}, {"num_key_value_heads": 2}, {"head_dim": 16}, {"num_heads": 4}]
+)
+def test_heads_follow_from_any_of_their_numbers(given: dict[str, Any], tmp_path: Path) -> None:
+    home = str(bare("llama", tmp_path))
+    assert error_of(open_model(home, guess=given | {"rope_theta": 1e5}), "llama") < 1e-5
+
+
+def test_heads_and_rotary_base_by_a_table_of_frequencies(tmp_path: Path) -> None:
+    file = SafetensorsFile(TINY / "llama" / "model.safetensors")
+    tensors = {name: file.array(name) for name in file.entries}
+    tensors["model.layers.0.self_attn.rotary_emb.inv_freq"] = 1e5 ** (-np.arange(8) / 8)
+    found = looked_at(bare_with(tensors, tmp_path))
+    assert found.missing == {}
+    assert found.known["num_attention_heads"] == Known(4, "8 rotary frequencies")
+    assert found.known["rope_theta"].value == 1e5
+    assert error_of(open_model(str(tmp_path), guess=True), "llama") < 1e-5
+
+
+def test_head_norms_tell_the_heads(tmp_path: Path) -> None:
+    found = looked_at(bare("qwen3", tmp_path))
+    assert found.known["num_attention_heads"] == Known(4, "head norms of 24")
+    assert "attention, 4 heads × 24, 2 key heads" in {each.what for each in found.findings}
+    assert set(found.missing) == {"rope_theta"}
+
+
+def test_layers_that_are_alike_are_shown_once(tmp_path: Path) -> None:
+    shown = {each.path: each.alike for each in collapsed(looked_at(bare("llama", tmp_path)).findings)}
+    assert shown["model.layers.0…1.mlp"] == 2
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"num_atention_heads": 4}, "nothing in these weights asks for 'num_atention_heads'"),
+        ("yes", "guess must be True or values by name"),
+        ({1: 2}, "guess must be True or values by name"),
+    ],
+)
+def test_bad_assumptions_are_named(given: Any, message: str, tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match=message):
+        open_model(str(bare("llama", tmp_path)), guess=given)
+
+
+@pytest.mark.parametrize("value", ["8", 3, 0, -1, 1.5, 10**30, [4], True, {"a": 1}])
+def test_values_that_no_model_has_are_errors(value: Any, tmp_path: Path) -> None:
+    with pytest.raises((CheckpointError, SpecError)):
+        open_model(str(bare("llama", tmp_path)), guess={"num_attention_heads": value, "rope_theta": 1e4})
+
+
+def test_a_configuration_is_used_where_there_is_one(caplog: pytest.LogCaptureFixture) -> None:
+    model = open_model(str(TINY / "llama"), guess=True)
+    assert error_of(model, "llama") < 1e-5
+    assert "nothing is guessed" in caplog.text
+
+
+def network_of(name: str, device: str = "reference") -> tuple[volumetric.Model, np.ndarray, np.ndarray]:
+    record = json.loads((HOME / name / "expected.json").read_text())
+    model = volumetric.load(HOME / name, device=device, guess=GIVEN[name])
+    x = np.array(record["x"], np.float32 if model.network.input_shape else np.int32)
+    return model, x, np.array(record["y"])
+
+
+@pytest.mark.parametrize("device", ["reference", "cpu"])
+@pytest.mark.parametrize("name", GIVEN)
+def test_networks_compute_what_their_packages_do(name: str, device: str) -> None:
+    model, x, y = network_of(name, device)
+    np.testing.assert_allclose(model.predict(x), y, atol=2e-6)
+
+
+def test_every_fixture_is_tested() -> None:
+    assert {path.name for path in HOME.iterdir() if path.is_dir() and not path.name.startswith("__")} == set(GIVEN)
+
+
+def test_a_tagger_is_told_by_its_names() -> None:
+    found = looked_at(HOME / "tagger")
+    assert {each.what for each in found.findings} == {
+        "embedding 11 × 6",
+        "LSTM 6 → 5, 2 layers, both ways",
+        "linear 10 → 4",
+    }
+    assert (found.missing, found.left_out) == ({}, {})
+
+
+def test_what_has_no_place_is_left_out_and_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    tensors = zeros(
+        fc1__weight=(4, 3), fc1__bias=(4,), fc2__weight=(2, 4), aux__weight=(5, 9), scale=(2, 3, 4, 5, 6, 7)
+    )
+    home = bare_with(tensors, tmp_path)
+    assert set(looked_at(home, {"activation": "relu"}).left_out) == {"aux.weight", "scale"}
+    model = open_model(home, guess={"activation": "relu"})
+    assert [spec.kind for spec in model.network.layers.values()] == ["dense", "dense"]
+    assert "left out: " in caplog.text
+    assert "aux.weight" in caplog.text
+
+
+def test_numbers_of_a_sequential_show_where_nothing_stands_between(tmp_path: Path) -> None:
+    close = bare_with(zeros(**{"0__weight": (4, 3), "1__weight": (2, 4)}), tmp_path)
+    assert looked_at(close).missing == {}
+    apart = bare_with(zeros(**{"0__weight": (4, 3), "2__weight": (2, 4)}), tmp_path)
+    assert set(looked_at(apart).missing) == {"0.activation"}
+
+
+@pytest.mark.parametrize(
+    ("tensors", "what"),
+    [
+        (zeros(x__weight=(8, 4)), "linear 4 → 8"),
+        (zeros(tok_embeddings__weight=(8, 4)), "embedding 8 × 4"),
+        (zeros(x__weight=(4,)), "RMSNorm of 4"),
+        (zeros(x__weight=(4,), x__bias=(4,)), "LayerNorm of 4"),
+        (zeros(x__gamma=(4,), x__beta=(4,)), "LayerNorm of 4"),
+        (zeros(gn1__weight=(4,), gn1__bias=(4,)), "group norm of 4 channels"),
+        (zeros(x__weight=(8, 3, 5)), "Conv1d 3 → 8, 5"),
+        (zeros(x__weight=(8, 3, 5, 5)), "Conv2d 3 → 8, 5×5"),
+        (zeros(x__weight=(8, 3, 2, 5, 5), x__bias=(8,)), "Conv3d 3 → 8, 2×5×5"),
+        (zeros(deconv__weight=(8, 3, 2, 2)), "transposed convolution 8 → 3, 2×2"),
+        (zeros(x__kernel=(4, 8), x__bias=(8,)), "linear 4 → 8"),
+        (zeros(x__kernel=(3, 3, 4, 8)), "Conv2d 4 → 8, 3×3"),
+        (zeros(x__depthwise_kernel=(3, 3, 4, 1)), "Conv2d 4 channels each on its own, 3×3"),
+        (zeros(x__running_mean=(4,), x__running_var=(4,)), "batch norm of 4 channels"),
+        (zeros(x__moving_mean=(4,), x__moving_variance=(4,), x__gamma=(4,), x__beta=(4,)), "batch norm of 4 channels"),
+        (zeros(x__weight_ih=(12, 2), x__weight_hh=(12, 4)), "GRU 2 → 4"),
+        (zeros(x__w1__weight=(8, 4), x__w2__weight=(4, 8), x__w3__weight=(8, 4)), "gated MLP 4 → 8"),
+        (zeros(x__fc1__weight=(8, 4), x__fc2__weight=(4, 8)), "MLP 4 → 8"),
+        (
+            zeros(x__router__weight=(3, 4), x__experts__down_proj=(3, 4, 8), x__experts__gate_up_proj=(3, 16, 4)),
+            "mixture of 3 experts",
+        ),
+        (
+            zeros(
+                **{f"x__{n}_proj__weight": (8, 8) for n in "qkv"},
+                x__out_proj__weight=(8, 8),
+                x__relative_attention_bias__weight=(32, 2),
+            ),
+            "attention, 2 heads × 4",
+        ),
+        (zeros(x__Wqkv__weight=(16, 8), x__out_proj__weight=(8, 8)), "attention, 8 query and 4 key rows"),
+    ],
+)
+def test_layers_by_names_and_shapes(tensors: dict[str, np.ndarray], what: str, tmp_path: Path) -> None:
+    assert what in {each.what for each in looked_at(bare_with(tensors, tmp_path)).findings}
+
+
+def test_inspect_says_what_weights_are_taken_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from volumetric.cli import main
+
+    home = str(bare("llama", tmp_path))
+    assert main(["inspect", home]) == 0
+    text = capsys.readouterr().out
+    assert "taken for:  llama (possible)" in text
+    assert "gated MLP 64 → 160" in text
+    assert main(["inspect", home, "--json", "--assume", "num_attention_heads=4", "--assume", "rope_theta=1e5"]) == 0
+    described = json.loads(capsys.readouterr().out)
+    assert described["missing"] == {}
+    assert described["known"]["hidden_size"]["value"] == 64
+    assert main(["inspect", home, "--assume", "heads"]) == 2
+    assert "no name=value" in capsys.readouterr().err

@@ -1,0 +1,215 @@
+"""Look at weights without a configuration: what they are, what that makes of them, and what is not known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from volumetric.dtypes import DType, Scheme
+from volumetric.errors import CheckpointError, VolumetricError
+from volumetric.layers import Dense, MultiHeadAttention
+from volumetric.loaders import archs
+from volumetric.loaders.detect.assumptions import Assumptions
+from volumetric.loaders.detect.blocks import group
+from volumetric.loaders.detect.chains import chained
+from volumetric.loaders.detect.families import Fitting, fitting_families
+from volumetric.loaders.detect.findings import Certainty, Finding
+from volumetric.loaders.detect.modules import single
+from volumetric.loaders.detect.plans import NetworkPlan, PlanParts
+from volumetric.loaders.detect.recurrent import both_ways
+from volumetric.loaders.detect.tree import Node, build_tree
+from volumetric.loaders.detect.values import Known, values_of
+from volumetric.loaders.mount import mount
+from volumetric.loaders.names import Blueprint
+from volumetric.loaders.source import TensorSource
+from volumetric.network import Network, Params
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Detection:
+    """What weights were taken for.
+
+    Attributes
+    ----------
+    architecture : family or kind of network; empty where no network can be made
+    certainty, reason : how certain `architecture` is, and why
+    findings : layers in natural order of their names; those without `what` were not recognised
+    known : value that names and shapes tell → with the reason
+    assumed : value that they do not tell, and that convention does → what it is
+    missing : value that is needed and that nothing tells → why; people give it by this name
+    left_out : tensor that has no place in the network → why
+    blueprint, plan : the network; both None where there is none, or `missing` is not empty
+    values : the configuration that a family was built of
+    """
+
+    architecture: str
+    certainty: Certainty
+    reason: str
+    findings: tuple[Finding, ...]
+    known: Mapping[str, Known] = field(default_factory=dict)
+    assumed: Mapping[str, str] = field(default_factory=dict)
+    missing: Mapping[str, str] = field(default_factory=dict)
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    blueprint: Blueprint | None = None
+    plan: NetworkPlan | None = None
+    values: Mapping[str, object] = field(default_factory=dict)
+
+    def mount(self, source: TensorSource, dtype: str | DType | Scheme | None, where: str) -> tuple[Network, Params]:
+        """Return the network with lazy weights.
+
+        Raises
+        ------
+        CheckpointError
+            A value is missing (all are named), or nothing was recognised that makes a network.
+        """
+        if self.missing:
+            names = ", ".join(f"{name} ({why})" for name, why in self.missing.items())
+            first = next(iter(self.missing))
+            raise CheckpointError(
+                f"{where}: this looks like {self.architecture}, and names and shapes do not tell {names}",
+                hint=f'say it: guess={{"{first}": …}}, or --assume {first}=…; `volumetric inspect` shows what is known',
+            )
+        if self.blueprint is not None:
+            return self.blueprint.network, mount(self.blueprint, source, dtype)
+        if self.plan is not None:
+            return self.plan.network, self.plan.mount(source, dtype, where)
+        raise CheckpointError(
+            f"{where}: no network can be made of these tensors: {self.reason}",
+            hint="`volumetric inspect` shows what each of them is taken for",
+        )
+
+
+def detect(source: TensorSource, assumptions: Assumptions, where: str) -> Detection:
+    """Look at the names and shapes of a checkpoint; weights are read where a few numbers are evidence.
+
+    Raises
+    ------
+    SpecError
+        A value was assumed that nothing here asks for.
+    """
+    root = build_tree(source.entries)
+    leaves, findings = _leaves(root), tuple(_findings(root))
+    known = values_of(root, source)
+    fits = fitting_families(source, known, assumptions, where)
+    if fits:
+        found = _of_family(fits, findings, known, assumptions)
+    else:
+        found = _of_parts(root, leaves, findings, known, assumptions)
+    assumptions.check_used()
+    return found
+
+
+def _leaves(root: Node) -> list[Finding]:
+    """Each module with tensors of its own; the cells of a bidirectional one are one."""
+    leaves: list[Finding] = []
+    taken: set[str] = set()
+    for node in root.walk():
+        found = single(node) if node.tensors else both_ways(node)
+        if found is not None and not taken.issuperset(found.tensors):
+            taken.update(found.tensors)
+            leaves.append(found)
+    return leaves
+
+
+def _findings(root: Node) -> Iterator[Finding]:
+    """Yield groups of layers that work together, single layers, and what is neither."""
+    taken: set[str] = set()
+    for node in root.walk():
+        found = (group(node) or both_ways(node)) if node.children else None
+        if found is not None and not taken.issuperset(found.tensors):
+            taken.update(found.tensors)
+            yield found
+        rest = [entry.name for entry in node.tensors.values() if entry.name not in taken]
+        if not rest:
+            continue
+        found = single(node)
+        if found is None:
+            reason = "no layer has tensors of these names and shapes"
+            found = Finding(path=node.path, what="", certainty="possible", reason=reason, tensors=tuple(rest))
+        taken.update(found.tensors)
+        yield found
+        unknown = tuple(name for name in rest if name not in taken)
+        if unknown:
+            reason = "beside a layer that was recognised, and no part of it"
+            yield Finding(path=node.path, what="", certainty="possible", reason=reason, tensors=unknown)
+
+
+def _of_family(
+    fits: list[Fitting], findings: tuple[Finding, ...], known: Mapping[str, Known], assumptions: Assumptions
+) -> Detection:
+    chosen, others = fits[0], [fit.family for fit in fits[1:]]
+    reason = "all tensors have the names and shapes of this family, and none is left"
+    if others:
+        reason += f"; those of {', '.join(others)} are the same: model_type tells which it is"
+    return Detection(
+        architecture=chosen.family,
+        certainty="possible" if others else "certain",
+        reason=reason,
+        findings=findings,
+        known={name: one for name, one in known.items() if name in chosen.asked},
+        assumed=_conventions(chosen, known, assumptions),
+        missing=chosen.missing,
+        blueprint=chosen.blueprint,
+        values=chosen.config.values,
+    )
+
+
+def _conventions(chosen: Fitting, known: Mapping[str, Known], assumptions: Assumptions) -> dict[str, str]:
+    """What the network has by the family's convention, neither told nor shown, by the names that change it."""
+    facts: dict[str, dict[str, None]] = {}
+    for spec in chosen.blueprint.network.layers.values():
+        fields = {
+            name: getattr(spec, field) for field, names in _CHANGED_BY.items() for name in names if hasattr(spec, field)
+        }
+        if isinstance(spec, MultiHeadAttention):
+            fields["rope_scaling"] = None if spec.rope is None else spec.rope.scaling
+        if not isinstance(spec, Dense):
+            for name, value in fields.items():
+                facts.setdefault(name, {})[f"{value:g}" if isinstance(value, float) else str(value).lower()] = None
+    told = {*known, *assumptions.spelled()}
+    return {name: ", ".join(values) for name, values in facts.items() if name in chosen.asked and name not in told}
+
+
+_CHANGED_BY: Mapping[str, tuple[str, ...]] = {
+    "eps": ("rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon", "norm_eps"),
+    "activation": ("hidden_act", "hidden_activation", "activation_function"),
+    "window": ("sliding_window",),
+    "softcap": ("attn_logit_softcapping",),
+}
+"""Field of a layer → the values of configurations that it comes from."""
+
+
+def _of_parts(
+    root: Node,
+    leaves: list[Finding],
+    findings: tuple[Finding, ...],
+    known: Mapping[str, Known],
+    assumptions: Assumptions,
+) -> Detection:
+    reason = "no architecture that is known here has these names and shapes"
+    blocks = [found for found in findings if found.layer is None and found.what.startswith(("attention", "mixture"))]
+    if blocks:
+        nearest = f"it has {blocks[0].what}, and its tensors fit none of the families {', '.join(archs.families())}"
+        return Detection(architecture="", certainty="possible", reason=nearest, findings=findings, known=known)
+    for attempt in (chained,):
+        try:
+            parts: PlanParts | None = attempt(leaves, assumptions)
+        except VolumetricError as error:  # a layer or the network refused the sizes
+            parts, reason = None, str(error)
+        if parts is not None:
+            break
+    else:
+        return Detection(architecture="", certainty="possible", reason=reason, findings=findings, known=known)
+    used = parts.tensors()
+    why = {name: f.reason for f in findings if not f.what for name in f.tensors}
+    left = {e.name: why.get(e.name, "no place") for e in root.all_tensors() if e.name not in used}
+    return Detection(
+        architecture=parts.architecture,
+        certainty=parts.certainty,
+        reason=parts.reason,
+        findings=findings,
+        assumed=parts.assumed,
+        missing=parts.missing,
+        left_out=left | {name: text for name, text in parts.left_out.items() if name not in used},
+        plan=parts.plan,
+    )

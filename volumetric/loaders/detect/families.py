@@ -1,0 +1,176 @@
+"""Model families by trial: one fits if the network that it builds of the values that are known has these tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from volumetric.errors import VolumetricError
+from volumetric.layers import LayerSpec, MultiHeadAttention
+from volumetric.layers.gate import Gate
+from volumetric.loaders import archs
+from volumetric.loaders.detect.assumptions import SYNONYMS, Assumptions
+from volumetric.loaders.detect.values import Known
+from volumetric.loaders.hf_config import Config
+from volumetric.loaders.names import Blueprint, fit, spelled_as
+from volumetric.loaders.source import TensorSource
+
+PLAIN_FIRST: Final = ("llama", "bert")
+"""Families whose tensors others have, too, which then do something more: a window, layers without rotation, factors."""
+NEEDED: Final[Mapping[str, tuple[str, ...]]] = {
+    "gemma2": ("query_pre_attn_scalar", "attn_logit_softcapping", "final_logit_softcapping", "sliding_window"),
+    "gemma3": ("query_pre_attn_scalar", "sliding_window"),
+}
+"""Values that differ between models of a family, change all numbers, and are in no tensor."""
+CONDITIONAL: Final = frozenset(
+    {"layer_types", "sliding_window", "use_sliding_window", "max_window_layers", "rope_theta", "rope_parameters"}
+    | {"rope_scaling", "partial_rotary_factor", "original_max_position_embeddings", "num_experts_per_tok"}
+)
+"""Values that families look at only where another one says that they count."""
+_WHAT_ROWS_TELL: Final = ("rows of queries", "rows of keys")
+
+
+class _Traced(Config):
+    """A configuration that notes which values were asked for; copies share the notes."""
+
+    __slots__ = ("asked",)
+
+    def __init__(self, values: Mapping[str, Any], where: str, tensors: int | None, asked: set[str]) -> None:
+        super().__init__(values, where, tensors)
+        self.asked = asked
+
+    def with_values(self, **values: Any) -> Config:
+        return _Traced({**self.values, **values}, self.where, self.tensors, self.asked)
+
+    def has(self, name: str) -> bool:
+        self.asked.add(name)
+        return super().has(name)
+
+    def section(self, name: str) -> Config | None:
+        self.asked.add(name)
+        return super().section(name)
+
+    def items(self, name: str, length: int) -> Any:
+        self.asked.add(name)
+        return super().items(name, length)
+
+    def require(self, name: str, *allowed: object) -> None:
+        self.asked.add(name)
+        super().require(name, *allowed)
+
+    def _get(self, name: str, default: object) -> Any:
+        self.asked.add(name)
+        return super()._get(name, default)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fitting:
+    """A family that has these tensors.
+
+    Attributes
+    ----------
+    config : the values it was built of
+    asked : names of all values that it looks at
+    missing : value that is needed and that nothing tells → why
+    """
+
+    family: str
+    config: Config
+    blueprint: Blueprint
+    asked: frozenset[str]
+    missing: Mapping[str, str]
+
+
+def fitting_families(
+    source: TensorSource, known: Mapping[str, Known], assumptions: Assumptions, where: str
+) -> list[Fitting]:
+    """Return the families whose tensors these are, all of them and no others, the plainest first."""
+    if "hidden_size" not in known:
+        return []
+    wanted = assumptions.find("model_type")
+    names = [wanted] if isinstance(wanted, str) else archs.families()
+    found = [one for name in names if (one := _try(name, source, known, assumptions, where)) is not None]
+    order = {name: i for i, name in enumerate(PLAIN_FIRST)}
+    return sorted(found, key=lambda one: (order.get(one.family, len(order)), one.family))
+
+
+def _try(
+    family: str, source: TensorSource, known: Mapping[str, Known], assumptions: Assumptions, where: str
+) -> Fitting | None:
+    given = assumptions.spelled()
+    values = _spelled({name: one.value for name, one in known.items() if name not in _WHAT_ROWS_TELL})
+    values |= given | {"model_type": family}
+    unknown = _complete(values, known)
+    asked: set[str] = set()
+    config = _Traced(values, where, len(source.entries), asked)
+    try:
+        one = archs.build(config.with_values(num_hidden_layers=1, n_layer=1, **_by_layer(values)))
+        if any(rule.source not in source.entries for rule in spelled_as(source, one)):
+            return None
+        blueprint = archs.build(config)
+        fit(blueprint, source)
+    except (VolumetricError, ArithmeticError):
+        return None
+    assumptions.known |= asked | {"model_type"} | CONDITIONAL
+    return Fitting(
+        family=family,
+        config=config,
+        blueprint=blueprint,
+        asked=frozenset(asked),
+        missing=unknown | _missing(family, blueprint, values),
+    )
+
+
+def _by_layer(values: Mapping[str, Any]) -> dict[str, None]:
+    """Lists, which have a value for each layer and fit no other number of layers, as if they were not given."""
+    return {name: None for name, value in values.items() if isinstance(value, list)}
+
+
+def _spelled(values: Mapping[str, Any]) -> dict[str, Any]:
+    every = dict(values)
+    for first, others in SYNONYMS.items():
+        if first in every:
+            every |= dict.fromkeys(others, every[first])
+    return every
+
+
+def _complete(values: dict[str, Any], known: Mapping[str, Known]) -> dict[str, str]:
+    """Fill in what follows from the rows of projections, and stand-ins for what does not; return the latter."""
+    if "rows of queries" not in known:
+        return {}
+    queries, keys = (known[name].value for name in _WHAT_ROWS_TELL)
+    groups = queries // keys
+    heads, shared, width = (values.get(n) for n in ("num_attention_heads", "num_key_value_heads", "head_dim"))
+    if not heads and width and type(width) is int and width > 0:
+        heads = queries // width
+    if not heads and shared and type(shared) is int:
+        heads = shared * groups
+    if not heads or type(heads) is not int:
+        values |= _spelled({"num_attention_heads": groups, "num_key_value_heads": 1, "head_dim": keys})
+        return {"num_attention_heads": f"{queries} rows of queries may be any number of heads"}
+    values |= _spelled({"num_attention_heads": heads, "num_key_value_heads": shared or heads // groups})
+    values.setdefault("head_dim", queries // heads)
+    return {}
+
+
+def _missing(family: str, blueprint: Blueprint, values: Mapping[str, Any]) -> dict[str, str]:
+    """Values that no shape tells and without which the numbers would be others."""
+    missing: dict[str, str] = {}
+    specs = [leaf for spec in blueprint.network.layers.values() for leaf in _leaves(spec)]
+    attentions = [spec for spec in specs if isinstance(spec, MultiHeadAttention)]
+    given = values.get("rope_parameters") or values.get("rope_scaling") or {}
+    told = "rope_theta" in values or (isinstance(given, Mapping) and given)
+    if any(spec.rope is not None for spec in attentions) and not told:
+        missing["rope_theta"] = "the base of the rotary embedding is in no tensor"
+    if any(isinstance(spec, Gate) for spec in specs) and "num_experts_per_tok" not in values:
+        missing["num_experts_per_tok"] = "how many experts a row takes is in no tensor"
+    other = [name for name in NEEDED.get(family, ()) if name not in values]
+    return missing | dict.fromkeys(other, "models of this family differ in it, and it is in no tensor")
+
+
+def _leaves(spec: LayerSpec) -> list[LayerSpec]:
+    children = getattr(spec, spec.children_field) if spec.children_field else ()
+    gate = getattr(spec, "gate", None)
+    own = [gate] if isinstance(gate, LayerSpec) else []
+    return [spec, *own, *(leaf for each in children for leaf in _leaves(each))]

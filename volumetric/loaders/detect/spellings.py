@@ -1,0 +1,43 @@
+"""How torch, Hugging Face, timm, Keras and ONNX spell the parts of layers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+QUERY: Final = ("q_proj", "query", "q_lin", "wq", "to_q", "q")
+KEY: Final = ("k_proj", "key", "k_lin", "wk", "to_k", "k")
+VALUE: Final = ("v_proj", "value", "v_lin", "wv", "to_v", "v")
+FUSED_QKV: Final = ("qkv_proj", "query_key_value", "c_attn", "Wqkv", "qkv", "in_proj")
+OUTPUT: Final = ("o_proj", "out_proj", "out_lin", "wo", "to_out", "dense", "c_proj", "proj", "Wo")
+GATE: Final = ("gate_proj", "w1", "gate")
+UP: Final = ("up_proj", "w3", "up", "c_fc", "dense_h_to_4h", "fc1", "lin1", "linear1", "Wi")
+DOWN: Final = ("down_proj", "w2", "down", "c_proj", "dense_4h_to_h", "fc2", "lin2", "linear2")
+FUSED_GATE_UP: Final = ("gate_up_proj", "w13", "gate_up")
+QUERY_NORM: Final = ("q_norm", "q_layernorm", "query_norm", "q_ln")
+KEY_NORM: Final = ("k_norm", "k_layernorm", "key_norm", "k_ln")
+EXPERTS: Final = ("experts",)
+ROUTER: Final = ("gate", "router", "gate_network")
+INPUT_SIDE: Final = ("c_attn", "c_proj", "c_fc")
+"""Modules of GPT-2 that store their matrices as ``[in, out]`` (Conv1D)."""
+
+EMBEDDING: Final = re.compile(
+    r"(?:^|[._/])(?!embed_out)(?:\w*embed\w*|emb|wte|wpe|shared|token_type|tok_\w+|lookup\w*|word_emb\w*|char_emb\w*)$"
+)
+POSITIONS: Final = re.compile(
+    r"(?:^|[._/])(?:wpe|embed_positions|pos_embed|position\w*_embeddings?|positional_embedding)$"
+)
+TRANSPOSED_CONVOLUTION: Final = re.compile(r"transpos|deconv|upconv|up_conv|conv_up", re.IGNORECASE)
+GROUPED_NORM: Final = re.compile(r"(?:^|[._/])(?:gn\d*|group_?norm\w*|instance_?norm\w*)$", re.IGNORECASE)
+
+STACK: Final = re.compile(r"(?:^|.*[._])(?:layers|layer|h|blocks|block)[._](\d+)[._](.+)")
+"""A tensor of a stack of blocks: which block, and its name in there."""
+
+BATCH_NORM: Final[Mapping[str, tuple[str, ...]]] = {
+    "weight": ("weight", "gamma"),
+    "bias": ("bias", "beta"),
+    "running_mean": ("running_mean", "moving_mean"),
+    "running_var": ("running_var", "moving_variance"),
+}
+"""Parameter of a batch norm → what torch and Keras call it."""
