@@ -21,6 +21,7 @@ from volumetric.loaders.safetensors import SafetensorsFile
 from volumetric.loaders.safetensors_write import array_out, write_safetensors
 
 HOME = Path(__file__).parents[1] / "fixtures" / "detect"
+ENCODERS = HOME.parent / "hf_encoders"
 HIDDEN = frozenset(
     {"num_attention_heads", "rope_parameters", "num_experts_per_tok", "sliding_window", "layer_types", "model_type"}
     | {"query_pre_attn_scalar", "attn_logit_softcapping", "final_logit_softcapping", "max_position_embeddings"}
@@ -28,6 +29,10 @@ HIDDEN = frozenset(
     | {"activation_function", "hidden_activation"}
 )
 """Values of a configuration that no tensor shows."""
+HIDDEN_OF_ENCODERS = frozenset(
+    {"model_type", "num_attention_heads", "n_heads", "layer_norm_eps", "norm_eps", "hidden_activation", "activation"}
+    | {"rope_parameters", "layer_types", "local_attention", "max_position_embeddings", "id2label"}
+)
 GIVEN: dict[str, Mapping[str, Any] | bool] = {
     "tagger": True,
     "gru": True,
@@ -89,6 +94,17 @@ def test_a_family_without_its_configuration_gives_the_same_logits(family: str, t
     assert model.network == whole.network
     if "logits" in expected(family):
         assert error_of(model, family) < 1e-5
+
+
+@pytest.mark.parametrize("name", sorted(path.parent.name for path in ENCODERS.glob("*/config.json")))
+def test_an_encoder_without_its_configuration_is_the_same_network(name: str, tmp_path: Path) -> None:
+    config = json.loads((ENCODERS / name / "config.json").read_text())
+    (tmp_path / "model.safetensors").write_bytes((ENCODERS / name / "model.safetensors").read_bytes())
+    whole = open_model(str(ENCODERS / name))
+    given = {name: value for name, value in config.items() if name in HIDDEN_OF_ENCODERS}
+    model = open_model(str(tmp_path), guess=given)
+    assert model.network == whole.network
+    assert (model.head is None) == (whole.head is None)
 
 
 @pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3", "gpt2", "phi3", "gemma2", "gemma3", "gpt_neox"])

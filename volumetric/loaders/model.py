@@ -29,6 +29,7 @@ from volumetric.loaders.native import read_native
 from volumetric.loaders.quantise import convert, target_schemes
 from volumetric.loaders.sentence import Head, Sentences, lacks_head, read_head, read_labels, read_sentences
 from volumetric.loaders.shards import open_safetensors
+from volumetric.loaders.source import TensorSource
 from volumetric.loaders.tied import build_for
 from volumetric.loaders.tokenizer import Tokenizer
 from volumetric.loaders.tokenizer_files import read_tokenizer_files
@@ -165,11 +166,13 @@ def _open_guessed(location: Location, dtype: Scheme | None, guess: bool | Mappin
         )
     source, where = open_safetensors(location.weights), str(location.weights)
     found = detect(source, assumptions, where)
+    if found.family and not found.missing:
+        return _open_described(location, Config(found.values, where, len(source.entries)), source, dtype, strict=True)
     network, params = found.mount(source, dtype, where)
     if found.left_out:
         logger.warning("%s: taken for %s; left out: %s", where, found.architecture, ", ".join(found.left_out))
     sizes = [spec.num_embeddings for spec in network.layers.values() if isinstance(spec, Embedding)]
-    texts = _read_texts(location.directory, found.values, max(sizes, default=MAX_SIZE))
+    texts = _read_texts(location.directory, {}, max(sizes, default=MAX_SIZE))
     return LoadedModel(
         name=location.name,
         network=network,
@@ -177,18 +180,23 @@ def _open_guessed(location: Location, dtype: Scheme | None, guess: bool | Mappin
         tokenizer=texts.tokenizer,
         chat_template=texts.template,
         generation=texts.generation,
-        context_length=0 if found.blueprint is None else found.blueprint.context_length,
+        context_length=0,
         path=location.weights,
-        config=found.values,
     )
 
 
 def _open_hf(location: Location, dtype: Scheme | None, *, strict: bool) -> LoadedModel:
-    directory = location.directory
-    path = directory / "config.json"
+    path = location.directory / "config.json"
     files = open_safetensors(location.weights)
-    described, source = quantised.opened(Config(read_object(path), str(path), len(files.entries)), files)
-    config, blueprint = build_for(described, source)
+    config, source = quantised.opened(Config(read_object(path), str(path), len(files.entries)), files)
+    return _open_described(location, config, source, dtype, strict=strict)
+
+
+def _open_described(
+    location: Location, config: Config, source: TensorSource, dtype: Scheme | None, *, strict: bool
+) -> LoadedModel:
+    directory = location.directory
+    config, blueprint = build_for(config, source)
     sentences = read_sentences(directory) if blueprint.pooled is None else None
     if sentences is not None or lacks_head(blueprint, config, source):
         blueprint = trunk_of(blueprint)

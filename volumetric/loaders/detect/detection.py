@@ -19,8 +19,6 @@ from volumetric.loaders.detect.plans import NetworkPlan, PlanParts
 from volumetric.loaders.detect.recurrent import both_ways
 from volumetric.loaders.detect.tree import Node, build_tree
 from volumetric.loaders.detect.values import Known, values_of
-from volumetric.loaders.mount import mount
-from volumetric.loaders.names import Blueprint
 from volumetric.loaders.source import TensorSource
 from volumetric.network import Network, Params
 
@@ -38,8 +36,9 @@ class Detection:
     assumed : value that they do not tell, and that convention does → what it is
     missing : value that is needed and that nothing tells → why; people give it by this name
     left_out : tensor that has no place in the network → why
-    blueprint, plan : the network; both None where there is none, or `missing` is not empty
-    values : the configuration that a family was built of
+    plan : the network, where layers were put together; None where there is none, or `missing` is not empty
+    family : whether `architecture` is a model family, whose network `values` describe
+    values : the configuration of that family
     """
 
     architecture: str
@@ -50,12 +49,12 @@ class Detection:
     assumed: Mapping[str, str] = field(default_factory=dict)
     missing: Mapping[str, str] = field(default_factory=dict)
     left_out: Mapping[str, str] = field(default_factory=dict)
-    blueprint: Blueprint | None = None
     plan: NetworkPlan | None = None
+    family: bool = False
     values: Mapping[str, object] = field(default_factory=dict)
 
     def mount(self, source: TensorSource, dtype: str | DType | Scheme | None, where: str) -> tuple[Network, Params]:
-        """Return the network with lazy weights.
+        """Return the network that layers were put together to, with lazy weights.
 
         Raises
         ------
@@ -69,8 +68,6 @@ class Detection:
                 f"{where}: this looks like {self.architecture}, and names and shapes do not tell {names}",
                 hint=f'say it: guess={{"{first}": …}}, or --assume {first}=…; `volumetric inspect` shows what is known',
             )
-        if self.blueprint is not None:
-            return self.blueprint.network, mount(self.blueprint, source, dtype)
         if self.plan is not None:
             return self.plan.network, self.plan.mount(source, dtype, where)
         raise CheckpointError(
@@ -149,7 +146,7 @@ def _of_family(
         known={name: one for name, one in known.items() if name in chosen.asked},
         assumed=_conventions(chosen, known, assumptions),
         missing=chosen.missing,
-        blueprint=chosen.blueprint,
+        family=True,
         values=chosen.config.values,
     )
 

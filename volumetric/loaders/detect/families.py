@@ -12,9 +12,12 @@ from volumetric.layers.gate import Gate
 from volumetric.loaders import archs
 from volumetric.loaders.detect.assumptions import SYNONYMS, Assumptions
 from volumetric.loaders.detect.values import Known
+from volumetric.loaders.encoder_layers import trunk_of
 from volumetric.loaders.hf_config import Config
 from volumetric.loaders.names import Blueprint, fit, spelled_as
+from volumetric.loaders.sentence import lacks_head
 from volumetric.loaders.source import TensorSource
+from volumetric.loaders.tied import build_for
 
 PLAIN_FIRST: Final = ("llama", "bert")
 """Families whose tensors others have, too, which then do something more: a window, layers without rotation, factors."""
@@ -23,9 +26,11 @@ NEEDED: Final[Mapping[str, tuple[str, ...]]] = {
     "gemma3": ("query_pre_attn_scalar", "sliding_window"),
 }
 """Values that differ between models of a family, change all numbers, and are in no tensor."""
+_ROTARY_BASES: Final = ("rope_theta", "global_rope_theta", "rotary_emb_base", "rope_parameters", "rope_scaling")
 CONDITIONAL: Final = frozenset(
     {"layer_types", "sliding_window", "use_sliding_window", "max_window_layers", "rope_theta", "rope_parameters"}
     | {"rope_scaling", "partial_rotary_factor", "original_max_position_embeddings", "num_experts_per_tok"}
+    | {"architectures", "id2label", "num_labels"}
 )
 """Values that families look at only where another one says that they count."""
 _WHAT_ROWS_TELL: Final = ("rows of queries", "rows of keys")
@@ -105,10 +110,10 @@ def _try(
     asked: set[str] = set()
     config = _Traced(values, where, len(source.entries), asked)
     try:
-        one = archs.build(config.with_values(num_hidden_layers=1, n_layer=1, **_by_layer(values)))
+        one = _built(config.with_values(num_hidden_layers=1, n_layer=1, **_by_layer(values)), source)
         if any(rule.source not in source.entries for rule in spelled_as(source, one)):
             return None
-        blueprint = archs.build(config)
+        blueprint = _built(config, source)
         fit(blueprint, source)
     except (VolumetricError, ArithmeticError):
         return None
@@ -118,8 +123,14 @@ def _try(
         config=config,
         blueprint=blueprint,
         asked=frozenset(asked),
-        missing=unknown | _missing(family, blueprint, values),
+        missing=unknown | _missing(family, blueprint, values, asked),
     )
+
+
+def _built(config: Config, source: TensorSource) -> Blueprint:
+    """What a family makes of a configuration and these tensors, which may lack the family's head."""
+    _, blueprint = build_for(config, source)
+    return trunk_of(blueprint) if lacks_head(blueprint, config, source) else blueprint
 
 
 def _by_layer(values: Mapping[str, Any]) -> dict[str, None]:
@@ -154,15 +165,14 @@ def _complete(values: dict[str, Any], known: Mapping[str, Known]) -> dict[str, s
     return {}
 
 
-def _missing(family: str, blueprint: Blueprint, values: Mapping[str, Any]) -> dict[str, str]:
+def _missing(family: str, blueprint: Blueprint, values: Mapping[str, Any], asked: set[str]) -> dict[str, str]:
     """Values that no shape tells and without which the numbers would be others."""
     missing: dict[str, str] = {}
     specs = [leaf for spec in blueprint.network.layers.values() for leaf in _leaves(spec)]
     attentions = [spec for spec in specs if isinstance(spec, MultiHeadAttention)]
-    given = values.get("rope_parameters") or values.get("rope_scaling") or {}
-    told = "rope_theta" in values or (isinstance(given, Mapping) and given)
-    if any(spec.rope is not None for spec in attentions) and not told:
-        missing["rope_theta"] = "the base of the rotary embedding is in no tensor"
+    bases = [name for name in _ROTARY_BASES if name in asked]
+    if any(spec.rope is not None for spec in attentions) and not any(name in values for name in bases):
+        missing[bases[0] if bases else "rope_theta"] = "the base of the rotary embedding is in no tensor"
     if any(isinstance(spec, Gate) for spec in specs) and "num_experts_per_tok" not in values:
         missing["num_experts_per_tok"] = "how many experts a row takes is in no tensor"
     other = [name for name in NEEDED.get(family, ()) if name not in values]

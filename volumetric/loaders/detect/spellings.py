@@ -11,10 +11,10 @@ KEY: Final = ("k_proj", "key", "k_lin", "wk", "to_k", "k")
 VALUE: Final = ("v_proj", "value", "v_lin", "wv", "to_v", "v")
 FUSED_QKV: Final = ("qkv_proj", "query_key_value", "c_attn", "Wqkv", "qkv", "in_proj")
 OUTPUT: Final = ("o_proj", "out_proj", "out_lin", "wo", "to_out", "dense", "c_proj", "proj", "Wo")
-GATE: Final = ("gate_proj", "w1", "gate")
-UP: Final = ("up_proj", "w3", "up", "c_fc", "dense_h_to_4h", "fc1", "lin1", "linear1", "Wi")
-DOWN: Final = ("down_proj", "w2", "down", "c_proj", "dense_4h_to_h", "fc2", "lin2", "linear2")
-FUSED_GATE_UP: Final = ("gate_up_proj", "w13", "gate_up")
+GATE: Final = ("gate_proj", "w1", "gate", "fc12")
+UP: Final = ("up_proj", "w3", "up", "c_fc", "dense_h_to_4h", "fc1", "lin1", "linear1", "fc11")
+DOWN: Final = ("down_proj", "w2", "down", "c_proj", "dense_4h_to_h", "fc2", "lin2", "linear2", "Wo")
+FUSED_GATE_UP: Final = ("gate_up_proj", "w13", "gate_up", "Wi")
 QUERY_NORM: Final = ("q_norm", "q_layernorm", "query_norm", "q_ln")
 KEY_NORM: Final = ("k_norm", "k_layernorm", "key_norm", "k_ln")
 EXPERTS: Final = ("experts",)
@@ -31,6 +31,8 @@ POSITIONS: Final = re.compile(
 TRANSPOSED_CONVOLUTION: Final = re.compile(r"transpos|deconv|upconv|up_conv|conv_up", re.IGNORECASE)
 GROUPED_NORM: Final = re.compile(r"(?:^|[._/])(?:gn\d*|group_?norm\w*|instance_?norm\w*)$", re.IGNORECASE)
 
+MASKED_HEAD: Final = re.compile(r"cls\.predictions|vocab_transform|lm_head\.dense|head\.dense")
+"""Modules of heads that fill masked tokens in."""
 STACK: Final = re.compile(r"(?:^|.*[._])(?:layers|layer|h|blocks|block)[._](\d+)[._](.+)")
 """A tensor of a stack of blocks: which block, and its name in there."""
 

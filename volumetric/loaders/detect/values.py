@@ -67,6 +67,12 @@ def _ends(root: Node, found: dict[str, Known]) -> None:
             found["hidden_size"] = Known(shape[1], f"columns of {node.path}")
         elif name in ("lm_head", "embed_out", "output"):
             head = True
+        elif node.path in ("classifier", "score", "classifier.out_proj"):
+            found["num_labels"] = Known(shape[0], f"rows of {node.path}")
+            found["architectures"] = Known(["ForSequenceClassification"], f"there is a {node.path}")
+    masked = next((node.path for node in root.walk() if spellings.MASKED_HEAD.fullmatch(node.path)), None)
+    if masked is not None and "architectures" not in found:
+        found["architectures"] = Known(["ForMaskedLM"], f"there is a {masked}")
     if vocabulary is not None:
         reason = "there is a head of its own" if head else "there is no head beside the embedding"
         found["tie_word_embeddings"] = Known(not head, reason)
