@@ -56,7 +56,9 @@ def matrix(node: Node | None) -> Shape | None:
     shape = None if node is None else node.shape("weight")
     if node is None or shape is None or len(shape) != 2 or not min(shape):
         return None
-    return shape[::-1] if re.split(r"[./]", node.path)[-1] in spellings.INPUT_SIDE else shape
+    if re.split(r"[./]", node.path)[-1] not in spellings.INPUT_SIDE:
+        return shape
+    return shape if node.shape("bias") == shape[:1] and shape[0] != shape[1] else shape[::-1]
 
 
 def heads_of(node: Node) -> Heads | None:

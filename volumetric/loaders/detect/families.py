@@ -24,6 +24,9 @@ PLAIN_FIRST: Final = ("llama", "bert")
 NEEDED: Final[Mapping[str, tuple[str, ...]]] = {
     "gemma2": ("query_pre_attn_scalar", "attn_logit_softcapping", "final_logit_softcapping", "sliding_window"),
     "gemma3": ("query_pre_attn_scalar", "sliding_window"),
+    "cohere": ("logit_scale",),
+    "cohere2": ("logit_scale", "sliding_window"),
+    "granite": ("embedding_multiplier", "attention_multiplier", "residual_multiplier", "logits_scaling"),
 }
 """Values that differ between models of a family, change all numbers, and are in no tensor."""
 _ROTARY_BASES: Final = ("rope_theta", "global_rope_theta", "rotary_emb_base", "rope_parameters", "rope_scaling")

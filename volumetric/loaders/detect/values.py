@@ -37,6 +37,8 @@ def values_of(root: Node, source: TensorSource) -> dict[str, Known]:
                 _of_heads(heads, found)
                 _biases(node, found)
         _frequencies(node, source, found)
+        if {"input_layernorm", "self_attn", "mlp"} <= node.children.keys() <= {"input_layernorm", "self_attn", "mlp"}:
+            found["use_parallel_residual"] = Known(True, "one norm for attention and MLP")
         _of_mlp(node, found)
     return found
 
@@ -89,6 +91,12 @@ def _of_heads(heads: Heads, found: dict[str, Known]) -> None:
 
 
 def _biases(node: Node, found: dict[str, Known]) -> None:
+    query = child(inside(node), spellings.QUERY)
+    if query is not None:
+        reason = (
+            "the projection of queries has a bias" if "bias" in query.tensors else "no bias beside the queries' matrix"
+        )
+        found["use_qkv_bias"] = found["use_bias"] = Known("bias" in query.tensors, reason)
     query, out = child(inside(node), spellings.QUERY), child(node, spellings.OUTPUT)
     if query is not None and out is not None:
         both = "bias" in query.tensors and "bias" in out.tensors
