@@ -128,7 +128,7 @@ TEMPLATE = """\
 
 A family is the `model_type` of a config.json. A tiny random model of each stands in `tests/fixtures/hf_tiny` and
 `hf_encoders`, with outputs of transformers: the tests hold the reference device to them, and the other devices to that
-one. Those of encoders, `…bert…`, see both ways: they have hidden states, masked tokens or classes as outputs.
+one. The encoders, `…bert…`, embed, judge and fill in ([embeddings.md](embeddings.md)); the others generate.
 
 | family | what it is | class in transformers | read from and written to GGUF as |
 | --- | --- | --- | --- |

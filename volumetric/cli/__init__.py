@@ -14,6 +14,7 @@ from volumetric.cli.streams import open_closed_streams, replace_what_cannot_be_s
 VERBS = {
     "generate": "Generate text after one prompt.",
     "chat": "Talk with a model; /help lists the commands.",
+    "embed": "Turn texts into embeddings, as npy, npz or JSON lines.",
     "train": "Train a network as a TOML file says.",
     "evolve": "Evolve networks for a problem as a TOML file says, or draw a run.",
     "bench": "Measure prompt processing and token generation (pp/tg rows, as llama-bench).",

@@ -15,6 +15,7 @@ from volumetric._typing import F32Array
 from volumetric.analysis.predict import BATCH, predict_on
 from volumetric.errors import GenerationError, SpecError
 from volumetric.generate.batch import PROMPT_ROWS, TOGETHER, BatchStream
+from volumetric.generate.encoding import Encodes
 from volumetric.generate.events import Generation
 from volumetric.generate.footprint import Footprint, footprint
 from volumetric.generate.info import ModelInfo
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from volumetric.generate.perplexity import Perplexity
 
 
-class Model:
+class Model(Encodes):
     """A network bound to a device, with tokenizer and chat template where the source has them.
 
     Parameters
@@ -368,10 +369,7 @@ class Model:
     def _require_generator(self) -> None:
         self._require_tokens()
         if self.bidirectional:
-            raise GenerationError(
-                f"{self.name} is an encoder and cannot generate text",
-                hint="use model.logits(ids) or model.predict(ids)",
-            )
+            raise GenerationError(f"{self.name} is an encoder and cannot generate text", hint="use model.embed(texts)")
 
     def _require_tokens(self) -> None:
         """Raise `GenerationError` unless the network reads tokens."""
@@ -387,6 +385,7 @@ class Model:
         for session in self._idle:
             session.close()
         self._idle.clear()
+        self.close_encoder()
         self.executable.close()
 
     def __enter__(self) -> Model:

@@ -13,12 +13,15 @@ from volumetric.dtypes import DType, Scheme
 from volumetric.errors import CheckpointError, SpecError
 from volumetric.generate.model import Model
 from volumetric.generate.prompt import read_template
-from volumetric.loaders import open_model
+from volumetric.loaders import LoadedModel, open_model
 from volumetric.runtime.device import RunOptions
 from volumetric.runtime.open import AnyDevice, capped_threads, open_device
 
 DEFAULT_CONTEXT = 4096
 """Context when none is asked for and the model allows more: caches of a long-context model can exceed its weights."""
+
+ENCODER_CONTEXT = 32_768
+"""The same of encoders, which keep nothing from call to call."""
 
 
 def load(
@@ -78,15 +81,16 @@ def load(
         loaded = dataclasses.replace(loaded, chat_template=read_template(chat_template, loaded))
     if compute == "auto" and loaded.network.input_dtype != "int32":
         compute = "float32"
-    options = RunOptions(
-        context=_context(context, loaded.context_length), compute=compute, kv_dtype=kv_dtype, threads=threads
-    )
+    options = RunOptions(context=_context(context, loaded), compute=compute, kv_dtype=kv_dtype, threads=threads)
     model = Model(loaded, opened, options)
     model.load_seconds = time.perf_counter() - start
     return model
 
 
-def _context(asked: int | None, limit: int) -> int:
+def _context(asked: int | None, loaded: LoadedModel) -> int:
+    limit = loaded.context_length
+    if asked is None and any(spec.two_way for spec in loaded.network.layers.values()):
+        return min(limit or DEFAULT_CONTEXT, ENCODER_CONTEXT)
     if asked is None:
         return min(limit, DEFAULT_CONTEXT) if limit else DEFAULT_CONTEXT
     if type(asked) is not int:

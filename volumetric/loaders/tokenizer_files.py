@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from volumetric.errors import CheckpointError
+from volumetric.loaders.hf_config import MAX_SIZE
 from volumetric.loaders.json_file import read_bytes, read_object
 from volumetric.loaders.tokenizer import Tokenizer
+from volumetric.loaders.wordpiece_files import wordpiece
 
 if TYPE_CHECKING:
     import tokenizers
@@ -20,8 +22,8 @@ SPECIAL_ROLES: Final = ("bos_token", "eos_token", "unk_token", "sep_token", "pad
 def read_tokenizer_files(directory: Path) -> tuple[Tokenizer | None, Mapping[str, Any]]:
     """Return the tokenizer of a directory, None if it has none, and the content of its tokenizer_config.json.
 
-    A directory with only the files of older tokenizers (vocab.json, tokenizer.model) has a tokenizer that says so when
-    it is used.
+    BERT's vocab.txt makes one, too. A directory with only the files of other older tokenizers (vocab.json,
+    tokenizer.model) has a tokenizer that says so when it is used.
 
     Raises
     ------
@@ -35,6 +37,8 @@ def read_tokenizer_files(directory: Path) -> tuple[Tokenizer | None, Mapping[str
         return None, config
 
     def build() -> tokenizers.Tokenizer:
+        if not path.is_file() and others == ["vocab.txt"]:
+            return wordpiece(directory, config, _special_tokens(directory, config))
         if not path.is_file():
             raise CheckpointError(
                 f"{directory} has {' and '.join(others)} and no tokenizer.json",
@@ -44,12 +48,13 @@ def read_tokenizer_files(directory: Path) -> tuple[Tokenizer | None, Mapping[str
 
         return Backend.from_str(read_bytes(path, MAX_TOKENIZER_BYTES).decode())
 
-    add_bos = config.get("add_bos_token")
+    add_bos, longest = config.get("add_bos_token"), config.get("model_max_length")
     tokenizer = Tokenizer(
         build,
         special_tokens=_special_tokens(directory, config),
         special_ids=_special_ids(config),
         add_bos=add_bos if isinstance(add_bos, bool) else None,
+        max_length=int(longest) if isinstance(longest, (int, float)) and 0 < longest < MAX_SIZE else None,
         where=str(path),
     )
     return tokenizer, config

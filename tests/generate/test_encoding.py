@@ -1,0 +1,232 @@
+"""Embeddings, scores, classes and masked tokens: those of sentence-transformers and transformers, in any company."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import volumetric
+from volumetric.errors import CheckpointError, GenerationError, SpecError, UnsupportedError, VolumetricError
+from volumetric.generate import Model
+
+TINY = Path(__file__).parents[1] / "fixtures" / "hf_encoders"
+
+
+@pytest.fixture(scope="module")
+def models() -> Any:
+    opened: dict[tuple[str, str], Model] = {}
+
+    def get(name: str, device: str = "cpu") -> Model:
+        if (name, device) not in opened:
+            opened[name, device] = volumetric.load(TINY / name, device=device, threads=2 if device == "cpu" else None)
+        return opened[name, device]
+
+    yield get
+    for model in opened.values():
+        model.close()
+
+
+def record(name: str, file: str) -> dict[str, Any]:
+    return json.loads((TINY / name / file).read_text())
+
+
+@pytest.mark.parametrize(
+    ("name", "device"),
+    [("sentences_mean", d) for d in ("reference", "cpu", "gpu")] + [("sentences_dense", "cpu")],
+)
+def test_embeddings_are_those_of_sentence_transformers(models: Any, name: str, device: str) -> None:
+    known, model = record(name, "embeddings.json"), models(name, device)
+    for prompt in ("document", "query"):
+        found = model.embed(known["texts"], prompt_name=prompt)
+        assert found.dtype == np.float32
+        reference = np.array(known[prompt])
+        assert np.abs(found - reference).max() < 1e-5 * max(1.0, float(np.abs(reference).max()))
+    assert np.array_equal(
+        model.embed(known["texts"], prompt="the cat: "), model.embed(known["texts"], prompt_name="query")
+    )
+
+
+def test_a_text_has_the_same_embedding_in_any_company(models: Any) -> None:
+    model = models("sentences_mean")
+    texts = [" ".join(["the cat"] * n) for n in (1, 9, 2, 0, 5)] * 50
+    whole = model.embed(texts)
+    assert whole.shape == (250, 16)
+    assert np.array_equal(whole[:5], whole[-5:])
+    for i in range(5):
+        assert np.array_equal(model.embed([texts[i]])[0], whole[i])
+    assert model.embed([]).shape == (0, 16)
+
+
+def test_options_stand_over_the_files(models: Any) -> None:
+    model = models("sentences_dense")
+    rows = model.embed(["the cat", "mat"])
+    assert np.allclose(np.linalg.norm(rows, axis=1), 1, atol=1e-6)
+    assert not np.allclose(np.linalg.norm(model.embed(["the cat"], normalise=False), axis=1), 1, atol=1e-3)
+    plain = models("sentences_mean")
+    assert plain.embed(["the cat"], pooling=("cls", "lasttoken")).shape == (1, 32)
+    long = "the cat sat on the mat"
+    assert np.array_equal(plain.embed([long], max_length=4), plain.embed(["the cat"], max_length=9))
+
+
+def test_what_is_not_said_by_files_is_told(models: Any, caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+    bare = tmp_path / "bare"
+    shutil.copytree(TINY / "sentences_mean", bare)
+    (bare / "modules.json").unlink()
+    with volumetric.load(bare, device="reference") as model, caplog.at_level(logging.WARNING):
+        found = model.embed(["the cat sat"])
+        model.embed(["the cat sat"])
+    assert np.allclose(found, models("sentences_mean").embed(["the cat sat"]), atol=1e-5)
+    assert [r.message for r in caplog.records if "modules.json" in r.message] == [caplog.records[0].message]
+
+
+def test_heads_judge_texts_and_pairs(models: Any) -> None:
+    known, model = record("bert_judge", "answers.json"), models("bert_judge")
+    outputs = np.array(known["texts_outputs"])
+    chances = np.exp(outputs) / np.exp(outputs).sum(1, keepdims=True)
+    for found, row in zip(model.classify(known["texts"]), chances, strict=True):
+        assert list(found) == [f"LABEL_{i}" for i in np.argsort(-row)]
+        assert np.allclose(list(found.values()), np.sort(row)[::-1], atol=1e-5)
+    scores = model.score([tuple(pair) for pair in known["pairs"]])
+    assert np.abs(scores - known["pairs_outputs"]).max() < 1e-5  # also of pairs that were cut
+    assert model.score([]).shape == (0, 3)
+
+
+def test_a_single_output_is_a_score(models: Any, tmp_path: Path) -> None:
+    one = tmp_path / "one"
+    shutil.copytree(TINY / "bert_judge", one)
+    known = record("bert_judge", "answers.json")
+    raw = np.array(known["pairs_outputs"])
+    for said, expected in (
+        ("torch.nn.modules.activation.Sigmoid", 1 / (1 + np.exp(-raw))),
+        ("torch.nn.modules.linear.Identity", raw),
+    ):
+        config = json.loads((TINY / "bert_judge" / "config.json").read_text())
+        config["sentence_transformers"] = {"activation_fn": said}
+        (one / "config.json").write_text(json.dumps(config))
+        with volumetric.load(one, device="reference") as model:
+            assert np.abs(model.score([tuple(pair) for pair in known["pairs"]]) - expected).max() < 1e-5
+
+
+def test_masked_tokens_are_found(models: Any) -> None:
+    known, model = record("bert_masked", "answers.json"), models("bert_masked")
+    found = model.fill_mask(known["masked"], top_k=3)
+    assert [[one.token for one in place] for place in found] == [[token for token, _ in best] for best in known["best"]]
+    for place, best in zip(found, known["best"], strict=True):
+        assert np.allclose([one.probability for one in place], [chance for _, chance in best], atol=1e-6)
+    first = found[0][0]
+    assert first.text.count("[MASK]") == 1
+    assert first.text.startswith("the ")
+    assert model.embed(["the cat"]).shape == (1, 32)  # its hidden states, without the head
+
+
+def test_words_of_a_vocabulary_file_alone(tmp_path: Path, models: Any) -> None:
+    home = tmp_path / "words"
+    shutil.copytree(TINY / "sentences_mean", home)
+    words = json.loads((home / "tokenizer.json").read_text())["model"]["vocab"]
+    (home / "tokenizer.json").unlink()
+    (home / "vocab.txt").write_text("".join(f"{word}\n" for word in sorted(words, key=words.__getitem__)))
+    texts = record("sentences_mean", "embeddings.json")["texts"]
+    with volumetric.load(home, device="reference") as model:
+        assert np.allclose(model.embed(texts), models("sentences_mean").embed(texts), atol=1e-5)
+    (home / "vocab.txt").write_text("one\ntwo\n")
+    with (
+        volumetric.load(home, device="reference") as model,
+        pytest.raises(CheckpointError, match=r"vocab.txt has 2 lines, and none is"),
+    ):
+        model.embed(["a"])
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda m: m.embed("text"), GenerationError, "must be a list of texts, got str"),
+        (lambda m: m.embed([1]), GenerationError, "number 0 is int, not text"),
+        (lambda m: m.embed(["a", "\ud800"]), GenerationError, "number 1 holds '.ud800', half of a surrogate"),
+        (lambda m: m.embed(["a"], pooling="sum"), SpecError, "unknown pooling 'sum'"),
+        (lambda m: m.embed(["a"], prompt_name="other"), SpecError, "no prompt 'other'"),
+        (lambda m: m.embed(["a"], max_length=41), SpecError, "max_length must be 1 to 40"),
+        (lambda m: m.embed(["a"], max_length=2), GenerationError, "no room for a text"),
+        (lambda m: m.score([("a", "b")]), GenerationError, "no head that judges texts"),
+        (lambda m: m.classify(["a"]), GenerationError, "no head that judges texts"),
+        (lambda m: m.fill_mask("a"), GenerationError, "no head that predicts masked tokens"),
+        (lambda m: m.generate("a"), GenerationError, "is an encoder and cannot generate"),
+    ],
+)
+def test_wrong_use_is_explained(models: Any, call: Any, error: type[VolumetricError], message: str) -> None:
+    with pytest.raises(error, match=message):
+        call(models("sentences_mean", "reference"))
+
+
+def test_wrong_pairs_and_masks_are_explained(models: Any) -> None:
+    judge, masked = models("bert_judge"), models("bert_masked")
+    for pairs in ("ab", [("a",)], ["ab"], [("a", 1)]):
+        with pytest.raises(GenerationError, match="pair"):
+            judge.score(pairs)
+    with pytest.raises(GenerationError, match=r"has no \[MASK\]"):
+        masked.fill_mask("the cat")
+    with pytest.raises(GenerationError, match="context holds 40"):
+        masked.fill_mask("the [MASK] " * 30)
+    with pytest.raises(SpecError, match="top_k"):
+        masked.fill_mask("the [MASK]", top_k=0)
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "error", "message"),
+    [
+        ("modules.json", "{}", CheckpointError, "no list of 1 to 16 modules"),
+        ("modules.json", '[{"type": "a.Transformer"}]', CheckpointError, "module 0 lacks a type or a path"),
+        ("modules.json", '[{"type": "a.Transformer", "path": "../x"}]', CheckpointError, "outside of the directory"),
+        ("modules.json", '[{"type": "a.Transformer", "path": "/etc"}]', CheckpointError, "outside of the directory"),
+        ("modules.json", '[{"type": "a.WordEmbeddings", "path": ""}]', UnsupportedError, "modules WordEmbeddings"),
+        ("modules.json", "[" * 100_000, CheckpointError, "is not JSON"),
+        ("1_Pooling/config.json", None, CheckpointError, "config.json is missing"),
+        ("1_Pooling/config.json", '{"pooling_mode": "sum"}', UnsupportedError, "pooling_mode 'sum'"),
+        ("2_Dense/config.json", '{"in_features": 80, "out_features": 0}', CheckpointError, "out_features"),
+        ("2_Dense/config.json", '{"in_features": 80, "out_features": 9}', CheckpointError, "wrong shape"),
+        ("2_Dense/model.safetensors", None, CheckpointError, "pickled weights are not read"),
+        ("sentence_bert_config.json", '{"max_seq_length": -1}', CheckpointError, "max_seq_length"),
+        ("config_sentence_transformers.json", '{"default_prompt_name": "x"}', CheckpointError, "none of the prompts"),
+    ],
+)
+def test_damaged_files_are_named(
+    file: str, content: str | None, error: type[VolumetricError], message: str, tmp_path: Path
+) -> None:
+    home = tmp_path / "model"
+    shutil.copytree(TINY / "sentences_dense", home)
+    if content is None:
+        (home / file).unlink()
+    else:
+        (home / file).write_text(content)
+    with pytest.raises(error, match=message):
+        volumetric.load(home, device="reference")
+
+
+def test_a_damaged_tokenizer_is_named(tmp_path: Path) -> None:
+    home = tmp_path / "model"
+    shutil.copytree(TINY / "sentences_mean", home)
+    (home / "tokenizer.json").write_bytes((home / "tokenizer.json").read_bytes()[:2000])
+    with (
+        volumetric.load(home, device="reference") as model,
+        pytest.raises(CheckpointError, match=r"tokenizer.json: the tokenizer cannot be built"),
+    ):
+        model.embed(["a"])
+
+
+def test_numbers_that_are_none_are_told(tmp_path: Path) -> None:
+    home = tmp_path / "model"
+    shutil.copytree(TINY / "sentences_mean", home)
+    data = bytearray((home / "model.safetensors").read_bytes())
+    start = 8 + int.from_bytes(data[:8], "little")
+    data[start:] = np.full((len(data) - start) // 4, np.nan, np.float32).tobytes()
+    (home / "model.safetensors").write_bytes(data)
+    with (
+        volumetric.load(home, device="reference") as model,
+        pytest.raises(GenerationError, match="embedding of text 0 is not a number"),
+    ):
+        model.embed(["a"])

@@ -1,0 +1,142 @@
+"""The verb ``embed``: texts to embeddings."""
+
+from __future__ import annotations
+
+import io
+import json as jsonlib
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Literal
+
+import numpy as np
+from cyclopts import Parameter
+
+from volumetric._typing import F32Array
+from volumetric.atomic import write_atomic
+from volumetric.cli import console, exits
+from volumetric.cli.exits import UsageError
+from volumetric.cli.loading import open_for
+from volumetric.cli.options import DeviceOptions, OutputOptions, SizeOptions, SourceOptions
+
+Form = Literal["jsonl", "npy", "npz"]
+
+
+def embed(
+    model: str,
+    /,
+    *texts: str,
+    file: Annotated[Path | None, Parameter(name=["--file", "-f"])] = None,
+    out: Annotated[Path | None, Parameter(name=["--out", "-o"])] = None,
+    form: Annotated[Form | None, Parameter(name="--format")] = None,
+    prompt_name: str | None = None,
+    prompt: str | None = None,
+    pooling: str | None = None,
+    normalise: Annotated[bool | None, Parameter(name=["--normalise", "--normalize"])] = None,
+    max_length: int | None = None,
+    source: SourceOptions = SourceOptions(),
+    device: DeviceOptions = DeviceOptions(),
+    size: SizeOptions = SizeOptions(),
+    output: OutputOptions = OutputOptions(),
+) -> int:
+    """Turn texts into embeddings, one float32 row each, as sentence-transformers makes them.
+
+    Parameters
+    ----------
+    model : str
+        As for generate.
+    texts : str
+        Texts; with none and no --file, each line of stdin is one.
+    file : path
+        A text for each line; or of a .jsonl file the string, or the member "text" of the object, in each line.
+    out : path
+        File to write, whole or not at all; stdout unless given.
+    form : str
+        jsonl: an object with the text and its embedding in each line. npy: the array [n, d]. npz: the arrays embeddings
+        and texts. By the ending of --out unless given, else jsonl.
+    prompt_name : str
+        Prompt of the model's files that goes before each text, such as query.
+    prompt : str
+        Text that goes before each text.
+    pooling : str
+        cls, max, mean, mean_sqrt_len_tokens, weightedmean or lasttoken; as the model's files say unless given.
+    normalise : bool
+        Scale embeddings to length 1; as the model's files say unless given.
+    max_length : int
+        Tokens of a text that count; as the model's files say unless given.
+    """
+    output.apply()
+    if texts and file is not None:
+        raise UsageError("texts and --file were given", hint="one of them")
+    chosen = _form(out, form)
+    if out is None and chosen != "jsonl" and sys.stdout.isatty():
+        raise UsageError(f"{chosen} is no text for a terminal", hint="name a file: --out FILE, or redirect stdout")
+    given = list(texts) or _read(file)
+    with (
+        open_for(model, source, device, context=size.context, threads=size.threads) as opened,
+        console.progress(f"embedding {len(given)} texts with {opened.name} on {opened.info.device}…"),
+    ):
+        rows = opened.embed(
+            given,
+            prompt=prompt,
+            prompt_name=prompt_name,
+            pooling=pooling,
+            normalise=normalise,
+            max_length=max_length,
+        )
+    data = _encoded(chosen, given, rows)
+    if out is not None:
+        write_atomic(out, data)
+        console.note(f"{len(given)} embeddings of {rows.shape[1]} numbers written to {out}")
+    elif chosen == "jsonl":
+        console.write(data.decode())
+    else:
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+    return exits.OK
+
+
+def _form(out: Path | None, asked: Form | None) -> Form:
+    if asked is not None:
+        return asked
+    endings: dict[str, Form] = {".jsonl": "jsonl", ".npy": "npy", ".npz": "npz"}
+    if out is None:
+        return "jsonl"
+    if out.suffix not in endings:
+        raise UsageError(f"{out} ends in none of {', '.join(endings)}", hint="say which with --format")
+    return endings[out.suffix]
+
+
+def _read(file: Path | None) -> list[str]:
+    if file is None:
+        if sys.stdin.isatty():
+            raise UsageError("no text", hint="give texts, a --file, or lines on stdin")
+        return console.read_all().splitlines()
+    lines = file.read_text(encoding="utf-8").splitlines()
+    if file.suffix != ".jsonl":
+        return lines
+    return [_text(file, number, line) for number, line in enumerate(lines, 1) if line.strip()]
+
+
+def _text(file: Path, number: int, line: str) -> str:
+    try:
+        value = jsonlib.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{file}, line {number} is not JSON: {str(error)[:100]}") from None
+    text = value.get("text") if isinstance(value, dict) else value
+    if not isinstance(text, str):
+        raise UsageError(f'{file}, line {number} is neither a string nor an object with a "text"')
+    return text
+
+
+def _encoded(form: Form, texts: Sequence[str], rows: F32Array) -> bytes:
+    if form == "jsonl":
+        pairs = zip(texts, rows.tolist(), strict=True)
+        lines = (jsonlib.dumps({"text": text, "embedding": row}, ensure_ascii=False) for text, row in pairs)
+        return "".join(f"{line}\n" for line in lines).encode()
+    target = io.BytesIO()
+    if form == "npy":
+        np.save(target, rows)
+    else:
+        np.savez(target, embeddings=rows, texts=np.array(texts, np.str_))
+    return target.getvalue()

@@ -1,0 +1,119 @@
+"""Encoder: hidden states of many texts, pooled; texts of any lengths share the calls of the device, without padding."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volumetric._typing import F32Array
+from volumetric.generate.pooling import pool
+from volumetric.layers import Embedding, Parallel
+from volumetric.loaders.encoder_layers import up_to
+from volumetric.loaders.model import LoadedModel
+from volumetric.loaders.sentence import Head, Pooling
+from volumetric.loaders.tokenizer import Encoded
+from volumetric.network import Network
+from volumetric.runtime.device import Device, Executable, Piece, RunOptions
+from volumetric.runtime.lower import lower
+
+ROWS = 2048
+"""Tokens of a group of texts whose hidden states are held at once. A device cuts a group into calls of its own."""
+
+
+class Encoder:
+    """Runs the part of a model that makes hidden states.
+
+    Parameters
+    ----------
+    loaded : what a loader read
+    device : where to run
+    executable : the whole network, compiled; where it ends with the hidden states, it is used
+    """
+
+    def __init__(self, loaded: LoadedModel, device: Device, executable: Executable) -> None:
+        self._device = device
+        self._own = loaded.hidden is not None
+        self.network = loaded.network if loaded.hidden is None else up_to(loaded.network, loaded.hidden)
+        if self._own:
+            # The head stays out: a text's hidden states are wanted, not a row of logits for each of its tokens.
+            executable = device.compile(lower(self.network), loaded.params, executable.options)
+        self.executable = executable
+        self.width = self.network.shapes[max(self.network.layers)][-1]
+        self._table, self._types = token_types(loaded.network)
+        self._states: list[Any] = []
+
+    def ids(self, text: Encoded) -> NDArray[np.int32]:
+        """Return a text's tokens, with their types where the network reads them."""
+        ids = np.array(text.ids, np.int32)
+        if self._types > 1 and any(text.types):
+            ids += self._table * np.minimum(np.array(text.types, np.int32), self._types - 1)
+        return ids
+
+    def pooled(self, texts: Sequence[NDArray[np.int32]], modes: Sequence[Pooling], skipped: int = 0) -> F32Array:
+        """Return a row for each text, ``[n, d · modes]``; see `pool`. A text has the same row in any company."""
+        found = np.empty((len(texts), self.width * len(modes)), np.float32)
+        for group in _groups([len(text) for text in texts]):
+            while len(self._states) < len(group):
+                self._states.append(self.executable.new_state())
+            pieces = [Piece(state, texts[i], "all") for state, i in zip(self._states, group, strict=False)]
+            try:
+                for i, rows in zip(group, self.executable.run(pieces), strict=True):
+                    found[i] = pool(rows, modes, skipped)
+            finally:
+                for state in self._states[: len(group)]:
+                    state.reset()
+        return found
+
+    def close(self) -> None:
+        """Give back what the model itself does not hold."""
+        self._states.clear()
+        if self._own:
+            self.executable.close()
+
+
+class Judge:
+    """A head, compiled: pooled hidden states to outputs."""
+
+    def __init__(self, head: Head, device: Device, options: RunOptions) -> None:
+        self._executable = device.compile(lower(head.network), head.params, options)
+        self.width = head.network.shapes[max(head.network.layers)][-1]
+
+    def __call__(self, rows: F32Array) -> F32Array:
+        """Return the outputs of `rows` ``[n, d]``."""
+        state = self._executable.new_state()
+        found = np.empty((len(rows), self.width), np.float32)
+        for start in range(0, len(rows), 256):
+            state.reset()
+            found[start : start + 256] = self._executable.forward(state, rows[start : start + 256], last_only=False)
+        return found
+
+    def close(self) -> None:
+        """Give the memory back."""
+        self._executable.close()
+
+
+def token_types(network: Network) -> tuple[int, int]:
+    """Rows of the table of tokens, and how many types of tokens ids carry: see `Embedding`."""
+    first = next(iter(network.layers.values()))
+    tables = first.branches if isinstance(first, Parallel) else ()
+    for table in tables:
+        if isinstance(table, Embedding) and table.divisor > 1:
+            return table.divisor, table.num_embeddings
+    return 0, 1
+
+
+def _groups(lengths: Sequence[int]) -> Iterator[list[int]]:
+    """Numbers of texts that go together, the longest first: so memory grows once, and texts of a call end together."""
+    group: list[int] = []
+    rows = 0
+    for i in sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True):
+        if group and rows + lengths[i] > ROWS:
+            yield group
+            group, rows = [], 0
+        group.append(i)
+        rows += lengths[i]
+    if group:
+        yield group

@@ -1,0 +1,192 @@
+"""What encoders do for a model: embeddings, scores of pairs, classes of texts, masked tokens."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from volumetric._typing import F32Array
+from volumetric.errors import GenerationError, SpecError
+from volumetric.generate.text_encoder import TextEncoder
+from volumetric.layers.activations import sigmoid
+from volumetric.layers.softmax import softmax
+from volumetric.loaders.sentence import POOLINGS, Pooling
+
+if TYPE_CHECKING:
+    from volumetric.generate.masks import Filled
+    from volumetric.generate.model import Model
+
+logger = logging.getLogger(__name__)
+
+
+def check_texts(texts: object, what: str = "texts") -> list[str]:
+    """Return a list of texts. Raises `GenerationError`."""
+    if isinstance(texts, (str, bytes)) or not isinstance(texts, Sequence):
+        raise GenerationError(f"{what} must be a list of texts, got {type(texts).__name__}", hint='as in ["a", "b"]')
+    for i, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise GenerationError(f"{what}: number {i} is {type(text).__name__}, not text")
+        half = next((char for char in text if "\ud800" <= char <= "\udfff"), None) if not text.isascii() else None
+        if half is not None:
+            raise GenerationError(f"{what}: number {i} holds {half!a}, half of a surrogate pair")
+    return list(texts)
+
+
+def check_pooling(pooling: str | Sequence[str]) -> tuple[Pooling, ...]:
+    """Return poolings. Raises `SpecError`."""
+    asked = (pooling,) if isinstance(pooling, str) else tuple(pooling)
+    found = tuple(mode for mode in POOLINGS for one in asked if one == mode)
+    if not asked or len(found) != len(asked):
+        raise SpecError(f"unknown pooling {pooling!r}", hint="one of " + ", ".join(POOLINGS))
+    return tuple(mode for one in asked for mode in POOLINGS if mode == one)
+
+
+class Encodes:
+    """The methods of a `Model` that use it as an encoder."""
+
+    @cached_property
+    def text_encoder(self) -> TextEncoder:
+        """The model as an encoder, made when it is first used."""
+        return TextEncoder(cast("Model", self))
+
+    def close_encoder(self) -> None:
+        """Give back what was made for it."""
+        if "text_encoder" in self.__dict__:
+            self.text_encoder.close()
+
+    def embed(
+        self,
+        texts: Sequence[str],
+        *,
+        prompt: str | None = None,
+        prompt_name: str | None = None,
+        pooling: str | Sequence[str] | None = None,
+        normalise: bool | None = None,
+        max_length: int | None = None,
+    ) -> F32Array:
+        """Return an embedding for each text, float32 ``[n, d]``, as sentence-transformers makes them.
+
+        Texts of any lengths go together without padding; the order of the result is that of `texts`. Pooling, length,
+        normalisation, prompts and dense layers are those of the model's files (modules.json and what it names). Where
+        there are none, hidden states are averaged and not normalised, and a warning says so.
+
+        Parameters
+        ----------
+        texts : a list, which may be empty; a text may be, too
+        prompt : put before each text
+        prompt_name : the same, by its name in the model's files; None: the one that the files make the default
+        pooling : ``"cls"``, ``"max"``, ``"mean"``, ``"mean_sqrt_len_tokens"``, ``"weightedmean"``, ``"lasttoken"``, or
+            several, side by side; None: as the files say
+        normalise : scale embeddings to length 1; None: as the files say
+        max_length : tokens of a text that count, the prompt's and special ones included; None: as the files say
+
+        Raises
+        ------
+        GenerationError : the model has no tokenizer, a text is not text, or embeddings are not numbers
+        SpecError : an option is out of range, or no prompt has this name
+        """
+        encoder, given = self.text_encoder, check_texts(texts)
+        if pooling is None and encoder.loaded.sentences is None:
+            _warn_once(encoder.name)
+        return encoder.embed(
+            given,
+            pooling=encoder.sentences.pooling if pooling is None else check_pooling(pooling),
+            normalise=encoder.sentences.normalise if normalise is None else normalise,
+            prompt=encoder.prompt(prompt, prompt_name),
+            limit=encoder.length(max_length),
+        )
+
+    def score(self, pairs: Sequence[tuple[str, str]], *, max_length: int | None = None) -> F32Array:
+        """Return what a cross-encoder makes of pairs of texts, float32 ``[n]``, or ``[n, classes]`` of several.
+
+        The activation is the configuration's; without one, of a single output the sigmoid, else none, as the
+        `CrossEncoder` of sentence-transformers has it.
+
+        Parameters
+        ----------
+        pairs : such as ``[(query, passage), …]``
+        max_length : tokens of a pair that count; of too long ones the longer text is cut first
+
+        Raises
+        ------
+        GenerationError : the checkpoint has no such head, or a pair is not two texts
+        """
+        encoder = self.text_encoder
+        limit, given = encoder.length(max_length), _check_pairs(pairs)
+        outputs = _activated(encoder.judged(given, limit), encoder.loaded.config)
+        return outputs[:, 0] if outputs.shape[1] == 1 else outputs
+
+    def classify(self, texts: Sequence[str], *, max_length: int | None = None) -> list[dict[str, float]]:
+        """Return class → probability for each text, the likeliest first; classes by the configuration's ``id2label``.
+
+        Probabilities are the softmax of the outputs; of a single output, or where the configuration says
+        ``multi_label_classification``, each is a sigmoid of its own.
+
+        Raises
+        ------
+        GenerationError : the checkpoint has no such head, or a text is not text
+        """
+        encoder, given = self.text_encoder, check_texts(texts)
+        outputs = encoder.judged(given, encoder.length(max_length))
+        several = encoder.loaded.config.get("problem_type") == "multi_label_classification"
+        chances = sigmoid(outputs) if several or outputs.shape[1] == 1 else softmax(outputs)
+        names = encoder.loaded.classes
+        return [{names[i]: float(row[i]) for i in np.argsort(-row, kind="stable")} for row in chances]
+
+    def fill_mask(self, text: str, *, top_k: int = 5) -> list[list[Filled]]:
+        """Return the likeliest tokens for each mask in a text, such as ``"Paris is the [MASK] of France."``.
+
+        Parameters
+        ----------
+        text : with one or more of the tokenizer's mask tokens
+        top_k : tokens for each mask
+
+        Raises
+        ------
+        GenerationError : the checkpoint has no such head, or the text no mask or more tokens than the model sees
+        SpecError : `top_k` is below 1
+        """
+        from volumetric.generate.masks import fill_mask
+
+        return fill_mask(cast("Model", self), text, top_k)
+
+
+def _warn_once(name: str, told: set[str] = set()) -> None:  # noqa: B006  (what was told stays told)
+    if name not in told:
+        told.add(name)
+        logger.warning(
+            "%s has no modules.json: embeddings are the mean of the hidden states, not normalised; pooling= and "
+            "normalise= say otherwise",
+            name,
+        )
+
+
+def _check_pairs(pairs: object) -> list[tuple[str, str]]:
+    if isinstance(pairs, (str, bytes)) or not isinstance(pairs, Sequence):
+        raise GenerationError(f"pairs must be a list of pairs, got {type(pairs).__name__}", hint='[("a", "b"), …]')
+    found: list[tuple[str, str]] = []
+    for i, pair in enumerate(pairs):
+        if isinstance(pair, str) or not isinstance(pair, Sequence) or len(pair) != 2:
+            raise GenerationError(f"pairs: number {i} is no pair of texts", hint='[("query", "passage"), …]')
+        first, second = check_texts(list(pair), f"pair {i}")
+        found.append((first, second))
+    return found
+
+
+def _activated(outputs: F32Array, config: Mapping[str, Any]) -> F32Array:
+    """Apply the activation that a cross-encoder's configuration names."""
+    ours = config.get("sentence_transformers")
+    said = ours.get("activation_fn") if isinstance(ours, Mapping) else None
+    said = said or config.get("sbert_ce_default_activation_function")
+    name = str(said or ("Sigmoid" if outputs.shape[1] == 1 else "Identity")).rpartition(".")[2]
+    if name == "Sigmoid":
+        return sigmoid(outputs)
+    if name == "Softmax":
+        return softmax(outputs)
+    if name != "Identity":
+        raise GenerationError(f"the activation {name[:60]!r} of the scores is not known", hint="model.classify(texts)")
+    return outputs

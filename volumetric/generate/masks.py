@@ -1,0 +1,76 @@
+"""Masked tokens: what a model thinks stands there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from volumetric.errors import GenerationError, SpecError
+from volumetric.layers.softmax import softmax
+from volumetric.runtime.device import Piece
+
+if TYPE_CHECKING:
+    from volumetric.generate.model import Model
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filled:
+    """A token for a masked place.
+
+    Attributes
+    ----------
+    token, id : the token, as it stands in the vocabulary
+    probability : of all tokens at this place
+    text : the whole text with it, other masks left as they are
+    """
+
+    token: str
+    id: int
+    probability: float
+    text: str
+
+
+def fill_mask(model: Model, text: str, top_k: int) -> list[list[Filled]]:
+    """See `Model.fill_mask`."""
+    encoder = model.text_encoder
+    if not model.bidirectional or encoder.loaded.hidden is None:
+        raise GenerationError(
+            f"{model.name} has no head that predicts masked tokens", hint="a checkpoint of …ForMaskedLM has one"
+        )
+    if not isinstance(text, str):
+        raise GenerationError(f"fill_mask takes a text, got {type(text).__name__}")
+    if type(top_k) is not int or top_k < 1:
+        raise SpecError(f"top_k must be at least 1, got {top_k!r}")
+    tokenizer = encoder.tokenizer
+    mask = tokenizer.special_tokens.get("mask_token")
+    number = tokenizer.token_id(mask)
+    if mask is None or number is None:
+        raise GenerationError(f"the tokenizer of {model.name} has no mask token")
+    [ids] = encoder.tokens([text], encoder.options.context + 1)
+    model.room_after(len(ids))
+    places = np.flatnonzero(ids == number)
+    if not places.size:
+        raise GenerationError(f"the text has no {mask}", hint=f"write {mask} where a word is to be found")
+    state = model.executable.new_state()
+    [logits] = model.executable.run([Piece(state, ids, "all")])
+    found: list[list[Filled]] = []
+    for place in places:
+        chances = softmax(logits[place])
+        best = np.argsort(-chances, kind="stable")[:top_k]
+        found.append([_filled(model, ids, int(place), int(id), float(chances[id])) for id in best])
+    return found
+
+
+def _filled(model: Model, ids: np.ndarray, place: int, id: int, probability: float) -> Filled:
+    tokenizer = model.text_encoder.tokenizer
+    whole = ids.copy()
+    whole[place] = id
+    mask = tokenizer.token_id(tokenizer.special_tokens.get("mask_token"))
+    # Other masks are special tokens, and stay; those that the tokenizer put around the text do not.
+    around = {tokenizer.token_id(tokenizer.special_tokens.get(role)) for role in ("cls_token", "sep_token")}
+    around |= {tokenizer.bos_id, tokenizer.eos_id} - {None, mask}
+    kept = [int(one) for one in whole if int(one) not in around]
+    text = tokenizer.decode(kept, skip_special_tokens=False).strip()
+    return Filled(token=tokenizer.token(id) or "", id=id, probability=probability, text=text)

