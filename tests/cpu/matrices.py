@@ -9,15 +9,15 @@ import ml_dtypes
 import numpy as np
 
 from volumetric._typing import F32Array
-from volumetric.dtypes import Packed, Scheme, decode, encode
+from volumetric.dtypes import BLOCK_FORMATS, Packed, Scheme, decode, encode
 from volumetric.kernels.cpu.panels import FORMATS, ROUNDINGS, Format, Rounding, prepared_bytes
 from volumetric.kernels.cpu.prepare import prepare_row
 from volumetric.runtime.cpu.arena import address_of, aligned_zeros
 from volumetric.runtime.cpu.resident import write_panels
 
-SCHEMES = tuple(FORMATS)
-INTEGER_SCHEMES = tuple(text for text, form in FORMATS.items() if form.is_integer)
-FLOAT_SCHEMES = tuple(text for text in FORMATS if text not in INTEGER_SCHEMES)
+SCHEMES = tuple(text for text in FORMATS if text not in BLOCK_FORMATS)
+INTEGER_SCHEMES = tuple(text for text in SCHEMES if FORMATS[text].is_integer)
+FLOAT_SCHEMES = tuple(text for text in SCHEMES if text not in INTEGER_SCHEMES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,8 +54,12 @@ def panels(scheme: str, rows: int, k: int, rng: np.random.Generator) -> Panels:
 
 def panels_of(scheme: str, values: F32Array, *, threads: int = 1) -> Panels:
     """These values in that scheme, re-tiled."""
-    (rows, k), form = values.shape, FORMATS[scheme]
-    packed = encode(values, Scheme.parse(scheme))
+    return panels_from(encode(values, Scheme.parse(scheme)), threads=threads)
+
+
+def panels_from(packed: Packed, *, threads: int = 1) -> Panels:
+    """A stored matrix, re-tiled."""
+    (rows, k), form = packed.shape, FORMATS[str(packed.scheme)]
     memory = aligned_zeros(-(-rows // 16) * form.panel_bytes(k))
     with ThreadPoolExecutor(threads) as pool:
         write_panels(packed, form, address_of(memory), form.panel_bytes(k), pool, threads)

@@ -57,7 +57,7 @@ def brain_tile_kernel(rows, wide):
 
 @cache
 def integer_tile_kernel(zero, rows, wide):
-    kind = f"bytes:{zero}"
+    kind = f"bytes:{zero}:32"
 
     @kernel
     def run(weights, panel_stride, x, x_stride, units, out, out_stride):
@@ -157,12 +157,12 @@ def test_opened_panels_give_the_bits_of_packed_ones(text, rows, k, rng):
         made.address, made.panel_bytes, made.panels, x.address, x.row_bytes, made.units, address_of(packed)
     )
     to_bytes = rounding == "int8"
-    size = made.units * (2 * byte_block_bytes(made.form.zero) if to_bytes else 64 * 64)
+    size = made.units * (2 * byte_block_bytes(made.form.zero, 32) if to_bytes else 64 * 64)
     memory = aligned_zeros(size * made.panels)
     for panel in range(made.panels):
         source = made.address + panel * made.panel_bytes
         unpack_kernel(made.form.name, to_bytes)(source, address_of(memory) + panel * size, made.units)
-    form, units = (f"bytes:{made.form.zero}", made.units) if to_bytes else ("float32", 8 * made.units)
+    form, units = (f"bytes:{made.form.zero}:32", made.units) if to_bytes else ("float32", 8 * made.units)
     tiles_kernel(form, 2, 2)(address_of(memory), size, made.panels, x.address, x.row_bytes, units, address_of(opened))
     np.testing.assert_array_equal(packed, opened)
 
@@ -238,7 +238,7 @@ def test_integer_tile(scheme, rows, k, rng):
     made = panels(scheme, rows, k, rng)
     tile, wide = integer_tile_shape()
     wide = min(wide, made.panels)
-    opened_bytes = 2 * made.units * byte_block_bytes(made.form.zero)
+    opened_bytes = 2 * made.units * byte_block_bytes(made.form.zero, 32)
     opened = aligned_zeros(wide * opened_bytes)
     for panel in range(wide):
         source = made.address + panel * made.panel_bytes

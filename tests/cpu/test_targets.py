@@ -15,6 +15,7 @@ from volumetric.kernels.cpu.bytedot import ByteDot
 from volumetric.kernels.cpu.emit import I32X, I64, Emitter
 from volumetric.kernels.cpu.target import Target, describe, resolve_features
 
+BLOCKS = "products and (q2_k or q5_k or q6_k or iq4_xs) and not exact"
 KERNELS = "extreme or (48-200 and (few_rows or tile))"
 
 
@@ -51,25 +52,23 @@ def test_arm_takes_dot_products_if_it_has_them(cpu, changes, dot):
     assert (machine.dot, machine.half, machine.registers) == (dot, True, 8)
 
 
-@pytest.mark.parametrize("cpu", ["haswell", "skylake-avx512", "x86-64-v2"])
-def test_kernels_agree_when_built_for(cpu):
+@pytest.mark.parametrize(
+    ("cpu", "file", "chosen", "passed"),
+    [
+        ("haswell", "test_products.py", KERNELS, 20),
+        ("skylake-avx512", "test_products.py", KERNELS, 20),
+        ("x86-64-v2", "test_products.py", KERNELS, 20),
+        ("haswell", "test_block_panels.py", BLOCKS, 8),
+        ("x86-64-v2", "test_block_panels.py", BLOCKS, 8),
+    ],
+)
+def test_kernels_agree_when_built_for(cpu, file, chosen, passed):
     environment = {**os.environ, "NUMBA_CPU_NAME": cpu, "NUMBA_CPU_FEATURES": ""}
-    tests = Path(__file__).with_name("test_products.py")
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-x",
-        "-q",
-        str(tests),
-        "-k",
-        KERNELS,
-        "-p",
-        "no:cacheprovider",
-    ]
+    tests = str(Path(__file__).with_name(file))
+    command = [sys.executable, "-m", "pytest", "-x", "-q", tests, "-k", chosen, "-p", "no:cacheprovider"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=110, check=False)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-    assert "20 passed" in done.stdout
+    assert f"{passed} passed" in done.stdout
 
 
 @pytest.mark.parametrize(

@@ -32,13 +32,15 @@ class ByteDot:
         """Whether the high nibble may be used as 16 times its value (no 16-bit saturation in between)."""
         return self._dot in {"vnni512", "vnni256"}
 
-    def start(self, sum_address: ir.Value) -> ir.Value:
-        """Initial sums: ``-zero · Σx`` of the block, from the stored ``-8 · Σx``."""
+    def start(self, sums: ir.Value) -> ir.Value:
+        """Initial sums: ``-zero · Σx``, from ``-8 · Σx`` in all lanes; `zero` is 0 or a power of two."""
         e = self.e
         if self.zero == 0 or (self.zero == 128 and self._dot in {"avx2", "neon"}):
             return e.ints(0)
-        sums = e.broadcast(sum_address, I32)
-        return e.b.shl(sums, e.ints(4)) if self.zero == 128 else sums
+        shift = self.zero.bit_length() - 4
+        if shift == 0:
+            return sums
+        return e.b.shl(sums, e.ints(shift)) if shift > 0 else e.b.ashr(sums, e.ints(-shift))
 
     def operand(self, address: ir.Value) -> list[ir.Value]:
         """Four activation bytes in the form that `accumulate` takes."""
@@ -102,3 +104,42 @@ class ByteDot:
             return self.e.b.shuffle_vector(a, b, ir.Constant(ir.VectorType(I32, size), list(range(size))))
 
         return self.e.tree(parts, pair)
+
+
+class BlockSums:
+    """The sums that belong to one block of 32 of prepared activations (`prepare.quantise_row`).
+
+    Parameters
+    ----------
+    scale : address of the block's scale
+    stride : bytes from an array with one number a block to the next
+    """
+
+    def __init__(self, e: Emitter, scale: ir.Value, stride: ir.Value) -> None:
+        self._e = e
+        self._scale = scale
+        self._stride = stride
+
+    def _at(self, array: int) -> ir.Value:
+        return self._e.at(self._scale, self._e.b.mul(self._stride, ir.Constant(self._stride.type, array)))
+
+    @property
+    def scale(self) -> ir.Value:
+        """The block's scale d in all lanes."""
+        return self._e.broadcast(self._scale)
+
+    def starts(self, parts: int) -> list[ir.Value]:
+        """``-8 · Σq`` in all lanes, of the block or of its two halves."""
+        e, whole = self._e, self._e.broadcast(self._at(1), I32)
+        if parts == 1:
+            return [whole]
+        first = e.broadcast(self._at(3), I32)
+        return [first, e.b.sub(whole, first)]
+
+    def totals(self, parts: int) -> list[ir.Value]:
+        """``d · Σq`` in all lanes, of the block or of its two halves."""
+        e = self._e
+        if parts == 1:
+            return [e.broadcast(self._at(2))]
+        eighth = e.mul(self.scale, e.floats(-0.125))
+        return [e.mul(e.to_float(start), eighth) for start in self.starts(2)]

@@ -2,8 +2,8 @@
 
 A *kind* names a form: a panel format as it lies in memory (``int4``), with ``:exact`` where integer weights meet
 float32 activations and ``:rounded`` where bfloat16 weights meet bfloat16 ones; or panels that were opened for many
-rows: ``bytes:ZERO`` (see `unpack_bytes`), and ``float32`` for `unpack_floats`. Every sum runs over k in order, into one
-register, so the opened form of a kind gives the bits of the packed one, for any number of rows.
+rows: ``bytes:ZERO:GROUP`` (see `unpack_bytes`), and ``float32`` for `unpack_floats`. Every sum runs over k in order,
+into one register, so the opened form of a kind gives the bits of the packed one, for any number of rows.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from numba import types
 from volumetric.kernels.cpu.emit import Emitter, constant
 from volumetric.kernels.cpu.jit import intrinsic, kernel
 from volumetric.kernels.cpu.matvec import emit_packed_panels
-from volumetric.kernels.cpu.panels import FORMATS
+from volumetric.kernels.cpu.panels import BY_NAME
 from volumetric.kernels.cpu.tiles import emit_brain_tile, emit_float_tile, emit_integer_tile
 
-_INTEGER = {form.name for form in FORMATS.values() if form.is_integer}
+_INTEGER = {form.name for form in BY_NAME.values() if form.is_integer}
 
 
 @intrinsic
@@ -67,7 +67,8 @@ def _emit(
     name, _, how = kind.partition(":")
     if name == "bytes":
         padded = e.b.mul(units, constant(64))
-        emit_integer_tile(e, int(how), shape, weights, panel_stride, x, x_stride, padded, out, out_stride)
+        zero, group = (int(part) for part in how.split(":"))
+        emit_integer_tile(e, zero, group, shape, weights, panel_stride, x, x_stride, padded, out, out_stride)
     elif name in _INTEGER:
         vectors = [e.at(x, e.b.mul(x_stride, constant(m))) for m in range(shape[0])]
         columns = [e.at(weights, e.b.mul(panel_stride, constant(p))) for p in range(shape[1])]

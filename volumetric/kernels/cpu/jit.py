@@ -2,7 +2,7 @@
 
 Numba's own cache looks only at the file of the function that it compiles, so an edit in an imported module (every
 micro-kernel here) would leave stale code behind. The cache of this package therefore lives in a directory whose
-name contains a hash over all of ``kernels/cpu``; set ``VOLUMETRIC_JIT_CACHE=0`` to compile afresh in every process.
+name contains a hash over these sources; set ``VOLUMETRIC_JIT_CACHE=0`` to compile afresh in every process.
 """
 
 from __future__ import annotations
@@ -41,12 +41,13 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 @cache
 def source_hash(module: Path | None = None) -> str:
-    """Hash over the source of the kernels beside this file, and over the compiler's version.
+    """Hash over the source of the kernels beside this file and in ``blocks``, and over the compiler's version.
 
     For a `module` in a folder below, it covers what that module imports from this package, directly or not, instead.
     """
     digest = hashlib.sha256(numba.__version__.encode())
-    for path in sorted(Path(__file__).parent.glob("*.py") if module is None else _sources(module)):
+    home = Path(__file__).parent
+    for path in sorted({*home.glob("*.py"), *home.glob("blocks/*.py")} if module is None else _sources(module)):
         digest.update(path.name.encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
@@ -88,7 +89,8 @@ class _Locator:
     def __init__(self, function: Callable[..., Any], path: str) -> None:
         self._stem = f"{Path(path).stem}-{function.__code__.co_firstlineno}"
         file = Path(path).resolve()
-        self._module = None if file.parent == Path(__file__).resolve().parent else file
+        home = Path(__file__).resolve().parent
+        self._module = None if file.parent in (home, home / "blocks") else file
 
     @classmethod
     def from_function(cls, function: Callable[..., Any], path: str) -> _Locator | None:

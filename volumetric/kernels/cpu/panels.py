@@ -2,35 +2,42 @@
 
 Row ``r`` of a matrix is lane ``r % 16`` of panel ``r // 16``. A kernel broadcasts activations and keeps a row in each
 lane, so it needs no sum across lanes and no shuffle, and the same panels serve one token and five hundred. Along k a
-panel is a sequence of units (the last one padded with zeros):
+panel is a sequence of units (the last one padded with zeros). Floats have units of 8 k:
 
-======== ======= ===== ===============================================================================
-format   unit, k bytes contents of a unit
-======== ======= ===== ===============================================================================
-float32  8       512   8 vectors, vector k = 16 rows
-float16  8       256   the same with 2-byte numbers
-bfloat16 8       256   4 vectors of 16 rows × 2 k, the form that products of pairs take
-int8     64      1088  16 vectors of 16 rows × 4 k, bytes q + 128; scales of k < 32, then of the rest
-int4     64      576   8 vectors of 16 rows × 8 k, low nibbles k 0-3, high nibbles k 4-7, q + 8; scales
-uint4    64      640   as int4 with q; scales; offsets (value = scale · q + offset)
-======== ======= ===== ===============================================================================
+======== ===== ===============================================================================
+format   bytes contents of a unit
+======== ===== ===============================================================================
+float32  512   8 vectors, vector k = 16 rows
+float16  256   the same with 2-byte numbers
+bfloat16 256   4 vectors of 16 rows × 2 k, the form that products of pairs take
+======== ===== ===============================================================================
 
-Scales and offsets are float16, 16 rows together. They stand in the stream because a second stream of scales was
-measured to halve the bandwidth. All units are multiples of 64 bytes, so aligned panels stay aligned.
+Integers have units of 64 k, which `Codes` describes: the bits of the codes, plane by plane, then scales, then floors
+(value = scale · code + floor), 16 rows together. They stand in the stream because a second stream of scales was
+measured to halve the bandwidth. Where scales are small integers, a head with the float16 that multiplies them (and one
+for the floors) stands before each 4 units. All units and heads are multiples of 64 bytes, so aligned panels stay
+aligned.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
+
+from volumetric.dtypes import BLOCK_FORMATS
 
 ROWS = 16
 """Rows of a panel."""
 
 BLOCK = 32
-"""Numbers that share a scale, in integer weights and in quantised activations."""
+"""Numbers that share a scale in quantised activations."""
 
-FormatName = Literal["float32", "float16", "bfloat16", "int8", "int4", "uint4"]
+UNIT = 64
+"""Numbers of a unit of codes."""
+
+HEAD_UNITS = 4
+"""Units under one head."""
 
 Rounding = Literal["float32", "int8", "bfloat16"]
 """What a product rounds its activations to; float32 is no rounding."""
@@ -38,19 +45,97 @@ Rounding = Literal["float32", "int8", "bfloat16"]
 ROUNDINGS: tuple[Rounding, ...] = ("float32", "int8", "bfloat16")
 """Numbered as kernels know them."""
 
+ScaleKind = Literal["float16", "bfloat16", "int8", "uint4", "head"]
+"""How scales are stored; int8 and uint4 times the head's number, which alone is the scale for ``head``."""
+
+FloorKind = Literal["none", "float16", "uint8", "uint4"]
+"""How floors are stored; uint8 and uint4 times the head's second number, uint4 in the scale's byte, above it."""
+
+SCALE_KINDS: tuple[ScaleKind, ...] = ("float16", "bfloat16", "int8", "uint4", "head")
+FLOOR_KINDS: tuple[FloorKind, ...] = ("none", "float16", "uint8", "uint4")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Format:
-    """One panel layout."""
+class Codes:
+    """A unit of 64 codes of 16 rows.
 
-    name: FormatName
-    unit: int
-    unit_bytes: int
-    zero: int = 0  # what stands for 0 in the stored bytes
+    A plane of b bits has b vectors for each 32 k. In a 32-bit lane of vector w, the b bits from bit ``8 i + b c`` on
+    belong to k = ``32 w / b + 4 c + i``: so the bytes of four neighbours are at hand by one shift and one mask.
+
+    Attributes
+    ----------
+    planes : bits of each plane, lowest bits of the codes first
+    zero : the code that stands for 0; 0 exactly where there are floors
+    group : numbers that share a scale, 16 or 32
+    scales, floors : how they are stored
+    table : values of 16 codes that are not evenly spaced; they are multiplied as bytes + 128, so `zero` is 128
+    """
+
+    planes: tuple[int, ...]
+    zero: int = 0
+    group: int = 32
+    scales: ScaleKind = "float16"
+    floors: FloorKind = "none"
+    table: tuple[int, ...] | None = None
+
+    @property
+    def groups(self) -> int:
+        """Scales of a row in a unit."""
+        return UNIT // self.group
+
+    @property
+    def scales_at(self) -> int:
+        """Bytes of a unit before its scales."""
+        return 2 * 64 * sum(self.planes)
+
+    @property
+    def floors_at(self) -> int:
+        """Bytes of a unit before its floors."""
+        each = {"float16": 2, "bfloat16": 2, "int8": 1, "uint4": 1, "head": 0}[self.scales]
+        return self.scales_at + self.groups * ROWS * each
+
+    @property
+    def unit_bytes(self) -> int:
+        """Bytes of a unit."""
+        each = {"float16": 2, "uint8": 1}.get(self.floors, 0)
+        return -(-(self.floors_at + self.groups * ROWS * each) // 64) * 64
+
+    @property
+    def head_bytes(self) -> int:
+        """Bytes of the head before every `HEAD_UNITS` units; 0 = none."""
+        return 64 if self.scales in ("int8", "uint4", "head") else 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Format:
+    """One panel layout; `codes` for integers, whose units have 64 k, else `unit` and `unit_bytes` of floats."""
+
+    name: str
+    unit: int = UNIT
+    codes: Codes | None = None
+    float_bytes: int = 0
 
     @property
     def is_integer(self) -> bool:
-        return self.unit == 64
+        return self.codes is not None
+
+    @property
+    def zero(self) -> int:
+        """What stands for 0 in the stored bytes."""
+        return 0 if self.codes is None else self.codes.zero
+
+    @property
+    def group(self) -> int:
+        """Numbers that share a scale."""
+        return 0 if self.codes is None else self.codes.group
+
+    @cached_property
+    def unit_bytes(self) -> int:
+        return self.float_bytes if self.codes is None else self.codes.unit_bytes
+
+    @cached_property
+    def head_bytes(self) -> int:
+        return 0 if self.codes is None else self.codes.head_bytes
 
     def units(self, k: int) -> int:
         """Units that `k` numbers need."""
@@ -58,23 +143,42 @@ class Format:
 
     def panel_bytes(self, k: int) -> int:
         """Bytes of one panel."""
-        return self.units(k) * self.unit_bytes
+        units = self.units(k)
+        return units * self.unit_bytes + -(-units // HEAD_UNITS) * self.head_bytes
 
+
+_CODES = {
+    "int8:g32": Codes(planes=(8,), zero=128),
+    "int4:g32": Codes(planes=(4,), zero=8),
+    "uint4:g32": Codes(planes=(4,), floors="float16"),
+    "q2_k": Codes(planes=(2,), group=16, scales="uint4", floors="uint4"),
+    "q3_k": Codes(planes=(2, 1), zero=4, group=16, scales="int8"),
+    "q4_k": Codes(planes=(4,), scales="int8", floors="uint8"),
+    "q5_k": Codes(planes=(4, 1), scales="int8", floors="uint8"),
+    "q6_k": Codes(planes=(4, 2), zero=32, group=16, scales="int8"),
+    "q5_0": Codes(planes=(4, 1), zero=16),
+    "q5_1": Codes(planes=(4, 1), floors="float16"),
+    "iq4_nl": Codes(planes=(4,), zero=128, table=BLOCK_FORMATS["iq4_nl"].table),
+    "iq4_xs": Codes(planes=(4,), zero=128, scales="int8", table=BLOCK_FORMATS["iq4_xs"].table),
+    "mxfp4": Codes(planes=(4,), zero=128, scales="bfloat16", table=BLOCK_FORMATS["mxfp4"].table),
+    "tq1_0": Codes(planes=(2,), zero=1, scales="head"),
+    "tq2_0": Codes(planes=(2,), zero=1, scales="head"),
+}
 
 FORMATS: dict[str, Format] = {
-    "float32": Format(name="float32", unit=8, unit_bytes=512),
-    "float16": Format(name="float16", unit=8, unit_bytes=256),
-    "bfloat16": Format(name="bfloat16", unit=8, unit_bytes=256),
-    "int8:g32": Format(name="int8", unit=64, unit_bytes=1088, zero=128),
-    "int4:g32": Format(name="int4", unit=64, unit_bytes=576, zero=8),
-    "uint4:g32": Format(name="uint4", unit=64, unit_bytes=640),
-}
+    "float32": Format(name="float32", unit=8, float_bytes=512),
+    "float16": Format(name="float16", unit=8, float_bytes=256),
+    "bfloat16": Format(name="bfloat16", unit=8, float_bytes=256),
+} | {text: Format(name=text.removesuffix(":g32"), codes=codes) for text, codes in _CODES.items()}
 """Text of a `Scheme` → its panel layout; every other scheme becomes float32 when it is made resident."""
+
+BY_NAME = {form.name: form for form in FORMATS.values()}
+"""The same by the names that kernels know."""
 
 
 def prepared_bytes(k: int, rounding: Rounding) -> int:
     """Bytes of one row of prepared activations, a multiple of 64; int8 rows have block scales and sums behind them."""
     padded = -(-k // 64) * 64
-    size = {"float32": 4 * padded, "int8": padded + 12 * (padded // BLOCK), "bfloat16": 2 * padded}[rounding]
+    size = {"float32": 4 * padded, "int8": padded + 16 * (padded // BLOCK), "bfloat16": 2 * padded}[rounding]
     # Rows a multiple of 4 KiB apart share the same few places of the level 1 cache; a tile reads several at once.
     return -(-size // 64) * 64 + (64 if size % 4096 == 0 else 0)

@@ -124,8 +124,8 @@ def code_step(top):
 def quantise_row(x, out, padded):
     """int8 activations in blocks of 32: q = round(x / d), d = max |x| / 127, rounding half to even.
 
-    Writes `padded` bytes of q, then for every block d, then ``-8·Σq`` (int32), then ``d·Σq``. A block with a number
-    that is not finite has a d of NaN, and so have all products with it.
+    Writes `padded` bytes of q, then for every block d, then ``-8·Σq`` (int32), then ``d·Σq``, then ``-8·Σq`` of its
+    first half. A block with a number that is not finite has a d of NaN, and so have all products with it.
     """
     blocks = padded // 32
     scales = out + padded
@@ -142,10 +142,12 @@ def quantise_row(x, out, padded):
         high_ints = nearest(high * splat(inverse))
         store_bytes(out + 32 * block, low_ints)
         store_bytes(out + 32 * block + 16, high_ints)
-        count = total_ints(low_ints + high_ints)
+        first = total_ints(low_ints)
+        count = first + total_ints(high_ints)
         store_f32(scales + 4 * block, scale)
         store_i32(scales + 4 * (blocks + block), -8 * count)
         store_f32(scales + 4 * (2 * blocks + block), scale * f32(count))
+        store_i32(scales + 4 * (3 * blocks + block), -8 * first)
 
 
 @kernel

@@ -20,7 +20,7 @@ from volumetric.kernels.cpu.forms import some_rows
 from volumetric.kernels.cpu.jit import kernel
 from volumetric.kernels.cpu.maths import activate, tanh
 from volumetric.kernels.cpu.memory import fetch_to_read, fetch_to_write, load_i32
-from volumetric.kernels.cpu.panels import FORMATS
+from volumetric.kernels.cpu.panels import BY_NAME
 from volumetric.kernels.cpu.prepare import prepare_row
 from volumetric.kernels.cpu.simd import load, splat, store, store_first
 from volumetric.kernels.cpu.steps import last_row, number, scratch, slot_address, slot_stride, word
@@ -288,12 +288,12 @@ def tile_product(kind: str, activation: int, gated: int, rows: int, wide: int) -
 def _opened(kind: str) -> tuple[str, str, int]:
     """Format of a kind, the kind that its panels are opened to, and the bytes of an opened unit; 0 = not opened."""
     name, _, how = kind.partition(":")
-    form = next(form for form in FORMATS.values() if form.name == name)
+    form = BY_NAME[name]
     if not form.is_integer:
         return name, kind, 0
     if how == "exact":
         return name, "float32", 64 * 64
-    return name, f"bytes:{form.zero}", 2 * byte_block_bytes(form.zero)
+    return name, f"bytes:{form.zero}:{form.group}", 2 * byte_block_bytes(form.zero, form.group)
 
 
 def vector_scratch(k: int, row_bytes: int, wide: int) -> int:

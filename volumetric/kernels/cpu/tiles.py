@@ -12,7 +12,7 @@ from typing import Any
 from llvmlite import ir
 from numba import types
 
-from volumetric.kernels.cpu.bytedot import ByteDot
+from volumetric.kernels.cpu.bytedot import BlockSums, ByteDot
 from volumetric.kernels.cpu.emit import F32X, I32, I32X, Emitter, constant
 from volumetric.kernels.cpu.jit import intrinsic, kernel
 from volumetric.kernels.cpu.target import target as machine
@@ -176,14 +176,15 @@ def emit_brain_tile(
     _store_tile(e, cells, out, out_stride)
 
 
-def byte_block_bytes(zero: int) -> int:
-    """Bytes of one block of a byte panel."""
-    return 8 * 64 + 64 + (64 if zero == 0 else 0)
+def byte_block_bytes(zero: int, group: int) -> int:
+    """Bytes of one block of a byte panel: codes, then scales, then floors where the code for 0 is 0."""
+    return 8 * 64 + 32 // group * (64 + (64 if zero == 0 else 0))
 
 
 def emit_integer_tile(
     e: Emitter,
     zero: int,
+    group: int,
     shape: tuple[int, int],
     weights: Any,
     panel_stride: Any,
@@ -195,11 +196,11 @@ def emit_integer_tile(
 ) -> None:
     """Rows of quantised activations times byte panels, as `unpack_bytes` writes them; `padded` is k.
 
-    A block of 32 k of a byte panel is 8 vectors of 16 rows × 4 k, a vector of float32 scales, and a vector of
-    offsets if `zero` is 0.
+    A block of 32 k of a byte panel is 8 vectors of 16 rows × 4 k, a vector of float32 scales for each `group` of k, and
+    as many of floors if `zero` is 0.
     """
     rows, panels = shape
-    dot = ByteDot(e, zero)
+    dot, parts = ByteDot(e, zero), 32 // group
     cells = [[e.cell(F32X) for _ in range(panels)] for _ in range(rows)]
     x_rows = [e.at(x, e.b.mul(x_stride, constant(m))) for m in range(rows)]
     columns = [e.at(weights, e.b.mul(panel_stride, constant(p))) for p in range(panels)]
@@ -207,31 +208,35 @@ def emit_integer_tile(
     with e.loop(e.b.lshr(padded, constant(5))) as block:
         quants = e.b.mul(block, constant(32))
         scale = e.at(padded, e.b.mul(block, constant(4)))
-        here = [e.at(column, e.b.mul(block, constant(byte_block_bytes(zero)))) for column in columns]
-        start = e.at(scale, per_kind)
-        sums = [[dot.start(e.at(x_rows[m], start))] * panels for m in range(rows)]
-        for j in range(8):
-            lanes = [e.load(e.at(column, 64 * j), I32X, align=64) for column in here]
+        here = [e.at(column, e.b.mul(block, constant(byte_block_bytes(zero, group)))) for column in columns]
+        about = [BlockSums(e, e.at(row, scale), per_kind) for row in x_rows]
+        starts = [own.starts(parts) if zero else [e.ints(0)] * parts for own in about]
+        for part in range(parts):
+            sums = [[dot.start(starts[m][part])] * panels for m in range(rows)]
+            for j in range(8 // parts * part, 8 // parts * (part + 1)):
+                lanes = [e.load(e.at(column, 64 * j), I32X, align=64) for column in here]
+                for m in range(rows):
+                    factor = dot.operand(e.at(e.at(x_rows[m], quants), 4 * j))
+                    sums[m] = [dot.accumulate(sums[m][p], lanes[p], factor) for p in range(panels)]
+            scales = [e.load(e.at(column, (8 + part) * 64), F32X, align=64) for column in here]
             for m in range(rows):
-                factor = dot.operand(e.at(e.at(x_rows[m], quants), 4 * j))
-                sums[m] = [dot.accumulate(sums[m][p], lanes[p], factor) for p in range(panels)]
-        scales = [e.load(e.at(column, 8 * 64), F32X, align=64) for column in here]
-        for m in range(rows):
-            factor = e.broadcast(e.at(x_rows[m], scale))
-            for p in range(panels):
-                value = e.fma(e.to_float(sums[m][p]), e.mul(scales[p], factor), e.b.load(cells[m][p]))
-                e.b.store(value, cells[m][p])
-        if zero == 0:
-            _add_offsets(e, cells, here, [e.at(row, e.at(start, per_kind)) for row in x_rows])
+                factor = about[m].scale
+                for p in range(panels):
+                    value = e.fma(e.to_float(sums[m][p]), e.mul(scales[p], factor), e.b.load(cells[m][p]))
+                    e.b.store(value, cells[m][p])
+        for part in range(parts if zero == 0 else 0):
+            _add_floors(e, cells, [e.at(column, (8 + parts + part) * 64) for column in here], about, part, parts)
     _store_tile(e, cells, out, out_stride)
 
 
-def _add_offsets(e: Emitter, cells: list[list[ir.Value]], here: list[ir.Value], totals: list[ir.Value]) -> None:
-    offsets = [e.load(e.at(column, 9 * 64), F32X, align=64) for column in here]
-    for m, total in enumerate(totals):
-        factor = e.broadcast(total)
-        for p, offset in enumerate(offsets):
-            e.b.store(e.fma(offset, factor, e.b.load(cells[m][p])), cells[m][p])
+def _add_floors(
+    e: Emitter, cells: list[list[ir.Value]], here: list[ir.Value], about: list[BlockSums], part: int, parts: int
+) -> None:
+    floors = [e.load(address, F32X, align=64) for address in here]
+    for m, own in enumerate(about):
+        factor = own.totals(parts)[part]
+        for p, floor in enumerate(floors):
+            e.b.store(e.fma(floor, factor, e.b.load(cells[m][p])), cells[m][p])
 
 
 @kernel

@@ -8,20 +8,18 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 from llvmlite import ir
 from numba import types
 
-from volumetric.kernels.cpu.emit import I32X, Emitter, constant
+from volumetric.kernels.cpu.blocks.codes import Unit, code_bytes, floor_vectors, numbers, scale_vectors, unit_of
+from volumetric.kernels.cpu.blocks.lookup import read_codes
+from volumetric.kernels.cpu.emit import Emitter, constant
 from volumetric.kernels.cpu.jit import intrinsic, kernel
-from volumetric.kernels.cpu.matvec import opened_numbers, scales_at
-from volumetric.kernels.cpu.memory import bits_float, half_value, load_f32, load_u8, load_u16, store_f32
-from volumetric.kernels.cpu.panels import FORMATS
+from volumetric.kernels.cpu.memory import bits_float, half_value, load_f32, load_u16, store_f32
+from volumetric.kernels.cpu.panels import BY_NAME
 from volumetric.kernels.cpu.tiles import byte_block_bytes
 
-_BY_NAME = {form.name: form for form in FORMATS.values()}
-
-FORMAT_CODES = {name: code for code, name in enumerate(_BY_NAME)}
+FORMAT_CODES = {name: code for code, name in enumerate(BY_NAME)}
 """Format name → number, for kernels that choose at run time."""
 
 
@@ -43,70 +41,41 @@ def _unpacker(emit: Any, name: Any) -> Any:
 
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
         e = Emitter(builder)
-        form = _BY_NAME[name.literal_value]
-        with e.loop(args[3]) as unit:
-            emit(e, form.name, e.at(args[1], e.b.mul(unit, constant(form.unit_bytes))), args[2], unit)
+        form = BY_NAME[name.literal_value]
+        with e.loop(args[3]) as index:
+            emit(e, unit_of(e, form, args[1], index), args[2], index)
         return context.get_dummy_value()
 
     return types.void(name, types.int64, types.int64, types.int64), generate
 
 
-def _emit_bytes(e: Emitter, name: str, unit: Any, out: Any, index: Any) -> None:
-    vectors = 16 if name == "int8" else 8
-    block_bytes = byte_block_bytes(_BY_NAME[name].zero)
+def _emit_bytes(e: Emitter, unit: Unit, out: Any, index: Any) -> None:
+    block_bytes = byte_block_bytes(unit.codes.zero, unit.codes.group)
     for block in range(2):
         here = e.at(out, e.b.mul(e.b.add(e.b.mul(index, constant(2)), constant(block)), constant(block_bytes)))
-        for j in range(vectors // 2):
-            lanes = e.load(e.at(unit, 64 * (vectors // 2 * block + j)), I32X, align=64)
-            if name == "int8":
-                e.store(e.at(here, 64 * j), lanes, align=64)
-                continue
-            e.store(e.at(here, 128 * j), e.b.and_(lanes, e.ints(0x0F0F0F0F)), align=64)
-            upper = e.b.and_(e.b.lshr(lanes, e.ints(4)), e.ints(0x0F0F0F0F))
-            e.store(e.at(here, 128 * j + 64), upper, align=64)
-        after = e.at(unit, 64 * vectors + 32 * block)
-        e.store(e.at(here, 8 * 64), scales_at(e, after), align=64)
-        if name == "uint4":
-            e.store(e.at(here, 9 * 64), scales_at(e, e.at(after, 64)), align=64)
+        for step in range(8):
+            e.store(e.at(here, 64 * step), code_bytes(e, unit, block, step), align=64)
+        for i, value in enumerate(scale_vectors(e, unit, block) + floor_vectors(e, unit, block)):
+            e.store(e.at(here, 64 * (8 + i)), value, align=64)
 
 
-def _emit_floats(e: Emitter, name: str, unit: Any, out: Any, index: Any) -> None:
+def _emit_floats(e: Emitter, unit: Unit, out: Any, index: Any) -> None:
     here = e.at(out, e.b.mul(index, constant(64 * 64)))
-    for k, value in enumerate(opened_numbers(e, name, unit)):
+    for k, value in enumerate(numbers(e, unit)):
         e.store(e.at(here, 64 * k), value, align=64)
-
-
-@kernel
-def _integer_number(panel, lane, k, vectors, zero, affine):
-    """Number `k` of row `lane` of an integer panel."""
-    unit = panel + (k // 64) * (vectors * 64 + 64 + (64 if affine else 0))
-    j = k % 64
-    after = unit + vectors * 64 + 32 * (j // 32) + 2 * lane
-    if vectors == 16:
-        code = load_u8(unit + (j // 4) * 64 + 4 * lane + j % 4)
-    else:
-        code = load_u8(unit + (j // 8) * 64 + 4 * lane + j % 4)
-        code = code >> 4 if j % 8 >= 4 else code & 15
-    value = half_value(load_u16(after)) * np.float32(code - zero)
-    if affine:
-        value += half_value(load_u16(after + 64))
-    return value
 
 
 @kernel
 def read_row(code, panel, lane, k, scale, out):
     """Row `lane` of a panel of format number `code`, times `scale`, as `k` float32."""
+    if code >= 3:
+        read_codes(code, panel, lane, k, scale, out)
+        return
     for j in range(k):
         if code == 0:
             value = load_f32(panel + 64 * j + 4 * lane)
         elif code == 1:
             value = half_value(load_u16(panel + 32 * j + 2 * lane))
-        elif code == 2:
-            value = bits_float(load_u16(panel + 64 * (j // 2) + 4 * lane + 2 * (j % 2)) << 16)
-        elif code == 3:
-            value = _integer_number(panel, lane, j, 16, 128, False)
-        elif code == 4:
-            value = _integer_number(panel, lane, j, 8, 8, False)
         else:
-            value = _integer_number(panel, lane, j, 8, 0, True)
+            value = bits_float(load_u16(panel + 64 * (j // 2) + 4 * lane + 2 * (j % 2)) << 16)
         store_f32(out + 4 * j, scale * value)

@@ -19,6 +19,7 @@ from volumetric.kernels.cpu.panels import FORMATS, ROWS, Format
 from volumetric.kernels.cpu.retile import retile_blocks, retile_halves, retile_words
 from volumetric.network import Params
 from volumetric.runtime.cpu.arena import Arena, address_of, aligned_zeros
+from volumetric.runtime.cpu.blocks import retile_block_rows
 from volumetric.runtime.plan import Plan, Step
 
 PRODUCTS = frozenset({"matmul", "recurrence"})
@@ -221,7 +222,12 @@ def write_panels(
     payload = np.ascontiguousarray(packed.payload)
     arrays = [payload]
     source = (address_of(payload), payload.strides[0])
-    if form.is_integer:
+    if packed.scheme.blocks is not None:
+
+        def work(first: int, last: int) -> None:
+            retile_block_rows(packed, form, target, panel_stride, first, last)
+
+    elif form.is_integer:
         assert packed.scales is not None
         scales = np.ascontiguousarray(packed.scales)
         offsets = None if packed.offsets is None else np.ascontiguousarray(packed.offsets)
