@@ -155,7 +155,8 @@ def decode_rate(executable: GpuExecutable, tokens: int, position: int) -> float:
 
 
 def batch_rates(executable: GpuExecutable, count: int, tokens: int, position: int) -> list[float]:
-    """Tokens per second of `count` sequences together, three times."""
+    """Tokens per second of `count` sequences together, three times; of fewer `tokens` where the context ends before."""
+    tokens = min(tokens, (CONTEXT - position) // 3 - 1)
     states = [executable.new_state() for _ in range(count)]
     for state in states:
         state.advance(position)
