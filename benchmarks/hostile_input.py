@@ -36,6 +36,7 @@ from volumetric.loaders.convert import convert_model
 ROOT = Path(__file__).parents[1]
 TEMPLATES = Path(__file__).parent / "data" / "hostile_templates.txt"
 TINY = ROOT / "tests" / "fixtures" / "hf_tiny"
+QUANTISED = ROOT / "tests" / "fixtures" / "quantised"
 HANG_SECONDS, MOST_BYTES = 10.0, 2**30
 MESSAGES = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "yo"}]
 Outcome = tuple[str, str]
@@ -113,6 +114,9 @@ class Readers:
         convert_model(home / "hf", home / "gguf" / "m.gguf")
         convert_model(home / "hf", home / "gguf4" / "m.gguf", dtype="int4")
         self._add_loom(home / "loom")
+        for method in sorted(path.parent.name for path in QUANTISED.glob("*/config.json")):
+            self.directories[method] = home / method
+            shutil.copytree(QUANTISED / method, home / method)
         self.files = [
             (kind, path.relative_to(directory))
             for kind, directory in self.directories.items()
@@ -154,7 +158,7 @@ class Readers:
         data = bytearray(path.read_bytes())
         structured = path.suffix == ".json" and rng.random() < 0.7
         path.write_bytes(_json_damage(data, rng) if structured else _byte_damage(data, rng))
-        source = target if kind in ("hf", "neox", "native") else path
+        source = path if kind in ("gguf", "gguf4", "loom") else target
         return f"{kind}/{file}", source
 
 

@@ -178,7 +178,9 @@ def main() -> None:
         table=tables[0],
         kinds=tables[1],
     )
-    options.write.write_text(document, encoding="utf-8")
+    before = options.write.read_text(encoding="utf-8") if options.write.exists() else ""
+    _, mark, after = before.partition("<!-- written by benchmarks/calibration_quality.py")  # that part is not ours
+    options.write.write_text(document + (f"\n{mark}{after}" if mark else ""), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -192,7 +192,8 @@ float16 beside integer weights and float32 beside others, on GPUs float16 beside
   one core; it says how many are done, and the next start finds them in the user's cache. `volumetric warmup MODEL`
   does it ahead, and finds the fastest cuts on a GPU. Another numeric type or width of activations needs some more.
 - **Quality**: [quality.md](quality.md) has the perplexity of one model in every type; `volumetric perplexity MODEL
-  FILE` measures yours.
+  FILE` measures yours, `volumetric compare A B FILE` how far two are apart, and `convert --calibrate FILE` rounds for
+  what a text needs.
 """
 
 FORMAT_TEXT = {

@@ -12,7 +12,7 @@ from volumetric.cli import console, main
 
 @pytest.fixture(autouse=True)
 def restore_logging():
-    loggers = [logging.getLogger(name) for name in ("volumetric", f"{console.__name__}.notes", *console.COMPILERS)]
+    loggers = [logging.getLogger(name) for name in ("volumetric", f"{console.__name__}.notes", *console.WORKERS)]
     before = [(logger.level, logger.handlers[:]) for logger in loggers]
     yield
     for logger, (level, handlers) in zip(loggers, before, strict=True):

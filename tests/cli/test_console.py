@@ -12,6 +12,7 @@ import pytest
 from volumetric.cli import console
 from volumetric.cli.notes import StderrHandler
 from volumetric.kernels.cpu import jit
+from volumetric.loaders import progress
 from volumetric.runtime.cpu import compiling
 
 LEVELS = [
@@ -29,7 +30,7 @@ def test_levels(flags, lines, capsys):
     logger.debug("d")
     logger.info("i")
     logger.warning("w")
-    logging.getLogger(console.COMPILERS[0]).info("compiling")
+    logging.getLogger(console.WORKERS[0]).info("compiling")
     out, err = capsys.readouterr()
     assert (out, err.splitlines()) == ("", lines)
 
@@ -41,8 +42,8 @@ def test_notes_go_to_stderr_unless_quiet(capsys):
     assert capsys.readouterr() == ("", "here\n")
 
 
-def test_the_compilers_are_those_that_are_listened_to():
-    assert (jit.__name__, compiling.__name__) == console.COMPILERS
+def test_the_workers_are_those_that_are_listened_to():
+    assert (jit.__name__, compiling.__name__, progress.__name__) == console.WORKERS
 
 
 class Screen(io.StringIO):

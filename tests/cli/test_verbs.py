@@ -363,3 +363,21 @@ def test_dna_of_a_model_beside_itself_and_beside_another(run, tmp_path):
     found = json.loads(out)
     assert abs(found["overall"]) < 0.2
     assert set(found) == {"overall", "overlaps", "shifts", "only_a", "only_b"}
+
+
+def test_comparison_of_a_model_with_its_conversion(run, letters, tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text("abcdefghijklmnopqrstuvwxyz" * 30)
+    code, out, _ = run("convert", letters, str(tmp_path / "small"), "--dtype", "int4:g32", "--calibrate", str(text))
+    assert code == 0
+    assert "to nearest" in out
+    assert "calibrated" in out
+    told = json.loads(run("compare", letters, str(tmp_path / "small"), str(text), "--json", *ON_REFERENCE)[1])
+    assert told["kl"] >= 0
+    assert told["tokens"] > 700
+    code, out, _ = run("compare", letters, letters, str(text), *ON_REFERENCE)
+    assert "100.00 %" in out
+    code, _, err = run("convert", letters, str(tmp_path / "none"), "--calibrate", str(text))
+    assert code == 1
+    assert "needs a type" in err
+    assert not (tmp_path / "none").exists()

@@ -19,6 +19,7 @@ VERBS = {
     "evolve": "Evolve networks for a problem as a TOML file says, or draw a run.",
     "bench": "Measure prompt processing and token generation (pp/tg rows, as llama-bench).",
     "perplexity": "Tell how well a model predicts a text.",
+    "compare": "Tell how far the predictions of two models are apart.",
     "inspect": "Show what a model is made of: layers, tensors, numeric types, size.",
     "devices": "List the devices of this machine, and which one is chosen by default.",
     "convert": "Write a model in another numeric type or file format.",

@@ -14,8 +14,8 @@ from volumetric.cli.streams import writing
 if TYPE_CHECKING:
     from volumetric.generate.params import Merged
 
-COMPILERS = ("volumetric.kernels.cpu.jit", "volumetric.runtime.cpu.compiling")
-"""Loggers that tell when kernels are compiled because none were cached, and how far that is."""
+WORKERS = ("volumetric.kernels.cpu.jit", "volumetric.runtime.cpu.compiling", "volumetric.loaders.progress")
+"""Loggers that tell when kernels are compiled because none were cached, how far that is, and how far files are."""
 
 UNBOUNDED = 100_000
 """Width of a table that no terminal limits."""
@@ -30,7 +30,7 @@ def configure(*, verbose: bool, quiet: bool, debug: bool) -> None:
     logger.handlers[:] = [StderrHandler()]
     logger.setLevel(level)
     # Compiling takes seconds, once; a person who waits wants to know why.
-    for always in (_notes, *map(logging.getLogger, COMPILERS)):
+    for always in (_notes, *map(logging.getLogger, WORKERS)):
         always.setLevel(level if quiet else min(level, logging.INFO))
 
 

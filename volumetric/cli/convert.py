@@ -9,8 +9,13 @@ from cyclopts import Parameter
 
 from volumetric.cli import console, exits
 from volumetric.cli.options import OutputOptions, check_dtype
+from volumetric.cli.perplexity import WINDOW
 from volumetric.generate.footprint import footprint
+from volumetric.loaders import LoadedModel, open_model
 from volumetric.loaders.convert import convert_model
+
+MEASURED = 2048
+"""Tokens that a report is measured on, at most."""
 
 
 def convert(
@@ -18,6 +23,7 @@ def convert(
     target: Path,
     *,
     dtype: Annotated[str | None, Parameter(name=["--dtype", "--quantize", "-q"])] = None,
+    calibrate: Path | None = None,
     form: Annotated[Literal["hf", "native", "gguf", "loom"] | None, Parameter(name="--format")] = None,
     offline: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     output: OutputOptions = OutputOptions(),
@@ -32,6 +38,9 @@ def convert(
         Directory or file to write.
     dtype : str
         Scheme of the weights: bf16, fp8, int8, int4:g32, q4_0, …; as stored unless given.
+    calibrate : path
+        Text file. Weights of less than 8 bits are rounded so that what layers put out for this text changes least; the
+        last fifth of it is kept to measure the result beside plain rounding.
     form : str
         hf: safetensors and config.json; native: network.json and weights.safetensors; gguf: one file; loom: JSON
         of the Go engine. By the ending of TARGET (.gguf, .json), else native, unless given.
@@ -40,9 +49,51 @@ def convert(
     """
     output.apply()
     check_dtype(dtype)
+    text, held_out = (None, "") if calibrate is None else _split(calibrate.read_text(encoding="utf-8"))
     with console.progress(f"converting {source}…"):
-        model = convert_model(source, target, format=form, dtype=dtype, offline=offline)
+        model = convert_model(
+            source,
+            target,
+            format=form,
+            dtype=dtype,
+            calibrate=text,
+            offline=offline,
+        )
     files = [target] if target.is_file() else [path for path in target.rglob("*") if path.is_file()]
     written = console.size(sum(path.stat().st_size for path in files))
     console.write(f"{target}: {model.name} as {footprint(model.params).dtype}, {written}\n")
+    if held_out and dtype is not None:
+        report(source, model, dtype, held_out, offline=offline)
     return exits.OK
+
+
+def _split(text: str) -> tuple[str, str]:
+    """The text to calibrate with, and its last fifth."""
+    cut = len(text) * 4 // 5
+    return text[:cut], text[cut:]
+
+
+def report(source: str, model: LoadedModel, dtype: str, text: str, *, offline: bool) -> None:
+    """Print perplexity, KL and size of a calibrated model beside plain rounding, on a text it was not made with."""
+    from volumetric.generate.comparison import compare_models
+    from volumetric.generate.model import Model
+    from volumetric.runtime.device import RunOptions
+    from volumetric.runtime.open import open_device
+
+    rows = []
+    options, device = RunOptions(context=WINDOW, compute="float32"), open_device("cpu")
+    original = open_model(source, offline=offline)
+    if original.tokenizer is None:
+        return
+    ids = original.tokenizer.encode(text)[:MEASURED]
+    if len(ids) < 2:
+        return
+    with console.progress("measuring…"), Model(original, device, options) as right:
+        size = console.size(right.footprint.nbytes)
+        for name, loaded in (("to nearest", open_model(source, dtype, offline=offline)), ("calibrated", model)):
+            with Model(loaded, device, options) as other:
+                c = compare_models(right, other, ids, window=WINDOW)
+                kl, same = f"{c.kl:.5f} ± {c.kl_error:.5f}", f"{100 * c.top1:.1f} %"
+                rows.append((name, console.size(other.footprint.nbytes), f"{c.perplexity_b:.3f}", kl, same))
+            rows = rows if len(rows) > 1 else [("as it was", size, f"{c.perplexity_a:.3f}", "", ""), *rows]
+    console.table(("rounding", "weights", "perplexity", "KL, nats", "same token"), rows)

@@ -48,7 +48,7 @@ def perplexity(
         Print one JSON object.
     """
     output.apply()
-    text = _read(file)
+    text = read_text(file)
     with open_for(model, source, device, context=size.context, threads=size.threads) as opened:
         about = opened.info
         window = size.context or min(WINDOW, about.context)
@@ -75,7 +75,8 @@ def perplexity(
     return exits.OK
 
 
-def _read(file: Path | None) -> str:
+def read_text(file: Path | None) -> str:
+    """Return the text of a file, or of stdin where none is named."""
     if file is not None:
         return file.read_text(encoding="utf-8")
     if sys.stdin.isatty():

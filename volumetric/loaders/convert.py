@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, Literal
 
@@ -13,6 +15,7 @@ from volumetric.loaders.hf_export import out_scheme, save_hf
 from volumetric.loaders.loom_write import save_loom
 from volumetric.loaders.model import LoadedModel, open_model
 from volumetric.loaders.native import NativeFacts, save_native
+from volumetric.loaders.quantise import target_schemes
 from volumetric.loaders.text_files import text_files
 
 Format = Literal["native", "hf", "gguf", "loom"]
@@ -27,6 +30,7 @@ def convert_model(
     *,
     format: Format | None = None,  # noqa: A002  (the word of the command line)
     dtype: str | DType | Scheme | None = None,
+    calibrate: str | Sequence[int] | None = None,
     offline: bool = False,
 ) -> LoadedModel:
     """Read a model from anywhere and write it to `target`.
@@ -38,10 +42,12 @@ def convert_model(
     format : ``"native"``, ``"hf"``, ``"gguf"`` or ``"loom"`` (JSON of the Go engine); None: by the ending of `target`,
         ``.gguf`` or ``.json``, else native
     dtype : numeric type of the result; None keeps what is stored
+    calibrate : text, or token ids, for which the rounding to `dtype` shall change least, see
+        `volumetric.loaders.calibration`; None rounds each number for itself
 
     Returns
     -------
-    The model that was read
+    The model that was written
 
     Raises
     ------
@@ -54,9 +60,33 @@ def convert_model(
     chosen = format_of(target, format)
     if dtype is not None:
         _check_dtype(Scheme.parse(dtype), chosen)
-    model = open_model(source, dtype=dtype, offline=offline)
+    if calibrate is None:
+        model = open_model(source, dtype=dtype, offline=offline)
+    else:
+        model = open_calibrated(source, dtype, calibrate, offline=offline)
     save_model(target, model, chosen)
     return model
+
+
+def open_calibrated(
+    source: str | os.PathLike[str],
+    dtype: str | DType | Scheme | None,
+    text: str | Sequence[int],
+    *,
+    offline: bool = False,
+) -> LoadedModel:
+    """Open a model and round its weights for a text; parameters and errors as for `convert_model`."""
+    from volumetric.loaders.calibration import calibrated
+
+    if dtype is None:
+        raise UnsupportedError("calibration needs a type to round to", hint="give dtype='int4:g32'")
+    model = open_model(source, offline=offline)
+    if isinstance(text, str):
+        if model.tokenizer is None:
+            raise UnsupportedError(f"{model.name} has no tokenizer", hint="give the text as token ids")
+        text = model.tokenizer.encode(text)
+    targets = target_schemes(model.network, dtype)
+    return replace(model, params=calibrated(model, text, targets))
 
 
 def format_of(target: str | Path, asked: Format | None = None, default: Format = "native") -> Format:

@@ -1,0 +1,73 @@
+"""The verb ``compare``: how far the predictions of two models are apart."""
+
+from __future__ import annotations
+
+import dataclasses
+import json as jsonlib
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from volumetric.cli import console, exits
+from volumetric.cli.loading import open_for
+from volumetric.cli.options import DeviceOptions, OutputOptions, SizeOptions, SourceOptions
+from volumetric.cli.perplexity import WINDOW, read_text
+from volumetric.generate.comparison import ModelComparison, compare_models
+
+
+def compare(
+    a: str,
+    b: str,
+    file: Annotated[Path | None, Parameter(name=["--file", "-f"])] = None,
+    *,
+    source: SourceOptions = SourceOptions(),
+    device: DeviceOptions = DeviceOptions(),
+    size: SizeOptions = SizeOptions(),
+    json: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    output: OutputOptions = OutputOptions(),
+) -> int:
+    """Tell how far the predictions of two models are apart: KL divergence, agreement, logits, perplexities.
+
+    Both read the text in windows of --context tokens, 512 unless given, each from an empty sequence. The first model
+    counts as right. --compute float32 leaves the weights as the only difference.
+
+    Parameters
+    ----------
+    a : str
+        Anything that generate takes as MODEL.
+    b : str
+        The other model; --dtype converts this one.
+    file : path
+        Text file; stdin unless given.
+    json : bool
+        Print one JSON object.
+    """
+    output.apply()
+    text = read_text(file)
+    first = dataclasses.replace(source, dtype=None)
+    with (
+        open_for(a, first, device, context=size.context, threads=size.threads) as one,
+        open_for(b, source, device, context=size.context, threads=size.threads) as other,
+    ):
+        window = size.context or min(WINDOW, one.info.context, other.info.context)
+        with console.progress(f"predicting with {one.name} and {other.name}…"):
+            found = compare_models(one, other, text, window=window)
+        names = [f"{model.name} ({model.info.dtype})" for model in (one, other)]
+    if json:
+        console.write(jsonlib.dumps({"a": a, "b": b, "window": window, **dataclasses.asdict(found)}) + "\n")
+    else:
+        console.table(("", "value"), _rows(found, *names), right=("value",))
+    return exits.OK
+
+
+def _rows(found: ModelComparison, a: str, b: str) -> list[tuple[str, str]]:
+    return [
+        ("KL divergence, nats a token", f"{found.kl:.5f} ± {found.kl_error:.5f}"),
+        ("largest KL of a token", f"{found.kl_max:.3f}"),
+        ("same likeliest token", f"{100 * found.top1:.2f} %"),
+        ("largest difference of logits", f"{found.max_difference:.3f}"),
+        (f"perplexity of {a}", f"{found.perplexity_a:.4f}"),
+        (f"perplexity of {b}", f"{found.perplexity_b:.4f}"),
+        ("tokens", str(found.tokens)),
+    ]

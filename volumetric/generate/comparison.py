@@ -1,0 +1,119 @@
+"""How far two models of one vocabulary are apart, as what they predict for a text."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from volumetric._typing import F32Array
+from volumetric.errors import GenerationError, SpecError
+from volumetric.generate.session import PREFILL_ROWS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from volumetric.generate.model import Model
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelComparison:
+    """What two models predict for the tokens of a text; `a` is the one that the other is measured against.
+
+    Attributes
+    ----------
+    kl : mean of ``Σ p_a log(p_a / p_b)`` over the vocabulary, in nats
+    kl_error : its standard error, as if the tokens were independent
+    kl_max : the largest of a token
+    top1 : share of the tokens for which both find the same token likeliest
+    max_difference : largest difference of two logits, after the mean of each row is taken off
+    perplexity_a, perplexity_b : of the text's own tokens
+    tokens : tokens that were predicted
+    """
+
+    kl: float
+    kl_error: float
+    kl_max: float
+    top1: float
+    max_difference: float
+    perplexity_a: float
+    perplexity_b: float
+    tokens: int
+
+
+def compare_models(a: Model, b: Model, text: str | Sequence[int], *, window: int | None = None) -> ModelComparison:
+    """Compare two models over a text.
+
+    Parameters
+    ----------
+    a, b : the model that counts as right, and the other; their logits stand for the same tokens
+    text : text, encoded by the tokenizer of `a`, or token ids
+    window : tokens that are fed from an empty sequence at a time; None: as many as both contexts hold
+
+    Raises
+    ------
+    GenerationError
+        Other sizes of the vocabulary, fewer than two tokens, an encoder, or logits that are not numbers.
+    SpecError
+        `window` is below 2 or more than a context.
+    """
+    if a.info.vocab_size != b.info.vocab_size:
+        raise GenerationError(
+            f"{a.name} has {a.info.vocab_size} tokens and {b.name} {b.info.vocab_size}",
+            hint="compare models of one vocabulary",
+        )
+    for model in (a, b):
+        if model.bidirectional:
+            raise GenerationError(f"{model.name} is an encoder and predicts no next token")
+    most = min(model.executable.options.context for model in (a, b))
+    window = most if window is None else window
+    if not 2 <= window <= most:
+        raise SpecError(f"window must be 2 to {most}, the context of both, got {window}")
+    ids = np.array(a.encode(text), np.int32)
+    if ids.size < 2:
+        raise GenerationError(f"a comparison needs 2 tokens or more, got {ids.size}")
+    parts = [_window(a, b, ids[at : at + window]) for at in range(0, ids.size - 1, window)]
+    kl, same, widest, *losses = (np.concatenate(column) for column in zip(*parts, strict=True))
+    if not np.isfinite(kl).all():
+        raise GenerationError("logits of one of the models are not numbers", hint="check its weights for NaN")
+    return ModelComparison(
+        kl=float(kl.mean()),
+        kl_error=float(kl.std(ddof=1)) / math.sqrt(kl.size) if kl.size > 1 else math.nan,
+        kl_max=float(kl.max()),
+        top1=float(same.mean()),
+        max_difference=float(widest.max()),
+        perplexity_a=math.exp(losses[0].mean()),
+        perplexity_b=math.exp(losses[1].mean()),
+        tokens=kl.size,
+    )
+
+
+def _window(a: Model, b: Model, ids: np.ndarray) -> tuple[F32Array, ...]:
+    """For each token of a window but the first: KL, agreement, widest difference of logits, both losses."""
+    states = [model.executable.new_state() for model in (a, b)]
+    found: list[tuple[F32Array, ...]] = [(np.zeros(0, np.float32),) * 5]
+    for at in range(0, ids.size - 1, PREFILL_ROWS):
+        fed = ids[at : min(at + PREFILL_ROWS, ids.size - 1)]
+        given = zip((a, b), states, strict=True)
+        p, q = (model.executable.forward(state, fed, last_only=False) for model, state in given)
+        following = ids[at + 1 : at + 1 + fed.size]
+        found.append(_rows(p, q, following))
+    return tuple(np.concatenate(column) for column in zip(*found, strict=True))
+
+
+def _rows(p: F32Array, q: F32Array, following: np.ndarray) -> tuple[F32Array, ...]:
+    """Figures of rows of logits ``[rows, V]``."""
+    same = (p.argmax(-1) == q.argmax(-1)).astype(np.float32)
+    widest = np.abs((p - p.mean(-1, keepdims=True)) - (q - q.mean(-1, keepdims=True))).max(-1)
+    p, q = (_log_softmax(x) for x in (p, q))
+    losses = [-np.take_along_axis(x, following[:, None], -1)[:, 0] for x in (p, q)]
+    q -= p
+    kl = -np.einsum("rv,rv->r", np.exp(p), q)
+    return kl, same, widest, *losses
+
+
+def _log_softmax(x: F32Array) -> F32Array:
+    x = x - x.max(-1, keepdims=True)
+    return x - np.log(np.exp(x).sum(-1, keepdims=True))
