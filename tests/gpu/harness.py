@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tests.blocks import random_blocks
 from volumetric.dtypes import Packed, Scheme, decode, encode
 from volumetric.kernels.gpu.dispatch import Dispatch, Rows
-from volumetric.kernels.gpu.formats import FORMATS, WeightFormat
+from volumetric.kernels.gpu.formats import FORMATS
 from volumetric.runtime.gpu.calls import CONTROL_BYTES, Place, control_words, count_rows
 from volumetric.runtime.gpu.context import GpuContext
 
@@ -68,12 +69,12 @@ class Kernel:
 
     def weights(self, values: NDArray[np.float32], scheme: str) -> tuple[dict[str, Any], NDArray[np.float64]]:
         """Upload a matrix in a scheme; returns its bindings and the values that it really holds."""
-        packed = encode(values, Scheme.parse(scheme))
+        packed = in_scheme(values, scheme)
         layout = FORMATS[scheme]
-        words = layout.row_bytes(packed.k) // 4
-        found = {"weights": self.array(np.pad(packed.payload, ((0, 0), (0, words - packed.payload.shape[1]))))}
-        if layout.group:
-            found["scales"] = self.array(_scale_words(packed, layout))
+        pieces, beside = layout.lay_out(packed)
+        found = {"weights": self.array(pieces)}
+        if beside is not None:
+            found["scales"] = self.array(np.pad(beside, (0, beside.size % 2)))
         return found, decode(packed).astype(np.float64)
 
     def run(self, *calls: tuple[Dispatch, Mapping[str, Any]], rows: Rows | int = 1) -> None:
@@ -91,13 +92,12 @@ class Kernel:
             self.context.free(buffer)
 
 
-def _scale_words(packed: Packed, layout: WeightFormat) -> NDArray[np.uint16]:
-    assert packed.scales is not None
-    scales = np.ascontiguousarray(packed.scales).view(np.uint16)
-    if layout.affine:
-        assert packed.offsets is not None
-        return np.stack([scales, np.ascontiguousarray(packed.offsets).view(np.uint16)], -1).reshape(-1)
-    return np.pad(scales.reshape(-1), (0, scales.size % 2))
+def in_scheme(values: NDArray[np.float32], scheme: str) -> Packed:
+    """`values` in a scheme; random blocks of the same shape where it is a block format."""
+    if Scheme.parse(scheme).blocks is None:
+        return encode(values, Scheme.parse(scheme))
+    seed = int(np.abs(values).sum() * 1000) % 2**31
+    return random_blocks(scheme, values.shape, np.random.default_rng(seed))
 
 
 def assert_close(got: NDArray[Any], expected: NDArray[Any], tolerance: float = 2e-6) -> None:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tests.gpu.harness import Kernel, aligned, assert_close, zero_aligned
-from volumetric.dtypes import Scheme, encode
+from tests.gpu.harness import Kernel, aligned, assert_close, in_scheme, zero_aligned
+from volumetric.dtypes import Packed
 from volumetric.errors import DeviceError
 from volumetric.kernels.gpu import matmul, tiles
 from volumetric.kernels.gpu.dispatch import Caps
@@ -59,6 +59,15 @@ class Product:
         y = y + self.residual if shape.residual else y
         return y if shape.softcap is None else shape.softcap * np.tanh(y / shape.softcap)
 
+    def meet(self, rounded: Array, packed: Packed) -> None:
+        """Expect scaled codes to meet the rounded x, and offsets, which multiply its sums, the exact one."""
+        offsets = offsets_of(packed)
+        x, self.x = self.x[0], rounded[None]
+        if offsets is not None:
+            each = np.repeat(offsets, 32, axis=1)[:, : x.size]
+            self.weights = np.concatenate([self.weights, each], axis=1)
+            self.x = np.concatenate([rounded, x - rounded])[None]
+
     def matvec(self) -> Array:
         dispatch = matmul.matvec(self.shape, self.kernel.caps, first=0, units=self.shape.n)
         self.kernel.run((dispatch, self.buffers))
@@ -86,13 +95,27 @@ class Product:
         return self.kernel.read(self.buffers["y"], self.rows, self.shape.n)
 
 
+def offsets_of(packed: Packed) -> Array | None:
+    """What is added to each 32 numbers of a row after scaling."""
+    form = packed.scheme.blocks
+    if form is None:
+        return packed.offsets
+    fields = form.split(packed.raw_blocks())
+    if fields.floor is None:
+        return None
+    floor = fields.floor.astype(np.float64)[:, None]
+    return (floor if fields.mins is None else floor * fields.mins).reshape(packed.rows, -1)
+
+
+PLAIN = [name for name, layout in FORMATS.items() if layout.blocks is None]
+"""Formats that are not taken apart; `test_block_formats` has the others."""
 EVERYTHING = {
     "norm": "rms", "norm_eps": 1e-5, "norm_unit_offset": True, "norm_weight": True,
     "bias": True, "residual": True, "activation": "silu", "softcap": 30.0,
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("scheme", FORMATS)
+@pytest.mark.parametrize("scheme", PLAIN)
 @pytest.mark.parametrize(("n", "k"), [(1, 1), (37, 131), (65, 576)])
 def test_matvec(any_kernel: Kernel, rng: np.random.Generator, scheme: str, n: int, k: int) -> None:
     product = Product(any_kernel, rng, 1, scheme, n=n, k=k, **EVERYTHING)
@@ -106,7 +129,7 @@ def test_matvec_stages_long_rows_in_chunks(any_kernel: Kernel, rng: np.random.Ge
     assert_close(product.matvec(), product.expected())
 
 
-@pytest.mark.parametrize("scheme", FORMATS)
+@pytest.mark.parametrize("scheme", PLAIN)
 @pytest.mark.parametrize("rows", [2, 3, 11])
 def test_a_few_rows(kernel: Kernel, rng: np.random.Generator, scheme: str, rows: int) -> None:
     product = Product(kernel, rng, rows, scheme, n=37, k=131, **EVERYTHING)
@@ -144,14 +167,7 @@ def test_int8_activations(any_kernel: Kernel, rng: np.random.Generator, scheme: 
     scale = np.abs(x).max(-1, keepdims=True) / np.float32(127)
     rounded = (scale * np.round(x / scale)).astype(np.float32).reshape(-1)[: product.x.size]
     got = product.matvec()
-    if scheme == "uint4:g32":  # offsets multiply the exact sums of x
-        per_group = encode(product.given, Scheme.parse(scheme)).offsets
-        assert per_group is not None
-        offsets = np.repeat(per_group, 32, axis=1)[:, : product.x.size]
-        product.weights = np.concatenate([product.weights, offsets], axis=1)
-        product.x = np.concatenate([rounded, product.x[0] - rounded])[None]
-    else:
-        product.x = rounded[None]
+    product.meet(rounded, in_scheme(product.given, scheme))
     assert_close(got, product.expected(), 1e-5)
     assert np.abs(got - plain).max() > 1e-5
 
@@ -171,7 +187,7 @@ def test_gemm_at_tile_edges(roomy_kernel: Kernel, rng: np.random.Generator, tile
     assert_close(product.gemm(tile), product.expected())
 
 
-@pytest.mark.parametrize("scheme", FORMATS)
+@pytest.mark.parametrize("scheme", PLAIN)
 def test_gemm_formats(kernel: Kernel, rng: np.random.Generator, scheme: str) -> None:
     product = Product(kernel, rng, 7, scheme, n=23, k=67, residual=True, softcap=20.0)
     assert_close(product.gemm(TILES[-1]), product.expected())

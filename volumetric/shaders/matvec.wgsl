@@ -23,7 +23,7 @@ const SHARE: u32 = WG / BATCH;           // invocations that stage a row of x
 const EIGHTS: u32 = CHUNK * PIECE / 8u;  // eights of elements in a chunk of a row
 const OUTPUTS: u32 = ROWS * BATCH;
 
-alias Pieces = array<vec4<u32>, VALUES>;  // a piece of each weight row of an invocation
+alias Pieces = array<Piece, VALUES>;  // a piece of each weight row of an invocation
 
 alias Sums = array<f32, VALUES * BATCH>;
 
@@ -33,7 +33,7 @@ struct Dots {
 }
 
 struct Round {
-    w: array<vec4<u32>, UNROLL * VALUES>,
+    w: array<Piece, UNROLL * VALUES>,
     s: array<vec2<f32>, UNROLL * VALUES>,
 }
 
@@ -88,7 +88,7 @@ fn load_round(row: array<u32, VALUES>, at: u32) -> Round {
         let p = min(at + u * TEAM, PIECES - 1u);
         //@unroll
         for (var r = 0u; r < VALUES; r++) {
-            found.w[u * VALUES + r] = weights[row[r] * PIECES + p];
+            found.w[u * VALUES + r] = load_piece(row[r], p);
             found.s[u * VALUES + r] = piece_scale(row[r], p);
         }
     }

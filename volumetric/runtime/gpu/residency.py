@@ -143,13 +143,11 @@ class Residency:
         for source, start, stop in sources:
             for block in _blocks(source, start, stop, layout.row_bytes(k)):
                 converted = block if _is_native(block, layout) else Packed.from_array(decode(block, np.float32))
-                payload = converted.payload
-                if 4 * payload.shape[1] != layout.row_bytes(k):
-                    payload = np.pad(payload, ((0, 0), (0, layout.row_bytes(k) // 4 - payload.shape[1])))
+                payload, beside = layout.lay_out(converted)
                 self._context.write(self.buffers[weights], payload, at)
                 at += payload.nbytes
-                if layout.group:
-                    scales.append(_scale_words(converted, layout))
+                if beside is not None:
+                    scales.append(beside)
         made = None
         if scales:
             flat = np.concatenate(scales)
@@ -165,14 +163,6 @@ def _common_format(stores: list[WeightStore]) -> str:
 
 def _is_native(block: Packed, layout: WeightFormat) -> bool:
     return FORMATS.get(str(block.scheme)) is layout
-
-
-def _scale_words(block: Packed, layout: WeightFormat) -> NDArray[np.uint16]:
-    """Scales as 16-bit words in the order of the layout: scale by scale, or scale and offset in turn."""
-    scales = np.ascontiguousarray(block.scales).view(np.uint16)
-    if not layout.affine:
-        return scales.reshape(-1)
-    return np.stack([scales, np.ascontiguousarray(block.offsets).view(np.uint16)], axis=-1).reshape(-1)
 
 
 def _ranges(packed: list[Packed], first: int, last: int) -> list[tuple[Packed, int, int]]:

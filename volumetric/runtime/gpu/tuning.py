@@ -83,7 +83,7 @@ class Product:
         self._weights = [context.buffer(nbytes, "weights") for _ in range(self.copies)]
         width = 4 * ceil_div(shape.n, 4)
         sizes = {"x": 16 * rows * ceil_div(shape.k, 4), "y": 4 * rows * width}
-        sizes |= {"scales": outputs * shape.format.groups(shape.k) * (4 if shape.format.affine else 2)}
+        sizes |= {"scales": outputs * shape.format.scale_bytes(shape.k)}
         sizes |= {"residual": 4 * rows * width} if shape.residual else {}
         sizes |= {"bias": 4 * width * shape.parts} if shape.bias else {}
         sizes |= {"norm_params": 32 * ceil_div(shape.k, 4)} if shape.norm_weight or shape.norm_bias else {}

@@ -3,8 +3,15 @@ const PIECE: u32 = 4u;
 const INTERLEAVED: bool = false;
 const HAS_OFFSET: bool = false;
 const SCALED: bool = false;
+const HALVES: bool = false;
 
-fn piece_part(w: vec4<u32>, j: u32) -> vec4<f32> { return bitcast<vec4<f32>>(w); }
+alias Piece = vec4<u32>;
+
+fn load_piece(row: u32, p: u32) -> Piece { return weights[row * PIECES + p]; }
+
+fn half_weight(w: Piece, h: u32) -> i32 { return 1; }
+
+fn piece_part(w: Piece, j: u32) -> vec4<f32> { return bitcast<vec4<f32>>(w); }
 
 fn piece_scale(row: u32, p: u32) -> vec2<f32> { return vec2<f32>(1.0, 0.0); }
 

@@ -5,13 +5,20 @@ const PIECE: u32 = 32u;
 const INTERLEAVED: bool = true;
 const HAS_OFFSET: bool = false;
 const SCALED: bool = true;
+const HALVES: bool = false;
 
-fn piece_bytes(w: vec4<u32>, j: u32) -> u32 {
+alias Piece = vec4<u32>;
+
+fn load_piece(row: u32, p: u32) -> Piece { return weights[row * PIECES + p]; }
+
+fn half_weight(w: Piece, h: u32) -> i32 { return 1; }
+
+fn piece_bytes(w: Piece, j: u32) -> u32 {
     let word = w[j / 2u];
     return select(word << 4u, word, j % 2u == 1u) & 0xf0f0f0f0u;
 }
 
-fn piece_part(w: vec4<u32>, j: u32) -> vec4<f32> { return vec4<f32>(unpack4xI8(piece_bytes(w, j))); }
+fn piece_part(w: Piece, j: u32) -> vec4<f32> { return vec4<f32>(unpack4xI8(piece_bytes(w, j))); }
 
 fn piece_scale(row: u32, p: u32) -> vec2<f32> {
     let at = row * GROUPS + p;

@@ -3,10 +3,17 @@ const PIECE: u32 = 16u;
 const INTERLEAVED: bool = false;
 const HAS_OFFSET: bool = false;
 const SCALED: bool = true;
+const HALVES: bool = false;
 
-fn piece_bytes(w: vec4<u32>, j: u32) -> u32 { return w[j]; }
+alias Piece = vec4<u32>;
 
-fn piece_part(w: vec4<u32>, j: u32) -> vec4<f32> { return vec4<f32>(unpack4xI8(piece_bytes(w, j))); }
+fn load_piece(row: u32, p: u32) -> Piece { return weights[row * PIECES + p]; }
+
+fn half_weight(w: Piece, h: u32) -> i32 { return 1; }
+
+fn piece_bytes(w: Piece, j: u32) -> u32 { return w[j]; }
+
+fn piece_part(w: Piece, j: u32) -> vec4<f32> { return vec4<f32>(unpack4xI8(piece_bytes(w, j))); }
 
 fn piece_scale(row: u32, p: u32) -> vec2<f32> {
     let at = row * GROUPS + p / 2u;

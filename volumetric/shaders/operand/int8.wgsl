@@ -25,14 +25,26 @@ fn stage8(b: u32, i8: u32, a: vec4<f32>, c: vec4<f32>, inside: bool, lid: u32) {
 
 fn dot_piece(w: Pieces, p: u32, start: Sums) -> Dots {
     var sums: array<i32, VALUES * BATCH>;
+    var first: array<i32, VALUES * BATCH>;  // of the first half, where halves of a piece have weights of their own
     //@unroll
     for (var j = 0u; j < PIECE / 4u; j++) {
+        if (HALVES && j == PIECE / 8u) {
+            //@unroll
+            for (var i = 0u; i < VALUES * BATCH; i++) {
+                first[i] = sums[i] * half_weight(w[i % VALUES], 0u);
+                sums[i] = 0;
+            }
+        }
         //@unroll
         for (var b = 0u; b < BATCH; b++) {
             let v = xq[(b * PLANES + j) * PLANE + p];
             //@unroll
             for (var i = 0u; i < VALUES; i++) { sums[b * VALUES + i] += dot4I8Packed(piece_bytes(w[i], j), v); }
         }
+    }
+    if (HALVES) {
+        //@unroll
+        for (var i = 0u; i < VALUES * BATCH; i++) { sums[i] = first[i] + sums[i] * half_weight(w[i % VALUES], 1u); }
     }
     var r: Dots;
     //@unroll

@@ -1,0 +1,66 @@
+"""Block formats of GGUF on the GPU: all kernels that read weights, against the codec's numbers, over odd shapes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.blocks import random_blocks
+from tests.gpu.harness import Kernel, assert_close, in_scheme
+from tests.gpu.test_matmul import Product
+from volumetric.dtypes import Scheme
+from volumetric.kernels.gpu import elementwise
+from volumetric.kernels.gpu.blocks import LAYOUTS
+from volumetric.kernels.gpu.formats import FORMATS
+from volumetric.kernels.gpu.tiles import TILES
+
+each_format = pytest.mark.parametrize("scheme", LAYOUTS)
+FIELDS = {"norm": "rms", "norm_eps": 1e-5, "norm_weight": True, "bias": True, "residual": True}
+
+
+@each_format
+@pytest.mark.parametrize("k", [587])
+def test_one_row(native_kernel: Kernel, rng: np.random.Generator, scheme: str, k: int) -> None:
+    product = Product(native_kernel, rng, 1, scheme, n=37, k=k, **FIELDS)
+    assert_close(product.matvec(), product.expected())
+
+
+@each_format
+def test_several_rows(native_kernel: Kernel, rng: np.random.Generator, scheme: str) -> None:
+    product = Product(native_kernel, rng, 2, scheme, n=19, k=267)
+    assert_close(product.batch(), product.expected())
+    assert_close(product.gemm(TILES[-1]), product.expected())
+
+
+@each_format
+def test_int8_activations(native_kernel: Kernel, rng: np.random.Generator, scheme: str) -> None:
+    product = Product(native_kernel, rng, 1, scheme, n=21, k=587, int8=True)
+    x = np.pad(product.x[0], (0, -product.x.size % 32)).reshape(-1, 32)
+    scale = np.abs(x).max(-1, keepdims=True) / np.float32(127)
+    rounded = (scale * np.round(x / scale)).astype(np.float32).reshape(-1)[: product.x.size]
+    got = product.matvec()
+    product.meet(rounded, in_scheme(product.given, scheme))
+    assert_close(got, product.expected(), 1e-5)
+
+
+@each_format
+def test_embeddings(native_kernel: Kernel, rng: np.random.Generator, scheme: str) -> None:
+    width = 299
+    buffers, table = native_kernel.weights(rng.standard_normal((7, width)).astype(np.float32), scheme)
+    y = native_kernel.empty(3, 300)
+    ids = native_kernel.array(np.array([6, 0, 3], np.uint32))
+    dispatch = elementwise.embedding(width=width, layout=FORMATS[scheme], scale=2.0, first=0, units=7)
+    native_kernel.run((dispatch, {**buffers, "ids": ids, "y": y, "ctl": native_kernel.control(0, 3)}), rows=3)
+    assert_close(native_kernel.read(y, 3, width), 2 * table[[6, 0, 3]])
+
+
+@each_format
+@pytest.mark.parametrize("k", [1, 256, 4100])
+def test_nothing_grows_but_by_padding(scheme: str, k: int, rng: np.random.Generator) -> None:
+    packed, layout = random_blocks(scheme, (3, k), rng), FORMATS[scheme]
+    pieces, beside = layout.lay_out(packed)
+    assert beside is not None
+    assert pieces.nbytes == 3 * layout.row_bytes(k)
+    assert beside.nbytes == 3 * layout.scale_bytes(k)
+    if k == 4100:
+        assert pieces.nbytes + beside.nbytes <= 1.03 * Scheme.parse(scheme).nbytes((3, k))

@@ -1,0 +1,185 @@
+"""Block formats of GGUF taken apart once, when they become resident: codes in pieces of 16 bytes, all else beside them.
+
+Blocks of 210, 22 or 17 bytes never start at whole words, and none has its scales where 16-byte loads would bring them.
+So the low bits of 32 (or 64) neighbours make a piece of `weights`, as other formats have it, and what remains of a row
+goes into `scales`: sections one behind the other, each padded to whole words. Nothing is rounded, and nothing grows but
+by that padding, except scales of 6 bits in IQ4_XS and Q3_K, which take bytes, and TQ1_0, which takes the form of TQ2_0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volumetric._typing import U32Array
+from volumetric.dtypes import Packed
+from volumetric.dtypes.blocks import Fields, named_format
+from volumetric.kernels.gpu.dispatch import ceil_div
+
+Bytes: TypeAlias = NDArray[np.uint8]
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """Rows of blocks, taken apart: `codes` ``[rows, pieces, piece]``, and what the blocks hold beside them."""
+
+    codes: Bytes
+    fields: Fields
+    raw: Bytes
+
+    def by_row(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Values of blocks, or of their groups, as rows."""
+        return np.ascontiguousarray(values).reshape(len(self.codes), -1)
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A part of a row in `scales`.
+
+    Attributes
+    ----------
+    nbytes : bytes that it takes before padding to words, of the numbers of pieces and of blocks in a row
+    fill : its content ``[rows, …]``
+    """
+
+    nbytes: Callable[[int, int], int]
+    fill: Callable[[Taken], NDArray[Any]]
+
+
+def _fifth_bits(taken: Taken) -> NDArray[Any]:
+    """Bit j of byte b of a word is bit 4 of code 4j + b."""
+    bits = (taken.codes >> np.uint8(4)).reshape(len(taken.codes), -1, 8, 4)
+    return np.packbits(bits, axis=2, bitorder="little")
+
+
+def _two_bits(taken: Taken) -> NDArray[Any]:
+    """Bits 2j and 2j + 1 of byte b of word h are bits 4 and 5 of code 16h + 4j + b."""
+    high = (taken.codes >> np.uint8(4)).reshape(len(taken.codes), -1, 4, 4)
+    return high[:, :, 0] | high[:, :, 1] << np.uint8(2) | high[:, :, 2] << np.uint8(4) | high[:, :, 3] << np.uint8(6)
+
+
+def _third_bits(taken: Taken) -> NDArray[Any]:
+    """Bit j of byte b of word h is bit 2 of code 32h + 4j + b."""
+    bits = (taken.codes >> np.uint8(2)).reshape(len(taken.codes), -1, 8, 4)
+    return np.packbits(bits, axis=2, bitorder="little")
+
+
+def _steps(taken: Taken) -> NDArray[Any]:
+    return taken.by_row(taken.fields.step)
+
+
+def _pairs(taken: Taken) -> NDArray[Any]:
+    """Step and floor of each block in turn."""
+    floor = taken.fields.floor
+    return taken.by_row(np.stack([taken.fields.step, np.zeros_like(taken.fields.step) if floor is None else floor], -1))
+
+
+def _scales(taken: Taken) -> NDArray[Any]:
+    return taken.by_row(np.asarray(taken.fields.scales))
+
+
+def _mins(taken: Taken) -> NDArray[Any]:
+    return taken.by_row(np.asarray(taken.fields.mins))
+
+
+def _scales_and_mins(taken: Taken) -> NDArray[Any]:
+    """Step and floor of a block, then its eight scales and mins of 6 bits: pair g begins at bit 12 g."""
+    scales = np.asarray(taken.fields.scales).view(np.uint8).astype(np.uint32)
+    pairs = (scales | np.asarray(taken.fields.mins).astype(np.uint32) << np.uint32(6)).astype(np.uint64)
+    words = np.zeros((len(pairs), 4), np.uint32)
+    assert taken.fields.floor is not None
+    words[:, 0] = np.stack([taken.fields.step, taken.fields.floor], -1).view(np.uint32)[:, 0]
+    for word in range(3):
+        # Groups that reach into 32 bits from bit 32 `word` on.
+        total = np.zeros(len(pairs), np.uint64)
+        for g in range(8):
+            shift = 12 * g - 32 * word
+            if -12 < shift < 32:
+                total |= pairs[:, g] << np.uint64(shift) if shift >= 0 else pairs[:, g] >> np.uint64(-shift)
+        words[:, 1 + word] = total.astype(np.uint32)
+    return taken.by_row(words)
+
+
+def _exponents(taken: Taken) -> NDArray[Any]:
+    return taken.by_row(taken.raw[:, 0])
+
+
+FIFTH_BITS = Section(lambda pieces, blocks: 4 * pieces, _fifth_bits)
+TWO_BITS = Section(lambda pieces, blocks: 8 * pieces, _two_bits)
+THIRD_BITS = Section(lambda pieces, blocks: 8 * pieces, _third_bits)
+STEPS = Section(lambda pieces, blocks: 2 * blocks, _steps)
+PAIRS = Section(lambda pieces, blocks: 4 * blocks, _pairs)
+SIX_BITS = Section(lambda pieces, blocks: 16 * blocks, _scales_and_mins)
+EXPONENTS = Section(lambda pieces, blocks: blocks, _exponents)
+SCALES_8 = Section(lambda pieces, blocks: 8 * blocks, _scales)
+SCALES_16 = Section(lambda pieces, blocks: 16 * blocks, _scales)
+MINS_16 = Section(lambda pieces, blocks: 16 * blocks, _mins)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockLayout:
+    """How the rows of one block format lie on the GPU.
+
+    Attributes
+    ----------
+    name : the format
+    piece : codes in 16 bytes: 32 with their four low bits, or 64 with two
+    sections : what a row has in `scales`, in this order
+    """
+
+    name: str
+    piece: int
+    sections: tuple[Section, ...]
+
+    def words(self, k: int) -> int:
+        """Words of `scales` in a row of `k` codes."""
+        pieces, blocks = ceil_div(k, self.piece), named_format(self.name).blocks(k)
+        return sum(ceil_div(section.nbytes(pieces, blocks), 4) for section in self.sections)
+
+    def lay_out(self, packed: Packed) -> tuple[U32Array, U32Array]:
+        """Return pieces ``[rows, 4 · pieces]`` and the words of `scales` ``[rows, words]``."""
+        form, pieces = named_format(self.name), ceil_div(packed.k, self.piece)
+        raw = packed.raw_blocks()
+        fields = form.split(raw)
+        codes = fields.codes.reshape(packed.rows, -1)[:, : pieces * self.piece]
+        taken = Taken(np.ascontiguousarray(codes).reshape(packed.rows, pieces, self.piece), fields, raw)
+        rest = [_words(section.fill(taken), packed.rows) for section in self.sections]
+        return self._low_bits(taken.codes), np.concatenate(rest, axis=1)
+
+    def _low_bits(self, codes: Bytes) -> U32Array:
+        """Code 16 h + i of a piece has its low bits in byte i, from bit 4 h (or 2 h) on."""
+        bits = 128 // self.piece
+        runs = codes.reshape(*codes.shape[:2], -1, 16) & np.uint8((1 << bits) - 1)
+        low = runs[:, :, 0]
+        for run in range(1, runs.shape[2]):
+            low = low | runs[:, :, run] << np.uint8(bits * run)
+        return np.ascontiguousarray(low).view(np.uint32).reshape(len(codes), -1)
+
+
+def _words(values: NDArray[Any], rows: int) -> U32Array:
+    """Rows of bytes padded with zeros to whole words."""
+    flat = np.ascontiguousarray(values).view(np.uint8).reshape(rows, -1)
+    return np.ascontiguousarray(np.pad(flat, ((0, 0), (0, -flat.shape[1] % 4)))).view(np.uint32)
+
+
+LAYOUTS = MappingProxyType(
+    {
+        layout.name: layout
+        for layout in (
+            BlockLayout(name="q4_k", piece=32, sections=(SIX_BITS,)),
+            BlockLayout(name="q5_k", piece=32, sections=(SIX_BITS, FIFTH_BITS)),
+            BlockLayout(name="q6_k", piece=32, sections=(TWO_BITS, SCALES_16, STEPS)),
+            BlockLayout(name="q5_0", piece=32, sections=(FIFTH_BITS, STEPS)),
+            BlockLayout(name="q5_1", piece=32, sections=(FIFTH_BITS, PAIRS)),
+            BlockLayout(name="iq4_nl", piece=32, sections=(STEPS,)),
+            BlockLayout(name="iq4_xs", piece=32, sections=(SCALES_8, STEPS)),
+            BlockLayout(name="mxfp4", piece=32, sections=(EXPONENTS,)),
+        )
+    }
+)
+"""Name of a block format → how the GPU holds it."""
