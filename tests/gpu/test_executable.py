@@ -176,6 +176,20 @@ def test_schemes_agree_with_the_reference(native_device: GpuDevice, rng: np.rand
     assert bool(executable.decoded) == (scheme not in FORMATS)
 
 
+def test_products_of_several_formats_keep_them(native_device: GpuDevice, rng: np.random.Generator) -> None:
+    """Queries, keys and values share a product; most GGUF files have values in a wider type."""
+    network = tiny_llama(blocks=1)
+    params, other = morphed(initialise(network, 2), "q4_k"), morphed(initialise(network, 3), "int8:g32")
+    mixed = Params({key: other[key] if "/v." in key else store for key, store in params.items()})
+    assert {str(store.scheme) for store in mixed.values()} >= {"q4_k", "int8:g32"}
+    ids = rng.integers(0, 97, 20).astype(np.int32)
+    executable = native_device.compile_fused(lower(network), mixed, OPTIONS)
+    assert_close(executable.forward(executable.new_state(), ids, last_only=False), reference(network, mixed, ids), 2e-5)
+    one = executable.forward(executable.new_state(), ids[:1])
+    assert_close(one, reference(network, mixed, ids[:1]), 2e-5)
+    assert not executable.decoded
+
+
 @pytest.mark.parametrize("scheme", ["float64", "int64", "uint64"])
 def test_types_of_64_bits_are_refused(native_device: GpuDevice, scheme: str) -> None:
     network = tiny_llama(blocks=1)

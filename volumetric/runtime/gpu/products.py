@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from volumetric.kernels.gpu import guards, matmul, tiles
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def product_of(r: Recorder, node: Node) -> tuple[MatmulShape, Matrix]:
-    """What a `linear` multiplies."""
+    """What a `linear` multiplies; the shape's format is that of the first shard."""
     attrs, keys = node.attrs, r.graph.keys(node)
     parts: tuple[int, ...] = attrs["parts"]
     gated = attrs["combine"] == "gated"
@@ -62,9 +63,10 @@ def _by_rows(r: Recorder, node: Node, frame: Frame, buffers: dict[str, str], gua
         buffers = buffers | r.attention.joined()
     entries = []
     for shard in matrix.shards:
-        cut = r.cut_matvec(shape, shard.units, frame.rows)
+        own = replace(shape, format=shard.format)
+        cut = r.cut_matvec(own, shard.units, frame.rows)
         dispatch = matmul.matvec(
-            shape, r.caps, first=shard.first, units=shard.units, source=partials, tuning=cut, guard=guard
+            own, r.caps, first=shard.first, units=shard.units, source=partials, tuning=cut, guard=guard
         )
         entries.append(entry(dispatch, {**buffers, **shard.buffers}, control=frame.control if cut.batch > 1 else None))
     return entries
@@ -78,7 +80,8 @@ def _by_tiles(r: Recorder, node: Node, frame: Frame, buffers: dict[str, str], gu
         buffers = {**buffers, "stats": r.stats}
     tile = tiles.choose_tile(shape, frame.rows, r.caps)
     for shard in matrix.shards:
-        dispatch = tiles.gemm(shape, r.caps, tile, first=shard.first, units=shard.units, guard=guard)
+        own = replace(shape, format=shard.format)
+        dispatch = tiles.gemm(own, r.caps, tile, first=shard.first, units=shard.units, guard=guard)
         entries.append(entry(dispatch, {**buffers, **shard.buffers}, control=frame.control))
     return entries
 

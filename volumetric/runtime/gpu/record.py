@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from volumetric.errors import UnsupportedError
@@ -110,7 +110,7 @@ class Recorder:
             if node.op in ("linear", "recurrence"):
                 product = products.product_of if node.op == "linear" else recurrent.product_of
                 shape, matrix = product(self, node)
-                found |= {(shape, shard.units): None for shard in matrix.shards}
+                found |= {(replace(shape, format=shard.format), shard.units): None for shard in matrix.shards}
         return list(found)
 
 

@@ -25,10 +25,11 @@ _SHARD_UNIT = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shard:
-    """Outputs `first` … `first + units` of a matrix. A gated matrix has its gate rows, then its up rows."""
+    """Outputs `first` … `first + units` of a matrix in one format. A gated matrix has its gate rows, then its up rows."""
 
     first: int
     units: int
+    format: WeightFormat
     weights: str
     scales: str | None
 
@@ -42,10 +43,14 @@ class Shard:
 class Matrix:
     """A resident weight matrix of `units` outputs with rows of `k`."""
 
-    format: WeightFormat
     k: int
     units: int
     shards: tuple[Shard, ...]
+
+    @property
+    def format(self) -> WeightFormat:
+        """Format of the first shard: that of all, unless the matrix was stacked of matrices in several."""
+        return self.shards[0].format
 
 
 class Residency:
@@ -116,21 +121,23 @@ class Residency:
 
     def _upload_matrix(self, keys: tuple[str, ...], *, gated: bool) -> Matrix:
         stores = [self._params[key] for key in keys]
-        name = _common_format(stores)
-        layout = FORMATS[name]
-        native = [str(store.scheme) == name for store in stores]
-        self.decoded.update(key for key, is_native in zip(keys, native, strict=True) if not is_native)
         packed = [store.stored() for store in stores]
         k = packed[0].k
-        parts = len(packed) if gated else 1
-        units = packed[0].rows if gated else sum(p.rows for p in packed)
-        shards = []
-        for first, count in _cut(units, layout.row_bytes(k) * parts, self._context.caps.max_binding, keys[0]):
-            sources = [(p, first, first + count) for p in packed] if gated else _ranges(packed, first, first + count)
-            shards.append(self._upload_shard(sources, first, count, layout, " + ".join(keys)))
+        shards: list[Shard] = []
+        for run in _runs(stores, gated=gated):
+            sources, first = [packed[i] for i in run], sum(p.rows for p in packed[: run[0]])
+            layout = FORMATS[_common_format([stores[i] for i in run])]
+            self.decoded.update(keys[i] for i in run if FORMATS.get(str(stores[i].scheme)) is not layout)
+            units = sources[0].rows if gated else sum(p.rows for p in sources)
+            unit_bytes = layout.row_bytes(k) * (len(run) if gated else 1)
+            for start, count in _cut(units, unit_bytes, self._context.caps.max_binding, keys[run[0]]):
+                stop = start + count
+                rows = [(p, start, stop) for p in sources] if gated else _ranges(sources, start, stop)
+                shards.append(self._upload_shard(rows, first + start, count, layout, " + ".join(keys)))
         for store in stores:
             store.release()
-        return Matrix(format=layout, k=k, units=units, shards=tuple(shards))
+        units = packed[0].rows if gated else sum(p.rows for p in packed)
+        return Matrix(k=k, units=units, shards=tuple(shards))
 
     def _upload_shard(
         self, sources: list[tuple[Packed, int, int]], first: int, units: int, layout: WeightFormat, label: str
@@ -152,7 +159,26 @@ class Residency:
         if scales:
             flat = np.concatenate(scales)
             made = self._upload(np.pad(flat, (0, flat.size % 2)), f"{label} scales")
-        return Shard(first=first, units=units, weights=weights, scales=made)
+        return Shard(first=first, units=units, format=layout, weights=weights, scales=made)
+
+
+def _runs(stores: list[WeightStore], *, gated: bool) -> list[list[int]]:
+    """Numbers of neighbouring matrices that become resident in one format.
+
+    Those stacked of several native formats, as queries and values of most GGUF files, keep them, unless they are gate
+    and up, whose rows belong together, or one of them begins where no shard may.
+    """
+    formats = [FORMATS.get(str(store.scheme)) for store in stores]
+    starts = np.cumsum([store.shape[0] for store in stores[:-1]])
+    if gated or None in formats or np.any(starts % _SHARD_UNIT):
+        return [list(range(len(stores)))]
+    runs = [[0]]
+    for i in range(1, len(stores)):
+        if formats[i] is formats[i - 1]:
+            runs[-1].append(i)
+        else:
+            runs.append([i])
+    return runs
 
 
 def _common_format(stores: list[WeightStore]) -> str:
