@@ -25,7 +25,7 @@ _SHARD_UNIT = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shard:
-    """Outputs `first` … `first + units` of a matrix in one format. A gated matrix has its gate rows, then its up rows."""
+    """Outputs `first` … `first + units` of a matrix, in one format. A gated one has its gate rows, then its up rows."""
 
     first: int
     units: int
