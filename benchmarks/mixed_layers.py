@@ -1,11 +1,14 @@
-"""A recurrent block and a mixture of experts inside of a language model: what they cost beside the plain model.
+"""Other blocks inside of a language model: what they cost beside the plain model.
 
-Two models of random weights in the shape of SmolLM2-135M: one of attention and MLP blocks alone, and one in which a
+Models of random weights in the shape of SmolLM2-135M: `plain` of attention and MLP blocks alone; `mixed`, in which a
 middle block holds an LSTM in the place of attention, and the next one a gated mixture of SwiGLU experts, some of them
-chosen for each token, in the place of the MLP. Decoding reads every weight that a token needs once, so the mixed model
-should take the time of the plain one times the quotient of their bytes. Both decode in turn.
+chosen for each token, in the place of the MLP; `conv1d`, `kmeans` and `late`, in which the middle block's attention is
+a convolution over the features, distances to clusters, or reads the block before one row late. None of those three
+runs on packed weights, the 29 other blocks do. Decoding reads every weight that a token needs once, so a model should
+take the time of the plain one times the quotient of their bytes. All decode in turn.
 
     python benchmarks/mixed_layers.py --device cpu
+    python benchmarks/mixed_layers.py --device cpu --models conv1d kmeans late
     python benchmarks/mixed_layers.py --device gpu --tokens 256
 """
 
@@ -23,15 +26,19 @@ import numpy as np
 from volumetric.grid import Coord, Grid, Link
 from volumetric.layers import (
     LSTM,
+    Conv1d,
     Dense,
     Embedding,
     Gate,
+    KMeans,
     LayerSpec,
     MultiHeadAttention,
     Parallel,
+    Reshape,
     Residual,
     RMSNorm,
     Rope,
+    Sequential,
     SwiGLU,
 )
 from volumetric.network import Network, Params, initialise
@@ -51,8 +58,14 @@ class Shape:
     blocks: int = 30
 
 
-def network_of(shape: Shape, *, mixed: bool) -> Network:
-    """The model; `mixed`: with a recurrent block and a mixture in the middle."""
+def convolution(width: int) -> LayerSpec:
+    """A convolution over the features of each row, in 16 channels."""
+    conv = Conv1d(in_channels=16, out_channels=16, kernel_size=3, padding=1)
+    return Sequential(layers=(Reshape(shape=(16, width // 16)), conv, Reshape(shape=(-1,))))
+
+
+def network_of(shape: Shape, name: str) -> Network:
+    """The model of that name."""
     layers: dict[Coord, LayerSpec] = {Coord(0): Embedding(num_embeddings=shape.vocabulary, embedding_dim=shape.width)}
     before, half = Coord(0), shape.blocks // 2
     for z in range(1, shape.blocks + 1):
@@ -61,9 +74,13 @@ def network_of(shape: Shape, *, mixed: bool) -> Network:
             rope=Rope(dim=shape.width // shape.heads),
         )  # fmt: skip
         second: LayerSpec = SwiGLU(in_features=shape.width, hidden_features=shape.hidden)
-        if mixed and z == half:
-            first = LSTM(input_size=shape.width, hidden_size=shape.width)
-        if mixed and z == half + 1:
+        if z == half:
+            first = {
+                "mixed": LSTM(input_size=shape.width, hidden_size=shape.width),
+                "conv1d": convolution(shape.width),
+                "kmeans": KMeans(in_features=shape.width, num_clusters=shape.width),
+            }.get(name, first)
+        if name == "mixed" and z == half + 1:
             gate = Gate(in_features=shape.width, out_features=EXPERTS, top_k=CHOSEN)
             second = Parallel(branches=(second,) * EXPERTS, combine="filter", gate=gate)
         block = (
@@ -75,8 +92,11 @@ def network_of(shape: Shape, *, mixed: bool) -> Network:
     end = shape.blocks + 1
     layers[Coord(end)] = RMSNorm(num_features=shape.width)
     layers[Coord(end, slot=1)] = Dense(in_features=shape.width, out_features=shape.vocabulary, bias=False)
-    tied = Link(kind="shared", source=Coord(0), target=Coord(end, slot=1))
-    return Network(grid=Grid(shape.blocks + 2, slots=6), layers=layers, links=(tied,))
+    links = [Link(kind="shared", source=Coord(0), target=Coord(end, slot=1))]
+    if name == "late":
+        source, target = Coord(half - 1, slot=5), Coord(half, slot=1)
+        links.append(Link(kind="activation", source=source, target=target, combine="add", delay=1))
+    return Network(grid=Grid(shape.blocks + 2, slots=6), layers=layers, links=tuple(links))
 
 
 def stored_bytes(params: Params) -> dict[str, int]:
@@ -111,6 +131,7 @@ def decode_seconds(executable: Executable, tokens: int) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--models", nargs="*", default=["mixed"], choices=["mixed", "conv1d", "kmeans", "late"])
     parser.add_argument("--dtype", default="int4:g32")
     parser.add_argument("--tokens", type=int, default=128)
     parser.add_argument("--rounds", type=int, default=5)
@@ -119,8 +140,8 @@ def main() -> None:
     shape, device = Shape(blocks=args.blocks), open_device(args.device)
     options = RunOptions(context=512)
     found: dict[str, tuple[Executable, float]] = {}
-    for name in ("plain", "mixed"):
-        network = network_of(shape, mixed=name == "mixed")
+    for name in ("plain", *args.models):
+        network = network_of(shape, name)
         params = initialise(network)
         network.morph(params, args.dtype, keep_masters=False)
         sizes = stored_bytes(params)
@@ -135,14 +156,13 @@ def main() -> None:
     for _ in range(args.rounds):
         for name, (executable, _) in found.items():
             times[name].append(decode_seconds(executable, args.tokens))
-    bytes_of = {name: nbytes for name, (_, nbytes) in found.items()}
-    expected = bytes_of["mixed"] / bytes_of["plain"]
-    ratios = [mixed / plain for mixed, plain in zip(times["mixed"], times["plain"], strict=True)]
     for name, seconds in times.items():
         rates = sorted(1 / s for s in seconds)
         print(f"{name}: {statistics.median(rates):.1f} tokens/s ({rates[0]:.1f}–{rates[-1]:.1f})")
-    print(f"time, mixed / plain: {statistics.median(ratios):.3f} ({min(ratios):.3f}–{max(ratios):.3f}); "
-          f"bytes read: {expected:.3f}")  # fmt: skip
+    for name in args.models:
+        ratios = [other / plain for other, plain in zip(times[name], times["plain"], strict=True)]
+        print(f"time, {name} / plain: {statistics.median(ratios):.3f} ({min(ratios):.3f}–{max(ratios):.3f}); "
+              f"bytes read: {found[name][1] / found['plain'][1]:.3f}")  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -23,8 +23,8 @@ from volumetric.layers import LAYERS, Embedding, LayerSpec, Sequential  # noqa: 
 from volumetric.network import Network  # noqa: E402
 from volumetric.runtime.cpu import CpuDevice  # noqa: E402
 from volumetric.runtime.cpu.graph.device import CpuGraphs  # noqa: E402
-from volumetric.runtime.fuse import row_wise  # noqa: E402
 from volumetric.runtime.gpu import GpuDevice  # noqa: E402
+from volumetric.runtime.graph.segments import row_wise  # noqa: E402
 from volumetric.runtime.lower import lower  # noqa: E402
 
 TARGET = ROOT / "docs" / "support.md"
@@ -44,11 +44,11 @@ device and compares with the layer's own float64 code; `tests/layers` holds that
 
 *native*: kernels read this form from memory. *decoded*: the weights become float32 when the device takes them, which
 costs memory and speed. *none*: refused with `UnsupportedError`, because GPUs have no 64-bit numbers here. The reference
-device decodes everything. The columns *inference* are about the fused plan of language models; layers that run as
-tensor graphs, see below, decode all types. The columns *training* are about quantisation-aware training, where the
-float32 master is rounded to what the type can hold for the forward pass and gradients go straight through. *native*: a
-kernel of the device rounds. *codec*: the host encodes and decodes between two parts of the run, which is slower. The
-devices declare all of it themselves (`native_schemes`, `rounds`), and tests hold them to what runs.
+device decodes everything. The columns *inference* are about operations on the rows of a call, as language models have
+them; layers that run as programs, see below, decode all types. The columns *training* are about quantisation-aware
+training, where the float32 master is rounded to what the type can hold for the forward pass and gradients go straight
+through. *native*: a kernel of the device rounds. *codec*: the host encodes and decodes between two parts of the run,
+which is slower. The devices declare all of it themselves (`native_schemes`, `rounds`), and tests hold them to it.
 
 Activations are float32 throughout, with two exceptions: those that meet integer weights are rounded to int8 in blocks
 of 32, on the CPU unless `compute="float32"` asks it not to, on the GPU only if `compute="int8"` asks for it; and those
@@ -75,9 +75,10 @@ loading one changes neither numbers nor size. Q8_0, Q4_0 and Q4_1 are not among 
 ## Layers
 
 Forward and backward of every layer kind, for rows, sequences, batches and images as far as its shape rule goes.
-*native*: kernels of the device compute it in float32. The inference column says which of two paths a device takes. The
-fused plan is for networks whose layers are all row-wise; a network with any other layer runs as tensor graphs as a
-whole, as does all training. On GPUs recurrent layers and gated branches are part of the fused plan, too.
+*native*: kernels of the device compute it in float32. The inference column says how a layer runs inside of a network:
+*rows*: as operations on the rows of a call, on packed weights; *programs*: in float32, by programs of fixed shape that
+stand between those. On the CPU every layer of a network runs as it can; on a GPU a network that needs programs runs as
+such as a whole, as does all training on both.
 
 | kind | class | inference | reference | cpu: forward | backward | gpu: forward | backward |
 | --- | --- | --- | --- | --- | --- | --- | --- |
@@ -87,8 +88,8 @@ whole, as does all training. On GPUs recurrent layers and gated branches are par
 """
 
 
-def runs_fused(spec: LayerSpec, shape: tuple[int, ...]) -> bool:
-    """Whether a network of this one layer has a form as fused plan."""
+def runs_on_rows(spec: LayerSpec, shape: tuple[int, ...]) -> bool:
+    """Whether a network of this one layer consists of operations on rows."""
     network = Network(
         grid=Grid(1),
         layers={Coord(0): Sequential(layers=(spec,))},
@@ -143,9 +144,9 @@ def layer_rows() -> list[str]:
     """One line for each layer kind."""
     lines = []
     for kind, cls in sorted(LAYERS.items()):
-        outcomes = {runs_fused(*EXAMPLES[kind](17, 7, 33))}
-        outcomes |= {runs_fused(spec, shape) for spec, shape in CASES.values() if spec.kind == kind}
-        path = "fused or graphs" if len(outcomes) > 1 else "fused" if outcomes == {True} else "graphs"
+        outcomes = {runs_on_rows(*EXAMPLES[kind](17, 7, 33))}
+        outcomes |= {runs_on_rows(spec, shape) for spec, shape in CASES.values() if spec.kind == kind}
+        path = "rows or programs" if len(outcomes) > 1 else "rows" if outcomes == {True} else "programs"
         cells = [runs_as_graph(kind, role, device) for device in DEVICES for role in ROLES]
         vjp = ", VJP" if cls.vjp is not LayerSpec.vjp else ""
         lines.append(f"| `{kind}` | {cls.__name__} | {path} | forward{vjp} | {' | '.join(cells)} |")

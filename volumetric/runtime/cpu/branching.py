@@ -11,32 +11,33 @@ import numpy as np
 from volumetric.kernels.cpu.cells import CELL_ARGUMENTS, CELLS, STATE_ARGUMENTS
 from volumetric.kernels.cpu.mixing import LARGEST_ARGUMENTS, MIX_ARGUMENTS
 from volumetric.runtime.cpu.table import Record, arguments
-from volumetric.runtime.plan import Step
+from volumetric.runtime.graph.ops import Node
 
 if TYPE_CHECKING:
     from volumetric.runtime.cpu.program import Form, Program
 
 
-def _recurrence(program: Program, step: Step, form: Form) -> list[Record]:
+def _recurrence(program: Program, node: Node, form: Form) -> list[Record]:
     """The product with the hidden states of all pieces and the cell, for each step of time."""
-    layout, wide = program.layout, program.plan.values[step.inputs[0]].width
-    units = program.plan.values[step.outputs[0]].width
-    rows = dict(zip(step.states, (layout.hidden, layout.held), strict=False))
+    layout, states = program.layout, program.graph.states(node)
+    wide = program.graph.tensors[node.inputs[0]].width
+    units = program.graph.tensors[node.outputs[0]].width
+    rows = dict(zip(states, (layout.hidden, layout.held), strict=False))
     moves = [
         arguments(STATE_ARGUMENTS, state=layout.state_place(key), slot=rows[name], size=units)
-        for name, key in step.states.items()
+        for name, key in states.items()
     ]
-    product = program.products(step, form, layout.hidden, layout.from_hidden)
+    product = program.products(node, form, layout.hidden, layout.from_hidden)
     given = arguments(
         CELL_ARGUMENTS,
-        from_x=layout.slot(step.inputs[0]),
+        from_x=layout.slot(node.inputs[0]),
         from_h=layout.from_hidden,
-        y=layout.slot(step.outputs[0]),
+        y=layout.slot(node.outputs[0]),
         h=layout.hidden,
         c=layout.held,
         size=units,
     )
-    cell = Record(name="cell", constants=(CELLS.index(step.attrs["cell"]),), arguments=given)
+    cell = Record(name="cell", constants=(CELLS.index(node.attrs["cell"]),), arguments=given)
     return [
         *(Record(name="recall", arguments=one) for one in moves),
         Record(name="loop", arguments=(), body=(*product, cell), note=f"{wide}x{units}"),
@@ -44,31 +45,31 @@ def _recurrence(program: Program, step: Step, form: Form) -> list[Record]:
     ]
 
 
-def _keep_largest(program: Program, step: Step, form: Form) -> list[Record]:
+def _keep_largest(program: Program, node: Node, form: Form) -> list[Record]:
     given = arguments(
         LARGEST_ARGUMENTS,
-        input=program.layout.slot(step.inputs[0]),
-        output=program.layout.slot(step.outputs[0]),
-        width=program.plan.values[step.inputs[0]].width,
-        k=step.attrs["k"],
+        input=program.layout.slot(node.inputs[0]),
+        output=program.layout.slot(node.outputs[0]),
+        width=program.graph.tensors[node.inputs[0]].width,
+        k=node.attrs["k"],
     )
-    return [Record(name="keep_largest", arguments=given, tail=step.tail)]
+    return [Record(name="keep_largest", arguments=given, tail=node.tail)]
 
 
-def _mix(program: Program, step: Step, form: Form) -> list[Record]:
-    weights, *branches = map(program.layout.slot, step.inputs)
+def _mix(program: Program, node: Node, form: Form) -> list[Record]:
+    weights, *branches = map(program.layout.slot, node.inputs)
     given = arguments(
         MIX_ARGUMENTS,
         weights=weights,
         branches=program.weights.keep(("mix", tuple(branches)), lambda: np.array(branches, np.int64)),
         count=len(branches),
-        output=program.layout.slot(step.outputs[0]),
-        width=program.plan.values[step.outputs[0]].width,
+        output=program.layout.slot(node.outputs[0]),
+        width=program.graph.tensors[node.outputs[0]].width,
     )
-    return [Record(name="mix", arguments=given, tail=step.tail)]
+    return [Record(name="mix", arguments=given, tail=node.tail)]
 
 
-BRANCHING: Mapping[str, Callable[[Program, Step, Form], list[Record]]] = MappingProxyType(
+BRANCHING: Mapping[str, Callable[[Program, Node, Form], list[Record]]] = MappingProxyType(
     {"recurrence": _recurrence, "keep_largest": _keep_largest, "mix": _mix}
 )
 """Operation → what appends its steps, for products of a form."""

@@ -21,11 +21,9 @@ from volumetric.kernels.cpu.steps import (
     TAIL_ROWS_WORD,
     WANTED_WORD,
 )
-from volumetric.runtime.batch import Span
 from volumetric.runtime.cpu.arena import address_of
 from volumetric.runtime.cpu.layout import Layout
 from volumetric.runtime.cpu.state import CpuState
-from volumetric.runtime.device import Wanted
 
 
 class Control:
@@ -49,42 +47,34 @@ class Control:
                 self.words[word] = address_of(list_)
 
     def fill(
-        self,
-        parts: Sequence[Span],
-        states: Sequence[CpuState],
-        wanted: Sequence[Wanted],
-        last: Sequence[bool],
-        layout: Layout,
+        self, lengths: Sequence[int], states: Sequence[CpuState], wanted: Sequence[range], layout: Layout
     ) -> list[int]:
         """Write what steps need to know of a call; returns the rows that have an output, ascending.
 
         Parameters
         ----------
-        states, wanted : of each part's sequence
-        last : whether a part ends its piece
+        lengths, states : rows of each sequence, and its state
+        wanted : which of them have an output
         """
-        ends = list(accumulate(map(len, parts)))
+        ends = list(accumulate(lengths))
         rows = ends[-1]
-        self._reserve(len(parts), rows)
-        tokens = [state.position + len(part) for state, part in zip(states, parts, strict=True)]
-        rooms = [(0, 0)] * len(parts)
+        self._reserve(len(lengths), rows)
+        tokens = [state.position + length for state, length in zip(states, lengths, strict=True)]
+        rooms = [(0, 0)] * len(lengths)
         if layout.rounds_attention:
-            many = [i for i, part in enumerate(parts) if len(part) > FEW_ROWS]
+            many = [i for i, length in enumerate(lengths) if length > FEW_ROWS]
             for i, room in zip(many, layout.opened_rooms([tokens[i] for i in many]), strict=True):
                 rooms[i] = room
         outputs: list[int] = []
-        for i, (part, state, end) in enumerate(zip(parts, states, ends, strict=True)):
-            first, position = end - len(part), state.position
+        for i, (state, end) in enumerate(zip(states, ends, strict=True)):
+            first, position = end - lengths[i], state.position
             self._pieces[i, :6] = first, end, position - first, state.memory.table, *rooms[i]
-            self._rows[0, first:end] = range(position, position + len(part)) if end - first > 1 else position
-            if wanted[i] == "all":
-                outputs += range(first, end)
-            elif wanted[i] == "last" and last[i]:
-                outputs.append(end - 1)
+            self._rows[0, first:end] = range(position, position + lengths[i]) if end - first > 1 else position
+            outputs += range(first + wanted[i].start, first + wanted[i].stop)
         if len(outputs) < rows:
             self._rows[1, : len(outputs)] = outputs
         self._rows[2, : len(outputs)] = self._rows[0, outputs]
         words = self.words
-        words[COUNT_WORD], words[ROWS_WORD], words[TAIL_ROWS_WORD] = len(parts), rows, len(outputs)
+        words[COUNT_WORD], words[ROWS_WORD], words[TAIL_ROWS_WORD] = len(lengths), rows, len(outputs)
         words[SLOTS_WORD] = layout.buffers.slots_address
         return outputs

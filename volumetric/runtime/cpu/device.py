@@ -11,14 +11,15 @@ from volumetric.errors import DeviceError
 from volumetric.kernels.cpu.panels import FORMATS, Rounding
 from volumetric.kernels.cpu.target import target
 from volumetric.network import Params
+from volumetric.runtime.cpu.between import Between
 from volumetric.runtime.cpu.cores import default_threads
 from volumetric.runtime.cpu.executable import CpuExecutable
 from volumetric.runtime.cpu.program import Program
 from volumetric.runtime.cpu.resident import ResidentWeights
 from volumetric.runtime.cpu.state import KVStorage
 from volumetric.runtime.device import DeviceInfo, Executable, RunOptions
-from volumetric.runtime.fuse import fuse_if_row_wise
 from volumetric.runtime.graph.network import NATIVE
+from volumetric.runtime.graph.segments import Cut
 from volumetric.runtime.narrowing import narrowed_params
 from volumetric.runtime.plan import Plan
 
@@ -62,28 +63,17 @@ class CpuDevice:
     def compile(self, plan: Plan, params: Params, options: RunOptions | None = None) -> Executable:
         """Bind `plan` (as `lower` wrote it) to resident copies of `params`.
 
-        A plan that consists of row-wise operations runs fused; any other as tensor graphs.
-
-        Raises
-        ------
-        UnsupportedError : the plan runs as graphs, which are float32, and the options ask for something else
+        What runs on rows reads packed weights; what does not has its own in float32.
         """
         options = options or RunOptions()
-        fused = fuse_if_row_wise(plan, self.native_operations)
-        if fused is not None:
-            return self._bound(fused, params, options)
-        from volumetric.runtime.graph.executable import GraphExecutable
-
-        device = CpuDevice(options.threads or self.threads)
-        return GraphExecutable(plan, params, options, device.graphs())
-
-    def _bound(self, fused: Plan, params: Params, options: RunOptions) -> CpuExecutable:
-        """Make the weights of a fused plan resident and write its step tables."""
         threads = options.threads or self.threads
-        weights = ResidentWeights(fused, narrowed_params(params, self.native_schemes), threads)
+        cut = Cut(plan, self.native_operations)
+        params = narrowed_params(params, self.native_schemes)
+        weights = ResidentWeights(cut.graph, cut.rows, params, threads)
+        between = Between(cut, params, threads)
         compute: Rounding = "int8" if options.compute == "auto" else options.compute
         storage = self._storage(options, weights)
-        program = Program(fused, weights, compute=compute, storage=storage, context=options.context)
+        program = Program(cut, weights, between, compute=compute, storage=storage, context=options.context)
         return CpuExecutable(program, options, threads)
 
     def graphs(self) -> CpuGraphs:

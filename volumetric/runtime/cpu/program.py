@@ -1,4 +1,4 @@
-"""A fused plan written as step tables for the CPU walker.
+"""The operations on rows of a network, written as step tables for the CPU walker.
 
 Tables differ in how products run, before the tail and in it: *few* for up to `VECTOR_ROWS` rows (decoding), *some* for
 up to `DIRECT_ROWS`, and *many* with opened panels. Results are the same.
@@ -6,13 +6,13 @@ up to `DIRECT_ROWS`, and *many* with opened panels. Results are the same.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import groupby
 from typing import Any, Literal
 
 import numpy as np
 
-from volumetric.errors import UnsupportedError
 from volumetric.kernels.cpu.append import ANGLE_ARGUMENTS, APPEND_ARGUMENTS
 from volumetric.kernels.cpu.attention import ATTEND_ARGUMENTS, heads_together
 from volumetric.kernels.cpu.maths import ACTIVATIONS
@@ -39,13 +39,17 @@ from volumetric.kernels.cpu.rows import (
 from volumetric.kernels.cpu.tiles import float_tile_shape, integer_tile_shape
 from volumetric.kernels.cpu.unpack import FORMAT_CODES
 from volumetric.layers.rope import Rope, inverse_frequencies
+from volumetric.runtime.cpu.between import Between
 from volumetric.runtime.cpu.branching import BRANCHING
 from volumetric.runtime.cpu.compiling import make_ready
 from volumetric.runtime.cpu.layout import Layout
 from volumetric.runtime.cpu.resident import Matrix, ResidentWeights
 from volumetric.runtime.cpu.state import KVStorage
 from volumetric.runtime.cpu.table import Record, StepTable, arguments, compile_table
-from volumetric.runtime.plan import Plan, Step
+from volumetric.runtime.graph.cores import Core
+from volumetric.runtime.graph.families.rowwise import LINEAR
+from volumetric.runtime.graph.ops import Node
+from volumetric.runtime.graph.segments import Cut
 
 Form = Literal["few", "some", "many"]
 
@@ -62,12 +66,13 @@ _NORMS = {None: NO_NORM, "rms": RMS_NORM, "layer": LAYER_NORM}
 
 
 class Program:
-    """Step tables of a plan over its memory layout.
+    """Step tables of a network over its memory layout.
 
     Parameters
     ----------
-    plan : a fused plan
-    weights : its resident weights
+    cut : the network
+    weights : of what runs on rows, resident
+    between : what runs between
     compute : int8 and bfloat16 round the activations that meet integer weights to int8; bfloat16 rounds those that
         meet bfloat16 weights too; float32 rounds nothing
     storage : of keys and values
@@ -76,20 +81,23 @@ class Program:
 
     def __init__(
         self,
-        plan: Plan,
+        cut: Cut,
         weights: ResidentWeights,
+        between: Between,
         *,
         compute: Rounding,
         storage: KVStorage,
         context: int,
     ) -> None:
-        self.plan = plan
+        self.cut = cut
+        self.graph = cut.graph
         self.weights = weights
+        self.between = between
         self.storage: KVStorage = storage
-        self.layout = Layout(plan, weights, compute=compute, context=context)
+        self.layout = Layout(cut, weights, compute=compute, context=context)
         self._tables: dict[Mode, StepTable] = {}
-        made = {i for step in plan.steps if step.tail for i in step.outputs}
-        self._gathered = list(dict.fromkeys(i for s in plan.steps if s.tail for i in s.inputs if i not in made))
+        made = {i for use in cut.uses if use.tail for i in use.writes}
+        self._gathered = list(dict.fromkeys(i for use in cut.uses if use.tail for i in use.reads if i not in made))
 
     def table(self, mode: Mode) -> StepTable:
         """The table of a mode, compiled when first asked for.
@@ -98,26 +106,32 @@ class Program:
         wait for a compiler is one, is told as one, and never comes between two tokens.
         """
         if mode not in self._tables:
-            records = self._all_records(mode)
+            records, stops = self._all_records(mode)
             few: Mode = ("few", "few")
-            wanted = records if mode == few or few in self._tables else [*records, *self._all_records(few)]
+            wanted = records if mode == few or few in self._tables else [*records, *self._all_records(few)[0]]
             every = [one for record in wanted for one in (record, *record.inner)]
             make_ready(((record.name, record.constants) for record in every if record.is_operation), operation)
-            self._tables[mode] = compile_table(records)
+            self._tables[mode] = compile_table(records, stops)
         return self._tables[mode]
 
     # ---- steps
 
-    def _all_records(self, mode: Mode) -> list[Record]:
+    def _all_records(self, mode: Mode) -> tuple[list[Record], list[tuple[int, Core]]]:
+        """Steps, and which cores run before which of them."""
         records = [record for rope in self.layout.angles for record in self._angles(rope)]
+        stops: list[tuple[int, Core]] = []
         gathers = self._gathers()
-        for (guard, tail), steps in groupby(self.plan.steps, key=lambda step: (step.guard, step.tail)):
-            if tail:
+        for at, part in enumerate(self.cut.parts):
+            if part.tail:
                 records += gathers
                 gathers = []
-            made = [record for step in steps for record in self._records(step, mode)]
-            records += made if guard is None else [self._guarded(guard, made)]
-        return records
+            if part.graph is not None:
+                stops.append((len(records), self.between.cores[at]))
+                continue
+            for guard, nodes in groupby(part.nodes, key=lambda node: node.guard):
+                made = [record for node in nodes for record in self._records(node, mode)]
+                records += made if guard is None else [self._guarded(guard, made)]
+        return records, stops
 
     def _guarded(self, guard: tuple[int, int], records: list[Record]) -> Record:
         """What runs `records` if some row has a weight in a column of a value."""
@@ -126,25 +140,20 @@ class Program:
 
     def _gathers(self) -> list[Record]:
         """What brings the rows that are wanted together, for the steps of the tail."""
-        pairs = [(self.layout.slot(i), self.plan.values[i].width) for i in self._gathered]
+        pairs = [(self.layout.slot(i), self.graph.tensors[i].width) for i in self._gathered]
         given = [arguments(GATHER_ARGUMENTS, slot=slot, width=width) for slot, width in pairs]
         records = [Record(name="gather", arguments=one, tail=True, barrier=False) for one in given]
         return [*records[:-1], *(replace(record, barrier=True) for record in records[-1:])]
 
     def output_row(self, row: int, wanted: int) -> int:
         """Where the output of row `row` is found after a call, row number `wanted` of those that are wanted."""
-        output = self.plan.outputs[0]
+        output = self.graph.outputs[0]
         return wanted if self.layout.output_in_tail or output in self._gathered else row
 
-    def _records(self, step: Step, mode: Mode) -> list[Record]:
-        if step.op in BRANCHING:
-            return BRANCHING[step.op](self, step, mode[step.tail])
-        rule = getattr(self, f"_{step.op}", None)
-        if step.op not in _OPERATIONS or rule is None:
-            raise UnsupportedError(
-                f"operation {step.op!r} at {step.where} has no CPU kernel", hint="use device='reference'"
-            )
-        return rule(step, mode)
+    def _records(self, node: Node, mode: Mode) -> list[Record]:
+        if node.op in BRANCHING:
+            return BRANCHING[node.op](self, node, mode[node.tail])
+        return getattr(self, f"_{node.op}")(node, mode)
 
     def _angles(self, rope: Rope) -> list[Record]:
         given = arguments(
@@ -156,57 +165,57 @@ class Program:
         )
         return [Record(name="angles", arguments=given)]
 
-    def _embedding(self, step: Step, mode: Mode) -> list[Record]:
+    def _embedding(self, node: Node, mode: Mode) -> list[Record]:
         given = arguments(
             EMBEDDING_ARGUMENTS,
-            input=self.layout.slot(step.inputs[0]),
-            output=self.layout.slot(step.outputs[0]),
-            **self._table_arguments(step),
-            scale=float(step.attrs["scale"]),
-            vocabulary=self.plan.params[step.params["weight"]][0],
-            divisor=int(step.attrs["divisor"]),
+            input=self.layout.slot(node.inputs[0]),
+            output=self.layout.slot(node.outputs[0]),
+            **self._table_arguments(node),
+            scale=float(node.attrs["scale"]),
+            vocabulary=self.graph.tensors[node.inputs[1]].shape[0],
+            divisor=int(node.attrs["divisor"]),
         )
-        return [Record(name="embedding", arguments=given, tail=step.tail)]
+        return [Record(name="embedding", arguments=given, tail=node.tail)]
 
-    def _position_embedding(self, step: Step, mode: Mode) -> list[Record]:
+    def _position_embedding(self, node: Node, mode: Mode) -> list[Record]:
         given = arguments(
             POSITION_ARGUMENTS,
-            input=self.layout.slot(step.inputs[0]),
-            output=self.layout.slot(step.outputs[0]),
-            **self._table_arguments(step),
-            offset=int(step.attrs["offset"]),
+            input=self.layout.slot(node.inputs[0]),
+            output=self.layout.slot(node.outputs[0]),
+            **self._table_arguments(node),
+            offset=int(node.attrs["offset"]),
         )
-        return [Record(name="position_embedding", arguments=given, tail=step.tail)]
+        return [Record(name="position_embedding", arguments=given, tail=node.tail)]
 
-    def _table_arguments(self, step: Step) -> dict[str, int]:
-        table = self.weights.table(step.params["weight"])
+    def _table_arguments(self, node: Node) -> dict[str, int]:
+        table = self.weights.table(self.graph.keys(node)["weight"])
         code = FORMAT_CODES[table.form.name]
         return {"weights": table.address, "panel_stride": table.panel_stride, "format": code, "k": table.k}
 
-    def _norm(self, step: Step, mode: Mode) -> list[Record]:
-        attrs = step.attrs
+    def _norm(self, node: Node, mode: Mode) -> list[Record]:
+        attrs, params = node.attrs, self.graph.keys(node)
         given = arguments(
             NORM_ARGUMENTS,
-            input=self.layout.slot(step.inputs[0]),
-            output=self.layout.slot(step.outputs[0]),
-            width=self.plan.values[step.inputs[0]].width,
-            groups=int(attrs["groups"]),
+            input=self.layout.slot(node.inputs[0]),
+            output=self.layout.slot(node.outputs[0]),
+            width=self.graph.tensors[node.inputs[0]].width,
+            groups=1,
             norm=_NORMS[attrs["kind"]],
             eps=float(attrs["eps"]),
-            weight=self.weights.vector(step.params.get("weight"), unit_offset=bool(attrs["unit_offset"])),
-            bias=self.weights.vector(step.params.get("bias")),
+            weight=self.weights.vector(params.get("weight"), unit_offset=bool(attrs["unit_offset"])),
+            bias=self.weights.vector(params.get("bias")),
         )
-        return [Record(name="norm", arguments=given, tail=step.tail)]
+        return [Record(name="norm", arguments=given, tail=node.tail)]
 
-    def _matmul(self, step: Step, mode: Mode) -> list[Record]:
-        ends = [self.layout.slot(i) for i in (step.inputs[0], step.outputs[0])]
-        return self.products(step, mode[step.tail], *ends)
+    def _linear(self, node: Node, mode: Mode) -> list[Record]:
+        ends = [self.layout.slot(i) for i in (node.inputs[0], node.outputs[0])]
+        return self.products(node, mode[node.tail], *ends)
 
-    def products(self, step: Step, form: Form, source: int, target: int) -> list[Record]:
+    def products(self, node: Node, form: Form, source: int, target: int) -> list[Record]:
         """Products of the rows in slot `source` with the matrices of a step, side by side in slot `target`."""
         records: list[Record] = []
         before: Rounding | None = None
-        for matrix in self.weights.matrices(step):
+        for matrix in self.weights.matrices(node):
             rounding = self.layout.rounding(matrix)
             fresh, before = before != rounding, rounding
             name = {"few": "vector_product", "some": "rows_product", "many": "tile_product"}[form]
@@ -215,9 +224,9 @@ class Program:
             shared = form != "few"
             product = Record(
                 name=name,
-                constants=self._product_constants(step, matrix, name),
-                arguments=self._product_arguments(step, matrix, rounding, source, target, fresh=fresh),
-                tail=step.tail,
+                constants=self._product_constants(node, matrix, name),
+                arguments=self._product_arguments(node, matrix, rounding, source, target, fresh=fresh),
+                tail=node.tail,
                 # The next matrix of the same step may prepare rows in the same buffer: then all must be done with it.
                 barrier=shared,
                 note=f"{sum(matrix.rows)}x{matrix.k} {matrix.form.name}",
@@ -228,11 +237,11 @@ class Program:
         records[-1] = replace(records[-1], barrier=True)
         return records
 
-    def _product_constants(self, step: Step, matrix: Matrix, name: str) -> tuple[str | int, ...]:
+    def _product_constants(self, node: Node, matrix: Matrix, name: str) -> tuple[str | int, ...]:
         form, rounding = matrix.form, self.layout.rounding(matrix)
         exact = form.is_integer and rounding == "float32"
         kind = form.name + (":exact" if exact else ":rounded" if rounding == "bfloat16" else "")
-        common = (kind, ACTIVATIONS.index(step.attrs["activation"]), int(matrix.gated))
+        common = (kind, ACTIVATIONS.index(_product_attrs(node)["activation"]), int(matrix.gated))
         rows, wide = integer_tile_shape() if rounding == "int8" else float_tile_shape()
         if name == "tile_product":
             self.layout.want_scratch(tile_scratch(matrix.k, kind, rows, wide))
@@ -242,10 +251,10 @@ class Program:
         return common if name == "rows_product" else (*common, wide)
 
     def _product_arguments(
-        self, step: Step, matrix: Matrix, rounding: Rounding, source: int, target: int, *, fresh: bool
+        self, node: Node, matrix: Matrix, rounding: Rounding, source: int, target: int, *, fresh: bool
     ) -> tuple[int | float, ...]:
-        attrs, weights = step.attrs, self.weights
-        biases = [step.params.get(f"bias.{part}") for part in matrix.parts]
+        attrs, weights, params = _product_attrs(node), self.weights, self.graph.keys(node)
+        biases = [params.get(f"bias.{part}") for part in matrix.parts]
         if matrix.gated:
             gate, up = (weights.biases(_half(matrix, i), [biases[i]]) for i in (0, 1))
         else:
@@ -257,15 +266,15 @@ class Program:
             k=matrix.k,
             norm=_NORMS[attrs["norm"]],
             eps=float(attrs["norm_eps"]),
-            norm_weight=weights.vector(step.params.get("norm.weight"), unit_offset=unit_offset),
-            norm_bias=weights.vector(step.params.get("norm.bias")),
+            norm_weight=weights.vector(params.get("norm.weight"), unit_offset=unit_offset),
+            norm_bias=weights.vector(params.get("norm.bias")),
             weights=matrix.base,
             panel_stride=matrix.panel_stride,
             panels=matrix.panels,
             units=matrix.form.units(matrix.k),
-            columns=self._columns(step, matrix),
+            columns=self._columns(node, matrix),
             bias=gate,
-            residual=self.layout.slot(step.inputs[1]) if attrs["residual"] else -1,
+            residual=self.layout.slot(node.inputs[1]) if attrs["residual"] else -1,
             output=target,
             softcap=float(attrs["softcap"] or 0.0),
             up_bias=up,
@@ -276,9 +285,9 @@ class Program:
             fresh=int(fresh),
         )
 
-    def _columns(self, step: Step, matrix: Matrix) -> int:
+    def _columns(self, node: Node, matrix: Matrix) -> int:
         """Address of (first column, columns) for each panel of the matrix."""
-        widths = step.attrs["parts"]
+        widths = node.attrs["parts"]
         starts = np.cumsum([0, *widths])
         pairs: list[tuple[int, int]] = []
         for part in matrix.parts[:1] if matrix.gated else matrix.parts:
@@ -287,31 +296,31 @@ class Program:
             pairs += [(start + first, min(PANEL_ROWS, widths[part] - first)) for first in firsts]
         return self.weights.keep(("columns", tuple(pairs)), lambda: np.array(pairs, np.int32))
 
-    def _attend(self, step: Step, mode: Mode) -> list[Record]:
-        attrs = step.attrs
+    def _attend(self, node: Node, mode: Mode) -> list[Record]:
+        attrs, params = node.attrs, self.graph.keys(node)
         shared: dict[str, Any] = {
             "heads": attrs["heads"],
             "kv_heads": attrs["kv_heads"],
             "head_dim": attrs["head_dim"],
-            "state": self.layout.pair(step),
+            "state": self.layout.pair(node),
             "queries": self.layout.queries,
-            "held": int(bool(step.states)),
+            "held": int(bool(self.graph.states(node))),
         }
         unit_offset = bool(attrs["qk_norm_unit_offset"])
         rope: Rope | None = attrs["rope"]
         append = arguments(
             APPEND_ARGUMENTS,
             **shared,
-            input=self.layout.slot(step.inputs[0]),
-            q_norm=self.weights.vector(step.params.get("q_norm"), unit_offset=unit_offset),
-            k_norm=self.weights.vector(step.params.get("k_norm"), unit_offset=unit_offset),
+            input=self.layout.slot(node.inputs[0]),
+            q_norm=self.weights.vector(params.get("q_norm"), unit_offset=unit_offset),
+            k_norm=self.weights.vector(params.get("k_norm"), unit_offset=unit_offset),
             eps=float(attrs["qk_norm_eps"]),
             half=rope.dim // 2 if rope else 0,
             table=self.layout.angles[rope] if rope else 0,
             scale=float(attrs["scale"]),
         )
         shared |= {
-            "output": self.layout.slot(step.outputs[0]),
+            "output": self.layout.slot(node.outputs[0]),
             "causal": int(attrs["causal"]),
             "window": int(attrs["window"] or 0),
             "softcap": float(attrs["softcap"] or 0.0),
@@ -333,54 +342,44 @@ class Program:
             many = Record(name="attend", constants=(self.storage, rows, wide), arguments=attend)
         return [*records, Record(name="each_piece", arguments=(), few=few, many=many)]
 
-    def _join(self, step: Step, scale: float) -> Record:
-        pairs = [(self.layout.slot(i), self.plan.values[i].width) for i in step.inputs]
+    def _join(self, name: str, node: Node, scale: float) -> Record:
+        pairs = [(self.layout.slot(i), self.graph.tensors[i].width) for i in node.inputs]
         given = arguments(
             JOIN_ARGUMENTS,
             inputs=self.weights.keep(("join", tuple(pairs)), lambda: np.array(pairs, np.int64)),
             count=len(pairs),
-            output=self.layout.slot(step.outputs[0]),
-            width=self.plan.values[step.outputs[0]].width,
+            output=self.layout.slot(node.outputs[0]),
+            width=self.graph.tensors[node.outputs[0]].width,
             scale=scale,
         )
-        return Record(name=step.op, arguments=given, tail=step.tail)
+        return Record(name=name, arguments=given, tail=node.tail)
 
-    def _add(self, step: Step, mode: Mode) -> list[Record]:
-        return [self._join(step, float(step.attrs["scale"]))]
+    def _sum(self, node: Node, mode: Mode) -> list[Record]:
+        return [self._join("add", node, float(node.attrs["scale"]))]
 
-    def _concat(self, step: Step, mode: Mode) -> list[Record]:
-        return [self._join(step, 1.0)]
+    def _concat(self, node: Node, mode: Mode) -> list[Record]:
+        return [self._join("concat", node, 1.0)]
 
-    def _element(self, step: Step, parameter: float) -> list[Record]:
+    def _element(self, name: str, node: Node, parameter: float) -> list[Record]:
         given = arguments(
             ELEMENT_ARGUMENTS,
-            input=self.layout.slot(step.inputs[0]),
-            output=self.layout.slot(step.outputs[0]),
-            width=self.plan.values[step.inputs[0]].width,
+            input=self.layout.slot(node.inputs[0]),
+            output=self.layout.slot(node.outputs[0]),
+            width=self.graph.tensors[node.inputs[0]].width,
             parameter=parameter,
         )
-        return [Record(name=step.op, arguments=given, tail=step.tail)]
+        return [Record(name=name, arguments=given, tail=node.tail)]
 
-    def _softmax(self, step: Step, mode: Mode) -> list[Record]:
-        return self._element(step, float(step.attrs["temperature"]))
+    def _scaled_softmax(self, node: Node, mode: Mode) -> list[Record]:
+        return self._element("softmax", node, float(node.attrs["temperature"]))
 
-    def _softcap(self, step: Step, mode: Mode) -> list[Record]:
-        return self._element(step, float(step.attrs["cap"]))
+    def _softcap(self, node: Node, mode: Mode) -> list[Record]:
+        return self._element("softcap", node, float(node.attrs["cap"]))
 
 
-_OPERATIONS = frozenset(
-    {
-        "embedding",
-        "position_embedding",
-        "norm",
-        "matmul",
-        "attend",
-        "add",
-        "concat",
-        "softmax",
-        "softcap",
-    }
-)
+def _product_attrs(node: Node) -> Mapping[str, Any]:
+    """Attributes of a product; that of a recurrence has nothing beside it."""
+    return node.attrs if node.op == "linear" else {**LINEAR, **node.attrs}
 
 
 def _half(matrix: Matrix, index: int) -> Matrix:

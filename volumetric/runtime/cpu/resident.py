@@ -20,9 +20,9 @@ from volumetric.kernels.cpu.retile import retile_blocks, retile_halves, retile_w
 from volumetric.network import Params
 from volumetric.runtime.cpu.arena import Arena, address_of, aligned_zeros
 from volumetric.runtime.cpu.blocks import retile_block_rows
-from volumetric.runtime.plan import Plan, Step
+from volumetric.runtime.graph.ops import Graph, Node
 
-PRODUCTS = frozenset({"matmul", "recurrence"})
+PRODUCTS = frozenset({"linear", "recurrence"})
 """Operations that multiply by packed matrices."""
 _FLIP = {128: 0x80808080, 8: 0x88888888, 0: 0}
 _PIECE = 1 << 21  # numbers of a tensor that are read at a time; bounds the memory beside file and panels
@@ -82,19 +82,21 @@ class Table:
 
 
 class ResidentWeights:
-    """All weights of a plan in device form.
+    """All weights of operations on rows in device form.
 
     Parameters
     ----------
-    plan : a fused plan
-    params : its weights; each tensor is read once and its source's pages are released
+    graph : with open rows
+    nodes : those of its nodes that run on rows
+    params : the weights; each tensor is read once and its source's pages are released
     threads : threads that re-tile
     """
 
-    def __init__(self, plan: Plan, params: Params, threads: int) -> None:
+    def __init__(self, graph: Graph, nodes: Sequence[Node], params: Params, threads: int) -> None:
+        self._graph = graph
         self._params = params
         self._kept: dict[tuple[object, ...], NDArray[np.generic]] = {}
-        self._matrices = {matrix.keys: matrix for matrix in self._wanted(plan)}
+        self._matrices = {matrix.keys: matrix for matrix in self._wanted(nodes)}
         self._arena = Arena(sum(-(-matrix.nbytes // 64) * 64 for matrix in self._matrices.values()))
         with ThreadPoolExecutor(threads) as pool:
             for keys, matrix in list(self._matrices.items()):
@@ -112,9 +114,9 @@ class ResidentWeights:
         """Whether any matrix is kept in an integer format."""
         return any(matrix.form.is_integer for matrix in self._matrices.values())
 
-    def matrices(self, step: Step) -> list[Matrix]:
+    def matrices(self, node: Node) -> list[Matrix]:
         """The matrices of a product, in order of their parts."""
-        return [self._matrices[matrix.keys] for matrix in self._split(step)]
+        return [self._matrices[matrix.keys] for matrix in self._split(node)]
 
     def table(self, key: str) -> Table:
         """Where an embedding finds the rows of tensor `key`."""
@@ -157,12 +159,12 @@ class ResidentWeights:
             self._kept[name] = np.ascontiguousarray(array)
         return address_of(self._kept[name])
 
-    def _wanted(self, plan: Plan) -> list[Matrix]:
-        products = [matrix for step in plan.steps if step.op in PRODUCTS for matrix in self._split(step)]
+    def _wanted(self, nodes: Sequence[Node]) -> list[Matrix]:
+        products = [matrix for node in nodes if node.op in PRODUCTS for matrix in self._split(node)]
         covered = {key for matrix in products for key in matrix.keys}
-        for step in plan.steps:
-            if step.op in {"embedding", "position_embedding"} and step.params["weight"] not in covered:
-                key = step.params["weight"]
+        for node in nodes:
+            key = self._graph.keys(node).get("weight", "")
+            if node.op in {"embedding", "position_embedding"} and key not in covered:
                 covered.add(key)
                 products.append(self._matrix((key,), (0,), self._form(key), gated=False))
         return products
@@ -170,10 +172,11 @@ class ResidentWeights:
     def _form(self, key: str) -> Format:
         return FORMATS.get(str(self._params[key].scheme), FORMATS["float32"])
 
-    def _split(self, step: Step) -> list[Matrix]:
+    def _split(self, node: Node) -> list[Matrix]:
         """One matrix for each format among the parts; a gated pair must agree and falls back to float32."""
-        keys = [step.params[f"weight.{i}"] for i in range(len(step.attrs["parts"]))]
-        if step.attrs["combine"] == "gated":
+        params = self._graph.keys(node)
+        keys = [params[f"weight.{i}"] for i in range(len(node.attrs["parts"]))]
+        if node.attrs.get("combine") == "gated":
             forms = {self._form(key).name for key in keys}
             form = self._form(keys[0]) if len(forms) == 1 else FORMATS["float32"]
             return [self._matrix(tuple(keys), (0, 1), form, gated=True)]

@@ -68,9 +68,9 @@ def plain_states(specs: Mapping[str, StateSpec], pairs: Iterable[Pair]) -> tuple
 
 
 def bytes_per_token(plan: Plan, storage: KVStorage) -> int:
-    """Bytes that a token takes in the caches of all attention layers."""
-    rows = [plan.states[step.states["k"]].shape for step in plan.steps if "k" in step.states]
-    return sum(kv_heads * _head_bytes(head_dim, storage) for kv_heads, head_dim in rows)
+    """Bytes that a token takes in the caches of all attention layers, by the states of a plan's keys."""
+    keys = [spec.shape for name, spec in plan.states.items() if spec.kind == "rows" and name.endswith("/k")]
+    return sum(kv_heads * _head_bytes(head_dim, storage) for kv_heads, head_dim in keys)
 
 
 def _head_bytes(head_dim: int, storage: KVStorage) -> int:

@@ -12,6 +12,7 @@ from volumetric.kernels.cpu.operations import operation
 from volumetric.kernels.cpu.steps import BARRIER_WORD, FIRST_ARGUMENT, OPERATION_WORD, STEP_WORDS, TAIL_WORD
 from volumetric.kernels.cpu.walk import GUARD, LOOP
 from volumetric.runtime.cpu.arena import address_of
+from volumetric.runtime.graph.cores import Core
 
 WALKED = {"loop": LOOP, "guard": GUARD}
 """Steps of which the walker runs the body: for each step of time, or if a column of weights is not 0 in all rows."""
@@ -72,6 +73,7 @@ class StepTable:
     Attributes
     ----------
     body : steps before the tail
+    stops : what runs on its own before a step, in order
     labels : what each step does, for profiles
     """
 
@@ -79,10 +81,11 @@ class StepTable:
     address: int
     steps: int
     body: int
+    stops: tuple[tuple[int, Core], ...]
     labels: tuple[str, ...]
 
 
-def compile_table(records: Sequence[Record]) -> StepTable:
+def compile_table(records: Sequence[Record], stops: Sequence[tuple[int, Core]] = ()) -> StepTable:
     """Write `records` as a table; operations that no table used before are compiled or loaded now."""
     inner = [one for record in records for one in record.inner]
     words = np.zeros((len(records) + len(inner), STEP_WORDS), np.int64)
@@ -104,9 +107,14 @@ def compile_table(records: Sequence[Record]) -> StepTable:
             values = (*record.arguments, *runs)
         for i, value in enumerate(values):
             row[FIRST_ARGUMENT + i] = _bits(value)
-    body = next((at for at, record in enumerate(records) if record.tail), len(records))
-    labels = tuple(record.label for record in records)
-    return StepTable(words=words, address=address_of(words), steps=len(records), body=body, labels=labels)
+    return StepTable(
+        words=words,
+        address=address_of(words),
+        steps=len(records),
+        body=next((at for at, record in enumerate(records) if record.tail), len(records)),
+        stops=tuple(stops),
+        labels=tuple(record.label for record in records),
+    )
 
 
 def _bits(value: int | float) -> int:

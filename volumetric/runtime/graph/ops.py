@@ -157,7 +157,7 @@ Training
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import prod
 from types import MappingProxyType
@@ -257,6 +257,11 @@ class Graph:
     detached: frozenset[int] = frozenset()
 
     @property
+    def given(self) -> tuple[int, ...]:
+        """Inputs that do not follow from the places of rows."""
+        return self.values(self.inputs)
+
+    @property
     def keyed(self) -> dict[str, Tensor]:
         """Key → one of its tensors, for every persistent buffer that the graph reads or writes."""
         used = {i for node in self.nodes for i in (*node.inputs, *node.outputs)} | {*self.inputs, *self.outputs}
@@ -272,6 +277,15 @@ class Graph:
         names = node.attrs.get("roles") or _NAMED.get(node.op, ())
         pairs = zip(names, (self.tensors[i] for i in node.inputs), strict=False)
         return {role: t.key for role, t in pairs if t.role == "parameter" and t.key is not None}
+
+    def states(self, node: Node) -> dict[str, str]:
+        """Role → key of the states that a node names."""
+        pairs = zip(node.attrs.get("roles", ()), (self.tensors[i] for i in node.inputs), strict=False)
+        return {role: t.key for role, t in pairs if t.role == "state" and t.key is not None}
+
+    def values(self, tensors: Iterable[int]) -> tuple[int, ...]:
+        """Those of `tensors` that a call has rows of: given, or made by nodes."""
+        return tuple(i for i in tensors if self.tensors[i].role in ("input", "scratch") and i not in self.derived)
 
     def readers(self, tensor: int) -> Iterator[int]:
         """Numbers of the nodes that read a tensor."""

@@ -7,14 +7,18 @@ one, so that its programs serve all sequences.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import groupby
 from types import MappingProxyType
+from typing import NamedTuple
 
 from volumetric._typing import ROWS
 from volumetric.errors import UnsupportedError
+from volumetric.runtime.graph.network import DIALECT, open_graph
 from volumetric.runtime.graph.ops import Graph, Node, Tensor
+from volumetric.runtime.plan import Plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,9 +45,65 @@ class Segment:
     guard: tuple[int, int] | None = None
 
     @property
+    def parameters(self) -> frozenset[str]:
+        """Keys of what `graph` reads of the network."""
+        return frozenset() if self.graph is None else frozenset(self.graph.keyed)
+
+    @property
     def name(self) -> str:
         """Operation and layer that it begins with, for people."""
         return f"{self.nodes[0].op} {self.nodes[0].where}".rstrip()
+
+
+class Use(NamedTuple):
+    """Values that something reads and makes, which may be in the tail."""
+
+    reads: tuple[int, ...]
+    writes: tuple[int, ...]
+    tail: bool
+
+
+class Cut:
+    """A network as a device runs it: its graph for open rows in segments.
+
+    Parameters
+    ----------
+    plan : layer by layer, of `lower`
+    native : operations that the device runs on the rows of a call
+
+    Attributes
+    ----------
+    parts : segments in their order
+    rows : nodes of those that run on rows
+    uses : what these nodes and the other segments read and make, in their order
+    """
+
+    def __init__(self, plan: Plan, native: Collection[str]) -> None:
+        self.plan = plan
+        self.graph = graph = open_graph(plan, DIALECT.intersection(native))
+        self.parts = segments(graph, native)
+        self.rows = tuple(node for part in self.parts if part.graph is None for node in part.nodes)
+        self.uses = tuple(use for part in self.parts for use in _uses(graph, part))
+
+    @cached_property
+    def positions(self) -> int | None:
+        """Rows that a sequence can have because of learned positions; None: any number."""
+        nodes = [node for node in self.rows if node.op == "position_embedding"]
+        tables = [(self.graph.tensors[node.inputs[-1]].shape[0], node.attrs["offset"]) for node in nodes]
+        return min((rows - offset for rows, offset in tables), default=None)
+
+
+def row_wise(plan: Plan, native: Collection[str]) -> bool:
+    """Whether a network of layers becomes operations on the rows of a call alone, which packed weights serve."""
+    return all(part.graph is None for part in Cut(plan, native).parts)
+
+
+def _uses(graph: Graph, part: Segment) -> Iterator[Use]:
+    if part.graph is not None:
+        yield Use(graph.values(part.inputs), graph.values(part.outputs), part.tail)
+        return
+    for node in part.nodes:
+        yield Use(graph.values(node.inputs), node.outputs[:1], node.tail)
 
 
 def segments(graph: Graph, native: Collection[str]) -> tuple[Segment, ...]:
