@@ -42,6 +42,10 @@ GIVEN: dict[str, Mapping[str, Any] | bool] = {
     "keras_gru": True,
     "onnx_lstm": True,
     "onnx_gru": {"linear_before_reset": 1},
+    "resnet": {"input_shape": [3, 34, 30]},
+    "resnet_deep": {"input_shape": [3, 32, 32]},
+    "mobilenet": {"input_shape": [3, 33, 32]},
+    "mobilenet_timm": {"input_shape": [3, 33, 32]},
     "perceptron": {"activation": "tanh"},
     "lenet": {
         "input_shape": [1, 12, 12],
@@ -217,6 +221,33 @@ def test_a_tagger_is_told_by_its_names() -> None:
         "linear 10 → 4",
     }
     assert (found.missing, found.left_out) == ({}, {})
+
+
+@pytest.mark.parametrize(
+    ("name", "architecture"),
+    [
+        ("resnet", "ResNet-18"),
+        ("resnet_deep", "a ResNet of 5 blocks"),
+        ("mobilenet", "MobileNet-v2"),
+        ("mobilenet_timm", "MobileNet-v2"),
+    ],
+)
+def test_architectures_of_images_are_told_by_their_names(name: str, architecture: str) -> None:
+    found = looked_at(HOME / name)
+    assert found.architecture == architecture
+    assert found.assumed["input_shape"] == "3×224×224"
+    assert (found.missing, found.left_out) == ({}, {})
+
+
+def test_a_stem_that_no_published_model_has_is_asked_about(tmp_path: Path) -> None:
+    file = SafetensorsFile(HOME / "resnet" / "model.safetensors")
+    tensors = {name: file.array(name) for name in file.entries if file.entries[name].shape}
+    tensors["conv1.weight"] = tensors["conv1.weight"][:, :, 2:5, 2:5].copy()
+    home = bare_with(tensors, tmp_path)
+    assert set(looked_at(home).missing) == {"conv1.stride", "maxpool"}
+    model = open_model(home, guess={"conv1.stride": 1, "maxpool": False})
+    assert model.network.input_shape == (3, 32, 32)
+    assert "max_pool2d" not in {spec.kind for spec in model.network.layers.values()}
 
 
 def test_what_has_no_place_is_left_out_and_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

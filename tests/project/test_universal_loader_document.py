@@ -16,7 +16,7 @@ def test_the_examples_run(capsys: pytest.CaptureFixture[str], monkeypatch: pytes
     names: dict[str, object] = {}
     for code in re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL):
         exec(compile(code, "docs/universal_loader.md", "exec"), names)
-    assert capsys.readouterr().out.splitlines() == ["(-1, 4)", "(5, 4)", "(2, 5)"]
+    assert capsys.readouterr().out.splitlines() == ["(-1, 4)", "(5, 4)", "(1, 5)", "(2, 5)"]
 
 
 def test_the_flags_exist(capsys: pytest.CaptureFixture[str]) -> None:

@@ -25,6 +25,7 @@ from volumetric.loaders.hf_config import MAX_SIZE, Config
 from volumetric.loaders.hub import Location, resolve
 from volumetric.loaders.json_file import read_object
 from volumetric.loaders.mount import mount
+from volumetric.loaders.names import SHOWN
 from volumetric.loaders.native import read_native
 from volumetric.loaders.quantise import convert, target_schemes
 from volumetric.loaders.sentence import Head, Sentences, lacks_head, read_head, read_labels, read_sentences
@@ -170,7 +171,9 @@ def _open_guessed(location: Location, dtype: Scheme | None, guess: bool | Mappin
         return _open_described(location, Config(found.values, where, len(source.entries)), source, dtype, strict=True)
     network, params = found.mount(source, dtype, where)
     if found.left_out:
-        logger.warning("%s: taken for %s; left out: %s", where, found.architecture, ", ".join(found.left_out))
+        names, more = list(found.left_out)[:SHOWN], len(found.left_out) - SHOWN
+        rest = f" and {more} more" if more > 0 else ""
+        logger.warning("%s: taken for %s; left out: %s%s", where, found.architecture, ", ".join(names), rest)
     sizes = [spec.num_embeddings for spec in network.layers.values() if isinstance(spec, Embedding)]
     texts = _read_texts(location.directory, {}, max(sizes, default=MAX_SIZE))
     return LoadedModel(

@@ -14,9 +14,11 @@ from volumetric.loaders.detect.blocks import group
 from volumetric.loaders.detect.chains import chained
 from volumetric.loaders.detect.families import Fitting, fitting_families
 from volumetric.loaders.detect.findings import Certainty, Finding
+from volumetric.loaders.detect.mobilenets import mobilenet
 from volumetric.loaders.detect.modules import single
 from volumetric.loaders.detect.plans import NetworkPlan, PlanParts
 from volumetric.loaders.detect.recurrent import both_ways
+from volumetric.loaders.detect.resnets import resnet
 from volumetric.loaders.detect.tree import Node, build_tree
 from volumetric.loaders.detect.values import Known, values_of
 from volumetric.loaders.source import TensorSource
@@ -188,7 +190,7 @@ def _of_parts(
     if blocks:
         nearest = f"it has {blocks[0].what}, and its tensors fit none of the families {', '.join(archs.families())}"
         return Detection(architecture="", certainty="possible", reason=nearest, findings=findings, known=known)
-    for attempt in (chained,):
+    for attempt in (resnet, mobilenet, chained):
         try:
             parts: PlanParts | None = attempt(leaves, assumptions)
         except VolumetricError as error:  # a layer or the network refused the sizes
@@ -199,7 +201,9 @@ def _of_parts(
         return Detection(architecture="", certainty="possible", reason=reason, findings=findings, known=known)
     used = parts.tensors()
     why = {name: f.reason for f in findings if not f.what for name in f.tensors}
-    left = {e.name: why.get(e.name, "no place") for e in root.all_tensors() if e.name not in used}
+    # How many batches a norm has seen counts in training alone.
+    names = [e.name for e in root.all_tensors() if not e.name.endswith("num_batches_tracked")]
+    left = {name: why.get(name, "no place") for name in names if name not in used}
     return Detection(
         architecture=parts.architecture,
         certainty=parts.certainty,
