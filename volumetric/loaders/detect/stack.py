@@ -43,8 +43,8 @@ class Stack:
     def summed(self, before: Coord, main: Sequence[Filled], short: Sequence[Filled]) -> None:
         """Add what `main` makes of the output of `before` to that output, or to what `short` makes of it."""
         if not short:
-            for spec, fills in main:
-                self.add(spec, fills)
+            for spec, own in main:
+                self.add(spec, own)
             self.add(Residual(source=str(before)))
             return
         branches = tuple(Sequential(layers=tuple(spec for spec, _ in way)) for way in (main, short))
