@@ -25,13 +25,15 @@ from volumetric.errors import DTypeError
 _CHUNK = 1 << 16  # elements; the float32 temporaries of a chunk then stay in a 1 MB second-level cache
 
 
-def encode(x: Array, scheme: Scheme | str) -> Packed:
+def encode(x: Array, scheme: Scheme | str, *, importance: Array | None = None) -> Packed:
     """Return `x` packed by `scheme`. The result shares no memory with `x`.
 
     Parameters
     ----------
     x : floating-point array of any shape, groups and rows running along the last axis
     scheme : Scheme or its text form, ``"int4:g32"``
+    importance : how much the squared error of each column counts, ``[k]``, none negative: for a weight the mean square
+        of the activations that it meets. Block formats look for scales that suit it; other schemes are not changed
 
     Raises
     ------
@@ -45,17 +47,16 @@ def encode(x: Array, scheme: Scheme | str) -> Packed:
         raise DTypeError(
             f"encode takes floating-point arrays, got {x.dtype}", hint="use Packed.from_array for integers"
         )
-    if scheme.blocks is not None:
-        raise DTypeError(f"{scheme} can be read but not written", hint="use int8:g32, int4:g32 or uint4:g32")
     shape = x.shape
     k, rows = (shape[-1] if shape else 1), prod(shape[:-1])
+    weights = _importance_of(importance, k)
     packed = _empty(scheme, shape, rows, k)
     matrix = x.reshape(rows, k)
     with np.errstate(all="ignore"):  # every case is defined here; processor flags say nothing more
         for part in _chunks(rows, k):
             chunk = _working(matrix[part], scheme)
             _refuse_odd(chunk, scheme, shape, part.start)
-            _encode_chunk(chunk, packed, part)
+            _encode_chunk(chunk, packed, part, weights)
     return packed
 
 
@@ -102,7 +103,7 @@ def _empty(scheme: Scheme, shape: tuple[int, ...], rows: int, k: int) -> Packed:
         scheme=scheme,
         shape=shape,
         payload=np.zeros((rows, scheme.words_per_row(k)), np.uint32),
-        scales=scales() if scheme.has_scale else None,
+        scales=scales() if scheme.scale_dtype else None,
         offsets=scales() if scheme.has_offset else None,
     )
 
@@ -133,8 +134,41 @@ def _refuse_odd(chunk: NDArray[Any], scheme: Scheme, shape: tuple[int, ...], fir
     )
 
 
-def _encode_chunk(chunk: NDArray[Any], packed: Packed, part: slice) -> None:
+def _importance_of(importance: Array | None, k: int) -> F32Array | None:
+    """`importance` checked, as float32, with a mean of 1; None if it says nothing."""
+    if importance is None:
+        return None
+    weights = np.asarray(importance, np.float64)
+    if weights.shape != (k,) or not np.isfinite(weights).all() or (weights < 0).any():
+        raise DTypeError(
+            f"importance must be {k} finite numbers ≥ 0, got shape {weights.shape}", hint="one for each column"
+        )
+    return (weights / weights.mean()).astype(np.float32) if weights.any() else None
+
+
+def _encode_blocks(chunk: F32Array, packed: Packed, part: slice, weights: F32Array | None) -> None:
+    """Encode rows into a block format. Numbers beyond the end of a row are zeros that do not count."""
+    blocks, (rows, k) = packed.scheme.blocks, chunk.shape
+    assert blocks is not None
+    padded = np.zeros((rows, blocks.blocks(k) * blocks.size), np.float32)
+    padded[:, :k] = chunk
+    padded = padded.reshape(-1, blocks.size)
+    counts = None
+    if weights is not None:
+        counts = np.zeros((rows, padded.size // max(rows, 1)), np.float32)
+        counts[:, :k] = weights
+        counts = counts.reshape(padded.shape)
+        # As in ggml: numbers that are large in their block keep weight where activations say little.
+        counts *= np.sqrt(np.square(padded).mean(axis=1, keepdims=True) + np.square(padded))
+    raw = blocks.encode(padded, counts).reshape(rows, -1)
+    packed.payload[part].view(np.uint8)[:, : raw.shape[1]] = raw
+
+
+def _encode_chunk(chunk: NDArray[Any], packed: Packed, part: slice, weights: F32Array | None) -> None:
     scheme, (rows, k) = packed.scheme, chunk.shape
+    if scheme.blocks is not None:
+        _encode_blocks(cast(chunk, np.dtype(np.float32)), packed, part, weights)
+        return
     if scheme.scale_dtype is None:
         codes = plain_codes(chunk, scheme.dtype)
     else:

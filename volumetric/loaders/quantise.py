@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from volumetric._typing import Shape
 from volumetric.dtypes import DType, Packed, Scheme, decode, encode
 from volumetric.grid import Coord
 from volumetric.layers import Dense, Embedding, PositionEmbedding
@@ -14,10 +15,20 @@ EDGE: Final = Scheme.parse("int8:g32")
 """Embedding and head never go below 8 bits, as in llama.cpp's 4-bit files."""
 
 
+FALLBACKS: Final = {
+    **dict.fromkeys(("q2_k", "q3_k", "iq4_xs"), "iq4_nl"),
+    **dict.fromkeys(("tq1_0", "tq2_0"), "int4:g32"),
+    "q4_k": "q5_0",
+    "q5_k": "q5_1",
+}
+"""Block format → what rows take that do not fill its blocks; int8:g32 for all others."""
+
+
 def target_schemes(network: Network, dtype: str | DType | Scheme | None) -> dict[str, Scheme | None]:
     """Scheme of every parameter under a policy; None leaves it as it is stored.
 
-    Gains and biases stay as they are. Below 8 bits, embeddings and the head take int8:g32.
+    Gains and biases stay as they are. Below 8 bits, embeddings and the head take int8:g32. Rows that do not fill the
+    blocks of a block format take a finer type that they fill, as in llama.cpp (`FALLBACKS`).
 
     Parameters
     ----------
@@ -32,14 +43,21 @@ def target_schemes(network: Network, dtype: str | DType | Scheme | None) -> dict
     if dtype is None:
         return dict.fromkeys(specs)
     scheme = Scheme.parse(dtype)
-    edges = edge_keys(network) if scheme.dtype.bits < EDGE.dtype.bits else frozenset()
+    edges = edge_keys(network) if scheme.bits_per_weight((1, 4096)) < EDGE.dtype.bits else frozenset()
     return {key: _target(spec, scheme, edge=key in edges) for key, spec in specs.items()}
 
 
 def _target(spec: ParamSpec, scheme: Scheme, *, edge: bool) -> Scheme | None:
     if not spec.packable:
         return None
-    return EDGE if edge else scheme
+    return EDGE if edge else filled(scheme, spec.shape)
+
+
+def filled(scheme: Scheme, shape: Shape) -> Scheme:
+    """Return `scheme`, or what takes its place where rows of a tensor do not fill its blocks."""
+    while scheme.blocks is not None and shape and shape[-1] % scheme.blocks.size:
+        scheme = Scheme.parse(FALLBACKS.get(scheme.blocks.name, "int8:g32"))
+    return scheme
 
 
 def edge_keys(network: Network) -> frozenset[str]:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from volumetric.dtypes.blocks.format import BlockFormat, Bytes, Fields, halves, planes
+from volumetric._typing import F32Array
+from volumetric.dtypes.blocks.format import BlockFormat, Bytes, Fields, half_bytes, halves, packed_planes, planes
+from volumetric.dtypes.blocks.search import affine_scales, by_size, columns, divided, stored_half, symmetric_scales
 from volumetric.dtypes.registry import parse_dtype
 
 
@@ -30,7 +32,36 @@ def _split_q5_1(blocks: Bytes) -> Fields:
     return Fields(codes=codes, step=halves(blocks, 0), floor=halves(blocks, 2))
 
 
+def _join(codes: Bytes, floats: list[Bytes]) -> Bytes:
+    high = np.packbits(codes >> np.uint8(4), axis=1, bitorder="little")
+    return np.concatenate([*floats, high, packed_planes(codes, 4, 16)], axis=1)
+
+
+def _encode_q5_0(x: F32Array, importance: F32Array | None) -> Bytes:
+    weights = by_size(x, 32) if importance is None else importance
+    step, scale = stored_half(symmetric_scales(columns(x, 32), columns(weights, 32), 16, np.arange(-9, 10) / 10))
+    codes = np.clip(np.rint(divided(x, scale[:, None])), -16, 15) + 16
+    return _join(codes.astype(np.uint8), [half_bytes(step)])
+
+
+def _encode_q5_1(x: F32Array, importance: F32Array | None) -> Bytes:
+    weights = by_size(x, 32) if importance is None else importance
+    scale, floor = affine_scales(columns(x, 32), columns(weights, 32), 31, np.arange(-10, 11) / 10)
+    (step, scale), (low, floor) = stored_half(scale), stored_half(floor)
+    codes = np.clip(np.rint(divided(x - floor[:, None], scale[:, None])), 0, 31)
+    return _join(codes.astype(np.uint8), [half_bytes(step), half_bytes(low)])
+
+
 Q5_0 = BlockFormat(
-    name="q5_0", size=32, block_bytes=22, dtype=parse_dtype("int8"), group=32, zero=16, split=_split_q5_0
+    name="q5_0",
+    size=32,
+    block_bytes=22,
+    dtype=parse_dtype("int8"),
+    group=32,
+    zero=16,
+    split=_split_q5_0,
+    encode=_encode_q5_0,
 )
-Q5_1 = BlockFormat(name="q5_1", size=32, block_bytes=24, dtype=parse_dtype("uint8"), group=32, split=_split_q5_1)
+Q5_1 = BlockFormat(
+    name="q5_1", size=32, block_bytes=24, dtype=parse_dtype("uint8"), group=32, split=_split_q5_1, encode=_encode_q5_1
+)

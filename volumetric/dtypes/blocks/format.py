@@ -55,6 +55,8 @@ class BlockFormat:
     dtype : the numeric type that holds the codes, or is nearest to it
     group : numbers that share a scale
     split : takes blocks, uint8 ``[n, block_bytes]``, apart
+    encode : rounds finite float32 ``[n, size]`` to blocks; how much each number counts comes as float32 of that shape,
+        or None to let its size decide, as in ggml
     zero : the code that stands for 0
     table : values of the codes where they are not evenly spaced, int8
     """
@@ -65,6 +67,7 @@ class BlockFormat:
     dtype: DType
     group: int
     split: Callable[[Bytes], Fields]
+    encode: Callable[[F32Array, F32Array | None], Bytes]
     zero: int = 0
     table: tuple[int, ...] | None = None
 
@@ -119,6 +122,11 @@ def halves(blocks: Bytes, at: int) -> NDArray[np.float16]:
     return np.ascontiguousarray(blocks[:, at : at + 2]).view("<f2")[:, 0]
 
 
+def half_bytes(values: NDArray[Any]) -> Bytes:
+    """``[n]`` float16 as bytes ``[n, 2]``."""
+    return np.ascontiguousarray(values.astype("<f2", copy=False)).view(np.uint8).reshape(-1, 2)
+
+
 def planes(packed: Bytes, bits: int, run: int) -> Bytes:
     """Codes of `bits` bits out of bytes ``[n, bytes]``, in reading order.
 
@@ -130,4 +138,14 @@ def planes(packed: Bytes, bits: int, run: int) -> Bytes:
     for part in range(per):
         np.right_shift(runs, np.uint8(bits * part), out=out[:, :, part])
     out &= np.uint8((1 << bits) - 1)
+    return out.reshape(n, -1)
+
+
+def packed_planes(codes: Bytes, bits: int, run: int) -> Bytes:
+    """Bytes of codes ``[n, numbers]`` of `bits` bits: undoes `planes`, which has the order."""
+    n, per = len(codes), 8 // bits
+    parts = codes.reshape(n, -1, per, run)
+    out = np.zeros((n, parts.shape[1], run), np.uint8)
+    for part in range(per):
+        out |= (parts[:, :, part] & np.uint8((1 << bits) - 1)) << np.uint8(bits * part)
     return out.reshape(n, -1)

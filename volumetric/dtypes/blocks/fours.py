@@ -9,7 +9,9 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 
-from volumetric.dtypes.blocks.format import BlockFormat, Bytes, Fields, halves, planes
+from volumetric._typing import F32Array
+from volumetric.dtypes.blocks.format import BlockFormat, Bytes, Fields, half_bytes, halves, packed_planes, planes
+from volumetric.dtypes.blocks.search import by_size, columns, divided, nearest_index, stored_half, table_scales
 from volumetric.dtypes.registry import parse_dtype
 
 _CURVE = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
@@ -36,11 +38,59 @@ def _split_mxfp4(blocks: Bytes) -> Fields:
     return Fields(codes=planes(blocks[:, 1:], 4, 16), step=bits.astype(np.uint16).view(ml_dtypes.bfloat16))
 
 
+def _curve_scales(x: F32Array, importance: F32Array | None) -> F32Array:
+    weights = by_size(x, 32) if importance is None else importance
+    return table_scales(columns(x, 32), columns(weights, 32), _CURVE, range(-7, 8))
+
+
+def _encode_iq4_nl(x: F32Array, importance: F32Array | None) -> Bytes:
+    step, scale = stored_half(_curve_scales(x, importance))
+    codes = nearest_index(divided(x, scale[:, None]), _CURVE)
+    return np.concatenate([half_bytes(step), packed_planes(codes, 4, 16)], axis=1)
+
+
+def _encode_iq4_xs(x: F32Array, importance: F32Array | None) -> Bytes:
+    wanted = _curve_scales(x, importance).reshape(-1, 8)
+    peak = np.take_along_axis(wanted, np.abs(wanted).argmax(axis=1)[:, None], axis=1)[:, 0]
+    step, whole = stored_half(peak / np.float32(-32))
+    scales = np.clip(np.rint(divided(wanted, whole[:, None])), -32, 31)
+    each = np.repeat(scales * whole[:, None], 32, axis=1)
+    codes = nearest_index(divided(x, each), _CURVE)
+    biased = (scales + 32).astype(np.uint8)
+    high, low = packed_planes(biased >> np.uint8(4), 2, 1), packed_planes(biased, 4, 1)
+    return np.concatenate([half_bytes(step), high, low, packed_planes(codes, 4, 16)], axis=1)
+
+
+def _encode_mxfp4(x: F32Array, importance: F32Array | None) -> Bytes:
+    """The specification's scale, 2**(⌊log₂ peak⌋ − 2), and the nearest numbers; importance changes neither."""
+    peak = np.abs(x).max(axis=1)
+    exponent = np.where(peak > 0, np.frexp(peak)[1] - 3, -127)
+    e = np.clip(exponent + 127, 0, 254).astype(np.uint8)
+    scale = np.ldexp(np.float32(1), e.astype(np.int32) - 128)
+    size = nearest_index((np.abs(x) / scale[:, None]).astype(np.float32), _E2M1[:8])
+    codes = size | (np.signbit(x).view(np.uint8) << np.uint8(3))
+    return np.concatenate([e[:, None], packed_planes(codes, 4, 16)], axis=1)
+
+
 IQ4_NL = BlockFormat(
-    name="iq4_nl", size=32, block_bytes=18, dtype=parse_dtype("int4"), group=32, table=_CURVE, split=_split_iq4_nl
+    name="iq4_nl",
+    size=32,
+    block_bytes=18,
+    dtype=parse_dtype("int4"),
+    group=32,
+    table=_CURVE,
+    split=_split_iq4_nl,
+    encode=_encode_iq4_nl,
 )
 IQ4_XS = BlockFormat(
-    name="iq4_xs", size=256, block_bytes=136, dtype=parse_dtype("int4"), group=32, table=_CURVE, split=_split_iq4_xs
+    name="iq4_xs",
+    size=256,
+    block_bytes=136,
+    dtype=parse_dtype("int4"),
+    group=32,
+    table=_CURVE,
+    split=_split_iq4_xs,
+    encode=_encode_iq4_xs,
 )
 MXFP4 = BlockFormat(
     name="mxfp4",
@@ -50,4 +100,5 @@ MXFP4 = BlockFormat(
     group=32,
     table=_E2M1,
     split=_split_mxfp4,
+    encode=_encode_mxfp4,
 )

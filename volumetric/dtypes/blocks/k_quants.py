@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from volumetric.dtypes.blocks.format import BlockFormat, Bytes, Fields, halves, planes
+from volumetric.dtypes.blocks.k_encoders import encode_q2_k, encode_q3_k, encode_q4_k, encode_q5_k, encode_q6_k
 from volumetric.dtypes.registry import parse_dtype
 
 
@@ -69,7 +70,9 @@ def _split_q6_k(blocks: Bytes) -> Fields:
     return Fields(codes=codes, step=halves(blocks, 208), scales=scales)
 
 
-def _row(name: str, block_bytes: int, dtype: str, group: int, split: object, zero: int = 0) -> BlockFormat:
+def _row(
+    name: str, block_bytes: int, dtype: str, group: int, split: object, encode: object, zero: int = 0
+) -> BlockFormat:
     return BlockFormat(
         name=name,
         size=256,
@@ -77,12 +80,13 @@ def _row(name: str, block_bytes: int, dtype: str, group: int, split: object, zer
         dtype=parse_dtype(dtype),
         group=group,
         zero=zero,
-        split=split,  # pyright: ignore[reportArgumentType]  (one of the functions above)
+        split=split,  # pyright: ignore[reportArgumentType]  (functions of this module and `k_encoders`)
+        encode=encode,  # pyright: ignore[reportArgumentType]
     )
 
 
-Q2_K = _row("q2_k", 84, "uint2", 16, _split_q2_k)
-Q3_K = _row("q3_k", 110, "int4", 16, _split_q3_k, 4)
-Q4_K = _row("q4_k", 144, "uint4", 32, _split_q4_k)
-Q5_K = _row("q5_k", 176, "uint8", 32, _split_q5_k)
-Q6_K = _row("q6_k", 210, "int8", 16, _split_q6_k, 32)
+Q2_K = _row("q2_k", 84, "uint2", 16, _split_q2_k, encode_q2_k)
+Q3_K = _row("q3_k", 110, "int4", 16, _split_q3_k, encode_q3_k, 4)
+Q4_K = _row("q4_k", 144, "uint4", 32, _split_q4_k, encode_q4_k)
+Q5_K = _row("q5_k", 176, "uint8", 32, _split_q5_k, encode_q5_k)
+Q6_K = _row("q6_k", 210, "int8", 16, _split_q6_k, encode_q6_k, 32)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from volumetric.dtypes.blocks.format import BlockFormat, Bytes, Fields, halves, planes
+from volumetric._typing import F32Array
+from volumetric.dtypes.blocks.format import BlockFormat, Bytes, Fields, half_bytes, halves, packed_planes, planes
+from volumetric.dtypes.blocks.search import divided, stored_half
 from volumetric.dtypes.registry import parse_dtype
 
 _POWERS = np.array([1, 3, 9, 27, 81], np.uint8)[:, None]
@@ -31,9 +33,48 @@ def _split_tq2_0(blocks: Bytes) -> Fields:
     return Fields(codes=planes(blocks[:, :64], 2, 32), step=halves(blocks, 64))
 
 
+def _rounded(x: F32Array) -> tuple[Bytes, Bytes]:
+    """Codes against the largest magnitude, as in ggml: for weights that were trained to be ternary, which it keeps."""
+    step, scale = stored_half(np.abs(x).max(axis=1))
+    codes = np.clip(np.rint(divided(x, scale[:, None])), -1, 1) + 1
+    return codes.astype(np.uint8), half_bytes(step)
+
+
+def _in_base_3(trits: Bytes, width: int) -> Bytes:
+    """Bytes of digits ``[n, digits · width]``: undoes `_trits`; four digits count as five of which the last is 0."""
+    digits = trits.reshape(len(trits), -1, width).astype(np.uint16)
+    whole = sum(digits[:, i] * np.uint16(3 ** (4 - i)) for i in range(digits.shape[1]))
+    return ((np.asarray(whole, np.uint32) * 256 + 242) // 243).astype(np.uint8)
+
+
+def _encode_tq1_0(x: F32Array, importance: F32Array | None) -> Bytes:
+    codes, step = _rounded(x)
+    parts = [_in_base_3(codes[:, :160], 32), _in_base_3(codes[:, 160:240], 16), _in_base_3(codes[:, 240:], 4)]
+    return np.concatenate([*parts, step], axis=1)
+
+
+def _encode_tq2_0(x: F32Array, importance: F32Array | None) -> Bytes:
+    codes, step = _rounded(x)
+    return np.concatenate([packed_planes(codes, 2, 32), step], axis=1)
+
+
 TQ1_0 = BlockFormat(
-    name="tq1_0", size=256, block_bytes=54, dtype=parse_dtype("ternary"), group=256, zero=1, split=_split_tq1_0
+    name="tq1_0",
+    size=256,
+    block_bytes=54,
+    dtype=parse_dtype("ternary"),
+    group=256,
+    zero=1,
+    split=_split_tq1_0,
+    encode=_encode_tq1_0,
 )
 TQ2_0 = BlockFormat(
-    name="tq2_0", size=256, block_bytes=66, dtype=parse_dtype("ternary"), group=256, zero=1, split=_split_tq2_0
+    name="tq2_0",
+    size=256,
+    block_bytes=66,
+    dtype=parse_dtype("ternary"),
+    group=256,
+    zero=1,
+    split=_split_tq2_0,
+    encode=_encode_tq2_0,
 )
