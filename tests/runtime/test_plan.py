@@ -7,7 +7,7 @@ import pytest
 
 from tests.layers.cases import CASES
 from tests.networks import tiny_llama
-from volumetric.errors import GenerationError, ShapeError, UnsupportedError
+from volumetric.errors import GenerationError, ShapeError
 from volumetric.grid import Coord, Grid, Link
 from volumetric.layers import (
     LSTM,
@@ -25,9 +25,9 @@ from volumetric.layers import (
     SwiGLU,
 )
 from volumetric.network import Network, initialise
-from volumetric.runtime import RunOptions, fuse, lower
-from volumetric.runtime.fuse import row_wise
-from volumetric.runtime.graph.network import open_graph
+from volumetric.runtime import RunOptions, lower
+from volumetric.runtime.graph.network import NATIVE, open_graph
+from volumetric.runtime.graph.segments import row_wise
 from volumetric.runtime.null import NullDevice
 
 
@@ -177,11 +177,9 @@ def test_every_layer_lowers_and_runs_on_the_null_device(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["conv2d", "lstm", "kmeans", "entmax", "filter-nested", "grid-scatter"])
-def test_a_layer_without_a_row_wise_form_is_refused_by_name(name: str) -> None:
-    plan = lower(network_of(name))
-    assert not row_wise(plan)
-    with pytest.raises(UnsupportedError, match=r"of the layer at 0\.0\.0\.0.* is no operation on rows"):
-        fuse(plan)
+def test_a_layer_without_a_row_wise_form_is_told(name: str) -> None:
+    assert not row_wise(lower(network_of(name)), NATIVE - {"recurrence", "mix"})
+    assert row_wise(lower(network_of("lstm")), NATIVE)
 
 
 def test_layers_without_a_form_of_their_own_are_one_step() -> None:

@@ -18,7 +18,8 @@ from volumetric.layers import Dense, Dropout, Embedding, MultiHeadAttention, Res
 from volumetric.layers.noise import kept, noise_key, stream_of
 from volumetric.network import initialise
 from volumetric.runtime import RunOptions, lower
-from volumetric.runtime.fuse import row_wise
+from volumetric.runtime.graph.network import NATIVE
+from volumetric.runtime.graph.segments import row_wise
 from volumetric.train import SGD, AdamW, Batch, CrossEntropy, LearnerOptions, TrainConfig, train
 from volumetric.train.device import DeviceLearner, learner_on
 from volumetric.train.settings import settings_from
@@ -71,7 +72,7 @@ def test_each_update_and_each_seed_drops_others_and_validation_none(name: str) -
 @pytest.mark.parametrize("name", DEVICES)
 def test_inference_is_that_of_the_network_without_it(name: str) -> None:
     plain = chain([ROWS.layers[coord] for coord in ROWS.layers if ROWS.layers[coord].kind != "dropout"], (4,))
-    assert row_wise(lower(ROWS))
+    assert row_wise(lower(ROWS), NATIVE)
     params = initialise(ROWS, seed=3)
     moved = {key.replace("2.0.0.0", "1.0.0.0"): store for key, store in params.items()}
     found = []

@@ -6,7 +6,6 @@ from volumetric.runtime.device import Executable as Executable
 from volumetric.runtime.device import MemoryReport as MemoryReport
 from volumetric.runtime.device import RunOptions as RunOptions
 from volumetric.runtime.device import State as State
-from volumetric.runtime.fuse import fuse as fuse
 from volumetric.runtime.lower import lower as lower
 from volumetric.runtime.open import list_devices as list_devices
 from volumetric.runtime.open import open_device as open_device

@@ -1,4 +1,4 @@
-"""The null device: plans and fuses, allocates nothing and computes nothing. For tests of everything but arithmetic."""
+"""The null device: allocates nothing and computes nothing. For tests of everything but arithmetic."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from volumetric.layers import StateSpec
 from volumetric.network import Params
 from volumetric.runtime.batch import greedy_each, run_each
 from volumetric.runtime.device import DeviceInfo, MemoryReport, Piece, RunOptions
-from volumetric.runtime.fuse import fuse_if_row_wise
 from volumetric.runtime.plan import Plan
 from volumetric.runtime.profile import StepTime
 from volumetric.runtime.state import check_input, check_room, check_trim
@@ -30,8 +29,8 @@ class NullDevice:
         return DeviceInfo(name="null", kind="null", description="plans, computes nothing; outputs are zeros")
 
     def compile(self, plan: Plan, params: Params, options: RunOptions | None = None) -> NullExecutable:
-        """Fuse the plan where the fast devices do."""
-        return NullExecutable(fuse_if_row_wise(plan) or plan, options or RunOptions())
+        """Take any plan."""
+        return NullExecutable(plan, options or RunOptions())
 
 
 class NullState:
@@ -69,7 +68,7 @@ class NullState:
 
 
 class NullExecutable:
-    """A fused plan; checks inputs and counts positions."""
+    """A plan; checks inputs and counts positions."""
 
     def __init__(self, plan: Plan, options: RunOptions) -> None:
         self.plan = plan

@@ -1,8 +1,7 @@
 """Plan: a network turned into a flat list of steps over numbered values. Plain data, printable, replayable.
 
-Two levels share these classes. `lower` writes one step for each layer (`op` is the layer kind) plus the joins
-of containers; the reference device runs that level. `fuse` rewrites it into the few row-wise operations that the
-fast devices implement. The operations of both levels are listed in ``ARCHITECTURE.md``.
+`lower` writes one step for each layer (`op` is the layer kind) plus the joins of containers. The reference device runs
+it; other devices run the graph that `runtime.graph.open_graph` makes of it.
 """
 
 from __future__ import annotations
@@ -46,7 +45,6 @@ class Step:
     attrs : static facts, including the layer spec under ``"spec"`` at layer level
     states : name → key in `Plan.states` of each state that the step reads and replaces, as ``"k"`` → ``"3.0.0.1/k"``
     tail : no later step mixes rows, so when only the last rows are wanted the step may run on those alone
-    guard : (value, column): where that column is 0 in a row nobody reads the result for it, and it need not be computed
     """
 
     op: str
@@ -57,7 +55,6 @@ class Step:
     attrs: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     states: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     tail: bool = False
-    guard: tuple[int, int] | None = None
 
 
 DELAYS = frozenset({"delay", "recall", "retain"})

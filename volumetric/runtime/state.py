@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from volumetric.errors import GenerationError, ShapeError
 from volumetric.layers import StateSpec
-from volumetric.runtime.plan import Plan, Step
+from volumetric.runtime.plan import Plan
 
 _LAST_ID = 2**31 - 1
 
@@ -54,20 +54,12 @@ def check_input(plan: Plan, x: NDArray[Any]) -> NDArray[Any]:
     return np.ascontiguousarray(x, value.dtype)
 
 
-def ids_of(plan: Plan, step: Step) -> int:
-    """How many ids have a row in an embedding."""
-    spec = step.attrs.get("spec")
-    if spec is not None:
-        return spec.ids
-    return plan.params[step.params["weight"]][0] * step.attrs["rounds"] * step.attrs["divisor"]
-
-
 def check_vocabulary(plan: Plan, ids: NDArray[np.int32]) -> None:
     """Raise `GenerationError` if an id has no row in an embedding that reads the plan's input."""
     for step in plan.steps:
         if step.op != "embedding" or step.inputs[0] != plan.inputs[0]:
             continue
-        vocabulary = ids_of(plan, step)
+        vocabulary = step.attrs["spec"].ids
         if int(ids.max()) >= vocabulary:
             at = int(ids.argmax())
             raise GenerationError(
