@@ -36,7 +36,7 @@ from volumetric.runtime.open import open_device  # noqa: E402
 
 TINY = ROOT / "tests" / "fixtures" / "hf_tiny"
 TEXTS = ROOT / "tests" / "loaders" / "data" / "nasty_texts.json"
-IDS = [1, 5, 9, 100, 7, 33, 250, 8, 4, 19, 77, 11, 300, 6, 5, 2, 8, 90, 12, 13, 17, 60, 61, 62, 63]
+IDS = [1, 5, 9, 80, 7, 33, 25, 8, 4, 19, 77, 11, 30, 6, 5, 2, 8, 90, 12, 13, 17, 60, 61, 62, 63]
 TOP = 20
 LIMIT = 1e-3
 """Largest relative difference of logits in tiny models: the float16 table of GELU makes 4e-4, all else 1e-6."""

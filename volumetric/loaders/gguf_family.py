@@ -68,6 +68,7 @@ class GGUFFamily:
     interleaved : query and key rows are stored with the rotary halves alternating (ggml's rope of type NORM)
     biases : products and norms of a layer that may have a bias: llama.cpp refuses a file with any other tensor
     partial : whether fewer than all numbers of a head may turn
+    head : whether there may be a head that is not the embedding
     factors : whether llama.cpp scales frequencies by the tensor `ROPE_FACTORS`
     values, metadata : what is peculiar to the family, read and written
     """
@@ -82,6 +83,7 @@ class GGUFFamily:
     interleaved: bool = False
     biases: frozenset[str] = frozenset()
     partial: bool = False
+    head: bool = True
     factors: bool = False
     values: ReadValues = _nothing
     metadata: WriteValues = _nothing
@@ -125,7 +127,7 @@ class GGUFFamily:
             key=rule.key,
             source=self.name(rule.source),
             part=part,
-            interleaved_heads=_turning_heads(spec, name) if self.interleaved else None,
+            interleaved_heads=_turning_heads(spec, name) if self.interleaved else rule.interleaved_heads,
             offset=_stored_more(spec, name),
         )
 

@@ -38,6 +38,10 @@ def check_tensors(architecture: str, names: Collection[str], network: Network) -
             raise UnsupportedError(
                 f"GGUF files of architecture {architecture!r} have no bias {name!r}, and the model has one", hint=_HINT
             )
+    if "output.weight" in names and not family.head:
+        raise UnsupportedError(
+            f"GGUF files of architecture {architecture!r} have no head of their own, and the model has one", hint=_HINT
+        )
     if ROPE_FACTORS in names and not family.factors:
         raise UnsupportedError(
             f"GGUF files of architecture {architecture!r} cannot scale frequencies as llama3", hint=_HINT
@@ -49,7 +53,7 @@ def check_tensors(architecture: str, names: Collection[str], network: Network) -
             f"are not {attention.embed_dim} numbers",
             hint=_HINT,
         )
-    if attention.rope is not None and attention.rope.scaling not in ("none", "linear", "llama3"):
+    if attention.rope is not None and attention.rope.scaling not in ("none", "linear", "llama3", "yarn"):
         raise UnsupportedError(f"rotary scaling {attention.rope.scaling!r} is not written to GGUF files", hint=_HINT)
     if attention.rope is not None and attention.rope.dim != attention.width and not family.partial:
         raise UnsupportedError(

@@ -61,4 +61,12 @@ def _rope(rope: Rope | None) -> dict[str, Any]:
     }
     if rope.scaling == "linear":
         values |= {"rope.scaling.type": "linear", "rope.scaling.factor": np.float32(rope.factor)}
+    if rope.scaling == "yarn":
+        values |= {
+            "rope.scaling.type": "yarn",
+            "rope.scaling.factor": np.float32(rope.factor),
+            "rope.scaling.original_context_length": np.uint32(rope.original_context),
+            "rope.scaling.yarn_beta_fast": np.float32(rope.beta_fast),
+            "rope.scaling.yarn_beta_slow": np.float32(rope.beta_slow),
+        }
     return values

@@ -32,13 +32,32 @@ def read_rope(given: Config, file: GGUFSource, head_dim: int) -> dict[str, Any]:
         part = dim / head_dim
         rope["partial_rotary_factor"] = part if int(head_dim * part) == dim else math.nextafter(part, 2.0)
     kind = given.values.get("rope.scaling.type", "none")
-    if kind not in ("none", "linear"):
-        raise UnsupportedError(f"{given.where}: rotary scaling {kind!r} is not supported", hint="supported: linear")
+    if kind not in ("none", "linear", "yarn"):
+        raise UnsupportedError(
+            f"{given.where}: rotary scaling {kind!r} is not supported", hint="supported: linear, yarn"
+        )
     if kind == "linear":
         rope |= {"rope_type": "linear", "factor": given.number("rope.scaling.factor", 1.0)}
+    if kind == "yarn":
+        rope |= _yarn(given)
     if ROPE_FACTORS in file.entries:
         rope |= _llama3(decode(file.packed(ROPE_FACTORS)), base, dim, given.where)
     return rope
+
+
+def _yarn(given: Config) -> dict[str, Any]:
+    factor = given.number("rope.scaling.factor")
+    # Cosines and sines grow by this beside what the factor itself implies.
+    more = given.number("rope.scaling.attn_factor", given.number("rope.scaling.yarn_attn_factor", 1.0))
+    values: dict[str, Any] = {
+        "rope_type": "yarn",
+        "factor": factor,
+        "original_max_position_embeddings": given.integer("rope.scaling.original_context_length"),
+        "beta_fast": given.number("rope.scaling.yarn_beta_fast", 32.0),
+        "beta_slow": given.number("rope.scaling.yarn_beta_slow", 1.0),
+    }
+    grown = 0.1 * math.log(factor) + 1 if factor > 1 else 1.0
+    return values if more == 1.0 else {**values, "attention_factor": more * grown}
 
 
 def _llama3(factors: Array, base: float, dim: int, where: str) -> dict[str, Any]:

@@ -1,0 +1,45 @@
+"""Granite 3: Llama with a factor on embeddings, scores, blocks and logits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from volumetric.loaders.gguf import GGUFSource
+from volumetric.loaders.gguf_archs.llama import FAMILY as LLAMA
+from volumetric.loaders.gguf_family import GGUFFamily
+from volumetric.loaders.hf_config import Config
+from volumetric.network import Network
+
+_FACTORS: Final[Mapping[str, str]] = {
+    "embedding_scale": "embedding_multiplier",
+    "attention.scale": "attention_multiplier",
+    "residual_scale": "residual_multiplier",
+    "logit_scale": "logits_scaling",
+}
+
+
+def _values(given: Config, file: GGUFSource) -> Mapping[str, Any]:
+    factors = {name: given.number(key) for key, name in _FACTORS.items() if given.has(key)}
+    if "attention_multiplier" not in factors:  # then llama.cpp divides by the root of a head's width
+        share = given.integer("embedding_length") // given.integer("attention.head_count") or 1
+        factors["attention_multiplier"] = given.integer("attention.key_length", share) ** -0.5
+    return {**LLAMA.values(given, file), **factors}
+
+
+def _metadata(config: Config, network: Network) -> Mapping[str, Any]:
+    del network
+    return {key: np.float32(config.number(name, 1.0)) for key, name in _FACTORS.items()}
+
+
+FAMILY = GGUFFamily(
+    model_type="granite",
+    auto_class="GraniteForCausalLM",
+    interleaved=True,
+    biases=LLAMA.biases,
+    factors=True,
+    values=_values,
+    metadata=_metadata,
+)
