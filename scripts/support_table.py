@@ -77,8 +77,7 @@ loading one changes neither numbers nor size. Q8_0, Q4_0 and Q4_1 are not among 
 Forward and backward of every layer kind, for rows, sequences, batches and images as far as its shape rule goes.
 *native*: kernels of the device compute it in float32. The inference column says how a layer runs inside of a network:
 *rows*: as operations on the rows of a call, on packed weights; *programs*: in float32, by programs of fixed shape that
-stand between those. On the CPU every layer of a network runs as it can; on a GPU a network that needs programs runs as
-such as a whole, as does all training on both.
+stand between those. Every layer of a network runs as it can; training is programs throughout.
 
 | kind | class | inference | reference | cpu: forward | backward | gpu: forward | backward |
 | --- | --- | --- | --- | --- | --- | --- | --- |

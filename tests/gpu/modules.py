@@ -13,7 +13,7 @@ import numpy as np
 from tests.gpu_graph.test_fake_quant import rounding, schemes
 from tests.graph.op_cases import OP_CASES, case_graph
 from volumetric import Coord, Grid, Network, initialise
-from volumetric.kernels.gpu import attention, elementwise, guards, matmul, recurrence, tiles
+from volumetric.kernels.gpu import attention, elementwise, guards, matmul, moves, recurrence, tiles
 from volumetric.kernels.gpu.attention import AttentionShape
 from volumetric.kernels.gpu.dispatch import Caps, Dispatch
 from volumetric.kernels.gpu.dispatch import Grid as Groups
@@ -92,7 +92,7 @@ def _choices(module: Module) -> set[tuple[object, ...]]:
 
 
 def fused_dispatches(caps: Caps) -> Iterator[Dispatch]:
-    """Kernels of fused plans."""
+    """Kernels of operations on rows."""
     yield Dispatch(kernel="probe_rounds", grid=Groups(x=1), constants={"ROUNDS": 9})
     if caps.subgroup_size:
         yield Dispatch(kernel="probe_subgroup", grid=Groups(x=1), constants={"WG": 128})
@@ -112,6 +112,9 @@ def fused_dispatches(caps: Caps) -> Iterator[Dispatch]:
     yield elementwise.join(width=9)
     yield elementwise.softmax(width=9, temperature=0.5)
     yield elementwise.copy_pages(96)
+    yield moves.move_rows(96)
+    for flag in (False, True):
+        yield moves.move_state(9, back=flag)
     yield elementwise.keep_largest(width=9, count=2)
     for first in (0, elementwise.MIXED):
         yield elementwise.mix(width=9, branches=6, first=first, count=2)

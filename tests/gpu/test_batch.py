@@ -137,7 +137,7 @@ def test_pieces_of_any_size_agree_with_each_alone(native_device: GpuDevice, rng,
 def test_calls_beyond_the_scratch_memory_are_cut(rng):
     network = llama()
     params = initialise(network, 4)
-    executable = GpuDevice(narrow={"max_binding": 16384}).compile_fused(lower(network), params, RunOptions(context=90))
+    executable = GpuDevice(narrow={"max_binding": 16384}).compile(lower(network), params, RunOptions(context=90))
     assert executable.scratch.rows < 50
     states, rows = ragged(rng, executable, [50, 1, 30])
     alone = [state.fork() for state in states]
@@ -152,7 +152,7 @@ def test_calls_beyond_the_scratch_memory_are_cut(rng):
 @pytest.mark.parametrize("make", [llama, gemma])
 def test_greedy_of_several_sequences_is_greedy_of_each(native_device: GpuDevice, rng, make):
     network = make()
-    executable = native_device.compile_fused(lower(network), initialise(network, 2), RunOptions(context=60))
+    executable = native_device.compile(lower(network), initialise(network, 2), RunOptions(context=60))
     states = fed(executable, [rng.integers(0, 97, n).astype(np.int32) for n in (3, 11, 30)])
     alone = [state.fork() for state in states]
     first = [5, 6, 7]
@@ -175,7 +175,7 @@ def test_greedy_of_several_sequences_is_greedy_of_each(native_device: GpuDevice,
 
 def test_threads_take_turns(native_device: GpuDevice, rng):
     network = llama()
-    executable = native_device.compile_fused(lower(network), initialise(network, 2), RunOptions(context=60))
+    executable = native_device.compile(lower(network), initialise(network, 2), RunOptions(context=60))
     prompts = [rng.integers(0, 97, n).astype(np.int32) for n in (5, 9, 13, 2)]
     expected = [list(islice(greedy_ids(executable, state, 1), 12)) for state in fed(executable, prompts)]
     found: list[list[int]] = [[], [], [], []]

@@ -38,7 +38,7 @@ from volumetric.runtime import RunOptions, lower
 from volumetric.runtime.batch import greedy_ids
 from volumetric.runtime.gpu import GpuDevice
 from volumetric.runtime.gpu.executable import GpuExecutable
-from volumetric.runtime.graph.network import DIALECT, open_graph
+from volumetric.runtime.graph.network import NATIVE
 from volumetric.runtime.profile import WHOLE
 from volumetric.runtime.reference import ReferenceDevice
 from volumetric.weights import WeightStore
@@ -123,14 +123,14 @@ def bidirectional() -> Network:
 
 def test_a_fused_plan_is_a_short_list_of_dispatches(native_device: GpuDevice) -> None:
     network = tiny_llama(blocks=1)
-    executable = native_device.compile_fused(lower(network), initialise(network, 0), OPTIONS)
+    executable = native_device.compile(lower(network), initialise(network, 0), OPTIONS)
     names = [call.name for call in executable.recordings.calls("whole", Rows(1, 1))]
     assert names == ["embedding", "matvec", "attend_split", "matvec", "matvec", "matvec", "matvec"]
 
 
 def test_profiles_name_every_dispatch(native_device: GpuDevice) -> None:
     network = tiny_llama()
-    executable = native_device.compile_fused(lower(network), initialise(network, 0), OPTIONS)
+    executable = native_device.compile(lower(network), initialise(network, 0), OPTIONS)
     times = executable.kernel_times([executable.new_state()], repeats=1)
     kinds = {time.label: time.count for time in times}
     assert kinds.pop("all") == sum(kinds.values()) == 2 + 5 * 2
@@ -140,7 +140,7 @@ def test_profiles_name_every_dispatch(native_device: GpuDevice) -> None:
 
 def test_step_times_are_those_of_one_token_or_one_prompt(native_device: GpuDevice) -> None:
     network = tiny_llama()
-    executable = native_device.compile_fused(lower(network), initialise(network, 0), OPTIONS)
+    executable = native_device.compile(lower(network), initialise(network, 0), OPTIONS)
     state = executable.new_state()
     state.advance(5)
     token, prompt = (executable.step_times(state, rows, repeats=1) for rows in (1, 80))
@@ -158,7 +158,7 @@ def test_networks_agree_with_the_reference(fallback_device: GpuDevice, rng: np.r
     ids = network.input_dtype == "int32"
     x = rng.integers(0, 53, 40).astype(np.int32) if ids else rng.standard_normal((40, 6)).astype(np.float32)
     expected = reference(network, params, x)
-    executable = fallback_device.compile_fused(lower(network), params, OPTIONS)
+    executable = fallback_device.compile(lower(network), params, OPTIONS)
     assert_close(executable.forward(executable.new_state(), x, last_only=False), expected, 2e-5)
     state = executable.new_state()
     assert_close(executable.forward(state, x), expected[-1:], 2e-5)
@@ -170,7 +170,7 @@ def test_schemes_agree_with_the_reference(native_device: GpuDevice, rng: np.rand
     network = tiny_llama(blocks=1)
     params = morphed(initialise(network, 2), scheme)
     ids = rng.integers(0, 97, 20).astype(np.int32)
-    executable = native_device.compile_fused(lower(network), params, OPTIONS)
+    executable = native_device.compile(lower(network), params, OPTIONS)
     got = executable.forward(executable.new_state(), ids, last_only=False)
     assert_close(got, reference(network, params, ids), 2e-5)
     assert bool(executable.decoded) == (scheme not in FORMATS)
@@ -183,7 +183,7 @@ def test_products_of_several_formats_keep_them(native_device: GpuDevice, rng: np
     mixed = Params({key: other[key] if "/v." in key else store for key, store in params.items()})
     assert {str(store.scheme) for store in mixed.values()} >= {"q4_k", "int8:g32"}
     ids = rng.integers(0, 97, 20).astype(np.int32)
-    executable = native_device.compile_fused(lower(network), mixed, OPTIONS)
+    executable = native_device.compile(lower(network), mixed, OPTIONS)
     assert_close(executable.forward(executable.new_state(), ids, last_only=False), reference(network, mixed, ids), 2e-5)
     one = executable.forward(executable.new_state(), ids[:1])
     assert_close(one, reference(network, mixed, ids[:1]), 2e-5)
@@ -201,7 +201,7 @@ def test_types_of_64_bits_are_refused(native_device: GpuDevice, scheme: str) -> 
 def test_rows_in_any_division_give_the_same(fallback_device: GpuDevice, rng: np.random.Generator) -> None:
     network = tiny_llama()
     ids = rng.integers(0, 97, 50).astype(np.int32)
-    executable = fallback_device.compile_fused(lower(network), initialise(network, 3), OPTIONS)
+    executable = fallback_device.compile(lower(network), initialise(network, 3), OPTIONS)
     whole = executable.forward(executable.new_state(), ids, last_only=False)
     state = executable.new_state()
     pieces = [executable.forward(state, ids[a:b], last_only=False) for a, b in ((0, 1), (1, 18), (18, 19), (19, 50))]
@@ -213,7 +213,7 @@ def test_long_calls_run_in_chunks(rng: np.random.Generator) -> None:
     network = tiny_llama(vocabulary=701)
     params = initialise(network, 4)
     ids = rng.integers(0, 701, 90).astype(np.int32)
-    whole = GpuDevice(narrow={"max_binding": 16384}).compile_fused(lower(network), params, OPTIONS)
+    whole = GpuDevice(narrow={"max_binding": 16384}).compile(lower(network), params, OPTIONS)
     assert whole.scratch.tail_rows < whole.scratch.rows < 90
     expected = reference(network, params, ids)
     assert_close(whole.forward(whole.new_state(), ids, last_only=False), expected, 2e-5)
@@ -226,7 +226,7 @@ def test_matrices_beyond_a_binding_are_sharded(rng: np.random.Generator, scheme:
     params = morphed(initialise(network, 5), scheme)
     ids = rng.integers(0, 701, 30).astype(np.int32)
     limit = 24576 if scheme == "float32" else 12288
-    executable = GpuDevice(narrow={"max_binding": limit}).compile_fused(
+    executable = GpuDevice(narrow={"max_binding": limit}).compile(
         lower(network), params, RunOptions(context=32, kv_dtype="float32")
     )
     assert len(executable.weights.matrix(("0.0.0.0/weight",)).shards) > 1
@@ -240,7 +240,7 @@ def test_matrices_beyond_a_binding_are_sharded(rng: np.random.Generator, scheme:
 def test_tied_weights_are_resident_once(native_device: GpuDevice) -> None:
     network = tiny_llama(blocks=1)
     params = initialise(network, 6)
-    executable = native_device.compile_fused(lower(network), params, OPTIONS)
+    executable = native_device.compile(lower(network), params, OPTIONS)
     total = sum(store.stored().nbytes for store in params.values())
     assert total <= executable.memory.weights <= total + 64 * len(params)
 
@@ -251,10 +251,9 @@ def test_both_executors_give_the_same_bits(native_device: GpuDevice, rng: np.ran
     params = initialise(network, 7)
     ids = rng.integers(0, 97, 20).astype(np.int32)
     plan = lower(network)
-    graph = open_graph(plan, DIALECT)
     found = []
     for portable in (False, True):
-        executable = GpuExecutable(native_device.context, plan, graph, params, OPTIONS, portable=portable)
+        executable = GpuExecutable(native_device.context, plan, NATIVE, params, OPTIONS, portable=portable)
         state = executable.new_state()
         logits = executable.forward(state, ids, last_only=False)
         tokens = greedy_ids(executable, state, 5)
@@ -265,7 +264,7 @@ def test_both_executors_give_the_same_bits(native_device: GpuDevice, rng: np.ran
 
 def test_replaying_gives_the_same_bits(native_device: GpuDevice, rng: np.random.Generator) -> None:
     network = tiny_llama()
-    executable = native_device.compile_fused(lower(network), initialise(network, 8), OPTIONS)
+    executable = native_device.compile(lower(network), initialise(network, 8), OPTIONS)
     ids = rng.integers(0, 97, 33).astype(np.int32)
     state = executable.new_state()
     first = executable.forward(state, ids, last_only=False)
@@ -277,7 +276,7 @@ def test_replaying_gives_the_same_bits(native_device: GpuDevice, rng: np.random.
 def test_single_rows_may_alternate_between_states(fallback_device: GpuDevice, rng: np.random.Generator) -> None:
     """The commands of a state's next row are encoded ahead: those of another state must not be taken for them."""
     network = tiny_llama()
-    executable = fallback_device.compile_fused(lower(network), initialise(network, 8), OPTIONS)
+    executable = fallback_device.compile(lower(network), initialise(network, 8), OPTIONS)
     ids = rng.integers(0, 97, (2, 6, 1)).astype(np.int32)
     expected = []
     for mine in ids:
@@ -295,7 +294,7 @@ def test_single_rows_may_alternate_between_states(fallback_device: GpuDevice, rn
 
 def test_trim_forgets(native_device: GpuDevice, rng: np.random.Generator) -> None:
     network = tiny_llama()
-    executable = native_device.compile_fused(lower(network), initialise(network, 9), OPTIONS)
+    executable = native_device.compile(lower(network), initialise(network, 9), OPTIONS)
     ids = rng.integers(0, 97, 30).astype(np.int32)
     state = executable.new_state()
     executable.forward(state, ids)
@@ -311,7 +310,7 @@ def test_trim_forgets(native_device: GpuDevice, rng: np.random.Generator) -> Non
 
 def test_fork_continues_independently(native_device: GpuDevice, rng: np.random.Generator) -> None:
     network = tiny_llama()
-    executable = native_device.compile_fused(lower(network), initialise(network, 10), OPTIONS)
+    executable = native_device.compile(lower(network), initialise(network, 10), OPTIONS)
     ids = rng.integers(0, 97, 30).astype(np.int32)
     state = executable.new_state()
     executable.forward(state, ids[:20])
@@ -328,8 +327,8 @@ def test_a_cache_in_float16_is_half_as_large_and_close(native_device: GpuDevice,
     network = tiny_llama()
     params = initialise(network, 11)
     ids = rng.integers(0, 97, 30).astype(np.int32)
-    full = native_device.compile_fused(lower(network), params, OPTIONS)
-    half = native_device.compile_fused(lower(network), params, RunOptions(context=96, kv_dtype="float16"))
+    full = native_device.compile(lower(network), params, OPTIONS)
+    half = native_device.compile(lower(network), params, RunOptions(context=96, kv_dtype="float16"))
     assert half.memory.state_per_token * 2 == full.memory.state_per_token
     a, b = (e.forward(e.new_state(), ids, last_only=False) for e in (full, half))
     assert not np.array_equal(a, b)
@@ -343,7 +342,7 @@ def test_int8_activations_stay_close(fallback_device: GpuDevice, rng: np.random.
     found = []
     for compute in ("float32", "int8"):
         options = RunOptions(context=96, compute=compute, kv_dtype="float32")
-        executable = fallback_device.compile_fused(lower(network), params, options)
+        executable = fallback_device.compile(lower(network), params, options)
         state = executable.new_state()
         found.append(np.concatenate([executable.forward(state, ids[i : i + 1]) for i in range(12)]))
     assert not np.array_equal(*found)
@@ -353,7 +352,7 @@ def test_int8_activations_stay_close(fallback_device: GpuDevice, rng: np.random.
 def test_misuse_is_refused(native_device: GpuDevice) -> None:
     network = tiny_llama()
     params = initialise(network, 12)
-    executable = native_device.compile_fused(lower(network), params, OPTIONS)
+    executable = native_device.compile(lower(network), params, OPTIONS)
     state = executable.new_state()
     with pytest.raises(GenerationError, match="vocabulary of 97"):
         executable.forward(state, np.array([97], np.int32))
@@ -362,14 +361,14 @@ def test_misuse_is_refused(native_device: GpuDevice) -> None:
     with pytest.raises(GenerationError, match="do not fit"):
         executable.forward(state, np.zeros(97, np.int32))
     assert state.position == 0
-    features = native_device.compile_fused(lower(parallel()), initialise(parallel(), 0), OPTIONS)
+    features = native_device.compile(lower(parallel()), initialise(parallel(), 0), OPTIONS)
     with pytest.raises(UnsupportedError, match="token ids"):
         next(greedy_ids(features, features.new_state(), 0))
 
 
 def test_learned_positions_end_before_the_context(native_device: GpuDevice) -> None:
     network = gpt2_like()
-    executable = native_device.compile_fused(lower(network), initialise(network, 0), RunOptions(context=200))
+    executable = native_device.compile(lower(network), initialise(network, 0), RunOptions(context=200))
     state = executable.new_state()
     executable.forward(state, np.zeros(94, np.int32))
     tokens = greedy_ids(executable, state, 0)
@@ -383,24 +382,22 @@ def test_learned_positions_end_before_the_context(native_device: GpuDevice) -> N
 def test_limits_are_reported_with_a_remedy() -> None:
     network = tiny_llama()
     device = GpuDevice(narrow={"max_binding": 16384})
-    executable = device.compile_fused(
-        lower(network), initialise(network, 13), RunOptions(context=400, kv_dtype="float32")
-    )
+    executable = device.compile(lower(network), initialise(network, 13), RunOptions(context=400, kv_dtype="float32"))
     state = executable.new_state()
     executable.forward(state, np.zeros(30, np.int32))
     with pytest.raises(DeviceError, match=r"more than the 224 rows of keys and values") as error:
         executable.forward(state, np.zeros(300, np.int32))
     assert "context" in (error.value.hint or "")
     with pytest.raises(DeviceError, match="all 4096 rows at once"):
-        device.compile_fused(lower(bidirectional()), initialise(bidirectional(), 0), RunOptions(context=4096))
+        device.compile(lower(bidirectional()), initialise(bidirectional(), 0), RunOptions(context=4096))
     with pytest.raises(DeviceError, match="binds at most"):
-        GpuDevice(narrow={"max_binding": 256}).compile_fused(lower(network), initialise(network, 0), OPTIONS)
+        GpuDevice(narrow={"max_binding": 256}).compile(lower(network), initialise(network, 0), OPTIONS)
 
 
 def test_a_lost_device_is_reported() -> None:
     device = GpuDevice()
     network = tiny_llama()
-    executable = device.compile_fused(lower(network), initialise(network, 16), OPTIONS)
+    executable = device.compile(lower(network), initialise(network, 16), OPTIONS)
     state = executable.new_state()
     device.context.device.destroy()
     with pytest.raises(DeviceError, match="lost") as error:
@@ -418,9 +415,9 @@ def test_closing_frees_the_memory(native_device: GpuDevice) -> None:
     network = tiny_llama()
     context = native_device.context
     params = initialise(network, 14)
-    native_device.compile_fused(lower(network), params, OPTIONS).close()
+    native_device.compile(lower(network), params, OPTIONS).close()
     before = context.allocated
-    executable = native_device.compile_fused(lower(network), params, OPTIONS)
+    executable = native_device.compile(lower(network), params, OPTIONS)
     state = executable.new_state()
     executable.forward(state, np.arange(20, dtype=np.int32))
     assert context.allocated > before
@@ -442,4 +439,4 @@ def test_the_cache_is_as_precise_as_the_weights(native_device, dtype, kept):
     for key, spec in network.param_specs().items():
         if spec.packable:
             params[key].morph(Scheme.parse(dtype))
-    assert native_device.compile_fused(lower(network), params, RunOptions(context=16)).options.kv_dtype == kept
+    assert native_device.compile(lower(network), params, RunOptions(context=16)).options.kv_dtype == kept

@@ -20,7 +20,7 @@ from volumetric.runtime.gpu.state import GpuState
 @pytest.fixture
 def executable(fallback_device: GpuDevice) -> GpuExecutable:
     network = tiny_llama()
-    return fallback_device.compile_fused(lower(network), initialise(network, 21), RunOptions(context=40))
+    return fallback_device.compile(lower(network), initialise(network, 21), RunOptions(context=40))
 
 
 def prefilled(executable: GpuExecutable, seed: int = 0, rows: int = 9) -> GpuState:

@@ -23,7 +23,7 @@ from volumetric.runtime.gpu.pages import Holding
 
 def opened(device: GpuDevice, context: int = 400, seed: int = 3) -> GpuExecutable:
     network = tiny_llama()
-    return device.compile_fused(lower(network), initialise(network, seed), RunOptions(context=context))
+    return device.compile(lower(network), initialise(network, seed), RunOptions(context=context))
 
 
 @pytest.fixture

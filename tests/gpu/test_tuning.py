@@ -104,7 +104,7 @@ def test_a_software_adapter_is_not_tuned(native_device: GpuDevice) -> None:
     if not native_device.context.software:
         return
     network = tiny_llama()
-    executable = native_device.compile_fused(lower(network), initialise(network, 0), RunOptions(context=32))
+    executable = native_device.compile(lower(network), initialise(network, 0), RunOptions(context=32))
     before = native_device.context.tunings
     executable.tune()
     assert native_device.context.tunings is before

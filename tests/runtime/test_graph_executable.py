@@ -140,7 +140,8 @@ def test_greedy_decoding_and_batches(name: str, rng: np.random.Generator) -> Non
     x = rows(mixed(), 3, rng)
     together = one_row_each(fast, states, x)
     alone = [fast.forward(state, x[i : i + 1])[0] for i, state in enumerate(apart)]
-    np.testing.assert_array_equal(together, alone)
+    # On a GPU how products sum depends on the number of rows.
+    np.testing.assert_allclose(together, alone, rtol=0, atol=0 if name == "cpu" else 1e-6)
 
 
 def test_a_network_without_memory_computes_the_last_row_alone(rng: np.random.Generator) -> None:
@@ -174,8 +175,9 @@ def test_what_does_not_fit_is_refused(name: str, rng: np.random.Generator) -> No
     fast.close()
 
 
-def test_a_closed_executable_says_so() -> None:
-    _, fast = pair(images(), "cpu")
+@pytest.mark.parametrize("name", FAST)
+def test_a_closed_executable_says_so(name: str) -> None:
+    _, fast = pair(images(), name)
     state = fast.new_state()
     fast.close()
     with pytest.raises(DeviceError, match="closed"):

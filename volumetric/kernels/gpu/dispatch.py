@@ -54,12 +54,14 @@ class Rows(NamedTuple):
     singles : those, at the beginning, that are the only row of their sequence
     blocks : how many blocks the pieces of the others are cut into
     pieces : sequences
+    lengths : rows of each sequence, where what is recorded depends on them; else empty
     """
 
     total: int
     singles: int = 0
     blocks: int = 0
     pieces: int = 0
+    lengths: tuple[int, ...] = ()
 
     @property
     def others(self) -> int:

@@ -127,10 +127,9 @@ def attend(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
 
 def _caches(r: Recorder, node: Node) -> dict[str, str]:
     """Keys, values and page tables that a node reads and writes."""
-    held = [node.named(name) for name in ("k", "v")]
-    if None not in held:
-        keys, values = (rows_name(r.graph.tensors[i].key or "") for i in held if i is not None)
-        return {"keys": keys, "values": values, "tables": TABLES}
+    held = r.graph.states(node)
+    if held:
+        return {"keys": rows_name(held["k"]), "values": rows_name(held["v"]), "tables": TABLES}
     if not r.attention.alone:
         raise UnsupportedError(f"{node.where}: attention without a cache was not prepared")
     return r.attention.alone

@@ -40,19 +40,20 @@ class Place:
     pages: Sequence[int] = ()
 
 
-def schedule(lengths: Sequence[int], most: int, *, apart: bool) -> list[list[Span]]:
+def schedule(lengths: Sequence[int], most: int, *, apart: bool, each: int | None = None) -> list[list[Span]]:
     """Cut pieces of `lengths` rows into calls of at most `most` rows, single rows first.
 
     Parameters
     ----------
     apart : each piece has calls of its own
+    each : rows that a call may have of one piece, see `Graph.piece`
     """
     order = sorted(range(len(lengths)), key=lambda i: lengths[i] > 1)
     groups = [[piece] for piece in order] if apart else [order]
     dealt = (
         [Span(group[span.piece], span.start, span.stop) for span in call]
         for group in groups
-        for call in deal([lengths[piece] for piece in group], most)
+        for call in deal([lengths[piece] for piece in group], most, each=each)
     )
     return [sorted(call, key=lambda span: len(span) > 1) for call in dealt]
 
@@ -68,7 +69,7 @@ def control_words(places: Sequence[Place], rows: Rows, each: int) -> NDArray[np.
     """Contents of the control block, as far as a call of `rows` reads it."""
     if not rows.blocks:
         words = np.zeros(_PLACES + 4 * rows.total, np.uint32)
-        words[:_NEAR] = rows
+        words[:_NEAR] = rows[:_NEAR]
         if rows.singles == 1:
             words[_NEAR:_PLACES] = near_words(places[0].pages)
         lists = words[_PLACES:].reshape(-1, 4)
@@ -78,7 +79,7 @@ def control_words(places: Sequence[Place], rows: Rows, each: int) -> NDArray[np.
         lists[:, 3] = np.arange(rows.total)
         return words
     words = np.zeros(CONTROL_BYTES // 4, np.uint32)
-    words[:_NEAR] = rows
+    words[:_NEAR] = rows[:_NEAR]
     if rows.singles == 1:
         words[_NEAR:_PLACES] = near_words(places[0].pages)
     lists, at, starts = words[_PLACES:_STARTS].reshape(-1, 4), 0, []

@@ -11,15 +11,12 @@ from volumetric.kernels.gpu.formats import FORMATS
 from volumetric.runtime.device import DeviceInfo, RunOptions
 from volumetric.runtime.gpu.adapters import choose, describe, ranked_adapters
 from volumetric.runtime.gpu.context import GpuContext
-from volumetric.runtime.graph.network import DIALECT, NATIVE, open_graph
-from volumetric.runtime.graph.ops import Graph
-from volumetric.runtime.graph.segments import on_rows
+from volumetric.runtime.graph.network import NATIVE
 from volumetric.runtime.narrowing import narrowed_params
 from volumetric.runtime.plan import Plan
 
 if TYPE_CHECKING:
     from volumetric.network import Params
-    from volumetric.runtime.device import Executable
     from volumetric.runtime.gpu.executable import GpuExecutable
     from volumetric.runtime.gpu.graph import GpuGraphs
 
@@ -62,39 +59,26 @@ class GpuDevice:
         """What the device is and can do."""
         return self._info
 
-    def compile(self, plan: Plan, params: Params, options: RunOptions | None = None) -> Executable:
+    def compile(self, plan: Plan, params: Params, options: RunOptions | None = None) -> GpuExecutable:
         """Bind `plan` (as `lower` wrote it) to resident copies of `params`.
 
-        A network that consists of operations on rows runs on packed weights; any other as tensor graphs.
+        What a network has as operations on rows runs on packed weights; what is between them, in float32.
 
         Raises
         ------
         DeviceError : the weights or the scratch memory exceed the GPU
         UnsupportedError : the options hold something that has no GPU form, or weights are of a 64-bit type
         """
-        from volumetric.runtime.graph.executable import GraphExecutable
-
-        options = options or RunOptions()
-        refuse_wide(plan, params)
-        graph = open_graph(plan, DIALECT & self.native_operations)
-        if all(on_rows(graph, node, self.native_operations) for node in graph.nodes):
-            return self._bound(plan, graph, params, options)
-        return GraphExecutable(plan, params, options, self.graphs())
-
-    def compile_fused(self, plan: Plan, params: Params, options: RunOptions | None = None) -> GpuExecutable:
-        """Bind a plan of row-wise operations alone; raises as `compile`, and `UnsupportedError` for other layers."""
-        refuse_wide(plan, params)
-        graph = open_graph(plan, DIALECT & self.native_operations)
-        return self._bound(plan, graph, params, options or RunOptions())
-
-    def _bound(self, plan: Plan, graph: Graph, params: Params, options: RunOptions) -> GpuExecutable:
         from volumetric.runtime.gpu.executable import GpuExecutable
 
+        options = options or RunOptions()
         if options.compute == "bfloat16":
             raise UnsupportedError(
                 "the GPU has no products of bfloat16 activations", hint="use compute='float32' or device='cpu'"
             )
-        return GpuExecutable(self.context, plan, graph, narrowed_params(params, self.native_schemes), options)
+        refuse_wide(plan, params)
+        native = narrowed_params(params, self.native_schemes)
+        return GpuExecutable(self.context, plan, self.native_operations, native, options)
 
     def graphs(self) -> GpuGraphs:
         """Return what compiles tensor graphs for this GPU."""

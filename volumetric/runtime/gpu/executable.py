@@ -21,6 +21,7 @@ from volumetric.runtime.gpu.attending import Attending, attention_shapes
 from volumetric.runtime.gpu.calls import Place, schedule
 from volumetric.runtime.gpu.commands import Executor, PlainExecutor
 from volumetric.runtime.gpu.context import GpuContext
+from volumetric.runtime.gpu.cores import GpuCores, rows_of_cores, steps
 from volumetric.runtime.gpu.decoding import Decoder
 from volumetric.runtime.gpu.native import NativeExecutor
 from volumetric.runtime.gpu.pages import PagePool
@@ -32,7 +33,7 @@ from volumetric.runtime.gpu.results import Results
 from volumetric.runtime.gpu.scratch import Scratch
 from volumetric.runtime.gpu.state import GpuState
 from volumetric.runtime.gpu.tuning import tune
-from volumetric.runtime.graph.ops import Graph
+from volumetric.runtime.graph.segments import Cut
 from volumetric.runtime.plan import Plan
 from volumetric.runtime.profile import StepTime
 from volumetric.runtime.state import check_input, check_room, check_vocabulary
@@ -46,7 +47,7 @@ class GpuExecutable:
     ----------
     context : the open GPU
     plan : as `lower` wrote it
-    graph : the same as operations on rows, from `open_graph`
+    native : operations that run on rows
     params : weights of the network
     options : how to run
     portable : encode with plain wgpu-py calls instead of prepared native ones
@@ -61,7 +62,7 @@ class GpuExecutable:
         self,
         context: GpuContext,
         plan: Plan,
-        graph: Graph,
+        native: frozenset[str],
         params: Params,
         options: RunOptions,
         *,
@@ -75,19 +76,19 @@ class GpuExecutable:
             options = dataclasses.replace(options, kv_dtype=_storage(plan, params))
         self.context = context
         self.plan = plan
-        self.graph = graph
+        self._closed = False
+        cut = Cut(plan, native)
+        self.graph = graph = cut.graph
+        parts = cut.parts
         self.options = options
         shapes = attention_shapes(graph, options)
         self.weights = Residency(context, params)
-        whole = any(not (shape.state and shape.causal) for shape in shapes.values())
-        self.scratch = Scratch(context, graph, whole=whole, most=options.context)
-        held = {node.outputs[0]: node for node in graph.nodes if node.op == "attend"}
-        kept = {
-            graph.tensors[i].key or "": shapes[out]
-            for out, node in held.items()
-            for i in (node.named("k"), node.named("v"))
-            if i is not None
-        }
+        alone = any(not (shape.state and shape.causal) for shape in shapes.values())
+        most = options.context if alone else rows_of_cores(parts, options.context, context.caps, whole=graph.whole)
+        chain = dataclasses.replace(graph, nodes=steps(graph, parts))
+        self.scratch = Scratch(context, chain, most=most, least=options.context if alone else 1)
+        attends = (node for node in graph.nodes if node.op == "attend")
+        kept = {key: shapes[node.outputs[0]] for node in attends for key in graph.states(node).values()}
         fixed = {key: spec for key, spec in plan.states.items() if spec.kind == "fixed"}
         self.pool = PagePool(context, kept, options.context, self._unbind, fixed)
         self._row_bytes = sum(2 * shape.page_bytes // shape.page for shape in shapes.values() if shape.state)
@@ -96,7 +97,10 @@ class GpuExecutable:
             graph, self.weights, self.scratch, attention, int8=options.compute == "int8", tunings=context.tunings
         )
         self._executor: Executor = PlainExecutor(context) if portable else NativeExecutor(context)
-        self.recordings = Recordings(context, self._executor, self.scratch, self._recorder, self._buffers)
+        self._cores = GpuCores(context, graph, parts, self.weights, self._forget)
+        self.recordings = Recordings(
+            context, self._executor, self.scratch, self._recorder, parts, self._cores, self._buffers
+        )
         self._results = Results(self.recordings)
         self._decoder = Decoder(self.recordings, self.pool, self._check_rows)
         self._tables = [
@@ -110,7 +114,8 @@ class GpuExecutable:
     @property
     def memory(self) -> MemoryReport:
         """Bytes on the GPU."""
-        return MemoryReport(weights=self.weights.nbytes, scratch=self.scratch.nbytes, state_per_token=self._row_bytes)
+        scratch = self.scratch.nbytes + self._cores.nbytes
+        return MemoryReport(weights=self.weights.nbytes, scratch=scratch, state_per_token=self._row_bytes)
 
     @property
     def decoded(self) -> frozenset[str]:
@@ -142,15 +147,22 @@ class GpuExecutable:
             for piece, x in zip(pieces, rows, strict=True):
                 self._check_owner(piece.state)
                 self._check_rows(piece.state.position, len(x))
+                self._check_together(len(x))
             self._reserve([piece.state for piece in pieces], [len(x) for x in rows])
             found: list[list[NDArray[np.float32]]] = [[] for _ in pieces]
-            for spans in schedule([len(x) for x in rows], self.scratch.rows, apart=self.recordings.apart):
+            for spans in schedule(
+                [len(x) for x in rows], self.scratch.rows, apart=self.recordings.apart, each=self.graph.piece
+            ):
                 states: list[GpuState] = [pieces[span.piece].state for span in spans]
                 wanted = [_wanted(pieces[span.piece], span, len(rows[span.piece])) for span in spans]
                 x = np.concatenate([rows[span.piece][span.start : span.stop] for span in spans])
                 starts = np.cumsum([0, *(len(span) for span in spans)])
                 numbers = [int(start) + n for start, part in zip(starts, wanted, strict=False) for n in part]
-                outputs = self._results.run(*self._place_rows(states, [len(span) for span in spans]), x, numbers)
+                lengths = [len(span) for span in spans]
+                placed = self._place_rows(states, lengths)
+                for i in self._cores.derived:
+                    self._results.write(i, self._cores.derived_rows(i, lengths, [state.position for state in states]))
+                outputs = self._results.run(*placed, x, numbers)
                 for state, span in zip(states, spans, strict=True):
                     state.advance(len(span))
                 at = 0
@@ -177,7 +189,7 @@ class GpuExecutable:
         check_once(states)
         for state in states:
             self._check_owner(state)
-        alone = len(states) > self.recordings.most_singles
+        alone = len(states) > self.recordings.most_singles or bool(self._cores.derived)
         return greedy_each(self, states, tokens) if alone else self._decoder.run(states, tokens)
 
     def tune(self) -> None:
@@ -193,8 +205,7 @@ class GpuExecutable:
             return
         with self.pool.lock:
             tune(self.context, self._recorder.products())
-            self._unbind()
-            self.recordings.forget()
+            self._forget()
 
     def step_times(self, state: GpuState, rows: int = 1, *, repeats: int = 10) -> list[StepTime]:
         """GPU time of the dispatches of a call by timestamps, see `kernel_times`; many rows count from position 0.
@@ -225,6 +236,8 @@ class GpuExecutable:
         UnsupportedError : the GPU has no timestamps
         """
         with self.pool.lock:
+            for state in states:
+                self._check_owner(state)
             positions = [state.position for state in states]
             if rows > 1:
                 for state in states:
@@ -239,9 +252,11 @@ class GpuExecutable:
     def close(self) -> None:
         """Free weights, scratch and pages."""
         with self.pool.lock:
+            self._closed = True
             self._unbind()
             self._results.close()
             self._executor.close()
+            self._cores.close()
             self.weights.close()
             self.scratch.close()
             self.pool.close()
@@ -256,9 +271,19 @@ class GpuExecutable:
                     hint="shorten the prompt or generate fewer tokens",
                 )
 
+    def _check_together(self, rows: int) -> None:
+        """Raise `DeviceError` if rows that must run at once have no room."""
+        if self.graph.whole and rows > self.scratch.rows:
+            raise DeviceError(
+                f"layers here look at later rows and need all {rows} rows of a call at once; this GPU has room for "
+                f"{self.scratch.rows}",
+                hint="use shorter calls, or device='cpu'",
+            )
+
     def _place_rows(self, states: Sequence[GpuState], counts: Sequence[int]) -> tuple[Rows, NDArray[np.uint32]]:
         """Give states room for so many rows each, and describe the call in the control block."""
         self._reserve(states, counts)
+        self._cores.prepare(counts)
         pairs = zip(states, counts, strict=True)
         return self.recordings.place(
             [Place(state.held.line, state.position, count, state.held.pages) for state, count in pairs]
@@ -277,7 +302,7 @@ class GpuExecutable:
 
     def _buffers(self) -> dict[str, Any]:
         """What recordings name."""
-        return {**self.scratch.buffers, **self.weights.buffers, **self.pool.named}
+        return {**self.scratch.buffers, **self.weights.buffers, **self.pool.named, **self._cores.buffers}
 
     def _unbind(self) -> None:
         """Let go of all buffers."""
@@ -285,7 +310,14 @@ class GpuExecutable:
         self._decoder.drop()
         self.recordings.unbind()
 
+    def _forget(self) -> None:
+        """Let go of all recordings, too: they would be written in another way now."""
+        self._unbind()
+        self.recordings.forget()
+
     def _check_owner(self, state: GpuState) -> None:
+        if self._closed:
+            raise DeviceError("this executable is closed", hint="compile the plan again")
         if state.pool is not self.pool:
             raise GenerationError("the state belongs to another executable", hint="use one of this one's new_state()")
 

@@ -71,16 +71,16 @@ class FixedStates:
         ]
         self._context.run(calls, Rows(1))
 
-    def read(self, key: str, line: int, position: int) -> NDArray[np.float32]:
+    def read(self, key: str, line: int, position: int) -> NDArray[Any]:
         """Value after `position` rows, which are more than none."""
         spec, size = self._specs[key], self._bytes(key)
         data = self._context.read(self.buffers[key], size, (RING * line + position % RING) * size)
-        return data.view(np.float32)[: spec.size].reshape(spec.shape).copy()
+        return data.view(spec.dtype)[: spec.size].reshape(spec.shape).copy()
 
-    def write(self, key: str, line: int, position: int, value: NDArray[np.float32]) -> None:
+    def write(self, key: str, line: int, position: int, value: NDArray[Any]) -> None:
         """Set the value after `position` rows."""
         size = self._bytes(key)
-        padded = np.zeros(size // 4, np.float32)
+        padded = np.zeros(size // 4, self._specs[key].dtype)
         padded[: value.size] = value.reshape(-1)
         self._context.write(self.buffers[key], padded, (RING * line + position % RING) * size)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -14,12 +15,16 @@ from volumetric.kernels.gpu.dispatch import Rows, power_of_two
 from volumetric.runtime.gpu.calls import CONTROL_BYTES, NEAR_BYTES, PLACES, Place, control_words, count_rows, near_words
 from volumetric.runtime.gpu.commands import Executor, Pass
 from volumetric.runtime.gpu.context import Call, GpuContext
+from volumetric.runtime.gpu.cores import GpuCores
 from volumetric.runtime.gpu.record import Frame, Recorder
 from volumetric.runtime.gpu.recording import Entry, Recording, entry, recording
 from volumetric.runtime.gpu.scratch import Scratch
+from volumetric.runtime.graph.segments import Segment
 
-_Key: TypeAlias = tuple[str, int, int]
-"""Part of the graph, most rows, most of them that are alone."""
+_Key: TypeAlias = tuple[str, int, int, tuple[int, ...]]
+"""Part of the graph, most rows, most of them that are alone; rows of each piece where these matter."""
+_KEPT = 256
+"""Recordings that are kept."""
 _NOBODY = Place(0, 0, 1)
 
 
@@ -30,7 +35,9 @@ class Recordings:
     ----------
     context, executor : where, and how commands are encoded
     scratch : values of the graph
-    recorder : writes its nodes
+    recorder : writes its nodes on rows
+    parts : its segments
+    cores : writes those between them
     buffers : gives the buffers that recordings name, as they are now
 
     Attributes
@@ -45,15 +52,19 @@ class Recordings:
         executor: Executor,
         scratch: Scratch,
         recorder: Recorder,
+        parts: Sequence[Segment],
+        cores: GpuCores,
         buffers: Callable[[], Mapping[str, Any]],
     ) -> None:
         self.context = context
         self.executor = executor
         self.scratch = scratch
         self.graph = graph = recorder.graph
-        self.input, self.output = next(i for i in graph.inputs if i not in graph.derived), graph.outputs[0]
+        self.input, self.output = graph.given[0], graph.outputs[0]
         self.owner: object | None = None
-        self.apart, self._block = recorder.attention.apart, recorder.attention.block
+        self.apart = recorder.attention.apart or graph.whole
+        self._block = recorder.attention.block
+        self._parts, self._cores = parts, cores
         self.most_singles = min(scratch.rows, scratch.tail_rows, PLACES) if not self.apart else 1
         self._recorder = recorder
         self._buffers = buffers
@@ -83,25 +94,38 @@ class Recordings:
 
     def count(self, places: Sequence[Place]) -> Rows:
         """Rows of a call."""
-        return count_rows(places, self._block, singles=not self.apart)
+        rows = count_rows(places, self._block, singles=not self.apart)
+        return rows._replace(lengths=tuple(place.rows for place in places)) if self._cores else rows
 
     def calls(self, part: str, rows: Rows) -> list[Call]:
         """Dispatches of ``"body"``, ``"tail"`` or ``"whole"`` for up to so many rows, after rounding up."""
-        key = _key(part, rows)
+        key = self._key(part, rows)
         if key not in self._calls:
+            while len(self._calls) >= _KEPT:
+                oldest = next(iter(self._calls))
+                for kept in (self._calls, self._entries, self._prepared):
+                    kept.pop(oldest, None)
             self._calls[key] = self.context.bind_all(self.entries(part, rows), self._buffers())
         return self._calls[key]
 
     def entries(self, part: str, rows: Rows) -> list[Entry]:
         """The same as plain data."""
-        key = _key(part, rows)
+        key = self._key(part, rows)
         if key not in self._entries:
             tail = part == "tail"
-            nodes = [node for node in self.graph.nodes if part == "whole" or node.tail == tail]
             values = {**self.scratch.values, **self.scratch.gathered} if tail else self.scratch.values
             control = self._tail_control if tail else self._control
-            frame = Frame(nodes=nodes, rows=key[1], singles=key[2], control=control, values=values)
-            self._entries[key] = self._recorder.record(frame)
+            entries: list[Entry] = []
+            wanted = (one for one in self._parts if part == "whole" or one.tail == tail)
+            for on_rows, parts in groupby(wanted, key=lambda one: one.graph is None):
+                if on_rows:
+                    nodes = [node for one in parts for node in one.nodes]
+                    frame = Frame(nodes=nodes, rows=key[1], singles=key[2], control=control, values=values)
+                    entries += self._recorder.record(frame)
+                    continue
+                for one in parts:
+                    entries += self._cores.entries(one, key[3], values, control)
+            self._entries[key] = entries
         return self._entries[key]
 
     def recording(self, part: str, rows: Rows) -> Recording:
@@ -114,11 +138,13 @@ class Recordings:
 
     def recorded(self, part: str, rows: Rows) -> Pass:
         """The pass over such dispatches."""
-        return Pass(self._prepare(_key(part, rows), lambda: self.calls(part, rows)), rows)
+        return Pass(self._prepare(self._key(part, rows), lambda: self.calls(part, rows)), rows)
 
     def next_tokens(self, rows: Rows) -> Pass:
         """One token of each sequence: rows through the whole graph, arg max, and the next tokens and positions set."""
-        return Pass(self._prepare(_key("tokens", rows), lambda: [*self.calls("whole", rows), *self._picking()]), rows)
+        return Pass(
+            self._prepare(self._key("tokens", rows), lambda: [*self.calls("whole", rows), *self._picking()]), rows
+        )
 
     def drop(self, begun: Any) -> None:
         """Get rid of encoded commands. wgpu keeps finished ones for ever unless they run: they do, on nobody's page."""
@@ -167,8 +193,12 @@ class Recordings:
             self._picks = self.context.bind_all(both, self._buffers())
         return self._picks
 
+    def _key(self, part: str, rows: Rows) -> _Key:
+        """What distinguishes recordings.
 
-def _key(part: str, rows: Rows) -> _Key:
-    """What distinguishes recordings: they serve as many rows as the next power of two, and more than singles if so."""
-    singles = power_of_two(rows.singles) if rows.singles else 0
-    return part, max(power_of_two(rows.total), 2 * singles if rows.others else 0), singles
+        They serve as many rows as the next power of two, and more than singles if so; but where there are segments
+        between operations on rows, just the lengths for which they are made.
+        """
+        singles = power_of_two(rows.singles) if rows.singles else 0
+        lengths = (rows.lengths or (rows.total,)) if self._cores else ()
+        return part, max(power_of_two(rows.total), 2 * singles if rows.others else 0), singles, lengths

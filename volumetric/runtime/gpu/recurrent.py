@@ -29,8 +29,7 @@ def recurrence(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
     """As many steps as the longest piece may have; those beyond the end of a piece do nothing for it."""
     shape, matrix = product_of(r, node)
     wide = 4 * ceil_div(shape.n, 4)
-    named = zip(node.attrs["roles"], (r.graph.tensors[i] for i in node.inputs), strict=True)
-    states = {name: fixed_name(t.key) for name, t in named if t.role == "state" and t.key is not None}
+    states = {name: fixed_name(key) for name, key in r.graph.states(node).items()}
     product = {"x": states["h"], "y": r.spare(4 * wide * r.most_rows)}
     bias = r.weights.vector("bias", (r.graph.keys(node).get("bias.0"), wide))
     product |= {} if bias is None else {"bias": bias}

@@ -74,6 +74,7 @@ class Residency:
         self._params = params
         self._matrices: dict[tuple[tuple[str, ...], bool], Matrix] = {}
         self._vectors: dict[object, str] = {}
+        self._dense: dict[str, str] = {}
 
     @property
     def nbytes(self) -> int:
@@ -108,11 +109,24 @@ class Residency:
             self._vectors[parts] = self._upload(np.concatenate(padded), f"{label} {keys}")
         return self._vectors[parts]
 
+    def dense(self, key: str) -> str:
+        """Buffer with all elements of a parameter as float32, row after row, as graphs of fixed shape read them."""
+        found = self._dense.get(key)
+        if found is None:
+            store = self._params[key]
+            if str(store.scheme) != "float32":
+                self.decoded.add(key)
+            values = np.ascontiguousarray(store.values(), np.float32)
+            found = self._dense[key] = self._upload(values if values.size else np.zeros(1, np.float32), f"dense {key}")
+            store.release()
+        return found
+
     def close(self) -> None:
         """Free every buffer."""
         self.buffers.close()
         self._matrices.clear()
         self._vectors.clear()
+        self._dense.clear()
 
     def _upload(self, data: NDArray[Any], label: str) -> str:
         name = self.buffers.make(label, data.nbytes)

@@ -13,7 +13,7 @@ from volumetric.runtime.gpu.calls import gathered_words, runs
 from volumetric.runtime.gpu.commands import Command, Copy
 from volumetric.runtime.gpu.recordings import Recordings
 from volumetric.runtime.gpu.repeated import RepeatedCalls
-from volumetric.runtime.gpu.scratch import row_bytes
+from volumetric.runtime.gpu.scratch import row_bytes, row_words
 
 
 class Results:
@@ -34,7 +34,7 @@ class Results:
         x : input rows
         wanted : rows that have an output, ascending
         """
-        self._write_input(x)
+        self.write(self._recordings.input, x)
         every = len(wanted) == rows.total <= self._scratch.tail_rows
         if every and rows.total in (1, rows.singles):
             return self._output(self._recordings.output, self._repeated.run(rows))
@@ -68,11 +68,10 @@ class Results:
             commands = []
         return np.concatenate(found)
 
-    def _write_input(self, x: NDArray[Any]) -> None:
-        """Put rows where the graph reads its input."""
-        value = self._recordings.input
+    def write(self, value: int, x: NDArray[Any]) -> None:
+        """Put the rows of a value where the graph reads them."""
         flat = x.reshape(len(x), -1)
-        columns = row_bytes(self._graph.tensors[value]) // 4
+        columns = row_words(self._graph.tensors[value])
         if columns != flat.shape[1]:
             flat = np.pad(flat, ((0, 0), (0, columns - flat.shape[1])))
         self._recordings.context.write(self._buffer(value), flat)

@@ -15,13 +15,19 @@ from volumetric.runtime.gpu.owned import Owned
 from volumetric.runtime.gpu.slots import Slots, Tenants
 from volumetric.runtime.graph.ops import Graph, Node, Tensor
 
-_CHUNK_ROWS = 512
+CHUNK_ROWS = 512
+"""Most rows that run at a time."""
 _TAIL_BYTES = 64 << 20
 
 
+def row_words(tensor: Tensor) -> int:
+    """Words of 32 bits of a row: ids lie side by side, features take whole vectors."""
+    return tensor.width if tensor.dtype == "int32" else 4 * ceil_div(tensor.width, 4)
+
+
 def row_bytes(tensor: Tensor) -> int:
-    """Bytes of a row: ids are single words, features whole vectors."""
-    return 4 if tensor.dtype == "int32" else 16 * ceil_div(tensor.width, 4)
+    """Bytes of a row."""
+    return 4 * row_words(tensor)
 
 
 def rows_within(graph: Graph, nodes: Iterable[Node], most: int, limit: int) -> int:
@@ -31,7 +37,7 @@ def rows_within(graph: Graph, nodes: Iterable[Node], most: int, limit: int) -> i
     ------
     DeviceError : not even one row fits
     """
-    widest = max((row_bytes(graph.tensors[node.outputs[0]]) for node in nodes), default=4)
+    widest = max((row_bytes(graph.tensors[i]) for node in nodes for i in node.outputs[:1]), default=4)
     if widest > limit:
         raise DeviceError(
             f"a row of {widest // 4} values needs {widest} bytes; this GPU binds at most {limit}",
@@ -46,9 +52,9 @@ class Scratch:
     Parameters
     ----------
     context : the open GPU
-    graph : operations on rows
-    whole : some must see all rows of a call at once (attention without a cache)
-    most : rows that a call can have
+    graph : its nodes are what runs one after the other: operations on rows, and segments between them
+    most : rows to have room for at once, if the GPU has it
+    least : rows without which nothing can run, as attention without a cache needs all of a call
 
     Attributes
     ----------
@@ -63,23 +69,24 @@ class Scratch:
     DeviceError : the GPU has no room for a row, or for all rows of a call where that must be
     """
 
-    def __init__(self, context: GpuContext, graph: Graph, *, whole: bool, most: int) -> None:
+    def __init__(self, context: GpuContext, graph: Graph, *, most: int, least: int) -> None:
         self._context = context
         limit = context.caps.max_binding
         body = [node for node in graph.nodes if not node.tail]
         tail = [node for node in graph.nodes if node.tail]
         self.buffers = Owned(context)
-        self.rows = rows_within(graph, body, most if whole else min(most, _CHUNK_ROWS), limit)
-        if whole and self.rows < most:
+        self.rows = rows_within(graph, body, most, limit)
+        if self.rows < least:
             raise DeviceError(
-                f"attention without a cache needs all {most} rows at once; this GPU binds {self.rows}",
+                f"attention without a cache needs all {least} rows at once; this GPU binds {self.rows}",
                 hint=f"use a context of at most {self.rows}",
             )
         self.tail_rows = rows_within(graph, tail, self.rows, min(limit, _TAIL_BYTES))
-        made_in_tail = {node.outputs[0] for node in tail}
-        crossing = {i for node in tail for i in values_of(graph, node)} - made_in_tail
+        made_in_tail = {i for node in tail for i in node.outputs}
+        crossing = {i for node in tail for i in graph_values(graph, node)} - made_in_tail
         slots = Slots("value", limit)
-        given = [i for i in graph.inputs if i not in graph.derived]
+        read = {i for node in graph.nodes for i in node.inputs if node.op == "core"}
+        given = [i for i in graph.inputs if i not in graph.derived or i in read]
         self.values = {i: slots.new(self.rows * row_bytes(graph.tensors[i]), graph.tensors[i].name) for i in given}
         self._place(graph, body, slots, self.rows, sorted(crossing))
         self._place(graph, tail, slots, self.tail_rows, ())
@@ -117,7 +124,6 @@ class Scratch:
         self.values |= names.names
 
 
-def values_of(graph: Graph, node: Node) -> list[int]:
-    """Inputs of a node that have a row for each row of the call and lie in scratch memory."""
-    found = (i for i in node.inputs if graph.tensors[i].role in ("input", "scratch") and i not in graph.derived)
-    return list(dict.fromkeys([*found, *([] if node.guard is None else [node.guard[0]])]))
+def graph_values(graph: Graph, node: Node) -> list[int]:
+    """What a node reads that has a row for each row of the call, what guards it included."""
+    return list(dict.fromkeys([*graph.values(node.inputs), *([] if node.guard is None else [node.guard[0]])]))

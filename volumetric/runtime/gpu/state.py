@@ -90,7 +90,7 @@ class GpuState:
             self.pool.reserve([(self.held, 0, position)])
             for key, value in values.items():
                 if self._specs[key].kind == "fixed":
-                    self.pool.fixed.write(key, self.held.line, position, as_numbers(value, "float32"))
+                    self.pool.fixed.write(key, self.held.line, position, as_numbers(value, self._specs[key].dtype))
                 else:
                     self.pool.write(key, self.held, as_numbers(value, self.pool.dtype(key)))
             self._position = position

@@ -70,7 +70,8 @@ class Core:
         self._compile = compile_it
         self._states = {i for i in (*segment.inputs, *segment.outputs) if graph.tensors[i].role == "state"}
         self._apart = segment.mixes or bool(self._states or segment.graph.derived)
-        self._whole = graph.whole
+        # Where a loop is closed, a later row reads what a later segment has yet to make of an earlier one.
+        self._whole = graph.whole or graph.piece is not None
 
     def stretches(self, lengths: Sequence[int], positions: Sequence[int]) -> Iterator[Stretch]:
         """Cut a call, of pieces of `lengths` rows at `positions` of their sequences, into runs."""

@@ -1,0 +1,191 @@
+"""Networks of which a part is no operation on rows: programs in the same pass, states on the GPU, in any company."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+import numpy as np
+import pytest
+
+from tests.cpu.test_between import NETWORKS, OPTIONS, close, deep, late, rows
+from tests.devices import device
+from tests.graph.test_networks import chain
+from tests.runtime.test_delays import LOOPS
+from tests.runtime.test_reference import chain as features
+from volumetric.grid import Coord, Grid, Link
+from volumetric.kernels.gpu.dispatch import Rows
+from volumetric.layers import (
+    LSTM,
+    BatchNorm1d,
+    Conv2d,
+    Dense,
+    Embedding,
+    Entmax,
+    GumbelSoftmax,
+    KMeans,
+    LayerSpec,
+    Softmax,
+)
+from volumetric.network import Network, initialise
+from volumetric.runtime import RunOptions, lower
+from volumetric.runtime.device import Piece, Wanted
+from volumetric.runtime.gpu.executable import GpuExecutable
+from volumetric.runtime.graph import cores
+from volumetric.runtime.profile import WHOLE
+from volumetric.runtime.reference import ReferenceDevice, ReferenceExecutable
+
+WIDTH = 32
+LATE = deep(Entmax(), links=(late(1, 0, 3),))
+"""A loop in which three rows run at a time: no power of two."""
+WANTED: tuple[Wanted, ...] = ("last", "last", "none", "all", "all")
+
+
+def pair(network: Network, scheme: str | None = None) -> tuple[ReferenceExecutable, GpuExecutable]:
+    params = initialise(network, 3)
+    if scheme is not None:
+        network.morph(params, scheme, keep_masters=False)
+    options = RunOptions(context=OPTIONS.context, kv_dtype="float32")
+    return (ReferenceDevice().compile(lower(network), params, options),
+            device("gpu").compile(lower(network), params, options))  # fmt: skip
+
+
+@pytest.mark.parametrize("scheme", [None, "int4:g32"])
+@pytest.mark.parametrize("which", [*NETWORKS, "three"])
+def test_pieces_of_several_sequences_give_what_each_gives_alone(which: str, scheme: str | None) -> None:
+    reference, fast = pair(NETWORKS.get(which, LATE), scheme)
+    sizes = (7, 1, 5, 1, 3)
+    together, alone = [fast.new_state() for _ in sizes], [reference.new_state() for _ in sizes]
+    for turn in range(2):
+        given = [rows(size, 10 * turn + i) for i, size in enumerate(sizes)]
+        found = fast.run([Piece(*one) for one in zip(together, given, WANTED, strict=True)])
+        for got, state, x, want in zip(found, alone, given, WANTED, strict=True):
+            every = reference.forward(state, x, last_only=False)
+            close(got, {"last": every[-1:], "all": every, "none": every[:0]}[want])
+    again = fast.restore(together[0].save())
+    fork, x = together[0].fork(), rows(2, 77)
+    want = reference.forward(alone[0], x)
+    for state in (together[0], fork, again):
+        close(fast.forward(state, x), want)
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_links_with_a_delay_run_in_any_cut(name: str) -> None:
+    reference, fast = pair(LOOPS[name])
+    x = np.random.default_rng(1).standard_normal((9, 3)).astype(np.float32)
+    want = reference.forward(reference.new_state(), x, last_only=False)
+    for cuts in ((9,), (4, 1, 4)):
+        state, at = fast.new_state(), 0
+        for count in cuts:
+            close(fast.forward(state, x[at : at + count], last_only=False), want[at : at + count])
+            at += count
+        state.trim(0)
+        close(fast.forward(state, x[:2], last_only=False), want[:2])
+
+
+def test_ids_may_come_back_late() -> None:
+    """A layer that is switched off passes token ids on."""
+    network = Network(
+        grid=Grid(2),
+        layers={Coord(0): Softmax(), Coord(1): Embedding(num_embeddings=4, embedding_dim=2)},
+        links=(Link(kind="activation", source=Coord(0), target=Coord(1), combine="replace", delay=1),),
+        disabled=frozenset({Coord(0)}),
+    )
+    _, fast = pair(network)
+    table, state = initialise(network, 3)["1.0.0.0/weight"].values(), fast.new_state()
+    assert np.array_equal(fast.forward(state, np.array([3, 1, 2]), last_only=False), table[[0, 3, 1]])
+    assert state.read("0.0.0.0/delay1").dtype == np.int32
+    assert np.array_equal(fast.forward(fast.restore(state.save()), np.array([0])), table[[2]])
+
+
+def test_rows_of_any_shape_go_through_and_come_out() -> None:
+    conv = Conv2d(in_channels=1, out_channels=3, kernel_size=2)
+    reference, fast = pair(features((1, 3, 4), conv))  # 18 elements of 12: neither is whole vectors
+    for count in (1, 5):
+        x = np.random.default_rng(0).standard_normal((count, 1, 3, 4)).astype(np.float32)
+        want = reference.forward(reference.new_state(), x, last_only=False)
+        close(fast.forward(fast.new_state(), x, last_only=False), want)
+        close(fast.forward(fast.new_state(), x), want[-1:])
+
+
+def test_what_sees_a_whole_call_is_not_cut() -> None:
+    norm = BatchNorm1d(num_features=WIDTH, track_running_stats=False)
+    reference, fast = pair(features((WIDTH,), Dense(in_features=WIDTH, out_features=WIDTH), norm, Entmax()))
+    state = fast.new_state()
+    for count in (700, 3, *range(4, 20), 3):  # more lengths than programs are kept
+        x = rows(count)
+        close(fast.forward(state, x, last_only=False), reference.forward(reference.new_state(), x, last_only=False))
+        state.reset()
+
+
+def test_programs_may_be_given_up_within_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cores, "KEPT", 1)
+    reference, fast = pair(NETWORKS["late"])
+    together, alone = [fast.new_state() for _ in range(3)], [reference.new_state() for _ in range(3)]
+    for sizes in ((7, 1, 5), (1, 1, 1), (7, 1, 5)):
+        given = [rows(size, size) for size in sizes]
+        found = fast.run([Piece(state, x, "all") for state, x in zip(together, given, strict=True)])
+        for got, state, x in zip(found, alone, given, strict=True):
+            close(got, reference.forward(state, x, last_only=False))
+
+
+def test_weights_stay_packed_but_those_that_programs_read() -> None:
+    network = NETWORKS["convolution"]
+    _, fast = pair(network, "int4:g32")
+    _, plain = pair(deep(Dense(in_features=WIDTH, out_features=WIDTH)), "int4:g32")
+    assert fast.memory.weights <= plain.memory.weights + 4 * (4 * 4 * 3 + 4)
+    assert fast.memory.weights < 0.5 * pair(network)[1].memory.weights
+
+
+def speaker(*layers: LayerSpec) -> Network:
+    middle = (LSTM(input_size=8, hidden_size=8), *layers)
+    return chain(Embedding(num_embeddings=11, embedding_dim=8), *middle, Dense(in_features=8, out_features=11))
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_greedy_decoding_stays_on_the_device(count: int) -> None:
+    network = speaker(KMeans(in_features=8, num_clusters=8, temperature=0.3))
+    reference, fast = pair(network)
+    states, alone = [fast.new_state() for _ in range(count)], [reference.new_state() for _ in range(count)]
+    prompts = [np.arange(2 + i, dtype=np.int32) for i in range(count)]
+    first = [int(fast.forward(state, x)[0].argmax()) for state, x in zip(states, prompts, strict=True)]
+    assert first == [int(reference.forward(state, x)[0].argmax()) for state, x in zip(alone, prompts, strict=True)]
+    sent, send = [], fast._executor.send
+    fast._executor.send = lambda begun: sent.append(1) or send(begun)
+    found = list(islice(fast.greedy(states, first), 9))
+    assert found == list(islice(reference.greedy(alone, first), 9))
+    assert len(sent) >= 9  # encoded ahead, two tokens in flight
+    assert [state.position for state in states] == [state.position for state in alone]
+
+
+def test_noise_that_depends_on_the_place_is_fed_to_each_token() -> None:
+    network = speaker(GumbelSoftmax(seed=4))
+    reference, fast = pair(network)
+    state, alone = fast.new_state(), reference.new_state()
+    assert list(islice(fast.greedy([state], [5]), 6)) == list(islice(reference.greedy([alone], [5]), 6))
+
+
+def test_a_loop_of_links_decodes_greedily() -> None:
+    again = Link(kind="activation", source=Coord(0, slot=1), target=Coord(0, slot=1), combine="add", delay=1)
+    network = chain(
+        Embedding(num_embeddings=11, embedding_dim=8), Dense(in_features=8, out_features=8),
+        Dense(in_features=8, out_features=11), links=(again,),
+    )  # fmt: skip
+    reference, fast = pair(network)
+    assert list(islice(fast.greedy([fast.new_state()], [5]), 9)) == list(
+        islice(reference.greedy([reference.new_state()], [5]), 9)
+    )
+
+
+def test_a_profile_has_operations_on_rows_and_programs() -> None:
+    _, fast = pair(NETWORKS["convolution"])
+    state = fast.new_state()
+    fast.forward(state, rows(3))
+    *kinds, whole = fast.step_times(state, 1, repeats=1)
+    assert (whole.label, whole.count) == (WHOLE, sum(kind.count for kind in kinds))
+    assert {"matvec", "graph/gemm", "move_rows"} <= {kind.label.split()[0] for kind in kinds}
+
+
+def test_a_token_is_one_pass_with_programs_between() -> None:
+    _, fast = pair(features((WIDTH,), Dense(in_features=WIDTH, out_features=WIDTH), Entmax()))
+    names = [call.name for call in fast.recordings.calls("whole", Rows(1, 1, 0, 1, (1,)))]
+    assert names == ["matvec", "graph/entmax", "move_rows"]

@@ -1,0 +1,25 @@
+// A fixed state of the sequence of one row of the call: out of its line before that row, zeros where the sequence begins
+// there; or, BACK, into the line as the state after so many rows from that one on. A line has RING values of PADDED words.
+struct Dims { size: u32, row: u32, rows: u32 }  // size in words
+
+@group(0) @binding(0) var<storage, read> x: array<u32>;
+@group(0) @binding(1) var<storage, read_write> y: array<u32>;
+@group(0) @binding(13) var<uniform> dims: Dims;
+
+@compute @workgroup_size(WG)
+fn main(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) lid: u32,
+) {
+    let i = flat_group(group, groups) * WG + lid;
+    if (i >= dims.size) { return; }
+    let place = row_place(dims.row);
+    let padded = (dims.size + 3u) / 4u * 4u;
+    if (BACK) {
+        y[(RING * place.y + (place.x + dims.rows) % RING) * padded + i] = x[i];
+    } else {
+        let at = (RING * place.y + place.x % RING) * padded + i;
+        y[i] = select(x[at], 0u, place.x == 0u);
+    }
+}
