@@ -59,8 +59,13 @@ def most_likely(logits: F32Array, *, sequence: int | None = None) -> int:
     GenerationError : as `require_usable`
     """
     token = int(logits.argmax())  # a NaN wins over every number
-    _check(logits.item(token), MODEL_LOGITS, sequence)
+    check_likeliest(logits.item(token), sequence=sequence)
     return token
+
+
+def check_likeliest(top: float, *, sequence: int | None = None) -> None:
+    """Raise `GenerationError`, as `require_usable`, unless `top`, the largest logit or a NaN, is finite."""
+    _check(top, MODEL_LOGITS, sequence)
 
 
 def _check(top: float, what: str, sequence: int | None = None) -> None:

@@ -78,3 +78,9 @@ class Control:
         words[COUNT_WORD], words[ROWS_WORD], words[TAIL_ROWS_WORD] = len(lengths), rows, len(outputs)
         words[SLOTS_WORD] = layout.buffers.slots_address
         return outputs
+
+    def next_row(self, pieces: int) -> None:
+        """Write the call behind the last one, which had one row with an output of each of `pieces` sequences."""
+        self._pieces[:pieces, 2] += 1  # tokens before
+        self._rows[0, :pieces] += 1
+        self._rows[2, :pieces] += 1

@@ -13,13 +13,15 @@ from numpy.typing import NDArray
 from volumetric._typing import F32Array
 from volumetric.errors import DeviceError, GenerationError
 from volumetric.kernels.cpu.products import DIRECT_ROWS
-from volumetric.runtime.batch import Span, check_pieces, deal, greedy_each
+from volumetric.runtime.batch import Span, check_once, check_pieces, deal, greedy_each
+from volumetric.runtime.cpu.decoding import TokenLoop
 from volumetric.runtime.cpu.program import Program, form_of
 from volumetric.runtime.cpu.running import CHUNK, Call, Runner
 from volumetric.runtime.cpu.state import CpuState, StateLayout, StateMemory, bytes_per_token
 from volumetric.runtime.device import MemoryReport, Piece, RunOptions
+from volumetric.runtime.logits import check_likeliest
 from volumetric.runtime.profile import StepTime
-from volumetric.runtime.state import check_input, check_room
+from volumetric.runtime.state import check_input, check_room, check_vocabulary
 from volumetric.runtime.state_file import restore_state
 
 
@@ -96,7 +98,25 @@ class CpuExecutable:
 
     def greedy(self, states: Sequence[CpuState], tokens: Sequence[int]) -> Generator[list[int]]:
         """Feed `tokens`, yield the arg max of each sequence, feed those, and so on."""
-        return greedy_each(self, states, tokens)
+        runner = self._open()
+        return self._loop(runner, states, tokens) if TokenLoop.serves(runner) else greedy_each(self, states, tokens)
+
+    def _loop(self, runner: Runner, states: Sequence[CpuState], tokens: Sequence[int]) -> Generator[list[int]]:
+        plan = runner.program.cut.plan
+        check_once(states)
+        check_vocabulary(plan, check_input(plan, np.array(tokens)))
+        loop, vocabulary = TokenLoop(runner, states), runner.program.vocabulary
+        while True:
+            for state in states:
+                check_room(state.position, 1, self.options.context)
+                self._check_positions(state.position + 1)
+            if max(tokens) >= vocabulary:
+                check_vocabulary(plan, np.array(tokens, np.int32))
+            with self._turn:
+                tokens, top = loop.step(tokens)
+            for place, logit in enumerate(top.tolist()):
+                check_likeliest(logit, sequence=place)
+            yield list(tokens)
 
     def step_times(self, state: CpuState, rows: int = 1, *, repeats: int = 10) -> list[StepTime]:
         """Time of the steps of a call, see `Executable.step_times`; of one chunk, where `rows` are more than that."""

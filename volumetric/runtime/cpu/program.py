@@ -77,6 +77,10 @@ class Program:
         meet bfloat16 weights too; float32 rounds nothing
     storage : of keys and values
     context : tokens that a state can hold
+
+    Attributes
+    ----------
+    vocabulary : ids below this have a row in every embedding
     """
 
     def __init__(
@@ -95,6 +99,8 @@ class Program:
         self.between = between
         self.storage: KVStorage = storage
         self.layout = Layout(cut, weights, compute=compute, context=context)
+        read = (step.attrs["spec"].ids for step in cut.plan.steps if step.op == "embedding")
+        self.vocabulary = min(read, default=0)
         self._tables: dict[Mode, StepTable] = {}
         made = {i for use in cut.uses if use.tail for i in use.writes}
         self._gathered = list(dict.fromkeys(i for use in cut.uses if use.tail for i in use.reads if i not in made))

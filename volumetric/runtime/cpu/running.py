@@ -62,6 +62,16 @@ class Call:
         ]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Ready:
+    """A call that is ready to run: the table, what it finds, and the rows with an output."""
+
+    mode: Mode
+    table: StepTable
+    values: CallValues
+    outputs: Sequence[int]
+
+
 class Runner:
     """Runs calls of a program, one at a time.
 
@@ -76,6 +86,7 @@ class Runner:
         self._governor = Governor(threads)
         self._control = Control()
         self._scratch = np.zeros(0, np.uint8)
+        self._last: Ready | None = None
 
     @property
     def scratch_bytes(self) -> int:
@@ -84,24 +95,34 @@ class Runner:
 
     def run(self, call: Call, out: F32Array) -> int:
         """Compute a call; returns how many rows of `out` were written."""
-        program = self.program
-        mode, values, outputs = self._ready(call, out)
-        self._run_table(program.table(mode), values, mode)
-        for state, part in zip(values.states, call.parts, strict=True):
+        program, ready = self.program, self.prepare(call, out)
+        self.walk(ready)
+        for state, part in zip(ready.values.states, call.parts, strict=True):
             state.advance(len(part))
-        if outputs and not program.layout.writes_output:
+        if ready.outputs and not program.layout.writes_output:
             found = program.layout.buffers.view(program.layout.slot(program.graph.outputs[0]), out.shape[1])
-            out[: len(outputs)] = found[[program.output_row(row, i) for i, row in enumerate(outputs)]]
-        return len(outputs)
+            out[: len(ready.outputs)] = found[[program.output_row(row, i) for i, row in enumerate(ready.outputs)]]
+        return len(ready.outputs)
 
     def step_times(self, call: Call, repeats: int) -> list[StepTime]:
         """Time of each step of a call, which changes the states but not their positions."""
         width = self.program.graph.tensors[self.program.graph.outputs[0]].width
-        mode, values, _ = self._ready(call, np.empty((sum(map(len, call.parts)), width), np.float32))
-        return walk_times(self.program.table(mode), self._control.address, self.threads, repeats, values.run)
+        out = np.empty((sum(map(len, call.parts)), width), np.float32)  # steps write there: it must outlive them
+        ready = self.prepare(call, out)
+        times = walk_times(ready.table, self._control.address, self.threads, repeats, ready.values.run)
+        del out
+        return times
 
-    def _ready(self, call: Call, out: F32Array) -> tuple[Mode, CallValues, list[int]]:
-        """Prepare memory and the control block; returns which table runs, on what, and the rows with an output."""
+    def is_last(self, ready: Ready) -> bool:
+        """Whether no other call has been prepared since."""
+        return ready is self._last
+
+    def next_row(self, ready: Ready) -> None:
+        """Make the last call, of one row of each sequence, ready for the rows behind; its ids are the caller's."""
+        self._control.next_row(len(ready.values.states))
+
+    def prepare(self, call: Call, out: F32Array) -> Ready:
+        """Prepare memory and the control block for a call whose outputs go to `out`."""
         program, states = self.program, call.states
         layout, graph = program.layout, program.graph
         for state, part in zip(states, call.parts, strict=True):
@@ -111,7 +132,7 @@ class Runner:
         self._reserve(count)
         outputs = self._control.fill(lengths, states, [call.wanted(part) for part in call.parts], layout)
         mode = form_of(count), form_of(len(outputs))
-        program.table(mode)  # operations ask for their scratch as they are added
+        table = program.table(mode)  # operations ask for their scratch as they are added
         self._reserve_scratch(layout.scratch_bytes)
         [given] = graph.given
         value = graph.tensors[given]
@@ -124,10 +145,12 @@ class Runner:
             start += len(part)
         if layout.writes_output:
             layout.buffers.place(layout.slot(graph.outputs[0]), address_of(out), out.strides[0])
-        return mode, CallValues(graph, layout, states, lengths, len(outputs)), outputs
+        self._last = Ready(mode, table, CallValues(graph, layout, states, lengths, len(outputs)), outputs)
+        return self._last
 
-    def _run_table(self, table: StepTable, values: CallValues, mode: Mode) -> None:
+    def walk(self, ready: Ready) -> None:
         """Run all steps, or those before the tail where no row is wanted, and what stands between."""
+        mode, table, values = ready.mode, ready.table, ready.values
         first, end = 0, table.steps if values.outputs else table.body
         for stop, core in table.stops:
             if core.segment.tail and not values.outputs:
