@@ -32,15 +32,23 @@ _WORDS: Final = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}%s| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
 _SPLITS: Final[Mapping[str, str]] = {"llama-bpe": _WORDS % "{1,3}", "qwen2": _WORDS % ""}
-_ALIASES: Final[Mapping[str, str]] = {
-    "default": "gpt-2",
-    "llama3": "llama-bpe",
-    "llama-v3": "llama-bpe",
-    "smaug-bpe": "llama-bpe",
-    "deepseek-r1-qwen": "qwen2",
+_SAME: Final[Mapping[str, tuple[str, ...]]] = {
+    "gpt-2": ("phi-2", "jina-es", "jina-de", "jina-v2-es", "jina-v2-de", "mpt", "olmo", "jais"),
+    "smollm": ("starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b"),
+    "llama-bpe": ("llama3", "llama-v3", "smaug-bpe", "falcon3", "pixtral"),
+    "qwen2": ("deepseek-r1-qwen",),
 }
+"""Names by which llama.cpp means the same expressions."""
+_ALIASES: Final[Mapping[str, str]] = {name: kind for kind, names in _SAME.items() for name in names}
 _ORIGINAL: Final = "open the original Hugging Face model, whose tokenizer.json has all of it"
-PRE_TOKENIZERS: Final = ("smollm", "gpt-2", *_SPLITS)
+_DEFAULT: Final = (
+    r"[\p{P}\$\+<=>\^~\|]+",
+    r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)",
+    r"\p{N}+",
+    r"[0-9][0-9][0-9]",
+)
+"""What llama.cpp cuts by, one after the other, in files that name no pre-tokenizer."""
+PRE_TOKENIZERS: Final = ("smollm", "gpt-2", "default", *_SPLITS)
 """Kinds of pre-tokenizers that can be rebuilt."""
 
 
@@ -188,6 +196,9 @@ def pre_tokenizer_of(kind: str) -> Any:
 
     if kind == "gpt-2":
         return ByteLevel(add_prefix_space=False)
+    if kind == "default":
+        cuts = [Split(Regex(expression), "isolated") for expression in _DEFAULT]
+        return Sequence([*cuts, ByteLevel(add_prefix_space=False, use_regex=False)])
     if kind == "smollm":
         return Sequence([Digits(individual_digits=True), ByteLevel(add_prefix_space=False)])
     return Sequence([Split(Regex(_SPLITS[kind]), "isolated"), ByteLevel(add_prefix_space=False, use_regex=False)])

