@@ -141,8 +141,8 @@ exact GELU of `gptneox`, for which it takes the tanh approximation. `convert` re
 find in the file again. `benchmarks/compare_gguf.py` compares all families with llama.cpp, logit by logit.
 
 Mistral's own GGUF files call themselves `llama` and are read as such. Rotary scaling may be `linear`, `dynamic`,
-`llama3`, `yarn`, `longrope` or `proportional`, in GGUF files `linear`, `llama3` or `yarn`. What `dynamic` and `longrope` do
-depends on the context that a model is opened with, as in llama.cpp and vLLM, and not on the tokens so far, as in
+`llama3`, `yarn`, `longrope` or `proportional`, in GGUF files `linear`, `llama3` or `yarn`. What `dynamic` and
+`longrope` do depends on the context that a model is opened with, as in llama.cpp and vLLM, and not on the tokens so far, as in
 transformers, where keys of both kinds end up in one cache: up to the context of the first training both give the same.
 Multimodal configurations (a `text_config`) are refused. No code of a model repository is run: `trust_remote_code` is
 refused.
