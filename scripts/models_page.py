@@ -142,8 +142,9 @@ find in the file again. `benchmarks/compare_gguf.py` compares all families with 
 
 Mistral's own GGUF files call themselves `llama` and are read as such. Rotary scaling may be `linear`, `dynamic`,
 `llama3`, `yarn`, `longrope` or `proportional`, in GGUF files `linear`, `llama3` or `yarn`. What `dynamic` and
-`longrope` do depends on the context that a model is opened with, as in llama.cpp and vLLM, and not on the tokens so far, as in
-transformers, where keys of both kinds end up in one cache: up to the context of the first training both give the same.
+`longrope` do depends on the context that a model is opened with, as in llama.cpp and vLLM, and not on the tokens so
+far, as in transformers, where keys of both kinds end up in one cache: up to the context of the first training both give
+the same.
 Multimodal configurations (a `text_config`) are refused. No code of a model repository is run: `trust_remote_code` is
 refused.
 
