@@ -24,7 +24,7 @@ fn look_up(codes: u32) -> u32 {
     let others = select(vec4<u32>(TABLE_2), vec4<u32>(TABLE_3), (at & vec4<u32>(4u)) != vec4<u32>(0u));
     let words = select(pairs, others, at >= vec4<u32>(8u));
     let bytes = (words >> ((at & vec4<u32>(3u)) << vec4<u32>(3u))) & vec4<u32>(255u);
-    return bytes.x | bytes.y << 8u | bytes.z << 16u | bytes.w << 24u;
+    return bytes.x | (bytes.y << 8u) | (bytes.z << 16u) | (bytes.w << 24u);
 }
 
 fn piece_bytes(w: Piece, j: u32) -> u32 { return look_up((w[j % 4u] >> (j / 4u * 4u)) & 0x0f0f0f0fu); }
