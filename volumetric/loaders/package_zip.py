@@ -60,6 +60,8 @@ def unpacked(module: str, homes: Iterable[Path]) -> Path | None:
     try:
         with zipfile.ZipFile(path) as archive:
             return _unpack(archive, path, where)
+    except CheckpointError:
+        raise
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError) as error:
         raise CheckpointError(f"{where} is damaged: {str(error)[:200]}", hint="reinstall the package") from error
     except OSError as error:

@@ -1,0 +1,195 @@
+"""Sentences a second: this engine beside sentence-transformers and ONNX Runtime, float32, the same texts and threads.
+
+    python -m venv /tmp/peer
+    /tmp/peer/bin/pip install torch sentence-transformers onnx onnxruntime
+    python benchmarks/embed.py --peer-python /tmp/peer/bin/python --model path/to/all-MiniLM-L6-v2
+
+Every engine is a process of its own with the model open; in each round all embed the same texts, one engine after the
+other, and the order turns. Rates are medians over the rounds with the least and the greatest; a ratio is the median of
+the rounds' ratios. Where other work shares the machine, `--cpu-time --threads 1` is the fairer clock. `mixed` has
+lengths from 4 to 256 tokens, most of them short, as questions and passages have.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+HERE = Path(__file__).parent
+PEERS = ("sentence-transformers", "onnxruntime")
+WORDS = [
+    "time",
+    "year",
+    "people",
+    "way",
+    "day",
+    "man",
+    "thing",
+    "woman",
+    "life",
+    "child",
+    "world",
+    "school",
+    "state",
+    "family",
+    "student",
+    "group",
+    "country",
+    "problem",
+    "hand",
+    "part",
+    "place",
+    "case",
+    "week",
+    "company",
+    "system",
+    "program",
+    "question",
+    "work",
+    "government",
+    "number",
+    "night",
+    "point",
+    "home",
+    "water",
+    "room",
+    "mother",
+    "area",
+    "money",
+    "story",
+    "fact",
+    "month",
+    "lot",
+    "right",
+    "study",
+    "book",
+    "eye",
+    "job",
+    "word",
+    "business",
+    "issue",
+    "side",
+    "kind",
+    "head",
+    "house",
+    "service",
+    "friend",
+    "father",
+    "power",
+    "hour",
+    "game",
+    "line",
+    "end",
+    "member",
+    "law",
+    "car",
+    "city",
+]
+
+
+class Worker:
+    """An engine in a process of its own."""
+
+    def __init__(self, python: str, engine: str, model: str, threads: int) -> None:
+        command = [python, str(HERE / "embed_worker.py"), engine, model, str(threads)]
+        environment = os.environ | {"OMP_NUM_THREADS": str(threads), "TOKENIZERS_PARALLELISM": "true"}
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+        )
+        self.answer()
+
+    def answer(self) -> dict[str, Any]:
+        """Read what the process says next."""
+        while line := (self._process.stdout.readline() if self._process.stdout else ""):
+            if line.startswith("{"):
+                return json.loads(line)
+        raise SystemExit("error: a worker ended; its message is above")
+
+    def embed(self, texts: list[str]) -> dict[str, Any]:
+        """Embed texts there."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps({"texts": texts}) + "\n")
+        self._process.stdin.flush()
+        return self.answer()
+
+    def close(self) -> None:
+        """End the process."""
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        self._process.wait()
+
+
+def texts_of(kind: str, tokens: int, rng: np.random.Generator) -> list[str]:
+    """Texts of words that are one token each, two special tokens beside, about `tokens` tokens in all."""
+    if kind == "mixed":
+        lengths = np.clip(rng.lognormal(3.4, 0.9, max(tokens // 45, 8)), 4, 256).astype(int).tolist()
+    else:
+        lengths = [int(kind)] * max(tokens // int(kind), 8)
+    return [" ".join(rng.choice(WORDS, length - 2)) for length in lengths]
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--peer-python", required=True, help="Python that has torch, sentence-transformers, onnxruntime"
+    )
+    parser.add_argument("--model", required=True, help="directory of a model of sentence-transformers")
+    parser.add_argument("--lengths", default="16,64,256,mixed")
+    parser.add_argument("--tokens", type=int, default=8192, help="tokens of a measurement, about")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument(
+        "--cpu-time",
+        action="store_true",
+        help="count the processor's seconds, with --threads 1: other work on the machine costs less of them",
+    )
+    parser.add_argument("--peers", default=",".join(PEERS))
+    parser.add_argument("--json", type=Path, help="also write everything measured to this file")
+    return parser.parse_args()
+
+
+def main() -> None:
+    args = arguments()
+    engines = ["volumetric", *args.peers.split(",")]
+    pythons = {name: sys.executable if name == "volumetric" else args.peer_python for name in engines}
+    workers = {name: Worker(pythons[name], name, args.model, args.threads) for name in engines}
+    rng, measured = np.random.default_rng(0), {}
+    print(f"| tokens a text | texts | {' | '.join(engines)} | {' | '.join(f'over {name}' for name in engines[1:])} |")
+    print("| --- " * (1 + 2 * len(engines)) + "|")
+    for kind in args.lengths.split(","):
+        texts = texts_of(kind, args.tokens, rng)
+        rows = {name: np.array(workers[name].embed(texts)["row"]) for name in engines}  # warm, and the same numbers
+        apart = max(float(np.abs(rows[name] - rows["volumetric"]).max()) for name in engines)
+        if not apart < 1e-4:
+            raise SystemExit(f"error: the engines differ by {apart}")
+        seconds: dict[str, list[float]] = {name: [] for name in engines}
+        for turn in range(args.rounds):
+            for place in range(len(engines)):
+                name = engines[(place + turn) % len(engines)]
+                time.sleep(0.3)  # threads of the engine before stop spinning
+                seconds[name].append(workers[name].embed(texts)["cpu" if args.cpu_time else "seconds"])
+        rates = {name: [len(texts) / one for one in times] for name, times in seconds.items()}
+        cells = [f"{statistics.median(r):.0f} ({min(r):.0f}–{max(r):.0f})" for r in rates.values()]
+        ratios = [
+            statistics.median(a / b for a, b in zip(rates["volumetric"], rates[name], strict=True))
+            for name in engines[1:]
+        ]
+        print(f"| {kind} | {len(texts)} | {' | '.join(cells)} | {' | '.join(f'{r:.2f}' for r in ratios)} |", flush=True)
+        measured[kind] = {"texts": len(texts), "seconds": seconds}
+    for one in workers.values():
+        one.close()
+    if args.json:
+        args.json.write_text(json.dumps(measured, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

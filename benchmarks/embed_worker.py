@@ -1,0 +1,125 @@
+"""One engine of `embed.py`: reads requests, JSON a line, and answers each with what it took.
+
+    python embed_worker.py volumetric|sentence-transformers|onnxruntime MODEL THREADS
+
+A request is ``{"texts": […]}``, the answer ``{"seconds": …, "cpu": …, "row": first embedding}``. Tokenisation, pooling
+and normalisation count for every engine. ONNX Runtime gets texts in batches of similar length, as sentence-transformers
+makes them, and a graph that torch exports from the same weights.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+Embed = Callable[[list[str]], Any]
+BATCH = 32
+
+
+def volumetric(model: str, threads: int) -> Embed:
+    import volumetric as engine
+
+    return engine.load(model, device="cpu", threads=threads).embed
+
+
+def sentence_transformers(model: str, threads: int) -> Embed:
+    import torch
+    from sentence_transformers import SentenceTransformer
+
+    torch.set_num_threads(threads)
+    opened = SentenceTransformer(model, device="cpu")
+    return lambda texts: opened.encode(texts, batch_size=BATCH, show_progress_bar=False)
+
+
+def onnxruntime(model: str, threads: int) -> Embed:
+    import onnxruntime as ort
+    from tokenizers import Tokenizer
+
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
+    session = ort.InferenceSession(str(_exported(model)), options, providers=["CPUExecutionProvider"])
+    names = [one.name for one in session.get_inputs()]
+    words = Tokenizer.from_file(str(Path(model) / "tokenizer.json"))
+    words.enable_truncation(json.loads((Path(model) / "sentence_bert_config.json").read_text())["max_seq_length"])
+    words.enable_padding()
+
+    def embed(texts: list[str]) -> Any:
+        found: list[Any] = [None] * len(texts)
+        order = sorted(range(len(texts)), key=lambda i: len(texts[i]), reverse=True)
+        for start in range(0, len(order), BATCH):
+            some = order[start : start + BATCH]
+            encoded = words.encode_batch([texts[i] for i in some])
+            ids = np.array([one.ids for one in encoded], np.int64)
+            mask = np.array([one.attention_mask for one in encoded], np.int64)
+            given = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
+            [hidden] = session.run(None, {name: given[name] for name in names})
+            kept = mask[..., None].astype(np.float32)
+            rows = (hidden * kept).sum(1) / kept.sum(1)
+            rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+            for i, row in zip(some, rows, strict=True):
+                found[i] = row
+        return np.array(found)
+
+    return embed
+
+
+def _exported(model: str) -> Path:
+    """Write the encoder as an ONNX file, once."""
+    import torch
+    from transformers import AutoModel
+
+    path = Path(tempfile.gettempdir()) / f"volumetric-{Path(model).resolve().name}.onnx"
+    if path.exists():
+        return path
+
+    class Hidden(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = AutoModel.from_pretrained(model, attn_implementation="eager").eval().float()
+
+        def forward(self, input_ids: Any, attention_mask: Any, token_type_ids: Any) -> Any:
+            return self.inner(
+                input_ids=input_ids, attention_mask=attention_mask, token_type_ids=token_type_ids
+            ).last_hidden_state
+
+    names = ["input_ids", "attention_mask", "token_type_ids"]
+    ids = torch.ones(2, 8, dtype=torch.int64)
+    axes = {name: {0: "texts", 1: "tokens"} for name in [*names, "hidden"]}
+    torch.onnx.export(
+        Hidden(), (ids, ids, ids * 0), str(path), input_names=names, output_names=["hidden"], dynamic_axes=axes,
+        opset_version=17, dynamo=False,
+    )  # fmt: skip
+    return path
+
+
+ENGINES: dict[str, Callable[[str, int], Embed]] = {
+    "volumetric": volumetric,
+    "sentence-transformers": sentence_transformers,
+    "onnxruntime": onnxruntime,
+}
+
+
+def main() -> None:
+    engine, model, threads = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    embed = ENGINES[engine](model, threads)
+    print(json.dumps({"ready": engine}), flush=True)
+    for line in sys.stdin:
+        texts = json.loads(line)["texts"]
+        start, worked = time.perf_counter(), time.process_time()
+        rows = embed(texts)
+        seconds, cpu = time.perf_counter() - start, time.process_time() - worked
+        print(
+            json.dumps({"seconds": seconds, "cpu": cpu, "row": np.asarray(rows[0]).astype(float).tolist()}), flush=True
+        )
+
+
+if __name__ == "__main__":
+    main()
