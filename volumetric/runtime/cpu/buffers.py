@@ -51,6 +51,11 @@ class Buffers:
         self._buffer_of.append(buffer)
         return len(self._buffer_of) - 1
 
+    def stride(self, slot: int) -> int:
+        """Bytes from row to row; 0 where the caller brings the memory."""
+        buffer = self._buffer_of[slot]
+        return 0 if buffer is None else self._strides[buffer]
+
     def give_back(self, slots: Sequence[int]) -> None:
         """Let later slots use the buffers of `slots`."""
         for slot in slots:

@@ -227,21 +227,26 @@ class Program:
             name = {"few": "vector_product", "some": "rows_product", "many": "tile_product"}[form]
             if form == "some" and not matrix.form.is_integer:
                 name = "tile_product"
-            shared = form != "few"
+            shared, direct = form != "few", form != "few" and self._direct(node, matrix, rounding, source)
             product = Record(
                 name=name,
                 constants=self._product_constants(node, matrix, name),
-                arguments=self._product_arguments(node, matrix, rounding, source, target, fresh=fresh),
+                arguments=self._product_arguments(node, matrix, rounding, source, target, fresh=fresh, direct=direct),
                 tail=node.tail,
                 # The next matrix of the same step may prepare rows in the same buffer: then all must be done with it.
                 barrier=shared,
                 note=f"{sum(matrix.rows)}x{matrix.k} {matrix.form.name}",
             )
-            if shared and fresh:
+            if shared and fresh and not direct:
                 records.append(replace(product, name="prepare", constants=(), barrier=True, note=str(matrix.k)))
             records.append(product)
         records[-1] = replace(records[-1], barrier=True)
         return records
+
+    def _direct(self, node: Node, matrix: Matrix, rounding: Rounding, source: int) -> bool:
+        """Whether tiles read the rows of a slot as they are: nothing norms, rounds, fills up or spreads them."""
+        plain = rounding == "float32" and _product_attrs(node)["norm"] is None
+        return plain and prepared_bytes(matrix.k, rounding) == 4 * matrix.k == self.layout.buffers.stride(source)
 
     def _product_constants(self, node: Node, matrix: Matrix, name: str) -> tuple[str | int, ...]:
         form, rounding = matrix.form, self.layout.rounding(matrix)
@@ -257,7 +262,7 @@ class Program:
         return common if name == "rows_product" else (*common, wide)
 
     def _product_arguments(
-        self, node: Node, matrix: Matrix, rounding: Rounding, source: int, target: int, *, fresh: bool
+        self, node: Node, matrix: Matrix, rounding: Rounding, source: int, target: int, *, fresh: bool, direct: bool
     ) -> tuple[int | float, ...]:
         attrs, weights, params = _product_attrs(node), self.weights, self.graph.keys(node)
         biases = [params.get(f"bias.{part}") for part in matrix.parts]
@@ -285,7 +290,7 @@ class Program:
             softcap=float(attrs["softcap"] or 0.0),
             up_bias=up,
             panel_bytes=matrix.panel_bytes,
-            prepared=self.layout.prepared,
+            prepared=source if direct else self.layout.prepared,
             row_bytes=prepared_bytes(matrix.k, rounding),
             rounding=ROUNDINGS.index(rounding),
             fresh=int(fresh),
