@@ -9,6 +9,7 @@ makes them, and a graph that torch exports from the same weights.
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
 import tempfile
@@ -30,16 +31,16 @@ def volumetric(model: str, threads: int) -> Embed:
 
 
 def sentence_transformers(model: str, threads: int) -> Embed:
-    import torch
-    from sentence_transformers import SentenceTransformer
+    torch: Any = importlib.import_module("torch")
+    opens: Any = importlib.import_module("sentence_transformers").SentenceTransformer
 
     torch.set_num_threads(threads)
-    opened = SentenceTransformer(model, device="cpu")
+    opened = opens(model, device="cpu")
     return lambda texts: opened.encode(texts, batch_size=BATCH, show_progress_bar=False)
 
 
 def onnxruntime(model: str, threads: int) -> Embed:
-    import onnxruntime as ort
+    ort: Any = importlib.import_module("onnxruntime")
     from tokenizers import Tokenizer
 
     options = ort.SessionOptions()
@@ -73,8 +74,8 @@ def onnxruntime(model: str, threads: int) -> Embed:
 
 def _exported(model: str) -> Path:
     """Write the encoder as an ONNX file, once."""
-    import torch
-    from transformers import AutoModel
+    torch: Any = importlib.import_module("torch")
+    transformers: Any = importlib.import_module("transformers")
 
     path = Path(tempfile.gettempdir()) / f"volumetric-{Path(model).resolve().name}.onnx"
     if path.exists():
@@ -83,7 +84,7 @@ def _exported(model: str) -> Path:
     class Hidden(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.inner = AutoModel.from_pretrained(model, attn_implementation="eager").eval().float()
+            self.inner = transformers.AutoModel.from_pretrained(model, attn_implementation="eager").eval().float()
 
         def forward(self, input_ids: Any, attention_mask: Any, token_type_ids: Any) -> Any:
             return self.inner(
