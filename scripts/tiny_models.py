@@ -46,6 +46,7 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
         "residual_multiplier": 0.4,
         "logits_scaling": 3.0,
     },
+    "lfm2": {"model_type": "lfm2", "layer_types": ["conv", "full_attention"], "block_multiple_of": 16},
     "mixtral": {"model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 2},
     "olmo2": {"model_type": "olmo2"},
     "olmo3": {

@@ -41,6 +41,7 @@ FAMILIES = (
     "cohere",
     "cohere2",
     "granite",
+    "lfm2",
     "mixtral",
     "olmo2",
     "olmo3",
@@ -120,6 +121,8 @@ def test_models_written_in_the_old_spelling_are_the_same(family: str, tmp_path: 
         more["layer_types"] = config["layer_types"]  # every fourth layer sees everything, and this model has two
     if family in ("gemma3", "cohere2"):
         more["sliding_window_pattern"] = 2
+    if family == "lfm2":
+        more["full_attn_idxs"] = [i for i, kind in enumerate(config["layer_types"]) if kind == "full_attention"]
     scaling = {key: value for key, value in rope.items() if key not in ("rope_theta", "rope_type")}
     old: dict[str, Any] = {"rope_parameters": None, "layer_types": None, "dtype": None, "torch_dtype": "float32"}
     old |= more

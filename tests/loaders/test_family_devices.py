@@ -12,7 +12,7 @@ import volumetric
 
 TINY = Path(__file__).parents[1] / "fixtures" / "hf_tiny"
 NAMES = sorted(path.parent.name for path in TINY.glob("*/expected.json"))
-DIFFERENT = ("cohere2", "gpt2", "gemma2", "mixtral", "olmo3")
+DIFFERENT = ("cohere2", "gpt2", "gemma2", "lfm2", "mixtral", "olmo3")
 """One family of each data flow: the others differ from these in names and sizes, and a software GPU is slow."""
 
 
@@ -28,6 +28,22 @@ def test_logits_and_greedy_tokens_are_those_of_transformers(name: str, device: s
         made = model.generate(prompt, max_tokens=16, temperature=0.0, ignore_eos=True)
     assert np.abs(logits - reference).max() < 1e-4 * np.abs(reference).max()
     assert list(made.token_ids) == expected["greedy_tokens"]
+
+
+@pytest.mark.parametrize("device", ["reference", "cpu", "gpu"])
+def test_short_convolutions_go_on_from_the_rows_before_them(device: str) -> None:
+    ids = np.array([7, 30, 5, 81, 44, 9, 12, 3, 50], np.int32)
+    with volumetric.load(TINY / "lfm2", device=device, context=32) as model:
+        run = model.executable
+        whole = run.forward(run.new_state(), ids, last_only=False)
+        state = run.new_state()
+        pieces = [run.forward(state, ids[a:b], last_only=False) for a, b in ((0, 1), (1, 4), (4, 5))]
+        twin, saved = state.fork(), run.restore(state.save())
+        for each in (state, twin, saved):
+            rest = run.forward(each, ids[5:], last_only=False)
+            np.testing.assert_allclose(np.concatenate([*pieces, rest]), whole, atol=2e-5)
+        state.trim(0)
+        np.testing.assert_allclose(run.forward(state, ids[:5], last_only=False), whole[:5], atol=2e-5)
 
 
 def test_a_rotation_by_context_is_one_for_the_whole_sequence() -> None:

@@ -58,6 +58,7 @@ from volumetric.layers.recurrent import RNN as RNN
 from volumetric.layers.reshape import Reshape as Reshape
 from volumetric.layers.rope import Rope as Rope
 from volumetric.layers.scale import Scale as Scale
+from volumetric.layers.short_conv import ShortConv as ShortConv
 from volumetric.layers.softmax import Softcap as Softcap
 from volumetric.layers.softmax import Softmax as Softmax
 from volumetric.layers.state import Memory as Memory

@@ -33,6 +33,7 @@ def stacked_decoder(
     embedding_scale: float = 1.0,
     logit_scale: float = 1.0,
     softcap: float | None = None,
+    norm_name: str = "model.norm",
 ) -> Blueprint:
     """Build a decoder around the layers that `place` puts on the stream, one in each plane of the grid.
 
@@ -43,6 +44,7 @@ def stacked_decoder(
     embedding_scale : factor on embedded tokens
     logit_scale : factor on the logits
     softcap : bound on the logits
+    norm_name : start of the names of the last norm's tensors
     """
     hidden, vocabulary = config.integer("hidden_size"), config.integer("vocab_size")
     tied = config.flag("tie_word_embeddings", tied)
@@ -55,7 +57,7 @@ def stacked_decoder(
         chain.plane()
         stream = place(chain, i, f"model.layers.{i}", stream)
     chain.plane()
-    hidden_states = chain.add(norm, "model.norm")
+    hidden_states = chain.add(norm, norm_name)
     head = chain.add(Dense(in_features=hidden, out_features=vocabulary, bias=False), "lm_head")
     if logit_scale != 1.0:
         chain.add(Scale(factor=logit_scale))

@@ -136,9 +136,10 @@ def _built(config: Config, source: TensorSource) -> Blueprint:
     return trunk_of(blueprint) if lacks_head(blueprint, config, source) else blueprint
 
 
-def _by_layer(values: Mapping[str, Any]) -> dict[str, None]:
-    """Lists, which have a value for each layer and fit no other number of layers, as if they were not given."""
-    return {name: None for name, value in values.items() if isinstance(value, list)}
+def _by_layer(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Lists that have a value for each layer, as they are for one layer."""
+    layers = values.get("num_hidden_layers")
+    return {name: value[:1] for name, value in values.items() if isinstance(value, list) and len(value) == layers}
 
 
 def _spelled(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Final
 QUERY: Final = ("q_proj", "query", "q_lin", "wq", "to_q", "q")
 KEY: Final = ("k_proj", "key", "k_lin", "wk", "to_k", "k")
 VALUE: Final = ("v_proj", "value", "v_lin", "wv", "to_v", "v")
-FUSED_QKV: Final = ("qkv_proj", "query_key_value", "c_attn", "Wqkv", "qkv", "in_proj")
+FUSED_QKV: Final = ("qkv_proj", "query_key_value", "c_attn", "Wqkv", "qkv")
 OUTPUT: Final = ("o_proj", "out_proj", "out_lin", "wo", "to_out", "dense", "c_proj", "proj", "Wo")
 GATE: Final = ("gate_proj", "w1", "gate", "fc12")
 UP: Final = ("up_proj", "w3", "up", "c_fc", "dense_h_to_4h", "fc1", "lin1", "linear1", "fc11")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -28,6 +29,7 @@ def values_of(root: Node, source: TensorSource) -> dict[str, Known]:
     blocks = _stacked(source.entries)
     if blocks:
         found["num_hidden_layers"] = Known(len(blocks), "as many blocks as are numbered")
+        _convolutions(source.entries, len(blocks), found)
     _ends(root, found)
     heads: Heads | None = None
     for node in root.walk():
@@ -48,6 +50,20 @@ def _stacked(entries: Mapping[str, TensorEntry]) -> set[int]:
     matches = (spellings.STACK.match(name) for name in entries)
     numbers = {int(match[1]) for match in matches if match and len(match[1]) < 6}
     return numbers if numbers == set(range(len(numbers))) else set()
+
+
+def _convolutions(entries: Mapping[str, TensorEntry], blocks: int, found: dict[str, Known]) -> None:
+    """Which blocks have a short convolution in the place of attention, and over how many rows."""
+    places = {int(match[1]): entry.shape for name, entry in entries.items() if (match := _SHORT_CONV.match(name))}
+    if not places or max(places) >= blocks or any(len(shape) != 3 for shape in places.values()):
+        return
+    kinds = ["conv" if i in places else "full_attention" for i in range(blocks)]
+    found["layer_types"] = Known(kinds, "blocks with a convolution have no attention")
+    found["conv_L_cache"] = Known(next(iter(places.values()))[2], "taps of the convolutions")
+    found["block_auto_adjust_ff_dim"] = Known(False, "the MLP's width is that of its tensors")
+
+
+_SHORT_CONV = re.compile(r"(?:model\.)?layers\.(\d{1,5})\.conv\.conv\.weight")
 
 
 def _ends(root: Node, found: dict[str, Known]) -> None:

@@ -2,6 +2,7 @@
 
 from volumetric.runtime.graph.rules import channels as channels
 from volumetric.runtime.graph.rules import containers as containers
+from volumetric.runtime.graph.rules import convolved as convolved
 from volumetric.runtime.graph.rules import images as images
 from volumetric.runtime.graph.rules import noise as noise
 from volumetric.runtime.graph.rules import pooling as pooling

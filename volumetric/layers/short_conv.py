@@ -1,0 +1,87 @@
+"""ShortConv: LFM2's operator, a gated causal convolution over a few rows (https://arxiv.org/abs/2511.23404)."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from volumetric._typing import Array, Shape
+from volumetric.layers.base import (
+    Arrays,
+    Grads,
+    LayerSpec,
+    Memory,
+    ParamSpec,
+    Saved,
+    expect_last,
+    expect_positive,
+    layer,
+)
+from volumetric.layers.causal_conv import causal_conv, causal_conv_vjp, conv_params, conv_state
+from volumetric.layers.dense import affine, affine_params, affine_vjp
+from volumetric.layers.state import StateSpec, is_sequence
+
+
+@layer("short_conv")
+class ShortConv(LayerSpec):
+    """``y = (c ⊙ conv(b ⊙ v)) Woᵀ`` with ``[b, c, v] = x Wiᵀ``, on rows ``[T, embed_dim]`` or ``[B, T, embed_dim]``.
+
+    ``conv`` is causal, of each channel on its own: row t sees rows ``t - kernel_size + 1 … t``. A call goes on from the
+    last ``kernel_size - 1`` rows before it, a state of fixed size.
+
+    Attributes
+    ----------
+    embed_dim : width of input and output
+    kernel_size : rows that the convolution sees, 2 or more
+    bias : whether projections and convolution have biases
+    """
+
+    contextual: ClassVar[bool] = True
+
+    embed_dim: int
+    kernel_size: int = 3
+    bias: bool = False
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        expect_positive(self, "embed_dim", "kernel_size", "reach")
+
+    @property
+    def reach(self) -> int:
+        """Rows before a row that it sees."""
+        return self.kernel_size - 1
+
+    def params(self) -> tuple[ParamSpec, ...]:
+        width = self.embed_dim
+        return (
+            *affine_params("in.", 3 * width, width, bias=self.bias),
+            *conv_params("conv.", width, self.kernel_size, bias=self.bias),
+            *affine_params("out.", width, width, bias=self.bias),
+        )
+
+    def states(self, *inputs: Shape) -> tuple[StateSpec, ...]:
+        return (conv_state(self.embed_dim, self.kernel_size),) if is_sequence(*inputs) else ()
+
+    def output_shape(self, *inputs: Shape) -> Shape:
+        expect_last(self, inputs[0], self.embed_dim)
+        return inputs[0]
+
+    def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
+        x = xs[0]
+        kept = memory if self.states(x.shape) else None
+        b, c, v = np.split(affine(p, "in.", x), 3, axis=-1)
+        mixed, rows = causal_conv(p["conv.weight"], p.get("conv.bias"), b * v, kept)
+        gated = c * mixed
+        return affine(p, "out.", gated), {"x": x, "b": b, "c": c, "v": v, "mixed": mixed, "rows": rows, "gated": gated}
+
+    def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
+        params: dict[str, Array] = {}
+        g_gated = affine_vjp(p, "out.", saved["gated"], gy, params)
+        g_mixed = g_gated * saved["c"]
+        g_product, params["conv.weight"] = causal_conv_vjp(p["conv.weight"], saved["rows"], g_mixed)
+        if self.bias:
+            params["conv.bias"] = g_mixed.reshape(-1, self.embed_dim).sum(0)
+        parts = (g_product * saved["v"], g_gated * saved["mixed"], g_product * saved["b"])
+        gx = affine_vjp(p, "in.", saved["x"], np.concatenate(parts, axis=-1), params)
+        return Grads((gx,), params)
