@@ -25,6 +25,7 @@ from volumetric.loaders.convert import FORMATS  # noqa: E402
 from volumetric.loaders.gguf import _HOSTS  # noqa: E402
 from volumetric.loaders.gguf_types import BLOCK_TYPES, DECODED_TYPES  # noqa: E402
 from volumetric.loaders.hf_config import Config  # noqa: E402
+from volumetric.loaders.multimodal import MODELS  # noqa: E402
 from volumetric.loaders.quantise import target_schemes  # noqa: E402
 from volumetric.network import Network  # noqa: E402
 from volumetric.runtime.cpu.state import KVStorage, bytes_per_token  # noqa: E402
@@ -145,8 +146,9 @@ Mistral's own GGUF files call themselves `llama` and are read as such. Rotary sc
 `longrope` do depends on the context that a model is opened with, as in llama.cpp and vLLM, and not on the tokens so
 far, as in transformers, where keys of both kinds end up in one cache: up to the context of the first training both give
 the same.
-Multimodal configurations (a `text_config`) are refused. No code of a model repository is run: `trust_remote_code` is
-refused.
+Of multimodal checkpoints ({multimodal}) the text model is loaded, and a warning says
+what is left out. Other families are refused; the error names the nearest one, and the tensors and settings that it
+does not have. No code of a model repository is run: `trust_remote_code` is refused.
 
 ## Formats
 
@@ -271,6 +273,7 @@ def document() -> str:
     return TEMPLATE.format(
         families="\n".join(family_rows()),
         formats="\n".join(format_rows()),
+        multimodal=", ".join(f"`{name}`" for name in sorted(MODELS)),
         kept=", ".join(sorted(_HOSTS.keys() | BLOCK_TYPES)),
         decoded=", ".join(sorted(DECODED_TYPES)),
         schemes=" | ".join(SCHEMES),

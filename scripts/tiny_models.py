@@ -3,7 +3,8 @@
 python scripts/tiny_models.py DIRECTORY [NAME ...]     one directory each; without names all of `MODELS`
 
 Needs torch and transformers, which neither the package nor its tests do: run it in an environment of its own. Each
-directory has config.json, model.safetensors (float32) and expected.json, as in tests/fixtures/hf_tiny.
+directory has config.json, model.safetensors (float32) and expected.json, as in tests/fixtures/hf_tiny; those of
+multimodal models stand in tests/fixtures/hf_multimodal.
 """
 
 from __future__ import annotations
@@ -34,6 +35,14 @@ SIZES: Mapping[str, Any] = {
 }
 _BOTH_KINDS: Mapping[str, Any] = {"sliding_window": 16, "layer_types": ["sliding_attention", "full_attention"]}
 _YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64, "rope_theta": 500000.0}
+_VISION = {
+    "hidden_size": 16,
+    "intermediate_size": 16,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "image_size": 16,
+    "patch_size": 4,
+}
 
 MODELS: Mapping[str, Mapping[str, Any]] = {
     "cohere": {"model_type": "cohere", "logit_scale": 0.25},
@@ -48,6 +57,12 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
     },
     "lfm2": {"model_type": "lfm2", "layer_types": ["conv", "full_attention"], "block_multiple_of": 16},
     "mixtral": {"model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 2},
+    "gemma3_vision": {
+        "model_type": "gemma3",
+        "text_config": {**SIZES, "head_dim": 8, "query_pre_attn_scalar": 8, **_BOTH_KINDS},
+        "vision_config": _VISION,
+        "mm_tokens_per_image": 4,
+    },
     "olmo2": {"model_type": "olmo2"},
     "olmo3": {
         "model_type": "olmo3",
@@ -69,6 +84,21 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
         },
     },
     "qwen3_yarn": {"model_type": "qwen3", "head_dim": 16, "rope_parameters": _YARN},
+    "qwen2_5_vl": {
+        "model_type": "qwen2_5_vl",
+        "tie_word_embeddings": False,
+        "text_config": {**SIZES, "rope_parameters": {"rope_type": "default", "mrope_section": [1, 1, 2]}},
+        "vision_config": {**_VISION, "depth": 1, "num_heads": 2, "out_hidden_size": 32},
+    },
+    "qwen3_moe": {
+        "model_type": "qwen3_moe",
+        "head_dim": 8,
+        "num_experts": 8,
+        "num_experts_per_tok": 3,
+        "moe_intermediate_size": 16,
+        "mlp_only_layers": [1],
+        "norm_topk_prob": True,
+    },
     "stablelm": {"model_type": "stablelm", "use_qkv_bias": True, "partial_rotary_factor": 0.5},
     "stablelm_parallel": {"model_type": "stablelm", "use_parallel_residual": True},
     "starcoder2": {"model_type": "starcoder2", "sliding_window": 16},
@@ -82,9 +112,10 @@ def make(target: Path, values: Mapping[str, Any]) -> None:
     best: tuple[float, Any, Any] | None = None
     for seed in range(20):
         torch.manual_seed(seed)
-        given = {**SIZES, **values}
+        given = values if "text_config" in values else {**SIZES, **values}
         config = transformers.AutoConfig.for_model(**given)
-        model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager").float().eval()
+        kind = "AutoModelForImageTextToText" if "text_config" in values else "AutoModelForCausalLM"
+        model = getattr(transformers, kind).from_config(config, attn_implementation="eager").float().eval()
         _fill(model)
         margin, expected = _answers(model, seed)
         if best is None or margin > best[0]:

@@ -40,14 +40,17 @@ class Config:
     values : the JSON object
     where : file name for messages
     tensors : how many tensors the checkpoint has, where that is known: a layer has one at least
+    asked : receives the names that are asked for
 
     All methods raise `CheckpointError` naming file and key where a value is missing, of another type or out of range.
     """
 
-    __slots__ = ("tensors", "values", "where")
+    __slots__ = ("asked", "tensors", "values", "where")
 
-    def __init__(self, values: Mapping[str, Any], where: str, tensors: int | None = None) -> None:
-        self.values, self.where, self.tensors = values, where, tensors
+    def __init__(
+        self, values: Mapping[str, Any], where: str, tensors: int | None = None, *, asked: set[str] | None = None
+    ) -> None:
+        self.values, self.where, self.tensors, self.asked = values, where, tensors, asked
 
     @property
     def model_type(self) -> str:
@@ -59,11 +62,11 @@ class Config:
 
     def with_values(self, **values: Any) -> Config:
         """Return a copy with these values."""
-        return Config({**self.values, **values}, self.where, self.tensors)
+        return Config({**self.values, **values}, self.where, self.tensors, asked=self.asked)
 
     def has(self, name: str) -> bool:
         """Whether `name` is there and not null."""
-        return self.values.get(name) is not None
+        return self._given(name) is not None
 
     def integer(self, name: str, default: int | None = None, *, low: int = 1, high: int = MAX_SIZE) -> int:
         """Whole number in ``low … high``; null and absent count as `default`, which None makes an error."""
@@ -95,7 +98,7 @@ class Config:
 
     def section(self, name: str) -> Config | None:
         """Nested object, or None where there is none."""
-        value = self.values.get(name)
+        value = self._given(name)
         if value is None:
             return None
         if not isinstance(value, Mapping):
@@ -104,7 +107,7 @@ class Config:
 
     def items(self, name: str, length: int) -> Sequence[Any] | None:
         """List of `length` values, or None where there is none."""
-        value = self.values.get(name)
+        value = self._given(name)
         if value is None:
             return None
         if not isinstance(value, list) or len(value) != length:
@@ -129,14 +132,19 @@ class Config:
 
     def require(self, name: str, *allowed: object) -> None:
         """Raise `UnsupportedError` unless `name` is absent or one of `allowed`: a variant that is not built here."""
-        value = self.values.get(name)
+        value = self._given(name)
         if value is not None and value not in allowed:
             raise UnsupportedError(
                 f"{self.where}: {name}={value!r} is not supported", hint=f"supported: {allowed[0]!r}"
             )
 
+    def _given(self, name: str) -> Any:
+        if self.asked is not None:
+            self.asked.add(name)
+        return self.values.get(name)
+
     def _get(self, name: str, default: object) -> Any:
-        value = self.values.get(name)
+        value = self._given(name)
         if value is not None:
             return value
         if default is None:

@@ -25,6 +25,7 @@ from volumetric.loaders.hf_config import MAX_SIZE, Config
 from volumetric.loaders.hub import Location, resolve
 from volumetric.loaders.json_file import read_object
 from volumetric.loaders.mount import mount
+from volumetric.loaders.multimodal import text_part
 from volumetric.loaders.names import SHOWN
 from volumetric.loaders.native import read_native
 from volumetric.loaders.quantise import convert, target_schemes
@@ -199,6 +200,7 @@ def _open_described(
     location: Location, config: Config, source: TensorSource, dtype: Scheme | None, *, strict: bool
 ) -> LoadedModel:
     directory = location.directory
+    config, source = text_part(config, source)
     config, blueprint = build_for(config, source)
     sentences = read_sentences(directory) if blueprint.pooled is None else None
     if sentences is not None or lacks_head(blueprint, config, source):

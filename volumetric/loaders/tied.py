@@ -10,6 +10,7 @@ import numpy as np
 from volumetric.loaders import archs
 from volumetric.loaders.hf_config import Config
 from volumetric.loaders.names import Blueprint
+from volumetric.loaders.nearest import not_supported
 from volumetric.loaders.source import TensorSource
 
 logger = logging.getLogger(__name__)
@@ -29,6 +30,8 @@ def build_for(config: Config, source: TensorSource) -> tuple[Config, Blueprint]:
     UnsupportedError, CheckpointError
         As `archs.build`.
     """
+    if archs.family_of(config) not in archs.families():
+        raise not_supported(config, source.entries)
     blueprint = archs.build(config)
     for head, shared in blueprint.tied.items():
         names = (head, shared if shared in source.entries else shared.removeprefix(blueprint.prefix))

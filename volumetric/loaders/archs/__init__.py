@@ -18,6 +18,12 @@ def families() -> list[str]:
     return sorted(module.name for module in pkgutil.iter_modules(__path__))
 
 
+def family_of(config: Config) -> str:
+    """Return the name that the family of a configuration would have here."""
+    # Multimodal models give their text part a type of its own, gemma3_text beside gemma3.
+    return config.model_type.removesuffix("_text").replace("-", "_")
+
+
 def build(config: Config) -> Blueprint:
     """Return the network and the tensor rules that a configuration describes.
 
@@ -30,12 +36,10 @@ def build(config: Config) -> Blueprint:
     """
     if config.section("text_config") is not None:
         raise UnsupportedError(
-            f"{config.where}: a multimodal {config.model_type}, whose text model is described by text_config, "
-            "is not supported",
-            hint="open a text-only checkpoint of the family (architectures: …ForCausalLM), or a GGUF file",
+            f"{config.where}: a multimodal {config.model_type} is not built from its configuration alone",
+            hint="open its directory, which gives the text model, or a text-only checkpoint of the family",
         )
-    # Multimodal models give their text part a type of its own, gemma3_text beside gemma3.
-    family = config.model_type.removesuffix("_text").replace("-", "_")
+    family = family_of(config)
     if family not in families():
         raise UnsupportedError(
             f"{config.where}: model family {config.model_type!r} is not supported",

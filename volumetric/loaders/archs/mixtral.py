@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from volumetric.loaders.chain import Stored
 from volumetric.loaders.decoder import head_dim
-from volumetric.loaders.experts import experts
+from volumetric.loaders.experts import expert_count, experts
 from volumetric.loaders.hf_config import Config, read_windows
 from volumetric.loaders.hf_rope import read_rope
 from volumetric.loaders.names import Blueprint
-from volumetric.loaders.pre_norm import Block, attention_blocks, pre_norm_stack, rms_norm
+from volumetric.loaders.pre_norm import attention_blocks, pre_norm_stack, rms_norm
 
-NAMES = {"gate": "w1", "up": "w3", "down": "w2"}
+NAMES: Mapping[str, Stored] = {"gate": "w1", "up": "w3", "down": "w2"}
 
 
 def build(config: Config) -> Blueprint:
@@ -17,11 +20,11 @@ def build(config: Config) -> Blueprint:
     layers = config.layers()
     ropes = [read_rope(config, head_dim(config))] * layers
     attentions = attention_blocks(config, ropes, read_windows(config, layers, switch=False))
-    spec, names = experts(
+    mixture = experts(
         config,
-        count=config.integer("num_local_experts", 8),
+        count=expert_count(config, 8),
         hidden=config.integer("intermediate_size"),
+        path="block_sparse_moe",
         names=NAMES,
     )
-    feeds = [Block(spec, "block_sparse_moe", names)] * layers
-    return pre_norm_stack(config, rms_norm(config, eps=1e-5), attentions, feeds)
+    return pre_norm_stack(config, rms_norm(config, eps=1e-5), attentions, [mixture] * layers)

@@ -1,0 +1,29 @@
+"""Qwen3 MoE (arXiv 2505.09388): Qwen3 with a mixture of many small experts in most layers."""
+
+from __future__ import annotations
+
+from volumetric.loaders.experts import expert_count, experts, mixture_layers
+from volumetric.loaders.hf_config import Config, read_windows
+from volumetric.loaders.hf_rope import read_rope
+from volumetric.loaders.names import Blueprint
+from volumetric.loaders.pre_norm import attention_blocks, gated_mlp, pre_norm_stack, rms_norm
+
+
+def build(config: Config) -> Blueprint:
+    """Network and rules of a Qwen3 MoE configuration."""
+    layers, bias, norm = config.layers(), config.flag("attention_bias", False), rms_norm(config)
+    width = config.integer("head_dim", 128)
+    config = config.with_values(head_dim=width)
+    attentions = attention_blocks(
+        config,
+        [read_rope(config, width)] * layers,
+        read_windows(config, layers, switch=True),
+        qkv_bias=bias,
+        out_bias=bias,
+        qk_norm=True,
+        qk_norm_eps=norm.eps,
+    )
+    config.require("norm_topk_prob", True)
+    mixture = experts(config, count=expert_count(config, 128), hidden=config.integer("moe_intermediate_size"))
+    feeds = mixture_layers(config, mixture, gated_mlp(config))
+    return pre_norm_stack(config, norm, attentions, feeds)

@@ -1,0 +1,86 @@
+"""What to say of a checkpoint whose family is not built here: which of ours is nearest, and what it lacks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any, Final
+
+from volumetric.errors import UnsupportedError, VolumetricError
+from volumetric.loaders import archs
+from volumetric.loaders.hf_config import Config
+
+_LAYERS: Final = 4
+"""Layers that are compared; more repeat the same names."""
+_SHOWN: Final = 6
+_ALIKE: Final = 0.3
+"""Part of the names that must agree for a family to be called near."""
+_ELSEWHERE: Final = re.compile(
+    r"_.*|architectures|auto_map|model_type|torch_dtype|dtype|transformers_version|use_cache|.*_token_id|.*dropout.*|"
+    r".*_pdrop|initializer_range|.*_init.*|pretraining_tp|output_.*|return_dict|is_.*|.*loss.*|id2label|label2id|"
+    r"layer_types|max_window_layers|use_sliding_window|rope_.*|head_dim|attention_bias|mlp_bias|tie_word_embeddings"
+)
+"""Keys that say nothing about what a network computes, or that families read where they need them."""
+
+
+def not_supported(config: Config, names: Iterable[str]) -> UnsupportedError:
+    """Return the error for a family that is not built here.
+
+    Parameters
+    ----------
+    names : tensors of the checkpoint
+    """
+    near = nearest(config, names)
+    told = "supported: " + ", ".join(archs.families())
+    return UnsupportedError(
+        f"{config.where}: model family {config.model_type!r} is not supported", hint=f"{near}; {told}" if near else told
+    )
+
+
+def nearest(config: Config, names: Iterable[str]) -> str | None:
+    """Say which family's tensors are most like these, and what differs; None where none is near."""
+    here = {_template(name) for name in names}
+    found: list[tuple[float, int, str, set[str], list[str]]] = []
+    for family in archs.families():
+        asking = _short(config, family)
+        try:
+            blueprint = archs.build(asking)
+        except VolumetricError:
+            continue  # it needs values that this configuration does not have
+        tied = {_template(name) for name in blueprint.tied}  # such a tensor may be there, and need not
+        there = {_template(rule.source) for rule in blueprint.rules} | (tied & here)
+        asked = asking.asked or set()
+        unread = [key for key in config.values if key not in asked and not _ELSEWHERE.fullmatch(key)]
+        found.append((round(len(here & there) / max(len(here | there), 1), 3), -len(unread), family, there, unread))
+    alike, _, family, there, unread = max(found, key=lambda one: one[:2], default=(0.0, 0, "", set(), []))
+    if alike < _ALIKE:
+        return None
+    differences = [
+        _listed("tensors that it does not have", here - there),
+        _listed("without its tensors", there - here),
+        _listed("settings that it does not read", unread),
+    ]
+    told = "; ".join(part for part in differences if part) or "the names of its tensors and settings agree"
+    return f"nearest is {family}: {told}"
+
+
+def _short(config: Config, family: str) -> Config:
+    """The configuration as one of `family`, with a few layers."""
+    values: dict[str, Any] = {"model_type": family}
+    for name in ("num_hidden_layers", "n_layer"):
+        if type(config.values.get(name)) is int:
+            values[name] = max(1, min(config.values[name], _LAYERS))
+    kinds = config.values.get("layer_types")
+    if isinstance(kinds, list):
+        values["layer_types"] = kinds[:_LAYERS]
+    return Config({**config.values, **values}, config.where, asked=set())
+
+
+def _template(name: str) -> str:
+    return re.sub(r"\d+", "N", name)
+
+
+def _listed(title: str, names: Iterable[str]) -> str:
+    listed = sorted(names)
+    more = f" and {len(listed) - _SHOWN} more" if len(listed) > _SHOWN else ""
+    return f"{title}: {', '.join(listed[:_SHOWN])}{more}" if listed else ""
