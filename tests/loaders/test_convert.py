@@ -32,6 +32,8 @@ NOT_IN_GGUF = {
     "phi3_longrope": "a scaling of frequencies that is not written",
     "gemma": "a head of its own",
     "mixtral": "experts",
+    "qwen3_moe": "experts",
+    "granitemoe": "experts",
     "olmo3": "a window and two rotary embeddings",
 }
 """Tiny models that are not written as GGUF, and what they have."""

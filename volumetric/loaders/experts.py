@@ -7,12 +7,13 @@ from typing import Final
 
 from volumetric.errors import CheckpointError
 from volumetric.layers import Gate, Parallel, SwiGLU
-from volumetric.loaders.chain import Stored
+from volumetric.loaders.chain import Fused, Stored
 from volumetric.loaders.hf_config import MAX_LAYERS, Config
+from volumetric.loaders.names import Part
 from volumetric.loaders.pre_norm import MLP_NAMES, Block
 
-MAX_EXPERTS: Final = 4096
-"""No model has a fourth of it."""
+MAX_EXPERTS: Final = 1024
+"""Twice of what any model has."""
 
 
 def experts(
@@ -27,16 +28,44 @@ def experts(
     path : where router and experts stand below their layer
     names : what the projections of an expert are called
     """
+    if config.tensors is not None and 3 * count > config.tensors:
+        raise CheckpointError(f"{config.where}: {count} experts, and the weights have {config.tensors} tensors in all")
+    spec = _mixture(config, count, hidden)
+    stored: dict[str, Stored] = {"gate/weight": "gate.weight"}
+    stored |= {f"{i}/{part}": f"experts.{i}.{name}" for i in range(count) for part, name in names.items()}
+    return Block(spec, path, stored)
+
+
+def stacked_experts(
+    config: Config, *, count: int, hidden: int, path: str, router: str, inner: str, outer: str
+) -> Block:
+    """Return a mixture whose experts are stacked in two tensors.
+
+    Parameters
+    ----------
+    count, hidden, path : see `experts`
+    router : name of the router's matrix
+    inner, outer : names of the stacks: ``[count, 2 · hidden, width]``, of each expert the gate before the other
+        projection, and ``[count, width, hidden]``
+    """
+    spec, width = _mixture(config, count, hidden), config.integer("hidden_size")
+    stored: dict[str, Stored] = {"gate/weight": router}
+    for i in range(count):
+        start = 2 * hidden * i
+        stored[f"{i}/gate"] = Fused(inner, Part(start, start + hidden, stack=count))
+        stored[f"{i}/up"] = Fused(inner, Part(start + hidden, start + 2 * hidden, stack=count))
+        stored[f"{i}/down"] = Fused(outer, Part(i * width, (i + 1) * width, stack=count))
+    return Block(spec, path, stored)
+
+
+def _mixture(config: Config, count: int, hidden: int) -> Parallel:
+    """The layer: weights are the softmax of the chosen logits, which is that of all, cut down and made to sum to 1."""
     width, chosen = config.integer("hidden_size"), config.integer("num_experts_per_tok", 2)
     if not chosen <= count <= MAX_EXPERTS:
         raise CheckpointError(f"{config.where}: {chosen} of {count} experts cannot be chosen, of at most {MAX_EXPERTS}")
-    if config.tensors is not None and 3 * count > config.tensors:
-        raise CheckpointError(f"{config.where}: {count} experts, and the weights have {config.tensors} tensors in all")
     expert = SwiGLU(in_features=width, hidden_features=hidden, activation=config.activation("hidden_act", "silu"))
     gate = Gate(in_features=width, out_features=count, top_k=chosen)
-    stored: dict[str, Stored] = {"gate/weight": "gate.weight"}
-    stored |= {f"{i}/{part}": f"experts.{i}.{name}" for i in range(count) for part, name in names.items()}
-    return Block(Parallel(branches=(expert,) * count, combine="filter", gate=gate), path, stored)
+    return Parallel(branches=(expert,) * count, combine="filter", gate=gate)
 
 
 def expert_count(config: Config, default: int) -> int:

@@ -16,7 +16,7 @@ from volumetric.loaders.directory import new_directory
 from volumetric.loaders.encoder_layers import trunk_of
 from volumetric.loaders.hf_config import Config
 from volumetric.loaders.model import LoadedModel
-from volumetric.loaders.names import Blueprint, NameRule, pairs_from_halves, stored_rows
+from volumetric.loaders.names import Blueprint, NameRule, pairs_from_halves, stacked, stored_rows
 from volumetric.loaders.safetensors_write import TensorOut, tag_of, write_safetensors
 from volumetric.loaders.text_files import text_files, to_json
 from volumetric.network import Params
@@ -106,9 +106,10 @@ def _out(rules: list[NameRule], params: Params, shape: Shape) -> TensorOut:
             whole = np.empty(shape, scheme.dtype.host)
             for rule in rules:
                 whole[rule.part.rows(shape[0]) if rule.part else slice(None)] = _values(rule, params, scheme)
-        return np.ascontiguousarray(whole.T) if flip else whole
+        return np.ascontiguousarray(whole.T) if flip else whole.reshape(stored)
 
-    return TensorOut(tag=tag_of(scheme.dtype.host), shape=shape[::-1] if flip else shape, read=read)
+    stored = shape[::-1] if flip else stacked(rules[0], shape)
+    return TensorOut(tag=tag_of(scheme.dtype.host), shape=stored, read=read)
 
 
 def _values(rule: NameRule, params: Params, scheme: Scheme) -> Array:

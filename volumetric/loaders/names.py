@@ -28,12 +28,14 @@ SHOWN = 5
 class Part:
     """Rows ``start … stop-1`` of each of `heads` equal blocks that a fused tensor consists of.
 
-    Most fused tensors are one block, all queries before all keys; those of GPT-NeoX have a block for each head.
+    Most fused tensors are one block, all queries before all keys; those of GPT-NeoX have a block for each head. Where
+    `stack` is not 0, the tensor is a stack of so many matrices, such as experts: rows are counted through all of them.
     """
 
     start: int
     stop: int
     heads: int = 1
+    stack: int = 0
 
     def rows(self, total: int) -> np.ndarray:
         """Row numbers in a tensor of `total` rows."""
@@ -169,13 +171,19 @@ def stored_rows(rules: list[NameRule]) -> dict[str, int]:
     return rows
 
 
+def stacked(rule: NameRule, shape: Shape) -> Shape:
+    """Shape of a rule's tensor, of which `shape` is that of all matrices below each other."""
+    stack = rule.part.stack if rule.part else 0
+    return (stack, shape[0] // stack, *shape[1:]) if stack else shape
+
+
 def _stored_shapes(network: Network, rules: list[NameRule]) -> dict[str, Shape]:
     """Shape that each tensor of the checkpoint must have."""
     specs, fused = network.param_specs(), stored_rows(rules)
     shapes: dict[str, Shape] = {}
     for rule in rules:
         shape = specs[rule.key].shape
-        shape = (fused.get(rule.source, shape[0]), *shape[1:])
+        shape = stacked(rule, (fused.get(rule.source, shape[0]), *shape[1:]))
         shapes[rule.source] = shape[::-1] if rule.transposed else shape
     return shapes
 
