@@ -110,6 +110,8 @@ def fused_dispatches(caps: Caps) -> Iterator[Dispatch]:
         yield tiles.row_stats(MatmulShape(k=9, n=3, format=FORMATS["float32"], norm=kind))
         yield elementwise.argmax(width=9, final=flag)
     yield elementwise.join(width=9)
+    for name in ACTIVATIONS:
+        yield elementwise.gated(width=7, activation=name)
     yield elementwise.softmax(width=9, temperature=0.5)
     yield elementwise.copy_pages(96)
     yield moves.move_rows(96)

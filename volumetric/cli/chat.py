@@ -6,6 +6,7 @@ from volumetric.cli import console, exits
 from volumetric.cli.conversation import Conversation
 from volumetric.cli.loading import open_for
 from volumetric.cli.options import (
+    Adapters,
     DeviceOptions,
     ModelSource,
     OutputOptions,
@@ -41,6 +42,7 @@ def chat(
     model: ModelSource = None,
     *,
     template: TemplateOptions = TemplateOptions(),
+    lora: Adapters = None,
     source: SourceOptions = SourceOptions(),
     device: DeviceOptions = DeviceOptions(),
     size: SizeOptions = SizeOptions(),
@@ -53,12 +55,20 @@ def chat(
     ----------
     model : str
         As for generate.
+    lora : list
+        Directory of a LoRA adapter that PEFT has saved, PATH or PATH:SCALE; any number of times.
     """
     output.apply()
     settings = sampling.given()
     with (
         open_for(
-            model, source, device, context=size.context, threads=size.threads, chat_template=template.chat_template
+            model,
+            source,
+            device,
+            context=size.context,
+            threads=size.threads,
+            chat_template=template.chat_template,
+            lora=lora or (),
         ) as opened,
         opened.session() as session,
     ):

@@ -11,6 +11,7 @@ from cyclopts import Parameter
 from volumetric.cli import console, exits
 from volumetric.cli.loading import open_for
 from volumetric.cli.options import (
+    Adapters,
     DeviceOptions,
     ModelSource,
     OutputOptions,
@@ -33,6 +34,7 @@ def generate(
     prompt: PromptOptions = PromptOptions(),
     chat: Annotated[bool | None, Parameter(negative=NO_CHAT, show_default=False)] = None,
     template: TemplateOptions = TemplateOptions(),
+    lora: Adapters = None,
     source: SourceOptions = SourceOptions(),
     device: DeviceOptions = DeviceOptions(),
     size: SizeOptions = SizeOptions(),
@@ -56,13 +58,21 @@ def generate(
         --no-chat-template says that the prompt is meant as it is.
     json : bool
         Print one JSON object with the text, token ids, speeds and memory, instead of the text.
+    lora : list
+        Directory of a LoRA adapter that PEFT has saved, PATH or PATH:SCALE; any number of times.
     """
     output.apply()
     given: dict[str, Any] = sampling.given() | template.arguments()
     read = prompt.read(text)
     asked = messages(read, template) if chat or template.given else read
     with open_for(
-        model, source, device, context=size.context, threads=size.threads, chat_template=template.chat_template
+        model,
+        source,
+        device,
+        context=size.context,
+        threads=size.threads,
+        chat_template=template.chat_template,
+        lora=lora or (),
     ) as opened:
         console.explain_sampling(opened.merged(**sampling.given()))
         if chat is None and isinstance(asked, str):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from volumetric.cli import console
@@ -19,6 +20,7 @@ def open_for(
     context: int | None = None,
     threads: int | None = None,
     chat_template: str | None = None,
+    lora: Sequence[str] = (),
 ) -> Model:
     """Load what the flags ask for.
 
@@ -40,6 +42,7 @@ def open_for(
             kv_dtype=device.kv_dtype,
             threads=threads,
             chat_template=chat_template,
+            lora=lora,
             offline=source.offline,
             strict=source.strict,
             guess=source.guessed(),

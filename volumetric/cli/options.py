@@ -112,6 +112,10 @@ class SourceOptions:
             raise UsageError(str(error), hint=error.hint) from None
 
 
+Adapters: TypeAlias = Annotated[list[str] | None, Parameter(name="--lora", group=MODEL, negative="")]
+"""Adapters of a model: ``--lora PATH[:SCALE]``, any number of times."""
+
+
 def check_dtype(text: str | None) -> None:
     """Raise `UsageError` unless `text` is a scheme of weights, or none is given."""
     from volumetric.dtypes import Scheme

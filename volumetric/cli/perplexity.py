@@ -12,7 +12,7 @@ from cyclopts import Parameter
 from volumetric.cli import console, exits
 from volumetric.cli.exits import UsageError
 from volumetric.cli.loading import open_for
-from volumetric.cli.options import DeviceOptions, ModelSource, OutputOptions, SizeOptions, SourceOptions
+from volumetric.cli.options import Adapters, DeviceOptions, ModelSource, OutputOptions, SizeOptions, SourceOptions
 
 WINDOW = 512
 """Tokens of a window unless given, as for llama.cpp."""
@@ -23,6 +23,7 @@ def perplexity(
     file: Annotated[Path | None, Parameter(name=["--file", "-f"])] = None,
     *,
     stride: int | None = None,
+    lora: Adapters = None,
     source: SourceOptions = SourceOptions(),
     device: DeviceOptions = DeviceOptions(),
     size: SizeOptions = SizeOptions(),
@@ -46,10 +47,12 @@ def perplexity(
         much before them as windows overlap. Slower, and nearer to a text without windows.
     json : bool
         Print one JSON object.
+    lora : list
+        Directory of a LoRA adapter that PEFT has saved, PATH or PATH:SCALE; any number of times.
     """
     output.apply()
     text = read_text(file)
-    with open_for(model, source, device, context=size.context, threads=size.threads) as opened:
+    with open_for(model, source, device, context=size.context, threads=size.threads, lora=lora or ()) as opened:
         about = opened.info
         window = size.context or min(WINDOW, about.context)
         if stride is not None and not 1 <= stride <= window:

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from volumetric._typing import F32Array
 from volumetric.analysis.predict import BATCH, predict_on
 from volumetric.errors import GenerationError, SpecError
+from volumetric.generate.adapters import Adapts, Lora, adapted
 from volumetric.generate.batch import PROMPT_ROWS, TOGETHER, BatchStream
 from volumetric.generate.encoding import Encodes
 from volumetric.generate.events import Generation
@@ -29,14 +30,13 @@ from volumetric.loaders.tokenizer import Tokenizer
 from volumetric.network import Network, Params
 from volumetric.runtime.device import Device, Executable, RunOptions
 from volumetric.runtime.lower import lower
-from volumetric.runtime.plan import Plan
 from volumetric.runtime.state import check_input, check_vocabulary
 
 if TYPE_CHECKING:
     from volumetric.generate.perplexity import Perplexity
 
 
-class Model(Encodes):
+class Model(Encodes, Adapts):
     """A network bound to a device, with tokenizer and chat template where the source has them.
 
     Parameters
@@ -44,6 +44,7 @@ class Model(Encodes):
     loaded : what a loader read
     device : where to run
     options : how to run
+    lora : adapters, see `load`
 
     Attributes
     ----------
@@ -51,11 +52,10 @@ class Model(Encodes):
     load_seconds : time that `load` took, compilation included
     """
 
-    def __init__(self, loaded: LoadedModel, device: Device, options: RunOptions) -> None:
-        self.loaded = loaded
+    def __init__(self, loaded: LoadedModel, device: Device, options: RunOptions, lora: Lora = ()) -> None:
         self.device = device
-        self.plan: Plan = lower(loaded.network, options.context)
-        self.executable: Executable = device.compile(self.plan, loaded.params, options)
+        self.loaded, self.plan, params, self.adapters = adapted(loaded, lower(loaded.network, options.context), lora)
+        self.executable: Executable = device.compile(self.plan, params, options)
         self.load_seconds = 0.0
         self._idle: list[Session] = []
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -34,6 +34,7 @@ def load(
     kv_dtype: Literal["auto", "float32", "float16", "int8"] = "auto",
     threads: int | None = None,
     chat_template: str | Path | None = None,
+    lora: Sequence[str | Path] = (),
     offline: bool = False,
     strict: bool = True,
     guess: bool | Mapping[str, Any] | None = None,
@@ -53,6 +54,8 @@ def load(
     kv_dtype : storage of keys and values, see `RunOptions`
     threads : threads of the CPU device; by default its physical cores, at most the CPUs that the process may use
     chat_template : Jinja source, or a file of it, in place of the model's own
+    lora : directories of LoRA adapters that PEFT has saved, each alone or with a scale, ``"path:0.5"``; they run beside
+        the weights, and `Model.set_adapter` scales and switches them
     offline : use local files only
     strict : refuse a checkpoint with missing or unexpected tensors
     guess : True takes safetensors without a configuration for what their names and shapes say; a mapping also gives,
@@ -82,7 +85,7 @@ def load(
     if compute == "auto" and loaded.network.input_dtype != "int32":
         compute = "float32"
     options = RunOptions(context=_context(context, loaded), compute=compute, kv_dtype=kv_dtype, threads=threads)
-    model = Model(loaded, opened, options)
+    model = Model(loaded, opened, options, lora=lora)
     model.load_seconds = time.perf_counter() - start
     return model
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, get_args, get_type_hints
+from typing import Any, Literal, Protocol, get_args, get_type_hints, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -220,6 +220,24 @@ class Executable(Protocol):
 
     def close(self) -> None:
         """Give the device's memory back; the executable cannot be used any more."""
+        ...
+
+
+@runtime_checkable
+class Updatable(Protocol):
+    """An executable whose resident weights can be replaced between calls: those of plans with low-rank overlays."""
+
+    def update(self, params: Params) -> None:
+        """Replace tensors by others of the same shapes; states stay as they are.
+
+        Parameters
+        ----------
+        params : the tensors to replace, by their keys; float32
+
+        Raises
+        ------
+        ShapeError : a tensor has another shape than the resident one, or there is none of its key
+        """
         ...
 
 

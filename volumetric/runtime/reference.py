@@ -26,6 +26,7 @@ from volumetric.runtime.state_file import Held, as_numbers, restore_state, save_
 
 if TYPE_CHECKING:
     from volumetric.runtime.graph.numpy_graphs import NumpyGraphs
+    from volumetric.runtime.overlaid import Overlaid
 
 
 class ReferenceDevice:
@@ -52,7 +53,13 @@ class ReferenceDevice:
         for key in plan.params:
             weights[key] = params[key].values().astype(self.dtype, copy=False)
             params[key].release()
-        return ReferenceExecutable(plan, weights, options, self.dtype)
+        made = ReferenceExecutable(plan, weights, options, self.dtype)
+        if plan.low_rank:
+            from volumetric.runtime.overlaid import Overlaid
+
+            made.overlaid = Overlaid(plan, weights, params)
+            made.update(params)
+        return made
 
     def graphs(self) -> NumpyGraphs:
         """Return the interpreter of tensor graphs, in the same precision."""
@@ -131,6 +138,13 @@ class ReferenceExecutable:
         self.weights = weights
         self.options = options
         self._dtype = dtype
+        self.overlaid: Overlaid | None = None
+
+    def update(self, params: Params) -> None:
+        """Replace low-rank factors, see `Updatable.update`."""
+        if self.overlaid is not None:
+            self.overlaid.update(params)
+            self.weights = {**self.weights, **self.overlaid.weights()}
 
     @property
     def memory(self) -> MemoryReport:

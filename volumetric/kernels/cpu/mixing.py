@@ -1,13 +1,15 @@
-"""Mixtures: the choice of a gate's largest logits, and the weighted sum of branches."""
+"""Mixtures: the choice of a gate's largest logits, the weighted sum of branches, and gates of single elements."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from volumetric.kernels.cpu.jit import kernel
+from volumetric.kernels.cpu.maths import activate
 from volumetric.kernels.cpu.memory import load_f32, load_i64, store_f32
 from volumetric.kernels.cpu.simd import load, splat, store
 from volumetric.kernels.cpu.steps import last_row, slot_address, slot_stride, word
@@ -47,6 +49,29 @@ def keep_largest(step: Any, thread: Any, threads: Any, control: Any) -> None:
         x = slot_address(control, word(step, 0)) + row * slot_stride(control, word(step, 0))
         out = slot_address(control, word(step, 1)) + row * slot_stride(control, word(step, 1))
         largest_of_row(x, out, word(step, 2), word(step, 3))
+
+
+ACTIVATE_ARGUMENTS = ("input", "factor", "output", "width")
+"""`factor` is the slot of what the result is multiplied by, -1 for nothing."""
+
+
+def activate_rows(activation: int) -> Callable[..., None]:
+    """``act(x)``, or ``act(x) · factor``, element by element."""
+
+    def activate_rows(step: Any, thread: Any, threads: Any, control: Any) -> None:
+        rows = last_row(step, control)
+        factor = word(step, 1)
+        for row in range(rows * thread // threads, rows * (thread + 1) // threads):
+            x = slot_address(control, word(step, 0)) + row * slot_stride(control, word(step, 0))
+            out = slot_address(control, word(step, 2)) + row * slot_stride(control, word(step, 2))
+            for i in range(0, word(step, 3), 16):
+                value = activate(activation, load(x + 4 * i))
+                if factor >= 0:
+                    other = slot_address(control, factor) + row * slot_stride(control, factor)
+                    value = value * load(other + 4 * i)
+                store(out + 4 * i, value)
+
+    return activate_rows
 
 
 MIX_ARGUMENTS = ("weights", "branches", "count", "output", "width")

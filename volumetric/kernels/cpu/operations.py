@@ -30,6 +30,7 @@ _PLAIN: dict[str, Callable[..., None]] = {
 _SPECIALISED: dict[str, Callable[..., Callable[..., None]]] = {
     "append": append.append,
     "cell": cells.cell,
+    "activate": mixing.activate_rows,
     "attend": attention.attend,
     "attend_few": attention.attend_few,
     "attend_rounded": rounded_attention.attend_rounded,

@@ -51,6 +51,17 @@ def apply(*, width: int, activation: str = "linear", softcap: float = 0.0) -> Di
     )
 
 
+def gated(*, width: int, activation: str) -> Dispatch:
+    """Activation of one value times another. Buffers: x, factor, y, ctl."""
+    width4 = ceil_div(width, 4)
+    return Dispatch(
+        kernel="gated",
+        grid=Grid(x=ceil_div(width4, _GROUP), rows_each=1),
+        constants={"WG": _GROUP, "WIDTH4": width4},
+        preludes=(f"unary/{activation}",),
+    )
+
+
 def keep_largest(*, width: int, count: int) -> Dispatch:
     """The largest elements of each row, -inf for the others. Buffers: x, y."""
     return Dispatch(

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from volumetric.kernels.cpu.cells import CELL_ARGUMENTS, CELLS, STATE_ARGUMENTS
-from volumetric.kernels.cpu.mixing import LARGEST_ARGUMENTS, MIX_ARGUMENTS
+from volumetric.kernels.cpu.maths import ACTIVATIONS
+from volumetric.kernels.cpu.mixing import ACTIVATE_ARGUMENTS, LARGEST_ARGUMENTS, MIX_ARGUMENTS
 from volumetric.runtime.cpu.table import Record, arguments
 from volumetric.runtime.graph.ops import Node
 
@@ -69,7 +70,20 @@ def _mix(program: Program, node: Node, form: Form) -> list[Record]:
     return [Record(name="mix", arguments=given, tail=node.tail)]
 
 
+def _activate(program: Program, node: Node, form: Form) -> list[Record]:
+    slots = [program.layout.slot(i) for i in node.inputs]
+    given = arguments(
+        ACTIVATE_ARGUMENTS,
+        input=slots[0],
+        factor=slots[1] if len(slots) == 2 else -1,
+        output=program.layout.slot(node.outputs[0]),
+        width=program.graph.tensors[node.outputs[0]].width,
+    )
+    code = ACTIVATIONS.index(node.attrs["activation"])
+    return [Record(name="activate", constants=(code,), arguments=given, tail=node.tail)]
+
+
 BRANCHING: Mapping[str, Callable[[Program, Node, Form], list[Record]]] = MappingProxyType(
-    {"recurrence": _recurrence, "keep_largest": _keep_largest, "mix": _mix}
+    {"recurrence": _recurrence, "keep_largest": _keep_largest, "mix": _mix, "activate": _activate}
 )
 """Operation → what appends its steps, for products of a form."""

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from volumetric._typing import F32Array
 from volumetric.errors import DeviceError, GenerationError
 from volumetric.kernels.cpu.products import DIRECT_ROWS
+from volumetric.network import Params
 from volumetric.runtime.batch import Span, check_once, check_pieces, deal, greedy_each
 from volumetric.runtime.cpu.decoding import TokenLoop
 from volumetric.runtime.cpu.program import Program, form_of
@@ -139,6 +140,11 @@ class CpuExecutable:
             for rows in (1, DIRECT_ROWS, CHUNK):
                 if rows >= tail:
                     program.table((form_of(rows), form_of(tail)))
+
+    def update(self, params: Params) -> None:
+        """Replace resident weights, see `Updatable.update`."""
+        with self._turn:
+            self._open().program.weights.update(params, self.threads)
 
     def close(self) -> None:
         """Drop weights and buffers."""

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from volumetric.dtypes import Packed, decode
+from volumetric.errors import ShapeError
 from volumetric.kernels.cpu.panels import FORMATS, ROWS, Format
 from volumetric.kernels.cpu.retile import retile_blocks, retile_halves, retile_words
 from volumetric.network import Params
@@ -158,6 +159,17 @@ class ResidentWeights:
                 array = padded
             self._kept[name] = np.ascontiguousarray(array)
         return address_of(self._kept[name])
+
+    def update(self, params: Params, threads: int) -> None:
+        """Write other numbers over resident float32 matrices, see `Updatable.update`."""
+        with ThreadPoolExecutor(threads) as pool:
+            for key, store in params.items():
+                homes = [matrix for matrix in self._matrices.values() if key in matrix.keys]
+                if not homes or any(prod(store.shape[:-1]) != m.rows[m.keys.index(key)] for m in homes):
+                    raise ShapeError(f"no resident weight {key} of shape {store.shape}")
+                for matrix in homes:
+                    address = matrix.part_address(matrix.keys.index(key))
+                    write_panels(store.stored(), matrix.form, address, matrix.panel_stride, pool, threads)
 
     def _wanted(self, nodes: Sequence[Node]) -> list[Matrix]:
         products = [matrix for node in nodes if node.op in PRODUCTS for matrix in self._split(node)]

@@ -249,6 +249,10 @@ class GpuExecutable:
                 for state, position in zip(states, positions, strict=True):
                     state.advance(position - state.position)
 
+    def update(self, params: Params) -> None:
+        """Replace resident weights, see `Updatable.update`."""
+        self.weights.update(params)
+
     def close(self) -> None:
         """Free weights, scratch and pages."""
         with self.pool.lock:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from volumetric.dtypes import Packed, decode
-from volumetric.errors import DeviceError
+from volumetric.errors import DeviceError, ShapeError
 from volumetric.kernels.gpu.dispatch import ceil_div
 from volumetric.kernels.gpu.formats import FORMATS, WeightFormat
 from volumetric.network import Params
@@ -120,6 +121,22 @@ class Residency:
             found = self._dense[key] = self._upload(values if values.size else np.zeros(1, np.float32), f"dense {key}")
             store.release()
         return found
+
+    def update(self, params: Params) -> None:
+        """Write other numbers over resident float32 matrices, see `Updatable.update`."""
+        for key, store in params.items():
+            homes = [(keys, m) for (keys, gated), m in self._matrices.items() if key in keys and not gated]
+            if not homes:
+                raise ShapeError(f"no resident weight {key}")
+            payload = store.stored().payload
+            for keys, matrix in homes:
+                shapes = [self._params[other].shape for other in keys]
+                at, row_bytes = keys.index(key), matrix.format.row_bytes(matrix.k)
+                if shapes[at] != store.shape or len(matrix.shards) != 1 or matrix.format.group:
+                    raise ShapeError(f"no resident weight {key} of shape {store.shape} in float32")
+                padded = np.pad(payload, ((0, 0), (0, row_bytes // 4 - payload.shape[1])))
+                first = sum(prod(shape[:-1]) for shape in shapes[:at])
+                self._context.write(self.buffers[matrix.shards[0].weights], padded, first * row_bytes)
 
     def close(self) -> None:
         """Free every buffer."""

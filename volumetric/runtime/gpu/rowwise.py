@@ -125,6 +125,15 @@ def _mix(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
     return entries
 
 
+def _activate(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
+    x, *factor = (frame.values[i] for i in node.inputs)
+    width, y, name = r.width(node.outputs[0]), frame.values[node.outputs[0]], node.attrs["activation"]
+    if factor:
+        dispatch = elementwise.gated(width=width, activation=name)
+        return [entry(dispatch, {"x": x, "factor": factor[0], "y": y}, control=frame.control)]
+    return [entry(elementwise.apply(width=width, activation=name), {"x": x, "y": y}, control=frame.control)]
+
+
 WRITERS: Mapping[str, Callable[[Recorder, Node, Frame], list[Entry]]] = MappingProxyType(
     {
         "embedding": _embedding,
@@ -136,6 +145,7 @@ WRITERS: Mapping[str, Callable[[Recorder, Node, Frame], list[Entry]]] = MappingP
         "scaled_softmax": _softmax,
         "keep_largest": _keep_largest,
         "mix": _mix,
+        "activate": _activate,
     }
 )
 """Operation → how it is written."""

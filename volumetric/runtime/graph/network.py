@@ -11,6 +11,7 @@ from volumetric.layers import LayerSpec, StateSpec
 from volumetric.network import Network
 from volumetric.runtime.graph.build import GraphBuilder
 from volumetric.runtime.graph.fusion import fuse_rows, mark_tail
+from volumetric.runtime.graph.low_rank import with_low_rank
 from volumetric.runtime.graph.ops import Graph
 from volumetric.runtime.graph.passes import fuse_activations
 from volumetric.runtime.graph.rules import GraphTraining, Scope
@@ -29,6 +30,7 @@ DIALECT = frozenset(
         "sum",
         "scaled_softmax",
         "softcap",
+        "activate",
     }
 )
 """Operations on the rows of a call: what a graph whose rows are open is written in, as far as its layers allow."""
@@ -77,7 +79,8 @@ def open_graph(plan: Plan, dialect: frozenset[str] = DIALECT) -> Graph:
     graph = work.finish([y])
     numbered = any(len(graph.tensors[i].shape) > 2 for i in graph.derived)  # samples, by their number in the call
     whole = numbered or any(looks_ahead(plan, step) for step in plan.steps)
-    return mark_tail(fuse_rows(fuse_activations(replace(graph, piece=plan.piece, whole=whole))))
+    fused = fuse_rows(fuse_activations(replace(graph, piece=plan.piece, whole=whole)))
+    return mark_tail(with_low_rank(fused, plan.low_rank) if plan.low_rank else fused)
 
 
 def emit_plan(

@@ -220,6 +220,19 @@ def _run_mix(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
     return [total]
 
 
+def _infer_activate(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
+    floats("activate", inputs)
+    check_activation(attrs["activation"])
+    require(len({t.shape for t in inputs}) == 1 and len(inputs) <= 2, "activate", "takes one value, or two of a shape")
+    return [out("activated", *axes_of("activate", inputs[0], 2))]
+
+
+def _run_activate(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
+    y = activate(attrs["activation"], inputs[0])
+    return [y * inputs[1] if len(inputs) == 2 else y]
+
+
+declare("activate", _infer_activate, _run_activate)
 declare("linear", _infer_linear, _run_linear)
 declare("embedding", _infer_embedding, _run_embedding)
 declare("position_embedding", _infer_positions, _run_positions)

@@ -1,0 +1,121 @@
+"""LoRA adapters: the logits of PEFT on every device, scaled and switched while the base weights stay where they are."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.devices import DEVICES, device
+from volumetric.errors import CheckpointError, SpecError, UnsupportedError
+from volumetric.generate import Model, load
+from volumetric.generate.adapters import parse_adapter
+from volumetric.loaders.convert import save_model
+
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+PEFT, TINY = FIXTURES / "peft", FIXTURES / "hf_tiny"
+EXPECTED: dict[str, Any] = json.loads((PEFT / "expected.json").read_text())
+
+
+def opened(name: str, lora: list[str], dtype: str | None = None) -> Model:
+    paths = [str(PEFT / text) for text in lora]
+    return load(str(TINY / "llama"), device=device(name), dtype=dtype, compute="float32", context=64, lora=paths)
+
+
+def last(model: Model) -> np.ndarray:
+    return model.logits(EXPECTED["ids"])[-1]
+
+
+CASES = [("reference", "plain"), ("reference", "wide"), ("reference", "saved"), ("cpu", "saved"), ("cpu", "wide")]
+
+
+@pytest.mark.parametrize(("name", "case"), [*CASES, ("gpu", "plain:0.5 wide")])
+def test_logits_are_those_of_peft(name: str, case: str) -> None:
+    model = opened(name, case.split())
+    np.testing.assert_allclose(last(model), EXPECTED[case], rtol=1e-4, atol=2e-4)
+    assert dict(model.adapters) == dict(parse_adapter(text) for text in case.split())
+
+
+@pytest.mark.parametrize("name", DEVICES)
+def test_scales_change_while_the_model_runs(name: str) -> None:
+    model = opened(name, ["plain", "wide:0"])
+    before = model.executable
+    for scales, case in (((1, 0), "plain"), ((0, 1), "wide"), ((0, 0), "base"), ((0.5, 1), "plain:0.5 wide")):
+        for adapter, scale in zip(("plain", "wide"), scales, strict=True):
+            model.set_adapter(adapter, scale)
+        np.testing.assert_allclose(last(model), EXPECTED[case], rtol=1e-4, atol=2e-4)
+    assert model.executable is before
+
+
+@pytest.mark.parametrize("name", ["reference", "cpu"])
+def test_base_weights_stay_packed(name: str) -> None:
+    """Beside int4 weights an adapter adds the same as beside floats: its product with the rows that they read."""
+    plain, adapted = opened(name, [], "int4:g32"), opened(name, ["wide"], "int4:g32")
+    reference = opened("reference", ["wide"], "int4:g32")
+    np.testing.assert_allclose(last(adapted), last(reference), rtol=1e-3, atol=1e-3)
+    assert {str(s.scheme) for s in adapted.params.values()} == {str(s.scheme) for s in plain.params.values()}
+    if name != "reference":
+        assert adapted.executable.memory.weights < plain.executable.memory.weights + 150_000
+
+
+def test_adapters_are_merged_and_written(tmp_path: Path) -> None:
+    model = opened("reference", ["plain:0.5", "wide"])
+    save_model(tmp_path / "merged", model.merge())
+    again = load(str(tmp_path / "merged"), device=device("reference"), context=64)
+    np.testing.assert_allclose(last(again), EXPECTED["plain:0.5 wide"], rtol=1e-4, atol=2e-4)
+
+
+def test_generation_goes_on_with_another_adapter() -> None:
+    model = opened("cpu", ["wide:0"])
+    base = model.generate(EXPECTED["ids"], max_tokens=8, temperature=0.0).token_ids
+    model.set_adapter("wide")
+    other = model.generate(EXPECTED["ids"], max_tokens=8, temperature=0.0).token_ids
+    assert other == opened("cpu", ["wide"]).generate(EXPECTED["ids"], max_tokens=8, temperature=0.0).token_ids
+    model.set_adapter("wide", 0)
+    assert model.generate(EXPECTED["ids"], max_tokens=8, temperature=0.0).token_ids == base != other
+
+
+def test_wrong_names_and_scales_are_named() -> None:
+    model = opened("reference", ["plain", "saved"])
+    with pytest.raises(SpecError, match="no adapter 'other'"):
+        model.set_adapter("other")
+    with pytest.raises(SpecError, match="scale of adapter plain"):
+        model.set_adapter("plain", float("nan"))
+    with pytest.raises(UnsupportedError, match="replaces whole modules"):
+        model.set_adapter("saved", 0.5)
+
+
+def changed(home: Path, **settings: Any) -> str:
+    target = home / "plain"
+    shutil.copytree(PEFT / "plain", target)
+    config = target / "adapter_config.json"
+    config.write_text(json.dumps({**json.loads(config.read_text()), **settings}))
+    return str(target)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"use_dora": True}, "use_dora"),
+        ({"peft_type": "IA3"}, "IA3 is not supported"),
+        ({"bias": "all"}, "biases"),
+        ({"init_lora_weights": "pissa_niter_4"}, "pissa"),
+        ({"layer_replication": [[0, 1]]}, "layer_replication"),
+    ],
+)
+def test_variants_are_refused_by_name(settings: dict[str, Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedError, match=message):
+        load(str(TINY / "llama"), device="reference", lora=[changed(tmp_path, **settings)])
+
+
+def test_adapters_that_do_not_fit_are_named(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="no module"):
+        load(str(TINY / "gpt2"), device="reference", lora=[str(PEFT / "plain")])
+    with pytest.raises(CheckpointError, match="has no adapter_config"):
+        load(str(TINY / "llama"), device="reference", lora=[str(tmp_path)])
+    with pytest.raises(CheckpointError, match="lora_alpha"):
+        load(str(TINY / "llama"), device="reference", lora=[changed(tmp_path, lora_alpha="x")])

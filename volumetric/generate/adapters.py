@@ -1,0 +1,209 @@
+"""Adapters of a model that runs: several LoRAs beside its packed weights, scaled and switched between calls."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+
+from volumetric.dtypes import encode
+from volumetric.errors import SpecError, UnsupportedError
+from volumetric.loaders import LoadedModel
+from volumetric.loaders.peft import Adapter, read_adapter
+from volumetric.network import Params
+from volumetric.runtime.device import Executable, Updatable
+from volumetric.runtime.graph.low_rank import DOWN, UP, factor_shapes, groups_of
+from volumetric.runtime.graph.network import NATIVE, open_graph
+from volumetric.runtime.graph.segments import row_wise
+from volumetric.runtime.plan import Plan
+from volumetric.weights import WeightStore
+
+Lora: TypeAlias = Sequence[str | Path]
+"""Directories of adapters, ``PATH`` or ``PATH:SCALE``."""
+
+
+def parse_adapter(text: str | Path) -> tuple[str, float]:
+    """Take ``PATH`` or ``PATH:SCALE`` apart; a directory whose own name ends in ``:number`` is taken as it is.
+
+    Raises
+    ------
+    SpecError
+        The scale is not finite.
+    """
+    path, colon, scale = str(text).rpartition(":")
+    if not colon or Path(text).is_dir():
+        return str(text), 1.0
+    try:
+        value = float(scale)
+    except ValueError:
+        return str(text), 1.0
+    if not math.isfinite(value):
+        raise SpecError(f"the scale of adapter {path} is {scale}", hint="a number: 1 is as it was trained, 0 is off")
+    return path, value
+
+
+def read_adapters(given: Lora, loaded: LoadedModel) -> tuple[LoadedModel, dict[str, Adapter], dict[str, float]]:
+    """Read adapters for a model; errors as for `read_adapter`.
+
+    Returns
+    -------
+    the model with the parameters that adapters replace, the adapters by name, their scales
+    """
+    adapters: dict[str, Adapter] = {}
+    scales: dict[str, float] = {}
+    replaced: dict[str, WeightStore] = {}
+    for text in given:
+        path, scale = parse_adapter(text)
+        adapter = read_adapter(path, loaded)
+        name, number = adapter.name, 2
+        while name in adapters:
+            name, number = f"{adapter.name}-{number}", number + 1
+        if adapter.replaced and scale != 1:
+            raise UnsupportedError(f"{name} replaces whole modules, which cannot be scaled", hint="use it with scale 1")
+        both = sorted(replaced.keys() & adapter.replaced.keys())
+        if both:
+            raise UnsupportedError(f"two adapters replace {both[0]}", hint="load one of them")
+        replaced |= {key: WeightStore.from_array(value) for key, value in adapter.replaced.items()}
+        adapters[name], scales[name] = adapter, scale
+    params = Params({**loaded.params, **replaced})
+    return dataclasses.replace(loaded, params=params), adapters, scales
+
+
+def adapted(loaded: LoadedModel, plan: Plan, lora: Lora) -> tuple[LoadedModel, Plan, Params, Adapters]:
+    """Return a model with its adapters, its plan with their overlays, all of its parameters, and the adapters.
+
+    Raises
+    ------
+    UnsupportedError
+        The network has layers that do not run on packed weights; or as `read_adapters` and `Adapters`.
+    """
+    if not lora:
+        return loaded, plan, loaded.params, Adapters(plan, {}, {})
+    if not row_wise(plan, NATIVE):
+        raise UnsupportedError(
+            f"{loaded.name} has layers beside which no adapter can run", hint="merge it with PEFT, and open the result"
+        )
+    loaded, adapters, scales = read_adapters(lora, loaded)
+    made = Adapters(plan, adapters, scales)
+    return loaded, made.overlaid(plan), Params({**loaded.params, **made.params()}), made
+
+
+class Adapts:
+    """What a model does with its adapters."""
+
+    adapters: Adapters
+    """Name → scale."""
+    loaded: LoadedModel
+    executable: Executable
+
+    def set_adapter(self, name: str, scale: float = 1.0) -> None:
+        """Scale an adapter; 0 switches it off. Weights stay where they are, and nothing is compiled.
+
+        What a session has computed before stays as it was: reset it where its text shall be seen with the new scale.
+
+        Parameters
+        ----------
+        name : one of `adapters`: the name of its directory
+        scale : 1 is as it was trained
+
+        Raises
+        ------
+        SpecError : there is no such adapter, or the scale is not a finite number
+        UnsupportedError : the adapter replaces whole modules
+        """
+        self.adapters.set_scale(name, scale)
+        if isinstance(self.executable, Updatable):
+            self.executable.update(self.adapters.params(down=False))
+
+    def merge(self) -> LoadedModel:
+        """Return the model with the adapters in force added to its weights; `loaders.convert.save_model` writes it.
+
+        Each weight keeps the scheme that it is stored in, so packed ones are rounded; open the model with
+        ``dtype="float32"`` to merge without.
+        """
+        return dataclasses.replace(self.loaded, params=self.adapters.merged(self.loaded.params))
+
+
+class Adapters(Mapping[str, float]):
+    """Name → scale of a model's adapters, and the factors that they make together.
+
+    Parameters
+    ----------
+    plan : of the model, without overlays
+    adapters, scales : by name
+
+    Raises
+    ------
+    UnsupportedError
+        A weight has no form with an overlay, such as a head that is the embedding too.
+    """
+
+    def __init__(self, plan: Plan, adapters: Mapping[str, Adapter], scales: Mapping[str, float]) -> None:
+        self._adapters, self._scales = dict(adapters), dict(scales)
+        graph = open_graph(plan) if adapters else None
+        self.ranks = {
+            key: sum(len(a.factors[key][0]) for a in adapters.values() if key in a.factors)
+            for key in dict.fromkeys(key for a in adapters.values() for key in a.factors)
+        }
+        self._shapes = {} if graph is None else factor_shapes(graph, self.ranks)
+        self._first: dict[str, int] = {}
+        for keys in [] if graph is None else groups_of(graph):
+            at = 0
+            for key in keys:
+                self._first[key] = at
+                at += self.ranks.get(key, 0)
+
+    def __getitem__(self, name: str) -> float:
+        return self._scales[name]
+
+    def __iter__(self):
+        return iter(self._scales)
+
+    def __len__(self) -> int:
+        return len(self._scales)
+
+    def overlaid(self, plan: Plan) -> Plan:
+        """Return the plan with the overlays."""
+        return dataclasses.replace(plan, low_rank=self.ranks)
+
+    def set_scale(self, name: str, scale: float) -> None:
+        """Change a scale; errors as for `Model.set_adapter`."""
+        if name not in self._scales:
+            raise SpecError(f"no adapter {name!r}", hint=f"loaded: {', '.join(self) or 'none'}")
+        if type(scale) not in (int, float) or not math.isfinite(scale):
+            raise SpecError(f"the scale of adapter {name} is {scale!r}", hint="1 is as it was trained, 0 is off")
+        if self._adapters[name].replaced and scale != 1:
+            raise UnsupportedError(f"{name} replaces whole modules, which cannot be scaled or switched off")
+        self._scales[name] = float(scale)
+
+    def params(self, *, down: bool = True) -> Params:
+        """Return the factors of all adapters together, with their scales; without `down` those that scales change."""
+        stores: dict[str, WeightStore] = {}
+        for key, shape in self._shapes.items():
+            weight = key.removesuffix(DOWN).removesuffix(UP)
+            used = [(n, a.factors[weight]) for n, a in self._adapters.items() if weight in a.factors]
+            if key.endswith(UP):
+                values, at = np.zeros(shape, np.float32), self._first[weight]
+                for name, (a, b) in used:
+                    values[:, at : at + len(a)] = np.float32(self._scales[name]) * b
+                    at += len(a)
+                stores[key] = WeightStore.from_array(values)
+            elif down:
+                stores[key] = WeightStore.from_array(np.concatenate([a for _, (a, _) in used]))
+        return Params(stores)
+
+    def merged(self, params: Params) -> Params:
+        """Return weights with the adapters in force added, each in the scheme that it has."""
+        stores: dict[str, WeightStore] = dict(params)
+        for key in self.ranks:
+            values = params[key].values()
+            for name, adapter in self._adapters.items():
+                if key in adapter.factors:
+                    down, up = adapter.factors[key]
+                    values += np.float32(self._scales[name]) * (up @ down)
+            stores[key] = WeightStore.from_packed(encode(values, params[key].scheme))
+        return Params(stores)

@@ -1,0 +1,185 @@
+"""LoRA adapters as PEFT writes them: ``adapter_config.json`` and ``adapter_model.safetensors`` in a directory.
+
+``base_model.model.<module>.lora_A.weight`` is A ``[rank, in]``, ``….lora_B.weight`` B ``[out, rank]``; what is added to
+the module's weight is ``alpha / rank · B A``, or ``alpha / √rank`` with ``use_rslora``. Ranks are those of the tensors;
+``alpha_pattern`` gives some modules an alpha of their own. Modules that were trained whole (``modules_to_save``) come
+as full weights.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from volumetric._typing import Array
+from volumetric.dtypes import decode
+from volumetric.errors import CheckpointError, UnsupportedError
+from volumetric.loaders.hf_export import blueprint_of
+from volumetric.loaders.json_file import read_object
+from volumetric.loaders.model import LoadedModel
+from volumetric.loaders.names import NameRule
+from volumetric.loaders.safetensors import SafetensorsFile
+
+CONFIG: Final = "adapter_config.json"
+WEIGHTS: Final = "adapter_model.safetensors"
+_TENSOR = re.compile(r"base_model\.model\.(?P<module>.+?)\.lora_(?P<factor>[AB])(?:\.[^.]+)?\.weight")
+_SAVED = re.compile(r"base_model\.model\.(?P<module>.+?)(?:\.modules_to_save(?:\.[^.]+)?)?\.(?P<name>weight|bias)")
+_REFUSED: Final[Mapping[str, str]] = {
+    "use_dora": "DoRA, which scales the columns of the sum",
+    "use_qalora": "QA-LoRA, which pools its inputs",
+    "lora_bias": "a bias on B",
+    "layer_replication": "repeated layers",
+    "target_parameters": "factors of parameters that are no modules",
+    "trainable_token_indices": "single trained tokens",
+    "alora_invocation_tokens": "activated LoRA",
+    "arrow_config": "Arrow routing",
+    "kasa_config": "KaSA",
+    "monteclora_config": "MonteCLoRA",
+    "use_bdlora": "block-diagonal LoRA",
+    "velora_config": "VeLoRA",
+}
+"""Settings that change what is computed → what they are, for messages."""
+_CHANGES_BASE: Final = ("pissa", "olora", "corda", "lora_ga", "loftq")
+"""Ways to start that change the base model's own weights; adapters saved so do not fit the original ones."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adapter:
+    """A LoRA adapter that fits a model.
+
+    Attributes
+    ----------
+    name : of its directory
+    path : the directory
+    factors : key of a weight → A ``[rank, in]`` and B ``[out, rank]``, float32, the scaling in B
+    replaced : key → what a parameter is replaced by
+    """
+
+    name: str
+    path: Path
+    factors: Mapping[str, tuple[Array, Array]]
+    replaced: Mapping[str, Array] = field(default_factory=dict)
+
+    @property
+    def rank(self) -> int:
+        """The largest rank."""
+        return max((len(down) for down, _ in self.factors.values()), default=0)
+
+
+def read_adapter(path: str | Path, model: LoadedModel) -> Adapter:
+    """Read an adapter for a model.
+
+    Raises
+    ------
+    CheckpointError
+        The directory holds none, or it does not fit the model: names are given.
+    UnsupportedError
+        It is no LoRA, or a variant that is not computed here; or the model is of no family.
+    """
+    home = Path(path)
+    if not (home / CONFIG).is_file():
+        raise CheckpointError(f"{home} has no {CONFIG}", hint="name the directory of an adapter that PEFT has saved")
+    if not (home / WEIGHTS).is_file():
+        raise CheckpointError(f"{home} has no {WEIGHTS}", hint="pickles (adapter_model.bin) are not read")
+    config = read_object(home / CONFIG)
+    _refuse(config, home)
+    file = SafetensorsFile(home / WEIGHTS)
+    rules: dict[str, list[NameRule]] = {}
+    for rule in blueprint_of(model).rules:
+        rules.setdefault(rule.source, []).append(rule)
+    pairs: dict[str, dict[str, Array]] = {}
+    replaced: dict[str, Array] = {}
+    for name in file.entries:
+        values = np.ascontiguousarray(decode(file.packed(name)), np.float32)
+        found = _TENSOR.fullmatch(name)
+        if found is not None:
+            pairs.setdefault(found["module"], {})[found["factor"]] = values
+            continue
+        saved = _SAVED.fullmatch(name)
+        source = None if saved is None else f"{saved['module']}.{saved['name']}"
+        if saved is None or source not in rules or "lora_" in name:
+            raise CheckpointError(f"{file_of(home)}: tensor {name!r} is no part of a LoRA adapter of this model")
+        replaced |= {rule.key: _part(values.T if rule.transposed else values, rule) for rule in rules[source]}
+    if not pairs:
+        raise CheckpointError(f"{file_of(home)} has no factors", hint="their names end in lora_A.weight")
+    shapes = {key: spec.shape for key, spec in model.network.param_specs().items()}
+    factors: dict[str, tuple[Array, Array]] = {}
+    for module, pair in pairs.items():
+        factors |= _factors(module, pair, rules.get(f"{module}.weight"), config, home)
+    found_shapes = {key: (len(up), down.shape[1]) for key, (down, up) in factors.items()}
+    for key, shape in [*found_shapes.items(), *((key, value.shape) for key, value in replaced.items())]:
+        if shape != shapes[key]:
+            raise CheckpointError(
+                f"{file_of(home)}: what is for {key} has shape {list(shape)}, expected {list(shapes[key])}",
+                hint="the adapter is for another model",
+            )
+    return Adapter(name=home.name, path=home, factors=factors, replaced=replaced)
+
+
+def file_of(home: Path) -> Path:
+    """The file with the tensors of an adapter."""
+    return home / WEIGHTS
+
+
+def _refuse(config: Mapping[str, Any], home: Path) -> None:
+    kind = str(config.get("peft_type", "an adapter without a type"))[:40]
+    if kind.upper() != "LORA":
+        raise UnsupportedError(f"{home / CONFIG}: {kind} is not supported", hint="LORA is")
+    for name, what in _REFUSED.items():
+        if config.get(name):
+            raise UnsupportedError(
+                f"{home / CONFIG}: {name}: {what}, is not supported", hint="merge it with PEFT first"
+            )
+    if config.get("bias", "none") != "none":
+        raise UnsupportedError(f"{home / CONFIG}: trained biases (bias={config['bias']!r:.20}) are not supported")
+    start = config.get("init_lora_weights")
+    if isinstance(start, str) and start.lower().startswith(_CHANGES_BASE):
+        raise UnsupportedError(
+            f"{home / CONFIG}: init_lora_weights={start[:20]!r} changes the base model's weights",
+            hint="save it with path_initial_model_for_weight_conversion, which makes a plain LoRA of it",
+        )
+
+
+def _factors(
+    module: str, pair: Mapping[str, Array], rules: list[NameRule] | None, config: Mapping[str, Any], home: Path
+) -> dict[str, tuple[Array, Array]]:
+    """Factors by key, the scaling in B; a fused tensor's B is cut into the rows of its parts."""
+    if rules is None:
+        raise CheckpointError(
+            f"{file_of(home)}: the model has no module {module!r}", hint="the adapter is for another model"
+        )
+    if pair.keys() != {"A", "B"} or any(x.ndim != 2 for x in pair.values()) or pair["A"].shape[0] != pair["B"].shape[1]:
+        raise CheckpointError(f"{file_of(home)}: the factors of {module!r} do not go together")
+    rank = len(pair["A"])
+    alpha = _of_pattern(config.get("alpha_pattern"), module, config.get("lora_alpha", 8))
+    if type(alpha) not in (int, float) or not math.isfinite(alpha) or not rank:
+        raise CheckpointError(f"{home / CONFIG}: lora_alpha of {module!r} is {str(alpha)[:40]!r}, expected a number")
+    scale = alpha / (math.sqrt(rank) if config.get("use_rslora") else rank)
+    up = pair["B"] * np.float32(scale)
+    return {rule.key: (pair["A"], _part(up, rule)) for rule in rules}
+
+
+def _part(values: Array, rule: NameRule) -> Array:
+    """Rows of a fused tensor that a rule takes; all where it is not fused."""
+    if rule.part is None:
+        return values
+    if rule.part.stop > len(values):
+        raise CheckpointError(f"a factor of {len(values)} rows is for {rule.source}, which has more")
+    return values[rule.part.rows(len(values))]
+
+
+def _of_pattern(patterns: object, module: str, default: Any) -> Any:
+    """Value of the first pattern that a module's name ends in, as PEFT matches them."""
+    for pattern, value in patterns.items() if isinstance(patterns, Mapping) else ():
+        try:
+            if re.match(rf"(.*\.)?({pattern})$", module):
+                return value
+        except re.error:
+            continue
+    return default
