@@ -7,11 +7,8 @@ from itertools import groupby
 from math import prod
 
 from volumetric._typing import Shape
-
-
-def strides_of(shape: Sequence[int]) -> Shape:
-    """Elements from one place of each axis to the next, in a contiguous row-major tensor."""
-    return tuple(prod(shape[i + 1 :]) for i in range(len(shape)))
+from volumetric.kernels import strides as boxes
+from volumetric.kernels.strides import Axis, broadcast_strides, strides_of
 
 
 def merged(sizes: Sequence[int], *strides: Sequence[int]) -> tuple[Shape, tuple[Shape, ...]]:
@@ -26,27 +23,15 @@ def merged(sizes: Sequence[int], *strides: Sequence[int]) -> tuple[Shape, tuple[
     -------
     sizes, strides : of the axes left, at least one
     """
-    axes: list[list[int]] = []  # each [size, stride of the first tensor, of the second, …]
-    for size, *steps in zip(sizes, *strides, strict=True):
-        if size == 1:
-            continue
-        if axes and all(before == step * size for before, step in zip(axes[-1][1:], steps, strict=True)):
-            axes[-1] = [axes[-1][0] * size, *steps]
-        else:
-            axes.append([size, *steps])
-    axes = axes or [[1, *(1 for _ in strides)]]
-    left, *its = zip(*axes, strict=True)
-    return left, tuple(its)
+    if prod(sizes) == 1:
+        return (1,), tuple((1,) for _ in strides)
+    axes = boxes.merged([Axis(size=n, steps=tuple(steps)) for n, *steps in zip(sizes, *strides, strict=True)])
+    return tuple(axis.size for axis in axes), tuple(zip(*(axis.steps for axis in axes), strict=True))
 
 
 def broadcast_layout(out: Shape, *operands: Shape) -> tuple[Shape, tuple[Shape, ...]]:
     """Loop nest of an element-wise operation: sizes, and strides of the result and of each operand."""
-    steps = [strides_of(out)]
-    for shape in operands:
-        wide = (1,) * (len(out) - len(shape)) + tuple(shape)
-        own = strides_of(wide)
-        steps.append(tuple(0 if n == 1 else s for n, s in zip(wide, own, strict=True)))
-    return merged(out, *steps)
+    return merged(out, strides_of(out), *(broadcast_strides(shape, out) for shape in operands))
 
 
 def reduce_layout(shape: Shape, axes: Sequence[int]) -> tuple[tuple[int, bool], ...]:

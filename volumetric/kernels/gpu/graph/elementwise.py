@@ -12,7 +12,7 @@ from volumetric.kernels.gpu.graph.launch import (
     source,
     unsupported,
 )
-from volumetric.kernels.gpu.graph.strides import Axis, broadcast_strides, merged, padded
+from volumetric.kernels.strides import Axis, broadcast_strides, merged, padded
 from volumetric.layers.noise import threshold_of
 
 _AXES = 4

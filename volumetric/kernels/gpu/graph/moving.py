@@ -21,7 +21,7 @@ from volumetric.kernels.gpu.graph.launch import (
     source,
     unsupported,
 )
-from volumetric.kernels.gpu.graph.strides import Axis, broadcast_strides, merged, padded, strides_of
+from volumetric.kernels.strides import Axis, broadcast_strides, merged, padded, strides_of
 
 _AXES = 8
 _WORD = 1 << 32

@@ -19,7 +19,7 @@ from volumetric.kernels.gpu.graph.launch import (
     source,
     unsupported,
 )
-from volumetric.kernels.gpu.graph.strides import Axis, padded, strides_of
+from volumetric.kernels.strides import Axis, padded, strides_of
 
 _AXES = 4
 _COLUMNS = 32

@@ -13,9 +13,10 @@ from volumetric.kernels.cpu.graph.elementwise import BINARY_ARGUMENTS, PAIRS, UN
 from volumetric.kernels.cpu.graph.moving import ASSIGN_ARGUMENTS, COPY_ARGUMENTS, FILL_ARGUMENTS, TRANSPOSE_ARGUMENTS
 from volumetric.kernels.cpu.graph.noise import DROPOUT_ARGUMENTS
 from volumetric.kernels.cpu.graph.reduce import CHUNK, REDUCE_ARGUMENTS, SUMS_ARGUMENTS
+from volumetric.kernels.strides import strides_of
 from volumetric.layers.noise import threshold_of
 from volumetric.runtime.cpu.graph.steps import Address, Draft, moved, rule
-from volumetric.runtime.graph.layout import broadcast_layout, merged, reduce_layout, strides_of
+from volumetric.runtime.graph.layout import broadcast_layout, merged, reduce_layout
 from volumetric.runtime.graph.ops import Node
 
 _COST = {"linear": 0.0, "relu": 0.0, "exp": 0.3, "log": 0.5, "tanh": 0.8, "gelu": 1.0, "gelu_tanh": 1.0, "silu": 0.7}
