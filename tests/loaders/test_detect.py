@@ -14,7 +14,7 @@ import volumetric
 from tests.loaders.test_families import TINY, error_of, expected
 from volumetric.errors import CheckpointError, SpecError
 from volumetric.loaders import archs, detect_model, open_model
-from volumetric.loaders.detect import Detection
+from volumetric.loaders.detect import Assumptions, Detection, detect
 from volumetric.loaders.detect.findings import collapsed
 from volumetric.loaders.detect.values import Known
 from volumetric.loaders.safetensors import SafetensorsFile
@@ -213,6 +213,13 @@ def test_networks_compute_what_their_packages_do(name: str, device: str) -> None
 
 def test_every_fixture_is_tested() -> None:
     assert {path.name for path in HOME.iterdir() if path.is_dir() and not path.name.startswith("__")} == set(GIVEN)
+
+
+@pytest.mark.parametrize("home", [*sorted(HOME.glob("*/")), *(TINY / name for name in FAMILIES)], ids=lambda p: p.name)
+def test_what_is_assumed_or_missing_can_be_said_by_its_name(home: Path) -> None:
+    assumptions, source = Assumptions(), SafetensorsFile(home / "model.safetensors")
+    found = detect(source, assumptions, str(home))
+    assert {*found.assumed, *found.missing} <= assumptions.known | {"num_attention_heads"}
 
 
 def test_a_tagger_is_told_by_its_names() -> None:

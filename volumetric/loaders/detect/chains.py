@@ -61,6 +61,7 @@ class _Chain:
     shape: Shape = ()
     input_shape: Shape = ()
     tokens: bool = False
+    pooled: bool = False
 
     def add(self, layer: LayerSpec, found: Finding | None = None) -> None:
         """Put a layer at the end; raises `ShapeError` if it does not read what is there."""
@@ -105,10 +106,13 @@ def chained(leaves: Sequence[Finding], assumptions: Assumptions) -> PlanParts | 
         network = chain(work.layers, work.input_shape, "int32" if work.tokens else "float32")
         plan = NetworkPlan(network=network, fills=work.fills)
     numbered = _numbered(usable)
+    reason = "numbers of a Sequential give the order" if numbered else "kinds, names and widths give the order"
+    if work.pooled:
+        reason += "; a linear layer reads as many features as there are channels: the mean of each"
     return PlanParts(
         architecture=f"a chain of {len(work.layers)} layers",
         certainty="possible" if left else "likely",
-        reason="numbers of a Sequential give the order" if numbered else "kinds, names and widths give the order",
+        reason=reason,
         plan=plan,
         placed=tuple(work.placed),
         assumed=work.assumed,
@@ -291,7 +295,7 @@ def _flatten(work: _Chain, layer: Dense) -> None:
     channels, sizes = work.shape[1], work.shape[2:]
     if layer.in_features == channels and prod(sizes) > 1:
         work.add(_MEANS[len(sizes) - 1](output_size=1))
-        work.assumed["global_pool"] = "mean of each channel, as the linear layer reads so many features"
+        work.pooled = True
     if layer.in_features == prod(work.shape[1:]) or "input_shape" not in work.missing:
         work.add(Flatten())
     else:

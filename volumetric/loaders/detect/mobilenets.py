@@ -69,14 +69,10 @@ def mobilenet(leaves: Sequence[Finding], assumptions: Assumptions) -> PlanParts 
     return PlanParts(
         architecture="MobileNet-v2",
         certainty="likely",
-        reason="names of torchvision or timm, seven widths of blocks; steps are those of the published models",
+        reason="names of torchvision or timm, seven widths; steps and activations are those of the published models",
         plan=work.plan(shape),
         placed=work.placed,
-        assumed={
-            "input_shape": "×".join(map(str, shape)),
-            "strides": "of the stages " + ", ".join(map(str, STRIDES)),
-            "activation": "ReLU6",
-        },
+        assumed={"input_shape": "×".join(map(str, shape))},
     )
 
 

@@ -74,14 +74,10 @@ def resnet(leaves: Sequence[Finding], assumptions: Assumptions) -> PlanParts | N
     return PlanParts(
         architecture=f"ResNet-{depth}" if depth else f"a ResNet of {sum(counts)} blocks",
         certainty="likely",
-        reason="torchvision's names and shapes; steps are those of the published models",
+        reason="torchvision's names and shapes; steps and activations are those of the published models",
         plan=None if missing else work.plan(shape),
         placed=work.placed,
-        assumed={
-            "input_shape": "×".join(map(str, shape)),
-            "strides": "of the stages " + ", ".join(map(str, STRIDES)),
-            "activation": "relu",
-        },
+        assumed={"input_shape": "×".join(map(str, shape))},
         missing=missing,
     )
 
