@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from volumetric.dtypes import Packed, Scheme, decode, to_gguf
 from volumetric.errors import CheckpointError
-from volumetric.loaders.gguf import GGUFFile
+from volumetric.loaders.gguf import GGUFFile, decoded_types
 from volumetric.loaders.gguf_types import BLOCK_TYPES, DECODED_TYPES, GGUF_TYPES, TYPE_NUMBERS
 from volumetric.loaders.gguf_values import LazyStrings
 from volumetric.loaders.gguf_write import GGUFTensorOut, write_gguf
@@ -254,3 +254,12 @@ def test_empty_strings_in_great_number_are_only_counted(tmp_path: Path) -> None:
     strings = GGUFFile(path).metadata["k"]
     assert isinstance(strings, LazyStrings)
     assert len(strings) == 250_000
+
+
+def test_types_that_become_float32_are_counted(tmp_path: Path) -> None:
+    out = {}
+    for name, kind in (("a", "IQ2_S"), ("b", "IQ2_S"), ("c", "Q4_K")):
+        raw = np.zeros(GGUF_TYPES[TYPE_NUMBERS[kind]].block_bytes, np.uint8)
+        out[name] = GGUFTensorOut(type=kind, shape=(1, 256), read=lambda raw=raw: raw)
+    write_gguf(tmp_path / "q.gguf", {}, out)
+    assert decoded_types(GGUFFile(tmp_path / "q.gguf")) == {"IQ2_S": 2}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from math import prod
@@ -239,6 +240,11 @@ class SplitGGUF(MergedSource):
 
 GGUFSource: TypeAlias = GGUFFile | SplitGGUF
 """A GGUF model, in one file or several."""
+
+
+def decoded_types(source: GGUFSource) -> dict[str, int]:
+    """Return the types of tensors that become float32 when they are read, and how many tensors have each."""
+    return dict(Counter(entry.type for entry in source.entries.values() if entry.type in DECODED_TYPES))
 
 
 def open_gguf(path: Path) -> GGUFSource:

@@ -18,7 +18,7 @@ from volumetric.loaders import archs, gguf_archs, quantised
 from volumetric.loaders.chat import ChatTemplate, chat_template, read_chat_template
 from volumetric.loaders.encoder_layers import trunk_of
 from volumetric.loaders.generation_config import GenerationDefaults, end_tokens, read_generation
-from volumetric.loaders.gguf import open_gguf
+from volumetric.loaders.gguf import decoded_types, open_gguf
 from volumetric.loaders.gguf_config import read_config
 from volumetric.loaders.gguf_tokenizer import generation_ids, read_tokenizer
 from volumetric.loaders.hf_config import MAX_SIZE, Config
@@ -228,6 +228,8 @@ def _open_gguf(location: Location, dtype: Scheme | None, *, strict: bool) -> Loa
     where = str(location.weights)
     file = open_gguf(location.weights)
     config = read_config(file, where)
+    for kind, count in decoded_types(file).items() if dtype is None else ():
+        logger.warning("%s: %d tensors in %s become float32; give a dtype to have them small", where, count, kind)
     family = gguf_archs.find(file.metadata.get("general.architecture"), where)
     blueprint = family.rules(archs.build(config))
     params = mount(blueprint, file, dtype, strict=strict)
