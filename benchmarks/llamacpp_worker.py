@@ -7,6 +7,7 @@ It calls the C interface directly, as `llama-bench` does, so that no wrapper's t
     python llamacpp_worker.py bench MODEL.gguf JOB.json                 print measurements as JSON
     python llamacpp_worker.py logits MODEL.gguf IDS.json OUT.npy        write the logits after each id, [T, vocab]
     python llamacpp_worker.py greedy MODEL.gguf IDS.json COUNT          print COUNT greedy ids after a prompt as JSON
+    python llamacpp_worker.py paced MODEL.gguf IDS COUNT                print tokens per processor second of one thread
     python llamacpp_worker.py encode MODEL.gguf TEXTS.json              print the ids of each text as JSON
 """
 
@@ -114,6 +115,17 @@ def bench(path: str, job: dict) -> dict:
     return {"prefill": prefill, "decode": [speed for speed, _ in decode], "ids": decode[0][1]}
 
 
+def paced(path: str, prompt: list[int], count: int) -> float:
+    """Tokens per second of processor time of one thread, the prompt fed token by token."""
+    session, last = Session(path, threads=1, context=512), 0
+    for token in prompt:
+        last = session.feed([token])
+    start = time.process_time()
+    for _ in range(count):
+        last = session.feed([last])
+    return count / (time.process_time() - start)
+
+
 def encode(path: str, texts: list[str]) -> list[dict]:
     """Ids of each text: alone, with special tokens read as such, and with what the model wants around it."""
     params = lc.llama_model_default_params()
@@ -141,6 +153,8 @@ def main() -> None:
         print(json.dumps(Session(model, threads=1, context=64).tokenize(rest[0])))
     elif verb == "bench":
         print(json.dumps({"version": lc.__version__} | bench(model, json.loads(Path(rest[0]).read_text()))))
+    elif verb == "paced":
+        print(json.dumps(paced(model, json.loads(rest[0]), int(rest[1]))))
     elif verb == "logits":
         ids = json.loads(Path(rest[0]).read_text())
         np.save(rest[1], Session(model, threads=2, context=max(64, len(ids)), exact=True).logits(ids))
