@@ -19,7 +19,7 @@ import sys
 import time
 from pathlib import Path
 
-import llama_cpp as lc
+import llama_cpp as lc  # pyright: ignore[reportMissingImports]  (it is in the environment that runs this file)
 import numpy as np
 
 # fmt: off
