@@ -34,6 +34,7 @@ NOT_IN_GGUF = {
     "mixtral": "experts",
     "qwen3_moe": "experts",
     "granitemoe": "experts",
+    "lfm2": "short convolutions",
     "olmo3": "a window and two rotary embeddings",
 }
 """Tiny models that are not written as GGUF, and what they have."""
