@@ -1,6 +1,6 @@
 """GPU speed without a model file: decode and prefill of known shapes with random weights, and sweeps of matvec cuts.
 
-    python benchmarks/gpu_kernels.py models [--models smollm2,tinyllama,llama7b] [--dtypes float16,int4:g32] [--int8]
+    python benchmarks/gpu_kernels.py models [--models smollm2,tinyllama,llama7b] [--dtypes float16,q4_k] [--int8]
     python benchmarks/gpu_kernels.py batches [--models …] [--dtypes …] [--batches 1,4,16,64]
     python benchmarks/gpu_kernels.py sweep [--models …] [--dtypes …] [--int8]
     python benchmarks/gpu_kernels.py sweep-batches [--models …] [--dtypes …] [--batches 2,4,8,16,64]
@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,6 +27,9 @@ from typing import Any
 
 import numpy as np
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from tests.blocks import random_blocks
 from volumetric.dtypes import Packed, Scheme
 from volumetric.grid import Coord, Grid
 from volumetric.kernels.gpu.dispatch import Caps
@@ -110,6 +114,9 @@ def random_packed(shape: tuple[int, ...], scheme: Scheme) -> Packed:
     """A tensor whose values are small whatever its bits: made without going through floats, a 7B model in seconds."""
     rng = np.random.default_rng(shape[-1])
     rows, k = int(np.prod(shape[:-1])), shape[-1]
+    if scheme.blocks is not None:
+        few = random_blocks(str(scheme), (64, k), rng).payload
+        return Packed(scheme=scheme, shape=shape, payload=np.ascontiguousarray(np.resize(few, (rows, few.shape[1]))))
     if scheme.dtype.is_float:
         return Packed.from_array((0.02 * rng.standard_normal(shape, np.float32)).astype(scheme.dtype.host))
     block = rng.integers(0, 2**32, (64, scheme.words_per_row(k)), np.uint32)

@@ -108,11 +108,13 @@ class Readers:
         index = {"metadata": {"total_size": 1}, "weight_map": weight_map}
         (home / "neox" / "model.safetensors.index.json").write_text(json.dumps(index))
         convert_model(home / "hf", home / "native")
-        for name in ("gguf", "gguf4"):
+        for name in ("gguf", "gguf4", "gemma3", "cohere2"):
             (home / name).mkdir()
             self.directories[name] = home / name
         convert_model(home / "hf", home / "gguf" / "m.gguf")
         convert_model(home / "hf", home / "gguf4" / "m.gguf", dtype="int4")
+        for family in ("gemma3", "cohere2"):
+            convert_model(TINY / family, home / family / "m.gguf")
         self._add_loom(home / "loom")
         for method in sorted(path.parent.name for path in QUANTISED.glob("*/config.json")):
             self.directories[method] = home / method
