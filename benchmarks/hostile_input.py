@@ -25,7 +25,7 @@ import time
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -329,7 +329,7 @@ def run(what: str, begin: int, end: int) -> Tally:
         child = context.Process(target=worker, args=(theirs, what, begin, end), daemon=True)
         child.start()
         theirs.close()
-        begin = _follow(ours, child, tally, begin)
+        begin = _follow(cast("Connection", ours), child, tally, begin)
     return tally
 
 
