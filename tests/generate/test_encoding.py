@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import volumetric
+from volumetric.dtypes import decode
 from volumetric.errors import CheckpointError, GenerationError, SpecError, UnsupportedError, VolumetricError
 from volumetric.generate import Model
 
@@ -72,6 +73,25 @@ def test_options_stand_over_the_files(models: Any) -> None:
     assert plain.embed(["the cat"], pooling=("cls", "lasttoken")).shape == (1, 32)
     long = "the cat sat on the mat"
     assert np.array_equal(plain.embed([long], max_length=4), plain.embed(["the cat"], max_length=9))
+
+
+def test_decoders_embed_by_their_last_token(tmp_path: Path) -> None:
+    home = tmp_path / "decoder"
+    shutil.copytree(TINY.with_name("hf_tiny") / "qwen3", home)
+    shutil.copytree(TINY / "sentences_mean" / "1_Pooling", home / "1_Pooling")
+    for name in ("tokenizer.json", "tokenizer_config.json", "modules.json"):
+        shutil.copy(TINY / "sentences_mean" / name, home)
+    (home / "1_Pooling" / "config.json").write_text('{"pooling_mode": "lasttoken"}')
+    texts = ["the cat", "sat on the mat"]
+    with volumetric.load(home, device="cpu", threads=2) as model:
+        found = model.embed(texts)
+        words = model.tokenizer
+    assert words is not None
+    with volumetric.load(TINY.with_name("hf_tiny") / "qwen3", device="cpu", threads=2) as whole:
+        head = decode(whole.params[f"{max(whole.network.layers)}/weight"].stored())
+        for row, text in zip(found, texts, strict=True):
+            logits = whole.logits(words.encode(text))[-1]
+            assert np.abs(head @ row - logits).max() < 1e-4 * np.abs(logits).max()
 
 
 def test_what_is_not_said_by_files_is_told(models: Any, caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
