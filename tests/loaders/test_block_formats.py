@@ -7,12 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from volumetric.dtypes import BLOCK_FORMATS, decode, to_gguf
+from volumetric.dtypes import BLOCK_FORMATS, Scheme, decode, to_gguf
 from volumetric.grid import Coord, Grid
 from volumetric.layers import Dense
 from volumetric.loaders.gguf import GGUFFile
 from volumetric.loaders.gguf_write import GGUFTensorOut, write_gguf
 from volumetric.loaders.native import read_native, save_native
+from volumetric.loaders.quantise import filled
 from volumetric.network import Network, Params
 from volumetric.weights import WeightStore
 
@@ -34,3 +35,20 @@ def test_bytes_of_a_gguf_tensor_survive_a_native_checkpoint(name: str, tmp_path:
     _, params, _ = read_native(tmp_path / "native")
     assert str(params[key].scheme) == name
     assert to_gguf(params[key].stored()) == raw.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("name", "k", "taken"),
+    [
+        ("q4_k", 512, "q4_k"),
+        ("q4_k", 576, "q5_0"),
+        ("q5_k", 576, "q5_1"),
+        ("q6_k", 576, "int8:g32"),
+        ("q2_k", 576, "iq4_nl"),
+        ("tq2_0", 576, "int4:g32"),
+        ("q4_k", 33, "int8:g32"),
+        ("int4:g32", 33, "int4:g32"),
+    ],
+)
+def test_rows_that_do_not_fill_blocks_take_what_llama_cpp_takes(name: str, k: int, taken: str) -> None:
+    assert str(filled(Scheme.parse(name), (4, k))) == taken
