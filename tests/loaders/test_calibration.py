@@ -8,16 +8,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from volumetric.dtypes import Scheme, decode, encode
+from volumetric.dtypes import Packed, Scheme, decode, encode
 from volumetric.errors import DTypeError, UnsupportedError
 from volumetric.loaders import LoadedModel, open_model
 from volumetric.loaders.calibration import calibrated
 from volumetric.loaders.calibration.feedback import quantise
 from volumetric.loaders.calibration.scales import search
-from volumetric.loaders.convert import convert_model
+from volumetric.loaders.convert import Format, convert_model, save_model
 from volumetric.loaders.quantise import target_schemes
+from volumetric.network import Params
 from volumetric.runtime.lower import lower
 from volumetric.runtime.reference import ReferenceDevice
+from volumetric.weights import WeightStore
 
 TINY = Path(__file__).parents[1] / "fixtures" / "hf_tiny"
 SCHEMES = ("int4:g32", "uint4:g32", "uint2:g32:float32", "int4:g64", "int4:row")
@@ -120,3 +122,27 @@ def test_what_cannot_be_calibrated_is_named(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedError, match="no tokenizer"):
         convert_model(str(TINY / "llama"), tmp_path / "a", dtype="int4", calibrate="a text")
     assert not (tmp_path / "a").exists()
+
+
+@pytest.mark.parametrize("form", ["native", "hf", "gguf"])
+def test_interrupted_conversions_leave_nothing(form: Format, tmp_path: Path) -> None:
+    model = open_model(str(TINY / "llama"))
+
+    def interrupted() -> Packed:
+        raise KeyboardInterrupt
+
+    key = list(model.params)[-1]
+    store = model.params[key]
+    stopped = WeightStore(store.shape, store.scheme, interrupted)
+    broken = dataclasses.replace(model, params=Params({**model.params, key: stopped}))
+    target = tmp_path / ("out.gguf" if form == "gguf" else "out")
+    with pytest.raises(KeyboardInterrupt):
+        save_model(target, broken, form)
+    assert not list(tmp_path.iterdir())
+    if form != "gguf":  # what was there stays
+        save_model(target, model, form)
+        before = {path.name: path.read_bytes() for path in target.iterdir()}
+        with pytest.raises(KeyboardInterrupt):
+            save_model(target, broken, form)
+        assert {path.name: path.read_bytes() for path in target.iterdir()} == before
+        assert [path.name for path in tmp_path.iterdir()] == ["out"]
