@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 from pathlib import Path
@@ -14,7 +15,12 @@ from tests.devices import DEVICES, device
 from volumetric.errors import CheckpointError, SpecError, UnsupportedError
 from volumetric.generate import Model, load
 from volumetric.generate.adapters import parse_adapter
+from volumetric.loaders import open_model
 from volumetric.loaders.convert import save_model
+from volumetric.loaders.peft import read_adapter
+from volumetric.loaders.peft_write import save_adapter
+from volumetric.runtime.device import RunOptions
+from volumetric.train import LowRank
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 PEFT, TINY = FIXTURES / "peft", FIXTURES / "hf_tiny"
@@ -119,3 +125,20 @@ def test_adapters_that_do_not_fit_are_named(tmp_path: Path) -> None:
         load(str(TINY / "llama"), device="reference", lora=[str(tmp_path)])
     with pytest.raises(CheckpointError, match="lora_alpha"):
         load(str(TINY / "llama"), device="reference", lora=[changed(tmp_path, lora_alpha="x")])
+
+
+def test_trained_overlays_are_written_as_peft_reads_them(tmp_path: Path) -> None:
+    model = open_model(str(TINY / "llama"))
+    overlay = LowRank(rank=3, alpha=6.0, targets=("*/q.weight", "*/down.weight"), seed=1)
+    factors = overlay.begin(model.params)
+    rng = np.random.default_rng(2)
+    factors = {key: value + 0.1 * rng.standard_normal(value.shape).astype(np.float32) for key, value in factors.items()}
+    save_adapter(tmp_path / "own", model, factors, rank=overlay.rank, alpha=overlay.alpha)
+    found = read_adapter(tmp_path / "own", model)
+    assert set(found.factors) == {key.removesuffix(":a") for key in factors if key.endswith(":a")}
+    for key, (down, up) in found.factors.items():
+        np.testing.assert_allclose(up @ down, overlay.delta(key, factors), rtol=1e-5, atol=1e-6)
+    adapted = load(str(TINY / "llama"), device=device("reference"), context=64, lora=[tmp_path / "own"])
+    merged = dataclasses.replace(model, params=overlay.merge(model.params, factors))
+    right = Model(merged, device("reference"), RunOptions(context=64))
+    np.testing.assert_allclose(last(adapted), last(right), rtol=1e-4, atol=1e-4)
