@@ -13,7 +13,7 @@ import volumetric
 TINY = Path(__file__).parents[1] / "fixtures" / "hf_tiny"
 NAMES = sorted(path.parent.name for path in TINY.glob("*/expected.json"))
 DIFFERENT = ("cohere2", "gpt2", "gemma2", "lfm2", "mixtral", "olmo3")
-"""One family of each data flow: the others differ from these in names and sizes, and a software GPU is slow."""
+"""Data flows that no other test has on a GPU: side by side, mixed, normalised behind. A software GPU is slow."""
 
 
 @pytest.mark.parametrize(
