@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from volumetric._typing import F32Array
+from volumetric.errors import GenerationError
 from volumetric.generate.pooling import pool
 from volumetric.layers import Embedding, Parallel
 from volumetric.loaders.encoder_layers import up_to
@@ -36,6 +37,15 @@ class Encoder:
     def __init__(self, loaded: LoadedModel, device: Device, executable: Executable) -> None:
         self._device = device
         self._own = loaded.hidden is not None
+        layers = loaded.network.layers.values()
+        inner = [branch for spec in layers if isinstance(spec, Parallel) for branch in spec.branches]
+        tables = [spec.num_embeddings for spec in (*layers, *inner) if isinstance(spec, Embedding)]
+        if not self._own and loaded.network.shapes[max(loaded.network.layers)][-1] in tables:
+            raise GenerationError(
+                f"{loaded.name} gives a number for each token of its vocabulary, and does not say which layer has its "
+                "hidden states",
+                hint="open the files in the layout of Hugging Face",
+            )
         self.network = loaded.network if loaded.hidden is None else up_to(loaded.network, loaded.hidden)
         if self._own:
             # The head stays out: a text's hidden states are wanted, not a row of logits for each of its tokens.

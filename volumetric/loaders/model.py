@@ -250,6 +250,7 @@ def _open_gguf(location: Location, dtype: Scheme | None, *, strict: bool) -> Loa
         context_length=blueprint.context_length,
         path=location.weights,
         config=config.values,
+        hidden=blueprint.hidden,
     )
 
 
@@ -271,6 +272,7 @@ def _open_native(location: Location, dtype: Scheme | None) -> LoadedModel:
         config=config,
         inputs=facts.inputs,
         classes=facts.classes,
+        sentences=read_sentences(location.directory),
     )
 
 
