@@ -30,6 +30,7 @@ def values_of(root: Node, source: TensorSource) -> dict[str, Known]:
     if blocks:
         found["num_hidden_layers"] = Known(len(blocks), "as many blocks as are numbered")
         _convolutions(source.entries, len(blocks), found)
+        _mixtures(source.entries, blocks, found)
     _ends(root, found)
     heads: Heads | None = None
     for node in root.walk():
@@ -63,6 +64,20 @@ def _convolutions(entries: Mapping[str, TensorEntry], blocks: int, found: dict[s
     found["block_auto_adjust_ff_dim"] = Known(False, "the MLP's width is that of its tensors")
 
 
+def _mixtures(entries: Mapping[str, TensorEntry], blocks: set[int], found: dict[str, Known]) -> None:
+    """Which blocks have a plain MLP where others have a mixture, and the sizes of experts in stacked tensors."""
+    mixed = {int(match[1]) for name in entries if (match := _EXPERTS.match(name))}
+    if mixed and mixed < blocks:
+        found["mlp_only_layers"] = Known(sorted(blocks - mixed), "blocks without experts")
+    stacked = next(
+        (e.shape for n, e in entries.items() if n.endswith("output_linear.weight") and len(e.shape) == 3), None
+    )
+    if stacked is not None:
+        found["num_local_experts"] = Known(stacked[0], "experts that are stacked")
+        found["intermediate_size"] = Known(stacked[2], "width of an expert")
+
+
+_EXPERTS = re.compile(r"(?:model\.)?layers\.(\d{1,5})\.\w+\.experts\.")
 _SHORT_CONV = re.compile(r"(?:model\.)?layers\.(\d{1,5})\.conv\.conv\.weight")
 
 
