@@ -100,6 +100,13 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
         "text_config": {**SIZES, "rope_parameters": {"rope_type": "default", "mrope_section": [1, 1, 2]}},
         "vision_config": {**_VISION, "depth": 1, "num_heads": 2, "out_hidden_size": 32},
     },
+    "qwen2_moe": {
+        "model_type": "qwen2_moe",
+        "num_experts": 6,
+        "num_experts_per_tok": 2,
+        "moe_intermediate_size": 16,
+        "shared_expert_intermediate_size": 24,
+    },
     "qwen3_moe": {
         "model_type": "qwen3_moe",
         "head_dim": 8,
@@ -108,6 +115,14 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
         "moe_intermediate_size": 16,
         "mlp_only_layers": [1],
         "norm_topk_prob": True,
+    },
+    "qwen3_moe_free": {
+        "model_type": "qwen3_moe",
+        "head_dim": 8,
+        "num_experts": 6,
+        "num_experts_per_tok": 2,
+        "moe_intermediate_size": 16,
+        "norm_topk_prob": False,
     },
     "stablelm": {"model_type": "stablelm", "use_qkv_bias": True, "partial_rotary_factor": 0.5},
     "stablelm_parallel": {"model_type": "stablelm", "use_parallel_residual": True},

@@ -7,6 +7,7 @@ import pytest
 
 from tests.runtime.test_reference import chain
 from volumetric.layers import GRU, LSTM, RNN, Dense, Gate, LayerSpec, MultiHeadAttention, Parallel, RMSNorm, SwiGLU
+from volumetric.layers.gate import SCORINGS, Scoring
 from volumetric.network import Network, Params, initialise
 from volumetric.runtime import RunOptions, lower
 from volumetric.runtime.cpu.device import CpuDevice
@@ -25,9 +26,9 @@ CELLS: dict[str, LayerSpec] = {
 }
 
 
-def mixture(chosen: int) -> Parallel:
+def mixture(chosen: int, scoring: Scoring = "softmax") -> Parallel:
     branches = tuple(SwiGLU(in_features=WIDTH, hidden_features=19) for _ in range(EXPERTS))
-    gate = Gate(in_features=WIDTH, out_features=EXPERTS, top_k=chosen)
+    gate = Gate(in_features=WIDTH, out_features=EXPERTS, top_k=chosen, scoring=scoring)
     return Parallel(branches=branches, combine="filter", gate=gate)
 
 
@@ -107,9 +108,10 @@ def test_sequences_of_several_lengths_have_the_bits_that_they_have_alone() -> No
             np.testing.assert_array_equal(got, fast.forward(state, x, last_only=False))
 
 
-@pytest.mark.parametrize("chosen", [1, 2, EXPERTS])
-def test_a_mixture_computes_what_rows_have_chosen(chosen: int) -> None:
-    network = chain((WIDTH,), mixture(chosen), Dense(in_features=WIDTH, out_features=WIDTH), mixture(chosen))
+@pytest.mark.parametrize(("chosen", "scoring"), [(1, "softmax"), (EXPERTS, "softmax"), *((2, s) for s in SCORINGS)])
+def test_a_mixture_computes_what_rows_have_chosen(chosen: int, scoring: Scoring) -> None:
+    mixed = mixture(chosen, scoring)
+    network = chain((WIDTH,), mixed, Dense(in_features=WIDTH, out_features=WIDTH), mixed)
     reference, fast = pair(network, 2)
     for count in (1, 5, 30):
         x = rows(count, count)
@@ -119,8 +121,9 @@ def test_a_mixture_computes_what_rows_have_chosen(chosen: int) -> None:
         )
 
 
-def test_experts_that_no_row_has_chosen_are_not_run() -> None:
-    network = chain((WIDTH,), mixture(1))
+@pytest.mark.parametrize("scoring", SCORINGS)
+def test_experts_that_no_row_has_chosen_are_not_run(scoring: Scoring) -> None:
+    network = chain((WIDTH,), mixture(1, scoring))
     params = stored(network, None)
     gate = np.zeros((EXPERTS, WIDTH), np.float32)
     gate[2] = 1.0  # rows of ones choose the third

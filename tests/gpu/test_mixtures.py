@@ -11,7 +11,7 @@ from volumetric.kernels.gpu import elementwise, guards, matmul, tiles
 from volumetric.kernels.gpu.formats import FORMATS
 from volumetric.kernels.gpu.matmul import MatmulShape
 from volumetric.layers import Dense, Gate, Parallel, RMSNorm, SwiGLU
-from volumetric.layers.gate import keep_largest
+from volumetric.layers.gate import SCORINGS, Scoring, keep_largest
 from volumetric.network import Network, initialise
 from volumetric.runtime import RunOptions, lower
 from volumetric.runtime.device import Piece
@@ -77,10 +77,10 @@ def test_a_guarded_product_ends_before_it_reads_weights(kernel: Kernel, rng: np.
     assert_close(got[wanted], x[wanted].astype(np.float64) @ held.T)
 
 
-def mixture() -> Network:
+def mixture(scoring: Scoring = "softmax") -> Network:
     expert = SwiGLU(in_features=WIDTH, hidden_features=30)
     plain = Dense(in_features=WIDTH, out_features=WIDTH)
-    gate = Gate(in_features=WIDTH, out_features=5, top_k=2)
+    gate = Gate(in_features=WIDTH, out_features=5, top_k=2, scoring=scoring)
     return Network(
         grid=Grid(3),
         input_shape=(WIDTH,),
@@ -108,9 +108,10 @@ def test_a_mixture_runs_on_packed_weights(fallback_device: GpuDevice, rng: np.ra
         assert_close(got, want)
 
 
-def test_weights_of_branches_that_nobody_chose_do_not_matter(native_device: GpuDevice) -> None:
+@pytest.mark.parametrize("scoring", SCORINGS)
+def test_weights_of_branches_that_nobody_chose_do_not_matter(scoring: Scoring, native_device: GpuDevice) -> None:
     """A gate that always takes the first two of five: the others may hold NaN."""
-    network = mixture()
+    network = mixture(scoring)
     params = initialise(network, 3)
     values = {key: np.array(params[key].values()) for key in params}
     values["1.0.0.0/gate/weight"][:] = np.array([2, 1, 0, 0, 0])[:, None]

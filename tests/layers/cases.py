@@ -64,6 +64,7 @@ from volumetric.layers import (
     SwiGLU,
 )
 from volumetric.layers.activations import ACTIVATIONS, Activation
+from volumetric.layers.gate import Scoring
 
 LLAMA3 = Rope(
     dim=8, base=50.0, scaling="llama3", factor=4.0, low_freq_factor=1.0, high_freq_factor=4.0, original_context=16
@@ -270,17 +271,32 @@ _SOFTMAXES: dict[str, Case] = {
 }
 
 
-def _experts(top_k: int | None, *branches: LayerSpec) -> Parallel:
-    gate = Gate(in_features=4, out_features=len(branches), top_k=top_k, bias=top_k is None)
+def _experts(top_k: int | None, *branches: LayerSpec, scoring: Scoring = "softmax") -> Parallel:
+    gate = Gate(in_features=4, out_features=len(branches), top_k=top_k, bias=top_k is None, scoring=scoring)
     return Parallel(branches=branches, combine="filter", gate=gate)
 
 
 _MIXTURES: dict[str, Case] = {
     "gate": (Gate(in_features=4, out_features=3), (3, 4)),
     "gate-top-2": (Gate(in_features=4, out_features=5, top_k=2, bias=True), (2, 3, 4)),
+    "gate-of-all": (Gate(in_features=4, out_features=5, top_k=2, bias=True, scoring="softmax_all"), (2, 3, 4)),
+    "gate-of-all-open": (Gate(in_features=4, out_features=3, scoring="softmax_all"), (3, 4)),
+    "gate-sigmoid": (Gate(in_features=4, out_features=1, scoring="sigmoid"), (3, 4)),
+    "gate-sigmoid-top-2": (Gate(in_features=4, out_features=5, top_k=2, scoring="sigmoid"), (3, 4)),
     "filter": (_experts(None, _expert(), _expert("silu"), _expert("linear")), (5, 4)),
     "filter-top-1": (_experts(1, _expert(), _expert()), (3, 4)),
     "filter-top-2": (_experts(2, _expert(), _expert(), _expert(), _expert()), (2, 3, 4)),
+    "filter-of-all": (_experts(2, _expert(), _expert(), _expert(), _expert(), scoring="softmax_all"), (5, 4)),
+    "filter-shared": (
+        Parallel(
+            branches=(
+                _experts(1, _expert(), _expert(), scoring="softmax_all"),
+                _experts(None, _expert("silu"), scoring="sigmoid"),
+            ),
+            combine="add",
+        ),
+        (5, 4),
+    ),
     "filter-nested": (
         _experts(
             2,

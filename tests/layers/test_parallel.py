@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -59,6 +59,28 @@ def test_renormalised_top_k_of_softmax_is_softmax_of_the_top_k() -> None:
     every, _ = gate(5).forward(p, x)
     kept = np.where(every >= np.sort(every, axis=-1)[:, -2:-1], every, 0)
     np.testing.assert_allclose(spec.forward(p, x)[0], kept / kept.sum(-1, keepdims=True), rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize("top_k", [None, 1, 3])
+def test_scores_of_the_largest_may_stay_as_they_are(top_k: int | None) -> None:
+    for scoring in ("softmax_all", "sigmoid"):
+        spec = Gate(in_features=4, out_features=5, top_k=top_k, bias=True, scoring=scoring)
+        p, x = arrays(spec, (7, 4), seed=2)
+        logits = x @ p["weight"].T + p["bias"]
+        scores = 1 / (1 + np.exp(-logits)) if scoring == "sigmoid" else gate(5).forward(p, x)[0]
+        limit = np.sort(logits, axis=-1)[:, -(top_k or 5), None]
+        np.testing.assert_allclose(spec.forward(p, x)[0], np.where(logits >= limit, scores, 0), rtol=0, atol=1e-14)
+
+
+def test_branches_that_are_not_taken_lower_the_weights_of_a_softmax_over_all() -> None:
+    spec = Gate(in_features=4, out_features=3, top_k=1, bias=True, scoring="softmax_all")
+    p, x = arrays(spec, (1, 4), seed=1)
+    p["weight"][:] = 0
+    p["bias"][:] = (2.0, 1.0, 0.0)
+    y, saved = spec.forward(p, x)
+    np.testing.assert_allclose(y, [[math.e**2 / (math.e**2 + math.e + 1), 0, 0]], rtol=1e-12)
+    grad = spec.vjp(p, saved, np.ones_like(y)).params["bias"]
+    assert grad[0] > 0 > max(grad[1:])
 
 
 def test_equal_logits_take_the_earlier_branch_and_nan_is_not_hidden() -> None:
@@ -169,6 +191,12 @@ def test_top_k_lies_within_the_branches() -> None:
         gate(3, 0)
     with pytest.raises(SpecError, match="top_k 4 is more than its 3 branches"):
         gate(3, 4)
+
+
+def test_a_scoring_that_is_not_there_is_refused() -> None:
+    with pytest.raises(SpecError, match="gate: unknown scoring 'relu'") as caught:
+        Gate(in_features=4, out_features=3, scoring=cast("Any", "relu"))
+    assert "softmax_all" in str(caught.value.hint)
 
 
 def test_shapes_that_cannot_be_joined_are_refused() -> None:

@@ -24,10 +24,16 @@ HOME = Path(__file__).parents[1] / "fixtures" / "detect"
 ENCODERS = HOME.parent / "hf_encoders"
 HIDDEN = frozenset(
     {"num_attention_heads", "rope_parameters", "num_experts_per_tok", "sliding_window", "layer_types", "model_type"}
-    | {"query_pre_attn_scalar", "attn_logit_softcapping", "final_logit_softcapping", "max_position_embeddings"}
+    | {
+        "norm_topk_prob",
+        "query_pre_attn_scalar",
+        "attn_logit_softcapping",
+        "final_logit_softcapping",
+        "max_position_embeddings",
+    }
     | {"rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon", "no_rope_layers", "n_head", "hidden_act"}
     | {"activation_function", "hidden_activation", "logit_scale", "norm_epsilon", "use_parallel_residual"}
-    | {"embedding_multiplier", "attention_multiplier", "residual_multiplier", "logits_scaling"}
+    | {"embedding_multiplier", "attention_multiplier", "residual_multiplier", "logits_scaling", "norm_topk_prob"}
 )
 """Values of a configuration that no tensor shows."""
 HIDDEN_OF_ENCODERS = frozenset(

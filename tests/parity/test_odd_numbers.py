@@ -187,6 +187,8 @@ SWITCHING: dict[str, LayerSpec] = {
     "entmax 1.3": Entmax(alpha=1.3),
     "gate": Gate(in_features=4, out_features=3, top_k=2),
     "open gate": Gate(in_features=4, out_features=3),
+    "gate of all": Gate(in_features=4, out_features=3, top_k=2, scoring="softmax_all"),
+    "sigmoid gate": Gate(in_features=4, out_features=3, top_k=2, scoring="sigmoid"),
     "rms": RMSNorm(num_features=4),
     "layer": LayerNorm(num_features=4),
 }

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Literal, get_args
+
 import numpy as np
 
 from volumetric._typing import Array, Shape
 from volumetric.errors import SpecError
+from volumetric.layers.activations import sigmoid
 from volumetric.layers.base import (
     Arrays,
     Grads,
@@ -20,27 +23,36 @@ from volumetric.layers.base import (
 from volumetric.layers.dense import affine, affine_params, affine_vjp
 from volumetric.layers.softmax import softmax, softmax_vjp
 
+Scoring = Literal["softmax", "softmax_all", "sigmoid"]
+SCORINGS: tuple[Scoring, ...] = get_args(Scoring)
+
 
 @layer("gate")
 class Gate(LayerSpec):
     """Weights of branches for each row, ``y = softmax(top_k(x Wᵀ + b))``: 0 but for the `top_k` largest, sum 1.
 
     This equals the softmax over all branches, cut down to the largest and renormalised (Shazeer et al. 2017, arXiv
-    1701.06538; Mixtral, arXiv 2401.04088). Of equal logits the earlier one is taken.
+    1701.06538; Mixtral, arXiv 2401.04088). Of equal ones the earlier is taken. Two other scorings keep the weights of
+    the largest as they are, whatever their sum.
 
     Attributes
     ----------
     in_features, out_features : width of a row, and the number of branches
     top_k : branches that have a weight above 0 (None: all)
+    scoring : ``"softmax"`` of the logits that are kept; ``"softmax_all"``: ``y = top_k(softmax(x Wᵀ + b))``, over all
+        logits (Qwen1.5-MoE, ``norm_topk_prob=false``); ``"sigmoid"``: ``y = top_k(σ(x Wᵀ + b))``, of each logit alone
     """
 
     in_features: int
     out_features: int
     top_k: int | None = None
     bias: bool = False
+    scoring: Scoring = "softmax"
 
     def __post_init__(self) -> None:
         """Check the fields."""
+        if self.scoring not in SCORINGS:
+            raise SpecError(f"gate: unknown scoring {self.scoring!r}", hint="one of " + ", ".join(SCORINGS))
         expect_positive(self, "in_features", "out_features", *(("top_k",) if self.top_k is not None else ()))
         if self.top_k is not None and self.top_k > self.out_features:
             raise SpecError(f"gate: top_k {self.top_k} is more than its {self.out_features} branches")
@@ -54,17 +66,27 @@ class Gate(LayerSpec):
 
     def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
         logits = affine(p, "", xs[0])
-        kept = logits if self.top_k is None else keep_largest(logits, self.top_k)
-        y = softmax(kept)
-        return y, {"x": xs[0], "y": y, "logits": kept}
+        if self.scoring == "softmax":
+            kept = self._kept(logits)
+            y = scores = softmax(kept)
+        else:
+            scores = softmax(logits) if self.scoring == "softmax_all" else sigmoid(logits)
+            kept = self._kept(scores)
+            y = np.where(np.isneginf(kept), scores.dtype.type(0), scores)
+        return y, {"x": xs[0], "scores": scores, "kept": kept}
+
+    def _kept(self, values: Array) -> Array:
+        return values if self.top_k is None else keep_largest(values, self.top_k)
 
     def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
         params: dict[str, Array] = {}
-        g_logits = softmax_vjp(saved["y"], gy)
-        if (
-            self.top_k is not None
-        ):  # a branch that is not taken has no gradient, not even where the row's others are NaN
-            g_logits = np.where(np.isneginf(saved["logits"]), gy.dtype.type(0), g_logits)
+        scores, dropped, zero = saved["scores"], np.isneginf(saved["kept"]), gy.dtype.type(0)
+        if self.scoring == "softmax":  # a branch that is not taken has no gradient, not even beside NaN
+            g_logits = np.where(dropped, zero, softmax_vjp(scores, gy))
+        elif self.scoring == "softmax_all":  # its score is part of the others' sum
+            g_logits = softmax_vjp(scores, np.where(dropped, zero, gy))
+        else:
+            g_logits = np.where(dropped, zero, gy) * scores * (1 - scores)
         gx = affine_vjp(p, "", saved["x"], g_logits, params)
         return Grads((gx,), params)
 

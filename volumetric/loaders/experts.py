@@ -7,6 +7,7 @@ from typing import Final
 
 from volumetric.errors import CheckpointError
 from volumetric.layers import Gate, Parallel, SwiGLU
+from volumetric.layers.gate import Scoring
 from volumetric.loaders.chain import Fused, Stored
 from volumetric.loaders.hf_config import MAX_LAYERS, Config
 from volumetric.loaders.names import Part
@@ -17,7 +18,13 @@ MAX_EXPERTS: Final = 1024
 
 
 def experts(
-    config: Config, *, count: int, hidden: int, path: str = "mlp", names: Mapping[str, Stored] = MLP_NAMES
+    config: Config,
+    *,
+    count: int,
+    hidden: int,
+    path: str = "mlp",
+    names: Mapping[str, Stored] = MLP_NAMES,
+    scoring: Scoring = "softmax",
 ) -> Block:
     """Return a mixture whose experts have tensors of their own.
 
@@ -27,13 +34,30 @@ def experts(
     hidden : width inside of an expert
     path : where router and experts stand below their layer
     names : what the projections of an expert are called
+    scoring : see `Gate`
     """
     if config.tensors is not None and 3 * count > config.tensors:
         raise CheckpointError(f"{config.where}: {count} experts, and the weights have {config.tensors} tensors in all")
-    spec = _mixture(config, count, hidden)
+    spec = _mixture(config, count, hidden, scoring)
     stored: dict[str, Stored] = {"gate/weight": "gate.weight"}
     stored |= {f"{i}/{part}": f"experts.{i}.{name}" for i in range(count) for part, name in names.items()}
     return Block(spec, path, stored)
+
+
+def with_shared_expert(config: Config, mixture: Block, *, hidden: int) -> Block:
+    """Return a mixture with an expert beside it that every row takes, times the sigmoid of a logit of its own.
+
+    Parameters
+    ----------
+    hidden : width inside of the shared expert
+    """
+    width = config.integer("hidden_size")
+    gate = Gate(in_features=width, out_features=1, scoring="sigmoid")
+    shared = Parallel(branches=(_expert(config, hidden),), combine="filter", gate=gate)
+    stored: dict[str, Stored] = {f"0/{part}": name for part, name in mixture.names.items()}
+    stored["1/gate/weight"] = "shared_expert_gate.weight"
+    stored |= {f"1/0/{part}": f"shared_expert.{name}" for part, name in MLP_NAMES.items()}
+    return Block(Parallel(branches=(mixture.spec, shared), combine="add"), mixture.path, stored)
 
 
 def stacked_experts(
@@ -58,14 +82,24 @@ def stacked_experts(
     return Block(spec, path, stored)
 
 
-def _mixture(config: Config, count: int, hidden: int) -> Parallel:
-    """The layer: weights are the softmax of the chosen logits, which is that of all, cut down and made to sum to 1."""
+def _expert(config: Config, hidden: int) -> SwiGLU:
+    """The MLP of an expert."""
+    width, activation = config.integer("hidden_size"), config.activation("hidden_act", "silu")
+    return SwiGLU(in_features=width, hidden_features=hidden, activation=activation)
+
+
+def scoring_of(config: Config) -> Scoring:
+    """What a Qwen configuration says of the weights of the chosen experts: whether they are made to sum to 1."""
+    return "softmax" if config.flag("norm_topk_prob", False) else "softmax_all"
+
+
+def _mixture(config: Config, count: int, hidden: int, scoring: Scoring = "softmax") -> Parallel:
+    """The layer. The softmax of the chosen logits is that of all, cut down and made to sum to 1."""
     width, chosen = config.integer("hidden_size"), config.integer("num_experts_per_tok", 2)
     if not chosen <= count <= MAX_EXPERTS:
         raise CheckpointError(f"{config.where}: {chosen} of {count} experts cannot be chosen, of at most {MAX_EXPERTS}")
-    expert = SwiGLU(in_features=width, hidden_features=hidden, activation=config.activation("hidden_act", "silu"))
-    gate = Gate(in_features=width, out_features=count, top_k=chosen)
-    return Parallel(branches=(expert,) * count, combine="filter", gate=gate)
+    gate = Gate(in_features=width, out_features=count, top_k=chosen, scoring=scoring)
+    return Parallel(branches=(_expert(config, hidden),) * count, combine="filter", gate=gate)
 
 
 def expert_count(config: Config, default: int) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from volumetric.loaders.experts import expert_count, experts, mixture_layers
+from volumetric.loaders.experts import expert_count, experts, mixture_layers, scoring_of
 from volumetric.loaders.hf_config import Config, read_windows
 from volumetric.loaders.hf_rope import read_rope
 from volumetric.loaders.names import Blueprint
@@ -13,7 +13,8 @@ def build(config: Config) -> Blueprint:
     """Network and rules of a Qwen3 MoE configuration."""
     layers, bias, norm = config.layers(), config.flag("attention_bias", False), rms_norm(config)
     width = config.integer("head_dim", 128)
-    config = config.with_values(head_dim=width)
+    chosen = config.integer("num_experts_per_tok", 8)
+    config = config.with_values(head_dim=width, num_experts_per_tok=chosen)
     attentions = attention_blocks(
         config,
         [read_rope(config, width)] * layers,
@@ -23,7 +24,7 @@ def build(config: Config) -> Blueprint:
         qk_norm=True,
         qk_norm_eps=norm.eps,
     )
-    config.require("norm_topk_prob", True)
-    mixture = experts(config, count=expert_count(config, 128), hidden=config.integer("moe_intermediate_size"))
+    hidden = config.integer("moe_intermediate_size")
+    mixture = experts(config, count=expert_count(config, 128), hidden=hidden, scoring=scoring_of(config))
     feeds = mixture_layers(config, mixture, gated_mlp(config))
     return pre_norm_stack(config, norm, attentions, feeds)

@@ -26,6 +26,8 @@ NEEDED: Final[Mapping[str, tuple[str, ...]]] = {
     "gemma3": ("query_pre_attn_scalar", "sliding_window"),
     "cohere": ("logit_scale",),
     "cohere2": ("logit_scale", "sliding_window"),
+    "qwen2_moe": ("norm_topk_prob",),
+    "qwen3_moe": ("norm_topk_prob",),
     "granite": ("embedding_multiplier", "attention_multiplier", "residual_multiplier", "logits_scaling"),
 }
 """Values that differ between models of a family, change all numbers, and are in no tensor."""

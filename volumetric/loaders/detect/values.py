@@ -165,6 +165,9 @@ def _of_mlp(node: Node, found: dict[str, Known]) -> None:
     down = matrix(child(node, spellings.DOWN))
     up = child(node, (*spellings.UP, *spellings.FUSED_GATE_UP))
     inside = ".experts." in f".{node.path}."
+    if down is not None and node.path.endswith(".shared_expert"):
+        found["shared_expert_intermediate_size"] = Known(down[1], "width of the shared expert")
+        return
     if down is not None and up is not None and not inside and matrix(up) is not None:
         if found.get("intermediate_size") is None or "moe_intermediate_size" in found:
             found["intermediate_size"] = Known(down[1], f"columns of {'/'.join(spellings.DOWN[:1])}")

@@ -107,10 +107,18 @@ def _clamp(scope: Scope, spec: Clamp, x: int) -> int:
 @rule("gate")
 def _gate(scope: Scope, spec: Gate, x: int) -> int:
     work = scope.work
-    logits = flat(work, linear(work, scope.params(spec), ("",), x))
+    activation = "sigmoid" if spec.scoring == "sigmoid" else "linear"
+    y = flat(work, linear(work, scope.params(spec), ("",), x, activation=activation))
+    if spec.scoring == "softmax_all":
+        y = work.softmax(y)
     if spec.top_k is not None and spec.top_k < spec.out_features:
-        logits = work.keep_largest(logits, spec.top_k)
-    return work.reshape(work.softmax(logits), (*work.shape(x)[:-1], spec.out_features))
+        y = work.keep_largest(y, spec.top_k)
+        if spec.scoring != "softmax":  # scores are not below 0: what is not kept becomes 0, and NaN stays
+            native = work.takes("activate", (y,))
+            y = work.emit("activate", (y,), activation="relu")[0] if native else work.unary(y, "relu")
+    if spec.scoring == "softmax":
+        y = work.softmax(y)
+    return work.reshape(y, (*work.shape(x)[:-1], spec.out_features))
 
 
 @rule("kmeans")
