@@ -80,7 +80,8 @@ class Gate(LayerSpec):
 
     def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
         params: dict[str, Array] = {}
-        scores, dropped, zero = saved["scores"], np.isneginf(saved["kept"]), gy.dtype.type(0)
+        scores, zero = saved["scores"], gy.dtype.type(0)
+        dropped = np.isneginf(saved["kept"]) & (self.top_k is not None)
         if self.scoring == "softmax":  # a branch that is not taken has no gradient, not even beside NaN
             g_logits = np.where(dropped, zero, softmax_vjp(scores, gy))
         elif self.scoring == "softmax_all":  # its score is part of the others' sum
