@@ -136,6 +136,11 @@ class WeightStore:
         return cls.from_packed(Packed.from_array(values))
 
     @property
+    def nbytes(self) -> int:
+        """Bytes of the stored form, scales and offsets included; nothing is read."""
+        return math.ceil(prod(self.shape) * self.scheme.bits_per_weight(self.shape) / 8)
+
+    @property
     def has_master(self) -> bool:
         """Whether a float32 master is kept."""
         return self._master is not None

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from volumetric import progress
 from volumetric.cli import console
 from volumetric.cli.notes import StderrHandler
 from volumetric.kernels.cpu import jit
-from volumetric.loaders import progress
 from volumetric.runtime.cpu import compiling
 
 LEVELS = [
@@ -105,10 +105,45 @@ def test_what_comes_from_the_cache_is_not_worth_a_word(capsys):
     [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (96_576_768, "92.1 MiB"), (2**40, "1024.0 GiB")],
 )
 def test_sizes(nbytes, text):
-    assert console.size(nbytes) == text
+    assert progress.byte_size(nbytes) == text
 
 
 def test_tables_keep_their_lines_whole_where_stdout_is_no_terminal(capsys):
     console.table(("a", "b"), [["x" * 150, "y" * 150]])
     lines = capsys.readouterr().out.splitlines()
     assert [line.split() for line in lines if "x" in line] == [["x" * 150, "y" * 150]]
+
+
+def counted(monkeypatch, screen: io.StringIO) -> io.StringIO:
+    """Read three tensors, with every one told."""
+    monkeypatch.setattr("sys.stderr", screen)
+    monkeypatch.setattr(progress, "EVERY", -1.0)
+    console.configure(verbose=False, quiet=False, debug=False)
+    with progress.Meter("writing a.gguf", 3, nbytes=3 << 20) as meter:
+        for _ in range(3):
+            meter.step(1 << 20)
+    return screen
+
+
+def test_a_terminal_shows_pieces_bytes_and_the_time_left(monkeypatch):
+    screen: Any = counted(monkeypatch, Screen())
+    lines = [line.strip() for line in screen.lines() if line.strip()]
+    assert lines == [
+        "writing a.gguf: tensor 1 of 3, 1.0 MiB of 3.0 MiB, 0:00 left",
+        "writing a.gguf: tensor 2 of 3, 2.0 MiB of 3.0 MiB, 0:00 left",
+        "writing a.gguf: tensor 3 of 3, 3.0 MiB of 3.0 MiB",
+    ]
+    assert screen.lines()[-1] == ""  # the line is gone when the work is over
+
+
+def test_a_file_gets_no_passing_lines(monkeypatch):
+    assert counted(monkeypatch, io.StringIO()).getvalue() == ""
+
+
+def test_a_spinner_says_how_far_it_is_and_goes_on(monkeypatch):
+    said = []
+    spinner: Any = SimpleNamespace(update=said.append)
+    with StderrHandler.waiting_in(spinner, "converting…"):
+        counted(monkeypatch, Screen())
+    counts = [f"writing a.gguf: tensor {i} of 3" for i in (1, 2, 3)]
+    assert [text.partition(",")[0] for text in said] == [*counts, "converting…"]

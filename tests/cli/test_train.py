@@ -17,11 +17,12 @@ import pytest
 import volumetric
 from volumetric.builders import chain
 from volumetric.cli import main
-from volumetric.cli.training_progress import TrainingProgress, clock
+from volumetric.cli.training_progress import TrainingProgress
 from volumetric.errors import SpecError
 from volumetric.layers import RNN, Dense
 from volumetric.loaders import open_model
 from volumetric.network import Network, initialise
+from volumetric.progress import clock
 from volumetric.train import (
     L1,
     Adam,

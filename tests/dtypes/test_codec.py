@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
 from tests.dtypes.strategies import finite, matrices, normal, ordinary, parts, per_element, schemes
-from volumetric.dtypes import DTYPES, DType, Packed, Scheme, decode, encode
+from volumetric.dtypes import DTYPES, DType, Packed, Scheme, decode, encode, recode
 from volumetric.errors import DTypeError
 
 F32_MAX = float(np.finfo(np.float32).max)
@@ -321,3 +321,13 @@ def test_encode_never_shares_memory_with_its_source() -> None:
     packed = encode(x, "float32")
     assert not np.shares_memory(packed.payload, x)
     assert not np.shares_memory(decode(packed), packed.payload)
+
+
+@pytest.mark.parametrize("before", ["bfloat16", "int8:g32", "float64", "q4_k"])
+@pytest.mark.parametrize("after", ["int4:g32", "uint4:row", "fp8:g128", "bf16", "q6_k", "q3_k"])
+def test_recoding_in_pieces_is_decoding_and_encoding(before: str, after: str) -> None:
+    packed = encode(np.random.default_rng(3).normal(size=(3, 301, 256)).astype(np.float32), before)
+    whole, pieces = encode(decode(packed), after), recode(packed, after)
+    assert (whole.scheme, whole.shape) == (pieces.scheme, pieces.shape)
+    for part in ("payload", "scales", "offsets"):
+        np.testing.assert_array_equal(getattr(whole, part), getattr(pieces, part))

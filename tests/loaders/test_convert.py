@@ -14,16 +14,18 @@ from hypothesis import strategies as st
 
 from tests.loaders.byte_bpe import TOKENS, tokenizer
 from tests.loaders.test_families import FAMILIES, TINY, copy, error_of, expected, logits, rewrite
-from volumetric.dtypes import Scheme, decode
+from volumetric.dtypes import Packed, Scheme, decode
 from volumetric.errors import CheckpointError, GenerationError, UnsupportedError
 from volumetric.grid import Coord
 from volumetric.loaders import LoadedModel, open_model
-from volumetric.loaders.convert import convert_model, save_model
+from volumetric.loaders.convert import Format, convert_model, save_model
 from volumetric.loaders.gguf import GGUFFile
 from volumetric.loaders.gguf_values import LazyStrings
 from volumetric.loaders.gguf_write import GGUFTensorOut, write_gguf
 from volumetric.loaders.names import halves_from_pairs, pairs_from_halves
 from volumetric.loaders.safetensors import SafetensorsFile
+from volumetric.network import Params
+from volumetric.weights import WeightStore
 
 NOT_IN_GGUF = {
     "mistral": "a window",
@@ -367,3 +369,25 @@ def test_mutated_models_open_or_raise_on_purpose(data: st.DataObject, talking: t
 def talking(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, bytes]:
     path = speaking(tmp_path_factory.mktemp("fuzz"))
     return path, path.read_bytes()
+
+
+@pytest.mark.parametrize("form", ["native", "hf", "gguf"])
+@pytest.mark.parametrize("dtype", [None, "int4:g32"])
+def test_tensors_are_read_and_let_go_one_by_one(form: Format, dtype: str | None, tmp_path: Path) -> None:
+    model = open_model(TINY / "llama", dtype=dtype)
+    held: set[str] = set()
+    most: list[int] = []
+
+    def watched(key: str, store: WeightStore) -> WeightStore:
+        def read() -> Packed:
+            held.add(key)
+            most.append(len(held))
+            return store.stored()
+
+        return WeightStore(store.shape, store.scheme, read, release=lambda: held.discard(key))
+
+    params = Params({key: watched(key, store) for key, store in model.params.items()})
+    target = tmp_path / ("out.gguf" if form == "gguf" else "out")
+    save_model(target, dataclasses.replace(model, params=params), form)
+    assert (max(most), len(most), held) == (1, len(model.params), set())
+    assert_same(open_model(target), model)

@@ -271,3 +271,21 @@ def test_a_directory_of_pickles_says_what_was_found(tmp_path: Path) -> None:
     (tmp_path / "pytorch_model.bin").write_bytes(b"x")
     with pytest.raises(CheckpointError, match=r"found pytorch_model.bin \(.bin/.pt weights are pickles"):
         open_safetensors(tmp_path)
+
+
+def test_tensors_are_asked_for_in_the_order_given_and_written_in_the_canonical_one(tmp_path: Path) -> None:
+    told: list[str] = []
+
+    def out(name: str, values: np.ndarray) -> TensorOut:
+        def read() -> np.ndarray:
+            told.append(f"read {name}")
+            return values
+
+        tag = "F32" if values.dtype == np.float32 else "F16"
+        return TensorOut(tag=tag, shape=values.shape, read=read, done=lambda: told.append(f"done {name}"))
+
+    values = {"b": np.ones((2, 3), np.float16), "a": np.zeros((0, 3), np.float32), "c": np.full(5, 2, np.float32)}
+    write_safetensors(tmp_path / "1.safetensors", {name: out(name, array) for name, array in values.items()})
+    assert told == ["read b", "done b", "read a", "done a", "read c", "done c"]
+    write_safetensors(tmp_path / "2.safetensors", {name: array_out(values[name]) for name in "acb"})
+    assert (tmp_path / "1.safetensors").read_bytes() == (tmp_path / "2.safetensors").read_bytes()

@@ -14,8 +14,8 @@ from volumetric.cli.streams import writing
 if TYPE_CHECKING:
     from volumetric.generate.params import Merged
 
-WORKERS = ("volumetric.kernels.cpu.jit", "volumetric.runtime.cpu.compiling", "volumetric.loaders.progress")
-"""Loggers that tell when kernels are compiled because none were cached, how far that is, and how far files are."""
+WORKERS = ("volumetric.kernels.cpu.jit", "volumetric.runtime.cpu.compiling", "volumetric.progress")
+"""Loggers that tell when kernels are compiled because none were cached, how far that is, and how far other work is."""
 
 UNBOUNDED = 100_000
 """Width of a table that no terminal limits."""
@@ -85,12 +85,3 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, right: Seque
         drawn.add_row(*row)
     with writing():
         Console(markup=False, highlight=False, width=None if sys.stdout.isatty() else UNBOUNDED).print(drawn)
-
-
-def size(nbytes: float) -> str:
-    """Format bytes in binary units: ``"85.5 MiB"``."""
-    for unit in ("B", "KiB", "MiB"):
-        if nbytes < 1024:
-            return f"{nbytes:.0f} B" if unit == "B" else f"{nbytes:.1f} {unit}"
-        nbytes /= 1024
-    return f"{nbytes:.1f} GiB"

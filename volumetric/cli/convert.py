@@ -13,6 +13,7 @@ from volumetric.cli.perplexity import WINDOW
 from volumetric.generate.footprint import footprint
 from volumetric.loaders import LoadedModel, open_model
 from volumetric.loaders.convert import convert_model
+from volumetric.progress import byte_size
 
 MEASURED = 2048
 """Tokens that a report is measured on, at most."""
@@ -60,7 +61,7 @@ def convert(
             offline=offline,
         )
     files = [target] if target.is_file() else [path for path in target.rglob("*") if path.is_file()]
-    written = console.size(sum(path.stat().st_size for path in files))
+    written = byte_size(sum(path.stat().st_size for path in files))
     console.write(f"{target}: {model.name} as {footprint(model.params).dtype}, {written}\n")
     if held_out and dtype is not None:
         report(source, model, dtype, held_out, offline=offline)
@@ -89,11 +90,11 @@ def report(source: str, model: LoadedModel, dtype: str, text: str, *, offline: b
     if len(ids) < 2:
         return
     with console.progress("measuring…"), Model(original, device, options) as right:
-        size = console.size(right.footprint.nbytes)
+        size = byte_size(right.footprint.nbytes)
         for name, loaded in (("to nearest", open_model(source, dtype, offline=offline)), ("calibrated", model)):
             with Model(loaded, device, options) as other:
                 c = compare_models(right, other, ids, window=WINDOW)
                 kl, same = f"{c.kl:.5f} ± {c.kl_error:.5f}", f"{100 * c.top1:.1f} %"
-                rows.append((name, console.size(other.footprint.nbytes), f"{c.perplexity_b:.3f}", kl, same))
+                rows.append((name, byte_size(other.footprint.nbytes), f"{c.perplexity_b:.3f}", kl, same))
             rows = rows if len(rows) > 1 else [("as it was", size, f"{c.perplexity_a:.3f}", "", ""), *rows]
     console.table(("rounding", "weights", "perplexity", "KL, nats", "same token"), rows)

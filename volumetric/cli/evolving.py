@@ -17,7 +17,6 @@ from volumetric.cli import console
 from volumetric.cli.evolving_front import evolve_front
 from volumetric.cli.exits import UsageError
 from volumetric.cli.run_lock import only_one
-from volumetric.cli.training_progress import clock
 from volumetric.errors import CheckpointError, UnsupportedError, VolumetricError
 from volumetric.evolution.genome import Genome
 from volumetric.evolution.going_on import check_facts, facts_of, take_over
@@ -29,6 +28,7 @@ from volumetric.evolution.run import Run
 from volumetric.evolution.tensorboard import TensorBoard
 from volumetric.evolution.workers import Workers
 from volumetric.loaders.native import save_native
+from volumetric.progress import clock
 
 if TYPE_CHECKING:
     from rich.live import Live

@@ -20,6 +20,7 @@ from volumetric.cli.options import (
 )
 from volumetric.cli.prompting import PromptOptions, TemplateOptions
 from volumetric.cli.sampling import SamplingOptions
+from volumetric.progress import byte_size
 
 if TYPE_CHECKING:
     from volumetric.generate import Generation, GenerationStats, Model, Stream
@@ -155,7 +156,7 @@ def summary(stats: GenerationStats, seed: int | None) -> str:
         f"first token {stats.first_token_seconds:.2f} s",
     ]
     if stats.peak_bytes is not None:
-        parts.append(f"peak {console.size(stats.peak_bytes)}")
+        parts.append(f"peak {byte_size(stats.peak_bytes)}")
     if seed is not None:
         parts.append(f"seed {seed}")
     return " · ".join([*parts, stats.finish_reason])

@@ -19,6 +19,7 @@ from volumetric.cli.options import ModelSource, OutputOptions, SourceOptions, ch
 from volumetric.generate.footprint import footprint
 from volumetric.grid import Coord
 from volumetric.loaders import LoadedModel, detect_model, open_model
+from volumetric.progress import byte_size
 
 
 def inspect(
@@ -57,14 +58,14 @@ def inspect(
         described = facts | {"layers": layers, "tensors": _tensors(loaded)}
         console.write(jsonlib.dumps(described, indent=2, default=str) + "\n")
         return exits.OK
-    facts["size"] = console.size(facts["size"])
+    facts["size"] = byte_size(facts["size"])
     width = max(map(len, facts)) + 2
     console.write("".join(f"{name + ':':{width}}{_text(value)}\n" for name, value in facts.items()))
     columns = ("where", "layer", "output", "weights", "shape")
     console.table(columns, [row.cells() for row in _rows(loaded)], right=("weights",))
     if tensors:
         rows = [
-            [t["name"], "×".join(map(str, t["shape"])), t["dtype"], console.size(t["bytes"])] for t in _tensors(loaded)
+            [t["name"], "×".join(map(str, t["shape"])), t["dtype"], byte_size(t["bytes"])] for t in _tensors(loaded)
         ]
         console.table(("tensor", "shape", "dtype", "size"), rows, right=("size",))
     return exits.OK

@@ -21,7 +21,7 @@ class StderrHandler(logging.Handler):
 
     A record whose attribute ``progress`` is a pair (done, all) is shown in a line that the next one replaces, or in the
     spinner that is shown already, until one comes whose ``progress`` is None. Where stderr is no terminal, a line now
-    and then must do.
+    and then must do, and nothing for a record that is ``passing``, which leaves no line on a terminal either.
     """
 
     _spinner: ClassVar[Status | None] = None
@@ -47,23 +47,27 @@ class StderrHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Write a record."""
         text = record.getMessage()
+        passing = getattr(record, "passing", False)
         if getattr(record, "progress", None):
-            self._update(text)
+            self._update(text, passing=passing)
             return
         if self._spinner is not None and hasattr(record, "progress"):
             self._spinner.update(self._spins)
+        if passing:
+            self._clear()
+            return
         prefix = "" if record.levelno <= logging.INFO else f"{record.levelname.lower()}: "
         self._clear()
         print(prefix + text, file=sys.stderr, flush=True)
 
-    def _update(self, text: str) -> None:
+    def _update(self, text: str, *, passing: bool) -> None:
         if self._spinner is not None:
             self._spinner.update(f"{text}…")
         elif sys.stderr.isatty():
             self._clear()
             print(text, end="", file=sys.stderr, flush=True)
             self._shown = len(text)
-        elif time.monotonic() - self._told > EVERY:
+        elif not passing and time.monotonic() - self._told > EVERY:
             self._told = time.monotonic()
             print(text, file=sys.stderr, flush=True)
 

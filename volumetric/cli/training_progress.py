@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 from volumetric.cli import console
+from volumetric.progress import clock
 from volumetric.train import ArrayData, EpochEvent, Event, StepEvent, TrainConfig
 
 if TYPE_CHECKING:
@@ -22,13 +23,6 @@ def updates_of(data: ArrayData, config: TrainConfig) -> tuple[int, int]:
     each = -(-data.batches_per_epoch // config.accumulate)
     total = each * config.epochs
     return total if config.max_steps is None else min(total, config.max_steps), each
-
-
-def clock(seconds: float) -> str:
-    """Format a time: ``"1:02:03"``, ``"2:03"``."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 class TrainingProgress:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from volumetric.dtypes.blocks import BLOCK_FORMATS, BlockFormat
-from volumetric.dtypes.codec import decode, decode_rows, encode
+from volumetric.dtypes.codec import decode, decode_rows, encode, recode
 from volumetric.dtypes.gguf_blocks import from_gguf, to_gguf
 from volumetric.dtypes.packed import Packed
 from volumetric.dtypes.registry import DTYPES, DType, parse_dtype
@@ -21,5 +21,6 @@ __all__ = [
     "encode",
     "from_gguf",
     "parse_dtype",
+    "recode",
     "to_gguf",
 ]

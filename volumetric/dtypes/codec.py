@@ -79,6 +79,23 @@ def decode(packed: Packed, dtype: DTypeLike = np.float32) -> NDArray[Any]:
     return out.reshape(packed.shape)
 
 
+def recode(packed: Packed, scheme: Scheme | str) -> Packed:
+    """Return the float32 values of `packed` in another scheme, as ``encode(decode(packed), scheme)`` does.
+
+    It goes by chunks of rows: nothing of the size of the tensor is made but the result. Raises as `encode`.
+    """
+    scheme = Scheme.parse(scheme)
+    shape, rows, k = packed.shape, packed.rows, packed.k
+    out = _empty(scheme, shape, rows, k)
+    with np.errstate(all="ignore"):
+        for part in _chunks(rows, k):
+            chunk = np.empty((part.stop - part.start, k), np.float32)
+            _decode_chunk(packed, part, chunk)
+            _refuse_odd(chunk, scheme, shape, part.start)
+            _encode_chunk(chunk, out, part, None)
+    return out
+
+
 def decode_rows(packed: Packed, rows: NDArray[np.integer[Any]]) -> F32Array:
     """Return the rows with these indices as float32 ``[len(rows), k]``: what an embedding looks up.
 

@@ -118,17 +118,20 @@ def _out(rules: list[NameRule], params: Params) -> GGUFTensorOut:
     kind = scheme.gguf_type or "F32"
 
     def read() -> Array:
-        parts = [_laid_out(rule, store, scheme) for rule, store in zip(rules, stores, strict=True)]
-        return np.concatenate([_bytes_of(part, kind).reshape(-1).view(np.uint8) for part in parts])
+        parts = [_bytes_of(_laid_out(rule, store, scheme), kind) for rule, store in zip(rules, stores, strict=True)]
+        return parts[0] if len(parts) == 1 else np.concatenate([part.reshape(-1).view(np.uint8) for part in parts])
+
+    def done() -> None:
+        for store in stores:
+            store.release()
 
     rows = sum(store.shape[0] for store in stores)
-    return GGUFTensorOut(type=kind, shape=(rows, *stores[0].shape[1:]), read=read)
+    return GGUFTensorOut(type=kind, shape=(rows, *stores[0].shape[1:]), read=read, done=done)
 
 
 def _laid_out(rule: NameRule, store: WeightStore, scheme: Scheme) -> Packed:
     """A parameter in the scheme and row order of the file."""
     packed = convert(store.stored(), scheme)
-    store.release()
     if rule.interleaved_heads is not None:
         packed = permute_rows(packed, rule.interleaved_heads)
     return shifted(packed, rule.offset) if rule.offset else packed

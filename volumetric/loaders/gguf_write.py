@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -15,6 +16,7 @@ from volumetric.errors import CheckpointError
 from volumetric.loaders.gguf import MAGIC, MAX_AXES
 from volumetric.loaders.gguf_types import GGUF_TYPES, TYPE_NUMBERS
 from volumetric.loaders.gguf_values import ARRAY, SCALARS, STRING
+from volumetric.progress import Meter
 
 ALIGNMENT: Final = 32
 Metadata: TypeAlias = "Mapping[str, bool | str | np.generic | list[str] | Array]"
@@ -24,11 +26,12 @@ _NUMBER_OF: Final = {np.dtype(code): number for number, code in SCALARS.items()}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GGUFTensorOut:
-    """One tensor to write: `read` returns its bytes, as a contiguous array, when its turn comes."""
+    """One tensor to write: `read` returns its bytes, contiguous, when its turn comes; `done` lets go of them."""
 
     type: str
     shape: Shape
     read: Callable[[], Array]
+    done: Callable[[], None] | None = None
 
     @property
     def nbytes(self) -> int:
@@ -56,7 +59,7 @@ def write_gguf(path: str | os.PathLike[str], metadata: Metadata, tensors: Mappin
         head += _info(name, tensor, offset)
         offset += tensor.nbytes + _padding(tensor.nbytes)
     head += bytes(_padding(len(head)))
-    with atomic_file(path) as handle:
+    with atomic_file(path) as handle, Meter(f"writing {Path(path).name}", len(tensors), nbytes=offset) as meter:
         handle.write(head)
         for name, tensor in tensors.items():
             data = np.ascontiguousarray(tensor.read()).reshape(-1).view(np.uint8)
@@ -64,6 +67,10 @@ def write_gguf(path: str | os.PathLike[str], metadata: Metadata, tensors: Mappin
                 raise CheckpointError(f"tensor {name!r} has {data.size} bytes, announced were {tensor.nbytes}")
             handle.write(data.data)
             handle.write(bytes(_padding(data.size)))
+            meter.step(data.size)
+            del data  # before the next one is made
+            if tensor.done is not None:
+                tensor.done()
 
 
 def _padding(size: int) -> int:

@@ -106,18 +106,21 @@ def _out(rules: list[NameRule], params: Params, shape: Shape) -> TensorOut:
             whole = np.empty(shape, scheme.dtype.host)
             for rule in rules:
                 whole[rule.part.rows(shape[0]) if rule.part else slice(None)] = _values(rule, params, scheme)
+                params[rule.key].release()
         return np.ascontiguousarray(whole.T) if flip else whole.reshape(stored)
 
+    def done() -> None:
+        for rule in rules:
+            params[rule.key].release()
+
     stored = shape[::-1] if flip else stacked(rules[0], shape)
-    return TensorOut(tag=tag_of(scheme.dtype.host), shape=stored, read=read)
+    return TensorOut(tag=tag_of(scheme.dtype.host), shape=stored, read=read, done=done)
 
 
 def _values(rule: NameRule, params: Params, scheme: Scheme) -> Array:
-    store = params[rule.key]
-    packed = store.stored()
+    packed = params[rule.key].stored()
     if packed.scheme == scheme:
         values = packed.codes().reshape(packed.shape)
     else:
-        values = decode(packed).astype(scheme.dtype.host)
-    store.release()
+        values = decode(packed).astype(scheme.dtype.host, copy=False)
     return values[pairs_from_halves(len(values), rule.interleaved_heads)] if rule.interleaved_heads else values

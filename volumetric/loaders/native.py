@@ -95,7 +95,7 @@ def _tensors(params: Mapping[str, WeightStore]) -> tuple[dict[str, TensorOut], d
     for key, store in params.items():
         if _is_plain(store.scheme):
             tag = tag_of(store.scheme.dtype.host)
-            tensors[key] = TensorOut(tag=tag, shape=store.shape, read=_Plain(store).read)
+            tensors[key] = TensorOut(tag=tag, shape=store.shape, read=_Plain(store).read, done=store.release)
         else:
             schemes[key] = {"scheme": str(store.scheme), "shape": list(store.shape)}
             tensors |= dict(_Parts(key, store).outs())
@@ -103,19 +103,17 @@ def _tensors(params: Mapping[str, WeightStore]) -> tuple[dict[str, TensorOut], d
 
 
 class _Plain:
-    """Reads a tensor of plain numbers when it is its turn, and lets go of its pages."""
+    """Reads a tensor of plain numbers when it is its turn."""
 
     def __init__(self, store: WeightStore) -> None:
         self._store = store
 
     def read(self) -> Array:
-        values = self._store.stored().codes().reshape(self._store.shape)
-        self._store.release()
-        return values
+        return self._store.stored().codes().reshape(self._store.shape)
 
 
 class _Parts:
-    """Reads a tensor in parts. The words come first in the file; scales are kept until their turn, not made anew."""
+    """Reads a tensor in parts. The words come first; scales are kept until their turn, just after, not made anew."""
 
     def __init__(self, key: str, store: WeightStore) -> None:
         self._key, self._store = key, store
@@ -128,7 +126,8 @@ class _Parts:
         rows = 1
         for axis in shape[:-1]:
             rows *= axis
-        yield self._key, TensorOut(tag="U32", shape=(rows, scheme.words_per_row(k)), read=self._read_payload)
+        done = self._store.release
+        yield self._key, TensorOut(tag="U32", shape=(rows, scheme.words_per_row(k)), read=self._read_payload, done=done)
         if scheme.scale_dtype is not None:
             groups = (rows, scheme.groups_per_row(k))
             tag = tag_of(scheme.scale_dtype.host)
@@ -141,7 +140,6 @@ class _Parts:
         # Copies: the parts may be views that would keep the whole tensor.
         self._scales = None if packed.scales is None else packed.scales.copy()
         self._offsets = None if packed.offsets is None else packed.offsets.copy()
-        self._store.release()
         return packed.payload
 
     def _read_scales(self) -> Array:

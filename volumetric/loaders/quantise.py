@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from volumetric._typing import Shape
-from volumetric.dtypes import DType, Packed, Scheme, decode, encode
+from volumetric.dtypes import DType, Packed, Scheme, recode
 from volumetric.grid import Coord
 from volumetric.layers import Dense, Embedding, PositionEmbedding
 from volumetric.layers.base import ParamSpec
@@ -77,4 +77,4 @@ def convert(packed: Packed, scheme: Scheme | None) -> Packed:
     """Return a tensor in another scheme; itself if it has that scheme already, or None is asked for."""
     if scheme is None or packed.scheme == scheme:
         return packed
-    return encode(decode(packed), scheme)
+    return recode(packed, scheme)

@@ -7,6 +7,7 @@ import os
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -15,6 +16,7 @@ from volumetric._typing import Array, Shape
 from volumetric.atomic import atomic_file
 from volumetric.errors import CheckpointError
 from volumetric.loaders.safetensors import MAX_HEADER_BYTES, TAGS, tensor_bytes
+from volumetric.progress import Meter
 
 DATA_ALIGNMENT: Final = 64
 """The first tensor starts on a cache line, so that mapped views can be used by SIMD code as they are."""
@@ -29,11 +31,13 @@ class TensorOut:
     tag : a dtype tag of safetensors, ``"BF16"``
     shape : logical shape
     read : returns the values, an array of the tag's host type (4-bit types unpacked, one byte each)
+    done : called when they are written, to let go of what `read` returned a view of
     """
 
     tag: str
     shape: Shape
     read: Callable[[], Array]
+    done: Callable[[], None] | None = None
 
 
 def tag_of(dtype: np.dtype) -> str:
@@ -60,7 +64,8 @@ def write_safetensors(
     """Write a file whose bytes depend only on the given names, types, values and metadata.
 
     Tensors are ordered by falling width, then by name, so that each one is aligned to its element size. Each is asked
-    for once; metadata that hold checksums, which stand before the tensors, are written at the end.
+    for once, in the order of `tensors`, so that parts that are made together need not be kept, and goes to its place;
+    metadata that hold checksums, which stand before the tensors, are written at the end.
 
     Raises
     ------
@@ -69,14 +74,21 @@ def write_safetensors(
     """
     order = sorted(tensors, key=lambda name: (-TAGS[tensors[name].tag].bits, name))
     sums = dict.fromkeys(order, 0)
+    starts, end = _starts(order, tensors)
     header = _header(order, tensors, metadata(sums) if callable(metadata) else metadata or {})
     with atomic_file(path) as handle:
         handle.write(len(header).to_bytes(8, "little"))
         handle.write(header)
-        for name in order:
-            content = _bytes_of(name, tensors[name])
-            handle.write(content)
-            sums[name] = zlib.crc32(content)
+        with Meter(f"writing {Path(path).name}", len(order), nbytes=end) as meter:
+            for name, tensor in tensors.items():
+                content = _bytes_of(name, tensor)
+                handle.seek(8 + len(header) + starts[name])
+                handle.write(content)
+                sums[name] = zlib.crc32(content)
+                meter.step(content.nbytes)
+                del content  # before the next one is made
+                if tensor.done is not None:
+                    tensor.done()
         if callable(metadata):
             sealed = _header(order, tensors, metadata(sums))
             if len(sealed) != len(header):
@@ -85,15 +97,23 @@ def write_safetensors(
             handle.write(sealed)
 
 
+def _starts(order: list[str], tensors: Mapping[str, TensorOut]) -> tuple[dict[str, int], int]:
+    """First byte of every tensor, counted from the first tensor, and the end of the last."""
+    starts, at = {}, 0
+    for name in order:
+        starts[name] = at
+        at += tensor_bytes(tensors[name].tag, tensors[name].shape)
+    return starts, at
+
+
 def _header(order: list[str], tensors: Mapping[str, TensorOut], metadata: Mapping[str, str]) -> bytes:
     if "__metadata__" in tensors:
         raise CheckpointError("a tensor cannot be named __metadata__")
     fields: dict[str, object] = {"__metadata__": dict(sorted(metadata.items()))} if metadata else {}
-    begin = 0
-    for name in order:
-        end = begin + tensor_bytes(tensors[name].tag, tensors[name].shape)
-        fields[name] = {"dtype": tensors[name].tag, "shape": list(tensors[name].shape), "data_offsets": [begin, end]}
-        begin = end
+    starts, end = _starts(order, tensors)
+    for name, stop in zip(order, [*(starts[name] for name in order[1:]), end], strict=False):
+        tensor = tensors[name]
+        fields[name] = {"dtype": tensor.tag, "shape": list(tensor.shape), "data_offsets": [starts[name], stop]}
     text = json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode()
     text += b" " * (-(8 + len(text)) % DATA_ALIGNMENT)
     if len(text) > MAX_HEADER_BYTES:

@@ -15,9 +15,9 @@ from volumetric.dtypes import Packed, Scheme, decode
 from volumetric.errors import UnsupportedError
 from volumetric.loaders.calibration.feedback import can_feed_back, quantise
 from volumetric.loaders.model import LoadedModel
-from volumetric.loaders.progress import tell
 from volumetric.loaders.quantise import convert
 from volumetric.network import Params
+from volumetric.progress import Meter
 from volumetric.runtime.graph.families import OPS
 from volumetric.runtime.graph.liveness import last_use, roots
 from volumetric.runtime.graph.network import graph_of
@@ -93,14 +93,14 @@ class _Pass:
         values: dict[int, Array] = {i: self._float(v) for i, v in graph.constants.items()}
         values[graph.inputs[0]] = tokens
         total = len({key for node in graph.nodes if (key := self._wanted_key(node)) is not None})
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), Meter("calibrating", total, unit="matrix") as meter:
             for at, node in enumerate(graph.nodes[: end + 1]):
                 key = self._wanted_key(node)
                 if key is not None and key not in self.done:
                     self.done[key] = self._quantised(key, self._root[node.inputs[0]], values[node.inputs[0]])
                     factor = node.inputs[1]  # a view of the parameter, made before
                     values[factor] = decode(self.done[key]).reshape(values[factor].shape)
-                    tell("calibrating matrices", len(self.done), total)
+                    meter.step()
                 for i in node.inputs:
                     if i not in values:
                         values[i] = self._parameter(i)

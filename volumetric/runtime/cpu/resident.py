@@ -19,6 +19,7 @@ from volumetric.errors import ShapeError
 from volumetric.kernels.cpu.panels import FORMATS, ROWS, Format
 from volumetric.kernels.cpu.retile import retile_blocks, retile_halves, retile_words
 from volumetric.network import Params
+from volumetric.progress import Meter
 from volumetric.runtime.cpu.arena import Arena, address_of, aligned_zeros
 from volumetric.runtime.cpu.blocks import retile_block_rows
 from volumetric.runtime.graph.ops import Graph, Node
@@ -99,11 +100,13 @@ class ResidentWeights:
         self._kept: dict[tuple[object, ...], NDArray[np.generic]] = {}
         self._matrices = {matrix.keys: matrix for matrix in self._wanted(nodes)}
         self._arena = Arena(sum(-(-matrix.nbytes // 64) * 64 for matrix in self._matrices.values()))
-        with ThreadPoolExecutor(threads) as pool:
+        stores = [params[key] for matrix in self._matrices.values() for key in matrix.keys[: len(matrix.rows)]]
+        meter = Meter("reading weights", len(stores), nbytes=sum(store.nbytes for store in stores))
+        with ThreadPoolExecutor(threads) as pool, meter:
             for keys, matrix in list(self._matrices.items()):
                 placed = replace(matrix, base=self._arena.take(matrix.nbytes))
                 self._matrices[keys] = placed
-                self._fill(placed, pool, threads)
+                self._fill(placed, pool, threads, meter)
 
     @property
     def nbytes(self) -> int:
@@ -211,7 +214,7 @@ class ResidentWeights:
             gated=gated,
         )
 
-    def _fill(self, matrix: Matrix, pool: ThreadPoolExecutor, threads: int) -> None:
+    def _fill(self, matrix: Matrix, pool: ThreadPoolExecutor, threads: int, meter: Meter) -> None:
         for index in range(len(matrix.rows)):
             store = self._params[matrix.keys[index]]
             target = matrix.part_address(index)
@@ -221,6 +224,7 @@ class ResidentWeights:
                 write_panels(piece, matrix.form, target, matrix.panel_stride, pool, threads)
                 target += _panels(piece.rows) * matrix.panel_stride
             store.release()
+            meter.step(store.nbytes)
 
 
 def _panels(rows: int) -> int:

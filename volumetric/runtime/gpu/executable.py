@@ -109,7 +109,8 @@ class GpuExecutable:
             if node.op == "position_embedding"
         ]
         # Recording one row ahead uploads all weights, and finds early what the GPU cannot do.
-        self.recordings.one_row()
+        with self.weights.meter:
+            self.recordings.one_row()
 
     @property
     def memory(self) -> MemoryReport:

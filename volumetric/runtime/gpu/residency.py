@@ -15,6 +15,7 @@ from volumetric.errors import DeviceError, ShapeError
 from volumetric.kernels.gpu.dispatch import ceil_div
 from volumetric.kernels.gpu.formats import FORMATS, WeightFormat
 from volumetric.network import Params
+from volumetric.progress import Meter
 from volumetric.runtime.gpu.context import GpuContext
 from volumetric.runtime.gpu.owned import Owned
 from volumetric.weights import WeightStore
@@ -66,11 +67,14 @@ class Residency:
     ----------
     buffers : name → buffer
     decoded : keys of parameters that have no native layout and were decoded to float32
+    meter : counts the matrices that are uploaded
     """
 
     def __init__(self, context: GpuContext, params: Params) -> None:
         self.buffers = Owned(context)
         self.decoded: set[str] = set()
+        matrices = [store for store in params.values() if len(store.shape) > 1]
+        self.meter = Meter("uploading weights", len(matrices), nbytes=sum(store.nbytes for store in matrices))
         self._context = context
         self._params = params
         self._matrices: dict[tuple[tuple[str, ...], bool], Matrix] = {}
@@ -167,6 +171,7 @@ class Residency:
                 shards.append(self._upload_shard(rows, first + start, count, layout, " + ".join(keys)))
         for store in stores:
             store.release()
+            self.meter.step(store.nbytes)
         units = packed[0].rows if gated else sum(p.rows for p in packed)
         return Matrix(k=k, units=units, shards=tuple(shards))
 

@@ -1,0 +1,84 @@
+"""How far long work on tensors and files is, as log records: who shows them, and where, is not known here."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from types import TracebackType
+from typing import Final, Self
+
+logger = logging.getLogger(__name__)
+
+EVERY: Final = 0.2
+"""Seconds from one record to the next, and from the start to the first: short work tells nothing."""
+
+
+class Meter:
+    """Counts pieces and bytes of some work, and tells how far it is and how long it will still take.
+
+    Each record has an attribute ``progress``, (done, all), and one when the work is over, or has failed, where it is
+    None; both have ``passing``: they are for a line that changes on a terminal, and nothing that a file should keep.
+
+    Parameters
+    ----------
+    what : what is done, as ``"writing model.gguf"``
+    total : pieces; may grow
+    unit : what a piece is
+    nbytes : of all pieces; 0 where they are not counted
+    """
+
+    def __init__(self, what: str, total: int, *, unit: str = "tensor", nbytes: int = 0) -> None:
+        self.what, self.total, self.unit, self.nbytes = what, total, unit, nbytes
+        self._pieces = self._bytes = 0
+        self._start = self._last = time.monotonic()
+        self._told = False
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._told:
+            seconds = time.monotonic() - self._start
+            logger.info("%s: %.1f s", self.what, seconds, extra={"progress": None, "passing": True})
+
+    def step(self, nbytes: int = 0, *, pieces: int = 1) -> None:
+        """Count pieces, and bytes of them, that are done. Any thread may call it."""
+        with self._lock:
+            self._pieces += pieces
+            self._bytes += nbytes
+            now = time.monotonic()
+            if now - self._last < EVERY:
+                return
+            self._last, self._told = now, True
+            text, done = self._text(now - self._start), (self._pieces, self.total)
+        logger.info("%s", text, extra={"progress": done, "passing": True})
+
+    def _text(self, seconds: float) -> str:
+        parts = [f"{self.what}: {self.unit} {min(self._pieces, self.total)} of {self.total}"]
+        part = self._pieces / max(self.total, 1)
+        if self.nbytes:
+            parts.append(f"{byte_size(self._bytes)} of {byte_size(self.nbytes)}")
+            part = self._bytes / self.nbytes
+        if 0 < part < 1:
+            parts.append(f"{clock(seconds / part - seconds)} left")
+        return ", ".join(parts)
+
+
+def byte_size(nbytes: float) -> str:
+    """Format bytes in binary units: ``"85.5 MiB"``."""
+    for unit in ("B", "KiB", "MiB"):
+        if nbytes < 1024:
+            return f"{nbytes:.0f} B" if unit == "B" else f"{nbytes:.1f} {unit}"
+        nbytes /= 1024
+    return f"{nbytes:.1f} GiB"
+
+
+def clock(seconds: float) -> str:
+    """Format a time: ``"1:02:03"``, ``"2:03"``."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
