@@ -138,8 +138,8 @@ one. The encoders, `…bert…`, embed, judge and fill in ([embeddings.md](embed
 Files of an architecture do not say everything. Where llama.cpp has a constant in its code, the reader takes the same
 one: `gemma3` has windows in five of six layers unless the file lists them, `smollm3` turns no fourth layer. Two things
 are read as transformers computes them and not as llama.cpp does: the window of `phi3`, which llama.cpp drops, and the
-exact GELU of `gptneox`, for which it takes the tanh approximation. `convert` refuses to write what a reader would not
-find in the file again. `benchmarks/compare_gguf.py` compares all families with llama.cpp, logit by logit.
+exact GELU of `gptneox` and `bert`, for which it takes the tanh approximation. `convert` refuses to write what a reader
+would not find in the file again. `benchmarks/compare_gguf.py` compares all families with llama.cpp, logit by logit.
 
 Mistral's own GGUF files call themselves `llama` and are read as such. Rotary scaling may be `linear`, `dynamic`,
 `llama3`, `yarn`, `longrope` or `proportional`, in GGUF files `linear`, `llama3` or `yarn`. What `dynamic` and

@@ -105,7 +105,7 @@ def test_tokens_around_a_text(pre: str, changes: dict[str, Any], expected: list[
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"model": "bert"}, "tokenizer model 'bert' cannot be rebuilt"),
+        ({"model": "t5"}, "tokenizer model 't5' cannot be rebuilt"),
         ({"pre": "dolphins"}, "pre-tokenizer 'dolphins' is not among smollm"),
         ({"merges": None}, "merges is missing"),
         ({"merges": ["a b c"]}, "a merge does not have two parts"),

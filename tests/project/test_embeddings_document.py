@@ -40,7 +40,10 @@ def test_the_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsy
     monkeypatch.chdir(tmp_path)
     Path("texts.txt").write_text("one\ntwo\n")
     Path("passages.jsonl").write_text('{"text": "one"}\n')
-    [commands] = re.findall(r"```sh\n(.*?)```", TEXT, re.DOTALL)
-    for line in commands.splitlines():
-        assert main([*shlex.split(tiny(line))[1:], "--device", "reference"]) == 0, capsys.readouterr().err
-    assert {path.name for path in tmp_path.iterdir()} == {"texts.txt", "passages.jsonl", "rows.npy", "rows.npz"}
+    blocks = re.findall(r"```sh\n(.*?)```", TEXT, re.DOTALL)
+    for line in "".join(blocks).splitlines():
+        words = shlex.split(tiny(line))[1:]
+        device = () if words[0] == "convert" else ("--device", "reference")
+        assert main([*words, *device]) == 0, capsys.readouterr().err
+    made = {"rows.npy", "rows.npz", "minilm.gguf"}
+    assert {path.name for path in tmp_path.iterdir()} == {"texts.txt", "passages.jsonl", *made}

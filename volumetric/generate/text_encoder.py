@@ -31,14 +31,13 @@ class TextEncoder:
         if model.tokenizer is None:
             raise GenerationError(f"{model.name} has no tokenizer", hint="model.logits(ids) takes token ids")
         self.name, self.loaded = model.name, model.loaded
-        self.name, self.loaded = model.name, model.loaded
         self.tokenizer: Tokenizer = model.tokenizer
         self.sentences = model.loaded.sentences or Sentences()
         self.encoder = Encoder(model.loaded, model.device, model.executable)
         self.options = model.executable.options
         self._device = model.device
         limits = (self.sentences.max_length, self.tokenizer.max_length if self.sentences.max_length is None else None)
-        self.limit = min(self.options.context, *(limit for limit in limits if limit))
+        self.limit = min(limit for limit in (self.options.context, *limits) if limit)
 
     @cached_property
     def dense(self) -> Judge | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -13,11 +14,14 @@ from volumetric._typing import Array, Shape
 from volumetric.dtypes import Packed, Scheme, to_gguf
 from volumetric.layers import LayerSpec, MultiHeadAttention
 from volumetric.loaders import gguf_archs
+from volumetric.loaders.encoder_layers import trunk_of
 from volumetric.loaders.gguf_family import ROPE_FACTORS
 from volumetric.loaders.gguf_limits import check_network, check_tensors
 from volumetric.loaders.gguf_metadata import gguf_metadata, main_rope
 from volumetric.loaders.gguf_rope import rope_factors
-from volumetric.loaders.gguf_tokenizer_export import generation_metadata, tokenizer_metadata
+from volumetric.loaders.gguf_sentences import sentence_metadata
+from volumetric.loaders.gguf_tokenizer import PREFIX
+from volumetric.loaders.gguf_tokenizer_export import generation_metadata, length_metadata, tokenizer_metadata
 from volumetric.loaders.gguf_types import BLOCK_TYPES, GGUF_TYPES, TYPE_NUMBERS
 from volumetric.loaders.gguf_windows import attentions
 from volumetric.loaders.gguf_write import GGUFTensorOut, Metadata, write_gguf
@@ -28,6 +32,8 @@ from volumetric.loaders.names import Blueprint, NameRule, permute_rows, shifted
 from volumetric.loaders.quantise import convert
 from volumetric.network import Network, Params
 from volumetric.weights import WeightStore
+
+logger = logging.getLogger(__name__)
 
 # fmt: off
 _FILE_TYPES: Final = {
@@ -45,6 +51,9 @@ def save_gguf(path: str | Path, model: LoadedModel) -> None:
     all others, and rows that do not fill whole blocks, are written as float32 or, where wider, rounded to it. Gains and
     biases are float32, as llama.cpp wants them.
 
+    Of an encoder that which gives hidden states is written, and how they are pooled; a head that predicts masked tokens
+    is left out.
+
     An embedding with more rows than there are tokens gets tokens without use for the rest, as llama.cpp wants one for
     each row. A window that is no shorter than the context cuts nothing and is left out.
 
@@ -58,6 +67,11 @@ def save_gguf(path: str | Path, model: LoadedModel) -> None:
         The file cannot be written.
     """
     blueprint = blueprint_of(model)
+    encodes = any(spec.two_way for spec in model.network.layers.values())
+    if encodes and blueprint.hidden is not None:
+        logger.warning("%s: the head that predicts masked tokens has no form in GGUF files: left out", model.name)
+        blueprint = trunk_of(blueprint)
+        model = dataclasses.replace(model, network=blueprint.network, hidden=None)
     network = _without_idle_windows(model)
     model_type = Config(model.config, model.name).model_type
     if model_type == "mistral" and all(spec.window is None for spec in attentions(network)):
@@ -69,15 +83,28 @@ def save_gguf(path: str | Path, model: LoadedModel) -> None:
     if factors is not None:
         tensors[ROPE_FACTORS] = GGUFTensorOut(type="F32", shape=factors.shape, read=lambda: factors)
     for name, rules in _by_tensor(family.rules(blueprint)).items():
-        tensors[name] = _out(rules, model.params)
+        tensors[name] = _out(rules, model.params, single=name in family.singles)
     metadata: dict[str, Any] = {**gguf_metadata(model, network, architecture), **_file_type(tensors)}
     check_tensors(architecture, tensors, network)
     check_network(network, metadata, tensors)
     rows = Config(model.config, model.name).integer("vocab_size")
     metadata |= generation_metadata(model.generation, model.tokenizer) | tokenizer_metadata(model.tokenizer, rows)
+    if encodes:
+        metadata |= _encoder(model, architecture)
     if model.chat_template is not None:
         metadata["tokenizer.chat_template"] = model.chat_template.source
     write_gguf(path, metadata, tensors)
+
+
+def _encoder(model: LoadedModel, architecture: str) -> Metadata:
+    """Metadata of encoders alone."""
+    sentences = model.sentences
+    types = Config(model.config, model.name).integer("type_vocab_size", 2)
+    return {
+        PREFIX + "token_type_count": np.uint32(types),
+        **length_metadata(model.tokenizer, sentences and sentences.max_length, model.context_length),
+        **sentence_metadata(architecture, sentences),
+    }
 
 
 def _without_idle_windows(model: LoadedModel) -> Network:
@@ -110,11 +137,11 @@ def _by_tensor(blueprint: Blueprint) -> dict[str, list[NameRule]]:
     return tensors
 
 
-def _out(rules: list[NameRule], params: Params) -> GGUFTensorOut:
+def _out(rules: list[NameRule], params: Params, *, single: bool) -> GGUFTensorOut:
     """One tensor: a parameter, or several whose rows stand one behind the other."""
     stores = [params[rule.key] for rule in rules]
     schemes = {gguf_scheme(store.scheme, store.shape) for store in stores}
-    scheme = schemes.pop() if len(schemes) == 1 else Scheme.parse("float32")
+    scheme = schemes.pop() if len(schemes) == 1 and not single else Scheme.parse("float32")
     kind = scheme.gguf_type or "F32"
 
     def read() -> Array:

@@ -67,6 +67,7 @@ class GGUFFamily:
     epsilon : this family's name of the norms' epsilon; those with RMS norms have ``rms`` in it
     interleaved : query and key rows are stored with the rotary halves alternating (ggml's rope of type NORM)
     biases : products and norms of a layer that may have a bias: llama.cpp refuses a file with any other tensor
+    singles : tensors that llama.cpp adds up without converting them, so that they are float32 whatever the others are
     partial : whether fewer than all numbers of a head may turn
     head : whether there may be a head that is not the embedding
     factors : whether llama.cpp scales frequencies by the tensor `ROPE_FACTORS`
@@ -82,6 +83,7 @@ class GGUFFamily:
     epsilon: str = "rms_norm_eps"
     interleaved: bool = False
     biases: frozenset[str] = frozenset()
+    singles: frozenset[str] = frozenset()
     partial: bool = False
     head: bool = True
     factors: bool = False

@@ -1,4 +1,4 @@
-"""Rebuild the tokenizer that a GGUF file describes: byte-level BPE or SentencePiece's."""
+"""Rebuild the tokenizer that a GGUF file describes: byte-level BPE, SentencePiece's, or WordPiece."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ import numpy as np
 from volumetric.errors import CheckpointError
 from volumetric.loaders.gguf import GGUFSource
 from volumetric.loaders.gguf_values import LazyStrings
+from volumetric.loaders.gguf_wordpiece import ROLES as WORDPIECE_ROLES
+from volumetric.loaders.gguf_wordpiece import plain_words, rebuilt
+from volumetric.loaders.hf_config import MAX_SIZE
 from volumetric.loaders.sentencepiece_bpe import sentencepiece_bpe
 from volumetric.loaders.tokenizer import Tokenizer
 
@@ -20,7 +23,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 PREFIX: Final = "tokenizer.ggml."
-NORMAL, CONTROL, USER_DEFINED, UNUSED = 1, 3, 4, 5
+MAX_LENGTH: Final = "volumetric.max_length"
+"""Key of the number of tokens that a text may have: our own, because the format has none."""
+NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED = 1, 2, 3, 4, 5
 """Token types. Control and user-defined tokens are found in a text before merges are applied, and only the former are
 no text; unused ones stand for rows of the embedding that no token has."""
 ENDS: Final = ("eos", "eot", "eom")
@@ -78,16 +83,38 @@ class _GGUFTokenizer:
         self._where = where
         self._tokens = tokens.decode()
         self._types = self._token_types()
+        self._wordpiece = file.metadata.get(PREFIX + "model") == "bert"
+        if self._wordpiece:
+            special = np.flatnonzero(np.isin(self._types, (CONTROL, UNKNOWN)))
+            named = (id for id in self._roles().values() if id is not None)
+            self._tokens = plain_words(self._tokens, {*special.tolist(), *named})
+
+    def _roles(self) -> dict[str, int | None]:
+        """Id of each special token by its role."""
+        if not self._wordpiece:
+            return {role: self._id(f"{name}_token_id") for name, role in ROLES.items()}
+        ids: dict[str, int | None] = {}
+        for role, (names, usual) in WORDPIECE_ROLES.items():
+            found = [id for name in names if (id := self._id(f"{name}_token_id")) is not None]
+            ids[role] = found[0] if found else usual if usual < len(self._tokens) else None
+        return ids
 
     def tokenizer(self) -> Tokenizer:
-        roles = {role: self._id(f"{name}_token_id") for name, role in ROLES.items()}
+        roles = self._roles()
         special = np.flatnonzero(np.isin(self._types, (CONTROL, USER_DEFINED)))
         return Tokenizer(
             self._build,
             special_tokens={role: self._tokens[id] for role, id in roles.items() if id is not None},
             special_ids={self._tokens[id]: int(id) for id in special},
+            max_length=self._max_length(),
             where=self._where,
         )
+
+    def _max_length(self) -> int | None:
+        value = self._metadata.get(MAX_LENGTH)
+        if value is not None and (type(value) is not int or not 0 < value < MAX_SIZE):
+            raise CheckpointError(f"{self._where}: {MAX_LENGTH} is {str(value)[:60]!r}, expected a number of tokens")
+        return value
 
     def _token_types(self) -> np.ndarray[Any, Any]:
         types = self._metadata.get(PREFIX + "token_type", np.ones(len(self._tokens), np.int32))
@@ -102,18 +129,22 @@ class _GGUFTokenizer:
         return value
 
     def _flag(self, name: str, default: bool) -> bool:
-        value = self._metadata.get(PREFIX + name, default)
+        return default if (found := self._said(name)) is None else found
+
+    def _said(self, name: str) -> bool | None:
+        """Truth value, None where the file does not have it."""
+        value = self._metadata.get(PREFIX + name)
+        if value is None:
+            return None
         if type(value) is not bool:
             raise CheckpointError(f"{self._where}: {PREFIX}{name} is {value!r}, expected true or false")
         return value
 
     def _build(self) -> tokenizers.Tokenizer:
-        from tokenizers import AddedToken
-
         model = self._metadata.get(PREFIX + "model")
-        if model not in ("gpt2", "llama"):
+        if model not in ("gpt2", "llama", "bert"):
             raise CheckpointError(
-                f"{self._where}: tokenizer model {model!r} cannot be rebuilt from metadata, 'gpt2' and 'llama' can",
+                f"{self._where}: tokenizer model {model!r} cannot be rebuilt from metadata; gpt2, llama and bert can",
                 hint=_ORIGINAL,
             )
         # So llama.cpp's converter and ours name rows of the embedding that no token has; else "unused" says little.
@@ -122,12 +153,35 @@ class _GGUFTokenizer:
         vocabulary = {self._tokens[id]: id for id in used}
         if len(vocabulary) != len(used):
             raise CheckpointError(f"{self._where}: the vocabulary holds a token twice")
+        if model == "bert":
+            return self._words(vocabulary)
         built, begins = self._byte_level(vocabulary) if model == "gpt2" else self._sentencepiece(vocabulary)
+        self._add_tokens(built)
+        self._wrap(built, add_bos=self._flag("add_bos_token", begins))
+        return built
+
+    def _add_tokens(self, built: tokenizers.Tokenizer) -> None:
+        """Let tokens that are found before a text is cut be found."""
+        from tokenizers import AddedToken
+
         for kind, special in ((CONTROL, True), (USER_DEFINED, False)):
             ids = np.flatnonzero(self._types == kind)
             added = [AddedToken(self._tokens[id], special=special, normalized=False) for id in ids]
             (built.add_special_tokens if special else built.add_tokens)(added)
-        self._wrap(built, add_bos=self._flag("add_bos_token", begins))
+
+    def _words(self, vocabulary: dict[str, int]) -> tokenizers.Tokenizer:
+        """WordPiece; a text always stands between two special tokens, as in llama.cpp."""
+        roles = {role: self._tokens[id] for role, id in self._roles().items() if id is not None}
+        missing = [role for role in ("unk_token", "cls_token", "sep_token") if role not in roles]
+        if missing:
+            raise CheckpointError(f"{self._where}: the vocabulary has no {' or '.join(missing)}")
+        built = rebuilt(
+            vocabulary,
+            roles,
+            lowercase=self._said("normalizer.lowercase"),
+            strip_accents=self._said("normalizer.strip_accents"),
+        )
+        self._add_tokens(built)
         return built
 
     def _byte_level(self, vocabulary: dict[str, int]) -> tuple[tokenizers.Tokenizer, bool]:

@@ -1,4 +1,4 @@
-"""Describe a byte-level BPE tokenizer in the metadata of a GGUF file."""
+"""Describe a byte-level BPE or WordPiece tokenizer in the metadata of a GGUF file."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from volumetric.loaders.generation_config import GenerationDefaults
 from volumetric.loaders.gguf_tokenizer import (
     CONTROL,
     ENDS,
+    MAX_LENGTH,
     NORMAL,
     PRE_TOKENIZERS,
     PREFIX,
@@ -22,6 +23,7 @@ from volumetric.loaders.gguf_tokenizer import (
     USER_DEFINED,
     pre_tokenizer_of,
 )
+from volumetric.loaders.gguf_wordpiece import wordpiece_metadata
 from volumetric.loaders.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -56,21 +58,23 @@ def tokenizer_metadata(tokenizer: Tokenizer | None, rows: int = 0) -> dict[str, 
     Raises
     ------
     UnsupportedError
-        It is no byte-level BPE with one of the pre-tokenizers that GGUF files name, or has more tokens than `rows`.
+        It is neither BERT's WordPiece nor byte-level BPE with one of the pre-tokenizers that GGUF files name, or it has
+        more tokens than `rows`.
     """
     if tokenizer is None:
         return {PREFIX + "model": "no_vocab"}
-    backend = tokenizer.backend
     state = json.loads(tokenizer.to_json())
     if state["model"].get("byte_fallback"):
         raise UnsupportedError(
             "a SentencePiece tokenizer cannot be written to GGUF: its scores are not kept",
             hint=FORMATS,
         )
-    vocabulary: dict[str, int] = dict(state["model"].get("vocab", {})) if state["model"]["type"] == "BPE" else {}
+    kind = state["model"]["type"]
+    vocabulary: dict[str, int] = dict(state["model"].get("vocab", {})) if kind in ("BPE", "WordPiece") else {}
     added = {token["content"]: token for token in state["added_tokens"]}
     vocabulary |= {content: token["id"] for content, token in added.items()}
-    _check_form(tokenizer, state)
+    if kind != "WordPiece":
+        _check_form(tokenizer, state)
     names = {id: token for token, id in vocabulary.items()}
     count = max(rows, 1 + max(names, default=-1))
     if len(names) < len(vocabulary) or not names or count > (rows or 2 * len(names)):
@@ -80,24 +84,42 @@ def tokenizer_metadata(tokenizer: Tokenizer | None, rows: int = 0) -> dict[str, 
         )
     tokens = [names.get(id, f"[PAD{id}]") for id in range(count)]
     types = [_type(added.get(token)) if id in names else UNUSED for id, token in enumerate(tokens)]
-    merges = [merge if isinstance(merge, str) else " ".join(merge) for merge in state["model"]["merges"]]
+    if kind == "WordPiece":
+        own = wordpiece_metadata(tokenizer, tokens, {id for id, kind in enumerate(types) if kind == CONTROL})
+    else:
+        own = _byte_level(tokenizer, state, tokens)
+    return {PREFIX + name: value for name, value in {**own, "token_type": np.array(types, np.int32)}.items()}
+
+
+def _byte_level(tokenizer: Tokenizer, state: Mapping[str, Any], tokens: list[str]) -> dict[str, Any]:
+    """What a file says of byte-level BPE beside types, by keys without their prefix."""
     values: dict[str, Any] = {
-        PREFIX + "model": "gpt2",
-        PREFIX + "pre": _kind_of(backend),
-        PREFIX + "tokens": tokens,
-        PREFIX + "token_type": np.array(types, np.int32),
-        PREFIX + "merges": merges,
+        "model": "gpt2",
+        "pre": _kind_of(tokenizer.backend),
+        "tokens": tokens,
+        "merges": [merge if isinstance(merge, str) else " ".join(merge) for merge in state["model"]["merges"]],
     }
     for name, role in ROLES.items():
         id = tokenizer.token_id(tokenizer.special_tokens.get(role))
         if id is not None:
-            values[f"{PREFIX}{name}_token_id"] = np.uint32(id)
+            values[f"{name}_token_id"] = np.uint32(id)
     around = tokenizer.encode("a")
-    values[PREFIX + "add_bos_token"] = tokenizer.bos_id is not None and around[:1] == [tokenizer.bos_id]
+    values["add_bos_token"] = tokenizer.bos_id is not None and around[:1] == [tokenizer.bos_id]
     if tokenizer.eos_id is not None and around[-1:] == [tokenizer.eos_id]:
-        values[PREFIX + "add_eos_token"] = True
-    values[PREFIX + "add_space_prefix"] = False
+        values["add_eos_token"] = True
+    values["add_space_prefix"] = False
     return values
+
+
+def length_metadata(tokenizer: Tokenizer | None, asked: int | None, context: int) -> dict[str, Any]:
+    """Return how many tokens of a text count, where the model sees more.
+
+    Parameters
+    ----------
+    asked : what stands over the tokenizer's own limit
+    """
+    limit = asked or (None if tokenizer is None else tokenizer.max_length)
+    return {MAX_LENGTH: np.uint32(limit)} if limit is not None and limit < context else {}
 
 
 def _check_form(tokenizer: Tokenizer, state: Mapping[str, Any]) -> None:

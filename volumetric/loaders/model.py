@@ -20,6 +20,7 @@ from volumetric.loaders.encoder_layers import trunk_of
 from volumetric.loaders.generation_config import GenerationDefaults, end_tokens, read_generation
 from volumetric.loaders.gguf import decoded_types, open_gguf
 from volumetric.loaders.gguf_config import read_config
+from volumetric.loaders.gguf_sentences import read_gguf_sentences
 from volumetric.loaders.gguf_tokenizer import generation_ids, read_tokenizer
 from volumetric.loaders.hf_config import MAX_SIZE, Config
 from volumetric.loaders.hub import Location, resolve
@@ -250,6 +251,7 @@ def _open_gguf(location: Location, dtype: Scheme | None, *, strict: bool) -> Loa
         context_length=blueprint.context_length,
         path=location.weights,
         config=config.values,
+        sentences=read_gguf_sentences(file, where),
         hidden=blueprint.hidden,
     )
 

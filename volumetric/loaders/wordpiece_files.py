@@ -28,9 +28,6 @@ def wordpiece(directory: Path, config: Mapping[str, Any], special: Mapping[str, 
     CheckpointError
         The vocabulary is no text, empty, or lacks a special token.
     """
-    from tokenizers import Tokenizer, decoders, normalizers, pre_tokenizers, processors
-    from tokenizers.models import WordPiece
-
     path = directory / "vocab.txt"
     try:
         text = read_bytes(path, MAX_VOCABULARY_BYTES).decode()
@@ -43,16 +40,44 @@ def wordpiece(directory: Path, config: Mapping[str, Any], special: Mapping[str, 
     missing = [token for token in (tokens["unk"], tokens["cls"], tokens["sep"]) if token not in vocabulary]
     if missing:
         raise CheckpointError(f"{path} has {len(words)} lines, and none is {' or '.join(missing)}")
-    built = Tokenizer(WordPiece(vocabulary, unk_token=tokens["unk"]))  # pyright: ignore[reportCallIssue]  (its stub lacks the arguments)
     accents = config.get("strip_accents")
-    built.normalizer = normalizers.BertNormalizer(
+    return build_wordpiece(
+        vocabulary,
+        {f"{role}_token": token for role, token in tokens.items()},
         lowercase=bool(config.get("do_lower_case", True)),
         strip_accents=accents if isinstance(accents, bool) else None,
-        handle_chinese_chars=bool(config.get("tokenize_chinese_chars", True)),
+        chinese=bool(config.get("tokenize_chinese_chars", True)),
+    )
+
+
+def build_wordpiece(
+    vocabulary: dict[str, int],
+    roles: Mapping[str, str],
+    *,
+    lowercase: bool,
+    strip_accents: bool | None,
+    chinese: bool = True,
+) -> tokenizers.Tokenizer:
+    """Build a WordPiece tokenizer with BERT's normalizer, pre-tokenizer and special tokens around a text.
+
+    Parameters
+    ----------
+    vocabulary : token → id, with ``##`` before what continues a word
+    roles : role → special token; the vocabulary has those of ``unk_token``, ``cls_token`` and ``sep_token``
+    lowercase : make letters small
+    strip_accents : drop marks of letters; None: as `lowercase`
+    chinese : each Chinese character is a word
+    """
+    from tokenizers import Tokenizer, decoders, normalizers, pre_tokenizers, processors
+    from tokenizers.models import WordPiece
+
+    built = Tokenizer(WordPiece(vocabulary, unk_token=roles["unk_token"]))  # pyright: ignore[reportCallIssue]  (its stub lacks the arguments)
+    built.normalizer = normalizers.BertNormalizer(
+        lowercase=lowercase, strip_accents=strip_accents, handle_chinese_chars=chinese
     )
     built.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    built.add_special_tokens([token for token in tokens.values() if token in vocabulary])
-    ends = [(token, vocabulary[token]) for token in (tokens["sep"], tokens["cls"])]
+    built.add_special_tokens([token for token in roles.values() if token in vocabulary])
+    ends = [(token, vocabulary[token]) for token in (roles["sep_token"], roles["cls_token"])]
     built.post_processor = processors.BertProcessing(*ends)
     built.decoder = decoders.WordPiece()
     return built

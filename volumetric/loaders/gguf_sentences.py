@@ -1,0 +1,80 @@
+"""How a GGUF file says that texts are embedded: llama.cpp's ``pooling_type``, and keys for what it has no word for.
+
+llama.cpp scales embeddings to length 1 whatever a file says, so a file that names a pooling and nothing else does, too.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from volumetric.errors import CheckpointError, UnsupportedError
+from volumetric.loaders.gguf import GGUFSource
+from volumetric.loaders.sentence import Pooling, Sentences
+
+OWN: Final = "volumetric.embedding."
+"""Start of the keys that no other program reads."""
+_PROMPT: Final = OWN + "prompt."
+_POOLINGS: Final[dict[int, Pooling]] = {1: "mean", 2: "cls", 3: "lasttoken"}
+_RANK: Final = 4
+_FLAGS: Final = {"normalise": True, "include_prompt": True, "lower_case": False}
+
+
+def read_gguf_sentences(file: GGUFSource, where: str) -> Sentences | None:
+    """Return how texts become embeddings, None where the file names no pooling.
+
+    Raises
+    ------
+    CheckpointError : a value is ill-typed or out of range
+    UnsupportedError : the file is of a model that ranks texts
+    """
+    key = f"{file.metadata.get('general.architecture')}.pooling_type"
+    kind = file.metadata.get(key, 0)
+    if kind == 0:
+        return None
+    if kind == _RANK:
+        raise UnsupportedError(
+            f"{where}: heads of GGUF files that rank texts are not read",
+            hint="open the original Hugging Face model, whose score(pairs) ranks",
+        )
+    if type(kind) is not int or kind not in _POOLINGS:
+        raise CheckpointError(f"{where}: {key} is {str(kind)[:60]!r}, expected 0 to {_RANK}")
+    flags = {name: file.metadata.get(OWN + name, default) for name, default in _FLAGS.items()}
+    prompts = {key.removeprefix(_PROMPT): file.metadata[key] for key in file.metadata if key.startswith(_PROMPT)}
+    wrong = [OWN + name for name, value in flags.items() if type(value) is not bool]
+    wrong += [_PROMPT + name for name, value in prompts.items() if not isinstance(value, str)]
+    default = file.metadata.get(OWN + "default_prompt")
+    if default is not None and default not in prompts:
+        wrong.append(OWN + "default_prompt")
+    if wrong:
+        raise CheckpointError(f"{where}: {wrong[0]} is neither missing nor of its type")
+    return Sentences(pooling=(_POOLINGS[kind],), prompts=prompts, default_prompt=default, **flags)  # pyright: ignore[reportArgumentType]  (checked one by one)
+
+
+def sentence_metadata(architecture: str, sentences: Sentences | None) -> dict[str, Any]:
+    """Return the metadata from which `read_gguf_sentences` makes the same; no length of texts, see the tokenizer's.
+
+    Raises
+    ------
+    UnsupportedError
+        The file cannot say how embeddings are pooled, or there are layers behind the pooling.
+    """
+    if sentences is None:
+        return {}
+    if sentences.dense is not None:
+        raise UnsupportedError(
+            "GGUF files have no layers behind the pooling, and the model has some", hint="use format hf"
+        )
+    kinds: dict[tuple[Pooling, ...], int] = {(pooling,): kind for kind, pooling in _POOLINGS.items()}
+    if sentences.pooling not in kinds:
+        raise UnsupportedError(
+            f"GGUF files have no word for the pooling {' + '.join(sentences.pooling)}",
+            hint=f"one of {', '.join(_POOLINGS.values())}; format hf has all",
+        )
+    own: dict[str, Any] = {name: np.bool_(getattr(sentences, name)) for name in _FLAGS}
+    own |= {f"prompt.{name}": text for name, text in sentences.prompts.items()}
+    if sentences.default_prompt is not None:
+        own["default_prompt"] = sentences.default_prompt
+    pooling = {f"{architecture}.pooling_type": np.uint32(kinds[sentences.pooling])}
+    return pooling | {OWN + name: value for name, value in own.items()}

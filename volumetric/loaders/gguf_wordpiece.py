@@ -1,0 +1,135 @@
+"""WordPiece in GGUF files, which mark the start of a word by U+2581 where vocab.txt marks its continuation by ``##``.
+
+llama.cpp puts the mark before each word and takes the longest token that fits, again and again: the same tokens as
+those of BERT's vocabulary. A word that is not made of tokens is unknown.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from volumetric.errors import UnsupportedError
+from volumetric.loaders.wordpiece_files import build_wordpiece
+
+if TYPE_CHECKING:
+    import tokenizers
+
+    from volumetric.loaders.tokenizer import Tokenizer
+
+START: Final = "\u2581"
+CONTINUED: Final = "##"
+LONGEST_WORD: Final = 100
+"""Characters of a word that BERT's tokenizer cuts; longer ones are unknown."""
+ROLES: Final[Mapping[str, tuple[tuple[str, ...], int]]] = {
+    "cls_token": (("bos", "cls"), 101),
+    "sep_token": (("seperator", "eos"), 102),
+    "unk_token": (("unknown",), 100),
+    "pad_token": (("padding",), 0),
+    "mask_token": (("mask",), 103),
+}
+"""Role → keys that may have its id, in their order, and the id of files that have none. The format spells so."""
+
+
+def plain_words(tokens: Sequence[str], raw: set[int]) -> list[str]:
+    """Return the tokens of a file as vocab.txt has them.
+
+    Parameters
+    ----------
+    raw : ids of tokens without a mark. Those in brackets, which older files do not mark either, need not be named.
+    """
+
+    def plain(id: int, token: str) -> str:
+        if token.startswith(START):
+            return token.removeprefix(START)
+        return token if id in raw or (token.startswith("[") and token.endswith("]")) else CONTINUED + token
+
+    return [plain(id, token) for id, token in enumerate(tokens)]
+
+
+def marked_words(tokens: Sequence[str], raw: set[int]) -> list[str]:
+    """Inverse of `plain_words`."""
+
+    def marked(id: int, token: str) -> str:
+        if id in raw:
+            return token
+        return token.removeprefix(CONTINUED) if token.startswith(CONTINUED) else START + token
+
+    return [marked(id, token) for id, token in enumerate(tokens)]
+
+
+def rebuilt(
+    vocabulary: dict[str, int], roles: Mapping[str, str], *, lowercase: bool | None, strip_accents: bool | None
+) -> tokenizers.Tokenizer:
+    """Build the tokenizer of a file.
+
+    Parameters
+    ----------
+    lowercase : None where the file does not say, as most do not. llama.cpp makes letters small then; here this is done
+        unless there are words with capital letters, which no text would have any more.
+    strip_accents : None: as letters are made small or not
+    """
+    if lowercase is None:
+        special = set(roles.values())
+        words = (word for word in vocabulary if word not in special and not word.startswith("["))
+        lowercase = not any("A" <= letter <= "Z" for word in words for letter in word)
+    return build_wordpiece(vocabulary, roles, lowercase=lowercase, strip_accents=strip_accents)
+
+
+def wordpiece_metadata(tokenizer: Tokenizer, tokens: Sequence[str], raw: set[int]) -> dict[str, Any]:
+    """Return what a file says of a WordPiece tokenizer beside types and lengths, by keys without their prefix.
+
+    Parameters
+    ----------
+    tokens : text of each id
+    raw : ids of tokens that are found before a text is cut into words
+
+    Raises
+    ------
+    UnsupportedError
+        Readers would not cut texts as this tokenizer does.
+    """
+    state = json.loads(tokenizer.to_json())
+    normalizer, roles = state.get("normalizer") or {}, tokenizer.special_tokens
+    fixed = {
+        "the normalizer": (normalizer.get("type"), "BertNormalizer"),
+        "clean_text": (normalizer.get("clean_text"), True),
+        "handle_chinese_chars": (normalizer.get("handle_chinese_chars"), True),
+        "the pre-tokenizer": ((state.get("pre_tokenizer") or {}).get("type"), "BertPreTokenizer"),
+        "continuing_subword_prefix": (state["model"].get("continuing_subword_prefix"), CONTINUED),
+        "max_input_chars_per_word": (state["model"].get("max_input_chars_per_word"), LONGEST_WORD),
+    }
+    for name, (found, wanted) in fixed.items():
+        if found != wanted:
+            raise UnsupportedError(
+                f"GGUF cannot say that {name} of the tokenizer is {found!r}: readers take {wanted!r}",
+                hint="use format native or hf",
+            )
+    ids = {role: id for role in ROLES if (id := tokenizer.token_id(roles.get(role))) is not None}
+    if tokenizer.encode("") != [ids.get("cls_token"), ids.get("sep_token")]:
+        raise UnsupportedError(
+            "GGUF cannot say that a text does not stand between cls_token and sep_token", hint="use format native or hf"
+        )
+    words = marked_words(tokens, raw)
+    if plain_words(words, raw) != list(tokens):
+        raise UnsupportedError(
+            f"GGUF marks words by {START}, which tokens of the vocabulary have themselves",
+            hint="use format native or hf",
+        )
+    accents = normalizer.get("strip_accents")
+    lowercase = bool(normalizer.get("lowercase"))
+    values: dict[str, Any] = {
+        "model": "bert",
+        "pre": "default",
+        "tokens": words,
+        "normalizer.lowercase": np.bool_(lowercase),
+        "normalizer.strip_accents": np.bool_(lowercase if accents is None else accents),
+        "add_bos_token": np.bool_(True),
+        "add_sep_token": np.bool_(True),
+    }
+    values |= {f"{keys[0]}_token_id": np.uint32(ids[role]) for role, (keys, _) in ROLES.items() if role in ids}
+    values["cls_token_id"] = values["bos_token_id"]  # llama.cpp took the one before the other
+    return values
