@@ -23,9 +23,9 @@ class Meter:
     Parameters
     ----------
     what : what is done, as ``"writing model.gguf"``
-    total : pieces; may grow
+    total : pieces; 0 where only bytes are counted
     unit : what a piece is
-    nbytes : of all pieces; 0 where they are not counted
+    nbytes : of all pieces, may grow; 0 where they are not counted
     """
 
     def __init__(self, what: str, total: int, *, unit: str = "tensor", nbytes: int = 0) -> None:
@@ -58,14 +58,14 @@ class Meter:
         logger.info("%s", text, extra={"progress": done, "passing": True})
 
     def _text(self, seconds: float) -> str:
-        parts = [f"{self.what}: {self.unit} {min(self._pieces, self.total)} of {self.total}"]
+        parts = [f"{self.unit} {min(self._pieces, self.total)} of {self.total}"] if self.total else []
         part = self._pieces / max(self.total, 1)
         if self.nbytes:
             parts.append(f"{byte_size(self._bytes)} of {byte_size(self.nbytes)}")
             part = self._bytes / self.nbytes
         if 0 < part < 1:
             parts.append(f"{clock(seconds / part - seconds)} left")
-        return ", ".join(parts)
+        return f"{self.what}: {', '.join(parts)}" if parts else self.what
 
 
 def byte_size(nbytes: float) -> str:

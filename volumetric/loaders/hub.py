@@ -13,14 +13,13 @@ from typing import Final, Literal
 
 from volumetric.errors import CheckpointError
 from volumetric.loaders.directory import recover
+from volumetric.loaders.hub_download import snapshot
 from volumetric.loaders.package_parts import SUMS_NAME, assembled
 from volumetric.loaders.package_zip import unpacked
-from volumetric.loaders.shards import INDEX_NAME, is_file, list_found, parts_of, read_weight_map
+from volumetric.loaders.shards import INDEX_NAME, check_complete, is_file, list_found, parts_of, read_weight_map
 
 NATIVE_NAME: Final = "network.json"
 _REPO = re.compile(r"(?P<org>[\w.-]+)/(?P<name>[\w.-]+)(?P<file>(?:/[\w.-]+)+\.gguf)?(?:@(?P<revision>[\w./-]+))?")
-_PATTERNS: Final = ["*.json", "*.safetensors", "*.jinja", "*.txt", "tokenizer.model"]
-_IGNORED: Final = ["*/*.safetensors", "consolidated*", "*/*.json", "*.bin"]
 _MAX_WALK: Final = 20_000
 """Files of a package that are looked at."""
 
@@ -201,7 +200,7 @@ def _offline_by_environment() -> bool:
 def _from_hub(match: re.Match[str], source: str, *, offline: bool) -> Location:
     repo, revision = f"{match['org']}/{match['name']}", match["revision"]
     file = match["file"].lstrip("/") if match["file"] else None
-    cached = _snapshot(repo, revision, file, local=True)
+    cached = snapshot(repo, revision, file, local=True)
     home = cached if cached is not None and _complete(cached, file) else None
     if home is None and offline:
         raise CheckpointError(
@@ -209,7 +208,7 @@ def _from_hub(match: re.Match[str], source: str, *, offline: bool) -> Location:
             hint="download it once without --offline and HF_HUB_OFFLINE",
         )
     if home is None:
-        home = _snapshot(repo, revision, file, local=False)
+        home = snapshot(repo, revision, file, local=False)
     if home is None:
         raise CheckpointError(f"{source}: the download gave nothing")
     if file:
@@ -229,41 +228,9 @@ def _complete(home: Path, file: str | None) -> bool:
             return False
     if (home / INDEX_NAME).is_file():
         return all(is_file(home / shard) for shard in set(read_weight_map(home / INDEX_NAME).values()))
-    return any(home.glob("*.safetensors"))
-
-
-def _snapshot(repo: str, revision: str | None, file: str | None, *, local: bool) -> Path | None:
-    """Directory of a snapshot; None if `local` and it is not in the cache."""
-    import huggingface_hub as hub
-    from huggingface_hub import errors
-    from huggingface_hub.utils import disable_progress_bars
-
-    if not sys.stderr.isatty():
-        disable_progress_bars()
-    patterns = [re.sub(r"\d{5}(-of-\d{5}\.gguf)$", r"*\1", file)] if file else _PATTERNS
+    files = [path for path in home.glob("*.safetensors") if is_file(path)]
     try:
-        found = hub.snapshot_download(
-            repo, revision=revision, allow_patterns=patterns, ignore_patterns=_IGNORED, local_files_only=local
-        )
-    except errors.LocalEntryNotFoundError as error:
-        if local:
-            return None
-        raise CheckpointError(f"{repo} cannot be downloaded: {_first(error)}", hint="is there a network?") from error
-    except errors.GatedRepoError as error:
-        raise CheckpointError(
-            f"{repo} is gated", hint="accept its terms on huggingface.co, then `hf auth login`"
-        ) from error
-    except errors.RepositoryNotFoundError as error:
-        raise CheckpointError(
-            f"{repo} is neither a path here nor a model of the hub",
-            hint="check the spelling; private models need `hf auth login`",
-        ) from error
-    except errors.RevisionNotFoundError as error:
-        raise CheckpointError(f"{repo} has no revision {revision!r}", hint="a branch, a tag or a commit") from error
-    except (OSError, ValueError, errors.HfHubHTTPError) as error:
-        raise CheckpointError(f"{repo} cannot be downloaded: {_first(error)}", hint="check network and disk") from error
-    return Path(found)
-
-
-def _first(error: Exception) -> str:
-    return str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
+        check_complete(files)
+    except CheckpointError:
+        return False
+    return bool(files)

@@ -1,0 +1,132 @@
+"""Files of a model of the Hugging Face hub, in its cache: texts before weights, so that what has weights is whole."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Final
+
+from volumetric.errors import CheckpointError
+from volumetric.loaders.json_file import read_json
+from volumetric.progress import Meter
+
+TEXTS: Final = ["*.json", "*.jinja", "*.txt", "tokenizer.model"]
+WEIGHTS: Final = ["*.safetensors"]
+_IGNORED: Final = ["*/*.safetensors", "consolidated*", "*/*.json", "*.bin"]
+MODULES: Final = "modules.json"
+"""What sentence-transformers lists directories in whose files count too."""
+
+
+def snapshot(repo: str, revision: str | None, file: str | None, *, local: bool) -> Path | None:
+    """Return the directory of a snapshot; None if `local` and it is not in the cache.
+
+    Ctrl-C ends a download at its next piece. A file has its name when it is whole; what came of another one stays
+    beside it in the hub's cache, and the next download goes on there.
+
+    Parameters
+    ----------
+    repo : ``org/name``
+    revision : branch, tag or commit; None: the main one
+    file : the one file that is wanted, all parts where it is split; None: a whole model
+    local : look into the cache only
+
+    Raises
+    ------
+    CheckpointError
+        The hub has no such thing, or it cannot be had.
+    """
+    if file:
+        return _download(repo, revision, [re.sub(r"\d{5}(-of-\d{5}\.gguf)$", r"*\1", file)], _IGNORED, local=local)
+    if local:
+        return _download(repo, revision, TEXTS + WEIGHTS, _IGNORED, local=True)
+    home = _download(repo, revision, TEXTS, _IGNORED, local=False)
+    if home is None:
+        return None
+    modules = [f"{name}/{kind}" for name in _modules(home / MODULES) for kind in ("config.json", "model.safetensors")]
+    if modules:
+        _download(repo, home.name, modules, [], local=False)
+    return _download(repo, home.name, WEIGHTS, _IGNORED, local=False)
+
+
+def _modules(path: Path) -> list[str]:
+    """Directories of the modules after the first, by names that are plain ones."""
+    listed = read_json(path) if path.is_file() else []
+    names = [module.get("path") for module in listed if isinstance(module, dict)] if isinstance(listed, list) else []
+    return [name for name in names[:16] if isinstance(name, str) and re.fullmatch(r"\w[\w.-]*", name)]
+
+
+def _download(repo: str, revision: str | None, wanted: list[str], ignored: list[str], *, local: bool) -> Path | None:
+    import huggingface_hub as hub
+    from huggingface_hub import errors
+
+    def fetch(bar: type[Any] | None) -> str:
+        return hub.snapshot_download(
+            repo,
+            revision=revision,
+            allow_patterns=wanted,
+            ignore_patterns=ignored,
+            local_files_only=local,
+            tqdm_class=bar,
+        )
+
+    try:
+        return Path(fetch(None) if local else _interruptible(repo, fetch))
+    except errors.LocalEntryNotFoundError as error:
+        if local:
+            return None
+        raise CheckpointError(f"{repo} cannot be downloaded: {_first(error)}", hint="is there a network?") from error
+    except errors.GatedRepoError as error:
+        raise CheckpointError(
+            f"{repo} is gated", hint="accept its terms on huggingface.co, then `hf auth login`"
+        ) from error
+    except errors.RepositoryNotFoundError as error:
+        raise CheckpointError(
+            f"{repo} is neither a path here nor a model of the hub",
+            hint="check the spelling; private models need `hf auth login`",
+        ) from error
+    except errors.RevisionNotFoundError as error:
+        raise CheckpointError(f"{repo} has no revision {revision!r}", hint="a branch, a tag or a commit") from error
+    except (OSError, ValueError, errors.HfHubHTTPError) as error:
+        raise CheckpointError(f"{repo} cannot be downloaded: {_first(error)}", hint="check network and disk") from error
+
+
+def _interruptible(repo: str, fetch: Callable[[type[Any]], str]) -> str:
+    """Download in another thread, which stops at the next piece when this one is interrupted.
+
+    The hub's client waits for all files that it has begun before it lets an interruption through.
+    """
+    stop = threading.Event()
+    with Meter(f"downloading {repo}", 0) as meter, ThreadPoolExecutor(1) as pool:
+        future = pool.submit(fetch, _bar(meter, stop))
+        try:
+            return future.result()
+        except BaseException:
+            stop.set()
+            raise
+
+
+def _bar(meter: Meter, stop: threading.Event) -> type[Any]:
+    """Class of progress bars that show nothing themselves: what they count goes to `meter`."""
+    from huggingface_hub.utils import tqdm
+
+    class Bar(tqdm):
+        def __init__(self, *args: Any, **settings: Any) -> None:
+            # Of the two that count bytes, one tells what came over the wire, which packing makes less.
+            self._counts = settings.get("unit") == "B" and not str(settings.get("name")).endswith("transfer")
+            super().__init__(*args, **{**settings, "disable": True})
+
+        def update(self, n: float | None = 1) -> None:
+            if stop.is_set():
+                raise KeyboardInterrupt
+            if self._counts:
+                meter.nbytes = int(self.total or 0)
+                meter.step(int(n or 0), pieces=0)
+
+    return Bar
+
+
+def _first(error: Exception) -> str:
+    return str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
