@@ -4,13 +4,15 @@
     python benchmarks/compare_gguf.py --llama-python /tmp/peer/bin/python families
     python benchmarks/compare_gguf.py --llama-python /tmp/peer/bin/python model MODEL.gguf --device cpu
     python benchmarks/compare_gguf.py --llama-python /tmp/peer/bin/python model MODEL.gguf --exact
+    python benchmarks/compare_gguf.py --llama-python /tmp/peer/bin/python embeddings MODEL.gguf
 
 `families` writes the tiny models of tests/fixtures/hf_tiny as GGUF files and compares all logits after 25 ids. `model`
-takes a real file: greedy tokens, the 20 likeliest tokens with their logits, and the token ids of a set of texts. The
-difference of logits is relative to the largest of them. llama.cpp runs in a process of its own; there too keys and
-values are float32. It rounds activations to 8 bits beside quantised weights, and so does our CPU, so two digits agree
-then; `--exact` gives it a copy of the file in float32, made by its own quantiser, and takes our reference device: the
-weights are the same numbers, and nothing is rounded. Its GELU is a table of float16.
+takes a real file that generates: greedy tokens, the 20 likeliest tokens with their logits, and the token ids of a set
+of texts. The difference of logits is relative to the largest of them. llama.cpp runs in a process of its own; there too
+keys and values are float32. It rounds activations to 8 bits beside quantised weights, and so does our CPU, so two
+digits agree then; `--exact` gives it a copy of the file in float32, made by its own quantiser, and takes our reference
+device: the weights are the same numbers, and nothing is rounded. Its GELU is a table of float16. `embeddings` takes an
+encoder: the ids of the texts, and cosines of the embeddings of those ids.
 """
 
 from __future__ import annotations
@@ -110,17 +112,39 @@ def compare_texts(python: str, path: Path, tokenizer: vo.Tokenizer, home: Path) 
         print(f"  differs: {text[:60]!r}")
 
 
+def compare_embeddings(python: str, path: Path, device: str, home: Path) -> None:
+    texts = json.loads(TEXTS.read_text(encoding="utf-8"))
+    (home / "texts.json").write_text(json.dumps(texts))
+    records = json.loads(worker(python, "llamacpp_worker.py", "encode", str(path), str(home / "texts.json")))
+    with vo.load(path, device=device) as model:
+        given = [(text, model.encode(text)) for text in texts]
+        given = [(text, ids) for text, ids in given if len(ids) <= model.text_encoder.limit]
+        ours = model.embed([text for text, _ in given], normalise=True)
+    (home / "ids.json").write_text(json.dumps([ids for _, ids in given]))
+    worker(python, "llamacpp_worker.py", "embed", str(path), str(home / "ids.json"), str(home / "rows.npy"))
+    theirs = np.load(home / "rows.npy")
+    cosines = (ours * theirs).sum(1) / np.linalg.norm(theirs, axis=1)
+    around = {record["text"]: record["around"] for record in records}
+    wrong = [text for text, ids in given if around[text] != ids]
+    print(f"ids of {len(given) - len(wrong)} of {len(given)} texts are the same")
+    for text in wrong:
+        print(f"  differs: {text[:60]!r}")
+    print(f"cosines of embeddings of the same ids: {cosines.min():.7f} to {cosines.max():.7f}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--llama-python", required=True, help="a Python that has llama-cpp-python")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--tokens", type=int, default=32)
     parser.add_argument("--exact", action="store_true", help="round no activations on either side")
-    parser.add_argument("what", choices=("families", "model"))
+    parser.add_argument("what", choices=("families", "model", "embeddings"))
     parser.add_argument("path", nargs="?", type=Path)
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as home:
-        if args.what == "model":
+        if args.what == "embeddings":
+            compare_embeddings(args.llama_python, args.path, args.device, Path(home))
+        elif args.what == "model":
             device = "reference" if args.exact else args.device
             compare_model(args.llama_python, args.path, device, args.tokens, Path(home))
         elif not compare_families(args.llama_python, "reference" if args.device == "cpu" else args.device, Path(home)):

@@ -36,6 +36,7 @@ from volumetric.loaders.convert import convert_model
 ROOT = Path(__file__).parents[1]
 TEMPLATES = Path(__file__).parent / "data" / "hostile_templates.txt"
 TINY = ROOT / "tests" / "fixtures" / "hf_tiny"
+ENCODERS = ROOT / "tests" / "fixtures" / "hf_encoders"
 QUANTISED = ROOT / "tests" / "fixtures" / "quantised"
 HANG_SECONDS, MOST_BYTES = 10.0, 2**30
 MESSAGES = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "yo"}]
@@ -108,13 +109,14 @@ class Readers:
         index = {"metadata": {"total_size": 1}, "weight_map": weight_map}
         (home / "neox" / "model.safetensors.index.json").write_text(json.dumps(index))
         convert_model(home / "hf", home / "native")
-        for name in ("gguf", "gguf4", "gemma3", "cohere2"):
+        for name in ("gguf", "gguf4", "gemma3", "cohere2", "bert"):
             (home / name).mkdir()
             self.directories[name] = home / name
         convert_model(home / "hf", home / "gguf" / "m.gguf")
         convert_model(home / "hf", home / "gguf4" / "m.gguf", dtype="int4")
         for family in ("gemma3", "cohere2"):
             convert_model(TINY / family, home / family / "m.gguf")
+        convert_model(ENCODERS / "sentences_mean", home / "bert" / "m.gguf")
         self._add_loom(home / "loom")
         for method in sorted(path.parent.name for path in QUANTISED.glob("*/config.json")):
             self.directories[method] = home / method
@@ -264,7 +266,9 @@ def use(source: Path) -> None:
         model.chat_template.render(MESSAGES)
     with load(source, device="reference", context=8) as opened:
         first = opened.plan.values[opened.plan.inputs[0]]
-        if first.dtype == "int32":
+        if any(spec.two_way for spec in model.network.layers.values()):
+            opened.embed(["Hello wörld 12"])
+        elif first.dtype == "int32":
             opened.generate([1, 2, 3], max_tokens=2)
         else:
             rows = np.zeros((2, *first.shape[1:]), np.float32)

@@ -9,6 +9,7 @@ It calls the C interface directly, as `llama-bench` does, so that no wrapper's t
     python llamacpp_worker.py greedy MODEL.gguf IDS.json COUNT          print COUNT greedy ids after a prompt as JSON
     python llamacpp_worker.py paced MODEL.gguf IDS COUNT                print tokens per processor second of one thread
     python llamacpp_worker.py encode MODEL.gguf TEXTS.json              print the ids of each text as JSON
+    python llamacpp_worker.py embed MODEL.gguf IDS.json OUT.npy         write the embedding of each list of ids
 """
 
 from __future__ import annotations
@@ -143,6 +144,29 @@ def encode(path: str, texts: list[str]) -> list[dict]:
     return [{"text": t, "ids": ids(t, False, True), "around": ids(t, True, True)} for t in texts]
 
 
+def embed(path: str, texts: list[list[int]]) -> np.ndarray:
+    """Embeddings of texts of token ids, pooled as the file says and not normalised, float32 ``[n, d]``."""
+    model = lc.llama_model_load_from_file(path.encode(), lc.llama_model_default_params())
+    if not model:
+        raise SystemExit(f"llama.cpp cannot load {path}")
+    params = lc.llama_context_default_params()
+    params.n_ctx = params.n_batch = params.n_ubatch = max(64, *map(len, texts))
+    params.embeddings = True
+    context, rows = lc.llama_init_from_model(model, params), []
+    for ids in texts:
+        batch = lc.llama_batch_init(len(ids), 0, 1)
+        batch.n_tokens = len(ids)
+        for i, id in enumerate(ids):
+            batch.token[i], batch.pos[i], batch.n_seq_id[i], batch.logits[i] = id, i, 1, True
+            batch.seq_id[i][0] = 0
+        if lc.llama_encode(context, batch) != 0:
+            raise SystemExit("llama_encode failed")
+        lc.llama_batch_free(batch)
+        found = lc.llama_get_embeddings_seq(context, 0)
+        rows.append(np.ctypeslib.as_array(found, (lc.llama_model_n_embd(model),)).copy())
+    return np.stack(rows)
+
+
 def main() -> None:
     lc.llama_log_set(discard_log, ctypes.c_void_p(0))
     lc.llama_backend_init()
@@ -161,6 +185,8 @@ def main() -> None:
     elif verb == "greedy":
         ids, count = json.loads(Path(rest[0]).read_text()), int(rest[1])
         print(json.dumps(Session(model, threads=2, context=len(ids) + count + 8).decode(ids, count)[1]))
+    elif verb == "embed":
+        np.save(rest[1], embed(model, json.loads(Path(rest[0]).read_text())))
     elif verb == "encode":
         print(json.dumps(encode(model, json.loads(Path(rest[0]).read_text()))))
     else:

@@ -161,10 +161,11 @@ def test_damaged_vocabularies_are_explained(change: dict[str, Any], message: str
     [
         ({"bert.pooling_type": np.uint32(4)}, UnsupportedError, "rank texts"),
         ({"bert.pooling_type": np.uint32(9)}, CheckpointError, "pooling_type is '9', expected 0 to 4"),
-        ({"bert.pooling_type": [1]}, CheckpointError, "pooling_type"),
+        ({"bert.pooling_type": [1, 2]}, CheckpointError, "pooling_type"),
         ({"bert.pooling_type": "mean"}, CheckpointError, "pooling_type is 'mean'"),
         ({"bert.pooling_type": np.uint32(1), "volumetric.embedding.normalise": "x"}, CheckpointError, "normalise"),
         ({"bert.pooling_type": np.uint32(1), "volumetric.embedding.default_prompt": "x"}, CheckpointError, "default"),
+        ({"bert.pooling_type": np.uint32(1), "volumetric.embedding.default_prompt": [1]}, CheckpointError, "default"),
         (
             {"bert.pooling_type": np.uint32(1), "volumetric.embedding.prompt.x": np.uint32(1)},
             CheckpointError,

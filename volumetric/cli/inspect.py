@@ -87,7 +87,7 @@ def overview(loaded: LoadedModel) -> dict[str, Any]:
         "bits_per_weight": round(weight.bits_per_weight, 2),
         "dtypes": {str(scheme): count for scheme, count in weight.schemes.items()},
         "context": loaded.context_length,
-        "vocabulary": network.shapes[max(network.shapes)][-1],
+        "vocabulary": loaded.config.get("vocab_size") or network.shapes[max(network.shapes)][-1],
         "tokenizer": loaded.tokenizer is not None,
         "chat_template": loaded.chat_template is not None,
         "generation": {

@@ -31,6 +31,8 @@ def read_gguf_sentences(file: GGUFSource, where: str) -> Sentences | None:
     """
     key = f"{file.metadata.get('general.architecture')}.pooling_type"
     kind = file.metadata.get(key, 0)
+    if type(kind) is not int or (kind and kind != _RANK and kind not in _POOLINGS):
+        raise CheckpointError(f"{where}: {key} is {str(kind)[:60]!r}, expected 0 to {_RANK}")
     if kind == 0:
         return None
     if kind == _RANK:
@@ -38,14 +40,12 @@ def read_gguf_sentences(file: GGUFSource, where: str) -> Sentences | None:
             f"{where}: heads of GGUF files that rank texts are not read",
             hint="open the original Hugging Face model, whose score(pairs) ranks",
         )
-    if type(kind) is not int or kind not in _POOLINGS:
-        raise CheckpointError(f"{where}: {key} is {str(kind)[:60]!r}, expected 0 to {_RANK}")
     flags = {name: file.metadata.get(OWN + name, default) for name, default in _FLAGS.items()}
     prompts = {key.removeprefix(_PROMPT): file.metadata[key] for key in file.metadata if key.startswith(_PROMPT)}
     wrong = [OWN + name for name, value in flags.items() if type(value) is not bool]
     wrong += [_PROMPT + name for name, value in prompts.items() if not isinstance(value, str)]
     default = file.metadata.get(OWN + "default_prompt")
-    if default is not None and default not in prompts:
+    if default is not None and (not isinstance(default, str) or default not in prompts):
         wrong.append(OWN + "default_prompt")
     if wrong:
         raise CheckpointError(f"{where}: {wrong[0]} is neither missing nor of its type")

@@ -83,7 +83,8 @@ class _GGUFTokenizer:
         self._where = where
         self._tokens = tokens.decode()
         self._types = self._token_types()
-        self._wordpiece = file.metadata.get(PREFIX + "model") == "bert"
+        model = file.metadata.get(PREFIX + "model")
+        self._wordpiece = isinstance(model, str) and model == "bert"
         if self._wordpiece:
             special = np.flatnonzero(np.isin(self._types, (CONTROL, UNKNOWN)))
             named = (id for id in self._roles().values() if id is not None)

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from volumetric.errors import UnsupportedError
 from volumetric.loaders.gguf import GGUFSource
 from volumetric.loaders.gguf_family import GGUFFamily
 from volumetric.loaders.hf_config import Config
@@ -15,7 +16,8 @@ from volumetric.network import Network
 
 def read_encoder(given: Config, file: GGUFSource) -> Mapping[str, Any]:
     """Return how many token types there are, which only the tensor tells everywhere. Refuses causal attention."""
-    given.require("attention.causal", False)
+    if given.flag("attention.causal", False):
+        raise UnsupportedError(f"{given.where}: causal attention is not supported", hint="supported: an encoder's")
     types = file.entries.get("token_types.weight")
     return {} if types is None or not types.shape else {"type_vocab_size": types.shape[0]}
 
