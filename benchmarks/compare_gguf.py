@@ -33,6 +33,7 @@ import volumetric as vo  # noqa: E402 (the line above must come first)
 from volumetric.errors import UnsupportedError  # noqa: E402
 from volumetric.loaders import LoadedModel, open_model  # noqa: E402
 from volumetric.loaders.convert import convert_model  # noqa: E402
+from volumetric.loaders.tokenizer import Tokenizer  # noqa: E402
 from volumetric.runtime.lower import lower  # noqa: E402
 from volumetric.runtime.open import open_device  # noqa: E402
 
@@ -102,7 +103,7 @@ def compare_model(python: str, path: Path, device: str, count: int, home: Path) 
         print(f"{id:8} {tokenizer.token(int(id))!r:20} {theirs[id]:9.4f} {ours[id]:9.4f} {ours[id] - theirs[id]:+.4f}")
 
 
-def compare_texts(python: str, path: Path, tokenizer: vo.Tokenizer, home: Path) -> None:
+def compare_texts(python: str, path: Path, tokenizer: Tokenizer, home: Path) -> None:
     texts = json.loads(TEXTS.read_text(encoding="utf-8"))
     (home / "texts.json").write_text(json.dumps(texts))
     records = json.loads(worker(python, "llamacpp_worker.py", "encode", str(path), str(home / "texts.json")))
