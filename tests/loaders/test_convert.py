@@ -33,10 +33,8 @@ NOT_IN_GGUF = {
     "smollm3": "rotations that leave out another layer",
     "phi3_longrope": "a scaling of frequencies that is not written",
     "gemma": "a head of its own",
-    "mixtral": "experts",
-    "qwen2_moe": "experts",
-    "qwen3_moe": "experts",
-    "qwen3_moe_free": "experts",
+    "qwen3_moe": "a layer without experts",
+    "qwen3_moe_free": "weights of experts that are not made to sum to 1",
     "granitemoe": "experts",
     "lfm2": "short convolutions",
     "olmo3": "a window and two rotary embeddings",
@@ -84,6 +82,7 @@ def test_gguf_and_back(family: str, tmp_path: Path) -> None:
         ("starcoder2", {"sliding_window": 256}),
         ("phi3", {"sliding_window": 16}),
         ("gpt_neox", {"use_parallel_residual": False}),
+        ("qwen3_moe_free", {"norm_topk_prob": True}),
         ("gemma3", {"layer_types": ["full_attention", "sliding_attention"]}),
         ("gemma3", {"rope_parameters": None, "rope_theta": 5e5, "rope_local_base_freq": 2e4}),
     ],
@@ -107,6 +106,15 @@ def test_gguf_keeps_the_numbers_of_every_type_it_shares(dtype: str, tmp_path: Pa
     assert kinds == {"F32", main} | ({"Q8_0"} if dtype.endswith("4") else set())
     # Rows of 160 bytes are cut and permuted in stored form: the schemes are the same, too.
     assert all(model.params[k].scheme == s.scheme for k, s in expected.params.items())
+
+
+def test_stacked_experts_keep_their_blocks(tmp_path: Path) -> None:
+    convert_model(str(TINY / "mixtral"), tmp_path / "m.gguf", dtype="int8")
+    model, expected = open_model(str(tmp_path / "m.gguf")), open_model(str(TINY / "mixtral"), dtype="int8")
+    assert_same(model, expected)
+    assert str(model.params["1.0.0.4/3/up.weight"].scheme) == "int8:g32"
+    entry = GGUFFile(tmp_path / "m.gguf").entries["blk.1.ffn_up_exps.weight"]
+    assert (entry.type, entry.shape) == ("Q8_0", (4, 48, 32))
 
 
 def test_gemma_without_a_head_of_its_own(tmp_path: Path) -> None:
@@ -284,7 +292,7 @@ VECTOR = GGUFTensorOut(type="F32", shape=(8,), read=lambda: np.full(8, 3, np.flo
         ({"llama.embedding_length": "64"}, {}, CheckpointError, "embedding_length is '64'"),
         ({"llama.block_count": np.uint32(2**32 - 1)}, {}, CheckpointError, "block_count"),
         ({"llama.block_count": np.uint32(3)}, {}, CheckpointError, r"9 missing: blk.2.attn_k.weight"),
-        ({"llama.expert_count": np.uint32(8)}, {}, UnsupportedError, "expert_count=8 is not supported"),
+        ({"llama.expert_count": np.uint32(8)}, {}, CheckpointError, "2 layers need a router of 8 experts each"),
         ({"llama.rope.scaling.type": "longrope"}, {}, UnsupportedError, "scaling 'longrope' is not supported"),
         ({"llama.attention.value_length": np.uint32(8)}, {}, UnsupportedError, "another width than keys"),
         ({}, {"rope_freqs.weight": VECTOR}, UnsupportedError, "not the frequency scaling of Llama 3.1"),
@@ -299,6 +307,35 @@ def test_gguf_models_that_do_not_fit_are_named(
     edit(tmp_path / "m.gguf", metadata, extra)
     with pytest.raises(error, match=message):
         open_model(str(tmp_path / "m.gguf"))
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "error", "message"),
+    [
+        ("expert_count", 3, CheckpointError, "2 layers need a router of 3 experts each"),
+        ("expert_count", 2**31 - 1, CheckpointError, "router"),
+        ("expert_used_count", None, CheckpointError, "expert_used_count is missing"),
+        ("expert_used_count", 5, CheckpointError, "5 of 4 experts cannot be chosen"),
+        ("expert_gating_func", 2, UnsupportedError, "expert_gating_func=2"),
+    ],
+)
+def test_gguf_mixtures_that_do_not_fit_are_named(
+    key: str, value: int | None, error: type[Exception], message: str, tmp_path: Path
+) -> None:
+    convert_model(str(TINY / "mixtral"), tmp_path / "m.gguf")
+    edit(tmp_path / "m.gguf", {f"llama.{key}": None if value is None else np.uint32(value)})
+    with pytest.raises(error, match=message):
+        open_model(str(tmp_path / "m.gguf"))
+
+
+def test_the_gate_of_a_shared_expert_may_be_a_vector(tmp_path: Path) -> None:
+    """As llama.cpp's converter writes it."""
+    convert_model(str(TINY / "qwen2_moe"), tmp_path / "m.gguf")
+    file, name = GGUFFile(tmp_path / "m.gguf"), "blk.1.ffn_gate_inp_shexp.weight"
+    assert file.entries[name].shape == (1, 32)
+    flat = GGUFTensorOut(type="F32", shape=(32,), read=lambda: file.raw(name))
+    edit(tmp_path / "m.gguf", {}, {name: flat})
+    assert_same(open_model(str(tmp_path / "m.gguf")), open_model(str(TINY / "qwen2_moe")))
 
 
 def split(path: Path, home: Path) -> list[Path]:

@@ -28,7 +28,7 @@ from volumetric.loaders.gguf_write import GGUFTensorOut, Metadata, write_gguf
 from volumetric.loaders.hf_config import Config
 from volumetric.loaders.hf_export import blueprint_of
 from volumetric.loaders.model import LoadedModel
-from volumetric.loaders.names import Blueprint, NameRule, permute_rows, shifted
+from volumetric.loaders.names import Blueprint, NameRule, permute_rows, shifted, stacked
 from volumetric.loaders.quantise import convert
 from volumetric.network import Network, Params
 from volumetric.weights import WeightStore
@@ -153,7 +153,8 @@ def _out(rules: list[NameRule], params: Params, *, single: bool) -> GGUFTensorOu
             store.release()
 
     rows = sum(store.shape[0] for store in stores)
-    return GGUFTensorOut(type=kind, shape=(rows, *stores[0].shape[1:]), read=read, done=done)
+    shape = stacked(rules[0], (rows, *stores[0].shape[1:]))
+    return GGUFTensorOut(type=kind, shape=shape, read=read, done=done)
 
 
 def _laid_out(rule: NameRule, store: WeightStore, scheme: Scheme) -> Packed:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
@@ -42,8 +43,18 @@ GATED_MLP: Final[Mapping[str, str]] = {
     "mlp.down_proj": "ffn_down",
 }
 PRE_NORMS: Final[Mapping[str, str]] = {"input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm"}
+EXPERTS: Final[Mapping[str, str]] = {
+    "mlp.gate": "ffn_gate_inp",
+    "mlp.experts.gate_proj": "ffn_gate_exps",
+    "mlp.experts.up_proj": "ffn_up_exps",
+    "mlp.experts.down_proj": "ffn_down_exps",
+}
+"""Names of a mixture; experts, which Hugging Face numbers, are stacked: ``[count, out, in]``."""
 PRE_NORM_LAYER: Final = {**PRE_NORMS, **ATTENTION, **GATED_MLP}
 """Names in a layer of the pre-norm decoder of Llama and its kin."""
+
+_NUMBER: Final = re.compile(r"(?<=\.experts\.)(\d+)\.")
+"""Number of an expert in Hugging Face's names."""
 
 
 def _nothing(*_: object) -> Mapping[str, Any]:
@@ -60,7 +71,8 @@ class GGUFFamily:
     Attributes
     ----------
     model_type, auto_class : family of a configuration, and its class in transformers
-    inner : name within a layer → name within ``blk.N``; without ``.weight`` or ``.bias``
+    others : further families whose files have this architecture
+    inner : name within a layer → name within ``blk.N``; without ``.weight`` or ``.bias``, and an expert's number
     outer : the same for tensors of no layer
     stack : what stands before the layer's number in Hugging Face's names
     renamed : Hugging Face's usual name of a configuration value → this family's, None where it has none
@@ -76,6 +88,7 @@ class GGUFFamily:
 
     model_type: str
     auto_class: str
+    others: frozenset[str] = frozenset()
     inner: Mapping[str, str] = dataclasses.field(default_factory=lambda: PRE_NORM_LAYER)
     outer: Mapping[str, str] = dataclasses.field(default_factory=lambda: OUTER)
     stack: str = "model.layers"
@@ -91,6 +104,11 @@ class GGUFFamily:
     metadata: WriteValues = _nothing
 
     @property
+    def families(self) -> tuple[str, ...]:
+        """Model types whose files have this architecture."""
+        return (self.model_type, *sorted(self.others))
+
+    @property
     def epsilon_key(self) -> str:
         """Metadata key of the norms' epsilon."""
         return "attention.layer_norm_rms_epsilon" if "rms" in self.epsilon else "attention.layer_norm_epsilon"
@@ -103,7 +121,7 @@ class GGUFFamily:
         UnsupportedError
             GGUF has no name for it, or it is not known here.
         """
-        match = re.fullmatch(re.escape(self.stack) + r"\.(\d+)\.(.+)\.(weight|bias)", source)
+        match = re.fullmatch(re.escape(self.stack) + r"\.(\d+)\.(.+)\.(weight|bias)", _NUMBER.sub("", source))
         if match and match[2] in self.inner:
             return f"blk.{match[1]}.{self.inner[match[2]]}.{match[3]}"
         stem, _, kind = source.rpartition(".")
@@ -116,7 +134,12 @@ class GGUFFamily:
 
     def rules(self, blueprint: Blueprint) -> Blueprint:
         """Return a blueprint whose rules speak of GGUF tensors."""
-        rules = tuple(self._rule(rule, blueprint.network) for rule in blueprint.rules)
+        counts = Counter(_NUMBER.sub("", rule.source) for rule in blueprint.rules)
+        specs = blueprint.network.param_specs()
+        rules = tuple(
+            dataclasses.replace(self._rule(rule, blueprint.network), part=_part(rule, specs[rule.key].shape[0], counts))
+            for rule in blueprint.rules
+        )
         # What quantisers leave in the file for other programs: rotary factors, read with the configuration.
         ignored = (re.escape(ROPE_FACTORS),)
         return dataclasses.replace(blueprint, rules=rules, ignored=ignored, tied={}, prefix="")
@@ -124,14 +147,21 @@ class GGUFFamily:
     def _rule(self, rule: NameRule, network: Network) -> NameRule:
         where, _, name = rule.key.partition("/")
         spec = network.layers[Coord.parse(where)]
-        part = rule.part and Part(rule.part.start * rule.part.heads, rule.part.stop * rule.part.heads)
         return NameRule(
             key=rule.key,
             source=self.name(rule.source),
-            part=part,
             interleaved_heads=_turning_heads(spec, name) if self.interleaved else rule.interleaved_heads,
             offset=_stored_more(spec, name),
         )
+
+
+def _part(rule: NameRule, rows: int, counts: Mapping[str, int]) -> Part | None:
+    """Which rows of a tensor a parameter of so many is; `counts` has the experts of each name without number."""
+    expert = _NUMBER.search(rule.source)
+    if expert is None:
+        return rule.part and Part(rule.part.start * rule.part.heads, rule.part.stop * rule.part.heads)
+    i = int(expert[1])
+    return Part(i * rows, (i + 1) * rows, stack=counts[_NUMBER.sub("", rule.source)])
 
 
 def _turning_heads(spec: LayerSpec, name: str) -> int | None:

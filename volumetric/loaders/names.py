@@ -122,7 +122,7 @@ def fit(blueprint: Blueprint, source: TensorSource, *, strict: bool = True) -> d
     misshapen = [
         f"{name} has shape {list(source.entries[name].shape)}, expected {list(shape)}"
         for name, shape in _stored_shapes(blueprint.network, rules).items()
-        if name in source.entries and source.entries[name].shape != shape
+        if name in source.entries and shape not in (source.entries[name].shape, (1, *source.entries[name].shape))
     ]
     problems = _report(missing if strict else [], unexpected if strict else [], misshapen)
     if problems:
@@ -192,8 +192,11 @@ def read(rule: NameRule, source: TensorSource, shape: Shape) -> Packed:
     """Read one parameter of logical `shape` in its stored numeric form, rearranged as the network wants it.
 
     Rows of quantised tensors are cut and permuted without decoding them; transposing a quantised tensor decodes it.
+    A vector stands for a matrix of one row: llama.cpp drops axes of 1.
     """
     packed = source.packed(rule.source)
+    if len(packed.shape) == 1 < len(shape):
+        packed = packed.row_slice(0, 1)
     if rule.transposed and len(packed.shape) > 1:
         return _transposed(packed, rule.part)
     if rule.part:

@@ -47,7 +47,7 @@ def architecture_of(model_type: str) -> str:
     UnsupportedError
         There is none.
     """
-    known = {_text_of(find(name, "").model_type): name for name in architectures()}
+    known = {_text_of(each): name for name in architectures() for each in find(name, "").families}
     if _text_of(model_type) not in known:
         raise UnsupportedError(
             f"family {model_type!r} cannot be written as GGUF", hint=f"supported: {', '.join(sorted(known))}"

@@ -22,6 +22,7 @@ _FACTORS: Final[Mapping[str, str]] = {
 
 
 def _values(given: Config, file: GGUFSource) -> Mapping[str, Any]:
+    given.require("expert_count", 0)
     factors = {name: given.number(key) for key, name in _FACTORS.items() if given.has(key)}
     if "attention_multiplier" not in factors:  # then llama.cpp divides by the root of a head's width
         share = given.integer("embedding_length") // given.integer("attention.head_count") or 1
