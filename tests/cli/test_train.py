@@ -21,6 +21,7 @@ from volumetric.cli.training_progress import TrainingProgress
 from volumetric.errors import SpecError
 from volumetric.layers import RNN, Dense
 from volumetric.loaders import open_model
+from volumetric.loaders.peft import read_adapter
 from volumetric.network import Network, initialise
 from volumetric.progress import clock
 from volumetric.train import (
@@ -228,6 +229,11 @@ overlay = {{ rank = 2, targets = ["*/q.weight", "*/v.weight"] }}
     trained, before = open_model(told["model"]), open_model(LLAMA)
     changed = {k for k, s in trained.params.items() if not np.array_equal(s.values(), before.params[k].values())}
     assert changed == {key.partition(":")[0] for key in factors}
+    adapter = tmp_path / "job" / "adapter"
+    assert set(read_adapter(adapter, before).factors) == changed
+    assert main(["convert", str(LLAMA), str(tmp_path / "merged"), "--lora", str(adapter)]) == 0
+    for key, store in open_model(tmp_path / "merged").params.items():
+        np.testing.assert_allclose(store.values(), trained.params[key].values(), rtol=1e-5, atol=1e-6)
     assert trained.tokenizer is not None or before.tokenizer is None
 
 

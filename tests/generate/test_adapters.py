@@ -12,13 +12,15 @@ import numpy as np
 import pytest
 
 from tests.devices import DEVICES, device
+from volumetric.dtypes import decode
 from volumetric.errors import CheckpointError, SpecError, UnsupportedError
 from volumetric.generate import Model, load
-from volumetric.generate.adapters import parse_adapter
-from volumetric.loaders import open_model
-from volumetric.loaders.convert import save_model
+from volumetric.loaders import LoadedModel, open_model
+from volumetric.loaders.convert import Format, convert_model, open_merged, save_model
 from volumetric.loaders.peft import read_adapter
+from volumetric.loaders.peft_merge import parse_adapter
 from volumetric.loaders.peft_write import save_adapter
+from volumetric.loaders.quantise import convert, target_schemes
 from volumetric.runtime.device import RunOptions
 from volumetric.train import LowRank
 
@@ -73,6 +75,33 @@ def test_adapters_are_merged_and_written(tmp_path: Path) -> None:
     save_model(tmp_path / "merged", model.merge())
     again = load(str(tmp_path / "merged"), device=device("reference"), context=64)
     np.testing.assert_allclose(last(again), EXPECTED["plain:0.5 wide"], rtol=1e-4, atol=2e-4)
+
+
+def adapted_keys(path: Path, model: LoadedModel) -> set[str]:
+    adapter = read_adapter(path, model)
+    return {*adapter.factors, *adapter.replaced}
+
+
+@pytest.mark.parametrize("form", ["native", "hf", "gguf"])
+def test_conversions_merge_adapters(form: Format, tmp_path: Path) -> None:
+    lora = [str(PEFT / "plain:0.5"), str(PEFT / "wide")]
+    target = tmp_path / ("out.gguf" if form == "gguf" else "out")
+    convert_model(TINY / "llama", target, format=form, lora=lora)
+    again = load(str(target), device=device("reference"), context=64)
+    np.testing.assert_allclose(last(again), EXPECTED["plain:0.5 wide"], rtol=1e-4, atol=2e-4)
+
+
+def test_merged_weights_are_rounded_once(tmp_path: Path) -> None:
+    lora = [str(PEFT / "saved"), str(PEFT / "wide:0.5")]
+    made = convert_model(TINY / "llama", tmp_path / "out", dtype="int4:g32", lora=lora)
+    merged, targets = open_merged(TINY / "llama", lora), target_schemes(made.network, "int4:g32")
+    for key, store in open_model(tmp_path / "out").params.items():
+        whole = merged.params[key].stored()
+        np.testing.assert_array_equal(store.values(), decode(convert(whole, targets[key])))
+        assert store.scheme == made.params[key].scheme == (targets[key] or whole.scheme)
+    plain = open_model(TINY / "llama")
+    changed = {key for key, s in plain.params.items() if not np.array_equal(s.values(), merged.params[key].values())}
+    assert changed == {key for name in ("saved", "wide") for key in adapted_keys(PEFT / name, plain)}
 
 
 def test_generation_goes_on_with_another_adapter() -> None:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
 from volumetric.cli import console, exits
-from volumetric.cli.options import OutputOptions, check_dtype
+from volumetric.cli.options import Adapters, OutputOptions, check_dtype
 from volumetric.cli.perplexity import WINDOW
 from volumetric.generate.footprint import footprint
-from volumetric.loaders import LoadedModel, open_model
-from volumetric.loaders.convert import convert_model
+from volumetric.loaders import LoadedModel
+from volumetric.loaders.convert import convert_model, open_merged
 from volumetric.progress import byte_size
 
 MEASURED = 2048
@@ -25,6 +26,7 @@ def convert(
     *,
     dtype: Annotated[str | None, Parameter(name=["--dtype", "--quantize", "-q"])] = None,
     calibrate: Path | None = None,
+    lora: Adapters = None,
     form: Annotated[Literal["hf", "native", "gguf", "loom"] | None, Parameter(name="--format")] = None,
     offline: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     output: OutputOptions = OutputOptions(),
@@ -42,6 +44,9 @@ def convert(
     calibrate : path
         Text file. Weights of less than 8 bits are rounded so that what layers put out for this text changes least; the
         last fifth of it is kept to measure the result beside plain rounding.
+    lora : list
+        Directory of a LoRA adapter that PEFT has saved, PATH or PATH:SCALE, to add to the weights before they are
+        rounded; any number of times.
     form : str
         hf: safetensors and config.json; native: network.json and weights.safetensors; gguf: one file; loom: JSON
         of the Go engine. By the ending of TARGET (.gguf, .json), else native, unless given.
@@ -58,13 +63,14 @@ def convert(
             format=form,
             dtype=dtype,
             calibrate=text,
+            lora=lora or (),
             offline=offline,
         )
     files = [target] if target.is_file() else [path for path in target.rglob("*") if path.is_file()]
     written = byte_size(sum(path.stat().st_size for path in files))
     console.write(f"{target}: {model.name} as {footprint(model.params).dtype}, {written}\n")
     if held_out and dtype is not None:
-        report(source, model, dtype, held_out, offline=offline)
+        report(lambda scheme: open_merged(source, lora or (), scheme, offline=offline), model, dtype, held_out)
     return exits.OK
 
 
@@ -74,8 +80,11 @@ def _split(text: str) -> tuple[str, str]:
     return text[:cut], text[cut:]
 
 
-def report(source: str, model: LoadedModel, dtype: str, text: str, *, offline: bool) -> None:
-    """Print perplexity, KL and size of a calibrated model beside plain rounding, on a text it was not made with."""
+def report(opened: Callable[[str | None], LoadedModel], model: LoadedModel, dtype: str, text: str) -> None:
+    """Print perplexity, KL and size of a calibrated model beside plain rounding, on a text it was not made with.
+
+    `opened` opens the model in a numeric type, None for the one that it is stored in.
+    """
     from volumetric.generate.comparison import compare_models
     from volumetric.generate.model import Model
     from volumetric.runtime.device import RunOptions
@@ -83,7 +92,7 @@ def report(source: str, model: LoadedModel, dtype: str, text: str, *, offline: b
 
     rows = []
     options, device = RunOptions(context=WINDOW, compute="float32"), open_device("cpu")
-    original = open_model(source, offline=offline)
+    original = opened(None)
     if original.tokenizer is None:
         return
     ids = original.tokenizer.encode(text)[:MEASURED]
@@ -91,7 +100,7 @@ def report(source: str, model: LoadedModel, dtype: str, text: str, *, offline: b
         return
     with console.progress("measuring…"), Model(original, device, options) as right:
         size = byte_size(right.footprint.nbytes)
-        for name, loaded in (("to nearest", open_model(source, dtype, offline=offline)), ("calibrated", model)):
+        for name, loaded in (("to nearest", opened(dtype)), ("calibrated", model)):
             with Model(loaded, device, options) as other:
                 c = compare_models(right, other, ids, window=WINDOW)
                 kl, same = f"{c.kl:.5f} ± {c.kl_error:.5f}", f"{100 * c.top1:.1f} %"

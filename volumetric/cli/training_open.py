@@ -14,7 +14,7 @@ from volumetric.builders import BUILDERS
 from volumetric.dtypes import Scheme
 from volumetric.errors import SpecError
 from volumetric.loaders.byte_tokenizer import byte_tokenizer_json
-from volumetric.loaders.model import open_model
+from volumetric.loaders.model import LoadedModel, open_model
 from volumetric.loaders.native_facts import NativeFacts
 from volumetric.loaders.network_file import read_network_file
 from volumetric.loaders.text_files import text_files
@@ -33,6 +33,7 @@ class Opened:
     ----------
     files : name → content of files that are saved beside the weights, such as a tokenizer
     facts : what the saved model says of itself
+    model : that the run starts from, where it does
     """
 
     network: Network
@@ -41,6 +42,7 @@ class Opened:
     config: TrainConfig
     files: Mapping[str, bytes]
     facts: NativeFacts
+    model: LoadedModel | None = None
 
 
 def open_run(run: RunSettings) -> Opened:
@@ -83,6 +85,7 @@ def _of_model(run: RunSettings) -> Opened:
         config=_config(run, samples),
         files=text_files(model),
         facts=_facts(samples, model.context_length),
+        model=model,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,12 @@ from volumetric.analysis import accuracy, predict
 from volumetric.cli import console
 from volumetric.cli.interrupts import stop_on_interrupt
 from volumetric.cli.training_open import Opened
+from volumetric.errors import UnsupportedError
+from volumetric.loaders.model import LoadedModel
 from volumetric.loaders.native import save_native
+from volumetric.loaders.peft_write import save_adapter
 from volumetric.observe import HttpObserver, JsonlObserver, LogObserver, Observer
-from volumetric.train import CsvReporter, JsonlReporter, Reporter, TrainResult, save_overlays, train
+from volumetric.train import CsvReporter, JsonlReporter, LowRank, Reporter, TrainResult, save_overlays, train
 from volumetric.train.settings import RunSettings
 from volumetric.train.tensorboard import TensorBoardReporter
 
@@ -76,7 +80,17 @@ def train_opened(run: RunSettings, opened: Opened, reporters: Sequence[Reporter]
     )
     if opened.config.overlay is not None:
         save_overlays(home / "overlays.npz", opened.config.overlay, result.overlays)
+        if opened.model is not None and opened.model.config:
+            _save_adapter(home / "adapter", opened.model, opened.config.overlay, result)
     return result
+
+
+def _save_adapter(home: Path, model: LoadedModel, overlay: LowRank, result: TrainResult) -> None:
+    """Write the overlays as PEFT reads them too, where it has a place for all of them."""
+    try:
+        save_adapter(home, model, result.overlays, rank=overlay.rank, alpha=overlay.alpha)
+    except UnsupportedError as error:
+        console.note(f"no adapter for PEFT is written: {error}")
 
 
 def judge(run: RunSettings, opened: Opened, result: TrainResult) -> float | None:

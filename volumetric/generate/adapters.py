@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import TypeAlias
+from collections.abc import Mapping
 
 import numpy as np
 
-from volumetric.dtypes import encode
 from volumetric.errors import SpecError, UnsupportedError
 from volumetric.loaders import LoadedModel
-from volumetric.loaders.peft import Adapter, read_adapter
+from volumetric.loaders.peft import Adapter
+from volumetric.loaders.peft_merge import Lora, add_adapters, read_adapters
 from volumetric.network import Params
 from volumetric.runtime.device import Executable, Updatable
 from volumetric.runtime.graph.low_rank import DOWN, UP, factor_shapes, groups_of
@@ -21,56 +19,6 @@ from volumetric.runtime.graph.network import NATIVE, open_graph
 from volumetric.runtime.graph.segments import row_wise
 from volumetric.runtime.plan import Plan
 from volumetric.weights import WeightStore
-
-Lora: TypeAlias = Sequence[str | Path]
-"""Directories of adapters, ``PATH`` or ``PATH:SCALE``."""
-
-
-def parse_adapter(text: str | Path) -> tuple[str, float]:
-    """Take ``PATH`` or ``PATH:SCALE`` apart; a directory whose own name ends in ``:number`` is taken as it is.
-
-    Raises
-    ------
-    SpecError
-        The scale is not finite.
-    """
-    path, colon, scale = str(text).rpartition(":")
-    if not colon or Path(text).is_dir():
-        return str(text), 1.0
-    try:
-        value = float(scale)
-    except ValueError:
-        return str(text), 1.0
-    if not math.isfinite(value):
-        raise SpecError(f"the scale of adapter {path} is {scale}", hint="a number: 1 is as it was trained, 0 is off")
-    return path, value
-
-
-def read_adapters(given: Lora, loaded: LoadedModel) -> tuple[LoadedModel, dict[str, Adapter], dict[str, float]]:
-    """Read adapters for a model; errors as for `read_adapter`.
-
-    Returns
-    -------
-    the model with the parameters that adapters replace, the adapters by name, their scales
-    """
-    adapters: dict[str, Adapter] = {}
-    scales: dict[str, float] = {}
-    replaced: dict[str, WeightStore] = {}
-    for text in given:
-        path, scale = parse_adapter(text)
-        adapter = read_adapter(path, loaded)
-        name, number = adapter.name, 2
-        while name in adapters:
-            name, number = f"{adapter.name}-{number}", number + 1
-        if adapter.replaced and scale != 1:
-            raise UnsupportedError(f"{name} replaces whole modules, which cannot be scaled", hint="use it with scale 1")
-        both = sorted(replaced.keys() & adapter.replaced.keys())
-        if both:
-            raise UnsupportedError(f"two adapters replace {both[0]}", hint="load one of them")
-        replaced |= {key: WeightStore.from_array(value) for key, value in adapter.replaced.items()}
-        adapters[name], scales[name] = adapter, scale
-    params = Params({**loaded.params, **replaced})
-    return dataclasses.replace(loaded, params=params), adapters, scales
 
 
 def adapted(loaded: LoadedModel, plan: Plan, lora: Lora) -> tuple[LoadedModel, Plan, Params, Adapters]:
@@ -198,12 +146,4 @@ class Adapters(Mapping[str, float]):
 
     def merged(self, params: Params) -> Params:
         """Return weights with the adapters in force added, each in the scheme that it has."""
-        stores: dict[str, WeightStore] = dict(params)
-        for key in self.ranks:
-            values = params[key].values()
-            for name, adapter in self._adapters.items():
-                if key in adapter.factors:
-                    down, up = adapter.factors[key]
-                    values += np.float32(self._scales[name]) * (up @ down)
-            stores[key] = WeightStore.from_packed(encode(values, params[key].scheme))
-        return Params(stores)
+        return add_adapters(params, self._adapters, self._scales)

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from volumetric.dtypes import DType, Scheme
 from volumetric.errors import UnsupportedError
@@ -17,6 +17,9 @@ from volumetric.loaders.model import LoadedModel, open_model
 from volumetric.loaders.native import NativeFacts, save_native
 from volumetric.loaders.quantise import target_schemes
 from volumetric.loaders.text_files import text_files
+
+if TYPE_CHECKING:
+    from volumetric.loaders.peft_merge import Lora
 
 Format = Literal["native", "hf", "gguf", "loom"]
 FORMATS: Final[tuple[Format, ...]] = ("native", "hf", "gguf", "loom")
@@ -31,6 +34,7 @@ def convert_model(
     format: Format | None = None,  # noqa: A002  (the word of the command line)
     dtype: str | DType | Scheme | None = None,
     calibrate: str | Sequence[int] | None = None,
+    lora: Lora = (),
     offline: bool = False,
 ) -> LoadedModel:
     """Read a model from anywhere and write it to `target`.
@@ -44,6 +48,7 @@ def convert_model(
     dtype : numeric type of the result; None keeps what is stored
     calibrate : text, or token ids, for which the rounding to `dtype` shall change least, see
         `volumetric.loaders.calibration`; None rounds each number for itself
+    lora : ``PATH`` or ``PATH:SCALE`` of adapters that are added to the weights before these are rounded
 
     Returns
     -------
@@ -61,11 +66,26 @@ def convert_model(
     if dtype is not None:
         _check_dtype(Scheme.parse(dtype), chosen)
     if calibrate is None:
-        model = open_model(source, dtype=dtype, offline=offline)
+        model = open_merged(source, lora, dtype, offline=offline)
     else:
-        model = open_calibrated(source, dtype, calibrate, offline=offline)
+        model = open_calibrated(source, dtype, calibrate, lora=lora, offline=offline)
     save_model(target, model, chosen)
     return model
+
+
+def open_merged(
+    source: str | os.PathLike[str],
+    lora: Lora = (),
+    dtype: str | DType | Scheme | None = None,
+    *,
+    offline: bool = False,
+) -> LoadedModel:
+    """Open a model with adapters added to its weights; parameters and errors as for `convert_model`."""
+    if not lora:
+        return open_model(source, dtype=dtype, offline=offline)
+    from volumetric.loaders.peft_merge import merge_adapters
+
+    return merge_adapters(open_model(source, offline=offline), lora, dtype)
 
 
 def open_calibrated(
@@ -73,6 +93,7 @@ def open_calibrated(
     dtype: str | DType | Scheme | None,
     text: str | Sequence[int],
     *,
+    lora: Lora = (),
     offline: bool = False,
 ) -> LoadedModel:
     """Open a model and round its weights for a text; parameters and errors as for `convert_model`."""
@@ -80,7 +101,7 @@ def open_calibrated(
 
     if dtype is None:
         raise UnsupportedError("calibration needs a type to round to", hint="give dtype='int4:g32'")
-    model = open_model(source, offline=offline)
+    model = open_merged(source, lora, offline=offline)
     if isinstance(text, str):
         if model.tokenizer is None:
             raise UnsupportedError(f"{model.name} has no tokenizer", hint="give the text as token ids")

@@ -1,0 +1,128 @@
+"""Several LoRA adapters of one model: read by path and scale, and added to its weights."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TypeAlias
+
+from volumetric._typing import Array
+from volumetric.dtypes import DType, Packed, Scheme, encode
+from volumetric.errors import SpecError, UnsupportedError
+from volumetric.loaders.model import LoadedModel
+from volumetric.loaders.peft import Adapter, read_adapter
+from volumetric.loaders.quantise import convert, target_schemes
+from volumetric.network import Params
+from volumetric.weights import WeightStore
+
+Lora: TypeAlias = Sequence[str | Path]
+"""Directories of adapters, ``PATH`` or ``PATH:SCALE``."""
+
+
+def parse_adapter(text: str | Path) -> tuple[str, float]:
+    """Take ``PATH`` or ``PATH:SCALE`` apart; a directory whose own name ends in ``:number`` is taken as it is.
+
+    Raises
+    ------
+    SpecError
+        The scale is not finite.
+    """
+    path, colon, scale = str(text).rpartition(":")
+    if not colon or Path(text).is_dir():
+        return str(text), 1.0
+    try:
+        value = float(scale)
+    except ValueError:
+        return str(text), 1.0
+    if not math.isfinite(value):
+        raise SpecError(f"the scale of adapter {path} is {scale}", hint="a number: 1 is as it was trained, 0 is off")
+    return path, value
+
+
+def read_adapters(given: Lora, loaded: LoadedModel) -> tuple[LoadedModel, dict[str, Adapter], dict[str, float]]:
+    """Read adapters for a model; errors as for `read_adapter`.
+
+    Returns
+    -------
+    the model with the parameters that adapters replace, the adapters by name, their scales
+    """
+    adapters: dict[str, Adapter] = {}
+    scales: dict[str, float] = {}
+    replaced: dict[str, WeightStore] = {}
+    for text in given:
+        path, scale = parse_adapter(text)
+        adapter = read_adapter(path, loaded)
+        name, number = adapter.name, 2
+        while name in adapters:
+            name, number = f"{adapter.name}-{number}", number + 1
+        if adapter.replaced and scale != 1:
+            raise UnsupportedError(f"{name} replaces whole modules, which cannot be scaled", hint="use it with scale 1")
+        both = sorted(replaced.keys() & adapter.replaced.keys())
+        if both:
+            raise UnsupportedError(f"two adapters replace {both[0]}", hint="load one of them")
+        replaced |= {key: WeightStore.from_array(value) for key, value in adapter.replaced.items()}
+        adapters[name], scales[name] = adapter, scale
+    params = Params({**loaded.params, **replaced})
+    return dataclasses.replace(loaded, params=params), adapters, scales
+
+
+def add_adapters(
+    params: Params,
+    adapters: Mapping[str, Adapter],
+    scales: Mapping[str, float],
+    targets: Mapping[str, Scheme | None] | None = None,
+) -> Params:
+    """Return weights to which adapters are added when they are read, tensor by tensor.
+
+    ``W' = W + Σ scale · B A`` in float32, of the values that W is stored with; what an adapter replaces whole must be
+    in `params` already.
+
+    Parameters
+    ----------
+    adapters, scales : by name
+    targets : scheme of each weight, rounded once, after the sum; None: the one that it has
+    """
+    stores: dict[str, WeightStore] = {}
+    for key, store in params.items():
+        target = (targets or {}).get(key) or store.scheme
+        parts = [(scales[n], *a.factors[key]) for n, a in adapters.items() if key in a.factors and scales[n]]
+        if parts:
+            stores[key] = _added(store, parts, target)
+        elif target != store.scheme:
+            stores[key] = store.through(target, lambda packed, target=target: convert(packed, target))
+        else:
+            stores[key] = store
+    return Params(stores)
+
+
+def _added(store: WeightStore, parts: Sequence[tuple[float, Array, Array]], target: Scheme) -> WeightStore:
+    def read() -> Packed:
+        values = store.values()
+        for scale, down, up in parts:
+            values += scale * (up @ down)
+        return encode(values, target)
+
+    return WeightStore(store.shape, target, read, release=store.release)
+
+
+def merge_adapters(loaded: LoadedModel, lora: Lora, dtype: str | DType | Scheme | None = None) -> LoadedModel:
+    """Return a model with adapters added to its weights.
+
+    Parameters
+    ----------
+    loaded : with its weights as they are stored, so that they are rounded once
+    lora : ``PATH`` or ``PATH:SCALE`` of each adapter
+    dtype : scheme of the result; None: each weight keeps its own, so packed ones are rounded again
+
+    Raises
+    ------
+    CheckpointError, UnsupportedError, SpecError
+        As for `read_adapters`.
+    DTypeError
+        `dtype` names no scheme.
+    """
+    targets = target_schemes(loaded.network, dtype)
+    loaded, adapters, scales = read_adapters(lora, loaded)
+    return dataclasses.replace(loaded, params=add_adapters(loaded.params, adapters, scales, targets))
