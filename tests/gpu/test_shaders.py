@@ -67,6 +67,8 @@ def test_the_other_kernels_compile(device: GpuDevice) -> None:
 
 def test_every_format_and_activation_has_a_shader_file() -> None:
     assert {f"dtype/{name}" for name in available("dtype")} == {layout.prelude for layout in FORMATS.values()}
+    shared = {name for layout in FORMATS.values() for name in layout.preludes if name != layout.prelude}
+    assert {f"block/{name}" for name in available("block")} == shared
     assert set(available("unary")) == set(UNARY)
     for name in ACTIVATIONS:
         assert "fn apply(" in read(f"unary/{name}")

@@ -9,6 +9,7 @@ by that padding, except scales of 6 bits in IQ4_XS, which take bytes.
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
@@ -25,6 +26,9 @@ from volumetric.dtypes.blocks.k_quants import six_bits
 from volumetric.kernels.gpu.dispatch import ceil_div
 
 Bytes: TypeAlias = NDArray[np.uint8]
+
+_CODES_AT_ONCE = 1 << 20
+"""Codes that are taken apart in one go."""
 
 
 class Taken:
@@ -156,12 +160,14 @@ class BlockLayout:
     name : the format
     piece : codes in 16 bytes: 32 with their four low bits, or 64 with two
     sections : what a row has in `scales`, in this order
+    shared : shader files in ``block`` that make a reader together with the format's own
     nibbles_at : byte of a block from which on its low bits stand as those of Q4_K, None elsewhere
     """
 
     name: str
     piece: int
     sections: tuple[Section, ...]
+    shared: tuple[str, ...] = ()
     nibbles_at: int | None = None
 
     def words(self, k: int) -> int:
@@ -170,10 +176,32 @@ class BlockLayout:
         return sum(ceil_div(section.nbytes(pieces, blocks), 4) for section in self.sections)
 
     def lay_out(self, packed: Packed) -> tuple[U32Array, U32Array]:
-        """Return pieces ``[rows, 4 · pieces]`` and the words of `scales` ``[rows, words]``."""
-        taken = Taken(packed, self)
-        rest = [_words(section.fill(taken), packed.rows) for section in self.sections]
-        return np.ascontiguousarray(taken.low_bits()), np.concatenate(rest, axis=1)
+        """Return pieces ``[rows, 4 · pieces]`` and the words of `scales` ``[rows, words]``.
+
+        Some rows at a time, so that what is between stays in the caches, and on all cores: NumPy gives the interpreter
+        free while it works on so many bytes.
+        """
+        rows, k = packed.rows, packed.k
+        pieces = np.empty((rows, 4 * ceil_div(k, self.piece)), np.uint32)
+        rest = np.empty((rows, self.words(k)), np.uint32)
+        some = max(_CODES_AT_ONCE // max(k, 1), 1)
+
+        def fill(start: int) -> None:
+            part = packed.row_slice(start, min(start + some, rows))
+            taken = Taken(part, self)
+            pieces[start : start + part.rows] = taken.low_bits()
+            at = 0
+            for section in self.sections:
+                words = _words(section.fill(taken), part.rows)
+                rest[start : start + part.rows, at : at + words.shape[1]] = words
+                at += words.shape[1]
+
+        if rows <= some:
+            fill(0)
+        else:
+            with ThreadPoolExecutor() as pool:
+                list(pool.map(fill, range(0, rows, some)))
+        return pieces, rest
 
 
 def _words(values: NDArray[Any], rows: int) -> U32Array:
@@ -186,14 +214,24 @@ LAYOUTS = MappingProxyType(
     {
         layout.name: layout
         for layout in (
-            BlockLayout(name="q4_k", piece=32, sections=(SIX_BITS,), nibbles_at=16),
-            BlockLayout(name="q5_k", piece=32, sections=(SIX_BITS, FIFTH_BITS), nibbles_at=48),
+            BlockLayout(
+                name="q4_k", piece=32, sections=(SIX_BITS,), shared=("nibbles", "minima", "affine"), nibbles_at=16
+            ),
+            BlockLayout(
+                name="q5_k",
+                piece=32,
+                sections=(SIX_BITS, FIFTH_BITS),
+                shared=("fives", "minima", "affine"),
+                nibbles_at=48,
+            ),
             BlockLayout(name="q6_k", piece=32, sections=(TWO_BITS, SCALES_16, STEPS)),
-            BlockLayout(name="q5_0", piece=32, sections=(FIFTH_BITS, STEPS)),
-            BlockLayout(name="q5_1", piece=32, sections=(FIFTH_BITS, PAIRS)),
-            BlockLayout(name="iq4_nl", piece=32, sections=(STEPS,)),
-            BlockLayout(name="iq4_xs", piece=32, sections=(SCALES_8, STEPS)),
-            BlockLayout(name="mxfp4", piece=32, sections=(EXPONENTS,)),
+            BlockLayout(name="q5_0", piece=32, sections=(FIFTH_BITS, STEPS), shared=("fives", "signed")),
+            BlockLayout(name="q5_1", piece=32, sections=(FIFTH_BITS, PAIRS), shared=("fives", "affine")),
+            BlockLayout(name="iq4_nl", piece=32, sections=(STEPS,), shared=("nibbles", "curve", "table", "signed")),
+            BlockLayout(
+                name="iq4_xs", piece=32, sections=(SCALES_8, STEPS), shared=("nibbles", "curve", "table", "signed")
+            ),
+            BlockLayout(name="mxfp4", piece=32, sections=(EXPONENTS,), shared=("nibbles", "table", "signed")),
         )
     }
 )

@@ -111,7 +111,7 @@ def embedding(
         kernel="embedding",
         grid=Grid(x=ceil_div(ceil_div(width, 4), _GROUP), rows_each=1),
         constants=_table(width, layout) | {"SCALE": float(scale), "DIVISOR": divisor, "TURN": turn},
-        preludes=(layout.prelude,),
+        preludes=layout.preludes,
         args=(first, units),
     )
 
@@ -122,7 +122,7 @@ def position_embedding(*, width: int, layout: WeightFormat, offset: int, limit: 
         kernel="position_embedding",
         grid=Grid(x=ceil_div(ceil_div(width, 4), _GROUP), rows_each=1),
         constants=_table(width, layout) | {"OFFSET": offset, "LIMIT": limit},
-        preludes=(layout.prelude,),
+        preludes=layout.preludes,
     )
 
 

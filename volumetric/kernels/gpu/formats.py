@@ -37,6 +37,12 @@ class WeightFormat:
     affine: bool = False
     blocks: BlockLayout | None = None
 
+    @property
+    def preludes(self) -> tuple[str, ...]:
+        """Shader files to link: `prelude`, and what it shares with other formats."""
+        shared = () if self.blocks is None else self.blocks.shared
+        return (*(f"block/{name}" for name in shared), self.prelude)
+
     def pieces(self, k: int) -> int:
         """Pieces in a row of `k` elements."""
         return ceil_div(k, self.piece)

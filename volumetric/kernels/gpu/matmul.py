@@ -299,7 +299,7 @@ def matvec(
         grid=Grid(x=groups, rows_each=tuning.batch, over=over) if many else Grid(x=groups),
         constants=constants,
         preludes=(
-            shape.format.prelude,
+            *shape.format.preludes,
             f"unary/{shape.activation}",
             ("batch/pieces" if of_pieces else "batch/many") if many else "batch/one",
             where,

@@ -98,7 +98,7 @@ def gemm(shape: MatmulShape, caps: Caps, tile: GemmTile, *, first: int, units: i
         kernel="gemm",
         grid=Grid(x=ceil_div(units * shape.parts, tile.n), rows_each=tile.m),
         constants=constants,
-        preludes=(shape.format.prelude, f"unary/{shape.activation}", guard.prelude),
+        preludes=(*shape.format.preludes, f"unary/{shape.activation}", guard.prelude),
     )
 
 

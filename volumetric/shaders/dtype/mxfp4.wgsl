@@ -1,42 +1,12 @@
 // MXFP4: value = 2^(e - 128) * table[code], codes of 4 bits in groups of 32, the table that of E2M1 doubled. A piece is a
 // group; `scales` has a byte e for each.
-const PIECE: u32 = 32u;
-const INTERLEAVED: bool = false;
-const HAS_OFFSET: bool = false;
-const SCALED: bool = true;
-const HALVES: bool = false;
 const TABLE_0: u32 = 0x03020100u;
 const TABLE_1: u32 = 0x0c080604u;
 const TABLE_2: u32 = 0xfdfeff00u;
 const TABLE_3: u32 = 0xf4f8fafcu;
 
-alias Piece = vec4<u32>;
-
-fn load_piece(row: u32, p: u32) -> Piece { return weights[row * PIECES + p]; }
-
-fn half_weight(w: Piece, h: u32) -> i32 { return 1; }
-
-// The values of four codes, each the low half of a byte, out of a table of 16 bytes.
-fn look_up(codes: u32) -> u32 {
-    let at = vec4<u32>(codes, codes >> 8u, codes >> 16u, codes >> 24u) & vec4<u32>(15u);
-    let pairs = select(vec4<u32>(TABLE_0), vec4<u32>(TABLE_1), (at & vec4<u32>(4u)) != vec4<u32>(0u));
-    let others = select(vec4<u32>(TABLE_2), vec4<u32>(TABLE_3), (at & vec4<u32>(4u)) != vec4<u32>(0u));
-    let words = select(pairs, others, at >= vec4<u32>(8u));
-    let bytes = (words >> ((at & vec4<u32>(3u)) << vec4<u32>(3u))) & vec4<u32>(255u);
-    return bytes.x | (bytes.y << 8u) | (bytes.z << 16u) | (bytes.w << 24u);
-}
-
-fn piece_bytes(w: Piece, j: u32) -> u32 { return look_up((w[j % 4u] >> (j / 4u * 4u)) & 0x0f0f0f0fu); }
-
-fn piece_part(w: Piece, j: u32) -> vec4<f32> { return vec4<f32>(unpack4xI8(piece_bytes(w, j))); }
-
 // The float32 with exponent e - 1; below that the numbers are subnormal and shift instead.
 fn piece_scale(row: u32, p: u32) -> vec2<f32> {
     let e = (scales[row * GROUPS + p / 4u] >> (p % 4u * 8u)) & 255u;
     return vec2<f32>(bitcast<f32>(select((e - 1u) << 23u, 0x200000u << e, e < 2u)), 0.0);
-}
-
-fn w_load4(row: u32, k4: u32) -> vec4<f32> {
-    let p = k4 / 8u;
-    return piece_scale(row, p).x * piece_part(load_piece(row, p), k4 % 8u);
 }
