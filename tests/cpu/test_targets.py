@@ -15,7 +15,7 @@ from volumetric.kernels.cpu.bytedot import ByteDot
 from volumetric.kernels.cpu.emit import I32X, I64, Emitter
 from volumetric.kernels.cpu.target import Target, describe, resolve_features
 
-BLOCKS = "products and (q2_k or q5_k or q6_k or iq4_xs) and not exact"
+BLOCKS = "products and (q5_k or iq4_xs) and not exact"
 KERNELS = "extreme or (48-200 and (few_rows or tile))"
 
 
@@ -58,8 +58,8 @@ def test_arm_takes_dot_products_if_it_has_them(cpu, changes, dot):
         ("haswell", "test_products.py", KERNELS, 20),
         ("skylake-avx512", "test_products.py", KERNELS, 20),
         ("x86-64-v2", "test_products.py", KERNELS, 20),
-        ("haswell", "test_block_panels.py", BLOCKS, 8),
-        ("x86-64-v2", "test_block_panels.py", BLOCKS, 8),
+        ("haswell", "test_block_panels.py", BLOCKS, 4),
+        ("x86-64-v2", "test_block_panels.py", BLOCKS, 4),
     ],
 )
 def test_kernels_agree_when_built_for(cpu, file, chosen, passed):

@@ -89,9 +89,8 @@ def logits(model: LoadedModel, ids: np.ndarray) -> np.ndarray:
     return run.forward(run.new_state(), ids, last_only=False)
 
 
-@pytest.mark.parametrize("family", ["llama", "gpt2"])
-def test_models_are_closer_to_themselves(family: str) -> None:
-    model = open_model(str(TINY / family))
+def test_models_are_closer_to_themselves() -> None:
+    model = open_model(str(TINY / "llama"))
     rng = np.random.default_rng(4)
     ids, unseen = rng.integers(3, 300, 1024), rng.integers(3, 300, 200).astype(np.int32)
     targets = target_schemes(model.network, "int4:g32")
@@ -100,7 +99,7 @@ def test_models_are_closer_to_themselves(family: str) -> None:
         key: scheme for key, scheme in targets.items() if scheme
     }
     right = logits(model, unseen)
-    plain = logits(open_model(str(TINY / family), dtype="int4:g32"), unseen)
+    plain = logits(open_model(str(TINY / "llama"), dtype="int4:g32"), unseen)
     found = logits(dataclasses.replace(model, params=params), unseen)
     assert ((found - right) ** 2).mean() < 0.8 * ((plain - right) ** 2).mean()
 

@@ -270,6 +270,23 @@ class Layers:
 
         return run
 
+    def short_conv(self, spec: Mapping[str, Any], p: Params) -> Callable[[Any], Any]:
+        width, past = spec["embed_dim"], spec["kernel_size"] - 1
+
+        def run(x: Any) -> Any:
+            b, c, v = self.affine(p, "in.", x).chunk(3, -1)
+            rows = self.F.pad((b * v).transpose(-1, -2), (past, 0))
+            mixed = self.F.conv1d(rows, p["conv.weight"], p.get("conv.bias"), groups=width)
+            return self.affine(p, "out.", c * mixed.transpose(-1, -2))
+
+        return run
+
+    def scale(self, spec: Mapping[str, Any], p: Params) -> Callable[[Any], Any]:
+        return lambda x: x * spec["factor"]
+
+    def clamp(self, spec: Mapping[str, Any], p: Params) -> Callable[[Any], Any]:
+        return lambda x: x.clamp(spec.get("min"), spec.get("max"))
+
     def softcap(self, spec: Mapping[str, Any], p: Params) -> Callable[[Any], Any]:
         return lambda x: self.torch.tanh(x / spec["cap"]) * spec["cap"]
 
