@@ -52,15 +52,23 @@ def test_embeddings_are_those_of_the_directory(case: str, tmp_path: Path, caplog
                 assert np.abs(found.embed(KNOWN["texts"], prompt_name=prompt) - reference).max() < 1e-5
 
 
-def test_they_become_a_directory_again(tmp_path: Path) -> None:
-    convert_model(TINY / "sentences_mean", tmp_path / "m.gguf")
-    convert_model(tmp_path / "m.gguf", tmp_path / "again", format="hf")
-    before, after = (
-        volumetric.load(path, device="reference") for path in (TINY / "sentences_mean", tmp_path / "again")
-    )
-    ids = before.encode(TEXTS[0])
-    assert after.encode(TEXTS[0]) == ids
-    assert np.array_equal(after.logits(ids), before.logits(ids))
+@pytest.mark.parametrize("normalise", [True, False])
+@pytest.mark.parametrize("to", ["hf", "native"])
+def test_they_become_directories_again(to: Any, normalise: bool, tmp_path: Path) -> None:
+    directory = with_tokenizer("nomic_bert", tmp_path)
+    shutil.copy(TINY / "sentences_mean" / "config_sentence_transformers.json", directory)
+    if normalise:
+        modules = json.loads((directory / "modules.json").read_text())
+        modules.append({"idx": 2, "name": "2", "path": "2_Normalize", "type": "sentence_transformers.models.Normalize"})
+        (directory / "modules.json").write_text(json.dumps(modules))
+    convert_model(directory, tmp_path / "m.gguf")
+    convert_model(tmp_path / "m.gguf", tmp_path / "again", format=to)
+    with (
+        volumetric.load(directory, device="reference") as before,
+        volumetric.load(tmp_path / "again", device="reference") as after,
+    ):
+        for name in ("document", "query"):
+            assert np.array_equal(after.embed(TEXTS, prompt_name=name), before.embed(TEXTS, prompt_name=name))
 
 
 def test_llama_cpp_gets_what_it_asks_for(tmp_path: Path) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from volumetric.loaders.json_file import read_bytes
 from volumetric.loaders.model import LoadedModel
 from volumetric.loaders.sentence import sentence_files
+from volumetric.loaders.sentence_write import new_sentence_files
 from volumetric.loaders.tokenizer import Tokenizer
 from volumetric.loaders.tokenizer_files import MAX_TOKENIZER_BYTES
 
@@ -40,6 +41,11 @@ def text_files(model: LoadedModel) -> dict[str, bytes]:
     if model.tokenizer is not None:
         files["tokenizer.json"] = model.tokenizer.to_json().encode()
         files["tokenizer_config.json"] = to_json(_tokenizer_config(model.tokenizer, model))
+    limit = (model.tokenizer and model.tokenizer.max_length) or model.context_length
+    if model.sentences is not None:
+        width = model.network.shapes[min(model.network.shapes)][-1]  # of the embedding
+        written = new_sentence_files(model.sentences, width, limit)
+        files |= {name: to_json(values) for name, values in written.items()}
     defaults = {key: value for key, value in _generation(model).items() if value is not None}
     return files | {"generation_config.json": to_json(defaults)}
 
@@ -54,7 +60,7 @@ def _copies(directory: Path) -> dict[str, bytes]:
     }
 
 
-def to_json(values: Mapping[str, Any]) -> bytes:
+def to_json(values: Mapping[str, Any] | Sequence[Any]) -> bytes:
     """JSON text of a configuration file, in the given order."""
     return (json.dumps(values, indent=2, ensure_ascii=False) + "\n").encode()
 
@@ -62,7 +68,7 @@ def to_json(values: Mapping[str, Any]) -> bytes:
 def _tokenizer_config(tokenizer: Tokenizer, model: LoadedModel) -> dict[str, Any]:
     """What transformers needs beside tokenizer.json; its generic class takes that file as it is."""
     values: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast", **tokenizer.special_tokens}
-    values |= {"clean_up_tokenization_spaces": False, "model_max_length": model.context_length}
+    values |= {"clean_up_tokenization_spaces": False, "model_max_length": tokenizer.max_length or model.context_length}
     if model.chat_template is not None:
         values["chat_template"] = model.chat_template.source
     return values
