@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.pieces import agree_in_company, agree_in_cuts, close, take_late_ids
 from tests.runtime.test_delays import LOOPS
 from tests.runtime.test_reference import chain
-from volumetric.grid import Coord, Grid, Link
+from volumetric.grid import Coord, Link
 from volumetric.layers import (
     LSTM,
     BatchNorm1d,
     Conv1d,
     Conv2d,
     Dense,
-    Embedding,
     Entmax,
     Gate,
     GumbelSoftmax,
@@ -36,7 +36,6 @@ from volumetric.network import Network, initialise
 from volumetric.runtime import RunOptions, lower
 from volumetric.runtime.cpu import CpuDevice
 from volumetric.runtime.cpu.executable import CpuExecutable
-from volumetric.runtime.device import Piece, Wanted
 from volumetric.runtime.profile import WHOLE
 from volumetric.runtime.reference import ReferenceDevice
 
@@ -104,43 +103,16 @@ def rows(count: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal((count, WIDTH)).astype(np.float32)
 
 
-def close(got: np.ndarray, want: np.ndarray) -> None:
-    np.testing.assert_allclose(got, want, rtol=0, atol=2e-5 * max(1.0, float(np.abs(want).max(initial=0))))
-
-
 @pytest.mark.parametrize("scheme", [None, "int4:g32"])
 @pytest.mark.parametrize("which", NETWORKS)
 def test_pieces_of_several_sequences_give_what_each_gives_alone(which: str, scheme: str | None) -> None:
-    reference, fast = pair(NETWORKS[which], scheme)
-    sizes = (7, 1, 5, 1, 3)
-    wanted: tuple[Wanted, ...] = ("last", "last", "none", "all", "all")
-    together, alone = [fast.new_state() for _ in sizes], [reference.new_state() for _ in sizes]
-    for turn in range(2):
-        given = [rows(size, 10 * turn + i) for i, size in enumerate(sizes)]
-        found = fast.run([Piece(*one) for one in zip(together, given, wanted, strict=True)])
-        for got, state, x, want in zip(found, alone, given, wanted, strict=True):
-            every = reference.forward(state, x, last_only=False)
-            close(got, {"last": every[-1:], "all": every, "none": every[:0]}[want])
-    again = fast.restore(together[0].save())
-    fork, x = together[0].fork(), rows(2, 77)
-    want = reference.forward(alone[0], x)
-    for state in (together[0], fork, again):
-        close(fast.forward(state, x), want)
+    agree_in_company(*pair(NETWORKS[which], scheme), rows)
 
 
 @pytest.mark.parametrize("name", LOOPS)
 def test_links_with_a_delay_run_in_any_cut(name: str) -> None:
-    network = LOOPS[name]
-    reference, fast = pair(network)
     x = np.random.default_rng(1).standard_normal((9, 3)).astype(np.float32)
-    want = reference.forward(reference.new_state(), x, last_only=False)
-    for cuts in ((9,), (1, 5, 3), (4, 1, 4)):
-        state, at = fast.new_state(), 0
-        for count in cuts:
-            close(fast.forward(state, x[at : at + count], last_only=False), want[at : at + count])
-            at += count
-        state.trim(0)
-        close(fast.forward(state, x[:2], last_only=False), want[:2])
+    agree_in_cuts(*pair(LOOPS[name]), x, ((9,), (1, 5, 3), (4, 1, 4)))
 
 
 def test_rows_of_any_shape_are_steps_in_time() -> None:
@@ -153,19 +125,7 @@ def test_rows_of_any_shape_are_steps_in_time() -> None:
 
 
 def test_ids_may_come_back_late() -> None:
-    """A layer that is switched off passes token ids on."""
-    network = Network(
-        grid=Grid(2),
-        layers={Coord(0): Softmax(), Coord(1): Embedding(num_embeddings=4, embedding_dim=2)},
-        links=(Link(kind="activation", source=Coord(0), target=Coord(1), combine="replace", delay=1),),
-        disabled=frozenset({Coord(0)}),
-    )
-    params = initialise(network, 3)
-    fast: Any = CpuDevice(1).compile(lower(network), params, OPTIONS)
-    table, state = params["1.0.0.0/weight"].values(), fast.new_state()
-    assert np.array_equal(fast.forward(state, np.array([3, 1, 2]), last_only=False), table[[0, 3, 1]])
-    assert state.read("0.0.0.0/delay1").dtype == np.int32
-    assert np.array_equal(fast.forward(fast.restore(state.save()), np.array([0])), table[[2]])
+    take_late_ids(lambda network: pair(network)[1])
 
 
 def test_what_sees_a_whole_call_is_not_cut() -> None:

@@ -7,12 +7,13 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from tests.cpu.test_between import NETWORKS, OPTIONS, close, deep, late, rows
+from tests.cpu.test_between import NETWORKS, OPTIONS, deep, late, rows
 from tests.devices import device
 from tests.graph.test_networks import chain
+from tests.pieces import agree_in_company, agree_in_cuts, close, take_late_ids
 from tests.runtime.test_delays import LOOPS
 from tests.runtime.test_reference import chain as features
-from volumetric.grid import Coord, Grid, Link
+from volumetric.grid import Coord, Link
 from volumetric.kernels.gpu.dispatch import Rows
 from volumetric.layers import (
     LSTM,
@@ -24,11 +25,10 @@ from volumetric.layers import (
     GumbelSoftmax,
     KMeans,
     LayerSpec,
-    Softmax,
 )
 from volumetric.network import Network, initialise
 from volumetric.runtime import RunOptions, lower
-from volumetric.runtime.device import Piece, Wanted
+from volumetric.runtime.device import Piece
 from volumetric.runtime.gpu.executable import GpuExecutable
 from volumetric.runtime.graph import cores
 from volumetric.runtime.profile import WHOLE
@@ -37,7 +37,6 @@ from volumetric.runtime.reference import ReferenceDevice, ReferenceExecutable
 WIDTH = 32
 LATE = deep(Entmax(), links=(late(1, 0, 3),))
 """A loop in which three rows run at a time: no power of two."""
-WANTED: tuple[Wanted, ...] = ("last", "last", "none", "all", "all")
 
 
 def pair(network: Network, scheme: str | None = None) -> tuple[ReferenceExecutable, GpuExecutable]:
@@ -52,49 +51,17 @@ def pair(network: Network, scheme: str | None = None) -> tuple[ReferenceExecutab
 @pytest.mark.parametrize("scheme", [None, "int4:g32"])
 @pytest.mark.parametrize("which", [*NETWORKS, "three"])
 def test_pieces_of_several_sequences_give_what_each_gives_alone(which: str, scheme: str | None) -> None:
-    reference, fast = pair(NETWORKS.get(which, LATE), scheme)
-    sizes = (7, 1, 5, 1, 3)
-    together, alone = [fast.new_state() for _ in sizes], [reference.new_state() for _ in sizes]
-    for turn in range(2):
-        given = [rows(size, 10 * turn + i) for i, size in enumerate(sizes)]
-        found = fast.run([Piece(*one) for one in zip(together, given, WANTED, strict=True)])
-        for got, state, x, want in zip(found, alone, given, WANTED, strict=True):
-            every = reference.forward(state, x, last_only=False)
-            close(got, {"last": every[-1:], "all": every, "none": every[:0]}[want])
-    again = fast.restore(together[0].save())
-    fork, x = together[0].fork(), rows(2, 77)
-    want = reference.forward(alone[0], x)
-    for state in (together[0], fork, again):
-        close(fast.forward(state, x), want)
+    agree_in_company(*pair(NETWORKS.get(which, LATE), scheme), rows)
 
 
 @pytest.mark.parametrize("name", LOOPS)
 def test_links_with_a_delay_run_in_any_cut(name: str) -> None:
-    reference, fast = pair(LOOPS[name])
     x = np.random.default_rng(1).standard_normal((9, 3)).astype(np.float32)
-    want = reference.forward(reference.new_state(), x, last_only=False)
-    for cuts in ((9,), (4, 1, 4)):
-        state, at = fast.new_state(), 0
-        for count in cuts:
-            close(fast.forward(state, x[at : at + count], last_only=False), want[at : at + count])
-            at += count
-        state.trim(0)
-        close(fast.forward(state, x[:2], last_only=False), want[:2])
+    agree_in_cuts(*pair(LOOPS[name]), x, ((9,), (4, 1, 4)))
 
 
 def test_ids_may_come_back_late() -> None:
-    """A layer that is switched off passes token ids on."""
-    network = Network(
-        grid=Grid(2),
-        layers={Coord(0): Softmax(), Coord(1): Embedding(num_embeddings=4, embedding_dim=2)},
-        links=(Link(kind="activation", source=Coord(0), target=Coord(1), combine="replace", delay=1),),
-        disabled=frozenset({Coord(0)}),
-    )
-    _, fast = pair(network)
-    table, state = initialise(network, 3)["1.0.0.0/weight"].values(), fast.new_state()
-    assert np.array_equal(fast.forward(state, np.array([3, 1, 2]), last_only=False), table[[0, 3, 1]])
-    assert state.read("0.0.0.0/delay1").dtype == np.int32
-    assert np.array_equal(fast.forward(fast.restore(state.save()), np.array([0])), table[[2]])
+    take_late_ids(lambda network: pair(network)[1])
 
 
 def test_rows_of_any_shape_go_through_and_come_out() -> None:
