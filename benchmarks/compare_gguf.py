@@ -22,6 +22,7 @@ import json
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from compare_llamacpp import worker
@@ -103,10 +104,15 @@ def compare_model(python: str, path: Path, device: str, count: int, home: Path) 
         print(f"{id:8} {tokenizer.token(int(id))!r:20} {theirs[id]:9.4f} {ours[id]:9.4f} {ours[id] - theirs[id]:+.4f}")
 
 
+def their_ids(python: str, path: Path, texts: list[str], home: Path) -> list[dict[str, Any]]:
+    """What llama.cpp's tokenizer makes of texts."""
+    (home / "texts.json").write_text(json.dumps(texts))
+    return json.loads(worker(python, "llamacpp_worker.py", "encode", str(path), str(home / "texts.json")))
+
+
 def compare_texts(python: str, path: Path, tokenizer: Tokenizer, home: Path) -> None:
     texts = json.loads(TEXTS.read_text(encoding="utf-8"))
-    (home / "texts.json").write_text(json.dumps(texts))
-    records = json.loads(worker(python, "llamacpp_worker.py", "encode", str(path), str(home / "texts.json")))
+    records = their_ids(python, path, texts, home)
     wrong = [r["text"] for r in records if tokenizer.encode(r["text"], add_special_tokens=False) != r["ids"]]
     print(f"ids of {len(texts) - len(wrong)} of {len(texts)} texts are the same")
     for text in wrong:
@@ -115,8 +121,7 @@ def compare_texts(python: str, path: Path, tokenizer: Tokenizer, home: Path) -> 
 
 def compare_embeddings(python: str, path: Path, device: str, home: Path) -> None:
     texts = json.loads(TEXTS.read_text(encoding="utf-8"))
-    (home / "texts.json").write_text(json.dumps(texts))
-    records = json.loads(worker(python, "llamacpp_worker.py", "encode", str(path), str(home / "texts.json")))
+    records = their_ids(python, path, texts, home)
     with vo.load(path, device=device) as model:
         given = [(text, model.encode(text)) for text in texts]
         given = [(text, ids) for text, ids in given if len(ids) <= model.text_encoder.limit]

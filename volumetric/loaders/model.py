@@ -176,8 +176,7 @@ def _open_guessed(location: Location, dtype: Scheme | None, guess: bool | Mappin
         names, more = list(found.left_out)[:SHOWN], len(found.left_out) - SHOWN
         rest = f" and {more} more" if more > 0 else ""
         logger.warning("%s: taken for %s; left out: %s%s", where, found.architecture, ", ".join(names), rest)
-    sizes = [spec.num_embeddings for spec in network.layers.values() if isinstance(spec, Embedding)]
-    texts = _read_texts(location.directory, {}, max(sizes, default=MAX_SIZE))
+    texts = _read_texts(location.directory, {}, _largest_table(network))
     return LoadedModel(
         name=location.name,
         network=network,
@@ -260,8 +259,7 @@ def _open_native(location: Location, dtype: Scheme | None) -> LoadedModel:
     network, params, facts = read_native(location.directory, dtype)
     path = location.directory / "config.json"
     config = read_object(path) if path.is_file() else {}
-    sizes = [spec.num_embeddings for spec in network.layers.values() if isinstance(spec, Embedding)]
-    texts = _read_texts(location.directory, config, max(sizes, default=MAX_SIZE))
+    texts = _read_texts(location.directory, config, _largest_table(network))
     return LoadedModel(
         name=location.name,
         network=network,
@@ -323,6 +321,12 @@ def _read_texts(directory: Path, config: Mapping[str, Any], vocabulary: int) -> 
     ends = _known_ids(tokenizer, [special.get("eos_token"), *_template_ends(template)])
     generation = read_generation(configs, ends, vocabulary, str(directory))
     return _Texts(tokenizer=tokenizer, template=template, generation=generation)
+
+
+def _largest_table(network: Network) -> int:
+    """Ids that a network knows, where no configuration says; any number of them where it reads none."""
+    sizes = [spec.num_embeddings for spec in network.layers.values() if isinstance(spec, Embedding)]
+    return max(sizes, default=MAX_SIZE)
 
 
 def _template_ends(template: ChatTemplate | None) -> list[str]:

@@ -6,7 +6,7 @@ it; other devices run the graph that `runtime.graph.open_graph` makes of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal
@@ -88,10 +88,6 @@ class Plan:
     buffers: frozenset[str] = frozenset()
     piece: int | None = None
     low_rank: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
-
-    def consumers(self, value: int) -> Iterator[int]:
-        """Indices of the steps that read `value`."""
-        return (i for i, step in enumerate(self.steps) if value in step.inputs)
 
     def __str__(self) -> str:
         return "\n".join(self._line(step) for step in self.steps)

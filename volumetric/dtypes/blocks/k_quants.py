@@ -6,6 +6,8 @@ Layouts: ``block_q2_K`` and so on in ggml's ``ggml-common.h``; rules: ``dequanti
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -70,23 +72,47 @@ def _split_q6_k(blocks: Bytes) -> Fields:
     return Fields(codes=codes, step=halves(blocks, 208), scales=scales)
 
 
-def _row(
-    name: str, block_bytes: int, dtype: str, group: int, split: object, encode: object, zero: int = 0
-) -> BlockFormat:
-    return BlockFormat(
-        name=name,
-        size=256,
-        block_bytes=block_bytes,
-        dtype=parse_dtype(dtype),
-        group=group,
-        zero=zero,
-        split=split,  # pyright: ignore[reportArgumentType]  (functions of this module and `k_encoders`)
-        encode=encode,  # pyright: ignore[reportArgumentType]
-    )
+_k_quant = partial(BlockFormat, size=256)
 
-
-Q2_K = _row("q2_k", 84, "uint2", 16, _split_q2_k, encode_q2_k)
-Q3_K = _row("q3_k", 110, "int4", 16, _split_q3_k, encode_q3_k, 4)
-Q4_K = _row("q4_k", 144, "uint4", 32, _split_q4_k, encode_q4_k)
-Q5_K = _row("q5_k", 176, "uint8", 32, _split_q5_k, encode_q5_k)
-Q6_K = _row("q6_k", 210, "int8", 16, _split_q6_k, encode_q6_k, 32)
+Q2_K = _k_quant(
+    name="q2_k",
+    block_bytes=84,
+    dtype=parse_dtype("uint2"),
+    group=16,
+    split=_split_q2_k,
+    encode=encode_q2_k,
+)
+Q3_K = _k_quant(
+    name="q3_k",
+    block_bytes=110,
+    dtype=parse_dtype("int4"),
+    group=16,
+    zero=4,
+    split=_split_q3_k,
+    encode=encode_q3_k,
+)
+Q4_K = _k_quant(
+    name="q4_k",
+    block_bytes=144,
+    dtype=parse_dtype("uint4"),
+    group=32,
+    split=_split_q4_k,
+    encode=encode_q4_k,
+)
+Q5_K = _k_quant(
+    name="q5_k",
+    block_bytes=176,
+    dtype=parse_dtype("uint8"),
+    group=32,
+    split=_split_q5_k,
+    encode=encode_q5_k,
+)
+Q6_K = _k_quant(
+    name="q6_k",
+    block_bytes=210,
+    dtype=parse_dtype("int8"),
+    group=16,
+    zero=32,
+    split=_split_q6_k,
+    encode=encode_q6_k,
+)

@@ -96,8 +96,8 @@ class Section:
 
 def _fifth_bits(taken: Taken) -> NDArray[Any]:
     """Bit j of byte b of a word is bit 4 of code 4j + b."""
-    bits = (taken.codes >> np.uint8(4)).reshape(len(taken.codes), -1, 8, 4)
-    return np.packbits(bits, axis=2, bitorder="little")
+    fours = (taken.codes.view(np.uint32) >> np.uint32(4)) & np.uint32(0x01010101)
+    return np.bitwise_or.reduce(fours << np.arange(8, dtype=np.uint32), axis=-1)
 
 
 def _two_bits(taken: Taken) -> NDArray[Any]:

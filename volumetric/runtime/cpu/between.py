@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from volumetric._typing import Array
 from volumetric.network import Params
 from volumetric.runtime.cpu.layout import Layout
@@ -66,8 +64,7 @@ class CallValues:
     def rows(self, tensor: int, stretch: Stretch) -> Array:
         """Rows of a value in its slot."""
         known = self.graph.tensors[tensor]
-        kind = np.int32 if known.dtype == "int32" else np.float32
-        every = self.layout.buffers.view(self.layout.slot(tensor), known.width, kind)
+        every = self.layout.view(tensor)
         return every[stretch.start : stretch.start + stretch.rows].reshape(stretch.rows, *known.shape[1:])
 
     def state(self, tensor: int, piece: int) -> Array:

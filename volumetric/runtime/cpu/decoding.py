@@ -66,6 +66,5 @@ class TokenLoop:
         call = Call([Span(i, 0, 1) for i in range(len(pieces))], pieces, [piece.x for piece in pieces])
         self._ready = ready = runner.prepare(call, self._logits)
         [given] = runner.program.graph.given
-        layout = runner.program.layout
-        self._ids = layout.buffers.view(layout.slot(given), 1, np.int32)[: len(pieces), 0]
+        self._ids = runner.program.layout.view(given)[: len(pieces), 0]
         return ready

@@ -12,11 +12,10 @@ from numpy.typing import NDArray
 
 from volumetric._typing import F32Array
 from volumetric.errors import DeviceError, GenerationError
-from volumetric.kernels.cpu.products import DIRECT_ROWS
 from volumetric.network import Params
 from volumetric.runtime.batch import Span, check_once, check_pieces, deal, greedy_each
 from volumetric.runtime.cpu.decoding import TokenLoop
-from volumetric.runtime.cpu.program import Program, form_of
+from volumetric.runtime.cpu.program import Program
 from volumetric.runtime.cpu.running import CHUNK, Call, Runner
 from volumetric.runtime.cpu.state import CpuState, StateLayout, StateMemory, bytes_per_token
 from volumetric.runtime.device import MemoryReport, Piece, RunOptions
@@ -132,14 +131,6 @@ class CpuExecutable:
             state = state.fork()  # each walk replaces them
         with self._turn:
             return runner.step_times(Call([Span(0, 0, rows)], [Piece(state, x)], [x]), repeats)
-
-    def warmup(self) -> None:
-        """Compile every operation on rows that this network can need, or load it from the cache."""
-        program = self._open().program
-        for tail in (1, DIRECT_ROWS, CHUNK):
-            for rows in (1, DIRECT_ROWS, CHUNK):
-                if rows >= tail:
-                    program.table((form_of(rows), form_of(tail)))
 
     def update(self, params: Params) -> None:
         """Replace resident weights, see `Updatable.update`."""

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from volumetric.kernels.cpu.panels import Rounding, prepared_bytes
 from volumetric.kernels.cpu.pieces import BLOCK_BYTES
@@ -91,6 +95,11 @@ class Layout:
     def slot(self, value: int) -> int:
         """Slot of a tensor."""
         return self._slots[value]
+
+    def view(self, value: int) -> NDArray[Any]:
+        """The rows of a tensor in its slot, ``[rows, width]``; not of one that the caller's array holds."""
+        tensor = self._cut.graph.tensors[value]
+        return self.buffers.view(self.slot(value), tensor.width, np.int32 if tensor.dtype == "int32" else np.float32)
 
     def rounding(self, matrix: Matrix) -> Rounding:
         """What a product with `matrix` rounds its activations to."""

@@ -100,7 +100,7 @@ class Runner:
         for state, part in zip(ready.values.states, call.parts, strict=True):
             state.advance(len(part))
         if ready.outputs and not program.layout.writes_output:
-            found = program.layout.buffers.view(program.layout.slot(program.graph.outputs[0]), out.shape[1])
+            found = program.layout.view(program.graph.outputs[0])
             out[: len(ready.outputs)] = found[[program.output_row(row, i) for i, row in enumerate(ready.outputs)]]
         return len(ready.outputs)
 
@@ -135,9 +135,7 @@ class Runner:
         table = program.table(mode)  # operations ask for their scratch as they are added
         self._reserve_scratch(layout.scratch_bytes)
         [given] = graph.given
-        value = graph.tensors[given]
-        kind = np.int32 if value.dtype == "int32" else np.float32
-        room = layout.buffers.view(layout.slot(given), value.width, kind)
+        room = layout.view(given)
         start = 0
         for part in call.parts:
             x = call.rows[part.piece][part.start : part.stop]
