@@ -202,7 +202,10 @@ float16 beside integer weights and float32 beside others, on GPUs float16 beside
 FORMAT_TEXT = {
     "hf": ("directory, or a `.safetensors` file beside its config.json; shards", "Hugging Face: plain floats"),
     "gguf": ("`.gguf`, split files too", "llama.cpp: one file, with its tokenizer and chat template"),
-    "native": ("directory", "network.json and weights.safetensors: any network, any of the 21 numeric types"),
+    "native": (
+        "directory",
+        "network.json and weights.safetensors: any network, all numeric types and block formats; heads of encoders",
+    ),
     "loom": ("`.json`", "JSON of the Go engine ([loom.md](loom.md))"),
 }
 

@@ -83,7 +83,30 @@ def test_written_encoders_are_the_same(case: str, tmp_path: Path) -> None:
     assert open_model(tmp_path / case).classes == model.classes
     if model.head is not None:
         with pytest.raises(UnsupportedError, match="has a head"):
-            save_model(tmp_path / "native", model, "native")
+            save_model(tmp_path / "one.json", model, "loom")
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if "judge" in case or "masked" in case or "pairs" in case])
+def test_native_checkpoints_keep_heads(case: str, tmp_path: Path) -> None:
+    model = open_model(TINY / case)
+    save_model(tmp_path / "native", model, "native")
+    again = open_model(tmp_path / "native")
+    assert (again.classes, again.hidden, again.sentences) == (model.classes, model.hidden, model.sentences)
+    ids = expected(case)["input_ids"][0]
+    np.testing.assert_array_equal(outputs(again, "reference", ids, None), outputs(model, "reference", ids, None))
+    small = open_model(tmp_path / "native", dtype="int8")
+    assert "int8:g32" in map(str, small.params.schemes())
+    if model.head is not None and again.head is not None:
+        assert again.head.network == model.head.network
+        assert again.head.pooling == model.head.pooling
+        for part in ("head.json", "head.safetensors"):
+            (tmp_path / "native" / part).rename(tmp_path / part)
+            with pytest.raises(CheckpointError, match=part):
+                open_model(tmp_path / "native")
+            (tmp_path / part).rename(tmp_path / "native" / part)
+        files = {path.name: path.read_bytes() for path in (tmp_path / "native").iterdir()}
+        save_model(tmp_path / "native", again, "native")
+        assert {path.name: path.read_bytes() for path in (tmp_path / "native").iterdir()} == files
 
 
 def rewritten(case: str, home: Path, rename: Any, **config: Any) -> Path:

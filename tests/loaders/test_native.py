@@ -165,6 +165,10 @@ DAMAGE: dict[str, tuple[Callable[[Path], Any], str]] = {
     "version": (damage_metadata(lambda about: about.update(version=2)), "not written by this version"),
     "context": (damage_metadata(lambda about: about.update(context_length="x")), "lack context_length"),
     "classes": (damage_metadata(lambda about: about.update(classes=[1])), "no list of names"),
+    "hidden states": (damage_metadata(lambda about: about.update(hidden="0.0.0.9")), "there is no layer"),
+    "no coordinate": (damage_metadata(lambda about: about.update(hidden=[1])), "is not a coordinate"),
+    "pooling": (damage_metadata(lambda about: about.update(pooling="x")), "pooling in the metadata is none of"),
+    "no head": (damage_metadata(lambda about: about.update(pooling="cls")), "head.json"),
     "statistics": (damage_metadata(lambda about: about.update(inputs={"mean": [0.0]})), "must have mean and deviation"),
     "a deviation of 0": (
         damage_metadata(lambda about: about.update(inputs={"mean": [0.0], "deviation": [0.0]})),

@@ -146,9 +146,10 @@ def save_model(target: str | Path, model: LoadedModel, to: Format = "native") ->
             f"{model.name} standardises its inputs, which the format {to} cannot say", hint="use format native"
         )
     format_of(target, to)
-    if model.head is not None and to != "hf":
+    if model.head is not None and to not in ("hf", "native"):
         raise UnsupportedError(
-            f"{model.name} has a head that judges texts, which the format {to} cannot hold", hint="use format hf"
+            f"{model.name} has a head that judges texts, which the format {to} cannot hold",
+            hint="use format native or hf",
         )
     if to == "gguf":
         save_gguf(target, model)
@@ -157,8 +158,10 @@ def save_model(target: str | Path, model: LoadedModel, to: Format = "native") ->
     elif to == "loom":
         save_loom(target, model.network, model.params)
     else:
-        facts = NativeFacts(context_length=model.context_length, inputs=model.inputs, classes=model.classes)
-        save_native(target, model.network, model.params, facts=facts, files=text_files(model))
+        facts = NativeFacts(
+            context_length=model.context_length, inputs=model.inputs, classes=model.classes, hidden=model.hidden
+        )
+        save_native(target, model.network, model.params, facts=facts, files=text_files(model), head=model.head)
 
 
 def _check_dtype(scheme: Scheme, to: Format) -> None:

@@ -28,7 +28,7 @@ from volumetric.loaders.json_file import read_object
 from volumetric.loaders.mount import mount
 from volumetric.loaders.multimodal import text_part
 from volumetric.loaders.names import SHOWN
-from volumetric.loaders.native import read_native
+from volumetric.loaders.native import read_native, read_native_head
 from volumetric.loaders.quantise import convert, target_schemes
 from volumetric.loaders.sentence import Head, Sentences, lacks_head, read_head, read_labels, read_sentences
 from volumetric.loaders.shards import open_safetensors
@@ -273,6 +273,8 @@ def _open_native(location: Location, dtype: Scheme | None) -> LoadedModel:
         inputs=facts.inputs,
         classes=facts.classes,
         sentences=read_sentences(location.directory),
+        head=read_native_head(location.directory, facts),
+        hidden=facts.hidden,
     )
 
 

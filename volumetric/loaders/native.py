@@ -3,11 +3,13 @@
 Tensors of plain numeric types are stored under their keys, readable by any program. A tensor in another scheme is
 stored as its packed parts: ``key`` holds the 32-bit words, ``key:scales`` and ``key:offsets`` the rest, and the file's
 metadata name scheme and logical shape. The bytes depend on network and weights alone. The metadata also hold the CRC-32
-of the structure and of every tensor; a tensor's is checked when it is first read.
+of the structure and of every tensor; a tensor's is checked when it is first read. A head that judges pooled hidden
+states is a network of its own: head.json and head.safetensors, written in the same way.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import zlib
 from collections.abc import Iterator, Mapping
@@ -27,10 +29,13 @@ from volumetric.loaders.native_facts import NativeFacts, read_facts
 from volumetric.loaders.quantise import convert, target_schemes
 from volumetric.loaders.safetensors import SafetensorsFile
 from volumetric.loaders.safetensors_write import TensorOut, tag_of, write_safetensors
+from volumetric.loaders.sentence import Head
 from volumetric.network import Network, Params, check_params
 from volumetric.weights import WeightStore
 
 WEIGHTS_NAME: Final = "weights.safetensors"
+HEAD_NAME: Final = "head.json"
+HEAD_WEIGHTS_NAME: Final = "head.safetensors"
 METADATA_KEY: Final = "volumetric"
 VERSION: Final = 1
 MAX_NETWORK_BYTES: Final = 100_000_000
@@ -44,6 +49,7 @@ def save_native(
     *,
     facts: NativeFacts | None = None,
     files: Mapping[str, bytes] | None = None,
+    head: Head | None = None,
 ) -> None:
     """Write a checkpoint. The directory appears complete or not at all.
 
@@ -51,6 +57,7 @@ def save_native(
     ----------
     directory : new, empty, or an earlier checkpoint, which is replaced
     files : further files, name → content: tokenizer, chat template, …
+    head : network that judges pooled hidden states
 
     Raises
     ------
@@ -62,21 +69,33 @@ def save_native(
         for name, content in sorted((files or {}).items()):
             (home / name).parent.mkdir(parents=True, exist_ok=True)
             write_atomic(home / name, content)
-        tensors, schemes = _tensors(params)
-        structure = network.to_json().encode()
-        about = {
-            "version": VERSION,
-            **(facts or NativeFacts()).to_json(),
-            "tensors": schemes,
-            "network": _shown(zlib.crc32(structure)),
-        }
+        about = facts or NativeFacts()
+        if head is not None:
+            check_params(head.network, head.params)
+            about = dataclasses.replace(about, pooling=head.pooling)
+            _write(home / HEAD_NAME, home / HEAD_WEIGHTS_NAME, head.network, head.params, NativeFacts())
+        _write(home / NATIVE_NAME, home / WEIGHTS_NAME, network, params, about)
 
-        def sealed(sums: Mapping[str, int]) -> dict[str, str]:
-            checked = about | {"crc32": {name: _shown(crc) for name, crc in sums.items()}}
-            return {METADATA_KEY: json.dumps(checked, separators=(",", ":"), sort_keys=True)}
 
-        write_safetensors(home / WEIGHTS_NAME, tensors, sealed)
-        write_atomic(home / NATIVE_NAME, structure)
+def _write(
+    structure_path: Path, weights_path: Path, network: Network, params: Mapping[str, WeightStore], facts: NativeFacts
+) -> None:
+    """Write a network and its weights, each with what tells whether the other belongs to it."""
+    tensors, schemes = _tensors(params)
+    structure = network.to_json().encode()
+    about = {
+        "version": VERSION,
+        **facts.to_json(),
+        "tensors": schemes,
+        "network": _shown(zlib.crc32(structure)),
+    }
+
+    def sealed(sums: Mapping[str, int]) -> dict[str, str]:
+        checked = about | {"crc32": {name: _shown(crc) for name, crc in sums.items()}}
+        return {METADATA_KEY: json.dumps(checked, separators=(",", ":"), sort_keys=True)}
+
+    write_safetensors(weights_path, tensors, sealed)
+    write_atomic(structure_path, structure)
 
 
 def _shown(crc: int) -> str:
@@ -164,21 +183,43 @@ def read_native(directory: Path, dtype: Scheme | None = None) -> tuple[Network, 
     CheckpointError
         A file is damaged, or the weights do not fit the network.
     """
-    structure = read_bytes(directory / NATIVE_NAME, MAX_NETWORK_BYTES)
+    network, params, facts = _read(directory / NATIVE_NAME, directory / WEIGHTS_NAME, dtype)
+    if facts.hidden is not None and facts.hidden not in network.layers:
+        raise CheckpointError(f"{directory}: hidden states come from {facts.hidden}, where there is no layer")
+    return network, params, facts
+
+
+def read_native_head(directory: Path, facts: NativeFacts) -> Head | None:
+    """Open the head that judges pooled hidden states, as it is stored; None if there is none.
+
+    Raises
+    ------
+    CheckpointError
+        A file is damaged or missing.
+    """
+    if facts.pooling is None:
+        return None
+    network, params, _ = _read(directory / HEAD_NAME, directory / HEAD_WEIGHTS_NAME, None)
+    return Head(network=network, params=params, pooling=facts.pooling)
+
+
+def _read(structure_path: Path, weights_path: Path, dtype: Scheme | None) -> tuple[Network, Params, NativeFacts]:
+    """Read what `_write` has written; errors as for `read_native`."""
+    structure, where = read_bytes(structure_path, MAX_NETWORK_BYTES), str(weights_path)
     try:
         network = Network.from_json(structure)
     except CheckpointError:
         raise
     except (VolumetricError, RecursionError) as error:
-        raise CheckpointError(f"{directory / NATIVE_NAME}: {error}", hint="the file is damaged") from error
-    file = SafetensorsFile(directory / WEIGHTS_NAME)
-    about = _read_about(file, str(directory / WEIGHTS_NAME))
+        raise CheckpointError(f"{structure_path}: {error}", hint="the file is damaged") from error
+    file = SafetensorsFile(weights_path)
+    about = _read_about(file, where)
     if about["network"] != _shown(zlib.crc32(structure)):
         raise CheckpointError(
-            f"{directory / NATIVE_NAME} is not the one that {WEIGHTS_NAME} was written with",
+            f"{structure_path} is not the one that {weights_path.name} was written with",
             hint="one of the two was changed or copied alone",
         )
-    source = _Checked(file, about["crc32"], str(directory / WEIGHTS_NAME))
+    source = _Checked(file, about["crc32"], where)
     targets = target_schemes(network, dtype)
     stores: dict[str, WeightStore] = {}
     for key in file.entries:
@@ -187,7 +228,7 @@ def read_native(directory: Path, dtype: Scheme | None = None) -> tuple[Network, 
         stores[key] = _store(key, source, about["tensors"].get(key), targets.get(key))
     ordered = {key: stores[key] for key in network.param_specs() if key in stores}
     check_params(network, ordered | stores)
-    return network, Params(ordered), read_facts(about, str(directory / WEIGHTS_NAME))
+    return network, Params(ordered), read_facts(about, where)
 
 
 def _read_about(file: SafetensorsFile, where: str) -> dict[str, Any]:

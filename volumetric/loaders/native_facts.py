@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from volumetric.analysis.standardise import Standardisation
-from volumetric.errors import CheckpointError, VolumetricError
+from volumetric.errors import CheckpointError, SpecError, VolumetricError
+from volumetric.grid import Coord
+from volumetric.loaders.sentence import POOLINGS, Pooling
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,11 +21,15 @@ class NativeFacts:
     context_length : tokens that the model was trained for, 0 if unknown
     inputs : how inputs were standardised before the network read them, or None
     classes : names of the classes that outputs stand for, empty where there are none
+    hidden : layer whose rows are the hidden states, where layers of a head come after it
+    pooling : how hidden states are pooled for the head that judges them; None: there is no such head
     """
 
     context_length: int = 0
     inputs: Standardisation | None = None
     classes: tuple[str, ...] = ()
+    hidden: Coord | None = None
+    pooling: Pooling | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON data; what is not known is left out."""
@@ -32,6 +38,10 @@ class NativeFacts:
             data["inputs"] = {"mean": list(self.inputs.mean), "deviation": list(self.inputs.deviation)}
         if self.classes:
             data["classes"] = list(self.classes)
+        if self.hidden is not None:
+            data["hidden"] = str(self.hidden)
+        if self.pooling is not None:
+            data["pooling"] = self.pooling
         return data
 
 
@@ -42,11 +52,23 @@ def read_facts(about: Mapping[str, Any], where: str) -> NativeFacts:
         raise CheckpointError(f"{where}: the metadata lack context_length")
     if not isinstance(classes, list) or not all(isinstance(name, str) for name in classes):
         raise CheckpointError(f"{where}: classes in the metadata are no list of names")
+    pooling = about.get("pooling")
+    if pooling is not None and pooling not in POOLINGS:
+        raise CheckpointError(f"{where}: pooling in the metadata is none of {', '.join(POOLINGS)}")
     return NativeFacts(
         context_length=context,
         classes=tuple(classes),
         inputs=None if inputs is None else _standardisation(inputs, where),
+        hidden=_coord(about.get("hidden"), where),
+        pooling=pooling,
     )
+
+
+def _coord(text: object, where: str) -> Coord | None:
+    try:
+        return None if text is None else Coord.parse(str(text))
+    except SpecError as error:
+        raise CheckpointError(f"{where}: hidden in the metadata: {error}") from error
 
 
 def _standardisation(data: object, where: str) -> Standardisation:
