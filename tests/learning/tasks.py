@@ -37,6 +37,7 @@ from volumetric.layers import (
     ConvTranspose2d,
     ConvTranspose3d,
     Dense,
+    Discrete,
     Dropout,
     Embedding,
     Entmax,
@@ -248,6 +249,15 @@ TASKS: dict[str, Task] = {
     "scale": Task(layers=_before(Scale(factor=1.5), 3), row=(4,), rate=0.3),
     "short_conv": Task(layers=(ShortConv(embed_dim=2, kernel_size=2),), row=(2,), rows=4, rate=0.5, steps=80),
     "clamp": Task(layers=_before(Clamp(min=-2.0, max=2.0), 3), row=(4,), rate=0.6),
+    "discrete": Task(
+        layers=(
+            Dense(in_features=4, out_features=24),
+            Discrete(surrogate="clip"),
+            Dense(in_features=24, out_features=3),
+        ),
+        row=(4,),
+        spread=0.2,
+    ),
     "softcap": Task(layers=_before(Softcap(cap=2.0), 3), row=(4,), rate=0.6),
     "softmax": Task(layers=_before(Softmax(temperature=0.7), 5), row=(4,), rate=5.0),
     "masked_softmax": Task(layers=_before(MaskedSoftmax(mask=(True, False, True, True, True)), 5), row=(4,), rate=5.0),

@@ -26,6 +26,7 @@ from volumetric.layers.conv_transpose import ConvTranspose1d as ConvTranspose1d
 from volumetric.layers.conv_transpose import ConvTranspose2d as ConvTranspose2d
 from volumetric.layers.conv_transpose import ConvTranspose3d as ConvTranspose3d
 from volumetric.layers.dense import Dense as Dense
+from volumetric.layers.discrete import Discrete as Discrete
 from volumetric.layers.dropout import Dropout as Dropout
 from volumetric.layers.embedding import Embedding as Embedding
 from volumetric.layers.embedding import PositionEmbedding as PositionEmbedding

@@ -287,6 +287,11 @@ class Layers:
     def clamp(self, spec: Mapping[str, Any], p: Params) -> Callable[[Any], Any]:
         return lambda x: x.clamp(spec.get("min"), spec.get("max"))
 
+    def discrete(self, spec: Mapping[str, Any], p: Params) -> Callable[[Any], Any]:
+        if spec.get("function", "sign") != "sign" or spec.get("surrogate", "none") != "none":
+            raise NotImplementedError("torch has no layer for this")
+        return lambda x: x.sign()
+
     def softcap(self, spec: Mapping[str, Any], p: Params) -> Callable[[Any], Any]:
         return lambda x: self.torch.tanh(x / spec["cap"]) * spec["cap"]
 

@@ -9,6 +9,7 @@ from volumetric.layers import (
     MLP,
     Clamp,
     Dense,
+    Discrete,
     Embedding,
     Gate,
     KMeans,
@@ -19,6 +20,7 @@ from volumetric.layers import (
     Softcap,
     SwiGLU,
 )
+from volumetric.runtime.graph.build import GraphBuilder
 from volumetric.runtime.graph.rules.base import Scope, flat, linear, rule
 
 
@@ -102,6 +104,35 @@ def _clamp(scope: Scope, spec: Clamp, x: int) -> int:
     if spec.min is not None:
         x = work.binary("max", x, work.scalar(spec.min))
     return x if spec.max is None else work.binary("min", x, work.scalar(spec.max))
+
+
+@rule("discrete")
+def _discrete(scope: Scope, spec: Discrete, x: int) -> int:
+    work = scope.work
+    y = sent(work, spec, x)
+    if spec.surrogate == "none":
+        return y
+    c, constant = (_surrogate(work, spec, x) for _ in range(2))
+    work.detached.add(constant)
+    return work.add(y, work.binary("sub", c, constant))  # plus 0: the surrogate's gradient, and the very values
+
+
+def sent(work: GraphBuilder, spec: Discrete, x: int) -> int:
+    """Emit what a discrete layer makes of `x`; NaN stays."""
+    zero = work.scalar(0.0)
+    if spec.function == "ternary":
+        above = work.binary("max", work.unary(work.affine(x, 1.0, -spec.threshold), "sign"), zero)
+        return work.add(above, work.binary("min", work.unary(work.affine(x, 1.0, spec.threshold), "sign"), zero))
+    y = work.unary(x, "sign")
+    return work.binary("max", y, zero) if spec.function == "step" else y
+
+
+def _surrogate(work: GraphBuilder, spec: Discrete, x: int) -> int:
+    """Emit a function of `x` with the derivative of the surrogate."""
+    near = work.binary("min", work.binary("max", x, work.scalar(-1.0)), work.scalar(1.0))
+    if spec.surrogate == "clip":
+        return near
+    return work.binary("sub", near, work.affine(work.binary("mul", near, work.unary(near, "abs")), 0.5))
 
 
 @rule("gate")
