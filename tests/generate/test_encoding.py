@@ -231,6 +231,7 @@ def test_wrong_pairs_and_masks_are_explained(models: Any) -> None:
         ("2_Dense/model.safetensors", None, CheckpointError, "pickled weights are not read"),
         ("sentence_bert_config.json", '{"max_seq_length": -1}', CheckpointError, "max_seq_length"),
         ("config_sentence_transformers.json", '{"default_prompt_name": "x"}', CheckpointError, "none of the prompts"),
+        ("config_sentence_transformers.json", '{"default_prompt_name": {}}', CheckpointError, "none of the prompts"),
     ],
 )
 def test_damaged_files_are_named(

@@ -16,6 +16,7 @@ from volumetric.errors import CheckpointError
 from volumetric.grid import Coord, Link
 from volumetric.layers import Dense, RMSNorm
 from volumetric.loaders import archs, open_model
+from volumetric.loaders.generation_config import read_generation
 from volumetric.loaders.hf_config import MAX_LAYERS, Config
 from volumetric.loaders.regular_file import open_regular
 from volumetric.wiring import follow_shared, wire
@@ -46,6 +47,12 @@ def test_only_regular_files_are_read(kind: str, name: str, tmp_path: Path) -> No
         open_model(str(directory / name))
     with pytest.raises(CheckpointError):
         open_model(str(directory))
+
+
+def test_ids_that_no_token_has_are_none() -> None:
+    """Configurations of the first Llama models say -1 for a padding token that they do not have."""
+    found = read_generation([{"pad_token_id": -1, "bos_token_id": 40}], [-1, 3], 40, "x")
+    assert (found.pad_id, found.bos_id, found.eos_ids) == (None, None, (3,))
 
 
 def test_a_directory_is_no_file(tmp_path: Path) -> None:

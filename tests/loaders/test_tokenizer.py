@@ -257,6 +257,17 @@ def test_panics_of_the_library_are_damaged_files(name: str, changes: dict[str, A
         found.decode([0, 1]) if name.startswith("decode") else found.encode("ab é")
 
 
+def test_ids_far_beyond_the_tokens_are_a_damaged_file(tmp_path: Path) -> None:
+    """The library would walk through all ids up to the largest, with 8 GiB of memory."""
+    vocabulary = {**BPE["vocab"], "c": 2**31}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(EMPTY | {"model": {**BPE, "vocab": vocabulary}}))
+    found, _ = read_tokenizer_files(tmp_path)
+    assert found is not None
+    assert found.encode("ac") == [0, 2**31]
+    with pytest.raises(CheckpointError, match="4 tokens have ids up to 2147483648"):
+        found.save(tmp_path / "again.json")
+
+
 def test_interrupts_pass_through_the_guard() -> None:
     for error in (KeyboardInterrupt, SystemExit, GeneratorExit, MemoryError):
         with pytest.raises(error), Guard("x", "y", CheckpointError):

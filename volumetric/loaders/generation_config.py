@@ -25,7 +25,7 @@ class GenerationDefaults:
     Attributes
     ----------
     eos_ids : ids that end a text: the union of config, generation config, tokenizer and chat template
-    bos_id, pad_id : begin of text, padding
+    bos_id, pad_id : begin of text, padding; None for ids that no token has, such as the -1 of older configurations
     do_sample : whether to draw; temperature, top_k, top_p and min_p count only then
     repetition_penalty, max_new_tokens : count for greedy decoding too
     """
@@ -64,11 +64,11 @@ def read_generation(
     outside = sorted(id for id in eos if not 0 <= id < vocabulary)
     if outside:
         raise CheckpointError(f"{where}: eos_token_id {outside[0]} is outside of the vocabulary of {vocabulary}")
-    eos |= {id for id in more_eos if id is not None and id < vocabulary}
+    eos |= {id for id in more_eos if id is not None and 0 <= id < vocabulary}
     return GenerationDefaults(
         eos_ids=tuple(sorted(eos)),
-        bos_id=next(iter(_ids(joined.get("bos_token_id"), where)), None),
-        pad_id=next(iter(_ids(joined.get("pad_token_id"), where)), None),
+        bos_id=_first(joined.get("bos_token_id"), vocabulary, where),
+        pad_id=_first(joined.get("pad_token_id"), vocabulary, where),
         do_sample=joined.get("do_sample") is True,
         temperature=_number(joined, "temperature", where),
         top_k=_whole(joined, "top_k", where),
@@ -90,6 +90,12 @@ def _ids(value: object, where: str) -> list[int]:
     if not all(type(item) is int for item in values):
         raise CheckpointError(f"{where}: token id {str(value)[:60]!r} is neither a whole number nor a list of them")
     return values
+
+
+def _first(value: object, vocabulary: int, where: str) -> int | None:
+    """Return the first of some ids, None if there is none or no token has it."""
+    id = next(iter(_ids(value, where)), None)
+    return id if id is not None and 0 <= id < vocabulary else None
 
 
 def _number(values: Mapping[str, Any], name: str, where: str) -> float | None:

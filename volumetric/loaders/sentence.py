@@ -117,7 +117,7 @@ def read_sentences(directory: Path) -> Sentences | None:
     prompts = said.section("prompts")
     names = {} if prompts is None else {name: text for name, text in prompts.values.items() if isinstance(text, str)}
     default = said.values.get("default_prompt_name")
-    if default is not None and default not in names:
+    if default is not None and (not isinstance(default, str) or default not in names):
         raise CheckpointError(f"{said.where}: default_prompt_name {str(default)[:60]!r} is none of the prompts")
     return Sentences(
         pooling=_pooling(pooling),

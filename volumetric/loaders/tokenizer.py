@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 HELD_BACK: Final = 16
 """Ids whose text may be held back. A character has at most four bytes, so more only pile up where text is no text."""
+MAX_HOLES: Final = 1_000_000
+"""Ids below the largest that may have no token."""
 
 
 class Encoded(NamedTuple):
@@ -187,8 +189,20 @@ class Tokenizer:
         write_atomic(path, self.to_json().encode())
 
     def to_json(self) -> str:
-        """Content of ``tokenizer.json``."""
+        """Content of ``tokenizer.json``.
+
+        Raises
+        ------
+        CheckpointError
+            Ids are far beyond the number of tokens: the library walks through all from 0 to the largest.
+        """
         with self._lookups:
+            ids = self.backend.get_vocab(with_added_tokens=True).values()
+            if max(ids, default=0) > MAX_HOLES + len(ids):
+                raise CheckpointError(
+                    f"{self._where}: damaged tokenizer: {len(ids)} tokens have ids up to {max(ids)}",
+                    hint="download the file again",
+                )
             return self.backend.to_str(pretty=False)
 
 
