@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from volumetric._typing import Array
+from volumetric.kernels.gpu.dispatch import ONE_ROW
 from volumetric.runtime.gpu import GpuDevice
 from volumetric.runtime.gpu.graph import GpuGraphs, GpuProgram
 from volumetric.runtime.gpu.profile import passes_seconds
@@ -80,7 +81,7 @@ def recurrent(cell: str, b: int, t: int, size: int) -> Case:
     blocks = {"lstm": 4, "gru": 3}[cell]
     states = [normal(b, size) for _ in range(2 if cell == "lstm" else 1)]
     inputs = (normal(b, t, blocks * size), 0.05 * normal(blocks * size, size), *states)
-    attrs = {"cell": cell, "bias": False}
+    attrs = {"cell": cell, "bias": False, "resets": False}
     return Case(op="recurrent", inputs=inputs, attrs=attrs, flops=2.0 * b * t * blocks * size * size)
 
 
@@ -206,10 +207,10 @@ def program_of(graphs: GpuGraphs, case: Case) -> GpuProgram:
 
 def volumetric_seconds(graphs: GpuGraphs, program: GpuProgram) -> list[float]:
     """GPU seconds of one execution, measured `RUNS` times in one submission on a warm GPU."""
-    [once] = passes_seconds(graphs.context, [program.calls], 1, 1)
+    [once] = passes_seconds(graphs.context, [program.calls], ONE_ROW, 1)
     repeats = int(min(max(PASS_SECONDS / max(once, 1e-7), 1), MOST_REPEATS))
     passes = [list(program.calls) * repeats] * (RUNS if once < 1 else 1)
-    return [seconds / repeats for seconds in passes_seconds(graphs.context, passes, 1, 1)]
+    return [seconds / repeats for seconds in passes_seconds(graphs.context, passes, ONE_ROW, 1)]
 
 
 def settle(run: Callable[[], float]) -> None:
@@ -225,7 +226,7 @@ def settle(run: Callable[[], float]) -> None:
 def torch_with_cuda() -> Any:
     """The torch module if it is there and has a GPU, else None."""
     try:
-        import torch
+        import torch  # pyright: ignore[reportMissingImports]  (compared with where it is installed)
     except ImportError:
         return None
     if not torch.cuda.is_available():

@@ -368,15 +368,23 @@ def _rope(back: bool, b: int, t: int, h: int, d: int, half: int) -> OpCase:
     return OpCase(op="rope", inputs=(normal(b, t, h, d), *tables), attrs={"back": back})
 
 
-def _recurrent(cell: str, b: int, t: int, size: int, *, bias: bool) -> dict[str, OpCase]:
+def _recurrent(cell: str, b: int, t: int, size: int, *, bias: bool, resets: bool = False) -> dict[str, OpCase]:
     blocks = {"lstm": 4, "gru": 3}.get(cell, 1)
     states = [normal(b, size) for _ in range(2 if cell == "lstm" else 1)]
     from_x, weight = normal(b, t, blocks * size), normal(blocks * size, size) * np.float32(0.5)
     end = (normal(blocks * size),) if bias else ()
-    case = OpCase(op="recurrent", inputs=(from_x, weight, *states, *end), attrs={"cell": cell, "bias": bias})
-    kept = case_outputs(case)
-    back = OpCase(op="recurrent_grad", inputs=(normal(b, t, size), *kept, weight, *states), attrs={"cell": cell})
-    return {f"{cell}-{b}-{t}-{size}": case, f"grad-{cell}-{b}-{t}-{size}": back}
+    keep = ((normal(b, t) > -0.5).astype(np.float32),) if resets else ()
+    if resets:
+        keep[0][:1, 0] = 0
+        states[0][:1] = np.nan  # which is forgotten
+    attrs = {"cell": cell, "resets": resets}
+    case = OpCase(op="recurrent", inputs=(from_x, weight, *states, *end, *keep), attrs={**attrs, "bias": bias})
+    y, *more = case_outputs(case)
+    g_last = (normal(b, size),) if resets and cell == "lstm" else ()
+    given = (normal(b, t, size), *g_last, y, *more[len(states) - 1 :], weight, *states, *keep)
+    back = OpCase(op="recurrent_grad", inputs=given, attrs={**attrs, "last": bool(g_last)})
+    name = f"{cell}-{b}-{t}-{size}{'-resets' if resets else ''}"
+    return {name: case, f"grad-{name}": back}
 
 
 def _scan(case: ScanCase) -> OpCase:
@@ -425,8 +433,15 @@ _SEQUENCES = {
     **{
         name: case
         for cell in ("rnn_tanh", "rnn_relu", "lstm", "gru")
-        for shape, bias in (((2, 5, 3), True), ((17, 3, 33), False), ((1, 1, 1), True), ((0, 2, 3), True))
-        for name, case in _recurrent(cell, *shape, bias=bias).items()
+        for shape, bias, resets in (
+            ((2, 5, 3), True, False),
+            ((17, 3, 33), False, False),
+            ((1, 1, 1), True, False),
+            ((0, 2, 3), True, False),
+            ((5, 6, 7), True, True),
+            ((18, 2, 33), False, True),
+        )
+        for name, case in _recurrent(cell, *shape, bias=bias, resets=resets).items()
     },
 }
 

@@ -282,37 +282,44 @@ def recurrent(xs: list[A], at: Attrs) -> list[A]:
     x, weight, *rest = xs
     batch, length, wide = x.shape
     size = weight.shape[1]
-    bias = rest[-1] if at["bias"] else np.zeros(wide)
+    keep = rest.pop() if at["resets"] else np.ones((batch, length))
+    bias = rest.pop() if at["bias"] else np.zeros(wide)
     kept = np.zeros((batch, length, {"lstm": 5, "gru": 4}.get(at["cell"], 0), size))
     y = np.zeros((batch, length, size))
     for row, t in np.ndindex(batch, length):
         h = y[row, t - 1] if t else rest[0][row]
         c = h if at["cell"] != "lstm" else kept[row, t - 1, 4] if t else rest[1][row]
+        h, c = (h, c) if keep[row, t] else (np.zeros(size), np.zeros(size))
         r = np.einsum("ij,j->i", weight, h) + bias
         for j in range(size):
             y[row, t, j], _, numbers = torch_cell(
                 at["cell"], x[row, t, j::size].tolist(), r[j::size].tolist(), float(h[j]), float(c[j])
             )
             kept[row, t, :, j] = numbers
-    return [y, kept.reshape(batch, length, kept.shape[2] * size)] if kept.shape[2] else [y]
+    last = [kept[:, -1, 4]] if at["cell"] == "lstm" else []
+    return [y, *last, *([kept.reshape(batch, length, kept.shape[2] * size)] if kept.shape[2] else [])]
 
 
 def recurrent_grad(xs: list[A], at: Attrs) -> list[A]:
     """Step by step, with the derivatives of a step by central differences of `torch_cell`."""
     cell = at["cell"]
-    gy, y, *rest = xs
+    gy, *rest = xs
+    arrived = rest.pop(0) if at["last"] else None
+    y = rest.pop(0)
+    batch, length, size = y.shape
+    keep = rest.pop() if at["resets"] else np.ones((batch, length))
     kept = rest.pop(0) if cell in ("lstm", "gru") else None
     weight, *starts = rest
-    batch, length, size = y.shape
     blocks = len(weight) // size
     g_x, g_h = np.zeros((batch, length, blocks, size)), np.zeros((batch, length, blocks, size))
     direct = np.zeros((1, batch, size))
     for row in range(batch):
-        g, gc = np.zeros(size), np.zeros(size)
+        g, gc = np.zeros(size), np.zeros(size) if arrived is None else arrived[row]
         for t in reversed(range(length)):
             h = y[row, t - 1] if t else starts[0][row]
             every = [] if kept is None else np.split(kept[row, t], kept.shape[-1] // size)
             c = h if cell != "lstm" else np.split(kept[row, t - 1], 5)[4] if t and kept is not None else starts[1][row]
+            h, c = (h, c) if keep[row, t] else (np.zeros(size), np.zeros(size))
             g, passed, carried = g + gy[row, t], np.zeros(size), np.zeros(size)
             for j in range(size):
                 found = cell_slopes(cell, [float(e[j]) for e in every], float(y[row, t, j]), float(h[j]), float(c[j]))
@@ -322,6 +329,7 @@ def recurrent_grad(xs: list[A], at: Attrs) -> list[A]:
                 passed[j], carried[j] = g[j] * to_h, g[j] * to_c + gc[j] * c_to_c
             g, gc = passed + g_h[row, t].reshape(-1) @ weight, carried
             direct[0, row] = carried if cell == "lstm" else passed
+            g, gc = (g, gc) if keep[row, t] else (np.zeros(size), np.zeros(size))
     pre = [g.reshape(batch, length, blocks * size) for g in (g_x, g_h)]
     return pre[: 2 if cell == "gru" else 1] + ([direct] if cell in ("lstm", "gru") else [])
 

@@ -11,23 +11,29 @@ from tests.devices import FAST, graphs
 from tests.graph.agreement import agree
 from tests.graph.op_cases import OP_CASES, OpCase
 from tests.graph.scans import product
+from volumetric.errors import UnsupportedError
+from volumetric.kernels.recurrent import given
 from volumetric.layers.recurrent import CELLS
 from volumetric.runtime.graph import Graph, GraphBuilder, NumpyGraphs, differentiate, interpret
 
-SHAPES = ("2-5-3", "17-3-33", "1-1-1")
-Emit = Callable[[GraphBuilder, list[int], OpCase], int]
+SHAPES = ("2-5-3", "17-3-33", "1-1-1", "5-6-7-resets")
+Emit = Callable[[GraphBuilder, list[int], OpCase], list[int]]
+"""What gives y and the last of each state beside h."""
 
 
-def by_node(work: GraphBuilder, inputs: list[int], case: OpCase) -> int:
-    return work.emit("recurrent", inputs, **case.attrs)[0]
+def by_node(work: GraphBuilder, inputs: list[int], case: OpCase) -> list[int]:
+    return list(work.emit("recurrent", inputs, **case.attrs)[: len(CELLS[case.attrs["cell"]].states)])
 
 
-def by_scan(work: GraphBuilder, inputs: list[int], case: OpCase) -> int:
+def by_scan(work: GraphBuilder, inputs: list[int], case: OpCase) -> list[int]:
     """The equations of `layers.recurrent` as a body."""
     cell, (from_x, weight, *rest) = case.attrs["cell"], inputs
-    states, bias = rest[: len(CELLS[cell].states)], rest[len(CELLS[cell].states) :]
+    states, bias, keep = given(rest, case.attrs)
+    batch, length, _ = work.shape(from_x)
+    steps = [work.reshape(work.permute(i, (1, 0)), (length, batch, 1)) for i in keep]
 
     def body(work: GraphBuilder, xs: list[int], constants: list[int], states: list[int]) -> tuple[list[int], list[int]]:
+        states = [work.binary("mul_nonzero", state, kept) for state in states for kept in xs[1:]] or states
         r = product(work, states[0], constants[0])
         r = work.add(r, *constants[1:])
         sizes = [work.shape(states[0])[1]] * CELLS[cell].blocks
@@ -46,18 +52,19 @@ def by_scan(work: GraphBuilder, inputs: list[int], case: OpCase) -> int:
         h = work.unary(pre[0], cell.removeprefix("rnn_"))
         return [h], [h]
 
-    [y], _ = work.scan(body, [work.permute(from_x, (1, 0, 2))], [weight, *bias], states)
-    return work.permute(y, (1, 0, 2))
+    [y], last = work.scan(body, [work.permute(from_x, (1, 0, 2)), *steps], [weight, *bias], states)
+    return [work.permute(y, (1, 0, 2)), *last[1:]]
 
 
 def with_gradients(case: OpCase, emit: Emit) -> tuple[Graph, list[np.ndarray]]:
-    """The output and the gradients of all inputs; what it takes."""
-    work = GraphBuilder()
+    """All outputs, into all of which gradients come, and those of all inputs; what it takes."""
+    work, rng = GraphBuilder(), np.random.default_rng(4)
     inputs = [work.input("x", x.shape) for x in case.inputs]
-    y = emit(work, inputs, case)
-    seed = np.random.default_rng(4).standard_normal(work.shape(y)).astype(np.float32)
-    grads = differentiate(work, {y: work.input("seed", seed.shape)}, inputs)
-    return work.finish([y, *(grads[i] for i in inputs)]), [*case.inputs, seed]
+    outputs = emit(work, inputs, case)
+    seeds = [rng.standard_normal(work.shape(i)).astype(np.float32) for i in outputs]
+    wanted = inputs[:-1] if case.attrs["resets"] else inputs
+    grads = differentiate(work, {i: work.input("seed", work.shape(i)) for i in outputs}, wanted)
+    return work.finish([*outputs, *(grads[i] for i in wanted)]), [*case.inputs, *seeds]
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -82,10 +89,33 @@ def test_gradients_agree_with_the_interpreter(cell: str, shape: str, name: str) 
         agree(got, right.astype(np.float32), f"output {i}")
 
 
+@pytest.mark.parametrize("name", FAST)
+@pytest.mark.parametrize("shape", [shape for shape in SHAPES if "resets" not in shape])
+def test_the_last_state_alone_may_get_a_gradient(shape: str, name: str) -> None:
+    case, found = OP_CASES[f"lstm-{shape}"], []
+    for one in (graphs(name), NumpyGraphs(np.float64)):
+        work = GraphBuilder()
+        inputs = [work.input("x", x.shape) for x in case.inputs]
+        _, last = by_node(work, inputs, case)
+        grads = differentiate(work, {last: work.input("seed", work.shape(last))}, inputs)
+        graph = work.finish([grads[i] for i in inputs])
+        found.append(one.compile(graph, one.store()).run([*case.inputs, np.ones(work.shape(last), np.float32)]))
+    for got, want in zip(*found, strict=True):
+        agree(got, want.astype(np.float32), "gradient")
+
+
+def test_what_is_kept_for_gradients_has_none() -> None:
+    case, work = OP_CASES["gru-2-5-3"], GraphBuilder()
+    inputs = [work.input("x", x.shape) for x in case.inputs]
+    kept = work.emit("recurrent", inputs, **case.attrs)[1]
+    with pytest.raises(UnsupportedError, match="keeps for its gradient has none itself"):
+        differentiate(work, {kept: work.input("seed", work.shape(kept))}, inputs)
+
+
 @pytest.mark.parametrize("cell", CELLS)
 def test_nothing_depends_on_no_steps(cell: str) -> None:
     work, size, many = GraphBuilder(), 3, CELLS[cell].blocks
     inputs = [work.input("x", (2, 0, many * size)), work.input("w", (many * size, size))]
     inputs += [work.input(name, (2, size)) for name in CELLS[cell].states]
-    y = work.emit("recurrent", inputs, cell=cell, bias=False)[0]
+    y = work.emit("recurrent", inputs, cell=cell, bias=False, resets=False)[0]
     assert differentiate(work, {y: work.input("seed", (2, 0, size))}, inputs) == {}

@@ -29,7 +29,7 @@ from volumetric.layers.dense import affine, affine_params, affine_vjp
 from volumetric.layers.norm import rms_norm, rms_norm_vjp
 from volumetric.layers.rope import Rope, rotate
 from volumetric.layers.softmax import softmax, softmax_vjp
-from volumetric.layers.state import StateSpec, is_sequence
+from volumetric.layers.state import StateSpec, is_sequence, refuse_resets
 
 
 @layer("multi_head_attention")
@@ -138,6 +138,7 @@ class MultiHeadAttention(LayerSpec):
 
     def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
         x = xs[0]
+        refuse_resets(self.kind, memory)
         start = memory.position if memory else 0
         positions = np.arange(start, start + x.shape[-2])
         saved: Saved = {"x": x, "positions": positions}

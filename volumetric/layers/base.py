@@ -64,6 +64,8 @@ class LayerSpec:
     """How many arrays forward takes."""
     contextual: ClassVar[bool] = False
     """Whether a row of the output depends on its place in the sequence, or on other rows of it."""
+    takes_resets: ClassVar[bool] = False
+    """Whether a contextual layer can begin a new sequence inside of a call, as the resets of its memory say."""
     two_way: ClassVar[bool] = False
     """Whether a row of the output depends on later rows of its call."""
     batch_statistics: ClassVar[BatchStatistics] = "never"

@@ -20,7 +20,7 @@ from volumetric.layers.base import (
     layer,
     show_shape,
 )
-from volumetric.layers.state import StateSpec, is_sequence
+from volumetric.layers.state import StateSpec
 from volumetric.layers.training import Training
 
 INPUT = "input"
@@ -95,8 +95,8 @@ def joint_statistics(children: Iterable[LayerSpec]) -> BatchStatistics:
 
 
 def inner_memory(memory: Memory | None, index: int, x: Array) -> Memory | None:
-    """Memory of child `index`, which reads `x`; None where its rows are no sequence."""
-    return None if memory is None or not is_sequence(x.shape) else memory.child(str(index))
+    """Memory of child `index`, which reads `x`; None where its rows are not those of the sequences."""
+    return None if memory is None or not memory.covers(x.shape) else memory.child(str(index))
 
 
 @layer("sequential")
@@ -119,6 +119,11 @@ class Sequential(LayerSpec):
     def contextual(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]  (depends on the children)
         """Whether a row depends on its place, or on other rows, in any child."""
         return any(child.contextual for child in self.layers)
+
+    @property
+    def takes_resets(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]  (depends on the children)
+        """Whether all children that are contextual take resets."""
+        return all(child.takes_resets or not child.contextual for child in self.layers)
 
     @property
     def two_way(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]  (depends on the children)

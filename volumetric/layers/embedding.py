@@ -19,6 +19,7 @@ from volumetric.layers.base import (
     expect_positive,
     layer,
 )
+from volumetric.layers.state import refuse_resets
 
 
 @layer("embedding")
@@ -111,6 +112,7 @@ class PositionEmbedding(LayerSpec):
 
     def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
         x = xs[0]
+        refuse_resets(self.kind, memory)
         start = self.offset + (memory.position if memory else 0)
         end = start + x.shape[-2]
         if end > self.num_embeddings:

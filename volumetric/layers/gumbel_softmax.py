@@ -10,6 +10,7 @@ from volumetric._typing import Array
 from volumetric.errors import SpecError
 from volumetric.layers.base import Arrays, Memory, Saved, layer
 from volumetric.layers.softmax import Softmax
+from volumetric.layers.state import refuse_resets
 from volumetric.rng import generator
 
 
@@ -37,6 +38,7 @@ class GumbelSoftmax(Softmax):
 
     def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
         x = xs[0]
+        refuse_resets(self.kind, memory)
         start = memory.position if memory else 0
         noise = np.empty_like(x)
         for t in range(x.shape[-2]):

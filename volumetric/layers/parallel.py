@@ -91,6 +91,11 @@ class Parallel(LayerSpec):
         return any(branch.contextual for branch in self.branches)
 
     @property
+    def takes_resets(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]  (depends on the children)
+        """Whether all children that are contextual take resets."""
+        return all(child.takes_resets or not child.contextual for child in self.branches)
+
+    @property
     def two_way(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]  (depends on the children)
         """Whether a row depends on later ones in any branch."""
         return any(branch.two_way for branch in self.branches)

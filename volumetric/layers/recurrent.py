@@ -65,8 +65,14 @@ class Cell:
         """Numbers of a unit and step beside h that operations keep: those of `keeps`, then the other states."""
         return len(self.keeps) + len(self.states) - 1
 
-    def run(self, from_x: Array, weight: Array, bias: Array | None, start: States) -> tuple[States, States]:
+    def run(
+        self, from_x: Array, weight: Array, bias: Array | None, start: States, keep: Array | None = None
+    ) -> tuple[States, States]:
         """Run all steps of ``from_x [..., T, blocks · H]``.
+
+        Parameters
+        ----------
+        keep : ``[..., T]``; where it is 0, the states are forgotten before the step, which begins with zeros
 
         Returns
         -------
@@ -79,7 +85,7 @@ class Cell:
         for state, first in zip(every, start, strict=True):
             state[..., 0, :] = first
         for t in range(length):
-            before = tuple(state[..., t, :] for state in every)
+            before = tuple(held(state[..., t, :], keep, t) for state in every)
             from_h = before[0] @ weight.T
             after, kept = self.step(from_x[..., t, :], from_h if bias is None else from_h + bias, before)
             for state, new in zip(every, after, strict=True):
@@ -88,26 +94,48 @@ class Cell:
                 of[..., t, :] = new
         return every, tape
 
-    def run_back(self, weight: Array, every: States, tape: States, gy: Array) -> tuple[Array, Array, States]:
+    def run_back(
+        self,
+        weight: Array,
+        every: States,
+        tape: States,
+        gy: Array,
+        last: States | None = None,
+        keep: Array | None = None,
+    ) -> tuple[Array, Array, States]:
         """Back-propagate ``gy [..., T, H]`` through all steps that `run` made.
+
+        Parameters
+        ----------
+        last : gradients of the last states beside h; None: zeros
+        keep : as in `run`
 
         Returns
         -------
-        The gradients of ``from_x`` and ``from_h``, and those of the first states that are `direct`.
+        The gradients of ``from_x`` and ``from_h``, and those of the states that the first step began with, which are
+        zeros where it forgets, as far as these are `direct`.
         """
         g_x = np.empty((*gy.shape[:-1], len(weight)), gy.dtype)
         g_h = np.empty_like(g_x)
         g = [np.zeros_like(state[..., 0, :]) for state in every]
+        g[1:] = g[1:] if last is None else last
         direct: States = tuple(np.zeros_like(g[0]) for _ in self.direct)
         for t in reversed(range(gy.shape[-2])):
             before, after = (tuple(state[..., at, :] for state in every) for at in (t, t + 1))
+            before = tuple(held(state, keep, t) for state in before)
             g[0] = g[0] + gy[..., t, :]
             kept = tuple(of[..., t, :] for of in tape)
             g_x[..., t, :], g_h[..., t, :], direct = self.back(kept, before, after, tuple(g))
             ways = dict(zip(self.direct, direct, strict=True))
             g = [ways.get(name, np.zeros_like(g[0])) for name in self.states]
             g[0] = g[0] + g_h[..., t, :] @ weight
+            g = [held(of, keep, t) for of in g]
         return g_x, g_h, direct
+
+
+def held(state: Array, keep: Array | None, t: int) -> Array:
+    """Return a state ``[..., H]`` as step `t` finds it: zeros, whatever it is, where ``keep [..., T]`` is 0."""
+    return state if keep is None else np.where(keep[..., t, None] != 0, state, state.dtype.type(0))
 
 
 def _tanh(from_x: Array, from_h: Array, before: States) -> tuple[States, States]:
@@ -194,13 +222,15 @@ CELLS: Mapping[str, Cell] = MappingProxyType(
 class Recurrent(LayerSpec):
     """What the recurrent layers share: the loop over the steps of ``[T, input_size]`` or ``[B, T, input_size]``.
 
-    The output is h of every step. With a memory, a call goes on from the state that the steps before it left; in the
-    VJP that state is a constant. With `reverse` the steps of a call are computed from the last to the first; it begins
-    with zeros and leaves nothing: the way back of a bidirectional layer. Each step computes its cell from
+    The output is h of every step. With a memory, a call goes on from the state that the steps before it left, and
+    forgets it where the memory's resets say so; in the VJP that state is a constant. With `reverse` the steps of a call
+    are computed from the last to the first; it begins with zeros and leaves nothing, and sees no row beyond a reset:
+    the way back of a bidirectional layer. Each step computes its cell from
     ``x Wihᵀ + bih`` and ``h Whhᵀ + bhh``, where the blocks of a cell lie one below the other.
     """
 
     contextual: ClassVar[bool] = True
+    takes_resets: ClassVar[bool] = True
 
     input_size: int
     hidden_size: int
@@ -239,26 +269,37 @@ class Recurrent(LayerSpec):
 
     def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
         x = xs[0]
-        kept = None if memory is None or not self.states(x.shape) else memory
+        covered = memory if memory is not None and memory.covers(x.shape) else None
+        kept = None if self.reverse else covered
         shape = (*x.shape[:-2], self.hidden_size)
         zeros = np.zeros(shape, x.dtype)
         start = tuple(zeros if kept is None else kept.read(name, shape, x.dtype) for name in self.cell.states)
         from_x = affine(p, "ih.", self._turned(x))
-        every, tape = self.cell.run(from_x, p["hh.weight"], p.get("hh.bias"), start)
+        keep = None if covered is None else self._keep(covered.keep(x.shape))
+        every, tape = self.cell.run(from_x, p["hh.weight"], p.get("hh.bias"), start, keep)
         if kept is not None:
             for name, state in zip(self.cell.states, every, strict=True):
-                kept.write(name, state[-1].copy())
-        return self._turned(every[0][..., 1:, :]), {"x": self._turned(x), "every": every, "tape": tape}
+                kept.write(name, state[..., -1, :].copy())
+        return self._turned(every[0][..., 1:, :]), {"x": self._turned(x), "every": every, "tape": tape, "keep": keep}
 
     def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
-        every: States = saved["every"]
-        g_x, g_h, _ = self.cell.run_back(p["hh.weight"], every, saved["tape"], self._turned(gy))
+        every, keep = saved["every"], saved["keep"]
+        g_x, g_h, _ = self.cell.run_back(p["hh.weight"], every, saved["tape"], self._turned(gy), keep=keep)
         params: dict[str, Array] = {}
         gx = affine_vjp(p, "ih.", saved["x"], g_x, params)
-        params["hh.weight"] = rows(g_h).T @ rows(every[0][..., :-1, :])
+        before = every[0][..., :-1, :]
+        if keep is not None:
+            before = np.where(keep[..., None] != 0, before, before.dtype.type(0))
+        params["hh.weight"] = rows(g_h).T @ rows(before)
         if self.bias:
             params["hh.bias"] = rows(g_h).sum(0)
         return Grads((self._turned(gx),), params)
+
+    def _keep(self, keep: Array | None) -> Array | None:
+        """Which steps find the states of the step computed before them: backwards, it is the row behind that resets."""
+        if keep is None or not self.reverse:
+            return keep
+        return np.concatenate([np.ones_like(keep[..., :1]), keep[..., :0:-1]], axis=-1)
 
     def _turned(self, x: Array) -> Array:
         """Steps in the order in which they are computed, or such results in the order of the steps."""

@@ -20,7 +20,7 @@ from volumetric.layers.base import (
 )
 from volumetric.layers.causal_conv import causal_conv, causal_conv_vjp, conv_params, conv_state
 from volumetric.layers.dense import affine, affine_params, affine_vjp
-from volumetric.layers.state import StateSpec, is_sequence
+from volumetric.layers.state import StateSpec, is_sequence, refuse_resets
 
 
 @layer("short_conv")
@@ -69,6 +69,7 @@ class ShortConv(LayerSpec):
 
     def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
         x = xs[0]
+        refuse_resets(self.kind, memory)
         kept = memory if self.states(x.shape) else None
         b, c, v = np.split(affine(p, "in.", x), 3, axis=-1)
         mixed, rows = causal_conv(p["conv.weight"], p.get("conv.bias"), b * v, kept)

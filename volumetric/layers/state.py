@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from volumetric._typing import Array, Shape
-from volumetric.errors import ShapeError, SpecError
+from volumetric.errors import ShapeError, SpecError, UnsupportedError
 
 StateKind = Literal["rows", "fixed"]
 
@@ -64,6 +64,32 @@ def is_sequence(*inputs: Shape) -> bool:
     return not inputs or len(inputs[0]) <= 2
 
 
+def check_resets(resets: Array, lead: Shape) -> None:
+    """Raise `ShapeError` unless `resets` are 0 and 1, of the shape ``[*lead, T]``."""
+    if len(resets.shape) != len(lead) + 1 or resets.shape[:-1] != lead:
+        want = ", ".join([*map(str, lead), "T"])
+        raise ShapeError(f"resets: expected shape [{want}], got {list(resets.shape)}")
+    if not np.isin(resets, (0, 1)).all():
+        found = resets[~np.isin(resets, (0, 1))].flat[0]
+        raise ShapeError(
+            f"resets: expected 0 and 1, got {found}", hint="1 marks a row with which a new sequence begins"
+        )
+
+
+def refuse_resets(kind: str, memory: Memory | None) -> None:
+    """Raise `UnsupportedError` where a memory has resets or several sequences, for a layer that takes neither."""
+    if memory is not None and (memory.resets is not None or memory.streams is not None):
+        raise no_resets(kind)
+
+
+def no_resets(layer: str) -> UnsupportedError:
+    """Error of a layer that looks at other rows, or at its place, and takes no resets."""
+    return UnsupportedError(
+        f"{layer} cannot begin a new sequence inside of a call, nor go on with several side by side",
+        hint="give each sequence a call of its own; recurrent layers take resets",
+    )
+
+
 class Memory:
     """The states of one layer within a sequence, as its NumPy forward reads and replaces them.
 
@@ -74,18 +100,57 @@ class Memory:
     position : rows that came before this call
     values : key → rows held so far, or the value of a fixed state
     path : what stands before a state's name in its key
+    streams : None: of one sequence, whose rows are the first axis of what a layer reads. A number: of so many
+        sequences side by side; a layer reads ``[streams, T, …]`` and each state has an axis more, the first
+    resets : ``[T]``, or ``[streams, T]``: 1 where a new sequence begins with a row, else 0. All states of a sequence
+        are forgotten before the row is computed, so that rows from there on know nothing of those before
+
+    Raises
+    ------
+    ShapeError : `resets` have other axes, or hold something besides 0 and 1
     """
 
-    __slots__ = ("_path", "position", "values")
+    __slots__ = ("_path", "position", "resets", "streams", "values")
 
-    def __init__(self, position: int = 0, values: dict[str, Array] | None = None, path: str = "") -> None:
+    def __init__(
+        self,
+        position: int = 0,
+        values: dict[str, Array] | None = None,
+        path: str = "",
+        *,
+        streams: int | None = None,
+        resets: Array | None = None,
+    ) -> None:
         self.position = position
         self.values: dict[str, Array] = {} if values is None else values
+        self.streams = streams
+        self.resets = resets
         self._path = path
+        if resets is not None:
+            check_resets(resets, () if streams is None else (streams,))
 
     def child(self, name: str) -> Memory:
         """Return the memory of a layer inside of this one."""
-        return Memory(self.position, self.values, f"{self._path}{name}/")
+        path = f"{self._path}{name}/"
+        return Memory(self.position, self.values, path, streams=self.streams, resets=self.resets)
+
+    def covers(self, shape: Shape) -> bool:
+        """Whether the rows of values of this shape are those of the sequences; else they are samples of their own."""
+        return is_sequence(shape) if self.streams is None else len(shape) == 3 and shape[0] == self.streams
+
+    def keep(self, shape: Shape) -> Array | None:
+        """Return 0 where a sequence forgets before a row, else 1, for values of a shape; None: nowhere.
+
+        Raises
+        ------
+        ShapeError : the resets are of another number of rows
+        """
+        if self.resets is None:
+            return None
+        if self.resets.shape != shape[:-1]:
+            got, want = list(self.resets.shape), list(shape[:-1])
+            raise ShapeError(f"resets: expected one for each row, shape {want}, got {got}")
+        return 1 - self.resets
 
     def append(self, name: str, new: Array) -> Array:
         """Put `new` behind the rows held before this call; return all of them."""

@@ -321,11 +321,18 @@ class GraphBuilder:
         return self.emit("rope", (x, cos, sin), back=back)[0]
 
     def recurrent(
-        self, cell: str, from_x: int, weight: int, states: Sequence[int], bias: int | None
+        self,
+        cell: str,
+        from_x: int,
+        weight: int,
+        states: Sequence[int],
+        bias: int | None = None,
+        keep: int | None = None,
     ) -> tuple[int, ...]:
-        """Recurrent cell over all steps: y, and for lstm and gru what is kept of them."""
-        end = () if bias is None else (bias,)
-        return self.emit("recurrent", (from_x, weight, *states, *end), cell=cell, bias=bias is not None)
+        """Recurrent cell over all steps: y, the last of each state beside h, and what is kept for the gradient."""
+        end = tuple(i for i in (bias, keep) if i is not None)
+        attrs = {"cell": cell, "bias": bias is not None, "resets": keep is not None}
+        return self.emit("recurrent", (from_x, weight, *states, *end), **attrs)
 
     def scan(
         self,

@@ -8,6 +8,7 @@ from dataclasses import replace
 from volumetric._typing import ROWS, Shape
 from volumetric.errors import ShapeError, UnsupportedError
 from volumetric.layers import LayerSpec, StateSpec
+from volumetric.layers.state import no_resets
 from volumetric.network import Network
 from volumetric.runtime.graph.build import GraphBuilder
 from volumetric.runtime.graph.fusion import fuse_rows, mark_tail
@@ -39,26 +40,51 @@ NATIVE = DIALECT | {"norm", "concat", "keep_largest"}
 """Those, and the small operations that fast devices run on rows of features, too."""
 
 
-def graph_of(network: Network, rows: int, *, sequences: int | None = None) -> Graph:
-    """Return the forward pass of `network` as a graph with one input and one output.
+def graph_of(
+    network: Network, rows: int, *, sequences: int | None = None, resets: bool = False, resumes: bool = False
+) -> Graph:
+    """Return the forward pass of `network` as a graph with one output.
 
     Parameters
     ----------
     rows : rows (tokens, samples) of a call
     sequences : None: the input is ``[rows, …]``, one sequence where rows see each other. A number: the input is
         ``[sequences, rows, …]``, and so is the output; each sequence is computed as if it were alone
+    resets : there is a second input, float32 ``[rows]`` or ``[sequences, rows]``: 1 where a new sequence begins with a
+        row. What comes from there on is as if nothing had been before
+    resumes : sequences go on from run to run: what the recurrent layers keep of each lies in buffers of the store,
+        ``[sequences, …]`` by the keys of `Plan.states`, which start as zeros and which every run replaces
 
     Returns
     -------
     Graph
-        Its persistent buffers are the network's parameters by their keys.
+        Its persistent buffers are the network's parameters by their keys, and states.
+
+    Raises
+    ------
+    UnsupportedError : a layer that looks at other rows, or at its place, takes no resets or cannot resume
     """
     plan = lower(network)
+    if resumes:
+        _refuse_other_states(plan)
     work = GraphBuilder()
     value = plan.values[plan.inputs[0]]
     lead = (rows,) if sequences is None else (sequences, rows)
     x = work.input("input", (*lead, *value.shape[1:]), value.dtype)
-    return fuse_activations(work.finish([emit_plan(work, plan, x, sequences=sequences)]))
+    starts = work.reshape(work.input("resets", lead), (sequences or 1, rows)) if resets else None
+    y = emit_plan(work, plan, x, sequences=sequences, resumes=resumes, resets=starts)
+    return fuse_activations(work.finish([y]))
+
+
+def _refuse_other_states(plan: Plan) -> None:
+    """Raise where a layer keeps, or needs to know, what only executables carry on."""
+    for step in plan.steps:
+        spec = step.attrs.get("spec")
+        if step.op in DELAYS or (isinstance(spec, LayerSpec) and spec.contextual and not spec.takes_resets):
+            raise UnsupportedError(
+                f"{step.op} at {step.where} cannot go on from run to run of a graph",
+                hint="compile the network with Device.compile, whose states hold rows of keys and values, too",
+            )
 
 
 def open_graph(plan: Plan, dialect: frozenset[str] = DIALECT) -> Graph:
@@ -93,6 +119,7 @@ def emit_plan(
     resumes: bool = False,
     made: dict[int, int] | None = None,
     training: GraphTraining | None = None,
+    resets: int | None = None,
 ) -> int:
     """Emit a layer-level plan (of `lower`) on the input tensor `x` and return its output.
 
@@ -103,6 +130,7 @@ def emit_plan(
     resumes : layers go on from the states of a sequence
     made : receives value of the plan → tensor
     training : None at inference
+    resets : ``[sequences, rows]``, 1 where a new sequence begins with a row; None: nowhere
     """
     value = plan.values[plan.inputs[0]]
     lead = 1 if sequences is None else 2
@@ -116,9 +144,19 @@ def emit_plan(
     count = 1 if sequences is None else sequences
     rows = shape[0] if sequences is None else sequences * shape[1]
     values = {plan.inputs[0]: work.reshape(x, (rows, *shape[lead:]))}
-    base = Scope(work=work, param=param or work.stored, path="", sequences=count, resumes=resumes, training=training)
+    base = Scope(
+        work=work,
+        param=param or work.stored,
+        path="",
+        sequences=count,
+        resumes=resumes,
+        training=training,
+        resets=resets,
+    )
     for step in plan.steps:
         if step.op in DELAYS:
+            if resets is not None:
+                raise no_resets(f"the link {step.attrs['link']} with a delay")
             result = _earlier(base, step, [values[i] for i in step.inputs], plan.states[step.states["past"]])
         else:
             result = emit_step(base, step, [values[i] for i in step.inputs])

@@ -118,13 +118,16 @@ Sequences
 ---------
 ``rope``            x [B,T,H,D], cos [T,r/2], sin [T,r/2] → y. Elements i and i + r/2 of the first r of D turn:
                     ``(x₁ cos − x₂ sin, x₂ cos + x₁ sin)``; ``back``: with −sin. The rest passes.
-``recurrent``       from_x [B,T,nH], w_hh [nH,H], h0 [B,H] [, c0 [B,H] for lstm] [, b_hh [nH]] → y [B,T,H]
-                    [, kept]. ``cell`` rnn_tanh rnn_relu (n=1, no kept), lstm (n=4; kept [B,T,5H] = i f g o c', blocks
-                    side by side), gru (n=3; kept [B,T,4H] = r z n hn). ``bias``. Equations: `layers.recurrent`. The
-                    last state is a slice of y (h) and of kept (c).
-``recurrent_grad``  gy, y [, kept], w_hh, h0 [, c0] → g_from_x [B,T,nH] [, g_from_h [B,T,nH] for gru; for the others
-                    they are equal] [, g_direct [1,B,H]: of c0 for lstm; for gru of h0, beside what goes through
-                    w_hh]. ``cell``. T is 1 or more. kept is constant.
+``recurrent``       from_x [B,T,nH], w_hh [nH,H], h0 [B,H] [, c0 [B,H] for lstm] [, b_hh [nH]] [, keep [B,T]] → y
+                    [B,T,H] [, c_T [B,H]] [, kept]. ``cell`` rnn_tanh rnn_relu (n=1, no kept), lstm (n=4; kept [B,T,5H]
+                    = i f g o c', blocks side by side), gru (n=3; kept [B,T,4H] = r z n hn). ``bias``, ``resets``:
+                    whether b_hh and keep are there. Where keep, 0 or 1, is 0, the step begins with zeros, whatever the
+                    states were. Equations: `layers.recurrent`. y, whose last step is h_T, and c_T have gradients; all
+                    inputs but keep get them. T = 0: c_T = c0.
+``recurrent_grad``  gy [, g of c_T], y [, kept], w_hh, h0 [, c0] [, keep] → g_from_x [B,T,nH] [, g_from_h [B,T,nH] for
+                    gru; for the others they are equal] [, g_direct [1,B,H]: of c0 for lstm; for gru of h0, beside what
+                    goes through w_hh; as if step 0 forgot nothing]. ``cell``, ``resets``, ``last``: whether the g of
+                    c_T is there. T is 1 or more. kept is constant.
 ``scan``            sequences [T, …] …, constants …, states … → ys [T, …] …, last states … [, trails [T, …] …].
                     ``body``: a `Graph` of fixed shapes, without buffers: (x_t …, constants …, states …) → (y_t …, new
                     states …). It runs T = ``length`` times, from the first step on or, with ``reverse``, from the last;

@@ -5,8 +5,7 @@ struct Dims { batch: u32, length: u32, first: u32, end: u32 }  // of all steps, 
 
 @group(0) @binding(0) var<storage, read> from_x: array<f32>;   // (batch, length, BLOCKS * HIDDEN)
 @group(0) @binding(1) var<storage, read> weights: array<f32>;  // (HIDDEN, BLOCKS * HIDDEN)
-@group(0) @binding(2) var<storage, read> h0: array<f32>;
-@group(0) @binding(3) var<storage, read> c0: array<f32>;
+@group(0) @binding(2) var<storage, read> given: array<f32>;    // see graph/given
 @group(0) @binding(4) var<storage, read> bias: array<f32>;
 @group(0) @binding(5) var<storage, read_write> y: array<f32>;     // (batch, length, HIDDEN)
 @group(0) @binding(6) var<storage, read_write> kept: array<f32>;  // (batch, length, KEPT * HIDDEN)
@@ -30,7 +29,8 @@ fn main(
     let part = lid / UNITS;
     let last = min(HIDDEN, (part + 1u) * SHARE);
     for (var j = lid; j < HIDDEN; j += WG) {
-        if (dims.first == 0u) { state[j] = h0[row * HIDDEN + j]; }
+        if (forgets(row, dims.first)) { state[j] = 0.0; }
+        else if (dims.first == 0u) { state[j] = given[row * HIDDEN + j]; }
         else { state[j] = y[(row * dims.length + dims.first - 1u) * HIDDEN + j]; }
     }
     workgroupBarrier();
@@ -72,7 +72,7 @@ fn main(
         }
         storageBarrier();
         workgroupBarrier();
-        for (var j = lid; j < HIDDEN; j += WG) { state[j] = y[step * HIDDEN + j]; }
+        for (var j = lid; j < HIDDEN; j += WG) { state[j] = select(y[step * HIDDEN + j], 0.0, forgets(row, t + 1u)); }
         workgroupBarrier();
     }
 }
@@ -88,7 +88,9 @@ fn advance(row: u32, t: u32, step: u32, j: u32, dots: array<f32, 4>) {
     }
     var c = 0.0;
     if (SECOND) {
-        if (t == 0u) { c = c0[row * HIDDEN + j]; } else { c = kept[(step * KEPT - 1u) * HIDDEN + j]; }
+        if (forgets(row, t)) { c = 0.0; }
+        else if (t == 0u) { c = given[(dims.batch + row) * HIDDEN + j]; }
+        else { c = kept[(step * KEPT - 1u) * HIDDEN + j]; }
     }
     let s = cell(x, r, state[j], c);
     y[step * HIDDEN + j] = s.h;

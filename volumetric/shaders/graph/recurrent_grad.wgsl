@@ -10,8 +10,7 @@ struct Dims { batch: u32, length: u32, first: u32, end: u32 }
 @group(0) @binding(1) var<storage, read> y: array<f32>;
 @group(0) @binding(2) var<storage, read> kept: array<f32>;
 @group(0) @binding(3) var<storage, read> weights: array<f32>;  // (BLOCKS * HIDDEN, HIDDEN)
-@group(0) @binding(4) var<storage, read> h0: array<f32>;
-@group(0) @binding(5) var<storage, read> c0: array<f32>;
+@group(0) @binding(4) var<storage, read> given: array<f32>;    // see graph/given
 @group(0) @binding(6) var<storage, read_write> g_x: array<f32>;  // (batch, length, BLOCKS * HIDDEN)
 @group(0) @binding(7) var<storage, read_write> g_r: array<f32>;
 @group(0) @binding(8) var<storage, read_write> g_direct: array<f32>;  // (1, batch, HIDDEN): of c0, or of h0 beside its product
@@ -39,6 +38,7 @@ fn main(
         if (SECOND) {
             carried_c[j] = 0.0;
             if (dims.end < dims.length) { carried_c[j] = g_x[left + HIDDEN]; }
+            else if (ARRIVED) { carried_c[j] = given[(2u * dims.batch + row) * HIDDEN + j]; }
         }
     }
     storageBarrier();
@@ -54,9 +54,13 @@ fn main(
             var h = 0.0;
             var c = 0.0;
             var gc = 0.0;
-            if (t == 0u) { h = h0[row * HIDDEN + j]; } else { h = y[(step - 1u) * HIDDEN + j]; }
+            if (forgets(row, t)) { h = 0.0; }
+            else if (t == 0u) { h = given[row * HIDDEN + j]; }
+            else { h = y[(step - 1u) * HIDDEN + j]; }
             if (SECOND) {
-                if (t == 0u) { c = c0[row * HIDDEN + j]; } else { c = kept[(step * KEPT - 1u) * HIDDEN + j]; }
+                if (forgets(row, t)) { c = 0.0; }
+                else if (t == 0u) { c = given[(dims.batch + row) * HIDDEN + j]; }
+                else { c = kept[(step * KEPT - 1u) * HIDDEN + j]; }
                 gc = carried_c[j];
             }
             let s = cell_back(gy[step * HIDDEN + j] + carried[j], gc, y[step * HIDDEN + j], k, h, c);
@@ -69,8 +73,8 @@ fn main(
             if (DIRECT) {
                 if (t == 0u) { g_direct[row * HIDDEN + j] = select(s.h, s.c, SECOND); }
             }
-            carried[j] = s.h;
-            if (SECOND) { carried_c[j] = s.c; }
+            carried[j] = select(s.h, 0.0, forgets(row, t));
+            if (SECOND) { carried_c[j] = select(s.c, 0.0, forgets(row, t)); }
         }
         storageBarrier();
         workgroupBarrier();
@@ -89,7 +93,7 @@ fn main(
             for (; k < last; k++) { sum[0] += before(step * WIDE + k) * weights[k * HIDDEN + at]; }
             sums[lid] = (sum[0] + sum[1]) + (sum[2] + sum[3]);
             workgroupBarrier();
-            if (lid < UNITS && j < HIDDEN) {
+            if (lid < UNITS && j < HIDDEN && !forgets(row, t)) {
                 for (var p = 0u; p < PARTS; p++) { carried[j] += sums[p * UNITS + lid]; }
             }
             workgroupBarrier();

@@ -65,12 +65,12 @@ def forward(cell, x, room, bias, h, c, y, kept, size, left):
 
 
 @kernel
-def backward(cell, g, behind, y, kept, h, c, g_x, g_h, carry, size, left):
+def backward(cell, g, arrived, y, kept, h, c, g_x, g_h, carry, size, left):
     """One step back.
 
-    ``g`` is the gradient of h after the step, apart from what lies at ``carry`` if there is a step `behind`; the rest
-    are addresses as in `forward`. ``g_h`` is written only where it differs from ``g_x``. ``carry`` gets the gradient of
-    a state before the step that does not go through products: of c (lstm), of h (gru).
+    ``g`` is the gradient of h after the step, apart from what lies at ``arrived`` (0: nothing), which is of c for an
+    lstm; the rest are addresses as in `forward`. ``g_h`` is written only where it differs from ``g_x``. ``carry`` gets
+    the gradient of a state before the step that does not go through products: of c (lstm), of h (gru).
     """
     one = splat(f32(1.0))
     if cell == _RNN_TANH:
@@ -86,16 +86,16 @@ def backward(cell, g, behind, y, kept, h, c, g_x, g_h, carry, size, left):
         o = load_part(kept + 12 * size, left)
         bounded = tanh(load_part(kept + 16 * size, left))
         gc = g * o * (one - bounded * bounded)
-        if behind:
-            gc = gc + load_part(carry, left)
+        if arrived != 0:
+            gc = gc + load_part(arrived, left)
         store_part(g_x, gc * new * i * (one - i), left)
         store_part(g_x + 4 * size, gc * load_part(c, left) * f * (one - f), left)
         store_part(g_x + 8 * size, gc * i * (one - new * new), left)
         store_part(g_x + 12 * size, g * bounded * o * (one - o), left)
         store_part(carry, gc * f, left)
     else:
-        if behind:
-            g = g + load_part(carry, left)
+        if arrived != 0:
+            g = g + load_part(arrived, left)
         r = load_part(kept, left)
         z = load_part(kept + 4 * size, left)
         n = load_part(kept + 8 * size, left)

@@ -92,8 +92,15 @@ STEP_ARGUMENTS = (
     "size",
     "at",
     "packed",
+    "keep",
 )
-"""`h` and `c` are the states before step `at`, their rows `h_row` and `c_row` bytes apart; `packed` may be 0 = none."""
+"""`h` and `c` are the states before step `at`, their rows `h_row`, `c_row` bytes apart; `packed`, `keep`: 0 if none."""
+
+
+@kernel
+def _forgets(keep, length, row, at):
+    """Whether a row begins step `at` anew."""
+    return keep != 0 and load_f32(keep + 4 * (row * length + at)) == f32(0.0)
 
 
 @kernel
@@ -117,17 +124,23 @@ def _pre_activations(rows, blocks, h, h_row, weight, size, unit, units, room):
 
 
 @kernel
-def _advance(cell, blocks, kept, step, row, unit, left, room):
-    """State of up to 16 units of one row from their products with the state before."""
+def _advance(cell, blocks, kept, step, row, unit, left, room, zeros):
+    """State of up to 16 units of one row from their products with the state before, or from `zeros`."""
     size, length, at = word(step, 11), word(step, 10), word(step, 12)
     place = row * length + at
+    h = word(step, 3) + row * word(step, 4) + 4 * unit
+    c = word(step, 5) + row * word(step, 6) + 4 * unit
+    if _forgets(word(step, 14), length, row, at):
+        room = zeros
+        h = zeros
+        c = zeros
     forward(
         cell,
         word(step, 0) + 4 * (place * blocks * size + unit),
         room,
         0 if word(step, 2) == 0 else word(step, 2) + 4 * unit,
-        word(step, 3) + row * word(step, 4) + 4 * unit,
-        word(step, 5) + row * word(step, 6) + 4 * unit,
+        h,
+        c,
         word(step, 7) + 4 * (place * size + unit),
         word(step, 8) + 4 * (place * kept * size + unit),
         size,
@@ -160,14 +173,14 @@ def recurrent_step(cell: int, blocks: int, kept: int) -> Callable[..., None]:
                 else:
                     _pre_activations(4, blocks, h + row * h_row, h_row, weight, size, unit, units, room)
                 for m in range(4):
-                    _advance(cell, blocks, kept, step, row + m, unit, units, room + 64 * blocks * m)
+                    _advance(cell, blocks, kept, step, row + m, unit, units, room + 64 * blocks * m, zeros)
                 row += 4
             while row < batch:
                 if panels != 0:
                     panel_tile(1, blocks, h + row * h_row, h_row, 4, panels, apart, size, zeros, 0, room, apart)
                 else:
                     _pre_activations(1, blocks, h + row * h_row, h_row, weight, size, unit, units, room)
-                _advance(cell, blocks, kept, step, row, unit, units, room)
+                _advance(cell, blocks, kept, step, row, unit, units, room, zeros)
                 row += 1
 
     return recurrent_step
@@ -184,11 +197,13 @@ BACK_ARGUMENTS = (
     "c_row",
     "g_x",
     "g_h",
-    "carry",  # [B, H], where the cell has one: a gradient of a state before the step behind that its products lack
+    "arrived",  # [B, H]: as `carry`, from the step behind or, of the last step, from outside; 0 = nothing
+    "carry",  # [B, H], where the cell has one: a gradient of a state before the step that its products lack
     "batch",
     "length",
     "size",
     "at",
+    "keep",
 )
 
 
@@ -214,25 +229,33 @@ def _back_products(g, weight, wide, size, left):
 
 
 @kernel
-def _retreat(cell, blocks, kept, step, row, unit, left, products):
+def _retreat(cell, blocks, kept, step, row, unit, left, products, zeros):
     """Gradients of up to 16 units of one row; `products` are those of the gradients of the step behind."""
-    size, length, at = word(step, 13), word(step, 12), word(step, 14)
+    size, length, at, keep = word(step, 14), word(step, 13), word(step, 15), word(step, 16)
     place = row * length + at
     g = load_part(word(step, 0) + 4 * (place * size + unit), left)
-    behind = at + 1 < length
-    if behind:
-        g = g + products
+    arrived = 0 if word(step, 10) == 0 else word(step, 10) + 4 * (row * size + unit)
+    if at + 1 < length:
+        if _forgets(keep, length, row, at + 1):
+            arrived = 0
+        else:
+            g = g + products
+    h = word(step, 4) + row * word(step, 5) + 4 * unit
+    c = word(step, 6) + row * word(step, 7) + 4 * unit
+    if _forgets(keep, length, row, at):
+        h = zeros
+        c = zeros
     backward(
         cell,
         g,
-        behind,
+        arrived,
         word(step, 1) + 4 * (place * size + unit),
         word(step, 2) + 4 * (place * kept * size + unit),
-        word(step, 4) + row * word(step, 5) + 4 * unit,
-        word(step, 6) + row * word(step, 7) + 4 * unit,
+        h,
+        c,
         word(step, 8) + 4 * (place * blocks * size + unit),
         word(step, 9) + 4 * (place * blocks * size + unit),
-        word(step, 10) + 4 * (row * size + unit),
+        word(step, 11) + 4 * (row * size + unit),
         size,
         left,
     )
@@ -242,7 +265,7 @@ def recurrent_back(cell: int, blocks: int, kept: int) -> Callable[..., None]:
     """Gradients of one step of a recurrent layer, from those of the step behind it."""
 
     def recurrent_back(step: Any, thread: Any, threads: Any, control: Any) -> None:
-        batch, length, size, at = word(step, 11), word(step, 12), word(step, 13), word(step, 14)
+        batch, length, size, at = word(step, 12), word(step, 13), word(step, 14), word(step, 15)
         groups = (size + 15) // 16
         wide = blocks * size
         zero = splat(f32(0.0))
@@ -264,7 +287,7 @@ def recurrent_back(cell: int, blocks: int, kept: int) -> Callable[..., None]:
                 elif at + 1 < length:
                     store(room + 64, _back_products(behind, weight, wide, size, left))
                 for m in range(rows):
-                    _retreat(cell, blocks, kept, step, row + m, unit, left, load(room + 64 + 64 * m))
+                    _retreat(cell, blocks, kept, step, row + m, unit, left, load(room + 64 + 64 * m), room)
                 row += rows
 
     return recurrent_back

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
+from typing import NamedTuple
 
 from volumetric.kernels.gpu.dispatch import Caps, ceil_div, power_of_two
 from volumetric.kernels.gpu.graph.launch import (
+    Launch,
     Lowered,
     Ref,
     Request,
     launch,
+    one_each,
     result,
     scratch,
     source,
     unsupported,
 )
-from volumetric.kernels.gpu.graph.moving import transpose
-from volumetric.layers.recurrent import CELLS
+from volumetric.kernels.gpu.graph.moving import place, transpose
+from volumetric.kernels.recurrent import back_inputs, given
+from volumetric.kernels.strides import Axis, padded
+from volumetric.layers.recurrent import CELLS, Cell
 
 _UNROLL = 4
 _SHARE = 16
@@ -29,10 +36,11 @@ def recurrent(request: Request) -> Lowered:
     batch, length, wide = request.inputs[0]
     hidden = request.inputs[1][1]
     cut = cut_of(hidden, wide // hidden, 1, caps)
-    buffers = {"from_x": source(0), "weights": scratch(0), "h0": source(2), "y": result(0)}
-    buffers |= {"c0": source(3)} if len(cell.states) > 1 else {}
-    buffers |= {"bias": source(len(request.inputs) - 1)} if request.attrs["bias"] else {}
-    buffers |= {"kept": result(1)} if cell.kept else {}
+    starts, bias, keep = given([source(i) for i in range(2, len(request.inputs))], request.attrs)
+    joined = _joined(request, (*starts, *keep), scratch(1))
+    buffers = {"from_x": source(0), "weights": scratch(0), "given": joined.at, "y": result(0)}
+    buffers |= {"bias": bias[0]} if bias else {}
+    buffers |= {"kept": result(len(cell.states))} if cell.kept else {}
     turn = transpose(1, wide, hidden, caps, source(1), scratch(0))
     blocks = ceil_div(hidden, cut.units)
     each = (
@@ -49,26 +57,62 @@ def recurrent(request: Request) -> Lowered:
                 "HIDDEN": hidden,
                 "BIAS": bool(request.attrs["bias"]),
                 "SECOND": len(cell.states) > 1,
+                "ARRIVED": False,
+                "RESETS": request.attrs["resets"],
                 "PARTS": cut.parts,
                 "UNROLL": _UNROLL,
             },
-            preludes=("graph/cells", f"graph/cell/{cell.name}"),
+            preludes=("graph/cells", f"graph/cell/{cell.name}", "graph/given"),
             workgroup=cut.workgroup,
         )
         for first in range(0, length, max(part, 1))
     ]
-    return Lowered(launches=(turn, *steps), scratch=(4 * wide * hidden,))
+    ends = [
+        _last(request, starts, cell, number)
+        for number in range(1, len(cell.states))
+        if batch and (not request.wanted or request.wanted[number])
+    ]
+    return Lowered(launches=(turn, *joined.launches, *steps, *ends), scratch=(4 * wide * hidden, *joined.scratch))
+
+
+class Joined(NamedTuple):
+    """A buffer with tensors one behind the other, what puts them there, and the bytes if it has to be made."""
+
+    at: Ref
+    launches: tuple[Launch, ...] = ()
+    scratch: tuple[int, ...] = ()
+
+
+def _joined(request: Request, parts: Sequence[Ref], room: Ref) -> Joined:
+    """Bring small inputs into one buffer, so that kernels stay within the storage buffers of any device."""
+    if len(parts) == 1:
+        return Joined(parts[0])
+    sizes = [request.size(part.number) for part in parts]
+    edges = [0, *accumulate(sizes)]
+    count = edges[-1]
+    buffers = {f"x_{n}": part for n, part in enumerate(parts)} | {"y": room}
+    made = one_each("concat", count, request.caps, buffers, (count, count, count, 0, *padded(edges, 8, count)))
+    return Joined(room, (made,) if count else (), (4 * count,))
+
+
+def _last(request: Request, starts: Sequence[Ref], cell: Cell, number: int) -> Launch:
+    """Copy a state as the last step leaves it, out of what is kept or, without steps, what it was."""
+    batch, length, hidden = request.outputs[0]
+    buffers = {"x": result(len(cell.states)) if length else starts[number], "y": result(number)}
+    row = length * cell.kept * hidden or hidden
+    start = row - (cell.kept - len(cell.keeps) - number + 1) * hidden if length else 0
+    axes = [Axis(size=batch, steps=(row, hidden)), Axis(size=hidden, steps=(1, 1))]
+    return place(axes, request.caps, buffers, x_start=start)
 
 
 def recurrent_grad(request: Request) -> Lowered:
     """Back-propagation through all steps."""
     cell, caps = CELLS[request.attrs["cell"]], request.caps
-    batch, length, hidden = request.inputs[1]
-    keeps, second = int(cell.kept > 0), len(cell.states) > 1
-    buffers: dict[str, Ref] = {"gy": source(0), "y": source(1), "weights": source(2 + keeps), "h0": source(3 + keeps)}
-    buffers |= {"kept": source(2)} if keeps else {}
-    buffers |= {"c0": source(4 + keeps)} if second else {}
-    buffers["g_x"] = result(0)
+    of = back_inputs([source(i) for i in range(len(request.inputs))], request.attrs)
+    batch, length, hidden = request.inputs[of.y.number]
+    joined = _joined(request, (*of.starts, *of.g_last, *of.keep), scratch(0))
+    buffers: dict[str, Ref] = {"gy": of.gy, "y": of.y, "weights": of.weight, "given": joined.at, "g_x": result(0)}
+    buffers |= {"kept": of.kept[0]} if of.kept else {}
     buffers |= {"g_r": result(1)} if cell.apart else {}
     buffers |= {"g_direct": result(1 + cell.apart)} if cell.direct else {}
     cut = cut_of(hidden, 1, 2, caps)
@@ -85,16 +129,18 @@ def recurrent_grad(request: Request) -> Lowered:
             constants={
                 "HIDDEN": hidden,
                 "APART": cell.apart,
-                "SECOND": second,
+                "SECOND": len(cell.states) > 1,
+                "ARRIVED": bool(of.g_last),
+                "RESETS": request.attrs["resets"],
                 "DIRECT": bool(cell.direct),
                 "PARTS": cut.parts,
             },
-            preludes=("graph/cells", f"graph/cell/{cell.name}"),
+            preludes=("graph/cells", f"graph/cell/{cell.name}", "graph/given"),
             workgroup=cut.workgroup,
         )
         for last in range(length, 0, -max(part, 1))
     ]
-    return Lowered(launches=tuple(steps))
+    return Lowered(launches=(*joined.launches, *steps), scratch=joined.scratch)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,12 +1,7 @@
-"""Steps of operations on rows and of sequences."""
+"""Steps of operations on rows, and of rotary embedding."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from math import prod
-from typing import Any
-
-from volumetric.kernels.cpu.cells import CELLS as CODES
 from volumetric.kernels.cpu.graph.lookups import GATHER_ARGUMENTS, SCATTER_ARGUMENTS
 from volumetric.kernels.cpu.graph.norms import NORM_ARGUMENTS, NORM_GRAD_ARGUMENTS, PARAM_GRAD_ARGUMENTS
 from volumetric.kernels.cpu.graph.rows import (
@@ -16,19 +11,9 @@ from volumetric.kernels.cpu.graph.rows import (
     KEEP_ARGUMENTS,
     ROW_ARGUMENTS,
 )
-from volumetric.kernels.cpu.graph.sequences import (
-    BACK_ARGUMENTS,
-    PACK_ARGUMENTS,
-    ROPE_ARGUMENTS,
-    STEP_ARGUMENTS,
-    packed_bytes,
-)
-from volumetric.layers.recurrent import CELLS, Cell
+from volumetric.kernels.cpu.graph.sequences import ROPE_ARGUMENTS
 from volumetric.runtime.cpu.graph.steps import Address, Draft, moved, rule
 from volumetric.runtime.graph.ops import Node
-
-_PACKED_PRODUCTS = 8
-"""Products of a state with the weights from which packing these pays."""
 
 
 @rule("gather_rows")
@@ -203,105 +188,3 @@ def rope(draft: Draft, node: Node) -> None:
         half=draft.shape(cos)[1],
         sign=-1.0 if node.attrs["back"] else 1.0,
     )
-
-
-def _states(draft: Draft, cell: Cell, starts: Sequence[int], y: int, kept: int, at: int) -> dict[str, Any]:
-    """Where the states before step `at` lie: in the first ones, or in the rows of y and kept."""
-    _, length, size = draft.shape(y)
-    second = len(starts) > 1
-    if at == 0:
-        c = Address(starts[1]) if second else 0
-        return {"h": Address(starts[0]), "h_row": 4 * size, "c": c, "c_row": 4 * size}
-    h, each = Address(y, 4 * (at - 1) * size), 4 * cell.kept * size
-    c = Address(kept, each * (at - 1) + 4 * len(cell.keeps) * size) if second else 0
-    return {"h": h, "h_row": 4 * length * size, "c": c, "c_row": length * each}
-
-
-def _packed(draft: Draft, weight: int, products: int) -> tuple[int, ...]:
-    """Weights in the order of panels, where they are used often enough; or nothing."""
-    wide, size = draft.shape(weight)
-    if products < _PACKED_PRODUCTS:
-        return ()
-    blocks = wide // size
-    packed = draft.temporary(packed_bytes(size, blocks))
-    draft.add(
-        "recurrent_pack",
-        PACK_ARGUMENTS,
-        blocks,
-        reads=(weight,),
-        writes=(packed,),
-        work=moved(8 * wide * size),
-        weight=Address(weight),
-        packed=Address(packed),
-        size=size,
-    )
-    return (packed,)
-
-
-@rule("recurrent")
-def recurrent(draft: Draft, node: Node) -> None:
-    """A step of the table for each step of the sequence."""
-    cell = CELLS[node.attrs["cell"]]
-    from_x, weight, *rest = node.inputs
-    y, *kept = node.outputs
-    starts = rest[: len(cell.states)]
-    batch, length, size = draft.shape(y)
-    products = 2 * prod(draft.shape(weight)) * batch
-    packed = _packed(draft, weight, batch * length)
-    for at in range(length):
-        draft.add(
-            "recurrent_step",
-            STEP_ARGUMENTS,
-            *_constants(cell),
-            reads=(*node.inputs, *node.outputs, *packed),
-            writes=node.outputs,
-            work=products / 40 + 4 * batch * size,
-            from_x=Address(from_x),
-            weight=Address(weight),
-            bias=Address(rest[-1]) if node.attrs["bias"] else 0,
-            y=Address(y),
-            kept=Address(kept[0]) if kept else 0,
-            batch=batch,
-            length=length,
-            size=size,
-            at=at,
-            packed=Address(packed[0]) if packed else 0,
-            **_states(draft, cell, starts, y, kept[0] if kept else y, at),
-        )
-
-
-def _constants(cell: Cell) -> tuple[int, int, int]:
-    return CODES.index(cell.name), cell.blocks, cell.kept
-
-
-@rule("recurrent_grad")
-def recurrent_grad(draft: Draft, node: Node) -> None:
-    """The same backwards."""
-    cell = CELLS[node.attrs["cell"]]
-    gy, y, *rest = node.inputs
-    kept = rest.pop(0) if cell.kept else y
-    weight, *starts = rest
-    g_x, *more = node.outputs
-    batch, length, size = draft.shape(y)
-    products = 2 * prod(draft.shape(weight)) * batch
-    for at in reversed(range(length)):
-        draft.add(
-            "recurrent_back",
-            BACK_ARGUMENTS,
-            *_constants(cell),
-            reads=(*node.inputs, *node.outputs),
-            writes=node.outputs,
-            work=products / 20 + 4 * batch * size,
-            gy=Address(gy),
-            y=Address(y),
-            kept=Address(kept),
-            weight=Address(weight),
-            g_x=Address(g_x),
-            g_h=Address(more[0] if cell.apart else g_x),
-            carry=Address(more[-1]) if cell.direct else 0,
-            batch=batch,
-            length=length,
-            size=size,
-            at=at,
-            **_states(draft, cell, starts, y, kept, at),
-        )

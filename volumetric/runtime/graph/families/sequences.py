@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from volumetric._typing import Array
-from volumetric.errors import SpecError
+from volumetric.errors import SpecError, UnsupportedError
+from volumetric.kernels.recurrent import back_inputs, given
 from volumetric.layers.recurrent import CELLS, Cell
 from volumetric.runtime.graph.families.base import Attrs, axes_of, declare, floats, out, require
 from volumetric.runtime.graph.ops import Node, Tensor
@@ -53,71 +54,95 @@ def _infer_recurrent(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     from_x, weight, *rest = inputs
     batch, length, wide = axes_of("recurrent", from_x, 3)
     size, states = weight.shape[-1], len(cell.states)
-    require(len(rest) == states + attrs["bias"], "recurrent", f"{len(inputs)} inputs do not make a {cell.name}")
+    own = len(rest) == states + attrs["bias"] + attrs["resets"]
+    require(own, "recurrent", f"{len(inputs)} inputs do not make a {cell.name}")
     require(weight.shape == (wide, size) and wide == cell.blocks * size, "recurrent", "the weight does not fit")
-    require(all(t.shape == (batch, size) for t in rest[:states]), "recurrent", "initial states do not fit")
-    require(all(t.shape == (wide,) for t in rest[states:]), "recurrent", "the bias does not fit")
+    starts, bias, keep = given(rest, attrs)
+    require(all(t.shape == (batch, size) for t in starts), "recurrent", "initial states do not fit")
+    require(all(t.shape == (wide,) for t in bias), "recurrent", "the bias does not fit")
+    require(all(t.shape == (batch, length) for t in keep), "recurrent", "keep is [B, T]")
+    last = [out(f"last {name}", batch, size) for name in cell.states[1:]]
     kept = [out("kept", batch, length, cell.kept * size)] if cell.kept else []
-    return [out(cell.name, batch, length, size), *kept]
+    return [out(cell.name, batch, length, size), *last, *kept]
 
 
 def _run_recurrent(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
     """Compute a cell over all steps."""
     from_x, weight, *rest = inputs
     cell = CELLS[attrs["cell"]]
-    every, tape = cell.run(from_x, weight, rest[-1] if attrs["bias"] else None, tuple(rest[: len(cell.states)]))
+    starts, bias, keep = given(rest, attrs)
+    every, tape = cell.run(from_x, weight, bias[0] if bias else None, starts, keep[0] if keep else None)
     h, *others = (np.ascontiguousarray(state[:, 1:]) for state in every)
-    return [h, np.concatenate([*tape, *others], -1)] if cell.kept else [h]
+    last = [np.ascontiguousarray(state[:, -1]) for state in every[1:]]
+    return [h, *last, *([np.concatenate([*tape, *others], -1)] if cell.kept else [])]
 
 
-def _vjp_recurrent(work: GraphBuilder, node: Node, g: int) -> Sequence[int | None]:
-    cell, bias = CELLS[node.attrs["cell"]], node.attrs["bias"]
+def _vjp_recurrent(
+    work: GraphBuilder, node: Node, grads: Sequence[int | None], wanted: Sequence[bool]
+) -> Sequence[int | None]:
+    attrs, cell = node.attrs, CELLS[node.attrs["cell"]]
     from_x, weight, *rest = node.inputs
-    y, states = node.outputs[0], rest[: len(cell.states)]
+    starts, bias, keep = given(rest, attrs)
+    y, *last, kept = node.outputs if cell.kept else (*node.outputs, None)
+    gy, *g_last = grads[: len(cell.states)]
+    if grads[len(cell.states) :] != [None] * bool(cell.kept):
+        raise UnsupportedError(f"what recurrent {node.where} keeps for its gradient has none itself")
     batch, length, size = work.shape(y)
     wide = work.shape(from_x)[2]
     if length == 0:
-        return [None] * len(node.inputs)
-    found = work.emit("recurrent_grad", (g, *node.outputs, weight, *states), cell=cell.name)
+        return [None, None, None, *g_last, *(None for _ in (*bias, *keep))]
+    seeds = [
+        g if g is not None else work.zeros(work.shape(of)) for g, of in zip((gy, *g_last), (y, *last), strict=True)
+    ]
+    seeds = seeds if any(g is not None for g in g_last) else seeds[:1]
+    given_back = (*seeds, y, *(() if kept is None else (kept,)), weight, *starts, *keep)
+    found = work.emit("recurrent_grad", given_back, cell=cell.name, last=len(seeds) > 1, resets=attrs["resets"])
     g_x, g_h = found[0], found[int(cell.apart)]
-    before = work.reshape(states[0], (batch, 1, size))
+    before = work.reshape(starts[0], (batch, 1, size))
     if length > 1:
-        before = work.concat((before, work.slice(y, (0, 0, 0), (batch, length - 1, size))), 1)
+        before = work.concat((before, work.part(y, 1, 0, length - 1)), 1)
+    for of in keep:
+        before = work.binary("mul_nonzero", before, work.reshape(of, (batch, length, 1)))
     flat_g, flat_h = (work.reshape(t, (1, batch * length, w)) for t, w in ((g_h, wide), (before, size)))
     g_weight = work.reshape(work.gemm(flat_g, flat_h, trans_a=True), (wide, size))
-    g_bias = [work.reshape(work.reduce(g_h, "sum", (0, 1)), (wide,))] if bias else []
+    g_bias = [work.reshape(work.reduce(g_h, "sum", (0, 1)), (wide,)) for _ in bias]
     first = work.reshape(work.part(g_h, 1, 0, 1), (1, batch, wide))
     ways = {"h": [work.reshape(work.gemm(first, work.reshape(weight, (1, wide, size))), (batch, size))]}
     for i, name in enumerate(cell.direct):
         ways.setdefault(name, []).append(work.reshape(work.part(found[-1], 0, i, i + 1), (batch, size)))
-    g_states = [work.add(*ways[name]) if name in ways else None for name in cell.states]
-    return [g_x, g_weight, *g_states, *g_bias]
+    g_starts = [work.add(*ways[name]) if name in ways else None for name in cell.states]
+    for of in keep:  # what the first step forgets has no part in anything
+        g_starts = [g and work.binary("mul_nonzero", g, work.part(of, 1, 0, 1)) for g in g_starts]
+    return [g_x, g_weight, *g_starts, *g_bias, *(None for _ in keep)]
 
 
 def _infer_grad(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     floats("recurrent_grad", inputs)
     cell = cell_of("recurrent_grad", attrs)
-    own = len(inputs) == 3 + bool(cell.kept) + len(cell.states)
+    states = len(cell.states)
+    own = len(inputs) == 3 + attrs["last"] * (states - 1) + bool(cell.kept) + states + attrs["resets"]
     require(own, "recurrent_grad", "has other inputs than its cell")
-    batch, length, size = axes_of("recurrent_grad", inputs[1], 3)
+    of = back_inputs(inputs, attrs)
+    batch, length, size = axes_of("recurrent_grad", of.y, 3)
     require(length, "recurrent_grad", "needs a step")
-    require(inputs[0].shape == inputs[1].shape, "recurrent_grad", "gy and y have one shape")
+    require(of.gy.shape == of.y.shape, "recurrent_grad", "gy and y have one shape")
+    require(all(t.shape == (batch, size) for t in (*of.g_last, *of.starts)), "recurrent_grad", "states do not fit")
+    require(all(t.shape == (batch, length) for t in of.keep), "recurrent_grad", "keep is [B, T]")
     pre = [out("from_x grad", batch, length, cell.blocks * size), out("from_h grad", batch, length, cell.blocks * size)]
     direct = [out("direct grad", len(cell.direct), batch, size)] if cell.direct else []
     return [*pre[: 1 + cell.apart], *direct]
 
 
 def _run_grad(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
-    cell = CELLS[attrs["cell"]]
-    gy, y, *rest = inputs
-    parts = np.split(rest.pop(0), cell.kept, -1) if cell.kept else []
-    weight, *starts = rest
-    after = [y, *parts[len(cell.keeps) :]]
-    every = tuple(np.concatenate([s[:, None], e], 1) for s, e in zip(starts, after, strict=True))
-    g_x, g_h, direct = cell.run_back(weight, every, tuple(parts[: len(cell.keeps)]), gy)
+    cell, of = CELLS[attrs["cell"]], back_inputs(inputs, attrs)
+    parts = np.split(of.kept[0], cell.kept, -1) if cell.kept else []
+    after = [of.y, *parts[len(cell.keeps) :]]
+    every = tuple(np.concatenate([s[:, None], e], 1) for s, e in zip(of.starts, after, strict=True))
+    tape, keep = tuple(parts[: len(cell.keeps)]), of.keep[0] if of.keep else None
+    g_x, g_h, direct = cell.run_back(of.weight, every, tape, of.gy, of.g_last or None, keep)
     return [g_x, *([g_h] if cell.apart else []), *([np.stack(direct)] if direct else [])]
 
 
 declare("rope", _infer_rope, _run_rope, _vjp_rope)
-declare("recurrent", _infer_recurrent, _run_recurrent, _vjp_recurrent)
+declare("recurrent", _infer_recurrent, _run_recurrent, vjp_of_all=_vjp_recurrent)
 declare("recurrent_grad", _infer_grad, _run_grad)

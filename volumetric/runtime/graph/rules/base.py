@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias, TypeVar
 from volumetric._typing import Shape
 from volumetric.errors import UnsupportedError
 from volumetric.layers import LayerSpec
+from volumetric.layers.state import no_resets
 from volumetric.runtime.graph.build import GraphBuilder
 from volumetric.runtime.graph.families.rowwise import LINEAR
 
@@ -45,6 +46,7 @@ class Scope:
         of its own: layers that look at other rows, or at their place among them, start anew at each
     resumes : the rows of a call go on from the states of their sequence; where not, a sequence starts with its call
     training : None at inference
+    resets : float32 ``[sequences, T]``, 1 where a new sequence begins with a row; None: nowhere
     key : gives the key of one of the layer's parameters or buffers
     """
 
@@ -54,6 +56,7 @@ class Scope:
     sequences: int = 1
     resumes: bool = False
     training: GraphTraining | None = None
+    resets: int | None = None
     key: Callable[[str], str] = str
 
     def params(self, spec: LayerSpec) -> dict[str, int]:
@@ -100,8 +103,23 @@ class Scope:
         rule = RULES.get(spec.kind)
         if rule is None:
             raise UnsupportedError(f"{spec.kind} at {self.path} has no rule for tensor graphs")
+        if self.resets is not None and spec.contextual and spec.children_field is None and not spec.takes_resets:
+            raise no_resets(f"{spec.kind} at {self.path}")
         with self.work.at(self.path):
             return rule(self, spec, *inputs)
+
+    def kept_before(self, x: int, *, reverse: bool = False) -> int | None:
+        """Return which steps find the states of the one before, ``[sequences, T]``, for a layer that reads `x`.
+
+        Computed from the last to the first, a step finds those of the row behind it unless that resets.
+        """
+        work, resets = self.work, self.resets
+        if resets is None or len(work.shape(x)) > 2:
+            return None
+        if reverse:
+            length = work.shape(resets)[1]
+            resets = work.pad(work.part(work.flip(resets, 1), 1, 0, max(length - 1, 0)), (0, min(length, 1)), (0, 0))
+        return work.affine(resets, -1.0, 1.0)
 
     def sequenced(self, x: int) -> int:
         """View ``[rows, width]`` or ``[…, T, width]`` as ``[sequences, T, width]``."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Literal
 
 import numpy as np
@@ -12,7 +12,6 @@ from volumetric.layers import MultiHeadAttention
 from volumetric.layers.base import LAYERS
 from volumetric.layers.recurrent import Recurrent
 from volumetric.layers.rope import rotation
-from volumetric.runtime.graph.build import GraphBuilder
 from volumetric.runtime.graph.ops import HELD
 from volumetric.runtime.graph.rules.base import Scope, linear, rule
 
@@ -156,27 +155,19 @@ def _recurrent(scope: Scope, spec: Recurrent, x: int) -> int:
         given |= {name: scope.state(name, (1, size)) for name in cell.states}
         parts = work.shape(p["hh.weight"])[:1]
         return work.emit("recurrence", tuple(given.values()), roles=tuple(given), cell=cell.name, parts=parts)[0]
+    keep = scope.kept_before(x, reverse=spec.reverse)
     from_x = scope.sequenced(from_x)
     if spec.reverse:
         from_x = work.flip(from_x, 1)
-    batch = work.shape(from_x)[0]
+    batch, length, _ = work.shape(from_x)
     if keeps:
         starts = [scope.state(name, (batch, size)) for name in cell.states]
     else:
         starts = [work.zeros((batch, size))] * len(cell.states)
-    every = recurrent(work, spec, from_x, p, starts)
-    if keeps:
-        for name, of in zip(cell.states, every, strict=True):
-            work.assign(f"{scope.path}/{name}", work.reshape(work.last(of, 1), (batch, size)))
-    y = work.flip(every[0], 1) if spec.reverse else every[0]
+    y, *others = work.recurrent(cell.name, from_x, p["hh.weight"], starts, p.get("hh.bias"), keep)
+    if keeps and length:
+        ends = (work.reshape(work.last(y, 1), (batch, size)), *others)
+        for name, of in zip(cell.states, ends, strict=False):
+            work.assign(f"{scope.path}/{name}", of)
+    y = work.flip(y, 1) if spec.reverse else y
     return work.reshape(y, (*work.shape(x)[:-1], size))
-
-
-def recurrent(
-    work: GraphBuilder, spec: Recurrent, from_x: int, p: Mapping[str, int], starts: Sequence[int]
-) -> list[int]:
-    """Emit a cell over all steps and return its states after each of them, ``[B, T, H]``."""
-    cell, size = spec.cell, spec.hidden_size
-    y, *kept = work.recurrent(cell.name, from_x, p["hh.weight"], starts, p.get("hh.bias"))
-    first = len(cell.keeps)
-    return [y, *(work.part(kept[0], 2, i * size, (i + 1) * size) for i in range(first, cell.kept))]

@@ -1,0 +1,128 @@
+"""Steps of recurrent cells: one of the table for each step of the sequence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+from volumetric.kernels.cpu.cells import CELLS as CODES
+from volumetric.kernels.cpu.graph.sequences import BACK_ARGUMENTS, PACK_ARGUMENTS, STEP_ARGUMENTS, packed_bytes
+from volumetric.kernels.recurrent import back_inputs, given
+from volumetric.kernels.strides import strides_of
+from volumetric.layers.recurrent import CELLS, Cell
+from volumetric.runtime.cpu.graph.elements import copy
+from volumetric.runtime.cpu.graph.steps import Address, Draft, moved, rule
+from volumetric.runtime.graph.ops import Node
+
+_PACKED_PRODUCTS = 8
+"""Products of a state with the weights from which packing these pays."""
+
+
+def _states(draft: Draft, cell: Cell, starts: Sequence[int], y: int, kept: int, at: int) -> dict[str, Any]:
+    """Where the states before step `at` lie: in the first ones, or in the rows of y and kept."""
+    _, length, size = draft.shape(y)
+    second = len(starts) > 1
+    if at == 0:
+        c = Address(starts[1]) if second else 0
+        return {"h": Address(starts[0]), "h_row": 4 * size, "c": c, "c_row": 4 * size}
+    h, each = Address(y, 4 * (at - 1) * size), 4 * cell.kept * size
+    c = Address(kept, each * (at - 1) + 4 * len(cell.keeps) * size) if second else 0
+    return {"h": h, "h_row": 4 * length * size, "c": c, "c_row": length * each}
+
+
+def _packed(draft: Draft, weight: int, products: int) -> tuple[int, ...]:
+    """Weights in the order of panels, where they are used often enough; or nothing."""
+    wide, size = draft.shape(weight)
+    if products < _PACKED_PRODUCTS:
+        return ()
+    blocks = wide // size
+    packed = draft.temporary(packed_bytes(size, blocks))
+    draft.add(
+        "recurrent_pack",
+        PACK_ARGUMENTS,
+        blocks,
+        reads=(weight,),
+        writes=(packed,),
+        work=moved(8 * wide * size),
+        weight=Address(weight),
+        packed=Address(packed),
+        size=size,
+    )
+    return (packed,)
+
+
+@rule("recurrent")
+def recurrent(draft: Draft, node: Node) -> None:
+    """A step of the table for each step of the sequence."""
+    cell = CELLS[node.attrs["cell"]]
+    from_x, weight, *rest = node.inputs
+    starts, bias, keep = given(rest, node.attrs)
+    y, *more = node.outputs
+    kept = more.pop() if cell.kept else y
+    batch, length, size = draft.shape(y)
+    products = 2 * prod(draft.shape(weight)) * batch
+    packed = _packed(draft, weight, batch * length)
+    for at in range(length):
+        draft.add(
+            "recurrent_step",
+            STEP_ARGUMENTS,
+            *_constants(cell),
+            reads=(*node.inputs, *node.outputs, *packed),
+            writes=node.outputs,
+            work=products / 40 + 4 * batch * size,
+            from_x=Address(from_x),
+            weight=Address(weight),
+            bias=Address(bias[0]) if bias else 0,
+            y=Address(y),
+            kept=Address(kept) if cell.kept else 0,
+            batch=batch,
+            length=length,
+            size=size,
+            at=at,
+            packed=Address(packed[0]) if packed else 0,
+            keep=Address(keep[0]) if keep else 0,
+            **_states(draft, cell, starts, y, kept, at),
+        )
+    for last in more:  # of c, as it is before a step that does not come
+        own = _states(draft, cell, starts, y, kept, length)
+        copy(draft, own["c"], Address(last), (batch, size), (own["c_row"] // 4, 1), strides_of((batch, size)))
+
+
+def _constants(cell: Cell) -> tuple[int, int, int]:
+    return CODES.index(cell.name), cell.blocks, cell.kept
+
+
+@rule("recurrent_grad")
+def recurrent_grad(draft: Draft, node: Node) -> None:
+    """The same backwards."""
+    cell = CELLS[node.attrs["cell"]]
+    of = back_inputs(node.inputs, node.attrs)
+    kept = of.kept[0] if cell.kept else of.y
+    g_x, *more = node.outputs
+    batch, length, size = draft.shape(of.y)
+    products = 2 * prod(draft.shape(of.weight)) * batch
+    carry = Address(more[-1]) if cell.direct else 0
+    for at in reversed(range(length)):
+        draft.add(
+            "recurrent_back",
+            BACK_ARGUMENTS,
+            *_constants(cell),
+            reads=(*node.inputs, *node.outputs),
+            writes=node.outputs,
+            work=products / 20 + 4 * batch * size,
+            gy=Address(of.gy),
+            y=Address(of.y),
+            kept=Address(kept),
+            weight=Address(of.weight),
+            g_x=Address(g_x),
+            g_h=Address(more[0] if cell.apart else g_x),
+            arrived=carry if at + 1 < length else Address(of.g_last[0]) if of.g_last else 0,
+            carry=carry,
+            batch=batch,
+            length=length,
+            size=size,
+            at=at,
+            keep=Address(of.keep[0]) if of.keep else 0,
+            **_states(draft, cell, of.starts, of.y, kept, at),
+        )
