@@ -6,18 +6,20 @@
     python benchmarks/compare_gguf.py --llama-python /tmp/peer/bin/python model MODEL.gguf --exact
     python benchmarks/compare_gguf.py --llama-python /tmp/peer/bin/python embeddings MODEL.gguf
 
-`families` writes the tiny models of tests/fixtures/hf_tiny as GGUF files and compares all logits after 25 ids. `model`
-takes a real file that generates: greedy tokens, the 20 likeliest tokens with their logits, and the token ids of a set
-of texts. The difference of logits is relative to the largest of them. llama.cpp runs in a process of its own; there too
-keys and values are float32. It rounds activations to 8 bits beside quantised weights, and so does our CPU, so two
-digits agree then; `--exact` gives it a copy of the file in float32, made by its own quantiser, and takes our reference
-device: the weights are the same numbers, and nothing is rounded. Its GELU is a table of float16. `embeddings` takes an
-encoder: the ids of the texts, and cosines of the embeddings of those ids.
+`families` writes the tiny models of tests/fixtures/hf_tiny as GGUF files and compares all logits after 25 ids, and
+those of hf_encoders, and compares the mean of their hidden states. `model` takes a real file that generates: greedy
+tokens, the 20 likeliest tokens with their logits, and the token ids of a set of texts. The difference of logits is
+relative to the largest of them. llama.cpp runs in a process of its own; there too keys and values are float32. It
+rounds activations to 8 bits beside quantised weights, and so does our CPU, so two digits agree then; `--exact` gives
+it a copy of the file in float32, made by its own quantiser, and takes our reference device: the weights are the same
+numbers, and nothing is rounded. Its GELU is a table of float16. `embeddings` takes an encoder: the ids of the texts,
+and cosines of the embeddings of those ids.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import sys
 import tempfile
@@ -33,22 +35,27 @@ sys.path.insert(0, str(ROOT))
 import volumetric as vo  # noqa: E402 (the line above must come first)
 from volumetric.errors import UnsupportedError  # noqa: E402
 from volumetric.loaders import LoadedModel, open_model  # noqa: E402
-from volumetric.loaders.convert import convert_model  # noqa: E402
+from volumetric.loaders.convert import convert_model, save_model  # noqa: E402
+from volumetric.loaders.sentence import Sentences  # noqa: E402
 from volumetric.loaders.tokenizer import Tokenizer  # noqa: E402
 from volumetric.runtime.lower import lower  # noqa: E402
 from volumetric.runtime.open import open_device  # noqa: E402
 
 TINY = ROOT / "tests" / "fixtures" / "hf_tiny"
+ENCODERS = ROOT / "tests" / "fixtures" / "hf_encoders"
 TEXTS = ROOT / "tests" / "loaders" / "data" / "nasty_texts.json"
 IDS = [1, 5, 9, 80, 7, 33, 25, 8, 4, 19, 77, 11, 30, 6, 5, 2, 8, 90, 12, 13, 17, 60, 61, 62, 63]
 TOP = 20
 LIMIT = 1e-3
 """Largest relative difference of logits in tiny models: the float16 table of GELU makes 4e-4, all else 1e-6."""
+CONTEXT = 256
+"""Tokens of a sequence there, where a context is a multiple of this; longrope depends on it."""
+MEAN = Sentences(pooling=("mean",))
 
 
 def our_logits(model: LoadedModel, ids: list[int], device: str) -> np.ndarray:
     """Logits after each of `ids`."""
-    executable = open_device(device).compile(lower(model.network), model.params)
+    executable = open_device(device).compile(lower(model.network, CONTEXT), model.params)
     state = executable.new_state()
     return np.concatenate([executable.forward(state, np.array([id], np.int32)) for id in ids])
 
@@ -70,6 +77,28 @@ def compare_families(python: str, device: str, home: Path) -> bool:
             continue
         ours, theirs = our_logits(open_model(str(path)), IDS, device), their_logits(python, path, IDS, home)
         error = float(np.abs(ours - theirs).max() / np.abs(theirs).max())
+        good &= error < LIMIT
+        print(f"{directory.name:20}  {error:.1e}" + ("" if error < LIMIT else "  DIFFERS"))
+    return good
+
+
+def compare_encoders(python: str, home: Path) -> bool:
+    good = True
+    for directory in sorted(path for path in ENCODERS.iterdir() if (path / "config.json").is_file()):
+        path = home / f"{directory.name}.gguf"
+        try:
+            model = dataclasses.replace(open_model(str(directory)), tokenizer=None, sentences=MEAN)
+            save_model(path, model, "gguf")
+        except UnsupportedError as error:
+            print(f"{directory.name:20}  not written: {str(error).splitlines()[0]}")
+            continue
+        written, ids = open_model(str(path)), [id for id in IDS if id < 60]
+        executable = open_device("reference").compile(lower(written.network), written.params)
+        rows = executable.forward(executable.new_state(), np.array(ids, np.int32), last_only=False)
+        (home / "ids.json").write_text(json.dumps([ids]))
+        worker(python, "llamacpp_worker.py", "embed", str(path), str(home / "ids.json"), str(home / "rows.npy"))
+        theirs = np.load(home / "rows.npy")[0]
+        error = float(np.abs(rows.mean(0) - theirs).max() / np.abs(theirs).max())
         good &= error < LIMIT
         print(f"{directory.name:20}  {error:.1e}" + ("" if error < LIMIT else "  DIFFERS"))
     return good
@@ -153,8 +182,11 @@ def main() -> None:
         elif args.what == "model":
             device = "reference" if args.exact else args.device
             compare_model(args.llama_python, args.path, device, args.tokens, Path(home))
-        elif not compare_families(args.llama_python, "reference" if args.device == "cpu" else args.device, Path(home)):
-            raise SystemExit(1)
+        else:
+            device = "reference" if args.device == "cpu" else args.device
+            decoders = compare_families(args.llama_python, device, Path(home))
+            if not compare_encoders(args.llama_python, Path(home)) or not decoders:
+                raise SystemExit(1)
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from volumetric.errors import UnsupportedError  # noqa: E402
 from volumetric.loaders import archs, gguf_archs  # noqa: E402
 from volumetric.loaders.convert import FORMATS  # noqa: E402
 from volumetric.loaders.gguf import _HOSTS  # noqa: E402
+from volumetric.loaders.gguf_encoders import LIKE_BERT  # noqa: E402
 from volumetric.loaders.gguf_types import BLOCK_TYPES, DECODED_TYPES  # noqa: E402
 from volumetric.loaders.hf_config import Config  # noqa: E402
 from volumetric.loaders.multimodal import MODELS  # noqa: E402
@@ -138,11 +139,15 @@ one. The encoders, `…bert…`, embed, judge and fill in ([embeddings.md](embed
 Files of an architecture do not say everything. Where llama.cpp has a constant in its code, the reader takes the same
 one: `gemma3` has windows in five of six layers unless the file lists them, `smollm3` turns no fourth layer. Two things
 are read as transformers computes them and not as llama.cpp does: the window of `phi3`, which llama.cpp drops, and the
-exact GELU of `gptneox` and `bert`, for which it takes the tanh approximation. `convert` refuses to write what a reader
+exact GELU of `gptneox`, `bert` and `modern-bert`, for which it takes the tanh approximation. RoBERTa is written as the
+BERT that computes the same: the positions up to that of the padding token, which nothing reads, are left out. Heads of
+encoders are not in these files. `convert` refuses to write what a reader
 would not find in the file again. `benchmarks/compare_gguf.py` compares all families with llama.cpp, logit by logit.
 
 Mistral's own GGUF files call themselves `llama` and are read as such. Rotary scaling may be `linear`, `dynamic`,
-`llama3`, `yarn`, `longrope` or `proportional`, in GGUF files `linear`, `llama3` or `yarn`. What `dynamic` and
+`llama3`, `yarn`, `longrope` or `proportional`, in GGUF files `linear`, `llama3`, `yarn` or, of `phi3`, `llama` and
+`granite`, `longrope`. llama.cpp has no architecture for the window of `mistral`, and does not read that of
+`starcoder2`. What `dynamic` and
 `longrope` do depends on the context that a model is opened with, as in llama.cpp and vLLM, and not on the tokens so
 far, as in transformers, where keys of both kinds end up in one cache: up to the context of the first training both give
 the same.
@@ -227,6 +232,8 @@ def gguf_cell(family: str) -> str:
     """Architecture that GGUF files of a family have."""
     if family == "mistral":
         return "`llama`, where no window is shorter than the context"
+    if family in LIKE_BERT:
+        return "`bert`"
     try:
         return f"`{gguf_archs.architecture_of(family)}`"
     except UnsupportedError:

@@ -31,15 +31,13 @@ NOT_IN_GGUF = {
     "mistral": "a window",
     "starcoder2": "a window",
     "smollm3": "rotations that leave out another layer",
-    "phi3_longrope": "a scaling of frequencies that is not written",
     "gemma": "a head of its own",
     "qwen3_moe": "a layer without experts",
     "qwen3_moe_free": "weights of experts that are not made to sum to 1",
-    "granitemoe": "experts",
-    "lfm2": "short convolutions",
-    "olmo3": "a window and two rotary embeddings",
 }
 """Tiny models that are not written as GGUF, and what they have."""
+ROUNDED = ("olmo3",)
+"""Models with a factor on yarn's scores, which GGUF files hold as a quotient in float32."""
 IN_GGUF = tuple(family for family in FAMILIES if family not in NOT_IN_GGUF)
 
 
@@ -68,10 +66,13 @@ def test_gguf_and_back(family: str, tmp_path: Path) -> None:
     model = open_model(str(tmp_path / "m.gguf"))
     # Gemma's gains are stored with one added, in float32: a number below one loses its last bits there.
     atol = 2**-24 if family.startswith("gemma") else 0.0
-    assert_same(model, open_model(str(TINY / family)), atol=atol)
     assert error_of(model, family) < 1e-5
     convert_model(str(tmp_path / "m.gguf"), tmp_path / "hf", format="hf")
-    assert_same(open_model(str(tmp_path / "hf")), open_model(str(TINY / family)), atol=atol)
+    if family in ROUNDED:
+        assert error_of(open_model(str(tmp_path / "hf")), family) < 1e-5
+    else:
+        assert_same(model, open_model(str(TINY / family)), atol=atol)
+        assert_same(open_model(str(tmp_path / "hf")), open_model(str(TINY / family)), atol=atol)
 
 
 @pytest.mark.parametrize(
@@ -220,7 +221,6 @@ def test_the_real_model_comes_back_bit_for_bit(tmp_path: Path) -> None:
     ("family", "target", "arguments", "message"),
     [
         ("mistral", "m.gguf", {}, "family 'mistral' cannot be written as GGUF"),
-        ("phi3_longrope", "m.gguf", {}, "rotary scaling 'longrope' is not written"),
         ("smollm3", "m.gguf", {}, "GGUF cannot say .* rope=None"),
         ("llama", "m.gguf", {"dtype": "fp8"}, "GGUF has no tensors of float8_e4m3fn:row"),
         ("llama", "m", {"dtype": "int8", "format": "hf"}, "holds plain floats, not int8:g32"),

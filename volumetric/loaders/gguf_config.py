@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
+
+import numpy as np
 
 from volumetric.errors import CheckpointError, UnsupportedError
 from volumetric.loaders import gguf_archs
 from volumetric.loaders.gguf import GGUFSource
 from volumetric.loaders.gguf_rope import read_rope
 from volumetric.loaders.hf_config import Config
+
+KV_HEADS: Final = "attention.head_count_kv"
 
 
 def read_config(file: GGUFSource, where: str) -> Config:
@@ -40,7 +44,7 @@ def read_config(file: GGUFSource, where: str) -> Config:
         "intermediate_size": given.integer("feed_forward_length"),
         "num_hidden_layers": given.layers("block_count"),
         "num_attention_heads": heads,
-        "num_key_value_heads": given.integer("attention.head_count_kv", heads),
+        "num_key_value_heads": _kv_heads(given, heads, mixed=family.mixed),
         "head_dim": head_dim,
         "hidden_act": "silu",
         family.epsilon: given.number(family.epsilon_key),
@@ -54,3 +58,16 @@ def read_config(file: GGUFSource, where: str) -> Config:
     named = {family.renamed.get(name, name): value for name, value in values.items()}
     own = {name: value for name, value in named.items() if name is not None}
     return Config(own | dict(family.values(given, file)), where)
+
+
+def _kv_heads(given: Config, heads: int, *, mixed: bool) -> int:
+    """Heads of keys and values: a number, or a list with one for each layer, 0 for a layer without attention."""
+    found = given.values.get(KV_HEADS)
+    if not isinstance(found, np.ndarray) or found.dtype.kind not in "iu":
+        return given.integer(KV_HEADS, heads)
+    counts = {int(count) for count in found if count or not mixed}
+    if len(counts) != 1:
+        raise UnsupportedError(
+            f"{given.where}: layers with {sorted(counts)} heads of keys are not supported", hint="as many in each layer"
+        )
+    return Config({KV_HEADS: counts.pop()}, given.where).integer(KV_HEADS)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -14,8 +13,8 @@ from volumetric._typing import Array, Shape
 from volumetric.dtypes import Packed, Scheme, to_gguf
 from volumetric.layers import LayerSpec, MultiHeadAttention
 from volumetric.loaders import gguf_archs
-from volumetric.loaders.encoder_layers import trunk_of
-from volumetric.loaders.gguf_family import ROPE_FACTORS
+from volumetric.loaders.gguf_encoders import encoder_in_gguf
+from volumetric.loaders.gguf_family import LONG_FACTORS, ROPE_FACTORS, SHORT_FACTORS
 from volumetric.loaders.gguf_limits import check_network, check_tensors
 from volumetric.loaders.gguf_metadata import gguf_metadata, main_rope
 from volumetric.loaders.gguf_rope import rope_factors
@@ -32,8 +31,6 @@ from volumetric.loaders.names import Blueprint, NameRule, permute_rows, shifted,
 from volumetric.loaders.quantise import convert
 from volumetric.network import Network, Params
 from volumetric.weights import WeightStore
-
-logger = logging.getLogger(__name__)
 
 # fmt: off
 _FILE_TYPES: Final = {
@@ -52,7 +49,7 @@ def save_gguf(path: str | Path, model: LoadedModel) -> None:
     biases are float32, as llama.cpp wants them.
 
     Of an encoder that which gives hidden states is written, and how they are pooled; a head that predicts masked tokens
-    is left out.
+    is left out. RoBERTa becomes the BERT that computes the same.
 
     An embedding with more rows than there are tokens gets tokens without use for the rest, as llama.cpp wants one for
     each row. A window that is no shorter than the context cuts nothing and is left out.
@@ -68,10 +65,8 @@ def save_gguf(path: str | Path, model: LoadedModel) -> None:
     """
     blueprint = blueprint_of(model)
     encodes = any(spec.two_way for spec in model.network.layers.values())
-    if encodes and blueprint.hidden is not None:
-        logger.warning("%s: the head that predicts masked tokens has no form in GGUF files: left out", model.name)
-        blueprint = trunk_of(blueprint)
-        model = dataclasses.replace(model, network=blueprint.network, hidden=None)
+    if encodes:
+        model, blueprint = encoder_in_gguf(model, blueprint)
     network = _without_idle_windows(model)
     model_type = Config(model.config, model.name).model_type
     if model_type == "mistral" and all(spec.window is None for spec in attentions(network)):
@@ -79,29 +74,28 @@ def save_gguf(path: str | Path, model: LoadedModel) -> None:
     architecture = gguf_archs.architecture_of(model_type)
     family = gguf_archs.find(architecture, model.name)
     tensors: dict[str, GGUFTensorOut] = {}
-    factors = _rope_factors(network)
-    if factors is not None:
-        tensors[ROPE_FACTORS] = GGUFTensorOut(type="F32", shape=factors.shape, read=lambda: factors)
+    for name, factors in _rope_factors(network).items():
+        tensors[name] = GGUFTensorOut(type="F32", shape=factors.shape, read=lambda factors=factors: factors)
     for name, rules in _by_tensor(family.rules(blueprint)).items():
-        tensors[name] = _out(rules, model.params, single=name in family.singles)
-    metadata: dict[str, Any] = {**gguf_metadata(model, network, architecture), **_file_type(tensors)}
+        tensors[name] = _out(rules, model.params, single=family.single(name))
+    blocks = 1 + max(int(name.split(".")[1]) for name in tensors if name.startswith("blk."))
+    metadata: dict[str, Any] = {**gguf_metadata(model, network, architecture, blocks), **_file_type(tensors)}
     check_tensors(architecture, tensors, network)
     check_network(network, metadata, tensors)
     rows = Config(model.config, model.name).integer("vocab_size")
     metadata |= generation_metadata(model.generation, model.tokenizer) | tokenizer_metadata(model.tokenizer, rows)
     if encodes:
-        metadata |= _encoder(model, architecture)
+        metadata |= _encoder(model, architecture, types=tensors.get("token_types.weight"))
     if model.chat_template is not None:
         metadata["tokenizer.chat_template"] = model.chat_template.source
     write_gguf(path, metadata, tensors)
 
 
-def _encoder(model: LoadedModel, architecture: str) -> Metadata:
-    """Metadata of encoders alone."""
+def _encoder(model: LoadedModel, architecture: str, types: GGUFTensorOut | None) -> Metadata:
+    """Metadata of encoders alone; `types` has a row for each type of tokens, where there are some."""
     sentences = model.sentences
-    types = Config(model.config, model.name).integer("type_vocab_size", 2)
     return {
-        PREFIX + "token_type_count": np.uint32(types),
+        PREFIX + "token_type_count": np.uint32(1 if types is None else types.shape[0]),
         **length_metadata(model.tokenizer, sentences and sentences.max_length, model.context_length),
         **sentence_metadata(architecture, sentences),
     }
@@ -153,7 +147,9 @@ def _out(rules: list[NameRule], params: Params, *, single: bool) -> GGUFTensorOu
             store.release()
 
     rows = sum(store.shape[0] for store in stores)
-    shape = stacked(rules[0], (rows, *stores[0].shape[1:]))
+    # The kernel of a convolution of each channel on its own is a matrix there.
+    rest = stores[0].shape[1:] if len(stores[0].shape) < 3 else (stores[0].shape[2],)
+    shape = stacked(rules[0], (rows, *rest))
     return GGUFTensorOut(type=kind, shape=shape, read=read, done=done)
 
 
@@ -169,10 +165,15 @@ def _bytes_of(packed: Packed, kind: str) -> Array:
     return np.frombuffer(to_gguf(packed), np.uint8) if kind in BLOCK_TYPES else packed.codes()
 
 
-def _rope_factors(network: Network) -> Array | None:
-    """Factors of Llama 3.1's frequency scaling, which GGUF stores as a tensor."""
+def _rope_factors(network: Network) -> dict[str, Array]:
+    """Factors of frequencies, which GGUF stores as tensors, by their names: Llama 3.1's, or those of longrope."""
     rope = main_rope(network)
-    return rope_factors(rope) if rope is not None and rope.scaling == "llama3" else None
+    if rope is None or rope.scaling not in ("llama3", "longrope"):
+        return {}
+    if rope.scaling == "llama3":
+        return {ROPE_FACTORS: rope_factors(rope)}
+    factors = {LONG_FACTORS: rope.long_factors, SHORT_FACTORS: rope.short_factors}
+    return {name: np.array(values, np.float32) for name, values in factors.items()}
 
 
 def _file_type(tensors: Mapping[str, GGUFTensorOut]) -> Metadata:

@@ -24,6 +24,8 @@ WriteValues: TypeAlias = Callable[[Config, Network], Mapping[str, Any]]
 
 ROPE_FACTORS: Final = "rope_freqs.weight"
 """Tensor by which Llama 3.1's frequency scaling is stored: plain over scaled frequency, for each pair."""
+LONG_FACTORS, SHORT_FACTORS = "rope_factors_long.weight", "rope_factors_short.weight"
+"""Tensors of longrope: by what the frequency of each pair is divided beyond the first context, and within it."""
 
 OUTER: Final[Mapping[str, str]] = {
     "model.embed_tokens": "token_embd",
@@ -74,15 +76,21 @@ class GGUFFamily:
     others : further families whose files have this architecture
     inner : name within a layer → name within ``blk.N``; without ``.weight`` or ``.bias``, and an expert's number
     outer : the same for tensors of no layer
-    stack : what stands before the layer's number in Hugging Face's names
+    stack : what stands before the layer's number in Hugging Face's names; one for each of several families
+    split : name of a tensor of `inner` that GGUF files have in parts → last part of a parameter's name → name of its
+        own; the parts of each expert stand one behind the other
     renamed : Hugging Face's usual name of a configuration value → this family's, None where it has none
-    epsilon : this family's name of the norms' epsilon; those with RMS norms have ``rms`` in it
+    epsilon : this family's name of the norms' epsilon
+    rms : whether the norms are RMS norms; None: if the name of `epsilon` says so
     interleaved : query and key rows are stored with the rotary halves alternating (ggml's rope of type NORM)
     biases : products and norms of a layer that may have a bias: llama.cpp refuses a file with any other tensor
-    singles : tensors that llama.cpp adds up without converting them, so that they are float32 whatever the others are
+    singles : tensors that llama.cpp takes without converting them, so that they are float32 whatever the others are;
+        by their name, or that in a layer
+    mixed : whether layers without attention are among the others
     partial : whether fewer than all numbers of a head may turn
     head : whether there may be a head that is not the embedding
     factors : whether llama.cpp scales frequencies by the tensor `ROPE_FACTORS`
+    longrope : whether it does by `LONG_FACTORS` and `SHORT_FACTORS`
     values, metadata : what is peculiar to the family, read and written
     """
 
@@ -91,15 +99,19 @@ class GGUFFamily:
     others: frozenset[str] = frozenset()
     inner: Mapping[str, str] = dataclasses.field(default_factory=lambda: PRE_NORM_LAYER)
     outer: Mapping[str, str] = dataclasses.field(default_factory=lambda: OUTER)
-    stack: str = "model.layers"
+    stack: str | tuple[str, ...] = "model.layers"
+    split: Mapping[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
     renamed: Mapping[str, str | None] = dataclasses.field(default_factory=dict)
     epsilon: str = "rms_norm_eps"
+    rms: bool | None = None
     interleaved: bool = False
     biases: frozenset[str] = frozenset()
     singles: frozenset[str] = frozenset()
+    mixed: bool = False
     partial: bool = False
     head: bool = True
     factors: bool = False
+    longrope: bool = False
     values: ReadValues = _nothing
     metadata: WriteValues = _nothing
 
@@ -111,19 +123,31 @@ class GGUFFamily:
     @property
     def epsilon_key(self) -> str:
         """Metadata key of the norms' epsilon."""
-        return "attention.layer_norm_rms_epsilon" if "rms" in self.epsilon else "attention.layer_norm_epsilon"
+        rms = "rms" in self.epsilon if self.rms is None else self.rms
+        return "attention.layer_norm_rms_epsilon" if rms else "attention.layer_norm_epsilon"
 
-    def name(self, source: str) -> str:
+    def single(self, name: str) -> bool:
+        """Whether a tensor of the file is float32 whatever the others are."""
+        return name in self.singles or re.sub(r"blk\.\d+\.", "", name) in self.singles
+
+    def name(self, source: str, part: str = "") -> str:
         """Name in a GGUF file of a tensor with a Hugging Face name.
+
+        Parameters
+        ----------
+        part : last part of the name of the parameter that is read from it, which counts for those of `split`
 
         Raises
         ------
         UnsupportedError
             GGUF has no name for it, or it is not known here.
         """
-        match = re.fullmatch(re.escape(self.stack) + r"\.(\d+)\.(.+)\.(weight|bias)", _NUMBER.sub("", source))
-        if match and match[2] in self.inner:
-            return f"blk.{match[1]}.{self.inner[match[2]]}.{match[3]}"
+        stacks = (self.stack,) if isinstance(self.stack, str) else self.stack
+        start = "|".join(map(re.escape, stacks))
+        match = re.fullmatch(rf"(?:{start})\.(\d+)\.(.+)\.(weight|bias)", _NUMBER.sub("", source))
+        own = None if match is None else self.split.get(match[2], {}).get(part) or self.inner.get(match[2])
+        if match is not None and own is not None:
+            return f"blk.{match[1]}.{own}.{match[3]}"
         stem, _, kind = source.rpartition(".")
         if stem not in self.outer:
             raise UnsupportedError(
@@ -137,11 +161,13 @@ class GGUFFamily:
         counts = Counter(_NUMBER.sub("", rule.source) for rule in blueprint.rules)
         specs = blueprint.network.param_specs()
         rules = tuple(
-            dataclasses.replace(self._rule(rule, blueprint.network), part=_part(rule, specs[rule.key].shape[0], counts))
+            dataclasses.replace(
+                self._rule(rule, blueprint.network), part=self._part(rule, specs[rule.key].shape[0], counts)
+            )
             for rule in blueprint.rules
         )
         # What quantisers leave in the file for other programs: rotary factors, read with the configuration.
-        ignored = (re.escape(ROPE_FACTORS),)
+        ignored = tuple(map(re.escape, (ROPE_FACTORS, LONG_FACTORS, SHORT_FACTORS)))
         return dataclasses.replace(blueprint, rules=rules, ignored=ignored, tied={}, prefix="")
 
     def _rule(self, rule: NameRule, network: Network) -> NameRule:
@@ -149,19 +175,27 @@ class GGUFFamily:
         spec = network.layers[Coord.parse(where)]
         return NameRule(
             key=rule.key,
-            source=self.name(rule.source),
+            source=self.name(rule.source, _leaf(rule)),
             interleaved_heads=_turning_heads(spec, name) if self.interleaved else rule.interleaved_heads,
             offset=_stored_more(spec, name),
         )
 
+    def _part(self, rule: NameRule, rows: int, counts: Mapping[str, int]) -> Part | None:
+        """Which rows of a tensor a parameter of so many is; `counts` has the experts of each name without number."""
+        expert, part = _NUMBER.search(rule.source), rule.part
+        if expert is not None:
+            i = int(expert[1])
+            return Part(i * rows, (i + 1) * rows, stack=counts[_NUMBER.sub("", rule.source)])
+        names = next((names for name, names in self.split.items() if f".{name}." in rule.source), None)
+        if part is None or names is None:
+            return part and Part(part.start * part.heads, part.stop * part.heads, stack=part.stack)
+        i = part.start // (rows * len(names))
+        return Part(i * rows, (i + 1) * rows, stack=part.stack)
 
-def _part(rule: NameRule, rows: int, counts: Mapping[str, int]) -> Part | None:
-    """Which rows of a tensor a parameter of so many is; `counts` has the experts of each name without number."""
-    expert = _NUMBER.search(rule.source)
-    if expert is None:
-        return rule.part and Part(rule.part.start * rule.part.heads, rule.part.stop * rule.part.heads)
-    i = int(expert[1])
-    return Part(i * rows, (i + 1) * rows, stack=counts[_NUMBER.sub("", rule.source)])
+
+def _leaf(rule: NameRule) -> str:
+    """Last part of the name of a parameter: ``gate`` of ``2.0.0.1/7/gate.weight``."""
+    return re.split(r"[/.]", rule.key)[-2]
 
 
 def _turning_heads(spec: LayerSpec, name: str) -> int | None:

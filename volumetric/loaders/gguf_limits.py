@@ -8,6 +8,7 @@ network that this package would build from the metadata must be the model's own.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Collection, Mapping
 from types import SimpleNamespace
 from typing import Any, Final, cast
@@ -47,14 +48,18 @@ def check_tensors(architecture: str, names: Collection[str], network: Network) -
             f"GGUF files of architecture {architecture!r} cannot scale frequencies as llama3", hint=_HINT
         )
     attention = attentions(network)[0]
+    scalings = ("none", "linear", "llama3", "yarn", *(["longrope"] if family.longrope else []))
     if architecture == "qwen2" and attention.num_heads * attention.width != attention.embed_dim:
         raise UnsupportedError(
             f"qwen2 in GGUF files has square projections: {attention.num_heads} heads of {attention.width} "
             f"are not {attention.embed_dim} numbers",
             hint=_HINT,
         )
-    if attention.rope is not None and attention.rope.scaling not in ("none", "linear", "llama3", "yarn"):
-        raise UnsupportedError(f"rotary scaling {attention.rope.scaling!r} is not written to GGUF files", hint=_HINT)
+    if attention.rope is not None and attention.rope.scaling not in scalings:
+        raise UnsupportedError(
+            f"rotary scaling {attention.rope.scaling!r} is not written to GGUF files of architecture {architecture!r}",
+            hint=_HINT,
+        )
     if attention.rope is not None and attention.rope.dim != attention.width and not family.partial:
         raise UnsupportedError(
             f"{attention.rope.dim} of {attention.width} numbers of a head are rotated, GGUF's {architecture!r} rotates "
@@ -78,7 +83,7 @@ def check_network(network: Network, metadata: Metadata, tensors: Mapping[str, GG
             raise UnsupportedError(f"GGUF has no form for the {spec.kind} at {coord}", hint=_HINT)
         ours, theirs = _values(spec), _values(other)
         for name, value in ours.items():
-            if theirs[name] != value:
+            if not _same(theirs[name], value):
                 raise UnsupportedError(
                     f"GGUF cannot say that {spec.kind} at {coord} has {name}={value!r}: readers take {theirs[name]!r}",
                     hint=_HINT,
@@ -88,13 +93,22 @@ def check_network(network: Network, metadata: Metadata, tensors: Mapping[str, GG
 
 
 def _values(spec: LayerSpec) -> dict[str, Any]:
-    """Fields of a layer with numbers as GGUF holds them, in float32."""
-    return {name: _single(value) for name, value in fields_of(spec).items()}
+    """Fields of a layer, and those of dataclasses in them."""
+    return {name: _plain(value) for name, value in fields_of(spec).items()}
 
 
-def _single(value: Any) -> Any:
-    if isinstance(value, float):
-        return float(np.float32(value))
+def _plain(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: _single(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
     return value
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether values are equal but for the float32 in which GGUF holds numbers, or a quotient of two of them."""
+    if isinstance(one, float) and isinstance(other, float):
+        return math.isclose(one, other, rel_tol=2**-22)
+    if isinstance(one, tuple) and isinstance(other, tuple):
+        return len(one) == len(other) and all(map(_same, one, other))
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
+    return one == other

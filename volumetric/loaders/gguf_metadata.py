@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from volumetric.layers import MLP, SwiGLU
 from volumetric.layers.rope import Rope
 from volumetric.loaders import gguf_archs
+from volumetric.loaders.gguf_rope import yarn_growth
 from volumetric.loaders.gguf_windows import attentions
 from volumetric.loaders.gguf_write import Metadata
 from volumetric.loaders.hf_config import Config
@@ -16,15 +18,15 @@ from volumetric.loaders.model import LoadedModel
 from volumetric.network import Network
 
 
-def gguf_metadata(model: LoadedModel, network: Network, architecture: str) -> Metadata:
-    """Return general keys and those of the architecture, for the network as it is to be written."""
+def gguf_metadata(model: LoadedModel, network: Network, architecture: str, blocks: int) -> Metadata:
+    """Return general keys and those of the architecture, for the network as it is to be written in so many blocks."""
     family = gguf_archs.find(architecture, model.name)
     config = Config(model.config, model.name)
     attention = attentions(network)[0]
     hidden = [spec.hidden_features for spec in network.layers.values() if isinstance(spec, SwiGLU | MLP)]
     epsilon = next(spec.eps for spec in network.layers.values() if hasattr(spec, "eps"))  # pyright: ignore[reportAttributeAccessIssue]
     own: dict[str, Any] = {
-        "block_count": np.uint32(len(attentions(network))),
+        "block_count": np.uint32(blocks),
         "context_length": np.uint32(model.context_length),
         "embedding_length": np.uint32(attention.embed_dim),
         "attention.head_count": np.uint32(attention.num_heads),
@@ -34,7 +36,7 @@ def gguf_metadata(model: LoadedModel, network: Network, architecture: str) -> Me
         family.epsilon_key: np.float32(epsilon),
         "vocab_size": np.uint32(config.integer("vocab_size")),
         **({"feed_forward_length": np.uint32(hidden[0])} if hidden else {}),
-        **_rope(main_rope(network)),
+        **_rope(main_rope(network), tensors_alone=architecture == "phi3"),
         **family.metadata(config, network),
     }
     return {
@@ -52,7 +54,8 @@ def main_rope(network: Network) -> Rope | None:
     return next((spec.rope for spec in turning if spec.window is None), turning[0].rope if turning else None)
 
 
-def _rope(rope: Rope | None) -> dict[str, Any]:
+def _rope(rope: Rope | None, *, tensors_alone: bool) -> dict[str, Any]:
+    """Metadata of a rotary embedding; longrope has no name in files of some architectures, only its tensors."""
     if rope is None:
         return {}
     values: dict[str, Any] = {
@@ -68,5 +71,13 @@ def _rope(rope: Rope | None) -> dict[str, Any]:
             "rope.scaling.original_context_length": np.uint32(rope.original_context),
             "rope.scaling.yarn_beta_fast": np.float32(rope.beta_fast),
             "rope.scaling.yarn_beta_slow": np.float32(rope.beta_slow),
+        }
+        more = rope.attention_factor / yarn_growth(rope.factor)
+        values |= {} if math.isclose(more, 1.0, rel_tol=1e-6) else {"rope.scaling.attn_factor": np.float32(more)}
+    if rope.scaling == "longrope":
+        values |= {} if tensors_alone else {"rope.scaling.type": "longrope"}
+        values |= {
+            "rope.scaling.original_context_length": np.uint32(rope.original_context),
+            "rope.scaling.attn_factor": np.float32(rope.attention_factor),
         }
     return values

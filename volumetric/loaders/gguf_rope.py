@@ -9,11 +9,12 @@ import numpy as np
 
 from volumetric._typing import Array
 from volumetric.dtypes import decode
-from volumetric.errors import UnsupportedError
+from volumetric.errors import CheckpointError, UnsupportedError
 from volumetric.layers.rope import Rope, inverse_frequencies
 from volumetric.loaders.gguf import GGUFSource
-from volumetric.loaders.gguf_family import ROPE_FACTORS
+from volumetric.loaders.gguf_family import LONG_FACTORS, ROPE_FACTORS, SHORT_FACTORS
 from volumetric.loaders.hf_config import Config
+from volumetric.loaders.hf_rope import longrope_growth
 
 
 def read_rope(given: Config, file: GGUFSource, head_dim: int) -> dict[str, Any]:
@@ -32,14 +33,18 @@ def read_rope(given: Config, file: GGUFSource, head_dim: int) -> dict[str, Any]:
         part = dim / head_dim
         rope["partial_rotary_factor"] = part if int(head_dim * part) == dim else math.nextafter(part, 2.0)
     kind = given.values.get("rope.scaling.type", "none")
-    if kind not in ("none", "linear", "yarn"):
+    longrope = LONG_FACTORS in file.entries or SHORT_FACTORS in file.entries
+    if kind not in ("none", "linear", "yarn") and not (kind == "longrope" and longrope):
         raise UnsupportedError(
-            f"{given.where}: rotary scaling {kind!r} is not supported", hint="supported: linear, yarn"
+            f"{given.where}: rotary scaling {kind!r} is not supported",
+            hint=f"supported: linear, yarn, and longrope by the tensors {LONG_FACTORS} and {SHORT_FACTORS}",
         )
     if kind == "linear":
         rope |= {"rope_type": "linear", "factor": given.number("rope.scaling.factor", 1.0)}
     if kind == "yarn":
         rope |= _yarn(given)
+    if longrope:
+        rope |= _longrope(given, file, dim)
     if ROPE_FACTORS in file.entries:
         rope |= _llama3(decode(file.packed(ROPE_FACTORS)), base, dim, given.where)
     return rope
@@ -56,8 +61,32 @@ def _yarn(given: Config) -> dict[str, Any]:
         "beta_fast": given.number("rope.scaling.yarn_beta_fast", 32.0),
         "beta_slow": given.number("rope.scaling.yarn_beta_slow", 1.0),
     }
-    grown = 0.1 * math.log(factor) + 1 if factor > 1 else 1.0
-    return values if more == 1.0 else {**values, "attention_factor": more * grown}
+    return values if more == 1.0 else {**values, "attention_factor": more * yarn_growth(factor)}
+
+
+def yarn_growth(factor: float) -> float:
+    """By how much cosines and sines grow with a factor of yarn, unless a file says otherwise."""
+    return 0.1 * math.log(factor) + 1 if factor > 1 else 1.0
+
+
+def _longrope(given: Config, file: GGUFSource, dim: int) -> dict[str, Any]:
+    context = given.integer("context_length")
+    original = given.integer("rope.scaling.original_context_length", context)
+    factor = max(context / original, 1.0)
+    values: dict[str, Any] = {
+        "rope_type": "longrope",
+        "factor": factor,
+        "original_max_position_embeddings": original,
+    }
+    attention = given.number("rope.scaling.attn_factor", 1.0)
+    if not math.isclose(attention, longrope_growth(factor, original), rel_tol=1e-6):  # files round it
+        values["attention_factor"] = attention
+    for name, tensor in (("long_factor", LONG_FACTORS), ("short_factor", SHORT_FACTORS)):
+        entry = file.entries.get(tensor)
+        if entry is None or entry.shape != (dim // 2,):
+            raise CheckpointError(f"{given.where}: there is no tensor {tensor} of {dim // 2} numbers")
+        values[name] = decode(file.packed(tensor)).astype(np.float64).tolist()
+    return values
 
 
 def _llama3(factors: Array, base: float, dim: int, where: str) -> dict[str, Any]:

@@ -136,12 +136,16 @@ def _mscale(factor: float, scale: float) -> float:
 def _longrope(config: Config, given: Config) -> dict[str, Any]:
     original = _original_context(config, given)
     factor = _factor(config, given, original)
-    grown = math.sqrt(1 + math.log(factor) / math.log(original)) if factor > 1 and original > 1 else 1.0
     return {
         "scaling": "longrope",
         "factor": max(factor, 1.0),
         "original_context": original,
-        "attention_factor": given.number("attention_factor", grown),
+        "attention_factor": given.number("attention_factor", longrope_growth(factor, original)),
         "short_factors": given.numbers("short_factor"),
         "long_factors": given.numbers("long_factor"),
     }
+
+
+def longrope_growth(factor: float, original: int) -> float:
+    """``sqrt(1 + ln(factor) / ln(original))``, by which cosines and sines grow with longrope (arXiv 2402.13753)."""
+    return math.sqrt(1 + math.log(factor) / math.log(original)) if factor > 1 and original > 1 else 1.0

@@ -122,7 +122,7 @@ def fit(blueprint: Blueprint, source: TensorSource, *, strict: bool = True) -> d
     misshapen = [
         f"{name} has shape {list(source.entries[name].shape)}, expected {list(shape)}"
         for name, shape in _stored_shapes(blueprint.network, rules).items()
-        if name in source.entries and shape not in (source.entries[name].shape, (1, *source.entries[name].shape))
+        if name in source.entries and source.entries[name].shape not in _spellings(shape)
     ]
     problems = _report(missing if strict else [], unexpected if strict else [], misshapen)
     if problems:
@@ -177,6 +177,13 @@ def stacked(rule: NameRule, shape: Shape) -> Shape:
     return (stack, shape[0] // stack, *shape[1:]) if stack else shape
 
 
+def _spellings(shape: Shape) -> tuple[Shape, ...]:
+    """Shapes that mean the same tensor: llama.cpp drops axes of 1, of a row or of a kernel for each channel."""
+    row = (shape[1:],) if len(shape) > 1 and shape[0] == 1 else ()
+    kernel = ((shape[0], shape[2]),) if len(shape) == 3 and shape[1] == 1 else ()
+    return (shape, *row, *kernel)
+
+
 def _stored_shapes(network: Network, rules: list[NameRule]) -> dict[str, Shape]:
     """Shape that each tensor of the checkpoint must have."""
     specs, fused = network.param_specs(), stored_rows(rules)
@@ -192,11 +199,13 @@ def read(rule: NameRule, source: TensorSource, shape: Shape) -> Packed:
     """Read one parameter of logical `shape` in its stored numeric form, rearranged as the network wants it.
 
     Rows of quantised tensors are cut and permuted without decoding them; transposing a quantised tensor decodes it.
-    A vector stands for a matrix of one row: llama.cpp drops axes of 1.
+    A vector stands for a matrix of one row, a matrix for a kernel ``[channels, 1, taps]``: llama.cpp drops axes of 1.
     """
     packed = source.packed(rule.source)
     if len(packed.shape) == 1 < len(shape):
         packed = packed.row_slice(0, 1)
+    if len(packed.shape) == 2 and len(shape) == 3:
+        packed = Packed.from_array(_values(packed).reshape(shape))
     if rule.transposed and len(packed.shape) > 1:
         return _transposed(packed, rule.part)
     if rule.part:

@@ -1,7 +1,11 @@
-"""BERT: post-norm blocks that see both ways, learned positions, token types; no head is in these files."""
+"""BERT and its kin: post-norm blocks that see both ways, learned positions; no head is in these files.
+
+Those without token types are DistilBERT's. RoBERTa's are those of a BERT, see `gguf_encoders`.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -29,11 +33,43 @@ def write_encoder(config: Config, network: Network) -> Mapping[str, Any]:
 
 
 def _values(given: Config, file: GGUFSource) -> Mapping[str, Any]:
+    values = read_encoder(given, file)
+    if "token_types.weight" not in file.entries:
+        return _distilled(given)
     # The files do not name the activation. The published models have the exact GELU; llama.cpp computes the tanh
     # approximation from a table in float16.
-    return {**read_encoder(given, file), "hidden_act": "gelu"}
+    return {**values, "hidden_act": "gelu"}
 
 
+def _distilled(given: Config) -> Mapping[str, Any]:
+    epsilon = given.number("attention.layer_norm_epsilon")
+    if not math.isclose(epsilon, _DISTILLED_EPSILON, rel_tol=1e-6):
+        raise UnsupportedError(
+            f"{given.where}: DistilBERT with an epsilon of {epsilon} is not supported",
+            hint=f"without token_types.weight it must be {_DISTILLED_EPSILON}",
+        )
+    return {
+        "model_type": "distilbert",
+        "architectures": ["DistilBertModel"],
+        "dim": given.integer("embedding_length"),
+        "hidden_dim": given.integer("feed_forward_length"),
+        "n_layers": given.layers("block_count"),
+        "n_heads": given.integer("attention.head_count"),
+        "activation": "gelu",
+    }
+
+
+_DISTILLED_EPSILON: Final = 1e-12
+_DISTILLED: Final = {
+    "attention.q_lin": "attn_q",
+    "attention.k_lin": "attn_k",
+    "attention.v_lin": "attn_v",
+    "attention.out_lin": "attn_output",
+    "sa_layer_norm": "attn_output_norm",
+    "ffn.lin1": "ffn_up",
+    "ffn.lin2": "ffn_down",
+    "output_layer_norm": "layer_output_norm",
+}
 _PRODUCTS: Final = {
     "attention.self.query": "attn_q",
     "attention.self.key": "attn_k",
@@ -48,14 +84,18 @@ _PRODUCTS: Final = {
 FAMILY = GGUFFamily(
     model_type="bert",
     auto_class="BertModel",
-    inner=_PRODUCTS,
+    others=frozenset({"distilbert"}),
+    inner={**_PRODUCTS, **_DISTILLED},
     outer={
+        "distilbert.embeddings.word_embeddings": "token_embd",
+        "distilbert.embeddings.position_embeddings": "position_embd",
+        "distilbert.embeddings.LayerNorm": "token_embd_norm",
         "bert.embeddings.word_embeddings": "token_embd",
         "bert.embeddings.token_type_embeddings": "token_types",
         "bert.embeddings.position_embeddings": "position_embd",
         "bert.embeddings.LayerNorm": "token_embd_norm",
     },
-    stack="bert.encoder.layer",
+    stack=("bert.encoder.layer", "distilbert.transformer.layer"),
     renamed={"num_key_value_heads": None, "head_dim": None, "rope_parameters": None},
     epsilon="layer_norm_eps",
     biases=frozenset(_PRODUCTS.values()),

@@ -23,14 +23,20 @@ _FACTORS: Final[Mapping[str, str]] = {
 
 def _values(given: Config, file: GGUFSource) -> Mapping[str, Any]:
     given.require("expert_count", 0)
+    return {**LLAMA.values(given, file), **read_factors(given)}
+
+
+def read_factors(given: Config) -> Mapping[str, Any]:
+    """Return the factors on embeddings, scores, blocks and logits."""
     factors = {name: given.number(key) for key, name in _FACTORS.items() if given.has(key)}
     if "attention_multiplier" not in factors:  # then llama.cpp divides by the root of a head's width
         share = given.integer("embedding_length") // given.integer("attention.head_count") or 1
         factors["attention_multiplier"] = given.integer("attention.key_length", share) ** -0.5
-    return {**LLAMA.values(given, file), **factors}
+    return factors
 
 
-def _metadata(config: Config, network: Network) -> Mapping[str, Any]:
+def write_factors(config: Config, network: Network) -> Mapping[str, Any]:
+    """Return the factors as metadata."""
     del network
     return {key: np.float32(config.number(name, 1.0)) for key, name in _FACTORS.items()}
 
@@ -41,6 +47,7 @@ FAMILY = GGUFFamily(
     interleaved=True,
     biases=LLAMA.biases,
     factors=True,
+    longrope=True,
     values=_values,
-    metadata=_metadata,
+    metadata=write_factors,
 )

@@ -41,6 +41,7 @@ FAMILY = GGUFFamily(
     interleaved=True,
     biases=frozenset({"attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"}),
     factors=True,
+    longrope=True,
     values=_values,
     metadata=_metadata,
 )

@@ -1,25 +1,49 @@
-"""OLMo 2: norms after each block and over all heads of queries and keys."""
+"""OLMo 2 and 3: norms after each block and over all heads of queries and keys; those with windows are OLMo 3."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
+
+import numpy as np
 
 from volumetric.loaders.gguf import GGUFSource
 from volumetric.loaders.gguf_family import ATTENTION, GATED_MLP, HEAD_NORMS, GGUFFamily
+from volumetric.loaders.gguf_rope import read_rope
+from volumetric.loaders.gguf_windows import attentions, pattern_of, read_pattern
 from volumetric.loaders.hf_config import Config
+from volumetric.network import Network
+
+_LOCAL_BASE: Final = "rope.freq_base_swa"
 
 
 def _values(given: Config, file: GGUFSource) -> Mapping[str, Any]:
-    del file
-    # Files of OLMo 3 call themselves olmo2 and have windows.
-    given.require("attention.sliding_window", 0)
-    return {}
+    window = given.integer("attention.sliding_window", 0, low=0)
+    if window == 0:
+        return {}
+    heads, hidden = given.integer("attention.head_count"), given.integer("embedding_length")
+    full = read_rope(given, file, given.integer("attention.key_length", hidden // heads or 1))
+    # Layers with a window turn without the scaling of the others.
+    local = {"rope_type": "default", "rope_theta": given.number(_LOCAL_BASE, full["rope_theta"])}
+    return {
+        "model_type": "olmo3",
+        "architectures": ["Olmo3ForCausalLM"],
+        "sliding_window": window,
+        "layer_types": read_pattern(given, given.layers("block_count"), default=4),
+        "rope_parameters": {"full_attention": full, "sliding_attention": local},
+    }
+
+
+def _metadata(config: Config, network: Network) -> Mapping[str, Any]:
+    del config
+    local = {spec.rope.base for spec in attentions(network) if spec.rope is not None and spec.window is not None}
+    return {**pattern_of(network), **({_LOCAL_BASE: np.float32(local.pop())} if local else {})}
 
 
 FAMILY = GGUFFamily(
     model_type="olmo2",
     auto_class="Olmo2ForCausalLM",
+    others=frozenset({"olmo3"}),
     inner={
         **ATTENTION,
         **HEAD_NORMS,
@@ -28,4 +52,5 @@ FAMILY = GGUFFamily(
         "post_feedforward_layernorm": "post_ffw_norm",
     },
     values=_values,
+    metadata=_metadata,
 )

@@ -38,6 +38,7 @@ FAMILY = GGUFFamily(
         "mlp.down_proj": "ffn_down",
     },
     partial=True,
+    longrope=True,
     values=_values,
     metadata=_metadata,
 )
