@@ -25,10 +25,12 @@ from volumetric.layers import (
     GumbelSoftmax,
     KMeans,
     LayerSpec,
+    ShortConv,
 )
 from volumetric.network import Network, initialise
 from volumetric.runtime import RunOptions, lower
 from volumetric.runtime.device import Piece
+from volumetric.runtime.gpu.calls import Place
 from volumetric.runtime.gpu.executable import GpuExecutable
 from volumetric.runtime.graph import cores
 from volumetric.runtime.profile import WHOLE
@@ -106,6 +108,27 @@ def test_weights_stay_packed_but_those_that_programs_read() -> None:
 def speaker(*layers: LayerSpec) -> Network:
     middle = (LSTM(input_size=8, hidden_size=8), *layers)
     return chain(Embedding(num_embeddings=11, embedding_dim=8), *middle, Dense(in_features=8, out_features=11))
+
+
+@pytest.mark.parametrize("inner", [ShortConv(embed_dim=WIDTH), None], ids=["convolution", "delay"])
+def test_sequences_of_equal_rows_run_side_by_side(inner: LayerSpec | None) -> None:
+    """As many launches for four sequences as for one, and for each the numbers that it has alone."""
+    reference, fast = pair(deep(inner) if inner is not None else deep(Entmax(), links=(late(0, 1, 2),)))
+    together, alone = [fast.new_state() for _ in range(5)], [reference.new_state() for _ in range(5)]
+    for sizes in ((3, 3, 3, 3, 2), (1, 1, 1, 1, 1), (6, 6, 1, 6, 6)):
+        given = [rows(size, 7 * i + size) for i, size in enumerate(sizes)]
+        found = fast.run([Piece(state, x, "all") for state, x in zip(together, given, strict=True)])
+        for got, state, x in zip(found, alone, given, strict=True):
+            close(got, reference.forward(state, x, last_only=False))
+
+    def launches(lengths: tuple[int, ...]) -> int:
+        fast._cores.prepare(lengths)
+        count = fast.recordings.count([Place(i + 1, 0, rows) for i, rows in enumerate(lengths)])
+        return sum("move" in one.dispatch.kernel or "graph" in one.dispatch.kernel
+                   for one in fast.recordings.entries("whole", count))  # fmt: skip
+
+    assert launches((1, 1, 1, 1)) <= launches((1,))
+    assert launches((4, 4)) <= launches((4,))
 
 
 @pytest.mark.parametrize("count", [1, 3])

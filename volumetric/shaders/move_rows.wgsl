@@ -1,6 +1,10 @@
 // Rows of words from one place to another, where rows have another length: between the values of a call, whose rows are whole
 // vectors, and the dense tensors of a graph.
-struct Dims { rows: u32, width: u32, source: u32, source_stride: u32, target_at: u32, target_stride: u32 }  // in words
+struct Dims {
+    rows: u32, each: u32, width: u32,  // all; those of a sequence; words of a row
+    source: u32, source_stride: u32, source_apart: u32,  // in words: the first row, from row to row, from sequence to sequence
+    target_at: u32, target_stride: u32, target_apart: u32,
+}
 
 @group(0) @binding(0) var<storage, read> x: array<u32>;
 @group(0) @binding(1) var<storage, read_write> y: array<u32>;
@@ -14,7 +18,9 @@ fn main(
 ) {
     let i = flat_group(group, groups) * WG + lid;
     if (i >= dims.rows * dims.width) { return; }
-    let row = i / dims.width;
     let column = i % dims.width;
-    y[dims.target_at + row * dims.target_stride + column] = x[dims.source + row * dims.source_stride + column];
+    let sequence = i / dims.width / dims.each;
+    let row = i / dims.width % dims.each;
+    let source = dims.source + sequence * dims.source_apart + row * dims.source_stride;
+    y[dims.target_at + sequence * dims.target_apart + row * dims.target_stride + column] = x[source + column];
 }

@@ -9,14 +9,18 @@ _GROUP = 128
 
 
 def move_rows(words: int) -> Dispatch:
-    """Copy rows, `words` words in all. Buffers: x, y. Dims: rows, words of a row, start and row length of x and y."""
+    """Copy rows of one or several sequences, `words` words in all.
+
+    Buffers: x, y. Dims: rows, rows of a sequence, words of a row; of x and y each start, row length, sequence length.
+    """
     return Dispatch(kernel="move_rows", grid=Grid(x=ceil_div(words, _GROUP)), constants={"WG": _GROUP})
 
 
 def move_state(words: int, *, back: bool) -> Dispatch:
-    """Copy a fixed state of `words` words out of the line of a row's sequence, or back into it.
+    """Copy a fixed state out of the lines of sequences, `words` words in all, or back into them.
 
-    Buffers: x, y, ctl. Dims: words, number of the row, rows after it at whose end the state belongs.
+    Buffers: x, y, ctl. Dims: words of a sequence, sequences, number of a row of the first, rows from there to the next,
+    rows after it at whose end the state belongs.
     """
     constants = {"WG": _GROUP, "RING": RING, "BACK": back}
     return Dispatch(kernel="move_state", grid=Grid(x=ceil_div(words, _GROUP)), constants=constants)

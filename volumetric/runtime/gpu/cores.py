@@ -7,7 +7,7 @@ recorded knows how many rows a call has of each sequence, not whose they are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -81,6 +81,7 @@ class GpuCores:
         self._before_close = before_close
         self._made = 0
         self._retired: list[CoreProgram] = []
+        self._most: dict[tuple[int, int], int] = {}
         self._cores = {
             id(part): Core(graph, part, self._binder(number))
             for number, part in enumerate(parts)
@@ -112,19 +113,19 @@ class GpuCores:
             self._before_close()
             self._free_retired()
         for core in self._cores.values():
-            for stretch in () if core.segment.tail else core.stretches(lengths, [0] * len(lengths)):
-                core.program(stretch.rows)
+            for stretch in () if core.segment.tail else self._stretches(core, lengths):
+                core.program(stretch.rows, stretch.sequences)
 
     def entries(self, part: Segment, lengths: Sequence[int], values: Mapping[int, str], control: str) -> list[Entry]:
         """Write a segment for a call of pieces of so many rows."""
         core, entries = self._cores[id(part)], []
-        for stretch in core.stretches(lengths, [0] * len(lengths)):
-            program: CoreProgram = core.program(stretch.rows)
+        for stretch in self._stretches(core, lengths):
+            program: CoreProgram = core.program(stretch.rows, stretch.sequences)
             taken: dict[str, str] = {}
             for i, name in zip(part.inputs, program.inputs, strict=True):
                 if self._is_state(i):
                     entries.append(self._state(i, stretch, {"x": self._line(i), "y": name, "ctl": control}, back=False))
-                elif stretch.start == 0 and row_words(self._graph.tensors[i]) == self._graph.tensors[i].width:
+                elif self._lies_dense(i, stretch):
                     taken[name] = values[i]  # where it lies
                 else:
                     entries.append(self._rows(i, stretch, {"x": values[i], "y": name}, back=False))
@@ -162,6 +163,23 @@ class GpuCores:
         held: list[Any] = [program for core in self._cores.values() for program in core.programs]
         return [*held, *self._retired]
 
+    def _stretches(self, core: Core, lengths: Sequence[int]) -> Iterator[Stretch]:
+        """Runs of a core: sequences of equal lengths together, as far as their tensors are no burden."""
+
+        def most(rows: int) -> int:
+            if (id(core), rows) not in self._most:
+                largest = max((t.size for t in _made(core.bound(rows))), default=1)
+                room = min(self._context.caps.max_binding, _TENSOR_BYTES) // max(4 * largest, 1)
+                self._most[id(core), rows] = max(1, min(room, CHUNK_ROWS // rows))
+            return self._most[id(core), rows]
+
+        return core.grouped(lengths, most)
+
+    def _lies_dense(self, i: int, stretch: Stretch) -> bool:
+        """Whether the rows of a value lie as a program takes them: from the beginning of its buffer on."""
+        tensor = self._graph.tensors[i]
+        return stretch.start == 0 and stretch.gapless and row_words(tensor) == tensor.width
+
     def _is_state(self, i: int) -> bool:
         return self._graph.tensors[i].role == "state"
 
@@ -169,15 +187,17 @@ class GpuCores:
         return fixed_name(self._graph.tensors[i].key or "")
 
     def _state(self, i: int, stretch: Stretch, buffers: dict[str, str], *, back: bool) -> Entry:
-        words = self._graph.tensors[i].size
-        return Entry(dispatch=move_state(words, back=back), buffers=buffers, dims=(words, stretch.start, stretch.rows))
+        words, count = self._graph.tensors[i].size, stretch.sequences
+        dims = (words, count, stretch.start, stretch.apart, stretch.rows)
+        return Entry(dispatch=move_state(count * words, back=back), buffers=buffers, dims=dims)
 
     def _rows(self, i: int, stretch: Stretch, buffers: dict[str, str], *, back: bool) -> Entry:
         tensor = self._graph.tensors[i]
         width, stride = tensor.width, row_words(tensor)
-        outside, inside = (stride * stretch.start, stride), (0, width)
+        outside, inside = (stride * stretch.start, stride, stride * stretch.apart), (0, width, width * stretch.rows)
         ends = (*inside, *outside) if back else (*outside, *inside)
-        return Entry(dispatch=move_rows(width * stretch.rows), buffers=buffers, dims=(stretch.rows, width, *ends, 0, 0))
+        dims = (stretch.total, stretch.rows, width, *ends)
+        return Entry(dispatch=move_rows(width * stretch.total), buffers=buffers, dims=dims)
 
     def _binder(self, number: int) -> Callable[[Graph], CoreProgram]:
         def compile_it(graph: Graph) -> CoreProgram:

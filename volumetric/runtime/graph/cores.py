@@ -4,12 +4,17 @@ A device computes the operations on rows of a network by its own means, and what
 shape. These exist for powers of two of rows, made when first needed: n rows are computed as the powers that n is the
 sum of, the largest first. So all calls of up to 512 rows share ten programs, none computes rows that nobody asked for,
 and a token is one run. Where a row may look at later ones, the rows of a sequence stay together, their number exact.
+
+Sequences that have a state run apart, or, where a device wants it, those with equal rows side by side: in powers of two
+again, by programs that have an axis for them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
 from typing import Any, Protocol
 
 from volumetric._typing import Array
@@ -18,8 +23,9 @@ from volumetric.runtime.graph.binding import bind, derived_value
 from volumetric.runtime.graph.ops import Graph
 from volumetric.runtime.graph.programs import ProgramCache
 from volumetric.runtime.graph.segments import Segment
+from volumetric.runtime.graph.side_by_side import runs_side_by_side, side_by_side
 
-KEPT = 12
+KEPT = 24
 """Programs of a segment that are kept."""
 
 
@@ -31,12 +37,26 @@ class Stretch:
     ----------
     piece : number of their sequence in the call; None where rows are strangers, and may be of several
     position : place of the first in its sequence
+    sequences : how many run side by side, each with so many rows
+    apart : rows from those of a sequence to those of the next
     """
 
     start: int
     rows: int
     piece: int | None = None
     position: int = 0
+    sequences: int = 1
+    apart: int = 0
+
+    @property
+    def total(self) -> int:
+        """Rows of all sequences."""
+        return self.rows * self.sequences
+
+    @property
+    def gapless(self) -> bool:
+        """Whether its rows follow one another in the call."""
+        return self.sequences == 1 or self.apart == self.rows
 
 
 class CallMemory(Protocol):
@@ -84,9 +104,37 @@ class Core:
                 yield Stretch(first + start, rows, piece, position + start)
             first += length
 
-    def program(self, rows: int) -> Any:
+    def grouped(self, lengths: Sequence[int], most: Callable[[int], int]) -> Iterator[Stretch]:
+        """Cut a call likewise, neighbouring pieces of equal lengths together, where that has a form.
+
+        Parameters
+        ----------
+        most : rows of each → sequences that may run side by side
+        """
+        if not self._apart or not self.side_by_side:
+            yield from self.stretches(lengths, [0] * len(lengths))
+            return
+        first = piece = 0
+        for length, group in groupby(lengths):
+            count = len(list(group))
+            for start, rows in [(0, length)] if self._whole else powers(length):
+                for at, sequences in powers(count, most(rows)):
+                    yield Stretch(first + at * length + start, rows, piece + at, start, sequences, length)
+            first, piece = first + count * length, piece + count
+
+    @cached_property
+    def side_by_side(self) -> bool:
+        """Whether several sequences have a common program."""
+        return runs_side_by_side(bind(self._graph, 1))
+
+    def bound(self, rows: int, sequences: int = 1) -> Graph:
+        """Return the graph for so many rows of each of so many sequences."""
+        graph = bind(self._graph, rows)
+        return graph if sequences == 1 else side_by_side(graph, sequences)
+
+    def program(self, rows: int, sequences: int = 1) -> Any:
         """Return the program for so many rows."""
-        return self.programs.get(rows, lambda: self._compile(bind(self._graph, rows)))
+        return self.programs.get((rows, sequences), lambda: self._compile(self.bound(rows, sequences)))
 
     def derived(self, stretch: Stretch) -> dict[int, Array]:
         """Return what follows from the places of the rows: tensor of the whole graph → its value."""
@@ -115,10 +163,10 @@ class Core:
         self.programs.clear()
 
 
-def powers(rows: int) -> Iterator[tuple[int, int]]:
-    """Cut rows into powers of two, the largest first: (start, rows) of each part."""
+def powers(rows: int, most: int | None = None) -> Iterator[tuple[int, int]]:
+    """Cut rows into powers of two, the largest that are at most `most` first: (start, rows) of each part."""
     start = 0
     while start < rows:
-        part = 1 << ((rows - start).bit_length() - 1)
+        part = 1 << (min(rows - start, most or rows).bit_length() - 1)
         yield start, part
         start += part

@@ -1,0 +1,72 @@
+"""Several sequences in one graph: the numbers that each has alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from tests.graph.op_cases import OP_CASES, OpCase
+from tests.graph.test_networks import NETWORKS, inputs_of, store_of
+from tests.graph.test_open_rows import LAYERS
+from volumetric.network import Network
+from volumetric.runtime.graph import Graph, GraphBuilder, graph_of, interpret
+from volumetric.runtime.graph.side_by_side import _RULES, runs_side_by_side, side_by_side
+
+COUNT = 3
+CASES = [name for name, case in OP_CASES.items() if case.op in _RULES and all(x.size for x in case.inputs)]
+
+
+def several(values: list[np.ndarray], seed: int) -> list[np.ndarray]:
+    """Other inputs of the same shapes, by sequence; whole numbers only in another order."""
+    rng = np.random.default_rng(seed)
+    return [np.stack([rng.permuted(x) for _ in range(COUNT)]) for x in values]
+
+
+def compare(graph: Graph, given: list[np.ndarray], buffers: dict[str, np.ndarray]) -> None:
+    found = interpret(side_by_side(graph, COUNT), given, dict(buffers), np.float64)
+    for i in range(COUNT):
+        for got, want in zip(found, interpret(graph, [x[i] for x in given], dict(buffers), np.float64), strict=True):
+            np.testing.assert_allclose(got[i], want, rtol=1e-9, atol=1e-12)
+
+
+def first(case: OpCase) -> set[int]:
+    return {0}
+
+
+def every(case: OpCase) -> set[int]:
+    return set(range(len(case.inputs)))
+
+
+def last(case: OpCase) -> set[int]:
+    return {len(case.inputs) - 1}
+
+
+@pytest.mark.parametrize("which", [first, every, last], ids=lambda which: which.__name__)
+@pytest.mark.parametrize("name", CASES)
+def test_operations(name: str, which: Callable[[OpCase], set[int]]) -> None:
+    """Whatever inputs differ by sequence, all outputs are right, or it is said that there is no form."""
+    case, work = OP_CASES[name], GraphBuilder()
+    own, inputs, buffers, given = which(case), [], {}, []
+    for i, x in enumerate(case.inputs):
+        kind = "int32" if np.issubdtype(x.dtype, np.integer) else "float32"
+        if i in own:
+            inputs.append(work.input(f"x{i}", x.shape, kind))
+            given.append(x)
+        else:
+            inputs.append(work.stored(f"x{i}", x.shape, kind))
+            buffers[f"x{i}"] = x if kind == "int32" else x.astype(np.float64)
+    graph = work.finish(work.emit(case.op, inputs, **case.attrs))
+    if runs_side_by_side(graph):
+        compare(graph, several(given, len(name)), buffers)
+    else:
+        assert which is not first or case.op == "gather_rows"  # which has a table of its own then
+        assert case.op in ("gemm", "norm", "rope", "gather_rows", "recurrent")
+
+
+@pytest.mark.parametrize("network", [*NETWORKS.values(), *LAYERS.values()], ids=[*NETWORKS, *LAYERS])
+def test_networks(network: Network) -> None:
+    graph = graph_of(network, 4)
+    assert runs_side_by_side(graph)
+    compare(graph, [inputs_of(network, COUNT, 4)], store_of(network).buffers)
