@@ -127,7 +127,7 @@ def random_packed(shape: tuple[int, ...], scheme: Scheme) -> Packed:
     )
 
 
-def params(model: Model, plan_shapes: dict[str, tuple[int, ...]], scheme: Scheme) -> Params:
+def params(plan_shapes: dict[str, tuple[int, ...]], scheme: Scheme) -> Params:
     """Stores that make their tensor when asked, one made tensor shared by all of the same shape."""
     made: dict[tuple[int, ...], Packed] = {}
 
@@ -186,7 +186,7 @@ def run_batches(
     for name, dtype in itertools.product(names, dtypes):
         model = MODELS[name]
         plan = lower(network(model))
-        executable = device.compile(plan, params(model, dict(plan.params), Scheme.parse(dtype)), options)
+        executable = device.compile(plan, params(dict(plan.params), Scheme.parse(dtype)), options)
         batch_rates(executable, 1, tokens, CONTEXT // 4)
         for count in batches:
             one, rates = batch_rates(executable, 1, tokens, CONTEXT // 4), batch_rates(executable, count, tokens, 256)
@@ -289,7 +289,7 @@ def run_models(
         model = MODELS[name]
         plan = lower(network(model))
         start = time.perf_counter()
-        executable = device.compile(plan, params(model, dict(plan.params), Scheme.parse(dtype)), options)
+        executable = device.compile(plan, params(dict(plan.params), Scheme.parse(dtype)), options)
         loaded = time.perf_counter() - start
         forward_rate(executable, rows, 1)
         decode_rate(executable, tokens, CONTEXT // 2)

@@ -13,7 +13,7 @@ import numpy as np
 from tests.gpu_graph.test_fake_quant import rounding, schemes
 from tests.graph.op_cases import OP_CASES, case_graph
 from volumetric import Coord, Grid, Network, initialise
-from volumetric.kernels.gpu import attention, elementwise, guards, matmul, moves, recurrence, tiles
+from volumetric.kernels.gpu import attention, elementwise, experts, guards, matmul, moves, recurrence, stacks, tiles
 from volumetric.kernels.gpu.attention import AttentionShape
 from volumetric.kernels.gpu.dispatch import Caps, Dispatch
 from volumetric.kernels.gpu.dispatch import Grid as Groups
@@ -21,7 +21,7 @@ from volumetric.kernels.gpu.formats import FORMATS
 from volumetric.kernels.gpu.genomes import GenomeShape, genomes
 from volumetric.kernels.gpu.graph.launch import Request
 from volumetric.kernels.gpu.graph.table import lower
-from volumetric.kernels.gpu.matmul import MatmulShape, Partials, PieceStates
+from volumetric.kernels.gpu.matmul import MatmulShape, Partials, PieceStates, Slots
 from volumetric.kernels.gpu.tiles import TILES
 from volumetric.layers import Conv1d
 from volumetric.layers.activations import ACTIVATIONS
@@ -98,6 +98,7 @@ def fused_dispatches(caps: Caps) -> Iterator[Dispatch]:
         yield Dispatch(kernel="probe_subgroup", grid=Groups(x=1), constants={"WG": 128})
     yield from _products(caps)
     yield from _attention(caps)
+    yield from _mixtures(caps)
     for layout in FORMATS.values():
         yield elementwise.embedding(width=40, layout=layout, scale=2.0, first=0, units=9)
         yield elementwise.position_embedding(width=40, layout=layout, offset=2, limit=9)
@@ -157,6 +158,26 @@ def _products(caps: Caps) -> Iterator[Dispatch]:
     for tile in TILES:
         if tile.workgroup <= caps.max_workgroup and tile.shared + 2048 <= caps.max_shared:
             yield tiles.gemm(shape, caps, tile, first=0, units=20)
+
+
+def _mixtures(caps: Caps) -> Iterator[Dispatch]:
+    """Products with stacks of experts' matrices, by pairs and in the order of experts, and what is around them."""
+    for scoring, count in itertools.product(experts.SCORINGS, (5, 200)):
+        yield experts.choose(count=count, keep=4, scoring=scoring)
+    routes = experts.Routes(experts=5, slots=2, pairs=40, each=(4, TILES[-1].m))
+    yield from (routes.group(), *(routes.collect(width=20, residual=flag) for flag in (False, True)))
+    for layout, flag in itertools.product(FORMATS.values(), (False, True)):
+        first = MatmulShape(k=96, n=20, format=layout, gated=flag, norm="rms", bias=flag, int8=flag)
+        weighted = replace(first, weighted=True)
+        yield matmul.matvec(weighted, caps, first=0, units=20, stack=stacks.pairs(2))
+        over = Slots.over(layout, 2, 20)
+        last = MatmulShape(k=over, n=12, format=layout, bias=flag, residual=flag, weighted=True, int8=flag)
+        yield matmul.matvec(
+            last, caps, first=0, units=12, source=Slots(count=2, width=20), stack=stacks.side_by_side(2)
+        )
+        cut = matmul.tune_batch(first, 100, caps, 4)
+        yield matmul.matvec(first, caps, first=0, units=20, tuning=cut, stack=routes.stack(0))
+        yield tiles.gemm(replace(weighted, norm="layer"), caps, TILES[-1], first=0, units=20, stack=routes.stack(1))
 
 
 def _attention(caps: Caps) -> Iterator[Dispatch]:

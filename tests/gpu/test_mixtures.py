@@ -101,7 +101,7 @@ def test_a_mixture_runs_on_packed_weights(fallback_device: GpuDevice, rng: np.ra
     assert isinstance(executable, GpuExecutable)
     assert {node.guard[1] for node in executable.graph.nodes if node.guard} == set(range(5))
     reference = ReferenceDevice().compile(plan, params, RunOptions(context=128))
-    for rows in (1, 3, 20):
+    for rows in (1, 20):
         x = rng.standard_normal((rows, WIDTH)).astype(np.float32)
         pieces = [(device, device.new_state()) for device in (executable, reference)]
         got, want = (device.run([Piece(state, x, "all")])[0] for device, state in pieces)

@@ -20,7 +20,7 @@ from volumetric.runtime.device import Piece
 from volumetric.runtime.gpu import GpuDevice
 from volumetric.runtime.gpu.context import GpuContext
 from volumetric.runtime.gpu.executable import GpuExecutable
-from volumetric.runtime.gpu.recording import Recording, from_data, to_data
+from volumetric.runtime.gpu.recording import VERSION, Recording, from_data, to_data
 from volumetric.runtime.graph import GraphBuilder
 
 
@@ -101,7 +101,7 @@ def test_what_is_no_recording_is_refused() -> None:
     with pytest.raises(CheckpointError, match="of version None"):
         from_data({})
     with pytest.raises(CheckpointError, match="damaged"):
-        from_data({"version": 1, "sizes": {}, "entries": [{"kernel": "join"}]})
+        from_data({"version": VERSION, "sizes": {}, "entries": [{"kernel": "join"}]})
     one = {"kernel": "join", "preludes": [], "constants": {}, "args": [], "grid": {"x": 1}, "dims": []}
     with pytest.raises(CheckpointError, match="no size of 'y'"):
-        from_data({"version": 1, "sizes": {}, "entries": [{**one, "buffers": {"y": "y"}}]})
+        from_data({"version": VERSION, "sizes": {}, "entries": [{**one, "buffers": {"y": "y"}}]})

@@ -9,11 +9,10 @@
 // Outputs FIRST … FIRST + UNITS are those of this shard.
 
 @group(0) @binding(0) var<storage, read> x: array<vec4<f32>>;            // (rows, K4)
-@group(0) @binding(1) var<storage, read> weights: array<vec4<u32>>;      // (PARTS * UNITS, PIECES)
+@group(0) @binding(1) var<storage, read> weights: array<vec4<u32>>;      // (matrices, PARTS * UNITS, PIECES)
 @group(0) @binding(2) var<storage, read> scales: array<u32>;
-@group(0) @binding(3) var<storage, read> bias: array<vec4<f32>>;         // (PARTS, N4)
+@group(0) @binding(3) var<storage, read> bias: array<vec4<f32>>;         // (matrices, PARTS, N4)
 @group(0) @binding(4) var<storage, read> norm_params: array<vec4<f32>>;  // gain (K4), then bias (K4)
-@group(0) @binding(5) var<storage, read> residual: array<vec4<f32>>;     // (rows, N4)
 @group(0) @binding(6) var<storage, read_write> y: array<vec4<f32>>;      // (rows, N4)
 @group(0) @binding(7) var<storage, read> stats: array<vec4<f32>>;        // of each row, by row_stats
 
@@ -38,16 +37,16 @@ var<workgroup> tile: array<vec4<f32>, max(BUFFERS * TILE, SLICES / 2u * BM * BN 
 
 // Loads are unconditional and out of range ones clamped: a load behind a branch waits for the one before it, and a tile
 // would cost the memory latency eight times. Rows and columns beyond the end are computed but never written.
-fn fetch_a(block: u32, m0: u32, k0: u32) -> Block {
+fn fetch_a(block: u32, share: Share, k0: u32) -> Block {
     let k4 = k0 + block % KB;
     let at = min(k4, K4 - 1u);
     var r: Block;
     //@unroll
-    for (var j = 0u; j < 4u; j++) { r[j] = x[min(m0 + 4u * (block / KB) + j, ctl.rows - 1u) * K4 + at]; }
+    for (var j = 0u; j < 4u; j++) { r[j] = x[x_row(min(share.first + 4u * (block / KB) + j, share.end - 1u)) * K4 + at]; }
     if (NORM != 0u) {
         var s: array<vec4<f32>, 4>;
         //@unroll
-        for (var j = 0u; j < 4u; j++) { s[j] = stats[min(m0 + 4u * (block / KB) + j, ctl.rows - 1u)]; }
+        for (var j = 0u; j < 4u; j++) { s[j] = stats[x_row(min(share.first + 4u * (block / KB) + j, share.end - 1u))]; }
         var gain = vec4<f32>(1.0);
         var shift = vec4<f32>(0.0);
         if (HAS_NORM_WEIGHT) { gain = norm_params[at] + NORM_UNIT; }
@@ -62,14 +61,14 @@ fn fetch_a(block: u32, m0: u32, k0: u32) -> Block {
     return r;
 }
 
-fn fetch_b(block: u32, n0: u32, k0: u32) -> Block {
+fn fetch_b(block: u32, share: Share, n0: u32, k0: u32) -> Block {
     let k4 = k0 + block % KB;
     let c = 4u * (block / KB);
     var r: Block;
     //@unroll
     for (var j = 0u; j < 4u; j++) {
         let n = min(n0 + (c + j) % OUT, UNITS - 1u);
-        r[j] = w_load4((c + j) / OUT * UNITS + n, min(k4, K4 - 1u));
+        r[j] = w_load4((share.matrix * PARTS + (c + j) / OUT) * UNITS + n, min(k4, K4 - 1u));
     }
     if (K % BK != 0u) {
         //@unroll
@@ -84,9 +83,9 @@ fn is_a(t: u32, lid: u32) -> bool {
     return lid + t * WG < A_BLOCKS;
 }
 
-fn fetch(t: u32, lid: u32, m0: u32, n0: u32, k0: u32) -> Block {
-    if (is_a(t, lid)) { return fetch_a(lid + t * WG, m0, k0); }
-    return fetch_b(lid + t * WG - A_BLOCKS, n0, k0);
+fn fetch(t: u32, lid: u32, share: Share, n0: u32, k0: u32) -> Block {
+    if (is_a(t, lid)) { return fetch_a(lid + t * WG, share, k0); }
+    return fetch_b(lid + t * WG - A_BLOCKS, share, n0, k0);
 }
 
 fn store(t: u32, lid: u32, base: u32, r: Block) {
@@ -105,17 +104,19 @@ fn store(t: u32, lid: u32, base: u32, r: Block) {
 
 fn apply4(v: vec4<f32>) -> vec4<f32> { return vec4<f32>(apply(v.x), apply(v.y), apply(v.z), apply(v.w)); }
 
-// Write 4 outputs of row m, vector n4 of the row; `up` counts for gated products only.
-fn finish(m: u32, n4: u32, gate: vec4<f32>, up: vec4<f32>) {
+// Write 4 outputs of row m of a matrix, vector n4 of the row; `up` counts for gated products only.
+fn finish(m: u32, n4: u32, matrix: u32, gate: vec4<f32>, up: vec4<f32>) {
     var v = gate;
-    if (HAS_BIAS) { v += bias[n4]; }
+    let at = matrix * PARTS * N4 + n4;
+    if (HAS_BIAS) { v += bias[at]; }
     v = apply4(v);
     if (PARTS == 2u) {
         var u = up;
-        if (HAS_BIAS) { u += bias[N4 + n4]; }
+        if (HAS_BIAS) { u += bias[at + N4]; }
         v *= u;
     }
-    if (HAS_RESIDUAL) { v += residual[m * N4 + n4]; }
+    if (WEIGHTED) { v *= factor_of(m); }
+    if (HAS_RESIDUAL) { v += residual_at(m * N4 + n4); }
     if (SOFTCAP > 0.0) {
         v = vec4<f32>(soft_cap(v.x, SOFTCAP), soft_cap(v.y, SOFTCAP), soft_cap(v.z, SOFTCAP), soft_cap(v.w, SOFTCAP));
     }
@@ -123,10 +124,15 @@ fn finish(m: u32, n4: u32, gate: vec4<f32>, up: vec4<f32>) {
 }
 
 @compute @workgroup_size(WG)
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
-    let m0 = group.y * BM;
-    if (is_idle(m0, ctl.rows)) { return; }
-    let n0 = group.x * OUT;
+fn main(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) count: vec3<u32>,
+    @builtin(local_invocation_index) lid: u32,
+) {
+    let share = share_of(group, count, lid);
+    let m0 = share.first;
+    if (m0 >= share.end || is_idle(m0, share.end)) { return; }
+    let n0 = share.block * OUT;
     let slice = lid / (TX * TY);
     let place = lid % (TX * TY);
     // Neighbours form blocks of PX x PY: 32 of them then read the fewest different vectors at once.
@@ -137,7 +143,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     for (var i = 0u; i < 8u * TM4; i++) { acc[i] = vec4<f32>(0.0); }
     var next: array<Block, BLOCKS>;
     //@unroll
-    for (var t = 0u; t < BLOCKS; t++) { next[t] = fetch(t, lid, m0, n0, 0u); }
+    for (var t = 0u; t < BLOCKS; t++) { next[t] = fetch(t, lid, share, n0, 0u); }
     var base = 0u;
     for (var k0 = 0u; k0 < K4; k0 += KB) {
         //@unroll
@@ -145,7 +151,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         workgroupBarrier();
         if (k0 + KB < K4) {
             //@unroll
-            for (var t = 0u; t < BLOCKS; t++) { next[t] = fetch(t, lid, m0, n0, k0 + KB); }
+            for (var t = 0u; t < BLOCKS; t++) { next[t] = fetch(t, lid, share, n0, k0 + KB); }
         }
         for (var ks = 0u; ks < BK / SLICES; ks += KU) {
             let a_at = base + (slice * (BK / SLICES) + ks) * LA + ty;
@@ -189,9 +195,9 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
             let n = FIRST + n0 + 4u * tx;
             let first = acc[(4u * i + c) * 2u];
             let second = acc[(4u * i + c) * 2u + 1u];
-            if (m < ctl.rows) {
-                if (n < last) { finish(m, n / 4u, first, second); }
-                if (PARTS == 1u && n + 4u * TX < last) { finish(m, n / 4u + TX, second, second); }
+            if (m < share.end) {
+                if (n < last) { finish(m, n / 4u, share.matrix, first, second); }
+                if (PARTS == 1u && n + 4u * TX < last) { finish(m, n / 4u + TX, share.matrix, second, second); }
             }
         }
     }

@@ -7,15 +7,15 @@
 // Several rows meet each piece of a weight in registers, so that weights are read once for all of them; the next pieces are
 // on their way meanwhile, because that arithmetic takes about as long as memory.
 
-@group(0) @binding(1) var<storage, read> weights: array<vec4<u32>>;   // (PARTS * UNITS, PIECES)
+@group(0) @binding(1) var<storage, read> weights: array<vec4<u32>>;   // (matrices, PARTS * UNITS, PIECES)
 @group(0) @binding(2) var<storage, read> scales: array<u32>;
-@group(0) @binding(3) var<storage, read> bias: array<f32>;            // (PARTS, STRIDE)
+@group(0) @binding(3) var<storage, read> bias: array<f32>;            // (matrices, PARTS, STRIDE)
 @group(0) @binding(4) var<storage, read> norm_params: array<vec4<f32>>;  // gain (K4), then bias (K4)
-@group(0) @binding(5) var<storage, read> residual: array<f32>;        // (rows, STRIDE)
 @group(0) @binding(6) var<storage, read_write> y: array<f32>;         // (rows, STRIDE)
 
 const K4: u32 = (K + 3u) / 4u;
 const STRIDE: u32 = (N + 3u) / 4u * 4u;
+const ALL_PIECES: u32 = (K + PIECE - 1u) / PIECE;  // of a row of x, which may meet rows of several matrices
 const PLANES: u32 = PIECE / 4u;
 const EIGHTHS: u32 = max(PIECE / 8u, 1u);
 const VALUES: u32 = ROWS * PARTS;
@@ -85,27 +85,33 @@ fn load_round(row: array<u32, VALUES>, at: u32) -> Round {
     var found: Round;
     //@unroll
     for (var u = 0u; u < UNROLL; u++) {
-        let p = min(at + u * TEAM, PIECES - 1u);
+        let p = min(at + u * TEAM, ALL_PIECES - 1u);
         //@unroll
         for (var r = 0u; r < VALUES; r++) {
-            found.w[u * VALUES + r] = load_piece(row[r], p);
-            found.s[u * VALUES + r] = piece_scale(row[r], p);
+            let place = placed(row[r], p);
+            found.w[u * VALUES + r] = load_piece(place.x, place.y);
+            found.s[u * VALUES + r] = piece_scale(place.x, place.y);
         }
     }
     return found;
 }
 
-// Write output n of row m; `up` counts for gated products only.
-fn finish(m: u32, n: u32, gate: f32, up: f32) {
+// Write output n of row m of a matrix; `up` counts for gated products only.
+fn finish(m: u32, n: u32, matrix: u32, gate: f32, up: f32) {
     var value = gate;
-    if (HAS_BIAS) { value += bias[n]; }
+    let at = matrix * PARTS * STRIDE + n;
+    if (HAS_BIAS) { value += bias_at(m, at); }
     value = apply(value);
     if (PARTS == 2u) {
         var other = up;
-        if (HAS_BIAS) { other += bias[STRIDE + n]; }
+        if (HAS_BIAS) { other += bias_at(m, at + STRIDE); }
         value *= other;
     }
-    if (HAS_RESIDUAL) { value += residual[m * STRIDE + n]; }
+    if (WEIGHTED) {
+        let factor = factor_of(m);
+        value = select(factor * value, 0.0, (bitcast<u32>(factor) & 0x7fffffffu) == 0u);
+    }
+    if (HAS_RESIDUAL) { value += residual_at(m * (STRIDE / 4u) + n / 4u)[n % 4u]; }
     if (SOFTCAP > 0.0) { value = soft_cap(value, SOFTCAP); }
     y[m * STRIDE + n] = value;
 }
@@ -117,16 +123,16 @@ fn main(
     @builtin(local_invocation_index) lid: u32,
 ) {
     let lane = lid % TEAM;
-    var block = group.x;
-    var m0 = group.y * BATCH;
-    if (BATCH == 1u) { block = flat_group(group, count); m0 = 0u; }
-    if (is_idle(m0, call_rows())) { return; }
-    let unit = (block * (WG / TEAM) + lid / TEAM) * ROWS;
-    var staged = 0u;
-    if (BATCH > 1u) { staged = min(m0 + lid / SHARE, call_rows() - 1u); }
+    let share = share_of(group, count, lid);
+    let m0 = share.first;
+    if (m0 >= share.end || is_idle(m0, share.end)) { return; }
+    let unit = (share.block * (WG / TEAM) + lid / TEAM) * ROWS;
+    let staged = x_row(min(m0 + lid / SHARE, share.end - 1u));
     var row: array<u32, VALUES>;
     //@unroll
-    for (var r = 0u; r < VALUES; r++) { row[r] = (r % PARTS) * UNITS + min(unit + r / PARTS, UNITS - 1u); }
+    for (var r = 0u; r < VALUES; r++) {
+        row[r] = (share.matrix * PARTS + r % PARTS) * UNITS + min(unit + r / PARTS, UNITS - 1u);
+    }
     var acc: Sums;
     //@unroll
     for (var i = 0u; i < VALUES * BATCH; i++) { acc[i] = 0.0; }
@@ -191,6 +197,6 @@ fn main(
         }
         let n = unit + e % ROWS;
         let row = m0 + e / ROWS;
-        if (e < OUTPUTS && n < UNITS && row < call_rows()) { finish(row, FIRST + n, gate, up); }
+        if (e < OUTPUTS && n < UNITS && row < share.end) { finish(row, FIRST + n, share.matrix, gate, up); }
     }
 }

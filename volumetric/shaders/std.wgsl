@@ -33,6 +33,15 @@ fn block_start(block: u32, each: u32) -> u32 {
 const LOWEST: f32 = -0x1.fffffep+127;  // of all numbers
 const SMALLEST_NORMAL: f32 = 1.2e-38;
 
+// What a workgroup has of a product: a block of outputs, the rows from `first` to before `end` of which it takes one batch, and
+// which matrix of a stack.
+struct Share {
+    block: u32,
+    first: u32,
+    end: u32,
+    matrix: u32,
+}
+
 // Grids over 65535 groups are folded into two dimensions.
 fn flat_group(group: vec3<u32>, count: vec3<u32>) -> u32 {
     return group.x + group.y * count.x;

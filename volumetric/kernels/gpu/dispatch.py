@@ -75,18 +75,23 @@ ONE_ROW = Rows(1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grid:
-    """Workgroups of a dispatch; with `rows_each`, the y axis counts blocks of so many of the rows that `over` names."""
+    """Workgroups of a dispatch; with `rows_each`, the y axis counts blocks of so many of the rows that `over` names.
+
+    Each row counts `times`, and there are `extra` blocks more.
+    """
 
     x: int
     y: int = 1
     z: int = 1
     rows_each: int | None = None
     over: Literal["total", "singles", "others", "blocks", "pieces"] = "total"
+    times: int = 1
+    extra: int = 0
 
     def size(self, rows: Rows, limit: int) -> tuple[int, int, int]:
         """Group counts for `rows`; a one-dimensional grid beyond `limit` is folded (`flat_group` in WGSL undoes it)."""
         if self.rows_each is not None:
-            return self.x, ceil_div(getattr(rows, self.over), self.rows_each), self.z
+            return self.x, ceil_div(getattr(rows, self.over) * self.times, self.rows_each) + self.extra, self.z
         if self.y * self.z > 1:
             return self.x, self.y, self.z
         folds = ceil_div(self.x, limit)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from volumetric.kernels.gpu.dispatch import Caps, Constant, Dispatch, Grid, ceil_div, power_of_two
 from volumetric.kernels.gpu.formats import WeightFormat
 from volumetric.kernels.gpu.guards import NONE, Guard
+from volumetric.kernels.gpu.stacks import ONE, Stack
 
 NORMS = {None: 0, "rms": 1, "layer": 2}
 _STAGE_BYTES = 24576
@@ -33,7 +34,8 @@ class MatmulShape:
     """A fused matrix product: y (rows, n) from x (rows, k).
 
     `gated` products read two weight rows (gate, up) for each of the `n` outputs. With `int8`, `matvec` rounds x to int8
-    in blocks of 32 where the weights are integers; `gemm` always computes in float32.
+    in blocks of 32 where the weights are integers; `gemm` always computes in float32. With `weighted`, each row is
+    multiplied by a factor that a stack of matrices has for it.
     """
 
     k: int
@@ -49,6 +51,7 @@ class MatmulShape:
     bias: bool = False
     residual: bool = False
     softcap: float | None = None
+    weighted: bool = False
     int8: bool = False
 
     @property
@@ -71,6 +74,7 @@ class MatmulShape:
             "HAS_NORM_BIAS": self.norm_bias,
             "HAS_BIAS": self.bias,
             "HAS_RESIDUAL": self.residual,
+            "WEIGHTED": self.weighted,
             "SOFTCAP": float(self.softcap or 0.0),
         }
 
@@ -106,6 +110,19 @@ class PieceStates:
 
     ring: int
     step: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slots:
+    """x of which each row is what `count` experts made, `width` numbers each; ``k`` counts whole pieces of each."""
+
+    count: int
+    width: int
+
+    @staticmethod
+    def over(layout: WeightFormat, count: int, width: int) -> int:
+        """The ``k`` of such a product."""
+        return count * layout.pieces(width) * layout.piece
 
 
 def tune_matvec(shape: MatmulShape, units: int, caps: Caps) -> MatvecTuning:
@@ -259,14 +276,15 @@ def matvec(
     *,
     first: int,
     units: int,
-    source: Partials | PieceStates | None = None,
+    source: Partials | PieceStates | Slots | None = None,
     tuning: MatvecTuning | None = None,
     guard: Guard = NONE,
+    stack: Stack = ONE,
 ) -> Dispatch:
     """One row, or as many at once as `tuning` says, times the rows of a shard: outputs `first` … `first + units`.
 
     Buffers: x, weights, scales, bias, norm_params, residual, y; of partials also maxima; for several rows, or where x
-    is a state, also ctl; what the guard reads.
+    is a state, also ctl; what the guard and the stack read.
     """
     tuning = tuning or tune_matvec(shape, units, caps)
     constants = shape.constants() | {
@@ -281,6 +299,7 @@ def matvec(
         "PLANE": tuning.chunk | 1,
         "BATCH": tuning.batch,
         **guard.over(tuning.batch),
+        **stack.constants,
     }
     operand = "operand/int8" if shape.int8 and shape.format.group else "operand/float32"
     where = "source/rows"
@@ -291,17 +310,23 @@ def matvec(
     if isinstance(source, PieceStates):
         where = "source/states"
         constants |= {"RING": source.ring}
+    if isinstance(source, Slots):
+        where = "source/slots"
+        constants |= {"PIECES": shape.format.pieces(source.width), "GROUPS": shape.format.groups(source.width)}
+        constants |= {"SLOT_WIDTH": source.width}
     groups = ceil_div(units, tuning.workgroup // tuning.team * tuning.rows)
     many = tuning.batch > 1
     over = "pieces" if of_pieces else "total"
+    share = ("batch/pieces" if of_pieces else "batch/many") if many else "batch/one"
+    grid = Grid(x=groups, rows_each=tuning.batch, over=over) if many else Grid(x=groups)
     return Dispatch(
         kernel="matvec",
-        grid=Grid(x=groups, rows_each=tuning.batch, over=over) if many else Grid(x=groups),
+        grid=stack.grid(groups, tuning.batch) or grid,
         constants=constants,
         preludes=(
             *shape.format.preludes,
             f"unary/{shape.activation}",
-            ("batch/pieces" if of_pieces else "batch/many") if many else "batch/one",
+            *stack.preludes(share),
             where,
             guard.prelude,
             operand,

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from volumetric.kernels.gpu.dispatch import Caps, Dispatch, Grid, ceil_div
 from volumetric.kernels.gpu.guards import NONE, Guard
 from volumetric.kernels.gpu.matmul import NORMS, MatmulShape, reduction_bytes
+from volumetric.kernels.gpu.stacks import ONE, Stack
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,9 +52,10 @@ _LONG_K = 2048
 """From here on two slices of a tile beat four on an H100; below, four hide the short loop's latency better."""
 
 
-def choose_tile(shape: MatmulShape, rows: int, caps: Caps) -> GemmTile:
+def choose_tile(shape: MatmulShape, rows: int, caps: Caps, *, matrices: int = 1) -> GemmTile:
     """Largest tile that wastes little on `rows` and still leaves work for the whole device; else the least wasteful.
 
+    With several `matrices`, each meets so many rows, and one launch computes all products.
     Work for the device means enough invocations, and enough slices that no processor goes without one.
     """
     fitting = [
@@ -66,7 +68,7 @@ def choose_tile(shape: MatmulShape, rows: int, caps: Caps) -> GemmTile:
     enough = caps.invocations // 1024
 
     def groups(tile: GemmTile) -> int:
-        return ceil_div(rows, tile.m) * ceil_div(shape.n * shape.parts, tile.n)
+        return matrices * ceil_div(rows, tile.m) * ceil_div(shape.n * shape.parts, tile.n)
 
     for tile in fitting:
         busy = groups(tile) * tile.slices >= enough and groups(tile) * tile.workgroup >= caps.invocations // 8
@@ -75,17 +77,27 @@ def choose_tile(shape: MatmulShape, rows: int, caps: Caps) -> GemmTile:
     return min(fitting, key=lambda t: (ceil_div(rows, t.m) * t.m * t.n, groups(t) < enough, -t.m))
 
 
-def gemm(shape: MatmulShape, caps: Caps, tile: GemmTile, *, first: int, units: int, guard: Guard = NONE) -> Dispatch:
+def gemm(
+    shape: MatmulShape,
+    caps: Caps,
+    tile: GemmTile,
+    *,
+    first: int,
+    units: int,
+    guard: Guard = NONE,
+    stack: Stack = ONE,
+) -> Dispatch:
     """Many rows times the rows of a shard: outputs `first` … `first + units`; `first` is a multiple of 4.
 
     Buffers: x, weights, scales, bias, norm_params, residual, y, stats (of `row_stats`, when there is a norm), ctl;
-    what the guard reads.
+    what the guard and the stack read.
     """
     constants = shape.constants() | {
         "FIRST": first,
         "UNITS": units,
         "WG": tile.workgroup,
         "BM": tile.m,
+        "BATCH": tile.m,
         "BN": tile.n,
         "BK": tile.k,
         "TM4": tile.vectors,
@@ -93,12 +105,19 @@ def gemm(shape: MatmulShape, caps: Caps, tile: GemmTile, *, first: int, units: i
         "BUFFERS": tile.buffers,
         "KU": min(tile.k // tile.slices, caps.unroll),
         **guard.over(tile.m),
+        **stack.constants,
     }
+    groups = ceil_div(units * shape.parts, tile.n)
     return Dispatch(
         kernel="gemm",
-        grid=Grid(x=ceil_div(units * shape.parts, tile.n), rows_each=tile.m),
+        grid=stack.grid(groups, tile.m) or Grid(x=groups, rows_each=tile.m),
         constants=constants,
-        preludes=(*shape.format.preludes, f"unary/{shape.activation}", guard.prelude),
+        preludes=(
+            *shape.format.preludes,
+            f"unary/{shape.activation}",
+            *stack.preludes("batch/many"),
+            guard.prelude,
+        ),
     )
 
 

@@ -11,7 +11,7 @@ from volumetric.kernels.gpu.formats import FORMATS
 from volumetric.runtime.device import DeviceInfo, RunOptions
 from volumetric.runtime.gpu.adapters import choose, describe, ranked_adapters
 from volumetric.runtime.gpu.context import GpuContext
-from volumetric.runtime.graph.network import NATIVE
+from volumetric.runtime.graph.network import GROUPED, NATIVE
 from volumetric.runtime.narrowing import narrowed_params
 from volumetric.runtime.plan import Plan
 
@@ -41,7 +41,7 @@ class GpuDevice:
     """
 
     native_schemes = tuple(FORMATS)
-    native_operations = NATIVE
+    native_operations = NATIVE | GROUPED
 
     def __init__(self, selector: str | None = None, *, narrow: Mapping[str, Any] | None = None) -> None:
         adapters = ranked_adapters()

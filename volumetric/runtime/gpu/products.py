@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from volumetric.kernels.gpu import guards, matmul, tiles
 from volumetric.kernels.gpu.dispatch import ceil_div
@@ -22,8 +23,15 @@ def product_of(r: Recorder, node: Node) -> tuple[MatmulShape, Matrix]:
     attrs, keys = node.attrs, r.graph.keys(node)
     parts: tuple[int, ...] = attrs["parts"]
     gated = attrs["combine"] == "gated"
-    matrix = r.weights.matrix(tuple(keys[f"weight.{i}"] for i in range(len(parts))), gated=gated)
-    shape = MatmulShape(
+    matrix = r.weights.matrix(tuple(keys[f"weight.{i}"] for i in range(len(parts))), abreast=gated)
+    return shape_of(attrs, keys, matrix, int8=r.int8), matrix
+
+
+def shape_of(attrs: Mapping[str, Any], roles: Collection[str], matrix: Matrix, *, int8: bool) -> MatmulShape:
+    """What a `linear` with these attributes multiplies, of which `roles` are parameters."""
+    parts: tuple[int, ...] = attrs["parts"]
+    gated = attrs["combine"] == "gated"
+    return MatmulShape(
         k=matrix.k,
         n=parts[0] if gated else sum(parts),
         format=matrix.format,
@@ -32,14 +40,13 @@ def product_of(r: Recorder, node: Node) -> tuple[MatmulShape, Matrix]:
         norm=attrs["norm"],
         norm_eps=attrs["norm_eps"],
         norm_unit_offset=attrs["norm_unit_offset"],
-        norm_weight="norm.weight" in keys,
-        norm_bias="norm.bias" in keys,
-        bias=any(f"bias.{i}" in keys for i in range(len(parts))),
+        norm_weight="norm.weight" in roles,
+        norm_bias="norm.bias" in roles,
+        bias=any(f"bias.{i}" in roles for i in range(len(parts))),
         residual=attrs["residual"],
         softcap=attrs["softcap"],
-        int8=r.int8,
+        int8=int8,
     )
-    return shape, matrix
 
 
 def linear(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
@@ -90,8 +97,7 @@ def _operands(r: Recorder, node: Node, frame: Frame, shape: MatmulShape) -> dict
     """Buffers beside the weights."""
     keys = r.graph.keys(node)
     buffers = {"x": frame.values[node.inputs[0]], "y": frame.values[node.outputs[0]]}
-    width = 4 * ceil_div(shape.k, 4)
-    norm = r.weights.vector("norm", (keys.get("norm.weight"), width), (keys.get("norm.bias"), width))
+    norm = norm_params(r, keys, shape.k)
     parts: tuple[int, ...] = node.attrs["parts"]
     padded = 4 * ceil_div(shape.n, 4)
     lengths = [padded, padded] if shape.gated else [*parts[:-1], parts[-1] + padded - shape.n]
@@ -99,3 +105,9 @@ def _operands(r: Recorder, node: Node, frame: Frame, shape: MatmulShape) -> dict
     residual = node.named("residual")
     given = {"norm_params": norm, "bias": bias, "residual": None if residual is None else frame.values[residual]}
     return buffers | {name: buffer for name, buffer in given.items() if buffer is not None}
+
+
+def norm_params(r: Recorder, keys: Mapping[str, str], k: int) -> str | None:
+    """Buffer with the gain and the bias of the norm of rows of `k` elements."""
+    width = 4 * ceil_div(k, 4)
+    return r.weights.vector("norm", (keys.get("norm.weight"), width), (keys.get("norm.bias"), width))

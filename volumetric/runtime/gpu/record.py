@@ -9,7 +9,7 @@ from types import MappingProxyType
 from volumetric.errors import UnsupportedError
 from volumetric.kernels.gpu.dispatch import Caps
 from volumetric.kernels.gpu.matmul import MatmulShape, MatvecTuning, Partials, tune_batch
-from volumetric.runtime.gpu import attending, products, recurrent, rowwise
+from volumetric.runtime.gpu import attending, experts, products, recurrent, rowwise
 from volumetric.runtime.gpu.attending import Attending
 from volumetric.runtime.gpu.recording import Entry
 from volumetric.runtime.gpu.residency import Residency
@@ -66,7 +66,7 @@ class Recorder:
         self.stats = scratch.make(16 * max(scratch.rows, scratch.tail_rows), "row statistics")
         self._scratch = scratch
         self._tunings = tunings
-        self._spares: dict[int, str] = {}
+        self._spares: dict[tuple[int, str], str] = {}
 
     def record(self, frame: Frame) -> list[Entry]:
         """Write the nodes of a frame.
@@ -89,11 +89,11 @@ class Recorder:
         """Elements in a row of a value."""
         return self.graph.tensors[tensor].width
 
-    def spare(self, nbytes: int) -> str:
-        """A buffer of this size for a result that the next dispatch reads, the same for every asker."""
-        if nbytes not in self._spares:
-            self._spares[nbytes] = self._scratch.make(nbytes, "running result")
-        return self._spares[nbytes]
+    def spare(self, nbytes: int, label: str = "running result") -> str:
+        """A buffer of this size for what the next dispatches read, the same for every asker with this label."""
+        if (nbytes, label) not in self._spares:
+            self._spares[nbytes, label] = self._scratch.make(nbytes, label)
+        return self._spares[nbytes, label]
 
     def spare_like(self, name: str) -> str:
         """A buffer of the size of another one."""
@@ -115,6 +115,12 @@ class Recorder:
 
 
 WRITERS: Mapping[str, Callable[[Recorder, Node, Frame], list[Entry]]] = MappingProxyType(
-    {"linear": products.linear, "attend": attending.attend, "recurrence": recurrent.recurrence, **rowwise.WRITERS}
+    {
+        "linear": products.linear,
+        "attend": attending.attend,
+        "recurrence": recurrent.recurrence,
+        "experts": experts.experts,
+        **rowwise.WRITERS,
+    }
 )
 """Operation → how it is written."""

@@ -7,14 +7,14 @@ written to a file and replayed by another host that has the same shaders.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from types import MappingProxyType
 from typing import Any
 
 from volumetric.errors import CheckpointError
 from volumetric.kernels.gpu.dispatch import Dispatch, Grid
 
-VERSION = 1
+VERSION = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +92,7 @@ def _entry_data(entry: Entry) -> dict[str, Any]:
         "preludes": list(dispatch.preludes),
         "constants": dict(dispatch.constants),
         "args": list(dispatch.args),
-        "grid": {"x": grid.x, "y": grid.y, "z": grid.z, "rows_each": grid.rows_each, "over": grid.over},
+        "grid": asdict(grid),
         "buffers": dict(entry.buffers),
         "dims": list(entry.dims),
     }

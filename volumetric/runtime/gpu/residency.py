@@ -27,7 +27,10 @@ _SHARD_UNIT = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shard:
-    """Outputs `first` … `first + units` of a matrix, in one format. A gated one has its gate rows, then its up rows."""
+    """Outputs `first` … `first + units` of a matrix, in one format.
+
+    Of matrices abreast it has these rows of the first one, then those of the next: of gate and up, or of all experts.
+    """
 
     first: int
     units: int
@@ -86,16 +89,16 @@ class Residency:
         """Bytes of weights on the GPU."""
         return self.buffers.nbytes
 
-    def matrix(self, keys: tuple[str, ...], *, gated: bool = False) -> Matrix:
-        """Stack the matrices at `keys`: one below the other, or as pairs (gate, up) of rows.
+    def matrix(self, keys: tuple[str, ...], *, abreast: bool = False) -> Matrix:
+        """Stack the matrices at `keys`: one below the other, or with the same rows of all in each shard.
 
         Raises
         ------
         DeviceError : not even a few rows fit one binding, or memory is short
         """
-        found = self._matrices.get((keys, gated))
+        found = self._matrices.get((keys, abreast))
         if found is None:
-            found = self._matrices[keys, gated] = self._upload_matrix(keys, gated=gated)
+            found = self._matrices[keys, abreast] = self._upload_matrix(keys, abreast=abreast)
         return found
 
     def vector(self, label: str, *parts: tuple[str | None, int]) -> str | None:
@@ -129,7 +132,7 @@ class Residency:
     def update(self, params: Params) -> None:
         """Write other numbers over resident float32 matrices, see `Updatable.update`."""
         for key, store in params.items():
-            homes = [(keys, m) for (keys, gated), m in self._matrices.items() if key in keys and not gated]
+            homes = [(keys, m) for (keys, abreast), m in self._matrices.items() if key in keys and not abreast]
             if not homes:
                 raise ShapeError(f"no resident weight {key}")
             payload = store.stored().payload
@@ -154,25 +157,25 @@ class Residency:
         self._context.write(self.buffers[name], data)
         return name
 
-    def _upload_matrix(self, keys: tuple[str, ...], *, gated: bool) -> Matrix:
+    def _upload_matrix(self, keys: tuple[str, ...], *, abreast: bool) -> Matrix:
         stores = [self._params[key] for key in keys]
         packed = [store.stored() for store in stores]
         k = packed[0].k
         shards: list[Shard] = []
-        for run in _runs(stores, gated=gated):
+        for run in _runs(stores, abreast=abreast):
             sources, first = [packed[i] for i in run], sum(p.rows for p in packed[: run[0]])
             layout = FORMATS[_common_format([stores[i] for i in run])]
             self.decoded.update(keys[i] for i in run if FORMATS.get(str(stores[i].scheme)) is not layout)
-            units = sources[0].rows if gated else sum(p.rows for p in sources)
-            unit_bytes = layout.row_bytes(k) * (len(run) if gated else 1)
+            units = sources[0].rows if abreast else sum(p.rows for p in sources)
+            unit_bytes = layout.row_bytes(k) * (len(run) if abreast else 1)
             for start, count in _cut(units, unit_bytes, self._context.caps.max_binding, keys[run[0]]):
                 stop = start + count
-                rows = [(p, start, stop) for p in sources] if gated else _ranges(sources, start, stop)
+                rows = [(p, start, stop) for p in sources] if abreast else _ranges(sources, start, stop)
                 shards.append(self._upload_shard(rows, first + start, count, layout, " + ".join(keys)))
         for store in stores:
             store.release()
             self.meter.step(store.nbytes)
-        units = packed[0].rows if gated else sum(p.rows for p in packed)
+        units = packed[0].rows if abreast else sum(p.rows for p in packed)
         return Matrix(k=k, units=units, shards=tuple(shards))
 
     def _upload_shard(
@@ -198,15 +201,15 @@ class Residency:
         return Shard(first=first, units=units, format=layout, weights=weights, scales=made)
 
 
-def _runs(stores: list[WeightStore], *, gated: bool) -> list[list[int]]:
+def _runs(stores: list[WeightStore], *, abreast: bool) -> list[list[int]]:
     """Numbers of neighbouring matrices that become resident in one format.
 
-    Those stacked of several native formats, as queries and values of most GGUF files, keep them, unless they are gate
-    and up, whose rows belong together, or one of them begins where no shard may.
+    Those stacked of several native formats, as queries and values of most GGUF files, keep them, unless they lie
+    abreast, as gate and up do, whose rows belong together, or one of them begins where no shard may.
     """
     formats = [FORMATS.get(str(store.scheme)) for store in stores]
     starts = np.cumsum([store.shape[0] for store in stores[:-1]])
-    if gated or None in formats or np.any(starts % _SHARD_UNIT):
+    if abreast or None in formats or np.any(starts % _SHARD_UNIT):
         return [list(range(len(stores)))]
     runs = [[0]]
     for i in range(1, len(stores)):

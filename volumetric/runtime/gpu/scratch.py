@@ -37,7 +37,9 @@ def rows_within(graph: Graph, nodes: Iterable[Node], most: int, limit: int) -> i
     ------
     DeviceError : not even one row fits
     """
+    nodes = tuple(nodes)
     widest = max((row_bytes(graph.tensors[i]) for node in nodes for i in node.outputs[:1]), default=4)
+    widest = max((widest, *(_pairs_bytes(graph, node) for node in nodes if node.op == "experts")))
     if widest > limit:
         raise DeviceError(
             f"a row of {widest // 4} values needs {widest} bytes; this GPU binds at most {limit}",
@@ -122,6 +124,12 @@ class Scratch:
             names.begin(at)
             names.end(at)
         self.values |= names.names
+
+
+def _pairs_bytes(graph: Graph, node: Node) -> int:
+    """Bytes of what the experts make of a row, the wider one of their two products."""
+    wide = max(node.attrs["first"]["parts"][0], graph.tensors[node.outputs[0]].width)
+    return node.attrs["top_k"] * 16 * ceil_div(wide, 4)
 
 
 def graph_values(graph: Graph, node: Node) -> list[int]:

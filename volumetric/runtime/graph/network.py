@@ -11,6 +11,7 @@ from volumetric.layers import LayerSpec, StateSpec
 from volumetric.layers.state import no_resets
 from volumetric.network import Network
 from volumetric.runtime.graph.build import GraphBuilder
+from volumetric.runtime.graph.experts import fuse_experts
 from volumetric.runtime.graph.fusion import fuse_rows, mark_tail
 from volumetric.runtime.graph.low_rank import with_low_rank
 from volumetric.runtime.graph.ops import Graph
@@ -38,6 +39,9 @@ DIALECT = frozenset(
 
 NATIVE = DIALECT | {"norm", "concat", "keep_largest"}
 """Those, and the small operations that fast devices run on rows of features, too."""
+
+GROUPED = frozenset({"experts"})
+"""Operations that a pass makes of those, for devices that have them."""
 
 
 def graph_of(
@@ -106,7 +110,8 @@ def open_graph(plan: Plan, dialect: frozenset[str] = DIALECT) -> Graph:
     numbered = any(len(graph.tensors[i].shape) > 2 for i in graph.derived)  # samples, by their number in the call
     whole = numbered or any(looks_ahead(plan, step) for step in plan.steps)
     fused = fuse_rows(fuse_activations(replace(graph, piece=plan.piece, whole=whole)))
-    return mark_tail(with_low_rank(fused, plan.low_rank) if plan.low_rank else fused)
+    adapted = with_low_rank(fused, plan.low_rank) if plan.low_rank else fused
+    return mark_tail(fuse_experts(adapted) if "experts" in dialect else adapted)
 
 
 def emit_plan(

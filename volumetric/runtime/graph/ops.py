@@ -36,6 +36,11 @@ place (`dialect`); so does training. x, y: [ROWS, width].
 ``recurrence``  x [ROWS, nH], weight.0 [nH,H] [, bias.0 [nH]], h: state [1,H] [, c for lstm] → y [ROWS,H], h [, c] as
                 the last row leaves them. ``cell`` and equations as ``recurrent``; ``parts``: (nH,).
 ``mix``         weights [ROWS,n], n x → Σ weightᵢ · xᵢ, without those of weight 0, whatever they are.
+``experts``     x [, norm.weight …], choice [ROWS,n] [, residual], of each expert i of ``count``: i.weight.0 …,
+                i.bias.0 …, i.down [D,N], i.down_bias [D] → y [ROWS,D]: Σ weightᵢ · (hᵢ downᵢᵀ + biasᵢ), i rising,
+                without those of weight 0, then ``+ residual``. hᵢ is a ``linear`` with the attributes ``first``, gated
+                or of one part; weights follow from choices by ``scoring`` and ``top_k``
+                (`families.experts.weights_of`). A pass makes it of a `mix` and what is before it.
 ``sum``         1 or more x → ``scale`` · (their sum, from left to right).
 ``scaled_softmax`` x → softmax(x / ``temperature``) by row.
 ``softcap``     x → ``cap · tanh(x / cap)``.

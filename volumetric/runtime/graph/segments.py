@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from volumetric._typing import ROWS
 from volumetric.errors import UnsupportedError
-from volumetric.runtime.graph.network import DIALECT, open_graph
+from volumetric.runtime.graph.network import DIALECT, GROUPED, open_graph
 from volumetric.runtime.graph.ops import Graph, Node, Tensor
 from volumetric.runtime.plan import Plan
 
@@ -80,7 +80,7 @@ class Cut:
 
     def __init__(self, plan: Plan, native: Collection[str]) -> None:
         self.plan = plan
-        self.graph = graph = open_graph(plan, DIALECT.intersection(native))
+        self.graph = graph = open_graph(plan, (DIALECT | GROUPED).intersection(native))
         self.parts = segments(graph, native)
         self.rows = tuple(node for part in self.parts if part.graph is None for node in part.nodes)
         self.uses = tuple(use for part in self.parts for use in _uses(graph, part))

@@ -1,2 +1,2 @@
-// The rows of a call of any size.
-fn call_rows() -> u32 { return ctl.rows; }
+// The rows of a call of any size, BATCH at a time.
+fn share_of(group: vec3<u32>, count: vec3<u32>, lid: u32) -> Share { return Share(group.x, group.y * BATCH, ctl.rows, 0u); }

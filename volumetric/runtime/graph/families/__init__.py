@@ -1,6 +1,7 @@
 """The operations by family. Importing this package fills `OPS`."""
 
 from volumetric.runtime.graph.families import elementwise as elementwise
+from volumetric.runtime.graph.families import experts as experts
 from volumetric.runtime.graph.families import images as images
 from volumetric.runtime.graph.families import moving as moving
 from volumetric.runtime.graph.families import noise as noise

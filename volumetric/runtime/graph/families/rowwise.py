@@ -36,7 +36,8 @@ def _given(inputs: Sequence[Any], attrs: Attrs) -> dict[str, Any]:
     return dict(zip(attrs["roles"], inputs, strict=True))
 
 
-def _infer_linear(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
+def infer_linear(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
+    """Check a `linear` and return what it makes."""
     floats("linear", inputs)
     check_activation(attrs["activation"])
     given = _given(inputs, attrs)
@@ -66,7 +67,8 @@ def _normed(x: Array, given: dict[str, Array], attrs: Attrs) -> Array:
     return rms_norm(x, gain, attrs["norm_eps"])[0] + given.get("norm.bias", x.dtype.type(0))
 
 
-def _run_linear(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
+def run_linear(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
+    """Compute a `linear`."""
     given = _given(inputs, attrs)
     x = _normed(given["x"], given, attrs)
     made = [x @ given[f"weight.{i}"].T + given.get(f"bias.{i}", x.dtype.type(0)) for i in range(len(attrs["parts"]))]
@@ -233,7 +235,7 @@ def _run_activate(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
 
 
 declare("activate", _infer_activate, _run_activate)
-declare("linear", _infer_linear, _run_linear)
+declare("linear", infer_linear, run_linear)
 declare("embedding", _infer_embedding, _run_embedding)
 declare("position_embedding", _infer_positions, _run_positions)
 declare("attend", _infer_attend, _run_attend)
