@@ -103,6 +103,7 @@ class GpuContext:
         self._errors = (wgpu.GPUError, RuntimeError)
         self._out_of_memory = wgpu.GPUOutOfMemoryError
         self.allocated = 0
+        self._staged = 0
         features = [name for name in _WANTED_FEATURES if name in adapter.features]
         with self.guard("opening the GPU"):
             self.device = adapter.request_device_sync(
@@ -166,15 +167,18 @@ class GpuContext:
         buffer.destroy()
 
     def write(self, buffer: Any, data: NDArray[Any], offset: int = 0) -> None:
-        """Copy an array into a buffer, in pieces that keep the staging memory bounded."""
+        """Copy an array into a buffer, in pieces that keep the staging memory of all copies bounded."""
         raw = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
         if raw.size % 4:
             raw = np.pad(raw, (0, 4 - raw.size % 4))
         with self.guard("writing a buffer"):
             for start in range(0, raw.size, _UPLOAD_CHUNK):
-                self.queue.write_buffer(buffer, offset + start, raw[start : start + _UPLOAD_CHUNK])
-                if start % _UPLOAD_FLUSH == _UPLOAD_FLUSH - _UPLOAD_CHUNK:
+                part = raw[start : start + _UPLOAD_CHUNK]
+                self.queue.write_buffer(buffer, offset + start, part)
+                self._staged += part.size
+                if self._staged >= _UPLOAD_FLUSH:
                     self.queue.submit([])
+                    self._staged = 0
 
     def upload(self, data: NDArray[Any], label: str) -> Any:
         """Return a new buffer that holds `data`."""
