@@ -66,7 +66,7 @@ or any multiple of 32, or of whole rows, run natively with their scales repeated
 
 Beside the 21 numeric types there are block formats: tensors that keep the blocks of a GGUF file byte for byte, so that
 loading one changes neither numbers nor size. Q8_0, Q4_0 and Q4_1 are not among them, because `int8:g32`, `int4:g32` and
-`uint4:g32` hold the same.
+`uint4:g32` hold the same. On GPUs the digits in base 3 of TQ1_0 take two bits each, as those of TQ2_0 do: 2.062 bits.
 
 | format | numbers of a block | of a scale | bits per weight | inference: cpu | gpu |
 | --- | --- | --- | --- | --- | --- |

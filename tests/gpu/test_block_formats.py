@@ -63,4 +63,5 @@ def test_nothing_grows_but_by_padding(scheme: str, k: int, rng: np.random.Genera
     assert pieces.nbytes == 3 * layout.row_bytes(k)
     assert beside.nbytes == 3 * layout.scale_bytes(k)
     if k == 4100:
-        assert pieces.nbytes + beside.nbytes <= 1.03 * Scheme.parse(scheme).nbytes((3, k))
+        most = 1.25 if scheme == "tq1_0" else 1.03  # its digits in base 3 take two bits
+        assert pieces.nbytes + beside.nbytes <= most * Scheme.parse(scheme).nbytes((3, k))

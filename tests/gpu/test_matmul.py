@@ -64,7 +64,8 @@ class Product:
         offsets = offsets_of(packed)
         x, self.x = self.x[0], rounded[None]
         if offsets is not None:
-            each = np.repeat(offsets, 32, axis=1)[:, : x.size]
+            form = packed.scheme.blocks
+            each = np.repeat(offsets, 32 if form is None else form.group, axis=1)[:, : x.size]
             self.weights = np.concatenate([self.weights, each], axis=1)
             self.x = np.concatenate([rounded, x - rounded])[None]
 
@@ -96,7 +97,7 @@ class Product:
 
 
 def offsets_of(packed: Packed) -> Array | None:
-    """What is added to each 32 numbers of a row after scaling."""
+    """What is added to each 32 numbers of a row, or each group of a block format, after scaling."""
     form = packed.scheme.blocks
     if form is None:
         return packed.offsets

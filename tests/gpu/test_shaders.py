@@ -74,7 +74,7 @@ def test_every_format_and_activation_has_a_shader_file() -> None:
         assert "fn apply(" in read(f"unary/{name}")
 
 
-WITH_MINIMA = ("q4_k", "q5_k", "q5_1")
+WITH_MINIMA = ("q2_k", "q4_k", "q5_k", "q5_1")
 """Block formats that have a minimum beside each scale."""
 
 

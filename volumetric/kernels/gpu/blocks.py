@@ -3,7 +3,8 @@
 Blocks of 210, 22 or 17 bytes never start at whole words, and none has its scales where 16-byte loads would bring them.
 So the low bits of 32 (or 64) neighbours make a piece of `weights`, as other formats have it, and what remains of a row
 goes into `scales`: sections one behind the other, each padded to whole words. Nothing is rounded, and nothing grows but
-by that padding, except scales of 6 bits in IQ4_XS, which take bytes.
+by that padding, except scales of 6 bits in IQ4_XS, which take bytes, and digits in base 3 in TQ1_0, which take 2 bits:
+five of them lie in a byte, in an order that no piece of a row could be read by.
 """
 
 from __future__ import annotations
@@ -106,6 +107,12 @@ def _two_bits(taken: Taken) -> NDArray[Any]:
     return high[:, :, 0] | high[:, :, 1] << np.uint8(2) | high[:, :, 2] << np.uint8(4) | high[:, :, 3] << np.uint8(6)
 
 
+def _third_bits(taken: Taken) -> NDArray[Any]:
+    """Bit j of byte b of word h is bit 2 of code 32h + 4j + b."""
+    fours = (taken.codes.view(np.uint32).reshape(len(taken.codes), -1, 8) >> np.uint32(2)) & np.uint32(0x01010101)
+    return np.bitwise_or.reduce(fours << np.arange(8, dtype=np.uint32), axis=-1)
+
+
 def _steps(taken: Taken) -> NDArray[Any]:
     return taken.by_row(taken.fields.step)
 
@@ -123,9 +130,14 @@ def _scales(taken: Taken) -> NDArray[Any]:
 def _scales_and_mins(taken: Taken) -> NDArray[Any]:
     """Step and floor of a block, then its eight scales and mins of 6 bits: pair g begins at bit 12 g."""
     scales, mins = six_bits(taken.raw[:, 4:16])
-    pairs = (scales.view(np.uint8).astype(np.uint32) | mins.astype(np.uint32) << np.uint32(6)).astype(np.uint64)
-    words = np.zeros((len(pairs), 4), np.uint32)
-    words[:, 0] = np.stack([halves(taken.raw, 0), -halves(taken.raw, 2)], -1).view(np.uint32)[:, 0]
+    ends = np.stack([halves(taken.raw, 0), -halves(taken.raw, 2)], -1).view(np.uint32)
+    return taken.by_row(np.concatenate([ends, _twelves(scales.view(np.uint8), mins)], axis=1))
+
+
+def _twelves(first: Bytes, second: Bytes) -> U32Array:
+    """Three words of eight pairs of 6 bits: the bits of pair g begin at bit 12 g."""
+    pairs = (first.astype(np.uint32) | second.astype(np.uint32) << np.uint32(6)).astype(np.uint64)
+    words = np.zeros((len(pairs), 3), np.uint32)
     for word in range(3):
         # Groups that reach into 32 bits from bit 32 `word` on.
         total = np.zeros(len(pairs), np.uint64)
@@ -133,19 +145,33 @@ def _scales_and_mins(taken: Taken) -> NDArray[Any]:
             shift = 12 * g - 32 * word
             if -12 < shift < 32:
                 total |= pairs[:, g] << np.uint64(shift) if shift >= 0 else pairs[:, g] >> np.uint64(-shift)
-        words[:, 1 + word] = total.astype(np.uint32)
-    return taken.by_row(words)
+        words[:, word] = total.astype(np.uint32)
+    return words
+
+
+def _unsigned_scales(taken: Taken) -> NDArray[Any]:
+    """16 scales of 6 bits, 32 more than they are."""
+    scales = (np.asarray(taken.fields.scales) + np.int8(32)).view(np.uint8)
+    return taken.by_row(_twelves(scales[:, ::2], scales[:, 1::2]))
+
+
+def _scale_bytes(taken: Taken) -> NDArray[Any]:
+    """Bytes of Q2_K with a scale in the low half and a min in the high one."""
+    return taken.by_row(taken.raw[:, :16])
 
 
 def _exponents(taken: Taken) -> NDArray[Any]:
     return taken.by_row(taken.raw[:, 0])
 
 
+THIRD_BITS = Section(lambda pieces, blocks: 8 * pieces, _third_bits)
 FIFTH_BITS = Section(lambda pieces, blocks: 4 * pieces, _fifth_bits)
 TWO_BITS = Section(lambda pieces, blocks: 8 * pieces, _two_bits)
 STEPS = Section(lambda pieces, blocks: 2 * blocks, _steps)
 PAIRS = Section(lambda pieces, blocks: 4 * blocks, _pairs)
 SIX_BITS = Section(lambda pieces, blocks: 16 * blocks, _scales_and_mins)
+SCALES_OF_6 = Section(lambda pieces, blocks: 12 * blocks, _unsigned_scales)
+SCALES_OF_4 = Section(lambda pieces, blocks: 16 * blocks, _scale_bytes)
 EXPONENTS = Section(lambda pieces, blocks: blocks, _exponents)
 SCALES_8 = Section(lambda pieces, blocks: 8 * blocks, _scales)
 SCALES_16 = Section(lambda pieces, blocks: 16 * blocks, _scales)
@@ -161,6 +187,7 @@ class BlockLayout:
     piece : codes in 16 bytes: 32 with their four low bits, or 64 with two
     sections : what a row has in `scales`, in this order
     shared : shader files in ``block`` that make a reader together with the format's own
+    read : codes that kernels take at a time, None: as many as in 16 bytes
     nibbles_at : byte of a block from which on its low bits stand as those of Q4_K, None elsewhere
     """
 
@@ -168,6 +195,7 @@ class BlockLayout:
     piece: int
     sections: tuple[Section, ...]
     shared: tuple[str, ...] = ()
+    read: int | None = None
     nibbles_at: int | None = None
 
     def words(self, k: int) -> int:
@@ -231,6 +259,10 @@ LAYOUTS = MappingProxyType(
             BlockLayout(
                 name="iq4_xs", piece=32, sections=(SCALES_8, STEPS), shared=("nibbles", "curve", "table", "signed")
             ),
+            BlockLayout(name="q2_k", piece=64, read=16, sections=(SCALES_OF_4, PAIRS)),
+            BlockLayout(name="q3_k", piece=64, read=32, sections=(THIRD_BITS, SCALES_OF_6, STEPS), shared=("twos",)),
+            BlockLayout(name="tq1_0", piece=64, read=32, sections=(STEPS,), shared=("twos", "ternary", "signed")),
+            BlockLayout(name="tq2_0", piece=64, read=32, sections=(STEPS,), shared=("twos", "ternary", "signed")),
             BlockLayout(name="mxfp4", piece=32, sections=(EXPONENTS,), shared=("nibbles", "table", "signed")),
         )
     }

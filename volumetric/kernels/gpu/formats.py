@@ -25,7 +25,7 @@ class WeightFormat:
     Attributes
     ----------
     prelude : shader file that reads it
-    piece : elements in 16 bytes
+    piece : elements that kernels take at a time: those in 16 bytes, or fewer in some block formats
     group : elements that share a scale, 0 without scales
     affine : scale and offset share a word; otherwise scales pack two halves a word
     blocks : how a block format is taken apart, None for other schemes
@@ -69,7 +69,7 @@ class WeightFormat:
 
     def row_bytes(self, k: int) -> int:
         """Bytes of a row of `k` elements, scales not counted."""
-        return 16 * self.pieces(k)
+        return 16 * ceil_div(k, self.piece if self.blocks is None else self.blocks.piece)
 
 
 def _scale_words(packed: Packed, *, affine: bool) -> NDArray[np.uint16]:
@@ -89,7 +89,7 @@ FORMATS = MappingProxyType(
         "int4:g32": WeightFormat(prelude="dtype/int4_g32", piece=32, group=32),
         "uint4:g32": WeightFormat(prelude="dtype/uint4_g32", piece=32, group=32, affine=True),
         **{
-            name: WeightFormat(prelude=f"dtype/{name}", piece=layout.piece, group=32, blocks=layout)
+            name: WeightFormat(prelude=f"dtype/{name}", piece=layout.read or layout.piece, group=32, blocks=layout)
             for name, layout in LAYOUTS.items()
         },
     }

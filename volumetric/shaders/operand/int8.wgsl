@@ -1,8 +1,11 @@
 // The staged vectors of a matvec as int8 in blocks of 32 with a scale each, as llama.cpp does: weights in integer formats
 // then meet it in 4-way integer dot products. Planes as in operand/float32, with 4 bytes in the place of a vec4.
 // A block with a number that is not finite has a scale of NaN.
+const GRAIN: u32 = min(PIECE, 32u);  // elements whose sum a piece may ask for
+const GRAINS: u32 = PLANES * PLANE * 4u / GRAIN + 1u;
+
 var<workgroup> xq: array<u32, BATCH * PLANES * PLANE>;
-var<workgroup> block: array<vec2<f32>, BATCH * (PLANES * PLANE / 8u + 1u)>;  // scale and sum of each 32 elements
+var<workgroup> block: array<vec2<f32>, BATCH * (PLANES * PLANE * 4u / GRAIN + 1u)>;  // of each grain: scale of its 32, and sum
 
 // Four neighbouring invocations hold a block: all must call.
 fn stage8(b: u32, i8: u32, a: vec4<f32>, c: vec4<f32>, inside: bool, lid: u32) {
@@ -12,9 +15,9 @@ fn stage8(b: u32, i8: u32, a: vec4<f32>, c: vec4<f32>, inside: bool, lid: u32) {
     let top = team_max(bitcast<f32>(size), lid, 4u);
     let scale = select(top / 127.0, nan(), bitcast<u32>(top) == INFINITY);
     var sum = 0.0;
-    if (HAS_OFFSET) { sum = team_sum(dot(a + c, vec4<f32>(1.0)), lid, 4u); }
+    if (HAS_OFFSET) { sum = team_sum(dot(a + c, vec4<f32>(1.0)), lid, GRAIN / 8u); }
     if (!inside) { return; }
-    if (i8 % 4u == 0u) { block[b * (PLANES * PLANE / 8u + 1u) + i8 / 4u] = vec2<f32>(scale, sum); }
+    if (i8 % (GRAIN / 8u) == 0u) { block[b * GRAINS + i8 / (GRAIN / 8u)] = vec2<f32>(scale, sum); }
     let inverse = select(0.0, 1.0 / scale, scale > 0.0);
     let qa = vec4<i32>(round(a * inverse));
     let qc = vec4<i32>(round(c * inverse));
@@ -49,7 +52,7 @@ fn dot_piece(w: Pieces, p: u32, start: Sums) -> Dots {
     var r: Dots;
     //@unroll
     for (var b = 0u; b < BATCH; b++) {
-        let about = block[b * (PLANES * PLANE / 8u + 1u) + p * PIECE / 32u];
+        let about = block[b * GRAINS + p * PIECE / GRAIN];
         r.total[b] = about.y;
         //@unroll
         for (var i = 0u; i < VALUES; i++) { r.row[b * VALUES + i] = start[b * VALUES + i] + about.x * f32(sums[b * VALUES + i]); }

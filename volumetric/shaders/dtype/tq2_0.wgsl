@@ -1,0 +1,1 @@
+// TQ2_0: all of it is in `block`.
