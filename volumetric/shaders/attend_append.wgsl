@@ -18,7 +18,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let place = row_place(row);
     let h = group.x;
     let is_value = h >= HEADS + KV_HEADS;
-    let position = select(row, place.x, HAS_STATE);
+    let position = select(row, place.x, HAS_STATE);  // in the cache
     for (var d = lid; d < HD4 * 4u; d += WG) {
         head[d] = select(0.0, qkv[row * QKV_STRIDE + h * HEAD_DIM + min(d, HEAD_DIM - 1u)], d < HEAD_DIM);
     }
@@ -35,7 +35,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     }
     if (ROTARY > 0u && !is_value) {
         for (var i = lid; i < HALF; i += WG) {
-            let turn = rope[position * HALF + i];
+            let turn = rope[place.x * HALF + i];
             let a = head[i];
             let b = head[i + HALF];
             head[i] = a * turn.x - b * turn.y;

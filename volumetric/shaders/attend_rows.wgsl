@@ -25,11 +25,11 @@ var<workgroup> row_factor: array<f32, BQ>;
 
 alias Tile = array<Cached, LOADS>;
 
-// Where the tile at `base` begins in the cache, and its last row that is there: rows beyond repeat that one. Both tile and
-// page begin at multiples of BK.
-fn place_tile(line: u32, head: u32, base: u32, total: u32) -> vec2<u32> {
+// Where the tile at `base` of a piece begins in the cache, and its last row that is there: rows beyond repeat that one. Both
+// tile and page begin at multiples of BK; without a state there is one page, in which the piece begins at row `first`.
+fn place_tile(line: u32, head: u32, base: u32, total: u32, first: u32) -> vec2<u32> {
     let at = min(base, total - 1u) / BK * BK;
-    return vec2<u32>(cell(page_of(line, at), head, at), total - 1u - at);
+    return vec2<u32>(cell(page_of(line, at), head, first + at), total - 1u - at);
 }
 
 fn fetch_keys(lid: u32, tile: vec2<u32>) -> Tile {
@@ -68,10 +68,12 @@ fn main(
 ) {
     let h = group.x;
     let kv = h / (HEADS / KV_HEADS);
-    let m0 = block_start(count.y - 1u - group.y, BQ);  // later rows see more and start first
+    let start = block_start(count.y - 1u - group.y, BQ);  // later rows see more and start first
+    let m0 = start.x;
     let place = row_place(m0);
-    let last = select(ctl.rows, place.z, HAS_STATE);  // end row of the piece
-    let at0 = select(m0, place.x, HAS_STATE);         // position of row m0
+    let last = place.z;                                // end row of the piece
+    let own = select(start.y, 0u, HAS_STATE);          // its first row in the cache
+    let at0 = select(m0 - start.y, place.x, HAS_STATE);  // position of row m0
     let total = at0 + last - m0;
     let tx = lid % TX;
     let ty = lid / TX;
@@ -93,7 +95,7 @@ fn main(
     if (!CAUSAL && WINDOW > 0u) { end = min(total, at0 + BQ - 1u + WINDOW); }
     if (WINDOW > 0u) { first = (max(at0 + 1u, WINDOW) - WINDOW) / BK * BK; }
 
-    var tile = place_tile(place.y, kv, first, total);
+    var tile = place_tile(place.y, kv, first, total, own);
     var held = fetch_keys(lid, tile);
     //@rounds CONTEXT / BK + 2
     for (var base = first; base < end; base += BK) {
@@ -137,7 +139,7 @@ fn main(
         shared_part[lid] = tile_top;
         store_tile(lid, held);
         workgroupBarrier();
-        tile = place_tile(place.y, kv, base + BK, total);
+        tile = place_tile(place.y, kv, base + BK, total, own);
         held = fetch_keys(lid, tile);
         var new_top = top;
         for (var i = 0u; i < QN; i++) { new_top = max(new_top, shared_part[stat_row * QN + i]); }

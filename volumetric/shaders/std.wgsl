@@ -11,7 +11,7 @@ struct Control {
     // Of a row: its position, the line of its page table, the end row of its piece. The last word is of the piece that has
     // the number of this row: its first row.
     places: array<vec4<u32>, PLACES>,
-    starts: array<vec4<u32>, PLACES / 4u>,  // first row of each block
+    starts: array<vec4<u32>, PLACES / 4u>,  // of each block its first row, and in the high half that of its piece
 }
 @group(0) @binding(14) var<uniform> ctl: Control;
 
@@ -25,9 +25,11 @@ fn row_place(row: u32) -> vec4<u32> {
     return vec4<u32>(place.x + row - at, place.yzw);
 }
 
-fn block_start(block: u32, each: u32) -> u32 {
+// First row of a block, and of the piece that it is of.
+fn block_start(block: u32, each: u32) -> vec2<u32> {
     let at = min(block, PLACES - 1u);
-    return ctl.starts[at / 4u][at % 4u] + (block - at) * each;
+    let start = ctl.starts[at / 4u][at % 4u];
+    return vec2<u32>((start & 0xffffu) + (block - at) * each, start >> 16u);
 }
 
 const LOWEST: f32 = -0x1.fffffep+127;  // of all numbers

@@ -60,7 +60,7 @@ class Attending:
     ----------
     shapes : output of a node → its attention
     block : rows that prefill attention takes at once, the same in all layers
-    apart : rows of some layer see later ones of their call, so that a call has one sequence
+    whole : some layer looks at the rows of the call alone, so that a call has all rows of a sequence
     """
 
     def __init__(self, shapes: Mapping[int, AttentionShape], scratch: Scratch, caps: Caps) -> None:
@@ -70,7 +70,7 @@ class Attending:
         cuts = [attention.tune_rows(shape, caps) for shape in shapes.values()]
         self.cut = min(cuts, key=lambda cut: cut.rows, default=None)
         self.block = self.cut.rows if self.cut else 1
-        self.apart = any(not (shape.state and shape.causal) for shape in shapes.values())
+        self.whole = any(not (shape.state and shape.causal) for shape in shapes.values())
         self.queries, self._parts, self._maxima, self.alone = "", "", "", {}
         self._reserve(scratch)
 

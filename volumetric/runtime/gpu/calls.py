@@ -40,20 +40,25 @@ class Place:
     pages: Sequence[int] = ()
 
 
-def schedule(lengths: Sequence[int], most: int, *, apart: bool, each: int | None = None) -> list[list[Span]]:
+def schedule(
+    lengths: Sequence[int], most: int, *, apart: bool, whole: bool = False, each: int | None = None
+) -> list[list[Span]]:
     """Cut pieces of `lengths` rows into calls of at most `most` rows, single rows first.
 
     Parameters
     ----------
     apart : each piece has calls of its own
+    whole : pieces, of `most` rows at most, are not cut
     each : rows that a call may have of one piece, see `Graph.piece`
     """
+    if whole and not apart:
+        most = min(most, PLACES)  # more rows are listed for a piece of its own alone
     order = sorted(range(len(lengths)), key=lambda i: lengths[i] > 1)
     groups = [[piece] for piece in order] if apart else [order]
     dealt = (
         [Span(group[span.piece], span.start, span.stop) for span in call]
         for group in groups
-        for call in deal([lengths[piece] for piece in group], most, each=each)
+        for call in deal([lengths[piece] for piece in group], most, cut=not whole, each=each)
     )
     return [sorted(call, key=lambda span: len(span) > 1) for call in dealt]
 
@@ -89,7 +94,7 @@ def control_words(places: Sequence[Place], rows: Rows, each: int) -> NDArray[np.
         part[:, 1:3] = place.line, at + place.rows
         lists[number, 3] = at
         if number >= rows.singles:
-            starts += range(at, at + place.rows, each)
+            starts += [row | at << 16 for row in range(at, at + place.rows, each)][:PLACES]
         at += place.rows
     words[_STARTS : _STARTS + len(starts)] = starts[:PLACES]
     return words

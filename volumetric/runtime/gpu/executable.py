@@ -152,7 +152,11 @@ class GpuExecutable:
             self._reserve([piece.state for piece in pieces], [len(x) for x in rows])
             found: list[list[NDArray[np.float32]]] = [[] for _ in pieces]
             for spans in schedule(
-                [len(x) for x in rows], self.scratch.rows, apart=self.recordings.apart, each=self.graph.piece
+                [len(x) for x in rows],
+                self.scratch.rows,
+                apart=self.recordings.apart,
+                whole=self.recordings.whole,
+                each=self.graph.piece,
             ):
                 states: list[GpuState] = [pieces[span.piece].state for span in spans]
                 wanted = [_wanted(pieces[span.piece], span, len(rows[span.piece])) for span in spans]

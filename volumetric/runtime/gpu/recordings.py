@@ -44,6 +44,8 @@ class Recordings:
     ----------
     owner : the decoding loop that the control block belongs to now; None after any other call
     most_singles : sequences with one row each that a call may have
+    whole : a call has all rows of a sequence
+    apart : it has those of one alone
     """
 
     def __init__(
@@ -62,10 +64,11 @@ class Recordings:
         self.graph = graph = recorder.graph
         self.input, self.output = graph.given[0], graph.outputs[0]
         self.owner: object | None = None
-        self.apart = recorder.attention.apart or graph.whole
+        self.whole = recorder.attention.whole or graph.whole
+        self.apart = self.whole and bool(cores)
         self._block = recorder.attention.block
         self._parts, self._cores = parts, cores
-        self.most_singles = min(scratch.rows, scratch.tail_rows, PLACES) if not self.apart else 1
+        self.most_singles = min(scratch.rows, scratch.tail_rows, PLACES) if not self.whole else 1
         self._recorder = recorder
         self._buffers = buffers
         self._control = scratch.make(CONTROL_BYTES, "control", uniform=True)
@@ -94,7 +97,7 @@ class Recordings:
 
     def count(self, places: Sequence[Place]) -> Rows:
         """Rows of a call."""
-        rows = count_rows(places, self._block, singles=not self.apart)
+        rows = count_rows(places, self._block, singles=not self.whole)
         return rows._replace(lengths=tuple(place.rows for place in places)) if self._cores else rows
 
     def calls(self, part: str, rows: Rows) -> list[Call]:
