@@ -32,24 +32,25 @@ def _split_q5_1(blocks: Bytes) -> Fields:
     return Fields(codes=codes, step=halves(blocks, 0), floor=halves(blocks, 2))
 
 
-def _join(codes: Bytes, floats: list[Bytes]) -> Bytes:
-    high = np.packbits(codes >> np.uint8(4), axis=1, bitorder="little")
-    return np.concatenate([*floats, high, packed_planes(codes, 4, 16)], axis=1)
+def _join(fields: Fields) -> Bytes:
+    floats = [half_bytes(fields.step)] + ([] if fields.floor is None else [half_bytes(fields.floor)])
+    high = np.packbits(fields.codes >> np.uint8(4), axis=1, bitorder="little")
+    return np.concatenate([*floats, high, packed_planes(fields.codes, 4, 16)], axis=1)
 
 
-def _encode_q5_0(x: F32Array, importance: F32Array | None) -> Bytes:
+def _fit_q5_0(x: F32Array, importance: F32Array | None) -> Fields:
     weights = by_size(x, 32) if importance is None else importance
     step, scale = stored_half(symmetric_scales(columns(x, 32), columns(weights, 32), 16, np.arange(-9, 10) / 10))
     codes = np.clip(np.rint(divided(x, scale[:, None])), -16, 15) + 16
-    return _join(codes.astype(np.uint8), [half_bytes(step)])
+    return Fields(codes=codes.astype(np.uint8), step=step)
 
 
-def _encode_q5_1(x: F32Array, importance: F32Array | None) -> Bytes:
+def _fit_q5_1(x: F32Array, importance: F32Array | None) -> Fields:
     weights = by_size(x, 32) if importance is None else importance
     scale, floor = affine_scales(columns(x, 32), columns(weights, 32), 31, np.arange(-10, 11) / 10)
     (step, scale), (low, floor) = stored_half(scale), stored_half(floor)
     codes = np.clip(np.rint(divided(x - floor[:, None], scale[:, None])), 0, 31)
-    return _join(codes.astype(np.uint8), [half_bytes(step), half_bytes(low)])
+    return Fields(codes=codes.astype(np.uint8), step=step, floor=low)
 
 
 Q5_0 = BlockFormat(
@@ -58,10 +59,20 @@ Q5_0 = BlockFormat(
     block_bytes=22,
     dtype=parse_dtype("int8"),
     group=32,
+    levels=32,
     zero=16,
     split=_split_q5_0,
-    encode=_encode_q5_0,
+    join=_join,
+    fit=_fit_q5_0,
 )
 Q5_1 = BlockFormat(
-    name="q5_1", size=32, block_bytes=24, dtype=parse_dtype("uint8"), group=32, split=_split_q5_1, encode=_encode_q5_1
+    name="q5_1",
+    size=32,
+    block_bytes=24,
+    dtype=parse_dtype("uint8"),
+    group=32,
+    levels=32,
+    split=_split_q5_1,
+    join=_join,
+    fit=_fit_q5_1,
 )

@@ -54,9 +54,11 @@ class BlockFormat:
     block_bytes : bytes of a block
     dtype : the numeric type that holds the codes, or is nearest to it
     group : numbers that share a scale
+    levels : how many codes there are
     split : takes blocks, uint8 ``[n, block_bytes]``, apart
-    encode : rounds finite float32 ``[n, size]`` to blocks; how much each number counts comes as float32 of that shape,
-        or None to let its size decide, as in ggml
+    join : makes blocks of what `split` gives
+    fit : finds scales for finite float32 ``[n, size]``, and the codes nearest to it; how much each number counts comes
+        as float32 of that shape, or None to let its size decide, as in ggml
     zero : the code that stands for 0
     table : values of the codes where they are not evenly spaced, int8
     """
@@ -66,8 +68,10 @@ class BlockFormat:
     block_bytes: int
     dtype: DType
     group: int
+    levels: int
     split: Callable[[Bytes], Fields]
-    encode: Callable[[F32Array, F32Array | None], Bytes]
+    join: Callable[[Fields], Bytes]
+    fit: Callable[[F32Array, F32Array | None], Fields]
     zero: int = 0
     table: tuple[int, ...] | None = None
 
@@ -84,6 +88,10 @@ class BlockFormat:
         """Bytes of a row of `k` numbers, before padding to whole words."""
         return self.blocks(k) * self.block_bytes
 
+    def encode(self, x: F32Array, importance: F32Array | None) -> Bytes:
+        """Return blocks ``[n, block_bytes]`` of numbers ``[n, size]``, see `fit`."""
+        return self.join(self.fit(x, importance))
+
     def numbers(self, codes: Bytes) -> NDArray[np.int8]:
         """Return what codes stand for before they are scaled."""
         if self.table is not None:
@@ -94,14 +102,11 @@ class BlockFormat:
         """Return the values ``[n, size]`` of blocks ``[n, block_bytes]``, bit for bit those of ggml."""
         fields = self.split(blocks)
         n = len(blocks)
-        scale = fields.step.astype(np.float32)[:, None]
-        if fields.scales is not None:
-            scale = scale * fields.scales
-        values = self.numbers(fields.codes).astype(np.float32).reshape(n, -1, self.size // scale.shape[1])
+        scale, floor = scales_of(fields)
+        values = self.numbers(fields.codes).astype(np.float32).reshape(n, scale.shape[1], -1)
         values *= scale[..., None]
-        if fields.floor is not None:
-            floor = fields.floor.astype(np.float32)[:, None]
-            values += (floor if fields.mins is None else floor * fields.mins)[..., None]
+        if floor is not None:
+            values += floor[..., None]
         return values.reshape(n, self.size)
 
     def __str__(self) -> str:
@@ -115,6 +120,17 @@ class BlockFormat:
         from volumetric.dtypes.blocks import named_format
 
         return named_format, (self.name,)
+
+
+def scales_of(fields: Fields) -> tuple[F32Array, F32Array | None]:
+    """Scale, and floor where there is one, of each group of numbers: ``[n, groups]``."""
+    scale = fields.step.astype(np.float32)[:, None]
+    if fields.scales is not None:
+        scale = scale * fields.scales
+    if fields.floor is None:
+        return scale, None
+    floor = fields.floor.astype(np.float32)[:, None]
+    return scale, floor if fields.mins is None else floor * fields.mins
 
 
 def halves(blocks: Bytes, at: int) -> NDArray[np.float16]:

@@ -32,10 +32,7 @@ def _split_iq4_xs(blocks: Bytes) -> Fields:
 
 def _split_mxfp4(blocks: Bytes) -> Fields:
     """One byte e for a scale of 2**(e − 127), halved here; 16 bytes of codes."""
-    e = blocks[:, 0].astype(np.uint16)
-    # 2**(e − 128) as bfloat16: its exponent is e − 1; below that the numbers are subnormal and shift instead.
-    bits = np.where(e < 2, np.uint16(0x20) << e, (np.maximum(e, 1) - np.uint16(1)) << np.uint16(7))
-    return Fields(codes=planes(blocks[:, 1:], 4, 16), step=bits.astype(np.uint16).view(ml_dtypes.bfloat16))
+    return Fields(codes=planes(blocks[:, 1:], 4, 16), step=_power(blocks[:, 0]))
 
 
 def _curve_scales(x: F32Array, importance: F32Array | None) -> F32Array:
@@ -43,33 +40,52 @@ def _curve_scales(x: F32Array, importance: F32Array | None) -> F32Array:
     return table_scales(columns(x, 32), columns(weights, 32), _CURVE, range(-7, 8))
 
 
-def _encode_iq4_nl(x: F32Array, importance: F32Array | None) -> Bytes:
+def _fit_iq4_nl(x: F32Array, importance: F32Array | None) -> Fields:
     step, scale = stored_half(_curve_scales(x, importance))
-    codes = nearest_index(divided(x, scale[:, None]), _CURVE)
-    return np.concatenate([half_bytes(step), packed_planes(codes, 4, 16)], axis=1)
+    return Fields(codes=nearest_index(divided(x, scale[:, None]), _CURVE), step=step)
 
 
-def _encode_iq4_xs(x: F32Array, importance: F32Array | None) -> Bytes:
+def _join_iq4_nl(fields: Fields) -> Bytes:
+    return np.concatenate([half_bytes(fields.step), packed_planes(fields.codes, 4, 16)], axis=1)
+
+
+def _fit_iq4_xs(x: F32Array, importance: F32Array | None) -> Fields:
     wanted = _curve_scales(x, importance).reshape(-1, 8)
     peak = np.take_along_axis(wanted, np.abs(wanted).argmax(axis=1)[:, None], axis=1)[:, 0]
     step, whole = stored_half(peak / np.float32(-32))
     scales = np.clip(np.rint(divided(wanted, whole[:, None])), -32, 31)
     each = np.repeat(scales * whole[:, None], 32, axis=1)
-    codes = nearest_index(divided(x, each), _CURVE)
-    biased = (scales + 32).astype(np.uint8)
+    return Fields(codes=nearest_index(divided(x, each), _CURVE), step=step, scales=scales.astype(np.int8))
+
+
+def _join_iq4_xs(fields: Fields) -> Bytes:
+    assert fields.scales is not None
+    biased = (fields.scales + np.int8(32)).view(np.uint8)
     high, low = packed_planes(biased >> np.uint8(4), 2, 1), packed_planes(biased, 4, 1)
-    return np.concatenate([half_bytes(step), high, low, packed_planes(codes, 4, 16)], axis=1)
+    return np.concatenate([half_bytes(fields.step), high, low, packed_planes(fields.codes, 4, 16)], axis=1)
 
 
-def _encode_mxfp4(x: F32Array, importance: F32Array | None) -> Bytes:
+def _power(e: Bytes) -> np.ndarray:
+    """2**(e − 128) as bfloat16: its exponent is e − 1; below that the numbers are subnormal and shift instead."""
+    wide = e.astype(np.uint16)
+    bits = np.where(wide < 2, np.uint16(0x20) << wide, (np.maximum(wide, 1) - np.uint16(1)) << np.uint16(7))
+    return bits.astype(np.uint16).view(ml_dtypes.bfloat16)
+
+
+def _fit_mxfp4(x: F32Array, importance: F32Array | None) -> Fields:
     """The specification's scale, 2**(⌊log₂ peak⌋ − 2), and the nearest numbers; importance changes neither."""
     peak = np.abs(x).max(axis=1)
     exponent = np.where(peak > 0, np.frexp(peak)[1] - 3, -127)
     e = np.clip(exponent + 127, 0, 254).astype(np.uint8)
     scale = np.ldexp(np.float32(1), e.astype(np.int32) - 128)
     size = nearest_index((np.abs(x) / scale[:, None]).astype(np.float32), _E2M1[:8])
-    codes = size | (np.signbit(x).view(np.uint8) << np.uint8(3))
-    return np.concatenate([e[:, None], packed_planes(codes, 4, 16)], axis=1)
+    return Fields(codes=size | (np.signbit(x).view(np.uint8) << np.uint8(3)), step=_power(e))
+
+
+def _join_mxfp4(fields: Fields) -> Bytes:
+    bits = fields.step.view(np.uint16)
+    e = np.where(bits < 0x80, bits >> np.uint16(6), (bits >> np.uint16(7)) + np.uint16(1)).astype(np.uint8)
+    return np.concatenate([e[:, None], packed_planes(fields.codes, 4, 16)], axis=1)
 
 
 IQ4_NL = BlockFormat(
@@ -79,8 +95,10 @@ IQ4_NL = BlockFormat(
     dtype=parse_dtype("int4"),
     group=32,
     table=_CURVE,
+    levels=16,
     split=_split_iq4_nl,
-    encode=_encode_iq4_nl,
+    join=_join_iq4_nl,
+    fit=_fit_iq4_nl,
 )
 IQ4_XS = BlockFormat(
     name="iq4_xs",
@@ -89,8 +107,10 @@ IQ4_XS = BlockFormat(
     dtype=parse_dtype("int4"),
     group=32,
     table=_CURVE,
+    levels=16,
     split=_split_iq4_xs,
-    encode=_encode_iq4_xs,
+    join=_join_iq4_xs,
+    fit=_fit_iq4_xs,
 )
 MXFP4 = BlockFormat(
     name="mxfp4",
@@ -99,6 +119,8 @@ MXFP4 = BlockFormat(
     dtype=parse_dtype("float4_e2m1fn"),
     group=32,
     table=_E2M1,
+    levels=16,
     split=_split_mxfp4,
-    encode=_encode_mxfp4,
+    join=_join_mxfp4,
+    fit=_fit_mxfp4,
 )

@@ -11,8 +11,8 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from volumetric.dtypes.blocks import k_encoders
 from volumetric.dtypes.blocks.format import BlockFormat, Bytes, Fields, halves, planes
-from volumetric.dtypes.blocks.k_encoders import encode_q2_k, encode_q3_k, encode_q4_k, encode_q5_k, encode_q6_k
 from volumetric.dtypes.registry import parse_dtype
 
 
@@ -79,8 +79,10 @@ Q2_K = _k_quant(
     block_bytes=84,
     dtype=parse_dtype("uint2"),
     group=16,
+    levels=4,
     split=_split_q2_k,
-    encode=encode_q2_k,
+    join=k_encoders.join_q2_k,
+    fit=k_encoders.fit_q2_k,
 )
 Q3_K = _k_quant(
     name="q3_k",
@@ -88,24 +90,30 @@ Q3_K = _k_quant(
     dtype=parse_dtype("int4"),
     group=16,
     zero=4,
+    levels=8,
     split=_split_q3_k,
-    encode=encode_q3_k,
+    join=k_encoders.join_q3_k,
+    fit=k_encoders.fit_q3_k,
 )
 Q4_K = _k_quant(
     name="q4_k",
     block_bytes=144,
     dtype=parse_dtype("uint4"),
     group=32,
+    levels=16,
     split=_split_q4_k,
-    encode=encode_q4_k,
+    join=k_encoders.join_q4_k,
+    fit=k_encoders.fit_q4_k,
 )
 Q5_K = _k_quant(
     name="q5_k",
     block_bytes=176,
     dtype=parse_dtype("uint8"),
     group=32,
+    levels=32,
     split=_split_q5_k,
-    encode=encode_q5_k,
+    join=k_encoders.join_q5_k,
+    fit=k_encoders.fit_q5_k,
 )
 Q6_K = _k_quant(
     name="q6_k",
@@ -113,6 +121,8 @@ Q6_K = _k_quant(
     dtype=parse_dtype("int8"),
     group=16,
     zero=32,
+    levels=64,
     split=_split_q6_k,
-    encode=encode_q6_k,
+    join=k_encoders.join_q6_k,
+    fit=k_encoders.fit_q6_k,
 )

@@ -33,11 +33,11 @@ def _split_tq2_0(blocks: Bytes) -> Fields:
     return Fields(codes=planes(blocks[:, :64], 2, 32), step=halves(blocks, 64))
 
 
-def _rounded(x: F32Array) -> tuple[Bytes, Bytes]:
+def _fit(x: F32Array, importance: F32Array | None) -> Fields:
     """Codes against the largest magnitude, as in ggml: for weights that were trained to be ternary, which it keeps."""
     step, scale = stored_half(np.abs(x).max(axis=1))
     codes = np.clip(np.rint(divided(x, scale[:, None])), -1, 1) + 1
-    return codes.astype(np.uint8), half_bytes(step)
+    return Fields(codes=codes.astype(np.uint8), step=step)
 
 
 def _in_base_3(trits: Bytes, width: int) -> Bytes:
@@ -47,15 +47,14 @@ def _in_base_3(trits: Bytes, width: int) -> Bytes:
     return ((np.asarray(whole, np.uint32) * 256 + 242) // 243).astype(np.uint8)
 
 
-def _encode_tq1_0(x: F32Array, importance: F32Array | None) -> Bytes:
-    codes, step = _rounded(x)
+def _join_tq1_0(fields: Fields) -> Bytes:
+    codes = fields.codes
     parts = [_in_base_3(codes[:, :160], 32), _in_base_3(codes[:, 160:240], 16), _in_base_3(codes[:, 240:], 4)]
-    return np.concatenate([*parts, step], axis=1)
+    return np.concatenate([*parts, half_bytes(fields.step)], axis=1)
 
 
-def _encode_tq2_0(x: F32Array, importance: F32Array | None) -> Bytes:
-    codes, step = _rounded(x)
-    return np.concatenate([packed_planes(codes, 2, 32), step], axis=1)
+def _join_tq2_0(fields: Fields) -> Bytes:
+    return np.concatenate([packed_planes(fields.codes, 2, 32), half_bytes(fields.step)], axis=1)
 
 
 TQ1_0 = BlockFormat(
@@ -65,8 +64,10 @@ TQ1_0 = BlockFormat(
     dtype=parse_dtype("ternary"),
     group=256,
     zero=1,
+    levels=3,
     split=_split_tq1_0,
-    encode=_encode_tq1_0,
+    join=_join_tq1_0,
+    fit=_fit,
 )
 TQ2_0 = BlockFormat(
     name="tq2_0",
@@ -75,6 +76,8 @@ TQ2_0 = BlockFormat(
     dtype=parse_dtype("ternary"),
     group=256,
     zero=1,
+    levels=3,
     split=_split_tq2_0,
-    encode=_encode_tq2_0,
+    join=_join_tq2_0,
+    fit=_fit,
 )
