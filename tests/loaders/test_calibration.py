@@ -11,8 +11,9 @@ import pytest
 from volumetric.dtypes import Packed, Scheme, decode, encode
 from volumetric.errors import DTypeError, UnsupportedError
 from volumetric.loaders import LoadedModel, open_model
-from volumetric.loaders.calibration import calibrated
-from volumetric.loaders.calibration.feedback import quantise
+from volumetric.loaders.calibration import calibrated, feedback
+from volumetric.loaders.calibration.feedback import Inputs, quantise
+from volumetric.loaders.calibration.levels import fit
 from volumetric.loaders.calibration.scales import search
 from volumetric.loaders.convert import Format, convert_model, save_model
 from volumetric.loaders.quantise import target_schemes
@@ -22,7 +23,7 @@ from volumetric.runtime.reference import ReferenceDevice
 from volumetric.weights import WeightStore
 
 TINY = Path(__file__).parents[1] / "fixtures" / "hf_tiny"
-SCHEMES = ("int4:g32", "uint4:g32", "uint2:g32:float32", "int4:g64", "int4:row")
+SCHEMES = ("int4:g32", "uint4:g32", "uint2:g32:float32", "int4:g64", "int4:row", "q2_k", "q3_k", "iq4_nl", "mxfp4")
 
 
 def inputs(k: int, rows: int = 400) -> np.ndarray:
@@ -38,7 +39,7 @@ def inputs(k: int, rows: int = 400) -> np.ndarray:
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_outputs_change_less_than_with_plain_rounding(scheme: str, k: int) -> None:
     x, weight = inputs(k), np.random.default_rng(1).standard_normal((23, k)).astype(np.float32)
-    packed = quantise(weight, x.T @ x, Scheme.parse(scheme))
+    packed = quantise(weight, Inputs(x.T @ x), Scheme.parse(scheme))
     assert (str(packed.scheme), packed.shape) == (scheme, (23, k))
     errors = [((x @ (decode(p) - weight).T) ** 2).mean() for p in (packed, encode(weight, scheme))]
     if k == 1:  # the only input is always 0
@@ -49,7 +50,7 @@ def test_outputs_change_less_than_with_plain_rounding(scheme: str, k: int) -> No
 
 def test_without_correlation_nothing_is_passed_on() -> None:
     weight = np.random.default_rng(2).standard_normal((5, 64)).astype(np.float32)
-    packed = quantise(weight, np.eye(64), Scheme.parse("int4:g32"))
+    packed = quantise(weight, Inputs(np.eye(64)), Scheme.parse("int4:g32"))
     for first in (0, 32):
         group = weight[:, first : first + 32]
         rule = search(group, np.ones(32, np.float32), Scheme.parse("int4:g32"))
@@ -65,23 +66,47 @@ def test_important_numbers_are_kept_better(scheme: str) -> None:
     assert important < 0.7 * flat
 
 
+@pytest.mark.parametrize("name", ["q2_k", "q3_k", "q4_k", "q6_k", "q5_0", "q5_1", "iq4_nl", "iq4_xs", "mxfp4", "tq2_0"])
+def test_codes_of_blocks_are_those_of_the_encoder(name: str) -> None:
+    """With inputs that do not depend on each other errors stay where they are; scales are the encoder's own."""
+    weight = np.random.default_rng(6).standard_normal((5, 300)).astype(np.float32)
+    size = np.exp(np.random.default_rng(7).standard_normal(300)).astype(np.float32)
+    inputs = Inputs(np.diag(size))
+    found, wanted = quantise(weight, inputs, Scheme.parse(name)), encode(weight, name, importance=inputs.importance)
+    np.testing.assert_allclose(decode(found), decode(wanted), atol=2e-3 * np.abs(decode(wanted)).max())
+    assert np.mean(decode(found) == decode(wanted)) > 0.99
+    rows = fit(weight, inputs.importance, Scheme.parse(name)).rounded(weight)
+    np.testing.assert_allclose(rows, decode(found), rtol=1e-6, atol=1e-6)
+
+
+def test_large_matrices_are_rounded_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, weight = inputs(64), np.random.default_rng(1).standard_normal((23, 64)).astype(np.float32)
+    for name in ("int4:g32", "uint4:g32", "q5_0"):
+        whole = quantise(weight, Inputs(x.T @ x), Scheme.parse(name))
+        with monkeypatch.context() as patch:
+            patch.setattr(feedback, "_CHUNK", 64 * 5)
+            parts = quantise(weight, Inputs(x.T @ x), Scheme.parse(name))
+        assert parts.shape == whole.shape
+        np.testing.assert_allclose(decode(parts), decode(whole), atol=0.02)
+
+
 def test_groups_of_zeros_and_of_one_number() -> None:
     weight = np.zeros((2, 64), np.float32)
     weight[1, :32] = 3.5
     for scheme in ("int4:g32", "uint4:g32"):
-        found = decode(quantise(weight, np.eye(64), Scheme.parse(scheme)))
+        found = decode(quantise(weight, Inputs(np.eye(64)), Scheme.parse(scheme)))
         np.testing.assert_allclose(found, weight, rtol=1e-3)  # scales are float16
 
 
 @pytest.mark.parametrize("scheme", ["bfloat16", "float8_e4m3fn:row", "ternary:row", "int16:row"])
 def test_other_types_are_refused(scheme: str) -> None:
     with pytest.raises(DTypeError, match="cannot be calibrated"):
-        quantise(np.ones((2, 2), np.float32), np.eye(2), Scheme.parse(scheme))
+        quantise(np.ones((2, 2), np.float32), Inputs(np.eye(2)), Scheme.parse(scheme))
 
 
 def test_numbers_that_are_none_are_refused() -> None:
     with pytest.raises(DTypeError, match="NaN or infinite"):
-        quantise(np.array([[1, np.nan]], np.float32), np.eye(2), Scheme.parse("int4:g32"))
+        quantise(np.array([[1, np.nan]], np.float32), Inputs(np.eye(2)), Scheme.parse("int4:g32"))
 
 
 def logits(model: LoadedModel, ids: np.ndarray) -> np.ndarray:

@@ -15,6 +15,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from volumetric._typing import Array, F32Array
 from volumetric.dtypes.bits import pack_codes, unpack_codes
+from volumetric.dtypes.blocks.rows import fit_rows
 from volumetric.dtypes.packed import Packed
 from volumetric.dtypes.quantize import Quantized, plain_codes, quantize
 from volumetric.dtypes.registry import DType, parse_dtype
@@ -164,20 +165,9 @@ def _importance_of(importance: Array | None, k: int) -> F32Array | None:
 
 
 def _encode_blocks(chunk: F32Array, packed: Packed, part: slice, weights: F32Array | None) -> None:
-    """Encode rows into a block format. Numbers beyond the end of a row are zeros that do not count."""
-    blocks, (rows, k) = packed.scheme.blocks, chunk.shape
+    blocks = packed.scheme.blocks
     assert blocks is not None
-    padded = np.zeros((rows, blocks.blocks(k) * blocks.size), np.float32)
-    padded[:, :k] = chunk
-    padded = padded.reshape(-1, blocks.size)
-    counts = None
-    if weights is not None:
-        counts = np.zeros((rows, padded.size // max(rows, 1)), np.float32)
-        counts[:, :k] = weights
-        counts = counts.reshape(padded.shape)
-        # As in ggml: numbers that are large in their block keep weight where activations say little.
-        counts *= np.sqrt(np.square(padded).mean(axis=1, keepdims=True) + np.square(padded))
-    raw = blocks.encode(padded, counts).reshape(rows, -1)
+    raw = blocks.join(fit_rows(blocks, chunk, weights)).reshape(len(chunk), -1)
     packed.payload[part].view(np.uint8)[:, : raw.shape[1]] = raw
 
 

@@ -30,6 +30,8 @@ class ParamSpec:
     shape : logical shape; matrices are ``(out, in)``
     init : how a fresh network fills it; ``"fan_in"`` is uniform in ±1/√in, ``"normal"`` has standard deviation 0.02
     packable : may be stored in a low-bit scheme; gains and biases stay float32
+    delicate : small, and decides what all else does, such as the router of a mixture: kept out of types below 16 bits
+        unless it is named
     buffer : no parameter: the layer itself changes it while it trains, and no gradient or optimiser ever does
     """
 
@@ -37,6 +39,7 @@ class ParamSpec:
     shape: Shape
     init: Init = "fan_in"
     packable: bool = True
+    delicate: bool = False
     buffer: bool = False
 
 

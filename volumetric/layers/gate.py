@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal, get_args
 
 import numpy as np
@@ -58,7 +59,8 @@ class Gate(LayerSpec):
             raise SpecError(f"gate: top_k {self.top_k} is more than its {self.out_features} branches")
 
     def params(self) -> tuple[ParamSpec, ...]:
-        return affine_params("", self.out_features, self.in_features, bias=self.bias)
+        made = affine_params("", self.out_features, self.in_features, bias=self.bias)
+        return tuple(replace(param, delicate=True) for param in made)
 
     def output_shape(self, *inputs: Shape) -> Shape:
         expect_last(self, inputs[0], self.in_features)

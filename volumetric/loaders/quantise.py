@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
 from typing import Final
 
 from volumetric._typing import Shape
 from volumetric.dtypes import DType, Packed, Scheme, recode
+from volumetric.errors import SpecError
 from volumetric.grid import Coord
 from volumetric.layers import Dense, Embedding, PositionEmbedding
-from volumetric.layers.base import ParamSpec
-from volumetric.network import Network
+from volumetric.network import Network, Params
+from volumetric.weights import WeightStore
 
 EDGE: Final = Scheme.parse("int8:g32")
 """Embedding and head never go below 8 bits, as in llama.cpp's 4-bit files."""
 
+_PLAIN_BITS = 16
+"""Below it, types are for matrices that are many, not for those that steer them."""
 
 FALLBACKS: Final = {
     **dict.fromkeys(("q2_k", "q3_k", "iq4_xs"), "iq4_nl"),
@@ -24,33 +29,45 @@ FALLBACKS: Final = {
 """Block format → what rows take that do not fill its blocks; int8:g32 for all others."""
 
 
-def target_schemes(network: Network, dtype: str | DType | Scheme | None) -> dict[str, Scheme | None]:
+def target_schemes(
+    network: Network, dtype: str | DType | Scheme | None, named: Mapping[str, str] | None = None
+) -> dict[str, Scheme | None]:
     """Scheme of every parameter under a policy; None leaves it as it is stored.
 
-    Gains and biases stay as they are. Below 8 bits, embeddings and the head take int8:g32. Rows that do not fill the
-    blocks of a block format take a finer type that they fill, as in llama.cpp (`FALLBACKS`).
+    Gains and biases stay as they are, and so do routers of mixtures below 16 bits. Below 8 bits, embeddings and the
+    head take int8:g32. Rows that do not fill the blocks of a block format take a finer type that they fill, as in
+    llama.cpp (`FALLBACKS`).
 
     Parameters
     ----------
     dtype : what was asked for, ``"int4:g32"`` or ``"bf16"``; None keeps everything as stored
+    named : pattern of keys, as of a shell → scheme of the matrices that it matches, whatever the policy says; of
+        several that match the first one counts
 
     Raises
     ------
     DTypeError
         `dtype` names no scheme.
+    SpecError
+        A pattern matches no matrix.
     """
     specs = network.param_specs()
-    if dtype is None:
-        return dict.fromkeys(specs)
-    scheme = Scheme.parse(dtype)
-    edges = edge_keys(network) if scheme.bits_per_weight((1, 4096)) < EDGE.dtype.bits else frozenset()
-    return {key: _target(spec, scheme, edge=key in edges) for key, spec in specs.items()}
-
-
-def _target(spec: ParamSpec, scheme: Scheme, *, edge: bool) -> Scheme | None:
-    if not spec.packable:
-        return None
-    return EDGE if edge else filled(scheme, spec.shape)
+    targets: dict[str, Scheme | None] = dict.fromkeys(specs)
+    if dtype is not None:
+        scheme = Scheme.parse(dtype)
+        coarse = scheme.bits_per_weight((1, 4096))
+        edges = edge_keys(network) if coarse < EDGE.dtype.bits else frozenset()
+        for key, spec in specs.items():
+            if spec.packable and not (spec.delicate and coarse < _PLAIN_BITS):
+                targets[key] = EDGE if key in edges else filled(scheme, spec.shape)
+    for pattern, text in reversed(list((named or {}).items())):
+        matched = [key for key, spec in specs.items() if spec.packable and fnmatchcase(key, pattern)]
+        if not matched:
+            raise SpecError(
+                f"{pattern!r} matches no matrix", hint="volumetric inspect --tensors lists them, as 1.0.0.1/q.weight"
+            )
+        targets |= {key: filled(Scheme.parse(text), specs[key].shape) for key in matched}
+    return targets
 
 
 def filled(scheme: Scheme, shape: Shape) -> Scheme:
@@ -78,3 +95,15 @@ def convert(packed: Packed, scheme: Scheme | None) -> Packed:
     if scheme is None or packed.scheme == scheme:
         return packed
     return recode(packed, scheme)
+
+
+def converted(params: Mapping[str, WeightStore], targets: Mapping[str, Scheme | None]) -> Params:
+    """Return parameters in other schemes, each converted when it is read; None, or no target, leaves one as it is."""
+    stores: dict[str, WeightStore] = {}
+    for key, store in params.items():
+        target = targets.get(key)
+        if target is None or target == store.scheme:
+            stores[key] = store
+        else:
+            stores[key] = store.through(target, lambda packed, target=target: convert(packed, target))
+    return Params(stores)

@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
-from volumetric._typing import Array, F32Array
+from volumetric._typing import Array
 from volumetric.dtypes import Packed, Scheme, decode
 from volumetric.errors import UnsupportedError
-from volumetric.loaders.calibration.feedback import can_feed_back, quantise
+from volumetric.loaders.calibration.feedback import Inputs, is_calibrated, quantise
+from volumetric.loaders.calibration.walk import Walk
 from volumetric.loaders.model import LoadedModel
-from volumetric.loaders.quantise import convert
+from volumetric.loaders.quantise import converted
 from volumetric.network import Params
 from volumetric.progress import Meter
-from volumetric.runtime.graph.families import OPS
-from volumetric.runtime.graph.liveness import last_use, roots
 from volumetric.runtime.graph.network import graph_of
 from volumetric.runtime.graph.ops import Graph, Node
 from volumetric.weights import WeightStore
@@ -39,14 +39,28 @@ def calibrated(
     Parameters
     ----------
     ids : the text as token ids; windows of 512 are read, each from an empty sequence
-    targets : scheme of each parameter, None for as it is; those that `can_feed_back` allows with fewer than 8 bits are
-        calibrated where a product reads them, all others rounded to nearest
+    targets : scheme of each parameter, None for as it is; matrices that products read are calibrated in schemes that
+        `is_calibrated` names, all others rounded to nearest
 
     Raises
     ------
     UnsupportedError
         The text is shorter than one window of 16 tokens, or the network does not read tokens.
     """
+    tokens = windows(model, ids)
+    count, length = tokens.shape
+    wanted = {
+        key: scheme
+        for key, scheme in targets.items()
+        if scheme and scheme != model.params[key].scheme and is_calibrated(scheme)
+    }
+    done = _Pass(graph_of(model.network, length, sequences=count), model.params, wanted).run(tokens)
+    rest = converted(model.params, {key: None if key in done else target for key, target in targets.items()})
+    return Params({key: WeightStore.from_packed(done[key]) if key in done else rest[key] for key in rest})
+
+
+def windows(model: LoadedModel, ids: Sequence[int], most: int = CALIBRATED_TOKENS) -> NDArray[np.int32]:
+    """Return a text in windows, ``[count, length]``, at most `most` tokens; raises as `calibrated`."""
     if model.network.input_dtype != "int32":
         raise UnsupportedError(f"{model.name} does not read tokens", hint="calibration takes a language model")
     length = min(_WINDOW, len(ids), model.context_length or _WINDOW)
@@ -54,82 +68,42 @@ def calibrated(
         raise UnsupportedError(
             f"the text has {len(ids)} tokens", hint="give some thousand: what the model will be used for"
         )
-    count = min(len(ids), CALIBRATED_TOKENS) // length
-    tokens = np.array(ids[: count * length], np.int32).reshape(count, length)
-    wanted = {
-        key: scheme for key, scheme in targets.items() if scheme and scheme.dtype.bits < 8 and can_feed_back(scheme)
-    }
-    done = _Pass(graph_of(model.network, length, sequences=count), model.params, wanted).run(tokens)
-    stores: dict[str, WeightStore] = {}
-    for key, store in model.params.items():
-        target = targets.get(key)
-        if key in done:
-            stores[key] = WeightStore.from_packed(done[key])
-        elif target is None or target == store.scheme:
-            stores[key] = store
-        else:
-            stores[key] = store.through(target, lambda packed, target=target: convert(packed, target))
-    return Params(stores)
+    count = max(min(len(ids), most) // length, 1)
+    return np.array(ids[: count * length], np.int32).reshape(count, length)
 
 
-class _Pass:
-    """A forward pass, node by node: parameters are read when a node wants them, and values dropped after use."""
+class _Pass(Walk):
+    """A forward pass that puts a quantised matrix in the place of its parameter as soon as a product wants it."""
 
-    def __init__(
-        self,
-        graph: Graph,
-        params: Params,
-        wanted: Mapping[str, Scheme],
-    ) -> None:
-        self._graph, self._params, self._wanted = graph, params, wanted
-        self._root, self._last = roots(graph), last_use(graph)
-        self._keys = {i: t.key for i, t in enumerate(graph.tensors) if t.key is not None}
-        self._seen: tuple[int, F32Array] | None = None
+    def __init__(self, graph: Graph, params: Params, wanted: Mapping[str, Scheme]) -> None:
+        super().__init__(graph, params)
+        self._wanted = wanted
+        self._seen: tuple[int, Inputs] | None = None
         self.done: dict[str, Packed] = {}
 
     def run(self, tokens: Array) -> dict[str, Packed]:
-        graph = self._graph
-        end = max((at for at, node in enumerate(graph.nodes) if self._wanted_key(node) is not None), default=-1)
-        values: dict[int, Array] = {i: self._float(v) for i, v in graph.constants.items()}
-        values[graph.inputs[0]] = tokens
-        total = len({key for node in graph.nodes if (key := self._wanted_key(node)) is not None})
-        with np.errstate(all="ignore"), Meter("calibrating", total, unit="matrix") as meter:
-            for at, node in enumerate(graph.nodes[: end + 1]):
-                key = self._wanted_key(node)
-                if key is not None and key not in self.done:
-                    self.done[key] = self._quantised(key, self._root[node.inputs[0]], values[node.inputs[0]])
-                    factor = node.inputs[1]  # a view of the parameter, made before
-                    values[factor] = decode(self.done[key]).reshape(values[factor].shape)
-                    meter.step()
-                for i in node.inputs:
-                    if i not in values:
-                        values[i] = self._parameter(i)
-                made = OPS[node.op].run([values[i] for i in node.inputs], node.attrs)
-                values |= zip(node.outputs, made, strict=True)
-                for i in [i for i in values if self._last[i] <= at and i not in graph.constants]:
-                    del values[i]
+        """Return the quantised matrices."""
+        nodes = self.graph.nodes
+        keys = {at: key for at, node in enumerate(nodes) if (key := self.product_key(node)) in self._wanted}
+        with Meter("calibrating", len(set(keys.values())), unit="matrix") as self._meter:
+            self.walk({self.graph.inputs[0]: tokens}, stop=max(keys, default=-1) + 1)
         return self.done
 
-    def _wanted_key(self, node: Node) -> str | None:
-        """Parameter that a product multiplies by, if it is to be calibrated."""
-        if node.op != "gemm" or not node.attrs["trans_b"]:
-            return None
-        key = self._keys.get(self._root[node.inputs[1]])
-        return key if key in self._wanted else None
+    def before(self, node: Node, values: dict[int, Array]) -> None:
+        key = self.product_key(node)
+        if key is None or key not in self._wanted or key in self.done:
+            return
+        self.done[key] = self._quantised(key, self.root[node.inputs[0]], values[node.inputs[0]])
+        factor = node.inputs[1]  # a view of the parameter, made before
+        values[factor] = decode(self.done[key]).reshape(values[factor].shape)
+        self._meter.step()
+
+    def parameter(self, key: str) -> Array:
+        return decode(self.done[key]) if key in self.done else super().parameter(key)
 
     def _quantised(self, key: str, source: int, x: Array) -> Packed:
         if self._seen is None or self._seen[0] != source:
             rows = x.reshape(-1, x.shape[-1])
-            self._seen = source, rows.T @ rows
-        weight = self._params[key].values()
-        self._params[key].release()
+            self._seen = source, Inputs(rows.T @ rows)
+        weight = super().parameter(key)
         return quantise(weight.reshape(-1, weight.shape[-1]), self._seen[1], self._wanted[key])
-
-    def _parameter(self, i: int) -> Array:
-        key = self._keys[i]
-        values = decode(self.done[key]) if key in self.done else self._params[key].values()
-        self._params[key].release()
-        return values
-
-    def _float(self, value: Array) -> Array:
-        return value.astype(np.float32) if np.issubdtype(value.dtype, np.floating) else value

@@ -1,0 +1,134 @@
+"""What the numbers of a matrix may become: scales of all its groups, fixed, so that codes can come column by column.
+
+For integers the scales are those of least weighted squared error (`scales.search`), for block formats those that their
+own encoders find for the same weights. Both are ``value = scale · number + floor`` with a number for each code.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volumetric._typing import Array, F32Array
+from volumetric.dtypes import Packed, Scheme
+from volumetric.dtypes.bits import pack_codes
+from volumetric.dtypes.blocks.format import BlockFormat, Fields, scales_of
+from volumetric.dtypes.blocks.rows import fit_rows
+from volumetric.loaders.calibration.scales import search
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Levels:
+    """Scales of a matrix ``[n, k]``.
+
+    Attributes
+    ----------
+    scheme : what the matrix becomes
+    group : columns that share a scale
+    scale, floor : ``[groups, n]``
+    numbers : ascending; what codes stand for before they are scaled
+    codes : the code of each number
+    parts : scales as they are stored: scales and offsets of integers, fields of a block format
+    """
+
+    scheme: Scheme
+    group: int
+    scale: F32Array
+    floor: F32Array
+    numbers: F32Array
+    codes: NDArray[np.uint8]
+    parts: tuple[Array, Array] | Fields
+
+    def rounded(self, weight: F32Array) -> F32Array:
+        """Return the nearest values for ``[n, k]``, each number for itself."""
+        group = np.arange(weight.shape[1]) // self.group
+        return self._nearest(self.scale[group], self.floor[group], weight.T)[1].T
+
+    def nearest(self, column: int, x: F32Array) -> tuple[NDArray[np.uint8], F32Array]:
+        """Return codes for the numbers of a column, ``[n]``, and the values that they stand for."""
+        return self._nearest(self.scale[column // self.group], self.floor[column // self.group], x)
+
+    def _nearest(self, scale: F32Array, floor: F32Array, x: F32Array) -> tuple[NDArray[np.uint8], F32Array]:
+        wanted = np.divide(x - floor, scale, out=np.zeros_like(x), where=scale != 0)
+        low = self.numbers[0]
+        if self.numbers[-1] - low == len(self.numbers) - 1:
+            at = np.clip(np.rint(wanted), low, self.numbers[-1]) - low
+        else:
+            at = np.searchsorted((self.numbers[1:] + self.numbers[:-1]) / 2, wanted)
+        index = at.astype(np.intp)
+        return self.codes[index], self.numbers[index] * scale + floor
+
+    def packed(self, codes: NDArray[np.uint8]) -> Packed:
+        """Return the matrix of codes ``[n, k]``."""
+        scheme, (rows, k) = self.scheme, codes.shape
+        blocks = scheme.blocks
+        if blocks is None:
+            assert not isinstance(self.parts, Fields)
+            scales, offsets = self.parts
+            words = pack_codes(codes, scheme.dtype.bits, scheme.words_per_row(k))
+            return Packed(
+                scheme=scheme,
+                shape=codes.shape,
+                payload=np.ascontiguousarray(words),
+                scales=scales,
+                offsets=offsets if scheme.has_offset else None,
+            )
+        assert isinstance(self.parts, Fields)
+        filled = np.zeros((rows, blocks.blocks(k) * blocks.size), np.uint8)
+        filled[:, :k] = codes
+        raw = blocks.join(self.parts._replace(codes=filled.reshape(-1, blocks.size))).reshape(rows, -1)
+        payload = np.zeros((rows, scheme.words_per_row(k)), np.uint32)
+        payload.view(np.uint8)[:, : raw.shape[1]] = raw
+        return Packed(scheme=scheme, shape=codes.shape, payload=payload)
+
+
+def fit(weight: F32Array, importance: F32Array, scheme: Scheme) -> Levels:
+    """Return the scales for a matrix whose columns meet inputs of these mean squares.
+
+    Parameters
+    ----------
+    weight : ``[n, k]``
+    importance : ``[k]``, above 0
+    scheme : integers with scales, or a block format
+    """
+    return _integers(weight, importance, scheme) if scheme.blocks is None else _blocks(weight, importance, scheme)
+
+
+def _integers(weight: F32Array, importance: F32Array, scheme: Scheme) -> Levels:
+    k = weight.shape[1]
+    size, bits = scheme.group or k, scheme.dtype.bits
+    rules = [search(weight[:, at : at + size], importance[at : at + size], scheme) for at in range(0, k, size)]
+    scale, floor = np.stack([rule.scale for rule in rules]), np.stack([rule.offset for rule in rules])
+    numbers = np.arange(rules[0].low, rules[0].high + 1)
+    host = scheme.scale_dtype.host if scheme.scale_dtype else None
+    stored = tuple(np.ascontiguousarray(part.T.astype(host)) for part in (scale, floor))
+    return Levels(
+        scheme=scheme,
+        group=size,
+        scale=scale,
+        floor=floor,
+        numbers=numbers.astype(np.float32),
+        codes=(numbers & ((1 << bits) - 1)).astype(np.uint8),
+        parts=(stored[0], stored[1]),
+    )
+
+
+def _blocks(weight: F32Array, importance: F32Array, scheme: Scheme) -> Levels:
+    blocks = scheme.blocks
+    assert isinstance(blocks, BlockFormat)
+    fields = fit_rows(blocks, weight, importance)
+    scale, floor = scales_of(fields)
+    numbers = blocks.numbers(np.arange(blocks.levels, dtype=np.uint8)).astype(np.float32)
+    order = np.argsort(numbers, kind="stable")
+    by_group = scale.reshape(len(weight), -1).T
+    return Levels(
+        scheme=scheme,
+        group=blocks.size // scale.shape[1],
+        scale=np.ascontiguousarray(by_group),
+        floor=np.zeros_like(by_group) if floor is None else np.ascontiguousarray(floor.reshape(len(weight), -1).T),
+        numbers=numbers[order],
+        codes=order.astype(np.uint8),
+        parts=fields,
+    )

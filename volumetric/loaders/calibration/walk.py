@@ -1,0 +1,72 @@
+"""A graph run node by node in NumPy, with a look before and after each: what calibration measures and changes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from volumetric._typing import Array
+from volumetric.network import Params
+from volumetric.runtime.graph.families import OPS
+from volumetric.runtime.graph.liveness import roots
+from volumetric.runtime.graph.ops import Graph, Node
+
+
+class Walk:
+    """Parameters are read when a node wants them, and values dropped after their last use, outputs too."""
+
+    def __init__(self, graph: Graph, params: Params) -> None:
+        self.graph, self._params = graph, params
+        self.root = roots(graph)
+        self._keys = {i: t.key for i, t in enumerate(graph.tensors) if t.key is not None}
+        self._last = self._last_uses()
+
+    def walk(self, inputs: Mapping[int, Array], *, stop: int | None = None) -> None:
+        """Run the nodes before number `stop`, all unless given."""
+        constants = {
+            i: v.astype(np.float32) if np.issubdtype(v.dtype, np.floating) else v
+            for i, v in self.graph.constants.items()
+        }
+        values: dict[int, Array] = {**constants, **inputs}
+        with np.errstate(all="ignore"):
+            for at, node in enumerate(self.graph.nodes[:stop]):
+                self.before(node, values)
+                for i in node.inputs:
+                    if i not in values:
+                        values[i] = self.parameter(self._keys[i])
+                made = OPS[node.op].run([values[i] for i in node.inputs], node.attrs)
+                values |= zip(node.outputs, made, strict=True)
+                self.after(node, values)
+                for i in [i for i in values if self._last[i] <= at and i not in constants]:
+                    del values[i]
+
+    def before(self, node: Node, values: dict[int, Array]) -> None:
+        """Look at the values that a node is about to read; parameters among them are not there yet."""
+
+    def after(self, node: Node, values: dict[int, Array]) -> None:
+        """Look at what a node has made."""
+
+    def parameter(self, key: str) -> Array:
+        """Values of a parameter; what the file has in memory for it is let go."""
+        values = self._params[key].values()
+        self._params[key].release()
+        return values
+
+    def product_key(self, node: Node) -> str | None:
+        """Parameter that a node multiplies rows by, if it is such a product."""
+        if node.op != "gemm" or not node.attrs["trans_b"]:
+            return None
+        return self._keys.get(self.root[node.inputs[1]])
+
+    def table_key(self, node: Node) -> str | None:
+        """Parameter whose rows a node looks up, if it does."""
+        return self._keys.get(self.root[node.inputs[0]]) if node.op == "gather_rows" else None
+
+    def _last_uses(self) -> list[int]:
+        """Tensor → last node that makes or reads its storage."""
+        last = [len(self.graph.nodes)] * len(self.graph.tensors)
+        for at, node in enumerate(self.graph.nodes):
+            for i in (*node.outputs, *node.inputs):
+                last[self.root[i]] = at
+        return [last[root] for root in self.root]
