@@ -201,7 +201,11 @@ float16 beside integer weights and float32 beside others, on GPUs float16 beside
   does it ahead, and finds the fastest cuts on a GPU. Another numeric type or width of activations needs some more.
 - **Quality**: [quality.md](quality.md) has the perplexity of one model in every type; `volumetric perplexity MODEL
   FILE` measures yours, `volumetric compare A B FILE` how far two are apart, and `convert --calibrate FILE` rounds for
-  what a text needs.
+  what a text needs, integers and block formats alike. `convert --bits 4.5 --calibrate FILE` measures what each type
+  would cost each matrix and chooses, for the native format or GGUF; it prints tensor, type and damage, and `inspect
+  --tensors` shows them again. In Python: `loaders.convert.convert_model(source, target, bits=4.5, calibrate=text)`, or
+  `loaders.calibration.measure_damage` and `budgeted` one by one. `--tensor-type "*/down.weight=q6_k"` names types
+  itself. Routers of mixtures stay as they are below 16 bits, unless they are named.
 """
 
 FORMAT_TEXT = {

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Literal
 
-from cyclopts import Parameter
+from cyclopts import Parameter, validators
 
 from volumetric.cli import console, exits
+from volumetric.cli.exits import UsageError
 from volumetric.cli.options import Adapters, OutputOptions, check_dtype
 from volumetric.cli.perplexity import WINDOW
 from volumetric.generate.footprint import footprint
@@ -25,6 +26,8 @@ def convert(
     target: Path,
     *,
     dtype: Annotated[str | None, Parameter(name=["--dtype", "--quantize", "-q"])] = None,
+    bits: Annotated[float | None, Parameter(validator=validators.Number(gt=0))] = None,
+    tensor_type: Annotated[list[str] | None, Parameter(negative="")] = None,
     calibrate: Path | None = None,
     lora: Adapters = None,
     form: Annotated[Literal["hf", "native", "gguf", "loom"] | None, Parameter(name="--format")] = None,
@@ -41,6 +44,11 @@ def convert(
         Directory or file to write.
     dtype : str
         Scheme of the weights: bf16, fp8, int8, int4:g32, q4_0, …; as stored unless given.
+    bits : float
+        Instead of --dtype: bits a weight, scales included, at most. Every matrix gets the type by which predictions for
+        the text of --calibrate lose least.
+    tensor_type : list
+        PATTERN=TYPE for matrices by name, as "*/down.weight=q6_k", whatever the others take; any number of times.
     calibrate : path
         Text file. Weights of less than 8 bits are rounded so that what layers put out for this text changes least; the
         last fifth of it is kept to measure the result beside plain rounding.
@@ -55,6 +63,11 @@ def convert(
     """
     output.apply()
     check_dtype(dtype)
+    if bits is not None and (dtype is not None or calibrate is None):
+        raise UsageError(
+            "--bits chooses types by what a text loses", hint="give --calibrate TEXT with it, and no --dtype"
+        )
+    named = _named(tensor_type or [])
     text, held_out = (None, "") if calibrate is None else _split(calibrate.read_text(encoding="utf-8"))
     with console.progress(f"converting {source}…"):
         model = convert_model(
@@ -62,6 +75,8 @@ def convert(
             target,
             format=form,
             dtype=dtype,
+            bits=bits,
+            tensor_types=named,
             calibrate=text,
             lora=lora or (),
             offline=offline,
@@ -69,9 +84,26 @@ def convert(
     files = [target] if target.is_file() else [path for path in target.rglob("*") if path.is_file()]
     written = byte_size(sum(path.stat().st_size for path in files))
     console.write(f"{target}: {model.name} as {footprint(model.params).dtype}, {written}\n")
-    if held_out and dtype is not None:
+    if model.damage:
+        chosen = ((key, model.params[key], nats) for key, nats in model.damage.items())
+        rows = [(key, "×".join(map(str, store.shape)), str(store.scheme), f"{nats:.2g}") for key, store, nats in chosen]
+        console.table(("tensor", "shape", "type", "damage, nats"), rows, right=("damage, nats",))
+        console.write(f"{footprint(model.params).bits_per_weight:.2f} bits a weight\n")
+    if held_out:
         report(lambda scheme: open_merged(source, lora or (), scheme, offline=offline), model, dtype, held_out)
     return exits.OK
+
+
+def _named(given: list[str]) -> dict[str, str]:
+    """Pattern → type of ``PATTERN=TYPE``."""
+    named: dict[str, str] = {}
+    for text in given:
+        pattern, _, dtype = text.rpartition("=")
+        if not pattern:
+            raise UsageError(f"--tensor-type {text!r} is no PATTERN=TYPE", hint='as "*/down.weight=q6_k"')
+        check_dtype(dtype, "--tensor-type")
+        named[pattern] = dtype
+    return named
 
 
 def _split(text: str) -> tuple[str, str]:
@@ -80,17 +112,18 @@ def _split(text: str) -> tuple[str, str]:
     return text[:cut], text[cut:]
 
 
-def report(opened: Callable[[str | None], LoadedModel], model: LoadedModel, dtype: str, text: str) -> None:
+def report(opened: Callable[[str | None], LoadedModel], model: LoadedModel, dtype: str | None, text: str) -> None:
     """Print perplexity, KL and size of a calibrated model beside plain rounding, on a text it was not made with.
 
-    `opened` opens the model in a numeric type, None for the one that it is stored in.
+    `opened` opens the model in a numeric type, None for the one that it is stored in; no `dtype`: there is no one type
+    to compare with.
     """
     from volumetric.generate.comparison import compare_models
     from volumetric.generate.model import Model
     from volumetric.runtime.device import RunOptions
     from volumetric.runtime.open import open_device
 
-    rows = []
+    rows, before = [], ""
     options, device = RunOptions(context=WINDOW, compute="float32"), open_device("cpu")
     original = opened(None)
     if original.tokenizer is None:
@@ -100,10 +133,12 @@ def report(opened: Callable[[str | None], LoadedModel], model: LoadedModel, dtyp
         return
     with console.progress("measuring…"), Model(original, device, options) as right:
         size = byte_size(right.footprint.nbytes)
-        for name, loaded in (("to nearest", opened(dtype)), ("calibrated", model)):
+        made = {} if dtype is None else {"to nearest": opened(dtype)}
+        for name, loaded in (made | {"calibrated": model}).items():
             with Model(loaded, device, options) as other:
                 c = compare_models(right, other, ids, window=WINDOW)
                 kl, same = f"{c.kl:.5f} ± {c.kl_error:.5f}", f"{100 * c.top1:.1f} %"
+                before = f"{c.perplexity_a:.3f}"
                 rows.append((name, byte_size(other.footprint.nbytes), f"{c.perplexity_b:.3f}", kl, same))
-            rows = rows if len(rows) > 1 else [("as it was", size, f"{c.perplexity_a:.3f}", "", ""), *rows]
+        rows.insert(0, ("as it was", size, before, "", ""))
     console.table(("rounding", "weights", "perplexity", "KL, nats", "same token"), rows)

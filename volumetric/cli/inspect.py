@@ -65,9 +65,12 @@ def inspect(
     console.table(columns, [row.cells() for row in _rows(loaded)], right=("weights",))
     if tensors:
         rows = [
-            [t["name"], "×".join(map(str, t["shape"])), t["dtype"], byte_size(t["bytes"])] for t in _tensors(loaded)
+            [t["name"], "×".join(map(str, t["shape"])), t["dtype"], byte_size(t["bytes"])]
+            + ([f"{t['damage']:.2g}" if "damage" in t else ""] if loaded.damage else [])
+            for t in _tensors(loaded)
         ]
-        console.table(("tensor", "shape", "dtype", "size"), rows, right=("size",))
+        head = ("tensor", "shape", "dtype", "size", *(("damage, nats",) if loaded.damage else ()))
+        console.table(head, rows, right=head[3:])
     return exits.OK
 
 
@@ -161,6 +164,7 @@ def _tensors(loaded: LoadedModel) -> list[dict[str, Any]]:
             "shape": list(store.shape),
             "dtype": str(store.scheme),
             "bytes": math.ceil(math.prod(store.shape) * store.scheme.bits_per_weight(store.shape) / 8),
+            **({"damage": loaded.damage[key]} if key in loaded.damage else {}),
         }
         for key, store in loaded.params.items()
     ]

@@ -116,7 +116,7 @@ Adapters: TypeAlias = Annotated[list[str] | None, Parameter(name="--lora", group
 """Adapters of a model: ``--lora PATH[:SCALE]``, any number of times."""
 
 
-def check_dtype(text: str | None) -> None:
+def check_dtype(text: str | None, option: str = "--dtype") -> None:
     """Raise `UsageError` unless `text` is a scheme of weights, or none is given."""
     from volumetric.dtypes import Scheme
 
@@ -124,7 +124,7 @@ def check_dtype(text: str | None) -> None:
         if text is not None:
             Scheme.parse(text)
     except DTypeError as error:
-        raise UsageError(f"--dtype: {error}", hint=error.hint) from None
+        raise UsageError(f"{option}: {error}", hint=error.hint) from None
 
 
 @Parameter(name="*", group=MODEL)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
@@ -15,7 +15,7 @@ from volumetric.loaders.hf_export import out_scheme, save_hf
 from volumetric.loaders.loom_write import save_loom
 from volumetric.loaders.model import LoadedModel, open_model
 from volumetric.loaders.native import NativeFacts, save_native
-from volumetric.loaders.quantise import target_schemes
+from volumetric.loaders.quantise import converted, target_schemes
 from volumetric.loaders.text_files import text_files
 
 if TYPE_CHECKING:
@@ -33,6 +33,8 @@ def convert_model(
     *,
     format: Format | None = None,  # noqa: A002  (the word of the command line)
     dtype: str | DType | Scheme | None = None,
+    bits: float | None = None,
+    tensor_types: Mapping[str, str] | None = None,
     calibrate: str | Sequence[int] | None = None,
     lora: Lora = (),
     offline: bool = False,
@@ -46,6 +48,11 @@ def convert_model(
     format : ``"native"``, ``"hf"``, ``"gguf"`` or ``"loom"`` (JSON of the Go engine); None: by the ending of `target`,
         ``.gguf`` or ``.json``, else native
     dtype : numeric type of the result; None keeps what is stored
+    bits : instead of `dtype`: bits a weight that the result has at most, scales included. Every matrix takes the type
+        by which the predictions for `calibrate` lose least, see `volumetric.loaders.calibration.budget`; the result's
+        `damage` has what each costs
+    tensor_types : pattern of parameters, ``"*/down.weight"`` → type of the matrices that it matches, the first match
+        counts; `dtype` and `bits` are for the others
     calibrate : text, or token ids, for which the rounding to `dtype` shall change least, see
         `volumetric.loaders.calibration`; None rounds each number for itself
     lora : ``PATH`` or ``PATH:SCALE`` of adapters that are added to the weights before these are rounded
@@ -63,12 +70,18 @@ def convert_model(
     """
     target = Path(target)
     chosen = format_of(target, format)
-    if dtype is not None:
-        _check_dtype(Scheme.parse(dtype), chosen)
-    if calibrate is None:
+    for asked in (dtype, *(tensor_types or {}).values()):
+        if asked is not None:
+            _check_dtype(Scheme.parse(asked), chosen)
+    if bits is not None and dtype is not None:
+        raise UnsupportedError("bits and dtype exclude each other", hint="give one of the two")
+    if bits is None and calibrate is None and not tensor_types:
         model = open_merged(source, lora, dtype, offline=offline)
     else:
-        model = open_calibrated(source, dtype, calibrate, lora=lora, offline=offline)
+        model = open_merged(source, lora, offline=offline)
+        if bits is not None and chosen == "hf":
+            raise UnsupportedError("the Hugging Face layout holds plain floats", hint="use format native or gguf")
+        model = rounded(model, dtype, bits=bits, named=tensor_types, text=calibrate, gguf=chosen == "gguf")
     save_model(target, model, chosen)
     return model
 
@@ -88,26 +101,38 @@ def open_merged(
     return merge_adapters(open_model(source, offline=offline), lora, dtype)
 
 
-def open_calibrated(
-    source: str | os.PathLike[str],
-    dtype: str | DType | Scheme | None,
-    text: str | Sequence[int],
+def rounded(
+    model: LoadedModel,
+    dtype: str | DType | Scheme | None = None,
     *,
-    lora: Lora = (),
-    offline: bool = False,
+    bits: float | None = None,
+    named: Mapping[str, str] | None = None,
+    text: str | Sequence[int] | None = None,
+    gguf: bool = False,
 ) -> LoadedModel:
-    """Open a model and round its weights for a text; parameters and errors as for `convert_model`."""
-    from volumetric.loaders.calibration import calibrated
+    """Return a model with its weights in other types; parameters and errors as for `convert_model`.
 
-    if dtype is None:
-        raise UnsupportedError("calibration needs a type to round to", hint="give dtype='int4:g32'")
-    model = open_merged(source, lora, offline=offline)
+    Parameters
+    ----------
+    gguf : with `bits`, choose among what a GGUF file can hold
+    """
+    if text is None and bits is None:
+        targets = target_schemes(model.network, dtype, named)
+        return replace(model, params=converted(model.params, targets))
+    from volumetric.loaders.calibration import budgeted, calibrated
+
+    if text is None:
+        raise UnsupportedError("bits needs a text to measure damage on", hint="give calibrate=text (--calibrate FILE)")
     if isinstance(text, str):
         if model.tokenizer is None:
             raise UnsupportedError(f"{model.name} has no tokenizer", hint="give the text as token ids")
         text = model.tokenizer.encode(text)
-    targets = target_schemes(model.network, dtype)
-    return replace(model, params=calibrated(model, text, targets))
+    if bits is not None:
+        targets, damage = budgeted(model, text, bits, named=named, gguf=gguf)
+        return replace(model, params=calibrated(model, text, targets), damage=damage)
+    if dtype is None and not named:
+        raise UnsupportedError("calibration needs a type to round to", hint="give dtype='int4:g32', or bits=4.5")
+    return replace(model, params=calibrated(model, text, target_schemes(model.network, dtype, named)))
 
 
 def format_of(target: str | Path, asked: Format | None = None, default: Format = "native") -> Format:
@@ -159,7 +184,11 @@ def save_model(target: str | Path, model: LoadedModel, to: Format = "native") ->
         save_loom(target, model.network, model.params)
     else:
         facts = NativeFacts(
-            context_length=model.context_length, inputs=model.inputs, classes=model.classes, hidden=model.hidden
+            context_length=model.context_length,
+            inputs=model.inputs,
+            classes=model.classes,
+            hidden=model.hidden,
+            damage=model.damage,
         )
         save_native(target, model.network, model.params, facts=facts, files=text_files(model), head=model.head)
 

@@ -13,6 +13,7 @@ from volumetric._typing import Array, Shape
 from volumetric.dtypes import Packed, Scheme, to_gguf
 from volumetric.layers import LayerSpec, MultiHeadAttention
 from volumetric.loaders import gguf_archs
+from volumetric.loaders.gguf_damage import damage_metadata
 from volumetric.loaders.gguf_encoders import encoder_in_gguf
 from volumetric.loaders.gguf_family import LONG_FACTORS, ROPE_FACTORS, SHORT_FACTORS
 from volumetric.loaders.gguf_limits import check_network, check_tensors
@@ -68,10 +69,7 @@ def save_gguf(path: str | Path, model: LoadedModel) -> None:
     if encodes:
         model, blueprint = encoder_in_gguf(model, blueprint)
     network = _without_idle_windows(model)
-    model_type = Config(model.config, model.name).model_type
-    if model_type == "mistral" and all(spec.window is None for spec in attentions(network)):
-        model_type = "llama"  # without its window it is one
-    architecture = gguf_archs.architecture_of(model_type)
+    architecture = _architecture(model, network)
     family = gguf_archs.find(architecture, model.name)
     tensors: dict[str, GGUFTensorOut] = {}
     for name, factors in _rope_factors(network).items():
@@ -83,12 +81,31 @@ def save_gguf(path: str | Path, model: LoadedModel) -> None:
     check_tensors(architecture, tensors, network)
     check_network(network, metadata, tensors)
     rows = Config(model.config, model.name).integer("vocab_size")
+    metadata |= damage_metadata(model.damage)
     metadata |= generation_metadata(model.generation, model.tokenizer) | tokenizer_metadata(model.tokenizer, rows)
     if encodes:
         metadata |= _encoder(model, architecture, types=tensors.get("token_types.weight"))
     if model.chat_template is not None:
         metadata["tokenizer.chat_template"] = model.chat_template.source
     write_gguf(path, metadata, tensors)
+
+
+def gguf_tensors(model: LoadedModel) -> dict[str, tuple[str, ...]]:
+    """Return the tensors that `save_gguf` would write and the parameters that share each; errors as there."""
+    family = gguf_archs.find(_architecture(model, _without_idle_windows(model)), model.name)
+    return {
+        name: tuple(rule.key for rule in rules)
+        for name, rules in _by_tensor(family.rules(blueprint_of(model))).items()
+        if not family.single(name)
+    }
+
+
+def _architecture(model: LoadedModel, network: Network) -> str:
+    """llama.cpp's name of the family."""
+    model_type = Config(model.config, model.name).model_type
+    if model_type == "mistral" and all(spec.window is None for spec in attentions(network)):
+        model_type = "llama"  # without its window it is one
+    return gguf_archs.architecture_of(model_type)
 
 
 def _encoder(model: LoadedModel, architecture: str, types: GGUFTensorOut | None) -> Metadata:

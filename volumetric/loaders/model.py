@@ -20,6 +20,7 @@ from volumetric.loaders.encoder_layers import trunk_of
 from volumetric.loaders.generation_config import GenerationDefaults, end_tokens, read_generation
 from volumetric.loaders.gguf import decoded_types, open_gguf
 from volumetric.loaders.gguf_config import read_config
+from volumetric.loaders.gguf_damage import read_damage
 from volumetric.loaders.gguf_sentences import read_gguf_sentences
 from volumetric.loaders.gguf_tokenizer import generation_ids, read_tokenizer
 from volumetric.loaders.hf_config import MAX_SIZE, Config
@@ -64,6 +65,7 @@ class LoadedModel:
     sentences : how texts become embeddings, where the files say so
     head : network that judges pooled hidden states, where the checkpoint has one; its outputs are the classes
     hidden : layer whose rows are the hidden states, where layers of a head come after it
+    damage : parameter → estimated KL divergence, in nats a token, that its scheme costs; where types were chosen by it
     """
 
     name: str
@@ -80,6 +82,7 @@ class LoadedModel:
     sentences: Sentences | None = None
     head: Head | None = None
     hidden: Coord | None = None
+    damage: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def directory(self) -> Path:
@@ -252,6 +255,7 @@ def _open_gguf(location: Location, dtype: Scheme | None, *, strict: bool) -> Loa
         config=config.values,
         sentences=read_gguf_sentences(file, where),
         hidden=blueprint.hidden,
+        damage=read_damage(file),
     )
 
 
@@ -275,6 +279,7 @@ def _open_native(location: Location, dtype: Scheme | None) -> LoadedModel:
         sentences=read_sentences(location.directory),
         head=read_native_head(location.directory, facts),
         hidden=facts.hidden,
+        damage=facts.damage,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from volumetric.analysis.standardise import Standardisation
@@ -23,6 +23,7 @@ class NativeFacts:
     classes : names of the classes that outputs stand for, empty where there are none
     hidden : layer whose rows are the hidden states, where layers of a head come after it
     pooling : how hidden states are pooled for the head that judges them; None: there is no such head
+    damage : parameter → estimated KL divergence, in nats a token, that its scheme costs; where it was measured
     """
 
     context_length: int = 0
@@ -30,6 +31,7 @@ class NativeFacts:
     classes: tuple[str, ...] = ()
     hidden: Coord | None = None
     pooling: Pooling | None = None
+    damage: Mapping[str, float] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON data; what is not known is left out."""
@@ -42,6 +44,8 @@ class NativeFacts:
             data["hidden"] = str(self.hidden)
         if self.pooling is not None:
             data["pooling"] = self.pooling
+        if self.damage:
+            data["damage"] = dict(self.damage)
         return data
 
 
@@ -61,7 +65,14 @@ def read_facts(about: Mapping[str, Any], where: str) -> NativeFacts:
         inputs=None if inputs is None else _standardisation(inputs, where),
         hidden=_coord(about.get("hidden"), where),
         pooling=pooling,
+        damage=_damage(about.get("damage", {}), where),
     )
+
+
+def _damage(data: object, where: str) -> dict[str, float]:
+    if not isinstance(data, dict) or not all(type(nats) in (int, float) for nats in data.values()):
+        raise CheckpointError(f"{where}: damage in the metadata is no table of numbers")
+    return data
 
 
 def _coord(text: object, where: str) -> Coord | None:

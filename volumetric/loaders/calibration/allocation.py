@@ -1,0 +1,145 @@
+"""Which scheme each tensor takes so that a model has so many bits a weight and loses least.
+
+Of each tensor, or of several that share a scheme, only schemes on the lower convex hull of (bytes, damage) matter:
+going from one to the next finer saves damage at a price in bytes, the best bargain first. Bargains are taken over all
+tensors, the best first, while the budget lasts (Shoham & Gersho 1988, "Efficient bit allocation for an arbitrary set of
+quantizers"). Damages add up as far as they are small.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from volumetric.dtypes import Scheme
+from volumetric.errors import UnsupportedError
+from volumetric.loaders.calibration.damage import Damage
+
+_WHOLE_BLOCKS = ("q2_k", "q3_k", "iq4_xs", "q4_k", "q5_k", "q6_k", "int8:g32")
+_SMALL_BLOCKS = ("iq4_nl", "int4:g32", "uint4:g32", "q5_0", "q5_1", "int8:g32")
+_ANY_ROW = ("int4:g32", "uint4:g32", "int8:g32")
+
+
+def candidates_for(columns: int, *, whole: bool) -> tuple[Scheme, ...]:
+    """Return the schemes that a matrix may take.
+
+    Parameters
+    ----------
+    columns : numbers of a row
+    whole : rows must fill blocks, as in GGUF files
+    """
+    if columns % 256 == 0:
+        names = _WHOLE_BLOCKS
+    elif columns % 32 == 0:
+        names = _SMALL_BLOCKS
+    else:
+        names = () if whole else _ANY_ROW
+    return tuple(map(Scheme.parse, names))
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What became of a tensor, or of several under one name.
+
+    Attributes
+    ----------
+    name : the parameter, or the tensor of the file that holds several
+    keys : parameters
+    scheme : what they take
+    elements : numbers in them
+    nbytes : what they take in this scheme
+    nats : estimated KL divergence that this costs, a token
+    """
+
+    name: str
+    keys: tuple[str, ...]
+    scheme: Scheme
+    elements: int
+    nbytes: int
+    nats: float
+
+
+def choose(
+    damages: Iterable[Damage], bits: float, *, groups: Mapping[str, Sequence[str]], others: tuple[int, int] = (0, 0)
+) -> list[Choice]:
+    """Return the scheme of each tensor.
+
+    Parameters
+    ----------
+    damages : what each tensor loses in each of its schemes
+    bits : stored bits for each weight of the model, scales included, at most
+    groups : name → parameters that take one scheme; those that are in none stand alone
+    others : numbers and bytes of what is not to be chosen
+
+    Raises
+    ------
+    UnsupportedError
+        The coarsest schemes take more.
+    """
+    items = _items({damage.key: damage for damage in damages}, groups)
+    elements, fixed = others
+    elements += sum(hull[0].elements for hull in items)
+    spent = fixed + sum(hull[0].nbytes for hull in items)
+    budget = bits * elements / 8
+    if spent > budget:
+        raise UnsupportedError(
+            f"{bits:g} bits a weight are too few: the coarsest types take {8 * spent / max(elements, 1):.2f}",
+            hint="rows of a multiple of 256 numbers can take fewer than others",
+        )
+    at = [0] * len(items)
+    bargains: list[tuple[float, int]] = []
+
+    def offer(i: int) -> None:
+        hull, place = items[i], at[i]
+        if place + 1 < len(hull):
+            coarse, fine = hull[place : place + 2]
+            heapq.heappush(bargains, ((fine.nats - coarse.nats) / (fine.nbytes - coarse.nbytes), i))
+
+    for i in range(len(items)):
+        offer(i)
+    while bargains:
+        _, i = heapq.heappop(bargains)
+        more = items[i][at[i] + 1].nbytes - items[i][at[i]].nbytes
+        if spent + more <= budget:
+            spent += more
+            at[i] += 1
+            offer(i)
+    return [hull[place] for hull, place in zip(items, at, strict=True)]
+
+
+def _items(damages: Mapping[str, Damage], groups: Mapping[str, Sequence[str]]) -> list[list[Choice]]:
+    """What each group may take: the lower convex hull, coarsest first."""
+    known = {name: tuple(key for key in keys if key in damages) for name, keys in groups.items()}
+    grouped = {key for keys in known.values() for key in keys}
+    known |= {key: (key,) for key in damages if key not in grouped}
+    return [_hull(name, keys, [damages[key] for key in keys]) for name, keys in known.items() if keys]
+
+
+def _hull(name: str, keys: tuple[str, ...], damages: list[Damage]) -> list[Choice]:
+    schemes = [scheme for scheme in damages[0].nats if all(scheme in damage.nats for damage in damages)]
+    elements = sum(prod(damage.shape) for damage in damages)
+    made = [
+        Choice(
+            name,
+            keys,
+            scheme,
+            elements,
+            sum(scheme.nbytes(damage.shape) for damage in damages),
+            sum(damage.nats[scheme] for damage in damages),
+        )
+        for scheme in schemes
+    ]
+    hull: list[Choice] = []
+    for choice in sorted(made, key=lambda choice: (choice.nbytes, choice.nats)):
+        if hull and choice.nats >= hull[-1].nats:
+            continue  # no smaller and no better
+        while len(hull) > 1 and _slope(hull[-2], choice) <= _slope(hull[-2], hull[-1]):
+            hull.pop()
+        hull.append(choice)
+    return hull
+
+
+def _slope(a: Choice, b: Choice) -> float:
+    return (b.nats - a.nats) / (b.nbytes - a.nbytes)

@@ -1,0 +1,88 @@
+"""Types by budget: what each type would cost each tensor is measured, and so many bits a weight shall lose least."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from math import prod
+
+from volumetric.dtypes import Scheme
+from volumetric.errors import UnsupportedError
+from volumetric.loaders.calibration.allocation import candidates_for, choose
+from volumetric.loaders.calibration.damage import measure_damage
+from volumetric.loaders.gguf_export import gguf_tensors
+from volumetric.loaders.model import LoadedModel
+from volumetric.loaders.quantise import target_schemes
+from volumetric.network import Network
+
+
+def budgeted(
+    model: LoadedModel,
+    ids: Sequence[int],
+    bits: float,
+    *,
+    named: Mapping[str, str] | None = None,
+    gguf: bool = False,
+) -> tuple[dict[str, Scheme | None], dict[str, float]]:
+    """Return the scheme of each parameter for a budget, and what each that was chosen costs.
+
+    Matrices that products read and tables that are looked up are chosen. Gains, biases, routers of mixtures and what
+    nothing measures stay as they are, and count in the budget. Experts of a layer take one scheme for each of their
+    matrices, and so does what is one tensor in a GGUF file.
+
+    Parameters
+    ----------
+    ids : text to measure on, as token ids
+    bits : stored bits for each weight, scales included, at most
+    named : pattern of parameters → scheme that is taken whatever it costs
+    gguf : choose among what a GGUF file can hold
+
+    Returns
+    -------
+    Scheme of each parameter, None for as it is stored; and parameter → estimated KL divergence in nats a token
+
+    Raises
+    ------
+    UnsupportedError
+        The budget is not above 0 or too small, the text is too short, or the network cannot be measured.
+    """
+    if not bits > 0:
+        raise UnsupportedError(f"{bits:g} bits a weight are none", hint="a number such as 4.5")
+    network = model.network
+    targets = target_schemes(network, None, named)
+    groups = gguf_tensors(model) if gguf else _experts(network)
+    one_of = {key for keys in groups.values() for key in keys} if gguf else network.param_specs().keys()
+    candidates = {
+        key: _with_stored(model.params[key].scheme, candidates_for(spec.shape[-1], whole=gguf), gguf=gguf)
+        for key, spec in network.param_specs().items()
+        if spec.packable and not spec.delicate and targets[key] is None and len(spec.shape) == 2 and key in one_of
+    }
+    damages = measure_damage(model, ids, candidates)
+    measured = {damage.key: damage for damage in damages}
+    left = {key: targets[key] or store.scheme for key, store in model.params.items() if key not in measured}
+    numbers = sum(prod(model.params[key].shape) for key in left)
+    nbytes = sum(scheme.nbytes(model.params[key].shape) for key, scheme in left.items())
+    chosen = choose(damages, bits, groups=groups, others=(numbers, nbytes))
+    schemes: dict[str, Scheme | None] = {key: choice.scheme for choice in chosen for key in choice.keys}
+    costs = {key: measured[key].nats[choice.scheme] for choice in chosen for key in choice.keys}
+    return targets | schemes, {key: costs[key] for key in network.param_specs() if key in costs}
+
+
+def _with_stored(stored: Scheme, candidates: tuple[Scheme, ...], *, gguf: bool) -> tuple[Scheme, ...]:
+    """Candidates, and what the tensor is stored in: that costs nothing."""
+    if stored in candidates or (gguf and stored.gguf_type is None):
+        return candidates
+    return (*candidates, stored)
+
+
+def _experts(network: Network) -> dict[str, list[str]]:
+    """Matrices of one name in all branches of a mixture: name with ``*`` for the branch → parameters."""
+    specs = network.param_specs()
+    mixtures = {key.removesuffix("gate/weight") for key, spec in specs.items() if spec.delicate}
+    groups: dict[str, list[str]] = {}
+    for key in specs:
+        for mixture in mixtures:
+            rest = key.removeprefix(mixture)
+            if rest != key and (match := re.fullmatch(r"\d+(/.+)", rest)):
+                groups.setdefault(f"{mixture}*{match[1]}", []).append(key)
+    return {name: keys for name, keys in groups.items() if len(keys) > 1}

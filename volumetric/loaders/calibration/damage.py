@@ -1,0 +1,222 @@
+"""What rounding each tensor to each of several schemes does to a model's predictions, measured on a text.
+
+Small changes δ of what a product puts out change the predictions by a KL divergence of ``½ Σ (g · δ)²`` in the mean,
+where g is the gradient of −log p for tokens drawn from the predictions themselves: the second-order term, with Fisher's
+information for the Hessian. Rows of the product and places of the text are taken as independent, and so are g and the
+inputs x; for a matrix W that becomes ``ΔW``, in nats a token:
+
+    ½ Σ_r mean(g_r²) · (ΔW H ΔWᵀ)_rr,   H = mean(x xᵀ).
+
+So one pass forward and one backward measure all tensors, on some of their rows. What feeding errors back saves is
+measured in the coarsest scheme of each and taken to be the same share in the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volumetric import rng
+from volumetric._typing import Array, F32Array, Shape
+from volumetric.dtypes import Scheme, decode, encode
+from volumetric.loaders.calibration.feedback import Inputs, can_feed_back, is_calibrated, quantise
+from volumetric.loaders.calibration.levels import fit
+from volumetric.loaders.calibration.passes import windows
+from volumetric.loaders.calibration.walk import Walk
+from volumetric.loaders.model import LoadedModel
+from volumetric.network import Network, Params
+from volumetric.progress import Meter
+from volumetric.runtime.graph.build import GraphBuilder
+from volumetric.runtime.graph.differentiate import differentiate
+from volumetric.runtime.graph.network import emit_plan
+from volumetric.runtime.graph.ops import Graph, Node
+from volumetric.runtime.lower import lower
+
+MEASURED_TOKENS = 1024
+"""Tokens that damage is measured on, at most."""
+_ROWS = 128
+"""Rows of a matrix that are rounded to measure what it would do to all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """What a tensor loses.
+
+    Attributes
+    ----------
+    key : parameter
+    shape : its logical shape
+    nats : scheme → estimated KL divergence of the predictions, a token, if this tensor alone had the scheme
+    """
+
+    key: str
+    shape: Shape
+    nats: Mapping[Scheme, float]
+
+
+def measure_damage(
+    model: LoadedModel, ids: Sequence[int], candidates: Mapping[str, Sequence[Scheme]], *, seed: int = 0
+) -> list[Damage]:
+    """Return what each scheme that a tensor might take would do to the predictions for a text.
+
+    Parameters
+    ----------
+    ids : the text as token ids, of which `MEASURED_TOKENS` are read at most
+    candidates : parameter → schemes; only parameters that multiply rows or are looked up can be measured
+    seed : of the tokens that are drawn
+
+    Raises
+    ------
+    UnsupportedError
+        The text is too short, or the network does not read tokens or has no gradient.
+    """
+    tokens = windows(model, ids, MEASURED_TOKENS)
+    return _Measuring(_gradient_graph(model.network, tokens.shape), model.params, candidates, seed).run(tokens)
+
+
+def _gradient_graph(network: Network, shape: Shape) -> Graph:
+    """Forward and backward pass. Inputs: tokens, and the slope of the loss for the output.
+
+    Outputs: the network's, what each product with a parameter and each look-up makes, and the gradients of all these.
+    """
+    plan, work = lower(network), GraphBuilder()
+    value = plan.values[plan.inputs[0]]
+    x = work.input("input", (*shape, *value.shape[1:]), value.dtype)
+    y = emit_plan(work, plan, x, sequences=shape[0])
+    viewed = {node.outputs[0]: node.inputs[0] for node in work.nodes if node.op == "reshape"}
+
+    def stored(i: int) -> bool:
+        while i in viewed:
+            i = viewed[i]
+        return work.tensors[i].key is not None
+
+    made = [
+        node.outputs[0]
+        for node in work.nodes
+        if (node.op == "gemm" and node.attrs["trans_b"] and stored(node.inputs[1]))
+        or (node.op == "gather_rows" and stored(node.inputs[0]))
+    ]
+    slope = work.input("slope", work.shape(y))
+    found = differentiate(work, {y: slope}, made)
+    return work.finish([y, *found, *found.values()])
+
+
+class _Errors(NamedTuple):
+    """Squared errors of what a node makes, by column, on some of its columns."""
+
+    key: str
+    columns: NDArray[np.intp]
+    squares: Mapping[Scheme, F32Array]
+
+
+class _Measuring(Walk):
+    """The pass in which errors are taken on the way forward and weighed on the way back."""
+
+    def __init__(self, graph: Graph, params: Params, candidates: Mapping[str, Sequence[Scheme]], seed: int) -> None:
+        super().__init__(graph, params)
+        self._candidates, self._random = candidates, rng.generator(seed)
+        self._output, *ends = graph.outputs
+        half = len(ends) // 2
+        self._made_by = dict(zip(ends[half:], ends[:half], strict=True))
+        self._errors: dict[int, _Errors] = {}
+        self._nats: dict[str, dict[Scheme, float]] = {}
+        self._seen: tuple[int, Inputs, F32Array] | None = None
+
+    def run(self, tokens: Array) -> list[Damage]:
+        """Return the damage of all tensors that have candidates and were met."""
+        with Meter("measuring", len(self.graph.nodes), unit="step") as self._meter:
+            self.walk({self.graph.inputs[0]: tokens})
+        return [Damage(key, self._params[key].shape, self._nats[key]) for key in self._candidates if key in self._nats]
+
+    def before(self, node: Node, values: dict[int, Array]) -> None:
+        self._meter.step()
+        product, table = self.product_key(node), self.table_key(node)
+        if product is not None and self._candidates.get(product):
+            self._errors[node.outputs[0]] = self._of_product(product, self.root[node.inputs[0]], values[node.inputs[0]])
+        elif table is not None and self._candidates.get(table):
+            self._errors[node.outputs[0]] = self._of_table(table, values[node.inputs[1]])
+
+    def after(self, node: Node, values: dict[int, Array]) -> None:
+        for i in node.outputs:
+            if i == self._output:
+                values[self.graph.inputs[1]] = self._slope(values[i])
+            if i in self._made_by and self._made_by[i] in self._errors:
+                self._weigh(self._errors[self._made_by[i]], values[i])
+
+    def _of_product(self, key: str, source: int, x: Array) -> _Errors:
+        seen = self._seen
+        if seen is None or seen[0] != source:
+            rows = x.reshape(-1, x.shape[-1]).astype(np.float32, copy=False)
+            squares = np.divide(rows.T @ rows, len(rows), dtype=np.float32)
+            seen = self._seen = source, Inputs(squares), squares
+        _, inputs, squares = seen
+        weight = self.parameter(key)
+        weight = weight.reshape(-1, weight.shape[-1])
+        columns = _spread(len(weight), _ROWS)
+        some, found = np.ascontiguousarray(weight[columns]), {}
+        schemes, share = self._candidates[key], 1.0
+        for scheme in sorted(schemes, key=lambda scheme: scheme.nbytes(some.shape)):
+            if scheme == self._params[key].scheme:
+                found[scheme] = np.zeros(len(some), np.float32)
+                continue
+            fed_back = is_calibrated(scheme)
+            found[scheme] = _errors(_plain(some, inputs, scheme) - some, squares)
+            if fed_back and share == 1.0:
+                share = float(_errors(decode(quantise(some, inputs, scheme)) - some, squares).sum())
+                share /= float(found[scheme].sum()) or 1.0
+            if fed_back:
+                found[scheme] *= np.float32(share)
+        return _Errors(key, columns, found)
+
+    def _of_table(self, key: str, ids: Array) -> _Errors:
+        rows, counts = np.unique(ids, return_counts=True)
+        chosen = _spread(len(rows), _ROWS)
+        some = np.ascontiguousarray(self.parameter(key)[rows[chosen]])
+        weight = (counts[chosen] / counts[chosen].sum()).astype(np.float32)
+        found = {
+            s: weight @ np.square(decode(encode(some, s)) - some)
+            if s != self._params[key].scheme
+            else np.zeros(some.shape[1], np.float32)
+            for s in self._candidates[key]
+        }
+        return _Errors(key, np.arange(some.shape[1]), found)
+
+    def _slope(self, logits: Array) -> F32Array:
+        """Gradient of −log p of tokens drawn from what the logits predict, a token for each row."""
+        rows = logits.reshape(-1, logits.shape[-1])
+        chances = np.exp(rows - rows.max(axis=1, keepdims=True))
+        chances /= chances.sum(axis=1, keepdims=True)
+        level = self._random.random(len(rows))[:, None]
+        drawn = np.minimum((np.cumsum(chances, axis=1, dtype=np.float64) < level).sum(axis=1), rows.shape[1] - 1)
+        chances[np.arange(len(rows)), drawn] -= 1
+        return chances.reshape(logits.shape)
+
+    def _weigh(self, errors: _Errors, gradient: Array) -> None:
+        by_column = np.square(gradient.reshape(-1, gradient.shape[-1])).mean(axis=0, dtype=np.float64)
+        share = by_column[errors.columns]
+        # Few columns may carry most of the weight, as the head's do: the mean error of those seen stands for all.
+        weight = by_column.sum() / (share.sum() or 1.0)
+        nats = self._nats.setdefault(errors.key, dict.fromkeys(errors.squares, 0.0))
+        for scheme, squares in errors.squares.items():
+            nats[scheme] += 0.5 * weight * float(share @ squares)
+
+
+def _plain(weight: F32Array, inputs: Inputs, scheme: Scheme) -> F32Array:
+    """Values of a matrix whose scales suit its inputs, each number rounded for itself."""
+    if can_feed_back(scheme):
+        return fit(weight, inputs.importance, scheme).rounded(weight)
+    return decode(encode(weight, scheme))
+
+
+def _errors(off: F32Array, squares: F32Array) -> F32Array:
+    """Mean squared errors of what each row of a matrix puts out."""
+    return ((off @ squares) * off).sum(axis=1)
+
+
+def _spread(count: int, most: int) -> NDArray[np.intp]:
+    """At most `most` of `count` places, evenly spread."""
+    return np.unique(np.linspace(0, count - 1, min(count, most)).astype(np.intp))
