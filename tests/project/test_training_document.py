@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
 EXAMPLE, KEYS = re.findall(r"```toml\n(.*?)```", TEXT, re.DOTALL)
 COMMANDS = re.findall(r"```sh\n(.*?)```", TEXT, re.DOTALL)[0].splitlines()
-USE, TRAIN, OWN, FOLD = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+USE, TRAIN, OWN, SIGNS, FOLD = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
 
 
 def test_the_list_of_keys_shows_the_defaults() -> None:
@@ -106,3 +106,19 @@ def test_the_example_of_folding_leaves_no_batch_norm() -> None:
     x = np.ones((2, 1, 8, 8), np.float32)
     executable = names["executable"]
     assert executable.forward(executable.new_state(), x, last_only=False).shape == (2, 10)
+
+
+def test_the_example_of_signs_learns_by_targets() -> None:
+    names: dict[str, Any] = {}
+    exec(compile(SIGNS, "docs/training.md", "exec"), names)
+    assert names["result"].history[-1].loss < names["result"].history[0].loss
+
+
+def test_the_table_of_targets_is_what_the_text_says() -> None:
+    rows = re.findall(r"^\| (.+?) \| (.+?) \| .*? ([\d.]+) % \| [\d. …]+ \|$", TEXT, re.MULTILINE)
+    last = {(hidden, mode): float(score) for hidden, mode, score in rows}
+    plain = last["128-128 tanh", "backprop"]
+    assert all(score > plain - 3 for (hidden, _), score in last.items() if hidden == "128-128 tanh")
+    assert last["2 × 128 sign", "difference, learned inverses"] >= 95
+    for n in (1, 2, 3, 4):
+        assert last[f"{n} × 128 sign", "difference, learned inverses"] > last[f"{n} × 128 sign", "backprop"] + 5

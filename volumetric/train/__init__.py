@@ -9,11 +9,12 @@ from volumetric.train.compare import Comparison, Method, Metrics, compare
 from volumetric.train.config import TrainConfig
 from volumetric.train.data import ArrayData, Batch, Data, StreamData, as_data, load_npz, token_windows
 from volumetric.train.divergence import DivergedError
-from volumetric.train.events import EpochEvent, Event, StepEvent, StopEvent
+from volumetric.train.events import EpochEvent, Event, StepEvent, StopEvent, TargetEvent
 from volumetric.train.history import CsvReporter, FileReporter, JsonlReporter, LogReporter, Reporter
-from volumetric.train.learner import Learner, LearnerOptions, LearnerState, OpenLearner, StepReport, Tally
+from volumetric.train.learner import LayerTarget, Learner, LearnerOptions, LearnerState, OpenLearner, StepReport, Tally
 from volumetric.train.lora import LowRank, load_overlays, save_overlays
 from volumetric.train.losses import BCE, L1, LOSSES, MSE, CrossEntropy, Huber, Loss, LossTerms
+from volumetric.train.modes import MODES, Backprop, Mode, TargetPropagation
 from volumetric.train.open import open_learner
 from volumetric.train.optim import OPTIMISERS, SGD, Adam, AdamW, Momentum, Optimiser, RMSprop
 from volumetric.train.own_loss import GraphLoss
@@ -26,6 +27,7 @@ __all__ = [
     "BCE",
     "L1",
     "LOSSES",
+    "MODES",
     "MSE",
     "OPTIMISERS",
     "SCHEDULES",
@@ -33,6 +35,7 @@ __all__ = [
     "Adam",
     "AdamW",
     "ArrayData",
+    "Backprop",
     "Batch",
     "Checkpoint",
     "CheckpointStore",
@@ -50,6 +53,7 @@ __all__ = [
     "GraphLoss",
     "Huber",
     "JsonlReporter",
+    "LayerTarget",
     "Learner",
     "LearnerOptions",
     "LearnerState",
@@ -60,6 +64,7 @@ __all__ = [
     "LowRank",
     "Method",
     "Metrics",
+    "Mode",
     "Momentum",
     "OpenLearner",
     "Optimiser",
@@ -73,6 +78,8 @@ __all__ = [
     "StopEvent",
     "StreamData",
     "Tally",
+    "TargetEvent",
+    "TargetPropagation",
     "TensorBoardReporter",
     "TrainConfig",
     "TrainResult",

@@ -12,6 +12,7 @@ from volumetric.errors import SpecError
 from volumetric.train.learner import LearnerOptions
 from volumetric.train.lora import LowRank
 from volumetric.train.losses import MSE, Loss
+from volumetric.train.modes import Backprop, Mode
 from volumetric.train.optim import AdamW, Optimiser
 from volumetric.train.precision import Precision
 from volumetric.train.schedules import Constant, Schedule
@@ -26,7 +27,7 @@ class TrainConfig:
 
     Attributes
     ----------
-    loss, optimiser, clip, dtype, frozen, decay_vectors, overlay, seed : see `LearnerOptions`
+    loss, optimiser, clip, dtype, frozen, decay_vectors, overlay, seed, mode : see `LearnerOptions`
     schedule : factor on the optimiser's learning rate
     accumulate : batches whose gradients make one update; the last update of an epoch may have fewer
     epochs : times that the data are gone through
@@ -49,6 +50,7 @@ class TrainConfig:
     decay_vectors: bool = True
     overlay: LowRank | None = None
     seed: int = 0
+    mode: Mode = field(default_factory=Backprop)
     accumulate: int = 1
     epochs: int = 1
     max_steps: int | None = None
@@ -64,6 +66,8 @@ class TrainConfig:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise SpecError(f"{name} must be at least 1, got {value}")
+        if self.accumulate > 1 and not isinstance(self.mode, Backprop):
+            raise SpecError(f"mode {self.mode.kind!r} makes an update of one batch: accumulate must be 1")
 
     @property
     def learner(self) -> LearnerOptions:
@@ -73,7 +77,10 @@ class TrainConfig:
 
     def describe(self) -> dict[str, Any]:
         """Return the settings that make the run what it is, as JSON data."""
-        return {f.name: plain(getattr(self, f.name)) for f in dataclasses.fields(self) if f.name not in MAY_CHANGE}
+        told = {f.name: plain(getattr(self, f.name)) for f in dataclasses.fields(self) if f.name not in MAY_CHANGE}
+        if isinstance(self.mode, Backprop):
+            del told["mode"]  # checkpoints of earlier versions know no other
+        return told
 
 
 def plain(value: Any) -> Any:

@@ -36,6 +36,7 @@ from volumetric.train.data import Batch
 from volumetric.train.learner import LearnerOptions, LearnerState, OpenLearner, StepReport, Tally
 from volumetric.train.lora import DOWN, UP
 from volumetric.train.losses import CrossEntropy
+from volumetric.train.modes import TargetPropagation
 from volumetric.train.optim import Adam, Momentum
 from volumetric.train.own_loss import GraphLoss
 from volumetric.train.precision import FLOAT32, schemes_of, trained_store
@@ -69,13 +70,17 @@ def learner_on(device: HasGraphs) -> OpenLearner:
     """
 
     def open_learner(network: Network, params: Params, options: LearnerOptions) -> DeviceLearner:
+        if isinstance(options.mode, TargetPropagation):
+            from volumetric.train.targets import TargetLearner
+
+            return TargetLearner(network, params, options, device.graphs())
         return DeviceLearner(network, params, options, device.graphs())
 
     return open_learner
 
 
 @dataclass(frozen=True, slots=True)
-class _Ready:
+class Ready:
     """A batch as graphs take it."""
 
     of: ForwardPass
@@ -105,7 +110,9 @@ class DeviceLearner:
         self._plan = lower(network)
         self._schemes = schemes_of(network, params, options.dtype)
         self._wanted = trained_keys(self._plan, params, options)
-        masters = first_masters(params, self._wanted, options)
+        extra = self._extra_masters()
+        self._extra = frozenset(extra)
+        masters = {**first_masters(params, self._wanted, options), **extra}
         self._shapes = {key: w.shape for key, w in masters.items()}
         self._kept = {
             key: kept_store(store, options, self._schemes[key], trained=key in self._wanted)
@@ -154,23 +161,30 @@ class DeviceLearner:
         ready = [self._ready(batch) for batch in batches]
         count = sum(one.count for one in ready)
         self._observe(ready)
-        knobs = self._knobs(rate, self._options.loss.scale(count))
+        knobs = self._knobs(rate, self._options.loss.scale(count), self._updates + 1)
         if len(ready) == 1:
             total, norm, good = self._run_one(ready[0], knobs)
         else:
             total = self._sum(ready)
             norm, good = (0.0, 0.0) if not np.isfinite(total) else self._values(self._updating(), [knobs])
+        clip = self._options.clip
+        clipped = clip is not None and norm > clip
+        return self._conclude(batches, Tally(total, count), norm, clipped=clipped, good=bool(good), rate=rate)
+
+    def _conclude(
+        self, batches: Sequence[Batch], tally: Tally, norm: float, *, clipped: bool, good: bool, rate: float
+    ) -> StepReport:
+        """Count an update that was written; of one that was not, find what was not finite."""
         if not good:
             if self._watch is not None:
                 self._watch.drop()
-            fault = self._fault(batches, rate, total)
-            norm = norm if np.isfinite(total) else np.nan
-            return StepReport(tally=Tally(total, count, fault), gradient_norm=norm, fault=fault)
+            fault = self._fault(batches, rate, tally.total)
+            norm = norm if np.isfinite(tally.total) else np.nan
+            return StepReport(tally=Tally(tally.total, tally.count, fault), gradient_norm=norm, fault=fault)
         self._updates += 1
         if self._watch is not None:
             self._watch.flush(self._updates)
-        clip = self._options.clip
-        return StepReport(tally=Tally(total, count), gradient_norm=norm, clipped=clip is not None and norm > clip)
+        return StepReport(tally=tally, gradient_norm=norm, clipped=clipped)
 
     def evaluate(self, batch: Batch) -> Tally:
         """Return the loss of a batch."""
@@ -185,7 +199,7 @@ class DeviceLearner:
         total, outputs = program.run(ready.arrays)
         return self._tally(batch, ready, total), outputs
 
-    def _tally(self, batch: Batch, ready: _Ready, found: Array) -> Tally:
+    def _tally(self, batch: Batch, ready: Ready, found: Array) -> Tally:
         total = found.item()
         fault = None if np.isfinite(total) else self._reference().evaluate(batch).fault or self._loss_fault
         return Tally(total, ready.count, fault)
@@ -202,7 +216,7 @@ class DeviceLearner:
         masters = self._masters()
         if self._options.overlay is not None:
             return self._options.overlay.merge(self._kept, masters)
-        trained = {key: trained_store(w, self._schemes[key]) for key, w in masters.items()}
+        trained = {key: trained_store(w, self._schemes[key]) for key, w in masters.items() if key in self._schemes}
         trained |= {key: WeightStore.from_array(value) for key, value in self._learned().items()}
         return Params({key: trained.get(key, store) for key, store in self._kept.items()})
 
@@ -211,6 +225,10 @@ class DeviceLearner:
 
     def _masters(self) -> dict[str, Array]:
         return {key: self._store.get(key) for key in self._shapes}
+
+    def _extra_masters(self) -> dict[str, Array]:
+        """Return what is trained beside the network, as it is at first."""
+        return {}
 
     def _make_rule(self) -> UpdateRule:
         optimiser = self._options.optimiser
@@ -245,7 +263,7 @@ class DeviceLearner:
             return own
         return work.fake_quant(own, str(self._schemes[key]))
 
-    def _ready(self, batch: Batch) -> _Ready:
+    def _ready(self, batch: Batch) -> Ready:
         """Check a batch and bring it into the form of graphs."""
         plan, loss = self._plan, self._options.loss
         many = are_sequences(plan, batch.inputs)
@@ -277,11 +295,11 @@ class DeviceLearner:
         if weights is not None:
             arrays.append(np.ascontiguousarray(weights, np.float32))
         shapes = {"target": target.shape, "weights": None if weights is None else weights.shape}
-        return _Ready(dataclasses.replace(of, **shapes), arrays, checked.count)
+        return Ready(dataclasses.replace(of, **shapes), arrays, checked.count)
 
-    def _knobs(self, rate: float, scale: float) -> Array:
-        """Return the numbers that an update takes from the host."""
-        optimiser, step = self._options.optimiser, self._updates + 1
+    def _knobs(self, rate: float, scale: float, step: int) -> Array:
+        """Return the numbers that update number `step` takes from the host."""
+        optimiser = self._options.optimiser
         first, second = 0.0, 0.0
         if isinstance(optimiser, Momentum):
             first = float(step == 1)
@@ -296,11 +314,11 @@ class DeviceLearner:
             return []
         return [np.array(noise_key(self._options.seed, self._updates, part), np.uint32).view(np.int32)]
 
-    def _run_one(self, ready: _Ready, knobs: Array) -> list[float]:
+    def _run_one(self, ready: Ready, knobs: Array) -> list[float]:
         program = self._program(("step", ready.of), lambda: step_graph(ready.of, self._weights, self._rule))
         return self._values(program, [*self._noise(ready.of, 0), *ready.arrays, knobs])
 
-    def _observe(self, ready: Sequence[_Ready]) -> None:
+    def _observe(self, ready: Sequence[Ready]) -> None:
         """Collect the statistics of a pass over all batches, under the weights before the update."""
         if self._watch is None:
             return
@@ -319,7 +337,7 @@ class DeviceLearner:
         graph, self._watched[_shape_of(of)] = watch_graph(of, self._weights, self._rule, ACTIVE_ABOVE)
         return graph
 
-    def _sum(self, ready: Sequence[_Ready]) -> float:
+    def _sum(self, ready: Sequence[Ready]) -> float:
         """Sum the gradients of several batches; return the sum of their loss terms, up to the first that is odd."""
         total = 0.0
         for i, one in enumerate(ready):
@@ -361,8 +379,15 @@ class DeviceLearner:
     def _reference(self) -> ReferenceLearner:
         """Return a learner on the host in the very state of this one."""
         learner = ReferenceLearner(self._network, self._given, self._options)
-        learner.restore(self.state)
+        learner.restore(self._own_state())
         return learner
+
+    def _own_state(self) -> LearnerState:
+        """Return the state without what is trained beside the network."""
+        state = self.state
+        own = {key: w for key, w in state.masters.items() if key not in self._extra}
+        slots = {name: {key: of[key] for key in own} for name, of in state.slots.items()}
+        return LearnerState(state.updates, own, slots, {key: state.buffers[key] for key in self._buffers})
 
     def _fault(self, batches: Sequence[Batch], rate: float, total: float) -> str:
         """Name what was not finite first."""

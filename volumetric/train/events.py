@@ -6,6 +6,8 @@ import dataclasses
 from dataclasses import dataclass
 from typing import ClassVar, Final, TypeAlias
 
+from volumetric.train.learner import LayerTarget
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepEvent:
@@ -35,6 +37,28 @@ class StepEvent:
 
     def __str__(self) -> str:
         return f"step {self.step}: loss {self.loss:.6g}, gradient norm {self.gradient_norm:.4g}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetEvent:
+    """What the layers were told in one update by target propagation.
+
+    Attributes
+    ----------
+    step, epoch : as of the update
+    layers : see `LayerTarget`, in the order of the network
+    """
+
+    event: ClassVar[str] = "targets"
+    detail: ClassVar[int] = 2
+
+    step: int
+    epoch: int
+    layers: tuple[LayerTarget, ...]
+
+    def __str__(self) -> str:
+        told = ", ".join(f"{of.where} budget {of.budget:.3f} gap {of.gap:.3g}" for of in self.layers)
+        return f"step {self.step}: {told}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +109,7 @@ class StopEvent:
         return f"stopped at step {self.step}: {self.where or self.reason}"
 
 
-Event: TypeAlias = StepEvent | EpochEvent | StopEvent
-COLUMNS: Final = tuple(
-    dict.fromkeys(["event", *(f.name for kind in (StepEvent, EpochEvent, StopEvent) for f in dataclasses.fields(kind))])
-)
+Event: TypeAlias = StepEvent | TargetEvent | EpochEvent | StopEvent
+TABLE: Final = (StepEvent, EpochEvent, StopEvent)
+"""Events that are a row of a table; the others have parts."""
+COLUMNS: Final = tuple(dict.fromkeys(["event", *(f.name for kind in TABLE for f in dataclasses.fields(kind))]))

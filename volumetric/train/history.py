@@ -14,7 +14,7 @@ from typing import Any, ClassVar, TextIO, TypeAlias
 from volumetric import reporting
 from volumetric.errors import CheckpointError, SpecError
 from volumetric.reporting import record
-from volumetric.train.events import COLUMNS, EpochEvent, Event, StepEvent
+from volumetric.train.events import COLUMNS, EpochEvent, Event, StepEvent, TargetEvent
 
 logger = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ class FileReporter:
 
     def _kept(self, fields: Mapping[str, Any], step: int, epoch: int) -> bool:
         """Whether an event lies before what is done."""
-        if fields["event"] == StepEvent.event:
+        if fields["event"] in (StepEvent.event, TargetEvent.event):
             return int(fields["step"]) <= step
         return fields["event"] == EpochEvent.event and int(fields["epoch"]) < epoch
 
@@ -95,9 +95,17 @@ class JsonlReporter(FileReporter):
 
 
 class CsvReporter(FileReporter):
-    """Writes comma-separated values with one header; a column that an event lacks is empty."""
+    """Writes comma-separated values with one header; a column that an event lacks is empty.
+
+    Events that are no row of numbers, as `TargetEvent`, are left out.
+    """
 
     columns: ClassVar[Sequence[str]] = COLUMNS
+
+    def report(self, event: Any, /) -> None:
+        """Write a line."""
+        if not isinstance(event, TargetEvent):
+            super().report(event)
 
     def _head(self) -> str:
         return ",".join(self.columns) + "\n"
@@ -125,7 +133,7 @@ class LogReporter:
 
     def report(self, event: Event, /) -> None:
         """Log an event."""
-        if not isinstance(event, StepEvent) or event.step % self._every == 0:
+        if not isinstance(event, StepEvent | TargetEvent) or event.step % self._every == 0:
             logger.info("%s", event)
 
     def close(self) -> None:

@@ -17,6 +17,7 @@ from volumetric.observe import Observer
 from volumetric.train.data import Batch
 from volumetric.train.lora import LowRank
 from volumetric.train.losses import MSE, Loss
+from volumetric.train.modes import Backprop, Mode
 from volumetric.train.optim import AdamW, Optimiser
 from volumetric.train.precision import Precision
 from volumetric.weights import Params
@@ -35,6 +36,7 @@ class LearnerOptions:
     decay_vectors : whether weight decay also pulls on parameters of one axis: gains and biases
     overlay : low-rank overlays that are trained in place of the weights, or None
     seed : of what layers draw while training, as dropout does
+    mode : how the network learns
     """
 
     loss: Loss = field(default_factory=MSE)
@@ -45,9 +47,12 @@ class LearnerOptions:
     decay_vectors: bool = True
     overlay: LowRank | None = None
     seed: int = 0
+    mode: Mode = field(default_factory=Backprop)
 
     def __post_init__(self) -> None:
-        """Check the clip."""
+        """Check the clip, and that the mode trains what is asked for."""
+        if self.overlay is not None and not isinstance(self.mode, Backprop):
+            raise SpecError(f"low-rank overlays are trained by backprop, not by mode {self.mode.kind!r}")
         if self.clip is not None and not self.clip > 0:
             raise SpecError(f"clip must be above 0, got {self.clip}", hint="None does not clip")
 
@@ -65,6 +70,23 @@ class Tally:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LayerTarget:
+    """What a layer was told in an update by targets.
+
+    Attributes
+    ----------
+    where, kind : which layer
+    budget : ``(cos(h, ĥ) + 1) / 2`` of its output and its target
+    gap : root mean square of their difference
+    """
+
+    where: str
+    kind: str
+    budget: float
+    gap: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StepReport:
     """What one update did.
 
@@ -74,12 +96,14 @@ class StepReport:
     gradient_norm : norm of all gradients together, before clipping
     clipped : whether the gradients were scaled down
     fault : None, or what was not finite; then no weight has changed
+    layers : what the layers were told, where they have targets
     """
 
     tally: Tally
     gradient_norm: float
     clipped: bool = False
     fault: str | None = None
+    layers: tuple[LayerTarget, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

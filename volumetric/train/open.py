@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from volumetric.errors import UnsupportedError
+from volumetric.network import Network
 from volumetric.runtime.open import AnyDevice, open_device
 from volumetric.runtime.reference import ReferenceDevice
-from volumetric.train.learner import OpenLearner
+from volumetric.train.learner import Learner, LearnerOptions, OpenLearner
+from volumetric.train.modes import Backprop
 from volumetric.train.reference import ReferenceLearner
+from volumetric.weights import Params
 
 
 def open_learner(device: AnyDevice = "auto", *, threads: int | None = None) -> OpenLearner:
@@ -23,9 +28,18 @@ def open_learner(device: AnyDevice = "auto", *, threads: int | None = None) -> O
     """
     opened = open_device(device, threads=threads)
     if isinstance(opened, ReferenceDevice) and opened.dtype is np.float32:
-        return ReferenceLearner
+        return partial(_on_reference, opened)
     from volumetric.train.device import learner_on
 
     if getattr(opened, "graphs", None) is None:
         raise UnsupportedError(f"device {opened.info.name!r} does not train", hint="train on cpu, gpu or reference")
     return learner_on(opened)  # pyright: ignore[reportArgumentType]  (it has graphs)
+
+
+def _on_reference(device: ReferenceDevice, network: Network, params: Params, options: LearnerOptions) -> Learner:
+    """Backprop by the layers' own NumPy code; what has no other form than a graph, by the interpreter of graphs."""
+    if isinstance(options.mode, Backprop):
+        return ReferenceLearner(network, params, options)
+    from volumetric.train.device import learner_on
+
+    return learner_on(device)(network, params, options)

@@ -15,6 +15,7 @@ from volumetric.train.config import TrainConfig
 from volumetric.train.imported import import_function
 from volumetric.train.lora import LowRank
 from volumetric.train.losses import LOSSES, Loss
+from volumetric.train.modes import MODES
 from volumetric.train.optim import OPTIMISERS
 from volumetric.train.own_loss import GraphLoss
 from volumetric.train.precision import Precision
@@ -245,6 +246,8 @@ def _train(section: object, seed: int, home: Path) -> TrainConfig:
         parts["optimiser"] = tables.choose(OPTIMISERS, table.pop("optimiser"), "[train] optimiser")
     if "schedule" in table:
         parts["schedule"] = _schedule(table.pop("schedule"), "[train] schedule")
+    if "mode" in table:
+        parts["mode"] = tables.choose(MODES, table.pop("mode"), "[train] mode")
     if "overlay" in table:
         parts["overlay"] = tables.call(LowRank, table.pop("overlay"), "[train] overlay")
     if "dtype" in table:

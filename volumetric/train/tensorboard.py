@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from volumetric.errors import CheckpointError
-from volumetric.train.events import EpochEvent, StepEvent
+from volumetric.train.events import EpochEvent, StepEvent, TargetEvent
 
 _POLYNOMIAL: Final = 0x82F63B78  # CRC-32C, reflected
 _MASK: Final = 0xA282EAD8
@@ -52,6 +52,9 @@ class TensorBoardReporter:
         if isinstance(event, StepEvent):
             scalars = {"loss": event.loss, "rate": event.rate, "gradient_norm": event.gradient_norm}
             self._scalars(event.step, {f"step/{name}": value for name, value in scalars.items()})
+        elif isinstance(event, TargetEvent):
+            told = {f"{name}/{of.where}": getattr(of, name) for of in event.layers for name in ("budget", "gap")}
+            self._scalars(event.step, told)
         elif isinstance(event, EpochEvent):
             found = {
                 "loss": event.loss,

@@ -22,7 +22,7 @@ from volumetric.train.checkpoint import Checkpoint, CheckpointStore, read_checkp
 from volumetric.train.config import TrainConfig
 from volumetric.train.data import AnyData, ArrayData, Batch, Data, as_data, checksum, grouped
 from volumetric.train.divergence import DivergedError, odd_entry
-from volumetric.train.events import EpochEvent, Event, StepEvent, StopEvent
+from volumetric.train.events import EpochEvent, Event, StepEvent, StopEvent, TargetEvent
 from volumetric.train.learner import Learner, OpenLearner, StepReport, Tally, Watchable
 from volumetric.train.lora import trained_keys
 from volumetric.train.open import open_learner
@@ -255,6 +255,8 @@ class _Run:
         progress.total += report.tally.total
         progress.count += report.tally.count
         self._report(self._step_event(report, rate, time.perf_counter() - began))
+        if report.layers:
+            self._report(TargetEvent(step=self.step, epoch=progress.epoch, layers=report.layers))
 
     def _step_event(self, report: StepReport, rate: float, seconds: float) -> StepEvent:
         return StepEvent(

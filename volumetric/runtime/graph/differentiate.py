@@ -10,7 +10,9 @@ from volumetric.runtime.graph.families import OPS
 from volumetric.runtime.graph.ops import Node
 
 
-def differentiate(work: GraphBuilder, seeds: Mapping[int, int], wanted: Iterable[int]) -> dict[int, int]:
+def differentiate(
+    work: GraphBuilder, seeds: Mapping[int, int], wanted: Iterable[int], *, stops: Collection[int] = ()
+) -> dict[int, int]:
     """Emit the gradients of ``Σ seed · tensor`` with respect to the tensors `wanted`.
 
     Parameters
@@ -18,6 +20,7 @@ def differentiate(work: GraphBuilder, seeds: Mapping[int, int], wanted: Iterable
     work : holds the forward nodes; the backward nodes are added behind them
     seeds : tensor → tensor of its shape, the gradient that it receives from outside
     wanted : float32 tensors, as inputs and parameters
+    stops : tensors that pass nothing on to what they depend on, as if they were constants
 
     Returns
     -------
@@ -36,7 +39,7 @@ def differentiate(work: GraphBuilder, seeds: Mapping[int, int], wanted: Iterable
             raise ShapeError(f"the gradient of {list(work.shape(tensor))} cannot be {list(work.shape(seed))}")
     wanted = tuple(wanted)
     nodes = list(work.nodes)
-    moved = _dependent(work, nodes, wanted)
+    moved = _dependent(nodes, wanted, work.detached.union(stops))
     grads = dict(seeds)
     for node in reversed(nodes):
         arrived = [i for i in node.outputs if i in moved and i in grads]
@@ -64,10 +67,10 @@ def _handed_back(
     return op.vjp(work, node, arrived[node.outputs[0]])
 
 
-def _dependent(work: GraphBuilder, nodes: list[Node], wanted: tuple[int, ...]) -> set[int]:
-    """Return `wanted` and all tensors that depend on them in a way that counts."""
+def _dependent(nodes: list[Node], wanted: tuple[int, ...], stops: Collection[int]) -> set[int]:
+    """Return `wanted` and all tensors that depend on them, not by way of `stops`."""
     moved = set(wanted)
     for node in nodes:
         if moved.intersection(node.inputs):
-            moved.update(i for i in node.outputs if i not in work.detached)
+            moved.update(i for i in node.outputs if i not in stops)
     return moved

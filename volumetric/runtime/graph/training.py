@@ -132,7 +132,7 @@ def next_key(key: str) -> str:
 def loss_graph(of: ForwardPass, weights: EmitWeights, *, outputs: bool = False) -> Graph:
     """Inputs: inputs, targets [, weights]. Outputs: the sum of the loss's terms, and what the network gave if asked."""
     work = GraphBuilder()
-    total, prediction, _ = _loss(work, of, weights)
+    total, prediction, _ = emit_loss(work, of, weights)
     return fuse_activations(work.finish([total, prediction] if outputs else [total]))
 
 
@@ -154,7 +154,7 @@ def gradient_graph(of: ForwardPass, weights: EmitWeights, rule: UpdateRule) -> G
         },
         noise=_noise(work, of),
     )
-    total, prediction, slope = _loss(work, of, weights, training=training)
+    total, prediction, slope = emit_loss(work, of, weights, training=training)
     gradients = _gradients(work, rule, {prediction: slope})
     for key, g in gradients.items():
         work.assign(sum_key(key), work.add(_where(work, work.stored(sum_key(key), rule.masters[key]), keep), g))
@@ -169,7 +169,7 @@ def update_graph(rule: UpdateRule) -> Graph:
     gradients = {key: work.stored(sum_key(key), shape) for key, shape in rule.masters.items()}
     buffers = {key: work.stored(next_key(key), shape) for key, shape in rule.buffers.items()}
     knobs = work.input("knobs", (KNOBS,))
-    return work.finish([work.concat(_update(work, rule, gradients, buffers, knobs, None), 0)])
+    return work.finish([work.concat(write_update(work, rule, gradients, buffers, knobs, None), 0)])
 
 
 def step_graph(of: ForwardPass, weights: EmitWeights, rule: UpdateRule) -> Graph:
@@ -179,10 +179,10 @@ def step_graph(of: ForwardPass, weights: EmitWeights, rule: UpdateRule) -> Graph
     `update_graph`.
     """
     work = GraphBuilder()
-    training = _training(work, of, rule)
-    total, prediction, slope = _loss(work, of, weights, training=training)
+    training = begin_training(work, of, rule)
+    total, prediction, slope = emit_loss(work, of, weights, training=training)
     gradients = _gradients(work, rule, {prediction: slope})
-    told = _update(work, rule, gradients, training.buffers, work.input("knobs", (KNOBS,)), total)
+    told = write_update(work, rule, gradients, training.buffers, work.input("knobs", (KNOBS,)), total)
     return work.finish([work.concat([total, *told], 0)])  # one tensor: a device hands each over apart
 
 
@@ -196,7 +196,7 @@ def watch_graph(
     """
     work = GraphBuilder()
     made: dict[int, int] = {}
-    _, prediction, slope = _loss(work, of, weights, made=made, training=_training(work, of, rule))
+    _, prediction, slope = emit_loss(work, of, weights, made=made, training=begin_training(work, of, rule))
     ends = [step.outputs[0] for step in of.plan.steps if 0 not in work.shape(made[step.outputs[0]])]
     slopes = differentiate(work, {prediction: slope}, [made[end] for end in ends])
     entries = [Watched(end, "forward", prod(work.shape(made[end]))) for end in ends]
@@ -213,7 +213,7 @@ def _statistics(work: GraphBuilder, x: int, active: float) -> list[int]:
     return [least, work.reduce(flat, "max", (0,)), work.reduce(flat, "mean", (0,)), work.reduce(above, "mean", (0,))]
 
 
-def _training(work: GraphBuilder, of: ForwardPass, rule: UpdateRule) -> GraphTraining:
+def begin_training(work: GraphBuilder, of: ForwardPass, rule: UpdateRule) -> GraphTraining:
     """Begin with the buffers as they are."""
     buffers = {key: work.stored(key, shape) for key, shape in rule.buffers.items()}
     return GraphTraining(buffers=buffers, noise=_noise(work, of))
@@ -223,7 +223,7 @@ def _noise(work: GraphBuilder, of: ForwardPass) -> int | None:
     return work.input("noise", (2,), "int32") if of.draws else None
 
 
-def _loss(
+def emit_loss(
     work: GraphBuilder,
     of: ForwardPass,
     weights: EmitWeights,
@@ -270,15 +270,27 @@ def _gradients(work: GraphBuilder, rule: UpdateRule, seeds: Mapping[int, int]) -
     return {key: found[i] if i in found else work.zeros(rule.masters[key]) for key, i in masters.items()}
 
 
-def _update(
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How far an array goes in an update: a factor on its rate [1], and a number [1] that leaves it as it is if 0."""
+
+    rate: int
+    moves: int
+
+
+def write_update(
     work: GraphBuilder,
     rule: UpdateRule,
     gradients: Mapping[str, int],
     buffers: Mapping[str, int],
     knobs: int,
     total: int | None,
+    paces: Mapping[str, Pace] | None = None,
 ) -> list[int]:
-    """Emit clipping and updates; nothing is written unless `total`, norm, new weights and buffers are all finite."""
+    """Emit clipping and updates; nothing is written unless `total`, norm, new weights and buffers are all finite.
+
+    Returns the norm of the gradients [1], and [1] of 1 where the update is written.
+    """
     rate, scale, first, second = work.split(knobs, [1] * KNOBS, 0)
     norm = work.binary("mul", work.unary(work.sumsq(list(gradients.values())), "sqrt"), scale)
     factor = scale
@@ -288,16 +300,31 @@ def _update(
     good = _finite(work, norm)
     if total is not None:
         good = work.binary("mul", good, _finite(work, total))
-    trial = work.concat([rate, factor, first, second, good], 0)
-    squares = [work.sumsq([_stepped(work, rule, key, g, trial, in_place=False)]) for key, g in gradients.items()]
+
+    paced = paces or {}
+
+    def scalars(good: int) -> Callable[[str], int]:
+        """Return what gives an array the numbers of its update."""
+        plain = work.concat([rate, factor, first, second, good], 0)
+
+        def of(key: str) -> int:
+            if key not in paced:
+                return plain
+            own, moves = work.binary("mul", rate, paced[key].rate), work.binary("mul", good, paced[key].moves)
+            return work.concat([own, factor, first, second, moves], 0)
+
+        return of
+
+    trial = scalars(good)
+    squares = [work.sumsq([_stepped(work, rule, key, g, trial(key), in_place=False)]) for key, g in gradients.items()]
     good = work.binary("mul", good, _finite(work, work.reduce(work.concat(squares, 0), "max", (0,))))
     for value in buffers.values():
         good = work.binary("mul", good, _finite(work, work.reduce(work.unary(value, "abs"), "max", (0,))))
-    scalars = work.concat([rate, factor, first, second, good], 0)
+    final = scalars(good)
     for key, value in buffers.items():
         work.assign(key, value, good)
     for key, g in gradients.items():
-        _stepped(work, rule, key, g, scalars, in_place=True)
+        _stepped(work, rule, key, g, final(key), in_place=True)
     return [norm, good]
 
 

@@ -1,0 +1,91 @@
+"""How a network learns: by backprop, or by targets that each layer gets for itself."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, Final, Literal, TypeAlias, get_args, get_type_hints
+
+from volumetric.errors import SpecError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backprop:
+    """Gradients of the loss with respect to all weights."""
+
+    kind: ClassVar[str] = "backprop"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetPropagation:
+    """Every layer is told what its output should have been, and learns from that alone.
+
+    Formulas: `volumetric.runtime.graph.targets`. The update of a layer is that of the optimiser with the rate times
+    ``½ + ½ budget``, and none where the budget is below the gate; the budget of a layer is ``(cos(h, ĥ) + 1) / 2``.
+
+    Attributes
+    ----------
+    method : ``"difference"``: through inverses, without derivatives below the top (Lee et al. 2015, arXiv 1412.7525);
+        ``"gradient"``: targets lie along the gradient of the loss, and updates are backprop's
+    inverse : of dense layers, in difference mode. ``"learned"``: a layer beside each; ``"transpose"``: the transposed
+        weights, each row by its size; ``"pinv"``: their damped pseudo-inverse. Other layers learn theirs, or have an
+        exact one
+    top : ``"hidden"``: the inputs of the last layers with weights get targets by the gradient of the loss;
+        ``"output"``: their outputs alone do
+    gradient_scale : how far the targets at the top are from the values, in gradients of a row's loss
+    depth_scale : factor from layer to layer downwards; None: 1.1 for gradients, 1 for differences
+    gate : budget below which a layer does not learn
+    clamp : bound on how far any number may be from its target
+    noise, noise_decay : deviation of the noise around what inverses learn, and its factor from update to update
+    inverse_steps : updates of the inverses for each of the network
+    inverse_rate : their learning rate, before the schedule's factor; None: that of the network
+    pinv_every, pinv_damping : updates from one pseudo-inverse to the next; its λ, in means of the diagonal of WᵀW
+    """
+
+    kind: ClassVar[str] = "target"
+
+    method: Literal["difference", "gradient"] = "difference"
+    inverse: Literal["learned", "transpose", "pinv"] = "learned"
+    top: Literal["hidden", "output"] = "hidden"
+    gradient_scale: float = 0.1
+    depth_scale: float | None = None
+    gate: float = 0.2
+    clamp: float = 10.0
+    noise: float = 0.1
+    noise_decay: float = 0.999
+    inverse_steps: int = 1
+    inverse_rate: float | None = None
+    pinv_every: int = 10
+    pinv_damping: float = 1e-3
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        for name in ("method", "inverse", "top"):
+            known = get_args(get_type_hints(TargetPropagation)[name])
+            if getattr(self, name) not in known:
+                raise SpecError(
+                    f"target propagation: {name} must be one of {', '.join(known)}, got {getattr(self, name)!r}"
+                )
+        for name in ("gradient_scale", "clamp", "depth_scale", "pinv_damping"):
+            value = getattr(self, name)
+            if value is not None and not (math.isfinite(value) and value > 0):
+                raise SpecError(f"target propagation: {name} must be above 0, got {getattr(self, name)}")
+        for name in ("gate", "noise", "inverse_rate", "noise_decay"):
+            value = getattr(self, name)
+            if value is not None and not (math.isfinite(value) and value >= 0):
+                raise SpecError(f"target propagation: {name} must be 0 or more, got {getattr(self, name)}")
+        for name in ("inverse_steps", "pinv_every"):
+            if getattr(self, name) < 1:
+                raise SpecError(f"target propagation: {name} must be at least 1, got {getattr(self, name)}")
+
+    @property
+    def growth(self) -> float:
+        """Factor from layer to layer downwards."""
+        if self.depth_scale is not None:
+            return self.depth_scale
+        return 1.1 if self.method == "gradient" else 1.0
+
+
+Mode: TypeAlias = Backprop | TargetPropagation
+MODES: Final[dict[str, type[Mode]]] = {cls.kind: cls for cls in (Backprop, TargetPropagation)}
+"""Name → how to learn."""

@@ -1,0 +1,172 @@
+"""Learning by targets on any device: an update is one graph, in which every layer follows a target of its own."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from volumetric._typing import Array, Shape
+from volumetric.errors import SpecError, UnsupportedError
+from volumetric.layers.noise import noise_key
+from volumetric.network import Network
+from volumetric.runtime.graph import GraphDevice
+from volumetric.runtime.graph.inverses import Inverse, last_steps, plan_inverses
+from volumetric.runtime.graph.targets import TargetRule, inverse_graph, target_graph, taught
+from volumetric.train.data import Batch
+from volumetric.train.device import DeviceLearner, Ready
+from volumetric.train.learner import LayerTarget, LearnerOptions, StepReport, Tally
+from volumetric.train.modes import TargetPropagation
+from volumetric.weights import Params
+
+
+class TargetLearner(DeviceLearner):
+    """Trains by targets on a `GraphDevice`. What inverses learn is kept beside the masters, as ``inverse/<where>/…``.
+
+    Raises
+    ------
+    UnsupportedError
+        A target cannot cross one of the layers; the message names it.
+    """
+
+    def __init__(self, network: Network, params: Params, options: LearnerOptions, device: GraphDevice) -> None:
+        assert isinstance(options.mode, TargetPropagation)
+        self._mode: TargetPropagation = options.mode
+        super().__init__(network, params, options, device)
+        for key, shape in self._solved().items():
+            self._store.put(key, np.zeros(shape, np.float32))
+        self._steps = taught(self._plan, self._shapes)
+
+    def step(self, batches: Sequence[Batch], *, rate: float) -> StepReport:
+        """Make one update by one batch; a fault leaves every weight as it was."""
+        if len(batches) != 1:
+            raise SpecError("a target is of one batch: accumulate must be 1")
+        ready = self._ready(batches[0])
+        self._observe([ready])
+        self._solve()
+        arrays = [*ready.arrays, *self._spread(learning=self._mode.inverse_steps == 1)]
+        rule = self._targets(learning=self._mode.inverse_steps == 1)
+        program = self._program(("targets", ready.of), lambda: target_graph(ready.of, self._weights, rule))
+        knobs = self._knobs(rate, self._options.loss.scale(ready.count), self._updates + 1)
+        key = self._key(0) if ready.of.draws or len(arrays) > len(ready.arrays) else []
+        total, norm, good, *told = self._values(program, [*key, *arrays, knobs])
+        tally = Tally(total, ready.count)
+        layers = tuple(
+            LayerTarget(where=step.where, kind=step.op, budget=budget, gap=gap)
+            for step, budget, gap in zip(self._steps, told[::2], told[1::2], strict=True)
+        )
+        if good and self._mode.inverse_steps > 1:
+            self._teach_inverses(ready, rate)
+        clip = self._options.clip
+        report = self._conclude(
+            batches, tally, norm, clipped=clip is not None and norm > clip, good=bool(good), rate=rate
+        )
+        return report if report.fault is not None else dataclasses.replace(report, layers=layers)
+
+    def _teach_inverses(self, ready: Ready, rate: float) -> None:
+        """Update the inverses alone, several times."""
+        spread = self._spread(learning=True)
+        if not spread:
+            return
+        rule = self._targets(learning=True)
+        program = self._program(("inverses", ready.of), lambda: inverse_graph(ready.of, self._weights, rule))
+        for turn in range(self._mode.inverse_steps):
+            knobs = self._knobs(rate, 1.0, self._updates * self._mode.inverse_steps + turn + 1)
+            program.run([*self._key(turn), ready.arrays[0], *spread, knobs])
+
+    def _fault(self, batches: Sequence[Batch], rate: float, total: float) -> str:
+        """Name what was not finite first."""
+        with np.errstate(all="ignore"):
+            named = self._reference().evaluate(batches[0]).fault
+        return named or (self._loss_fault if not np.isfinite(total) else "a target, or what is learned from it")
+
+    @cached_property
+    def _inverses(self) -> Mapping[str, Inverse]:
+        mode = self._mode
+        if mode.method == "gradient":
+            self._refuse_discrete()
+            return {}
+        tail, last = last_steps(self._plan)
+        derived = [step.where for step in (*tail, *(last if mode.top == "hidden" else ()))]
+        return plan_inverses(self._plan, mode.inverse, derived=derived)
+
+    def _refuse_discrete(self) -> None:
+        for step in self._plan.steps:
+            spec: Any = step.attrs.get("spec")
+            if step.op == "discrete" and spec.surrogate == "none":
+                raise UnsupportedError(
+                    f"no gradient crosses the discrete layer at {step.where}",
+                    hint='method="difference" needs none; or give the layer a surrogate',
+                )
+
+    def _extra_masters(self) -> dict[str, Array]:
+        """Return inverses as they are at first: orthogonal times ½, without bias."""
+        found: dict[str, Array] = {}
+        for inverse in self._inverses.values():
+            for key, shape in inverse.shapes().items():
+                found[key] = (
+                    _orthogonal(key, shape, self._options.seed) if len(shape) > 1 else np.zeros(shape, np.float32)
+                )
+        return found
+
+    def _targets(self, *, learning: bool) -> TargetRule:
+        mode, lr = self._mode, self._options.optimiser.lr
+        return TargetRule(
+            update=self._rule,
+            method=mode.method,
+            scale=mode.gradient_scale,
+            growth=mode.growth,
+            clamp=mode.clamp,
+            gate=mode.gate,
+            top=mode.top,
+            inverses=self._inverses,
+            learns_inverses=learning,
+            inverse_rate=1.0 if mode.inverse_rate is None or not lr else mode.inverse_rate / lr,
+        )
+
+    def _spread(self, *, learning: bool) -> list[Array]:
+        """Return the noise around what inverses learn, if any do."""
+        if not learning or not any(inverse.layer for inverse in self._inverses.values()):
+            return []
+        return [np.array([self._mode.noise * self._mode.noise_decay**self._updates], np.float32)]
+
+    def _key(self, part: int) -> list[Array]:
+        return [np.array(noise_key(self._options.seed, self._updates, part), np.uint32).view(np.int32)]
+
+    def _solved(self) -> dict[str, Shape]:
+        """Key → shape of the pseudo-inverses."""
+        found: dict[str, Shape] = {}
+        for step in self._plan.steps:
+            inverse = self._inverses.get(step.where)
+            if inverse is not None and inverse.kind == "pinv":
+                spec: Any = step.attrs["spec"]
+                found[inverse.key("pinv")] = (spec.in_features, spec.out_features)
+        return found
+
+    def _solve(self) -> None:
+        """Compute the pseudo-inverses anew where it is time to: ``(WᵀW + λI)⁻¹ Wᵀ`` in float64."""
+        if self._updates % self._mode.pinv_every:
+            return
+        for step in self._plan.steps:
+            inverse = self._inverses.get(step.where)
+            if inverse is not None and inverse.kind == "pinv":
+                w = self._store.get(step.params["weight"]).astype(np.float64)
+                square = w.T @ w
+                damped = square + self._mode.pinv_damping * np.trace(square) / len(square) * np.eye(len(square))
+                self._store.put(inverse.key("pinv"), np.linalg.solve(damped, w.T).astype(np.float32))
+
+    def _learned(self) -> dict[str, Array]:
+        return super()._learned() | {key: self._store.get(key) for key in self._solved()}
+
+
+def _orthogonal(key: str, shape: Shape, seed: int) -> Array:
+    """Return ½ of a random matrix with orthogonal rows or columns, whichever are fewer."""
+    stream = np.random.SeedSequence(seed, spawn_key=tuple(key.encode()))
+    rows, columns = shape[0], math.prod(shape[1:])
+    drawn = np.random.Generator(np.random.Philox(stream)).standard_normal((max(rows, columns), min(rows, columns)))
+    q = np.linalg.qr(drawn)[0]
+    return (0.5 * (q if rows >= columns else q.T)).reshape(shape).astype(np.float32)
