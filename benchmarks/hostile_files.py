@@ -141,20 +141,20 @@ def with_vocabulary_file(home: Path) -> None:
     (home / "vocab.txt").write_text("\n".join(sorted(words, key=words.__getitem__)), encoding="utf-8")
 
 
-def with_unigrams(home: Path) -> None:
-    """Make an XLM-RoBERTa with a tokenizer of unigrams."""
-    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
+def with_pieces(name: str) -> Callable[[Path], object]:
+    """Return a maker of a Llama with one of SentencePiece's vocabularies."""
 
-    copy_of(ENCODERS / "xlm_roberta_pairs")(home)
-    pieces = [("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0)]
-    pieces += [
-        (piece, -float(i)) for i, piece in enumerate(["\u2581", "\u2581He", "llo", "l", "o", "w", "r", "1", "2"])
-    ]
-    built = Tokenizer(models.Unigram(pieces, 3, byte_fallback=False))
-    built.normalizer = normalizers.Sequence([normalizers.Nmt(), normalizers.NFKC()])
-    built.pre_tokenizer = pre_tokenizers.Metaspace()
-    built.decoder = decoders.Metaspace()
-    built.save(str(home / "tokenizer.json"))
+    def make(home: Path) -> None:
+        copy_of(TINY / "llama")(home)
+        tensors = load_file(home / "model.safetensors")
+        table = "model.embed_tokens.weight"
+        save_file({**tensors, table: np.concatenate([tensors[table]] * 2)}, home / "model.safetensors")
+        config = home / "config.json"
+        config.write_text(json.dumps({**json.loads(config.read_text()), "vocab_size": 2 * len(tensors[table])}))
+        for kind in ("tokenizer", "tokenizer_config"):
+            shutil.copy(FIXTURES / "sentencepiece" / f"{name}.{kind}.json", home / f"{kind}.json")
+
+    return make
 
 
 def with_loom(home: Path) -> None:
@@ -258,7 +258,10 @@ def kinds() -> dict[str, Kind]:
         "texts gguf": Kind(as_gguf(with_texts), use_file),
         "texts native": Kind(calibrated, use_directory),
         "tokenizer vocab.txt": Kind(with_vocabulary_file, use_directory),
-        "tokenizer unigrams": Kind(with_unigrams, use),
+        "tokenizer unigrams": Kind(with_pieces("xlm_roberta"), use_directory),
+        "tokenizer unigrams gguf": Kind(as_gguf(with_pieces("t5")), use_file),
+        "tokenizer pieces": Kind(with_pieces("llama"), use_directory),
+        "tokenizer pieces gguf": Kind(as_gguf(with_pieces("llama")), use_file),
         "shards": Kind(in_shards, use_directory),
         "native layers": Kind(native_layers, use),
         "loom": Kind(with_loom, use_each),

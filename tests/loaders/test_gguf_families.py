@@ -120,6 +120,7 @@ def test_windows_make_an_olmo3(tmp_path: Path) -> None:
         ("olmo3", {"olmo2.attention.sliding_window_pattern": np.zeros(1, bool)}, CheckpointError, "lists 1 values"),
         ("phi3_longrope", {"phi3.rope.scaling.attn_factor": "x"}, CheckpointError, "attn_factor"),
         ("phi3_longrope", {"phi3.rope.scaling.type": "su"}, UnsupportedError, "rotary scaling 'su'"),
+        ("llama", {"llama.rope.scaling.type": np.zeros(0, np.int32)}, UnsupportedError, "rotary scaling"),
     ],
 )
 def test_odd_metadata_are_named(

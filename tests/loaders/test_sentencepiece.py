@@ -17,6 +17,7 @@ from volumetric.loaders.gguf import GGUFFile
 from volumetric.loaders.gguf_tokenizer import read_tokenizer
 from volumetric.loaders.gguf_tokenizer_export import tokenizer_metadata
 from volumetric.loaders.gguf_write import write_gguf
+from volumetric.loaders.tokenizer_files import read_tokenizer_files
 
 MODEL = json.loads((Path(__file__).parent / "data" / "sentencepiece_bpe.json").read_text(encoding="utf-8"))
 BYTE = 6
@@ -81,6 +82,26 @@ def test_scores_are_needed(scores: object, tmp_path: Path) -> None:
         tokenizer(tmp_path, scores=scores).encode("a")
 
 
-def test_they_cannot_be_written_again(llama: Tokenizer) -> None:
-    with pytest.raises(UnsupportedError, match="its scores are not kept"):
-        tokenizer_metadata(llama)
+def test_they_are_written_again(llama: Tokenizer, tmp_path: Path) -> None:
+    values = tokenizer_metadata(llama)
+    kinds = values["tokenizer.ggml.token_type"]
+    assert (kinds == np.array([*MODEL["types"], *[BYTE] * 256, *[1] * len(MODEL["pieces"])])).all()
+    write_gguf(tmp_path / "again.gguf", values, {})
+    again = read_tokenizer(GGUFFile(tmp_path / "again.gguf"), "again.gguf")
+    assert again is not None
+    for record in MODEL["texts"]:
+        assert again.encode(record["text"]) == llama.encode(record["text"]) == [1, *record["ids"]]
+
+
+def test_merges_that_follow_from_no_scores_are_refused(llama: Tokenizer, tmp_path: Path) -> None:
+    """Byte-pair encoding of the tokenizers library's own trainer, whose pieces are made in one way alone."""
+    state = json.loads(llama.to_json())
+    merges = state["model"]["merges"]
+    made = ["".join(merge) for merge in merges]
+    last = next(i for i in range(len(made) - 1) if made[i] == made[i + 1])  # one of two ways to make a piece
+    for changed in (merges[:last] + merges[last + 1 :], [*merges[:last], *merges[last + 1 :], merges[last]]):
+        state["model"]["merges"] = changed
+        (tmp_path / "tokenizer.json").write_text(json.dumps(state))
+        found, _ = read_tokenizer_files(tmp_path)
+        with pytest.raises(UnsupportedError, match="do not follow from scores"):
+            tokenizer_metadata(found)

@@ -34,9 +34,10 @@ def read_rope(given: Config, file: GGUFSource, head_dim: int) -> dict[str, Any]:
         rope["partial_rotary_factor"] = part if int(head_dim * part) == dim else math.nextafter(part, 2.0)
     kind = given.values.get("rope.scaling.type", "none")
     longrope = LONG_FACTORS in file.entries or SHORT_FACTORS in file.entries
-    if kind not in ("none", "linear", "yarn") and not (kind == "longrope" and longrope):
+    known = ("none", "linear", "yarn", *(["longrope"] if longrope else []))
+    if not isinstance(kind, str) or kind not in known:
         raise UnsupportedError(
-            f"{given.where}: rotary scaling {kind!r} is not supported",
+            f"{given.where}: rotary scaling {str(kind)[:60]!r} is not supported",
             hint=f"supported: linear, yarn, and longrope by the tensors {LONG_FACTORS} and {SHORT_FACTORS}",
         )
     if kind == "linear":

@@ -1,4 +1,4 @@
-"""Rebuild the tokenizer that a GGUF file describes: byte-level BPE, SentencePiece's, or WordPiece."""
+"""Rebuild the tokenizer that a GGUF file describes: byte-level BPE, one of SentencePiece's, or WordPiece."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from volumetric.errors import CheckpointError
 from volumetric.loaders.gguf import GGUFSource
+from volumetric.loaders.gguf_unigram import CHARSMAP, MERGE_SPACES, PREFIX_SPACE, read_charsmap, unigram
 from volumetric.loaders.gguf_values import LazyStrings
 from volumetric.loaders.gguf_wordpiece import ROLES as WORDPIECE_ROLES
 from volumetric.loaders.gguf_wordpiece import plain_words, rebuilt
@@ -25,12 +26,23 @@ logger = logging.getLogger(__name__)
 PREFIX: Final = "tokenizer.ggml."
 MAX_LENGTH: Final = "volumetric.max_length"
 """Key of the number of tokens that a text may have: our own, because the format has none."""
-NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED = 1, 2, 3, 4, 5
+NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
 """Token types. Control and user-defined tokens are found in a text before merges are applied, and only the former are
-no text; unused ones stand for rows of the embedding that no token has."""
+no text; unused ones stand for rows of the embedding that no token has, and those of bytes for what no piece has."""
 ENDS: Final = ("eos", "eot", "eom")
 """Keys of ids that end a text, a turn or a message."""
-ROLES: Final = {"bos": "bos_token", "eos": "eos_token", "unknown": "unk_token", "padding": "pad_token"}
+ROLES: Final = {
+    "bos": "bos_token",
+    "eos": "eos_token",
+    "unknown": "unk_token",
+    "padding": "pad_token",
+    "seperator": "sep_token",
+    "cls": "cls_token",
+    "mask": "mask_token",
+}
+"""Key of an id → role of its token. The format spells so."""
+MODELS: Final = ("gpt2", "llama", "t5", "bert")
+"""Kinds of tokenizers that can be rebuilt."""
 
 # The regular expressions of the released tokenizer.json files; only the run of digits differs.
 _WORDS: Final = (
@@ -38,7 +50,10 @@ _WORDS: Final = (
 )
 _SPLITS: Final[Mapping[str, str]] = {"llama-bpe": _WORDS % "{1,3}", "qwen2": _WORDS % ""}
 _SAME: Final[Mapping[str, tuple[str, ...]]] = {
-    "gpt-2": ("phi-2", "jina-es", "jina-de", "jina-v2-es", "jina-v2-de", "mpt", "olmo", "jais"),
+    "gpt-2": (
+        *("phi-2", "jina-es", "jina-de", "jina-v2-es", "jina-v2-de", "jina-v1-en", "jina-v2-code", "roberta-bpe"),
+        *("mpt", "olmo", "jais"),
+    ),
     "smollm": ("starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b"),
     "llama-bpe": ("llama3", "llama-v3", "smaug-bpe", "falcon3", "pixtral"),
     "qwen2": ("deepseek-r1-qwen",),
@@ -53,7 +68,9 @@ _DEFAULT: Final = (
     r"[0-9][0-9][0-9]",
 )
 """What llama.cpp cuts by, one after the other, in files that name no pre-tokenizer."""
-PRE_TOKENIZERS: Final = ("smollm", "gpt-2", "default", *_SPLITS)
+COMPOSING: Final = ("qwen2", "modern-bert")
+"""Kinds under which characters are composed (NFC) before a text is cut."""
+PRE_TOKENIZERS: Final = ("smollm", "gpt-2", "modern-bert", "default", *_SPLITS)
 """Kinds of pre-tokenizers that can be rebuilt."""
 
 
@@ -143,9 +160,9 @@ class _GGUFTokenizer:
 
     def _build(self) -> tokenizers.Tokenizer:
         model = self._metadata.get(PREFIX + "model")
-        if model not in ("gpt2", "llama", "bert"):
+        if model not in MODELS:
             raise CheckpointError(
-                f"{self._where}: tokenizer model {model!r} cannot be rebuilt from metadata; gpt2, llama and bert can",
+                f"{self._where}: tokenizer model {model!r} cannot be rebuilt from metadata; {', '.join(MODELS)} can",
                 hint=_ORIGINAL,
             )
         # So llama.cpp's converter and ours name rows of the embedding that no token has; else "unused" says little.
@@ -156,16 +173,19 @@ class _GGUFTokenizer:
             raise CheckpointError(f"{self._where}: the vocabulary holds a token twice")
         if model == "bert":
             return self._words(vocabulary)
-        built, begins = self._byte_level(vocabulary) if model == "gpt2" else self._sentencepiece(vocabulary)
-        self._add_tokens(built)
-        self._wrap(built, add_bos=self._flag("add_bos_token", begins))
+        if model == "t5":
+            built, begins = self._unigram(sorted(padding)), False
+        else:
+            built, begins = self._byte_level(vocabulary) if model == "gpt2" else self._sentencepiece(vocabulary)
+        self._add_tokens(built, unknown=model in ("llama", "t5"))
+        self._wrap(built, begins=begins, ends=model == "t5")
         return built
 
-    def _add_tokens(self, built: tokenizers.Tokenizer) -> None:
-        """Let tokens that are found before a text is cut be found."""
+    def _add_tokens(self, built: tokenizers.Tokenizer, *, unknown: bool = False) -> None:
+        """Let tokens that are found before a text is cut be found, among them that for what is unknown if asked."""
         from tokenizers import AddedToken
 
-        for kind, special in ((CONTROL, True), (USER_DEFINED, False)):
+        for kind, special in ((CONTROL, True), (USER_DEFINED, False), *([(UNKNOWN, True)] if unknown else [])):
             ids = np.flatnonzero(self._types == kind)
             added = [AddedToken(self._tokens[id], special=special, normalized=False) for id in ids]
             (built.add_special_tokens if special else built.add_tokens)(added)
@@ -199,7 +219,7 @@ class _GGUFTokenizer:
         # Llama 3 takes a word that is a token as that token, even where no merges lead to it.
         bpe = models.BPE(vocab=vocabulary, merges=self._merges(), ignore_merges=kind == "llama-bpe")
         built = Tokenizer(bpe)
-        if kind == "qwen2":
+        if kind in COMPOSING:
             from tokenizers.normalizers import NFC
 
             built.normalizer = NFC()
@@ -218,9 +238,7 @@ class _GGUFTokenizer:
 
     def _sentencepiece(self, vocabulary: dict[str, int]) -> tuple[tokenizers.Tokenizer, bool]:
         """SentencePiece's BPE, whose merges follow from scores; a begin token stands before each text by default."""
-        scores = self._metadata.get(PREFIX + "scores")
-        if not isinstance(scores, np.ndarray) or scores.shape != (len(self._tokens),) or scores.dtype.kind != "f":
-            raise CheckpointError(f"{self._where}: {PREFIX}scores is missing or does not fit the tokens")
+        scores = self._scores()
         normal = np.flatnonzero(self._types == NORMAL)
         unknown = self._id("unknown_token_id")
         return sentencepiece_bpe(
@@ -230,12 +248,39 @@ class _GGUFTokenizer:
             prefix=self._flag("add_space_prefix", True),
         ), True
 
-    def _wrap(self, built: tokenizers.Tokenizer, *, add_bos: bool) -> None:
-        """Let the tokenizer put the begin and end tokens around a text that the file asks for."""
+    def _scores(self) -> np.ndarray[Any, Any]:
+        scores = self._metadata.get(PREFIX + "scores")
+        if not isinstance(scores, np.ndarray) or scores.shape != (len(self._tokens),) or scores.dtype.kind != "f":
+            raise CheckpointError(f"{self._where}: {PREFIX}scores is missing or does not fit the tokens")
+        if not np.isfinite(scores).all():
+            raise CheckpointError(f"{self._where}: {PREFIX}scores holds values that are no numbers")
+        return scores
+
+    def _unigram(self, padding: list[int]) -> tokenizers.Tokenizer:
+        """SentencePiece's unigrams. A flag that is not there is false, as in llama.cpp."""
+        unknown = self._id("unknown_token_id")
+        if unknown is None:
+            unknown = next(iter(np.flatnonzero(self._types == UNKNOWN).tolist()), 2)
+        if unknown >= len(self._tokens):
+            raise CheckpointError(f"{self._where}: the vocabulary has no token for what is unknown")
+        return unigram(
+            self._tokens,
+            self._scores(),
+            normal=np.flatnonzero(np.isin(self._types, (NORMAL, BYTE))),
+            unknown=unknown,
+            unused=padding,
+            byte_fallback=bool((self._types == BYTE).any()),
+            charsmap=read_charsmap(self._metadata.get(PREFIX + CHARSMAP), self._where),
+            prefix=self._flag(PREFIX_SPACE, False),
+            merge=self._flag(MERGE_SPACES, False),
+        )
+
+    def _wrap(self, built: tokenizers.Tokenizer, *, begins: bool, ends: bool) -> None:
+        """Let the tokenizer put the begin and end tokens around a text that the file asks for, or that are usual."""
         from tokenizers.processors import TemplateProcessing
 
-        bos = self._id("bos_token_id") if add_bos else None
-        eos = self._id("eos_token_id") if self._flag("add_eos_token", False) else None
+        bos = self._id("bos_token_id") if self._flag("add_bos_token", begins) else None
+        eos = self._id("eos_token_id") if self._flag("add_eos_token", ends) else None
         around = [(self._tokens[id], id) for id in (bos, eos) if id is not None]
         if around:
             before = [] if bos is None else [f"{self._tokens[bos]}:0"]
@@ -249,7 +294,7 @@ def pre_tokenizer_of(kind: str) -> Any:
     from tokenizers import Regex
     from tokenizers.pre_tokenizers import ByteLevel, Digits, Sequence, Split
 
-    if kind == "gpt-2":
+    if kind in ("gpt-2", "modern-bert"):
         return ByteLevel(add_prefix_space=False)
     if kind == "default":
         cuts = [Split(Regex(expression), "isolated") for expression in _DEFAULT]

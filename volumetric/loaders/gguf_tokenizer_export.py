@@ -1,4 +1,4 @@
-"""Describe a byte-level BPE or WordPiece tokenizer in the metadata of a GGUF file."""
+"""Describe a tokenizer in the metadata of a GGUF file: byte-level BPE, one of SentencePiece's, or WordPiece."""
 
 from __future__ import annotations
 
@@ -11,7 +11,11 @@ import numpy as np
 
 from volumetric.errors import UnsupportedError
 from volumetric.loaders.generation_config import GenerationDefaults
+from volumetric.loaders.gguf_sentencepiece import BYTE as BYTE_PIECE
+from volumetric.loaders.gguf_sentencepiece import sentencepiece_metadata
 from volumetric.loaders.gguf_tokenizer import (
+    BYTE,
+    COMPOSING,
     CONTROL,
     ENDS,
     MAX_LENGTH,
@@ -19,10 +23,12 @@ from volumetric.loaders.gguf_tokenizer import (
     PRE_TOKENIZERS,
     PREFIX,
     ROLES,
+    UNKNOWN,
     UNUSED,
     USER_DEFINED,
     pre_tokenizer_of,
 )
+from volumetric.loaders.gguf_unigram import unigram_metadata
 from volumetric.loaders.gguf_wordpiece import wordpiece_metadata
 from volumetric.loaders.tokenizer import Tokenizer
 
@@ -58,57 +64,99 @@ def tokenizer_metadata(tokenizer: Tokenizer | None, rows: int = 0) -> dict[str, 
     Raises
     ------
     UnsupportedError
-        It is neither BERT's WordPiece nor byte-level BPE with one of the pre-tokenizers that GGUF files name, or it has
-        more tokens than `rows`.
+        It is none of BERT's WordPiece, byte-level BPE with one of the pre-tokenizers that GGUF files name, and
+        SentencePiece's two kinds; or it has more tokens than `rows`, or does what the files cannot say.
     """
     if tokenizer is None:
         return {PREFIX + "model": "no_vocab"}
     state = json.loads(tokenizer.to_json())
-    if state["model"].get("byte_fallback"):
-        raise UnsupportedError(
-            "a SentencePiece tokenizer cannot be written to GGUF: its scores are not kept",
-            hint=FORMATS,
-        )
-    kind = state["model"]["type"]
-    vocabulary: dict[str, int] = dict(state["model"].get("vocab", {})) if kind in ("BPE", "WordPiece") else {}
+    kind = _kind(state["model"])
+    names = _names(state)
     added = {token["content"]: token for token in state["added_tokens"]}
-    vocabulary |= {content: token["id"] for content, token in added.items()}
-    if kind != "WordPiece":
-        _check_form(tokenizer, state)
-    names = {id: token for token, id in vocabulary.items()}
     count = max(rows, 1 + max(names, default=-1))
-    if len(names) < len(vocabulary) or not names or count > (rows or 2 * len(names)):
+    if not names or count > (rows or 2 * len(names)):
         raise UnsupportedError(
-            f"the tokenizer has {len(vocabulary)} tokens with ids up to {count - 1}, the embedding {rows} rows",
+            f"the tokenizer has {len(names)} tokens with ids up to {count - 1}, the embedding {rows} rows",
             hint="GGUF wants one token for each row",
         )
     tokens = [names.get(id, f"[PAD{id}]") for id in range(count)]
-    types = [_type(added.get(token)) if id in names else UNUSED for id, token in enumerate(tokens)]
-    if kind == "WordPiece":
-        own = wordpiece_metadata(tokenizer, tokens, {id for id, kind in enumerate(types) if kind == CONTROL})
+    unknown = _unknown(tokenizer, state["model"]) if kind in ("llama", "t5") else None
+    types = np.array([_type(added.get(token)) if id in names else UNUSED for id, token in enumerate(tokens)], np.int32)
+    if kind in ("llama", "t5") and state["model"].get("byte_fallback"):
+        types[[id for id, token in enumerate(tokens) if BYTE_PIECE.fullmatch(token)]] = BYTE
+    if unknown is not None:
+        types[unknown] = UNKNOWN
+    if kind == "bert":
+        own = wordpiece_metadata(tokenizer, tokens, set(np.flatnonzero(types == CONTROL).tolist()))
+    elif kind == "gpt2":
+        _check_form(tokenizer, state)
+        own = {**_byte_level(tokenizer, state), **_ids(tokenizer), "add_space_prefix": False}
+    elif kind == "llama":
+        own = {**sentencepiece_metadata(tokenizer.backend, state, tokens), **_ids(tokenizer)}
     else:
-        own = _byte_level(tokenizer, state, tokens)
-    return {PREFIX + name: value for name, value in {**own, "token_type": np.array(types, np.int32)}.items()}
+        own = {"add_eos_token": False, **unigram_metadata(tokenizer.backend, state, types), **_ids(tokenizer)}
+    if unknown is not None:
+        own["unknown_token_id"] = np.uint32(unknown)
+    return {PREFIX + name: value for name, value in {"tokens": tokens, **own, "token_type": types}.items()}
 
 
-def _byte_level(tokenizer: Tokenizer, state: Mapping[str, Any], tokens: list[str]) -> dict[str, Any]:
-    """What a file says of byte-level BPE beside types, by keys without their prefix."""
-    values: dict[str, Any] = {
+def _kind(model: Mapping[str, Any]) -> str:
+    """What GGUF files call the model of a tokenizer."""
+    if model["type"] == "BPE":
+        return "llama" if model.get("byte_fallback") else "gpt2"
+    kinds = {"Unigram": "t5", "WordPiece": "bert"}
+    if model["type"] not in kinds:
+        raise UnsupportedError(f"GGUF has no form for a tokenizer of the kind {model['type']}", hint=FORMATS)
+    return kinds[model["type"]]
+
+
+def _names(state: Mapping[str, Any]) -> dict[int, str]:
+    """Token of each id; one that was added stands for that of the model."""
+    given = state["model"]["vocab"]
+    vocabulary = dict(given) if isinstance(given, dict) else {piece: id for id, (piece, _) in enumerate(given)}
+    if len(vocabulary) < len(given):
+        raise UnsupportedError("the vocabulary of the tokenizer has a token twice", hint=FORMATS)
+    vocabulary |= {token["content"]: token["id"] for token in state["added_tokens"]}
+    names = {id: token for token, id in vocabulary.items()}
+    if len(names) < len(vocabulary):
+        raise UnsupportedError(
+            f"the tokenizer has {len(vocabulary)} tokens with {len(names)} ids",
+            hint="GGUF wants one token for each row",
+        )
+    return names
+
+
+def _unknown(tokenizer: Tokenizer, model: Mapping[str, Any]) -> int | None:
+    """Id of what no piece has."""
+    if model["type"] == "Unigram":
+        return model["unk_id"]
+    return tokenizer.token_id(model.get("unk_token") or tokenizer.special_tokens.get("unk_token"))
+
+
+def _ids(tokenizer: Tokenizer) -> dict[str, Any]:
+    """Ids of special tokens, and which of them stand around a text."""
+    ids = {name: tokenizer.token_id(tokenizer.special_tokens.get(role)) for name, role in ROLES.items()}
+    values = {f"{name}_token_id": np.uint32(id) for name, id in ids.items() if id is not None}
+    alone, around = tokenizer.encode("a", add_special_tokens=False), tokenizer.encode("a")
+    at = next((i for i in range(len(around)) if around[i : i + len(alone)] == alone), 0)
+    before, after = around[:at], around[at + len(alone) :]
+    if len(before) > 1 or len(after) > 1:
+        raise UnsupportedError("GGUF cannot say that several tokens stand before or behind a text", hint=FORMATS)
+    values["add_bos_token"] = bool(before)
+    if before:
+        values["bos_token_id"] = np.uint32(before[0])
+    if after:
+        values |= {"add_eos_token": True, "eos_token_id": np.uint32(after[0])}
+    return values
+
+
+def _byte_level(tokenizer: Tokenizer, state: Mapping[str, Any]) -> dict[str, Any]:
+    """What a file says of byte-level BPE beside tokens and types, by keys without their prefix."""
+    return {
         "model": "gpt2",
         "pre": _kind_of(tokenizer.backend),
-        "tokens": tokens,
         "merges": [merge if isinstance(merge, str) else " ".join(merge) for merge in state["model"]["merges"]],
     }
-    for name, role in ROLES.items():
-        id = tokenizer.token_id(tokenizer.special_tokens.get(role))
-        if id is not None:
-            values[f"{name}_token_id"] = np.uint32(id)
-    around = tokenizer.encode("a")
-    values["add_bos_token"] = tokenizer.bos_id is not None and around[:1] == [tokenizer.bos_id]
-    if tokenizer.eos_id is not None and around[-1:] == [tokenizer.eos_id]:
-        values["add_eos_token"] = True
-    values["add_space_prefix"] = False
-    return values
 
 
 def length_metadata(tokenizer: Tokenizer | None, asked: int | None, context: int) -> dict[str, Any]:
@@ -126,8 +174,7 @@ def _check_form(tokenizer: Tokenizer, state: Mapping[str, Any]) -> None:
     """Raise `UnsupportedError` for what readers would not do: another normalizer, marks in words."""
     kind = _kind_of(tokenizer.backend)
     normalizer = (state.get("normalizer") or {}).get("type")
-    expected = ("NFC", None) if kind == "qwen2" else (None,)
-    if normalizer not in expected:
+    if normalizer not in (("NFC", None) if kind in COMPOSING else (None,)):
         raise UnsupportedError(f"GGUF cannot say that the tokenizer normalises text by {normalizer}", hint=FORMATS)
     for name in ("continuing_subword_prefix", "end_of_word_suffix", "dropout"):
         if state["model"].get(name):
@@ -144,10 +191,12 @@ def _type(added: Mapping[str, Any] | None) -> int:
 
 def _kind_of(backend: tokenizers.Tokenizer) -> str:
     """Name of a tokenizer's pre-tokenizer, found by comparing it with those that can be rebuilt."""
+    composes = backend.normalizer is not None
     given = None if backend.pre_tokenizer is None else backend.pre_tokenizer.__getstate__()
-    for kind in PRE_TOKENIZERS:
-        if _settings(pre_tokenizer_of(kind).__getstate__()) == _settings(given):
-            return kind
+    settings = _settings(given)
+    found = [kind for kind in PRE_TOKENIZERS if _settings(pre_tokenizer_of(kind).__getstate__()) == settings]
+    if found:
+        return next((kind for kind in found if (kind in COMPOSING) == composes), found[0])
     raise UnsupportedError(
         "the pre-tokenizer has no name in GGUF files that is known here", hint=f"known: {', '.join(PRE_TOKENIZERS)}"
     )

@@ -86,7 +86,10 @@ def _u64(value: int) -> bytes:
 
 
 def _string(text: str) -> bytes:
-    data = text.encode()
+    try:
+        data = text.encode()
+    except UnicodeEncodeError as error:
+        raise CheckpointError(f"the text {text[:60]!a} holds half of a surrogate pair: it cannot be written") from error
     return _u64(len(data)) + data
 
 

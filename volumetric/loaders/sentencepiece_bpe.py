@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -31,13 +31,7 @@ def sentencepiece_bpe(
     """
     from tokenizers import Tokenizer, decoders, models, normalizers
 
-    merges = [
-        (piece[:cut], piece[cut:])
-        for piece in ranked
-        if len(piece) <= MAX_PIECE
-        for cut in range(1, len(piece))
-        if piece[:cut] in vocabulary and piece[cut:] in vocabulary
-    ]
+    merges = merges_of(vocabulary, ranked)
     model = models.BPE(vocab=dict(vocabulary), merges=merges, unk_token=unknown, fuse_unk=True, byte_fallback=True)
     built = Tokenizer(model)
     spaces = normalizers.Replace(" ", SPACE)
@@ -45,3 +39,14 @@ def sentencepiece_bpe(
     strip = [decoders.Strip(" ", 1, 0)] if prefix else []
     built.decoder = decoders.Sequence([decoders.Replace(SPACE, " "), decoders.ByteFallback(), decoders.Fuse(), *strip])
     return built
+
+
+def merges_of(vocabulary: Container[str], ranked: Sequence[str]) -> list[tuple[str, str]]:
+    """Return all merges that make pieces, those of the best piece first."""
+    return [
+        (piece[:cut], piece[cut:])
+        for piece in ranked
+        if len(piece) <= MAX_PIECE
+        for cut in range(1, len(piece))
+        if piece[:cut] in vocabulary and piece[cut:] in vocabulary
+    ]

@@ -1,0 +1,88 @@
+"""Write SentencePiece's byte-pair vocabularies to GGUF files, which call them ``llama``: pieces with a score each.
+
+A tokenizer.json has a list of merges in place of scores. Where that list is the one that follows from scores, pieces
+in the order in which they first appear in it have falling scores, and readers merge alike.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from volumetric.errors import UnsupportedError
+from volumetric.loaders.sentencepiece_bpe import merges_of, sentencepiece_bpe
+
+if TYPE_CHECKING:
+    import tokenizers
+
+logger = logging.getLogger(__name__)
+
+BYTE: Final = re.compile(r"<0x[0-9A-F]{2}>")
+"""Pieces that write one byte."""
+HINT: Final = "use format native or hf"
+PROBES: Final = (
+    *("a", "", "a b", "a ", "a  b", "x\ta\nb\r\n", "a\u00a0b", "a\u3000b", "a\u2581", "a\u2581b", "1234,5 6"),
+    *("\ufb01ne \u00bd", "\u0130s", "\u00e9 e\u0301", "\u65e5\u672c \u8a9e", "\uac00\u1100\u1161", "x\u00ad\u200by"),
+    *("it's (so)-called", "\U0001f600\U0001f600 \U0001f469\u200d\U0001f4bb", "A\u0301\u0327B", "\u0e2a\u0e27\u0e31"),
+)
+"""Texts on which a rebuilt tokenizer must agree with the one that is written."""
+LED: Final = (" ", "  ", " a", "  a   b  ", "\u2581a", "\ta")
+"""The same with spaces at the start."""
+
+
+def same_ids(one: tokenizers.Tokenizer, other: tokenizers.Tokenizer, texts: Iterable[str]) -> bool:
+    """Whether two tokenizers cut texts alike, but for special tokens around them."""
+
+    def ids(tokenizer: tokenizers.Tokenizer, text: str) -> list[int]:
+        return tokenizer.encode(text, add_special_tokens=False).ids
+
+    return all(ids(one, text) == ids(other, text) for text in texts)
+
+
+def sentencepiece_metadata(
+    backend: tokenizers.Tokenizer, state: Mapping[str, Any], tokens: Sequence[str]
+) -> dict[str, Any]:
+    """Return what a file says of a byte-pair tokenizer with scores, by keys without their prefix.
+
+    Parameters
+    ----------
+    backend, state : the tokenizer, and what its tokenizer.json says
+    tokens : those of the file, by id
+
+    Raises
+    ------
+    UnsupportedError
+        Readers would not cut texts as this tokenizer does.
+    """
+    model = state["model"]
+    vocabulary: Mapping[str, int] = model["vocab"]
+    given = [tuple(merge.split(" ")) if isinstance(merge, str) else tuple(merge) for merge in model["merges"]]
+    ranked = list(dict.fromkeys(left + right for left, right in given))
+    expected = merges_of(vocabulary, ranked)
+    if len(given) != len(expected) or set(given) != set(expected) or not _grouped(given):
+        raise UnsupportedError("the merges of the tokenizer do not follow from scores of its pieces", hint=HINT)
+    made = {
+        prefix: sentencepiece_bpe(vocabulary, ranked, unknown=model.get("unk_token"), prefix=prefix)
+        for prefix in (True, False)
+    }
+    prefix = next((prefix for prefix in made if same_ids(made[prefix], backend, (*PROBES, *LED))), None)
+    if prefix is None:
+        prefix = next((prefix for prefix in made if same_ids(made[prefix], backend, PROBES)), None)
+        logger.warning("readers of GGUF files keep a space at the start of a text, which this tokenizer drops")
+    if prefix is None:
+        raise UnsupportedError("GGUF cannot say how the tokenizer normalises texts and cuts them into words", hint=HINT)
+    places = {piece: rank for rank, piece in enumerate(ranked)}
+    rest = len(ranked)  # pieces of one character, which no merge makes, come last
+    scores = np.array([-places.get(token, rest) for token in tokens], np.float32)
+    return {"model": "llama", "pre": "default", "scores": scores, "add_space_prefix": np.bool_(prefix)}
+
+
+def _grouped(merges: Sequence[tuple[str, ...]]) -> bool:
+    """Whether all merges that make a piece stand one behind the other."""
+    made = ["".join(merge) for merge in merges]
+    starts = [piece for piece, before in zip(made, [None, *made], strict=False) if piece != before]
+    return len(starts) == len(set(starts))
