@@ -120,6 +120,8 @@ def test_windows_make_an_olmo3(tmp_path: Path) -> None:
         ("olmo3", {"olmo2.attention.sliding_window_pattern": np.zeros(1, bool)}, CheckpointError, "lists 1 values"),
         ("phi3_longrope", {"phi3.rope.scaling.attn_factor": "x"}, CheckpointError, "attn_factor"),
         ("phi3_longrope", {"phi3.rope.scaling.type": "su"}, UnsupportedError, "rotary scaling 'su'"),
+        ("olmo2", {"olmo2.attention.causal": None, "olmo2.attention.sliding_window": "x"}, CheckpointError, "window"),
+        ("lfm2", {"lfm2.attention.causal": np.zeros(2, np.int32)}, UnsupportedError, "causal"),
         ("llama", {"llama.rope.scaling.type": np.zeros(0, np.int32)}, UnsupportedError, "rotary scaling"),
     ],
 )

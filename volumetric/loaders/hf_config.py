@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+import numpy as np
+
 from volumetric.errors import CheckpointError, UnsupportedError
 from volumetric.layers.activations import Activation
 
@@ -133,9 +135,10 @@ class Config:
     def require(self, name: str, *allowed: object) -> None:
         """Raise `UnsupportedError` unless `name` is absent or one of `allowed`: a variant that is not built here."""
         value = self._given(name)
-        if value is not None and value not in allowed:
+        # An array, which metadata of GGUF files may hold, is compared element by element.
+        if value is not None and (isinstance(value, np.ndarray) or value not in allowed):
             raise UnsupportedError(
-                f"{self.where}: {name}={value!r} is not supported", hint=f"supported: {allowed[0]!r}"
+                f"{self.where}: {name}={repr(value)[:60]} is not supported", hint=f"supported: {allowed[0]!r}"
             )
 
     def _given(self, name: str) -> Any:
