@@ -136,7 +136,7 @@ def _unknown(tokenizer: Tokenizer, model: Mapping[str, Any]) -> int | None:
 def _ids(tokenizer: Tokenizer) -> dict[str, Any]:
     """Ids of special tokens, and which of them stand around a text."""
     ids = {name: tokenizer.token_id(tokenizer.special_tokens.get(role)) for name, role in ROLES.items()}
-    values = {f"{name}_token_id": np.uint32(id) for name, id in ids.items() if id is not None}
+    values: dict[str, Any] = {f"{name}_token_id": np.uint32(id) for name, id in ids.items() if id is not None}
     alone, around = tokenizer.encode("a", add_special_tokens=False), tokenizer.encode("a")
     at = next((i for i in range(len(around)) if around[i : i + len(alone)] == alone), 0)
     before, after = around[:at], around[at + len(alone) :]
