@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from volumetric.runtime.cpu.arena import Scratch
 from volumetric.runtime.cpu.governor import Governor
 from volumetric.runtime.cpu.team import Team
 
@@ -173,9 +174,9 @@ def test_threads_halve_until_nothing_is_lost():
 
 
 def test_a_call_says_how_long_it_waited():
-    team = Team()
+    team, scratch = Team(), Scratch()
     try:
-        waited = team.run(0, 0, 0, 2)
+        waited = team.run(0, 0, scratch.control, 2)
     finally:
         team.close()
     assert 0.0 <= waited < 60.0

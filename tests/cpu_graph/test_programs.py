@@ -10,9 +10,10 @@ import pytest
 from tests.cpu_graph.harness import graphs
 from volumetric.errors import ShapeError, SpecError, UnsupportedError
 from volumetric.runtime.cpu.graph.device import CpuGraphs
-from volumetric.runtime.cpu.graph.placement import LARGE, Placement, barriers
 from volumetric.runtime.cpu.graph.program import CpuProgram
-from volumetric.runtime.cpu.graph.steps import Draft, append_steps
+from volumetric.runtime.cpu.graph.steps import drafted
+from volumetric.runtime.cpu.placement import LARGE, Placement, barriers
+from volumetric.runtime.cpu.steps import Draft
 from volumetric.runtime.graph import Graph, GraphBuilder, NumpyGraphs
 
 
@@ -24,10 +25,8 @@ def compiled(work: GraphBuilder, outputs: list[int], threads: int = 1, **buffers
     return device.compile(work.finish(outputs), store)
 
 
-def drafted(graph: Graph) -> tuple[Draft, Placement]:
-    draft = Draft(graph)
-    for node in graph.nodes:
-        append_steps(draft, node)
+def placed(graph: Graph) -> tuple[Draft, Placement]:
+    draft = drafted(graph)
     return draft, Placement(draft)
 
 
@@ -136,7 +135,7 @@ def test_elementwise_chains_use_one_piece_of_memory_without_meetings() -> None:
     x = y = work.input("x", (100,))
     for _ in range(5):
         y = work.unary(y, "tanh")
-    draft, placement = drafted(work.finish([y]))
+    draft, placement = placed(work.finish([y]))
     assert placement.arena == 448
     assert placement.of[x] == placement.of[y]
     assert not any(barriers(draft.steps, placement, draft.sizes))
@@ -147,7 +146,7 @@ def test_threads_meet_before_they_read_what_others_wrote() -> None:
     x = work.input("x", (6, 50))
     y = work.unary(x, "exp")
     z = work.binary("div", y, work.reduce(y, "sum", (1,)))
-    draft, placement = drafted(work.finish([z]))
+    draft, placement = placed(work.finish([z]))
     assert [step.name for step in draft.steps] == ["unary", "reduce", "binary"]
     assert barriers(draft.steps, placement, draft.sizes) == [True, True, False]
 
@@ -157,7 +156,7 @@ def test_memory_is_used_again() -> None:
     y = work.input("x", (64, 64))
     for _ in range(6):
         y = work.permute(y, (1, 0))
-    _, placement = drafted(work.finish([y]))
+    _, placement = placed(work.finish([y]))
     assert placement.arena <= 3 * 64 * 64 * 4
 
 
@@ -189,8 +188,7 @@ def test_a_busy_machine_does_not_leave_programs_on_one_thread_for_good(monkeypat
         work.finish([work.gemm(work.reshape(x, (1, 400, 400)), work.constant(np.eye(400)[None]))]), device.store()
     )
     seen: list[float] = []
-    governor = program._governor
-    assert governor is not None
+    governor = program._walker.governor
     governor.threads = 1
     monkeypatch.setattr(governor, "observe", lambda seconds, kind: seen.append(seconds))
     program.run([numbers(400, 400)])

@@ -15,7 +15,7 @@ from volumetric.grid import Coord, Grid
 from volumetric.layers import LAYERS, Dense, Sequential
 from volumetric.network import Network, initialise
 from volumetric.runtime import RunOptions, lower
-from volumetric.runtime.cpu.graph.steps import Draft, append_steps
+from volumetric.runtime.cpu.graph.steps import drafted
 from volumetric.runtime.graph import GraphBuilder
 from volumetric.runtime.reference import ReferenceDevice
 from volumetric.weights import Params, WeightStore
@@ -66,10 +66,7 @@ def test_training_rounds_as_the_table_says(dtype: DType) -> None:
     """By kernels alone, or with a step on the host between; or not at all."""
     work = GraphBuilder()
     graph = work.finish([work.fake_quant(work.input("x", (3, 64)), str(Scheme.default(dtype)))])
-    draft = Draft(graph)
-    for node in graph.nodes:
-        append_steps(draft, node)
-    assert training(dtype, "cpu") == ("codec" if any(step.host for step in draft.steps) else "native")
+    assert training(dtype, "cpu") == ("codec" if any(step.host for step in drafted(graph).steps) else "native")
     assert training(dtype, "gpu") == ("none" if wide(dtype) else "native")
     if wide(dtype):
         with pytest.raises(UnsupportedError):

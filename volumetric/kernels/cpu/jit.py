@@ -11,7 +11,7 @@ import hashlib
 import logging
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -172,3 +172,32 @@ def compile_operation(function: Callable[..., None]) -> Any:
         compiled._cache = _KernelCache(function)
     compiled.compile()
     return compiled
+
+
+class Library:
+    """Operations by name, compiled when first asked for, so that a table costs only what it uses.
+
+    Parameters
+    ----------
+    plain : name → operation
+    specialised : name → what makes the operation, given its constants
+    """
+
+    def __init__(
+        self, plain: Mapping[str, Callable[..., None]], specialised: Mapping[str, Callable[..., Callable[..., None]]]
+    ) -> None:
+        self._plain = plain
+        self._specialised = specialised
+        self._compiled: dict[tuple[str, tuple[str | int, ...]], Any] = {}
+
+    def compiled(self, name: str, *constants: str | int) -> Any:
+        """Operation `name`, specialised to `constants`; ``.address`` is what a step holds."""
+        key = name, constants
+        if key not in self._compiled:
+            make = self._specialised.get(name)
+            self._compiled[key] = compile_operation(make(*constants) if make else self._plain[name])
+        return self._compiled[key]
+
+    def address(self, name: str, *constants: str | int) -> int:
+        """Address of operation `name`, specialised to `constants`."""
+        return self.compiled(name, *constants).address

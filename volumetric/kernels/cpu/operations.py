@@ -1,51 +1,47 @@
-"""Operations by name: compiled when first asked for, so that a plan costs only what it uses."""
+"""The operations on rows, by name."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
-from typing import Any
+from volumetric.kernels.cpu import (
+    append,
+    attention,
+    cells,
+    mixing,
+    pieces,
+    products,
+    rounded_attention,
+    rows,
+)
+from volumetric.kernels.cpu.jit import Library
 
-from volumetric.kernels.cpu import append, attention, cells, mixing, pieces, products, rounded_attention, rows
-from volumetric.kernels.cpu.jit import compile_operation
-
-_PLAIN: dict[str, Callable[..., None]] = {
-    "angles": append.angles,
-    "embedding": rows.embedding,
-    "position_embedding": rows.position_embedding,
-    "norm": rows.norm,
-    "add": rows.add,
-    "concat": rows.concat,
-    "softcap": rows.softcap,
-    "softmax": rows.softmax,
-    "prepare": products.prepare,
-    "recall": cells.recall,
-    "retain": cells.retain,
-    "keep_largest": mixing.keep_largest,
-    "mix": mixing.mix,
-    "each_piece": pieces.each_piece,
-    "gather": rows.gather,
-}
-
-_SPECIALISED: dict[str, Callable[..., Callable[..., None]]] = {
-    "append": append.append,
-    "cell": cells.cell,
-    "activate": mixing.activate_rows,
-    "attend": attention.attend,
-    "attend_few": attention.attend_few,
-    "attend_rounded": rounded_attention.attend_rounded,
-    "open_cache": rounded_attention.open_cache,
-    "vector_product": products.vector_product,
-    "rows_product": products.rows_product,
-    "tile_product": products.tile_product,
-}
-
-
-@cache
-def _compiled(name: str, constants: tuple[Any, ...]) -> Any:
-    return compile_operation(_SPECIALISED[name](*constants) if name in _SPECIALISED else _PLAIN[name])
-
-
-def operation(name: str, *constants: str | int) -> int:
-    """Address of operation `name`, specialised to `constants`."""
-    return _compiled(name, constants).address
+ROWS = Library(
+    {
+        "angles": append.angles,
+        "embedding": rows.embedding,
+        "position_embedding": rows.position_embedding,
+        "norm": rows.norm,
+        "add": rows.add,
+        "concat": rows.concat,
+        "softcap": rows.softcap,
+        "softmax": rows.softmax,
+        "prepare": products.prepare,
+        "recall": cells.recall,
+        "retain": cells.retain,
+        "keep_largest": mixing.keep_largest,
+        "mix": mixing.mix,
+        "each_piece": pieces.each_piece,
+        "gather": rows.gather,
+    },
+    {
+        "append": append.append,
+        "cell": cells.cell,
+        "activate": mixing.activate_rows,
+        "attend": attention.attend,
+        "attend_few": attention.attend_few,
+        "attend_rounded": rounded_attention.attend_rounded,
+        "open_cache": rounded_attention.open_cache,
+        "vector_product": products.vector_product,
+        "rows_product": products.rows_product,
+        "tile_product": products.tile_product,
+    },
+)

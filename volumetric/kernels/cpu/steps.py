@@ -33,7 +33,8 @@ CONTROL_WORDS = 16
     STATES_WORD,  # address of its state table: (keys, values, capacity) for each cache
     OPENED_WORD,  # address of the bfloat16 copy of its cache
     PLACES_WORD,  # positions that the copy has room for
-) = range(15)
+    STOP_WORD,  # not 0: a call that is repeated ends here
+) = range(CONTROL_WORDS)
 
 PIECE_WORDS = 8
 """(first row, one past the last, before, states, opened, places): what a piece's block has of its own."""

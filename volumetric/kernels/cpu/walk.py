@@ -29,6 +29,7 @@ from volumetric.kernels.cpu.steps import (
     SCRATCH_BYTES_WORD,
     SCRATCH_WORD,
     STEP_WORDS,
+    STOP_WORD,
     TAIL_ROWS_WORD,
     last_row,
     scratch,
@@ -43,6 +44,7 @@ TABLE = 1  # address of its steps
 STEPS = 2  # their number
 CONTROL = 3  # address of its control block
 QUIT = 4  # workers return at once
+TIMES = 5  # how often the steps are run, unless one of them asks to stop
 ARRIVED = 16  # counters that several threads write stand on cache lines of their own
 FINISHED = 32
 THREADS_LIMIT = 65535
@@ -114,11 +116,8 @@ def _is_wanted(step, control):
 
 
 @kernel
-def _walk(crew, thread, threads):
-    table = load_i64(crew + 8 * TABLE)
-    steps = load_i64(crew + 8 * STEPS)
-    control = load_i64(crew + 8 * CONTROL)
-    met = 0
+def _once(crew, thread, threads, control, table, steps, met):
+    """Run a table; returns as `_in_order`."""
     waited = 0
     for index in range(steps):
         step = table + index * _STEP_BYTES
@@ -131,15 +130,43 @@ def _walk(crew, thread, threads):
         elif _is_wanted(step, control):
             met, pauses = _in_order(crew, thread, threads, control, word(step, 0), word(step, 1), met)
         waited += pauses
+    return met, waited
+
+
+@kernel
+def _walk(crew, thread, threads):
+    table = load_i64(crew + 8 * TABLE)
+    steps = load_i64(crew + 8 * STEPS)
+    control = load_i64(crew + 8 * CONTROL)
+    met = 0
+    waited = 0
+    for _ in range(load_i64(crew + 8 * TIMES)):
+        met, pauses = _once(crew, thread, threads, control, table, steps, met)
+        waited += pauses
+        if load_i64(control + 8 * STOP_WORD) != 0:  # who writes it has all threads meet before they look
+            break
     return waited
 
 
 @kernel
-def publish(crew, table, steps, control, threads):
-    """Announce a call; `lead` must follow. The last call is over, so nobody reads what is written here."""
+def run_alone(table, steps, control, times):
+    """Run the steps at address `table` on the calling thread: no barriers, no workers to wake."""
+    for _ in range(times):
+        _once(0, 0, 1, control, table, steps, 0)
+        if load_i64(control + 8 * STOP_WORD) != 0:
+            break
+
+
+@kernel
+def publish(crew, table, steps, control, threads, times):
+    """Announce a call; `lead` must follow. The last call is over, so nobody reads what is written here.
+
+    The steps run `times` times. More than once they may only if threads meet after the last of them.
+    """
     store_i64(crew + 8 * TABLE, table)
     store_i64(crew + 8 * STEPS, steps)
     store_i64(crew + 8 * CONTROL, control)
+    store_i64(crew + 8 * TIMES, times)
     store_i64(crew + 8 * ARRIVED, 0)
     store_i64(crew + 8 * FINISHED, 0)
     number = load_i64(crew + 8 * CALL) // 65536

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import mmap
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from volumetric.kernels.cpu.steps import CONTROL_WORDS, SCRATCH_BYTES_WORD, SCRATCH_WORD
 
 _HUGE = 2 << 20
 
@@ -43,6 +46,38 @@ class Arena:
         return address
 
 
+class Scratch:
+    """What every call of some programs may overwrite, since they take turns: values, and a block for each thread.
+
+    Attributes
+    ----------
+    arena : memory of values; another array once it has grown
+    words : a control block, which knows the threads' blocks
+    control : its address
+    """
+
+    def __init__(self) -> None:
+        self.arena: NDArray[np.uint8] = aligned_zeros(64)
+        self._words = np.zeros(CONTROL_WORDS, np.int64)
+        self.words = memoryview(self._words.data)
+        self.control = address_of(self._words)
+        self._blocks: NDArray[np.uint8] = np.zeros(0, np.uint8)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes allocated."""
+        return self.arena.nbytes + self._blocks.nbytes
+
+    def reserve(self, size: int, *, each: int, threads: int) -> None:
+        """Make room for values of `size` bytes, and `each` bytes for every thread. Contents are lost when it grows."""
+        if self.arena.nbytes < size:
+            self.arena = aligned_zeros(size)
+        each = max(-(-each // 4096) * 4096 + 64, self.words[SCRATCH_BYTES_WORD])
+        if self._blocks.nbytes < each * threads:
+            self._blocks = aligned_zeros(each * threads)
+            self.words[SCRATCH_WORD], self.words[SCRATCH_BYTES_WORD] = address_of(self._blocks), each
+
+
 def aligned_zeros(size: int) -> NDArray[np.uint8]:
     """`size` zero bytes whose address is a multiple of 64."""
     raw = np.zeros(size + 64, np.uint8)
@@ -53,3 +88,9 @@ def aligned_zeros(size: int) -> NDArray[np.uint8]:
 def address_of(array: NDArray[np.generic]) -> int:
     """Address of an array's first element."""
     return array.ctypes.data
+
+
+def aligned_array(shape: tuple[int, ...], kind: type[np.generic]) -> NDArray[Any]:
+    """Zeros whose first element lies at a multiple of 64 bytes."""
+    size = int(np.prod(shape, dtype=np.int64)) * np.dtype(kind).itemsize
+    return aligned_zeros(max(size, 1))[:size].view(kind).reshape(shape)

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from volumetric._typing import Array
 from volumetric.network import Params
-from volumetric.runtime.cpu.layout import Layout
 from volumetric.runtime.cpu.state import CpuState
+from volumetric.runtime.cpu.table import StepTable
+from volumetric.runtime.cpu.walking import Walker
 from volumetric.runtime.graph.cores import Core, Stretch
 from volumetric.runtime.graph.ops import Graph
 from volumetric.runtime.graph.segments import Cut
@@ -20,24 +21,25 @@ class Between:
     Parameters
     ----------
     params : those that they read are kept in float32
-    threads : that a program may use
+    walker : runs their programs
 
     Attributes
     ----------
     cores : by the place of their segment in the cut
-    weight_bytes : of their parameters
+    weight_bytes, scratch_bytes : of their parameters, and besides
     """
 
-    def __init__(self, cut: Cut, params: Params, threads: int) -> None:
+    def __init__(self, cut: Cut, params: Params, walker: Walker) -> None:
         self.cores: dict[int, Core] = {}
         self.weight_bytes = 0
+        self._store = None
         apart = {at: part for at, part in enumerate(cut.parts) if part.graph is not None}
         if not apart:
             return
         from volumetric.runtime.cpu.graph.device import CpuGraphs  # many kernels, which most language models never need
 
-        graphs = CpuGraphs(threads)
-        store = graphs.store()
+        graphs = CpuGraphs(walker.threads, walker=walker)
+        self._store = store = graphs.store()
         for at, part in apart.items():
             self.cores[at] = Core(cut.graph, part, lambda graph: graphs.compile(graph, store))
             for key in sorted(part.parameters - store.buffers.keys()):
@@ -47,8 +49,9 @@ class Between:
 
     @property
     def scratch_bytes(self) -> int:
-        """Memory of the programs that there are."""
-        return sum(getattr(each, "scratch_bytes", 0) for core in self.cores.values() for each in core.programs)
+        programs = [program for core in self.cores.values() for program in core.programs]
+        shared = self._store.scratch.nbytes if self._store else 0
+        return shared + sum(getattr(program, "constant_bytes", 0) for program in programs)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,16 +59,20 @@ class CallValues:
     """A call of some rows of each of `states`, of which `outputs` rows are wanted."""
 
     graph: Graph
-    layout: Layout
+    table: StepTable
     states: Sequence[CpuState]
     lengths: Sequence[int]
     outputs: int
 
-    def rows(self, tensor: int, stretch: Stretch) -> Array:
-        """Rows of a value in its slot."""
+    def view(self, tensor: int) -> Array:
+        """The rows of a value, ``[rows, width]``; not of one that lies in the caller's array."""
         known = self.graph.tensors[tensor]
-        every = self.layout.view(tensor)
-        return every[stretch.start : stretch.start + stretch.rows].reshape(stretch.rows, *known.shape[1:])
+        return self.table.bytes_of(tensor).view(known.dtype).reshape(self.table.rows, -1)[:, : known.width]
+
+    def rows(self, tensor: int, stretch: Stretch) -> Array:
+        """Some rows of a value."""
+        every = self.view(tensor)[stretch.start : stretch.start + stretch.rows]
+        return every.reshape(stretch.rows, *self.graph.tensors[tensor].shape[1:])
 
     def state(self, tensor: int, piece: int) -> Array:
         """A fixed state of a sequence."""

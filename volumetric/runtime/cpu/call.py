@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from volumetric.kernels.cpu.pieces import FEW_ROWS
 from volumetric.kernels.cpu.steps import (
-    CONTROL_WORDS,
     COUNT_WORD,
     PIECE_WORDS,
     PIECES_WORD,
@@ -21,33 +20,43 @@ from volumetric.kernels.cpu.steps import (
     TAIL_ROWS_WORD,
     WANTED_WORD,
 )
-from volumetric.runtime.cpu.arena import address_of
-from volumetric.runtime.cpu.layout import Layout
+from volumetric.runtime.cpu.arena import Scratch, address_of, aligned_zeros
 from volumetric.runtime.cpu.state import CpuState
+from volumetric.runtime.cpu.table import StepTable
 
 
 class Control:
-    """The control block of an executable's calls, and the lists that it points to."""
+    """The control block of a network's calls, in `scratch`, and the lists that it points to.
 
-    def __init__(self) -> None:
-        self._words = np.zeros(CONTROL_WORDS, np.int64)
-        self.words = memoryview(self._words.data)
-        self.address = address_of(self._words)
+    Parameters
+    ----------
+    opened_bytes : of a position in the bfloat16 copy of a cache, 0 for no copies
+    """
+
+    def __init__(self, scratch: Scratch, opened_bytes: int) -> None:
+        self._scratch = scratch
+        self._opened_bytes = opened_bytes
+        self._opened_memory = aligned_zeros(0)
         self._pieces: NDArray[np.int64] = np.zeros((0, PIECE_WORDS), np.int64)
         self._rows: NDArray[np.int64] = np.zeros((3, 0), np.int64)
         self._reserve(1, 1)
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of scratch and of copies of caches."""
+        return self._scratch.nbytes + self._opened_memory.nbytes
+
     def _reserve(self, pieces: int, rows: int) -> None:
         if pieces > len(self._pieces):
             self._pieces = np.zeros((pieces, PIECE_WORDS), np.int64)
-            self.words[PIECES_WORD] = address_of(self._pieces)
+            self._scratch.words[PIECES_WORD] = address_of(self._pieces)
         if rows > self._rows.shape[1]:
             self._rows = np.zeros((3, rows), np.int64)
             for word, list_ in zip((POSITIONS_WORD, WANTED_WORD, TAIL_POSITIONS_WORD), self._rows, strict=True):
-                self.words[word] = address_of(list_)
+                self._scratch.words[word] = address_of(list_)
 
     def fill(
-        self, lengths: Sequence[int], states: Sequence[CpuState], wanted: Sequence[range], layout: Layout
+        self, lengths: Sequence[int], states: Sequence[CpuState], wanted: Sequence[range], table: StepTable
     ) -> list[int]:
         """Write what steps need to know of a call; returns the rows that have an output, ascending.
 
@@ -55,15 +64,16 @@ class Control:
         ----------
         lengths, states : rows of each sequence, and its state
         wanted : which of them have an output
+        table : that will run
         """
         ends = list(accumulate(lengths))
         rows = ends[-1]
         self._reserve(len(lengths), rows)
         tokens = [state.position + length for state, length in zip(states, lengths, strict=True)]
         rooms = [(0, 0)] * len(lengths)
-        if layout.rounds_attention:
+        if self._opened_bytes:
             many = [i for i, length in enumerate(lengths) if length > FEW_ROWS]
-            for i, room in zip(many, layout.opened_rooms([tokens[i] for i in many]), strict=True):
+            for i, room in zip(many, self._opened_rooms([tokens[i] for i in many]), strict=True):
                 rooms[i] = room
         outputs: list[int] = []
         for i, (state, end) in enumerate(zip(states, ends, strict=True)):
@@ -74,10 +84,20 @@ class Control:
         if len(outputs) < rows:
             self._rows[1, : len(outputs)] = outputs
         self._rows[2, : len(outputs)] = self._rows[0, outputs]
-        words = self.words
+        words = self._scratch.words
         words[COUNT_WORD], words[ROWS_WORD], words[TAIL_ROWS_WORD] = len(lengths), rows, len(outputs)
-        words[SLOTS_WORD] = layout.buffers.slots_address
+        words[SLOTS_WORD] = address_of(table.slots)
         return outputs
+
+    def _opened_rooms(self, tokens: Sequence[int]) -> list[tuple[int, int]]:
+        """Room to open the caches of sequences of so many tokens, layer by layer: address, and places in it."""
+        places = [-(-count // 16) * 16 for count in tokens]
+        size = sum(places) * self._opened_bytes
+        if size > self._opened_memory.size:
+            self._opened_memory = aligned_zeros(max(2 * self._opened_memory.size, size))
+        starts = accumulate(places, initial=0)
+        base = address_of(self._opened_memory)
+        return [(base + start * self._opened_bytes, count) for start, count in zip(starts, places, strict=False)]
 
     def next_row(self, pieces: int) -> None:
         """Write the call behind the last one, which had one row with an output of each of `pieces` sequences."""

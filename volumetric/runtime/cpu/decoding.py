@@ -37,7 +37,7 @@ class TokenLoop:
         program = runner.program
         [given] = program.graph.given
         ids = program.graph.tensors[given].dtype == "int32"
-        return ids and program.layout.writes_output and not program.between.cores
+        return ids and program.settings.writes_output and not program.between.cores
 
     def step(self, tokens: Sequence[int]) -> tuple[list[int], NDArray[np.float32]]:
         """Feed a token to each state; returns the arg max of each sequence's logits, and those largest logits.
@@ -66,5 +66,5 @@ class TokenLoop:
         call = Call([Span(i, 0, 1) for i in range(len(pieces))], pieces, [piece.x for piece in pieces])
         self._ready = ready = runner.prepare(call, self._logits)
         [given] = runner.program.graph.given
-        self._ids = runner.program.layout.view(given)[: len(pieces), 0]
+        self._ids = ready.values.view(given)[: len(pieces), 0]
         return ready

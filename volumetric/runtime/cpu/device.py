@@ -16,7 +16,9 @@ from volumetric.runtime.cpu.cores import default_threads
 from volumetric.runtime.cpu.executable import CpuExecutable
 from volumetric.runtime.cpu.program import Program
 from volumetric.runtime.cpu.resident import ResidentWeights
+from volumetric.runtime.cpu.settings import Settings
 from volumetric.runtime.cpu.state import KVStorage
+from volumetric.runtime.cpu.walking import Walker
 from volumetric.runtime.device import DeviceInfo, Executable, RunOptions
 from volumetric.runtime.graph.network import NATIVE
 from volumetric.runtime.graph.segments import Cut
@@ -70,11 +72,12 @@ class CpuDevice:
         cut = Cut(plan, self.native_operations)
         params = narrowed_params(params, self.native_schemes)
         weights = ResidentWeights(cut.graph, cut.rows, params, threads)
-        between = Between(cut, params, threads)
+        walker = Walker(threads)
+        between = Between(cut, params, walker)
         compute: Rounding = "int8" if options.compute == "auto" else options.compute
         storage = self._storage(options, weights)
-        program = Program(cut, weights, between, compute=compute, storage=storage, context=options.context)
-        return CpuExecutable(program, options, threads)
+        settings = Settings(cut, weights, compute=compute, storage=storage, context=options.context)
+        return CpuExecutable(Program(settings, between), options, walker)
 
     def graphs(self) -> CpuGraphs:
         """Return the device for tensor graphs."""

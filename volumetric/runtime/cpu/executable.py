@@ -18,6 +18,7 @@ from volumetric.runtime.cpu.decoding import TokenLoop
 from volumetric.runtime.cpu.program import Program
 from volumetric.runtime.cpu.running import CHUNK, Call, Runner
 from volumetric.runtime.cpu.state import CpuState, StateLayout, StateMemory, bytes_per_token
+from volumetric.runtime.cpu.walking import Walker
 from volumetric.runtime.device import MemoryReport, Piece, RunOptions
 from volumetric.runtime.logits import check_likeliest
 from volumetric.runtime.profile import StepTime
@@ -28,10 +29,9 @@ from volumetric.runtime.state_file import restore_state
 class CpuExecutable:
     """A compiled network. `run` may be called from several Python threads; calls take turns."""
 
-    def __init__(self, program: Program, options: RunOptions, threads: int) -> None:
+    def __init__(self, program: Program, options: RunOptions, walker: Walker) -> None:
         self.options = options
-        self.threads = threads
-        self._runner: Runner | None = Runner(program, threads)
+        self._runner: Runner | None = Runner(program, walker)
         self._turn = threading.Lock()
 
     @property
@@ -39,18 +39,19 @@ class CpuExecutable:
         """Bytes of resident weights, of buffers, and of the cache per token."""
         runner = self._open()
         program = runner.program
-        per_token = bytes_per_token(program.cut.plan, program.storage)
+        per_token = bytes_per_token(program.cut.plan, program.settings.storage)
         return MemoryReport(
-            weights=program.weights.nbytes + program.between.weight_bytes,
+            weights=program.settings.weights.nbytes + program.between.weight_bytes,
             scratch=runner.scratch_bytes,
             state_per_token=per_token,
         )
 
     def new_state(self) -> CpuState:
         """An empty state."""
-        program = self._open().program
-        specs, pairs, limit = program.cut.plan.states, program.layout.pairs, self.options.context
-        return CpuState(StateMemory(StateLayout(specs=specs, pairs=pairs, storage=program.storage, limit=limit)))
+        settings = self._open().program.settings
+        specs, limit = settings.cut.plan.states, self.options.context
+        layout = StateLayout(specs=specs, pairs=settings.pairs, storage=settings.storage, limit=limit)
+        return CpuState(StateMemory(layout))
 
     def restore(self, data: bytes) -> CpuState:
         """A state that goes on where the one went that `data` was saved of."""
@@ -135,7 +136,8 @@ class CpuExecutable:
     def update(self, params: Params) -> None:
         """Replace resident weights, see `Updatable.update`."""
         with self._turn:
-            self._open().program.weights.update(params, self.threads)
+            runner = self._open()
+            runner.program.settings.weights.update(params, runner.walker.threads)
 
     def close(self) -> None:
         """Drop weights and buffers."""

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from volumetric.kernels.cpu.graph.alone import run_alone
 from volumetric.kernels.cpu.jit import compile_operation
 from volumetric.kernels.cpu.sampling.draw import (
     COUNT_WORD,
@@ -23,7 +22,8 @@ from volumetric.kernels.cpu.sampling.draw import (
     draw_rows,
 )
 from volumetric.kernels.cpu.sampling.layout import scratch_bytes
-from volumetric.kernels.cpu.steps import OPERATION_WORD, STEP_WORDS
+from volumetric.kernels.cpu.steps import CONTROL_WORDS, OPERATION_WORD, STEP_WORDS
+from volumetric.kernels.cpu.walk import run_alone
 from volumetric.runtime.cpu.arena import address_of, aligned_zeros
 from volumetric.runtime.cpu.compiling import make_ready
 from volumetric.runtime.cpu.cores import default_threads
@@ -47,7 +47,7 @@ class Sampling:
     def __init__(self, threads: int | None = None) -> None:
         self._limit = threads
         self._turn = threading.Lock()
-        self._control: NDArray[np.int64] = np.zeros(8, np.int64)
+        self._control: NDArray[np.int64] = np.zeros(CONTROL_WORDS, np.int64)
         self._control_address = address_of(self._control)
         self._scratch: NDArray[np.uint8] = np.zeros(0, np.uint8)
 
@@ -97,7 +97,7 @@ class Sampling:
             self._control[SCRATCH_BYTES_WORD] = each
             began = time.perf_counter()
             if threads == 1:
-                run_alone(self._table, 1, self._control_address)
+                run_alone(self._table, 1, self._control_address, 1)
             else:
                 TEAM.run(self._table, 1, self._control_address, threads)
             if most > 1:

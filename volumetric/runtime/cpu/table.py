@@ -1,123 +1,183 @@
-"""Step tables: the numbers that the compiled walker reads, written from named arguments."""
+"""Step tables: the numbers that the compiled walker reads, written from a draft and bound to memory last."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from volumetric.kernels.cpu.operations import operation
+from volumetric._typing import Array
 from volumetric.kernels.cpu.steps import BARRIER_WORD, FIRST_ARGUMENT, OPERATION_WORD, STEP_WORDS, TAIL_WORD
-from volumetric.kernels.cpu.walk import GUARD, LOOP
 from volumetric.runtime.cpu.arena import address_of
-from volumetric.runtime.graph.cores import Core
+from volumetric.runtime.cpu.compiling import make_ready
+from volumetric.runtime.cpu.placement import Placement, barriers, padded
+from volumetric.runtime.cpu.steps import WALKED, Address, Draft, Operation, Step
 
-WALKED = {"loop": LOOP, "guard": GUARD}
-"""Steps of which the walker runs the body: for each step of time, or if a column of weights is not 0 in all rows."""
+_NUMBERS = itertools.count()
+"""Names for what a governor compares: addresses are used again once a table is gone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
-    """One step of a table.
+class Part:
+    """Steps that run as one.
 
     Attributes
     ----------
-    name, constants : the operation and what it is specialised to
-    arguments : numbers in the order that the operation documents; floats are stored as float32 bits
-    barrier : whether all threads wait for each other afterwards
-    tail : whether it may run on the last row alone
-    note : format and sizes, for profiles
-    few, many : steps that ``each_piece`` runs for pieces of few rows and for others; None = nothing to do
-    body : steps that a ``loop`` or ``guard`` runs
+    name : of its own in this process
+    address, count : the steps in memory
+    body : how many of them are before the tail
+    work : estimated duration on one core, in nanoseconds
+    meetings : how often threads meet in it
+    host : the Python function that it is, if it is one
+    label : what a profile calls that
+    tail : all of it is tail
     """
 
     name: str
-    arguments: tuple[int | float, ...]
-    constants: tuple[str | int, ...] = ()
-    barrier: bool = True
+    address: int = 0
+    count: int = 0
+    body: int = 0
+    work: float = 0.0
+    meetings: int = 0
+    host: Callable[[Any], None] | None = None
+    label: str = ""
     tail: bool = False
-    note: str = ""
-    few: Record | None = None
-    many: Record | None = None
-    body: tuple[Record, ...] = ()
-
-    @property
-    def inner(self) -> tuple[Record, ...]:
-        """The steps that it runs."""
-        return tuple(record for record in (self.few, self.many, *self.body) if record is not None)
-
-    @property
-    def is_operation(self) -> bool:
-        """Whether a compiled operation does it, not the walker itself."""
-        return self.name not in WALKED
-
-    @property
-    def label(self) -> str:
-        """What a profile calls it."""
-        return self.inner[0].label if self.inner else f"{self.name} {self.note}".rstrip()
 
 
-def arguments(names: Sequence[str], **given: int | float) -> tuple[int | float, ...]:
-    """`given` in the order of `names`; every name must be given, and no other."""
-    if set(names) != set(given):
-        raise TypeError(f"arguments differ from the operation's: {sorted(set(names) ^ set(given))}")
-    return tuple(given[name] for name in names)
-
-
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class StepTable:
-    """Steps in memory: `words` ``[…, STEP_WORDS]`` at `address`; behind the steps stand those that steps run.
+    """Steps in memory; behind those of the draft stand the ones that steps run.
+
+    Parameters
+    ----------
+    draft : compiled by `ready`
+    placement : of its tensors
+    apart : steps at the end that do not belong to a usual run
 
     Attributes
     ----------
-    body : steps before the tail
-    stops : what runs on its own before a step, in order
+    parts : what runs, in order
+    extra : address and number of the steps apart
     labels : what each step does, for profiles
+    slots : address of each tensor, and bytes from row to row, as steps find them
+    scratch : bytes that each thread needs
+    rows : how many there is room for; 0 before the table is bound
     """
 
-    words: NDArray[np.int64]
-    address: int
-    steps: int
-    body: int
-    stops: tuple[tuple[int, Core], ...]
-    labels: tuple[str, ...]
+    def __init__(self, draft: Draft, placement: Placement, *, apart: int = 0) -> None:
+        self.placement = placement
+        self.scratch = draft.scratch
+        self.rows = self._spare = 0
+        self._draft = draft
+        self._arena: Array = np.zeros(0, np.uint8)
+        every = list(draft.steps)
+        for step in every:  # grows
+            every += step.inner
+        meets = dict(zip(map(id, placement.leaves), barriers(draft.steps, placement, draft.sizes), strict=True))
+        self._words = np.zeros((len(every), STEP_WORDS), np.int64)
+        self.slots = np.zeros((len(draft.sizes), 2), np.int64)
+        self._later: list[tuple[int, int, int]] = []
+        behind = len(draft.steps)
+        for at, (step, row) in enumerate(zip(every, self._words, strict=True)):
+            row[BARRIER_WORD], row[TAIL_WORD] = meets.get(id(step), False), step.tail
+            if step.host is None:
+                row[OPERATION_WORD] = WALKED.get(step.name) or draft.library.address(step.name, *step.constants)
+                self._write_arguments(at, step, behind)
+            behind += len(step.inner)
+        self._patches = np.array(self._later, np.int64).reshape(-1, 3)
+        places = np.array(placement.of, np.int64)[self._patches[:, 1]]
+        lent = [number for number, storage in placement.storages.items() if storage.home == "caller"]
+        self._lent = {number: self._patches[places == number][:, ::2].T for number in lent}
+        count = len(draft.steps) - apart
+        self.extra = address_of(self._words) + count * 8 * STEP_WORDS, apart
+        self.labels = tuple(step.label for step in draft.steps[:count] if step.host is None)
+        self.parts = self._split(draft.steps[:count])
+
+    def _write_arguments(self, at: int, step: Step, behind: int) -> None:
+        """Write the arguments of step `at`; the steps that it runs begin at step `behind`."""
+        values: list[Any] = [*step.arguments]
+        if step.body:
+            values = [self._address(behind), len(step.body), *values]
+        behind += len(step.body)
+        for word, value in enumerate(values, FIRST_ARGUMENT):
+            number = value
+            if isinstance(value, Address):
+                self._later.append((at * STEP_WORDS + word, value.tensor, value.offset))
+                number = 0
+            elif isinstance(value, Operation):
+                number = self._draft.library.address(value.name, *value.constants)
+            elif isinstance(value, Step):
+                number, behind = self._address(behind), behind + 1
+            elif isinstance(value, float):
+                number = int(np.float32(value).view(np.uint32))
+            self._words[at, word] = number
+
+    def _address(self, step: int) -> int:
+        return address_of(self._words) + step * 8 * STEP_WORDS
+
+    def _split(self, steps: Sequence[Step]) -> tuple[Part, ...]:
+        """Cut the table at Python functions."""
+        parts: list[Part] = []
+        for host, some in itertools.groupby(enumerate(steps), key=lambda pair: pair[1].host):
+            indices, run = zip(*some, strict=True)
+            name, tail = f"table {next(_NUMBERS)}", run[0].tail
+            if host is not None:
+                parts += [Part(name=name, host=host, label=step.label, tail=tail) for step in run]
+                continue
+            first = indices[0]
+            parts.append(
+                Part(
+                    name=name,
+                    address=self._address(first),
+                    count=len(run),
+                    body=sum(not step.tail for step in run),
+                    work=sum(step.work for step in run),
+                    meetings=int(self._words[first : first + len(run), BARRIER_WORD].sum()),
+                    tail=tail,
+                )
+            )
+        return tuple(parts)
+
+    # ---- memory
+
+    def bind(self, arena: Array, fixed: Mapping[int, int] | None = None, *, rows: int = 1, spare: int = 0) -> bool:
+        """Write where tensors are; returns False if they were there.
+
+        Parameters
+        ----------
+        arena : memory for `rows` + `spare` times the arena of the placement
+        fixed : address of each storage outside of it, but for those of the caller
+        rows : for which there is room, where rows are open
+        spare : rows beyond that may be read
+        """
+        if arena is self._arena and rows == self.rows:
+            return False
+        self._arena, self.rows, self._spare = arena, rows, spare
+        fixed, base = fixed or {}, address_of(arena)
+        for number, storage in self.placement.storages.items():
+            at = base + storage.offset * (rows + spare) if storage.home == "arena" else fixed.get(number, 0)
+            self.slots[storage.tensors] = at, padded(storage.size)
+        self._words.reshape(-1)[self._patches[:, 0]] = self.slots[self._patches[:, 1], 0] + self._patches[:, 2]
+        return True
+
+    def lend(self, tensor: int, address: int, stride: int = 0) -> None:
+        """Set the place of a tensor that is the caller's."""
+        number = self.placement.of[tensor]
+        self.slots[self.placement.storages[number].tensors] = address, stride
+        words, offsets = self._lent[number]
+        self._words.reshape(-1)[words] = offsets + address
+
+    def bytes_of(self, tensor: int) -> Array:
+        """Memory of a tensor in the arena, of all its rows."""
+        storage = self.placement.storages[self.placement.of[tensor]]
+        start = storage.offset * (self.rows + self._spare)
+        return self._arena[start : start + padded(storage.size) * self.rows]
 
 
-def compile_table(records: Sequence[Record], stops: Sequence[tuple[int, Core]] = ()) -> StepTable:
-    """Write `records` as a table; operations that no table used before are compiled or loaded now."""
-    inner = [one for record in records for one in record.inner]
-    words = np.zeros((len(records) + len(inner), STEP_WORDS), np.int64)
-    places = iter(
-        range(address_of(words) + words.strides[0] * len(records), address_of(words) + words.nbytes, 8 * STEP_WORDS)
-    )
-    for row, record in zip(words, [*records, *inner], strict=True):
-        if record.is_operation:
-            row[OPERATION_WORD] = operation(record.name, *record.constants)
-        else:
-            row[OPERATION_WORD] = WALKED[record.name]
-        row[BARRIER_WORD] = record.barrier
-        row[TAIL_WORD] = record.tail
-        if record.body:
-            runs = [next(places) for _ in record.body]
-            values = (runs[0], len(runs), *record.arguments)
-        else:
-            runs = [0 if one is None else next(places) for one in (record.few, record.many)] if record.inner else []
-            values = (*record.arguments, *runs)
-        for i, value in enumerate(values):
-            row[FIRST_ARGUMENT + i] = _bits(value)
-    return StepTable(
-        words=words,
-        address=address_of(words),
-        steps=len(records),
-        body=next((at for at, record in enumerate(records) if record.tail), len(records)),
-        stops=tuple(stops),
-        labels=tuple(record.label for record in records),
-    )
-
-
-def _bits(value: int | float) -> int:
-    if isinstance(value, float):
-        return int(np.float32(value).view(np.uint32))
-    return int(value)
+def ready(drafts: Iterable[Draft]) -> None:
+    """Compile the operations of `drafts`, of one library, or load them from the cache."""
+    some = list(drafts)
+    wanted = (one for draft in some for step in draft.steps for one in step.operations())
+    make_ready(wanted, some[0].library.address)

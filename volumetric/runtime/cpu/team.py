@@ -52,8 +52,8 @@ class Team:
         self._workers: list[_Worker] = []
         self._pause_seconds = 0.0
 
-    def run(self, table: int, steps: int, control: int, threads: int) -> float:
-        """Run `steps` steps at address `table` with the control block at `control`.
+    def run(self, table: int, steps: int, control: int, threads: int, *, times: int = 1) -> float:
+        """Run `steps` steps at address `table` with the control block at `control`, `times` times.
 
         Returns
         -------
@@ -63,7 +63,7 @@ class Team:
         with self._turn:
             while len(self._workers) < threads - 1:
                 self._hire()
-            publish(self._address, table, steps, control, threads)
+            publish(self._address, table, steps, control, threads, times)
             # A worker marks itself parked before it looks at the call number for the last time, and the call number
             # was published before this look at the marks: one of the two sees the other.
             for worker in self._workers[: threads - 1]:

@@ -1,10 +1,6 @@
-"""Operations of graphs by name: compiled when first asked for, so that a graph costs only what it uses."""
+"""The operations of graphs of fixed shape, by name."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
-from functools import cache
-from typing import Any
 
 from volumetric.kernels.cpu.graph.dots import dots
 from volumetric.kernels.cpu.graph.elementwise import binary, unary, unary_grad
@@ -29,67 +25,52 @@ from volumetric.kernels.cpu.graph.sequences import recurrent_back, recurrent_pac
 from volumetric.kernels.cpu.graph.strips import strips
 from volumetric.kernels.cpu.graph.updates import update
 from volumetric.kernels.cpu.graph.windows import fold, unfold
-from volumetric.kernels.cpu.jit import compile_operation
+from volumetric.kernels.cpu.jit import Library
 
-_PLAIN: dict[str, Callable[..., None]] = {
-    f.__name__: f
-    for f in (
-        assign,
-        chunk_sums,
-        copy,
-        dropout,
-        entmax,
-        entmax_grad,
-        fill,
-        fold,
-        gather_rows,
-        keep_largest,
-        norm_param_grad,
-        pair_sum,
-        pool_max,
-        pool_max_grad,
-        pool_spread,
-        pool_sum,
-        rope,
-        scatter_rows,
-        softmax,
-        softmax_grad,
-        sparsemax,
-        squares,
-        strips,
-        transpose,
-        unfold,
-    )
-}
+_PLAIN = (
+    assign,
+    chunk_sums,
+    copy,
+    dropout,
+    entmax,
+    entmax_grad,
+    fill,
+    fold,
+    gather_rows,
+    keep_largest,
+    norm_param_grad,
+    pair_sum,
+    pool_max,
+    pool_max_grad,
+    pool_spread,
+    pool_sum,
+    rope,
+    scatter_rows,
+    softmax,
+    softmax_grad,
+    sparsemax,
+    squares,
+    strips,
+    transpose,
+    unfold,
+)
+_SPECIALISED = (
+    binary,
+    class_loss,
+    dots,
+    element_loss,
+    finish,
+    gemm,
+    norm,
+    norm_grad,
+    recurrent_back,
+    recurrent_pack,
+    recurrent_step,
+    reduce,
+    rounded,
+    unary,
+    unary_grad,
+    update,
+)
 
-_SPECIALISED: dict[str, Callable[..., Callable[..., None]]] = {
-    f.__name__: f
-    for f in (
-        binary,
-        class_loss,
-        dots,
-        element_loss,
-        finish,
-        gemm,
-        norm,
-        norm_grad,
-        recurrent_back,
-        recurrent_pack,
-        recurrent_step,
-        reduce,
-        rounded,
-        unary,
-        unary_grad,
-        update,
-    )
-}
-
-
-@cache
-def _compiled(name: str, constants: tuple[int, ...]) -> Any:
-    return compile_operation(_SPECIALISED[name](*constants) if name in _SPECIALISED else _PLAIN[name])
-
-
-def operation(name: str, *constants: int) -> int:
-    """Address of operation `name`, specialised to `constants`."""
-    return _compiled(name, constants).address
+SHAPES = Library({f.__name__: f for f in _PLAIN}, {f.__name__: f for f in _SPECIALISED})

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from volumetric.dtypes import Scheme
-from volumetric.runtime.cpu.governor import Governor
 from volumetric.runtime.cpu.graph import elements, images, products, recurrent, rowwise, training
 from volumetric.runtime.cpu.graph.program import CpuProgram
 from volumetric.runtime.cpu.graph.samples import by_samples
-from volumetric.runtime.cpu.graph.steps import RULES
+from volumetric.runtime.cpu.graph.steps import rule
 from volumetric.runtime.cpu.graph.store import CpuStore
 from volumetric.runtime.cpu.graph.windows import in_pieces
+from volumetric.runtime.cpu.walking import Walker
 from volumetric.runtime.graph.device import Rounds
 from volumetric.runtime.graph.ops import Graph
 from volumetric.runtime.graph.passes import fuse_activations, fuse_trials
 from volumetric.runtime.graph.unroll import unroll_scans
 
-_FAMILIES = (elements, images, products, recurrent, rowwise, training)  # importing them fills `RULES`
+_FAMILIES = (elements, images, products, recurrent, rowwise, training)  # importing them fills `rule`
 
 
 class CpuGraphs:
@@ -25,17 +25,17 @@ class CpuGraphs:
     ----------
     threads : threads that a run may use
     always : use them all, even for work that one thread does sooner; for tests
+    walker : runs its programs, and those of others that share its threads; None: one of its own
     """
 
-    def __init__(self, threads: int, *, always: bool = False) -> None:
+    def __init__(self, threads: int, *, always: bool = False, walker: Walker | None = None) -> None:
         self.threads = threads
-        self._always = always
-        self._governor = Governor(threads)  # one for all programs: they share the cores, and what disturbs them
+        self._walker = walker or Walker(threads, always=always)
 
     @property
     def operations(self) -> frozenset[str]:
         """Operations that have kernels."""
-        return frozenset(RULES) | {"reshape", "scan"}
+        return frozenset(rule) | {"reshape", "scan"}
 
     @staticmethod
     def rounds(scheme: Scheme) -> Rounds | None:
@@ -58,8 +58,7 @@ class CpuGraphs:
         ShapeError
             A buffer has another shape or type than its tensor.
         """
-        governor = None if self._always else self._governor
-        return CpuProgram(_rewritten(graph), store, self.threads, governor)
+        return CpuProgram(_rewritten(graph), store, self._walker)
 
 
 def _rewritten(graph: Graph) -> Graph:

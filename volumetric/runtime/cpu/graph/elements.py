@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -15,7 +15,8 @@ from volumetric.kernels.cpu.graph.noise import DROPOUT_ARGUMENTS
 from volumetric.kernels.cpu.graph.reduce import CHUNK, REDUCE_ARGUMENTS, SUMS_ARGUMENTS
 from volumetric.kernels.strides import strides_of
 from volumetric.layers.noise import threshold_of
-from volumetric.runtime.cpu.graph.steps import Address, Draft, moved, rule
+from volumetric.runtime.cpu.graph.steps import moved, rule
+from volumetric.runtime.cpu.steps import Address, Draft
 from volumetric.runtime.graph.layout import broadcast_layout, merged, reduce_layout
 from volumetric.runtime.graph.ops import Node
 
@@ -23,70 +24,48 @@ _COST = {"linear": 0.0, "relu": 0.0, "exp": 0.3, "log": 0.5, "tanh": 0.8, "gelu"
 """Nanoseconds for an element besides moving it."""
 
 
+def _flat(
+    draft: Draft,
+    name: str,
+    names: Sequence[str],
+    /,
+    *constants: int,
+    reads: Mapping[str, int | None],
+    y: int,
+    cost: float = 0.0,
+    **given: Any,
+) -> None:
+    """Append a step of which threads share the elements of `y`, and of operands of its size; `cost` is for each."""
+    count = draft.sizes[y] // 4
+    like = tuple(i for i in (*reads.values(), y) if i is not None and draft.sizes[i] == draft.sizes[y])
+    work = moved(4 * count * len(like)) + cost * count
+    given |= {"count": count, "flat": count, "shared": like, "work": work}
+    draft.add(name, names, *constants, reads=reads, writes={"y": y}, **given)
+
+
 @rule("unary")
 def unary(draft: Draft, node: Node) -> None:
     """One function of each element."""
-    [x], [y] = node.inputs, node.outputs
-    count, name = draft.tensor(x).size, node.attrs["name"]
-    draft.add(
-        "unary",
-        UNARY_ARGUMENTS,
-        FUNCTIONS.index(name),
-        reads=(x,),
-        writes=(y,),
-        work=moved(8 * count) + count * _COST.get(name, 0.2),
-        flat=count,
-        shared=(x, y),
-        x=Address(x),
-        y=Address(y),
-        count=count,
-        alpha=float(node.attrs["alpha"]),
-        beta=float(node.attrs["beta"]),
-    )
+    [x], [y], name = node.inputs, node.outputs, node.attrs["name"]
+    given = {key: float(node.attrs[key]) for key in ("alpha", "beta")}
+    code, cost = FUNCTIONS.index(name), _COST.get(name, 0.2)
+    _flat(draft, "unary", UNARY_ARGUMENTS, code, reads={"x": x}, y=y, cost=cost, over=(x,), **given)
 
 
 @rule("dropout")
 def dropout(draft: Draft, node: Node) -> None:
     """Some elements scaled, the others 0."""
-    (x, key), [y] = node.inputs, node.outputs
-    count, p = draft.tensor(x).size, node.attrs["p"]
-    draft.add(
-        "dropout",
-        DROPOUT_ARGUMENTS,
-        reads=(x, key),
-        writes=(y,),
-        work=moved(8 * count) + 0.5 * count,
-        flat=count,
-        shared=(x, y),
-        x=Address(x),
-        y=Address(y),
-        key=Address(key),
-        count=count,
-        stream=node.attrs["stream"],
-        threshold=threshold_of(p),
-        factor=0.0 if p == 1 else 1 / (1 - p),
-    )
+    (x, key), [y], p = node.inputs, node.outputs, node.attrs["p"]
+    given = {"stream": node.attrs["stream"], "threshold": threshold_of(p), "factor": 0.0 if p == 1 else 1 / (1 - p)}
+    _flat(draft, "dropout", DROPOUT_ARGUMENTS, reads={"x": x, "key": key}, y=y, cost=0.5, **given)
 
 
 @rule("unary_grad")
 def unary_grad(draft: Draft, node: Node) -> None:
     """``g f'(x)``."""
-    (g, x), [y] = node.inputs, node.outputs
-    count, name = draft.tensor(x).size, node.attrs["name"]
-    draft.add(
-        "unary_grad",
-        UNARY_GRAD_ARGUMENTS,
-        FUNCTIONS.index(name),
-        reads=(g, x),
-        writes=(y,),
-        work=moved(12 * count) + count * _COST.get(name, 0.2),
-        flat=count,
-        shared=(g, x, y),
-        g=Address(g),
-        x=Address(x),
-        y=Address(y),
-        count=count,
-    )
+    (g, x), [y], name = node.inputs, node.outputs, node.attrs["name"]
+    code, cost = FUNCTIONS.index(name), _COST.get(name, 0.2)
+    _flat(draft, "unary_grad", UNARY_GRAD_ARGUMENTS, code, reads={"g": g, "x": x}, y=y, cost=cost, over=(g, x))
 
 
 @rule("binary")
@@ -105,44 +84,16 @@ def binary(draft: Draft, node: Node) -> None:
     a_steps, b_steps = ((0,) * lead + tuple(4 * s for s in own) for own in steps)
     if sizes[-1] == 1:  # one element: any step will do, and vectors are the common case
         a_steps, b_steps = (*a_steps[:-1], 4), (*b_steps[:-1], 4)
-    whole = [i for i in (a, b) if draft.tensor(i).size == count]
     places: dict[str, Any] = {f"a{i}": step for i, step in enumerate(a_steps)}
-    places |= {f"b{i}": step for i, step in enumerate(b_steps)}
-    draft.add(
-        "binary",
-        BINARY_ARGUMENTS,
-        PAIRS.index(node.attrs["name"]),
-        reads=(a, b),
-        writes=(y,),
-        work=moved(12 * count),
-        flat=count,
-        shared=(*whole, y),
-        a=Address(a),
-        b=Address(b),
-        y=Address(y),
-        count=count,
-        n1=sizes[1],
-        n2=sizes[2],
-        n3=sizes[3],
-        **places,
-    )
+    places |= {f"b{i}": step for i, step in enumerate(b_steps)} | {f"n{i}": sizes[i] for i in (1, 2, 3)}
+    whole = [i for i in (a, b) if draft.tensor(i).size == count]
+    code = PAIRS.index(node.attrs["name"])
+    _flat(draft, "binary", BINARY_ARGUMENTS, code, reads={"a": a, "b": b}, y=y, over=whole, **places)
 
 
 def fill(draft: Draft, y: int, value: float) -> None:
     """Set a tensor to one number."""
-    count = draft.sizes[y] // 4
-    draft.add(
-        "fill",
-        FILL_ARGUMENTS,
-        reads=(),
-        writes=(y,),
-        work=moved(4 * count),
-        flat=count,
-        shared=(y,),
-        y=Address(y),
-        count=count,
-        value=value,
-    )
+    _flat(draft, "fill", FILL_ARGUMENTS, reads={}, y=y, value=value)
 
 
 def copy(draft: Draft, x: Address, y: Address, sizes: Shape, x_steps: Sequence[int], y_steps: Sequence[int]) -> None:
@@ -153,37 +104,20 @@ def copy(draft: Draft, x: Address, y: Address, sizes: Shape, x_steps: Sequence[i
     work = moved(8 * prod(sizes))
     *outer, inner = range(len(sizes))
     across = [i for i in outer if x_steps[i] == 1 and sizes[i] >= 8]
+    given: dict[str, Any]
     common: dict[str, Any] = {"reads": (x.tensor,), "writes": (y.tensor,), "x": x, "y": y}
     if across and x_steps[inner] > 1 and sizes[inner] >= 8:
         [m] = across
         outer.remove(m)
-        draft.add(
-            "transpose",
-            TRANSPOSE_ARGUMENTS,
-            **common,
-            work=work,
-            outer=prod(sizes[i] for i in outer),
-            m=sizes[m],
-            n=sizes[inner],
-            x_n=4 * x_steps[inner],
-            y_m=4 * y_steps[m],
-            **_axes(draft, outer, sizes, x_steps, y_steps),
-        )
+        given = {"work": work, "outer": prod(sizes[i] for i in outer), "m": sizes[m]}
+        given |= {"n": sizes[inner], "x_n": 4 * x_steps[inner], "y_m": 4 * y_steps[m]}
+        draft.add("transpose", TRANSPOSE_ARGUMENTS, **common, **_axes(draft, outer, sizes, x_steps, y_steps), **given)
         return
     flat = prod(sizes) if tuple(y_steps) == strides_of(sizes) and draft.sizes[y.tensor] == 4 * prod(sizes) else 0
-    draft.add(
-        "copy",
-        COPY_ARGUMENTS,
-        **common,
-        work=work,
-        flat=flat,
-        shared=(y.tensor,) if flat else (),
-        rows=prod(sizes[i] for i in outer),
-        inner=sizes[inner],
-        x_inner=4 * x_steps[inner],
-        y_inner=4 * y_steps[inner],
-        **_axes(draft, outer, sizes, x_steps, y_steps),
-    )
+    given = {"shared": (y.tensor,) if flat else (), "work": work}
+    given |= {"rows": prod(sizes[i] for i in outer), "inner": sizes[inner]}
+    given |= {"x_inner": 4 * x_steps[inner], "y_inner": 4 * y_steps[inner]}
+    draft.add("copy", COPY_ARGUMENTS, **common, flat=flat, **_axes(draft, outer, sizes, x_steps, y_steps), **given)
 
 
 def _axes(draft: Draft, outer: list[int], sizes: Shape, x: Sequence[int], y: Sequence[int]) -> dict[str, Any]:
@@ -255,21 +189,7 @@ def concat(draft: Draft, node: Node) -> None:
 def assign(draft: Draft, node: Node) -> None:
     """Write a persistent buffer."""
     x, *apply = node.inputs
-    [y] = node.outputs
-    count = draft.tensor(x).size
-    draft.add(
-        "assign",
-        ASSIGN_ARGUMENTS,
-        reads=node.inputs,
-        writes=(y,),
-        work=moved(8 * count),
-        flat=count,
-        shared=(x, y),
-        x=Address(x),
-        y=Address(y),
-        count=count,
-        apply=Address(apply[0]) if apply else 0,
-    )
+    _flat(draft, "assign", ASSIGN_ARGUMENTS, reads={"x": x, "apply": next(iter(apply), None)}, y=node.outputs[0])
 
 
 @rule("reduce")
@@ -289,7 +209,7 @@ def reduce(draft: Draft, node: Node) -> None:
         outer = prod(n for n, _ in runs[:last])
         inner = prod(n for n, _ in runs[last + 1 :])
         target = draft.temporary(4 * outer * inner)
-        _reduce(draft, source, target, name == "max", (1, 1, outer, runs[last][0], inner), 1.0)
+        reduction(draft, source, target, (1, 1, outer, runs[last][0], inner), largest=name == "max")
         source = target
         runs[last - 1 : last + 2] = [(runs[last - 1][0] * inner, False)]
     if len(runs) < 5 and runs[0][1]:
@@ -301,27 +221,17 @@ def reduce(draft: Draft, node: Node) -> None:
         sizes = [runs[0][0], 1, 1, runs[1][0], 1]
     elif len(runs) == 1:
         sizes = [1, 1, 1, 1, runs[0][0]]
-    _reduce(draft, source, y, name == "max", (sizes[0], sizes[1], sizes[2], sizes[3], sizes[4]), factor)
+    reduction(draft, source, y, sizes, factor=factor, largest=name == "max")
 
 
-def _reduce(draft: Draft, x: int, y: int, is_max: bool, sizes: tuple[int, int, int, int, int], factor: float) -> None:
-    k0, r0, k1, r1, k2 = sizes
-    draft.add(
-        "reduce",
-        REDUCE_ARGUMENTS,
-        int(is_max),
-        reads=(x,),
-        writes=(y,),
-        work=moved(draft.sizes[x]),
-        x=Address(x),
-        y=Address(y),
-        k0=k0,
-        r0=r0,
-        k1=k1,
-        r1=r1,
-        k2=k2,
-        factor=factor,
-    )
+def reduction(
+    draft: Draft, x: int, y: int, sizes: Sequence[int], *, factor: float = 1.0, largest: bool = False
+) -> None:
+    """Append sums, or maxima, of a tensor of 5 axes over its second and fourth."""
+    given = dict(zip(("k0", "r0", "k1", "r1", "k2"), sizes, strict=True))
+    work = moved(draft.sizes[x])
+    places: dict[str, Any] = {"reads": {"x": x}, "writes": {"y": y}}
+    draft.add("reduce", REDUCE_ARGUMENTS, int(largest), **places, work=work, factor=factor, **given)
 
 
 def _chunked(draft: Draft, x: int) -> tuple[int, list[tuple[int, bool]]]:
@@ -329,14 +239,6 @@ def _chunked(draft: Draft, x: int) -> tuple[int, list[tuple[int, bool]]]:
     count = draft.sizes[x] // 4
     chunks = -(-count // CHUNK)
     partial = draft.temporary(4 * chunks)
-    draft.add(
-        "chunk_sums",
-        SUMS_ARGUMENTS,
-        reads=(x,),
-        writes=(partial,),
-        work=moved(4 * count),
-        x=Address(x),
-        y=Address(partial),
-        count=count,
-    )
+    given = {"reads": {"x": x}, "writes": {"y": partial}, "count": count}
+    draft.add("chunk_sums", SUMS_ARGUMENTS, work=moved(4 * count), **given)
     return partial, [(chunks, True)]

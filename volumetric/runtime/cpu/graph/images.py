@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from volumetric._typing import Shape
 from volumetric.errors import UnsupportedError
 from volumetric.kernels.cpu.graph.pools import POOL_ARGUMENTS
 from volumetric.kernels.cpu.graph.windows import WINDOW_ARGUMENTS
-from volumetric.runtime.cpu.graph.steps import Address, Draft, moved, rule
+from volumetric.runtime.cpu.graph.steps import moved, rule
+from volumetric.runtime.cpu.steps import Draft
 from volumetric.runtime.graph.ops import Node
 
 
@@ -26,17 +29,8 @@ def windows(draft: Draft, node: Node) -> None:
     columns = y if node.op == "unfold" else x
     if draft.tensor(columns).size == 0:
         raise UnsupportedError(f"{node.op} of no windows at {node.where}", hint="the reference device runs it")
-    draft.add(
-        node.op,
-        WINDOW_ARGUMENTS,
-        reads=(x,),
-        writes=(y,),
-        work=moved(2 * draft.sizes[columns]),
-        x=Address(x),
-        y=Address(y),
-        images=image[0] * image[1],
-        table=_table(draft, node, image[2:]),
-    )
+    given: dict[str, Any] = {"reads": {"x": x}, "images": image[0] * image[1], "table": _table(draft, node, image[2:])}
+    draft.add(node.op, WINDOW_ARGUMENTS, writes={"y": y}, work=moved(2 * draft.sizes[columns]), **given)
 
 
 @rule("pool_max", "pool_max_grad", "pool_sum", "pool_spread")
@@ -48,18 +42,10 @@ def pools(draft: Draft, node: Node) -> None:
     image = x if node.op in ("pool_max", "pool_sum") else y
     pooled = y if image == x else x
     seen = draft.tensor(pooled).size * (1 if node.op == "pool_max_grad" else _taps(node))
-    draft.add(
-        node.op,
-        POOL_ARGUMENTS,
-        reads=node.inputs,
-        writes=node.outputs,
-        work=moved(draft.sizes[image], draft.sizes[pooled]) + 0.8 * seen,
-        x=Address(x),
-        y=Address(y),
-        tap=Address(tap[0]) if tap else 0,
-        images=draft.shape(image)[0] * draft.shape(image)[1],
-        table=_table(draft, node, draft.shape(image)[2:]),
-    )
+    given: dict[str, Any] = {"reads": {"x": x, "tap": tap[0] if tap else None}, "writes": {"y": y}}
+    given |= {"images": draft.shape(image)[0] * draft.shape(image)[1]}
+    given |= {"table": _table(draft, node, draft.shape(image)[2:])}
+    draft.add(node.op, POOL_ARGUMENTS, work=moved(draft.sizes[image], draft.sizes[pooled]) + 0.8 * seen, **given)
 
 
 def _taps(node: Node) -> int:

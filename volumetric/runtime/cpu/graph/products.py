@@ -10,7 +10,8 @@ from volumetric.kernels.cpu.graph.dots import DOTS_ARGUMENTS
 from volumetric.kernels.cpu.graph.gemm import GEMM_ARGUMENTS, gemm_scratch
 from volumetric.kernels.cpu.graph.strips import STRIPS_ARGUMENTS
 from volumetric.kernels.cpu.graph.tiles import dot_shape, panel_shape
-from volumetric.runtime.cpu.graph.steps import Address, Draft, Operation, moved, rule
+from volumetric.runtime.cpu.graph.steps import moved, rule
+from volumetric.runtime.cpu.steps import Address, Draft, Operation
 from volumetric.runtime.graph.ops import Node
 
 _DOT_ROWS = 8
@@ -90,19 +91,7 @@ def gemm(draft: Draft, node: Node) -> None:
         return
     tall, wide = panel_shape()
     draft.want_scratch(gemm_scratch(wide))
-    draft.add(
-        "gemm",
-        GEMM_ARGUMENTS,
-        tall,
-        wide,
-        reads=node.inputs,
-        writes=node.outputs,
-        work=work,
-        **given,
-        a_group=4 * p.m * p.k,
-        a_row=4 if p.trans_a else 4 * p.k,
-        a_k=4 * p.m if p.trans_a else 4,
-        b_group=4 * p.n * p.k,
-        b_k=4 if p.trans_b else 4 * p.n,
-        b_column=4 * p.k if p.trans_b else 4,
-    )
+    more: dict[str, Any] = {"a_group": 4 * p.m * p.k, "a_row": 4 if p.trans_a else 4 * p.k}
+    more |= {"a_k": 4 * p.m if p.trans_a else 4, "b_group": 4 * p.n * p.k}
+    more |= {"b_k": 4 if p.trans_b else 4 * p.n, "b_column": 4 * p.k if p.trans_b else 4}
+    draft.add("gemm", GEMM_ARGUMENTS, tall, wide, reads=node.inputs, writes=node.outputs, work=work, **given, **more)

@@ -12,7 +12,8 @@ from volumetric.kernels.recurrent import back_inputs, given
 from volumetric.kernels.strides import strides_of
 from volumetric.layers.recurrent import CELLS, Cell
 from volumetric.runtime.cpu.graph.elements import copy
-from volumetric.runtime.cpu.graph.steps import Address, Draft, moved, rule
+from volumetric.runtime.cpu.graph.steps import moved, rule
+from volumetric.runtime.cpu.steps import Address, Draft
 from volumetric.runtime.graph.ops import Node
 
 _PACKED_PRODUCTS = 8
@@ -42,11 +43,9 @@ def _packed(draft: Draft, weight: int, products: int) -> tuple[int, ...]:
         "recurrent_pack",
         PACK_ARGUMENTS,
         blocks,
-        reads=(weight,),
-        writes=(packed,),
+        reads={"weight": weight},
+        writes={"packed": packed},
         work=moved(8 * wide * size),
-        weight=Address(weight),
-        packed=Address(packed),
         size=size,
     )
     return (packed,)

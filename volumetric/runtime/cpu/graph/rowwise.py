@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from volumetric.kernels.cpu.graph.lookups import GATHER_ARGUMENTS, SCATTER_ARGUMENTS
 from volumetric.kernels.cpu.graph.norms import NORM_ARGUMENTS, NORM_GRAD_ARGUMENTS, PARAM_GRAD_ARGUMENTS
 from volumetric.kernels.cpu.graph.rows import (
@@ -12,7 +14,8 @@ from volumetric.kernels.cpu.graph.rows import (
     ROW_ARGUMENTS,
 )
 from volumetric.kernels.cpu.graph.sequences import ROPE_ARGUMENTS
-from volumetric.runtime.cpu.graph.steps import Address, Draft, moved, rule
+from volumetric.runtime.cpu.graph.steps import moved, rule
+from volumetric.runtime.cpu.steps import Draft
 from volumetric.runtime.graph.ops import Node
 
 
@@ -21,19 +24,9 @@ def gather_rows(draft: Draft, node: Node) -> None:
     """Rows of a table."""
     (table, ids), [y] = node.inputs, node.outputs
     count, width = draft.shape(y)
-    draft.add(
-        "gather_rows",
-        GATHER_ARGUMENTS,
-        reads=(table, ids),
-        writes=(y,),
-        work=moved(8 * count * width),
-        table=Address(table),
-        ids=Address(ids),
-        y=Address(y),
-        count=count,
-        width=width,
-        rows=draft.shape(table)[0],
-    )
+    given: dict[str, Any] = {"reads": {"table": table, "ids": ids}, "count": count, "width": width}
+    given |= {"rows": draft.shape(table)[0]}
+    draft.add("gather_rows", GATHER_ARGUMENTS, writes={"y": y}, work=moved(8 * count * width), **given)
 
 
 @rule("scatter_rows")
@@ -42,19 +35,8 @@ def scatter_rows(draft: Draft, node: Node) -> None:
     (g, ids), [y] = node.inputs, node.outputs
     rows, width = draft.shape(y)
     count = draft.shape(g)[0]
-    draft.add(
-        "scatter_rows",
-        SCATTER_ARGUMENTS,
-        reads=(g, ids),
-        writes=(y,),
-        work=moved(4 * (rows + 3 * count) * width),
-        g=Address(g),
-        ids=Address(ids),
-        y=Address(y),
-        count=count,
-        width=width,
-        rows=rows,
-    )
+    given: dict[str, Any] = {"reads": {"g": g, "ids": ids}, "count": count, "width": width, "rows": rows}
+    draft.add("scatter_rows", SCATTER_ARGUMENTS, writes={"y": y}, work=moved(4 * (rows + 3 * count) * width), **given)
 
 
 @rule("softmax", "entmax", "keep_largest")
@@ -62,7 +44,7 @@ def by_row(draft: Draft, node: Node) -> None:
     """Softmax and its relatives."""
     [x], [y] = node.inputs, node.outputs
     rows, width = draft.shape(x)
-    common = {"reads": (x,), "writes": (y,), "x": Address(x), "y": Address(y), "rows": rows, "width": width}
+    common: dict[str, Any] = {"reads": {"x": x}, "writes": {"y": y}, "rows": rows, "width": width}
     work, size = moved(12 * rows * width), rows * width
     if node.op == "softmax":
         draft.add("softmax", ROW_ARGUMENTS, work=work + 0.4 * size, **common)
@@ -80,15 +62,7 @@ def by_row_grad(draft: Draft, node: Node) -> None:
     """Their gradients."""
     (y, g), [gx] = node.inputs, node.outputs
     rows, width = draft.shape(y)
-    common = {
-        "reads": (y, g),
-        "writes": (gx,),
-        "y": Address(y),
-        "g": Address(g),
-        "gx": Address(gx),
-        "rows": rows,
-        "width": width,
-    }
+    common: dict[str, Any] = {"reads": {"y": y, "g": g}, "writes": {"gx": gx}, "rows": rows, "width": width}
     work = moved(16 * rows * width)
     if node.op == "softmax_grad":
         draft.add("softmax_grad", GRAD_ARGUMENTS, work=work, **common)
@@ -102,24 +76,13 @@ def norm(draft: Draft, node: Node) -> None:
     """Norm of rows."""
     x, *vectors = node.inputs
     y, stats = node.outputs
+    gain, bias, *_ = (*vectors, None, None)
     rows, width = draft.shape(x)
-    draft.add(
-        "norm",
-        NORM_ARGUMENTS,
-        int(node.attrs["kind"] == "layer"),
-        reads=node.inputs,
-        writes=node.outputs,
-        work=moved(12 * rows * width) + 20 * rows,
-        x=Address(x),
-        gain=Address(vectors[0]) if vectors else 0,
-        bias=Address(vectors[1]) if len(vectors) > 1 else 0,
-        y=Address(y),
-        stats=Address(stats),
-        rows=rows,
-        width=width,
-        eps=float(node.attrs["eps"]),
-        offset=float(bool(node.attrs["unit_offset"])),
-    )
+    given: dict[str, Any] = {"reads": {"x": x, "gain": gain, "bias": bias}}
+    given |= {"writes": {"y": y, "stats": stats}, "work": moved(12 * rows * width) + 20 * rows}
+    given |= {"rows": rows, "width": width, "eps": float(node.attrs["eps"])}
+    given |= {"offset": float(bool(node.attrs["unit_offset"]))}
+    draft.add("norm", NORM_ARGUMENTS, int(node.attrs["kind"] == "layer"), **given)
 
 
 @rule("norm_grad")
@@ -127,22 +90,10 @@ def norm_grad(draft: Draft, node: Node) -> None:
     """Gradient of the rows."""
     g, x, stats, *vectors = node.inputs
     rows, width = draft.shape(x)
-    draft.add(
-        "norm_grad",
-        NORM_GRAD_ARGUMENTS,
-        int(node.attrs["kind"] == "layer"),
-        reads=node.inputs,
-        writes=node.outputs,
-        work=moved(24 * rows * width) + 20 * rows,
-        g=Address(g),
-        x=Address(x),
-        stats=Address(stats),
-        gain=Address(vectors[0]) if vectors else 0,
-        gx=Address(node.outputs[0]),
-        rows=rows,
-        width=width,
-        offset=float(bool(node.attrs["unit_offset"])),
-    )
+    given: dict[str, Any] = {"reads": {"g": g, "x": x, "stats": stats, "gain": vectors[0] if vectors else None}}
+    given |= {"writes": {"gx": node.outputs[0]}, "work": moved(24 * rows * width) + 20 * rows}
+    given |= {"rows": rows, "width": width, "offset": float(bool(node.attrs["unit_offset"]))}
+    draft.add("norm_grad", NORM_GRAD_ARGUMENTS, int(node.attrs["kind"] == "layer"), **given)
 
 
 @rule("norm_param_grad")
@@ -150,20 +101,10 @@ def norm_param_grad(draft: Draft, node: Node) -> None:
     """Gradients of gain and bias."""
     g, x, stats = node.inputs
     rows, width = draft.shape(x)
-    draft.add(
-        "norm_param_grad",
-        PARAM_GRAD_ARGUMENTS,
-        reads=node.inputs,
-        writes=node.outputs,
-        work=moved(12 * rows * width),
-        g=Address(g),
-        x=Address(x),
-        stats=Address(stats),
-        ggain=Address(node.outputs[0]),
-        gbias=Address(node.outputs[1]) if node.attrs["bias"] else 0,
-        rows=rows,
-        width=width,
-    )
+    gain, *bias = node.outputs
+    given: dict[str, Any] = {"reads": {"g": g, "x": x, "stats": stats}, "rows": rows, "width": width}
+    given |= {"writes": {"ggain": gain, "gbias": bias[0] if node.attrs["bias"] else None}}
+    draft.add("norm_param_grad", PARAM_GRAD_ARGUMENTS, work=moved(12 * rows * width), **given)
 
 
 @rule("rope")
@@ -171,20 +112,7 @@ def rope(draft: Draft, node: Node) -> None:
     """Turn pairs of elements."""
     (x, cos, sin), [y] = node.inputs, node.outputs
     batch, length, heads, width = draft.shape(x)
-    draft.add(
-        "rope",
-        ROPE_ARGUMENTS,
-        reads=node.inputs,
-        writes=(y,),
-        work=moved(8 * draft.tensor(x).size),
-        x=Address(x),
-        cos=Address(cos),
-        sin=Address(sin),
-        y=Address(y),
-        rows=batch * length * heads,
-        length=length,
-        heads=heads,
-        width=width,
-        half=draft.shape(cos)[1],
-        sign=-1.0 if node.attrs["back"] else 1.0,
-    )
+    given: dict[str, Any] = {"reads": {"x": x, "cos": cos, "sin": sin}, "rows": batch * length * heads}
+    given |= {"length": length, "heads": heads, "width": width, "half": draft.shape(cos)[1]}
+    given |= {"sign": -1.0 if node.attrs["back"] else 1.0}
+    draft.add("rope", ROPE_ARGUMENTS, writes={"y": y}, work=moved(8 * draft.tensor(x).size), **given)

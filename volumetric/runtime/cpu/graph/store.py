@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable
 
 import numpy as np
 
 from volumetric._typing import Array
 from volumetric.errors import ShapeError
-from volumetric.runtime.cpu.arena import aligned_zeros
+from volumetric.runtime.cpu.arena import Scratch, aligned_array
 
 
 class CpuStore:
-    """Named float32 and int32 arrays, aligned to 64 bytes."""
+    """Named float32 and int32 arrays, aligned to 64 bytes.
+
+    Attributes
+    ----------
+    lock : held by whoever uses the buffers: programs of one store, and reads of it, take turns
+    scratch : of its programs
+    """
 
     def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.scratch = Scratch()
         self.buffers: dict[str, Array] = {}
 
     def put(self, key: str, value: Array) -> None:
@@ -26,11 +35,13 @@ class CpuStore:
         old = self.buffers[key]
         if old.shape != value.shape or old.dtype != kind:
             raise ShapeError(f"buffer {key!r} is {old.dtype} {list(old.shape)}, got {value.dtype} {list(value.shape)}")
-        old[...] = value
+        with self.lock:
+            old[...] = value
 
     def get(self, key: str) -> Array:
         """Copy a buffer."""
-        return self.buffers[key].copy()
+        with self.lock:
+            return self.buffers[key].copy()
 
     def keys(self) -> Iterable[str]:
         """Names of all buffers."""
@@ -39,9 +50,3 @@ class CpuStore:
     def drop(self, key: str) -> None:
         """Forget a buffer; programs that were bound to it keep its memory alive."""
         del self.buffers[key]
-
-
-def aligned_array(shape: tuple[int, ...], kind: type[np.generic]) -> Array:
-    """Zeros whose first element lies at a multiple of 64 bytes."""
-    size = int(np.prod(shape, dtype=np.int64)) * np.dtype(kind).itemsize
-    return aligned_zeros(max(size, 1))[:size].view(kind).reshape(shape)

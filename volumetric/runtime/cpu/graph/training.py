@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from volumetric._typing import Array
 from volumetric.dtypes import Scheme, decode, encode
 from volumetric.kernels.cpu.graph.losses import (
     CHUNK as LOSS_CHUNK,
@@ -17,11 +16,13 @@ from volumetric.kernels.cpu.graph.losses import (
     PAIR_SUM_ARGUMENTS,
     TERMS,
 )
-from volumetric.kernels.cpu.graph.reduce import CHUNK, REDUCE_ARGUMENTS, SQUARES_ARGUMENTS
+from volumetric.kernels.cpu.graph.reduce import CHUNK, SQUARES_ARGUMENTS
 from volumetric.kernels.cpu.graph.rounding import ROUND_ARGUMENTS
 from volumetric.kernels.cpu.graph.rounding import RULES as ROUNDING
 from volumetric.kernels.cpu.graph.updates import OPTIMISERS, UPDATE_ARGUMENTS
-from volumetric.runtime.cpu.graph.steps import Address, Draft, GraphStep, moved, rule
+from volumetric.runtime.cpu.graph.elements import reduction
+from volumetric.runtime.cpu.graph.steps import moved, rule
+from volumetric.runtime.cpu.steps import Address, Draft, Step
 from volumetric.runtime.graph.ops import Node
 
 
@@ -56,17 +57,8 @@ def loss(draft: Draft, node: Node) -> None:
         draft.add(
             "element_loss", ELEMENT_LOSS_ARGUMENTS, code, reads=reads, writes=writes, work=work, **common, **given
         )
-    draft.add(
-        "pair_sum",
-        PAIR_SUM_ARGUMENTS,
-        reads=(partial,),
-        writes=(total, count),
-        work=10 + pairs,
-        partial=Address(partial),
-        pairs=pairs,
-        total=Address(total),
-        count=Address(count),
-    )
+    given: dict[str, Any] = {"writes": {"total": total, "count": count}, "pairs": pairs}
+    draft.add("pair_sum", PAIR_SUM_ARGUMENTS, reads={"partial": partial}, work=10 + pairs, **given)
 
 
 def _chunks(draft: Draft, x: int) -> int:
@@ -75,22 +67,7 @@ def _chunks(draft: Draft, x: int) -> int:
 
 def _sum_up(draft: Draft, partial: int, count: int, y: int) -> None:
     """Add the partial sums of chunks."""
-    draft.add(
-        "reduce",
-        REDUCE_ARGUMENTS,
-        0,
-        reads=(partial,),
-        writes=(y,),
-        work=20 + count,
-        x=Address(partial),
-        y=Address(y),
-        k0=1,
-        r0=1,
-        k1=1,
-        r1=count,
-        k2=1,
-        factor=1.0,
-    )
+    reduction(draft, partial, y, (1, 1, 1, count, 1))
 
 
 @rule("sumsq")
@@ -99,17 +76,9 @@ def sumsq(draft: Draft, node: Node) -> None:
     chunks = [_chunks(draft, x) for x in node.inputs]
     partial = draft.temporary(4 * max(1, sum(chunks)))
     for at, x in enumerate(node.inputs):
-        draft.add(
-            "squares",
-            SQUARES_ARGUMENTS,
-            reads=(x,),
-            writes=(partial,),
-            work=moved(draft.sizes[x]),
-            x=Address(x),
-            count=draft.tensor(x).size,
-            partial=Address(partial, 4 * sum(chunks[:at])),
-            chunks=chunks[at],
-        )
+        given: dict[str, Any] = {"writes": {"partial": Address(partial, 4 * sum(chunks[:at]))}}
+        given |= {"count": draft.tensor(x).size, "chunks": chunks[at]}
+        draft.add("squares", SQUARES_ARGUMENTS, reads={"x": x}, work=moved(draft.sizes[x]), **given)
     _sum_up(draft, partial, sum(chunks), node.outputs[0])
 
 
@@ -129,30 +98,15 @@ def update(draft: Draft, node: Node) -> None:
     count = draft.tensor(param).size
     places = {f"slot{i}": Address(slots[i]) if i < len(slots) else 0 for i in range(3)}
     places |= {f"new{i}": Address(made[1 + i]) if i < len(slots) and not trial else 0 for i in range(3)}
-    draft.add(
-        "update",
-        UPDATE_ARGUMENTS,
-        OPTIMISERS.index(name),
-        *map(int, flags),
-        int(trial),
-        reads=node.inputs,
-        writes=made,
-        work=moved(4 * count * ((2 + len(slots)) if trial else (3 + 2 * len(slots)))),
-        flat=0 if trial else count,
-        shared=() if trial else (param, grad, *slots, *node.outputs),
-        weight=Address(param),
-        grad=Address(grad),
-        scalars=Address(scalars),
-        new_weight=Address(made[0]),
-        count=count,
-        decay=float(attrs["weight_decay"]),
-        p0=p0,
-        q0=1 - float(attrs["dampening"]) if name == "momentum" else 1 - p0,
-        p1=p1,
-        q1=1 - p1,
-        eps=float(attrs.get("eps", 0.0)),
-        **places,
-    )
+    given: dict[str, Any] = {"reads": node.inputs, "writes": made}
+    given |= {"work": moved(4 * count * ((2 + len(slots)) if trial else (3 + 2 * len(slots))))}
+    given |= {"shared": () if trial else (param, grad, *slots, *node.outputs)}
+    given |= {"flat": 0 if trial else count, "weight": Address(param), "grad": Address(grad)}
+    given |= {"scalars": Address(scalars), "new_weight": Address(made[0]), "count": count}
+    given |= {"decay": float(attrs["weight_decay"]), "p0": p0}
+    given |= {"q0": 1 - float(attrs["dampening"]) if name == "momentum" else 1 - p0, "p1": p1}
+    given |= {"q1": 1 - p1, "eps": float(attrs.get("eps", 0.0))}
+    draft.add("update", UPDATE_ARGUMENTS, OPTIMISERS.index(name), *map(int, flags), int(trial), **places, **given)
     if trial:
         _sum_up(draft, partial, _chunks(draft, param), node.outputs[0])
 
@@ -180,23 +134,12 @@ def fake_quant(draft: Draft, node: Node) -> None:
     native = rounding_rule(scheme)
     if native is not None:
         width = draft.shape(x)[-1]
-        draft.add(
-            "rounded",
-            ROUND_ARGUMENTS,
-            ROUNDING.index(native[0]),
-            reads=(x,),
-            writes=(y,),
-            work=moved(8 * count) + 5 * count,
-            x=Address(x),
-            y=Address(y),
-            rows=count // width,
-            width=width,
-            size=scheme.group or (width if scheme.has_scale else 64),
-            levels=native[1],
-        )
+        given: dict[str, Any] = {"reads": {"x": x}, "writes": {"y": y}, "rows": count // width, "width": width}
+        given |= {"size": scheme.group or (width if scheme.has_scale else 64), "levels": native[1]}
+        draft.add("rounded", ROUND_ARGUMENTS, ROUNDING.index(native[0]), work=moved(8 * count) + 5 * count, **given)
         return
 
-    def by_codec(arrays: Sequence[Array]) -> None:
-        arrays[1][...] = decode(encode(arrays[0], scheme), np.float32)
+    def by_codec(values: Any) -> None:
+        values.view(y)[...] = decode(encode(values.view(x), scheme), np.float32)
 
-    draft.steps.append(GraphStep(name="codec", reads=(x,), writes=(y,), work=20.0 * count, host=by_codec))
+    draft.steps.append(Step(name="codec", reads=(x,), writes=(y,), work=20.0 * count, host=by_codec))

@@ -1,0 +1,217 @@
+"""Where the tensors of a draft lie, and which steps must wait for all threads.
+
+A *storage* is what tensors share that are views of one another, have the same key, or were joined because a step may
+write over an operand that nobody reads any more. Scratch storages lie in one arena, where memory is used again once its
+last reader is done; inputs and outputs may lie in arrays of the caller. Where rows are open, sizes and places count for
+one row, and the arena is as many times as large.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from volumetric.runtime.cpu.steps import Draft, Step
+
+Home = Literal["arena", "key", "constant", "caller"]
+
+LARGE = 1 << 17
+"""Bytes from which an input or output is used where it lies instead of being copied."""
+
+
+@dataclass(slots=True)
+class Storage:
+    """Memory of one or more tensors.
+
+    Attributes
+    ----------
+    size : bytes
+    first, last : steps between which its contents matter
+    offset : place in the arena
+    tensors : those that share it
+    """
+
+    size: int
+    home: Home
+    first: int
+    last: int
+    tensors: list[int]
+    offset: int = 0
+
+
+class Placement:
+    """Storages of a draft.
+
+    Parameters
+    ----------
+    lent : outputs that lie in arrays of the caller; None: all that are large, and inputs too
+
+    Attributes
+    ----------
+    leaves : steps between which liveness is told
+    of : tensor → its storage
+    storages : all of them; the numbers of those that were joined with others stay unused
+    arena : bytes that the arena needs
+    """
+
+    def __init__(self, draft: Draft, lent: Sequence[int] | None = None) -> None:
+        self._draft = draft
+        self.leaves = [leaf for step in draft.steps for leaf in step.leaves]
+        graph = draft.graph
+        root = draft.roots()
+        self.of = [*root, *range(len(graph.tensors), len(draft.sizes))]
+        by_key: dict[str, int] = {}
+        for i, r in enumerate(root):
+            key = graph.tensors[r].key
+            if key is not None:
+                self.of[i] = by_key.setdefault(key, r)
+        self.storages: dict[int, Storage] = {}
+        for i, place in enumerate(self.of):
+            fresh = Storage(draft.sizes[place], "arena", len(self.leaves), -1, [])
+            self.storages.setdefault(place, fresh).tensors.append(i)
+        for i in by_key.values():
+            self.storages[i].home = "key"
+        for i in graph.constants:
+            self.storages[self.of[i]].home = "constant"
+        self._lifetimes()
+        if lent is None:
+            self._lend_large()
+        else:
+            for i in lent:
+                self.storages[self.of[i]].home = "caller"
+        self._overwrite()
+        self.arena = self._pack()
+
+    def _lifetimes(self) -> None:
+        draft, end = self._draft, 0
+        for step in draft.steps:
+            first, end = end, end + len(step.leaves)
+            for i in (*step.reads, *step.writes):  # of a step with a body: what decides whether that runs
+                self._lives(i, first, end - 1)
+            for at, leaf in enumerate(step.leaves, first):
+                span = (first, end - 1) if step.name == "loop" else (at, at)  # its first step comes after its last, too
+                for i in (*leaf.reads, *leaf.writes):
+                    self._lives(i, *span)
+        for i in draft.inputs:
+            self._lives(i, -1, -1)
+        for i in draft.outputs:
+            self._lives(i, end, end)
+
+    def _lives(self, tensor: int, first: int, last: int) -> None:
+        storage = self.storages[self.of[tensor]]
+        storage.first, storage.last = min(storage.first, first), max(storage.last, last)
+
+    def _lend_large(self) -> None:
+        """Let large inputs and outputs be arrays of the caller, unless Python code must find them."""
+        graph = self._draft.graph
+        by_python = {self.of[i] for step in self.leaves if step.host for i in (*step.reads, *step.writes)}
+        written = {self.of[i] for step in self.leaves for i in step.writes}
+        inputs = [self.of[i] for i in graph.inputs]
+        outputs = [self.of[i] for i in graph.outputs]
+        for place in {*inputs, *outputs} - by_python:
+            storage = self.storages[place]
+            once = inputs.count(place) + outputs.count(place) == 1
+            if once and storage.home == "arena" and storage.size >= LARGE and (place in inputs) != (place in written):
+                storage.home = "caller"
+
+    def _overwrite(self) -> None:
+        for at, step in enumerate(self.leaves):
+            if not step.over:
+                continue
+            [result] = step.writes
+            target = self.storages[self.of[result]]
+            for i in step.over:
+                source = self.storages[self.of[i]]
+                fits = source.size == target.size and source is not target
+                if fits and source.home == target.home == "arena" and source.last == at == target.first:
+                    self._join(self.of[i], self.of[result])
+                    break
+
+    def _join(self, kept: int, gone: int) -> None:
+        joined = self.storages.pop(gone)
+        self.storages[kept].last = joined.last
+        self.storages[kept].tensors += joined.tensors
+        for i in joined.tensors:
+            self.of[i] = kept
+
+    def _pack(self) -> int:
+        """Give each storage of the arena a place: the smallest gap that is free when it is first needed."""
+        waiting = sorted((s for s in self.storages.values() if s.home == "arena" and s.size), key=lambda s: s.first)
+        taken: list[Storage] = []
+        end = 0
+        for storage in waiting:
+            if storage.last < storage.first:
+                continue  # nobody touches it
+            taken = sorted((s for s in taken if s.last >= storage.first), key=lambda s: s.offset)
+            storage.offset = _gap(taken, storage.size)
+            end = max(end, storage.offset + padded(storage.size))
+            taken.append(storage)
+        return end
+
+    def place(self, tensor: int) -> tuple[int, int]:
+        """Return (space, offset) of a tensor: spaces do not overlap; 0 is the arena."""
+        number = self.of[tensor]
+        storage = self.storages[number]
+        return (0, storage.offset) if storage.home == "arena" else (number + 1, 0)
+
+
+def padded(size: int) -> int:
+    """Bytes that `size` take in the arena."""
+    return -(-size // 64) * 64
+
+
+def _gap(taken: Sequence[Storage], size: int) -> int:
+    """Smallest gap between places in order that holds `size` bytes; behind the last one if none does."""
+    best, room, at = -1, 0, 0
+    for other in taken:
+        free = other.offset - at
+        if free >= padded(size) and (best < 0 or free < room):
+            best, room = at, free
+        at = max(at, other.offset + padded(other.size))
+    return best if best >= 0 else at
+
+
+_Touch = tuple[int, int, int, bool, "int | str"]
+"""Space, start, end, whether it is written, and how threads share it."""
+
+
+def barriers(steps: Sequence[Step], placement: Placement, sizes: Sequence[int]) -> list[bool]:
+    """Tell for each leaf of `steps` whether threads must meet after it.
+
+    Two steps need no meeting in between if neither writes what the other touches, or if threads share both alike. A
+    body may be skipped, or come again: threads meet before its first step and after its last.
+    """
+    meets = [False] * len(placement.leaves)
+    open_: list[_Touch] = []
+    at = 0
+    for step in steps:
+        if step.body and at:
+            meets[at - 1] |= bool(open_)
+            open_ = []
+        for leaf in step.leaves:
+            mine = _touched(leaf, placement, sizes)
+            if any(_clash(a, b) for a in open_ for b in mine):
+                meets[at - 1] = True
+                open_ = []
+            open_ += mine
+            at += 1
+        if step.body:
+            meets[at - 1] = True
+            open_ = []
+    return meets
+
+
+def _touched(step: Step, placement: Placement, sizes: Sequence[int]) -> list[_Touch]:
+    found: list[_Touch] = []
+    for i in dict.fromkeys((*step.reads, *step.writes)):
+        space, offset = placement.place(i)
+        flat = step.flat if i in step.shared else 0
+        found.append((space, offset, offset + sizes[i], i in step.writes, flat))
+    return found
+
+
+def _clash(a: _Touch, b: _Touch) -> bool:
+    if a[0] != b[0] or not (a[3] or b[3]) or a[1] >= b[2] or b[1] >= a[2]:
+        return False
+    return not (a[4] and a[4] == b[4] and a[1:3] == b[1:3])

@@ -1,0 +1,122 @@
+"""Drafts of operations on rows: arguments are slots, which are numbers of tensors; sizes are those of one row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+from volumetric.kernels.cpu.operations import ROWS
+from volumetric.kernels.cpu.pieces import BLOCK_BYTES, EACH_PIECE_ARGUMENTS
+from volumetric.kernels.cpu.products import DIRECT_ROWS, VECTOR_ROWS
+from volumetric.kernels.cpu.walk import GUARD_ARGUMENTS, LOOP_ARGUMENTS
+from volumetric.layers.rope import Rope
+from volumetric.runtime.cpu.settings import Settings
+from volumetric.runtime.cpu.state import Pair
+from volumetric.runtime.cpu.steps import Draft, Rules, Step
+from volumetric.runtime.graph.ops import Node
+
+Form = Literal["few", "some", "many"]
+
+Mode = tuple[Form, Form]
+"""Forms of the products before the tail and in it: *few* for up to `VECTOR_ROWS` rows (decoding), *some* for up to
+`DIRECT_ROWS`, and *many* with opened panels. Results are the same."""
+
+
+DECODING: Mode = ("few", "few")
+
+
+def form_of(rows: int) -> Form:
+    """The form of products of so many rows."""
+    return "few" if rows <= VECTOR_ROWS else "some" if rows <= DIRECT_ROWS else "many"
+
+
+rule = Rules()
+"""Operation → what appends its steps; the modules beside this one register theirs."""
+
+
+class RowDraft(Draft):
+    """Steps of a network's operations on rows in one mode.
+
+    Attributes
+    ----------
+    angles : slot of the rotary angles of each kind
+    opened : stands for the bfloat16 copy of a cache, which all layers write one after the other
+    """
+
+    def __init__(self, settings: Settings, mode: Mode) -> None:
+        super().__init__(settings.graph, ROWS)
+        self.settings = settings
+        self.mode = mode
+        self.sizes = [max(4 * tensor.width, 64) for tensor in self.graph.tensors]
+        self.angles: dict[Rope, int] = {}
+        self.opened = self.temporary(64)
+        self._caches: dict[Pair, int] = {}
+
+    @property
+    def inputs(self) -> tuple[int, ...]:
+        return self.graph.given
+
+    @property
+    def outputs(self) -> tuple[int, ...]:
+        """Of the network; its inputs too, so that a walk can be repeated."""
+        return *self.graph.given, *self.graph.outputs
+
+    def roots(self) -> list[int]:
+        """Each tensor for itself: views are made within segments that do not run on rows, and these copy."""
+        return list(range(len(self.graph.tensors)))
+
+    def want_scratch(self, size: int) -> None:
+        """Make each thread's scratch at least `size` bytes, behind the control block of a piece or of a loop."""
+        super().want_scratch(size + BLOCK_BYTES)
+
+    def width(self, tensor: int) -> int:
+        """Elements in a row."""
+        return self.graph.tensors[tensor].width
+
+    def form(self, node: Node) -> Form:
+        """Form of its products."""
+        return self.mode[node.tail]
+
+    def cache(self, pair: Pair) -> int:
+        """Return what stands for keys and values of a layer, which steps write and read."""
+        if pair not in self._caches:
+            self._caches[pair] = self.temporary(64)
+        return self._caches[pair]
+
+    def by_rows(
+        self,
+        name: str,
+        names: Sequence[str],
+        node: Node,
+        /,
+        *constants: int,
+        over: Sequence[int] = (),
+        **given: Any,
+    ) -> None:
+        """Append a step of which threads share the rows of all values; it may overwrite one of `over`."""
+        reads = self.graph.values(node.inputs)
+        more: dict[str, Any] = {"writes": node.outputs[:1], "reads": reads}
+        more |= {"over": tuple(i for i in over if i in reads), "flat": "tail" if node.tail else "rows"}
+        self.add(name, names, *constants, shared=(*reads, node.outputs[0]), tail=node.tail, **given, **more)
+
+    def each_piece(self, few: Step | None, many: Step | None, *, reads: Sequence[int], writes: Sequence[int]) -> None:
+        """Append a step that runs others for each piece, of few rows or many."""
+        given = {"few": few or 0, "many": many or 0}
+        self.add("each_piece", EACH_PIECE_ARGUMENTS, reads=reads, writes=writes, **given)
+
+    def loop(self, first: int, note: str) -> None:
+        """Make the steps from number `first` on the body of a loop over time."""
+        self._wrap("loop", LOOP_ARGUMENTS, first, note=note)
+
+    def guard(self, first: int, weights: int, column: int) -> None:
+        """Let the steps from number `first` on run only if some row has a weight in a column of a value."""
+        self._wrap("guard", GUARD_ARGUMENTS, first, reads=(weights,), weights=weights, column=column)
+
+    def _wrap(
+        self, name: str, names: Sequence[str], first: int, *, reads: Sequence[int] = (), note: str = "", **given: int
+    ) -> None:
+        """Make steps the body of one; where the first of them is and how many there are, the table knows."""
+        body = tuple(self.steps[first:])
+        step = self.step(name, names[2:], reads=reads, writes=(), tail=body[0].tail, note=note, **given)
+        self.steps[first:] = [replace(step, body=body)]

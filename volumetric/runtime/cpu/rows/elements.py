@@ -1,0 +1,119 @@
+"""Steps that treat each row by itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from volumetric.kernels.cpu.maths import ACTIVATIONS
+from volumetric.kernels.cpu.mixing import ACTIVATE_ARGUMENTS, LARGEST_ARGUMENTS, MIX_ARGUMENTS
+from volumetric.kernels.cpu.prepare import LAYER_NORM, NO_NORM, RMS_NORM
+from volumetric.kernels.cpu.rows import (
+    ELEMENT_ARGUMENTS,
+    EMBEDDING_ARGUMENTS,
+    GATHER_ARGUMENTS,
+    JOIN_ARGUMENTS,
+    NORM_ARGUMENTS,
+    POSITION_ARGUMENTS,
+)
+from volumetric.kernels.cpu.unpack import FORMAT_CODES
+from volumetric.runtime.cpu.rows.draft import RowDraft, rule
+from volumetric.runtime.graph.ops import Node
+
+NORMS = {None: NO_NORM, "rms": RMS_NORM, "layer": LAYER_NORM}
+
+
+def _table(draft: RowDraft, node: Node) -> dict[str, Any]:
+    table = draft.settings.weights.table(draft.graph.keys(node)["weight"])
+    code = FORMAT_CODES[table.form.name]
+    return {"weights": table.address, "panel_stride": table.panel_stride, "format": code, "k": table.k}
+
+
+def _ends(node: Node) -> dict[str, Any]:
+    return {"input": node.inputs[0], "output": node.outputs[0]}
+
+
+@rule("embedding")
+def embedding(draft: RowDraft, node: Node) -> None:
+    """Rows of a table."""
+    given: dict[str, Any] = {"scale": float(node.attrs["scale"])}
+    given |= {"vocabulary": draft.graph.tensors[node.inputs[1]].shape[0]}
+    given |= {"divisor": int(node.attrs["divisor"])}
+    draft.by_rows("embedding", EMBEDDING_ARGUMENTS, node, **_ends(node), **_table(draft, node), **given)
+
+
+@rule("position_embedding")
+def position_embedding(draft: RowDraft, node: Node) -> None:
+    """A row of a table for each position."""
+    offset = int(node.attrs["offset"])
+    draft.by_rows("position_embedding", POSITION_ARGUMENTS, node, **_ends(node), **_table(draft, node), offset=offset)
+
+
+@rule("norm")
+def norm(draft: RowDraft, node: Node) -> None:
+    """Norm of rows."""
+    attrs, params, weights = node.attrs, draft.graph.keys(node), draft.settings.weights
+    given: dict[str, Any] = {"width": draft.width(node.inputs[0]), "groups": 1, "norm": NORMS[attrs["kind"]]}
+    given |= {"eps": float(attrs["eps"])}
+    given |= {"weight": weights.vector(params.get("weight"), unit_offset=bool(attrs["unit_offset"]))}
+    given |= {"bias": weights.vector(params.get("bias"))}
+    draft.by_rows("norm", NORM_ARGUMENTS, node, over=node.inputs, **_ends(node), **given)
+
+
+def _join(draft: RowDraft, node: Node, name: str, scale: float, **given: Any) -> None:
+    pairs = [(i, draft.width(i)) for i in node.inputs]
+    more: dict[str, Any] = {"inputs": draft.table([number for pair in pairs for number in pair]), "count": len(pairs)}
+    more |= {"output": node.outputs[0], "width": draft.width(node.outputs[0]), "scale": scale}
+    draft.by_rows(name, JOIN_ARGUMENTS, node, **given, **more)
+
+
+@rule("sum")
+def add(draft: RowDraft, node: Node) -> None:
+    """Sum of values."""
+    _join(draft, node, "add", float(node.attrs["scale"]), over=node.inputs)
+
+
+@rule("concat")
+def concat(draft: RowDraft, node: Node) -> None:
+    """Values side by side."""
+    _join(draft, node, "concat", 1.0)
+
+
+@rule("scaled_softmax", "softcap")
+def element(draft: RowDraft, node: Node) -> None:
+    """Functions of a row with one parameter."""
+    name, parameter = ("softcap", "cap") if node.op == "softcap" else ("softmax", "temperature")
+    width, number = draft.width(node.inputs[0]), float(node.attrs[parameter])
+    draft.by_rows(name, ELEMENT_ARGUMENTS, node, over=node.inputs, **_ends(node), width=width, parameter=number)
+
+
+@rule("keep_largest")
+def keep_largest(draft: RowDraft, node: Node) -> None:
+    """The k largest of a row."""
+    width = draft.width(node.inputs[0])
+    draft.by_rows("keep_largest", LARGEST_ARGUMENTS, node, **_ends(node), width=width, k=node.attrs["k"])
+
+
+@rule("mix")
+def mix(draft: RowDraft, node: Node) -> None:
+    """The weighted sum of branches."""
+    weights, *branches = node.inputs
+    given: dict[str, Any] = {"weights": weights, "branches": draft.table(branches), "count": len(branches)}
+    given |= {"output": node.outputs[0], "width": draft.width(node.outputs[0])}
+    draft.by_rows("mix", MIX_ARGUMENTS, node, **given)
+
+
+@rule("activate")
+def activate(draft: RowDraft, node: Node) -> None:
+    """A function of each element, times another value."""
+    given: dict[str, Any] = {"over": node.inputs, "factor": node.inputs[1] if len(node.inputs) == 2 else -1}
+    given |= {"width": draft.width(node.outputs[0])}
+    draft.by_rows(
+        "activate", ACTIVATE_ARGUMENTS, node, ACTIVATIONS.index(node.attrs["activation"]), **_ends(node), **given
+    )
+
+
+def gather(draft: RowDraft) -> None:
+    """Bring the rows that are wanted together, for the steps of the tail."""
+    for i in draft.settings.gathered:
+        given = {"slot": i, "width": draft.width(i)}
+        draft.add("gather", GATHER_ARGUMENTS, reads=(i,), writes=(i,), tail=True, **given)

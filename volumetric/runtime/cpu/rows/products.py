@@ -1,0 +1,131 @@
+"""Steps of products with packed weights: which kernel, what it rounds, and where rows made ready are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from volumetric.kernels.cpu.maths import ACTIVATIONS
+from volumetric.kernels.cpu.panels import ROUNDINGS, prepared_bytes
+from volumetric.kernels.cpu.panels import ROWS as PANEL_ROWS
+from volumetric.kernels.cpu.products import PACKED_WIDE, PRODUCT_ARGUMENTS, tile_scratch, vector_scratch
+from volumetric.kernels.cpu.tiles import float_tile_shape, integer_tile_shape
+from volumetric.runtime.cpu.placement import padded
+from volumetric.runtime.cpu.resident import Matrix
+from volumetric.runtime.cpu.rows.draft import RowDraft, rule
+from volumetric.runtime.cpu.rows.elements import NORMS
+from volumetric.runtime.graph.families.rowwise import LINEAR
+from volumetric.runtime.graph.ops import Node
+
+
+@rule("linear")
+def linear(draft: RowDraft, node: Node) -> None:
+    """Products side by side."""
+    products(draft, node, node.inputs[0], node.outputs[0])
+
+
+def products(draft: RowDraft, node: Node, source: int, target: int) -> None:
+    """Append the products of the rows of `source` with the matrices of a node, side by side in `target`."""
+    form, attrs = draft.form(node), _attrs(node)
+    residual = node.inputs[1] if attrs["residual"] else -1
+    rest = (residual,) if residual >= 0 else ()
+    prepared, before = source, None
+    for matrix in draft.settings.weights.matrices(node):
+        rounding = draft.settings.rounding(matrix)
+        fresh, before = before != rounding, rounding
+        name = {"few": "vector_product", "some": "rows_product", "many": "tile_product"}[form]
+        if form == "some" and not matrix.form.is_integer:
+            name = "tile_product"
+        wanted = fresh and form != "few" and not _is_direct(draft, node, matrix, source)
+        if fresh:
+            prepared = draft.temporary(prepared_bytes(matrix.k, rounding)) if wanted else source
+        given = _arguments(draft, node, matrix) | {
+            "input": source,
+            "output": target,
+            "residual": residual,
+            "prepared": prepared,
+            "rounding": ROUNDINGS.index(rounding),
+            "row_bytes": prepared_bytes(matrix.k, rounding),
+            "fresh": int(fresh),
+        }
+        if wanted:
+            more: dict[str, Any] = {"flat": "tail" if node.tail else "rows", "shared": (source,), "note": str(matrix.k)}
+            places = {"reads": (source,), "writes": (prepared,)}
+            draft.add("prepare", PRODUCT_ARGUMENTS, tail=node.tail, **places, **given, **more)
+        more = {"flat": f"columns of {target}", "shared": (target, *rest), "over": rest if residual != source else ()}
+        more |= {"note": f"{sum(matrix.rows)}x{matrix.k} {matrix.form.name}", "tail": node.tail, **given}
+        read = (source if form == "few" else prepared, *rest)
+        constants = _constants(draft, node, matrix, name)
+        draft.add(name, PRODUCT_ARGUMENTS, *constants, reads=read, writes=(target,), **more)
+
+
+def _attrs(node: Node) -> Mapping[str, Any]:
+    """Attributes of a product; that of a recurrence has nothing beside it."""
+    return node.attrs if node.op == "linear" else {**LINEAR, **node.attrs}
+
+
+def _is_direct(draft: RowDraft, node: Node, matrix: Matrix, source: int) -> bool:
+    """Whether tiles read the rows of a value as they are: nothing norms, rounds, fills up or spreads them."""
+    rounding = draft.settings.rounding(matrix)
+    plain = rounding == "float32" and _attrs(node)["norm"] is None
+    return plain and prepared_bytes(matrix.k, rounding) == 4 * matrix.k == padded(draft.sizes[source])
+
+
+def _constants(draft: RowDraft, node: Node, matrix: Matrix, name: str) -> tuple[str | int, ...]:
+    form, rounding = matrix.form, draft.settings.rounding(matrix)
+    exact = form.is_integer and rounding == "float32"
+    kind = form.name + (":exact" if exact else ":rounded" if rounding == "bfloat16" else "")
+    common = (kind, ACTIVATIONS.index(_attrs(node)["activation"]), int(matrix.gated))
+    rows, wide = integer_tile_shape() if rounding == "int8" else float_tile_shape()
+    if name == "tile_product":
+        draft.want_scratch(tile_scratch(matrix.k, kind, rows, wide))
+        return *common, rows, wide
+    wide = PACKED_WIDE if form.is_integer else wide
+    draft.want_scratch(vector_scratch(matrix.k, prepared_bytes(matrix.k, rounding), wide))
+    return common if name == "rows_product" else (*common, wide)
+
+
+def _arguments(draft: RowDraft, node: Node, matrix: Matrix) -> dict[str, int | float]:
+    """What a product needs to know of a matrix and of what stands before and behind it."""
+    attrs, weights, params = _attrs(node), draft.settings.weights, draft.graph.keys(node)
+    biases = [params.get(f"bias.{part}") for part in matrix.parts]
+    if matrix.gated:
+        gate, up = (weights.biases(_half(matrix, i), [biases[i]]) for i in (0, 1))
+    else:
+        gate, up = weights.biases(matrix, biases), 0
+    return {
+        "k": matrix.k,
+        "norm": NORMS[attrs["norm"]],
+        "eps": float(attrs["norm_eps"]),
+        "norm_weight": weights.vector(params.get("norm.weight"), unit_offset=bool(attrs["norm_unit_offset"])),
+        "norm_bias": weights.vector(params.get("norm.bias")),
+        "weights": matrix.base,
+        "panel_stride": matrix.panel_stride,
+        "panels": matrix.panels,
+        "units": matrix.form.units(matrix.k),
+        "columns": _columns(draft, node, matrix),
+        "bias": gate,
+        "softcap": float(attrs["softcap"] or 0.0),
+        "up_bias": up,
+        "panel_bytes": matrix.panel_bytes,
+    }
+
+
+def _half(matrix: Matrix, index: int) -> Matrix:
+    """One matrix of a gated pair, for its bias."""
+    return replace(matrix, gated=False, rows=(matrix.rows[index],), keys=(matrix.keys[index],))
+
+
+def _columns(draft: RowDraft, node: Node, matrix: Matrix) -> int:
+    """Address of (first column, columns) for each panel of the matrix."""
+    widths = node.attrs["parts"]
+    starts = np.cumsum([0, *widths])
+    pairs: list[tuple[int, int]] = []
+    for part in matrix.parts[:1] if matrix.gated else matrix.parts:
+        start = 0 if matrix.gated else int(starts[part])
+        firsts = range(0, widths[part], PANEL_ROWS)
+        pairs += [(start + first, min(PANEL_ROWS, widths[part] - first)) for first in firsts]
+    return draft.settings.weights.keep(("columns", tuple(pairs)), lambda: np.array(pairs, np.int32))

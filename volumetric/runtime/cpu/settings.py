@@ -1,0 +1,85 @@
+"""What all step tables of a network share: its graph, weights and states, and what their kernels round."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from volumetric.kernels.cpu.panels import Rounding
+from volumetric.kernels.cpu.rounded_attention import opened_bytes
+from volumetric.kernels.cpu.target import target
+from volumetric.runtime.cpu.resident import PRODUCTS, Matrix, ResidentWeights
+from volumetric.runtime.cpu.state import KVStorage, Pair, plain_states
+from volumetric.runtime.graph.ops import Node
+from volumetric.runtime.graph.segments import Cut
+
+
+class Settings:
+    """How a network runs on rows.
+
+    Parameters
+    ----------
+    cut : the network
+    weights : of what runs on rows, resident
+    compute : int8 and bfloat16 round the activations that meet integer weights to int8; bfloat16 rounds those that
+        meet bfloat16 weights too; float32 rounds nothing
+    storage : of keys and values
+    context : tokens that a state can hold
+
+    Attributes
+    ----------
+    pairs : keys and values that a state must hold
+    opened_bytes : of a position in the bfloat16 copy of a cache; 0: attention does not multiply in bfloat16
+    gathered : values of which the wanted rows come together before the tail
+    writes_output : the last step writes straight into the caller's array
+    """
+
+    def __init__(
+        self, cut: Cut, weights: ResidentWeights, *, compute: Rounding, storage: KVStorage, context: int
+    ) -> None:
+        self.cut = cut
+        self.graph = graph = cut.graph
+        self.weights = weights
+        self.storage: KVStorage = storage
+        self.context = context
+        self._compute: Rounding = compute
+        attends = [node for node in cut.rows if node.op == "attend"]
+        self.pairs = tuple(dict.fromkeys(map(self.pair_of, attends)))
+        opened = (opened_bytes(node.attrs["kv_heads"], node.attrs["head_dim"]) for node in attends)
+        self.opened_bytes = max(opened, default=0) if self._rounds_attention() else 0
+        made = {i for use in cut.uses if use.tail for i in use.writes}
+        self.gathered = tuple(dict.fromkeys(i for use in cut.uses if use.tail for i in use.reads if i not in made))
+        # A product stores its last columns one by one; other operations store whole vectors, beyond the row's end.
+        out = graph.outputs[0]
+        self._in_tail = out in made
+        by_product = any(node.op == "linear" and node.outputs[0] == out for node in cut.rows)
+        self.writes_output = self._in_tail and by_product and not list(graph.readers(out))
+
+    def pair_of(self, node: Node) -> Pair:
+        """What attention reads; nodes of one form without states have the same, which lives one step."""
+        states = self.graph.states(node)
+        sizes = {"kv_heads": node.attrs["kv_heads"], "head_dim": node.attrs["head_dim"]}
+        return Pair(**sizes, keys=states.get("k"), values=states.get("v"))
+
+    def rounding(self, matrix: Matrix) -> Rounding:
+        """What a product with `matrix` rounds its activations to."""
+        if matrix.form.is_integer and self._compute != "float32":
+            return "int8"
+        return "bfloat16" if matrix.form.name == self._compute == "bfloat16" else "float32"
+
+    def state_place(self, key: str) -> int:
+        """Number of a state that no attention reads in a sequence's state table."""
+        return len(self.pairs) + plain_states(self.cut.plan.states, self.pairs).index(key)
+
+    def output_row(self, row: int, wanted: int) -> int:
+        """Where the output of row `row` is found after a call, row number `wanted` of those that are wanted."""
+        return wanted if self._in_tail or self.graph.outputs[0] in self.gathered else row
+
+    def _rounds_attention(self) -> bool:
+        """Where products round to int8 or bfloat16, if the machine has products of bfloat16: else nothing is won."""
+        rounds = any(self.rounding(matrix) != "float32" for matrix in self._matrices())
+        return rounds and "avx512bf16" in target().features
+
+    def _matrices(self) -> Iterator[Matrix]:
+        for node in self.cut.rows:
+            if node.op in PRODUCTS:
+                yield from self.weights.matrices(node)
