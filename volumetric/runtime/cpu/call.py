@@ -98,9 +98,3 @@ class Control:
         starts = accumulate(places, initial=0)
         base = address_of(self._opened_memory)
         return [(base + start * self._opened_bytes, count) for start, count in zip(starts, places, strict=False)]
-
-    def next_row(self, pieces: int) -> None:
-        """Write the call behind the last one, which had one row with an output of each of `pieces` sequences."""
-        self._pieces[:pieces, 2] += 1  # tokens before
-        self._rows[0, :pieces] += 1
-        self._rows[2, :pieces] += 1

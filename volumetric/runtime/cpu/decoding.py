@@ -1,70 +1,100 @@
-"""Greedy decoding on the CPU: one row of each of the same sequences, call after call, on a control block that stays.
+"""Greedy decoding on the CPU: a row of each of the same sequences, call after call, on a control block that stays.
 
-Between two tokens only ids, positions and what points to them change. Whatever else ran meanwhile has written the block
-anew; then, and when a state needs more memory, the next call is made ready from the start, as every other is.
+The last steps of a table choose the likeliest token of each sequence and make the next call ready with it, so that one
+native call may feed several tokens. Whoever takes them one by one sees positions move one by one. Whatever else ran
+meanwhile has written the block anew; then, and when a state needs more memory or was changed, tokens that were computed
+ahead are dropped, and the next call is made ready from the start, as every other is.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from volumetric._typing import Array
 from volumetric.runtime.batch import Span
+from volumetric.runtime.cpu.arena import address_of
 from volumetric.runtime.cpu.running import Call, Ready, Runner
 from volumetric.runtime.cpu.state import CpuState
 from volumetric.runtime.device import Piece
 
+_MOST = 32
+"""Tokens that a native call may feed to each sequence."""
+_SECONDS = 0.02
+"""Duration of a native call from which it feeds no more: Ctrl-C waits so long, and so much is lost at a stop."""
+
 
 class TokenLoop:
-    """Calls of one row for each of `states`, whose logits stay in one array."""
+    """Calls of one row for each of `states`, whose logits stay in one array.
 
-    def __init__(self, runner: Runner, states: Sequence[CpuState]) -> None:
+    Parameters
+    ----------
+    limit : rows that a sequence may have
+    """
+
+    def __init__(self, runner: Runner, states: Sequence[CpuState], limit: int) -> None:
         graph = runner.program.graph
         self._runner = runner
         self._states = states
+        self._limit = limit
+        # Fixed states cannot go back to the token that was taken last.
+        fixed = any(spec.kind == "fixed" for spec in runner.program.cut.plan.states.values())
+        self._most = 1 if fixed else _MOST
         self._logits = np.empty((len(states), graph.tensors[graph.outputs[0]].width), np.float32)
-        self._rows = np.arange(len(states))
+        self._found: NDArray[np.int64] = np.zeros(1 + 2 * len(states) * self._most, np.int64)
         self._ready: Ready | None = None
-        self._ids: Array = np.zeros(0, np.int32)
-        self._positions: list[int] = []
+        self._ahead: list[tuple[list[int], list[float]]] = []  # the next one last
+        self._times = 1
+        self._left: list[tuple[int, int]] = []
 
     @staticmethod
     def serves(runner: Runner) -> bool:
-        """Whether a network reads ids, runs on rows alone and ends in a product that writes where it is told."""
-        program = runner.program
-        [given] = program.graph.given
-        ids = program.graph.tensors[given].dtype == "int32"
-        return ids and program.settings.writes_output and not program.between.cores
+        """Whether a network's tables choose tokens."""
+        return runner.program.chooses
 
-    def step(self, tokens: Sequence[int]) -> tuple[list[int], NDArray[np.float32]]:
+    def step(self, tokens: Sequence[int]) -> tuple[list[int], list[float]]:
         """Feed a token to each state; returns the arg max of each sequence's logits, and those largest logits.
 
-        A NaN is larger than every number. The executable's turn is the caller's.
+        `tokens` are those that the last call returned, if it was not the first. A NaN is larger than every number. The
+        executable's turn is the caller's.
         """
-        runner, states, ready = self._runner, self._states, self._ready
-        positions = [state.position for state in states]
-        fits = all(state.position < state.memory.capacity for state in states)
-        if ready is None or not fits or positions != self._positions or not runner.is_last(ready):
-            ready = self._begin(tokens)
-        else:
-            self._ids[:] = tokens
-            runner.next_row(ready)
-        runner.walk(ready)
+        states, ready = self._states, self._ready
+        if ready is None or not self._runner.is_last(ready) or self._left != [state.version for state in states]:
+            ready, self._ahead, self._times = None, [], 1
+        if not self._ahead:
+            self._compute(tokens, ready)
         for state in states:
             state.advance(1)
-        self._positions = [position + 1 for position in positions]
-        found = self._logits.argmax(axis=1)
-        return found.tolist(), self._logits[self._rows, found]
+        self._left = [state.version for state in states]
+        return self._ahead.pop()
+
+    def _compute(self, tokens: Sequence[int], ready: Ready | None) -> None:
+        """Feed `tokens`, and as many more as fit states and time."""
+        states = self._states
+        room = min(state.memory.capacity - state.position for state in states)
+        if ready is None or room < 1:
+            ready = self._begin(tokens)
+            room = min(state.memory.capacity - state.position for state in states)
+        times = min(self._times, room, self._limit - max(state.position for state in states))
+        self._found[0] = 0
+        began = time.perf_counter()
+        self._runner.repeat(ready, times)
+        seconds = time.perf_counter() - began
+        done, rows = int(self._found[0]), len(states)
+        records = self._found[1 : 1 + 2 * done * rows]
+        ids = records[::2].reshape(done, rows).tolist()
+        logits = records.view(np.float32)[2::4].reshape(done, rows).tolist()
+        self._ahead = list(zip(ids, logits, strict=True))[::-1]
+        if times == self._times:
+            self._times = min(self._most, 2 * times) if 2 * seconds <= _SECONDS else times
 
     def _begin(self, tokens: Sequence[int]) -> Ready:
         """Make a call ready from the start."""
-        ids, runner = np.array(tokens, np.int32), self._runner
+        ids = np.array(tokens, np.int32)
         pieces = [Piece(state, ids[i : i + 1]) for i, state in enumerate(self._states)]
         call = Call([Span(i, 0, 1) for i in range(len(pieces))], pieces, [piece.x for piece in pieces])
-        self._ready = ready = runner.prepare(call, self._logits)
-        [given] = runner.program.graph.given
-        self._ids = ready.values.view(given)[: len(pieces), 0]
+        self._ready = ready = self._runner.prepare(call, self._logits)
+        ready.table.lend(self._runner.program.settings.tokens, address_of(self._found))
         return ready

@@ -76,7 +76,7 @@ class CpuDevice:
         between = Between(cut, params, walker)
         compute: Rounding = "int8" if options.compute == "auto" else options.compute
         storage = self._storage(options, weights)
-        settings = Settings(cut, weights, compute=compute, storage=storage, context=options.context)
+        settings = Settings(cut, weights, compute=compute, storage=storage, context=options.context, threads=threads)
         return CpuExecutable(Program(settings, between), options, walker)
 
     def graphs(self) -> CpuGraphs:

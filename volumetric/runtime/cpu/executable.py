@@ -103,10 +103,11 @@ class CpuExecutable:
         return self._loop(runner, states, tokens) if TokenLoop.serves(runner) else greedy_each(self, states, tokens)
 
     def _loop(self, runner: Runner, states: Sequence[CpuState], tokens: Sequence[int]) -> Generator[list[int]]:
-        plan = runner.program.cut.plan
+        plan, positions = runner.program.cut.plan, runner.program.cut.positions
+        limit = self.options.context if positions is None else min(self.options.context, positions)
         check_once(states)
         check_vocabulary(plan, check_input(plan, np.array(tokens)))
-        loop, vocabulary = TokenLoop(runner, states), runner.program.vocabulary
+        loop, vocabulary = TokenLoop(runner, states, limit), runner.program.vocabulary
         while True:
             for state in states:
                 check_room(state.position, 1, self.options.context)
@@ -115,7 +116,7 @@ class CpuExecutable:
                 check_vocabulary(plan, np.array(tokens, np.int32))
             with self._turn:
                 tokens, top = loop.step(tokens)
-            for place, logit in enumerate(top.tolist()):
+            for place, logit in enumerate(top):
                 check_likeliest(logit, sequence=place)
             yield list(tokens)
 
@@ -138,6 +139,7 @@ class CpuExecutable:
         with self._turn:
             runner = self._open()
             runner.program.settings.weights.update(params, runner.walker.threads)
+            runner.forget()
 
     def close(self) -> None:
         """Drop weights and buffers."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from itertools import groupby
 
+from volumetric.kernels.cpu.likeliest import FEED_ARGUMENTS, FOUND_BYTES, LIKELIEST_ARGUMENTS
 from volumetric.runtime.cpu.between import Between
 from volumetric.runtime.cpu.placement import Placement
 from volumetric.runtime.cpu.rows import attention, elements, products, recurrent
 from volumetric.runtime.cpu.rows.draft import DECODING, Mode, RowDraft, rule
 from volumetric.runtime.cpu.settings import Settings
-from volumetric.runtime.cpu.steps import Step
+from volumetric.runtime.cpu.steps import Address, Step
 from volumetric.runtime.cpu.table import StepTable, ready
 from volumetric.runtime.graph.segments import Segment
 
@@ -22,6 +23,8 @@ class Program:
     Attributes
     ----------
     vocabulary : ids below this have a row in every embedding
+    chooses : tables can choose the likeliest token and feed it: the network reads ids, runs on rows alone and ends in a
+        product that writes where it is told
     """
 
     def __init__(self, settings: Settings, between: Between) -> None:
@@ -31,6 +34,9 @@ class Program:
         self.between = between
         read = (step.attrs["spec"].ids for step in self.cut.plan.steps if step.op == "embedding")
         self.vocabulary = min(read, default=0)
+        [given] = self.graph.given
+        reads_ids = self.graph.tensors[given].dtype == "int32"
+        self.chooses = reads_ids and settings.writes_output and not between.cores
         self._tables: dict[Mode, StepTable] = {}
 
     def table(self, mode: Mode) -> StepTable:
@@ -44,8 +50,9 @@ class Program:
             drafts = {one: self._draft(one) for one in modes}
             ready(drafts.values())
             lent = [*self.graph.outputs] if self.settings.writes_output else []
+            lent += [self.settings.tokens] if self.chooses else []
             for one, draft in drafts.items():
-                self._tables[one] = StepTable(draft, Placement(draft, lent))
+                self._tables[one] = StepTable(draft, Placement(draft, lent), apart=2 * self.chooses)
         return self._tables[mode]
 
     def _draft(self, mode: Mode) -> RowDraft:
@@ -65,7 +72,19 @@ class Program:
                     rule.append(draft, node)
                 if guard is not None:
                     draft.guard(first, *guard)
+        if self.chooses:
+            self._choose(draft)
         return draft
+
+    def _choose(self, draft: RowDraft) -> None:
+        """Append what chooses the likeliest tokens and feeds them."""
+        [ids], [out], settings = self.graph.given, self.graph.outputs, self.settings
+        found, width = draft.temporary(FOUND_BYTES * settings.threads), draft.width(out)
+        draft.add(
+            "likeliest", LIKELIEST_ARGUMENTS, reads={"logits": out}, writes={"found": found}, tail=True, width=width
+        )
+        written = {"ids": ids, "tokens": Address(settings.tokens)}
+        draft.add("feed", FEED_ARGUMENTS, reads={"found": found}, writes=written, tail=True, limit=self.vocabulary)
 
     def _core(self, at: int, part: Segment) -> Step:
         """The step of a segment that does not run on rows."""

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from volumetric._typing import F32Array
 from volumetric.kernels.cpu.products import DIRECT_ROWS, VECTOR_ROWS
+from volumetric.kernels.cpu.steps import STOP_WORD
 from volumetric.runtime.batch import Span
 from volumetric.runtime.cpu.arena import Scratch, address_of
 from volumetric.runtime.cpu.between import CallValues
@@ -108,9 +109,17 @@ class Runner:
         """Whether no other call has been prepared since."""
         return ready is self._last
 
-    def next_row(self, ready: Ready) -> None:
-        """Make the last call, of one row of each sequence, ready for the rows behind; its ids are the caller's."""
-        self._control.next_row(len(ready.values.states))
+    def forget(self) -> None:
+        """Let no call that was prepared be repeated."""
+        self._last = None
+
+    def repeat(self, ready: Ready, times: int) -> None:
+        """Feed a token to each sequence, choose the next ones, and so on, for up to `times` tokens."""
+        [part], rows = ready.table.parts, sum(ready.values.lengths)
+        self._scratch.words[STOP_WORD] = 0
+        kind = f"{part.name} choosing {rows.bit_length()}"
+        steps = part.count + ready.table.apart
+        self.walker.walk(part.address, steps, self._scratch.control, kind=kind, rows=rows, times=times)
 
     def prepare(self, call: Call, out: F32Array) -> Ready:
         """Prepare memory and the control block for a call whose outputs go to `out`."""

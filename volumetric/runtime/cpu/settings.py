@@ -24,23 +24,27 @@ class Settings:
         meet bfloat16 weights too; float32 rounds nothing
     storage : of keys and values
     context : tokens that a state can hold
+    threads : most that run a step
 
     Attributes
     ----------
     pairs : keys and values that a state must hold
     opened_bytes : of a position in the bfloat16 copy of a cache; 0: attention does not multiply in bfloat16
     gathered : values of which the wanted rows come together before the tail
+    tokens : tensor of the caller where a table writes tokens that it chooses
     writes_output : the last step writes straight into the caller's array
     """
 
     def __init__(
-        self, cut: Cut, weights: ResidentWeights, *, compute: Rounding, storage: KVStorage, context: int
+        self, cut: Cut, weights: ResidentWeights, *, compute: Rounding, storage: KVStorage, context: int, threads: int
     ) -> None:
         self.cut = cut
         self.graph = graph = cut.graph
         self.weights = weights
         self.storage: KVStorage = storage
         self.context = context
+        self.threads = threads
+        self.tokens = len(graph.tensors)
         self._compute: Rounding = compute
         attends = [node for node in cut.rows if node.op == "attend"]
         self.pairs = tuple(dict.fromkeys(map(self.pair_of, attends)))

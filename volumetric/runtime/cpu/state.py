@@ -221,11 +221,17 @@ class CpuState:
     def __init__(self, memory: StateMemory, position: int = 0) -> None:
         self.memory = memory
         self._position = position
+        self._changes = 0
 
     @property
     def position(self) -> int:
         """Tokens held so far."""
         return self._position
+
+    @property
+    def version(self) -> tuple[int, int]:
+        """Another one once rows were added, or the state was changed."""
+        return self._position, self._changes
 
     def advance(self, tokens: int) -> None:
         """Count `tokens` more tokens as held."""
@@ -234,6 +240,7 @@ class CpuState:
     def reset(self) -> None:
         """Forget everything; the memory is kept for reuse."""
         self._position = 0
+        self._changes += 1
         self.memory.clear()
 
     def trim(self, position: int) -> None:
@@ -241,6 +248,7 @@ class CpuState:
         check_trim(self._position, position, self.memory.layout.specs)
         if position == 0:
             self.memory.clear()
+        self._changes += 1
         self._position = position
 
     def fork(self) -> CpuState:
@@ -260,4 +268,5 @@ class CpuState:
         self.memory.reserve(position)
         for key, value in values.items():
             self.memory.write(key, value)
+        self._changes += 1
         self._position = position

@@ -58,8 +58,9 @@ class StepTable:
 
     Attributes
     ----------
+    draft, placement : what it was made of
     parts : what runs, in order
-    extra : address and number of the steps apart
+    apart : number of those steps, which stand behind the last part
     labels : what each step does, for profiles
     slots : address of each tensor, and bytes from row to row, as steps find them
     scratch : bytes that each thread needs
@@ -70,12 +71,14 @@ class StepTable:
         self.placement = placement
         self.scratch = draft.scratch
         self.rows = self._spare = 0
-        self._draft = draft
+        self.draft = draft
         self._arena: Array = np.zeros(0, np.uint8)
         every = list(draft.steps)
         for step in every:  # grows
             every += step.inner
         meets = dict(zip(map(id, placement.leaves), barriers(draft.steps, placement, draft.sizes), strict=True))
+        if apart:  # they may be repeated
+            meets[id(placement.leaves[-1])] = True
         self._words = np.zeros((len(every), STEP_WORDS), np.int64)
         self.slots = np.zeros((len(draft.sizes), 2), np.int64)
         self._later: list[tuple[int, int, int]] = []
@@ -91,7 +94,7 @@ class StepTable:
         lent = [number for number, storage in placement.storages.items() if storage.home == "caller"]
         self._lent = {number: self._patches[places == number][:, ::2].T for number in lent}
         count = len(draft.steps) - apart
-        self.extra = address_of(self._words) + count * 8 * STEP_WORDS, apart
+        self.apart = apart
         self.labels = tuple(step.label for step in draft.steps[:count] if step.host is None)
         self.parts = self._split(draft.steps[:count])
 
@@ -107,7 +110,7 @@ class StepTable:
                 self._later.append((at * STEP_WORDS + word, value.tensor, value.offset))
                 number = 0
             elif isinstance(value, Operation):
-                number = self._draft.library.address(value.name, *value.constants)
+                number = self.draft.library.address(value.name, *value.constants)
             elif isinstance(value, Step):
                 number, behind = self._address(behind), behind + 1
             elif isinstance(value, float):

@@ -13,7 +13,7 @@ from volumetric.kernels.cpu.walk import GUARD_ARGUMENTS, LOOP_ARGUMENTS
 from volumetric.layers.rope import Rope
 from volumetric.runtime.cpu.settings import Settings
 from volumetric.runtime.cpu.state import Pair
-from volumetric.runtime.cpu.steps import Draft, Rules, Step
+from volumetric.runtime.cpu.steps import Address, Argument, Draft, Rules, Step
 from volumetric.runtime.graph.ops import Node
 
 Form = Literal["few", "some", "many"]
@@ -49,6 +49,7 @@ class RowDraft(Draft):
         self.settings = settings
         self.mode = mode
         self.sizes = [max(4 * tensor.width, 64) for tensor in self.graph.tensors]
+        assert self.temporary(8) == settings.tokens
         self.angles: dict[Rope, int] = {}
         self.opened = self.temporary(64)
         self._caches: dict[Pair, int] = {}
@@ -69,6 +70,10 @@ class RowDraft(Draft):
     def want_scratch(self, size: int) -> None:
         """Make each thread's scratch at least `size` bytes, behind the control block of a piece or of a loop."""
         super().want_scratch(size + BLOCK_BYTES)
+
+    def argument(self, place: int | Address | None) -> Argument:
+        """The slot of a tensor, -1 for none."""
+        return -1 if place is None else place
 
     def width(self, tensor: int) -> int:
         """Elements in a row."""

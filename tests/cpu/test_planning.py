@@ -1,0 +1,87 @@
+"""One planner for rows and for graphs of fixed shape: what lives how long, what is overwritten, when threads meet."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tests.graph.op_cases import OP_CASES, case_graph
+from tests.networks import tiny_llama
+from volumetric.kernels.cpu.operations import ROWS
+from volumetric.network import initialise
+from volumetric.runtime import RunOptions, lower
+from volumetric.runtime.cpu import CpuDevice
+from volumetric.runtime.cpu.graph.steps import drafted
+from volumetric.runtime.cpu.placement import Placement, barriers
+from volumetric.runtime.cpu.steps import Address, Draft, Step
+from volumetric.runtime.graph import GraphBuilder
+from volumetric.runtime.graph.unroll import unroll_scans
+
+
+def draft(*tensors: int) -> tuple[Draft, list[int]]:
+    """A draft with temporary tensors of these sizes."""
+    made = Draft(GraphBuilder().finish([]), ROWS)
+    return made, [made.temporary(size) for size in tensors]
+
+
+def in_turn(p: int, q: int, y: int) -> tuple[Step, ...]:
+    """Steps of which each reads what the one before it wrote."""
+    pairs = ((), (p,)), ((p,), (q,)), ((q,), (y,))
+    return tuple(Step(name=f"step {i}", reads=reads, writes=writes) for i, (reads, writes) in enumerate(pairs))
+
+
+def test_what_a_loop_touches_lives_through_it() -> None:
+    made, (p, q, y) = draft(64, 64, 64)
+    read = Step(name="read", reads=(y,))
+    made.steps = [*in_turn(p, q, y), read]
+    assert Placement(made).arena == 128
+    made.steps = [Step(name="loop", body=in_turn(p, q, y)), read]
+    assert Placement(made).arena == 192
+
+
+def test_threads_meet_before_and_after_steps_that_may_not_run() -> None:
+    made, (p, q, y, other) = draft(64, 64, 64, 64)
+    write = Step(name="write", writes=(other,))
+    made.steps = [write, Step(name="guard", reads=(other,), body=in_turn(p, q, y)), Step(name="last", reads=(other,))]
+    assert barriers(made.steps, Placement(made), made.sizes) == [True, True, True, True, False]
+
+
+def test_a_result_takes_the_place_of_an_operand_that_is_done_with() -> None:
+    made, (x, y) = draft(64, 64)
+    steps = [Step(name="write", writes=(x,)), Step(name="over", reads=(x,), writes=(y,), over=(x,))]
+    made.steps = [*steps, Step(name="read", reads=(y,))]
+    assert Placement(made).arena == 64
+    made.steps = [*steps, Step(name="read", reads=(x, y))]
+    assert Placement(made).arena == 128
+
+
+def test_shares_of_one_kind_need_no_meeting() -> None:
+    made, (x, y) = draft(64, 64)
+    first = Step(name="first", writes=(x,), flat="rows", shared=(x,))
+    second = Step(name="second", reads=(x,), writes=(y,), flat="rows", shared=(x, y))
+    made.steps = [first, second]
+    assert barriers(made.steps, Placement(made), made.sizes) == [False, False]
+    made.steps = [first, replace(second, flat="tail")]
+    assert barriers(made.steps, Placement(made), made.sizes) == [True, False]
+
+
+def test_steps_say_what_they_read_and_write() -> None:
+    """Every tensor whose address a step has: an undeclared one would be overwritten under it."""
+    rules = CpuDevice(threads=1).graphs().operations
+    for name, case in OP_CASES.items():
+        if case.op in rules:
+            for step in drafted(unroll_scans(case_graph(case))).steps:
+                places = {value.tensor for value in step.arguments if isinstance(value, Address)}
+                assert places <= {*step.reads, *step.writes}, name
+
+
+def test_decoding_keeps_one_residual_stream() -> None:
+    """Sums go where their operand was, and threads meet where a step reads what others wrote."""
+    network = tiny_llama()
+    executable = CpuDevice(threads=2).compile(lower(network), initialise(network, 3), RunOptions(context=64))
+    program = executable._open().program
+    table = program.table(("few", "few"))
+    storages = [storage for storage in table.placement.storages.values() if storage.home == "arena"]
+    assert max(len(storage.tensors) for storage in storages) >= 4
+    meets = barriers(table.draft.steps, table.placement, table.draft.sizes)
+    alone = [leaf.name for leaf, meet in zip(table.placement.leaves, meets, strict=True) if not meet]
+    assert alone == ["angles", "gather", "feed"]  # of two values that are gathered, the first
