@@ -17,6 +17,7 @@ from tests.layers.cases import CASES  # noqa: E402
 from tests.parity.run import graph_of  # noqa: E402
 from tests.parity.table import EXAMPLES, ROLES, Role, cells, covered, training, weighted  # noqa: E402
 from volumetric.dtypes import BLOCK_FORMATS, DTYPES, DType, Scheme, parse_dtype  # noqa: E402
+from volumetric.dtypes.regroup import narrowed_scheme  # noqa: E402
 from volumetric.grid import Coord, Grid  # noqa: E402
 from volumetric.kernels.gpu.graph.table import LOWERERS  # noqa: E402
 from volumetric.layers import LAYERS, Embedding, LayerSpec, Sequential  # noqa: E402
@@ -59,8 +60,9 @@ weight include scales and offsets, for rows of 4096.
 | --- | --- | --- | --- | --- | --- | --- | --- |
 {schemes}
 
-Other schemes of these types are decoded for inference, but for wider groups: int4, uint4 and int8 in groups of 64, 128
-or any multiple of 32, or of whole rows, run natively with their scales repeated for each 32.
+Other schemes of these types are decoded for inference, but for wider groups: in groups of 64, 128 or any multiple of
+32, or of whole rows, types of integers with a native default, and float8 on GPUs, run natively with their scales
+repeated for each 32.
 
 ## Block formats of GGUF
 
@@ -98,13 +100,18 @@ def runs_on_rows(spec: LayerSpec, shape: tuple[int, ...]) -> bool:
     return row_wise(lower(network), CpuDevice.native_operations)
 
 
+def runs(scheme: Scheme, native: tuple[str, ...]) -> bool:
+    """Whether a device with these native schemes keeps a scheme's codes."""
+    return str(scheme) in native or narrowed_scheme(scheme, native) is not None
+
+
 def scheme_rows() -> list[str]:
     """One line for each numeric type in its default scheme."""
     lines = []
     for dtype in DTYPES:
         scheme = Scheme.default(dtype)
         inference = [
-            way(dtype, "forward", name, "native" if str(scheme) in device.native_schemes else "decoded")
+            way(dtype, "forward", name, "native" if runs(scheme, device.native_schemes) else "decoded")
             for name, device in DEVICES.items()
         ]
         ways_to_train = [way(dtype, "vjp", name, training(dtype, name)) for name in DEVICES]

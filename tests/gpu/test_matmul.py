@@ -99,6 +99,8 @@ class Product:
 def offsets_of(packed: Packed) -> Array | None:
     """What is added to each 32 numbers of a row, or each group of a block format, after scaling."""
     form = packed.scheme.blocks
+    if form is None and packed.scheme.dtype.name == "uint8":  # codes meet x less 128
+        return packed.offsets.astype(np.float64) + 128 * packed.scales.astype(np.float64)
     if form is None:
         return packed.offsets
     fields = form.split(packed.raw_blocks())
@@ -108,8 +110,9 @@ def offsets_of(packed: Packed) -> Array | None:
     return (floor if fields.mins is None else floor * fields.mins).reshape(packed.rows, -1)
 
 
-PLAIN = [name for name, layout in FORMATS.items() if layout.blocks is None]
-"""Formats that are not taken apart; `test_block_formats` has the others."""
+BYTES = ("uint8:g32", "float8_e4m3fn:g32", "float8_e5m2:g32")
+PLAIN = [name for name, layout in FORMATS.items() if layout.blocks is None and name not in BYTES]
+"""Formats that are not taken apart; `test_block_formats` has the others, and those of `BYTES`."""
 EVERYTHING = {
     "norm": "rms", "norm_eps": 1e-5, "norm_unit_offset": True, "norm_weight": True,
     "bias": True, "residual": True, "activation": "silu", "softcap": 30.0,

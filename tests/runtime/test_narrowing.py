@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -19,12 +20,13 @@ from volumetric.runtime.narrowing import narrowed_params
 from volumetric.runtime.reference import ReferenceDevice
 from volumetric.weights import WeightStore
 
-NATIVE = ("float32", "int8:g32", "int4:g32", "uint4:g32")
+NATIVE = ("float32", "int8:g32", "int4:g32", "uint4:g32", "float8_e4m3fn:g32")
 WIDE = ("int4:g64", "int4:row", "uint4:g128", "int8:row")
+FLOATS = ("float8_e4m3fn:row", "float8_e4m3fn:g128", "float8_e4m3fn:g64:bfloat16", "float8_e4m3fn:g32:float16")
 
 
 @pytest.mark.parametrize("k", [1, 32, 63, 96, 160, 257])
-@pytest.mark.parametrize("text", WIDE)
+@pytest.mark.parametrize("text", WIDE + FLOATS)
 def test_narrow_groups_hold_the_same_numbers(text: str, k: int) -> None:
     wide = encode(np.random.default_rng(k).standard_normal((5, k)).astype(np.float32), text)
     scheme = narrowed_scheme(wide.scheme, NATIVE)
@@ -34,7 +36,17 @@ def test_narrow_groups_hold_the_same_numbers(text: str, k: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["int4:g32", "int4:g16", "int4:g48", "int4:g64:float32", "float8_e4m3fn:row", "bfloat16", "uint8:g64"]
+    "text",
+    [
+        "int4:g32",
+        "int4:g16",
+        "int4:g48",
+        "int4:g64:float32",
+        "float8_e4m3fn:g48",
+        "float8_e5m2:row",
+        "bfloat16",
+        "uint8:g64",
+    ],
 )
 def test_other_schemes_stay(text: str) -> None:
     assert narrowed_scheme(Scheme.parse(text), NATIVE) is None
@@ -59,8 +71,7 @@ def compiled(name: str, text: str, k: int, options: RunOptions) -> tuple[Any, An
     return device(name).compile(plan, params, options), ReferenceDevice().compile(plan, params, options)
 
 
-@pytest.mark.parametrize("text", WIDE)
-@pytest.mark.parametrize("name", FAST)
+@pytest.mark.parametrize(("name", "text"), [*product(FAST, WIDE), ("gpu", FLOATS[1]), ("gpu", "float8_e5m2:row")])
 def test_devices_run_wide_groups_without_decoding(name: str, text: str) -> None:
     k = 288
     fast, reference = compiled(name, text, k, RunOptions(compute="float32"))

@@ -27,7 +27,8 @@ class WeightFormat:
     prelude : shader file that reads it
     piece : elements that kernels take at a time: those in 16 bytes, or fewer in some block formats
     group : elements that share a scale, 0 without scales
-    affine : scale and offset share a word; otherwise scales pack two halves a word
+    affine : scale and offset share a word; otherwise scales pack two halves a word, or are
+    wide : float32 scales, of codes that are floats
     blocks : how a block format is taken apart, None for other schemes
     """
 
@@ -35,12 +36,18 @@ class WeightFormat:
     piece: int
     group: int = 0
     affine: bool = False
+    wide: bool = False
     blocks: BlockLayout | None = None
+
+    @property
+    def integer(self) -> bool:
+        """Whether codes are integers, which may meet rounded activations."""
+        return self.group > 0 and not self.wide
 
     @property
     def preludes(self) -> tuple[str, ...]:
         """Shader files to link: `prelude`, and what it shares with other formats."""
-        shared = () if self.blocks is None else self.blocks.shared
+        shared = ("float8",) if self.wide else () if self.blocks is None else self.blocks.shared
         return (*(f"block/{name}" for name in shared), self.prelude)
 
     def pieces(self, k: int) -> int:
@@ -55,7 +62,7 @@ class WeightFormat:
 
     def scale_bytes(self, k: int) -> int:
         """Bytes that a row of `k` elements has beside its pieces."""
-        return self.groups(k) * (4 if self.affine or self.blocks is not None else 2)
+        return self.groups(k) * (4 if self.affine or self.wide or self.blocks is not None else 2)
 
     def lay_out(self, packed: Packed) -> tuple[U32Array, NDArray[np.uint16] | None]:
         """Return the words of pieces ``[rows, …]``, and scales as 16-bit words in a row, None without."""
@@ -87,6 +94,9 @@ FORMATS = MappingProxyType(
         "bfloat16": WeightFormat(prelude="dtype/bfloat16", piece=8),
         "int8:g32": WeightFormat(prelude="dtype/int8_g32", piece=16, group=32),
         "int4:g32": WeightFormat(prelude="dtype/int4_g32", piece=32, group=32),
+        "uint8:g32": WeightFormat(prelude="dtype/uint8_g32", piece=16, group=32, affine=True),
+        "float8_e4m3fn:g32": WeightFormat(prelude="dtype/float8_e4m3fn_g32", piece=16, group=32, wide=True),
+        "float8_e5m2:g32": WeightFormat(prelude="dtype/float8_e5m2_g32", piece=16, group=32, wide=True),
         "uint4:g32": WeightFormat(prelude="dtype/uint4_g32", piece=32, group=32, affine=True),
         **{
             name: WeightFormat(prelude=f"dtype/{name}", piece=layout.read or layout.piece, group=32, blocks=layout)

@@ -301,7 +301,7 @@ def matvec(
         **guard.over(tuning.batch),
         **stack.constants,
     }
-    operand = "operand/int8" if shape.int8 and shape.format.group else "operand/float32"
+    operand = "operand/int8" if shape.int8 and shape.format.integer else "operand/float32"
     where = "source/rows"
     if isinstance(source, Partials):
         where = "source/partials"
