@@ -11,19 +11,22 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import json
 import pydoc_data.topics
 import sys
+from fnmatch import fnmatch
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from volumetric.generate.comparison import ModelComparison, compare_models
+from volumetric.generate.comparison import compare_models
 from volumetric.generate.footprint import footprint
 from volumetric.generate.model import Model
 from volumetric.loaders import LoadedModel, open_model
 from volumetric.loaders.calibration import budgeted, calibrated
 from volumetric.loaders.quantise import target_schemes
-from volumetric.runtime.device import Device, RunOptions
+from volumetric.runtime.device import RunOptions
 from volumetric.runtime.open import open_device
 
 TEXT = Path(__file__).parent / "data" / "esther.txt"
@@ -76,48 +79,71 @@ def reference_text() -> str:
     return "\n\n".join(topics[name] for name in sorted(topics))
 
 
-def line(scheme: str, rounding: str, model: LoadedModel, found: ModelComparison) -> str:
-    bits = footprint(model.params).bits_per_weight
-    return (
-        f"| `{scheme}` | {bits:.2f} | {rounding} | {found.kl:.4f} ± {found.kl_error:.4f} | {100 * found.top1:.1f} % | "
-        f"{found.perplexity_b:.4g} |"
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Job:
+    """One line: the text that is measured, what a model becomes, and whether a text says how."""
+
+    table: str
+    scheme: str
+    rounding: str
+
+    @property
+    def name(self) -> str:
+        """For ``--only``, and for the file of lines."""
+        return f"{self.table} {self.scheme} {self.rounding}"
+
+    def made(self, model: str, base: LoadedModel, ids: list[int]) -> LoadedModel:
+        """The model that the line is about."""
+        if self.rounding == "to nearest":
+            return open_model(model, self.scheme)
+        if self.scheme.startswith("--bits"):
+            targets, damage = budgeted(base, ids, float(self.scheme.split()[1]))
+            return dataclasses.replace(base, params=calibrated(base, ids, targets), damage=damage)
+        return dataclasses.replace(base, params=calibrated(base, ids, target_schemes(base.network, self.scheme)))
+
+
+def measured(original: Model, loaded: LoadedModel, job: Job, ids: list[int]) -> dict[str, Any]:
+    """A line of a table, and what the text around it says."""
+    device, options = open_device("cpu"), RunOptions(context=WINDOW, compute="float32")
+    with Model(loaded, device, options) as other:
+        found = compare_models(original, other, ids, window=WINDOW)
+    row = (
+        f"| `{job.scheme}` | {footprint(loaded.params).bits_per_weight:.2f} | {job.rounding} "
+        f"| {found.kl:.4f} ± {found.kl_error:.4f} | {100 * found.top1:.1f} % | {found.perplexity_b:.4g} |"
     )
+    facts = {"row": row, "original": found.perplexity_a, "tokens": found.tokens}
+    return facts | ({"chosen": chosen_types(loaded)} if loaded.damage else {})
 
 
-def same_kind(model: str, base: LoadedModel, scheme: str, device: Device) -> list[str]:
-    """Lines for a text whose first half calibrates and whose second half is measured."""
-    assert base.tokenizer is not None
-    ids = base.tokenizer.encode(TEXT.read_text(encoding="utf-8"))
-    half = len(ids) // 2
-    params = calibrated(base, ids[:half], target_schemes(base.network, scheme))
-    made = {"to nearest": open_model(model, scheme), "calibrated": dataclasses.replace(base, params=params)}
-    options, rows = RunOptions(context=WINDOW, compute="float32"), []
-    with Model(base, device, options) as original:
-        for name, loaded in made.items():
-            with Model(loaded, device, options) as other:
-                rows.append(line(scheme, name, loaded, compare_models(original, other, ids[half:], window=WINDOW)))
-    return rows
-
-
-def by_budget(base: LoadedModel, ids: list[int], bits: float) -> tuple[LoadedModel, dict[str, float]]:
-    """The model in types chosen by damage, and what each costs."""
-    targets, damage = budgeted(base, ids, bits)
-    return dataclasses.replace(base, params=calibrated(base, ids, targets)), damage
-
-
-def chosen_types(model: LoadedModel, damage: dict[str, float]) -> tuple[list[str], list[str]]:
-    """Types that were chosen, and a line for each kind of matrix with how many have each."""
+def chosen_types(model: LoadedModel) -> dict[str, Any]:
+    """Matrix of a layer → type → how many have it; and what all of it was estimated to cost."""
     kinds: dict[str, dict[str, int]] = {}
-    for key in damage:
+    for key in model.damage:
         counts = kinds.setdefault(key.partition("/")[2], {})
         text = str(model.params[key].scheme)
         counts[text] = counts.get(text, 0) + 1
-    names = sorted({text for counts in kinds.values() for text in counts})
-    rows = [
-        f"| {kind} | " + " | ".join(str(counts.get(name, "")) for name in names) + " |"
-        for kind, counts in kinds.items()
-    ]
-    return names, rows
+    return {"kinds": kinds, "estimated": sum(model.damage.values())}
+
+
+def page(jobs: list[Job], lines: dict[str, dict[str, Any]], calibrating: int) -> str:
+    """The part of the document that this script writes."""
+    chosen = next(facts["chosen"] for facts in lines.values() if "chosen" in facts)
+    names = sorted({name for counts in chosen["kinds"].values() for name in counts})
+    cells = [[kind, *(str(counts.get(name, "")) for name in names)] for kind, counts in chosen["kinds"].items()]
+    first = lines[jobs[0].name]
+    return PAGE.format(
+        mark=MARK,
+        original=first["original"],
+        tokens=first["tokens"],
+        calibrating=calibrating,
+        python=sys.version.split()[0],
+        rows="\n".join(lines[job.name]["row"] for job in jobs if job.table == "other"),
+        halves="\n".join(lines[job.name]["row"] for job in jobs if job.table == "same"),
+        estimated=chosen["estimated"],
+        matrices=" | ".join(f"`{name}`" for name in names),
+        rules=" | ".join("---" for _ in names),
+        chosen="\n".join("| " + " | ".join(row) + " |" for row in cells),
+    )
 
 
 def main() -> None:
@@ -127,48 +153,34 @@ def main() -> None:
     parser.add_argument("--same-kind", default="int4:g32", help="schemes of the second table")
     parser.add_argument("--bits", type=float, default=4.5)
     parser.add_argument("--tokens", type=int, default=4096)
+    parser.add_argument("--lines", type=Path, help="file of lines that are measured, so that a run can go on later")
+    parser.add_argument("--only", default="*", help="pattern of the lines to measure, as 'same *'")
     parser.add_argument("--write", type=Path)
     given = parser.parse_args()
-    base, device = open_model(given.model), open_device("cpu")
+    both = ("to nearest", "calibrated")
+    jobs = [Job(table="other", scheme=each, rounding=how) for each in given.dtypes.split(",") for how in both]
+    jobs.append(Job(table="other", scheme=f"--bits {given.bits:g}", rounding="calibrated"))
+    jobs += [Job(table="same", scheme=each, rounding=how) for each in given.same_kind.split(",") for how in both]
+
+    base = open_model(given.model)
     assert base.tokenizer is not None
-    ids = base.tokenizer.encode(reference_text())[: given.tokens]
-    options, text = RunOptions(context=WINDOW, compute="float32"), TEXT.read_text(encoding="utf-8")
-    rows: list[str] = []
-
-    def measure(scheme: str, rounding: str, loaded: LoadedModel) -> ModelComparison:
-        with Model(loaded, device, options) as other:
-            found = compare_models(original, other, text, window=WINDOW)
-        rows.append(line(scheme, rounding, loaded, found))
-        print(rows[-1], flush=True)
-        return found
-
-    with Model(base, device, options) as original:
-        for scheme in given.dtypes.split(","):
-            measure(scheme, "to nearest", open_model(given.model, scheme))
-            params = calibrated(base, ids, target_schemes(base.network, scheme))
-            measure(scheme, "calibrated", dataclasses.replace(base, params=params))
-        mixed, damage = by_budget(base, ids, given.bits)
-        found = measure(f"--bits {given.bits:g}", "calibrated", mixed)
-    names, chosen = chosen_types(mixed, damage)
-    print(*names, *chosen, sum(damage.values()), sep="\n", flush=True)
-    halves = [row for scheme in given.same_kind.split(",") for row in same_kind(given.model, base, scheme, device)]
-    print(*halves, sep="\n", flush=True)
-    page = PAGE.format(
-        mark=MARK,
-        original=found.perplexity_a,
-        tokens=found.tokens,
-        calibrating=len(ids),
-        python=sys.version.split()[0],
-        rows="\n".join(rows),
-        halves="\n".join(halves),
-        estimated=sum(damage.values()),
-        matrices=" | ".join(f"`{name}`" for name in names),
-        rules=" | ".join("---" for _ in names),
-        chosen="\n".join(chosen),
-    )
-    if given.write:
+    reference = base.tokenizer.encode(reference_text())[: given.tokens]
+    esther = base.tokenizer.encode(TEXT.read_text(encoding="utf-8"))
+    half = len(esther) // 2
+    texts = {"other": (reference, esther), "same": (esther[:half], esther[half:])}
+    lines = json.loads(given.lines.read_text()) if given.lines and given.lines.exists() else {}
+    with Model(base, open_device("cpu"), RunOptions(context=WINDOW, compute="float32")) as original:
+        for job in jobs:
+            if job.name in lines or not fnmatch(job.name, given.only):
+                continue
+            calibrating, reading = texts[job.table]
+            lines[job.name] = measured(original, job.made(given.model, base, calibrating), job, reading)
+            print(job.table, lines[job.name]["row"], flush=True)
+            if given.lines:
+                given.lines.write_text(json.dumps(lines, indent=1))
+    if given.write and all(job.name in lines for job in jobs):
         before = given.write.read_text(encoding="utf-8").split(MARK)[0].rstrip() + "\n\n"
-        given.write.write_text(before + page, encoding="utf-8")
+        given.write.write_text(before + page(jobs, lines, len(reference)), encoding="utf-8")
 
 
 if __name__ == "__main__":

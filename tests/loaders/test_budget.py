@@ -14,7 +14,7 @@ from volumetric.errors import DTypeError, SpecError, UnsupportedError
 from volumetric.loaders import LoadedModel, open_model
 from volumetric.loaders.calibration import Damage, calibrated, measure_damage
 from volumetric.loaders.calibration.allocation import candidates_for, choose
-from volumetric.loaders.convert import convert_model
+from volumetric.loaders.convert import convert_model, rounded
 from volumetric.loaders.quantise import target_schemes
 from volumetric.network import Params
 from volumetric.runtime.lower import lower
@@ -151,6 +151,16 @@ def test_what_cannot_be_chosen_is_named(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedError, match="GGUF has no tensors of int2"):
         convert_model(source, tmp_path / "m.gguf", tensor_types={"*": "int2"})
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("key", "bits"), [("1.0.0.0/weight", None), ("1.0.0.0/weight", 5.0), ("3.0.0.0/weight", 5.0)])
+def test_models_that_overflow_are_refused(key: str, bits: float | None) -> None:
+    model = open_model(str(TINY / "llama"))
+    gain = model.params[key].copy()
+    gain.assign(np.full(gain.shape, 3e38, np.float32))
+    broken = dataclasses.replace(model, params=Params({**model.params, key: gain}))
+    with pytest.raises(UnsupportedError, match="not finite"):
+        rounded(broken, None if bits else "q3_k", bits=bits, text=IDS)
 
 
 def test_candidates_fit_rows() -> None:

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from volumetric import rng
 from volumetric._typing import Array, F32Array, Shape
 from volumetric.dtypes import Scheme, decode, encode
+from volumetric.errors import UnsupportedError
 from volumetric.loaders.calibration.feedback import Inputs, can_feed_back, is_calibrated, quantise
 from volumetric.loaders.calibration.levels import fit
 from volumetric.loaders.calibration.passes import windows
@@ -72,7 +73,7 @@ def measure_damage(
     Raises
     ------
     UnsupportedError
-        The text is too short, or the network does not read tokens or has no gradient.
+        The text is too short, or the network does not read tokens or has no gradient, or computes what is not finite.
     """
     tokens = windows(model, ids, MEASURED_TOKENS)
     return _Measuring(_gradient_graph(model.network, tokens.shape), model.params, candidates, seed).run(tokens)
@@ -130,6 +131,11 @@ class _Measuring(Walk):
         """Return the damage of all tensors that have candidates and were met."""
         with Meter("measuring", len(self.graph.nodes), unit="step") as self._meter:
             self.walk({self.graph.inputs[0]: tokens})
+        if not all(np.isfinite(list(nats.values())).all() for nats in self._nats.values()):
+            raise UnsupportedError(
+                "predictions for this text, or their gradients, are not finite",
+                hint="check the weights for NaN and overflow",
+            )
         return [Damage(key, self._params[key].shape, self._nats[key]) for key in self._candidates if key in self._nats]
 
     def before(self, node: Node, values: dict[int, Array]) -> None:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from volumetric._typing import F32Array
 from volumetric.dtypes import Packed, Scheme
-from volumetric.errors import DTypeError
+from volumetric.errors import DTypeError, UnsupportedError
 from volumetric.loaders.calibration.levels import fit
 
 DAMPING = 0.01
@@ -74,6 +74,10 @@ class Inputs:
     @cached_property
     def _damped(self) -> NDArray[np.float64]:
         h = self._hessian.astype(np.float64)
+        if not np.isfinite(h).all():
+            raise UnsupportedError(
+                "what the model computes for this text is not finite", hint="check its weights for NaN and overflow"
+            )
         diagonal = h.diagonal().copy()
         h *= 1 - SHRINKAGE
         h[np.diag_indices_from(h)] = diagonal + DAMPING * (diagonal.mean() or 1.0)
@@ -87,6 +91,8 @@ def quantise(weight: F32Array, inputs: Inputs, scheme: Scheme) -> Packed:
     ------
     DTypeError
         The scheme is of another kind, or a number is not finite.
+    UnsupportedError
+        The inputs are not finite.
     """
     if not can_feed_back(scheme):
         raise DTypeError(
