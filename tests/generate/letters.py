@@ -14,7 +14,7 @@ import tokenizers
 
 from volumetric.generate import Model
 from volumetric.grid import Coord, Grid
-from volumetric.layers import LSTM, Dense, Embedding, MultiHeadAttention
+from volumetric.layers import LSTM, Dense, Embedding, LayerSpec, MultiHeadAttention
 from volumetric.loaders import ChatTemplate, GenerationDefaults, LoadedModel, Tokenizer
 from volumetric.loaders.convert import save_model
 from volumetric.network import Network, initialise
@@ -80,18 +80,19 @@ def letters(
 
 def recurrent_letters(device: Device) -> Model:
     """Letters after an LSTM and an attention layer with random weights: what comes next depends on all before."""
+    return deep_letters(device, LSTM(input_size=8, hidden_size=8), MultiHeadAttention(embed_dim=8, num_heads=2))
+
+
+def deep_letters(device: Device, *inner: LayerSpec, context: int = 32) -> Model:
+    """Letters after layers of width 8 with random weights."""
     size, width = len(LETTERS), 8
-    layers = (
-        Embedding(num_embeddings=size, embedding_dim=width),
-        LSTM(input_size=width, hidden_size=width),
-        MultiHeadAttention(embed_dim=width, num_heads=2),
-        Dense(in_features=width, out_features=size, bias=False),
-    )
+    embedding = Embedding(num_embeddings=size, embedding_dim=width)
+    layers = (embedding, *inner, Dense(in_features=width, out_features=size, bias=False))
     network = Network(grid=Grid(len(layers)), layers={Coord(z): spec for z, spec in enumerate(layers)})
     fresh = initialise(network, seed=2)
     params = Params({key: WeightStore.from_array(4 * store.values()) for key, store in fresh.items()})
     loaded = dataclasses.replace(loaded_letters(next_letter_logits()), network=network, params=params)
-    return Model(loaded, device, RunOptions(context=32))
+    return Model(loaded, device, RunOptions(context=context))
 
 
 def write_letters(directory: Path, *, context_length: int = 64) -> Path:

@@ -15,7 +15,7 @@ from volumetric.network import initialise
 from volumetric.runtime import RunOptions, lower
 from volumetric.runtime.batch import greedy_ids
 from volumetric.runtime.device import Piece
-from volumetric.runtime.gpu import GpuDevice, pages
+from volumetric.runtime.gpu import GpuDevice, page_set, pages
 from volumetric.runtime.gpu.calls import NEAR_PAGES
 from volumetric.runtime.gpu.executable import GpuExecutable
 from volumetric.runtime.gpu.pages import Holding
@@ -29,14 +29,14 @@ def opened(device: GpuDevice, context: int = 400, seed: int = 3) -> GpuExecutabl
 @pytest.fixture
 def small(native_device: GpuDevice, monkeypatch: pytest.MonkeyPatch) -> GpuExecutable:
     """An executable whose pool begins with two pages, one of them nobody's."""
-    monkeypatch.setattr(pages, "_FIRST_BYTES", 1)
+    monkeypatch.setattr(page_set, "_FIRST_BYTES", 1)
     monkeypatch.setattr(pages, "_FIRST_LINES", 2)
     return opened(native_device)
 
 
 def in_use(executable: GpuExecutable) -> int:
-    page = sum(shape.page_bytes for shape in executable.pool._shapes.values())
-    return executable.pool.nbytes // page
+    [pages] = executable.pool.sets
+    return executable.pool.nbytes // pages.page_bytes
 
 
 def ids(rng: np.random.Generator, count: int) -> np.ndarray:
@@ -147,7 +147,7 @@ def test_holding_nothing_is_cheap(native_device: GpuDevice) -> None:
     before = native_device.context.allocated
     states = [executable.new_state() for _ in range(1000)]
     assert native_device.context.allocated == before
-    assert all(isinstance(state.held, Holding) and not state.held.pages for state in states)
+    assert all(isinstance(state.held, Holding) and not any(state.held.pages) for state in states)
 
 
 def test_the_pool_grows_while_several_sequences_decode(small: GpuExecutable, native_device, rng) -> None:

@@ -63,8 +63,8 @@ class Session:
     a text exactly only from the same history; `reset` gives the empty one.
 
     Keys and values are cut back to that difference. What has one value for the whole sequence, as the state of a
-    recurrent layer, cannot be; for models that have such states the session keeps a copy from the end of the last
-    prompt, and goes back to it, or to the start.
+    recurrent layer, cannot be, nor can rows come back that a GPU has given away behind a window; where a state has such
+    (`State.forgets`) the session keeps a copy from the end of the last prompt, and goes back to it, or to the start.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ class Session:
         self._model = model
         self._state: State | None = model.executable.new_state() if state is None else state
         self._tokens = list(tokens)
-        self._fixed = any(spec.kind == "fixed" for spec in model.plan.states.values())
+        self._forgets = self._state.forgets
         self._mark: State | None = None
         """Copy of the state before the last token of the last prompt, where going back takes one."""
         self._live: Stream | None = None
@@ -128,10 +128,10 @@ class Session:
         same = map(operator.eq, self._tokens, ids)
         shared = sum(1 for _ in itertools.takewhile(bool, same))
         kept = self._go_back(min(shared, len(ids) - 1))  # the last token is always fed: its logits are what is wanted
-        last = len(ids) - 1 if self._fixed else kept
+        last = len(ids) - 1 if self._forgets else kept
         for start in range(kept, last, PREFILL_ROWS):
             self._feed(ids[start : min(start + PREFILL_ROWS, last)])
-        if self._fixed and (self._mark is None or self._mark.position < last):
+        if self._forgets and (self._mark is None or self._mark.position < last):
             self._mark = self._open().fork()
         logits = np.empty((1, 0), np.float32)
         for start in range(last, len(ids), PREFILL_ROWS):
@@ -141,16 +141,16 @@ class Session:
     def _go_back(self, position: int) -> int:
         """Forget what was fed from `position` on, or from further back where there is no copy of then."""
         state = self._open()
-        if not self._fixed:
-            state.trim(position)
-        elif state.position != position:
-            if self._mark is not None and self._mark.position > position:
-                self._mark = None
-            if self._mark is None:
+        mark = self._mark
+        if mark is not None and mark.position > position:
+            self._mark = None  # it holds tokens that will be others
+        if 0 < position < min(state.reach, state.position):
+            if mark is None or mark.reach > position:
                 state.reset()
             else:
-                self._state = state = self._mark.fork()
-            position = state.position
+                self._state = state = mark.fork()
+            position = min(position, state.position)
+        state.trim(position)
         del self._tokens[position:]
         return position
 

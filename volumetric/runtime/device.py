@@ -80,6 +80,16 @@ class State(Protocol):
         """Tokens held so far."""
         ...
 
+    @property
+    def reach(self) -> int:
+        """First position beyond 0 to which `trim` goes back; 0 where it goes everywhere."""
+        ...
+
+    @property
+    def forgets(self) -> bool:
+        """Whether `reach` may rise as rows come, so that only a copy leads back to an earlier place."""
+        ...
+
     def reset(self) -> None:
         """Forget everything."""
         ...
@@ -88,12 +98,13 @@ class State(Protocol):
         """Forget all tokens from `position` on.
 
         States of rows, as keys and values, are cut back. Fixed states, as those of recurrent layers, have one value,
-        that after the last token: a plan that has any is trimmed to its present position or to 0 alone. To come back
-        to any other place, `fork` there.
+        that after the last token: a plan that has any is trimmed to its present position or to 0 alone. Where a device
+        gives rows back that lie behind the windows of all layers that had them, the way back ends at `reach`. To come
+        back to any other place, `fork` there.
 
         Raises
         ------
-        GenerationError : `position` is beyond the end, or fixed states cannot go back to it; nothing has changed
+        GenerationError : `position` is beyond the end, or before `reach` and not 0; nothing has changed
         """
         ...
 

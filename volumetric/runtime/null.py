@@ -16,7 +16,7 @@ from volumetric.runtime.batch import greedy_each, run_each
 from volumetric.runtime.device import DeviceInfo, MemoryReport, Piece, RunOptions
 from volumetric.runtime.plan import Plan
 from volumetric.runtime.profile import StepTime
-from volumetric.runtime.state import check_input, check_room, check_trim
+from volumetric.runtime.state import check_input, check_room, check_trim, has_fixed
 from volumetric.runtime.state_file import Held, restore_state, save_state
 
 
@@ -40,13 +40,23 @@ class NullState:
         self.position = position
         self._specs = specs
 
+    @property
+    def forgets(self) -> bool:
+        """Whether there are places to which only a copy leads back, see `State.forgets`."""
+        return has_fixed(self._specs)
+
+    @property
+    def reach(self) -> int:
+        """First position beyond 0 to which `trim` goes back."""
+        return self.position if self.forgets else 0
+
     def reset(self) -> None:
         """Forget everything."""
         self.position = 0
 
     def trim(self, position: int) -> None:
         """Forget all rows from `position` on."""
-        check_trim(self.position, position, self._specs)
+        check_trim(self.position, position, self._specs, self.reach)
         self.position = position
 
     def fork(self) -> NullState:

@@ -21,8 +21,8 @@ from volumetric.runtime.delays import delay_vjp, refuse_loops, run_delay
 from volumetric.runtime.device import DeviceInfo, MemoryReport, Piece, RunOptions
 from volumetric.runtime.plan import DELAYS, Plan, Step
 from volumetric.runtime.profile import StepTime
-from volumetric.runtime.state import check_input, check_room, check_trim
-from volumetric.runtime.state_file import Held, as_numbers, restore_state, save_state
+from volumetric.runtime.state import check_input, check_room, check_trim, has_fixed
+from volumetric.runtime.state_file import Held, after_zeros, as_numbers, reach_of, restore_state, save_state
 
 if TYPE_CHECKING:
     from volumetric.runtime.graph.numpy_graphs import NumpyGraphs
@@ -76,15 +76,26 @@ class ReferenceState:
         self.values: dict[str, Array] = {}
         self._specs = specs
         self._dtype = dtype
+        self._reach = 0
+
+    @property
+    def forgets(self) -> bool:
+        """Whether there are places to which only a copy leads back, see `State.forgets`."""
+        return has_fixed(self._specs)
+
+    @property
+    def reach(self) -> int:
+        """First position beyond 0 to which `trim` goes back."""
+        return self.position if self.forgets else self._reach
 
     def reset(self) -> None:
         """Forget everything."""
-        self.position = 0
+        self.position = self._reach = 0
         self.values = {}
 
     def trim(self, position: int) -> None:
         """Forget all rows from `position` on; see `State.trim`."""
-        check_trim(self.position, position, self._specs)
+        check_trim(self.position, position, self._specs, self.reach)
         if position == 0:
             self.reset()
         elif position < self.position:
@@ -94,7 +105,7 @@ class ReferenceState:
     def fork(self) -> ReferenceState:
         """Copy: both continue independently. Arrays are never written to, so they are shared."""
         twin = ReferenceState(self._specs, self._dtype)
-        twin.position, twin.values = self.position, dict(self.values)
+        twin.position, twin.values, twin._reach = self.position, dict(self.values), self._reach
         return twin
 
     def save(self) -> bytes:
@@ -108,8 +119,12 @@ class ReferenceState:
     def fill(self, values: Mapping[str, Held], position: int) -> None:
         """Replace all states."""
         kinds = {"float32": self._dtype, "int32": np.int32}
-        self.values = {key: as_numbers(value, np.dtype(kinds[self._specs[key].dtype])) for key, value in values.items()}
+        for key, value in values.items():
+            spec = self._specs[key]
+            held = value if spec.kind == "fixed" else after_zeros(value, position)
+            self.values[key] = as_numbers(held, np.dtype(kinds[spec.dtype]))
         self.position = position
+        self._reach = reach_of(values, self._specs, position)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -25,16 +24,25 @@ def check_room(position: int, new: int, context: int) -> None:
         )
 
 
-def check_trim(position: int, to: int, specs: Mapping[str, StateSpec] = MappingProxyType({})) -> None:
-    """Raise `GenerationError` unless a state of `position` rows can be cut back to `to`, see `State.trim`."""
+def has_fixed(specs: Mapping[str, StateSpec]) -> bool:
+    """Whether any of the states has one value for the whole sequence."""
+    return any(spec.kind == "fixed" for spec in specs.values())
+
+
+def check_trim(position: int, to: int, specs: Mapping[str, StateSpec], reach: int) -> None:
+    """Raise `GenerationError` unless a state of `position` rows and this `reach` can be cut back to `to`."""
     if not 0 <= to <= position:
         raise GenerationError(f"cannot trim a state of {position} tokens to {to}")
+    if not 0 < to < reach:
+        return
     fixed = next((key for key, spec in specs.items() if spec.kind == "fixed"), None)
-    if fixed is not None and 0 < to < position:
-        raise GenerationError(
-            f"cannot trim a state of {position} tokens to {to}: {fixed} has one value, that after the last token",
-            hint="fork the state where you may want to come back to; trim(0) starts anew",
-        )
+    why = f"{fixed} has one value, that after the last token"
+    if fixed is None:
+        why = f"rows that lie behind windows are gone, and it goes back to {reach} at most"
+    raise GenerationError(
+        f"cannot trim a state of {position} tokens to {to}: {why}",
+        hint="fork the state where you may want to come back to; trim(0) starts anew",
+    )
 
 
 def check_input(plan: Plan, x: NDArray[Any]) -> NDArray[Any]:

@@ -69,6 +69,8 @@ class _Entry(msgspec.Struct, forbid_unknown_fields=True):
     kind: StateKind
     shape: tuple[int, ...]
     dtype: str
+    first: int = 0
+    """Row of the sequence with which the rows begin that are held; no later row reads those before it."""
 
 
 class _Header(msgspec.Struct, forbid_unknown_fields=True):
@@ -83,7 +85,8 @@ def save_state(state: HoldingState, specs: Mapping[str, StateSpec]) -> bytes:
     for key, spec in specs.items() if state.position else ():
         value = state.read(key)
         arrays = (value.codes, value.scales) if isinstance(value, Coded) else (value,)
-        entries.append(_Entry(key=key, kind=spec.kind, shape=spec.shape, dtype=str(arrays[0].dtype)))
+        first = state.position - len(arrays[0]) if spec.kind == "rows" else 0
+        entries.append(_Entry(key=key, kind=spec.kind, shape=spec.shape, dtype=str(arrays[0].dtype), first=first))
         parts += [np.ascontiguousarray(array, array.dtype.newbyteorder("<")).data for array in arrays]
     return SEAL.close(_Header(position=state.position, states=entries), parts)
 
@@ -116,6 +119,8 @@ def _check_sizes(header: _Header, given: int) -> None:
         raise SEAL.damaged("its header has a type that this release does not know")
     if header.position < 0 or any(axis < 1 for entry in header.states for axis in entry.shape):
         raise SEAL.damaged("its header has a size below 1")
+    if any(not 0 <= entry.first <= (header.position if entry.kind == "rows" else 0) for entry in header.states):
+        raise SEAL.damaged("its header has rows beyond the end")
     if any(entry.dtype == "int8" and not entry.shape for entry in header.states):
         raise SEAL.damaged("its header has codes without a head")
     wanted = sum(_nbytes(entry, header.position) for entry in header.states)
@@ -128,6 +133,10 @@ def _check_network(header: _Header, specs: Mapping[str, StateSpec]) -> None:
     found = {entry.key: _shown(entry.kind, entry.shape, entry.dtype) for entry in header.states}
     wanted = {key: _shown(spec.kind, spec.shape, spec.dtype) for key, spec in specs.items()}
     if len(found) == len(header.states) and found == wanted:
+        for entry in header.states:
+            window = specs[entry.key].window
+            if entry.first > (0 if window is None else max(0, header.position + 1 - window)):
+                raise SEAL.damaged(f"it lacks rows of {entry.key} that the next one reads")
         return
     other = next((key for key in (*wanted, *found) if found.get(key) != wanted.get(key)), "a state twice")
     there, here = (of.get(other, "not there") for of in (found, wanted))
@@ -159,7 +168,31 @@ def _nbytes(entry: _Entry, position: int) -> int:
 
 
 def _full_shape(entry: _Entry, position: int) -> Shape:
-    return (position, *entry.shape) if entry.kind == "rows" else entry.shape
+    return (position - entry.first, *entry.shape) if entry.kind == "rows" else entry.shape
+
+
+def reach_of(values: Mapping[str, Held], specs: Mapping[str, StateSpec], position: int) -> int:
+    """First position beyond 0 for which states that were filled with `values` hold all that the next row reads."""
+    firsts = {key: position - _count(value) for key, value in values.items() if specs[key].kind == "rows"}
+    return max((first + (specs[key].window or 1) - 1 for key, first in firsts.items() if first), default=0)
+
+
+def after_zeros(value: Held, rows: int) -> Held:
+    """Return held rows as the last of so many, with zeros in the place of those that nobody reads again."""
+    before = rows - _count(value)
+    if not before:
+        return value
+    if isinstance(value, Coded):
+        return Coded(_below(value.codes, before), _below(value.scales, before))
+    return _below(value, before)
+
+
+def _below(array: NDArray[Any], rows: int) -> NDArray[Any]:
+    return np.concatenate([np.zeros((rows, *array.shape[1:]), array.dtype), array])
+
+
+def _count(value: Held) -> int:
+    return len(value.codes if isinstance(value, Coded) else value)
 
 
 def as_numbers(value: Held, dtype: np.dtype | str) -> NDArray[Any]:

@@ -25,6 +25,7 @@ class AttentionShape:
     rotary : leading elements of a head that turn, 0 for none
     state : rows follow the cache's position; otherwise each call stands alone
     half : the cache is float16
+    near : the control block may list the pages of a sequence; those of one width of window, or without any
     """
 
     heads: int
@@ -41,6 +42,13 @@ class AttentionShape:
     rotary: int = 0
     state: bool = True
     half: bool = False
+    near: bool = True
+
+    @property
+    def kept_rows(self) -> int | None:
+        """How many of the last rows the cache keeps; None: all, as where a window has room for most of a context."""
+        kept = self.window if self.state and self.causal else None
+        return None if kept is None or kept + 2 * PAGE >= self.context else kept
 
     @property
     def padded(self) -> int:
@@ -250,7 +258,7 @@ def split(shape: AttentionShape, caps: Caps, rows: int = 1) -> Dispatch:
         "UNROLL": tuning.unroll,
         "SPLITS": tuning.splits,
         "ALONE": is_alone(shape, tuning),
-        "NEAR": rows == 1,
+        "NEAR": rows == 1 and shape.near,
         "WINDOW": shape.window or 0,
         "SOFTCAP": float(shape.softcap or 0.0),
     }

@@ -14,8 +14,8 @@ from volumetric.kernels.cpu.append import STORAGE_BYTES
 from volumetric.layers import StateSpec
 from volumetric.runtime.cpu.arena import address_of
 from volumetric.runtime.plan import Plan
-from volumetric.runtime.state import check_trim
-from volumetric.runtime.state_file import Coded, Held, as_codes, as_numbers, save_state
+from volumetric.runtime.state import check_trim, has_fixed
+from volumetric.runtime.state_file import Coded, Held, after_zeros, as_codes, as_numbers, reach_of, save_state
 
 _FIRST = 256  # rows of the first allocation
 _BLOCK = 16  # rows that keys keep side by side
@@ -218,10 +218,11 @@ class StateMemory:
 class CpuState:
     """Position and states of one sequence."""
 
-    def __init__(self, memory: StateMemory, position: int = 0) -> None:
+    def __init__(self, memory: StateMemory, position: int = 0, reach: int = 0) -> None:
         self.memory = memory
         self._position = position
         self._changes = 0
+        self._reach = reach
 
     @property
     def position(self) -> int:
@@ -233,27 +234,38 @@ class CpuState:
         """Another one once rows were added, or the state was changed."""
         return self._position, self._changes
 
+    @property
+    def forgets(self) -> bool:
+        """Whether there are places to which only a copy leads back, see `State.forgets`."""
+        return has_fixed(self.memory.layout.specs)
+
+    @property
+    def reach(self) -> int:
+        """First position beyond 0 to which `trim` goes back."""
+        return self._position if self.forgets else self._reach
+
     def advance(self, tokens: int) -> None:
         """Count `tokens` more tokens as held."""
         self._position += tokens
 
     def reset(self) -> None:
         """Forget everything; the memory is kept for reuse."""
-        self._position = 0
+        self._position = self._reach = 0
         self._changes += 1
         self.memory.clear()
 
     def trim(self, position: int) -> None:
         """Forget all tokens from `position` on; see `State.trim`."""
-        check_trim(self._position, position, self.memory.layout.specs)
+        check_trim(self._position, position, self.memory.layout.specs, self.reach)
         if position == 0:
+            self._reach = 0
             self.memory.clear()
         self._changes += 1
         self._position = position
 
     def fork(self) -> CpuState:
         """Copy: both continue independently. Only what is held is copied."""
-        return CpuState(self.memory.copy(self._position), self._position)
+        return CpuState(self.memory.copy(self._position), self._position, self._reach)
 
     def save(self) -> bytes:
         """Return the state as bytes, see `volumetric.runtime.state_file`."""
@@ -267,6 +279,8 @@ class CpuState:
         """Replace all states."""
         self.memory.reserve(position)
         for key, value in values.items():
-            self.memory.write(key, value)
+            fixed = self.memory.layout.specs[key].kind == "fixed"
+            self.memory.write(key, value if fixed else after_zeros(value, position))
         self._changes += 1
         self._position = position
+        self._reach = reach_of(values, self.memory.layout.specs, position)

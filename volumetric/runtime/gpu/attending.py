@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from volumetric.errors import UnsupportedError
@@ -11,7 +12,7 @@ from volumetric.kernels.gpu.attention import AttentionShape
 from volumetric.kernels.gpu.dispatch import Caps, power_of_two
 from volumetric.kernels.gpu.matmul import Partials
 from volumetric.runtime.device import RunOptions
-from volumetric.runtime.gpu.pages import TABLES, rows_name
+from volumetric.runtime.gpu.page_set import rows_name, tables_name
 from volumetric.runtime.gpu.products import product_of
 from volumetric.runtime.gpu.recording import Entry, entry
 from volumetric.runtime.gpu.rotation import RotationTables
@@ -50,7 +51,8 @@ def attention_shapes(graph: Graph, options: RunOptions) -> dict[int, AttentionSh
             state=held,
             half=held and options.kv_dtype == "float16",  # without a state none are kept
         )
-    return found
+    near = min((shape.kept_rows or 0 for shape in found.values() if shape.state), default=0)
+    return {i: replace(shape, near=(shape.kept_rows or 0) == near) for i, shape in found.items()}
 
 
 class Attending:
@@ -129,7 +131,8 @@ def _caches(r: Recorder, node: Node) -> dict[str, str]:
     """Keys, values and page tables that a node reads and writes."""
     held = r.graph.states(node)
     if held:
-        return {"keys": rows_name(held["k"]), "values": rows_name(held["v"]), "tables": TABLES}
+        tables = tables_name(r.attention.shapes[node.outputs[0]].kept_rows)
+        return {"keys": rows_name(held["k"]), "values": rows_name(held["v"]), "tables": tables}
     if not r.attention.alone:
         raise UnsupportedError(f"{node.where}: attention without a cache was not prepared")
     return r.attention.alone

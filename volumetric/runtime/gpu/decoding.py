@@ -147,7 +147,7 @@ class TokenLoop:
         encoded = decoder.encoded(self._rows)
         if self._recordings.owner is not self:
             self._begin(tokens)
-        if len(positions) == 1 and (near := self._states[0].held.pages[:NEAR_PAGES]) != self._near:
+        if len(positions) == 1 and (near := decoder.pool.near(self._states[0].held)[:NEAR_PAGES]) != self._near:
             self._recordings.place_near(near)
             self._near = near
         while len(self._flying) < depth:
@@ -173,7 +173,8 @@ class TokenLoop:
         return 1
 
     def _places(self) -> list[Place]:
-        return [Place(state.held.line, state.position, 1, state.held.pages) for state in self._states]
+        near = self._decoder.pool.near
+        return [Place(state.held.line, state.position, 1, near(state.held)) for state in self._states]
 
     def _begin(self, tokens: Sequence[int]) -> None:
         """Set tokens and positions on the device. What was in flight before wrote only rows that are written again."""

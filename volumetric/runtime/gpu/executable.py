@@ -149,7 +149,8 @@ class GpuExecutable:
                 self._check_owner(piece.state)
                 self._check_rows(piece.state.position, len(x))
                 self._check_together(len(x))
-            self._reserve([piece.state for piece in pieces], [len(x) for x in rows])
+            ends = [(piece.state, piece.state.position + len(x)) for piece, x in zip(pieces, rows, strict=True)]
+            self.pool.ensure([(state.held, state.position, end) for state, end in ends], self.scratch.rows)
             found: list[list[NDArray[np.float32]]] = [[] for _ in pieces]
             for spans in schedule(
                 [len(x) for x in rows],
@@ -295,7 +296,7 @@ class GpuExecutable:
         self._cores.prepare(counts)
         pairs = zip(states, counts, strict=True)
         return self.recordings.place(
-            [Place(state.held.line, state.position, count, state.held.pages) for state, count in pairs]
+            [Place(state.held.line, state.position, count, self.pool.near(state.held)) for state, count in pairs]
         )
 
     def _reserve(self, states: Sequence[GpuState], counts: Sequence[int]) -> None:

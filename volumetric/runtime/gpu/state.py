@@ -8,12 +8,10 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from volumetric.kernels.gpu.attention import PAGE
-from volumetric.kernels.gpu.dispatch import ceil_div
 from volumetric.layers import StateSpec
-from volumetric.runtime.gpu.pages import Holding, PagePool
-from volumetric.runtime.state import check_trim
-from volumetric.runtime.state_file import Held, as_numbers, save_state
+from volumetric.runtime.gpu.pages import PagePool
+from volumetric.runtime.state import check_trim, has_fixed
+from volumetric.runtime.state_file import Held, as_numbers, reach_of, save_state
 
 
 class GpuState:
@@ -27,9 +25,10 @@ class GpuState:
 
     def __init__(self, pool: PagePool, specs: Mapping[str, StateSpec]) -> None:
         self.pool = pool
-        self.held = Holding()
+        self.held = pool.holding()
         self._specs = specs
         self._position = 0
+        self._reach = 0
         weakref.finalize(self, pool.returned.append, self.held).atexit = False
 
     @property
@@ -37,9 +36,21 @@ class GpuState:
         """Tokens held so far."""
         return self._position
 
+    @property
+    def forgets(self) -> bool:
+        """Whether there are places to which only a copy leads back, see `State.forgets`."""
+        return self.pool.forgets or has_fixed(self._specs)
+
+    @property
+    def reach(self) -> int:
+        """First position beyond 0 to which `trim` goes back."""
+        return self._position if has_fixed(self._specs) else max(self._reach, self.pool.reach(self.held))
+
     def advance(self, rows: int) -> None:
-        """Count rows that a forward pass has appended."""
+        """Count rows that a forward pass has appended; what lies behind windows now is given back."""
         self._position += rows
+        if self.pool.forgets:
+            self.pool.forget(self.held, self._position)
 
     def reset(self) -> None:
         """Forget everything, and give its room back."""
@@ -50,21 +61,20 @@ class GpuState:
 
         Raises
         ------
-        GenerationError : `position` is negative or beyond the end, or a fixed state cannot go back to it
+        GenerationError : `position` is negative or beyond the end, or a state cannot go back to it
         """
-        check_trim(self._position, position, self._specs)
+        check_trim(self._position, position, self._specs, self.reach)
         with self.pool.lock:
             self._position = position
-            keep = ceil_div(position, PAGE)
-            self.pool.give(self.held.pages[keep:])
-            del self.held.pages[keep:]
+            self._reach = self._reach if position else 0
+            self.pool.trim(self.held, position)
 
     def fork(self) -> GpuState:
         """Copy: both continue independently. They share all pages until one writes to the last of them."""
         twin = GpuState(self.pool, self._specs)
         with self.pool.lock:
             self.pool.share(self.held, twin.held, self._position)
-            twin._position = self._position
+            twin._position, twin._reach = self._position, self._reach
         return twin
 
     def save(self) -> bytes:
@@ -73,7 +83,7 @@ class GpuState:
             return save_state(self, self._specs)
 
     def read(self, key: str) -> NDArray[Any]:
-        """Return the rows of the state `key`, ``[position, kv_heads, head_dim]``, or its value."""
+        """Return the last rows of the state `key` that are held, ``[…, kv_heads, head_dim]``, or its value."""
         if self._specs[key].kind == "fixed":
             return self.pool.fixed.read(key, self.held.line, self._position)
         return self.pool.read(key, self.held, self._position)
@@ -87,10 +97,11 @@ class GpuState:
         """
         with self.pool.lock:
             self.reset()
-            self.pool.reserve([(self.held, 0, position)])
+            self.pool.reserve([(self.held, position, position)])
             for key, value in values.items():
                 if self._specs[key].kind == "fixed":
                     self.pool.fixed.write(key, self.held.line, position, as_numbers(value, self._specs[key].dtype))
                 else:
-                    self.pool.write(key, self.held, as_numbers(value, self.pool.dtype(key)))
+                    self.pool.write(key, self.held, as_numbers(value, self.pool.dtype(key)), position)
             self._position = position
+            self._reach = reach_of(values, self._specs, position)
