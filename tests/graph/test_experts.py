@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,10 +11,12 @@ import pytest
 from volumetric import Coord, Grid, Network, initialise
 from volumetric.layers import MLP, Dense, Gate, LayerSpec, Parallel, Residual, RMSNorm, SwiGLU
 from volumetric.layers.gate import SCORINGS, Scoring
+from volumetric.loaders import open_model
 from volumetric.runtime.graph import Graph, interpret
 from volumetric.runtime.graph.network import DIALECT, GROUPED, open_graph
 from volumetric.runtime.lower import lower
 
+TINY = Path(__file__).parents[1] / "fixtures" / "hf_tiny"
 WIDTH = 6
 GATED = SwiGLU(in_features=WIDTH, hidden_features=5)
 BIASED = MLP(in_features=WIDTH, hidden_features=5, activation="relu")
@@ -92,3 +95,16 @@ def test_experts_with_low_rank_overlays_stay_apart() -> None:
     plan = lower(mixture(*[GATED] * 3))
     adapted = replace(plan, low_rank={"2.0.0.0/1/down.weight": 2})
     assert "mix" in {node.op for node in open_graph(adapted, DIALECT | GROUPED).nodes}
+
+
+@pytest.mark.parametrize(
+    ("family", "scoring"),
+    [("mixtral", "softmax"), ("qwen2_moe", "softmax_all"), ("qwen3_moe", "softmax"), ("granitemoe", "softmax")],
+)
+def test_mixtures_of_model_families_become_it(family: str, scoring: str) -> None:
+    """All but the one expert that each row takes, which Qwen2 has beside its mixture."""
+    plan = lower(open_model(TINY / family).network)
+    apart, fused = open_graph(plan), open_graph(plan, DIALECT | GROUPED)
+    found = [node.attrs["scoring"] for node in fused.nodes if node.op == "experts"]
+    assert found == [scoring] * sum(node.op == "mix" and len(node.inputs) > 2 for node in apart.nodes)
+    assert found
