@@ -58,7 +58,7 @@ def ours(model: str, device_name: str, dtype: str | None, new_tokens: int, repea
     plan = lower(loaded.network)
     context = min(2048, loaded.context_length or 2048)
     executable = device.compile(plan, loaded.params, RunOptions(context=context))
-    vocabulary = plan.values[plan.outputs[0]].width
+    vocabulary = plan.values[plan.outputs["output"]].width
     short = random_prompt(vocabulary, min(SHORT, context - new_tokens))
     long = random_prompt(vocabulary, min(LONG, context))
     try:
@@ -77,14 +77,14 @@ def missing_for_cuda(*modules: str) -> str:
     for name in modules:
         if find_spec(name) is None:
             return f"{name} is not installed"
-    import torch
+    import torch  # pyright: ignore[reportMissingImports]  (the peer has its own environment)
 
     return "" if torch.cuda.is_available() else "torch sees no CUDA device"
 
 
 def cuda_bandwidth() -> float:
     """GB/s of a copy of 1 GiB within device memory, reads and writes counted; the best of ten."""
-    import torch
+    import torch  # pyright: ignore[reportMissingImports]  (the peer has its own environment)
 
     source = torch.ones(1 << 28, device="cuda")
     target = torch.empty_like(source)
@@ -101,8 +101,8 @@ def cuda_bandwidth() -> float:
 
 def transformers_eager(directory: Path, new_tokens: int, repeats: int) -> Row:
     """Greedy decoding with transformers as most people run it: float16, eager, its own KV cache."""
-    import torch
-    from transformers import AutoModelForCausalLM
+    import torch  # pyright: ignore[reportMissingImports]  (the peer has its own environment)
+    from transformers import AutoModelForCausalLM  # pyright: ignore[reportMissingImports]  (the peer has its own environment)
 
     model = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float16).cuda().eval()
     short, long = (random_prompt(model.config.vocab_size, length) for length in (SHORT, LONG))

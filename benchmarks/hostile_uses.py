@@ -33,7 +33,7 @@ def use(source: Path, **options: Any) -> None:
     if model.chat_template is not None:
         model.chat_template.render(MESSAGES)
     with load(source, device="reference", context=8, **options) as opened:
-        first = opened.plan.values[opened.plan.inputs[0]]
+        first = opened.plan.values[opened.plan.inputs["input"]]
         calls: list[Callable[[], object]] = []
         if opened.bidirectional:
             calls.append(lambda: opened.embed([TEXT, ""]))

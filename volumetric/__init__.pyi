@@ -34,6 +34,7 @@ from .generate import load as load
 from .grid import Coord as Coord
 from .grid import Grid as Grid
 from .grid import Link as Link
+from .grid import Port as Port
 from .network import Network as Network
 from .network import initialise as initialise
 from .runtime.lower import lower as lower

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from volumetric._typing import Shape
+from volumetric._typing import ROWS, Shape
 from volumetric.dtypes import Scheme
+from volumetric.grid import Coord, Port
 from volumetric.layers import LayerSpec, Parallel, ParamSpec, Sequential
 from volumetric.layers.base import show_shape
 from volumetric.network import Network
@@ -95,12 +96,19 @@ class LayerFact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blueprint:
-    """A network as plain data: sides of its grid, shape of a row of input, layers in reading order."""
+    """A network as plain data: sides of its grid, shape of a row of input, layers in reading order.
+
+    Attributes
+    ----------
+    inputs, outputs : further ones, by name
+    """
 
     grid: tuple[int, int, int, int]
     input: Shape
     input_dtype: str
     layers: tuple[LayerFact, ...]
+    inputs: Mapping[str, Port] = field(default_factory=dict)
+    outputs: Mapping[str, Coord] = field(default_factory=dict)
 
     @property
     def parameters(self) -> int:
@@ -117,6 +125,8 @@ class Blueprint:
         return {
             "grid": list(self.grid),
             "input": {"shape": show_shape(self.input), "dtype": self.input_dtype},
+            **({"inputs": {name: _port(port) for name, port in self.inputs.items()}} if self.inputs else {}),
+            **({"outputs": {name: str(coord) for name, coord in self.outputs.items()}} if self.outputs else {}),
             "total_layers": sum(1 for _ in self.walk()),
             "total_parameters": self.parameters,
             "layers": [layer.describe() for layer in self.layers],
@@ -125,14 +135,25 @@ class Blueprint:
 
 def blueprint(network: Network, params: Mapping[str, WeightStore] | None = None) -> Blueprint:
     """Return what `network` is made of; with `params` also how every tensor is stored. Reads no weights."""
-    given = network.shapes[min(network.shapes)][:1] + network.input_shape
+    given = (ROWS, *network.input_shape)
     reader = _Reader(network, params or {})
     layers: list[LayerFact] = []
     for w in network.wires:
-        source = w.inputs[0]
-        shape = given if source.coord is None else network.shapes[source.coord]
+        shape = network.reads[w.coord]
         layers.append(reader.read(network.layers[w.coord], str(w.coord), shape, identity=w.identity))
-    return Blueprint(grid=network.grid.sides, input=given, input_dtype=network.input_dtype, layers=tuple(layers))
+    return Blueprint(
+        grid=network.grid.sides,
+        input=given,
+        input_dtype=network.input_dtype,
+        layers=tuple(layers),
+        inputs=network.inputs,
+        outputs=network.outputs,
+    )
+
+
+def _port(port: Port) -> dict[str, Any]:
+    shape = show_shape((ROWS, *port.shape))
+    return {"at": str(port.coord), "shape": shape, "dtype": port.dtype, "combine": port.combine}
 
 
 class _Reader:

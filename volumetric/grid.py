@@ -1,13 +1,17 @@
-"""The grid: addresses of layers in a volume, and links between them. Geometry only."""
+"""The grid: addresses of layers in a volume, links between them, and ports to the outside. Geometry only."""
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from volumetric._typing import Shape
 from volumetric.errors import SpecError
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}", re.ASCII)
 
 _DIGITS = 20
 """Digits of a number in an address: enough for any place in memory, where Python itself refuses thousands."""
@@ -131,3 +135,41 @@ class Link:
             raise SpecError(f"link {self.source} → {self.target}: delay must be 0 or more rows, got {self.delay!r}")
         if self.delay and self.kind != "activation":
             raise SpecError(f"shared link {self.source} → {self.target}: weights have no delay")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Port:
+    """A further input of a network, read at one coordinate.
+
+    Attributes
+    ----------
+    coord : the layer that reads it
+    shape : of one row: ``()`` for ids, ``(features,)`` for features
+    dtype : ``"int32"`` for ids, else ``"float32"``
+    combine : ``"replace"`` the chain's value as what the layer reads, or ``"add"`` to it, as with a `Link`
+    """
+
+    coord: Coord
+    shape: Shape = ()
+    dtype: Literal["int32", "float32"] = "float32"
+    combine: Literal["replace", "add"] = "replace"
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        if self.dtype not in ("int32", "float32"):
+            raise SpecError(f"unknown dtype {self.dtype!r} of an input", hint='"int32" for ids, "float32" for all else')
+        if self.combine not in ("replace", "add"):
+            raise SpecError(f"unknown combine {self.combine!r} of an input", hint='"replace" or "add"')
+        if any(not isinstance(n, int) or isinstance(n, bool) or n < 1 for n in self.shape):
+            raise SpecError(f"an input's rows cannot have the shape {list(self.shape)}", hint="sizes are 1 or more")
+        object.__setattr__(self, "shape", tuple(self.shape))
+
+
+def check_name(name: object, what: str) -> None:
+    """Raise `SpecError` unless `name` can be that of an input or output: letters, digits and ``_.-``, at most 64."""
+    if not isinstance(name, str) or _NAME.fullmatch(name) is None:
+        shown = repr(name) if len(repr(name)) <= 70 else f"{repr(name)[:70]}…"
+        raise SpecError(
+            f"{what} cannot be called {shown}",
+            hint='a letter or "_", then letters, digits, "_", "." and "-", 64 in all',
+        )

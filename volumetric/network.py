@@ -12,13 +12,16 @@ import numpy as np
 
 from volumetric._typing import ROWS, Shape
 from volumetric.errors import CheckpointError, ShapeError, SpecError, VolumetricError
-from volumetric.grid import Coord, Grid, Link
+from volumetric.grid import Coord, Grid, Link, Port, check_name
 from volumetric.layers import LayerSpec, ParamSpec
 from volumetric.weights import Params, WeightStore
-from volumetric.wiring import Source, Wire, follow_shared, own_output, wire
+from volumetric.wiring import Source, Wire, carries_ids, follow_shared, own_output, places_of, wire
 
 if TYPE_CHECKING:
     from volumetric.network_morph import NetworkMorph, Targets
+
+INPUT, OUTPUT = "input", "output"
+"""Names of what the first layer of a network reads, and of what its last one makes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +36,9 @@ class Network:
     disabled : coordinates whose layer acts as the identity
     input_shape : shape of one row of input: ``()`` for token ids, ``(features,)`` for features
     input_dtype : ``"int32"`` for token ids, else ``"float32"``
+    inputs : further inputs by name; that which the first layer reads is called ``"input"``
+    outputs : further outputs: name → layer whose output is handed out. What the last layer makes is called
+        ``"output"``, unless this gives that name to another layer
 
     Raises
     ------
@@ -45,9 +51,13 @@ class Network:
     disabled: frozenset[Coord] = frozenset()
     input_shape: Shape = ()
     input_dtype: Literal["int32", "float32"] = "int32"
+    inputs: Mapping[str, Port] = field(default_factory=dict)
+    outputs: Mapping[str, Coord] = field(default_factory=dict)
     wires: tuple[Wire, ...] = field(init=False, repr=False, compare=False)
     shapes: Mapping[Coord, Shape] = field(init=False, repr=False, compare=False)
     """Output shape of every layer; the first axis, `ROWS`, is free."""
+    reads: Mapping[Coord, Shape] = field(init=False, repr=False, compare=False)
+    """Shape of what every layer reads."""
     _shared: Mapping[str, str] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -58,18 +68,49 @@ class Network:
         if not ordered:
             raise SpecError("a network needs at least one layer")
         object.__setattr__(self, "layers", MappingProxyType(ordered))
-        object.__setattr__(self, "wires", wire(ordered, self.links, self.disabled))
-        object.__setattr__(self, "shapes", MappingProxyType(self._infer()))
+        object.__setattr__(self, "inputs", MappingProxyType(dict(self.inputs)))
+        object.__setattr__(self, "outputs", MappingProxyType(dict(self.outputs)))
+        self._check_ends()
+        object.__setattr__(self, "wires", wire(ordered, self.links, self.disabled, self.inputs))
+        read, made = self._infer()
+        object.__setattr__(self, "reads", MappingProxyType(read))
+        object.__setattr__(self, "shapes", MappingProxyType(made))
         object.__setattr__(self, "_shared", follow_shared(ordered, self.links))
 
-    def _infer(self) -> dict[Coord, Shape]:
-        given: Shape = (ROWS, *self.input_shape)
+    @property
+    def ports(self) -> dict[str, Port]:
+        """All inputs by name, ``"input"`` first."""
+        first = next(iter(self.layers))
+        return {INPUT: Port(coord=first, shape=self.input_shape, dtype=self.input_dtype), **self.inputs}
+
+    @property
+    def taps(self) -> dict[str, Coord]:
+        """All outputs by name, ``"output"`` first: the layers that make them."""
+        return {OUTPUT: max(self.layers), **self.outputs}
+
+    def _check_ends(self) -> None:
+        """Check the names of inputs and outputs, and that outputs are of layers."""
+        for name in self.inputs:
+            check_name(name, "an input")
+            if name == INPUT:
+                raise SpecError(
+                    f"{INPUT!r} is what the first layer reads, and no further input",
+                    hint="give its shape as input_shape and input_dtype, or take another name",
+                )
+        for name, coord in self.outputs.items():
+            check_name(name, "an output")
+            if coord not in self.layers:
+                raise SpecError(f"output {name!r}: there is no layer at {coord}", hint=places_of(self.layers))
+
+    def _infer(self) -> tuple[dict[Coord, Shape], dict[Coord, Shape]]:
+        """Shapes of what layers read and make."""
+        ports, wires = self.ports, {w.coord: w for w in self.wires}
         read: dict[Coord, Shape] = {}
         made: dict[Coord, Shape] = {}
 
         def shape_of(source: Source) -> Shape:
             if source.coord is None:
-                return given
+                return (ROWS, *ports[source.port].shape)
             return made[source.coord] if source.side == "output" else read[source.coord]
 
         def name(w: Wire, error: VolumetricError) -> ShapeError:
@@ -82,7 +123,7 @@ class Network:
             try:
                 known = [(s, shape_of(s)) for s in w.inputs if s.coord is None or s.coord < w.coord]
                 # All that a layer reads has one shape; where it reads later layers alone, theirs is looked for.
-                read[w.coord] = _same(known) if known else self._going_round(w, given)
+                read[w.coord] = _same(known) if known else self._going_round(w)
                 skip = () if w.skip is None else (shape_of(w.skip),)
                 made[w.coord] = read[w.coord] if w.identity else spec.output_shape(read[w.coord], *skip)
             except VolumetricError as error:
@@ -90,14 +131,16 @@ class Network:
         for w in self.wires:
             try:
                 _same([(w.inputs[0], read[w.coord]), *((s, shape_of(s)) for s in w.inputs)])
+                if len(w.inputs) > 1:
+                    _no_ids([source for source in w.inputs if carries_ids(source, wires, ports)])
             except VolumetricError as error:
                 raise name(w, error) from None
-        return made
+        return read, made
 
-    def _going_round(self, w: Wire, given: Shape) -> Shape:
+    def _going_round(self, w: Wire) -> Shape:
         """Shape of what a layer reads that reads later layers alone."""
-        coord = w.inputs[0].coord
-        return given if coord is None else own_output(coord, self.layers, self.wires, given)
+        [coord, *_] = [source.coord for source in w.inputs if source.coord is not None]
+        return own_output(coord, self.layers, self.wires, self.ports)
 
     def param_specs(self) -> dict[str, ParamSpec]:
         """Key → spec of every tensor that the network owns; shared ones appear at their source alone.
@@ -197,6 +240,14 @@ def _same(shapes: list[tuple[Source, Shape]]) -> Shape:
         if its != shape:
             raise ShapeError(f"cannot add {other} of shape {its} to {source} of shape {shape}")
     return shape
+
+
+def _no_ids(sources: list[Source]) -> None:
+    """Raise `ShapeError` if there are ids among what is summed."""
+    if sources:
+        raise ShapeError(
+            f"cannot add to {sources[0]}, which is ids", hint="let layers of their own read ids, and add what they make"
+        )
 
 
 def initialise(network: Network, seed: int = 0) -> Params:

@@ -11,14 +11,14 @@ from typing import Any, get_args, get_type_hints
 import msgspec
 
 from volumetric.errors import SpecError
-from volumetric.grid import Coord, Grid, Link
+from volumetric.grid import Coord, Grid, Link, Port
 from volumetric.layers import LAYERS, LayerSpec
 from volumetric.layers.base import fields_of
 from volumetric.network import Network
 
 FORMAT = "volumetric.network"
 VERSION = 1
-_KEYS = ("format", "version", "grid", "input", "layers", "links", "disabled")
+_KEYS = ("format", "version", "grid", "input", "layers", "links", "disabled", "inputs", "outputs")
 
 
 def network_to_json(network: Network) -> str:
@@ -32,6 +32,10 @@ def network_to_json(network: Network) -> str:
         "links": [_link_to_dict(link) for link in network.links],
         "disabled": [str(coord) for coord in sorted(network.disabled)],
     }
+    if network.inputs:
+        data["inputs"] = {name: _port_to_dict(port) for name, port in network.inputs.items()}
+    if network.outputs:
+        data["outputs"] = {name: str(coord) for name, coord in network.outputs.items()}
     return json.dumps(data, indent=1, ensure_ascii=False) + "\n"
 
 
@@ -61,6 +65,10 @@ def _link_to_dict(link: Link) -> dict[str, str | int]:
     return {**out, "delay": link.delay} if link.delay else out
 
 
+def _port_to_dict(port: Port) -> dict[str, Any]:
+    return {"coord": str(port.coord), "shape": list(port.shape), "dtype": port.dtype, "combine": port.combine}
+
+
 def network_from_json(text: str | bytes) -> Network:
     """Inverse of `network_to_json`."""
     try:
@@ -75,6 +83,8 @@ def network_from_json(text: str | bytes) -> Network:
     given = _convert(data.get("input", {}), dict[str, Any], "$.input")
     _expect_keys(given, ("shape", "dtype"), "$.input")
     layers = _convert(data.get("layers", {}), dict[str, dict[str, Any]], "$.layers")
+    inputs = _convert(data.get("inputs", {}), dict[str, dict[str, Any]], "$.inputs")
+    outputs = _convert(data.get("outputs", {}), dict[str, str], "$.outputs")
     return Network(
         grid=Grid(*_convert(data.get("grid"), tuple[int, int, int, int], "$.grid")),
         layers={Coord.parse(c): spec_from_dict(d, f"$.layers.{c}") for c, d in layers.items()},
@@ -82,6 +92,8 @@ def network_from_json(text: str | bytes) -> Network:
         disabled=frozenset(map(Coord.parse, _convert(data.get("disabled", []), list[str], "$.disabled"))),
         input_shape=_convert(given.get("shape", []), tuple[int, ...], "$.input.shape"),
         input_dtype=_convert(given.get("dtype", "int32"), get_type_hints(Network)["input_dtype"], "$.input.dtype"),
+        inputs={name: _port(d, f"$.inputs.{name}") for name, d in inputs.items()},
+        outputs={name: Coord.parse(coord) for name, coord in outputs.items()},
     )
 
 
@@ -125,6 +137,15 @@ def _link(data: Any, where: str) -> Link:
     if "kind" not in given:
         raise SpecError(f"{where}: a link needs a kind")
     return Link(**given)
+
+
+def _port(data: dict[str, Any], where: str) -> Port:
+    _expect_keys(data, tuple(f.name for f in dataclasses.fields(Port)), where)
+    if "coord" not in data:
+        raise SpecError(f"{where}: an input needs a coord")
+    hints = get_type_hints(Port)
+    given = {name: _convert(value, hints[name], f"{where}.{name}") for name, value in data.items() if name != "coord"}
+    return Port(coord=Coord.parse(_convert(data["coord"], str, f"{where}.coord")), **given)
 
 
 def _convert(value: Any, to: Any, where: str) -> Any:

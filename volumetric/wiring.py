@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Literal
 
 from volumetric._typing import ROWS, Shape
 from volumetric.errors import ShapeError, SpecError
-from volumetric.grid import Coord, Link
+from volumetric.grid import Coord, Link, Port
 from volumetric.layers import LayerSpec, Residual
 from volumetric.layers.containers import INPUT
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A value in a network: what the layer at `coord` read or made, or the network's input where `coord` is None.
+    """A value in a network: what the layer at `coord` read or made, or the network's input `port` where that is None.
 
     With a `delay`: as it was so many rows of the sequence earlier.
     """
@@ -23,10 +24,11 @@ class Source:
     coord: Coord | None = None
     side: Literal["output", "input"] = "output"
     delay: int = 0
+    port: str = INPUT
 
     def __str__(self) -> str:
         if self.coord is None:
-            return "the network's input"
+            return "the network's input" if self.port == INPUT else f"the network's input {self.port!r}"
         earlier = f" {self.delay} row{'s'[: self.delay > 1]} earlier" if self.delay else ""
         return f"the {self.side} of {self.coord}{earlier}"
 
@@ -41,13 +43,21 @@ class Wire:
     identity: bool = False
 
 
-def wire(layers: Mapping[Coord, LayerSpec], links: tuple[Link, ...], disabled: frozenset[Coord]) -> tuple[Wire, ...]:
-    """Resolve what every layer reads, in reading order.
+def wire(
+    layers: Mapping[Coord, LayerSpec],
+    links: tuple[Link, ...],
+    disabled: frozenset[Coord],
+    ports: Mapping[str, Port] = MappingProxyType({}),
+) -> tuple[Wire, ...]:
+    """Resolve what every layer reads, in reading order: the chain, links, `ports`.
 
     Raises
     ------
-    SpecError : a link or residual names a coordinate without a layer, or a residual one that comes later
+    SpecError : a link, port or residual names a coordinate without a layer, or a residual one that comes later
     """
+    for name, port in ports.items():
+        if port.coord not in layers:
+            raise SpecError(f"input {name!r}: there is no layer at {port.coord}", hint=places_of(layers))
     for link in links:
         for end in (link.source, link.target):
             if end not in layers:
@@ -60,13 +70,21 @@ def wire(layers: Mapping[Coord, LayerSpec], links: tuple[Link, ...], disabled: f
     previous: Coord | None = None
     for coord, spec in layers.items():
         incoming = arriving.get(coord, [])
-        keep = not any(link.combine == "replace" for link in incoming)
+        given = {name: port for name, port in ports.items() if port.coord == coord}
+        keep = not any(end.combine == "replace" for end in (*incoming, *given.values()))
         inputs = ([Source(previous)] if keep else []) + [Source(link.source, delay=link.delay) for link in incoming]
+        inputs += [Source(port=name) for name in given]
         identity = coord in disabled
         skip = None if identity or not isinstance(spec, Residual) else _skip(coord, spec, previous, layers)
         wires.append(Wire(coord=coord, inputs=tuple(inputs), skip=skip, identity=identity))
         previous = coord
     return tuple(wires)
+
+
+def places_of(layers: Mapping[Coord, LayerSpec]) -> str:
+    """Where layers are, for a hint."""
+    shown = [str(coord) for coord in layers]
+    return "layers are at " + ", ".join(shown if len(shown) <= 8 else [*shown[:4], "…", *shown[-3:]])
 
 
 def _skip(coord: Coord, spec: Residual, previous: Coord | None, layers: Mapping[Coord, LayerSpec]) -> Source:
@@ -103,7 +121,21 @@ def _check_earlier(what: str, source: Coord, target: Coord, layers: Mapping[Coor
     raise SpecError(f"{what} closes a loop: {shown}", hint=hint)
 
 
-def own_output(coord: Coord, layers: Mapping[Coord, LayerSpec], wires: tuple[Wire, ...], given: Shape) -> Shape:
+def carries_ids(source: Source, wires: Mapping[Coord, Wire], ports: Mapping[str, Port]) -> bool:
+    """Whether a value is ids as an input gave them: layers make features, and the identity hands on what it reads."""
+    passed: set[Coord] = set()
+    while source.coord is not None:
+        w = wires[source.coord]
+        if w.coord in passed or (source.side == "output" and not w.identity):
+            return False
+        passed.add(w.coord)
+        source = w.inputs[0]  # what is summed is no ids
+    return ports[source.port].dtype == "int32"
+
+
+def own_output(
+    coord: Coord, layers: Mapping[Coord, LayerSpec], wires: tuple[Wire, ...], ports: Mapping[str, Port]
+) -> Shape:
     """Shape of what a layer makes, as its weights say, or those of the nearest layer before it that has any.
 
     For layers whose input is not known yet, because it goes round.
@@ -125,8 +157,8 @@ def own_output(coord: Coord, layers: Mapping[Coord, LayerSpec], wires: tuple[Wir
         shape = None if w.identity else _by_weights(layers[at])
         if shape is None:
             path[at] = None
-            source = w.inputs[0].coord
-            shape, at = (given, at) if source is None else (None, source)
+            source = w.inputs[0]
+            shape, at = ((ROWS, *ports[source.port].shape), at) if source.coord is None else (None, source.coord)
     for place in reversed(path):
         shape = shape if reads[place].identity else layers[place].output_shape(shape)
     return shape

@@ -41,7 +41,7 @@ def lived_in(network: Network) -> Params:
 def output(network: Network, params: Params) -> np.ndarray:
     x = np.random.default_rng(5).standard_normal((3, *network.input_shape))
     executable = ReferenceDevice(np.float64).compile(lower(network), params)
-    return executable.trace(x)[0][executable.plan.outputs[0]]
+    return executable.trace(x)[0][executable.plan.outputs["output"]]
 
 
 def norms(network: Network) -> int:

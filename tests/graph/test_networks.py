@@ -124,11 +124,12 @@ def test_a_network_and_its_gradients_agree_with_the_reference(name: str) -> None
     run = reference(network)
     x = inputs_of(network, 7)
     values, tape = run.trace(x)
-    want = values[run.plan.outputs[0]]
+    want = values[run.plan.outputs["output"]]
     gy = np.random.default_rng(1).standard_normal(want.shape)
     _, wanted = run.vjp(values, tape, gy)
     work = GraphBuilder()
-    y = emit_plan(work, run.plan, work.input("x", x.shape, "int32" if x.dtype == np.int32 else "float32"))
+    given = work.input("x", x.shape, "int32" if x.dtype == np.int32 else "float32")
+    y = emit_plan(work, run.plan, {"input": given})["output"]
     params = {key: work.stored(key, shape) for key, shape in run.plan.params.items()}
     grads = differentiate(work, {y: work.input("gy", gy.shape)}, params.values())
     graph = work.finish([y, *(grads[i] for i in params.values())])
@@ -147,7 +148,7 @@ def test_sequences_of_a_batch_are_computed_as_if_alone(name: str, count: int) ->
     x = inputs_of(network, count, 5)
     program = NumpyGraphs(np.float64).compile(graph_of(network, 5, sequences=count), store_of(network))
     [got] = program.run([x])
-    wanted = [run.trace(one)[0][run.plan.outputs[0]] for one in x]
+    wanted = [run.trace(one)[0][run.plan.outputs["output"]] for one in x]
     close(got, np.array(wanted).reshape(got.shape) if count else np.zeros((0, *got.shape[1:])))
 
 
@@ -160,12 +161,12 @@ def test_weights_may_come_from_elsewhere() -> None:
         asked.append(key)
         return work.fake_quant(work.stored(key, shape), "int8:g32")
 
-    emit_plan(work, lower(network), work.input("x", (3, 5)), param=rounded)
+    emit_plan(work, lower(network), {"input": work.input("x", (3, 5))}, param=rounded)
     assert set(asked) == set(lower(network).params)
     with pytest.raises(ShapeError, match="rows of shape"):
-        emit_plan(work, lower(network), work.input("x", (3, 6)))
+        emit_plan(work, lower(network), {"input": work.input("x", (3, 6))})
     with pytest.raises(ShapeError, match="rows of shape"):
-        emit_plan(work, lower(network), work.input("x", (2, 3, 5)), sequences=4)
+        emit_plan(work, lower(network), {"input": work.input("x", (2, 3, 5))}, sequences=4)
 
 
 def test_a_link_with_a_delay_shifts_each_sequence() -> None:
@@ -189,13 +190,8 @@ def test_activations_move_into_products_without_changing_a_bit(name: str) -> Non
     network = NETWORKS[name]
     work = GraphBuilder()
     given = inputs_of(network, 5)
-    plain = work.finish(
-        [
-            emit_plan(
-                work, lower(network), work.input("x", given.shape, "int32" if given.dtype == np.int32 else "float32")
-            )
-        ]
-    )
+    x = work.input("x", given.shape, "int32" if given.dtype == np.int32 else "float32")
+    plain = work.finish([emit_plan(work, lower(network), {"input": x})["output"]])
     fused = fuse_activations(plain)
     check_order(fused)
     kinds = [[node.op for node in graph.nodes] for graph in (plain, fused)]

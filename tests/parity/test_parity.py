@@ -116,6 +116,8 @@ def test_types_as_stored(kind: str, dtype: DType, name: str) -> None:
     executable = device(name).compile(lower(network), params, options)
     reference = ReferenceDevice(np.float64).compile(lower(network), params, RunOptions())
     got = executable.forward(executable.new_state(), of.x, last_only=False)
-    want = reference.trace(of.x if of.x.dtype == np.int32 else of.x.astype(np.float64))[0][reference.plan.outputs[0]]
+    want = reference.trace(of.x if of.x.dtype == np.int32 else of.x.astype(np.float64))[0][
+        reference.plan.outputs["output"]
+    ]
     agree_one(got, want, f"{kind} {scheme} on {name}")
     executable.close()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,12 +11,13 @@ from volumetric._typing import Array, F32Array
 from volumetric.analysis.standardise import Standardisation
 from volumetric.dtypes import DType, Scheme
 from volumetric.errors import ShapeError, SpecError
-from volumetric.network import Network
+from volumetric.network import INPUT, OUTPUT, Network
 from volumetric.runtime import Plan, RunOptions, lower
-from volumetric.runtime.device import Executable, Piece
+from volumetric.runtime.device import Executable, Piece, output_of
 from volumetric.runtime.lower import mixing_step
 from volumetric.runtime.open import AnyDevice, open_device
-from volumetric.runtime.plan import DELAYS
+from volumetric.runtime.plan import DELAYS, Value
+from volumetric.runtime.state import by_name
 from volumetric.weights import Params
 
 BATCH = 256
@@ -28,13 +29,13 @@ TOGETHER = 16
 def predict(
     network: Network,
     params: Params,
-    inputs: ArrayLike,
+    inputs: ArrayLike | Mapping[str, ArrayLike],
     *,
     device: AnyDevice = "auto",
     dtype: str | DType | Scheme | None = None,
     batch_size: int = BATCH,
 ) -> F32Array:
-    """Return the outputs for `inputs`, samples first.
+    """Return the output ``"output"`` for `inputs`, samples first.
 
     Each call compiles the network anew; `volumetric.load` makes a model that keeps what was compiled.
 
@@ -42,7 +43,8 @@ def predict(
     ----------
     inputs : rows ``[samples, …]``, which are computed `batch_size` at a time; or sequences ``[samples, T, …]``, each of
         which begins with an empty state of its own; several go into one call. Where a layer reads other rows, as
-        recurrent ones do, rows without an axis of samples are one sequence.
+        recurrent ones do, rows without an axis of samples are one sequence. Where the network has several inputs,
+        such arrays by name.
     device : where to compute: a name, as `volumetric.open_device` takes it, or an open device
     dtype : numeric type that a copy of the weights is converted to; None computes with them as they are
 
@@ -67,12 +69,14 @@ def predict(
 def predict_on(
     executable: Executable,
     plan: Plan,
-    inputs: ArrayLike,
+    inputs: ArrayLike | Mapping[str, ArrayLike],
     scaling: Standardisation | None = None,
     *,
     batch_size: int = BATCH,
 ) -> F32Array:
     """Return what `predict` does, from a network that is compiled already, of inputs that `scaling` standardises.
+
+    What it standardises is the input ``"input"``.
 
     Raises
     ------
@@ -92,22 +96,39 @@ def predict_on(
 class _Calls:
     """The calls that inputs are cut into, each from an empty state."""
 
-    def __init__(self, plan: Plan, inputs: ArrayLike, batch_size: int, scaling: Standardisation | None = None) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        inputs: ArrayLike | Mapping[str, ArrayLike],
+        batch_size: int,
+        scaling: Standardisation | None = None,
+    ) -> None:
         if batch_size < 1:
             raise SpecError(f"batch_size must be at least 1, got {batch_size}")
-        x = _numbers(plan, inputs)
-        x = _shaped(plan, x if scaling is None else scaling.apply(x))
-        own = len(plan.values[plan.inputs[0]].shape)
-        self.sequences = x.ndim == own + 1
+        named = inputs if isinstance(inputs, Mapping) else {INPUT: inputs}
+        given = by_name(plan, {name: _numbers(x) for name, x in named.items()})
+        if scaling is not None:
+            given = {**given, INPUT: scaling.apply(given[INPUT])}
+        values = {name: plan.values[i] for name, i in plan.inputs.items()}
+        x = {name: _shaped(value, given[name]) for name, value in values.items()}
+        many = {name: x[name].ndim == len(value.shape) + 1 for name, value in values.items()}
+        samples = {len(one) for one in x.values()}
+        if len(samples) > 1 or len(set(many.values())) > 1:
+            shapes = ", ".join(f"{name} {list(one.shape)}" for name, one in x.items())
+            raise ShapeError(f"the inputs of a network have the same samples, got {shapes}")
+        own, count = len(values[INPUT].shape), samples.pop()
+        self.sequences = many[INPUT]
         mixing = mixing_step(plan)
         whole = not self.sequences and mixing is not None and (own <= 2 or mixing.op in DELAYS)  # one sequence
-        size = len(x) if whole else batch_size
-        self.parts: Sequence[Array] = list(x) if self.sequences else [x[i : i + size] for i in range(0, len(x), size)]
+        size = count if whole else batch_size
+        ends = [(i, i + 1) for i in range(count)] if self.sequences else [(i, i + size) for i in range(0, count, size)]
+        parts = ({name: one[start:stop] for name, one in x.items()} for start, stop in ends)
+        self.parts = [{n: one[0] for n, one in part.items()} if self.sequences else part for part in parts]
 
     @property
     def rows(self) -> int:
         """Rows of the longest call."""
-        return max(len(part) for part in self.parts)
+        return max(len(part[INPUT]) for part in self.parts)
 
     def run(self, executable: Executable) -> F32Array:
         together = max(1, min(TOGETHER, BATCH // self.rows, len(self.parts))) if self.sequences else 1
@@ -117,26 +138,28 @@ class _Calls:
             parts = self.parts[start : start + together]
             for state in states:
                 state.reset()
-            pieces = [Piece(state, part, "all") for state, part in zip(states, parts, strict=False)]
-            outputs += executable.run(pieces)
+            pieces = [Piece(state, part, "all", (OUTPUT,)) for state, part in zip(states, parts, strict=False)]
+            outputs += map(output_of, executable.run(pieces))
         return np.stack(outputs) if self.sequences else np.concatenate(outputs)
 
 
-def _numbers(plan: Plan, inputs: ArrayLike) -> Array:
-    """Return `inputs` as an array; whole numbers and truth values become features where those are read."""
+def _numbers(inputs: ArrayLike) -> Array:
+    """Return `inputs` as an array of numbers."""
     try:
         x = np.asarray(inputs)
     except ValueError:
         raise ShapeError("the samples have unequal shapes", hint="predict sequences of each length apart") from None
     if x.dtype.kind not in "biuf":
         raise ShapeError(f"inputs must be numbers, got {x.dtype}")
-    tokens = plan.values[plan.inputs[0]].dtype == "int32"
-    return x if tokens or x.dtype.kind == "f" else x.astype(np.float32)
+    return x
 
 
-def _shaped(plan: Plan, x: Array) -> Array:
-    """Return `x` with the axes that the network reads; samples that are flat get theirs back."""
-    value = plan.values[plan.inputs[0]]
+def _shaped(value: Value, x: Array) -> Array:
+    """Return `x` with the axes that an input has; samples that are flat get theirs back.
+
+    Whole numbers and truth values become features where those are read.
+    """
+    x = x if value.dtype == "int32" or x.dtype.kind == "f" else x.astype(np.float32)
     wanted = value.shape[1:]
     reads = ", ".join(map(str, ("samples", *wanted)))
     if x.ndim == 0 or not len(x):

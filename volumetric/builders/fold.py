@@ -29,7 +29,7 @@ def fold_batchnorm(network: Network, params: Mapping[str, WeightStore]) -> tuple
     ``t = b - s · running_mean``. Behind a Dense, Conv or ConvTranspose layer of linear activation, whose output nothing
     else reads, its factors go into that layer's weights, ``s W``, its shifts into the bias, ``s b + t``, and its
     activation takes the place of the linear one. The output is the same up to rounding. Others stay as they are, as
-    those without running statistics, and all of layers that links name.
+    those without running statistics, and all of layers that links, further inputs or outputs name.
 
     Weights are multiplied in float64 and stored as before; convert to low-bit types afterwards, not before. What is
     given is not changed. The result can be trained on, as a network without these batch norms.
@@ -44,7 +44,8 @@ def fold_batchnorm(network: Network, params: Mapping[str, WeightStore]) -> tuple
     ['conv2d', 'reshape', 'dense']
     """
     linked = {end for link in network.links for end in (link.source, link.target)}
-    layers, stores, reads = dict(network.layers), dict(params), _read_shapes(network)
+    linked |= {*(port.coord for port in network.inputs.values()), *network.outputs.values()}
+    layers, stores, reads = dict(network.layers), dict(params), network.reads
     for coord in [c for c in layers if c not in linked]:
         start = f"{coord}/"
         own = {key[len(start) :]: stores.pop(key) for key in list(stores) if key.startswith(start)}
@@ -64,13 +65,6 @@ def fold_batchnorm(network: Network, params: Mapping[str, WeightStore]) -> tuple
         layers = {coord: _renamed(spec, str(norm), str(first)) for coord, spec in layers.items()}
     folded = dataclasses.replace(network, layers=layers)
     return folded, Params({key: stores[key] for key in folded.param_specs()})
-
-
-def _read_shapes(network: Network) -> dict[Coord, Shape]:
-    """Shape of what each layer reads."""
-    given = (next(iter(network.shapes.values()))[0], *network.input_shape)
-    sources = {w.coord: w.inputs[0].coord for w in network.wires}
-    return {coord: given if of is None else network.shapes[of] for coord, of in sources.items()}
 
 
 def _pairs(network: Network, linked: set[Coord]) -> list[tuple[Coord, Coord]]:

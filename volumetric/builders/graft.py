@@ -13,7 +13,7 @@ from volumetric.errors import ShapeError, SpecError, UnsupportedError
 from volumetric.grid import Coord, Grid
 from volumetric.layers import Gate, LayerSpec, Parallel, Residual, Sequential
 from volumetric.layers.parallel import Combine
-from volumetric.network import Network
+from volumetric.network import OUTPUT, Network
 from volumetric.weights import Params, WeightStore
 
 
@@ -23,8 +23,14 @@ def as_layer(network: Network) -> tuple[Sequential, dict[str, str]]:
     Raises
     ------
     UnsupportedError
-        The network has links: a Sequential has nothing to hold them.
+        The network has links, or further inputs or outputs: a Sequential has nothing to hold them.
     """
+    if network.inputs or network.outputs:
+        name = next(iter((*network.inputs, *network.outputs)))
+        raise UnsupportedError(
+            f"a network with several inputs or outputs, as {name}, is not one layer",
+            hint="take them out: dataclasses.replace(network, inputs={}, outputs={})",
+        )
     if network.links:
         link = network.links[0]
         raise UnsupportedError(
@@ -75,7 +81,7 @@ def graft(
     ShapeError, SpecError
         The networks differ in their input or cannot be combined.
     UnsupportedError
-        A network has links.
+        A network has links, or further inputs or outputs.
     """
     if not networks:
         raise SpecError("graft: there is no network")
@@ -115,7 +121,13 @@ def around(network: Network) -> Network:
     ------
     ShapeError
         Output and input differ in shape.
+    UnsupportedError
+        The output is not what the last layer makes.
     """
+    if OUTPUT in network.outputs:
+        raise UnsupportedError(
+            f"the output is that of {network.outputs[OUTPUT]}, and what is added to the last layer would not be seen"
+        )
     depth, rows, cols, slots = network.grid.sides
     grown = dataclasses.replace(network, grid=Grid(depth + 1, rows, cols, slots))
     return grown.with_layer(Coord(depth), Residual(source="input"))

@@ -12,13 +12,16 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from volumetric._typing import ROWS
 from volumetric.blueprint import LayerFact, blueprint
 from volumetric.cli import console, exits
 from volumetric.cli.detected import show_detection
 from volumetric.cli.options import ModelSource, OutputOptions, SourceOptions, choose_model
 from volumetric.generate.footprint import footprint
 from volumetric.grid import Coord
+from volumetric.layers.base import show_shape
 from volumetric.loaders import LoadedModel, detect_model, open_model
+from volumetric.network import OUTPUT, Network
 from volumetric.progress import byte_size
 
 
@@ -84,19 +87,31 @@ def overview(loaded: LoadedModel) -> dict[str, Any]:
         "path": loaded.path,
         "architecture": loaded.config.get("model_type"),
         "grid": "×".join(map(str, network.grid.sides)),
+        **_ends(network),
         "layers": {kind: kinds.count(kind) for kind in dict.fromkeys(kinds)},
         "parameters": weight.elements,
         "size": weight.nbytes,
         "bits_per_weight": round(weight.bits_per_weight, 2),
         "dtypes": {str(scheme): count for scheme, count in weight.schemes.items()},
         "context": loaded.context_length,
-        "vocabulary": loaded.config.get("vocab_size") or network.shapes[max(network.shapes)][-1],
+        "vocabulary": loaded.config.get("vocab_size") or network.shapes[network.taps[OUTPUT]][-1],
         "tokenizer": loaded.tokenizer is not None,
         "chat_template": loaded.chat_template is not None,
         "generation": {
             name: value for name, value in dataclasses.asdict(loaded.generation).items() if value not in (None, ())
         },
     }
+
+
+def _ends(network: Network) -> dict[str, Any]:
+    """Inputs and outputs by name, where there are several: what they are, and at which layer."""
+    added = {"add": " (added)", "replace": ""}
+    inputs = {
+        name: f"{port.dtype} {show_shape((ROWS, *port.shape))} at {port.coord}{added[port.combine]}"
+        for name, port in network.inputs.items()
+    }
+    outputs = {name: f"of {coord}" for name, coord in network.outputs.items()}
+    return ({"inputs": inputs} if inputs else {}) | ({"outputs": outputs} if outputs else {})
 
 
 def _text(value: Any) -> str:

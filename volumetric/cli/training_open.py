@@ -145,7 +145,7 @@ def _reshaped(opened: Opened) -> Opened:
         opened,
         samples=dataclasses.replace(
             samples,
-            data=dataclasses.replace(samples.data, inputs=fit(samples.data.inputs)),
-            validation=None if held is None else dataclasses.replace(held, inputs=fit(held.inputs)),
+            data=dataclasses.replace(samples.data, inputs=fit(samples.data.features)),
+            validation=None if held is None else dataclasses.replace(held, inputs=fit(held.features)),
         ),
     )

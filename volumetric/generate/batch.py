@@ -25,7 +25,8 @@ from volumetric.generate.prompt import items_of
 from volumetric.generate.sampler import Draw, draw_together
 from volumetric.generate.session import PREFILL_ROWS
 from volumetric.generate.transcript import Transcript
-from volumetric.runtime.device import Piece, State
+from volumetric.network import OUTPUT
+from volumetric.runtime.device import Piece, State, output_of
 from volumetric.runtime.logits import most_likely
 
 if TYPE_CHECKING:
@@ -57,10 +58,10 @@ class _Sequence:
     def piece(self, rows: int) -> Piece:
         """Return the next `rows` rows of the prompt, or the last token."""
         if not self.missing:
-            return Piece(self.state, np.array([self.transcript.last_token], np.int32))
+            return Piece(self.state, np.array([self.transcript.last_token], np.int32), outputs=(OUTPUT,))
         ids = np.array(self.transcript.prompt[self.fed : self.fed + rows], np.int32)
         self.fed += rows
-        return Piece(self.state, ids, "none" if self.missing else "last")
+        return Piece(self.state, ids, "none" if self.missing else "last", (OUTPUT,))
 
 
 _Draws: TypeAlias = list[tuple[_Sequence, Draw | GenerationError]]
@@ -178,7 +179,7 @@ class BatchStream:
         taking = self._share(live)
         prompting = [sequence for sequence, _ in taking if sequence.missing]
         pieces = [sequence.piece(rows) for sequence, rows in taking]
-        outputs = self._model.executable.run(pieces)
+        outputs = map(output_of, self._model.executable.run(pieces))
         for sequence in prompting:
             sequence.transcript.prompt_seconds += time.perf_counter() - began
         ready = [

@@ -17,7 +17,7 @@ from volumetric.loaders.model import LoadedModel
 from volumetric.loaders.sentence import Head, Pooling
 from volumetric.loaders.tokenizer import Encoded
 from volumetric.network import Network
-from volumetric.runtime.device import Device, Executable, Piece, RunOptions
+from volumetric.runtime.device import Device, Executable, Piece, RunOptions, output_of
 from volumetric.runtime.lower import lower
 
 ROWS = 2048
@@ -70,7 +70,7 @@ class Encoder:
                 self._states.append(self.executable.new_state())
             pieces = [Piece(state, texts[i], "all") for state, i in zip(self._states, group, strict=False)]
             try:
-                for i, rows in zip(group, self.executable.run(pieces), strict=True):
+                for i, rows in zip(group, map(output_of, self.executable.run(pieces)), strict=True):
                     found[i] = pool(rows, modes, skipped)
             finally:
                 for state in self._states[: len(group)]:

@@ -9,7 +9,6 @@ import numpy as np
 
 from volumetric.errors import GenerationError, SpecError
 from volumetric.layers.softmax import softmax
-from volumetric.runtime.device import Piece
 
 if TYPE_CHECKING:
     from volumetric.generate.model import Model
@@ -54,7 +53,7 @@ def fill_mask(model: Model, text: str, top_k: int) -> list[list[Filled]]:
     if not places.size:
         raise GenerationError(f"the text has no {mask}", hint=f"write {mask} where a word is to be found")
     state = model.executable.new_state()
-    [logits] = model.executable.run([Piece(state, ids, "all")])
+    logits = model.executable.forward(state, ids, last_only=False)
     found: list[list[Filled]] = []
     for place in places:
         chances = softmax(logits[place])

@@ -27,7 +27,7 @@ from volumetric.generate.stream import Stream
 from volumetric.generate.transcript import Decoder
 from volumetric.loaders import LoadedModel
 from volumetric.loaders.tokenizer import Tokenizer
-from volumetric.network import Network, Params
+from volumetric.network import INPUT, OUTPUT, Network, Params
 from volumetric.runtime.device import Device, Executable, RunOptions
 from volumetric.runtime.lower import lower
 from volumetric.runtime.state import check_input, check_vocabulary
@@ -99,7 +99,7 @@ class Model(Encodes, Adapts):
             dtype=self.footprint.dtype,
             context=self.executable.options.context,
             context_length=self.loaded.context_length,
-            vocab_size=self.plan.values[self.plan.outputs[0]].width,
+            vocab_size=self.plan.values[self.plan.outputs[OUTPUT]].width,
             options=self.executable.options,
         )
 
@@ -182,7 +182,7 @@ class Model(Encodes, Adapts):
         ]
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
-    def predict(self, inputs: ArrayLike, *, batch_size: int = BATCH) -> F32Array:
+    def predict(self, inputs: ArrayLike | Mapping[str, ArrayLike], *, batch_size: int = BATCH) -> F32Array:
         """Return the network's outputs for many samples, float32, samples first.
 
         The weights compute as they are, with nothing rounded on the way unless `load` was told to. Inputs are
@@ -192,7 +192,8 @@ class Model(Encodes, Adapts):
         ----------
         inputs : ``[samples, …]``: rows, each for itself, computed `batch_size` at a time; or sequences,
             ``[samples, T, …]``, each from an empty state. Where a layer reads other rows, as recurrent ones do,
-            ``[T, …]`` is one sequence. Samples of several axes may come flat.
+            ``[T, …]`` is one sequence. Samples of several axes may come flat. Where the network has several inputs,
+            such arrays by name
 
         Raises
         ------
@@ -373,7 +374,7 @@ class Model(Encodes, Adapts):
 
     def _require_tokens(self) -> None:
         """Raise `GenerationError` unless the network reads tokens."""
-        value = self.plan.values[self.plan.inputs[0]]
+        value = self.plan.values[self.plan.inputs[INPUT]]
         if value.dtype != "int32":
             axes = ", ".join(map(str, ("samples", *value.shape[1:])))
             raise GenerationError(

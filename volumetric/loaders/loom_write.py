@@ -45,6 +45,8 @@ def loom_text(network: Network, params: Mapping[str, WeightStore] | None = None,
     UnsupportedError
         The engine has no such layer or link; the message names the place.
     """
+    if network.inputs or network.outputs:
+        raise UnsupportedError("the Go engine's file has one input and one output", hint="save_native keeps them all")
     if network.links:
         raise UnsupportedError("the Go engine's file has no links between layers", hint="copy shared weights")
     slots: list[dict[str, Any]] = []

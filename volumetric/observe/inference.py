@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from volumetric._typing import Array
 from volumetric.observe.events import Observer
 from volumetric.observe.watch import Watch
 from volumetric.runtime import Plan, RunOptions
+from volumetric.runtime.device import Given
 from volumetric.runtime.reference import ReferenceDevice, ReferenceExecutable, ReferenceState, TrainingPass
 from volumetric.weights import Params
 
@@ -42,13 +43,14 @@ class _Observed(ReferenceExecutable):
 
     def trace(
         self,
-        x: Array,
+        x: Given,
         *,
         state: ReferenceState | None = None,
         last_only: bool = False,
         training: TrainingPass | None = None,
+        outputs: Collection[str] | None = None,
     ) -> tuple[dict[int, Array], list[Any]]:
-        """Compute every value of the plan, and tell of it."""
+        """Compute every value of the plan, whichever `outputs` are wanted, and tell of it."""
         values, tape = super().trace(x, state=state, last_only=last_only, training=training)
         self._watch.forward(self.plan, values)
         self._watch.flush()

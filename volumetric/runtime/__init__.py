@@ -4,6 +4,7 @@ from volumetric.runtime.device import Device as Device
 from volumetric.runtime.device import DeviceInfo as DeviceInfo
 from volumetric.runtime.device import Executable as Executable
 from volumetric.runtime.device import MemoryReport as MemoryReport
+from volumetric.runtime.device import Piece as Piece
 from volumetric.runtime.device import RunOptions as RunOptions
 from volumetric.runtime.device import State as State
 from volumetric.runtime.lower import lower as lower

@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from volumetric.errors import GenerationError, ShapeError
-from volumetric.runtime.device import Executable, Piece, State
+from volumetric._typing import F32Array
+from volumetric.errors import GenerationError, ShapeError, SpecError
+from volumetric.network import OUTPUT
+from volumetric.runtime.device import Executable, Found, Piece, RunOptions, State, output_of
 from volumetric.runtime.logits import most_likely
+from volumetric.runtime.parts import Part, Span, handed_back
 from volumetric.runtime.plan import Plan
-from volumetric.runtime.state import check_input, check_room, check_vocabulary
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """Rows `start` … `stop` of piece number `piece`."""
-
-    piece: int
-    start: int
-    stop: int
-
-    def __len__(self) -> int:
-        return self.stop - self.start
+from volumetric.runtime.state import check_inputs, check_room, check_tokens, check_vocabulary
 
 
 def deal(lengths: Sequence[int], most: int, *, cut: bool = True, each: int | None = None) -> Iterator[list[Span]]:
@@ -68,32 +58,47 @@ def _rounds(lengths: Sequence[int], most: int, each: int) -> Iterator[list[Span]
         yield from (spans[at : at + together] for at in range(0, len(spans), together))
 
 
-def check_pieces(plan: Plan, pieces: Sequence[Piece], context: int) -> list[NDArray[Any]]:
-    """Return the rows of each piece in the dtype of the plan's input.
+def check_pieces(plan: Plan, pieces: Sequence[Piece], context: int) -> list[Part]:
+    """Return the pieces of a call with their rows in the dtypes of the plan's inputs.
 
     Raises
     ------
     ShapeError : there is no piece, or rows are not what the plan reads
+    SpecError : a piece wants an output that the plan does not have
     GenerationError : a state is named twice or has no room, or an id is outside of the vocabulary
     """
     if not pieces:
         raise ShapeError("a call needs at least one piece, got none")
     check_once([piece.state for piece in pieces])
-    rows = [check_input(plan, piece.x) for piece in pieces]
-    if rows[0].dtype == np.int32:
-        _check_vocabulary_once(plan, rows)
-    for piece, x in zip(pieces, rows, strict=True):
-        check_room(piece.state.position, len(x), context)
-    return rows
+    parts = [
+        Part(piece.state, piece.wanted, check_inputs(plan, piece.x), _outputs(plan, piece.outputs)) for piece in pieces
+    ]
+    for name, value in plan.inputs.items():
+        if plan.values[value].dtype == "int32":
+            _check_vocabulary_once(plan, [part.given[name] for part in parts], name)
+    for part in parts:
+        check_room(part.state.position, len(part), context)
+    return parts
 
 
-def _check_vocabulary_once(plan: Plan, rows: Sequence[NDArray[Any]]) -> None:
+def _outputs(plan: Plan, asked: Sequence[str] | None) -> tuple[str, ...]:
+    """Return the outputs that a piece asks for, in the plan's order."""
+    if asked is None:
+        return tuple(plan.outputs)
+    unknown = [] if isinstance(asked, str) else [str(name)[:64] for name in asked if name not in plan.outputs]
+    if unknown or isinstance(asked, str) or not asked:
+        what = f"no output is called {unknown[0]!r}" if unknown else f"outputs={asked!r} is no tuple of names"
+        raise SpecError(what, hint=f'the network has {", ".join(plan.outputs)}; wanted="none" asks for none of them')
+    return tuple(name for name in plan.outputs if name in asked)
+
+
+def _check_vocabulary_once(plan: Plan, rows: Sequence[NDArray[Any]], name: str) -> None:
     """As `check_vocabulary` of each, at the price of one."""
     try:
-        check_vocabulary(plan, np.concatenate(rows))
+        check_vocabulary(plan, np.concatenate(rows), name)
     except GenerationError:
         for x in rows:  # whose place in its own rows the error tells
-            check_vocabulary(plan, x)
+            check_vocabulary(plan, x, name)
 
 
 def check_once(states: Sequence[State]) -> None:
@@ -102,21 +107,41 @@ def check_once(states: Sequence[State]) -> None:
         raise GenerationError("a sequence occurs twice in the batch", hint="use state.fork()")
 
 
-def run_each(executable: Executable, plan: Plan, pieces: Sequence[Piece]) -> list[NDArray[np.float32]]:
+class RunsParts(Protocol):
+    """An executable that runs one piece at a time."""
+
+    @property
+    def options(self) -> RunOptions:
+        """What it was compiled with."""
+        ...
+
+    def run_part(self, part: Part) -> Mapping[str, F32Array]:
+        """Append the rows of a piece to its state; returns the outputs that it wants, of its last row or of all."""
+        ...
+
+
+def run_each(executable: RunsParts, plan: Plan, pieces: Sequence[Piece]) -> list[Found]:
     """Check `pieces` and run them one after the other."""
-    rows = check_pieces(plan, pieces, executable.options.context)
-    found = []
-    for piece, x in zip(pieces, rows, strict=True):
-        out = executable.forward(piece.state, x, last_only=piece.wanted != "all")
-        found.append(out[:0] if piece.wanted == "none" else out)
+    found: list[Found] = []
+    for part in check_pieces(plan, pieces, executable.options.context):
+        made = executable.run_part(part)
+        rows = slice(0) if part.wanted == "none" else slice(None)
+        found.append(handed_back(plan, part, {name: value[rows] for name, value in made.items()}))
     return found
 
 
-def greedy_each(executable: Executable, states: Sequence[State], tokens: Sequence[int]) -> Generator[list[int]]:
+def greedy_each(
+    executable: Executable, plan: Plan, states: Sequence[State], tokens: Sequence[int]
+) -> Generator[list[int]]:
     """Feed `tokens`, yield the arg max of each sequence's logits, feed those, and so on."""
+    check_tokens(plan, tokens)
     while True:
-        fed = [Piece(state, np.array([token], np.int64)) for state, token in zip(states, tokens, strict=True)]
-        tokens = [most_likely(logits[-1], sequence=place) for place, logits in enumerate(executable.run(fed))]
+        fed = [
+            Piece(state, np.array([token], np.int64), outputs=(OUTPUT,))
+            for state, token in zip(states, tokens, strict=True)
+        ]
+        found = map(output_of, executable.run(fed))
+        tokens = [most_likely(logits[-1], sequence=place) for place, logits in enumerate(found)]
         yield list(tokens)
 
 

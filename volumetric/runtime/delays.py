@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from volumetric._typing import Array
 from volumetric.errors import UnsupportedError
-from volumetric.layers import Memory
+from volumetric.layers import Memory, StateSpec
 from volumetric.runtime.plan import Plan, Step
 
 
@@ -14,10 +16,9 @@ def run_delay(plan: Plan, step: Step, values: dict[int, Array], memory: Memory |
     """Run one of the steps ``delay``, ``recall`` and ``retain``, see `Plan`: put its output, if any, into `values`."""
     key = step.states["past"]
     spec = plan.states[key]
-    rows = values[plan.inputs[0]]
-    floating = rows.dtype if np.issubdtype(rows.dtype, np.floating) else None
+    rows = values[next(iter(plan.inputs.values()))]
     made = values[step.inputs[0]] if step.inputs else None
-    dtype = made.dtype if made is not None else np.dtype(floating or spec.dtype)
+    dtype = made.dtype if made is not None else _held(plan, spec, values)
     past = np.zeros(spec.shape, dtype) if memory is None else memory.read(key, spec.shape, dtype)
     if made is None:
         values[step.outputs[0]] = past[: len(rows)]
@@ -27,6 +28,12 @@ def run_delay(plan: Plan, step: Step, values: dict[int, Array], memory: Memory |
         memory.write(key, joined[len(made) :])
     if step.outputs:
         values[step.outputs[0]] = joined[: len(made)]
+
+
+def _held(plan: Plan, spec: StateSpec, values: dict[int, Array]) -> np.dtype[Any]:
+    """Type of the rows of a later layer: floats are as wide as those of the inputs, if there are any."""
+    floats = [values[i].dtype for i in plan.inputs.values() if np.issubdtype(values[i].dtype, np.floating)]
+    return floats[0] if floats and spec.dtype == "float32" else np.dtype(spec.dtype)
 
 
 def delay_vjp(step: Step, g: Array) -> Array:

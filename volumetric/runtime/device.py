@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, get_args, get_type_hints, runtime_checkable
+from typing import Any, Literal, Protocol, TypeAlias, get_args, get_type_hints, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from volumetric.errors import SpecError
-from volumetric.network import Params
+from volumetric.network import OUTPUT, Params
 from volumetric.runtime.plan import Plan
 from volumetric.runtime.profile import StepTime
 
@@ -18,6 +18,12 @@ DeviceKind = Literal["reference", "null", "cpu", "gpu"]
 
 Wanted = Literal["last", "all", "none"]
 """Which rows of a piece have an output."""
+
+Given: TypeAlias = NDArray[Any] | Mapping[str, NDArray[Any]]
+"""Rows of a plan's only input, or of all its inputs by name; as many of each."""
+
+Found: TypeAlias = NDArray[np.float32] | Mapping[str, NDArray[np.float32]]
+"""Rows of a plan's only output, or of those of its outputs that were asked for, by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,13 +133,22 @@ class Piece:
     Attributes
     ----------
     state : of the executable that runs the call
-    x : token ids, int32 ``[T]``, or features, float32 ``[T, …]``, as the plan's input asks; T is at least 1
+    x : token ids, int32 ``[T]``, or features, float32 ``[T, …]``, as the plan's input asks; T is at least 1. Where the
+        plan has several inputs, those by name
     wanted : rows of which the output is computed: the last one, all, or none, as of a prompt that goes on
+    outputs : names of the outputs that are handed back; None: all that the plan has. What comes behind the last of
+        those that a call asks for is not computed
     """
 
     state: Any
-    x: NDArray[Any]
+    x: Given
     wanted: Wanted = "last"
+    outputs: tuple[str, ...] | None = None
+
+
+def output_of(found: Found, name: str = OUTPUT) -> NDArray[np.float32]:
+    """Return one output of what a piece was handed back."""
+    return found[name] if isinstance(found, Mapping) else found
 
 
 class Executable(Protocol):
@@ -166,7 +181,7 @@ class Executable(Protocol):
         """
         ...
 
-    def run(self, pieces: Sequence[Piece]) -> list[NDArray[np.float32]]:
+    def run(self, pieces: Sequence[Piece]) -> list[Found]:
         """Append the rows of each piece to its state; all pieces in one call, each at the position of its sequence.
 
         Prompts, parts of prompts beside sequences that decode, batches and the check of drafted tokens are all this
@@ -175,23 +190,28 @@ class Executable(Protocol):
 
         Returns
         -------
-        One float32 array for each piece, ``[1, …]``, ``[T, …]`` or ``[0, …]`` as it wants; fresh, the caller owns them
+        One float32 array for each piece, ``[1, …]``, ``[T, …]`` or ``[0, …]`` as it wants; fresh, the caller owns them.
+        Where the plan has several outputs, a mapping of those that the piece wants: name → such an array. An output
+        in the middle of a plan has the same rows as one at its end
 
         Raises
         ------
         GenerationError : a state is named twice or has no room for its rows, or a token id is outside of the
             vocabulary; no state has changed then
-        ShapeError : there is no piece, or rows are not what the plan's input says; no state has changed then
+        ShapeError : there is no piece, or rows are not what the plan's inputs say; no state has changed then
+        SpecError : a piece names an output that the plan does not have; no state has changed then
         """
         ...
 
-    def forward(self, state: Any, x: NDArray[Any], *, last_only: bool = True) -> NDArray[np.float32]:
-        """Append the rows of `x` to `state` and return the plan's output for the last row, or for all of them.
+    def forward(self, state: Any, x: Given, *, last_only: bool = True) -> NDArray[np.float32]:
+        """Append the rows of `x` to `state` and return the output ``"output"`` for the last row, or for all of them.
+
+        `run` gives other outputs.
 
         Parameters
         ----------
         state : made by this executable's `new_state`
-        x : token ids, int32 ``[T]``, or features, float32 ``[T, D]``, as the plan's input asks
+        x : token ids, int32 ``[T]``, or features, float32 ``[T, D]``, as the plan's input asks, or such by name
         last_only : compute the tail of the plan for the last row alone
 
         Returns
@@ -201,12 +221,14 @@ class Executable(Protocol):
         Raises
         ------
         GenerationError : the state's context cannot hold T more tokens
-        ShapeError : `x` is not what the plan's input says
+        ShapeError : `x` is not what the plan's inputs say
         """
         ...
 
     def greedy(self, states: Sequence[Any], tokens: Sequence[int]) -> Generator[list[int]]:
         """Feed a token to each of `states`, yield the arg max of each, feed those, and so on, without end.
+
+        The arg max is that of the output ``"output"``; others are not computed.
 
         When the iterator is closed, each state's `position` counts exactly the tokens fed for the ids already yielded;
         and one more where the logits after it were refused.
@@ -214,6 +236,7 @@ class Executable(Protocol):
         Raises
         ------
         GenerationError : logits hold NaN or +inf, or are all -inf; the context is full
+        UnsupportedError : the network reads something else than token ids alone
         """
         ...
 

@@ -14,7 +14,7 @@ from volumetric.layers import LayerSpec, Parallel, Residual, Sequential, StateSp
 from volumetric.layers.state import is_sequence
 from volumetric.network import Network
 from volumetric.runtime.plan import DELAYS, Plan, Step, Value
-from volumetric.wiring import Source, check_order
+from volumetric.wiring import Source, carries_ids, check_order
 
 _JOINS = {"add": ("add", 1.0), "avg": ("add", None), "concat": ("concat", None)}
 
@@ -54,25 +54,25 @@ class _Lowering:
 
     def run(self) -> Plan:
         network = self.network
-        start = self._value("input", (ROWS, *network.input_shape), network.input_dtype)
-        read, last = self.read, start
-        read[Source()] = start
+        read = self.read
+        inputs = {name: self._value(name, (ROWS, *port.shape), port.dtype) for name, port in network.ports.items()}
+        read |= {Source(port=name): value for name, value in inputs.items()}
         for w in network.wires:
-            inputs = [self._earlier(s.coord, s.delay, w.coord) if s.coord and s.delay else read[s] for s in w.inputs]
+            args = [self._earlier(s.coord, s.delay, w.coord) if s.coord and s.delay else read[s] for s in w.inputs]
             where = str(w.coord)
-            x = inputs[0] if len(inputs) == 1 else self._join(where, inputs, "add")
+            x = args[0] if len(args) == 1 else self._join(where, args, "add")
             skip = () if w.skip is None else (read[w.skip],)
-            last = x if w.identity else self._layer(network.layers[w.coord], where, where, (x, *skip))
+            made = x if w.identity else self._layer(network.layers[w.coord], where, where, (x, *skip))
             read[Source(w.coord, "input")] = x
-            read[Source(w.coord)] = last
+            read[Source(w.coord)] = made
         for source, recall in self.recalled:
-            inputs = (read[Source(source.coord)],)
-            self.steps.append(dataclasses.replace(recall, op="retain", inputs=inputs, outputs=()))
+            kept = (read[Source(source.coord)],)
+            self.steps.append(dataclasses.replace(recall, op="retain", inputs=kept, outputs=()))
         return Plan(
             values=tuple(self.values),
             steps=tuple(mark_tail(self.steps)),
-            inputs=(start,),
-            outputs=(last,),
+            inputs=MappingProxyType(inputs),
+            outputs=MappingProxyType({name: read[Source(coord)] for name, coord in network.taps.items()}),
             params=MappingProxyType(self.params),
             states=MappingProxyType(self.states),
             buffers=frozenset(self.buffers),
@@ -86,7 +86,9 @@ class _Lowering:
             return self.read[source]
         made = self.read.get(Source(coord))
         where, name, shape = str(coord), f"delay{rows}", self.network.shapes[coord]
-        dtype = self.network.input_dtype if len(shape) == 1 else "float32"
+        network = self.network
+        ids = carries_ids(Source(coord), {w.coord: w for w in network.wires}, network.ports)
+        dtype = "int32" if ids else "float32"
         key = f"{where}/{name}"
         self.states[key] = StateSpec(name=name, shape=(rows, *shape[1:]), kind="fixed", dtype=dtype)
         out = self._value(f"{where}.{name}", shape, dtype)

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from volumetric._typing import ROWS
 from volumetric.errors import UnsupportedError
 from volumetric.layers import StateSpec
-from volumetric.network import Params
-from volumetric.runtime.batch import greedy_each, run_each
-from volumetric.runtime.device import DeviceInfo, MemoryReport, Piece, RunOptions
+from volumetric.network import OUTPUT, Params
+from volumetric.runtime.batch import Part, greedy_each, run_each
+from volumetric.runtime.device import DeviceInfo, Found, Given, MemoryReport, Piece, RunOptions, output_of
 from volumetric.runtime.plan import Plan
 from volumetric.runtime.profile import StepTime
-from volumetric.runtime.state import check_input, check_room, check_trim, has_fixed
+from volumetric.runtime.state import check_trim, has_fixed
 from volumetric.runtime.state_file import Held, restore_state, save_state
 
 
@@ -99,22 +97,24 @@ class NullExecutable:
         restore_state(state, data, self.plan.states, self.options.context)
         return state
 
-    def run(self, pieces: Sequence[Piece]) -> list[NDArray[np.float32]]:
+    def run(self, pieces: Sequence[Piece]) -> list[Found]:
         """Append the rows of each piece to its state, one piece after the other."""
         return run_each(self, self.plan, pieces)
 
-    def forward(self, state: NullState, x: NDArray[Any], *, last_only: bool = True) -> NDArray[np.float32]:
+    def run_part(self, part: Part) -> dict[str, NDArray[np.float32]]:
+        """Advance the position, return zeros of the right shapes."""
+        part.state.position += len(part)
+        rows = len(part) if part.wanted == "all" else 1
+        shapes = {name: self.plan.values[self.plan.outputs[name]].shape for name in part.outputs}
+        return {name: np.zeros((rows, *shape[1:]), np.float32) for name, shape in shapes.items()}
+
+    def forward(self, state: NullState, x: Given, *, last_only: bool = True) -> NDArray[np.float32]:
         """Check `x`, advance the position, return zeros of the right shape."""
-        x = check_input(self.plan, x)
-        check_room(state.position, len(x), self.options.context)
-        state.position += len(x)
-        shape = self.plan.values[self.plan.outputs[0]].shape
-        rows = 1 if last_only else len(x)
-        return np.zeros([rows if axis == ROWS else axis for axis in shape], np.float32)
+        return output_of(self.run([Piece(state, x, "last" if last_only else "all", (OUTPUT,))])[0])
 
     def greedy(self, states: Sequence[NullState], tokens: Sequence[int]) -> Generator[list[int]]:
         """Feed `tokens`, yield the arg max of each sequence, feed those, and so on."""
-        return greedy_each(self, states, tokens)
+        return greedy_each(self, self.plan, states, tokens)
 
     def step_times(self, state: NullState, rows: int = 1, *, repeats: int = 10) -> list[StepTime]:
         """Refuse: raises `UnsupportedError`."""

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from volumetric._typing import ROWS, Shape
 from volumetric.layers import StateSpec
+from volumetric.network import INPUT, OUTPUT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +72,7 @@ class Plan:
 
     Attributes
     ----------
+    inputs, outputs : name → value that a call takes, and hands back; ``"input"`` and ``"output"`` come first
     params : key → logical shape of every stored tensor that is used
     states : key, ``"<where>/<name>"``, → what steps keep of a sequence from call to call
     buffers : those keys of `params` whose tensors layers change themselves while training
@@ -81,8 +83,8 @@ class Plan:
 
     values: tuple[Value, ...]
     steps: tuple[Step, ...]
-    inputs: tuple[int, ...]
-    outputs: tuple[int, ...]
+    inputs: Mapping[str, int]
+    outputs: Mapping[str, int]
     params: Mapping[str, Shape]
     states: Mapping[str, StateSpec]
     buffers: frozenset[str] = frozenset()
@@ -90,7 +92,9 @@ class Plan:
     low_rank: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
 
     def __str__(self) -> str:
-        return "\n".join(self._line(step) for step in self.steps)
+        given = (f"%{i} = input {name}" for name, i in self.inputs.items() if name != INPUT)
+        left = (f"output {name} = %{i}" for name, i in self.outputs.items() if name != OUTPUT)
+        return "\n".join([*given, *map(self._line, self.steps), *left])
 
     def _line(self, step: Step) -> str:
         def show(i: int) -> str:

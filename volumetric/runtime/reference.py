@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,13 +15,13 @@ from volumetric.layers import LayerSpec, Memory, StateSpec, Training
 from volumetric.layers.joins import join, join_vjp
 from volumetric.layers.noise import Key
 from volumetric.layers.state import is_sequence
-from volumetric.network import Params
-from volumetric.runtime.batch import greedy_each, run_each
+from volumetric.network import OUTPUT, Params
+from volumetric.runtime.batch import Part, greedy_each, run_each
 from volumetric.runtime.delays import delay_vjp, refuse_loops, run_delay
-from volumetric.runtime.device import DeviceInfo, MemoryReport, Piece, RunOptions
+from volumetric.runtime.device import DeviceInfo, Found, Given, MemoryReport, Piece, RunOptions, output_of
 from volumetric.runtime.plan import DELAYS, Plan, Step
 from volumetric.runtime.profile import StepTime
-from volumetric.runtime.state import check_input, check_room, check_trim, has_fixed
+from volumetric.runtime.state import by_name, check_trim, has_fixed
 from volumetric.runtime.state_file import Held, after_zeros, as_numbers, reach_of, restore_state, save_state
 
 if TYPE_CHECKING:
@@ -178,20 +178,22 @@ class ReferenceExecutable:
         restore_state(state, data, self.plan.states, self.options.context)
         return state
 
-    def run(self, pieces: Sequence[Piece]) -> list[NDArray[np.float32]]:
+    def run(self, pieces: Sequence[Piece]) -> list[Found]:
         """Append the rows of each piece to its state, one piece after the other."""
         return run_each(self, self.plan, pieces)
 
-    def forward(self, state: ReferenceState, x: NDArray[Any], *, last_only: bool = True) -> NDArray[np.float32]:
+    def run_part(self, part: Part) -> Mapping[str, NDArray[np.float32]]:
+        """Append the rows of a piece and return its outputs for the last row, or for all."""
+        values, _ = self.trace(part.given, state=part.state, last_only=part.wanted != "all", outputs=part.outputs)
+        return {name: np.array(values[self.plan.outputs[name]], np.float32) for name in part.outputs}
+
+    def forward(self, state: ReferenceState, x: Given, *, last_only: bool = True) -> NDArray[np.float32]:
         """Append the rows of `x` and return the output for the last row, or for all."""
-        x = check_input(self.plan, x)
-        check_room(state.position, len(x), self.options.context)
-        values, _ = self.trace(x, state=state, last_only=last_only)
-        return np.array(values[self.plan.outputs[0]], np.float32)
+        return output_of(self.run([Piece(state, x, "last" if last_only else "all", (OUTPUT,))])[0])
 
     def greedy(self, states: Sequence[ReferenceState], tokens: Sequence[int]) -> Generator[list[int]]:
         """Feed `tokens`, yield the arg max of each sequence, feed those, and so on."""
-        return greedy_each(self, states, tokens)
+        return greedy_each(self, self.plan, states, tokens)
 
     def step_times(self, state: ReferenceState, rows: int = 1, *, repeats: int = 10) -> list[StepTime]:
         """Refuse: raises `UnsupportedError`."""
@@ -203,16 +205,18 @@ class ReferenceExecutable:
 
     def trace(
         self,
-        x: Array,
+        x: Given,
         *,
         state: ReferenceState | None = None,
         last_only: bool = False,
         training: TrainingPass | None = None,
+        outputs: Collection[str] | None = None,
     ) -> tuple[dict[int, Array], list[Any]]:
-        """Compute every value of the plan from the input `x`, as at inference unless there is a `training`.
+        """Compute every value of the plan from the inputs `x`, as at inference unless there is a `training`.
 
         A `state` goes on by the rows of `x`; without one they are a sequence of their own. Where a link closes a loop
-        they go through the steps `plan.piece` at a time.
+        they go through the steps `plan.piece` at a time. Where fewer `outputs` than the plan has are named, what these
+        and the states do not need is left out.
 
         Returns
         -------
@@ -223,32 +227,42 @@ class ReferenceExecutable:
         ------
         UnsupportedError : a `training` through a loop
         """
-        if np.issubdtype(x.dtype, np.floating):
-            x = x.astype(self._dtype, copy=False)
-        piece = self.plan.piece
+        given = {self.plan.inputs[name]: self._typed(rows) for name, rows in by_name(self.plan, x).items()}
+        rows, piece = len(next(iter(given.values()))), self.plan.piece
+        names = self.plan.outputs.keys() if outputs is None else set(outputs)
+        steps = self.plan.steps if len(names) == len(self.plan.outputs) else needed_steps(self.plan, names)
         if training is not None:
             refuse_loops(self.plan, "there is no training")
         carries = state is not None or piece is not None
         start = ReferenceState(self.plan.states, self._dtype) if state is None else state
         memory = Memory(start.position, dict(start.values)) if carries else None
-        if memory is None or piece is None or len(x) <= piece:
-            values, tape = self._pass(x, memory, last_only=last_only, training=training)
+        if memory is None or piece is None or rows <= piece:
+            values, tape = self._pass(steps, given, memory, last_only=last_only, training=training)
         else:
-            values, tape = self._pieces(x, memory, piece, last_only=last_only), []
+            values, tape = self._pieces(steps, given, memory, piece, last_only=last_only), []
         if last_only:
-            values[self.plan.outputs[0]] = values[self.plan.outputs[0]][-1:]
+            values |= {self.plan.outputs[name]: values[self.plan.outputs[name]][-1:] for name in names}
         if state is not None and memory is not None:
             state.values = memory.values  # only now: after an error the state is as it was
-            state.position += len(x)
+            state.position += rows
         return values, tape
 
+    def _typed(self, x: Array) -> Array:
+        return x.astype(self._dtype, copy=False) if np.issubdtype(x.dtype, np.floating) else x
+
     def _pass(
-        self, x: Array, memory: Memory | None, *, last_only: bool, training: TrainingPass | None = None
+        self,
+        steps: Sequence[Step],
+        given: Mapping[int, Array],
+        memory: Memory | None,
+        *,
+        last_only: bool,
+        training: TrainingPass | None = None,
     ) -> tuple[dict[int, Array], list[Any]]:
-        """Send rows through all steps, once."""
-        values: dict[int, Array] = {self.plan.inputs[0]: x}
+        """Send rows through steps, once."""
+        values: dict[int, Array] = dict(given)
         tape: list[Any] = []
-        for step in self.plan.steps:
+        for step in steps:
             saved = None
             args = [values[i] for i in step.inputs]
             if last_only and step.tail:
@@ -262,33 +276,40 @@ class ReferenceExecutable:
             tape.append(saved)
         return values, tape
 
-    def _pieces(self, x: Array, memory: Memory, piece: int, *, last_only: bool) -> dict[int, Array]:
-        """Send rows through all steps, `piece` at a time."""
+    def _pieces(
+        self, steps: Sequence[Step], given: Mapping[int, Array], memory: Memory, piece: int, *, last_only: bool
+    ) -> dict[int, Array]:
+        """Send rows through steps, `piece` at a time."""
         found: list[dict[int, Array]] = []
-        for start in range(0, len(x), piece):
-            part = x[start : start + piece]
-            found.append(self._pass(part, memory, last_only=last_only and start + piece >= len(x))[0])
-            memory.position += len(part)
+        rows = len(next(iter(given.values())))
+        for start in range(0, rows, piece):
+            part = {i: x[start : start + piece] for i, x in given.items()}
+            found.append(self._pass(steps, part, memory, last_only=last_only and start + piece >= rows)[0])
+            memory.position += min(piece, rows - start)
         return {i: np.concatenate([of[i] for of in found]) for i in found[-1]}
 
     def vjp(
         self,
         values: dict[int, Array],
         tape: list[Any],
-        gy: Array,
+        gy: Array | Mapping[str, Array],
         watch: Callable[[Step, Array], None] | None = None,
-    ) -> tuple[Array | None, dict[str, Array]]:
-        """Return the gradients of ``sum(gy * output)`` for the input and for every parameter key.
+    ) -> tuple[dict[str, Array], dict[str, Array]]:
+        """Return the gradients of ``sum(gy * output)`` for inputs by name and for every parameter key.
 
-        `values` and `tape` come from `trace` without a state. Gradients of shared parameters are summed. `watch` is
-        called with each step and the gradient of its output, last step first.
+        `gy` belongs to the output ``"output"``; of several, given by name, the sums are added. `values` and `tape` come
+        from `trace` without a state. Gradients of shared parameters are summed. `watch` is called with each step and
+        the gradient of its output, last step first.
 
         Raises
         ------
         UnsupportedError : the plan has a loop
         """
         refuse_loops(self.plan, "there is no gradient")
-        grads: dict[int, Array] = {self.plan.outputs[0]: gy}
+        grads: dict[int, Array] = {}
+        for name, g in (gy if isinstance(gy, Mapping) else {OUTPUT: gy}).items():
+            i = self.plan.outputs[name]
+            grads[i] = grads[i] + g if i in grads else g
         params: dict[str, Array] = {}
         for step, saved in zip(reversed(self.plan.steps), reversed(tape), strict=True):
             g = grads.pop(step.outputs[0], None)
@@ -303,7 +324,7 @@ class ReferenceExecutable:
             for i, grad in zip(step.inputs, inputs, strict=True):
                 if grad is not None:
                     grads[i] = grads[i] + grad if i in grads else grad
-        return grads.get(self.plan.inputs[0]), params
+        return {name: grads[i] for name, i in self.plan.inputs.items() if i in grads}, params
 
     def _apply(self, step: Step, args: list[Array], memory: Memory | None) -> tuple[Array, Any]:
         spec: LayerSpec | None = step.attrs.get("spec")
@@ -338,3 +359,14 @@ class ReferenceExecutable:
         if step.op == "add":
             g = g * g.dtype.type(step.attrs["scale"])
         return tuple(join_vjp(g, step.op, [a.shape[-1] for a in args])), {}
+
+
+def needed_steps(plan: Plan, outputs: Collection[str]) -> list[Step]:
+    """Return the steps that some outputs and all states need."""
+    needed = {plan.outputs[name] for name in outputs}
+    kept: list[Step] = []
+    for step in reversed(plan.steps):
+        if step.states or needed.intersection(step.outputs):
+            needed.update(step.inputs)
+            kept.append(step)
+    return kept[::-1]

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from volumetric.errors import GenerationError, ShapeError
+from volumetric.errors import GenerationError, ShapeError, UnsupportedError
 from volumetric.layers import StateSpec
+from volumetric.network import INPUT
+from volumetric.runtime.device import Given
 from volumetric.runtime.plan import Plan
 
 _LAST_ID = 2**31 - 1
@@ -45,27 +47,78 @@ def check_trim(position: int, to: int, specs: Mapping[str, StateSpec], reach: in
     )
 
 
-def check_input(plan: Plan, x: NDArray[Any]) -> NDArray[Any]:
-    """Return `x` in the dtype of the plan's input; raise `ShapeError` if it is not what the plan reads."""
-    value = plan.values[plan.inputs[0]]
+def by_name(plan: Plan, x: Given) -> Mapping[str, NDArray[Any]]:
+    """Return what a call gives the inputs of a plan, by name; raise `ShapeError` if they are not all there."""
+    if not isinstance(x, Mapping):
+        if len(plan.inputs) > 1:
+            raise ShapeError(
+                f"the network has the inputs {', '.join(plan.inputs)}, got one array", hint="give arrays by name"
+            )
+        return {INPUT: x}
+    missing = [name for name in plan.inputs if name not in x]
+    unknown = [str(name)[:64] for name in x if name not in plan.inputs]
+    if missing or unknown:
+        found = "nothing for " + ", ".join(missing) if missing else "also " + ", ".join(unknown)
+        raise ShapeError(f"the network has the inputs {', '.join(plan.inputs)}, got {found}")
+    return x
+
+
+def check_inputs(plan: Plan, x: Given) -> dict[str, NDArray[Any]]:
+    """Return the rows of all inputs, in the plan's order and dtypes.
+
+    Raises
+    ------
+    ShapeError : an input is missing or unknown, rows are not what it reads, or are not as many of each
+    GenerationError : an id is negative, or larger than any
+    """
+    given = by_name(plan, x)
+    rows = {name: check_input(plan, given[name], name) for name in plan.inputs}
+    if len({len(one) for one in rows.values()}) > 1:
+        counts = ", ".join(f"{len(one)} of {name}" for name, one in rows.items())
+        raise ShapeError(f"the inputs of a call have as many rows each, got {counts}")
+    return rows
+
+
+def check_tokens(plan: Plan, tokens: Sequence[int]) -> None:
+    """Raise unless a token can be fed to each of some sequences, as greedy decoding does.
+
+    Raises
+    ------
+    UnsupportedError : the network reads something else than token ids alone
+    GenerationError : a token is outside of the vocabulary
+    """
+    if len(plan.inputs) > 1:
+        raise UnsupportedError(
+            f"greedy decoding feeds token ids alone; the network has the inputs {', '.join(plan.inputs)}",
+            hint="use Executable.run",
+        )
+    if plan.values[plan.inputs[INPUT]].dtype != "int32":
+        raise UnsupportedError("greedy decoding needs a network that reads token ids", hint="use Executable.run")
+    check_vocabulary(plan, check_input(plan, np.array(tokens)))
+
+
+def check_input(plan: Plan, x: NDArray[Any], name: str = INPUT) -> NDArray[Any]:
+    """Return `x` in the dtype of one of the plan's inputs; raise `ShapeError` if it is not what the plan reads."""
+    value = plan.values[plan.inputs[name]]
+    who = "the network" if name == INPUT else f"the input {name}"
     x = np.asarray(x)
     if x.ndim != len(value.shape) or x.shape[1:] != value.shape[1:]:
         axes = ", ".join(["T", *map(str, value.shape[1:])])
-        raise ShapeError(f"the network reads {value.dtype} [{axes}], got an array of shape {x.shape}")
+        raise ShapeError(f"{who} reads {value.dtype} [{axes}], got an array of shape {x.shape}")
     if x.shape[0] == 0:
-        raise ShapeError("the network needs at least one row of input, got none")
+        raise ShapeError(f"{who} needs at least one row of input, got none")
     wants_ids = value.dtype == "int32"
     if wants_ids != (x.dtype.kind in "iu"):
-        raise ShapeError(f"the network reads {value.dtype}, got {x.dtype}")
+        raise ShapeError(f"{who} reads {value.dtype}, got {x.dtype}")
     if wants_ids and x.size and (x.min() < 0 or (x.dtype != np.int32 and x.max() > _LAST_ID)):
         raise GenerationError(f"token ids must lie in 0 … {_LAST_ID}, got {int(x.min())} to {int(x.max())}")
     return np.ascontiguousarray(x, value.dtype)
 
 
-def check_vocabulary(plan: Plan, ids: NDArray[np.int32]) -> None:
-    """Raise `GenerationError` if an id has no row in an embedding that reads the plan's input."""
+def check_vocabulary(plan: Plan, ids: NDArray[np.int32], name: str = INPUT) -> None:
+    """Raise `GenerationError` if an id has no row in an embedding that reads an input of the plan."""
     for step in plan.steps:
-        if step.op != "embedding" or step.inputs[0] != plan.inputs[0]:
+        if step.op != "embedding" or step.inputs[0] != plan.inputs[name]:
             continue
         vocabulary = step.attrs["spec"].ids
         if int(ids.max()) >= vocabulary:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
@@ -15,9 +15,26 @@ import numpy as np
 from volumetric import rng
 from volumetric._typing import Array
 from volumetric.errors import CheckpointError, ShapeError, SpecError
+from volumetric.network import INPUT
 
 _HOW: Final = "write one with numpy.savez(path, inputs=…, targets=…)"
 _ORDER, _SPLIT = 0, 1  # random streams of a data set's seed
+
+
+Inputs: TypeAlias = "Array | Mapping[str, Array]"
+"""Of a network with one input, or of all its inputs by name."""
+
+
+def as_inputs(inputs: Any) -> Inputs:
+    """Return inputs as arrays."""
+    if isinstance(inputs, Mapping):
+        return {name: np.asarray(x) for name, x in inputs.items()}
+    return np.asarray(inputs)
+
+
+def named(inputs: Inputs) -> Mapping[str, Array]:
+    """Return inputs by name."""
+    return inputs if isinstance(inputs, Mapping) else {INPUT: inputs}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,23 +47,29 @@ class Batch:
 
     Attributes
     ----------
-    inputs : ``[samples, …]``
+    inputs : ``[samples, …]``; where the network has several inputs, such arrays by name
     targets : ``[samples, …]``, as the loss wants them
     mask : weights of the loss's terms, or None
     """
 
-    inputs: Array
+    inputs: Inputs
     targets: Array
     mask: Array | None = None
 
     def __post_init__(self) -> None:
         """Check that all arrays have as many samples, and at least one."""
-        counts = {len(a) if a.ndim else 0 for a in (self.inputs, self.targets, self.mask) if a is not None}
+        given = (*self.given.values(), self.targets, self.mask)
+        counts = {len(a) if a.ndim else 0 for a in given if a is not None}
         if len(counts) != 1 or 0 in counts:
             raise ShapeError(f"a batch needs inputs, targets and mask of as many samples, got {sorted(counts)}")
 
     def __len__(self) -> int:
-        return len(self.inputs)
+        return len(self.targets)
+
+    @property
+    def given(self) -> Mapping[str, Array]:
+        """Inputs by name."""
+        return named(self.inputs)
 
 
 @runtime_checkable
@@ -68,13 +91,13 @@ class ArrayData:
 
     Attributes
     ----------
-    inputs, targets, mask : one entry for each sample
+    inputs, targets, mask : one entry for each sample; several inputs by name
     batch_size : samples in a batch; the last one of an epoch may be smaller
     shuffle : a new order in each epoch, from `seed` and the number of the epoch
     drop_last : leave out a last batch that is smaller
     """
 
-    inputs: Array
+    inputs: Inputs
     targets: Array
     mask: Array | None = None
     batch_size: int = 32
@@ -91,7 +114,12 @@ class ArrayData:
             raise SpecError(f"{len(self)} samples fill no batch of {self.batch_size}", hint="use drop_last=False")
 
     def __len__(self) -> int:
-        return len(self.inputs)
+        return len(self.targets)
+
+    @property
+    def features(self) -> Array:
+        """The input ``"input"``."""
+        return named(self.inputs)[INPUT]
 
     @property
     def batches_per_epoch(self) -> int:
@@ -134,14 +162,16 @@ class ArrayData:
 
     def describe(self) -> dict[str, Any]:
         """Return sizes, seed and checksums."""
-        arrays = {"inputs": self.inputs, "targets": self.targets, "mask": self.mask}
+        inputs = {"inputs" if name == INPUT else f"inputs.{name}": x for name, x in named(self.inputs).items()}
+        arrays = {**inputs, "targets": self.targets, "mask": self.mask}
         sums = {name: checksum(a) for name, a in arrays.items() if a is not None}
         order = {"batch_size": self.batch_size, "shuffle": self.shuffle, "seed": self.seed, "drop_last": self.drop_last}
         return {"kind": "arrays", "samples": len(self), **order, "crc32": sums}
 
     def _take(self, samples: Array) -> Batch:
         mask = None if self.mask is None else self.mask[samples]
-        return Batch(self.inputs[samples], self.targets[samples], mask)
+        some = {name: x[samples] for name, x in named(self.inputs).items()}
+        return Batch(some if isinstance(self.inputs, Mapping) else some[INPUT], self.targets[samples], mask)
 
 
 def checksum(array: Array) -> int:
@@ -149,7 +179,7 @@ def checksum(array: Array) -> int:
     return zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
 
 
-AnyBatch: TypeAlias = "Batch | tuple[Array, Array] | tuple[Array, Array, Array]"
+AnyBatch: TypeAlias = "Batch | tuple[Inputs, Array] | tuple[Inputs, Array, Array]"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -170,7 +200,7 @@ class StreamData:
         made = 0
         for made, batch in enumerate(self.make(epoch), start=1):
             if made > start:
-                yield batch if isinstance(batch, Batch) else Batch(*map(np.asarray, batch))
+                yield batch if isinstance(batch, Batch) else Batch(as_inputs(batch[0]), *map(np.asarray, batch[1:]))
         if made == 0:
             raise SpecError(f"epoch {epoch} of the data has no batch", hint="make new batches at each call")
 
@@ -231,7 +261,7 @@ def token_windows(ids: Array, length: int, stride: int | None = None) -> tuple[A
     return windows[:, :-1], windows[:, 1:]
 
 
-AnyData: TypeAlias = "Data | tuple[Array, ...] | str | Path | Callable[[int], Iterable[AnyBatch]]"
+AnyData: TypeAlias = "Data | tuple[Inputs, ...] | str | Path | Callable[[int], Iterable[AnyBatch]]"
 """What `as_data` takes: data, (inputs, targets[, mask]), an ``.npz`` path, or a function from epoch to batches."""
 
 
@@ -248,8 +278,8 @@ def as_data(source: AnyData) -> Data:
     if isinstance(source, (str, Path)):
         return load_npz(source)
     if isinstance(source, tuple) and len(source) in (2, 3):
-        inputs, targets, *masks = map(np.asarray, source)
-        return ArrayData(inputs=inputs, targets=targets, mask=masks[0] if masks else None)
+        targets, *masks = map(np.asarray, source[1:])
+        return ArrayData(inputs=as_inputs(source[0]), targets=targets, mask=masks[0] if masks else None)
     if callable(source):
         return StreamData(source)
     raise SpecError(

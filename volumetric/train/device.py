@@ -11,7 +11,7 @@ import numpy as np
 
 from volumetric._typing import Array, Shape
 from volumetric.layers.noise import noise_key
-from volumetric.network import Network, check_params
+from volumetric.network import INPUT, OUTPUT, Network, check_params
 from volumetric.observe.events import ACTIVE_ABOVE, Observer, Stats
 from volumetric.observe.watch import Watch
 from volumetric.runtime import lower
@@ -31,7 +31,6 @@ from volumetric.runtime.graph.training import (
     update_graph,
     watch_graph,
 )
-from volumetric.runtime.state import check_input, check_vocabulary
 from volumetric.train.data import Batch
 from volumetric.train.learner import LearnerOptions, LearnerState, OpenLearner, StepReport, Tally
 from volumetric.train.lora import DOWN, UP
@@ -45,6 +44,7 @@ from volumetric.train.subject import (
     are_sequences,
     check_state,
     check_statistics,
+    checked_inputs,
     first_masters,
     kept_store,
     learned_buffers,
@@ -157,7 +157,7 @@ class DeviceLearner:
     def step(self, batches: Sequence[Batch], *, rate: float) -> StepReport:
         """Make one update from the gradients of all `batches` together; a fault leaves every weight as it was."""
         for batch in batches:
-            check_statistics(self._plan, batch.inputs, self._buffers)
+            check_statistics(self._plan, batch.given, self._buffers)
         ready = [self._ready(batch) for batch in batches]
         count = sum(one.count for one in ready)
         self._observe(ready)
@@ -266,20 +266,17 @@ class DeviceLearner:
     def _ready(self, batch: Batch) -> Ready:
         """Check a batch and bring it into the form of graphs."""
         plan, loss = self._plan, self._options.loss
-        many = are_sequences(plan, batch.inputs)
-        lead = batch.inputs.shape[: 2 if many else 1]
-        rows = batch.inputs.reshape(-1, *batch.inputs.shape[2:]) if many else batch.inputs
-        x = check_input(plan, rows).reshape(batch.inputs.shape)
-        if x.dtype == np.int32:
-            check_vocabulary(plan, x.ravel())
-        output = (*lead, *plan.values[plan.outputs[0]].shape[1:])
+        given = checked_inputs(plan, batch.given)
+        many = are_sequences(plan, given)
+        lead = given[INPUT].shape[: 2 if many else 1]
+        output = (*lead, *plan.values[plan.outputs[OUTPUT]].shape[1:])
         checked = loss.checked(output, batch.targets, batch.mask)
         own = isinstance(loss, GraphLoss)
         whole = np.issubdtype(checked.target.dtype, np.integer)
         ids = whole and (own or (isinstance(loss, CrossEntropy) and checked.target.ndim < len(output)))
         of = ForwardPass(
             plan=plan,
-            inputs=x.shape,
+            inputs=tuple((name, x.shape) for name, x in given.items()),
             sequences=lead[0] if many else None,
             target=(),
             target_type="int32" if ids else "float32",
@@ -291,7 +288,7 @@ class DeviceLearner:
             terms = of.terms[:1] if of.by_rows else of.terms
             target = target.reshape(terms if ids else of.terms)
             weights = None if weights is None else weights.reshape(terms)
-        arrays = [x, np.ascontiguousarray(target, np.int32 if ids else np.float32)]
+        arrays = [*given.values(), np.ascontiguousarray(target, np.int32 if ids else np.float32)]
         if weights is not None:
             arrays.append(np.ascontiguousarray(weights, np.float32))
         shapes = {"target": target.shape, "weights": None if weights is None else weights.shape}

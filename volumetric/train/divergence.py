@@ -9,8 +9,9 @@ import numpy as np
 
 from volumetric._typing import Array
 from volumetric.errors import VolumetricError
+from volumetric.network import INPUT
 from volumetric.runtime import Plan
-from volumetric.train.data import ArrayData, Batch
+from volumetric.train.data import ArrayData, Batch, named
 
 
 class DivergedError(VolumetricError, ArithmeticError):
@@ -37,8 +38,8 @@ class DivergedError(VolumetricError, ArithmeticError):
 
 def odd_entry(data: ArrayData | Batch, of: str = "") -> str:
     """Tell the first number of inputs, targets or mask that is not finite, and how many there are; ``""`` if none."""
-    for name in ("inputs", "targets", "mask"):
-        array = getattr(data, name)
+    inputs = {"inputs" if name == INPUT else f"inputs of {name}": x for name, x in named(data.inputs).items()}
+    for name, array in (inputs | {"targets": data.targets, "mask": data.mask}).items():
         if array is None or not _odd(array):
             continue
         wrong = np.argwhere(~np.isfinite(array))
@@ -49,8 +50,9 @@ def odd_entry(data: ArrayData | Batch, of: str = "") -> str:
 
 def first_odd_value(plan: Plan, weights: Mapping[str, Array], values: Mapping[int, Array]) -> str | None:
     """Name the first value of a forward pass that is not finite: the input, a parameter, or a layer's output."""
-    if _odd(values[plan.inputs[0]]):
-        return "the input of the network"
+    for name, i in plan.inputs.items():
+        if _odd(values[i]):
+            return "the input of the network" if name == INPUT else f"the input {name} of the network"
     for step in plan.steps:
         for key in step.params.values():
             if _odd(weights[key]):

@@ -9,11 +9,10 @@ import numpy as np
 
 from volumetric._typing import Array
 from volumetric.layers.noise import noise_key
-from volumetric.network import Network, check_params
+from volumetric.network import INPUT, OUTPUT, Network, check_params
 from volumetric.observe import Observer, Watch
 from volumetric.runtime import Plan, RunOptions, lower
 from volumetric.runtime.reference import ReferenceExecutable, TrainingPass
-from volumetric.runtime.state import check_input
 from volumetric.train.clip import clip_by_norm, global_norm
 from volumetric.train.data import Batch
 from volumetric.train.divergence import first_odd_gradient, first_odd_value
@@ -24,6 +23,7 @@ from volumetric.train.subject import (
     are_sequences,
     check_state,
     check_statistics,
+    checked_inputs,
     first_masters,
     kept_store,
     learned_buffers,
@@ -100,8 +100,8 @@ class ReferenceLearner:
             for x, target, mask in self._runs(batch):
                 values, _ = self._executable.trace(x)
                 tally += self._tally(values, self._terms(values, target, mask))
-                outputs.append(values[self._plan.outputs[0]])
-        return tally, np.stack(outputs) if are_sequences(self._plan, batch.inputs) else outputs[0]
+                outputs.append(values[self._plan.outputs[OUTPUT]])
+        return tally, np.stack(outputs) if are_sequences(self._plan, batch.given) else outputs[0]
 
     def params(self) -> Params:
         """Return the weights as they are now; what is neither trained nor converted is the given store itself."""
@@ -135,11 +135,11 @@ class ReferenceLearner:
             watch.drop()  # of an update that failed
         buffers = dict(self._buffers)
         for part, batch in enumerate(batches):
-            check_statistics(self._plan, batch.inputs, self._buffers)
+            check_statistics(self._plan, batch.given, self._buffers)
             noise, first = noise_key(self._options.seed, self._updates, part), 0
             for x, target, mask in self._runs(batch):
                 training = TrainingPass(buffers=buffers, noise=noise, first=first)
-                first += len(x)
+                first += len(x[INPUT])
                 values, tape = self._executable.trace(x, training=training)
                 terms = self._terms(values, target, mask)
                 tally += self._tally(values, terms)
@@ -186,7 +186,7 @@ class ReferenceLearner:
         return StepReport(tally=tally, gradient_norm=norm, clipped=clipped)
 
     def _terms(self, values: dict[int, Array], target: Array, mask: Array | None) -> LossTerms:
-        return self._options.loss.terms(values[self._plan.outputs[0]], target, mask)
+        return self._options.loss.terms(values[self._plan.outputs[OUTPUT]], target, mask)
 
     def _tally(self, values: dict[int, Array], terms: LossTerms) -> Tally:
         fault = None
@@ -195,11 +195,12 @@ class ReferenceLearner:
             fault = odd or f"the {self._options.loss.kind} loss"
         return Tally(terms.total, terms.count, fault)
 
-    def _runs(self, batch: Batch) -> Iterator[tuple[Array, Array, Array | None]]:
-        """Yield input, target and mask of each forward pass."""
-        if are_sequences(self._plan, batch.inputs):
+    def _runs(self, batch: Batch) -> Iterator[tuple[dict[str, Array], Array, Array | None]]:
+        """Yield inputs, target and mask of each forward pass."""
+        given = checked_inputs(self._plan, batch.given)
+        if are_sequences(self._plan, given):
             masks = repeat(None) if batch.mask is None else batch.mask
-            for x, target, mask in zip(batch.inputs, batch.targets, masks, strict=False):
-                yield check_input(self._plan, x), target, mask
+            for i, (target, mask) in enumerate(zip(batch.targets, masks, strict=False)):
+                yield {name: x[i] for name, x in given.items()}, target, mask
         else:
-            yield check_input(self._plan, batch.inputs), batch.targets, batch.mask
+            yield given, batch.targets, batch.mask

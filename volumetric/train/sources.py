@@ -86,10 +86,10 @@ def open_samples(
     else:
         validation = None
     if scaling is None and settings.standardise:
-        scaling = Standardisation.of(data.inputs)
+        scaling = Standardisation.of(data.features)
     if scaling is not None:
-        data = replace(data, inputs=scaling.apply(data.inputs))
-        validation = validation and replace(validation, inputs=scaling.apply(validation.inputs))
+        data = replace(data, inputs=scaling.apply(data.features))
+        validation = validation and replace(validation, inputs=scaling.apply(validation.features))
     return Samples(problem=problem, data=data, validation=validation, scaling=scaling)
 
 
@@ -116,7 +116,7 @@ def _read(
 
 
 def _of_arrays(arrays: ArrayData) -> Problem:
-    x, y = arrays.inputs, arrays.targets
+    x, y = arrays.features, arrays.targets
     vocabulary = int(x.max()) + 1 if np.issubdtype(x.dtype, np.integer) and x.size else 0
     ids = np.issubdtype(y.dtype, np.integer)
     if vocabulary and ids and y.shape == x.shape:

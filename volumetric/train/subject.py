@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
+import numpy as np
+
 from volumetric._typing import Array
 from volumetric.dtypes import Scheme
 from volumetric.errors import CheckpointError, ShapeError, SpecError
 from volumetric.layers import LayerSpec
+from volumetric.network import INPUT
 from volumetric.runtime import Plan
 from volumetric.runtime.lower import mixing_step
+from volumetric.runtime.state import by_name, check_inputs, check_vocabulary
 from volumetric.train.learner import LearnerOptions, LearnerState
 from volumetric.train.precision import master_of, matching, trained_store
 from volumetric.weights import Params, WeightStore
@@ -38,7 +42,7 @@ def learned_buffers(plan: Plan, params: Params, options: LearnerOptions) -> list
     return [key for key in params if key in plan.buffers - frozen]
 
 
-def check_statistics(plan: Plan, inputs: Array, learned: Collection[str]) -> None:
+def check_statistics(plan: Plan, inputs: Mapping[str, Array], learned: Collection[str]) -> None:
     """Raise `SpecError` where a layer takes statistics of a batch whose samples are sequences of rows."""
     for step in plan.steps if are_sequences(plan, inputs) else ():
         spec: LayerSpec | None = step.attrs.get("spec")
@@ -83,15 +87,40 @@ def mixing_layer(plan: Plan) -> str | None:
     return None if step is None else f"{step.op} at {step.where}"
 
 
-def are_sequences(plan: Plan, inputs: Array) -> bool:
+def are_sequences(plan: Plan, inputs: Mapping[str, Array]) -> bool:
     """Whether the samples of a batch are sequences of rows; raise `ShapeError` where they would have to be."""
-    if inputs.ndim == len(plan.values[plan.inputs[0]].shape) + 1:
+    x = by_name(plan, inputs)[INPUT]
+    if x.ndim == len(plan.values[plan.inputs[INPUT]].shape) + 1:
         return True
     mixes = mixing_layer(plan)
     if mixes is not None:
         raise ShapeError(
-            f"{mixes} looks at other rows, so a sample is a sequence of rows, but inputs of shape {inputs.shape} "
+            f"{mixes} looks at other rows, so a sample is a sequence of rows, but inputs of shape {x.shape} "
             "are one sequence",
             hint="give inputs, targets and mask one more axis in front: [samples, T, …]",
         )
     return False
+
+
+def checked_inputs(plan: Plan, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """Return the inputs of a batch in the plan's order and dtypes, with their axes.
+
+    Raises
+    ------
+    ShapeError : an input is missing or unknown, or samples are not what it reads, or not as many or as long as others
+    GenerationError : an id has no row in an embedding
+    """
+    many = are_sequences(plan, inputs)
+    lead = inputs[INPUT].shape[: 2 if many else 1]
+    for name, x in inputs.items():
+        if x.shape[: len(lead)] != lead:
+            raise ShapeError(
+                f"the inputs of a batch have the same samples and lengths, got {INPUT} {list(inputs[INPUT].shape)} and "
+                f"{name} {list(x.shape)}"
+            )
+    rows = {name: x.reshape(-1, *x.shape[2:]) if many else x for name, x in inputs.items()}
+    checked = check_inputs(plan, rows)
+    for name, x in checked.items():
+        if x.dtype == np.int32:
+            check_vocabulary(plan, x.ravel(), name)
+    return {name: x.reshape(inputs[name].shape) for name, x in checked.items()}

@@ -76,7 +76,7 @@ class TargetLearner(DeviceLearner):
         program = self._program(("inverses", ready.of), lambda: inverse_graph(ready.of, self._weights, rule))
         for turn in range(self._mode.inverse_steps):
             knobs = self._knobs(rate, 1.0, self._updates * self._mode.inverse_steps + turn + 1)
-            program.run([*self._key(turn), ready.arrays[0], *spread, knobs])
+            program.run([*self._key(turn), *ready.arrays[: len(ready.of.inputs)], *spread, knobs])
 
     def _fault(self, batches: Sequence[Batch], rate: float, total: float) -> str:
         """Name what was not finite first."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ from volumetric.evolution.genome import Genome
 from volumetric.grid import Coord
 from volumetric.layers import LayerSpec, Parallel, Residual, Sequential
 from volumetric.layers.containers import inner_source
-from volumetric.network import Network
+from volumetric.network import INPUT, OUTPUT, Network
 from volumetric.viz.diagram import Box, Diagram, Edge, Frame
 
 if TYPE_CHECKING:
@@ -65,13 +66,15 @@ def draw_network(network: Network, title: str = "network") -> Figure:
     Dotted lines are links, and what residuals add. A layer that is switched off is drawn beside its name's "off".
     """
     opened = _Opened()
-    opened.boxes[_INPUT] = Box(text=f"input\n{'×'.join(map(str, network.input_shape))}", column=0, role="input")
+    inputs = {name: _INPUT if name == INPUT else f"{_INPUT} {name}" for name in network.ports}
+    for name, port in network.ports.items():
+        opened.boxes[inputs[name]] = Box(text=f"{name}\n{'×'.join(map(str, port.shape))}", column=0, role="input")
     made: dict[Coord, str] = {}
     read: dict[Coord, str] = {}
 
     def value(source: Source) -> str:
         if source.coord is None:
-            return _INPUT
+            return inputs[source.port]
         return (made if source.side == "output" else read)[source.coord]
 
     later: list[tuple[str, Source]] = []
@@ -91,10 +94,10 @@ def draw_network(network: Network, title: str = "network") -> Figure:
         ends = [*others, *([] if wire.skip is None else [value(wire.skip)])]
         opened.edges += [Edge(source=end, target=opened.entry[str(coord)], faint=True) for end in ends]
     opened.edges += [Edge(source=value(source), target=opened.entry[at], faint=True) for at, source in later]
-    last = list(network.layers)[-1]
-    opened.boxes[made[last]] = Box(
-        text=opened.boxes[made[last]].text, column=opened.boxes[made[last]].column, role="output"
-    )
+    for name, coord in network.taps.items():
+        box = opened.boxes[made[coord]]
+        text = box.text if name == OUTPUT else f"{box.text}\n{name}"
+        opened.boxes[made[coord]] = dataclasses.replace(box, text=text, role="output")
     return Diagram(
         title=title, boxes=opened.boxes, edges=opened.edges, frames=opened.frames, faint="link or residual"
     ).draw()

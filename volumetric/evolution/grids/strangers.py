@@ -15,7 +15,7 @@ from volumetric.runtime.graph.numpy_graphs import NumpyGraphs
 from volumetric.runtime.lower import lower, mixing_step
 from volumetric.runtime.plan import DELAYS, Plan
 from volumetric.runtime.reference import ReferenceDevice
-from volumetric.runtime.state import check_input
+from volumetric.runtime.state import by_name, check_input
 from volumetric.weights import Params, WeightStore
 
 ROWS: Final = 1024
@@ -43,6 +43,7 @@ def outputs_of(network: Network, params: Mapping[str, WeightStore], x: Array) ->
     ------
     ShapeError : the network reads something else
     """
+    by_name(lower(network), x)
     x, given = apart(network, np.asarray(x)), np.asarray(x)
     one_row = x.ndim != given.ndim
     run = _sequences if x.ndim == len(network.input_shape) + 2 else _rows

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from volumetric._typing import ROWS, Shape
 from volumetric.errors import VolumetricError
 from volumetric.evolution.grids.config import GridMutationConfig
 from volumetric.evolution.grids.genome import GridGenome, GridInnovations
@@ -28,9 +27,10 @@ def change_kind(
     spec = network.layers[coord]
     if isinstance(spec, Residual) or _shares(network, coord):
         return None
-    read = _read_shape(network, coord)
-    ids = network.input_dtype == "int32" and coord == next(iter(network.layers))
-    others = [s for s in fitting(read, network.shapes[coord], rules, ids=ids, rng=rng) if s.kind != spec.kind]
+    ids = any(port.dtype == "int32" and port.coord == coord for port in network.ports.values())
+    others = [
+        s for s in fitting(network.reads[coord], network.shapes[coord], rules, ids=ids, rng=rng) if s.kind != spec.kind
+    ]
     if not others:
         return None
     new = others[int(rng.integers(len(others)))]
@@ -106,7 +106,7 @@ def add_link(genome: GridGenome, innovations: GridInnovations, rng: np.random.Ge
         (source, target)
         for i, source in enumerate(places)
         for target in places[i + 2 :]  # the next layer reads it already
-        if (source, target) not in taken and network.shapes[source] == _read_shape(network, target)
+        if (source, target) not in taken and network.shapes[source] == network.reads[target]
     ]
     if not pairs:
         return None
@@ -140,15 +140,6 @@ def _inserted(spec: LayerSpec) -> LayerSpec:
     return Sequential(layers=(spec, Residual(source="input")))
 
 
-def _read_shape(network: Network, coord: Coord) -> Shape:
-    """Shape of what the layer at `coord` reads."""
-    wire = next(w for w in network.wires if w.coord == coord)
-    source = wire.inputs[0]
-    while source.coord is not None and source.side == "input":
-        source = next(w for w in network.wires if w.coord == source.coord).inputs[0]
-    return (ROWS, *network.input_shape) if source.coord is None else network.shapes[source.coord]
-
-
 def _shares(network: Network, coord: Coord) -> bool:
     """Whether a shared link has an end at `coord`."""
     return any(link.kind == "shared" and coord in (link.source, link.target) for link in network.links)
@@ -178,13 +169,13 @@ def _restructured(
     link_markings: tuple[int, ...] | None = None,
     **structure: object,
 ) -> GridGenome | None:
-    """Return the genome with another structure; None if that is no network, or one with another output."""
+    """Return the genome with another structure; None if that is no network, or one with other outputs."""
     try:
         network = dataclasses.replace(genome.network, **structure)  # pyright: ignore[reportArgumentType]  (fields of Network)
     except VolumetricError:
         return None
-    last, now = (n.shapes[max(n.layers)] for n in (genome.network, network))
-    if last != now:
+    before, now = ({name: n.shapes[coord] for name, coord in n.taps.items()} for n in (genome.network, network))
+    if before != now:
         return None
     given = genome.params if params is None else params
     return dataclasses.replace(

@@ -13,6 +13,7 @@ from volumetric.evolution.evaluate import Genomes
 from volumetric.evolution.grids.genome import GridGenome, GridPool
 from volumetric.evolution.linked import LinkedPool
 from volumetric.evolution.pool import Pool
+from volumetric.network import OUTPUT
 
 if TYPE_CHECKING:
     from volumetric.evolution.problems.gym import Gym
@@ -85,7 +86,7 @@ class GridPlayers:
     def __init__(self, pool: GridPool) -> None:
         self._members: tuple[GridGenome, ...] = pool.members
         network = self._members[0].network
-        width = math.prod(size for size in network.shapes[max(network.layers)] if size > 0)  # rows are not counted
+        width = math.prod(size for size in network.shapes[network.taps[OUTPUT]] if size > 0)  # rows are not counted
         self._outputs = np.zeros((len(pool), width))
         self._states: list[Any] = []
 

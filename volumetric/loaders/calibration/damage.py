@@ -29,7 +29,7 @@ from volumetric.loaders.calibration.levels import fit
 from volumetric.loaders.calibration.passes import windows
 from volumetric.loaders.calibration.walk import Walk
 from volumetric.loaders.model import LoadedModel
-from volumetric.network import Network, Params
+from volumetric.network import INPUT, OUTPUT, Network, Params
 from volumetric.progress import Meter
 from volumetric.runtime.graph.build import GraphBuilder
 from volumetric.runtime.graph.differentiate import differentiate
@@ -87,9 +87,9 @@ def _gradient_graph(network: Network, shape: Shape) -> Graph:
     Outputs: the network's, what each product with a parameter and each look-up makes, and the gradients of all these.
     """
     plan, work = lower(network), GraphBuilder()
-    value = plan.values[plan.inputs[0]]
-    x = work.input("input", (*shape, *value.shape[1:]), value.dtype)
-    y = emit_plan(work, plan, x, sequences=shape[0])
+    value = plan.values[plan.inputs[INPUT]]
+    x = work.input(INPUT, (*shape, *value.shape[1:]), value.dtype)
+    y = emit_plan(work, plan, {INPUT: x}, sequences=shape[0])[OUTPUT]
     viewed = {node.outputs[0]: node.inputs[0] for node in work.nodes if node.op == "reshape"}
 
     def stored(i: int) -> bool:

@@ -61,8 +61,8 @@ def calibrated(
 
 def windows(model: LoadedModel, ids: Sequence[int], most: int = CALIBRATED_TOKENS) -> NDArray[np.int32]:
     """Return a text in windows, ``[count, length]``, at most `most` tokens; raises as `calibrated`."""
-    if model.network.input_dtype != "int32":
-        raise UnsupportedError(f"{model.name} does not read tokens", hint="calibration takes a language model")
+    if model.network.input_dtype != "int32" or model.network.inputs:
+        raise UnsupportedError(f"{model.name} does not read tokens alone", hint="calibration takes a language model")
     length = min(_WINDOW, len(ids), model.context_length or _WINDOW)
     if length < 16:
         raise UnsupportedError(

@@ -14,11 +14,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from volumetric.runtime.batch import Span
+from volumetric.network import INPUT, OUTPUT
 from volumetric.runtime.cpu.arena import address_of
 from volumetric.runtime.cpu.running import Call, Ready, Runner
 from volumetric.runtime.cpu.state import CpuState
-from volumetric.runtime.device import Piece
+from volumetric.runtime.parts import Part, Span
 
 _MOST = 32
 """Tokens that a native call may feed to each sequence."""
@@ -35,14 +35,13 @@ class TokenLoop:
     """
 
     def __init__(self, runner: Runner, states: Sequence[CpuState], limit: int) -> None:
-        graph = runner.program.graph
         self._runner = runner
         self._states = states
         self._limit = limit
         # Fixed states cannot go back to the token that was taken last.
         fixed = any(spec.kind == "fixed" for spec in runner.program.cut.plan.states.values())
         self._most = 1 if fixed else _MOST
-        self._logits = np.empty((len(states), graph.tensors[graph.outputs[0]].width), np.float32)
+        self._logits = runner.written(len(states))
         self._found: NDArray[np.int64] = np.zeros(1 + 2 * len(states) * self._most, np.int64)
         self._ready: Ready | None = None
         self._ahead: list[tuple[list[int], list[float]]] = []  # the next one last
@@ -93,8 +92,9 @@ class TokenLoop:
     def _begin(self, tokens: Sequence[int]) -> Ready:
         """Make a call ready from the start."""
         ids = np.array(tokens, np.int32)
-        pieces = [Piece(state, ids[i : i + 1]) for i, state in enumerate(self._states)]
-        call = Call([Span(i, 0, 1) for i in range(len(pieces))], pieces, [piece.x for piece in pieces])
-        self._ready = ready = self._runner.prepare(call, self._logits)
+        parts = [Part(state, "last", {INPUT: ids[i : i + 1]}, (OUTPUT,)) for i, state in enumerate(self._states)]
+        call = Call([Span(i, 0, 1) for i in range(len(parts))], parts)
+        wanted = {self._runner.program.cut.outputs[OUTPUT]: list(range(len(parts)))}
+        self._ready = ready = self._runner.prepare(call, wanted, self._logits)
         ready.table.lend(self._runner.program.settings.tokens, address_of(self._found))
         return ready

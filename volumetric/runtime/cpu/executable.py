@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Generator, Sequence
-from itertools import accumulate
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from volumetric._typing import F32Array
 from volumetric.errors import DeviceError, GenerationError
-from volumetric.network import Params
-from volumetric.runtime.batch import Span, check_once, check_pieces, deal, greedy_each
+from volumetric.network import OUTPUT, Params
+from volumetric.runtime.batch import check_once, check_pieces, deal, greedy_each
 from volumetric.runtime.cpu.decoding import TokenLoop
 from volumetric.runtime.cpu.program import Program
 from volumetric.runtime.cpu.running import CHUNK, Call, Runner
 from volumetric.runtime.cpu.state import CpuState, StateLayout, StateMemory, bytes_per_token
 from volumetric.runtime.cpu.walking import Walker
-from volumetric.runtime.device import MemoryReport, Piece, RunOptions
+from volumetric.runtime.device import Found, Given, MemoryReport, Piece, RunOptions, output_of
 from volumetric.runtime.logits import check_likeliest
+from volumetric.runtime.parts import Handed, Part, Span
 from volumetric.runtime.profile import StepTime
-from volumetric.runtime.state import check_input, check_room, check_vocabulary
+from volumetric.runtime.state import check_room, check_tokens, check_vocabulary
 from volumetric.runtime.state_file import restore_state
 
 
@@ -59,7 +57,7 @@ class CpuExecutable:
         restore_state(state, data, self._open().program.cut.plan.states, self.options.context)
         return state
 
-    def run(self, pieces: Sequence[Piece]) -> list[F32Array]:
+    def run(self, pieces: Sequence[Piece]) -> list[Found]:
         """Append the rows of each piece to its state; see `Executable.run`.
 
         Where all of a network runs on rows, a row has the same bits in any company, and a prompt in any pieces.
@@ -71,42 +69,31 @@ class CpuExecutable:
         """
         runner = self._open()
         graph = runner.program.graph
-        rows = check_pieces(runner.program.cut.plan, pieces, self.options.context)
-        for piece, x in zip(pieces, rows, strict=True):
-            self._check_positions(piece.state.position + len(x))
-        sizes = [len(x) for x in rows]
-        counts = [{"all": size, "last": 1, "none": 0}[piece.wanted] for piece, size in zip(pieces, sizes, strict=True)]
-        starts = list(accumulate(counts, initial=0))
-        value = graph.tensors[graph.outputs[0]]
-        out = np.empty((starts[-1], value.width), np.float32)
+        parts = check_pieces(runner.program.cut.plan, pieces, self.options.context)
+        for part in parts:
+            self._check_positions(part.state.position + len(part))
+        handed = Handed(runner.program.cut.plan, parts)
         with self._turn:
-            done = 0
-            for parts in deal(sizes, CHUNK, cut=not graph.whole, each=graph.piece):
-                call = Call(parts, pieces, rows)
-                if graph.piece is None:
-                    done += runner.run(call, out[done:])
-                else:
-                    places = call.places(starts)
-                    some = np.empty((len(places), value.width), np.float32)
-                    runner.run(call, some)
-                    out[places] = some
-        out = out.reshape(-1, *value.shape[1:])
-        return np.split(out, starts[1:-1]) if len(pieces) > 1 else [out]
+            for spans in deal([len(part) for part in parts], CHUNK, cut=not graph.whole, each=graph.piece):
+                runner.run(Call(spans, parts), handed)
+        return handed.found
 
-    def forward(self, state: CpuState, x: NDArray[Any], *, last_only: bool = True) -> F32Array:
+    def forward(self, state: CpuState, x: Given, *, last_only: bool = True) -> F32Array:
         """Append the rows of `x` to `state` and return the output for the last row, or for all of them: one piece."""
-        return self.run([Piece(state, x, "last" if last_only else "all")])[0]
+        return output_of(self.run([Piece(state, x, "last" if last_only else "all", (OUTPUT,))])[0])
 
     def greedy(self, states: Sequence[CpuState], tokens: Sequence[int]) -> Generator[list[int]]:
         """Feed `tokens`, yield the arg max of each sequence, feed those, and so on."""
         runner = self._open()
-        return self._loop(runner, states, tokens) if TokenLoop.serves(runner) else greedy_each(self, states, tokens)
+        if TokenLoop.serves(runner):
+            return self._loop(runner, states, tokens)
+        return greedy_each(self, runner.program.cut.plan, states, tokens)
 
     def _loop(self, runner: Runner, states: Sequence[CpuState], tokens: Sequence[int]) -> Generator[list[int]]:
         plan, positions = runner.program.cut.plan, runner.program.cut.positions
         limit = self.options.context if positions is None else min(self.options.context, positions)
         check_once(states)
-        check_vocabulary(plan, check_input(plan, np.array(tokens)))
+        check_tokens(plan, tokens)
         loop, vocabulary = TokenLoop(runner, states, limit), runner.program.vocabulary
         while True:
             for state in states:
@@ -125,14 +112,15 @@ class CpuExecutable:
         runner = self._open()
         plan = runner.program.cut.plan
         rows = min(rows, CHUNK, runner.program.graph.piece or CHUNK)
-        value = plan.values[plan.inputs[0]]
-        x = check_input(plan, np.zeros((rows, *value.shape[1:]), value.dtype))
+        values = {name: plan.values[i] for name, i in plan.inputs.items()}
+        given = {name: np.zeros((rows, *value.shape[1:]), value.dtype) for name, value in values.items()}
         check_room(state.position, rows, self.options.context)
         self._check_positions(state.position + rows)
         if any(spec.kind == "fixed" for spec in plan.states.values()):
             state = state.fork()  # each walk replaces them
         with self._turn:
-            return runner.step_times(Call([Span(0, 0, rows)], [Piece(state, x)], [x]), repeats)
+            part = Part(state, "last", given, tuple(plan.outputs))
+            return runner.step_times(Call([Span(0, 0, rows)], [part]), repeats)
 
     def update(self, params: Params) -> None:
         """Replace resident weights, see `Updatable.update`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import groupby
 
 from volumetric.kernels.cpu.likeliest import FEED_ARGUMENTS, FOUND_BYTES, LIKELIEST_ARGUMENTS
+from volumetric.network import INPUT, OUTPUT
 from volumetric.runtime.cpu.between import Between
 from volumetric.runtime.cpu.placement import Placement
 from volumetric.runtime.cpu.rows import attention, elements, products, recurrent
@@ -23,8 +24,8 @@ class Program:
     Attributes
     ----------
     vocabulary : ids below this have a row in every embedding
-    chooses : tables can choose the likeliest token and feed it: the network reads ids, runs on rows alone and ends in a
-        product that writes where it is told
+    chooses : tables can choose the likeliest token and feed it: the network reads ids alone, all of it runs on rows,
+        and its output ``"output"`` is of a product that writes where it is told
     """
 
     def __init__(self, settings: Settings, between: Between) -> None:
@@ -34,9 +35,8 @@ class Program:
         self.between = between
         read = (step.attrs["spec"].ids for step in self.cut.plan.steps if step.op == "embedding")
         self.vocabulary = min(read, default=0)
-        [given] = self.graph.given
-        reads_ids = self.graph.tensors[given].dtype == "int32"
-        self.chooses = reads_ids and settings.writes_output and not between.cores
+        given = [self.graph.tensors[i].dtype for i in self.graph.given]
+        self.chooses = given == ["int32"] and settings.written is not None and not between.cores
         self._tables: dict[Mode, StepTable] = {}
 
     def table(self, mode: Mode) -> StepTable:
@@ -49,10 +49,10 @@ class Program:
             modes = [one for one in dict.fromkeys((mode, DECODING)) if one not in self._tables]
             drafts = {one: self._draft(one) for one in modes}
             ready(drafts.values())
-            lent = [*self.graph.outputs] if self.settings.writes_output else []
+            lent = [] if self.settings.written is None else [self.settings.written]
             lent += [self.settings.tokens] if self.chooses else []
             for one, draft in drafts.items():
-                self._tables[one] = StepTable(draft, Placement(draft, lent), apart=2 * self.chooses)
+                self._tables[one] = StepTable(draft, Placement(draft, lent), apart=2 * self.chooses, ends=draft.ends)
         return self._tables[mode]
 
     def _draft(self, mode: Mode) -> RowDraft:
@@ -65,20 +65,23 @@ class Program:
                 gathered = True
             if part.graph is not None:
                 draft.steps.append(self._core(at, part))
+                draft.ends.append(len(draft.steps))
                 continue
             for guard, nodes in groupby(part.nodes, key=lambda node: node.guard):
-                first = len(draft.steps)
+                first, before = len(draft.steps), len(draft.ends)
                 for node in nodes:
                     rule.append(draft, node)
+                    draft.ends.append(len(draft.steps))
                 if guard is not None:
                     draft.guard(first, *guard)
+                    draft.ends[before:] = [first + 1] * (len(draft.ends) - before)
         if self.chooses:
             self._choose(draft)
         return draft
 
     def _choose(self, draft: RowDraft) -> None:
         """Append what chooses the likeliest tokens and feeds them."""
-        [ids], [out], settings = self.graph.given, self.graph.outputs, self.settings
+        settings, ids, out = self.settings, self.cut.inputs[INPUT], self.cut.outputs[OUTPUT]
         found, width = draft.temporary(FOUND_BYTES * settings.threads), draft.width(out)
         draft.add(
             "likeliest", LIKELIEST_ARGUMENTS, reads={"logits": out}, writes={"found": found}, tail=True, width=width

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from volumetric._typing import F32Array
 from volumetric.kernels.cpu.products import DIRECT_ROWS, VECTOR_ROWS
-from volumetric.kernels.cpu.steps import STOP_WORD
-from volumetric.runtime.batch import Span
+from volumetric.kernels.cpu.steps import STEP_WORDS, STOP_WORD
+from volumetric.network import OUTPUT
 from volumetric.runtime.cpu.arena import Scratch, address_of
 from volumetric.runtime.cpu.between import CallValues
 from volumetric.runtime.cpu.call import Control
@@ -22,12 +20,13 @@ from volumetric.runtime.cpu.rows.draft import form_of
 from volumetric.runtime.cpu.state import CpuState
 from volumetric.runtime.cpu.table import StepTable
 from volumetric.runtime.cpu.walking import Walker
-from volumetric.runtime.device import Piece
+from volumetric.runtime.parts import Handed, Part, Span
 from volumetric.runtime.profile import StepTime
 
 CHUNK = 512
 """Rows of one pass: enough to amortise opening the panels, few enough for activations to stay in L2."""
 
+_STEP_BYTES = 8 * STEP_WORDS
 _CALLS = 12  # that a pass over many rows is made of
 _SPARE_ROWS = 16
 """Rows beyond the last that a register tile may read."""
@@ -35,39 +34,41 @@ _SPARE_ROWS = 16
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Call:
-    """Parts of pieces that run together; `rows` are those of each piece."""
+    """Spans of pieces that run together."""
 
-    parts: Sequence[Span]
-    pieces: Sequence[Piece]
-    rows: Sequence[NDArray[Any]]
+    spans: Sequence[Span]
+    parts: Sequence[Part]
 
     @property
     def states(self) -> list[CpuState]:
-        """State of each part's sequence."""
-        return [self.pieces[part.piece].state for part in self.parts]
+        """State of each span's sequence."""
+        return [self.parts[span.piece].state for span in self.spans]
 
-    def wanted(self, part: Span) -> range:
-        """Rows of a part that have an output, by their number in it."""
-        wanted = self.pieces[part.piece].wanted
-        ends = part.stop == len(self.rows[part.piece])
-        return range(len(part)) if wanted == "all" else range(len(part) - (wanted == "last" and ends), len(part))
-
-    def places(self, starts: Sequence[int]) -> list[int]:
-        """Where its outputs belong, if those of each piece stand behind `starts`."""
-        return [
-            starts[part.piece] + (part.start + i if self.pieces[part.piece].wanted == "all" else 0)
-            for part in self.parts
-            for i in self.wanted(part)
-        ]
+    def rows(self, names: Collection[str]) -> list[range]:
+        """Rows of each span, by their number in it, of which an output out of `names` is wanted."""
+        pairs = [(self.parts[span.piece], span) for span in self.spans]
+        return [range(0) if set(names).isdisjoint(part.outputs) else part.rows(span) for part, span in pairs]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ready:
-    """A call that is ready to run: the table, what it finds, and the rows with an output."""
+    """A call that is ready to run.
+
+    Attributes
+    ----------
+    table, values : the steps, and what they find
+    end : steps that run
+    body : those of them before the tail
+    early : rows that are wanted of values which the tail moves
+    kept : those values, once the call has run
+    """
 
     table: StepTable
     values: CallValues
-    outputs: Sequence[int]
+    end: int
+    body: int
+    early: Mapping[int, list[int]]
+    kept: dict[int, F32Array] = field(default_factory=dict)
 
 
 class Runner:
@@ -85,24 +86,40 @@ class Runner:
         """Memory besides weights and states."""
         return self._control.nbytes + self.program.between.scratch_bytes
 
-    def run(self, call: Call, out: F32Array) -> int:
-        """Compute a call; returns how many rows of `out` were written."""
-        settings, ready = self.program.settings, self.prepare(call, out)
+    def run(self, call: Call, handed: Handed) -> None:
+        """Compute a call, and hand its outputs over."""
+        outputs, settings = self.program.cut.outputs, self.program.settings
+        wanted = handed.wanted(call.spans)
+        late = {name: rows for name, rows in wanted.items() if outputs[name] in settings.late}
+        place = {row: i for i, row in enumerate(sorted(set().union(*late.values())))}
+        written, direct = self.written(len(place)), False
+        if settings.written is not None and len(late.get(OUTPUT, ())) == len(place) > 0:
+            places = handed.places(call.spans, OUTPUT)
+            direct = isinstance(places, slice)
+            written = handed.rows[OUTPUT][places] if direct else written
+        ready = self.prepare(call, {outputs[name]: rows for name, rows in wanted.items()}, written)
         self.walk(ready)
-        for state, part in zip(ready.values.states, call.parts, strict=True):
-            state.advance(len(part))
-        if ready.outputs and not settings.writes_output:
-            found = ready.values.view(settings.graph.outputs[0])
-            out[: len(ready.outputs)] = found[[settings.output_row(row, i) for i, row in enumerate(ready.outputs)]]
-        return len(ready.outputs)
+        for state, span in zip(ready.values.states, call.spans, strict=True):
+            state.advance(len(span))
+        for name, rows in wanted.items():
+            i = outputs[name]
+            if i in ready.kept:
+                handed.take(call.spans, {name: ready.kept[i]})
+            elif not (direct and name == OUTPUT):
+                made = written if i == settings.written else ready.values.view(i)
+                handed.take(call.spans, {name: made[[place[row] for row in rows] if name in late else rows]})
+
+    def written(self, rows: int) -> F32Array:
+        """Room for so many rows of the output that its step writes there, if there is one."""
+        i = self.program.settings.written
+        return np.empty((rows, 0 if i is None else self.program.graph.tensors[i].width), np.float32)
 
     def step_times(self, call: Call, repeats: int) -> list[StepTime]:
         """Time of each step of a call, which changes the states but not their positions."""
-        width = self.program.graph.tensors[self.program.graph.outputs[0]].width
-        out = np.empty((sum(map(len, call.parts)), width), np.float32)  # steps write there: it must outlive them
-        ready = self.prepare(call, out)
+        written = self.written(sum(map(len, call.spans)))  # a step writes there: it must outlive it
+        ready = self.prepare(call, {i: [0] for i in self.program.graph.outputs}, written)
         times = walk_times(ready.table, self._scratch.control, self.walker.threads, repeats, ready.values)
-        del out
+        del written
         return times
 
     def is_last(self, ready: Ready) -> bool:
@@ -121,44 +138,57 @@ class Runner:
         steps = part.count + ready.table.apart
         self.walker.walk(part.address, steps, self._scratch.control, kind=kind, rows=rows, times=times)
 
-    def prepare(self, call: Call, out: F32Array) -> Ready:
-        """Prepare memory and the control block for a call whose outputs go to `out`."""
-        program, states = self.program, call.states
-        graph, settings = program.graph, program.settings
-        for state, part in zip(states, call.parts, strict=True):
-            state.memory.reserve(state.position + len(part))
-        lengths = [len(part) for part in call.parts]
+    def prepare(self, call: Call, wanted: Mapping[int, list[int]], written: F32Array) -> Ready:
+        """Prepare memory and the control block for a call.
+
+        Parameters
+        ----------
+        wanted : output → rows of the call that are handed back
+        written : of `self.written`, or where it is to go instead
+        """
+        program, states, cut, settings = self.program, call.states, self.program.cut, self.program.settings
+        for state, span in zip(states, call.spans, strict=True):
+            state.memory.reserve(state.position + len(span))
+        lengths = [len(span) for span in call.spans]
         count = sum(lengths)
-        wanted = [call.wanted(part) for part in call.parts]
-        table = program.table((form_of(count), form_of(sum(map(len, wanted)))))
+        late = call.rows([name for name, i in cut.outputs.items() if i in settings.late and i in wanted])
+        table = program.table((form_of(count), form_of(sum(map(len, late)))))
         self._bind(table, count)
-        outputs = self._control.fill(lengths, states, wanted, table)
-        values = CallValues(graph, table, states, lengths, len(outputs))
-        [given] = graph.given
-        room = values.view(given)
-        start = 0
-        for part in call.parts:
-            x = call.rows[part.piece][part.start : part.stop]
-            room[start : start + len(part)] = x.reshape(len(part), -1)
-            start += len(part)
-        if settings.writes_output:
-            table.lend(graph.outputs[0], address_of(out), out.strides[0])
-        self._last = Ready(table, values, outputs)
+        ends = self._control.fill(lengths, states, late, table)
+        values = CallValues(program.graph, table, states, lengths, len(ends))
+        for name, i in cut.inputs.items():
+            room, start = values.view(i), 0
+            for span in call.spans:
+                x = call.parts[span.piece].given[name][span.start : span.stop]
+                room[start : start + len(span)] = x.reshape(len(span), -1)
+                start += len(span)
+        if settings.written is not None:
+            table.lend(settings.written, address_of(written), written.strides[0])
+        early = {i: wanted[i] for i in settings.gathered if i in wanted} if ends else {}
+        body, end = ((0, *table.ends)[reach] for reach in (cut.reach(()), cut.reach(wanted)))
+        self._last = Ready(table, values, end, body, early)
         return self._last
 
     def walk(self, ready: Ready) -> None:
-        """Run all steps, or those before the tail where no row is wanted, and what stands between."""
+        """Run the steps that outputs and states need, and what stands between."""
+        if ready.early:
+            self._walk(ready, 0, ready.body)
+            ready.kept.update({i: ready.values.view(i)[rows] for i, rows in ready.early.items()})
+        self._walk(ready, ready.body if ready.early else 0, ready.end)
+
+    def _walk(self, ready: Ready, start: int, end: int) -> None:
+        """Run some steps."""
         values, rows = ready.values, sum(ready.values.lengths)
         calls = 1 if rows <= DIRECT_ROWS else _CALLS
         for part in ready.table.parts:
-            if part.tail and not ready.outputs:
-                continue
             if part.host is not None:
-                part.host(values)
+                if start <= part.first < end:
+                    part.host(values)
                 continue
-            steps = part.count if ready.outputs else part.body
+            skipped = max(start - part.first, 0)
+            steps, address = min(part.count, end - part.first) - skipped, part.address + skipped * _STEP_BYTES
             kind = f"{part.name} {rows.bit_length()}"  # durations per row are alike within a factor of two
-            self.walker.walk(part.address, steps, self._scratch.control, kind=kind, rows=rows, calls=calls)
+            self.walker.walk(address, steps, self._scratch.control, kind=kind, rows=rows, calls=calls)
 
     def _bind(self, table: StepTable, rows: int) -> None:
         """Make room for a call of a table: for all calls of its kind, unless sequences must come whole."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from volumetric.kernels.cpu.panels import Rounding
 from volumetric.kernels.cpu.rounded_attention import opened_bytes
 from volumetric.kernels.cpu.target import target
+from volumetric.network import OUTPUT
 from volumetric.runtime.cpu.resident import PRODUCTS, Matrix, ResidentWeights
 from volumetric.runtime.cpu.state import KVStorage, Pair, plain_states
 from volumetric.runtime.graph.ops import Node
@@ -32,7 +33,8 @@ class Settings:
     opened_bytes : of a position in the bfloat16 copy of a cache; 0: attention does not multiply in bfloat16
     gathered : values of which the wanted rows come together before the tail
     tokens : tensor of the caller where a table writes tokens that it chooses
-    writes_output : the last step writes straight into the caller's array
+    late : outputs that can be computed for the wanted rows alone
+    written : the output that its step writes straight into the caller's array; None: none of them
     """
 
     def __init__(
@@ -53,10 +55,10 @@ class Settings:
         made = {i for use in cut.uses if use.tail for i in use.writes}
         self.gathered = tuple(dict.fromkeys(i for use in cut.uses if use.tail for i in use.reads if i not in made))
         # A product stores its last columns one by one; other operations store whole vectors, beyond the row's end.
-        out = graph.outputs[0]
-        self._in_tail = out in made
+        out = cut.outputs[OUTPUT]
+        self.late = made.intersection(graph.outputs)
         by_product = any(node.op == "linear" and node.outputs[0] == out for node in cut.rows)
-        self.writes_output = self._in_tail and by_product and not list(graph.readers(out))
+        self.written = out if out in made and by_product and not list(graph.readers(out)) else None
 
     def pair_of(self, node: Node) -> Pair:
         """What attention reads; nodes of one form without states have the same, which lives one step."""
@@ -73,10 +75,6 @@ class Settings:
     def state_place(self, key: str) -> int:
         """Number of a state that no attention reads in a sequence's state table."""
         return len(self.pairs) + plain_states(self.cut.plan.states, self.pairs).index(key)
-
-    def output_row(self, row: int, wanted: int) -> int:
-        """Where the output of row `row` is found after a call, row number `wanted` of those that are wanted."""
-        return wanted if self._in_tail or self.graph.outputs[0] in self.gathered else row
 
     def _rounds_attention(self) -> bool:
         """Where products round to int8 or bfloat16, if the machine has products of bfloat16: else nothing is won."""

@@ -28,6 +28,7 @@ class Part:
     ----------
     name : of its own in this process
     address, count : the steps in memory
+    first : number of the first one, among those of the draft
     body : how many of them are before the tail
     work : estimated duration on one core, in nanoseconds
     meetings : how often threads meet in it
@@ -39,6 +40,7 @@ class Part:
     name: str
     address: int = 0
     count: int = 0
+    first: int = 0
     body: int = 0
     work: float = 0.0
     meetings: int = 0
@@ -55,6 +57,7 @@ class StepTable:
     draft : compiled by `ready`
     placement : of its tensors
     apart : steps at the end that do not belong to a usual run
+    ends : steps that there are after each of what may be the last to run
 
     Attributes
     ----------
@@ -67,8 +70,9 @@ class StepTable:
     rows : how many there is room for; 0 before the table is bound
     """
 
-    def __init__(self, draft: Draft, placement: Placement, *, apart: int = 0) -> None:
+    def __init__(self, draft: Draft, placement: Placement, *, apart: int = 0, ends: Sequence[int] = ()) -> None:
         self.placement = placement
+        self.ends = ends
         self.scratch = draft.scratch
         self.rows = self._spare = 0
         self.draft = draft
@@ -127,7 +131,8 @@ class StepTable:
             indices, run = zip(*some, strict=True)
             name, tail = f"table {next(_NUMBERS)}", run[0].tail
             if host is not None:
-                parts += [Part(name=name, host=host, label=step.label, tail=tail) for step in run]
+                at = zip(indices, run, strict=True)
+                parts += [Part(name=name, host=host, label=step.label, tail=tail, first=i) for i, step in at]
                 continue
             first = indices[0]
             parts.append(
@@ -135,6 +140,7 @@ class StepTable:
                     name=name,
                     address=self._address(first),
                     count=len(run),
+                    first=first,
                     body=sum(not step.tail for step in run),
                     work=sum(step.work for step in run),
                     meetings=int(self._words[first : first + len(run), BARRIER_WORD].sum()),

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from volumetric.kernels.gpu.dispatch import Rows, ceil_div
-from volumetric.runtime.batch import Span, deal
+from volumetric.runtime.batch import deal
+from volumetric.runtime.parts import Span
 
 PLACES = 512
 """Rows whose places a control block lists, as the shaders have it."""

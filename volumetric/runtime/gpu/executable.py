@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from volumetric.errors import DeviceError, GenerationError, UnsupportedError
 from volumetric.kernels.gpu.dispatch import Rows
-from volumetric.network import Params
-from volumetric.runtime.batch import Span, check_once, check_pieces, greedy_each
-from volumetric.runtime.device import MemoryReport, Piece, RunOptions
+from volumetric.network import OUTPUT, Params
+from volumetric.runtime.batch import check_once, check_pieces, greedy_each
+from volumetric.runtime.device import Found, Given, MemoryReport, Piece, RunOptions, output_of
 from volumetric.runtime.gpu.attending import Attending, attention_shapes
 from volumetric.runtime.gpu.calls import Place, schedule
 from volumetric.runtime.gpu.commands import Executor, PlainExecutor
@@ -34,9 +34,10 @@ from volumetric.runtime.gpu.scratch import Scratch
 from volumetric.runtime.gpu.state import GpuState
 from volumetric.runtime.gpu.tuning import tune
 from volumetric.runtime.graph.segments import Cut
+from volumetric.runtime.parts import Handed, Part, Span, taken
 from volumetric.runtime.plan import Plan
 from volumetric.runtime.profile import StepTime
-from volumetric.runtime.state import check_input, check_room, check_vocabulary
+from volumetric.runtime.state import check_room, check_tokens
 from volumetric.runtime.state_file import restore_state
 
 
@@ -77,7 +78,7 @@ class GpuExecutable:
         self.context = context
         self.plan = plan
         self._closed = False
-        cut = Cut(plan, native)
+        self._cut = cut = Cut(plan, native)
         self.graph = graph = cut.graph
         parts = cut.parts
         self.options = options
@@ -99,7 +100,7 @@ class GpuExecutable:
         self._executor: Executor = PlainExecutor(context) if portable else NativeExecutor(context)
         self._cores = GpuCores(context, graph, parts, self.weights, self._forget)
         self.recordings = Recordings(
-            context, self._executor, self.scratch, self._recorder, parts, self._cores, self._buffers
+            context, self._executor, self.scratch, self._recorder, cut, self._cores, self._buffers
         )
         self._results = Results(self.recordings)
         self._decoder = Decoder(self.recordings, self.pool, self._check_rows)
@@ -133,7 +134,7 @@ class GpuExecutable:
         restore_state(state, data, self.plan.states, self.options.context)
         return state
 
-    def run(self, pieces: Sequence[Piece]) -> list[NDArray[np.float32]]:
+    def run(self, pieces: Sequence[Piece]) -> list[Found]:
         """Append the rows of each piece to its state, all in one submission where the scratch memory has room.
 
         Products read the weights once for all rows; how they sum depends on the number of rows, so outputs differ in
@@ -144,42 +145,43 @@ class GpuExecutable:
         DeviceError : the keys and values need more memory than there is; no state has changed then
         """
         with self.pool.lock:
-            rows = check_pieces(self.plan, pieces, self.options.context)
-            for piece, x in zip(pieces, rows, strict=True):
-                self._check_owner(piece.state)
-                self._check_rows(piece.state.position, len(x))
-                self._check_together(len(x))
-            ends = [(piece.state, piece.state.position + len(x)) for piece, x in zip(pieces, rows, strict=True)]
+            parts = check_pieces(self.plan, pieces, self.options.context)
+            for part in parts:
+                self._check_owner(part.state)
+                self._check_rows(part.state.position, len(part))
+                self._check_together(len(part))
+            lengths = [len(part) for part in parts]
+            ends = [(part.state, part.state.position + len(part)) for part in parts]
             self.pool.ensure([(state.held, state.position, end) for state, end in ends], self.scratch.rows)
-            found: list[list[NDArray[np.float32]]] = [[] for _ in pieces]
+            results = Handed(self.plan, parts)
             for spans in schedule(
-                [len(x) for x in rows],
+                lengths,
                 self.scratch.rows,
                 apart=self.recordings.apart,
                 whole=self.recordings.whole,
                 each=self.graph.piece,
             ):
-                states: list[GpuState] = [pieces[span.piece].state for span in spans]
-                wanted = [_wanted(pieces[span.piece], span, len(rows[span.piece])) for span in spans]
-                x = np.concatenate([rows[span.piece][span.start : span.stop] for span in spans])
-                starts = np.cumsum([0, *(len(span) for span in spans)])
-                numbers = [int(start) + n for start, part in zip(starts, wanted, strict=False) for n in part]
-                lengths = [len(span) for span in spans]
-                placed = self._place_rows(states, lengths)
-                for i in self._cores.derived:
-                    self._results.write(i, self._cores.derived_rows(i, lengths, [state.position for state in states]))
-                outputs = self._results.run(*placed, x, numbers)
-                for state, span in zip(states, spans, strict=True):
-                    state.advance(len(span))
-                at = 0
-                for span, numbers in zip(spans, wanted, strict=True):
-                    found[span.piece].append(outputs[at : at + len(numbers)])
-                    at += len(numbers)
-            return [np.concatenate(parts) if len(parts) > 1 else parts[0].copy() for parts in found]
+                self._run_spans(parts, spans, results)
+            return results.found
 
-    def forward(self, state: GpuState, x: NDArray[Any], *, last_only: bool = True) -> NDArray[np.float32]:
+    def _run_spans(self, parts: Sequence[Part], spans: Sequence[Span], results: Handed) -> None:
+        """Run one call of the device."""
+        states: list[GpuState] = [parts[span.piece].state for span in spans]
+        lengths = [len(span) for span in spans]
+        placed = self._place_rows(states, lengths)
+        for i in self._cores.derived:
+            self._results.write(i, self._cores.derived_rows(i, lengths, [state.position for state in states]))
+        wanted = results.wanted(spans)
+        given = {i: taken(parts, spans, name) for name, i in self._cut.inputs.items()}
+        numbers = {self._cut.outputs[name]: rows for name, rows in wanted.items()}
+        outputs = self._results.run(*placed, given, numbers)
+        for state, span in zip(states, spans, strict=True):
+            state.advance(len(span))
+        results.take(spans, {name: outputs[self._cut.outputs[name]] for name in wanted})
+
+    def forward(self, state: GpuState, x: Given, *, last_only: bool = True) -> NDArray[np.float32]:
         """Append the rows of `x` to `state` and return the output for the last row, or for all of them."""
-        return self.run([Piece(state, x, "last" if last_only else "all")])[0]
+        return output_of(self.run([Piece(state, x, "last" if last_only else "all", (OUTPUT,))])[0])
 
     def greedy(self, states: Sequence[GpuState], tokens: Sequence[int]) -> Generator[list[int]]:
         """Feed `tokens`, yield the arg max of each sequence, feed those, and so on, two in flight.
@@ -189,14 +191,12 @@ class GpuExecutable:
         UnsupportedError : the network does not read token ids
         GenerationError : a context is full, a token is outside of the vocabulary, or logits allow no choice
         """
-        if self.plan.values[self.plan.inputs[0]].dtype != "int32":
-            raise UnsupportedError("greedy decoding needs a network that reads token ids")
-        check_vocabulary(self.plan, check_input(self.plan, np.array(tokens)))
+        check_tokens(self.plan, tokens)
         check_once(states)
         for state in states:
             self._check_owner(state)
         alone = len(states) > self.recordings.most_singles or bool(self._cores.derived)
-        return greedy_each(self, states, tokens) if alone else self._decoder.run(states, tokens)
+        return greedy_each(self, self.plan, states, tokens) if alone else self._decoder.run(states, tokens)
 
     def tune(self) -> None:
         """Search for faster cuts of the products of a token, for new states of all executables on this GPU.
@@ -330,13 +330,6 @@ class GpuExecutable:
             raise DeviceError("this executable is closed", hint="compile the plan again")
         if state.pool is not self.pool:
             raise GenerationError("the state belongs to another executable", hint="use one of this one's new_state()")
-
-
-def _wanted(piece: Piece, span: Span, length: int) -> range:
-    """Rows of a span, by their number in it, that have an output."""
-    if piece.wanted == "all":
-        return range(len(span))
-    return range(len(span) - 1, len(span)) if piece.wanted == "last" and span.stop == length else range(0)
 
 
 def _storage(plan: Plan, params: Params) -> Literal["float32", "float16"]:

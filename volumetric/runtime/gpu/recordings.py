@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from volumetric.errors import DeviceError
 from volumetric.kernels.gpu import elementwise
 from volumetric.kernels.gpu.dispatch import Rows, power_of_two
+from volumetric.network import INPUT, OUTPUT
 from volumetric.runtime.gpu.calls import CONTROL_BYTES, NEAR_BYTES, PLACES, Place, control_words, count_rows, near_words
 from volumetric.runtime.gpu.commands import Executor, Pass
 from volumetric.runtime.gpu.context import Call, GpuContext
@@ -19,10 +20,19 @@ from volumetric.runtime.gpu.cores import GpuCores
 from volumetric.runtime.gpu.record import Frame, Recorder
 from volumetric.runtime.gpu.recording import Entry, Recording, entry, recording
 from volumetric.runtime.gpu.scratch import Scratch
-from volumetric.runtime.graph.segments import Segment
+from volumetric.runtime.graph.segments import Cut
 
-_Key: TypeAlias = tuple[str, int, int, tuple[int, ...]]
-"""Part of the graph, most rows, most of them that are alone; rows of each piece where these matter."""
+
+class _Key(NamedTuple):
+    """Part of the graph, most rows, most of them that are alone, rows of each piece where these matter, and `reach`."""
+
+    part: str
+    rows: int
+    singles: int
+    lengths: tuple[int, ...]
+    reach: int
+
+
 _KEPT = 256
 """Recordings that are kept."""
 _NOBODY = Place(0, 0, 1)
@@ -36,7 +46,7 @@ class Recordings:
     context, executor : where, and how commands are encoded
     scratch : values of the graph
     recorder : writes its nodes on rows
-    parts : its segments
+    cut : its segments
     cores : writes those between them
     buffers : gives the buffers that recordings name, as they are now
 
@@ -46,6 +56,7 @@ class Recordings:
     most_singles : sequences with one row each that a call may have
     whole : a call has all rows of a sequence
     apart : it has those of one alone
+    input, output : tensors called so, of which greedy decoding makes one from the other
     """
 
     def __init__(
@@ -54,7 +65,7 @@ class Recordings:
         executor: Executor,
         scratch: Scratch,
         recorder: Recorder,
-        parts: Sequence[Segment],
+        cut: Cut,
         cores: GpuCores,
         buffers: Callable[[], Mapping[str, Any]],
     ) -> None:
@@ -62,12 +73,12 @@ class Recordings:
         self.executor = executor
         self.scratch = scratch
         self.graph = graph = recorder.graph
-        self.input, self.output = graph.given[0], graph.outputs[0]
+        self.input, self.output = cut.inputs[INPUT], cut.outputs[OUTPUT]
         self.owner: object | None = None
         self.whole = recorder.attention.whole or graph.whole
         self.apart = self.whole and bool(cores)
         self._block = recorder.attention.block
-        self._parts, self._cores = parts, cores
+        self._cut, self._cores = cut, cores
         self.most_singles = min(scratch.rows, scratch.tail_rows, PLACES) if not self.whole else 1
         self._recorder = recorder
         self._buffers = buffers
@@ -100,36 +111,43 @@ class Recordings:
         rows = count_rows(places, self._block, singles=not self.whole)
         return rows._replace(lengths=tuple(place.rows for place in places)) if self._cores else rows
 
-    def calls(self, part: str, rows: Rows) -> list[Call]:
-        """Dispatches of ``"body"``, ``"tail"`` or ``"whole"`` for up to so many rows, after rounding up."""
-        key = self._key(part, rows)
+    def calls(self, part: str, rows: Rows, reach: int | None = None) -> list[Call]:
+        """Dispatches of ``"body"``, ``"tail"`` or ``"whole"`` for up to so many rows, after rounding up.
+
+        Those beyond `Cut.reach` are left out.
+        """
+        key = self._key(part, rows, reach)
         if key not in self._calls:
             while len(self._calls) >= _KEPT:
                 oldest = next(iter(self._calls))
                 for kept in (self._calls, self._entries, self._prepared):
                     kept.pop(oldest, None)
-            self._calls[key] = self.context.bind_all(self.entries(part, rows), self._buffers())
+            self._calls[key] = self.context.bind_all(self.entries(part, rows, reach), self._buffers())
         return self._calls[key]
 
-    def entries(self, part: str, rows: Rows) -> list[Entry]:
+    def entries(self, part: str, rows: Rows, reach: int | None = None) -> list[Entry]:
         """The same as plain data."""
-        key = self._key(part, rows)
+        key = self._key(part, rows, reach)
         if key not in self._entries:
             tail = part == "tail"
             values = {**self.scratch.values, **self.scratch.gathered} if tail else self.scratch.values
             control = self._tail_control if tail else self._control
             entries: list[Entry] = []
-            wanted = (one for one in self._parts if part == "whole" or one.tail == tail)
+            wanted = (one for one in self._cut.within(key.reach) if part == "whole" or one.tail == tail)
             for on_rows, parts in groupby(wanted, key=lambda one: one.graph is None):
                 if on_rows:
                     nodes = [node for one in parts for node in one.nodes]
-                    frame = Frame(nodes=nodes, rows=key[1], singles=key[2], control=control, values=values)
+                    frame = Frame(nodes=nodes, rows=key.rows, singles=key.singles, control=control, values=values)
                     entries += self._recorder.record(frame)
                     continue
                 for one in parts:
-                    entries += self._cores.entries(one, key[3], values, control)
+                    entries += self._cores.entries(one, key.lengths, values, control)
             self._entries[key] = entries
         return self._entries[key]
+
+    def reach(self, outputs: Iterable[int]) -> int:
+        """How far the graph must run for some outputs, see `Cut.reach`."""
+        return self._cut.reach(outputs)
 
     def recording(self, part: str, rows: Rows) -> Recording:
         """The same as what can be written to a file, with the sizes of the buffers."""
@@ -139,15 +157,15 @@ class Recordings:
         """Dispatches of a call of one row."""
         return self.calls("whole", self.count([_NOBODY]))
 
-    def recorded(self, part: str, rows: Rows) -> Pass:
+    def recorded(self, part: str, rows: Rows, reach: int | None = None) -> Pass:
         """The pass over such dispatches."""
-        return Pass(self._prepare(self._key(part, rows), lambda: self.calls(part, rows)), rows)
+        return Pass(self._prepare(self._key(part, rows, reach), lambda: self.calls(part, rows, reach)), rows)
 
     def next_tokens(self, rows: Rows) -> Pass:
-        """One token of each sequence: rows through the whole graph, arg max, and the next tokens and positions set."""
-        return Pass(
-            self._prepare(self._key("tokens", rows), lambda: [*self.calls("whole", rows), *self._picking()]), rows
-        )
+        """One token of each sequence: rows through the graph, arg max, and the next tokens and positions set."""
+        reach = self.reach([self.output])
+        key = self._key("tokens", rows, reach)
+        return Pass(self._prepare(key, lambda: [*self.calls("whole", rows, reach), *self._picking()]), rows)
 
     def drop(self, begun: Any) -> None:
         """Get rid of encoded commands. wgpu keeps finished ones for ever unless they run: they do, on nobody's page."""
@@ -196,7 +214,7 @@ class Recordings:
             self._picks = self.context.bind_all(both, self._buffers())
         return self._picks
 
-    def _key(self, part: str, rows: Rows) -> _Key:
+    def _key(self, part: str, rows: Rows, reach: int | None) -> _Key:
         """What distinguishes recordings.
 
         They serve as many rows as the next power of two, and more than singles if so; but where there are segments
@@ -204,4 +222,5 @@ class Recordings:
         """
         singles = power_of_two(rows.singles) if rows.singles else 0
         lengths = (rows.lengths or (rows.total,)) if self._cores else ()
-        return part, max(power_of_two(rows.total), 2 * singles if rows.others else 0), singles, lengths
+        most = max(power_of_two(rows.total), 2 * singles if rows.others else 0)
+        return _Key(part, most, singles, lengths, len(self._cut.uses) if reach is None else reach)

@@ -6,7 +6,8 @@ GPU runs one call, those of the next are encoded, which takes the host as long a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,27 +19,30 @@ from volumetric.runtime.gpu.scratch import row_bytes
 if TYPE_CHECKING:
     from volumetric.runtime.gpu.recordings import Recordings
 
+Outputs: TypeAlias = tuple[int, ...]
+"""Tensors that a call hands to the host."""
+
 
 class RepeatedCalls:
     """Such calls of a graph; the commands of the next one are kept."""
 
     def __init__(self, recordings: Recordings) -> None:
         self._recordings = recordings
-        self._size = row_bytes(recordings.graph.tensors[recordings.output])
         self._buffer: Any = None
-        self._begun: tuple[Rows, Any] | None = None
+        self._begun: tuple[tuple[Rows, Outputs], Any] | None = None
 
-    def run(self, rows: Rows) -> NDArray[np.float32]:
-        """Run the rows that input and control block hold; returns the outputs with their padding."""
-        executor = self._recordings.executor
-        if self._begun is None or self._begun[0] != rows:
+    def run(self, rows: Rows, outputs: Outputs) -> list[NDArray[np.float32]]:
+        """Run the rows that inputs and control block hold; returns the rows of `outputs` with their padding."""
+        executor, call = self._recordings.executor, (rows, outputs)
+        if self._begun is None or self._begun[0] != call:
             self.drop()
-            self._begun = self._encode(rows)
-        begun, self._begun = self._begun, None
-        number = executor.send(begun[1])
-        self._begun = self._encode(rows)
-        nbytes = rows.total * self._size
-        return np.frombuffer(executor.read(self._buffer, nbytes, number), np.float32).reshape(rows.total, -1)
+            self._begun = call, self._encode(*call)
+        begun, self._begun = self._begun[1], None
+        number = executor.send(begun)
+        self._begun = call, self._encode(*call)
+        sizes = [rows.total * row_bytes(self._recordings.graph.tensors[i]) // 4 for i in outputs]
+        words = np.frombuffer(executor.read(self._buffer, 4 * sum(sizes), number), np.float32)
+        return [part.reshape(rows.total, -1) for part in np.split(words, np.cumsum(sizes)[:-1])]
 
     def drop(self) -> None:
         """Drop the commands of the next call."""
@@ -53,15 +57,14 @@ class RepeatedCalls:
             self._recordings.context.free(self._buffer)
             self._buffer = None
 
-    def _encode(self, rows: Rows) -> tuple[Rows, Any]:
-        recordings = self._recordings
-        if self._buffer is None or self._buffer.size < rows.total * self._size:
+    def _encode(self, rows: Rows, outputs: Outputs) -> Any:
+        recordings, scratch = self._recordings, self._recordings.scratch
+        sizes = [rows.total * row_bytes(recordings.graph.tensors[i]) for i in outputs]
+        if self._buffer is None or self._buffer.size < sum(sizes):
             if self._buffer is not None:
                 recordings.context.free(self._buffer)
-            self._buffer = recordings.context.buffer(rows.total * self._size, "rows of results", read=True)
-        output = recordings.scratch.buffers[recordings.scratch.values[recordings.output]]
-        commands: list[Command] = [
-            recordings.recorded("whole", rows),
-            Copy(output, 0, self._buffer, 0, rows.total * self._size),
-        ]
-        return rows, recordings.executor.begin(commands)
+            self._buffer = recordings.context.buffer(sum(sizes), "rows of results", read=True)
+        commands: list[Command] = [recordings.recorded("whole", rows, recordings.reach(outputs))]
+        places = zip(outputs, accumulate(sizes, initial=0), sizes, strict=False)
+        commands += [Copy(scratch.buffers[scratch.values[i]], 0, self._buffer, at, size) for i, at, size in places]
+        return recordings.executor.begin(commands)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,21 +23,26 @@ class Results:
         self._recordings = recordings
         self._graph, self._scratch = recordings.graph, recordings.scratch
         self._repeated = RepeatedCalls(recordings)
+        self._made_in_tail = {i for node in self._graph.nodes if node.tail for i in node.outputs}
         self._readback: Any = None
 
-    def run(self, rows: Rows, words: NDArray[np.uint32], x: NDArray[Any], wanted: list[int]) -> NDArray[np.float32]:
+    def run(
+        self, rows: Rows, words: NDArray[np.uint32], given: Mapping[int, NDArray[Any]], wanted: Mapping[int, list[int]]
+    ) -> dict[int, NDArray[np.float32]]:
         """Run the call that the control block describes.
 
         Parameters
         ----------
         rows, words : from `Recordings.place`
-        x : input rows
-        wanted : rows that have an output, ascending
+        given : input → its rows
+        wanted : output → the rows of it that are handed back, ascending
         """
-        self.write(self._recordings.input, x)
-        every = len(wanted) == rows.total <= self._scratch.tail_rows
-        if every and rows.total in (1, rows.singles):
-            return self._output(self._recordings.output, self._repeated.run(rows))
+        for i, x in given.items():
+            self.write(i, x)
+        every = all(len(numbers) == rows.total <= self._scratch.tail_rows for numbers in wanted.values())
+        if wanted and every and rows.total in (1, rows.singles):
+            found = zip(wanted, self._repeated.run(rows, tuple(wanted)), strict=True)
+            return {i: self._output(i, value) for i, value in found}
         return self._parts(rows, words, wanted)
 
     def drop(self) -> None:
@@ -51,22 +56,29 @@ class Results:
             self._recordings.context.free(self._readback)
             self._readback = None
 
-    def _parts(self, rows: Rows, words: NDArray[np.uint32], wanted: list[int]) -> NDArray[np.float32]:
-        """Run the body for all rows, and the tail for the wanted ones."""
-        graph, scratch, out = self._graph, self._scratch, self._recordings.output
+    def _parts(
+        self, rows: Rows, words: NDArray[np.uint32], wanted: Mapping[int, list[int]]
+    ) -> dict[int, NDArray[np.float32]]:
+        """Run the body for all rows, and the tail for those that an output of it is wanted of."""
+        graph, scratch = self._graph, self._scratch
+        late = {i: numbers for i, numbers in wanted.items() if i in self._made_in_tail}
+        early = {i: numbers for i, numbers in wanted.items() if i not in late}
+        ends, reach = sorted(set().union(*late.values())), self._recordings.reach(late)
         commands: list[Command] = [self._recordings.recorded("body", rows)]
-        if not wanted or not any(out in node.outputs for node in graph.nodes if node.tail):
-            return self._fetch(commands, out, wanted)
-        found = []
-        for start in range(0, len(wanted), scratch.tail_rows):
-            part = wanted[start : start + scratch.tail_rows]
-            self._recordings.place_tail(gathered_words(words, part))
-            for value, target in scratch.gathered.items():
-                commands += _gather(self._buffer(value), scratch.buffers[target], row_bytes(graph.tensors[value]), part)
-            commands.append(self._recordings.recorded("tail", Rows(len(part))))
-            found.append(self._fetch(commands, out, range(len(part))))
-            commands = []
-        return np.concatenate(found)
+        found: dict[int, list[NDArray[np.float32]]] = {i: [] for i in wanted}
+        for start in range(0, max(len(ends), 1), scratch.tail_rows):
+            part = ends[start : start + scratch.tail_rows]
+            if part:
+                self._recordings.place_tail(gathered_words(words, part))
+                for i, target in scratch.gathered.items():
+                    commands += _gather(self._buffer(i), scratch.buffers[target], row_bytes(graph.tensors[i]), part)
+                commands.append(self._recordings.recorded("tail", Rows(len(part)), reach))
+            place = {number: at for at, number in enumerate(part)}
+            asked = early | {i: [place[n] for n in numbers if n in place] for i, numbers in late.items()}
+            for i, value in self._fetch(commands, asked).items():
+                found[i].append(value)
+            commands, early = [], {}
+        return {i: np.concatenate(parts) if len(parts) > 1 else parts[0] for i, parts in found.items()}
 
     def write(self, value: int, x: NDArray[Any]) -> None:
         """Put the rows of a value where the graph reads them."""
@@ -76,21 +88,26 @@ class Results:
             flat = np.pad(flat, ((0, 0), (0, columns - flat.shape[1])))
         self._recordings.context.write(self._buffer(value), flat)
 
-    def _fetch(self, commands: list[Command], value: int, rows: Sequence[int]) -> NDArray[np.float32]:
-        """Submit, and return rows of a value."""
+    def _fetch(self, commands: list[Command], wanted: Mapping[int, list[int]]) -> dict[int, NDArray[np.float32]]:
+        """Submit, and return rows of values."""
         context, executor = self._recordings.context, self._recordings.executor
-        if not rows:
+        sizes = {i: len(rows) * row_bytes(self._graph.tensors[i]) for i, rows in wanted.items()}
+        total = sum(sizes.values())
+        if not total:
             executor.submit(commands)
-            return np.empty((0, *self._graph.tensors[value].shape[1:]), np.float32)
-        size, count = row_bytes(self._graph.tensors[value]), len(rows)
-        if self._readback is None or self._readback.size < count * size:
+            return {i: np.empty((0, *self._graph.tensors[i].shape[1:]), np.float32) for i in wanted}
+        if self._readback is None or self._readback.size < total:
             if self._readback is not None:
                 context.free(self._readback)
-            self._readback = context.buffer(count * size, "results", read=True)
-        copies = _gather(self._buffer(value), self._readback, size, rows)
-        number = executor.submit([*commands, *copies])
-        data = executor.read(self._readback, count * size, number)
-        return self._output(value, np.frombuffer(data, np.float32).reshape(count, size // 4))
+            self._readback = context.buffer(total, "results", read=True)
+        copies, at = list(commands), 0
+        for i, rows in wanted.items():
+            copies += _gather(self._buffer(i), self._readback, row_bytes(self._graph.tensors[i]), rows, at)
+            at += sizes[i]
+        number = executor.submit(copies)
+        words = np.frombuffer(executor.read(self._readback, total, number), np.float32)
+        parts = np.split(words, np.cumsum([size // 4 for size in sizes.values()])[:-1])
+        return {i: self._output(i, part.reshape(len(wanted[i]), -1)) for i, part in zip(wanted, parts, strict=True)}
 
     def _buffer(self, value: int) -> Any:
         return self._scratch.buffers[self._scratch.values[value]]
@@ -101,11 +118,10 @@ class Results:
         return np.ascontiguousarray(padded[:, : about.width]).reshape(len(padded), *about.shape[1:])
 
 
-def _gather(source: Any, target: Any, size: int, rows: Sequence[int]) -> list[Command]:
-    """Copy rows of `size` bytes to the beginning of another buffer, one after the other."""
+def _gather(source: Any, target: Any, size: int, rows: Sequence[int], at: int = 0) -> list[Command]:
+    """Copy rows of `size` bytes to byte `at` of another buffer, one after the other."""
     found: list[Command] = []
-    at = 0
     for first, count in runs(rows):
-        found.append(Copy(source, first * size, target, at * size, count * size))
-        at += count
+        found.append(Copy(source, first * size, target, at, count * size))
+        at += count * size
     return found

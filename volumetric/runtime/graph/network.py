@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from volumetric._typing import ROWS, Shape
 from volumetric.errors import ShapeError, UnsupportedError
 from volumetric.layers import LayerSpec, StateSpec
 from volumetric.layers.state import no_resets
-from volumetric.network import Network
+from volumetric.network import INPUT, Network
 from volumetric.runtime.graph.build import GraphBuilder
 from volumetric.runtime.graph.experts import fuse_experts
 from volumetric.runtime.graph.fusion import fuse_rows, mark_tail
@@ -47,14 +47,14 @@ GROUPED = frozenset({"experts"})
 def graph_of(
     network: Network, rows: int, *, sequences: int | None = None, resets: bool = False, resumes: bool = False
 ) -> Graph:
-    """Return the forward pass of `network` as a graph with one output.
+    """Return the forward pass of `network` as a graph with its inputs and outputs, in the order of `lower`.
 
     Parameters
     ----------
     rows : rows (tokens, samples) of a call
-    sequences : None: the input is ``[rows, …]``, one sequence where rows see each other. A number: the input is
-        ``[sequences, rows, …]``, and so is the output; each sequence is computed as if it were alone
-    resets : there is a second input, float32 ``[rows]`` or ``[sequences, rows]``: 1 where a new sequence begins with a
+    sequences : None: inputs are ``[rows, …]``, one sequence where rows see each other. A number: inputs are
+        ``[sequences, rows, …]``, and so are outputs; each sequence is computed as if it were alone
+    resets : there is one more input, float32 ``[rows]`` or ``[sequences, rows]``: 1 where a new sequence begins with a
         row. What comes from there on is as if nothing had been before
     resumes : sequences go on from run to run: what the recurrent layers keep of each lies in buffers of the store,
         ``[sequences, …]`` by the keys of `Plan.states`, which start as zeros and which every run replaces
@@ -72,12 +72,12 @@ def graph_of(
     if resumes:
         _refuse_other_states(plan)
     work = GraphBuilder()
-    value = plan.values[plan.inputs[0]]
     lead = (rows,) if sequences is None else (sequences, rows)
-    x = work.input("input", (*lead, *value.shape[1:]), value.dtype)
+    values = {name: plan.values[i] for name, i in plan.inputs.items()}
+    given = {name: work.input(name, (*lead, *value.shape[1:]), value.dtype) for name, value in values.items()}
     starts = work.reshape(work.input("resets", lead), (sequences or 1, rows)) if resets else None
-    y = emit_plan(work, plan, x, sequences=sequences, resumes=resumes, resets=starts)
-    return fuse_activations(work.finish([y]))
+    made = emit_plan(work, plan, given, sequences=sequences, resumes=resumes, resets=starts)
+    return fuse_activations(work.finish([*made.values()]))
 
 
 def _refuse_other_states(plan: Plan) -> None:
@@ -101,12 +101,14 @@ def open_graph(plan: Plan, dialect: frozenset[str] = DIALECT) -> Graph:
     dialect : operations on the rows of a call that the device runs
     """
     work = GraphBuilder(dialect)
-    value = plan.values[plan.inputs[0]]
-    x = work.input("input", value.shape, value.dtype)
-    y = emit_plan(work, plan, x, resumes=True)
-    if work.tensors[y].role == "input":  # an output is a tensor of its own
-        y = joined(work, (y,), "add")
-    graph = work.finish([y])
+    values = {name: plan.values[i] for name, i in plan.inputs.items()}
+    given = {name: work.input(name, value.shape, value.dtype) for name, value in values.items()}
+    made = emit_plan(work, plan, given, resumes=True).values()
+    outputs: list[int] = []
+    for y in made:  # each a tensor of its own
+        apart = work.tensors[y].role == "input" or y in outputs
+        outputs.append(joined(work, (y,), "add") if apart else y)
+    graph = work.finish(outputs)
     numbered = any(len(graph.tensors[i].shape) > 2 for i in graph.derived)  # samples, by their number in the call
     whole = numbered or any(looks_ahead(plan, step) for step in plan.steps)
     fused = fuse_rows(fuse_activations(replace(graph, piece=plan.piece, whole=whole)))
@@ -117,7 +119,7 @@ def open_graph(plan: Plan, dialect: frozenset[str] = DIALECT) -> Graph:
 def emit_plan(
     work: GraphBuilder,
     plan: Plan,
-    x: int,
+    given: Mapping[str, int],
     *,
     param: Callable[[str, Shape], int] | None = None,
     sequences: int | None = None,
@@ -125,30 +127,27 @@ def emit_plan(
     made: dict[int, int] | None = None,
     training: GraphTraining | None = None,
     resets: int | None = None,
-) -> int:
-    """Emit a layer-level plan (of `lower`) on the input tensor `x` and return its output.
+) -> dict[str, int]:
+    """Emit a layer-level plan (of `lower`) and return its outputs by name.
 
     Parameters
     ----------
-    x : ``[rows, …]``, or ``[sequences, rows, …]`` where `sequences` is a number
+    given : name → tensor of each input, ``[rows, …]``, or ``[sequences, rows, …]`` where `sequences` is a number
     param : key and shape of a parameter → the tensor to use for it, by default the persistent buffer of that key
     resumes : layers go on from the states of a sequence
     made : receives value of the plan → tensor
     training : None at inference
     resets : ``[sequences, rows]``, 1 where a new sequence begins with a row; None: nowhere
     """
-    value = plan.values[plan.inputs[0]]
-    lead = 1 if sequences is None else 2
-    shape = work.shape(x)
-    if (
-        len(shape) != lead + len(value.shape) - 1
-        or shape[lead:] != value.shape[1:]
-        or shape[0] != (sequences or shape[0])
-    ):
-        raise ShapeError(f"the plan's input has rows of shape {list(value.shape[1:])}, got {list(shape)}")
+    axes = 1 if sequences is None else 2
+    lead = work.shape(given[INPUT])[:axes]
+    for name, i in plan.inputs.items():
+        row, shape = plan.values[i].shape[1:], work.shape(given[name])
+        if shape != (*lead, *row) or len(lead) != axes or lead[0] != (sequences or lead[0]):
+            raise ShapeError(f"the plan's input {name!r} has rows of shape {list(row)}, got {list(shape)}")
     count = 1 if sequences is None else sequences
-    rows = shape[0] if sequences is None else sequences * shape[1]
-    values = {plan.inputs[0]: work.reshape(x, (rows, *shape[lead:]))}
+    rows = lead[0] if sequences is None else sequences * lead[1]
+    values = {i: work.reshape(given[name], (rows, *plan.values[i].shape[1:])) for name, i in plan.inputs.items()}
     base = Scope(
         work=work,
         param=param or work.stored,
@@ -168,8 +167,8 @@ def emit_plan(
         values |= dict.fromkeys(step.outputs, result)
     if made is not None:
         made.update(values)
-    y = values[plan.outputs[0]]
-    return work.reshape(y, (*shape[:lead], *work.shape(y)[1:]))
+    outputs = {name: values[i] for name, i in plan.outputs.items()}
+    return {name: work.reshape(y, (*lead, *work.shape(y)[1:])) for name, y in outputs.items()}
 
 
 def emit_step(base: Scope, step: Step, inputs: Sequence[int]) -> int:

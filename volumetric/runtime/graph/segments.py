@@ -7,7 +7,7 @@ one, so that its programs serve all sequences.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
@@ -73,6 +73,7 @@ class Cut:
 
     Attributes
     ----------
+    inputs, outputs : name → tensor of the graph, of what a call gives and is handed back
     parts : segments in their order
     rows : nodes of those that run on rows
     uses : what these nodes and the other segments read and make, in their order
@@ -81,9 +82,26 @@ class Cut:
     def __init__(self, plan: Plan, native: Collection[str]) -> None:
         self.plan = plan
         self.graph = graph = open_graph(plan, (DIALECT | GROUPED).intersection(native))
+        self.inputs = dict(zip(plan.inputs, graph.given, strict=True))
+        self.outputs = dict(zip(plan.outputs, graph.outputs, strict=True))
         self.parts = segments(graph, native)
         self.rows = tuple(node for part in self.parts if part.graph is None for node in part.nodes)
         self.uses = tuple(use for part in self.parts for use in _uses(graph, part))
+        made = {i: at for at, use in enumerate(self.uses, 1) for i in use.writes}
+        self._body = sum(not use.tail for use in self.uses)
+        self._ends = {i: max(made.get(i, 0), self._body) for i in graph.outputs}
+
+    def reach(self, outputs: Iterable[int]) -> int:
+        """How many of `uses` run for these outputs: all before the tail, and up to the last that makes one of them."""
+        return max((self._ends[i] for i in outputs), default=self._body)
+
+    def within(self, reach: int) -> Iterator[Segment]:
+        """Yield the segments as far as the first `reach` of `uses`."""
+        for part in self.parts:
+            count = 1 if part.graph is not None else len(part.nodes)
+            if reach > 0:
+                yield part if count <= reach else replace(part, nodes=part.nodes[:reach])
+            reach -= count
 
     @cached_property
     def positions(self) -> int | None:

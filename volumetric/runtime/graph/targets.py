@@ -23,6 +23,7 @@ import numpy as np
 
 from volumetric.layers import Discrete
 from volumetric.layers.noise import stream_of
+from volumetric.network import OUTPUT
 from volumetric.runtime.graph.build import GraphBuilder
 from volumetric.runtime.graph.differentiate import differentiate
 from volumetric.runtime.graph.inverses import EXACT, Inverse, cross_join, emit_inverse, last_steps, weighted
@@ -37,6 +38,7 @@ from volumetric.runtime.graph.training import (
     GetWeight,
     Pace,
     UpdateRule,
+    emit_inputs,
     emit_loss,
     write_update,
 )
@@ -100,7 +102,7 @@ def target_graph(of: ForwardPass, weights: EmitWeights, rule: TargetRule) -> Gra
     knobs = work.input("knobs", (KNOBS,))
     rate, scale, first, second = work.split(knobs, [1] * KNOBS, 0)
     pass_ = _Pass(work=work, plan=of.plan, rule=rule, made=made, get=get, sequences=of.sequences or 1)
-    y = made[of.plan.outputs[0]]
+    y = made[of.plan.outputs[OUTPUT]]
     slope = work.reshape(slope, work.shape(y))
     slope = work.binary("mul", slope, work.reshape(scale, (1,) * len(work.shape(y))))
     pass_.aim(work.affine(slope, float(pass_.rows)))
@@ -123,9 +125,9 @@ def inverse_graph(of: ForwardPass, weights: EmitWeights, rule: TargetRule) -> Gr
     """
     work = GraphBuilder()
     key = work.input("noise", (2,), "int32")
-    x = work.input("inputs", of.inputs, of.plan.values[of.plan.inputs[0]].dtype)
+    given = emit_inputs(work, of)
     get, made = weights(work), dict[int, int]()
-    emit_plan(work, of.plan, x, param=get, sequences=of.sequences, made=made)
+    emit_plan(work, of.plan, given, param=get, sequences=of.sequences, made=made)
     noise, knobs = work.input("spread", (1,)), work.input("knobs", (KNOBS,))
     pass_ = _Pass(work=work, plan=of.plan, rule=rule, made=made, get=get, sequences=of.sequences or 1)
     found = pass_.inverse_gradients(key, noise)
@@ -152,7 +154,7 @@ class _Pass:
         self.shift: dict[int, int] = {}
         """Value → how far its target is from it."""
         self.kappa: dict[int, float] = {}
-        self.rows = self.work.shape(self.made[self.plan.outputs[0]])[0]
+        self.rows = self.work.shape(self.made[self.plan.outputs[OUTPUT]])[0]
 
     @cached_property
     def base(self) -> Scope:
@@ -187,7 +189,7 @@ class _Pass:
 
     def _by_gradient(self, slope: int) -> None:
         depth = self._depths()
-        found = differentiate(self.work, {self.made[self.plan.outputs[0]]: slope}, [self.made[i] for i in depth])
+        found = differentiate(self.work, {self.made[self.plan.outputs[OUTPUT]]: slope}, [self.made[i] for i in depth])
         for value, layers in depth.items():
             if self.made[value] in found:
                 kappa = self.rule.scale * self.rule.growth**layers
@@ -195,7 +197,7 @@ class _Pass:
 
     def _depths(self) -> dict[int, int]:
         """Value that a layer made → layers from it to the output, on the longest way."""
-        found = {self.plan.outputs[0]: 0}
+        found = {self.plan.outputs[OUTPUT]: 0}
         for step in reversed(self.plan.steps):
             if step.outputs[0] in found:
                 further = found[step.outputs[0]] + bool(step.params)
@@ -205,7 +207,7 @@ class _Pass:
 
     def _by_difference(self, slope: int) -> None:
         derived, last = last_steps(self.plan)
-        ends = {i for step in last for i in step.outputs} | {self.plan.outputs[0]}
+        ends = {i for step in last for i in step.outputs} | {self.plan.outputs[OUTPUT]}
         if self.rule.top == "hidden":
             derived = [*derived, *last]
             ends |= {i for step in last for i in step.inputs if i in self.weighted}
@@ -214,7 +216,7 @@ class _Pass:
         asked: dict[int, list[tuple[int, float]]] = {}
         for value in ends:
             tensor, stops = self.made[value], blocked - {self.made[value]}
-            found = differentiate(self.work, {self.made[self.plan.outputs[0]]: slope}, [tensor], stops=stops)
+            found = differentiate(self.work, {self.made[self.plan.outputs[OUTPUT]]: slope}, [tensor], stops=stops)
             if tensor in found:
                 asked[value] = [(self.work.affine(found[tensor], -self.rule.scale), self.rule.scale)]
         for step in reversed(self.plan.steps):

@@ -16,6 +16,7 @@ import numpy as np
 from volumetric._typing import Shape
 from volumetric.errors import SpecError
 from volumetric.layers import LayerSpec
+from volumetric.network import OUTPUT
 from volumetric.runtime.graph.build import GraphBuilder
 from volumetric.runtime.graph.differentiate import differentiate
 from volumetric.runtime.graph.network import emit_plan
@@ -43,7 +44,7 @@ class ForwardPass:
     Attributes
     ----------
     plan : the network, as `lower` wrote it
-    inputs : shape of the inputs, ``[rows, …]`` or ``[sequences, rows, …]``
+    inputs : name and shape of each input, ``[rows, …]`` or ``[sequences, rows, …]``
     sequences : how many sequences, or None where rows are samples
     target, target_type : shape and type of the targets, as the loss operation takes them
     weights : shape of the weights of terms, or None where all weigh 1
@@ -51,7 +52,7 @@ class ForwardPass:
     """
 
     plan: Plan
-    inputs: Shape
+    inputs: tuple[tuple[str, Shape], ...]
     sequences: int | None
     target: Shape
     target_type: TensorType
@@ -60,9 +61,9 @@ class ForwardPass:
 
     @property
     def output(self) -> Shape:
-        """Shape of the output."""
-        rows = self.inputs[: 1 if self.sequences is None else 2]
-        return (*rows, *self.plan.values[self.plan.outputs[0]].shape[1:])
+        """Shape of the output that the loss is about, ``"output"``."""
+        rows = self.inputs[0][1][: 1 if self.sequences is None else 2]
+        return (*rows, *self.plan.values[self.plan.outputs[OUTPUT]].shape[1:])
 
     @property
     def draws(self) -> bool:
@@ -232,16 +233,23 @@ def emit_loss(
     training: GraphTraining | None = None,
 ) -> tuple[int, int, int]:
     """Emit the forward pass and the loss: the sum of terms, the output, and the gradient of the sum for the output."""
-    x = work.input("inputs", of.inputs, of.plan.values[of.plan.inputs[0]].dtype)
+    given = emit_inputs(work, of)
     target = work.input("targets", of.target, of.target_type)
     weighing = None if of.weights is None else work.input("weights", of.weights)
-    y = emit_plan(work, of.plan, x, param=weights(work), sequences=of.sequences, made=made, training=training)
+    param, sequences = weights(work), of.sequences
+    y = emit_plan(work, of.plan, given, param=param, sequences=sequences, made=made, training=training)[OUTPUT]
     prediction = work.reshape(y, of.terms)
     if callable(of.loss):
         total, slope = own_loss(work, of.loss, prediction, target, weighing)
     else:
         total, _, slope = work.loss(**of.loss, prediction=prediction, target=target, weights=weighing)
     return total, y, work.reshape(slope, work.shape(y))
+
+
+def emit_inputs(work: GraphBuilder, of: ForwardPass) -> dict[str, int]:
+    """Add the inputs of a pass, by name."""
+    plan = of.plan
+    return {name: work.input(name, shape, plan.values[plan.inputs[name]].dtype) for name, shape in of.inputs}
 
 
 def own_loss(work: GraphBuilder, emit: EmitTerms, y: int, target: int, weights: int | None) -> tuple[int, int]:

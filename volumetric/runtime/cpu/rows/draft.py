@@ -41,6 +41,7 @@ class RowDraft(Draft):
     Attributes
     ----------
     angles : slot of the rotary angles of each kind
+    ends : steps that there are after each of `Cut.uses`
     opened : stands for the bfloat16 copy of a cache, which all layers write one after the other
     """
 
@@ -51,6 +52,7 @@ class RowDraft(Draft):
         self.sizes = [max(4 * tensor.width, 64) for tensor in self.graph.tensors]
         assert self.temporary(8) == settings.tokens
         self.angles: dict[Rope, int] = {}
+        self.ends: list[int] = []
         self.opened = self.temporary(64)
         self._caches: dict[Pair, int] = {}
 
