@@ -20,12 +20,18 @@ from volumetric.layers.dense import affine, affine_params, affine_vjp
 
 @layer("swiglu")
 class SwiGLU(LayerSpec):
-    """Gated block ``y = (act(x Wgᵀ + bg) ⊙ (x Wuᵀ + bu)) Wdᵀ + bd``; SiLU makes it SwiGLU, GELU makes it GeGLU."""
+    """Gated block ``y = (act(x Wgᵀ + bg) ⊙ (x Wuᵀ + bu)) Wdᵀ + bd``; SiLU makes it SwiGLU, GELU makes it GeGLU.
+
+    Attributes
+    ----------
+    gate_factor : the activation is of ``gate_factor · (x Wgᵀ + bg)`` (Falcon-H1)
+    """
 
     in_features: int
     hidden_features: int
     activation: Activation = "silu"
     bias: bool = False
+    gate_factor: float = 1.0
 
     def __post_init__(self) -> None:
         """Check the fields."""
@@ -45,7 +51,7 @@ class SwiGLU(LayerSpec):
         return inputs[0]
 
     def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
-        gate, up = affine(p, "gate.", xs[0]), affine(p, "up.", xs[0])
+        gate, up = affine(p, "gate.", xs[0]) * xs[0].dtype.type(self.gate_factor), affine(p, "up.", xs[0])
         opened = activate(self.activation, gate)
         hidden = opened * up
         saved: Saved = {"x": xs[0], "gate": gate, "up": up, "opened": opened, "hidden": hidden}
@@ -54,7 +60,7 @@ class SwiGLU(LayerSpec):
     def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
         params: dict[str, Array] = {}
         g_hidden = affine_vjp(p, "down.", saved["hidden"], gy, params)
-        g_gate = g_hidden * saved["up"] * slope(self.activation, saved["gate"])
+        g_gate = g_hidden * saved["up"] * slope(self.activation, saved["gate"]) * gy.dtype.type(self.gate_factor)
         gx = affine_vjp(p, "gate.", saved["x"], g_gate, params)
         gx = gx + affine_vjp(p, "up.", saved["x"], g_hidden * saved["opened"], params)
         return Grads((gx,), params)

@@ -129,6 +129,8 @@ class Layers:
         ):
             if kind in names:
                 return make(spec, p)
+        if kind in ("mamba", "mamba2"):
+            return importlib.import_module("torch_state_space").build(self, spec, p)  # from the folder of this script
         return getattr(self, kind)(spec, p)
 
     def act(self, name: str) -> Callable[[Any], Any]:

@@ -60,6 +60,25 @@ def sigmoid(x):
 
 
 @kernel
+def softplus(x):
+    """``log(1 + e**x)`` as ``max(x, 0) + 2 atanh(u / (2 + u))`` with ``u = e**-|x|``, by the series of atanh."""
+    u = exp(splat(f32(0.0)) - magnitude(x))
+    f = u / (splat(f32(2.0)) + u)
+    square = f * f
+    y = splat(f32(1.0 / 17.0))
+    y = y * square + splat(f32(1.0 / 15.0))
+    y = y * square + splat(f32(1.0 / 13.0))
+    y = y * square + splat(f32(1.0 / 11.0))
+    y = y * square + splat(f32(1.0 / 9.0))
+    y = y * square + splat(f32(1.0 / 7.0))
+    y = y * square + splat(f32(1.0 / 5.0))
+    y = y * square + splat(f32(1.0 / 3.0))
+    y = y * square + splat(f32(1.0))
+    zero = splat(f32(0.0))
+    return where_less(x, zero, zero, x) + (f + f) * y
+
+
+@kernel
 def tanh(x):
     """Odd polynomial (Cephes) below 0.625, else ``1 - 2 / (e**2x + 1)``."""
     size = magnitude(x)

@@ -93,9 +93,23 @@ def concat(*, width: int, at: int, out_width: int) -> Dispatch:
     constants: dict[str, Constant] = {
         "WG": _GROUP,
         "WIDTH": width,
+        "FROM": 0,
         "AT": at,
         "X_STRIDE": ceil_div(width, 4) * 4,
         "Y_STRIDE": ceil_div(out_width, 4) * 4,
+    }
+    return Dispatch(kernel="concat", grid=Grid(x=ceil_div(width, _GROUP), rows_each=1), constants=constants)
+
+
+def columns(*, width: int, start: int, of_width: int) -> Dispatch:
+    """Copy columns `start` … of a wider value. Buffers: x, y, ctl."""
+    constants: dict[str, Constant] = {
+        "WG": _GROUP,
+        "WIDTH": width,
+        "FROM": start,
+        "AT": 0,
+        "X_STRIDE": ceil_div(of_width, 4) * 4,
+        "Y_STRIDE": ceil_div(width, 4) * 4,
     }
     return Dispatch(kernel="concat", grid=Grid(x=ceil_div(width, _GROUP), rows_each=1), constants=constants)
 

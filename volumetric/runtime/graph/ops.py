@@ -44,6 +44,17 @@ place (`dialect`); so does training. x, y: [ROWS, width].
 ``sum``         1 or more x → ``scale`` · (their sum, from left to right).
 ``scaled_softmax`` x → softmax(x / ``temperature``) by row.
 ``softcap``     x → ``cap · tanh(x / cap)``.
+``columns``     x → its columns ``start`` … ``stop`` - 1.
+``causal_conv`` x [ROWS,W], weight [C,1,taps] [, bias [C]], past: state [taps-1,C] → y [ROWS,C], past after the last
+                row. ``y[t] = act(Σ_k f · weight[:,k] · row[t + k - taps + 1] + bias)`` over C columns of x from
+                ``start`` on, before them those of past; ``activation``; ``factors``: runs of channels and their f,
+                () for 1.
+``selective_scan`` x, dt, b, c [, z], a_log [H,N] or [H], d [H] [, dt_bias [H]], state [N, H · P] → y [ROWS, H · P],
+                state. `layers.selective_scan` has the equations, with ``heads`` H, ``head_dim`` P, ``groups``, ``size``
+                N; ``starts``: the first column that is read of each value. dt is ``softplus(dt_factor · dt + dt_bias)``
+                within ``dt_min`` and ``dt_max`` (None: no bound), the rate ``-exp(a_log)``. d · x is added; where there
+                is z the sum is multiplied by ``silu(z_factor · z)``.
+``grouped_norm`` x [ROWS,W], gain [W] → the rms norm of each of ``groups`` parts of a row, with ``eps``.
 ``norm``, ``concat`` on rows of features also belong here.
 
 Products
@@ -58,7 +69,7 @@ Products
 Element-wise (any number of axes)
 ---------------------------------
 ``unary``       x → y. ``name``: linear relu silu gelu gelu_tanh tanh sigmoid leaky_relu relu2 (`layers.activations`),
-                exp log neg square sqrt rsqrt reciprocal abs sign, affine. ``alpha``, ``beta``: affine is
+                exp log neg square sqrt rsqrt reciprocal abs sign softplus, affine. ``alpha``, ``beta``: affine is
                 ``alpha · x + beta``; for the others they are 1 and 0.
 ``unary_grad``  g, x → g · f'(x). ``name``: an activation other than linear. At a kink the derivative from the left
                 (relu: 0 at 0; leaky_relu: 0.01 at 0).
@@ -133,6 +144,10 @@ Sequences
                     gru; for the others they are equal] [, g_direct [1,B,H]: of c0 for lstm; for gru of h0, beside what
                     goes through w_hh; as if step 0 forgot nothing]. ``cell``, ``resets``, ``last``: whether the g of
                     c_T is there. T is 1 or more. kept is constant.
+``linear_scan``     u [B,T,F], a [B,T,F] or [F], s0 [B,F] [, keep [B,T]] → s [B,T,F]:
+                    ``s[t] = keep[t] a[t] s[t-1] + u[t]`` from ``s[-1] = s0`` on. ``reverse``: without s0,
+                    ``s[t] = keep[t+1] a[t+1] s[t+1] + u[t]`` from ``s[T-1] = u[T-1]`` on. ``keep``: whether it is
+                    there; where it is 0 nothing passes, not even NaN. It has no gradient.
 ``scan``            sequences [T, …] …, constants …, states … → ys [T, …] …, last states … [, trails [T, …] …].
                     ``body``: a `Graph` of fixed shapes, without buffers: (x_t …, constants …, states …) → (y_t …, new
                     states …). It runs T = ``length`` times, from the first step on or, with ``reverse``, from the last;
@@ -179,7 +194,9 @@ Role = Literal["input", "constant", "parameter", "state", "scratch"]
 HELD = -(1 << 40)
 """Stands in the shape of a state for the rows of a sequence that it holds."""
 
-_NAMED: Mapping[str, tuple[str, ...]] = MappingProxyType({"norm": ("x", "weight", "bias")})
+_NAMED: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {"norm": ("x", "weight", "bias"), "grouped_norm": ("x", "weight")}
+)
 """What the inputs of operations are called that have no ``roles``, where devices ask by name."""
 
 

@@ -19,7 +19,7 @@ from volumetric.kernels.cpu.graph.lanes import (
     where_equal,
 )
 from volumetric.kernels.cpu.jit import kernel
-from volumetric.kernels.cpu.maths import ACTIVATIONS, activate, erf, exp, gelu_inner, sigmoid, tanh
+from volumetric.kernels.cpu.maths import ACTIVATIONS, activate, erf, exp, gelu_inner, sigmoid, softplus, tanh
 from volumetric.kernels.cpu.simd import (
     as_floats,
     magnitude,
@@ -41,6 +41,7 @@ FUNCTIONS = (
     "reciprocal",
     "abs",
     "sign",
+    "softplus",
     "affine",
 )
 """Position = the code of a function; activations come first."""
@@ -64,6 +65,7 @@ FUNCTIONS = (
     _RECIPROCAL,
     _ABS,
     _SIGN,
+    _SOFTPLUS,
     _AFFINE,
 ) = range(len(FUNCTIONS))
 
@@ -126,6 +128,8 @@ def apply(code, x, alpha, beta):
         return magnitude(x)
     if code == _SIGN:
         return where_nan(x, x, where_equal(x, zero, zero, with_sign(one, x)))
+    if code == _SOFTPLUS:
+        return softplus(x)
     return x * alpha + beta
 
 

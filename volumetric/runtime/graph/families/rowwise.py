@@ -32,7 +32,8 @@ LINEAR = MappingProxyType(
 """Attributes of a `linear` that is a product and nothing else, besides ``parts`` and ``roles``."""
 
 
-def _given(inputs: Sequence[Any], attrs: Attrs) -> dict[str, Any]:
+def given_by_role(inputs: Sequence[Any], attrs: Attrs) -> dict[str, Any]:
+    """Return the inputs of a node by the names that it gives them."""
     return dict(zip(attrs["roles"], inputs, strict=True))
 
 
@@ -40,7 +41,7 @@ def infer_linear(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     """Check a `linear` and return what it makes."""
     floats("linear", inputs)
     check_activation(attrs["activation"])
-    given = _given(inputs, attrs)
+    given = given_by_role(inputs, attrs)
     rows, k = axes_of("linear", given["x"], 2)
     parts = attrs["parts"]
     for i, n in enumerate(parts):
@@ -69,7 +70,7 @@ def _normed(x: Array, given: dict[str, Array], attrs: Attrs) -> Array:
 
 def run_linear(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
     """Compute a `linear`."""
-    given = _given(inputs, attrs)
+    given = given_by_role(inputs, attrs)
     x = _normed(given["x"], given, attrs)
     made = [x @ given[f"weight.{i}"].T + given.get(f"bias.{i}", x.dtype.type(0)) for i in range(len(attrs["parts"]))]
     made[0] = activate(attrs["activation"], made[0])
@@ -115,7 +116,7 @@ def _run_positions(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
 
 
 def _infer_attend(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
-    given = _given(inputs, attrs)
+    given = given_by_role(inputs, attrs)
     rows, width = axes_of("attend", given["qkv"], 2)
     heads, kv, size = attrs["heads"], attrs["kv_heads"], attrs["head_dim"]
     require(width == (heads + 2 * kv) * size, "attend", f"{width} elements are not {heads} + 2 · {kv} heads of {size}")
@@ -127,7 +128,7 @@ def _infer_attend(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
 
 
 def _run_attend(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
-    given = _given(inputs, attrs)
+    given = given_by_role(inputs, attrs)
     heads, kv, size = attrs["heads"], attrs["kv_heads"], attrs["head_dim"]
     every = given["qkv"].reshape(len(given["qkv"]), heads + 2 * kv, size)
     places = given["positions"]
@@ -182,7 +183,7 @@ def _run_softmax(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
 
 def _infer_recurrence(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     floats("recurrence", inputs)
-    given = _given(inputs, attrs)
+    given = given_by_role(inputs, attrs)
     rows, wide = axes_of("recurrence", given["x"], 2)
     size = given["weight.0"].shape[1]
     cell = cell_of("recurrence", attrs)
@@ -196,7 +197,7 @@ def _infer_recurrence(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
 
 
 def _run_recurrence(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
-    given = _given(inputs, attrs)
+    given = given_by_role(inputs, attrs)
     cell = cell_of("recurrence", attrs)
     start = tuple(given[name] for name in cell.states)
     every, _ = cell.run(given["x"][None], given["weight.0"], given.get("bias.0"), start)

@@ -155,6 +155,28 @@ def flat(work: GraphBuilder, x: int) -> int:
     return work.reshape(x, (prod(lead), width))
 
 
+def columns(work: GraphBuilder, x: int, start: int, width: int) -> int:
+    """Emit `width` elements of the last axis, from `start` on."""
+    shape = work.shape(x)
+    if (start, width) != (0, shape[-1]) and work.takes("columns", (x,)):
+        return work.emit("columns", (x,), start=start, stop=start + width)[0]
+    return work.part(x, len(shape) - 1, start, start + width)
+
+
+def scaled(work: GraphBuilder, x: int, factor: float) -> int:
+    """Emit ``factor · x``."""
+    if work.takes("sum", (x,)):
+        return work.emit("sum", (x,), scale=float(factor))[0]
+    return work.affine(x, factor)
+
+
+def gated(work: GraphBuilder, gate: int, x: int, activation: str) -> int:
+    """Emit ``act(gate) · x``, element by element."""
+    if work.takes("activate", (gate, x)):
+        return work.emit("activate", (gate, x), activation=activation)[0]
+    return work.binary("mul", work.unary(gate, activation), x)
+
+
 def linear(
     work: GraphBuilder,
     p: Mapping[str, int],
