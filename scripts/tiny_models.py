@@ -34,6 +34,18 @@ SIZES: Mapping[str, Any] = {
     "pad_token_id": 0,
 }
 _BOTH_KINDS: Mapping[str, Any] = {"sliding_window": 16, "layer_types": ["sliding_attention", "full_attention"]}
+_MAMBA: Mapping[str, Any] = {"mamba_d_ssm": 48, "mamba_n_heads": 6, "mamba_d_state": 8, "mamba_chunk_size": 16}
+_FACTORS: Mapping[str, Any] = {
+    "lm_head_multiplier": 0.3,
+    "embedding_multiplier": 2.5,
+    "mlp_multipliers": [0.8, 0.6],
+    "key_multiplier": 0.4,
+    "attention_out_multiplier": 0.9,
+    "attention_in_multiplier": 1.2,
+    "ssm_multipliers": [0.9, 0.5, 0.7, 1.3, 0.8],
+    "ssm_in_multiplier": 1.5,
+    "ssm_out_multiplier": 0.6,
+}
 _YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64, "rope_theta": 500000.0}
 _VISION = {
     "hidden_size": 16,
@@ -56,6 +68,22 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
         "logits_scaling": 3.0,
     },
     "lfm2": {"model_type": "lfm2", "layer_types": ["conv", "full_attention"], "block_multiple_of": 16},
+    "mamba": {"model_type": "mamba", "state_size": 6, "num_hidden_layers": 3},
+    "mamba2": {"model_type": "mamba2", "num_heads": 8, "head_dim": 8, "n_groups": 2, "state_size": 8, "chunk_size": 16},
+    "falcon_h1": {"model_type": "falcon_h1", **_MAMBA, **_FACTORS},
+    "falcon_h1_norm": {
+        "model_type": "falcon_h1",
+        **_MAMBA,
+        "mamba_rms_norm": True,
+        "mamba_norm_before_gate": True,
+        "mamba_n_groups": 2,
+        "mamba_proj_bias": True,
+        "projectors_bias": True,
+        "attention_bias": True,
+        "mlp_bias": True,
+        "ssm_in_multiplier": 0.7,
+        "attention_in_multiplier": 1.2,
+    },
     "granitemoe": {
         "model_type": "granitemoe",
         "num_local_experts": 4,

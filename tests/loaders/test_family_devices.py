@@ -12,8 +12,8 @@ import volumetric
 
 TINY = Path(__file__).parents[1] / "fixtures" / "hf_tiny"
 NAMES = sorted(path.parent.name for path in TINY.glob("*/expected.json"))
-DIFFERENT = ("cohere2", "lfm2", "qwen2_moe")
-"""Data flows that no other test has on a GPU: side by side, with a convolution, mixed and shared."""
+DIFFERENT = ("cohere2", "falcon_h1", "lfm2", "mamba", "qwen2_moe")
+"""Data flows that no other test has on a GPU: side by side, with a convolution or a scan, mixed and shared."""
 
 
 @pytest.mark.parametrize(
