@@ -25,6 +25,10 @@ from volumetric.runtime.reference import ReferenceDevice
 TINY = Path(__file__).parents[1] / "fixtures" / "hf_tiny"
 FAMILIES = (
     "llama",
+    "mamba",
+    "mamba2",
+    "falcon_h1",
+    "falcon_h1_norm",
     "llama_untied_rope3",
     "mistral",
     "qwen2",
