@@ -38,7 +38,7 @@ class Between:
             return
         from volumetric.runtime.cpu.graph.device import CpuGraphs  # many kernels, which most language models never need
 
-        graphs = CpuGraphs(walker.threads, walker=walker)
+        graphs = CpuGraphs(walker.threads, walker=walker, alike=True)
         self._store = store = graphs.store()
         for at, part in apart.items():
             self.cores[at] = Core(cut.graph, part, lambda graph: graphs.compile(graph, store))
