@@ -16,9 +16,9 @@ from tests.graph.scans import emit as emit_scan
 from volumetric.layers.activations import ACTIVATIONS
 from volumetric.runtime.graph import Graph, GraphBuilder
 from volumetric.runtime.graph.families.elementwise import BINARY, CURVED, UNARY
-from volumetric.runtime.graph.network import DIALECT
+from volumetric.runtime.graph.network import DIALECT, GROUPED
 
-OPEN = DIALECT | {"last", "delay"}
+OPEN = DIALECT | GROUPED | {"last", "delay"}
 """Operations for open rows: whole networks hold them to the layers (`test_open_rows`), bound graphs have none."""
 RNG = np.random.default_rng(20)
 

@@ -42,7 +42,9 @@ def state_space_decoder(config: Config, mixer: LayerSpec, *, tied: bool) -> Blue
     head = chain.add(Dense(in_features=hidden, out_features=vocabulary, bias=False), "lm_head")
     if config.flag("tie_word_embeddings", tied):
         chain.tie(embedding, head)
-    return chain.blueprint(context_length=CONTEXT, prefix="backbone.", hidden=hidden_states)
+    return chain.blueprint(
+        context_length=config.integer("max_position_embeddings", CONTEXT), prefix="backbone.", hidden=hidden_states
+    )
 
 
 def step_bounds(config: Config) -> tuple[float, float | None]:
