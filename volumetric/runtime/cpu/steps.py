@@ -131,10 +131,12 @@ class Draft:
 
     @property
     def inputs(self) -> tuple[int, ...]:
+        """Of a run."""
         return self.graph.inputs
 
     @property
     def outputs(self) -> tuple[int, ...]:
+        """Of a run."""
         return self.graph.outputs
 
     def roots(self) -> list[int]:
