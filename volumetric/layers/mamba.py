@@ -30,7 +30,7 @@ from volumetric.layers.selective_scan import (
     softplus,
     start_of,
 )
-from volumetric.layers.state import StateSpec, is_sequence
+from volumetric.layers.state import StateSpec, is_sequence, refuse_resets
 
 
 @layer("mamba")
@@ -104,6 +104,7 @@ class Mamba(LayerSpec):
 
     def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
         x = xs[0]
+        refuse_resets(self.kind, memory)
         kept = memory if self.states(x.shape) else None
         lead, inner = x.shape[:-1], self.inner_features
         v, z = np.split(affine(p, "in.", x), 2, axis=-1)

@@ -32,7 +32,7 @@ from volumetric.layers.selective_scan import (
     softplus,
     start_of,
 )
-from volumetric.layers.state import StateSpec, is_sequence
+from volumetric.layers.state import StateSpec, is_sequence, refuse_resets
 
 
 @layer("mamba2")
@@ -152,6 +152,7 @@ class Mamba2(LayerSpec):
 
     def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
         x = xs[0]
+        refuse_resets(self.kind, memory)
         kept = memory if self.states(x.shape) else None
         z, w, r = np.split(affine(p, "in.", x), np.cumsum(self.projected)[:2], axis=-1)
         z, r = z * x.dtype.type(self.multipliers[0]), r * x.dtype.type(self.multipliers[4])
