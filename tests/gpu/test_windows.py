@@ -10,7 +10,7 @@ import pytest
 from tests.devices import device
 from tests.generate.letters import deep_letters
 from tests.graph.test_networks import chain
-from tests.pieces import close
+from tests.pieces import close, run_all
 from volumetric.errors import CheckpointError, GenerationError
 from volumetric.kernels.gpu.attention import PAGE
 from volumetric.layers import Dense, Embedding, MultiHeadAttention, Residual, Rope, Sequential
@@ -92,7 +92,7 @@ def test_sequences_share_what_others_gave_back() -> None:
     together, alone = [fast.new_state() for _ in range(3)], [reference.new_state() for _ in range(3)]
     for turn in range(3):
         given = [ids(40 + 9 * i, 7 * turn + i) for i in range(3)]
-        found = fast.run([Piece(state, x) for state, x in zip(together, given, strict=True)])
+        found = run_all(fast, [Piece(state, x) for state, x in zip(together, given, strict=True)])
         for got, state, x in zip(found, alone, given, strict=True):
             close(got, reference.forward(state, x))
 
