@@ -51,6 +51,7 @@ SCALAR: dict[str, Callable[[float], float]] = {
     "sigmoid": sigmoid,
     "leaky_relu": lambda v: v if v > 0 else 0.01 * v,
     "relu2": lambda v: max(v, 0) ** 2,
+    "quick_gelu": lambda v: v * sigmoid(1.702 * v),
     "exp": lambda v: math.inf if v > 700 else math.exp(v),
     "log": math.log,
     "neg": lambda v: -v,

@@ -89,6 +89,11 @@ _ATTENTION: dict[str, LayerSpec] = {
     "window": MultiHeadAttention(embed_dim=12, num_heads=2, window=2, rope=Rope(dim=6)),
     "window-bidirectional": MultiHeadAttention(embed_dim=12, num_heads=2, window=2, causal=False),
     "softcap": MultiHeadAttention(embed_dim=12, num_heads=2, softcap=0.5, scale=0.7),
+    "sinks": MultiHeadAttention(embed_dim=12, num_heads=4, num_kv_heads=2, sinks=True, window=3),
+    "chunk": MultiHeadAttention(embed_dim=12, num_heads=2, chunk=2),
+    "qk-norm-own": MultiHeadAttention(
+        embed_dim=12, num_heads=4, num_kv_heads=2, qk_norm=True, qk_norm_kind="layer", qk_norm_over="each"
+    ),
 }
 
 _PRENORM = Sequential(layers=(RMSNorm(num_features=6), Dense(in_features=6, out_features=6), Residual(source="input")))
@@ -376,6 +381,10 @@ CASES: dict[str, Case] = {
     **{f"swiglu-{a}": (SwiGLU(in_features=5, hidden_features=7, activation=a), (3, 5)) for a in ACTIVATIONS},
     "swiglu-factor": (SwiGLU(in_features=5, hidden_features=7, gate_factor=0.4), (3, 5)),
     "swiglu-bias": (SwiGLU(in_features=5, hidden_features=3, bias=True), (2, 3, 5)),
+    "swiglu-bounded": (
+        SwiGLU(in_features=5, hidden_features=7, activation="quick_gelu", bias=True, limit=0.4, up_offset=1.0),
+        (3, 5),
+    ),
     **{f"mlp-{a}": (MLP(in_features=5, hidden_features=7, activation=a), (3, 5)) for a in ACTIVATIONS},
     "mlp-no-bias": (MLP(in_features=5, hidden_features=3, bias=False), (2, 3, 5)),
     "sequential": (Sequential(layers=(_PRENORM, _PRENORM, Residual(), Softmax())), (4, 6)),

@@ -140,6 +140,7 @@ class Layers:
             "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
             "leaky_relu": F.leaky_relu,
             "relu2": lambda x: F.relu(x).square(),
+            "quick_gelu": lambda x: x * self.torch.sigmoid(1.702 * x),
         }
         return table.get(name) or getattr(F, name)
 

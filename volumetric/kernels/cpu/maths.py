@@ -23,10 +23,10 @@ from volumetric.kernels.cpu.simd import (
     with_sign,
 )
 
-ACTIVATIONS = ("linear", "relu", "silu", "gelu", "gelu_tanh", "tanh", "sigmoid", "leaky_relu", "relu2")
+ACTIVATIONS = ("linear", "relu", "silu", "gelu", "gelu_tanh", "tanh", "sigmoid", "leaky_relu", "relu2", "quick_gelu")
 """Position = the code that a step holds."""
 
-_LINEAR, _RELU, _SILU, _GELU, _GELU_TANH, _TANH, _SIGMOID, _LEAKY_RELU, _RELU2 = range(len(ACTIVATIONS))
+_LINEAR, _RELU, _SILU, _GELU, _GELU_TANH, _TANH, _SIGMOID, _LEAKY_RELU, _RELU2, _QUICK_GELU = range(len(ACTIVATIONS))
 
 f32 = np.float32
 
@@ -148,5 +148,7 @@ def activate(code, x):
         return sigmoid(x)
     if code == _LEAKY_RELU:
         return where_less(x, zero, splat(f32(0.01)) * x, x)
+    if code == _QUICK_GELU:
+        return x * sigmoid(splat(f32(1.702)) * x)
     positive = where_less(x, zero, zero, x)
     return positive * positive

@@ -27,12 +27,14 @@ place (`dialect`); so does training. x, y: [ROWS, width].
 ``linear``      x [, residual], weight.i [Nᵢ,K] …, bias.i [Nᵢ] … [, norm.weight [K] [, norm.bias]] → y. With
                 ``n = norm(x)`` (``norm`` None, rms, layer; ``norm_eps``, ``norm_unit_offset`` as in ``norm``):
                 ``combine`` concat: ``act(n Wᵢᵀ + bᵢ)`` side by side; gated: ``act(n W₀ᵀ + b₀) · (n W₁ᵀ + b₁)``.
+                ``limit`` and ``up_offset`` bound the factors of a gated one, as in `layers.SwiGLU`.
                 Then ``+ residual``; then ``softcap · tanh(y / softcap)`` unless None. ``activation``; ``parts``: (Nᵢ).
-``attend``      qkv [ROWS, (heads + 2 kv_heads) · head_dim], positions [, q_norm [head_dim], k_norm] [, k, v: states
-                [HELD, kv_heads, head_dim]] → y [ROWS, heads · head_dim] [, k, v with the new rows]. Head norms (rms,
-                ``qk_norm_eps``, ``qk_norm_unit_offset``), ``rope`` (`layers.rope.Rope` or None), then attention as
-                `layers.attention` has it: ``heads kv_heads head_dim scale causal window softcap``. Without states rows
-                see those of their own call.
+``attend``      qkv [ROWS, (heads + 2 kv_heads) · head_dim], positions [, q_norm [head_dim], k_norm] [, sinks [heads]]
+                [, k, v: states [HELD, kv_heads, head_dim]] → y [ROWS, heads · head_dim] [, k, v with the new rows].
+                Head norms (``qk_norm`` rms, layer, None; ``qk_norm_eps``, ``qk_norm_unit_offset``; with
+                ``own_gains`` they are [heads · head_dim] and [kv_heads · head_dim]), ``rope``
+                (`layers.rope.Rope` or None), then attention as `layers.attention` has it: ``heads kv_heads head_dim
+                scale causal window chunk softcap``. Without states rows see those of their own call.
 ``recurrence``  x [ROWS, nH], weight.0 [nH,H] [, bias.0 [nH]], h: state [1,H] [, c for lstm] → y [ROWS,H], h [, c] as
                 the last row leaves them. ``cell`` and equations as ``recurrent``; ``parts``: (nH,).
 ``mix``         weights [ROWS,n], n x → Σ weightᵢ · xᵢ, without those of weight 0, whatever they are.
@@ -68,9 +70,9 @@ Products
 
 Element-wise (any number of axes)
 ---------------------------------
-``unary``       x → y. ``name``: linear relu silu gelu gelu_tanh tanh sigmoid leaky_relu relu2 (`layers.activations`),
-                exp log neg square sqrt rsqrt reciprocal abs sign softplus, affine. ``alpha``, ``beta``: affine is
-                ``alpha · x + beta``; for the others they are 1 and 0.
+``unary``       x → y. ``name``: linear relu silu gelu gelu_tanh tanh sigmoid leaky_relu relu2 quick_gelu
+                (`layers.activations`), exp log neg square sqrt rsqrt reciprocal abs sign softplus, affine. ``alpha``,
+                ``beta``: affine is ``alpha · x + beta``; for the others they are 1 and 0.
 ``unary_grad``  g, x → g · f'(x). ``name``: an activation other than linear. At a kink the derivative from the left
                 (relu: 0 at 0; leaky_relu: 0.01 at 0).
 ``binary``      a, b → c, NumPy broadcasting. ``name``: add sub mul div; max min (NumPy: NaN wins); greater: 1 where

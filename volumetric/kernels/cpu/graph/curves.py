@@ -56,6 +56,7 @@ FUNCTIONS = (
     _SIGMOID,
     _LEAKY_RELU,
     _RELU2,
+    _QUICK_GELU,
     _EXP,
     _LOG,
     _NEG,
@@ -161,6 +162,9 @@ def slope(code, x):
         return where_less(zero, x, one, splat(f32(0.01)))
     if code == _RELU2:
         return where_at_most(x, zero, zero, x + x)
+    if code == _QUICK_GELU:
+        s = sigmoid(splat(f32(1.702)) * x)
+        return s * (one + splat(f32(1.702)) * x * (one - s))
     return one
 
 

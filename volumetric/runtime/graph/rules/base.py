@@ -185,10 +185,13 @@ def linear(
     *,
     activation: str = "linear",
     combine: Literal["concat", "gated"] = "concat",
+    limit: float | None = None,
+    up_offset: float = 0.0,
 ) -> int:
     """``act(x Wᵀ + b)`` on the last axis, for the parameters ``{name}weight`` and, where there, ``{name}bias``.
 
-    Several products come side by side; of two that are gated the result is ``act(x W₀ᵀ + b₀) · (x W₁ᵀ + b₁)``.
+    Several products come side by side; of two that are gated the result is ``act(x W₀ᵀ + b₀) · (x W₁ᵀ + b₁)``, whose
+    factors `layers.SwiGLU` bounds where there is a `limit`.
     """
     weights = {f"weight.{i}": p[f"{name}weight"] for i, name in enumerate(names)}
     biases = {f"bias.{i}": p[f"{name}bias"] for i, name in enumerate(names) if f"{name}bias" in p}
@@ -196,7 +199,12 @@ def linear(
         given = {"x": x, **weights, **biases}
         parts = tuple(work.shape(weight)[0] for weight in weights.values())
         attrs = {**LINEAR, "combine": combine, "activation": activation, "parts": parts, "roles": tuple(given)}
+        attrs |= {"limit": limit, "up_offset": up_offset}
         return work.emit("linear", tuple(given.values()), **attrs)[0]
+    if limit is not None:
+        gate, up = (work.binary("min", _product(work, p, name, x), work.scalar(limit)) for name in names)
+        up = work.affine(work.binary("max", up, work.scalar(-limit)), 1.0, up_offset)
+        return work.binary("mul", work.unary(gate, activation), up)
     if combine == "gated":
         gate, up = names
         return work.binary("mul", _product(work, p, gate, x, activation), _product(work, p, up, x))

@@ -41,7 +41,8 @@ def _swiglu(scope: Scope, spec: SwiGLU, x: int) -> int:
     if spec.gate_factor != 1:
         gate = scaled(work, linear(work, p, ("gate.",), x), spec.gate_factor)
         return linear(work, p, ("down.",), gated(work, gate, linear(work, p, ("up.",), x), spec.activation))
-    hidden = linear(work, p, ("gate.", "up."), x, activation=spec.activation, combine="gated")
+    bounds = {"limit": spec.limit, "up_offset": spec.up_offset}
+    hidden = linear(work, p, ("gate.", "up."), x, activation=spec.activation, combine="gated", **bounds)
     return linear(work, p, ("down.",), hidden)
 
 
