@@ -236,7 +236,7 @@ _RULES: Mapping[str, _Rule] = MappingProxyType(
 
 
 def runs_side_by_side(graph: Graph) -> bool:
-    """Whether `side_by_side` takes a graph of fixed shape; what is no sequence of rows may have no values at all."""
+    """Whether `side_by_side` takes a graph of fixed shape whose inputs have elements."""
     try:
         side_by_side(graph, 2)
     except UnsupportedError:
