@@ -12,6 +12,8 @@ from . import runtime as runtime
 from . import train as train
 from . import viz as viz
 from .analysis import predict as predict
+from .clocked import Clocked as Clocked
+from .clocked import Every as Every
 from .dtypes import DType as DType
 from .dtypes import Scheme as Scheme
 from .dtypes import parse_dtype as parse_dtype

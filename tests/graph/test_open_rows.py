@@ -19,8 +19,7 @@ from volumetric.runtime.graph.ops import HELD, Graph
 from volumetric.runtime.reference import ReferenceDevice
 
 OPTIONS = RunOptions(context=64)
-SMALL = {"recurrence", "mix", "linear", "sum", "softcap", "columns", "causal_conv", "selective_scan", "grouped_norm"}
-STATELESS = DIALECT - SMALL
+STATELESS = DIALECT - {"recurrence", "mix", "linear", "sum", "softcap"}
 """Of a device that multiplies and adds in small operations."""
 LAYERS = {
     name: chain(spec, shape=shape[1:])

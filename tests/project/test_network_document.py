@@ -1,4 +1,4 @@
-"""The examples of docs/networks.md run, one after the other."""
+"""The examples of docs/networks.md and docs/clocked.md run, one after the other."""
 
 from __future__ import annotations
 
@@ -7,11 +7,21 @@ from pathlib import Path
 
 import pytest
 
-TEXT = (Path(__file__).parents[2] / "docs" / "networks.md").read_text(encoding="utf-8")
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def examples(name: str) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", (DOCS / name).read_text(encoding="utf-8"), re.DOTALL)
 
 
 def test_the_examples_run(capsys: pytest.CaptureFixture[str]) -> None:
     names: dict[str, object] = {}
-    for code in re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL):
+    for code in examples("networks.md"):
         exec(compile(code, "docs/networks.md", "exec"), names)
     assert capsys.readouterr().out.splitlines()[0] == "parallel (-1, 2) 93"
+
+
+def test_the_examples_of_clocked_networks_run() -> None:
+    names: dict[str, object] = {}
+    for code in examples("clocked.md"):
+        exec(compile(code, "docs/clocked.md", "exec"), names)

@@ -25,8 +25,11 @@ from volumetric.runtime.state import by_name, check_trim, has_fixed
 from volumetric.runtime.state_file import Held, after_zeros, as_numbers, reach_of, restore_state, save_state
 
 if TYPE_CHECKING:
+    from volumetric.clocked import Clocked
+    from volumetric.network import Network
     from volumetric.runtime.graph.numpy_graphs import NumpyGraphs
     from volumetric.runtime.overlaid import Overlaid
+    from volumetric.runtime.streams import ClockedStream, RowStream
 
 
 class ReferenceDevice:
@@ -60,6 +63,12 @@ class ReferenceDevice:
             made.overlaid = Overlaid(plan, weights, params)
             made.update(params)
         return made
+
+    def stream(self, machine: Network | Clocked, params: Params, *, batch: int = 1) -> RowStream | ClockedStream:
+        """Return `batch` streams: see `volumetric.runtime.streams`."""
+        from volumetric.runtime.streams import open_stream
+
+        return open_stream(self, machine, params, batch=batch)
 
     def graphs(self) -> NumpyGraphs:
         """Return the interpreter of tensor graphs, in the same precision."""

@@ -115,7 +115,6 @@ def gemm(
         preludes=(
             *shape.format.preludes,
             f"unary/{shape.activation}",
-            "bounded",
             *stack.preludes("batch/many"),
             guard.prelude,
         ),

@@ -26,7 +26,10 @@ from volumetric.runtime.narrowing import narrowed_params
 from volumetric.runtime.plan import Plan
 
 if TYPE_CHECKING:
+    from volumetric.clocked import Clocked
+    from volumetric.network import Network
     from volumetric.runtime.cpu.graph.device import CpuGraphs
+    from volumetric.runtime.streams import ClockedStream, RowStream
 
 
 class CpuDevice:
@@ -78,6 +81,12 @@ class CpuDevice:
         storage = self._storage(options, weights)
         settings = Settings(cut, weights, compute=compute, storage=storage, context=options.context, threads=threads)
         return CpuExecutable(Program(settings, between), options, walker)
+
+    def stream(self, machine: Network | Clocked, params: Params, *, batch: int = 1) -> RowStream | ClockedStream:
+        """Return `batch` streams: see `volumetric.runtime.streams`."""
+        from volumetric.runtime.streams import open_stream
+
+        return open_stream(self, machine, params, batch=batch)
 
     def graphs(self) -> CpuGraphs:
         """Return the device for tensor graphs."""

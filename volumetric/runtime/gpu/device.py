@@ -16,9 +16,11 @@ from volumetric.runtime.narrowing import narrowed_params
 from volumetric.runtime.plan import Plan
 
 if TYPE_CHECKING:
-    from volumetric.network import Params
+    from volumetric.clocked import Clocked
+    from volumetric.network import Network, Params
     from volumetric.runtime.gpu.executable import GpuExecutable
     from volumetric.runtime.gpu.graph import GpuGraphs
+    from volumetric.runtime.streams import ClockedStream, RowStream
 
 
 class GpuDevice:
@@ -79,6 +81,12 @@ class GpuDevice:
         refuse_wide(plan, params)
         native = narrowed_params(params, self.native_schemes)
         return GpuExecutable(self.context, plan, self.native_operations, native, options)
+
+    def stream(self, machine: Network | Clocked, params: Params, *, batch: int = 1) -> RowStream | ClockedStream:
+        """Return `batch` streams: see `volumetric.runtime.streams`."""
+        from volumetric.runtime.streams import open_stream
+
+        return open_stream(self, machine, params, batch=batch)
 
     def graphs(self) -> GpuGraphs:
         """Return what compiles tensor graphs for this GPU."""

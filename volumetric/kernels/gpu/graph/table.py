@@ -4,18 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from volumetric.kernels.gpu.graph import (
-    elementwise,
-    gemm,
-    moving,
-    quantise,
-    recurrent,
-    reduce,
-    rows,
-    scans,
-    training,
-    windows,
-)
+from volumetric.kernels.gpu.graph import elementwise, gemm, moving, quantise, recurrent, reduce, rows, training, windows
 from volumetric.kernels.gpu.graph.launch import Lowered, Lowerer, Request, unsupported
 
 LOWERERS: Mapping[str, Lowerer] = {
@@ -50,7 +39,6 @@ LOWERERS: Mapping[str, Lowerer] = {
     "pool_sum": windows.pool_sum,
     "pool_spread": windows.pool_spread,
     "rope": moving.rope,
-    "linear_scan": scans.linear_scan,
     "recurrent": recurrent.recurrent,
     "recurrent_grad": recurrent.recurrent_grad,
     "loss": training.loss,

@@ -1,0 +1,221 @@
+"""Clocked networks: fast forms compute what the definition says, tick by tick, and streams go on as they should."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.clocked.machines import machine, rows, weights
+from tests.devices import DEVICES, device
+from volumetric import Clocked, Coord, Every, Grid, Link, Network, Port
+from volumetric._typing import Array
+from volumetric.builders.chain import chain
+from volumetric.errors import CheckpointError, GenerationError, ShapeError, SpecError, UnsupportedError
+from volumetric.layers import GRU, LSTM, Dense, Embedding, MultiHeadAttention, PositionEmbedding
+from volumetric.network import initialise
+from volumetric.runtime.clocked.buckets import buckets_of
+from volumetric.runtime.clocked.reference import ReferenceClocked
+from volumetric.runtime.lower import lower
+from volumetric.runtime.streams import ClockedStream, RowStream
+
+CLOSE = {"rtol": 0, "atol": 1e-5}
+
+
+def machines(seeds: range) -> list[int]:
+    """Those seeds of which a network comes; with others nothing says which shape goes round a loop."""
+    found = []
+    for seed in seeds:
+        try:
+            machine(seed)
+        except ShapeError:
+            continue
+        found.append(seed)
+    return found
+
+
+def stream(name: str, clocked: Clocked, batch: int = 2) -> ClockedStream:
+    return device(name).stream(clocked, weights(clocked), batch=batch)
+
+
+def by_name(y: Any) -> dict[str, Array]:
+    return y if isinstance(y, dict) else {"output": y}
+
+
+def check(name: str, seed: int) -> None:
+    """Six ticks with resets: outputs and all that is kept."""
+    clocked = machine(seed)
+    x = rows(clocked, 2, 6)
+    resets = (np.random.default_rng(seed).random((2, 6)) < 0.2).astype(np.int64)
+    oracle, fast = ReferenceClocked(clocked, weights(clocked), 2), stream(name, clocked)
+    want = [oracle.tick({n: v[:, t] for n, v in x.items()}, resets[:, t]) for t in range(6)]
+    for output, y in by_name(fast.run(x, resets=resets)).items():
+        np.testing.assert_allclose(y, np.stack([of[output] for of in want], 1), **CLOSE, err_msg=output)
+    for key, value in fast.state().items():
+        np.testing.assert_allclose(value, oracle.state[key], **CLOSE, err_msg=key)
+
+
+@pytest.mark.parametrize("first", range(0, 200, 25))
+def test_buckets_agree_with_the_definition(first: int) -> None:
+    for seed in machines(range(first, first + 25)):
+        check("reference", seed)
+
+
+@pytest.mark.parametrize(("name", "seeds"), [("cpu", range(12)), ("gpu", range(4))])
+def test_devices_agree_with_the_definition(name: str, seeds: range) -> None:
+    for seed in machines(seeds):
+        check(name, seed)
+
+
+CHAIN = chain(
+    [
+        Dense(in_features=4, out_features=6, activation="tanh"),
+        LSTM(input_size=6, hidden_size=5),
+        GRU(input_size=5, hidden_size=5),
+        Dense(in_features=5, out_features=3),
+    ],
+    (4,),
+)
+IDS = chain([Embedding(num_embeddings=3, embedding_dim=2)], (), "int32")
+IDS_PARAMS = initialise(IDS)
+RNN3 = GRU(input_size=3, hidden_size=3)
+X = np.random.default_rng(3).standard_normal((2, 5, 4)).astype(np.float32)
+
+
+@pytest.mark.parametrize("name", DEVICES)
+def test_a_wavefront_is_the_sequence(name: str) -> None:
+    params = initialise(CHAIN, seed=1)
+    executable = device(name).compile(lower(CHAIN), params)
+    whole = np.stack([executable.forward(executable.new_state(), x, last_only=False) for x in X])
+    ticking = device(name).stream(Clocked(network=CHAIN, start="wavefront"), params, batch=2)
+    y = np.concatenate([ticking.run(X), ticking.run(ticks=3)], 1)
+    np.testing.assert_allclose(y[:, 3:], whole, **CLOSE)
+
+
+@pytest.mark.parametrize("name", DEVICES)
+def test_a_held_row_comes_through_as_in_a_forward_pass(name: str) -> None:
+    dense = [Dense(in_features=4, out_features=4, activation="tanh") for _ in range(5)]
+    network = chain(dense, (4,))
+    params = initialise(network, seed=1)
+    executable = device(name).compile(lower(network), params)
+    whole = executable.forward(executable.new_state(), X[:, 0], last_only=False)
+    y = device(name).stream(Clocked(network=network), params, batch=2).run(X[:, :1], ticks=5)
+    if name == "reference":
+        np.testing.assert_array_equal(y[:, -1], whole)
+    np.testing.assert_allclose(y[:, -1], whole, **CLOSE)
+
+
+@pytest.mark.parametrize("name", DEVICES)
+@pytest.mark.parametrize("kind", ["rows", "ticks"])
+def test_streams_split_save_fork_and_reset(name: str, kind: str) -> None:
+    params = initialise(CHAIN, seed=1)
+    what = CHAIN if kind == "rows" else Clocked(network=CHAIN, clocks={Coord(1): Every(period=2, phase=1)})
+
+    def fresh() -> Any:
+        return device(name).stream(what, params, batch=2)
+
+    whole = fresh().run(X)
+    cut = fresh()
+    first = cut.run(X[:, :4])
+    saved, fork = cut.save(), cut.fork()
+    rest = cut.run(X[:, 4:])
+    np.testing.assert_allclose(np.concatenate([first, rest], 1), whole, **CLOSE)
+    np.testing.assert_array_equal(fork.run(X[:, 4:]), rest)
+    again = fresh()
+    again.restore(saved)
+    np.testing.assert_array_equal(again.run(X[:, 4:]), rest)
+    # L2: rows from a reset on are those of a fresh stream, also out of NaN, and the other stream knows nothing of it
+    resets = np.zeros((2, 5), np.int64)
+    resets[1, 4] = 1
+    odd = X.copy()
+    odd[1, 2] = np.nan
+    mixed = fresh().run(odd, resets=resets)
+    np.testing.assert_allclose(mixed[0], whole[0], **CLOSE)
+    np.testing.assert_allclose(mixed[1, 4:], fresh().run(X[:, 4:])[1], **CLOSE)
+    cut.reset([1])
+    np.testing.assert_allclose(cut.run(X)[1], whole[1], **CLOSE)
+    assert fresh().run(X[:, :0]).shape == (2, 0, 3)
+
+
+def test_saved_streams_of_other_machines_are_refused() -> None:
+    params = initialise(CHAIN)
+    one, other = (device("cpu").stream(Clocked(network=CHAIN), params, batch=n) for n in (2, 3))
+    one.run(X)
+    saved = one.save()
+    with pytest.raises(CheckpointError, match="another network"):
+        other.restore(saved)
+    for data in (b"", saved[:50], saved[:-3] + b"abc", b"x" * 100):
+        with pytest.raises(CheckpointError):
+            one.restore(data)
+    row = device("cpu").stream(CHAIN, params, batch=2)
+    row.run(X)
+    with pytest.raises(CheckpointError, match="batch of 2"):
+        device("cpu").stream(CHAIN, params, batch=1).restore(row.save())
+    for data in (b"", row.save()[:50], saved):
+        with pytest.raises(CheckpointError):
+            row.restore(data)
+
+
+def test_rows_may_have_several_ticks_and_ids_may_come_in() -> None:
+    network = Network(
+        grid=Grid(2),
+        layers={Coord(0): Embedding(num_embeddings=7, embedding_dim=3), Coord(1): RNN3},
+        links=(Link(kind="activation", source=Coord(1), target=Coord(1), combine="add", delay=2),),
+        inputs={"push": Port(coord=Coord(1), shape=(3,), combine="add")},
+        outputs={"first": Coord(0)},
+    )
+    clocked = Clocked(network=network, hold={"push": "zero"})
+    ids, push = np.array([[1, 2, 5]]), X[:1, :3, :3]
+    oracle = ReferenceClocked(clocked, weights(clocked), 1)
+    given = [{"input": ids[:, t], "push": push[:, t]} for t in range(3)]
+    want = [oracle.tick(given[t // 3] if t % 3 == 0 else {})["output"] for t in range(9)]
+    for name in DEVICES:
+        y = stream(name, clocked, 1).run({"input": ids, "push": push}, per_row=3)
+        assert isinstance(y, dict)
+        np.testing.assert_allclose(y["output"], np.stack(want, 1), **CLOSE)
+        assert y["first"].shape == (1, 9, 3)
+
+
+def test_equal_layers_are_one_bucket() -> None:
+    grid = Grid(3, 3, 3)
+    layers = {grid.coord(i): Dense(in_features=2, out_features=2) for i in range(27)}
+    network = Network(grid=grid, layers=layers, input_shape=(2,), input_dtype="float32")
+    assert [bucket.way for bucket in buckets_of(Clocked(network=network))] == ["grouped"]
+
+
+def test_what_cannot_be_is_refused_by_name() -> None:
+    with pytest.raises(SpecError, match=r"no layer at 9\.0\.0\.0"):
+        Clocked(network=CHAIN, clocks={Coord(9): Every(period=2)})
+    with pytest.raises(SpecError, match="no input 'eye'"):
+        Clocked(network=CHAIN, hold={"eye": "zero"})
+    for fields in ({"period": 0}, {"period": 2, "phase": 2}):
+        with pytest.raises(SpecError, match="every"):
+            Every(**fields)
+    attention = MultiHeadAttention(embed_dim=4, num_heads=2)
+    for layer in (
+        attention,
+        PositionEmbedding(num_embeddings=4, embedding_dim=4),
+        GRU(input_size=4, hidden_size=4, reverse=True),
+    ):
+        with pytest.raises(UnsupportedError, match=r"at 0\.0\.0\.0"):
+            Clocked(network=chain([layer], (4,)))
+    params = initialise(CHAIN)
+    ticking = device("cpu").stream(Clocked(network=CHAIN), params, batch=2)
+    with pytest.raises(ShapeError, match=r"expected \[2, T, 4\], got \[1, 3, 4\]"):
+        ticking.run(X[:1, :3])
+    with pytest.raises(SpecError, match="no input 'eye'"):
+        ticking.run({"eye": X})
+    for resets in (np.zeros((2, 3)), np.full((2, 5), 2)):
+        with pytest.raises(ShapeError, match="resets"):
+            ticking.run(X, resets=resets)
+    with pytest.raises(SpecError, match="per_row"):
+        ticking.run(X, per_row=0)
+    with pytest.raises(SpecError, match="ticks"):
+        ticking.run(X, ticks=4)
+    with pytest.raises(SpecError, match="batch"):
+        device("cpu").stream(CHAIN, params, batch=0)
+    ids = device("cpu").stream(IDS, IDS_PARAMS, batch=1)
+    assert isinstance(ids, RowStream)
+    with pytest.raises(GenerationError, match="id 3"):
+        ids.run(np.array([[0, 3]]))

@@ -1,0 +1,153 @@
+"""Clocked: a network as a machine in which every layer computes at each tick from what the tick before left.
+
+At tick τ, with everything that is read being of the tick before, but for the rows that arrive at inputs:
+
+- an input holds the row that it was given at this tick; without one, the last row, or zeros (`Clocked.hold`)
+- a layer reads the sum of the output of the layer before it in reading order, of its links, and of its inputs, in this
+  order; a link or an input that says ``"replace"`` takes the place of the first. Over a link comes what its source made
+  ``max(1, delay)`` ticks ago
+- a layer that fires replaces its output and its states; one that does not (`Every`, or too early in a ``"wavefront"``)
+  keeps both. A disabled one passes on what it reads, a tick later
+- outputs are read after the tick. A reset sets all that a stream keeps to the start, before anything else
+
+Systolic arrays: Kung 1982, "Why systolic architectures?".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any, Literal
+
+from volumetric.errors import SpecError, UnsupportedError
+from volumetric.grid import Coord
+from volumetric.layers import LayerSpec
+from volumetric.network import Network
+from volumetric.wiring import Source, Wire, places_of
+
+Hold = Literal["last", "zero"]
+Start = Literal["zeros", "wavefront"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Every:
+    """A layer that fires at each `period`-th tick of its stream, the first time at tick `phase`."""
+
+    period: int
+    phase: int = 0
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        if not (isinstance(self.period, int) and self.period >= 1):
+            raise SpecError(f"every: the period must be 1 tick or more, got {self.period!r}")
+        if not (isinstance(self.phase, int) and 0 <= self.phase < self.period):
+            raise SpecError(f"every: the phase must be in 0 … {self.period - 1}, got {self.phase!r}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Clocked:
+    """A network that runs tick by tick. Its inputs and outputs are those of the network, at any layer.
+
+    Links may point anywhere, also backwards or to their own source.
+
+    Attributes
+    ----------
+    network : layers, links, inputs and outputs
+    clocks : layer → when it fires; a layer without one fires at every tick
+    hold : input → what it holds without a row, ``"last"`` unless told
+    start : ``"zeros"``: all layers compute from the first tick on; ``"wavefront"``: each begins when the first row can
+        have reached it, on the longest way that does not go backwards
+
+    Raises
+    ------
+    SpecError : a clock or hold names what there is not
+    UnsupportedError : a layer looks at rows that a tick does not have, as attention does; the message names it
+    """
+
+    network: Network
+    clocks: Mapping[Coord, Every] = field(default_factory=dict)
+    hold: Mapping[str, Hold] = field(default_factory=dict)
+    start: Start = "zeros"
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        object.__setattr__(self, "clocks", MappingProxyType(dict(self.clocks)))
+        object.__setattr__(self, "hold", MappingProxyType(dict(self.hold)))
+        for coord in self.clocks:
+            if coord not in self.network.layers:
+                raise SpecError(f"clock: there is no layer at {coord}", hint=places_of(self.network.layers))
+        for name, what in self.hold.items():
+            if name not in self.network.ports:
+                known = ", ".join(map(repr, self.network.ports))
+                raise SpecError(f"hold: the network has no input {name!r}", hint=f"its inputs are {known}")
+            if what not in ("last", "zero"):
+                raise SpecError(f"hold: input {name!r} cannot hold {what!r}", hint='"last" or "zero"')
+        if self.start not in ("zeros", "wavefront"):
+            raise SpecError(f"start must be zeros or wavefront, got {self.start!r}")
+        for coord, spec in self.network.layers.items():
+            if coord not in self.network.disabled:
+                _check_layer(coord, spec)
+
+    @cached_property
+    def wires(self) -> Mapping[Coord, Wire]:
+        """What each layer reads."""
+        return {w.coord: w for w in self.network.wires}
+
+    @cached_property
+    def depths(self) -> Mapping[Coord, int]:
+        """Ticks until the first row can have reached each layer, on the longest way that does not go backwards."""
+        found: dict[Coord, int] = {}
+        for coord, w in self.wires.items():
+            before = (source for source in self.sources(w) if source.coord is not None and source.coord < coord)
+            found[coord] = max((found[s.coord] + ticks(s) for s in before if s.coord is not None), default=0)
+        return found
+
+    def latency(self, name: str, output: str) -> int | None:
+        """Ticks from a row at input `name` to the first output `output` that it can change; None: it never reaches it.
+
+        A row that is given at a tick and changes what is read after the same tick has latency 0.
+        """
+        found: dict[Coord, int] = {}
+        waiting = {w.coord: 0 for w in self.wires.values() if any(_is_port(s, name) for s in self.sources(w))}
+        readers: dict[Coord, list[tuple[Coord, int]]] = {}
+        for w in self.wires.values():
+            for s in self.sources(w):
+                if s.coord is not None:
+                    readers.setdefault(s.coord, []).append((w.coord, ticks(s)))
+        while waiting:
+            coord = min(waiting, key=waiting.__getitem__)
+            found[coord] = waiting.pop(coord)
+            for reader, further in readers.get(coord, ()):
+                if reader not in found:
+                    waiting[reader] = min(waiting.get(reader, found[coord] + further), found[coord] + further)
+        return found.get(self.network.taps[output])
+
+    @staticmethod
+    def sources(w: Wire) -> tuple[Source, ...]:
+        """Return all that a layer reads, the second operand of a residual last."""
+        return w.inputs if w.skip is None else (*w.inputs, w.skip)
+
+
+def ticks(source: Source) -> int:
+    """Ticks from what a source made to who reads it: at least one; an input is read at once."""
+    return 0 if source.coord is None else max(1, source.delay)
+
+
+def _is_port(source: Source, name: str) -> bool:
+    return source.coord is None and source.port == name
+
+
+def _check_layer(coord: Coord, spec: LayerSpec) -> None:
+    """Refuse what one row a tick is not enough for."""
+    children: tuple[Any, ...] = () if spec.children_field is None else getattr(spec, spec.children_field)
+    for child in children:
+        _check_layer(coord, child)
+    if not children and spec.contextual and not spec.takes_resets:
+        raise UnsupportedError(
+            f"{spec.kind} at {coord} looks at other rows of its sequence, and a tick has one",
+            hint="recurrent layers keep what they need from tick to tick",
+        )
+    if spec.two_way or spec.batch_statistics == "always":
+        raise UnsupportedError(f"{spec.kind} at {coord} looks at rows that a tick does not have")

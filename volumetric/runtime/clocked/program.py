@@ -1,0 +1,69 @@
+"""A window of ticks as one program: what streams keep lies in buffers of its store, and only rows go in and out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from volumetric._typing import Shape
+from volumetric.runtime.clocked.window import Machine, Window
+from volumetric.runtime.graph.build import GraphBuilder
+from volumetric.runtime.graph.ops import Graph
+from volumetric.runtime.graph.passes import fuse_activations
+
+
+def stack_key(keys: Sequence[str]) -> str:
+    """Name of the buffer of equal parameters of several layers."""
+    return f"stack/{'+'.join(keys)}"
+
+
+def window_graph(machine: Machine, rows: int, per_row: int, given: Sequence[str], *, resets: bool) -> Graph:
+    """Return ``rows · per_row`` ticks.
+
+    Inputs: for each of `given` its rows, ``[rows, streams, …]``, each for its first tick; where asked for, resets,
+    float32 ``[rows · per_row, streams]``. Outputs: ``[rows · per_row, streams, …]`` of every output of the network.
+    Buffers: weights by key, stacked ones by `stack_key`, and the machine's.
+    """
+    work = GraphBuilder()
+    ports = machine.clocked.network.ports
+    arrays = {n: work.input(n, (rows, machine.batch, *ports[n].shape), ports[n].dtype) for n in given}
+    marks = work.input("resets", (rows * per_row, machine.batch)) if resets else None
+    state = {
+        key: work.stored(key, buffer.shape(machine.batch), buffer.dtype, role="state")
+        for key, buffer in machine.buffers.items()
+    }
+
+    def stack(keys: Sequence[str], shape: Shape) -> int:
+        return work.stored(stack_key(keys), (len(keys), *shape))
+
+    window = Window(work, machine, dict(state), work.stored, stack)
+    made: dict[str, list[int]] = {name: [] for name in machine.clocked.network.taps}
+    for t in range(rows * per_row):
+        row, late = divmod(t, per_row)
+        now = {} if late else {n: _at(work, x, row) for n, x in arrays.items()}
+        for name, y in window.tick(now, None if marks is None else _at(work, marks, t)).items():
+            made[name].append(work.reshape(y, (1, *work.shape(y))))
+    outputs = [work.concat(ys, 0) for ys in made.values()]
+    kept = set(state.values())
+    views = {node.outputs[0]: node.inputs[0] for node in work.nodes if node.op == "reshape"}
+    moved = {key: value for key, value in window.state.items() if value != state[key]}
+    for key, value in moved.items():  # what another state was is copied before any is replaced
+        moved[key] = _copy(work, value) if _root(views, value) in kept else value
+    for key, value in moved.items():
+        work.assign(key, value)
+    return fuse_activations(work.finish(outputs))
+
+
+def _at(work: GraphBuilder, x: int, t: int) -> int:
+    return work.reshape(work.part(x, 0, t, t + 1), work.shape(x)[1:])
+
+
+def _root(views: Mapping[int, int], i: int) -> int:
+    """The tensor whose storage a tensor has."""
+    while i in views:
+        i = views[i]
+    return i
+
+
+def _copy(work: GraphBuilder, x: int) -> int:
+    shape = work.shape(x)
+    return work.emit("slice", (x,), starts=(0,) * len(shape), stops=shape)[0]

@@ -1,0 +1,128 @@
+"""A clocked network layer by layer, tick by tick, with the layers' own NumPy code: what fast forms must agree with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from volumetric._typing import Array
+from volumetric.clocked import Clocked
+from volumetric.grid import Coord
+from volumetric.layers import LayerSpec
+from volumetric.layers.state import Memory
+from volumetric.runtime.clocked.states import kept_states, key_of, out_key, port_key, reaches
+from volumetric.weights import Params
+
+
+class ReferenceClocked:
+    """The ticks of some streams.
+
+    Parameters
+    ----------
+    params : weights by key, as of the network
+    batch : streams side by side
+    """
+
+    def __init__(self, clocked: Clocked, params: Params, batch: int, dtype: type[np.floating] = np.float32) -> None:
+        self.clocked, self.batch, self.dtype = clocked, batch, dtype
+        network = clocked.network
+        self._weights = {key: store.values().astype(dtype, copy=False) for key, store in params.items()}
+        self._own = {
+            coord: {p.name: self._weights[network.resolve(f"{coord}/{p.name}")] for p in spec.tensors()}
+            for coord, spec in network.layers.items()
+        }
+        self._kept = kept_states(clocked)
+        self._back, self._read = reaches(clocked)
+        self.state = {kept.key: self._fresh(key) for key, kept in self._kept.items()}
+
+    def _fresh(self, key: str) -> Array:
+        kept = self._kept[key]
+        return np.full((self.batch, *kept.shape), kept.start, np.int32 if kept.dtype == "int32" else self.dtype)
+
+    def tick(self, given: Mapping[str, Array], resets: Array | None = None) -> dict[str, Array]:
+        """Run one tick.
+
+        Parameters
+        ----------
+        given : input → rows ``[batch, …]``; what is left out holds
+        resets : ``[batch]``, 1 where a stream begins anew
+
+        Returns
+        -------
+        Output → rows ``[batch, …]``
+        """
+        if resets is not None:
+            for key, value in self.state.items():
+                self.state[key] = _where(resets != 0, self._fresh(key), value)
+        before, after = self.state, dict(self.state)
+        ports = {name: self._port(name, given) for name in self.clocked.network.ports}
+        for coord, spec in self.clocked.network.layers.items():
+            x, skip = self._reads(coord, ports, before)
+            fires = self._fires(coord, before, after)
+            if coord in self._read:
+                after[f"read/{coord}"] = x
+            y = self._layer(coord, spec, x, skip, after, fires)
+            after[out_key(coord, 1)] = _where(fires, y, before[out_key(coord, 1)])
+            for k in range(2, self._back[coord] + 1):
+                after[out_key(coord, k)] = before[out_key(coord, k - 1)]
+        for name, row in ports.items():
+            if port_key(name) in after:
+                after[port_key(name)] = row
+        if "age" in after:
+            after["age"] = before["age"] + 1
+        self.state = after
+        return {name: after[out_key(coord, 1)] for name, coord in self.clocked.network.taps.items()}
+
+    def _port(self, name: str, given: Mapping[str, Array]) -> Array:
+        port = self.clocked.network.ports[name]
+        if name in given:
+            return given[name].astype(np.int32 if port.dtype == "int32" else self.dtype, copy=False)
+        if port_key(name) in self.state:
+            return self.state[port_key(name)]
+        return np.zeros((self.batch, *port.shape), np.int32 if port.dtype == "int32" else self.dtype)
+
+    def _reads(
+        self, coord: Coord, ports: Mapping[str, Array], before: Mapping[str, Array]
+    ) -> tuple[Array, Array | None]:
+        w = self.clocked.wires[coord]
+        parts = [ports[s.port] if s.coord is None else before[key_of(s)] for s in w.inputs]
+        x = parts[0]
+        for part in parts[1:]:
+            x = x + part
+        skip = w.skip
+        if skip is None:
+            return x, None
+        return x, ports[skip.port] if skip.coord is None else before[key_of(skip)]
+
+    def _fires(self, coord: Coord, before: Mapping[str, Array], after: dict[str, Array]) -> Array:
+        fires = np.ones(self.batch, bool)
+        if "age" in before:
+            fires &= before["age"][:, 0] >= self.clocked.depths[coord]
+        clock = self.clocked.clocks.get(coord)
+        if clock is not None:
+            wait = before[f"wait/{coord}"]
+            due = wait[:, 0] < 0.5
+            after[f"wait/{coord}"] = np.where(due[:, None], self.dtype(clock.period - 1), wait - 1)
+            fires &= due
+        return fires
+
+    def _layer(
+        self, coord: Coord, spec: LayerSpec, x: Array, skip: Array | None, after: dict[str, Array], fires: Array
+    ) -> Array:
+        if coord in self.clocked.network.disabled:
+            return x
+        if skip is not None:
+            return x + skip
+        if not spec.contextual:
+            return spec.forward(self._own[coord], x)[0]
+        held = {key: value for key, value in after.items() if key.startswith(f"{coord}/")}
+        memory = Memory(1, dict(held), f"{coord}/", streams=self.batch)
+        y = spec.forward(self._own[coord], x[:, None], memory=memory)[0][:, 0]
+        after |= {key: _where(fires, memory.values[key], value) for key, value in held.items()}
+        return y
+
+
+def _where(chosen: Array, new: Array, old: Array) -> Array:
+    """`new` for the streams that are chosen."""
+    return np.where(chosen.reshape(-1, *(1,) * (new.ndim - 1)), new, old)

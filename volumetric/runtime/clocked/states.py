@@ -1,0 +1,96 @@
+"""What a clocked network keeps of each of its streams from tick to tick, as data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from volumetric._typing import ROWS, Shape
+from volumetric.clocked import Clocked, ticks
+from volumetric.grid import Coord
+from volumetric.wiring import Source
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """One array of a stream.
+
+    Attributes
+    ----------
+    key : ``out/<coord>/<k>``: what a layer made k ticks ago, from 1; ``read/<coord>``: what it read at the tick
+        before; ``port/<name>``: the last row of an input; ``<coord>/<state>``: a state of the layer; ``wait/<coord>``:
+        ticks until the layer fires; ``age``: ticks since the stream began
+    shape : without the axis of streams
+    start : value of all its numbers when a stream begins
+    """
+
+    key: str
+    shape: Shape
+    dtype: Literal["float32", "int32"] = "float32"
+    start: float = 0.0
+
+
+def kept_states(clocked: Clocked) -> dict[str, Kept]:
+    """Return all that is kept of a stream, by key."""
+    return {kept.key: kept for kept in _all(clocked)}
+
+
+def _all(clocked: Clocked) -> Iterator[Kept]:
+    network = clocked.network
+    for name, port in network.ports.items():
+        if clocked.hold.get(name, "last") == "last":
+            yield Kept(port_key(name), port.shape, port.dtype)
+    back, read = reaches(clocked)
+    for coord, spec in network.layers.items():
+        shape, dtype = network.shapes[coord][1:], _dtype(clocked, coord)
+        for k in range(1, back[coord] + 1):
+            yield Kept(out_key(coord, k), shape, dtype)
+        if coord in read:
+            yield Kept(f"read/{coord}", network.reads[coord][1:])
+        if coord not in network.disabled:
+            for state in spec.states((ROWS, *network.reads[coord][1:])):
+                yield Kept(f"{coord}/{state.name}", state.shape, state.dtype)
+        if coord in clocked.clocks:
+            yield Kept(f"wait/{coord}", (1,), start=float(clocked.clocks[coord].phase))
+    if clocked.start == "wavefront":
+        yield Kept("age", (1,))
+
+
+def _dtype(clocked: Clocked, coord: Coord) -> Literal["float32", "int32"]:
+    """Ids stay ids where disabled layers pass them on."""
+    if coord not in clocked.network.disabled:
+        return "float32"
+    source = clocked.wires[coord].inputs[0]
+    if source.coord is None:
+        return clocked.network.ports[source.port].dtype
+    return _dtype(clocked, source.coord) if source.coord < coord else "float32"
+
+
+def reaches(clocked: Clocked) -> tuple[dict[Coord, int], set[Coord]]:
+    """Return how many of its last outputs anybody reads of each layer, and the layers whose inputs are read again."""
+    back = dict.fromkeys(clocked.network.layers, 1)  # a layer that does not fire keeps its own
+    read: set[Coord] = set()
+    for w in clocked.wires.values():
+        for source in clocked.sources(w):
+            if source.coord is not None and source.side == "input":
+                read.add(source.coord)
+            elif source.coord is not None:
+                back[source.coord] = max(back[source.coord], ticks(source))
+    return back, read
+
+
+def key_of(source: Source) -> str:
+    """Where a layer finds what it reads of another, at the beginning of a tick."""
+    assert source.coord is not None
+    return f"read/{source.coord}" if source.side == "input" else out_key(source.coord, ticks(source))
+
+
+def out_key(coord: Coord, back: int) -> str:
+    """Name of what a layer made `back` ticks ago."""
+    return f"out/{coord}/{back}"
+
+
+def port_key(name: str) -> str:
+    """Name of what an input holds."""
+    return f"port/{name}"

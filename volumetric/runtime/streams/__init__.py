@@ -1,0 +1,19 @@
+"""Streams: sequences without an end, side by side, through a network row by row, or a clocked one tick by tick."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from volumetric.clocked import Clocked
+from volumetric.network import Network, Params
+from volumetric.runtime.streams.clocked import ClockedStream
+from volumetric.runtime.streams.rows import RowStream
+
+
+def open_stream(
+    device: Any, machine: Network | Clocked, params: Params, *, batch: int = 1
+) -> RowStream | ClockedStream:
+    """Return `batch` streams on a device; `Device.stream` is this."""
+    if isinstance(machine, Clocked):
+        return ClockedStream(device, machine, params, batch=batch)
+    return RowStream(device, machine, params, batch=batch)

@@ -1,0 +1,247 @@
+"""Streams: sequences without an end, side by side, through a clocked network."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from typing import Any, Protocol
+
+import numpy as np
+
+from volumetric._typing import Array
+from volumetric.clocked import Clocked
+from volumetric.errors import SpecError
+from volumetric.layers import StateSpec
+from volumetric.network import Params, check_params
+from volumetric.runtime.clocked.program import stack_key, window_graph
+from volumetric.runtime.clocked.states import kept_states
+from volumetric.runtime.clocked.window import Machine
+from volumetric.runtime.graph.device import GraphDevice
+from volumetric.runtime.graph.programs import ProgramCache
+from volumetric.runtime.state_file import Held, as_numbers, restore_state, save_state
+from volumetric.runtime.streams.marks import check_marks, check_rows
+
+LONGEST = 64
+"""Ticks of one program; longer runs take several, of powers of two."""
+
+
+class HasGraphs(Protocol):
+    """A device that runs tensor graphs."""
+
+    def graphs(self) -> GraphDevice:
+        """Return what compiles them."""
+        ...
+
+
+class ClockedStream:
+    """Streams of a clocked network on a device. What they keep stays there from call to call.
+
+    Parameters
+    ----------
+    device : where to compute
+    clocked : which machine
+    params : its weights
+    batch : streams side by side
+
+    Raises
+    ------
+    CheckpointError : `params` are not those of the network
+    """
+
+    def __init__(self, device: HasGraphs, clocked: Clocked, params: Params, *, batch: int = 1) -> None:
+        if batch < 1:
+            raise SpecError(f"a stream needs a batch of 1 or more, got {batch}")
+        check_params(clocked.network, params)
+        self.clocked, self.batch, self.position = clocked, batch, 0
+        self._device, self._params, self._kept = device, params, kept_states(clocked)
+        self._machine = Machine(clocked, batch)
+        self._graphs = device.graphs()
+        self._store: Any = self._graphs.store()
+        self._programs = ProgramCache()
+        self._put_weights(params)
+        for key in self._machine.buffers:
+            self._store.put(key, self._fresh(key))
+
+    def run(
+        self,
+        x: Array | Mapping[str, Array] | None = None,
+        *,
+        ticks: int | None = None,
+        per_row: int = 1,
+        resets: Array | None = None,
+    ) -> Array | dict[str, Array]:
+        """Run ticks: one or more for each row of `x`, or `ticks` of them on what the inputs hold.
+
+        Parameters
+        ----------
+        x : ``[batch, T, …]``, or by name; inputs that are left out hold what they have
+        ticks : how many, where there are no rows; with one row for each stream, it is held
+        per_row : ticks for each row
+        resets : ``[batch, T]`` (or ``[batch, ticks]`` without rows): 1 where a stream begins anew with a row
+
+        Returns
+        -------
+        float32 ``[batch, ticks, …]`` read after each tick; by name where the network has several outputs
+
+        Raises
+        ------
+        ShapeError : rows or resets are not what the network reads; nothing has changed
+        """
+        given, rows = check_rows(self.clocked.network, x, self.batch)
+        if ticks is not None and (rows > 1 or ticks < rows or per_row != 1):
+            raise SpecError(f"ticks goes with one row for each stream, or none, got {ticks} ticks and {rows} rows")
+        if per_row < 1:
+            raise SpecError(f"per_row must be 1 tick or more, got {per_row}")
+        if ticks is not None and rows:
+            marks = None if resets is None else check_marks(resets, self.batch, 1)
+            return _joined(self.run(x, resets=marks), self.run(ticks=ticks - 1))
+        rows = rows if ticks is None else ticks
+        marks = None if resets is None else self._marks(check_marks(resets, self.batch, rows), per_row)
+        given = {name: np.ascontiguousarray(value.swapaxes(0, 1)) for name, value in given.items()}
+        found = [self._window(given, start, count, per_row, marks) for start, count in self._pieces(rows, per_row)]
+        self.position += rows * per_row
+        taps = list(self.clocked.network.taps)
+        if not found:
+            shapes = self.clocked.network.shapes
+            empty = {
+                n: np.zeros((self.batch, 0, *shapes[c][1:]), np.float32) for n, c in self.clocked.network.taps.items()
+            }
+            return empty[taps[0]] if len(taps) == 1 else empty
+        made = {n: np.concatenate([ys[i] for ys in found]).swapaxes(0, 1) for i, n in enumerate(taps)}
+        return made[taps[0]] if len(taps) == 1 else made
+
+    def reset(self, streams: Iterable[int] | None = None) -> None:
+        """Let all streams, or those that are named, begin anew."""
+        chosen = range(self.batch) if streams is None else list(streams)
+        for key in self._machine.buffers:
+            fresh = self._fresh(key)
+            value, by_stream = self._store.get(key), self._by_stream(key, fresh)
+            now = self._by_stream(key, value)
+            for b in chosen:
+                now[:, b] = by_stream[:, b]
+            self._store.put(key, value)
+
+    def _marks(self, resets: Array, per_row: int) -> Array:
+        """Return which ticks begin anew, ``[ticks, batch]``: the first ones of rows."""
+        marks = np.zeros((resets.shape[1] * per_row, self.batch), np.float32)
+        marks[::per_row] = resets.T
+        return marks
+
+    def _put_weights(self, params: Params) -> None:
+        network = self.clocked.network
+        for bucket in self._machine.buckets:
+            if bucket.identity:
+                continue
+            for p in bucket.spec.tensors():
+                keys = [network.resolve(f"{coord}/{p.name}") for coord in bucket.coords]
+                if bucket.way == "grouped":
+                    self._store.put(stack_key(keys), np.stack([params[key].values() for key in keys]))
+                    continue
+                for key in set(keys) - set(self._store.keys()):
+                    self._store.put(key, params[key].values())
+
+    def _fresh(self, key: str) -> Array:
+        buffer = self._machine.buffers[key]
+        return np.full(buffer.shape(self.batch), buffer.start, np.int32 if buffer.dtype == "int32" else np.float32)
+
+    def _by_stream(self, key: str, value: Array) -> Array:
+        """View a buffer as ``[n, batch, …]``."""
+        buffer = self._machine.buffers[key]
+        return value.reshape(buffer.count, self.batch, *buffer.row)
+
+    @staticmethod
+    def _pieces(rows: int, per_row: int) -> Iterator[tuple[int, int]]:
+        """Cut rows into powers of two, so that few programs serve all lengths."""
+        start, most = 0, max(1, LONGEST // per_row)
+        while start < rows:
+            count = min(1 << ((rows - start).bit_length() - 1), 1 << (most.bit_length() - 1))
+            yield start, count
+            start += count
+
+    def _window(
+        self, given: Mapping[str, Array], start: int, rows: int, per_row: int, marks: Array | None
+    ) -> list[Array]:
+        part = None if marks is None else marks[start * per_row : (start + rows) * per_row]
+        if part is not None and not part.any():
+            part = None
+        names = tuple(given)
+        key: Hashable = (rows, per_row, names, part is not None)
+        program = self._programs.get(
+            key,
+            lambda: self._graphs.compile(
+                window_graph(self._machine, rows, per_row, names, resets=part is not None), self._store
+            ),
+        )
+        arrays = [value[start : start + rows] for value in given.values()]
+        return program.run(arrays if part is None else [*arrays, part])
+
+    def state(self) -> dict[str, Array]:
+        """Return a copy of all that is kept, ``[batch, …]`` by the keys of `kept_states`."""
+        return {key: self.read(key) for key in self._kept}
+
+    def read(self, key: str) -> Array:
+        """Return a copy of one of them."""
+        name, row = self._machine.locate(key)
+        return self._by_stream(name, self._store.get(name))[row or 0].copy()
+
+    def fill(self, values: Mapping[str, Held], position: int) -> None:
+        """Replace all that is kept by ``[batch, …]`` of each key, as it was after `position` ticks."""
+        arrays = {name: self._fresh(name) for name in self._machine.buffers}
+        for key, value in values.items():
+            name, row = self._machine.locate(key)
+            self._by_stream(name, arrays[name])[row or 0] = as_numbers(value, arrays[name].dtype)
+        for name, array in arrays.items():
+            self._store.put(name, array)
+        self.position = position
+
+    def save(self) -> bytes:
+        """Return what is kept of all streams as bytes that `restore` takes, on any device with these weights."""
+        return save_state(self, self._specs)
+
+    def restore(self, data: bytes) -> None:
+        """Go on where the streams went that `data` was saved of.
+
+        Raises
+        ------
+        CheckpointError : the bytes are damaged, or of another machine or batch; nothing has changed
+        """
+        given = _Given()
+        restore_state(given, data, self._specs, sys.maxsize)
+        self.fill(given.values, given.position)
+
+    def fork(self) -> ClockedStream:
+        """Return a copy: both go on independently."""
+        made = ClockedStream(self._device, self.clocked, self._params, batch=self.batch)
+        made.fill({key: self.read(key) for key in self._kept}, self.position)
+        return made
+
+    @property
+    def _specs(self) -> dict[str, StateSpec]:
+        """What is kept, as saved states declare it."""
+        return {
+            key: StateSpec(name=key, shape=(self.batch, *kept.shape), kind="fixed", dtype=kept.dtype)
+            for key, kept in self._kept.items()
+        }
+
+
+class _Given:
+    """What saved bytes hold."""
+
+    def __init__(self) -> None:
+        self.values: Mapping[str, Held] = {}
+        self.position = 0
+
+    def read(self, key: str) -> Held:
+        """Return what was filled in."""
+        return self.values[key]
+
+    def fill(self, values: Mapping[str, Held], position: int) -> None:
+        """Keep it."""
+        self.values, self.position = values, position
+
+
+def _joined(first: Array | dict[str, Array], then: Array | dict[str, Array]) -> Array | dict[str, Array]:
+    """Ticks behind one another."""
+    if isinstance(first, dict) and isinstance(then, dict):
+        return {name: np.concatenate([y, then[name]], 1) for name, y in first.items()}
+    return np.concatenate([first, then], 1)  # pyright: ignore[reportArgumentType, reportCallIssue]  (both are arrays)

@@ -1,0 +1,63 @@
+"""What streams are given: rows and resets, checked against what a network reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from volumetric._typing import Array
+from volumetric.errors import GenerationError, ShapeError, SpecError
+from volumetric.layers import Embedding
+from volumetric.network import INPUT, Network
+
+
+def check_rows(network: Network, x: Array | Mapping[str, Array] | None, batch: int) -> tuple[dict[str, Array], int]:
+    """Return rows by input, ``[batch, T, …]`` in the input's type, and T; 0 without any.
+
+    Raises
+    ------
+    SpecError : there is no input of a name
+    ShapeError : rows have another shape or type than their input, or there are not as many of each
+    GenerationError : an id is outside of the vocabulary
+    """
+    given = {} if x is None else dict(x) if isinstance(x, Mapping) else {INPUT: x}
+    rows: int | None = None
+    for name, value in given.items():
+        if name not in network.ports:
+            known = ", ".join(map(repr, network.ports))
+            raise SpecError(f"the network has no input {name!r}", hint=f"its inputs are {known}")
+        want, value = network.ports[name], np.asarray(value)
+        if value.ndim != 2 + len(want.shape) or value.shape[0] != batch or value.shape[2:] != want.shape:
+            shown = ", ".join(map(str, (batch, "T", *want.shape)))
+            raise ShapeError(f"input {name!r}: expected [{shown}], got {list(value.shape)}")
+        if (want.dtype == "int32") != np.issubdtype(value.dtype, np.integer):
+            raise ShapeError(f"input {name!r}: expected {want.dtype}, got {value.dtype}")
+        if rows not in (None, value.shape[1]):
+            raise ShapeError(f"input {name!r} has {value.shape[1]} rows, others have {rows}")
+        rows = value.shape[1]
+        if want.dtype == "int32":
+            _check_ids(network, name, value)
+        given[name] = np.ascontiguousarray(value, want.dtype)
+    return given, rows or 0
+
+
+def _check_ids(network: Network, name: str, ids: Array) -> None:
+    coord = network.ports[name].coord
+    spec = network.layers[coord]
+    if isinstance(spec, Embedding) and ids.size:
+        odd = (ids < 0) | (ids >= spec.num_embeddings)
+        if odd.any():
+            raise GenerationError(
+                f"input {name!r}: id {ids[odd][0]} is outside of the {spec.num_embeddings} rows of the layer at {coord}"
+            )
+
+
+def check_marks(resets: Array, batch: int, rows: int) -> Array:
+    """Return resets ``[batch, rows]``. Raises `ShapeError` where they have another shape, or are not 0 and 1."""
+    resets = np.asarray(resets)
+    if resets.shape != (batch, rows):
+        raise ShapeError(f"resets: expected [{batch}, {rows}], got {list(resets.shape)}")
+    if not np.isin(resets, (0, 1)).all():
+        raise ShapeError("resets: expected 0 and 1", hint="1 marks a row with which a stream begins anew")
+    return resets

@@ -1,0 +1,124 @@
+"""Streams of rows through a network: calls of an executable, each from where its sequence was."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from volumetric._typing import Array
+from volumetric.errors import CheckpointError, SpecError
+from volumetric.network import INPUT, Network, Params, check_params
+from volumetric.runtime.device import Device, Piece, RunOptions
+from volumetric.runtime.lower import lower
+from volumetric.runtime.sealed import Seal
+from volumetric.runtime.streams.marks import check_marks, check_rows
+
+SEAL = Seal(magic=b"VOLSTRMS", version=1, what="a saved stream")
+
+
+class _Header(msgspec.Struct, forbid_unknown_fields=True):
+    lengths: list[int]
+
+
+class RowStream:
+    """Streams side by side on a device. What layers keep of them stays there from call to call.
+
+    Parameters
+    ----------
+    device : where to compute
+    network : without layers that look at later rows; keys and values of attention grow up to the options' context
+    batch : streams
+    """
+
+    def __init__(
+        self, device: Device, network: Network, params: Params, *, batch: int = 1, options: RunOptions | None = None
+    ) -> None:
+        if batch < 1:
+            raise SpecError(f"a stream needs a batch of 1 or more, got {batch}")
+        check_params(network, params)
+        self.network, self.batch = network, batch
+        self._executable = device.compile(lower(network), params, options)
+        self._states: list[Any] = [self._executable.new_state() for _ in range(batch)]
+
+    def run(self, x: Array | Mapping[str, Array], *, resets: Array | None = None) -> Array | dict[str, Array]:
+        """Append rows to all streams.
+
+        Parameters
+        ----------
+        x : ``[batch, T, …]``, or by input
+        resets : ``[batch, T]``, 1 where a stream begins anew with a row: as if nothing had been before
+
+        Returns
+        -------
+        float32 ``[batch, T, …]``; by name where the network has several outputs
+
+        Raises
+        ------
+        ShapeError : rows or resets are not what the network reads; nothing has changed
+        """
+        given, rows = check_rows(self.network, x, self.batch)
+        marks = None if resets is None else check_marks(resets, self.batch, rows)
+        taps = self.network.taps
+        made = {n: np.zeros((self.batch, rows, *self.network.shapes[c][1:]), np.float32) for n, c in taps.items()}
+        parts = [_parts(rows, None if marks is None else marks[b]) for b in range(self.batch)]
+        for turn in range(max(map(len, parts), default=0)):
+            now = [(b, *parts[b][turn]) for b in range(self.batch) if turn < len(parts[b])]
+            for b, start, _ in now:
+                if marks is not None and marks[b, start]:
+                    self._states[b].reset()
+            pieces = [self._piece(b, {n: value[b, start:stop] for n, value in given.items()}) for b, start, stop in now]
+            for (b, start, stop), found in zip(now, self._executable.run(pieces), strict=True):
+                for name, y in found.items() if isinstance(found, Mapping) else [(next(iter(taps)), found)]:
+                    made[name][b, start:stop] = y
+        return next(iter(made.values())) if len(taps) == 1 else made
+
+    def _piece(self, b: int, rows: dict[str, Array]) -> Piece:
+        return Piece(self._states[b], rows[INPUT] if len(self.network.ports) == 1 else rows, "all")
+
+    def reset(self, streams: Iterable[int] | None = None) -> None:
+        """Let all streams, or those that are named, begin anew."""
+        for b in range(self.batch) if streams is None else streams:
+            self._states[b].reset()
+
+    def fork(self) -> RowStream:
+        """Return a copy: both go on independently, with the same weights."""
+        made = object.__new__(RowStream)
+        made.network, made.batch, made._executable = self.network, self.batch, self._executable
+        made._states = [state.fork() for state in self._states]
+        return made
+
+    def save(self) -> bytes:
+        """Return what is kept of all streams as bytes that `restore` takes, on any device with these weights."""
+        parts = [state.save() for state in self._states]
+        return SEAL.close(_Header(lengths=list(map(len, parts))), parts)
+
+    def restore(self, data: bytes) -> None:
+        """Go on where the streams went that `data` was saved of.
+
+        Raises
+        ------
+        CheckpointError : the bytes are damaged, or of another network or batch; nothing has changed
+        """
+        header, body = SEAL.open(data, _Header)
+        if len(header.lengths) != self.batch:
+            raise CheckpointError(f"the saved stream has a batch of {len(header.lengths)}, this one of {self.batch}")
+        if min(header.lengths) < 0 or sum(header.lengths) != len(body):
+            raise SEAL.damaged("its parts do not have the lengths that it announces")
+        ends = np.cumsum(header.lengths).tolist()
+        found = [bytes(body[end - size : end]) for end, size in zip(ends, header.lengths, strict=True)]
+        self._states = [self._executable.restore(part) for part in found]
+
+    def close(self) -> None:
+        """Give the device's memory back."""
+        self._executable.close()
+
+
+def _parts(rows: int, marks: Array | None) -> list[tuple[int, int]]:
+    """Cut rows where a stream begins anew."""
+    if not rows:
+        return []
+    cuts = [0] if marks is None else sorted({0, *np.flatnonzero(marks).tolist()})
+    return list(zip(cuts, [*cuts[1:], rows], strict=True))
