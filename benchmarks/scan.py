@@ -39,7 +39,7 @@ def graph_of(steps: int, rows: int, size: int, *, by_scan: bool, gradients: bool
     if by_scan:
         [y], _ = work.scan(gru, [x], [w], [h])
     else:
-        y = work.recurrent("gru", work.permute(x, (1, 0, 2)), w, [h])[0]
+        y = work.recurrent("gru", work.permute(x, (1, 0, 2)), w, [h], None)[0]
         y = work.permute(y, (1, 0, 2))
     grads = differentiate(work, {y: work.input("g", work.shape(y))}, [x, w, h]) if gradients else {}
     return work.finish([y, *grads.values()])

@@ -321,13 +321,7 @@ class GraphBuilder:
         return self.emit("rope", (x, cos, sin), back=back)[0]
 
     def recurrent(
-        self,
-        cell: str,
-        from_x: int,
-        weight: int,
-        states: Sequence[int],
-        bias: int | None = None,
-        keep: int | None = None,
+        self, cell: str, from_x: int, weight: int, states: Sequence[int], bias: int | None, keep: int | None = None
     ) -> tuple[int, ...]:
         """Recurrent cell over all steps: y, the last of each state beside h, and what is kept for the gradient."""
         end = tuple(i for i in (bias, keep) if i is not None)
