@@ -1,0 +1,122 @@
+"""State-space models with random weights on the CPU, beside transformers: prompts and decoding, in turn.
+
+    python benchmarks/state_space.py [--shape mamba-130m] [--dtype float32,int8:g32,int4:g32] [--threads 2]
+        [--rows 256] [--tokens 32] [--rounds 5] [--torch-python PYTHON]
+
+The bound of decoding is memory: weights, and states twice, at the speed that a probe finds in the same round. Prints
+the median of the rounds and their range, and the share of that bound.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from memory_probe import read_bandwidth
+
+from volumetric.dtypes import Scheme
+from volumetric.loaders import archs
+from volumetric.loaders.hf_config import Config
+from volumetric.loaders.quantise import converted, target_schemes
+from volumetric.network import initialise
+from volumetric.runtime import RunOptions, lower
+from volumetric.runtime.open import open_device
+
+SHAPES: dict[str, dict[str, Any]] = {
+    "mamba-130m": {"model_type": "mamba", "hidden_size": 768, "num_hidden_layers": 24, "vocab_size": 50280},
+    "mamba2-130m": {
+        "model_type": "mamba2",
+        "hidden_size": 768,
+        "num_hidden_layers": 24,
+        "vocab_size": 50288,
+        "num_heads": 24,
+        "n_groups": 1,
+        "tie_word_embeddings": True,
+    },
+}
+
+
+class Peer:
+    """A process with transformers, or none."""
+
+    def __init__(self, python: Path | None, values: dict[str, Any], given: argparse.Namespace) -> None:
+        self._process: Any = None
+        if python is None:
+            return
+        sizes = [str(n) for n in (given.rows, given.tokens, given.threads)]
+        worker = str(Path(__file__).with_name("state_space_worker.py"))
+        command = [str(python), worker, json.dumps(values), *sizes]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        print(json.loads(self._process.stdout.readline())["about"])
+
+    def time(self, what: str) -> float | None:
+        """Seconds of a row, or None."""
+        if self._process is None:
+            return None
+        self._process.stdin.write(json.dumps({"do": what}) + "\n")
+        self._process.stdin.flush()
+        return float(json.loads(self._process.stdout.readline())["seconds"])
+
+
+def shown(seconds: list[float]) -> str:
+    """Rows a second: median, and range."""
+    rates = sorted(1 / each for each in seconds)
+    return f"{statistics.median(rates):8.1f} /s ({rates[0]:.1f} to {rates[-1]:.1f})"
+
+
+def main() -> None:
+    """Measure each dtype in turn with the peer."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--shape", choices=SHAPES, default="mamba-130m")
+    parser.add_argument("--dtype", default="float32,int8:g32,int4:g32")
+    parser.add_argument("--torch-python", type=Path)
+    for name, default in (("threads", 2), ("rows", 256), ("tokens", 32), ("rounds", 5)):
+        parser.add_argument(f"--{name}", type=int, default=default)
+    given = parser.parse_args()
+    values = SHAPES[given.shape]
+    network = archs.build(Config(values, given.shape)).network
+    plan, params = lower(network), initialise(network, 1)
+    device = open_device("cpu", threads=given.threads)
+    peer = Peer(given.torch_python, values, given)
+    ids = np.arange(given.rows, dtype=np.int32) % values["vocab_size"]
+    states = sum(4 * spec.size for spec in plan.states.values())
+    for dtype in given.dtype.split(","):
+        held = converted(params, target_schemes(network, Scheme.parse(dtype)))
+        run = device.compile(plan, held, RunOptions(context=4096))
+        found: dict[str, list[float]] = {"prompt": [], "decode": [], "peer prompt": [], "peer decode": [], "share": []}
+        for i in range(given.rounds + 1):
+            bandwidth = 1e9 * read_bandwidth(given.threads)
+            state = run.new_state()
+            start = time.perf_counter()
+            run.forward(state, ids)
+            prompt = (time.perf_counter() - start) / given.rows
+            made = run.greedy([state], [5])
+            next(made)
+            start = time.perf_counter()
+            for _ in range(given.tokens):
+                next(made)
+            decode = (time.perf_counter() - start) / given.tokens
+            made.close()
+            others = {f"peer {what}": peer.time(what) for what in ("prompt", "decode")}
+            if i == 0:
+                continue  # the round that compiles
+            bound = (run.memory.weights + 2 * states) / bandwidth
+            measured = {"prompt": prompt, "decode": decode, "share": bound / decode, **others}
+            for name, value in measured.items():
+                found[name] += [] if value is None else [value]
+        print(f"{given.shape} {dtype}, {given.threads} threads")
+        for name, seconds in found.items():
+            if name == "share":
+                print(f"  share of the memory's bound in decoding: {statistics.median(seconds):.2f}")
+            elif seconds:
+                print(f"  {name:12} {shown(seconds)}")
+
+
+if __name__ == "__main__":
+    main()
