@@ -181,10 +181,10 @@ def main() -> None:
         print(json.dumps(paced(model, json.loads(rest[0]), int(rest[1]))))
     elif verb == "logits":
         ids = json.loads(Path(rest[0]).read_text())
-        np.save(rest[1], Session(model, threads=2, context=max(64, len(ids)), exact=True).logits(ids))
+        np.save(rest[1], Session(model, threads=1, context=max(64, len(ids)), exact=True).logits(ids))
     elif verb == "greedy":
         ids, count = json.loads(Path(rest[0]).read_text()), int(rest[1])
-        print(json.dumps(Session(model, threads=2, context=len(ids) + count + 8).decode(ids, count)[1]))
+        print(json.dumps(Session(model, threads=1, context=len(ids) + count + 8).decode(ids, count)[1]))
     elif verb == "embed":
         np.save(rest[1], embed(model, json.loads(Path(rest[0]).read_text())))
     elif verb == "encode":
