@@ -34,7 +34,28 @@ SIZES: Mapping[str, Any] = {
     "pad_token_id": 0,
 }
 _BOTH_KINDS: Mapping[str, Any] = {"sliding_window": 16, "layer_types": ["sliding_attention", "full_attention"]}
+_MAMBA: Mapping[str, Any] = {"mamba_d_ssm": 48, "mamba_n_heads": 6, "mamba_d_state": 8, "mamba_chunk_size": 16}
+_FACTORS: Mapping[str, Any] = {
+    "lm_head_multiplier": 0.3,
+    "embedding_multiplier": 2.5,
+    "mlp_multipliers": [0.8, 0.6],
+    "key_multiplier": 0.4,
+    "attention_out_multiplier": 0.9,
+    "attention_in_multiplier": 1.2,
+    "ssm_multipliers": [0.9, 0.5, 0.7, 1.3, 0.8],
+    "ssm_in_multiplier": 1.5,
+    "ssm_out_multiplier": 0.6,
+}
 _YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64, "rope_theta": 500000.0}
+_GPT_OSS: Mapping[str, Any] = {
+    "model_type": "gpt_oss",
+    "intermediate_size": 32,
+    "head_dim": 8,
+    "num_local_experts": 4,
+    "num_experts_per_tok": 2,
+    "rope_parameters": {**_YARN, "truncate": False},
+    **_BOTH_KINDS,
+}
 _VISION = {
     "hidden_size": 16,
     "intermediate_size": 16,
@@ -56,6 +77,22 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
         "logits_scaling": 3.0,
     },
     "lfm2": {"model_type": "lfm2", "layer_types": ["conv", "full_attention"], "block_multiple_of": 16},
+    "mamba": {"model_type": "mamba", "state_size": 6, "num_hidden_layers": 3},
+    "mamba2": {"model_type": "mamba2", "num_heads": 8, "head_dim": 8, "n_groups": 2, "state_size": 8, "chunk_size": 16},
+    "falcon_h1": {"model_type": "falcon_h1", **_MAMBA, **_FACTORS},
+    "falcon_h1_norm": {
+        "model_type": "falcon_h1",
+        **_MAMBA,
+        "mamba_rms_norm": True,
+        "mamba_norm_before_gate": True,
+        "mamba_n_groups": 2,
+        "mamba_proj_bias": True,
+        "projectors_bias": True,
+        "attention_bias": True,
+        "mlp_bias": True,
+        "ssm_in_multiplier": 0.7,
+        "attention_in_multiplier": 1.2,
+    },
     "granitemoe": {
         "model_type": "granitemoe",
         "num_local_experts": 4,
@@ -65,6 +102,13 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
         "attention_multiplier": 0.2,
         "residual_multiplier": 0.4,
         "logits_scaling": 3.0,
+    },
+    "gpt_oss": _GPT_OSS,
+    "gpt_oss_mxfp4": {
+        **_GPT_OSS,
+        "quantization_config": {"quant_method": "mxfp4"},
+        "rope_parameters": {**_YARN, "rope_theta": 50.0, "truncate": False},  # the ramp's ends are no whole numbers
+        "swiglu_limit": 0.5,
     },
     "mixtral": {"model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 2},
     "gemma3_vision": {
@@ -134,22 +178,27 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
 def make(target: Path, values: Mapping[str, Any]) -> None:
     """Write one model; of the first seeds, that with the clearest greedy tokens."""
     torch, transformers = (importlib.import_module(name) for name in ("torch", "transformers"))
-    best: tuple[float, Any, Any] | None = None
+    best: tuple[float, Any, Any, Any] | None = None
     for seed in range(20):
         torch.manual_seed(seed)
         given = values if "text_config" in values else {**SIZES, **values}
-        config = transformers.AutoConfig.for_model(**given)
+        packed = {}
+        config = transformers.AutoConfig.for_model(**{k: v for k, v in given.items() if k != "quantization_config"})
         kind = "AutoModelForImageTextToText" if "text_config" in values else "AutoModelForCausalLM"
         model = getattr(transformers, kind).from_config(config, attn_implementation="eager").float().eval()
         _fill(model)
+        if "quantization_config" in given:
+            packed = _pack(model)
         margin, expected = _answers(model, seed)
         if best is None or margin > best[0]:
-            best = margin, model, expected
+            best = margin, model, packed, expected
         if margin > MARGIN:
             break
     assert best is not None
-    margin, model, expected = best
+    margin, model, packed, expected = best
     model.save_pretrained(target)
+    if packed:
+        _put_packed(target, packed, values["quantization_config"])
     (target / "expected.json").write_text(json.dumps(expected) + "\n")
     size = sum(path.stat().st_size for path in target.iterdir()) / 1024
     print(f"{target.name}: {size:.0f} KiB, margin {margin:.3f}, tokens {expected['greedy_tokens']}")
@@ -164,6 +213,34 @@ def _fill(model: Any) -> None:
                 parameter.copy_(parameter.mean() + 0.1 * torch.randn_like(parameter))
             else:
                 parameter.copy_((0.3 if parameter.dim() == 1 else 0.18) * torch.randn_like(parameter))
+
+
+def _pack(model: Any) -> dict[str, Any]:
+    """Draw MXFP4 blocks for all stacks of experts, give the model what they stand for, and return them by name."""
+    torch = importlib.import_module("torch")
+    decode = importlib.import_module("transformers.integrations.mxfp4")._convert_moe_packed_tensors
+    packed = {}
+    with torch.no_grad():
+        for name, stack in model.named_parameters():
+            if name.endswith(("gate_up_proj", "down_proj")):
+                count, inner, outer = stack.shape
+                blocks = torch.randint(256, (count, outer, inner // 32, 16), dtype=torch.uint8)
+                scales = torch.randint(121, 124, blocks.shape[:-1], dtype=torch.uint8)
+                stack.copy_(decode(blocks, scales, dtype=torch.float32))
+                packed[name] = {f"{name}_blocks": blocks, f"{name}_scales": scales}
+    return packed
+
+
+def _put_packed(target: Path, packed: Mapping[str, Mapping[str, Any]], method: Mapping[str, Any]) -> None:
+    """Put packed tensors in the place of those that they stand for."""
+    files = importlib.import_module("safetensors.torch")
+    tensors = files.load_file(target / "model.safetensors")
+    for name, parts in packed.items():
+        del tensors[name]
+        tensors |= parts
+    files.save_file(tensors, target / "model.safetensors", {"format": "pt"})
+    config = json.loads((target / "config.json").read_text())
+    (target / "config.json").write_text(json.dumps({**config, "quantization_config": method}, indent=2) + "\n")
 
 
 def _answers(model: Any, seed: int) -> tuple[float, dict[str, Any]]:

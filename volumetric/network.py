@@ -256,17 +256,23 @@ def initialise(network: Network, seed: int = 0) -> Params:
     for key, spec in network.param_specs().items():
         stream = np.random.SeedSequence(seed, spawn_key=tuple(key.encode()))
         rng = np.random.Generator(np.random.Philox(stream))
-        stores[key] = WeightStore.from_array(_fill(spec, rng))
+        stores[key] = WeightStore.from_array(filled(spec, rng))
     return Params(stores)
 
 
-def _fill(spec: ParamSpec, rng: np.random.Generator) -> np.ndarray:
+def filled(spec: ParamSpec, rng: np.random.Generator) -> np.ndarray:
+    """Return fresh values of a parameter."""
     if spec.init == "ones":
         return np.ones(spec.shape, np.float32)
     if spec.init == "zeros":
         return np.zeros(spec.shape, np.float32)
     if spec.init == "normal":
         return (0.02 * rng.standard_normal(spec.shape)).astype(np.float32)
+    if spec.init == "log_counts":
+        return np.broadcast_to(np.log(np.arange(1, spec.shape[-1] + 1, dtype=np.float32)), spec.shape).copy()
+    if spec.init == "small_steps":
+        step = np.exp(rng.uniform(np.log(1e-3), np.log(1e-1), spec.shape))
+        return np.log(np.expm1(step)).astype(np.float32)
     bound = 1 / np.sqrt(np.prod(spec.shape[1:], dtype=np.int64))
     return rng.uniform(-bound, bound, spec.shape).astype(np.float32)
 

@@ -36,6 +36,7 @@ from volumetric.network import Network, initialise
 from volumetric.runtime import RunOptions, lower
 from volumetric.runtime.cpu import CpuDevice
 from volumetric.runtime.cpu.executable import CpuExecutable
+from volumetric.runtime.device import Piece
 from volumetric.runtime.profile import WHOLE
 from volumetric.runtime.reference import ReferenceDevice
 
@@ -107,6 +108,36 @@ def rows(count: int, seed: int = 0) -> np.ndarray:
 @pytest.mark.parametrize("which", NETWORKS)
 def test_pieces_of_several_sequences_give_what_each_gives_alone(which: str, scheme: str | None) -> None:
     agree_in_company(*pair(NETWORKS[which], scheme), rows)
+
+
+def inside(*layers: LayerSpec, shape: tuple[int, ...] = (1, 4 * WIDTH)) -> Network:
+    """Layers that are a core, between products on rows."""
+    wide = Dense(in_features=WIDTH, out_features=4 * WIDTH)
+    return chain((WIDTH,), wide, Sequential(layers=(Reshape(shape=shape), *layers, Reshape(shape=(-1,)))),
+                 Dense(in_features=4 * WIDTH, out_features=5))  # fmt: skip
+
+
+ALIKE = {
+    "product": inside(Dense(in_features=4 * WIDTH, out_features=4 * WIDTH)),
+    "kmeans": inside(KMeans(in_features=4 * WIDTH, num_clusters=4 * WIDTH, temperature=30.0)),
+    "cell": inside(LSTM(input_size=2 * WIDTH, hidden_size=2 * WIDTH), shape=(2, 2 * WIDTH)),
+    "window": inside(Conv2d(in_channels=2, out_channels=2, kernel_size=9, padding=4), shape=(2, 8, 8)),
+    **NETWORKS,
+}
+"""Among them products that few rows and many take in other forms elsewhere."""
+
+
+@pytest.mark.parametrize("which", ALIKE)
+def test_a_row_has_the_same_bits_in_any_company_and_cut(which: str) -> None:
+    _, fast = pair(ALIKE[which])
+    given = [rows(count, count) for count in (7, 1, 33, 2)]
+    alone = [fast.forward(fast.new_state(), x, last_only=False) for x in given]
+    together = fast.run([Piece(fast.new_state(), x, "all") for x in given])
+    for got, want in zip(together, alone, strict=True):
+        np.testing.assert_array_equal(got, want)
+    state = fast.new_state()
+    parts = [fast.forward(state, given[2][a:b], last_only=False) for a, b in ((0, 1), (1, 9), (9, 11), (11, 33))]
+    np.testing.assert_array_equal(np.concatenate(parts), alone[2])
 
 
 @pytest.mark.parametrize("name", LOOPS)

@@ -112,6 +112,27 @@ def gemma() -> Network:
     )
 
 
+def sinks() -> Network:
+    """Sinks, chunks, heads with norms of their own, bounded gates."""
+    return chain(
+        Embedding(num_embeddings=97, embedding_dim=40),
+        MultiHeadAttention(
+            embed_dim=40,
+            num_heads=4,
+            num_kv_heads=2,
+            rope=Rope(dim=10),
+            chunk=6,
+            sinks=True,
+            qk_norm=True,
+            qk_norm_kind="layer",
+            qk_norm_over="each",
+        ),
+        RMSNorm(num_features=40),
+        SwiGLU(in_features=40, hidden_features=33, activation="quick_gelu", bias=True, limit=0.5, up_offset=1.0),
+        Dense(in_features=40, out_features=97, bias=False),
+    )
+
+
 def encoder() -> Network:
     """Attention in both directions, without a state."""
     return chain(
@@ -145,7 +166,7 @@ def joins() -> Network:
     )
 
 
-NETWORKS = {"llama": tiny_llama, "gpt": gpt, "gemma": gemma, "encoder": encoder, "joins": joins}
+NETWORKS = {"llama": tiny_llama, "gpt": gpt, "gemma": gemma, "sinks": sinks, "encoder": encoder, "joins": joins}
 
 
 @pytest.mark.parametrize("name", NETWORKS)

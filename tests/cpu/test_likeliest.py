@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import islice
+from itertools import cycle, islice
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ from volumetric.kernels.cpu.steps import (
 )
 from volumetric.network import initialise
 from volumetric.runtime import RunOptions, lower
-from volumetric.runtime.cpu import CpuDevice
+from volumetric.runtime.cpu import CpuDevice, walking
 from volumetric.runtime.cpu.arena import address_of
 from volumetric.runtime.cpu.team import TEAM
 
@@ -89,6 +89,20 @@ def test_a_token_without_an_embedding_stops() -> None:
 def compiled(context: int = 600) -> Any:
     network = tiny_llama()
     return CpuDevice(threads=2).compile(lower(network), initialise(network, 3), RunOptions(context=context))
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5])
+def test_threads_that_become_fewer_within_a_call_lose_no_token(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the governor looks around, a call goes out in pieces, each by as many threads as it then advises."""
+    executable = compiled()
+    state = executable.new_state()
+    executable.forward(state, np.arange(9, dtype=np.int32))
+    want = list(islice(executable.greedy([state.fork()], [3]), 12))
+    governor, threads = executable._open().walker.governor, cycle([2, 1, 1, 2, 1])
+    monkeypatch.setattr(walking, "_WATCHED_STEPS", count)
+    monkeypatch.setattr(governor, "uncertain", lambda kind: True)
+    monkeypatch.setattr(governor, "threads_for", lambda kind: next(threads))
+    assert list(islice(executable.greedy([state], [3]), 12)) == want
 
 
 def test_positions_count_what_was_taken_and_the_state_goes_on_from_there() -> None:

@@ -237,3 +237,26 @@ def test_a_trial_of_which_only_the_size_matters_writes_nothing(
     np.testing.assert_allclose(got[0], want[0], rtol=1e-5)
     for key, value in values.items():
         np.testing.assert_array_equal(store.get(key), value)
+
+
+def test_every_step_of_a_program_has_a_time() -> None:
+    work = GraphBuilder()
+    x = work.input("x", (LARGE // 4, 4))
+    program = compiled(work, [work.softmax(work.affine(x, 2.0))], threads=2)
+    *steps, whole = program.step_times([numbers(LARGE // 4, 4)], repeats=2)
+    assert {step.label: step.count for step in steps} == {"unary": 1, "softmax": 1}
+    assert whole.seconds > 0
+    assert whole.count == 2
+
+
+def test_programs_of_one_store_share_scratch() -> None:
+    store = graphs().store()
+    programs = []
+    for count in (70, 9000):
+        work = GraphBuilder()
+        y = work.permute(work.permute(work.input("x", (count, 2)), (1, 0)), (1, 0))
+        programs.append(graphs().compile(work.finish([y]), store))
+    for _ in range(2):  # the memory of the second is larger: the first one finds its tensors elsewhere afterwards
+        for program, count in zip(programs, (70, 9000), strict=True):
+            np.testing.assert_array_equal(program.run([numbers(count, 2)])[0], numbers(count, 2))
+    assert store.scratch.nbytes < sum(program.scratch_bytes for program in programs)

@@ -184,14 +184,24 @@ def _attention(caps: Caps) -> Iterator[Dispatch]:
     flags = itertools.product((False, True), repeat=3)
     for head_dim, (half, norm, turned) in itertools.product((20, 32, 64, 128, 256), flags):
         shape = AttentionShape(
-            heads=8, kv_heads=2, head_dim=head_dim, context=4096, scale=0.2, rotary=8 * turned, qk_norm=norm, half=half
+            heads=8,
+            kv_heads=2,
+            head_dim=head_dim,
+            context=4096,
+            scale=0.2,
+            rotary=8 * turned,
+            qk_norm="rms" if norm else None,
+            half=half,
         )
         yield attention.append(shape)
         yield attention.rows(shape, caps)
         for count in (1, 64):
             yield attention.split(shape, caps, count)
             yield attention.combine(shape, caps, count)
-    shape = AttentionShape(heads=6, kv_heads=2, head_dim=20, context=33, scale=0.2, rotary=8, softcap=3.0, window=7)
+    shape = AttentionShape(
+        heads=6, kv_heads=2, head_dim=20, context=33, scale=0.2, rotary=8, softcap=3.0, window=7, sinks=True, chunk=9,
+        qk_norm="layer", own_gains=True,
+    )  # fmt: skip
     yield from (attention.rows(shape, caps), attention.split(shape, caps))
     yield attention.rows(replace(shape, causal=False, state=False), caps)
     yield attention.append(replace(shape, causal=False, state=False))

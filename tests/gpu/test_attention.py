@@ -31,7 +31,9 @@ class Attention:
         self.kernel = kernel
         self.shape = shape
         self.qkv = rng.standard_normal((rows, shape.qkv_width)).astype(np.float32)
-        self.gains = rng.standard_normal((2, shape.head_dim)).astype(np.float32)
+        self.gains = [rng.standard_normal(size).astype(np.float32) for size in shape.gain_sizes]
+        self.sinks = rng.standard_normal(shape.heads).astype(np.float32)
+        self.params = kernel.array(np.concatenate([*self.gains, self.sinks]))
         pages = shape.pages + 2
         stale = np.full(pages * shape.page_bytes // 4, np.nan, np.float32)
         self.caches = {"keys": kernel.array(stale), "values": kernel.array(stale)}
@@ -40,8 +42,8 @@ class Attention:
             self.caches["tables"] = kernel.array(lines.astype(np.uint32))
             self.pages = lines[1].astype(int).tolist()
         self.source = dict(self.caches)
-        if shape.qk_norm:
-            self.source["head_norms"] = kernel.array(self.gains)
+        if shape.qk_norm or shape.sinks:
+            self.source["head_params"] = self.params
         if shape.rotary:
             table = np.stack(rotation(Rope(dim=shape.rotary), np.arange(CONTEXT)), axis=-1)
             self.source["rope"] = kernel.array(table.astype(np.float32))
@@ -53,9 +55,10 @@ class Attention:
         control, counted = kernel.call([Place(1, start, rows)], each, singles=False)
         q, y = kernel.empty(rows, shape.heads * shape.padded), kernel.empty(rows, -(-width // 4) * 4)
         qkv = kernel.array(aligned(self.qkv[start:stop]))
+        sinks = {"head_params": self.params} if shape.sinks else {}
         kernel.run(
             (attention.append(shape), {**self.source, "ctl": control, "qkv": qkv, "q": q}),
-            (attention.rows(shape, kernel.caps), {**self.caches, "ctl": control, "q": q, "y": y}),
+            (attention.rows(shape, kernel.caps), {**self.caches, **sinks, "ctl": control, "q": q, "y": y}),
             rows=counted,
         )
         return kernel.read(y, rows, width)
@@ -87,9 +90,11 @@ class Attention:
         heads = self.qkv[:stop].astype(np.float64).reshape(stop, -1, shape.head_dim)
         q, k, v = np.split(heads, [shape.heads, shape.heads + shape.kv_heads], axis=1)
         if shape.qk_norm:
+            if shape.qk_norm == "layer":
+                q, k = (a - a.mean(-1, keepdims=True) for a in (q, k))
             q, k = (
                 a / np.sqrt(np.square(a).mean(-1, keepdims=True) + shape.qk_norm_eps)
-                * (gain + shape.qk_norm_unit_offset)
+                * (gain.reshape(-1, shape.head_dim) + shape.qk_norm_unit_offset)
                 for a, gain in ((q, self.gains[0]), (k, self.gains[1]))
             )  # fmt: skip
         if shape.rotary:
@@ -103,19 +108,26 @@ class Attention:
         seen = (j <= i) | (not shape.causal)
         if shape.window:
             seen &= abs(i - j) < shape.window
-        weights = np.exp(np.where(seen, scores, -np.inf) - scores.max(-1, keepdims=True))
-        weights /= weights.sum(-1, keepdims=True)
+        if shape.chunk:
+            seen &= i // shape.chunk == j // shape.chunk
+        top = scores.max(-1, keepdims=True)
+        weights = np.exp(np.where(seen, scores, -np.inf) - top)
+        rest = np.exp(self.sinks[:, None, None].astype(np.float64) - top) if shape.sinks else 0.0
+        weights /= weights.sum(-1, keepdims=True) + rest
         return np.einsum("hij,jhd->ihd", weights, v).reshape(stop, -1)
 
 
 SHAPES = {
     "grouped": make_shape(heads=9, kv_heads=3, head_dim=64, rotary=64),
     "everything": make_shape(
-        heads=4, kv_heads=2, head_dim=24, rotary=12, window=17, softcap=5.0,
-        qk_norm=True, qk_norm_eps=1e-6, qk_norm_unit_offset=True,
+        heads=4, kv_heads=2, head_dim=24, rotary=12, window=17, softcap=5.0, sinks=True,
+        qk_norm="rms", qk_norm_eps=1e-6, qk_norm_unit_offset=True,
     ),
-    "odd head, one kv head": make_shape(heads=11, kv_heads=1, head_dim=7, rotary=6),
-    "wide head": make_shape(heads=2, kv_heads=2, head_dim=130, qk_norm=True, qk_norm_eps=1e-5),
+    "odd head, one kv head": make_shape(heads=11, kv_heads=1, head_dim=7, rotary=6, chunk=19),
+    "wide head": make_shape(heads=2, kv_heads=2, head_dim=130, qk_norm="rms", qk_norm_eps=1e-5),
+    "norms of their own": make_shape(
+        heads=4, kv_heads=2, head_dim=12, rotary=8, qk_norm="layer", own_gains=True, qk_norm_eps=1e-5, sinks=True
+    ),
 }  # fmt: skip
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.networks import tiny_llama
-from tests.pieces import one_row_each
+from tests.pieces import one_row_each, run_all
 from volumetric.errors import GenerationError
 from volumetric.grid import Coord, Grid
 from volumetric.layers import (
@@ -123,7 +123,7 @@ def test_pieces_of_any_size_agree_with_each_alone(native_device: GpuDevice, rng,
         states, rows = ragged(rng, executable, lengths)
         alone = [state.fork() for state in states]
         pieces = [Piece(state, x, wanted[i % 3]) for i, (state, x) in enumerate(zip(states, rows, strict=True))]
-        got = executable.run(pieces)
+        got = run_all(executable, pieces)
         for piece, other, found in zip(pieces, alone, got, strict=True):
             want = executable.forward(other, piece.x, last_only=False)
             assert piece.state.position == other.position
@@ -141,7 +141,7 @@ def test_calls_beyond_the_scratch_memory_are_cut(rng):
     assert executable.scratch.rows < 50
     states, rows = ragged(rng, executable, [50, 1, 30])
     alone = [state.fork() for state in states]
-    got = executable.run([Piece(state, x, "all") for state, x in zip(states, rows, strict=True)])
+    got = run_all(executable, [Piece(state, x, "all") for state, x in zip(states, rows, strict=True)])
     for state in states:
         state.reset()
     for other, x, found in zip(alone, rows, got, strict=True):

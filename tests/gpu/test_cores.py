@@ -10,7 +10,7 @@ import pytest
 from tests.cpu.test_between import NETWORKS, OPTIONS, deep, late, rows
 from tests.devices import device
 from tests.graph.test_networks import chain
-from tests.pieces import agree_in_company, agree_in_cuts, close, take_late_ids
+from tests.pieces import agree_in_company, agree_in_cuts, close, run_all, take_late_ids
 from tests.runtime.test_delays import LOOPS
 from tests.runtime.test_reference import chain as features
 from volumetric.grid import Coord, Link
@@ -92,7 +92,7 @@ def test_programs_may_be_given_up_within_a_call(monkeypatch: pytest.MonkeyPatch)
     together, alone = [fast.new_state() for _ in range(3)], [reference.new_state() for _ in range(3)]
     for sizes in ((7, 1, 5), (1, 1, 1), (7, 1, 5)):
         given = [rows(size, size) for size in sizes]
-        found = fast.run([Piece(state, x, "all") for state, x in zip(together, given, strict=True)])
+        found = run_all(fast, [Piece(state, x, "all") for state, x in zip(together, given, strict=True)])
         for got, state, x in zip(found, alone, given, strict=True):
             close(got, reference.forward(state, x, last_only=False))
 
@@ -117,7 +117,7 @@ def test_sequences_of_equal_rows_run_side_by_side(inner: LayerSpec | None) -> No
     together, alone = [fast.new_state() for _ in range(5)], [reference.new_state() for _ in range(5)]
     for sizes in ((3, 3, 3, 3, 2), (1, 1, 1, 1, 1), (6, 6, 1, 6, 6)):
         given = [rows(size, 7 * i + size) for i, size in enumerate(sizes)]
-        found = fast.run([Piece(state, x, "all") for state, x in zip(together, given, strict=True)])
+        found = run_all(fast, [Piece(state, x, "all") for state, x in zip(together, given, strict=True)])
         for got, state, x in zip(found, alone, given, strict=True):
             close(got, reference.forward(state, x, last_only=False))
 

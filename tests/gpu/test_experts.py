@@ -7,6 +7,7 @@ import pytest
 
 from tests.devices import narrowed
 from tests.gpu.harness import Kernel, aligned, assert_close
+from tests.pieces import run_all
 from volumetric.grid import Coord, Grid
 from volumetric.kernels.gpu import experts as kernels
 from volumetric.kernels.gpu.experts import Routes
@@ -118,7 +119,7 @@ def agree(executable: GpuExecutable, network: Network, params: Params, rows: int
     reference = ReferenceDevice().compile(lower(network), params, OPTIONS)
     x = np.random.default_rng(rows).standard_normal((rows, WIDTH)).astype(np.float32)
     runs = (executable, executable, reference)
-    found, again, wanted = (each.run([Piece(each.new_state(), x, "all")])[0] for each in runs)
+    found, again, wanted = (run_all(each, [Piece(each.new_state(), x, "all")])[0] for each in runs)
     assert_close(found, wanted)
     np.testing.assert_array_equal(found, again)
 

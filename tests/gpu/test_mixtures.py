@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests.gpu.harness import Kernel, aligned, assert_close
+from tests.pieces import run_all
 from volumetric.grid import Coord, Grid
 from volumetric.kernels.gpu import elementwise, guards, matmul, tiles
 from volumetric.kernels.gpu.formats import FORMATS
@@ -104,7 +105,7 @@ def test_a_mixture_runs_on_packed_weights(fallback_device: GpuDevice, rng: np.ra
     for rows in (1, 20):
         x = rng.standard_normal((rows, WIDTH)).astype(np.float32)
         pieces = [(device, device.new_state()) for device in (executable, reference)]
-        got, want = (device.run([Piece(state, x, "all")])[0] for device, state in pieces)
+        got, want = (run_all(device, [Piece(state, x, "all")])[0] for device, state in pieces)
         assert_close(got, want)
 
 

@@ -48,7 +48,7 @@ def test_the_other_kernels_compile(device: GpuDevice) -> None:
         dispatches.append(elementwise.position_embedding(width=40, layout=layout, offset=2, limit=9))
     for half in (False, True):
         shape = AttentionShape(
-            heads=6, kv_heads=2, head_dim=20, context=33, scale=0.2, rotary=8, qk_norm=True, softcap=3.0, half=half
+            heads=6, kv_heads=2, head_dim=20, context=33, scale=0.2, rotary=8, qk_norm="rms", softcap=3.0, half=half
         )
         dispatches += [attention.append(shape), attention.rows(shape, caps)]
         dispatches += [attention.split(shape, caps), attention.combine(shape, caps)]

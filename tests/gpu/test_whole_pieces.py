@@ -9,6 +9,7 @@ import pytest
 
 from tests.devices import narrowed
 from tests.gpu.harness import assert_close
+from tests.pieces import run_all
 from volumetric.grid import Coord, Grid
 from volumetric.layers import Embedding, MultiHeadAttention, PositionEmbedding, RMSNorm, Rope
 from volumetric.network import Network, initialise
@@ -47,10 +48,10 @@ def test_sequences_share_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
     place = gpu.recordings.place
     monkeypatch.setattr(gpu.recordings, "place", lambda places: (calls.append(len(places)), place(places))[1])
     states = [gpu.new_state() for _ in texts]
-    found = gpu.run([Piece(state, text, "all") for state, text in zip(states, texts, strict=True)])
+    found = run_all(gpu, [Piece(state, text, "all") for state, text in zip(states, texts, strict=True)])
     assert calls == [4]
     for got, text in zip(found, texts, strict=True):
-        [want] = reference.run([Piece(reference.new_state(), text, "all")])
+        [want] = run_all(reference, [Piece(reference.new_state(), text, "all")])
         assert_close(got, want, 5e-6)
 
 

@@ -16,9 +16,9 @@ from tests.graph.scans import emit as emit_scan
 from volumetric.layers.activations import ACTIVATIONS
 from volumetric.runtime.graph import Graph, GraphBuilder
 from volumetric.runtime.graph.families.elementwise import BINARY, CURVED, UNARY
-from volumetric.runtime.graph.network import DIALECT
+from volumetric.runtime.graph.network import DIALECT, GROUPED
 
-OPEN = DIALECT | {"last", "delay"}
+OPEN = DIALECT | GROUPED | {"last", "delay"}
 """Operations for open rows: whole networks hold them to the layers (`test_open_rows`), bound graphs have none."""
 RNG = np.random.default_rng(20)
 
@@ -114,7 +114,7 @@ _UNARY = {
     **{name: _unary(name, 3, 37) for name in UNARY},
     **{
         f"{name}-wide": OpCase(op="unary", inputs=(_wide(),), attrs={"name": name, "alpha": 1.0, "beta": 0.0})
-        for name in ("sigmoid", "relu", "leaky_relu", "tanh", "abs", "sign")
+        for name in ("sigmoid", "relu", "leaky_relu", "tanh", "abs", "sign", "softplus")
     },
     "silu-many": _unary("silu", 5, 7, 11, 13),
     "gelu-nothing": _unary("gelu", 0, 5),
@@ -387,6 +387,15 @@ def _recurrent(cell: str, b: int, t: int, size: int, *, bias: bool, resets: bool
     return {name: case, f"grad-{name}": back}
 
 
+def _linear_scan(
+    b: int, t: int, width: int, *, reverse: bool = False, keep: bool = False, whole: bool = True
+) -> OpCase:
+    u, a = normal(b, t, width), (0.3 + RNG.random((b, t, width) if whole else (width,))).astype(np.float32)
+    start = () if reverse else (normal(b, width),)
+    kept = ((RNG.random((b, t)) < 0.7).astype(np.float32),) if keep else ()
+    return OpCase(op="linear_scan", inputs=(u, a, *start, *kept), attrs={"reverse": reverse, "keep": keep})
+
+
 def _scan(case: ScanCase) -> OpCase:
     work, _, _ = emit_scan(case)
     return OpCase(op="scan", inputs=tuple(case.arrays), attrs=work.nodes[-1].attrs)
@@ -430,6 +439,15 @@ _SEQUENCES = {
     "rope-back": _rope(True, 2, 5, 3, 8, 4),
     "rope-part": _rope(False, 1, 17, 1, 7, 2),
     "rope-none": _rope(False, 0, 3, 2, 4, 2),
+    "linear-scan": _linear_scan(2, 5, 17),
+    "linear-scan-one": _linear_scan(1, 1, 1, keep=True),
+    "linear-scan-keep": _linear_scan(3, 7, 5, keep=True),
+    "linear-scan-vector": _linear_scan(2, 4, 33, keep=True, whole=False),
+    "linear-scan-back": _linear_scan(2, 5, 19, reverse=True),
+    "linear-scan-back-keep": _linear_scan(3, 6, 3, reverse=True, keep=True),
+    "linear-scan-back-vector": _linear_scan(2, 3, 16, reverse=True, keep=True, whole=False),
+    "linear-scan-no-steps": _linear_scan(2, 0, 3),
+    "linear-scan-no-rows": _linear_scan(0, 3, 2, reverse=True),
     **{
         name: case
         for cell in ("rnn_tanh", "rnn_relu", "lstm", "gru")

@@ -19,7 +19,8 @@ from volumetric.runtime.graph.ops import HELD, Graph
 from volumetric.runtime.reference import ReferenceDevice
 
 OPTIONS = RunOptions(context=64)
-STATELESS = DIALECT - {"recurrence", "mix", "linear", "sum", "softcap"}
+SMALL = {"recurrence", "mix", "linear", "sum", "softcap", "columns", "causal_conv", "selective_scan", "grouped_norm"}
+STATELESS = DIALECT - SMALL
 """Of a device that multiplies and adds in small operations."""
 LAYERS = {
     name: chain(spec, shape=shape[1:])

@@ -51,6 +51,7 @@ SCALAR: dict[str, Callable[[float], float]] = {
     "sigmoid": sigmoid,
     "leaky_relu": lambda v: v if v > 0 else 0.01 * v,
     "relu2": lambda v: max(v, 0) ** 2,
+    "quick_gelu": lambda v: v * sigmoid(1.702 * v),
     "exp": lambda v: math.inf if v > 700 else math.exp(v),
     "log": math.log,
     "neg": lambda v: -v,
@@ -59,6 +60,7 @@ SCALAR: dict[str, Callable[[float], float]] = {
     "rsqrt": lambda v: v**-0.5,
     "reciprocal": lambda v: 1 / v,
     "abs": math.fabs,
+    "softplus": lambda v: max(v, 0.0) + math.log1p(math.exp(-abs(v))),
     "sign": lambda v: v if math.isnan(v) else float((v > 0) - (v < 0)),
 }
 
@@ -300,6 +302,23 @@ def recurrent(xs: list[A], at: Attrs) -> list[A]:
     return [y, *last, *([kept.reshape(batch, length, kept.shape[2] * size)] if kept.shape[2] else [])]
 
 
+def linear_scan(xs: list[A], at: Attrs) -> list[A]:
+    """Element by element."""
+    u, a, *rest = xs
+    batch, length, width = u.shape
+    keep = rest[-1] if at["keep"] else np.ones((batch, length))
+    factor = a if a.ndim == 3 else np.broadcast_to(a, u.shape)
+    s = np.zeros(u.shape)
+    for b, j in np.ndindex(batch, width):
+        held = 0.0 if at["reverse"] else rest[0][b, j]
+        for i in range(length):
+            t = length - 1 - i if at["reverse"] else i
+            reads = t + 1 if at["reverse"] else t  # the step whose factor meets what came before
+            passed = keep[b, reads] * factor[b, reads, j] * held if reads < length else 0.0
+            held = s[b, t, j] = passed + u[b, t, j]
+    return [s]
+
+
 def recurrent_grad(xs: list[A], at: Attrs) -> list[A]:
     """Step by step, with the derivatives of a step by central differences of `torch_cell`."""
     cell = at["cell"]
@@ -452,6 +471,7 @@ FORMULAS: dict[str, Callable[[list[A], Attrs], list[A]]] = {
     "pool_sum": pool_sum,
     "pool_spread": pool_back,
     "rope": rope,
+    "linear_scan": linear_scan,
     "recurrent": recurrent,
     "recurrent_grad": recurrent_grad,
     "scan": scan,

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from tests.devices import DEVICES, graphs
 from tests.graph.test_layers import close
+from tests.layers.cases import CASES
 from tests.layers.test_vjp import arrays
 from volumetric.errors import ShapeError, UnsupportedError
 from volumetric.grid import Coord, Grid, Link
@@ -268,15 +269,18 @@ def test_resets_that_do_not_fit_are_refused() -> None:
     [
         MultiHeadAttention(embed_dim=4, num_heads=2),
         ShortConv(embed_dim=4),
+        CASES["mamba"][0],
+        CASES["mamba2"][0],
         PositionEmbedding(num_embeddings=9, embedding_dim=4),
     ],
     ids=lambda spec: spec.kind,
 )
 def test_layers_without_resets_refuse_them(spec: LayerSpec) -> None:
-    p, x = arrays(spec, (6, 4), seed=1)
+    shape = CASES[spec.kind][1] if spec.kind in CASES else (6, 4)
+    p, x = arrays(spec, shape, seed=1)
     with pytest.raises(UnsupportedError, match=f"{spec.kind} cannot begin a new sequence inside of a call"):
-        spec.forward(p, x, memory=Memory(resets=np.zeros(6)))
-    network = alone(Sequential(layers=(spec,)), 4)
+        spec.forward(p, x, memory=Memory(resets=np.zeros(shape[0])))
+    network = alone(Sequential(layers=(spec,)), shape[-1])
     with pytest.raises(UnsupportedError, match=rf"{spec.kind} at 0\.0\.0\.0/0 cannot begin"):
         graph_of(network, 6, resets=True)
     with pytest.raises(UnsupportedError, match="cannot go on from run to run of a graph"):

@@ -44,6 +44,8 @@ from volumetric.layers import (
     LastStep,
     LayerNorm,
     LayerSpec,
+    Mamba,
+    Mamba2,
     MaskedSoftmax,
     MaxPool1d,
     MaxPool2d,
@@ -87,6 +89,11 @@ _ATTENTION: dict[str, LayerSpec] = {
     "window": MultiHeadAttention(embed_dim=12, num_heads=2, window=2, rope=Rope(dim=6)),
     "window-bidirectional": MultiHeadAttention(embed_dim=12, num_heads=2, window=2, causal=False),
     "softcap": MultiHeadAttention(embed_dim=12, num_heads=2, softcap=0.5, scale=0.7),
+    "sinks": MultiHeadAttention(embed_dim=12, num_heads=4, num_kv_heads=2, sinks=True, window=3),
+    "chunk": MultiHeadAttention(embed_dim=12, num_heads=2, chunk=2),
+    "qk-norm-own": MultiHeadAttention(
+        embed_dim=12, num_heads=4, num_kv_heads=2, qk_norm=True, qk_norm_kind="layer", qk_norm_over="each"
+    ),
 }
 
 _PRENORM = Sequential(layers=(RMSNorm(num_features=6), Dense(in_features=6, out_features=6), Residual(source="input")))
@@ -341,6 +348,30 @@ CASES: dict[str, Case] = {
     "short-conv": (ShortConv(embed_dim=4), (5, 4)),
     "short-conv-one-row": (ShortConv(embed_dim=3, kernel_size=4, bias=True), (1, 3)),
     "short-conv-batch": (ShortConv(embed_dim=3, kernel_size=2, bias=True), (2, 4, 3)),
+    "mamba": (Mamba(embed_dim=4, inner_features=6, state_size=3, dt_rank=2), (5, 4)),
+    "mamba-one-row": (Mamba(embed_dim=3, inner_features=2, kernel_size=2, bias=True, conv_bias=False), (1, 3)),
+    "mamba-batch": (Mamba(embed_dim=3, inner_features=5, state_size=2, kernel_size=3), (2, 4, 3)),
+    "mamba2": (Mamba2(embed_dim=4, num_heads=2, head_dim=3, state_size=4), (5, 4)),
+    "mamba2-groups": (
+        Mamba2(embed_dim=3, num_heads=4, head_dim=2, state_size=3, groups=2, bias=True, out_bias=True, conv_bias=False),
+        (2, 3, 3),
+    ),
+    "mamba2-factors": (
+        Mamba2(
+            embed_dim=3,
+            num_heads=1,
+            head_dim=4,
+            state_size=2,
+            norm=False,
+            norm_before_gate=True,
+            multipliers=(0.5, 2.0, 1.5, 0.7, 1.2),
+        ),
+        (4, 3),
+    ),
+    "mamba2-norm-first": (
+        Mamba2(embed_dim=3, num_heads=2, head_dim=2, state_size=2, norm_before_gate=True, dt_min=0.6, dt_max=0.8),
+        (4, 3),
+    ),
     "clamp": (Clamp(min=-0.5, max=0.7), (3, 5)),
     "clamp-relu": (Clamp(min=0.0), (2, 3, 4, 2)),
     "clamp-above": (Clamp(max=0.25), (4, 3)),
@@ -348,7 +379,12 @@ CASES: dict[str, Case] = {
     "softcap-layer": (Softcap(cap=2.0), (3, 5)),
     "scale": (Scale(factor=-0.3), (2, 3, 5)),
     **{f"swiglu-{a}": (SwiGLU(in_features=5, hidden_features=7, activation=a), (3, 5)) for a in ACTIVATIONS},
+    "swiglu-factor": (SwiGLU(in_features=5, hidden_features=7, gate_factor=0.4), (3, 5)),
     "swiglu-bias": (SwiGLU(in_features=5, hidden_features=3, bias=True), (2, 3, 5)),
+    "swiglu-bounded": (
+        SwiGLU(in_features=5, hidden_features=7, activation="quick_gelu", bias=True, limit=0.4, up_offset=1.0),
+        (3, 5),
+    ),
     **{f"mlp-{a}": (MLP(in_features=5, hidden_features=7, activation=a), (3, 5)) for a in ACTIVATIONS},
     "mlp-no-bias": (MLP(in_features=5, hidden_features=3, bias=False), (2, 3, 5)),
     "sequential": (Sequential(layers=(_PRENORM, _PRENORM, Residual(), Softmax())), (4, 6)),

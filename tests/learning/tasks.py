@@ -51,6 +51,8 @@ from volumetric.layers import (
     LastStep,
     LayerNorm,
     LayerSpec,
+    Mamba,
+    Mamba2,
     MaskedSoftmax,
     MaxPool1d,
     MaxPool2d,
@@ -248,6 +250,20 @@ TASKS: dict[str, Task] = {
     ),
     "scale": Task(layers=_before(Scale(factor=1.5), 3), row=(4,), rate=0.3),
     "short_conv": Task(layers=(ShortConv(embed_dim=2, kernel_size=2),), row=(2,), rows=4, rate=0.5, steps=80),
+    "mamba": Task(
+        layers=(Mamba(embed_dim=2, inner_features=3, state_size=2, kernel_size=2),),
+        row=(2,),
+        rows=4,
+        rate=0.5,
+        steps=80,
+    ),
+    "mamba2": Task(
+        layers=(Mamba2(embed_dim=2, num_heads=2, head_dim=2, state_size=2, kernel_size=2),),
+        row=(2,),
+        rows=4,
+        rate=0.5,
+        steps=80,
+    ),
     "clamp": Task(layers=_before(Clamp(min=-2.0, max=2.0), 3), row=(4,), rate=0.6),
     "discrete": Task(
         layers=(

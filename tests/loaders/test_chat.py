@@ -54,6 +54,14 @@ def test_smollm2_renders_as_transformers_does() -> None:
         ("{{ 'a b'.split(' ') | join('+') }}{{ ','.join(['x', 'y']) }}{{ 'ab' | replace('b', 'cc') }}", "a+bx,yacc"),
         ("{{ messages | selectattr('role', 'equalto', 'user') | map(attribute='content') | list }}", "['hi']"),
         ("{% macro twice(x) %}{{ x ~ x }}{% endmacro %}{{ twice('ab') }}{{ 'a' * 3 }}", "ababaaa"),
+        (
+            "{% macro f(s) %}{% if s.x %}{{ f(s.x) }}[]{% else %}n{% endif %}{% endmacro %}{{ f({'x': {'x': 1}}) }}",
+            "n[][]",
+        ),
+        (
+            "{% for m in messages %}{% for n in messages[loop.index:] %}{{ n.role }}{% endfor %}{% endfor %}",
+            "assistant",
+        ),
         ("{{ 'x\ny' | indent(2) }}{{ 'm' | center(3) }}", "x\n  y m "),
         ("{{ extra }}", "more"),
     ],

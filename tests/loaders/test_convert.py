@@ -118,6 +118,20 @@ def test_stacked_experts_keep_their_blocks(tmp_path: Path) -> None:
     assert (entry.type, entry.shape) == ("Q8_0", (4, 48, 32))
 
 
+def test_blocks_of_experts_are_those_of_gguf(tmp_path: Path) -> None:
+    directory = copy("gpt_oss_mxfp4", tmp_path, swiglu_limit=7.0, layer_types=["full_attention", "sliding_attention"])
+    convert_model(str(directory), tmp_path / "m.gguf")
+    model, given = open_model(str(tmp_path / "m.gguf")), open_model(str(directory))
+    assert_same(model, given)
+    assert all(model.params[key].scheme == store.scheme for key, store in given.params.items())
+    entries = GGUFFile(tmp_path / "m.gguf").entries
+    assert (entries["blk.1.ffn_down_exps.weight"].type, entries["blk.1.ffn_down_exps.bias"].shape) == ("MXFP4", (4, 32))
+    convert_model(str(tmp_path / "m.gguf"), tmp_path / "hf", format="hf")
+    assert_same(open_model(str(tmp_path / "hf")), given)
+    with pytest.raises(UnsupportedError, match=r"limit=0.5.*readers take.*limit=7.0"):
+        convert_model(str(TINY / "gpt_oss_mxfp4"), tmp_path / "m.gguf")
+
+
 def test_gemma_without_a_head_of_its_own(tmp_path: Path) -> None:
     directory = copy("gemma", tmp_path, tie_word_embeddings=True)
     rewrite(directory, lambda tensors: tensors.pop("lm_head.weight"))

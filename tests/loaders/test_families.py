@@ -25,6 +25,10 @@ from volumetric.runtime.reference import ReferenceDevice
 TINY = Path(__file__).parents[1] / "fixtures" / "hf_tiny"
 FAMILIES = (
     "llama",
+    "mamba",
+    "mamba2",
+    "falcon_h1",
+    "falcon_h1_norm",
     "llama_untied_rope3",
     "mistral",
     "qwen2",
@@ -38,6 +42,7 @@ FAMILIES = (
     "gemma2",
     "gemma3",
     "gpt_neox",
+    "gpt_oss",
     "cohere",
     "cohere2",
     "granite",
@@ -106,6 +111,31 @@ def test_logits_are_those_of_transformers(family: str) -> None:
     assert model.generation.bos_id == 1
     assert model.name == family
     assert (model.tokenizer, model.chat_template) == (None, None)
+
+
+def test_packed_experts_stay_packed() -> None:
+    model = open_model(str(TINY / "gpt_oss_mxfp4"))
+    assert error_of(model, "gpt_oss_mxfp4") < 1e-5
+    assert {str(model.params[f"1.0.0.4/3/{part}.weight"].scheme) for part in ("gate", "up", "down")} == {"mxfp4"}
+    assert "quantization_config" not in model.config
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda name, value: {name: value.astype(np.int8)}, "_blocks' is I8, expected U8"),
+        (lambda name, value: {name: value[..., :8].copy()}, "expected blocks of 16 bytes"),
+        (lambda name, value: {name: value[:, :-1].copy()}, "_scales' has shape"),
+        (lambda name, value: {name: value, name.replace("_blocks", ""): value}, "unexpected"),
+        (lambda name, value: {}, "missing"),
+    ],
+)
+def test_damaged_stacks_of_blocks_are_named(change: Any, message: str, tmp_path: Path) -> None:
+    directory = copy("gpt_oss_mxfp4", tmp_path)
+    name = "model.layers.1.mlp.experts.down_proj_blocks"
+    rewrite(directory, lambda tensors: tensors.update(change(name, tensors.pop(name))))
+    with pytest.raises(CheckpointError, match=message):
+        open_model(str(directory))
 
 
 @pytest.mark.parametrize("family", FAMILIES)

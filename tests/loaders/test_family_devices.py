@@ -12,8 +12,8 @@ import volumetric
 
 TINY = Path(__file__).parents[1] / "fixtures" / "hf_tiny"
 NAMES = sorted(path.parent.name for path in TINY.glob("*/expected.json"))
-DIFFERENT = ("cohere2", "lfm2", "qwen2_moe")
-"""Data flows that no other test has on a GPU: side by side, with a convolution, mixed and shared."""
+DIFFERENT = ("cohere2", "falcon_h1", "gpt_oss_mxfp4", "lfm2", "mamba", "qwen2_moe")
+"""Data flows that no other test has on a GPU: side by side, with a convolution or a scan, with sinks, mixed, shared."""
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ DIFFERENT = ("cohere2", "lfm2", "qwen2_moe")
 def test_logits_and_greedy_tokens_are_those_of_transformers(name: str, device: str) -> None:
     expected = json.loads((TINY / name / "expected.json").read_text())
     reference = np.array(expected["logits"])
-    with volumetric.load(TINY / name, device=device) as model:
+    with volumetric.load(TINY / name, device=device, compute="float32", kv_dtype="float32") as model:
         logits = model.logits(expected["input_ids"])[expected["positions"]]
         prompt = expected["input_ids"][: expected["prompt_length"]]
         made = model.generate(prompt, max_tokens=16, temperature=0.0, ignore_eos=True)

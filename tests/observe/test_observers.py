@@ -82,7 +82,7 @@ def test_training_tells_of_every_layer_in_both_directions() -> None:
     told = [(e.step, e.mode, e.where) for e in kept.events]
     once = [("forward", "0.0.0.0"), ("forward", "1.0.0.0"), ("backward", "1.0.0.0"), ("backward", "0.0.0.0")]
     assert told == [(step, *rest) for step in (1, 2) for rest in once]
-    x = next(waves(32, 16).batches(0)).inputs
+    x = next(waves(32, 16).batches(0)).features
     hidden = np.tanh(x @ params["0.0.0.0/weight"].values().T + params["0.0.0.0/bias"].values())
     assert kept.events[0].stats.mean == pytest.approx(hidden.mean(), rel=1e-4)
     assert kept.events[0].stats.total == hidden.size

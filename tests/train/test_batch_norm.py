@@ -60,7 +60,7 @@ MEAN, VAR = "1.0.0.0/running_mean", "1.0.0.0/running_var"
 
 def batch(count: int = 16, start: int = 0) -> Batch:
     data = waves()
-    return Batch(data.inputs[start : start + count], data.targets[start : start + count])
+    return Batch(data.features[start : start + count], data.targets[start : start + count])
 
 
 def images(seed: int, count: int = 5) -> Batch:
@@ -132,11 +132,11 @@ def test_a_fault_leaves_the_statistics_as_they_were(name: str) -> None:
     _, learner = pair(name, ROWS, optimiser=SGD())
     learner.step([batch()], rate=0.01)
     before = learner.state
-    odd = Batch(np.where(np.arange(4) == 1, np.inf, batch().inputs).astype(np.float32), batch().targets)
+    odd = Batch(np.where(np.arange(4) == 1, np.inf, batch().features).astype(np.float32), batch().targets)
     for batches in ([odd], [batch(), odd], [odd, batch()]):
         assert learner.step(batches, rate=0.01).fault == "the input of the network"
         assert_close(learner.state, before, 0.0)
-    huge = Batch(batch().inputs * np.float32(1e25), batch().targets)
+    huge = Batch(batch().features * np.float32(1e25), batch().targets)
     fault = learner.step([huge], rate=0.0).fault
     assert fault is not None
     assert_close(learner.state, before, 0.0)
@@ -210,7 +210,7 @@ def test_statistics_of_one_number_or_of_sequences_are_refused(name: str) -> None
         with pytest.raises(ShapeError, match="more than one number a channel, got \\[1, 6\\]"):
             learner.step([batch(1)], rate=0.1)
         with pytest.raises(SpecError, match=r"batch_norm1d at 1\.0\.0\.0 takes statistics over the samples of a batch"):
-            learner.step([Batch(batch().inputs.reshape(4, 4, 4), batch().targets.reshape(4, 4, 1))], rate=0.1)
+            learner.step([Batch(batch().features.reshape(4, 4, 4), batch().targets.reshape(4, 4, 1))], rate=0.1)
 
 
 @pytest.mark.parametrize("name", DEVICES)

@@ -17,15 +17,15 @@ def numbers(n: int = 10, **options) -> ArrayData:
 
 
 def epoch(data, number: int, start: int = 0) -> list[list[int]]:
-    return [batch.inputs.tolist() for batch in data.batches(number, start)]
+    return [batch.features.tolist() for batch in data.batches(number, start)]
 
 
 def test_an_epoch_has_every_sample_once_and_keeps_them_together() -> None:
     data = numbers(batch_size=4, seed=5)
     for batch in data.batches(3):
-        assert batch.targets.tolist() == (batch.inputs * 10).tolist()
+        assert batch.targets.tolist() == (batch.features * 10).tolist()
         assert batch.mask is not None
-        assert batch.mask.tolist() == (batch.inputs + 100).tolist()
+        assert batch.mask.tolist() == (batch.features + 100).tolist()
     assert [len(b) for b in epoch(data, 3)] == [4, 4, 2]
     assert sorted(itertools.chain(*epoch(data, 3))) == list(range(10))
 
@@ -51,8 +51,8 @@ def test_split_is_disjoint_and_repeatable() -> None:
     data = numbers(batch_size=4)
     train, validation = data.split(0.3)
     assert (len(train), len(validation)) == (7, 3)
-    assert sorted([*train.inputs, *validation.inputs]) == list(range(10))
-    assert validation.inputs.tolist() == data.split(0.3)[1].inputs.tolist()
+    assert sorted([*train.inputs, *validation.features]) == list(range(10))
+    assert validation.features.tolist() == data.split(0.3)[1].features.tolist()
     assert not validation.shuffle
     assert train.shuffle
     for fraction in (0.0, 0.01, 1.0, -0.5):

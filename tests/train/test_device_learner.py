@@ -60,7 +60,7 @@ def pair(name: str, network: Network = NETWORK, **options: Any) -> tuple[Referen
 
 
 def batch(part: slice = slice(None), mask: np.ndarray | None = None) -> Batch:
-    return Batch(DATA.inputs[part], DATA.targets[part], None if mask is None else mask[part])
+    return Batch(DATA.features[part], DATA.targets[part], None if mask is None else mask[part])
 
 
 def sentences(count: int = 3, length: int = 6) -> Batch:
@@ -120,7 +120,7 @@ def test_losses_of_elements(loss: Loss, name: str) -> None:
     targets = np.random.default_rng(1).uniform(0, 1, (64, 2)).astype(np.float32)
     weights = (np.arange(64) % 3).astype(np.float32)
     for mask in (None, weights, weights > 0, np.stack([weights, weights[::-1]], 1)):
-        follow(pair(name, network, loss=loss, optimiser=SGD()), [Batch(DATA.inputs, targets, mask)], rate=1e-3)
+        follow(pair(name, network, loss=loss, optimiser=SGD()), [Batch(DATA.features, targets, mask)], rate=1e-3)
 
 
 @pytest.mark.parametrize("name", DEVICES)
@@ -251,7 +251,7 @@ def test_a_transformer_memorises_a_sequence(name: str) -> None:
 @pytest.mark.parametrize("fault", ["input", "target", "overflow", "gradient", "update"])
 def test_a_fault_is_named_and_changes_nothing(fault: str, name: str) -> None:
     network = NETWORK
-    x, y, rate, where = DATA.inputs.copy(), DATA.targets.copy(), 0.1, "the mse loss"
+    x, y, rate, where = DATA.features.copy(), DATA.targets.copy(), 0.1, "the mse loss"
     if fault == "input":
         x[3, 1], where = np.nan, "the input of the network"
     elif fault == "target":
@@ -289,15 +289,15 @@ def test_what_does_not_fit_is_refused(name: str) -> None:
     _, learner = pair(name, LLAMA, loss=CrossEntropy())
     good = sentences()
     with pytest.raises(ShapeError, match="looks at other rows"):
-        learner.step([Batch(good.inputs[0], good.targets[0])], rate=0.1)
+        learner.step([Batch(good.features[0], good.targets[0])], rate=0.1)
     with pytest.raises(GenerationError, match="outside of the vocabulary of 11"):
-        learner.step([Batch(good.inputs + 9, good.targets)], rate=0.1)
+        learner.step([Batch(good.features + 9, good.targets)], rate=0.1)
     with pytest.raises(ShapeError, match="class id 11"):
-        learner.step([Batch(good.inputs, np.full_like(good.targets, 11))], rate=0.1)
+        learner.step([Batch(good.features, np.full_like(good.targets, 11))], rate=0.1)
     with pytest.raises(SpecError, match="no term of the loss counts"):
-        learner.step([Batch(good.inputs, np.full_like(good.targets, -100))], rate=0.1)
+        learner.step([Batch(good.features, np.full_like(good.targets, -100))], rate=0.1)
     with pytest.raises(SpecError, match="no term of the loss counts"):
-        learner.step([Batch(good.inputs, good.targets, np.zeros((3, 6)))], rate=0.1)
+        learner.step([Batch(good.features, good.targets, np.zeros((3, 6)))], rate=0.1)
     with pytest.raises(SpecError, match="nothing to train"):
         pair(name, frozen=("*",))
     with pytest.raises(CheckpointError, match="of another optimiser"):

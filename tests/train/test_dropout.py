@@ -32,7 +32,7 @@ ROWS = chain(
 
 def batch(start: int = 0, count: int = 16) -> Batch:
     data = waves()
-    return Batch(data.inputs[start : start + count], data.targets[start : start + count])
+    return Batch(data.features[start : start + count], data.targets[start : start + count])
 
 
 @pytest.mark.parametrize("name", DEVICES)

@@ -115,7 +115,7 @@ class ByHand:
         return np.tanh(y @ self.w[f"inverse/{z}.0.0.0/weight"].T + self.w[f"inverse/{z}.0.0.0/bias"])
 
     def update(self, data: Batch, mode: TargetPropagation, seed: int, rate: float) -> dict[str, Array]:
-        rows, h = len(data.inputs), [data.inputs.astype(np.float64)]
+        rows, h = len(data.features), [data.features.astype(np.float64)]
         for z in range(3):
             h.append(self.layer(z, h[-1]))
         slope = 2 * (h[3] - data.targets)  # of each row's loss, the mean over rows of which is taken

@@ -40,6 +40,8 @@ from volumetric.layers.gumbel_softmax import GumbelSoftmax as GumbelSoftmax
 from volumetric.layers.hierarchical_softmax import HierarchicalSoftmax as HierarchicalSoftmax
 from volumetric.layers.kmeans import KMeans as KMeans
 from volumetric.layers.last_step import LastStep as LastStep
+from volumetric.layers.mamba import Mamba as Mamba
+from volumetric.layers.mamba2 import Mamba2 as Mamba2
 from volumetric.layers.masked_softmax import MaskedSoftmax as MaskedSoftmax
 from volumetric.layers.mixture_softmax import MixtureSoftmax as MixtureSoftmax
 from volumetric.layers.mlp import MLP as MLP

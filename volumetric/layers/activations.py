@@ -1,7 +1,8 @@
 """Element-wise activations with their derivatives, in NumPy.
 
 gelu_tanh is the approximation of Hendrycks & Gimpel 2016 (arXiv 1606.08415) that GPT-2 uses; relu2 is the squared
-ReLU of Primer (arXiv 2109.08668); leaky_relu has slope 0.01 below zero, as torch's default.
+ReLU of Primer (arXiv 2109.08668); leaky_relu has slope 0.01 below zero, as torch's default; quick_gelu is x·σ(1.702x),
+the other approximation of Hendrycks & Gimpel, which CLIP uses.
 """
 
 from __future__ import annotations
@@ -15,11 +16,14 @@ import numpy as np
 from volumetric._typing import Array
 from volumetric.errors import SpecError
 
-Activation = Literal["linear", "relu", "silu", "gelu", "gelu_tanh", "tanh", "sigmoid", "leaky_relu", "relu2"]
+Activation = Literal[
+    "linear", "relu", "silu", "gelu", "gelu_tanh", "tanh", "sigmoid", "leaky_relu", "relu2", "quick_gelu"
+]
 ACTIVATIONS: tuple[Activation, ...] = get_args(Activation)
 LEAKY_SLOPE = 0.01
 _GELU_SCALE = math.sqrt(2.0 / math.pi)
 _GELU_CUBIC = 0.044715
+_QUICK = 1.702
 
 
 def sigmoid(x: Array) -> Array:
@@ -56,6 +60,11 @@ def _silu_slope(x: Array) -> Array:
     return s * (1 + x * (1 - s))
 
 
+def _quick_gelu_slope(x: Array) -> Array:
+    s = sigmoid(_QUICK * x)
+    return s * (1 + _QUICK * x * (1 - s))
+
+
 _FORWARD: dict[str, Callable[[Array], Array]] = {
     "linear": lambda x: x,
     "relu": lambda x: np.maximum(x, 0),
@@ -66,6 +75,7 @@ _FORWARD: dict[str, Callable[[Array], Array]] = {
     "sigmoid": sigmoid,
     "leaky_relu": lambda x: np.where(x > 0, x, LEAKY_SLOPE * x),
     "relu2": lambda x: np.square(np.maximum(x, 0)),
+    "quick_gelu": lambda x: x * sigmoid(_QUICK * x),
 }
 
 _SLOPE: dict[str, Callable[[Array], Array]] = {
@@ -78,6 +88,7 @@ _SLOPE: dict[str, Callable[[Array], Array]] = {
     "sigmoid": lambda x: sigmoid(x) * (1 - sigmoid(x)),
     "leaky_relu": lambda x: np.where(x > 0, 1, LEAKY_SLOPE),
     "relu2": lambda x: 2 * np.maximum(x, 0),
+    "quick_gelu": _quick_gelu_slope,
 }
 
 

@@ -1,7 +1,8 @@
 """Multi-head attention with everything that current decoders vary: grouped keys, RoPE, head norms, windows, soft caps.
 
 Vaswani et al. 2017 (arXiv 1706.03762); grouped queries: Ainslie et al. 2023 (arXiv 2305.13245); sliding window: Mistral
-(arXiv 2310.06825); normalised queries and keys: Qwen3 (arXiv 2505.09388); soft cap: Gemma 2 (arXiv 2408.00118).
+(arXiv 2310.06825); normalised queries and keys: Qwen3 (arXiv 2505.09388); soft cap: Gemma 2 (arXiv 2408.00118); sinks:
+gpt-oss (arXiv 2508.10925).
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from volumetric.layers.base import (
     layer,
 )
 from volumetric.layers.dense import affine, affine_params, affine_vjp
-from volumetric.layers.norm import rms_norm, rms_norm_vjp
+from volumetric.layers.norm import rms_norm, rms_norm_vjp, without_mean
 from volumetric.layers.rope import Rope, rotate
 from volumetric.layers.softmax import softmax, softmax_vjp
 from volumetric.layers.state import StateSpec, is_sequence, refuse_resets
@@ -47,10 +48,15 @@ class MultiHeadAttention(LayerSpec):
     rope : rotary embedding of queries and keys, or None
     causal : a row sees only itself and earlier rows
     window : a row sees rows less than `window` away, itself included; before it if causal, else on both sides
+    chunk : a row sees rows of its own chunk alone, of so many from the first on (Llama 4); for causal layers
     softcap : bound c on scores, ``c · tanh(s / c)``, before the mask
+    sinks : whether each head has a trained logit that joins its softmax and has no value, so that weights may sum to
+        less than 1
     scale : factor on scores (None: 1/√head_dim)
-    qk_norm : RMSNorm queries and keys before RoPE, with gains of their own
-    qk_norm_over : what is normalised: each "head", with one gain for all (Qwen3), or "all" heads together (OLMo 2)
+    qk_norm : normalise queries and keys before RoPE, with gains of their own
+    qk_norm_kind : how: an RMSNorm, or a LayerNorm without bias
+    qk_norm_over : what is normalised: each "head", with one gain for all (Qwen3); "each" head, with its own gain
+        (Command R+, StableLM 2 12B); or "all" heads together (OLMo 2)
     """
 
     contextual: ClassVar[bool] = True
@@ -64,10 +70,13 @@ class MultiHeadAttention(LayerSpec):
     rope: Rope | None = None
     causal: bool = True
     window: int | None = None
+    chunk: int | None = None
     softcap: float | None = None
+    sinks: bool = False
     scale: float | None = None
     qk_norm: bool = False
-    qk_norm_over: Literal["head", "all"] = "head"
+    qk_norm_kind: Literal["rms", "layer"] = "rms"
+    qk_norm_over: Literal["head", "each", "all"] = "head"
     qk_norm_eps: float = 1e-6
     qk_norm_unit_offset: bool = False
 
@@ -82,8 +91,14 @@ class MultiHeadAttention(LayerSpec):
             raise SpecError(f"{self.kind}: rope turns {self.rope.dim} elements of a head of {self.width}")
         if self.window is not None:
             expect_positive(self, "window")
-        if self.qk_norm_over not in ("head", "all"):
-            raise SpecError(f"{self.kind}: qk_norm_over must be 'head' or 'all', got {self.qk_norm_over!r}")
+        if self.chunk is not None:
+            expect_positive(self, "chunk")
+            if not self.causal:
+                raise SpecError(f"{self.kind}: rows that see both ways cannot be chunked", hint="window= bounds them")
+        if self.qk_norm_kind not in ("rms", "layer"):
+            raise SpecError(f"{self.kind}: qk_norm_kind must be 'rms' or 'layer', got {self.qk_norm_kind!r}")
+        if self.qk_norm_over not in ("head", "each", "all"):
+            raise SpecError(f"{self.kind}: qk_norm_over must be 'head', 'each' or 'all', got {self.qk_norm_over!r}")
         if self.softcap is not None and not self.softcap > 0:
             raise SpecError(f"{self.kind}: softcap must be above 0, got {self.softcap}")
 
@@ -111,7 +126,8 @@ class MultiHeadAttention(LayerSpec):
         if not self.causal or not is_sequence(*inputs):
             return ()  # a bidirectional layer sees the rows of its own call, all at once
         row = (self.kv_heads, self.width)
-        return tuple(StateSpec(name=name, shape=row, kind="rows", window=self.window) for name in ("k", "v"))
+        window = min((size for size in (self.window, self.chunk) if size is not None), default=None)
+        return tuple(StateSpec(name=name, shape=row, kind="rows", window=window) for name in ("k", "v"))
 
     def within(self, context: int) -> MultiHeadAttention:
         return self if self.rope is None else replace(self, rope=self.rope.within(context))
@@ -121,15 +137,17 @@ class MultiHeadAttention(LayerSpec):
         norms: tuple[ParamSpec, ...] = ()
         if self.qk_norm:
             init = "zeros" if self.qk_norm_unit_offset else "ones"
-            widths = (q, kv) if self.qk_norm_over == "all" else (self.width, self.width)
+            widths = (self.width, self.width) if self.qk_norm_over == "head" else (q, kv)
             pairs = zip(("q_norm.weight", "k_norm.weight"), widths, strict=True)
             norms = tuple(ParamSpec(name=n, shape=(width,), init=init, packable=False) for n, width in pairs)
+        sinks = (ParamSpec(name="sinks", shape=(self.num_heads,), init="zeros", packable=False),) if self.sinks else ()
         return (
             *affine_params("q.", q, self.embed_dim, bias=self.qkv_bias),
             *affine_params("k.", kv, self.embed_dim, bias=self.qkv_bias),
             *affine_params("v.", kv, self.embed_dim, bias=self.qkv_bias),
             *affine_params("o.", self.embed_dim, q, bias=self.out_bias),
             *norms,
+            *sinks,
         )
 
     def output_shape(self, *inputs: Shape) -> Shape:
@@ -149,7 +167,8 @@ class MultiHeadAttention(LayerSpec):
             k, v = memory.append("k", k), memory.append("v", v)
         saved |= {"q": q, "k": k, "v": v}
         scores, saved["capped"] = self._scores(q, k, positions)
-        probs = softmax(scores)
+        sinks = p["sinks"] if self.sinks else None
+        probs = softmax_with_sinks(scores, sinks)
         joined = self._join(probs @ _spread(v, self.num_heads))
         saved |= {"probs": probs, "joined": joined}
         return affine(p, "o.", joined), saved
@@ -160,7 +179,12 @@ class MultiHeadAttention(LayerSpec):
         params: dict[str, Array] = {}
         g_heads = self._heads(affine_vjp(p, "o.", saved["joined"], gy, params), self.num_heads).swapaxes(-3, -2)
         v = _spread(saved["v"], self.num_heads)
-        g_scores = softmax_vjp(saved["probs"], g_heads @ v.swapaxes(-1, -2))
+        g_probs = g_heads @ v.swapaxes(-1, -2)
+        g_scores = softmax_vjp(saved["probs"], g_probs)
+        if self.sinks:
+            # The sink's own weight is what the others leave of 1, and nothing reads it.
+            rest = (1 - saved["probs"].sum(-1)) * -(g_probs * saved["probs"]).sum(-1)
+            params["sinks"] = np.moveaxis(rest, -2, -1).reshape(-1, self.num_heads).sum(0)
         if self.softcap is not None:
             g_scores = g_scores * (1 - np.square(saved["capped"]))
         g_scores = g_scores * g_scores.dtype.type(self.factor)
@@ -180,13 +204,16 @@ class MultiHeadAttention(LayerSpec):
 
     def _gain(self, p: Arrays, name: str) -> Array:
         gain = p[f"{name}_norm.weight"]
+        gain = gain.reshape(-1, self.width) if self.qk_norm_over == "each" else gain
         return gain + 1 if self.qk_norm_unit_offset else gain
 
     def _project(self, p: Arrays, name: str, x: Array, heads: int, positions: Array, saved: Saved) -> Array:
         y = affine(p, name + ".", x)
-        if not self.qk_norm or self.qk_norm_over == "head":
+        if not self.qk_norm or self.qk_norm_over != "all":
             y = self._heads(y, heads)
         if self.qk_norm:
+            # A LayerNorm without bias is the RMSNorm of what is left without the mean.
+            y = without_mean(y) if self.qk_norm_kind == "layer" else y
             saved[name + "_raw"] = y
             y, saved[name + "_scale"] = rms_norm(y, self._gain(p, name), self.qk_norm_eps)
             y = y.reshape(*x.shape[:-1], heads, self.width)
@@ -198,7 +225,11 @@ class MultiHeadAttention(LayerSpec):
         if self.qk_norm:
             gain = self._gain(p, name)
             g = g.reshape(saved[name + "_raw"].shape)
-            g, params[f"{name}_norm.weight"] = rms_norm_vjp(saved[name + "_raw"], gain, saved[name + "_scale"], g)
+            normal = saved[name + "_raw"] * saved[name + "_scale"]
+            g_own = (g * normal).reshape(-1, gain.size).sum(0) if self.qk_norm_over == "each" else None
+            g, g_gain = rms_norm_vjp(saved[name + "_raw"], gain, saved[name + "_scale"], g)
+            g = g - g.mean(-1, keepdims=True) if self.qk_norm_kind == "layer" else g
+            params[f"{name}_norm.weight"] = g_gain if g_own is None else g_own
         return affine_vjp(p, name + ".", saved["x"], g.reshape(*saved["x"].shape[:-1], -1), params)
 
     def _scores(self, q: Array, k: Array, positions: Array) -> tuple[Array, Array | None]:
@@ -210,11 +241,26 @@ class MultiHeadAttention(LayerSpec):
             capped = np.tanh(scores / scores.dtype.type(self.softcap))
             scores = capped * scores.dtype.type(self.softcap)
         ends = positions[-1] + 1
-        distance = positions[:, None] - np.arange(ends - k.shape[-3], ends)
-        hidden = distance < 0 if self.causal else np.zeros_like(distance, bool)
-        if self.window is not None:
-            hidden |= np.abs(distance) >= self.window
-        return np.where(hidden, scores.dtype.type(-np.inf), scores), capped
+        there = np.arange(ends - k.shape[-3], ends)
+        seen = seen_rows(positions, there, causal=self.causal, window=self.window, chunk=self.chunk)
+        return np.where(seen, scores, scores.dtype.type(-np.inf)), capped
+
+
+def seen_rows(rows: Array, others: Array, *, causal: bool, window: int | None, chunk: int | None) -> Array:
+    """Whether each of `rows`, by position, sees each of `others`, bool ``[len(rows), len(others)]``."""
+    distance = rows[:, None] - others
+    seen = distance >= 0 if causal else np.ones_like(distance, bool)
+    if window is not None:
+        seen &= np.abs(distance) < window
+    return seen if chunk is None else seen & (rows[:, None] // chunk == others // chunk)
+
+
+def softmax_with_sinks(scores: Array, sinks: Array | None) -> Array:
+    """Softmax over the last axis of ``[..., H, T, S]``, of which a logit for each head takes a share, without it."""
+    if sinks is None:
+        return softmax(scores)
+    column = np.broadcast_to(sinks.astype(scores.dtype)[:, None, None], (*scores.shape[:-1], 1))
+    return softmax(np.concatenate([scores, column], axis=-1))[..., :-1]
 
 
 def _spread(kv: Array, heads: int) -> Array:

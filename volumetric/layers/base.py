@@ -16,7 +16,7 @@ Arrays: TypeAlias = Mapping[str, Array]
 """Name of a parameter or buffer → array, for one layer."""
 Saved: TypeAlias = dict[str, Any]
 """What forward keeps for the VJP."""
-Init = Literal["fan_in", "ones", "zeros", "normal"]
+Init = Literal["fan_in", "ones", "zeros", "normal", "log_counts", "small_steps"]
 BatchStatistics = Literal["never", "training", "always"]
 
 
@@ -28,7 +28,9 @@ class ParamSpec:
     ----------
     name : path below the layer, such as ``"q.weight"``
     shape : logical shape; matrices are ``(out, in)``
-    init : how a fresh network fills it; ``"fan_in"`` is uniform in ±1/√in, ``"normal"`` has standard deviation 0.02
+    init : how a fresh network fills it; ``"fan_in"`` is uniform in ±1/√in, ``"normal"`` has standard deviation 0.02,
+        ``"log_counts"`` is the logarithm of 1, 2, 3, … along the last axis, ``"small_steps"`` has a softplus between
+        0.001 and 0.1, its logarithm uniform
     packable : may be stored in a low-bit scheme; gains and biases stay float32
     delicate : small, and decides what all else does, such as the router of a mixture: kept out of types below 16 bits
         unless it is named

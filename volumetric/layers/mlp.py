@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
+
 from volumetric._typing import Array, Shape
+from volumetric.errors import SpecError
 from volumetric.layers.activations import Activation, activate, check_activation, slope
 from volumetric.layers.base import (
     Arrays,
@@ -20,17 +25,40 @@ from volumetric.layers.dense import affine, affine_params, affine_vjp
 
 @layer("swiglu")
 class SwiGLU(LayerSpec):
-    """Gated block ``y = (act(x Wgᵀ + bg) ⊙ (x Wuᵀ + bu)) Wdᵀ + bd``; SiLU makes it SwiGLU, GELU makes it GeGLU."""
+    """Gated block ``y = (act(x Wgᵀ + bg) ⊙ (x Wuᵀ + bu)) Wdᵀ + bd``; SiLU makes it SwiGLU, GELU makes it GeGLU.
+
+    With a limit c the hidden elements are ``act(min(g, c)) ⊙ (clamp(u, -c, c) + up_offset)`` of gate g and up u
+    (gpt-oss, arXiv 2508.10925).
+
+    Attributes
+    ----------
+    in_features : width of input and output
+    hidden_features : width between the products
+    activation : of the gate
+    bias : whether the three projections have biases
+    limit : bound on gate (above) and up (both sides), or None
+    up_offset : added to up behind the bound, which it needs
+    gate_factor : the activation is of ``gate_factor · (x Wgᵀ + bg)`` (Falcon-H1)
+    """
 
     in_features: int
     hidden_features: int
     activation: Activation = "silu"
     bias: bool = False
+    limit: float | None = None
+    up_offset: float = 0.0
+    gate_factor: float = 1.0
 
     def __post_init__(self) -> None:
         """Check the fields."""
         expect_positive(self, "in_features", "hidden_features")
         check_activation(self.activation)
+        if self.limit is not None and not 0 < self.limit < math.inf:
+            raise SpecError(f"swiglu: limit must be a number above 0, got {self.limit}")
+        if self.limit is not None and self.gate_factor != 1:
+            raise SpecError("swiglu: a limit and a gate_factor do not go together")
+        if not math.isfinite(self.up_offset) or (self.up_offset and self.limit is None):
+            raise SpecError(f"swiglu: up_offset {self.up_offset} must be finite, and 0 without a limit")
 
     def params(self) -> tuple[ParamSpec, ...]:
         wide = (self.hidden_features, self.in_features)
@@ -45,18 +73,26 @@ class SwiGLU(LayerSpec):
         return inputs[0]
 
     def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
-        gate, up = affine(p, "gate.", xs[0]), affine(p, "up.", xs[0])
+        gate, up = affine(p, "gate.", xs[0]) * xs[0].dtype.type(self.gate_factor), affine(p, "up.", xs[0])
+        saved: Saved = {"x": xs[0]}
+        if self.limit is not None:
+            limit = gate.dtype.type(self.limit)
+            saved |= {"open": gate <= limit, "free": np.abs(up) <= limit}
+            gate, up = np.minimum(gate, limit), np.clip(up, -limit, limit) + gate.dtype.type(self.up_offset)
         opened = activate(self.activation, gate)
         hidden = opened * up
-        saved: Saved = {"x": xs[0], "gate": gate, "up": up, "opened": opened, "hidden": hidden}
+        saved |= {"gate": gate, "up": up, "opened": opened, "hidden": hidden}
         return affine(p, "down.", hidden), saved
 
     def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
         params: dict[str, Array] = {}
         g_hidden = affine_vjp(p, "down.", saved["hidden"], gy, params)
-        g_gate = g_hidden * saved["up"] * slope(self.activation, saved["gate"])
+        g_gate = g_hidden * saved["up"] * slope(self.activation, saved["gate"]) * gy.dtype.type(self.gate_factor)
+        g_up = g_hidden * saved["opened"]
+        if self.limit is not None:
+            g_gate, g_up = g_gate * saved["open"], g_up * saved["free"]
         gx = affine_vjp(p, "gate.", saved["x"], g_gate, params)
-        gx = gx + affine_vjp(p, "up.", saved["x"], g_hidden * saved["opened"], params)
+        gx = gx + affine_vjp(p, "up.", saved["x"], g_up, params)
         return Grads((gx,), params)
 
 

@@ -21,6 +21,11 @@ class Fused:
 
 
 @dataclass(frozen=True, slots=True)
+class InStack(Fused):
+    """A part of a tensor ``[count, in, out]`` of just this name, or of the biases ``{name}_bias [count, out]``."""
+
+
+@dataclass(frozen=True, slots=True)
 class Interleaved:
     """A query or key projection whose rows alternate between the rotary halves of each of so many heads."""
 
@@ -74,12 +79,15 @@ class Chain:
             first, dot, rest = param.name.partition(".")
             stored = (names or {}).get(first, first)
             name = stored if isinstance(stored, str) else stored.name
+            bare = isinstance(stored, InStack)
+            if bare:
+                dot, rest = ("", "") if rest == "weight" else ("_", rest)
             self._rules.append(
                 NameRule(
                     key=f"{coord}/{param.name}",
                     source=f"{prefix}.{name}{dot}{rest}".removeprefix("."),
                     part=stored.part if isinstance(stored, Fused) else None,
-                    transposed=transposed and len(param.shape) > 1,
+                    transposed=(transposed or bare) and len(param.shape) > 1,
                     interleaved_heads=stored.heads if isinstance(stored, Interleaved) else None,
                 )
             )

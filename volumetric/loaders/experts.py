@@ -38,7 +38,7 @@ def experts(
     """
     if config.tensors is not None and 3 * count > config.tensors:
         raise CheckpointError(f"{config.where}: {count} experts, and the weights have {config.tensors} tensors in all")
-    spec = _mixture(config, count, hidden, scoring)
+    spec = mixture(config, _expert(config, hidden), count, scoring)
     stored: dict[str, Stored] = {"gate/weight": "gate.weight"}
     stored |= {f"{i}/{part}": f"experts.{i}.{name}" for i in range(count) for part, name in names.items()}
     return Block(spec, path, stored)
@@ -72,7 +72,7 @@ def stacked_experts(
     inner, outer : names of the stacks: ``[count, 2 · hidden, width]``, of each expert the gate before the other
         projection, and ``[count, width, hidden]``
     """
-    spec, width = _mixture(config, count, hidden), config.integer("hidden_size")
+    spec, width = mixture(config, _expert(config, hidden), count), config.integer("hidden_size")
     stored: dict[str, Stored] = {"gate/weight": router}
     for i in range(count):
         start = 2 * hidden * i
@@ -93,13 +93,21 @@ def scoring_of(config: Config) -> Scoring:
     return "softmax" if config.flag("norm_topk_prob", False) else "softmax_all"
 
 
-def _mixture(config: Config, count: int, hidden: int, scoring: Scoring = "softmax") -> Parallel:
-    """The layer. The softmax of the chosen logits is that of all, cut down and made to sum to 1."""
+def mixture(
+    config: Config, expert: SwiGLU, count: int, scoring: Scoring = "softmax", *, bias: bool = False
+) -> Parallel:
+    """Return the layer. The softmax of the chosen logits is that of all, cut down and made to sum to 1.
+
+    Parameters
+    ----------
+    expert : one of `count`
+    scoring, bias : see `Gate`
+    """
     width, chosen = config.integer("hidden_size"), config.integer("num_experts_per_tok", 2)
     if not chosen <= count <= MAX_EXPERTS:
         raise CheckpointError(f"{config.where}: {chosen} of {count} experts cannot be chosen, of at most {MAX_EXPERTS}")
-    gate = Gate(in_features=width, out_features=count, top_k=chosen, scoring=scoring)
-    return Parallel(branches=(_expert(config, hidden),) * count, combine="filter", gate=gate)
+    gate = Gate(in_features=width, out_features=count, top_k=chosen, scoring=scoring, bias=bias)
+    return Parallel(branches=(expert,) * count, combine="filter", gate=gate)
 
 
 def expert_count(config: Config, default: int) -> int:

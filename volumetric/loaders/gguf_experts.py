@@ -16,14 +16,17 @@ from volumetric.network import Network
 _PLAIN: Final[Mapping[str, tuple[object, ...]]] = {
     "expert_group_count": (0, 1),
     "expert_group_used_count": (0, 1),
-    "expert_gating_func": (0, 1),
     "expert_weights_scale": (0.0, 1.0),
 }
-"""Keys of other ways to choose and weigh experts → values under which they do nothing; a gating of 1 is softmax."""
+"""Keys of other ways to choose and weigh experts → values under which they do nothing."""
 
 
-def expert_values(given: Config, file: GGUFSource) -> Mapping[str, Any]:
+def expert_values(given: Config, file: GGUFSource, *, gatings: tuple[int, ...] = (0, 1)) -> Mapping[str, Any]:
     """Numbers of experts, of all and of those that a row takes.
+
+    Parameters
+    ----------
+    gatings : numbers of the ways to weigh experts that mean that of the family
 
     Raises
     ------
@@ -32,7 +35,7 @@ def expert_values(given: Config, file: GGUFSource) -> Mapping[str, Any]:
     UnsupportedError
         The file chooses or weighs experts in another way.
     """
-    for key, values in _PLAIN.items():
+    for key, values in {**_PLAIN, "expert_gating_func": gatings}.items():
         given.require(key, *values)
     count, layers = given.integer("expert_count"), given.layers("block_count")
     routers = [entry.shape for name, entry in file.entries.items() if name.endswith(".ffn_gate_inp.weight")]

@@ -144,10 +144,10 @@ class GGUFFamily:
         """
         stacks = (self.stack,) if isinstance(self.stack, str) else self.stack
         start = "|".join(map(re.escape, stacks))
-        match = re.fullmatch(rf"(?:{start})\.(\d+)\.(.+)\.(weight|bias)", _NUMBER.sub("", source))
+        match = re.fullmatch(rf"(?:{start})\.(\d+)\.(.+?)(?:[._](weight|bias))?", _NUMBER.sub("", source))
         own = None if match is None else self.split.get(match[2], {}).get(part) or self.inner.get(match[2])
         if match is not None and own is not None:
-            return f"blk.{match[1]}.{own}.{match[3]}"
+            return f"blk.{match[1]}.{own}.{match[3] or 'weight'}"
         stem, _, kind = source.rpartition(".")
         if stem not in self.outer:
             raise UnsupportedError(
@@ -186,7 +186,8 @@ class GGUFFamily:
         if expert is not None:
             i = int(expert[1])
             return Part(i * rows, (i + 1) * rows, stack=counts[_NUMBER.sub("", rule.source)])
-        names = next((names for name, names in self.split.items() if f".{name}." in rule.source), None)
+        ends = (rf"\.{re.escape(name)}(?:[._].*)?$" for name in self.split)
+        names = next((n for n, end in zip(self.split.values(), ends, strict=True) if re.search(end, rule.source)), None)
         if part is None or names is None:
             return part and Part(part.start * part.heads, part.stop * part.heads, stack=part.stack)
         i = part.start // (rows * len(names))

@@ -24,6 +24,7 @@ ACTIVATIONS: Final[Mapping[str, Activation]] = {
     "gelu_fast": "gelu_tanh",
     "gelu_pytorch_tanh": "gelu_tanh",
     "gelu_python_tanh": "gelu_tanh",
+    "quick_gelu": "quick_gelu",
     "relu": "relu",
     "relu2": "relu2",
     "relu_squared": "relu2",

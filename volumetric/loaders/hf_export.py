@@ -107,13 +107,15 @@ def _out(rules: list[NameRule], params: Params, shape: Shape) -> TensorOut:
             for rule in rules:
                 whole[rule.part.rows(shape[0]) if rule.part else slice(None)] = _values(rule, params, scheme)
                 params[rule.key].release()
-        return np.ascontiguousarray(whole.T) if flip else whole.reshape(stored)
+        whole = whole.reshape(stacked(rules[0], shape))
+        return np.ascontiguousarray(whole.swapaxes(-1, -2)) if flip else whole
 
     def done() -> None:
         for rule in rules:
             params[rule.key].release()
 
-    stored = shape[::-1] if flip else stacked(rules[0], shape)
+    stored = stacked(rules[0], shape)
+    stored = (*stored[:-2], stored[-1], stored[-2]) if flip else stored
     return TensorOut(tag=tag_of(scheme.dtype.host), shape=stored, read=read, done=done)
 
 

@@ -81,7 +81,7 @@ def _attention(spec: MultiHeadAttention) -> dict[str, Any]:
 
 
 def _swiglu(spec: SwiGLU) -> dict[str, Any]:
-    _expect(spec, activation="silu")
+    _expect(spec, activation="silu", gate_factor=1.0)
     return {"input_height": spec.in_features, "output_height": spec.hidden_features}
 
 

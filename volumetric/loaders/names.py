@@ -30,16 +30,18 @@ class Part:
 
     Most fused tensors are one block, all queries before all keys; those of GPT-NeoX have a block for each head. Where
     `stack` is not 0, the tensor is a stack of so many matrices, such as experts: rows are counted through all of them.
+    Of those, every `step`-th is meant.
     """
 
     start: int
     stop: int
     heads: int = 1
     stack: int = 0
+    step: int = 1
 
     def rows(self, total: int) -> np.ndarray:
         """Row numbers in a tensor of `total` rows."""
-        return np.arange(total).reshape(self.heads, -1)[:, self.start : self.stop].reshape(-1)
+        return np.arange(total).reshape(self.heads, -1)[:, self.start : self.stop : self.step].reshape(-1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +53,7 @@ class NameRule:
     key : parameter of the network, ``"1.0.0.1/q.weight"``
     source : tensor of the checkpoint
     part : the parameter is these rows of a fused tensor (these columns, where `transposed`)
-    transposed : the matrix is stored as ``[in, out]`` (GPT-2's Conv1D)
+    transposed : the matrix is stored as ``[in, out]`` (GPT-2's Conv1D), or each of a stack is
     interleaved_heads : rows are stored in llama.cpp's order, the rotary halves of each of so many heads alternating
     offset : stored numbers are greater than the parameter by so much (gains that a family holds less one)
     """
@@ -142,7 +144,15 @@ def spelled_as(source: TensorSource, blueprint: Blueprint) -> list[NameRule]:
         rules = list(blueprint.rules)
     else:
         rules = [dataclasses.replace(rule, source=rule.source.removeprefix(prefix)) for rule in blueprint.rules]
-    return [dataclasses.replace(rule, source=_older(rule.source, source)) for rule in rules]
+    return [_turned(dataclasses.replace(rule, source=_older(rule.source, source)), source) for rule in rules]
+
+
+def _turned(rule: NameRule, source: TensorSource) -> NameRule:
+    """The rule for a checkpoint whose weights are quantised, which have outputs as rows and are called weight."""
+    name = f"{rule.source}.weight"
+    if rule.transposed and rule.source not in source.entries and name in source.entries:
+        return dataclasses.replace(rule, source=name, transposed=False)
+    return rule
 
 
 def _older(name: str, source: TensorSource) -> str:
@@ -191,7 +201,7 @@ def _stored_shapes(network: Network, rules: list[NameRule]) -> dict[str, Shape]:
     for rule in rules:
         shape = specs[rule.key].shape
         shape = stacked(rule, (fused.get(rule.source, shape[0]), *shape[1:]))
-        shapes[rule.source] = shape[::-1] if rule.transposed else shape
+        shapes[rule.source] = (*shape[:-2], shape[-1], shape[-2]) if rule.transposed else shape
     return shapes
 
 
@@ -201,6 +211,8 @@ def read(rule: NameRule, source: TensorSource, shape: Shape) -> Packed:
     Rows of quantised tensors are cut and permuted without decoding them; transposing a quantised tensor decodes it.
     A vector stands for a matrix of one row, a matrix for a kernel ``[channels, 1, taps]``: llama.cpp drops axes of 1.
     """
+    if rule.part and rule.part.stack:
+        return _of_stack(rule, rule.part, source, shape)
     packed = source.packed(rule.source)
     if len(packed.shape) == 1 < len(shape):
         packed = packed.row_slice(0, 1)
@@ -248,6 +260,19 @@ def _transposed(packed: Packed, columns: Part | None) -> Packed:
     if columns:
         array = array[:, columns.rows(array.shape[1])]
     return Packed.from_array(np.ascontiguousarray(array.T))
+
+
+def _of_stack(rule: NameRule, part: Part, source: TensorSource, shape: Shape) -> Packed:
+    """Read a part of a stack of matrices, or of vectors, and no more of the stack than its matrix."""
+    if len(shape) == 1:
+        return Packed.from_array(_values(source.packed(rule.source)).reshape(-1)[part.start : part.stop : part.step])
+    if not rule.transposed:
+        rows = source.packed_rows(rule.source, part.start, part.stop)
+        return rows if part.step == 1 else rows.take_rows(np.arange(0, rows.rows, part.step))
+    *_, inner, outer = source.entries[rule.source].shape
+    matrix = part.start // outer
+    rows = source.packed_rows(rule.source, matrix * inner, (matrix + 1) * inner)
+    return _transposed(rows, Part(part.start - matrix * outer, part.stop - matrix * outer, step=part.step))
 
 
 def _cut(packed: Packed, part: Part) -> Packed:

@@ -1,7 +1,7 @@
 // Prefill: q/k norm and rotation of every head of every row of the longer pieces; k and v go to the cache, q (scaled) to a
 // buffer of its own. A workgroup handles one head of one row. Heads of qkv are numbered q, then k, then v.
 @group(0) @binding(0) var<storage, read> qkv: array<f32>;            // (rows, QKV_STRIDE)
-@group(0) @binding(1) var<storage, read> head_norms: array<f32>;     // gain of q (HEAD_DIM), gain of k
+@group(0) @binding(1) var<storage, read> head_params: array<f32>;    // gains of q, of k (each HEAD_DIM, or so many for each head), sinks
 @group(0) @binding(2) var<storage, read> rope: array<vec2<f32>>;     // (positions, ROTARY / 2): cos, sin
 @group(0) @binding(3) var<storage, read_write> keys: array<Cached>;  // (pages, KV_HEADS, PAGE, HD4)
 @group(0) @binding(4) var<storage, read_write> values: array<Cached>;
@@ -23,13 +23,21 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         head[d] = select(0.0, qkv[row * QKV_STRIDE + h * HEAD_DIM + min(d, HEAD_DIM - 1u)], d < HEAD_DIM);
     }
     workgroupBarrier();
-    if (QK_NORM) {
+    if (QK_NORM == 2u && !is_value) {
+        for (var again = 0u; again < 2u; again++) {  // the second time takes what rounding took from the mean
+            var part = 0.0;
+            for (var d = lid; d < HEAD_DIM; d += WG) { part += head[d]; }
+            let mean = team_sum(part, lid, WG) / f32(HEAD_DIM);
+            for (var d = lid; d < HEAD_DIM; d += WG) { head[d] -= mean; }
+        }
+    }
+    if (QK_NORM != 0u) {
         var sum = 0.0;
         for (var d = lid; d < HEAD_DIM; d += WG) { sum += head[d] * head[d]; }
         let rstd = inverseSqrt(team_sum(sum, lid, WG) / f32(HEAD_DIM) + EPS);
         if (!is_value) {
-            let gain = select(0u, HEAD_DIM, h >= HEADS);
-            for (var d = lid; d < HEAD_DIM; d += WG) { head[d] *= rstd * (head_norms[gain + d] + NORM_UNIT); }
+            let gain = select(select(0u, HEAD_DIM, h >= HEADS), h * HEAD_DIM, OWN_GAINS);
+            for (var d = lid; d < HEAD_DIM; d += WG) { head[d] *= rstd * (head_params[gain + d] + NORM_UNIT); }
         }
         workgroupBarrier();
     }

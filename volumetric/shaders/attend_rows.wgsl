@@ -6,6 +6,7 @@
 @group(0) @binding(1) var<storage, read> keys: array<Cached>;       // (pages, KV_HEADS, PAGE, HD4)
 @group(0) @binding(2) var<storage, read> values: array<Cached>;
 @group(0) @binding(3) var<storage, read_write> y: array<f32>;       // (rows, Y_STRIDE)
+@group(0) @binding(4) var<storage, read> head_params: array<f32>;   // (SINKS_AT and) a sink for each head
 
 const HD4: u32 = (HEAD_DIM + 3u) / 4u;
 const ROW: u32 = HD4 | 1u;      // an odd stride spreads rows over the banks
@@ -95,6 +96,8 @@ fn main(
     if (!CAUSAL && WINDOW > 0u) { end = min(total, at0 + BQ - 1u + WINDOW); }
     if (WINDOW > 0u) { first = (max(at0 + 1u, WINDOW) - WINDOW) / BK * BK; }
 
+    if (CHUNK > 0u) { first = max(first, (at0 - at0 % max(CHUNK, 1u)) / BK * BK); }
+
     var tile = place_tile(place.y, kv, first, total, own);
     var held = fetch_keys(lid, tile);
     //@rounds CONTEXT / BK + 2
@@ -129,7 +132,8 @@ fn main(
                 var v = s[r * CK + c];
                 if (SOFTCAP > 0.0) { v = soft_cap(v, SOFTCAP); }
                 let outside = WINDOW > 0u && (j + WINDOW <= at || j >= at + WINDOW);
-                let hidden = j >= end || (CAUSAL && j > at) || outside;
+                let before = CHUNK > 0u && j < at - at % max(CHUNK, 1u);
+                let hidden = j >= end || (CAUSAL && j > at) || outside || before;
                 scores[(r * TY + ty) * S_ROW + c * TX + tx] = select(v, LOWEST, hidden);
             }
         }
@@ -182,7 +186,14 @@ fn main(
     if (stat_part == 0u) {
         var l = 0.0;
         for (var i = 0u; i < QN; i++) { l += shared_part[stat_row * QN + i]; }
-        row_factor[stat_row] = 1.0 / max(l, SMALLEST_NORMAL);
+        var shrunk = 1.0;
+        if (SINKS) {
+            let sink = head_params[SINKS_AT + h];
+            let high = max(top, sink);
+            shrunk = decay(top - high);
+            l = l * shrunk + decay(sink - high);
+        }
+        row_factor[stat_row] = shrunk / max(l, SMALLEST_NORMAL);
     }
     workgroupBarrier();
     //@unroll

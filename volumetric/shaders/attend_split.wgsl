@@ -5,7 +5,7 @@
 // split 0, which alone appends them, so no workgroup reads what another writes. Partial results are combined by
 // attend_combine or by the output projection (source/partials); with one split (ALONE) they are the output.
 @group(0) @binding(0) var<storage, read> qkv: array<f32>;
-@group(0) @binding(1) var<storage, read> head_norms: array<f32>;     // gain of q (HEAD_DIM), gain of k
+@group(0) @binding(1) var<storage, read> head_params: array<f32>;    // gains of q, of k (each HEAD_DIM, or so many for each head), sinks
 @group(0) @binding(2) var<storage, read> rope: array<vec2<f32>>;     // (positions, ROTARY / 2): cos, sin
 @group(0) @binding(3) var<storage, read_write> keys: array<Cached>;  // (pages, KV_HEADS, PAGE, HD4)
 @group(0) @binding(4) var<storage, read_write> values: array<Cached>;
@@ -68,27 +68,36 @@ fn load_heads(row: u32, position: u32, kv: u32, block: u32, lid: u32) {
         let d = min(i % WIDE, HEAD_DIM - 1u);
         let at = column(h, row, kv, block);
         var value = 0.0;
-        if (QK_NORM) { value = qkv[at + d]; } else { value = rotated(h, d, at, position); }
+        if (QK_NORM != 0u) { value = qkv[at + d]; } else { value = rotated(h, d, at, position); }
         heads[i] = select(0.0, value, i % WIDE < HEAD_DIM);
     }
     workgroupBarrier();
-    if (QK_NORM) {
+    if (QK_NORM != 0u) {
         for (var base = 0u; base < G + 1u; base += TEAMS) {
             let h = base + lid / TEAM;
             let at = min(h, G) * WIDE;
+            if (QK_NORM == 2u) {
+                for (var again = 0u; again < 2u; again++) {  // the second time takes what rounding took from the mean
+                    var part = 0.0;
+                    for (var d = lid % TEAM; d < HEAD_DIM; d += TEAM) { part += heads[at + d]; }
+                    let mean = team_sum(part, lid, TEAM) / f32(HEAD_DIM);
+                    if (h <= G) { for (var d = lid % TEAM; d < HEAD_DIM; d += TEAM) { heads[at + d] -= mean; } }
+                }
+            }
             var sum = 0.0;
             for (var d = lid % TEAM; d < HEAD_DIM; d += TEAM) { sum += heads[at + d] * heads[at + d]; }
             let rstd = inverseSqrt(team_sum(sum, lid, TEAM) / f32(HEAD_DIM) + EPS);
             if (h <= G) {
-                let gain = select(0u, HEAD_DIM, h == G);
+                let own = select(kv * SHARE + block * G + h, HEADS + kv, h == G) * HEAD_DIM;
+                let gain = select(select(0u, HEAD_DIM, h == G), own, OWN_GAINS);
                 for (var d = lid % TEAM; d < HEAD_DIM; d += TEAM) {
-                    heads[at + d] *= rstd * (head_norms[gain + d] + NORM_UNIT);
+                    heads[at + d] *= rstd * (head_params[gain + d] + NORM_UNIT);
                 }
             }
         }
         workgroupBarrier();
     }
-    if (QK_NORM && ROTARY > 0u) {
+    if (QK_NORM != 0u && ROTARY > 0u) {
         for (var i = lid; i < (G + 1u) * HALF; i += WG) {
             let turn = rope[position * HALF + i % max(HALF, 1u)];
             let at = i / max(HALF, 1u) * WIDE + i % max(HALF, 1u);  // HALF may be 0, and a constant must not divide by 0
@@ -113,6 +122,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let team = lid / TEAM;
     var low = 0u;
     if (WINDOW > 0u) { low = max(position + 1u, WINDOW) - WINDOW; }
+    if (CHUNK > 0u) { low = max(low, position - position % max(CHUNK, 1u)); }
     let share = (position - low + SPLITS - 1u) / SPLITS;
     let first = low + split * share;
     let end = min(first + share, position);
@@ -201,7 +211,15 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
             weights += weight * s.y;
             total += weight * team_acc[t * G * HD4 + i];
         }
-        let head = (row * SPLITS + split) * HEADS + kv * SHARE + block * G + g;
+        let number = kv * SHARE + block * G + g;
+        if (SINKS && split == 0u) {
+            let sink = head_params[SINKS_AT + number];
+            let higher = max(high, sink);
+            total *= decay(high - higher);
+            weights = weights * decay(high - higher) + decay(sink - higher);
+            high = higher;
+        }
+        let head = (row * SPLITS + split) * HEADS + number;
         if (ALONE) {
             parts[head * HD4 + i % HD4] = total / max(weights, SMALLEST_NORMAL);
         } else {

@@ -109,11 +109,12 @@ fn finish(m: u32, n4: u32, matrix: u32, gate: vec4<f32>, up: vec4<f32>) {
     var v = gate;
     let at = matrix * PARTS * N4 + n4;
     if (HAS_BIAS) { v += bias[at]; }
-    v = apply4(v);
     if (PARTS == 2u) {
         var u = up;
         if (HAS_BIAS) { u += bias[at + N4]; }
-        v *= u;
+        v = vec4<f32>(opened(v.x, u.x), opened(v.y, u.y), opened(v.z, u.z), opened(v.w, u.w));
+    } else {
+        v = apply4(v);
     }
     if (WEIGHTED) { v *= factor_of(m); }
     if (HAS_RESIDUAL) { v += residual_at(m * N4 + n4); }

@@ -101,11 +101,12 @@ fn finish(m: u32, n: u32, matrix: u32, gate: f32, up: f32) {
     var value = gate;
     let at = matrix * PARTS * STRIDE + n;
     if (HAS_BIAS) { value += bias_at(m, at); }
-    value = apply(value);
     if (PARTS == 2u) {
         var other = up;
         if (HAS_BIAS) { other += bias_at(m, at + STRIDE); }
-        value *= other;
+        value = opened(value, other);
+    } else {
+        value = apply(value);
     }
     if (WEIGHTED) {
         let factor = factor_of(m);

@@ -1,10 +1,9 @@
 // RMS norm or layer norm of each of GROUPS equal parts of a row; a workgroup a part.
 @group(0) @binding(0) var<storage, read> x: array<f32>;            // (rows, STRIDE)
-@group(0) @binding(1) var<storage, read> norm_params: array<f32>;  // gain (WIDTH4 * 4), then bias
+@group(0) @binding(1) var<storage, read> norm_params: array<f32>;  // gain (STRIDE), then bias
 @group(0) @binding(2) var<storage, read_write> y: array<f32>;      // (rows, STRIDE)
 
 const STRIDE: u32 = (GROUPS * WIDTH + 3u) / 4u * 4u;
-const PADDED: u32 = (WIDTH + 3u) / 4u * 4u;
 
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
@@ -27,8 +26,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let rstd = inverseSqrt(variance_about(team_sum(squares, lid, WG) / f32(WIDTH), shift) + EPS);
     for (var i = lid; i < WIDTH; i += WG) {
         var v = ((x[start + i] - mean) - shift) * rstd;
-        if (HAS_NORM_WEIGHT) { v *= norm_params[i] + NORM_UNIT; }
-        if (HAS_NORM_BIAS) { v += norm_params[PADDED + i]; }
+        if (HAS_NORM_WEIGHT) { v *= norm_params[group.x * WIDTH + i] + NORM_UNIT; }
+        if (HAS_NORM_BIAS) { v += norm_params[STRIDE + group.x * WIDTH + i]; }
         y[start + i] = v;
     }
 }

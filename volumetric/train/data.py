@@ -71,6 +71,11 @@ class Batch:
         """Inputs by name."""
         return named(self.inputs)
 
+    @property
+    def features(self) -> Array:
+        """The input ``"input"``."""
+        return self.given[INPUT]
+
 
 @runtime_checkable
 class Data(Protocol):

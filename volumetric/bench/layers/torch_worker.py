@@ -129,6 +129,8 @@ class Layers:
         ):
             if kind in names:
                 return make(spec, p)
+        if kind in ("mamba", "mamba2"):
+            return importlib.import_module("torch_state_space").build(self, spec, p)  # from the folder of this script
         return getattr(self, kind)(spec, p)
 
     def act(self, name: str) -> Callable[[Any], Any]:
@@ -138,6 +140,7 @@ class Layers:
             "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
             "leaky_relu": F.leaky_relu,
             "relu2": lambda x: F.relu(x).square(),
+            "quick_gelu": lambda x: x * self.torch.sigmoid(1.702 * x),
         }
         return table.get(name) or getattr(F, name)
 

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from volumetric.layers import Dense, LayerSpec, ParamSpec, Sequential
+from volumetric.network import filled
 
 GAIN_UNIT = 0.1
 """Unit of change of parameters that begin as ones or zeros."""
@@ -24,6 +25,8 @@ def fresh(spec: ParamSpec, rng: np.random.Generator) -> NDArray[np.float32]:
     """Return random values of a parameter, distributed as those of a new network."""
     if spec.init in ("ones", "zeros"):
         return np.full(spec.shape, 1.0 if spec.init == "ones" else 0.0, np.float32)
+    if spec.init in ("log_counts", "small_steps"):
+        return filled(spec, rng)
     if spec.init == "normal":
         return (unit(spec) * rng.standard_normal(spec.shape)).astype(np.float32)
     bound = math.sqrt(3) * unit(spec)

@@ -15,7 +15,15 @@ import numpy as np
 
 from volumetric.kernels.cpu.jit import kernel
 from volumetric.kernels.cpu.memory import load_f32, load_f64, load_u8, load_u16, store_f32, store_i8, store_i16
-from volumetric.kernels.cpu.prepare import code_step, inverse_root, square_sum
+from volumetric.kernels.cpu.prepare import (
+    LAYER_NORM,
+    RMS_NORM,
+    code_step,
+    inverse_root,
+    moments,
+    row_sum,
+    square_sum,
+)
 from volumetric.kernels.cpu.simd import (
     as_brain,
     as_half,
@@ -69,7 +77,7 @@ APPEND_ARGUMENTS = (
     "heads",
     "kv_heads",
     "head_dim",
-    "q_norm",  # address of the gain, or 0
+    "q_norm",  # address of the gain, or 0 = none
     "k_norm",
     "eps",
     "half",  # pairs that turn; 0 = no rotation
@@ -78,17 +86,29 @@ APPEND_ARGUMENTS = (
     "queries",  # slot of ready queries [rows, heads, head_dim]
     "scale",  # of the scores; multiplied into the queries
     "held",  # 1: the cache holds earlier tokens; 0: this call alone
+    "norm",  # of heads: NO_NORM, RMS_NORM, LAYER_NORM
+    "gain_stride",  # bytes from the gain of a head to that of the next; 0 = all have the same
 )
 
 
 @kernel
-def _ready_head(source, out, size, gain, eps, half, table, scale):
+def _ready_head(source, out, size, norm, gain, eps, half, table, scale):
     """Norm, rotate and scale one head of `size` numbers; writes whole vectors, so up to 15 numbers more."""
     factor = splat(scale)
-    if gain != 0:
+    centre = splat(f32(0.0))
+    rest = centre
+    if norm == RMS_NORM:
         factor = splat(scale * inverse_root(square_sum(source, size) / f32(size), eps))
+    elif norm == LAYER_NORM:
+        mean = row_sum(source, size) / f32(size)
+        shift, variance = moments(source, size, mean)
+        centre, rest = splat(mean), splat(shift)
+        factor = splat(scale * inverse_root(variance, eps))
     for i in range(0, size, 16):
-        value = load(source + 4 * i) * factor
+        value = load(source + 4 * i)
+        if norm == LAYER_NORM:
+            value = value - centre - rest
+        value = value * factor
         if gain != 0:
             value = value * load(gain + 4 * i)
         store(out + 4 * i, value)
@@ -202,6 +222,7 @@ def append(storage: str, rounded: int) -> Callable[..., None]:
         kv_heads = word(step, 2)
         size = word(step, 3)
         half = word(step, 7)
+        norm = word(step, 13)
         state = word(step, 9)
         base = before(word(step, 12), control)
         first = first_row(control)
@@ -215,13 +236,15 @@ def append(storage: str, rounded: int) -> Callable[..., None]:
             source = slot_address(control, word(step, 0)) + row * slot_stride(control, word(step, 0)) + 4 * size * head
             table = slot_address(control, word(step, 8)) + row * half * 8
             if head < heads:
+                gain = word(step, 4) + head * word(step, 14)
                 out = slot_address(control, word(step, 10)) + (row * heads + head) * size * 4
-                _ready_head(source, room, size, word(step, 4), number(step, 6), half, table, number(step, 11))
+                _ready_head(source, room, size, norm, gain, number(step, 6), half, table, number(step, 11))
                 if rounded:
                     _round(room, room, size, 4)
                 _copy(room, out, size)
             elif head < heads + kv_heads:
-                _ready_head(source, room, size, word(step, 5), number(step, 6), half, table, f32(1.0))
+                gain = word(step, 5) + (head - heads) * word(step, 14)
+                _ready_head(source, room, size, norm, gain, number(step, 6), half, table, f32(1.0))
                 if rounded:
                     _round(room, room, size, wide)
                 keys = state_word(control, state, 0)

@@ -61,6 +61,8 @@ ATTEND_ARGUMENTS = (
     "state",
     "queries",
     "held",
+    "chunk",  # 0 = none
+    "sinks",  # address of a logit for each head, or 0
 )
 
 
@@ -68,7 +70,9 @@ ATTEND_ARGUMENTS = (
 def seen_from(step, own):
     """First position that the row at position `own` sees."""
     window = word(step, 5)
-    return max(own + 1 - window, 0) if window != 0 else 0
+    first = max(own + 1 - window, 0) if window != 0 else 0
+    chunk = word(step, 10)
+    return max(own // chunk * chunk, first) if chunk != 0 else first
 
 
 @kernel
@@ -95,11 +99,19 @@ def _put_weights(scores, i, value, form):
 
 
 @kernel
-def softmax_row(scores, first, last, until, softcap, form):
+def sink_of(step, head):
+    """Logit that joins the softmax of a head and has no value; -inf where there is none."""
+    address = word(step, 11)
+    return load_f32(address + 4 * head) if address != 0 else f32(-math.inf)
+
+
+@kernel
+def softmax_row(scores, first, last, until, softcap, sink, form):
     """Turn scores of positions into ``e**(s - max)``: those in [first, last) count, the rest of [0, until) become 0.
 
-    Returns the sum. `first`, `last`, `until` count from the scores' start; `until` is a multiple of 16. Weights take
-    the place of the scores in one of the forms of above; they are rounded after they were summed.
+    Returns the sum, with what the `sink` adds unless it is -inf. `first`, `last`, `until` count from the scores' start;
+    `until` is a multiple of 16. Weights take the place of the scores in one of the forms of above; they are rounded
+    after they were summed.
     """
     lowest = splat(f32(-math.inf))
     zero = splat(f32(0.0))
@@ -115,7 +127,10 @@ def softmax_row(scores, first, last, until, softcap, form):
         if at_end or softcap != 0:
             store(scores + 4 * i, value)
         top = largest(top, value)
-    highest = splat(max(peak(top), f32(-3.4028234663852886e38)))  # nothing but -inf: the weights are 0, not NaN
+    largest_score = peak(top)
+    if sink != f32(-math.inf):
+        largest_score = max(largest_score, sink)
+    highest = splat(max(largest_score, f32(-3.4028234663852886e38)))  # nothing but -inf: the weights are 0, not NaN
     sums = zero
     for i in range(0, start, 16):
         _put_weights(scores, i, zero, form)
@@ -125,6 +140,8 @@ def softmax_row(scores, first, last, until, softcap, form):
         sums += value
     for i in range((last + 15) // 16 * 16, until, 16):
         _put_weights(scores, i, zero, form)
+    if sink != f32(-math.inf):
+        sums += first_lanes(1, exp(splat(sink) - highest), zero)
     return total(sums)
 
 
@@ -200,7 +217,9 @@ def _attend_tile(storage, size_of, form, rows, wide, step, control, room, row, h
         own = place + m * by_row
         last = seen_until(step, own, until)
         first = min(seen_from(step, own), last - 1) - low
-        store_f32(room + 4 * m, softmax_row(scores + m * stride, first, last - low, 16 * panels, number(step, 6), form))
+        sink = sink_of(step, head + m * (1 - by_row))
+        sums = softmax_row(scores + m * stride, first, last - low, 16 * panels, number(step, 6), sink, form)
+        store_f32(room + 4 * m, sums)
     if size_of == 1:
         scales = state_word(control, state, 1) + word(step, 2) * capacity * padded + 4 * (kv_head * capacity + low)
         _scale_columns(rows, scores, stride, scales, 16 * panels)

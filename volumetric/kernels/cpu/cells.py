@@ -54,20 +54,21 @@ def gru(r, z, from_x, from_h, h):
 
 
 @kernel
-def _piece(control, number):
+def piece_address(control, number):
+    """Address of piece `number`."""
     return load_i64(control + 8 * PIECES_WORD) + 8 * PIECE_WORDS * number
 
 
 @kernel
-def _state(control, number, state):
+def state_address(control, number, state):
     """Address of a state of piece `number`."""
-    return load_i64(load_i64(_piece(control, number) + 24) + 8 * STATE_WORDS * state)
+    return load_i64(load_i64(piece_address(control, number) + 24) + 8 * STATE_WORDS * state)
 
 
 def recall(step: Any, thread: Any, threads: Any, control: Any) -> None:
     """Copy a state of each piece to the piece's row."""
     for i in range(thread, load_i64(control + 8 * COUNT_WORD), threads):
-        source = _state(control, i, word(step, 0))
+        source = state_address(control, i, word(step, 0))
         out = slot_address(control, word(step, 1)) + i * slot_stride(control, word(step, 1))
         for j in range(word(step, 2)):
             store_f32(out + 4 * j, load_f32(source + 4 * j))
@@ -77,7 +78,7 @@ def retain(step: Any, thread: Any, threads: Any, control: Any) -> None:
     """Copy each piece's row to its state."""
     for i in range(thread, load_i64(control + 8 * COUNT_WORD), threads):
         source = slot_address(control, word(step, 1)) + i * slot_stride(control, word(step, 1))
-        out = _state(control, i, word(step, 0))
+        out = state_address(control, i, word(step, 0))
         for j in range(word(step, 2)):
             store_f32(out + 4 * j, load_f32(source + 4 * j))
 
@@ -95,8 +96,8 @@ def cell(code: int) -> Callable[..., None]:
         count = load_i64(control + 8 * COUNT_WORD) * parts
         for share in range(count * thread // threads, count * (thread + 1) // threads):
             number = share // parts
-            row = load_i64(_piece(control, number)) + first_row(control)
-            if row >= load_i64(_piece(control, number) + 8):
+            row = load_i64(piece_address(control, number)) + first_row(control)
+            if row >= load_i64(piece_address(control, number) + 8):
                 continue
             at = share % parts * 64
             x = slot_address(control, word(step, 0)) + row * slot_stride(control, word(step, 0)) + at

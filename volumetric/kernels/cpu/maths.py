@@ -23,10 +23,10 @@ from volumetric.kernels.cpu.simd import (
     with_sign,
 )
 
-ACTIVATIONS = ("linear", "relu", "silu", "gelu", "gelu_tanh", "tanh", "sigmoid", "leaky_relu", "relu2")
+ACTIVATIONS = ("linear", "relu", "silu", "gelu", "gelu_tanh", "tanh", "sigmoid", "leaky_relu", "relu2", "quick_gelu")
 """Position = the code that a step holds."""
 
-_LINEAR, _RELU, _SILU, _GELU, _GELU_TANH, _TANH, _SIGMOID, _LEAKY_RELU, _RELU2 = range(len(ACTIVATIONS))
+_LINEAR, _RELU, _SILU, _GELU, _GELU_TANH, _TANH, _SIGMOID, _LEAKY_RELU, _RELU2, _QUICK_GELU = range(len(ACTIVATIONS))
 
 f32 = np.float32
 
@@ -57,6 +57,25 @@ def sigmoid(x):
     one = splat(f32(1.0))
     y = one / (one + exp(splat(f32(0.0)) - x))
     return where_less(splat(f32(-1.0)), magnitude(x), y, x)  # `exp` clamps, which loses NaN
+
+
+@kernel
+def softplus(x):
+    """``log(1 + e**x)`` as ``max(x, 0) + 2 atanh(u / (2 + u))`` with ``u = e**-|x|``, by the series of atanh."""
+    u = exp(splat(f32(0.0)) - magnitude(x))
+    f = u / (splat(f32(2.0)) + u)
+    square = f * f
+    y = splat(f32(1.0 / 17.0))
+    y = y * square + splat(f32(1.0 / 15.0))
+    y = y * square + splat(f32(1.0 / 13.0))
+    y = y * square + splat(f32(1.0 / 11.0))
+    y = y * square + splat(f32(1.0 / 9.0))
+    y = y * square + splat(f32(1.0 / 7.0))
+    y = y * square + splat(f32(1.0 / 5.0))
+    y = y * square + splat(f32(1.0 / 3.0))
+    y = y * square + splat(f32(1.0))
+    zero = splat(f32(0.0))
+    return where_less(x, zero, zero, x) + (f + f) * y
 
 
 @kernel
@@ -129,5 +148,7 @@ def activate(code, x):
         return sigmoid(x)
     if code == _LEAKY_RELU:
         return where_less(x, zero, splat(f32(0.01)) * x, x)
+    if code == _QUICK_GELU:
+        return x * sigmoid(splat(f32(1.702)) * x)
     positive = where_less(x, zero, zero, x)
     return positive * positive

@@ -11,8 +11,9 @@ import numpy as np
 from volumetric.kernels.cpu.jit import kernel
 from volumetric.kernels.cpu.maths import activate
 from volumetric.kernels.cpu.memory import load_f32, load_i64, store_f32
+from volumetric.kernels.cpu.products import UNGATED, gated_value
 from volumetric.kernels.cpu.simd import load, splat, store
-from volumetric.kernels.cpu.steps import last_row, slot_address, slot_stride, word
+from volumetric.kernels.cpu.steps import last_row, number, slot_address, slot_stride, word
 
 f32 = np.float32
 
@@ -51,12 +52,12 @@ def keep_largest(step: Any, thread: Any, threads: Any, control: Any) -> None:
         largest_of_row(x, out, word(step, 2), word(step, 3))
 
 
-ACTIVATE_ARGUMENTS = ("input", "factor", "output", "width")
-"""`factor` is the slot of what the result is multiplied by, -1 for nothing."""
+ACTIVATE_ARGUMENTS = ("input", "factor", "output", "width", "limit", "up_offset")
+"""`factor` is the slot of what the result is multiplied by, -1 for nothing; the last two as in `gated_value`."""
 
 
-def activate_rows(activation: int) -> Callable[..., None]:
-    """``act(x)``, or ``act(x) · factor``, element by element."""
+def activate_rows(activation: int, gated: int) -> Callable[..., None]:
+    """``act(x)``, or `gated_value` of x and `factor`, element by element."""
 
     def activate_rows(step: Any, thread: Any, threads: Any, control: Any) -> None:
         rows = last_row(step, control)
@@ -65,10 +66,12 @@ def activate_rows(activation: int) -> Callable[..., None]:
             x = slot_address(control, word(step, 0)) + row * slot_stride(control, word(step, 0))
             out = slot_address(control, word(step, 2)) + row * slot_stride(control, word(step, 2))
             for i in range(0, word(step, 3), 16):
-                value = activate(activation, load(x + 4 * i))
-                if factor >= 0:
-                    other = slot_address(control, factor) + row * slot_stride(control, factor)
-                    value = value * load(other + 4 * i)
+                value = load(x + 4 * i)
+                if gated != UNGATED:
+                    other = load(slot_address(control, factor) + row * slot_stride(control, factor) + 4 * i)
+                    value = gated_value(activation, gated, value, other, number(step, 4), number(step, 5))
+                else:
+                    value = activate(activation, value)
                 store(out + 4 * i, value)
 
     return activate_rows

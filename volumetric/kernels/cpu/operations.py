@@ -14,6 +14,7 @@ from volumetric.kernels.cpu import (
     rows,
 )
 from volumetric.kernels.cpu.jit import Library
+from volumetric.kernels.cpu.scans import conv, norm, selective
 
 ROWS = Library(
     {
@@ -34,6 +35,8 @@ ROWS = Library(
         "feed": likeliest.feed,
         "each_piece": pieces.each_piece,
         "gather": rows.gather,
+        "columns": conv.columns,
+        "grouped_norm": norm.grouped_norm,
     },
     {
         "append": append.append,
@@ -46,5 +49,7 @@ ROWS = Library(
         "vector_product": products.vector_product,
         "rows_product": products.rows_product,
         "tile_product": products.tile_product,
+        "causal_conv": conv.causal_conv,
+        "selective_scan": selective.selective_scan,
     },
 )

@@ -22,7 +22,7 @@ from volumetric.kernels.cpu.maths import activate, tanh
 from volumetric.kernels.cpu.memory import fetch_to_read, fetch_to_write, load_i32
 from volumetric.kernels.cpu.panels import BY_NAME
 from volumetric.kernels.cpu.prepare import prepare_row
-from volumetric.kernels.cpu.simd import load, splat, store, store_first
+from volumetric.kernels.cpu.simd import load, splat, store, store_first, where_less
 from volumetric.kernels.cpu.steps import last_row, number, scratch, slot_address, slot_stride, word
 from volumetric.kernels.cpu.tiles import byte_block_bytes
 from volumetric.kernels.cpu.unpack import unpack_bytes, unpack_floats
@@ -58,6 +58,8 @@ PRODUCT_ARGUMENTS = (
     "row_bytes",  # bytes of a prepared row
     "rounding",  # of the prepared rows, a number of `ROUNDINGS`
     "fresh",  # vector form: rows must be prepared (an earlier step did not do it)
+    "limit",  # of a bounded gate, see `gated_value`
+    "up_offset",
 )
 
 (
@@ -82,7 +84,12 @@ PRODUCT_ARGUMENTS = (
     _ROW_BYTES,
     _ROUNDING,
     _FRESH,
-) = range(21)
+    _LIMIT,
+    _UP_OFFSET,
+) = range(23)
+
+UNGATED, GATED, BOUNDED = range(3)
+"""Whether a product's panels are pairs of gate and up, and whether what these give is held within a limit."""
 
 
 @kernel
@@ -130,6 +137,22 @@ def with_bias(address, panel, value):
     if address != 0:
         return value + load(address + 64 * panel)
     return value
+
+
+def gating(limit: float | None) -> int:
+    """Which of these a product of two matrices is, whose results have this limit."""
+    return GATED if limit is None else BOUNDED
+
+
+@kernel
+def gated_value(activation, gated, gate, up, limit, offset):
+    """``act(gate) · up``; bounded: ``act(min(gate, limit)) · (clamp(up, -limit, limit) + offset)``. NaN stays."""
+    if gated == BOUNDED:
+        high = splat(limit)
+        low = splat(-limit)
+        gate = where_less(high, gate, high, gate)
+        up = where_less(high, up, high, where_less(up, low, low, up)) + splat(offset)
+    return activate(activation, gate) * up
 
 
 def vector_product(kind: str, activation: int, gated: int, wide: int) -> Callable[..., None]:
@@ -208,9 +231,10 @@ def _finish_tile(step, control, row, last, panel, count, room, most, activation,
         if gated != 0:
             for pair in range(count // 2):
                 column = panel // 2 + pair
-                value = activate(activation, with_bias(word(step, _BIAS), column, load(here + 128 * pair)))
+                gate = with_bias(word(step, _BIAS), column, load(here + 128 * pair))
                 up = with_bias(word(step, _UP_BIAS), column, load(here + 128 * pair + 64))
-                finish(step, control, row + m, column, value * up)
+                limit, offset = number(step, _LIMIT), number(step, _UP_OFFSET)
+                finish(step, control, row + m, column, gated_value(activation, gated, gate, up, limit, offset))
         else:
             for p in range(count):
                 value = activate(activation, with_bias(word(step, _BIAS), panel + p, load(here + 64 * p)))

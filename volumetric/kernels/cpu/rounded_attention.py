@@ -26,6 +26,7 @@ from volumetric.kernels.cpu.attention import (
     ATTEND_ARGUMENTS,
     seen_from,
     seen_until,
+    sink_of,
     softmax_row,
     store_mixed,
 )
@@ -47,7 +48,7 @@ from volumetric.kernels.cpu.tiles import brain_tiles
 
 f32 = np.float32
 
-(_HEADS, _KV_HEADS, _HEAD_DIM, _, _, _SOFTCAP, _STATE, _QUERIES, _HELD) = range(1, len(ATTEND_ARGUMENTS))
+(_HEADS, _KV_HEADS, _HEAD_DIM, _, _, _SOFTCAP, _STATE, _QUERIES, _HELD, _, _) = range(1, len(ATTEND_ARGUMENTS))
 
 
 def opened_bytes(kv_heads: int, head_dim: int) -> int:
@@ -142,8 +143,9 @@ def _attend_rounded_tile(step, control, room, rows, wide, row, head, valid, unti
         own = place + m
         last = seen_until(step, own, until)
         first = min(seen_from(step, own), last - 1) - low
-        here = scores + m * stride
-        store_f32(room + 4 * m, softmax_row(here, first, last - low, 16 * panels, number(step, _SOFTCAP), AS_BRAIN))
+        here, sink = scores + m * stride, sink_of(step, head)
+        sums = softmax_row(here, first, last - low, 16 * panels, number(step, _SOFTCAP), sink, AS_BRAIN)
+        store_f32(room + 4 * m, sums)
     values = opened + (kv_heads + kv_head) * places * padded * 2 + low * 32
     brain_tiles(rows, wide, values, places * 32, padded // 16, scores, stride, 16 * panels, mixed, 4 * padded)
     store_mixed(step, control, room, row, head, valid, 1)

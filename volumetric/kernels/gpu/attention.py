@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 
 from volumetric.errors import UnsupportedError
 from volumetric.kernels.gpu.dispatch import Caps, Constant, Dispatch, Grid, ceil_div, power_of_two
+from volumetric.kernels.gpu.matmul import NORMS
 
 PAGE = 32
 """Rows of a page: whole tiles of `rows`, and so few that what a sequence leaves of its last page hardly counts."""
@@ -22,6 +23,8 @@ class AttentionShape:
     ----------
     heads, kv_heads, head_dim : sizes; `heads` is a multiple of `kv_heads`
     context : positions that a sequence may have
+    qk_norm : kind of the norm of heads, None for none
+    own_gains : each head has a gain of its own in that norm
     rotary : leading elements of a head that turn, 0 for none
     state : rows follow the cache's position; otherwise each call stands alone
     half : the cache is float16
@@ -36,7 +39,10 @@ class AttentionShape:
     causal: bool = True
     window: int | None = None
     softcap: float | None = None
-    qk_norm: bool = False
+    chunk: int | None = None
+    sinks: bool = False
+    qk_norm: str | None = None
+    own_gains: bool = False
     qk_norm_eps: float = 0.0
     qk_norm_unit_offset: bool = False
     rotary: int = 0
@@ -59,6 +65,12 @@ class AttentionShape:
     def qkv_width(self) -> int:
         """Elements of a row of q, k and v."""
         return (self.heads + 2 * self.kv_heads) * self.head_dim
+
+    @property
+    def gain_sizes(self) -> tuple[int, int]:
+        """Elements of the gains of query heads and of key heads."""
+        queries, keys = (self.heads, self.kv_heads) if self.own_gains else (1, 1)
+        return queries * self.head_dim, keys * self.head_dim
 
     @property
     def page(self) -> int:
@@ -98,10 +110,21 @@ class AttentionShape:
             "NEAR": False,
         }
 
+    def score_constants(self) -> dict[str, Constant]:
+        """Constants that the kernels share which compute scores."""
+        return {
+            "CHUNK": self.chunk or 0,
+            "WINDOW": self.window or 0,
+            "SOFTCAP": float(self.softcap or 0.0),
+            "SINKS": self.sinks,
+            "SINKS_AT": sum(self.gain_sizes),
+        }
+
     def input_constants(self) -> dict[str, Constant]:
         """Constants of the kernels that read q, k and v as the product left them."""
         return self.constants() | {
-            "QK_NORM": self.qk_norm,
+            "QK_NORM": NORMS[self.qk_norm],
+            "OWN_GAINS": self.own_gains,
             "EPS": float(self.qk_norm_eps),
             "NORM_UNIT": 1.0 if self.qk_norm_unit_offset else 0.0,
             "ROTARY": self.rotary,
@@ -113,7 +136,7 @@ class AttentionShape:
 def append(shape: AttentionShape) -> Dispatch:
     """Norm, turn and store q, k and v of the rows of longer pieces.
 
-    Buffers: qkv, head_norms, rope, keys, values, tables, q, ctl.
+    Buffers: qkv, head_params, rope, keys, values, tables, q, ctl.
     """
     constants = shape.input_constants() | {"WG": 64}
     return Dispatch(
@@ -125,21 +148,26 @@ def append(shape: AttentionShape) -> Dispatch:
 
 
 def rows(shape: AttentionShape, caps: Caps, cut: RowsTuning | None = None) -> Dispatch:
-    """Attention of blocks of rows, cut as `tune_rows` says unless given. Buffers: q, keys, values, tables, y, ctl."""
+    """Attention of blocks of rows, cut as `tune_rows` says unless given.
+
+    Buffers: q, keys, values, tables, y, head_params, ctl.
+    """
     cut = cut or tune_rows(shape, caps)
     vectors, unroll = ceil_div(shape.head_dim, 4), min(8, caps.unroll)
-    constants = shape.constants() | {
-        "WG": cut.workgroup,
-        "TX": cut.across,
-        "BQ": cut.rows,
-        "BK": cut.positions,
-        "DU": max(d for d in range(1, unroll + 1) if vectors % d == 0),
-        "JU": max(d for d in range(1, unroll + 1) if cut.positions % d == 0),
-        "Y_STRIDE": ceil_div(shape.heads * shape.head_dim, 4) * 4,
-        "CAUSAL": shape.causal,
-        "WINDOW": shape.window or 0,
-        "SOFTCAP": float(shape.softcap or 0.0),
-    }
+    constants = (
+        shape.constants()
+        | {
+            "WG": cut.workgroup,
+            "TX": cut.across,
+            "BQ": cut.rows,
+            "BK": cut.positions,
+            "DU": max(d for d in range(1, unroll + 1) if vectors % d == 0),
+            "JU": max(d for d in range(1, unroll + 1) if cut.positions % d == 0),
+            "Y_STRIDE": ceil_div(shape.heads * shape.head_dim, 4) * 4,
+            "CAUSAL": shape.causal,
+        }
+        | shape.score_constants()
+    )
     return Dispatch(
         kernel="attend_rows",
         grid=Grid(x=shape.heads, rows_each=1, over="blocks"),
@@ -247,21 +275,23 @@ def is_alone(shape: AttentionShape, tuning: SplitTuning) -> bool:
 def split(shape: AttentionShape, caps: Caps, rows: int = 1) -> Dispatch:
     """A row of each sequence against its cache, cut in splits for up to `rows` of them.
 
-    Buffers: qkv, head_norms, rope, keys, values, tables, parts, maxima, ctl; `parts` is the output if `is_alone`.
+    Buffers: qkv, head_params, rope, keys, values, tables, parts, maxima, ctl; `parts` is the output if `is_alone`.
     """
     tuning = tune_split(shape, caps, rows)
-    constants = shape.input_constants() | {
-        "WG": tuning.workgroup,
-        "TEAM": tuning.team,
-        "VPL": tuning.vectors,
-        "G": tuning.block,
-        "UNROLL": tuning.unroll,
-        "SPLITS": tuning.splits,
-        "ALONE": is_alone(shape, tuning),
-        "NEAR": rows == 1 and shape.near,
-        "WINDOW": shape.window or 0,
-        "SOFTCAP": float(shape.softcap or 0.0),
-    }
+    constants = (
+        shape.input_constants()
+        | {
+            "WG": tuning.workgroup,
+            "TEAM": tuning.team,
+            "VPL": tuning.vectors,
+            "G": tuning.block,
+            "UNROLL": tuning.unroll,
+            "SPLITS": tuning.splits,
+            "ALONE": is_alone(shape, tuning),
+            "NEAR": rows == 1 and shape.near,
+        }
+        | shape.score_constants()
+    )
     return Dispatch(
         kernel="attend_split",
         grid=Grid(x=shape.heads // tuning.block, z=tuning.splits, rows_each=1, over="singles"),

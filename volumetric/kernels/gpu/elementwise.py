@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from volumetric.kernels.gpu.dispatch import Constant, Dispatch, Grid, ceil_div, power_of_two
 from volumetric.kernels.gpu.formats import WeightFormat
+from volumetric.kernels.gpu.matmul import bounds
 
 _GROUP = 128
 MIXED = 4
@@ -51,14 +52,14 @@ def apply(*, width: int, activation: str = "linear", softcap: float = 0.0) -> Di
     )
 
 
-def gated(*, width: int, activation: str) -> Dispatch:
-    """Activation of one value times another. Buffers: x, factor, y, ctl."""
+def gated(*, width: int, activation: str, limit: float | None = None, up_offset: float = 0.0) -> Dispatch:
+    """Activation of one value times another, bounded by `limit` if there is one. Buffers: x, factor, y, ctl."""
     width4 = ceil_div(width, 4)
     return Dispatch(
         kernel="gated",
         grid=Grid(x=ceil_div(width4, _GROUP), rows_each=1),
-        constants={"WG": _GROUP, "WIDTH4": width4},
-        preludes=(f"unary/{activation}",),
+        constants={"WG": _GROUP, "WIDTH4": width4, **bounds(limit, up_offset)},
+        preludes=(f"unary/{activation}", "bounded"),
     )
 
 
@@ -93,9 +94,23 @@ def concat(*, width: int, at: int, out_width: int) -> Dispatch:
     constants: dict[str, Constant] = {
         "WG": _GROUP,
         "WIDTH": width,
+        "FROM": 0,
         "AT": at,
         "X_STRIDE": ceil_div(width, 4) * 4,
         "Y_STRIDE": ceil_div(out_width, 4) * 4,
+    }
+    return Dispatch(kernel="concat", grid=Grid(x=ceil_div(width, _GROUP), rows_each=1), constants=constants)
+
+
+def columns(*, width: int, start: int, of_width: int) -> Dispatch:
+    """Copy columns `start` … of a wider value. Buffers: x, y, ctl."""
+    constants: dict[str, Constant] = {
+        "WG": _GROUP,
+        "WIDTH": width,
+        "FROM": start,
+        "AT": 0,
+        "X_STRIDE": ceil_div(of_width, 4) * 4,
+        "Y_STRIDE": ceil_div(width, 4) * 4,
     }
     return Dispatch(kernel="concat", grid=Grid(x=ceil_div(width, _GROUP), rows_each=1), constants=constants)
 

@@ -29,13 +29,18 @@ _ROUND_COST = 1.5
 """What a round of loads costs beside its pieces, in pieces: memory latency that fewer, longer rounds hide better."""
 
 
+def bounds(limit: float | None, up_offset: float) -> dict[str, Constant]:
+    """Constants of gates: a bound on both factors (None: there is none), and what is added to the second."""
+    return {"LIMIT": float(limit or 0.0), "UP_OFFSET": float(up_offset)}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatmulShape:
     """A fused matrix product: y (rows, n) from x (rows, k).
 
-    `gated` products read two weight rows (gate, up) for each of the `n` outputs. With `int8`, `matvec` rounds x to int8
-    in blocks of 32 where the weights are integers; `gemm` always computes in float32. With `weighted`, each row is
-    multiplied by a factor that a stack of matrices has for it.
+    `gated` products read two weight rows (gate, up) for each of the `n` outputs, within `limit` if there is one. With
+    `int8`, `matvec` rounds x to int8 in blocks of 32 where the weights are integers; `gemm` always computes in float32.
+    With `weighted`, each row is multiplied by a factor that a stack of matrices has for it.
     """
 
     k: int
@@ -52,6 +57,8 @@ class MatmulShape:
     residual: bool = False
     softcap: float | None = None
     weighted: bool = False
+    limit: float | None = None
+    up_offset: float = 0.0
     int8: bool = False
 
     @property
@@ -76,6 +83,7 @@ class MatmulShape:
             "HAS_RESIDUAL": self.residual,
             "WEIGHTED": self.weighted,
             "SOFTCAP": float(self.softcap or 0.0),
+            **bounds(self.limit, self.up_offset),
         }
 
 
@@ -326,6 +334,7 @@ def matvec(
         preludes=(
             *shape.format.preludes,
             f"unary/{shape.activation}",
+            "bounded",
             *stack.preludes(share),
             where,
             guard.prelude,

@@ -115,6 +115,7 @@ def gemm(
         preludes=(
             *shape.format.preludes,
             f"unary/{shape.activation}",
+            "bounded",
             *stack.preludes("batch/many"),
             guard.prelude,
         ),

@@ -24,6 +24,7 @@ _MODULES: Final = {
     "fp8": "float8",
     "gptq": "gptq",
     "mlx": "mlx",
+    "mxfp4": "mxfp4",
 }
 """``quant_method`` → module, which has a function ``matrices(config, source) -> base.Reading``."""
 _KEYS: Final = ("quantization_config", "compression_config", "quantization")

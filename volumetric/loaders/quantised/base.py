@@ -27,10 +27,10 @@ class Matrix:
 
     Attributes
     ----------
-    shape : logical shape ``(out, in)``
+    shape : logical shape ``(out, in)``, or ``(count, out, in)`` of a stack
     scheme : what `rows` returns
     parts : tensors of the checkpoint that it is made of, which nobody else sees any more
-    rows : reads rows ``start:stop``
+    rows : reads rows ``start:stop``, counted through a stack
     """
 
     shape: Shape
@@ -87,7 +87,7 @@ class QuantisedSource:
         """Read one tensor."""
         if name not in self._matrices:
             return self._inner.packed(name)
-        return self.packed_rows(name, 0, self._matrices[name].shape[0])
+        return self.packed_rows(name, 0, prod(self._matrices[name].shape[:-1]))
 
     def packed_rows(self, name: str, start: int, stop: int) -> Packed:
         """Read some rows of one tensor."""

@@ -26,7 +26,7 @@ class Between:
     Attributes
     ----------
     cores : by the place of their segment in the cut
-    weight_bytes, scratch_bytes : of their parameters, and besides
+    weight_bytes : of their parameters
     """
 
     def __init__(self, cut: Cut, params: Params, walker: Walker) -> None:
@@ -38,7 +38,7 @@ class Between:
             return
         from volumetric.runtime.cpu.graph.device import CpuGraphs  # many kernels, which most language models never need
 
-        graphs = CpuGraphs(walker.threads, walker=walker)
+        graphs = CpuGraphs(walker.threads, walker=walker, alike=True)
         self._store = store = graphs.store()
         for at, part in apart.items():
             self.cores[at] = Core(cut.graph, part, lambda graph: graphs.compile(graph, store))
@@ -49,6 +49,7 @@ class Between:
 
     @property
     def scratch_bytes(self) -> int:
+        """Memory of the programs that there are."""
         programs = [program for core in self.cores.values() for program in core.programs]
         shared = self._store.scratch.nbytes if self._store else 0
         return shared + sum(getattr(program, "constant_bytes", 0) for program in programs)

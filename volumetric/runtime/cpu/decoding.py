@@ -86,8 +86,10 @@ class TokenLoop:
         ids = records[::2].reshape(done, rows).tolist()
         logits = records.view(np.float32)[2::4].reshape(done, rows).tolist()
         self._ahead = list(zip(ids, logits, strict=True))[::-1]
-        if times == self._times:
-            self._times = min(self._most, 2 * times) if 2 * seconds <= _SECONDS else times
+        if seconds > 2 * _SECONDS:
+            self._times = max(1, times // 2)
+        elif times == self._times and 2 * seconds <= _SECONDS:
+            self._times = min(self._most, 2 * times)
 
     def _begin(self, tokens: Sequence[int]) -> Ready:
         """Make a call ready from the start."""

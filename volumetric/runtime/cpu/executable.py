@@ -60,7 +60,7 @@ class CpuExecutable:
     def run(self, pieces: Sequence[Piece]) -> list[Found]:
         """Append the rows of each piece to its state; see `Executable.run`.
 
-        Where all of a network runs on rows, a row has the same bits in any company, and a prompt in any pieces.
+        A row has the same bits in any company, and a prompt in any pieces, unless layers take statistics over a call.
 
         Raises
         ------

@@ -130,6 +130,10 @@ class ResidentWeights:
                 return Table(address=address, panel_stride=matrix.panel_stride, form=matrix.form, k=matrix.k)
         raise KeyError(key)
 
+    def values(self, key: str) -> NDArray[np.float32]:
+        """Return the numbers of a small parameter."""
+        return self._params[key].values()
+
     def vector(self, key: str | None, *, unit_offset: bool = False) -> int:
         """Address of a float32 vector padded with zeros; 0 for no vector. `unit_offset` adds 1 (Gemma's gains)."""
         if key is None:

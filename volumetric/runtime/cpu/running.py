@@ -135,8 +135,10 @@ class Runner:
         [part], rows = ready.table.parts, sum(ready.values.lengths)
         self._scratch.words[STOP_WORD] = 0
         kind = f"{part.name} choosing {rows.bit_length()}"
-        steps = part.count + ready.table.apart
-        self.walker.walk(part.address, steps, self._scratch.control, kind=kind, rows=rows, times=times)
+        apart = ready.table.apart  # one of these steps reads what each thread found in the other
+        self.walker.walk(
+            part.address, part.count + apart, self._scratch.control, kind=kind, rows=rows, times=times, together=apart
+        )
 
     def prepare(self, call: Call, wanted: Mapping[int, list[int]], written: F32Array) -> Ready:
         """Prepare memory and the control block for a call.

@@ -114,10 +114,12 @@ class Draft:
     inputs, outputs : tensors that live from before the first step, and until after the last one
     tables : arrays that steps point to; they live as long as the table
     scratch : bytes that each thread needs for itself
+    alike : a product sums in one order, however many rows it has
     """
 
     graph: Graph
     library: Library
+    alike: bool = False
     steps: list[Step] = field(default_factory=list)
     sizes: list[int] = field(default_factory=list)
     tables: list[Array] = field(default_factory=list)
@@ -129,10 +131,12 @@ class Draft:
 
     @property
     def inputs(self) -> tuple[int, ...]:
+        """Of a run."""
         return self.graph.inputs
 
     @property
     def outputs(self) -> tuple[int, ...]:
+        """Of a run."""
         return self.graph.outputs
 
     def roots(self) -> list[int]:

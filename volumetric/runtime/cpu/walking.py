@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from itertools import pairwise
 
 from volumetric.kernels.cpu.steps import STEP_WORDS
 from volumetric.kernels.cpu.walk import run_alone
@@ -62,7 +63,16 @@ class Walker:
         return awake
 
     def walk(
-        self, address: int, steps: int, control: int, *, kind: str, rows: int = 1, calls: int = 1, times: int = 1
+        self,
+        address: int,
+        steps: int,
+        control: int,
+        *,
+        kind: str,
+        rows: int = 1,
+        calls: int = 1,
+        times: int = 1,
+        together: int = 1,
     ) -> None:
         """Run steps by the number of threads that the governor advises, and tell it how long that took.
 
@@ -73,6 +83,7 @@ class Walker:
         rows : units of work of each step
         calls : native calls to make of it: for much work some, so that the governor learns in time
         times : how often to run the steps, see `volumetric.kernels.cpu.walk.publish`
+        together : the last so many steps are run by the same number of threads
         """
         if steps <= 0:
             return
@@ -84,8 +95,9 @@ class Walker:
         count = _WATCHED_STEPS if watched else -(-steps // calls)
         whole = since = time.perf_counter()
         worked, waited, changed, units = time.thread_time() if watched else 0.0, 0.0, False, 0
-        for first in range(0, steps, count):
-            some, began = min(count, steps - first), time.perf_counter()
+        starts = [first for first in range(0, steps, count) if first == 0 or first <= steps - together]
+        for first, end in pairwise([*starts, steps]):
+            some, began = end - first, time.perf_counter()
             waited += self._run(address + first * _STEP_BYTES, some, control, governor.threads_for(kind), times)
             now, units = time.perf_counter(), units + rows * some
             seconds = now - since

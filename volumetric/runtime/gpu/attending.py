@@ -44,7 +44,10 @@ def attention_shapes(graph: Graph, options: RunOptions) -> dict[int, AttentionSh
             causal=attrs["causal"],
             window=attrs["window"],
             softcap=attrs["softcap"],
-            qk_norm=node.named("q_norm") is not None,
+            chunk=attrs["chunk"],
+            sinks=node.named("sinks") is not None,
+            qk_norm=attrs["qk_norm"],
+            own_gains=attrs["own_gains"],
             qk_norm_eps=attrs["qk_norm_eps"],
             qk_norm_unit_offset=attrs["qk_norm_unit_offset"],
             rotary=0 if attrs["rope"] is None else attrs["rope"].dim,
@@ -102,17 +105,21 @@ class Attending:
 def attend(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
     """New keys and values into their pages, and attention of the call's rows over all of their sequences."""
     shape, shared, keys = r.attention.shapes[node.outputs[0]], r.attention, r.graph.keys(node)
-    gains = r.weights.vector("head norms", (keys.get("q_norm"), shape.head_dim), (keys.get("k_norm"), shape.head_dim))
+    per_head = zip(
+        (keys.get("q_norm"), keys.get("k_norm"), keys.get("sinks")), (*shape.gain_sizes, shape.heads), strict=True
+    )
+    params = r.weights.vector("heads", *per_head)
     rope = shared.tables.table(node.attrs["rope"], shape.context)
     caches = _caches(r, node)
     source = {"qkv": frame.values[node.inputs[0]], **caches}
-    source |= {name: buffer for name, buffer in (("head_norms", gains), ("rope", rope)) if buffer is not None}
+    source |= {name: buffer for name, buffer in (("head_params", params), ("rope", rope)) if buffer is not None}
     y = frame.values[node.outputs[0]]
     entries = []
     if frame.singles < frame.rows:
         entries.append(entry(attention.append(shape), {**source, "q": shared.queries}, control=frame.control))
         rows = attention.rows(shape, r.caps, shared.cut)
-        entries.append(entry(rows, {**caches, "q": shared.queries, "y": y}, control=frame.control))
+        own = {"head_params": params} if shape.sinks and params is not None else {}
+        entries.append(entry(rows, {**caches, "q": shared.queries, "y": y, **own}, control=frame.control))
     if not frame.singles:
         return entries
     tuning = attention.tune_split(shape, r.caps, frame.singles)

@@ -45,6 +45,8 @@ def shape_of(attrs: Mapping[str, Any], roles: Collection[str], matrix: Matrix, *
         bias=any(f"bias.{i}" in roles for i in range(len(parts))),
         residual=attrs["residual"],
         softcap=attrs["softcap"],
+        limit=attrs["limit"],
+        up_offset=attrs["up_offset"],
         int8=int8,
     )
 

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from volumetric.errors import UnsupportedError
 from volumetric.kernels.gpu.dispatch import Caps
 from volumetric.kernels.gpu.matmul import MatmulShape, MatvecTuning, Partials, tune_batch
-from volumetric.runtime.gpu import attending, experts, products, recurrent, rowwise
+from volumetric.runtime.gpu import attending, experts, products, recurrent, rowwise, state_space
 from volumetric.runtime.gpu.attending import Attending
 from volumetric.runtime.gpu.recording import Entry
 from volumetric.runtime.gpu.residency import Residency
@@ -121,6 +121,7 @@ WRITERS: Mapping[str, Callable[[Recorder, Node, Frame], list[Entry]]] = MappingP
         "recurrence": recurrent.recurrence,
         "experts": experts.experts,
         **rowwise.WRITERS,
+        **state_space.WRITERS,
     }
 )
 """Operation → how it is written."""

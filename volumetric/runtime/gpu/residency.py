@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -116,6 +116,16 @@ class Residency:
             keys = " + ".join(key for key, _ in parts if key is not None)
             self._vectors[parts] = self._upload(np.concatenate(padded), f"{label} {keys}")
         return self._vectors[parts]
+
+    def values(self, key: str) -> NDArray[np.float32]:
+        """Return the numbers of a small parameter."""
+        return self._params[key].values()
+
+    def made(self, name: tuple[object, ...], build: Callable[[], NDArray[np.float32]]) -> str:
+        """Buffer with a small array that is made of parameters, built once for each name."""
+        if name not in self._vectors:
+            self._vectors[name] = self._upload(build(), " ".join(map(str, name[:2])))
+        return self._vectors[name]
 
     def dense(self, key: str) -> str:
         """Buffer with all elements of a parameter as float32, row after row, as graphs of fixed shape read them."""

@@ -129,7 +129,8 @@ def _activate(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
     x, *factor = (frame.values[i] for i in node.inputs)
     width, y, name = r.width(node.outputs[0]), frame.values[node.outputs[0]], node.attrs["activation"]
     if factor:
-        dispatch = elementwise.gated(width=width, activation=name)
+        bounds = {key: node.attrs[key] for key in ("limit", "up_offset") if key in node.attrs}
+        dispatch = elementwise.gated(width=width, activation=name, **bounds)
         return [entry(dispatch, {"x": x, "factor": factor[0], "y": y}, control=frame.control)]
     return [entry(elementwise.apply(width=width, activation=name), {"x": x, "y": y}, control=frame.control)]
 

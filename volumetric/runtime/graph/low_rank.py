@@ -105,11 +105,12 @@ class _Writer:
             inputs |= shared
             widths = tuple(attrs["parts"][i] for i in group)
             made = self._scratch("product", sum(widths))
-            changed = {"combine": "concat", "activation": "linear", "parts": widths, "residual": True}
+            changed = {**LINEAR, **norm, "parts": widths, "residual": True}
             nodes += [up, self._like(node, inputs, made, **changed)]
             parts.append(made)
         last = node.outputs[0] if "residual" not in given else self._scratch("activated", self._width(node))
-        nodes.append(self._other(node, "activate", tuple(parts), last, activation=attrs["activation"]))
+        bounds = {name: attrs[name] for name in ("limit", "up_offset")} if attrs["combine"] == "gated" else {}
+        nodes.append(self._other(node, "activate", tuple(parts), last, activation=attrs["activation"], **bounds))
         if "residual" in given:
             nodes.append(self._other(node, "sum", (last, given["residual"]), node.outputs[0], scale=1.0))
         return nodes

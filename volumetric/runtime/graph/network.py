@@ -33,6 +33,10 @@ DIALECT = frozenset(
         "scaled_softmax",
         "softcap",
         "activate",
+        "columns",
+        "causal_conv",
+        "selective_scan",
+        "grouped_norm",
     }
 )
 """Operations on the rows of a call: what a graph whose rows are open is written in, as far as its layers allow."""

@@ -27,12 +27,14 @@ place (`dialect`); so does training. x, y: [ROWS, width].
 ``linear``      x [, residual], weight.i [Nᵢ,K] …, bias.i [Nᵢ] … [, norm.weight [K] [, norm.bias]] → y. With
                 ``n = norm(x)`` (``norm`` None, rms, layer; ``norm_eps``, ``norm_unit_offset`` as in ``norm``):
                 ``combine`` concat: ``act(n Wᵢᵀ + bᵢ)`` side by side; gated: ``act(n W₀ᵀ + b₀) · (n W₁ᵀ + b₁)``.
+                ``limit`` and ``up_offset`` bound the factors of a gated one, as in `layers.SwiGLU`.
                 Then ``+ residual``; then ``softcap · tanh(y / softcap)`` unless None. ``activation``; ``parts``: (Nᵢ).
-``attend``      qkv [ROWS, (heads + 2 kv_heads) · head_dim], positions [, q_norm [head_dim], k_norm] [, k, v: states
-                [HELD, kv_heads, head_dim]] → y [ROWS, heads · head_dim] [, k, v with the new rows]. Head norms (rms,
-                ``qk_norm_eps``, ``qk_norm_unit_offset``), ``rope`` (`layers.rope.Rope` or None), then attention as
-                `layers.attention` has it: ``heads kv_heads head_dim scale causal window softcap``. Without states rows
-                see those of their own call.
+``attend``      qkv [ROWS, (heads + 2 kv_heads) · head_dim], positions [, q_norm [head_dim], k_norm] [, sinks [heads]]
+                [, k, v: states [HELD, kv_heads, head_dim]] → y [ROWS, heads · head_dim] [, k, v with the new rows].
+                Head norms (``qk_norm`` rms, layer, None; ``qk_norm_eps``, ``qk_norm_unit_offset``; with
+                ``own_gains`` they are [heads · head_dim] and [kv_heads · head_dim]), ``rope``
+                (`layers.rope.Rope` or None), then attention as `layers.attention` has it: ``heads kv_heads head_dim
+                scale causal window chunk softcap``. Without states rows see those of their own call.
 ``recurrence``  x [ROWS, nH], weight.0 [nH,H] [, bias.0 [nH]], h: state [1,H] [, c for lstm] → y [ROWS,H], h [, c] as
                 the last row leaves them. ``cell`` and equations as ``recurrent``; ``parts``: (nH,).
 ``mix``         weights [ROWS,n], n x → Σ weightᵢ · xᵢ, without those of weight 0, whatever they are.
@@ -44,6 +46,17 @@ place (`dialect`); so does training. x, y: [ROWS, width].
 ``sum``         1 or more x → ``scale`` · (their sum, from left to right).
 ``scaled_softmax`` x → softmax(x / ``temperature``) by row.
 ``softcap``     x → ``cap · tanh(x / cap)``.
+``columns``     x → its columns ``start`` … ``stop`` - 1.
+``causal_conv`` x [ROWS,W], weight [C,1,taps] [, bias [C]], past: state [taps-1,C] → y [ROWS,C], past after the last
+                row. ``y[t] = act(Σ_k f · weight[:,k] · row[t + k - taps + 1] + bias)`` over C columns of x from
+                ``start`` on, before them those of past; ``activation``; ``factors``: runs of channels and their f,
+                () for 1.
+``selective_scan`` x, dt, b, c [, z], a_log [H,N] or [H], d [H] [, dt_bias [H]], state [N, H · P] → y [ROWS, H · P],
+                state. `layers.selective_scan` has the equations, with ``heads`` H, ``head_dim`` P, ``groups``, ``size``
+                N; ``starts``: the first column that is read of each value. dt is ``softplus(dt_factor · dt + dt_bias)``
+                within ``dt_min`` and ``dt_max`` (None: no bound), the rate ``-exp(a_log)``. d · x is added; where there
+                is z the sum is multiplied by ``silu(z_factor · z)``.
+``grouped_norm`` x [ROWS,W], gain [W] → the rms norm of each of ``groups`` parts of a row, with ``eps``.
 ``norm``, ``concat`` on rows of features also belong here.
 
 Products
@@ -57,9 +70,9 @@ Products
 
 Element-wise (any number of axes)
 ---------------------------------
-``unary``       x → y. ``name``: linear relu silu gelu gelu_tanh tanh sigmoid leaky_relu relu2 (`layers.activations`),
-                exp log neg square sqrt rsqrt reciprocal abs sign, affine. ``alpha``, ``beta``: affine is
-                ``alpha · x + beta``; for the others they are 1 and 0.
+``unary``       x → y. ``name``: linear relu silu gelu gelu_tanh tanh sigmoid leaky_relu relu2 quick_gelu
+                (`layers.activations`), exp log neg square sqrt rsqrt reciprocal abs sign softplus, affine. ``alpha``,
+                ``beta``: affine is ``alpha · x + beta``; for the others they are 1 and 0.
 ``unary_grad``  g, x → g · f'(x). ``name``: an activation other than linear. At a kink the derivative from the left
                 (relu: 0 at 0; leaky_relu: 0.01 at 0).
 ``binary``      a, b → c, NumPy broadcasting. ``name``: add sub mul div; max min (NumPy: NaN wins); greater: 1 where
@@ -133,6 +146,10 @@ Sequences
                     gru; for the others they are equal] [, g_direct [1,B,H]: of c0 for lstm; for gru of h0, beside what
                     goes through w_hh; as if step 0 forgot nothing]. ``cell``, ``resets``, ``last``: whether the g of
                     c_T is there. T is 1 or more. kept is constant.
+``linear_scan``     u [B,T,F], a [B,T,F] or [F], s0 [B,F] [, keep [B,T]] → s [B,T,F]:
+                    ``s[t] = keep[t] a[t] s[t-1] + u[t]`` from ``s[-1] = s0`` on. ``reverse``: without s0,
+                    ``s[t] = keep[t+1] a[t+1] s[t+1] + u[t]`` from ``s[T-1] = u[T-1]`` on. ``keep``: whether it is
+                    there; where it is 0 nothing passes, not even NaN. It has no gradient.
 ``scan``            sequences [T, …] …, constants …, states … → ys [T, …] …, last states … [, trails [T, …] …].
                     ``body``: a `Graph` of fixed shapes, without buffers: (x_t …, constants …, states …) → (y_t …, new
                     states …). It runs T = ``length`` times, from the first step on or, with ``reverse``, from the last;
@@ -179,7 +196,9 @@ Role = Literal["input", "constant", "parameter", "state", "scratch"]
 HELD = -(1 << 40)
 """Stands in the shape of a state for the rows of a sequence that it holds."""
 
-_NAMED: Mapping[str, tuple[str, ...]] = MappingProxyType({"norm": ("x", "weight", "bias")})
+_NAMED: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {"norm": ("x", "weight", "bias"), "grouped_norm": ("x", "weight")}
+)
 """What the inputs of operations are called that have no ``roles``, where devices ask by name."""
 
 

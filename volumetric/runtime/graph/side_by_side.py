@@ -171,6 +171,15 @@ def _recurrent(of: Several, node: Node, inputs: Sequence[int]) -> tuple[int, ...
     return tuple(map(of.apart, of.work.emit("recurrent", (of.merged(from_x), weight, *ends), **node.attrs)))
 
 
+def _linear_scan(of: Several, node: Node, inputs: Sequence[int]) -> tuple[int, ...]:
+    u, a, *rest = inputs
+    if len(of.shape(a)) == 1:
+        of.shared(node, a)
+    else:
+        a = of.merged(a)
+    return (of.apart(of.work.emit(node.op, (of.merged(u), a, *map(of.merged, rest)), **node.attrs)[0]),)
+
+
 def _gemm(of: Several, node: Node, inputs: Sequence[int]) -> tuple[int, ...]:
     """More groups; or more rows, where all multiply one matrix."""
     work, attrs, (a, b, *bias) = of.work, node.attrs, inputs
@@ -217,6 +226,7 @@ _RULES: Mapping[str, _Rule] = MappingProxyType(
         "gemm": _gemm,
         "gather_rows": _lookup,
         "recurrent": _recurrent,
+        "linear_scan": _linear_scan,
         "rope": _rows(),
         **dict.fromkeys(("softmax", "entmax", "keep_largest", "norm"), _rows()),
         **dict.fromkeys(("unfold", "fold", "pool_max", "pool_sum", "pool_spread"), _rows()),
@@ -226,7 +236,7 @@ _RULES: Mapping[str, _Rule] = MappingProxyType(
 
 
 def runs_side_by_side(graph: Graph) -> bool:
-    """Whether `side_by_side` takes a graph of fixed shape; what is no sequence of rows may have no values at all."""
+    """Whether `side_by_side` takes a graph of fixed shape whose inputs have elements."""
     try:
         side_by_side(graph, 2)
     except UnsupportedError:

@@ -19,7 +19,7 @@ from volumetric.kernels.cpu.graph.lanes import (
     where_equal,
 )
 from volumetric.kernels.cpu.jit import kernel
-from volumetric.kernels.cpu.maths import ACTIVATIONS, activate, erf, exp, gelu_inner, sigmoid, tanh
+from volumetric.kernels.cpu.maths import ACTIVATIONS, activate, erf, exp, gelu_inner, sigmoid, softplus, tanh
 from volumetric.kernels.cpu.simd import (
     as_floats,
     magnitude,
@@ -41,6 +41,7 @@ FUNCTIONS = (
     "reciprocal",
     "abs",
     "sign",
+    "softplus",
     "affine",
 )
 """Position = the code of a function; activations come first."""
@@ -55,6 +56,7 @@ FUNCTIONS = (
     _SIGMOID,
     _LEAKY_RELU,
     _RELU2,
+    _QUICK_GELU,
     _EXP,
     _LOG,
     _NEG,
@@ -64,6 +66,7 @@ FUNCTIONS = (
     _RECIPROCAL,
     _ABS,
     _SIGN,
+    _SOFTPLUS,
     _AFFINE,
 ) = range(len(FUNCTIONS))
 
@@ -126,6 +129,8 @@ def apply(code, x, alpha, beta):
         return magnitude(x)
     if code == _SIGN:
         return where_nan(x, x, where_equal(x, zero, zero, with_sign(one, x)))
+    if code == _SOFTPLUS:
+        return softplus(x)
     return x * alpha + beta
 
 
@@ -157,6 +162,9 @@ def slope(code, x):
         return where_less(zero, x, one, splat(f32(0.01)))
     if code == _RELU2:
         return where_at_most(x, zero, zero, x + x)
+    if code == _QUICK_GELU:
+        s = sigmoid(splat(f32(1.702)) * x)
+        return s * (one + splat(f32(1.702)) * x * (one - s))
     return one
 
 

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from volumetric.kernels.gpu.graph import elementwise, gemm, moving, quantise, recurrent, reduce, rows, training, windows
+from volumetric.kernels.gpu.graph import (
+    elementwise,
+    gemm,
+    moving,
+    quantise,
+    recurrent,
+    reduce,
+    rows,
+    scans,
+    training,
+    windows,
+)
 from volumetric.kernels.gpu.graph.launch import Lowered, Lowerer, Request, unsupported
 
 LOWERERS: Mapping[str, Lowerer] = {
@@ -39,6 +50,7 @@ LOWERERS: Mapping[str, Lowerer] = {
     "pool_sum": windows.pool_sum,
     "pool_spread": windows.pool_spread,
     "rope": moving.rope,
+    "linear_scan": scans.linear_scan,
     "recurrent": recurrent.recurrent,
     "recurrent_grad": recurrent.recurrent_grad,
     "loss": training.loss,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from volumetric.dtypes import Scheme
-from volumetric.runtime.cpu.graph import elements, images, products, recurrent, rowwise, training
+from volumetric.runtime.cpu.graph import elements, images, products, recurrent, rowwise, scans, training
 from volumetric.runtime.cpu.graph.program import CpuProgram
 from volumetric.runtime.cpu.graph.samples import by_samples
 from volumetric.runtime.cpu.graph.steps import rule
@@ -15,7 +15,7 @@ from volumetric.runtime.graph.ops import Graph
 from volumetric.runtime.graph.passes import fuse_activations, fuse_trials
 from volumetric.runtime.graph.unroll import unroll_scans
 
-_FAMILIES = (elements, images, products, recurrent, rowwise, training)  # importing them fills `rule`
+_FAMILIES = (elements, images, products, recurrent, rowwise, scans, training)  # importing them fills `rule`
 
 
 class CpuGraphs:
@@ -26,10 +26,15 @@ class CpuGraphs:
     threads : threads that a run may use
     always : use them all, even for work that one thread does sooner; for tests
     walker : runs its programs, and those of others that share its threads; None: one of its own
+    alike : a product sums in one order however many rows it has, so that a row has the same bits in any company; with
+        many rows it takes up to twice as long
     """
 
-    def __init__(self, threads: int, *, always: bool = False, walker: Walker | None = None) -> None:
+    def __init__(
+        self, threads: int, *, always: bool = False, walker: Walker | None = None, alike: bool = False
+    ) -> None:
         self.threads = threads
+        self._alike = alike
         self._walker = walker or Walker(threads, always=always)
 
     @property
@@ -58,7 +63,7 @@ class CpuGraphs:
         ShapeError
             A buffer has another shape or type than its tensor.
         """
-        return CpuProgram(_rewritten(graph), store, self._walker)
+        return CpuProgram(_rewritten(graph), store, self._walker, alike=self._alike)
 
 
 def _rewritten(graph: Graph) -> Graph:

@@ -80,11 +80,12 @@ def gemm(draft: Draft, node: Node) -> None:
         "finish": Operation("finish", (activation,)) if activation else 0,
     }
     work = 2 * p.m * p.n * p.k * p.groups / 90 + moved(*(draft.sizes[i] for i in (a, b, *node.outputs)))
-    if p.trans_b and not p.trans_a and p.k >= _DOT_DEPTH and (p.m <= _DOT_ROWS or p.n <= _DOT_COLUMNS):
+    few = p.m <= _DOT_ROWS or p.n <= _DOT_COLUMNS or draft.alike
+    if p.trans_b and not p.trans_a and p.k >= _DOT_DEPTH and few:
         shape = (1, 8) if p.m == 1 and p.n >= 8 and dot_shape()[0] > 1 else dot_shape()
         draft.add("dots", DOTS_ARGUMENTS, *shape, reads=node.inputs, writes=node.outputs, work=work, **given)
         return
-    if p.m <= _STRIP_ROWS and not p.trans_b and p.groups == 1 and p.n >= _STRIP_COLUMNS:
+    if not draft.alike and p.m <= _STRIP_ROWS and not p.trans_b and p.groups == 1 and p.n >= _STRIP_COLUMNS:
         places: dict[str, Any] = {name: given[name] for name in ("a", "b", "bias", "c", "m", "n", "k", "finish")}
         places |= {"a_row": 4 if p.trans_a else 4 * p.k, "a_k": 4 * p.m if p.trans_a else 4}
         draft.add("strips", STRIPS_ARGUMENTS, reads=node.inputs, writes=node.outputs, work=work, **places)

@@ -39,14 +39,15 @@ class CpuProgram:
     Parameters
     ----------
     walker : runs its steps
+    alike : numbers of a row do not depend on how many there are, see `CpuGraphs`
     """
 
-    def __init__(self, graph: Graph, store: CpuStore, walker: Walker) -> None:
+    def __init__(self, graph: Graph, store: CpuStore, walker: Walker, *, alike: bool = False) -> None:
         self.graph = graph
         self._store = store
         self._walker = walker
         self._buffers = {key: check_buffer(tensor, store.buffers) for key, tensor in graph.keyed.items()}
-        draft = drafted(graph)
+        draft = drafted(graph, alike=alike)
         ready([draft])
         placement = Placement(draft)
         self._constants = {placement.of[i]: _constant(graph.tensors[i], v) for i, v in graph.constants.items()}

@@ -61,7 +61,7 @@ def recurrent(draft: Draft, node: Node) -> None:
     kept = more.pop() if cell.kept else y
     batch, length, size = draft.shape(y)
     products = 2 * prod(draft.shape(weight)) * batch
-    packed = _packed(draft, weight, batch * length)
+    packed = _packed(draft, weight, length if draft.alike else batch * length)
     for at in range(length):
         draft.add(
             "recurrent_step",

@@ -20,9 +20,9 @@ def view(draft: Draft, node: Node) -> None:
     """A view: both tensors share storage."""
 
 
-def drafted(graph: Graph) -> Draft:
+def drafted(graph: Graph, *, alike: bool = False) -> Draft:
     """Return the steps of a graph; none for nodes that only make tensors without elements."""
-    draft = Draft(graph, SHAPES)
+    draft = Draft(graph, SHAPES, alike)
     for node in graph.nodes:
         if node.op not in rule or not node.outputs or any(prod(draft.shape(i)) for i in node.outputs):
             rule.append(draft, node)

@@ -10,6 +10,7 @@ from volumetric.kernels.cpu.attention import ATTEND_ARGUMENTS, heads_together
 from volumetric.kernels.cpu.tiles import float_tile_shape
 from volumetric.layers.rope import Rope, inverse_frequencies
 from volumetric.runtime.cpu.rows.draft import RowDraft, rule
+from volumetric.runtime.cpu.rows.elements import NORMS
 from volumetric.runtime.graph.ops import Node
 
 
@@ -58,7 +59,9 @@ def attend(draft: RowDraft, node: Node) -> None:
         "output": target,
         "causal": int(attrs["causal"]),
         "window": int(attrs["window"] or 0),
+        "chunk": int(attrs["chunk"] or 0),
         "softcap": float(attrs["softcap"] or 0.0),
+        "sinks": settings.weights.vector(draft.graph.keys(node).get("sinks")),
     }
     rows, wide = float_tile_shape()
     together = heads_together(attrs["heads"], attrs["kv_heads"], rows)
@@ -87,6 +90,8 @@ def _appended(draft: RowDraft, node: Node) -> dict[str, Any]:
         "half": rope.dim // 2 if rope else 0,
         "table": draft.angles[rope] if rope else 0,
         "scale": float(attrs["scale"]),
+        "norm": NORMS[attrs["qk_norm"]],
+        "gain_stride": 4 * attrs["head_dim"] if attrs["own_gains"] else 0,
     }
 
 

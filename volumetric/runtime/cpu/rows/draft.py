@@ -49,8 +49,7 @@ class RowDraft(Draft):
         super().__init__(settings.graph, ROWS)
         self.settings = settings
         self.mode = mode
-        self.sizes = [max(4 * tensor.width, 64) for tensor in self.graph.tensors]
-        assert self.temporary(8) == settings.tokens
+        self.sizes = [*(max(4 * tensor.width, 64) for tensor in self.graph.tensors), 8]  # the last: `settings.tokens`
         self.angles: dict[Rope, int] = {}
         self.ends: list[int] = []
         self.opened = self.temporary(64)
@@ -58,6 +57,7 @@ class RowDraft(Draft):
 
     @property
     def inputs(self) -> tuple[int, ...]:
+        """What a call gives."""
         return self.graph.given
 
     @property

@@ -7,6 +7,7 @@ from typing import Any
 from volumetric.kernels.cpu.maths import ACTIVATIONS
 from volumetric.kernels.cpu.mixing import ACTIVATE_ARGUMENTS, LARGEST_ARGUMENTS, MIX_ARGUMENTS
 from volumetric.kernels.cpu.prepare import LAYER_NORM, NO_NORM, RMS_NORM
+from volumetric.kernels.cpu.products import UNGATED, gating
 from volumetric.kernels.cpu.rows import (
     ELEMENT_ARGUMENTS,
     EMBEDDING_ARGUMENTS,
@@ -105,11 +106,12 @@ def mix(draft: RowDraft, node: Node) -> None:
 @rule("activate")
 def activate(draft: RowDraft, node: Node) -> None:
     """A function of each element, times another value."""
-    given: dict[str, Any] = {"over": node.inputs, "factor": node.inputs[1] if len(node.inputs) == 2 else -1}
+    limit, gated = node.attrs.get("limit"), len(node.inputs) == 2
+    given: dict[str, Any] = {"over": node.inputs, "factor": node.inputs[1] if gated else -1}
+    given |= {"limit": float(limit or 0.0), "up_offset": float(node.attrs.get("up_offset", 0.0))}
     given |= {"width": draft.width(node.outputs[0])}
-    draft.by_rows(
-        "activate", ACTIVATE_ARGUMENTS, node, ACTIVATIONS.index(node.attrs["activation"]), **_ends(node), **given
-    )
+    constants = ACTIVATIONS.index(node.attrs["activation"]), gating(limit) if gated else UNGATED
+    draft.by_rows("activate", ACTIVATE_ARGUMENTS, node, *constants, **_ends(node), **given)
 
 
 def gather(draft: RowDraft) -> None:

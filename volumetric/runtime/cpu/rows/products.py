@@ -11,7 +11,14 @@ import numpy as np
 from volumetric.kernels.cpu.maths import ACTIVATIONS
 from volumetric.kernels.cpu.panels import ROUNDINGS, prepared_bytes
 from volumetric.kernels.cpu.panels import ROWS as PANEL_ROWS
-from volumetric.kernels.cpu.products import PACKED_WIDE, PRODUCT_ARGUMENTS, tile_scratch, vector_scratch
+from volumetric.kernels.cpu.products import (
+    PACKED_WIDE,
+    PRODUCT_ARGUMENTS,
+    UNGATED,
+    gating,
+    tile_scratch,
+    vector_scratch,
+)
 from volumetric.kernels.cpu.tiles import float_tile_shape, integer_tile_shape
 from volumetric.runtime.cpu.placement import padded
 from volumetric.runtime.cpu.resident import Matrix
@@ -78,7 +85,8 @@ def _constants(draft: RowDraft, node: Node, matrix: Matrix, name: str) -> tuple[
     form, rounding = matrix.form, draft.settings.rounding(matrix)
     exact = form.is_integer and rounding == "float32"
     kind = form.name + (":exact" if exact else ":rounded" if rounding == "bfloat16" else "")
-    common = (kind, ACTIVATIONS.index(_attrs(node)["activation"]), int(matrix.gated))
+    attrs = _attrs(node)
+    common = (kind, ACTIVATIONS.index(attrs["activation"]), gating(attrs["limit"]) if matrix.gated else UNGATED)
     rows, wide = integer_tile_shape() if rounding == "int8" else float_tile_shape()
     if name == "tile_product":
         draft.want_scratch(tile_scratch(matrix.k, kind, rows, wide))
@@ -111,6 +119,8 @@ def _arguments(draft: RowDraft, node: Node, matrix: Matrix) -> dict[str, int | f
         "softcap": float(attrs["softcap"] or 0.0),
         "up_bias": up,
         "panel_bytes": matrix.panel_bytes,
+        "limit": float(attrs["limit"] or 0.0),
+        "up_offset": float(attrs["up_offset"]),
     }
 
 

@@ -26,6 +26,7 @@ _MATHS: dict[str, Callable[[Array], Array]] = {
     "reciprocal": lambda x: 1 / x,
     "abs": np.abs,
     "sign": np.sign,
+    "softplus": lambda x: np.logaddexp(x, x.dtype.type(0)),
 }
 UNARY: tuple[str, ...] = (*ACTIVATIONS, *_MATHS, "affine")
 """Names of `unary`."""
@@ -58,6 +59,7 @@ def _vjp_unary(work: GraphBuilder, node: Node, g: int) -> list[int | None]:
         "affine": lambda: work.affine(g, node.attrs["alpha"]),
         "exp": lambda: work.binary("mul", g, y),
         "log": lambda: work.binary("div", g, x),
+        "softplus": lambda: work.binary("mul", g, work.unary(x, "sigmoid")),
         "neg": lambda: work.unary(g, "neg"),
         "square": lambda: work.binary("mul", g, work.affine(x, 2.0)),
         "sqrt": lambda: work.binary("div", work.affine(g, 0.5), y),

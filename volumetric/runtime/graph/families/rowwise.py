@@ -11,6 +11,7 @@ import numpy as np
 from volumetric._typing import Array
 from volumetric.errors import GenerationError, SpecError
 from volumetric.layers.activations import activate, check_activation
+from volumetric.layers.attention import seen_rows, softmax_with_sinks
 from volumetric.layers.norm import rms_norm, without_mean
 from volumetric.layers.rope import rotate
 from volumetric.layers.softmax import softmax
@@ -27,12 +28,15 @@ LINEAR = MappingProxyType(
         "activation": "linear",
         "residual": False,
         "softcap": None,
+        "limit": None,
+        "up_offset": 0.0,
     }
 )
 """Attributes of a `linear` that is a product and nothing else, besides ``parts`` and ``roles``."""
 
 
-def _given(inputs: Sequence[Any], attrs: Attrs) -> dict[str, Any]:
+def given_by_role(inputs: Sequence[Any], attrs: Attrs) -> dict[str, Any]:
+    """Return the inputs of a node by the names that it gives them."""
     return dict(zip(attrs["roles"], inputs, strict=True))
 
 
@@ -40,7 +44,7 @@ def infer_linear(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     """Check a `linear` and return what it makes."""
     floats("linear", inputs)
     check_activation(attrs["activation"])
-    given = _given(inputs, attrs)
+    given = given_by_role(inputs, attrs)
     rows, k = axes_of("linear", given["x"], 2)
     parts = attrs["parts"]
     for i, n in enumerate(parts):
@@ -69,16 +73,22 @@ def _normed(x: Array, given: dict[str, Array], attrs: Attrs) -> Array:
 
 def run_linear(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
     """Compute a `linear`."""
-    given = _given(inputs, attrs)
+    given = given_by_role(inputs, attrs)
     x = _normed(given["x"], given, attrs)
     made = [x @ given[f"weight.{i}"].T + given.get(f"bias.{i}", x.dtype.type(0)) for i in range(len(attrs["parts"]))]
-    made[0] = activate(attrs["activation"], made[0])
     if attrs["combine"] == "gated":
-        y = made[0] * made[1]
+        y = _gated(made[0], made[1], attrs)
     else:
-        y = np.concatenate([made[0], *(activate(attrs["activation"], part) for part in made[1:])], 1)
+        y = np.concatenate([activate(attrs["activation"], part) for part in made], 1)
     y = y + given["residual"] if "residual" in given else y
     return [_capped(y, attrs["softcap"])]
+
+
+def _gated(gate: Array, up: Array, attrs: Attrs) -> Array:
+    if attrs["limit"] is not None:
+        limit = gate.dtype.type(attrs["limit"])
+        gate, up = np.minimum(gate, limit), np.clip(up, -limit, limit) + gate.dtype.type(attrs["up_offset"])
+    return activate(attrs["activation"], gate) * up
 
 
 def _capped(y: Array, cap: float | None) -> Array:
@@ -115,19 +125,23 @@ def _run_positions(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
 
 
 def _infer_attend(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
-    given = _given(inputs, attrs)
+    given = given_by_role(inputs, attrs)
     rows, width = axes_of("attend", given["qkv"], 2)
     heads, kv, size = attrs["heads"], attrs["kv_heads"], attrs["head_dim"]
     require(width == (heads + 2 * kv) * size, "attend", f"{width} elements are not {heads} + 2 · {kv} heads of {size}")
     require(given["positions"].shape == (rows,), "attend", "a position for each row")
     require(("k" in given) == ("v" in given), "attend", "keys and values are held together")
+    require(given.get("sinks", out("", heads)).shape == (heads,), "attend", "a sink for each head")
+    for name, count in (("q_norm", heads), ("k_norm", kv)):
+        wide = count * size if attrs["own_gains"] else size
+        require(given.get(name, out("", wide)).shape == (wide,), "attend", f"{name} has not {wide} elements")
     states = [given[name] for name in ("k", "v") if name in given]
     require(all(t.shape == (HELD, kv, size) for t in states), "attend", "states hold rows of heads")
     return [out("heads", rows, heads * size), *(Tensor(name=t.name, shape=t.shape, key=t.key) for t in states)]
 
 
 def _run_attend(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
-    given = _given(inputs, attrs)
+    given = given_by_role(inputs, attrs)
     heads, kv, size = attrs["heads"], attrs["kv_heads"], attrs["head_dim"]
     every = given["qkv"].reshape(len(given["qkv"]), heads + 2 * kv, size)
     places = given["positions"]
@@ -142,11 +156,9 @@ def _run_attend(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
     q = q.swapaxes(0, 1)
     k, v = (np.repeat(part.swapaxes(0, 1), heads // kv, axis=0) for part in held)
     scores = _capped(q @ k.swapaxes(1, 2) * q.dtype.type(attrs["scale"]), attrs["softcap"])
-    distance = places[:, None] - there
-    seen = distance >= 0 if attrs["causal"] else np.ones(distance.shape, bool)
-    if attrs["window"] is not None:
-        seen = seen & (np.abs(distance) < attrs["window"])
-    y = softmax(np.where(seen, scores, -np.inf)) @ v
+    seen = seen_rows(places, there, causal=attrs["causal"], window=attrs["window"], chunk=attrs["chunk"])
+    sinks = given.get("sinks")
+    y = softmax_with_sinks(np.where(seen, scores, scores.dtype.type(-np.inf)), sinks) @ v
     joined = np.ascontiguousarray(y.swapaxes(0, 1).reshape(len(places), heads * size))
     return [joined, *(held if "k" in given else [])]
 
@@ -154,7 +166,10 @@ def _run_attend(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
 def _ready(heads: Array, gain: Array | None, places: Array, attrs: Attrs) -> Array:
     """Norm and turn queries or keys ``[T, heads, head_dim]``."""
     if gain is not None:
-        heads = rms_norm(heads, gain + 1 if attrs["qk_norm_unit_offset"] else gain, attrs["qk_norm_eps"])[0]
+        gain = gain + 1 if attrs["qk_norm_unit_offset"] else gain
+        gain = gain.reshape(heads.shape[1:]) if attrs["own_gains"] else gain
+        heads = without_mean(heads) if attrs["qk_norm"] == "layer" else heads
+        heads = rms_norm(heads, gain, attrs["qk_norm_eps"])[0]
     return heads if attrs["rope"] is None else rotate(attrs["rope"], heads, places)
 
 
@@ -182,7 +197,7 @@ def _run_softmax(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
 
 def _infer_recurrence(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     floats("recurrence", inputs)
-    given = _given(inputs, attrs)
+    given = given_by_role(inputs, attrs)
     rows, wide = axes_of("recurrence", given["x"], 2)
     size = given["weight.0"].shape[1]
     cell = cell_of("recurrence", attrs)
@@ -196,7 +211,7 @@ def _infer_recurrence(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
 
 
 def _run_recurrence(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
-    given = _given(inputs, attrs)
+    given = given_by_role(inputs, attrs)
     cell = cell_of("recurrence", attrs)
     start = tuple(given[name] for name in cell.states)
     every, _ = cell.run(given["x"][None], given["weight.0"], given.get("bias.0"), start)
@@ -230,8 +245,9 @@ def _infer_activate(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
 
 
 def _run_activate(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
-    y = activate(attrs["activation"], inputs[0])
-    return [y * inputs[1] if len(inputs) == 2 else y]
+    if len(inputs) == 2:
+        return [_gated(inputs[0], inputs[1], {"limit": None, **attrs})]
+    return [activate(attrs["activation"], inputs[0])]
 
 
 declare("activate", _infer_activate, _run_activate)

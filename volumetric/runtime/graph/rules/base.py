@@ -166,6 +166,28 @@ def flat(work: GraphBuilder, x: int) -> int:
     return work.reshape(x, (prod(lead), width))
 
 
+def columns(work: GraphBuilder, x: int, start: int, width: int) -> int:
+    """Emit `width` elements of the last axis, from `start` on."""
+    shape = work.shape(x)
+    if (start, width) != (0, shape[-1]) and work.takes("columns", (x,)):
+        return work.emit("columns", (x,), start=start, stop=start + width)[0]
+    return work.part(x, len(shape) - 1, start, start + width)
+
+
+def scaled(work: GraphBuilder, x: int, factor: float) -> int:
+    """Emit ``factor · x``."""
+    if work.takes("sum", (x,)):
+        return work.emit("sum", (x,), scale=float(factor))[0]
+    return work.affine(x, factor)
+
+
+def gated(work: GraphBuilder, gate: int, x: int, activation: str) -> int:
+    """Emit ``act(gate) · x``, element by element."""
+    if work.takes("activate", (gate, x)):
+        return work.emit("activate", (gate, x), activation=activation)[0]
+    return work.binary("mul", work.unary(gate, activation), x)
+
+
 def linear(
     work: GraphBuilder,
     p: Mapping[str, int],
@@ -174,10 +196,13 @@ def linear(
     *,
     activation: str = "linear",
     combine: Literal["concat", "gated"] = "concat",
+    limit: float | None = None,
+    up_offset: float = 0.0,
 ) -> int:
     """``act(x Wᵀ + b)`` on the last axis, for the parameters ``{name}weight`` and, where there, ``{name}bias``.
 
-    Several products come side by side; of two that are gated the result is ``act(x W₀ᵀ + b₀) · (x W₁ᵀ + b₁)``.
+    Several products come side by side; of two that are gated the result is ``act(x W₀ᵀ + b₀) · (x W₁ᵀ + b₁)``, whose
+    factors `layers.SwiGLU` bounds where there is a `limit`.
     """
     weights = {f"weight.{i}": p[f"{name}weight"] for i, name in enumerate(names)}
     biases = {f"bias.{i}": p[f"{name}bias"] for i, name in enumerate(names) if f"{name}bias" in p}
@@ -185,7 +210,12 @@ def linear(
         given = {"x": x, **weights, **biases}
         parts = tuple(work.shape(weight)[0] for weight in weights.values())
         attrs = {**LINEAR, "combine": combine, "activation": activation, "parts": parts, "roles": tuple(given)}
+        attrs |= {"limit": limit, "up_offset": up_offset}
         return work.emit("linear", tuple(given.values()), **attrs)[0]
+    if limit is not None:
+        gate, up = (work.binary("min", _product(work, p, name, x), work.scalar(limit)) for name in names)
+        up = work.affine(work.binary("max", up, work.scalar(-limit)), 1.0, up_offset)
+        return work.binary("mul", work.unary(gate, activation), up)
     if combine == "gated":
         gate, up = names
         return work.binary("mul", _product(work, p, gate, x, activation), _product(work, p, up, x))

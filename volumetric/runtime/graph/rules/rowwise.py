@@ -21,7 +21,7 @@ from volumetric.layers import (
     SwiGLU,
 )
 from volumetric.runtime.graph.build import GraphBuilder
-from volumetric.runtime.graph.rules.base import Scope, flat, linear, rule
+from volumetric.runtime.graph.rules.base import Scope, flat, gated, linear, rule, scaled
 
 
 @rule("dense")
@@ -38,7 +38,11 @@ def _mlp(scope: Scope, spec: MLP, x: int) -> int:
 @rule("swiglu")
 def _swiglu(scope: Scope, spec: SwiGLU, x: int) -> int:
     work, p = scope.work, scope.params(spec)
-    hidden = linear(work, p, ("gate.", "up."), x, activation=spec.activation, combine="gated")
+    if spec.gate_factor != 1:
+        gate = scaled(work, linear(work, p, ("gate.",), x), spec.gate_factor)
+        return linear(work, p, ("down.",), gated(work, gate, linear(work, p, ("up.",), x), spec.activation))
+    bounds = {"limit": spec.limit, "up_offset": spec.up_offset}
+    hidden = linear(work, p, ("gate.", "up."), x, activation=spec.activation, combine="gated", **bounds)
     return linear(work, p, ("down.",), hidden)
 
 
@@ -92,10 +96,7 @@ def _softcap(scope: Scope, spec: Softcap, x: int) -> int:
 
 @rule("scale")
 def _scale(scope: Scope, spec: Scale, x: int) -> int:
-    work = scope.work
-    if work.takes("sum", (x,)):
-        return work.emit("sum", (x,), scale=float(spec.factor))[0]
-    return work.affine(x, spec.factor)
+    return scaled(scope.work, x, spec.factor)
 
 
 @rule("clamp")

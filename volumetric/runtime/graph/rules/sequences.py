@@ -7,8 +7,8 @@ from typing import Literal
 
 import numpy as np
 
-from volumetric._typing import Array
 from volumetric.layers import MultiHeadAttention
+from volumetric.layers.attention import seen_rows
 from volumetric.layers.base import LAYERS
 from volumetric.layers.recurrent import Recurrent
 from volumetric.layers.rope import rotation
@@ -26,15 +26,16 @@ def _attention(scope: Scope, spec: MultiHeadAttention, x: int) -> int:
     if spec.rope is not None:
         cos, sin = rotation(spec.rope, np.arange(length))
         turn = work.constant(cos, "cos"), work.constant(sin, "sin")
-    seen = _seen(spec, length)
-    mask = None if seen.all() else work.constant(seen, "mask")
+    places = np.arange(length)
+    seen = seen_rows(places, places, causal=spec.causal, window=spec.window, chunk=spec.chunk)
+    mask = None if seen.all() else work.constant(seen.astype(np.float64), "mask")
     return attend(scope, spec, x, *heads(scope, spec, x, turn), mask)
 
 
 def _over_states(scope: Scope, spec: MultiHeadAttention, x: int) -> int:
     """Attention of the rows of a call over those that its sequence holds, as one node between two products."""
     work, p = scope.work, scope.params(spec)
-    by_head = spec.qk_norm and spec.qk_norm_over == "head"
+    by_head = spec.qk_norm and spec.qk_norm_over != "all"
     with work.at(scope.path, mixes=False):
         if spec.qk_norm and not by_head:
             q, k = (_normed(scope, spec, p, name, linear(work, p, (name + ".",), x)) for name in ("q", "k"))
@@ -43,6 +44,8 @@ def _over_states(scope: Scope, spec: MultiHeadAttention, x: int) -> int:
             qkv = linear(work, p, ("q.", "k.", "v."), x)
     given = {"qkv": qkv, "positions": work.positions()}
     given |= {n: p[f"{n}.weight"] for n in ("q_norm", "k_norm") if by_head}
+    if spec.sinks:
+        given["sinks"] = p["sinks"]
     if spec.causal and scope.resumes:
         given |= {name: scope.state(name, (HELD, spec.kv_heads, spec.width)) for name in ("k", "v")}
     made = work.emit(
@@ -55,7 +58,10 @@ def _over_states(scope: Scope, spec: MultiHeadAttention, x: int) -> int:
         scale=spec.factor,
         causal=spec.causal,
         window=spec.window,
+        chunk=spec.chunk,
         softcap=spec.softcap,
+        qk_norm=spec.qk_norm_kind if by_head else None,
+        own_gains=by_head and spec.qk_norm_over == "each",
         qk_norm_eps=spec.qk_norm_eps,
         qk_norm_unit_offset=spec.qk_norm_unit_offset,
         rope=spec.rope,
@@ -89,7 +95,7 @@ def _heads(
     count, width = spec.num_heads if name == "q" else spec.kv_heads, spec.width
     y = linear(work, p, (name + ".",), rows)
     if name != "v" and spec.qk_norm:
-        wide = width if spec.qk_norm_over == "head" else count * width
+        wide = count * width if spec.qk_norm_over == "all" else width
         y = _normed(scope, spec, p, name, work.reshape(y, (batch * length * count * width // wide, wide)))
     y = work.reshape(y, (batch, length, count, width))
     return y if name == "v" or turn is None else work.rope(y, *turn)
@@ -97,8 +103,14 @@ def _heads(
 
 def _normed(scope: Scope, spec: MultiHeadAttention, p: Mapping[str, int], name: str, rows: int) -> int:
     """Emit the norm of rows of queries or keys, each a head or all of them."""
-    gain = p[f"{name}_norm.weight"]
-    return scope.work.norm(rows, gain, kind="rms", eps=spec.qk_norm_eps, unit_offset=spec.qk_norm_unit_offset)
+    work, gain, kind, eps = scope.work, p[f"{name}_norm.weight"], spec.qk_norm_kind, spec.qk_norm_eps
+    if spec.qk_norm_over != "each":
+        return work.norm(rows, gain, kind=kind, eps=eps, unit_offset=spec.qk_norm_unit_offset)
+    gain = work.affine(gain, 1.0, 1.0) if spec.qk_norm_unit_offset else gain
+    every, width = work.shape(rows)
+    count = work.shape(gain)[0] // width
+    normal = work.reshape(work.norm(rows, kind=kind, eps=eps), (every // count, count, width))
+    return work.reshape(work.binary("mul", normal, work.reshape(gain, (count, width))), (every, width))
 
 
 def attend(scope: Scope, spec: MultiHeadAttention, x: int, q: int, k: int, v: int, mask: int | None) -> int:
@@ -116,15 +128,22 @@ def attend(scope: Scope, spec: MultiHeadAttention, x: int, q: int, k: int, v: in
     # Query heads that share a key head are the outer axis, so that keys and values simply go round in the products.
     q = work.reshape(q, (batch, length, kv, shared, width))
     q = work.reshape(work.permute(q, (3, 0, 2, 1, 4)), (shared * groups, length, width))
+    sinks = None
+    if spec.sinks:
+        own = work.permute(work.reshape(scope.params(spec)["sinks"], (kv, shared)), (1, 0))
+        own = work.broadcast(work.reshape(own, (shared, 1, kv, 1)), (shared, batch, kv, length))
+        sinks = work.reshape(own, (shared * groups, length, 1))
     k, v = (work.reshape(work.permute(i, (0, 2, 1, 3)), (groups, every, width)) for i in (k, v))
-    joined = work.reshape(work.gemm(_probabilities(scope, spec, q, k, mask), v), (shared, batch, kv, length, width))
+    joined = work.reshape(
+        work.gemm(_probabilities(scope, spec, q, k, mask, sinks), v), (shared, batch, kv, length, width)
+    )
     joined = work.permute(joined, (1, 3, 2, 0, 4))
     joined = work.reshape(joined, (*work.shape(x)[:-1], spec.num_heads * width))
     return linear(work, scope.params(spec), ("o.",), joined)
 
 
-def _probabilities(scope: Scope, spec: MultiHeadAttention, q: int, k: int, mask: int | None) -> int:
-    """Emit ``softmax(scores)``, ``[groups, T, S]``."""
+def _probabilities(scope: Scope, spec: MultiHeadAttention, q: int, k: int, mask: int | None, sinks: int | None) -> int:
+    """Emit ``softmax(scores)``, ``[groups, T, S]``; `sinks` ``[groups, T, 1]`` are logits that join it and leave it."""
     work = scope.work
     scores = work.gemm(work.affine(q, spec.factor), k, trans_b=True)  # q has fewer elements than the scores
     if spec.softcap is not None:
@@ -132,16 +151,11 @@ def _probabilities(scope: Scope, spec: MultiHeadAttention, q: int, k: int, mask:
     if mask is not None:
         scores = work.binary("mask", scores, mask)
     groups, length, every = work.shape(scores)
-    return work.reshape(work.softmax(work.reshape(scores, (groups * length, every))), (groups, length, every))
-
-
-def _seen(spec: MultiHeadAttention, length: int) -> Array:
-    """Which rows (columns) each row sees, 0 or 1."""
-    distance = np.arange(length)[:, None] - np.arange(length)
-    seen = distance >= 0 if spec.causal else np.ones_like(distance, bool)
-    if spec.window is not None:
-        seen = seen & (np.abs(distance) < spec.window)
-    return seen.astype(np.float64)
+    if sinks is not None:
+        scores = work.concat((scores, sinks), 2)
+    wide = work.shape(scores)[2]
+    y = work.reshape(work.softmax(work.reshape(scores, (groups * length, wide))), (groups, length, wide))
+    return y if sinks is None else work.part(y, 2, 0, every)
 
 
 @rule(*(kind for kind, spec in LAYERS.items() if issubclass(spec, Recurrent)))

@@ -1,0 +1,62 @@
+"""A linear recurrence over the steps of sequences, sixteen lanes at a time.
+
+Threads share the lanes of all sequences; each goes through the steps alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from volumetric.kernels.cpu.graph.lanes import load_part, store_part
+from volumetric.kernels.cpu.graph.shares import share
+from volumetric.kernels.cpu.memory import load_f32
+from volumetric.kernels.cpu.simd import splat
+from volumetric.kernels.cpu.steps import word
+
+f32 = np.float32
+
+LINEAR_SCAN_ARGUMENTS = ("u", "a", "start", "keep", "s", "batch", "length", "width")
+"""Addresses of ``[batch, length, width]``, of the factors of each step or of all, of s before the first step, of the
+numbers by which steps keep, of the output."""
+
+
+def linear_scan(reverse: int, keep: int, each: int) -> Callable[..., None]:
+    """The recurrence, from the last step on where `reverse`; `each`: a step has factors of its own."""
+
+    def linear_scan(step: Any, thread: Any, threads: Any, control: Any) -> None:
+        length, width = word(step, 6), word(step, 7)
+        blocks = (width + 15) // 16
+        count = word(step, 5) * blocks
+        zero = splat(f32(0.0))
+        for part in range(share(count, thread, threads), share(count, thread + 1, threads)):
+            row = part // blocks
+            at = part % blocks * 16
+            left = width - at
+            factor = load_part(word(step, 1) + 4 * at, left)
+            held = zero
+            if not reverse:
+                held = load_part(word(step, 2) + 4 * (row * width + at), left)
+            for i in range(length):
+                t = row * length + i
+                read = t  # the step whose factor meets what came before
+                if reverse:
+                    t = row * length + length - 1 - i
+                    read = t + 1
+                if i == 0 and reverse:
+                    passed = zero
+                else:
+                    if each:
+                        factor = load_part(word(step, 1) + 4 * (read * width + at), left)
+                    passed = factor * held
+                    if keep:
+                        kept = load_f32(word(step, 3) + 4 * read)
+                        passed = passed * splat(kept)
+                        if kept == f32(0.0):
+                            passed = zero
+                held = passed + load_part(word(step, 0) + 4 * (t * width + at), left)
+                store_part(word(step, 4) + 4 * (t * width + at), held, left)
+
+    return linear_scan

@@ -1,0 +1,146 @@
+"""Falcon-H1 (https://arxiv.org/abs/2507.22448): attention and Mamba-2 side by side, and factors of all kinds."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from volumetric.errors import CheckpointError
+from volumetric.grid import Coord
+from volumetric.layers import Mamba2, MultiHeadAttention, Scale, SwiGLU
+from volumetric.loaders.chain import Chain
+from volumetric.loaders.decoder import stacked_decoder
+from volumetric.loaders.hf_config import Config
+from volumetric.loaders.hf_rope import read_rope
+from volumetric.loaders.mamba_layers import MIXER_NAMES, step_bounds
+from volumetric.loaders.names import Blueprint
+from volumetric.loaders.pre_norm import ATTENTION_NAMES, MLP_NAMES, rms_norm
+
+
+class Factors(NamedTuple):
+    """Factors of a configuration; 1 where it has none.
+
+    Attributes
+    ----------
+    mixed : on z, v, b, c and r of the state-space layer
+    """
+
+    attention_in: float
+    attention_out: float
+    key: float
+    ssm_in: float
+    ssm_out: float
+    mixed: tuple[float, ...]
+    gate: float
+    down: float
+
+    @classmethod
+    def of(cls, config: Config) -> Factors:
+        """Read the factors of a configuration, which may be of either sign."""
+        gate, down = _several(config, "mlp_multipliers", 2)
+        names = ("attention_in_multiplier", "attention_out_multiplier", "key_multiplier", "ssm_in_multiplier")
+        single = [config.number(name, 1.0, low=-1e9) for name in (*names, "ssm_out_multiplier")]
+        return cls(*single, mixed=_several(config, "ssm_multipliers", 5), gate=gate, down=down)
+
+
+def _several(config: Config, name: str, count: int) -> tuple[float, ...]:
+    if not config.has(name):
+        return (1.0,) * count
+    config.items(name, count)
+    return config.numbers(name, low=-1e9)
+
+
+def build(config: Config) -> Blueprint:
+    """Network and rules of a Falcon-H1 configuration."""
+    factors, norm = Factors.of(config), rms_norm(config, 1e-5)
+    attention, mixer, mlp = _attention(config, factors), _mixer(config, factors), _mlp(config, factors)
+
+    def place(chain: Chain, i: int, prefix: str, stream: Coord) -> Coord:
+        normed = chain.add(norm, f"{prefix}.input_layernorm")
+        if attention.qkv_bias:
+            _scale(chain, factors.attention_in)
+        chain.add(attention, f"{prefix}.self_attn", ATTENTION_NAMES)
+        _scale(chain, factors.attention_out * (1.0 if attention.qkv_bias else factors.attention_in))
+        stream = chain.residual(stream)
+        if mixer.bias and factors.ssm_in != 1:
+            chain.read(normed, chain.add(Scale(factor=factors.ssm_in)))
+            chain.add(mixer, f"{prefix}.mamba", MIXER_NAMES)
+        else:
+            chain.read(normed, chain.add(mixer, f"{prefix}.mamba", MIXER_NAMES))
+        _scale(chain, factors.ssm_out)
+        stream = chain.residual(stream)
+        chain.add(norm, f"{prefix}.pre_ff_layernorm")
+        chain.add(mlp, f"{prefix}.feed_forward", MLP_NAMES)
+        _scale(chain, factors.down)
+        return chain.residual(stream)
+
+    return stacked_decoder(
+        config,
+        place,
+        norm,
+        tied=False,
+        embedding_scale=config.number("embedding_multiplier", 1.0, low=-1e9),
+        logit_scale=config.number("lm_head_multiplier", 1.0, low=-1e9),
+        norm_name="model.final_layernorm",
+    )
+
+
+def _scale(chain: Chain, factor: float) -> None:
+    if factor != 1:
+        chain.add(Scale(factor=factor))
+
+
+def _attention(config: Config, factors: Factors) -> MultiHeadAttention:
+    """Attention with the factors on its input and its keys in the scale of the scores, where no bias stands between."""
+    hidden, heads = config.integer("hidden_size"), config.integer("num_attention_heads")
+    width = config.integer("head_dim", hidden // heads or 1)
+    bias = config.flag("attention_bias", False)
+    inside = 1.0 if bias else factors.attention_in**2
+    return MultiHeadAttention(
+        embed_dim=hidden,
+        num_heads=heads,
+        num_kv_heads=config.integer("num_key_value_heads", 8),
+        head_dim=width,
+        rope=read_rope(config, width),
+        scale=width**-0.5 * factors.key * inside,
+        qkv_bias=bias,
+        out_bias=bias,
+    )
+
+
+def _mixer(config: Config, factors: Factors) -> Mamba2:
+    hidden, heads = config.integer("hidden_size"), config.integer("mamba_n_heads", 128)
+    given = config.values.get("mamba_d_ssm", 1024)
+    inner = config.integer("mamba_expand", 2) * hidden if given is None else config.integer("mamba_d_ssm", 1024)
+    width = inner // heads if config.values.get("mamba_d_head", "auto") == "auto" else config.integer("mamba_d_head")
+    if heads * width != inner:
+        raise CheckpointError(f"{config.where}: {heads} heads of {width} are not the {inner} channels of mamba_d_ssm")
+    config.require("hidden_act", "silu", "swish")
+    bias = config.flag("mamba_proj_bias", False)
+    low, high = step_bounds(config)
+    return Mamba2(
+        embed_dim=hidden,
+        num_heads=heads,
+        head_dim=width,
+        state_size=config.integer("mamba_d_state", 256),
+        groups=config.integer("mamba_n_groups", 1),
+        kernel_size=config.integer("mamba_d_conv", 4, low=2),
+        bias=bias,
+        out_bias=config.flag("projectors_bias", False),
+        conv_bias=config.flag("mamba_conv_bias", True),
+        norm=config.flag("mamba_rms_norm", False),
+        norm_eps=config.number("rms_norm_eps", 1e-5),
+        norm_before_gate=config.flag("mamba_norm_before_gate", True),
+        dt_min=low,
+        dt_max=high,
+        multipliers=tuple(m * (1.0 if bias else factors.ssm_in) for m in factors.mixed),
+    )
+
+
+def _mlp(config: Config, factors: Factors) -> SwiGLU:
+    return SwiGLU(
+        in_features=config.integer("hidden_size"),
+        hidden_features=config.integer("intermediate_size"),
+        activation=config.activation("hidden_act", "silu"),
+        bias=config.flag("mlp_bias", False),
+        gate_factor=factors.gate,
+    )

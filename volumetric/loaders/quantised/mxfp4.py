@@ -1,0 +1,50 @@
+"""MXFP4 as gpt-oss has it: stacks of experts in the OCP Microscaling Formats specification 1.0.
+
+For a stack ``[count, out, in]``: ``…_blocks`` uint8 ``[count, out, in / 32, 16]``, in which byte j of a block has
+element 2j in its low bits and 2j + 1 in its high ones, and ``…_scales`` uint8 ``[count, out, in / 32]``, exponents plus
+127. The blocks of GGUF files hold the same numbers, with elements j and j + 16 in byte j and the scale before them:
+they are put into that order as they are read, and stay packed.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from volumetric.dtypes import Packed, Scheme, from_gguf
+from volumetric.dtypes.bits import unpack_codes
+from volumetric.dtypes.blocks.format import packed_planes
+from volumetric.errors import CheckpointError
+from volumetric.loaders.hf_config import Config
+from volumetric.loaders.quantised.base import Matrix, Reading, entry_of, expect_shape, stems
+from volumetric.loaders.source import TensorSource
+
+_BYTES = 16
+"""Of the codes of a block."""
+
+
+def matrices(config: Config, source: TensorSource) -> Reading:
+    """Find the stacks of an MXFP4 checkpoint; errors as for `quantised.opened`."""
+    del config  # names modules that are not quantised, which the tensors show
+    return Reading(matrices={f"{stem}.weight": _stack(source, stem) for stem in stems(source, "_blocks")})
+
+
+def _stack(source: TensorSource, stem: str) -> Matrix:
+    blocks, scales = f"{stem}_blocks", f"{stem}_scales"
+    for name in (blocks, scales):
+        entry = entry_of(source, name)
+        if entry.type != "U8":
+            raise CheckpointError(f"tensor {name!r} is {entry.type}, expected U8")
+    shape = source.entries[blocks].shape
+    if len(shape) < 3 or shape[-1] != _BYTES or 0 in shape:
+        raise CheckpointError(f"tensor {blocks!r} has shape {list(shape)}, expected blocks of {_BYTES} bytes")
+    expect_shape(scales, source.entries[scales].shape, shape[:-1])
+    groups = shape[-2]
+
+    def rows(start: int, stop: int) -> Packed:
+        each = source.packed_rows(blocks, start * groups, stop * groups).codes()
+        exponents = source.packed_rows(scales, start, stop).codes()
+        codes = unpack_codes(np.ascontiguousarray(each).view(np.uint32), 4, 2 * _BYTES)
+        raw = np.concatenate([exponents.reshape(-1, 1), packed_planes(codes, 4, _BYTES)], axis=1)
+        return from_gguf(raw, "MXFP4", (stop - start, 32 * groups))
+
+    return Matrix(shape=(*shape[:-2], 32 * groups), scheme=Scheme.parse("mxfp4"), parts=(blocks, scales), rows=rows)

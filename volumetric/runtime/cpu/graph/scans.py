@@ -1,0 +1,31 @@
+"""Steps of linear recurrences."""
+
+from __future__ import annotations
+
+from volumetric.kernels.cpu.graph.scans import LINEAR_SCAN_ARGUMENTS
+from volumetric.runtime.cpu.graph.steps import moved, rule
+from volumetric.runtime.cpu.steps import Draft
+from volumetric.runtime.graph.ops import Node
+
+
+@rule("linear_scan")
+def linear_scan(draft: Draft, node: Node) -> None:
+    """All steps of all sequences."""
+    u, a, *rest = node.inputs
+    keep, reverse = node.attrs["keep"], node.attrs["reverse"]
+    batch, length, width = draft.shape(u)
+    each = draft.shape(a) == draft.shape(u)
+    start, kept = None if reverse else rest[0], rest[-1] if keep else None
+    draft.add(
+        "linear_scan",
+        LINEAR_SCAN_ARGUMENTS,
+        int(reverse),
+        int(keep),
+        int(each),
+        reads={"u": u, "a": a, "start": start, "keep": kept},
+        writes={"s": node.outputs[0]},
+        work=moved(4 * batch * length * width * (2 + each)),
+        batch=batch,
+        length=length,
+        width=width,
+    )
