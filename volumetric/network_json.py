@@ -23,7 +23,17 @@ _KEYS = ("format", "version", "grid", "input", "layers", "links", "disabled", "i
 
 def network_to_json(network: Network) -> str:
     """Return JSON text with sorted coordinates and defaults left out."""
-    data = {
+    return to_text(network_to_dict(network))
+
+
+def to_text(data: Mapping[str, Any]) -> str:
+    """Return an object as the text of a file."""
+    return json.dumps(data, indent=1, ensure_ascii=False) + "\n"
+
+
+def network_to_dict(network: Network) -> dict[str, Any]:
+    """Return what `network_to_json` writes."""
+    data: dict[str, Any] = {
         "format": FORMAT,
         "version": VERSION,
         "grid": list(network.grid.sides),
@@ -36,7 +46,7 @@ def network_to_json(network: Network) -> str:
         data["inputs"] = {name: _port_to_dict(port) for name, port in network.inputs.items()}
     if network.outputs:
         data["outputs"] = {name: str(coord) for name, coord in network.outputs.items()}
-    return json.dumps(data, indent=1, ensure_ascii=False) + "\n"
+    return data
 
 
 def spec_to_dict(spec: LayerSpec) -> dict[str, Any]:
@@ -71,27 +81,41 @@ def _port_to_dict(port: Port) -> dict[str, Any]:
 
 def network_from_json(text: str | bytes) -> Network:
     """Inverse of `network_to_json`."""
+    return network_from_dict(read_text(text, "network"))
+
+
+def read_text(text: str | bytes, what: str) -> Any:
+    """Return the JSON value that a text holds; `what` is its name in the error."""
     try:
-        data = json.loads(text)
+        return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise SpecError(f"network: not valid JSON ({error})") from None
-    _expect_keys(data, _KEYS, "$")
-    if data.get("format") != FORMAT:
-        raise SpecError(f"network: format is {data.get('format')!r}, expected {FORMAT!r}")
-    if data.get("version") != VERSION:
-        raise SpecError(f"network: version {data.get('version')!r} is not supported", hint=f"this is version {VERSION}")
-    given = _convert(data.get("input", {}), dict[str, Any], "$.input")
-    _expect_keys(given, ("shape", "dtype"), "$.input")
-    layers = _convert(data.get("layers", {}), dict[str, dict[str, Any]], "$.layers")
-    inputs = _convert(data.get("inputs", {}), dict[str, dict[str, Any]], "$.inputs")
-    outputs = _convert(data.get("outputs", {}), dict[str, str], "$.outputs")
+        raise SpecError(f"{what}: not valid JSON ({error})") from None
+
+
+def check_head(data: Any, allowed: tuple[str, ...], what: str, *, form: str, version: int) -> None:
+    """Raise `SpecError` unless `data` is an object of a format and version that is read, without unknown keys."""
+    expect_keys(data, allowed, "$")
+    if data.get("format") != form:
+        raise SpecError(f"{what}: format is {data.get('format')!r}, expected {form!r}")
+    if data.get("version") != version:
+        raise SpecError(f"{what}: version {data.get('version')!r} is not supported", hint=f"this is version {version}")
+
+
+def network_from_dict(data: Any) -> Network:
+    """Inverse of `network_to_dict`."""
+    check_head(data, _KEYS, "network", form=FORMAT, version=VERSION)
+    given = convert(data.get("input", {}), dict[str, Any], "$.input")
+    expect_keys(given, ("shape", "dtype"), "$.input")
+    layers = convert(data.get("layers", {}), dict[str, dict[str, Any]], "$.layers")
+    inputs = convert(data.get("inputs", {}), dict[str, dict[str, Any]], "$.inputs")
+    outputs = convert(data.get("outputs", {}), dict[str, str], "$.outputs")
     return Network(
-        grid=Grid(*_convert(data.get("grid"), tuple[int, int, int, int], "$.grid")),
+        grid=Grid(*convert(data.get("grid"), tuple[int, int, int, int], "$.grid")),
         layers={Coord.parse(c): spec_from_dict(d, f"$.layers.{c}") for c, d in layers.items()},
-        links=tuple(_link(d, f"$.links[{i}]") for i, d in enumerate(_convert(data.get("links", []), list, "$.links"))),
-        disabled=frozenset(map(Coord.parse, _convert(data.get("disabled", []), list[str], "$.disabled"))),
-        input_shape=_convert(given.get("shape", []), tuple[int, ...], "$.input.shape"),
-        input_dtype=_convert(given.get("dtype", "int32"), get_type_hints(Network)["input_dtype"], "$.input.dtype"),
+        links=tuple(_link(d, f"$.links[{i}]") for i, d in enumerate(convert(data.get("links", []), list, "$.links"))),
+        disabled=frozenset(map(Coord.parse, convert(data.get("disabled", []), list[str], "$.disabled"))),
+        input_shape=convert(given.get("shape", []), tuple[int, ...], "$.input.shape"),
+        input_dtype=convert(given.get("dtype", "int32"), get_type_hints(Network)["input_dtype"], "$.input.dtype"),
         inputs={name: _port(d, f"$.inputs.{name}") for name, d in inputs.items()},
         outputs={name: Coord.parse(coord) for name, coord in outputs.items()},
     )
@@ -105,18 +129,18 @@ def spec_from_dict(data: Mapping[str, Any], where: str = "$") -> LayerSpec:
     cls = LAYERS[kind]
     hints = get_type_hints(cls)
     names = [f.name for f in dataclasses.fields(cls)]  # pyright: ignore[reportArgumentType]  (specs are dataclasses)
-    _expect_keys(data, ("kind", *names), where)
+    expect_keys(data, ("kind", *names), where)
     fields: dict[str, Any] = {}
     for name in names:
         if name not in data:
             continue
         place = f"{where}.{name}"
         if name == cls.children_field:
-            children = _convert(data[name], list[dict[str, Any]], place)
+            children = convert(data[name], list[dict[str, Any]], place)
             fields[name] = tuple(spec_from_dict(child, f"{place}[{i}]") for i, child in enumerate(children))
         else:
             _expect_known(data[name], hints[name], place)
-            fields[name] = _convert(data[name], hints[name], place)
+            fields[name] = convert(data[name], hints[name], place)
     try:
         return cls(**fields)
     except TypeError as error:
@@ -127,9 +151,9 @@ def spec_from_dict(data: Mapping[str, Any], where: str = "$") -> LayerSpec:
 
 def _link(data: Any, where: str) -> Link:
     names = tuple(f.name for f in dataclasses.fields(Link))
-    _expect_keys(data, names, where)
-    given: dict[str, Any] = _convert({k: v for k, v in data.items() if k != "delay"}, dict[str, str], where)
-    given["delay"] = _convert(data.get("delay", 0), int, f"{where}.delay")
+    expect_keys(data, names, where)
+    given: dict[str, Any] = convert({k: v for k, v in data.items() if k != "delay"}, dict[str, str], where)
+    given["delay"] = convert(data.get("delay", 0), int, f"{where}.delay")
     for end in ("source", "target"):
         if end not in given:
             raise SpecError(f"{where}: a link needs a {end}")
@@ -140,15 +164,16 @@ def _link(data: Any, where: str) -> Link:
 
 
 def _port(data: dict[str, Any], where: str) -> Port:
-    _expect_keys(data, tuple(f.name for f in dataclasses.fields(Port)), where)
+    expect_keys(data, tuple(f.name for f in dataclasses.fields(Port)), where)
     if "coord" not in data:
         raise SpecError(f"{where}: an input needs a coord")
     hints = get_type_hints(Port)
-    given = {name: _convert(value, hints[name], f"{where}.{name}") for name, value in data.items() if name != "coord"}
-    return Port(coord=Coord.parse(_convert(data["coord"], str, f"{where}.coord")), **given)
+    given = {name: convert(value, hints[name], f"{where}.{name}") for name, value in data.items() if name != "coord"}
+    return Port(coord=Coord.parse(convert(data["coord"], str, f"{where}.coord")), **given)
 
 
-def _convert(value: Any, to: Any, where: str) -> Any:
+def convert(value: Any, to: Any, where: str) -> Any:
+    """Return a JSON value in the type `to`. Raises `SpecError` that begins with `where`."""
     try:
         return msgspec.convert(value, to)
     except (msgspec.ValidationError, TypeError) as error:
@@ -161,10 +186,11 @@ def _expect_known(value: Any, to: Any, where: str) -> None:
     """Refuse keys that a dataclass among the types `to` does not have: `msgspec` would pass over them."""
     for option in get_args(to) or (to,):
         if isinstance(value, dict) and dataclasses.is_dataclass(option):
-            _expect_keys(value, tuple(f.name for f in dataclasses.fields(option)), where)
+            expect_keys(value, tuple(f.name for f in dataclasses.fields(option)), where)
 
 
-def _expect_keys(data: Any, allowed: tuple[str, ...], where: str) -> None:
+def expect_keys(data: Any, allowed: tuple[str, ...], where: str) -> None:
+    """Raise `SpecError` unless `data` is an object with keys among `allowed` alone."""
     if not isinstance(data, dict):
         raise SpecError(f"{where}: expected an object, got {type(data).__name__}")
     for key in data:
