@@ -124,6 +124,34 @@ class Clocked:
                     waiting[reader] = min(waiting.get(reader, found[coord] + further), found[coord] + further)
         return found.get(self.network.taps[output])
 
+    def to_json(self, *, network: bool = True) -> str:
+        """JSON text that `from_json` turns back into an equal machine; the same machine gives the same bytes.
+
+        Parameters
+        ----------
+        network : whether the network is part of it; without, the text is what ``clocked.json`` holds beside
+            ``network.json``
+        """
+        from volumetric.clocked_json import clocked_to_json
+
+        return clocked_to_json(self, network=network)
+
+    @classmethod
+    def from_json(cls, text: str | bytes, network: Network | None = None) -> Clocked:
+        """Read what `to_json` wrote.
+
+        Parameters
+        ----------
+        network : the network, where the text was written without
+
+        Raises
+        ------
+        SpecError : something is unknown, ill-typed or missing; the message names the field
+        """
+        from volumetric.clocked_json import clocked_from_json
+
+        return clocked_from_json(text, network)
+
     @staticmethod
     def sources(w: Wire) -> tuple[Source, ...]:
         """Return all that a layer reads, the second operand of a residual last."""

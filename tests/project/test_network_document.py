@@ -21,7 +21,8 @@ def test_the_examples_run(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.splitlines()[0] == "parallel (-1, 2) 93"
 
 
-def test_the_examples_of_clocked_networks_run() -> None:
+def test_the_examples_of_clocked_networks_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
     for code in examples("clocked.md"):
         exec(compile(code, "docs/clocked.md", "exec"), names)

@@ -77,6 +77,7 @@ def train_opened(run: RunSettings, opened: Opened, reporters: Sequence[Reporter]
         result.best,
         facts=opened.facts,
         files=opened.files,
+        clocked=None if opened.model is None else opened.model.clocked,
     )
     if opened.config.overlay is not None:
         save_overlays(home / "overlays.npz", opened.config.overlay, result.overlays)

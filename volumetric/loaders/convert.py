@@ -170,6 +170,10 @@ def save_model(target: str | Path, model: LoadedModel, to: Format = "native") ->
         raise UnsupportedError(
             f"{model.name} standardises its inputs, which the format {to} cannot say", hint="use format native"
         )
+    if model.clocked is not None and to != "native":
+        raise UnsupportedError(
+            f"{model.name} runs tick by tick, which the format {to} cannot say", hint="use format native"
+        )
     format_of(target, to)
     if model.head is not None and to not in ("hf", "native"):
         raise UnsupportedError(
@@ -190,7 +194,8 @@ def save_model(target: str | Path, model: LoadedModel, to: Format = "native") ->
             hidden=model.hidden,
             damage=model.damage,
         )
-        save_native(target, model.network, model.params, facts=facts, files=text_files(model), head=model.head)
+        files, machine = text_files(model), model.clocked
+        save_native(target, model.network, model.params, facts=facts, files=files, head=model.head, clocked=machine)
 
 
 def _check_dtype(scheme: Scheme, to: Format) -> None:

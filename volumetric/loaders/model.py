@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from volumetric.analysis.standardise import Standardisation
+from volumetric.clocked import Clocked
 from volumetric.dtypes import DType, Scheme
 from volumetric.errors import CheckpointError
 from volumetric.grid import Coord
@@ -29,7 +30,7 @@ from volumetric.loaders.json_file import read_object
 from volumetric.loaders.mount import mount
 from volumetric.loaders.multimodal import text_part
 from volumetric.loaders.names import SHOWN
-from volumetric.loaders.native import read_native, read_native_head
+from volumetric.loaders.native import read_clocked, read_native, read_native_head
 from volumetric.loaders.quantise import convert, target_schemes
 from volumetric.loaders.sentence import Head, Sentences, lacks_head, read_head, read_labels, read_sentences
 from volumetric.loaders.shards import open_safetensors
@@ -66,6 +67,7 @@ class LoadedModel:
     head : network that judges pooled hidden states, where the checkpoint has one; its outputs are the classes
     hidden : layer whose rows are the hidden states, where layers of a head come after it
     damage : parameter → estimated KL divergence, in nats a token, that its scheme costs; where types were chosen by it
+    clocked : how the network runs tick by tick, where the files say so
     """
 
     name: str
@@ -83,6 +85,7 @@ class LoadedModel:
     head: Head | None = None
     hidden: Coord | None = None
     damage: Mapping[str, float] = field(default_factory=dict)
+    clocked: Clocked | None = None
 
     @property
     def directory(self) -> Path:
@@ -280,6 +283,7 @@ def _open_native(location: Location, dtype: Scheme | None) -> LoadedModel:
         head=read_native_head(location.directory, facts),
         hidden=facts.hidden,
         damage=facts.damage,
+        clocked=read_clocked(location.directory, network),
     )
 
 

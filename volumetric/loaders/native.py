@@ -4,7 +4,8 @@ Tensors of plain numeric types are stored under their keys, readable by any prog
 stored as its packed parts: ``key`` holds the 32-bit words, ``key:scales`` and ``key:offsets`` the rest, and the file's
 metadata name scheme and logical shape. The bytes depend on network and weights alone. The metadata also hold the CRC-32
 of the structure and of every tensor; a tensor's is checked when it is first read. A head that judges pooled hidden
-states is a network of its own: head.json and head.safetensors, written in the same way.
+states is a network of its own: head.json and head.safetensors, written in the same way. How the network runs tick by
+tick is in clocked.json, where it does.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ import numpy as np
 
 from volumetric._typing import Array, Shape
 from volumetric.atomic import write_atomic
+from volumetric.clocked import Clocked
 from volumetric.dtypes import Packed, Scheme
-from volumetric.errors import CheckpointError, VolumetricError
+from volumetric.errors import CheckpointError, SpecError, VolumetricError
 from volumetric.loaders.directory import new_directory
 from volumetric.loaders.hub import NATIVE_NAME
 from volumetric.loaders.json_file import read_bytes
@@ -34,6 +36,7 @@ from volumetric.network import Network, Params, check_params
 from volumetric.weights import WeightStore
 
 WEIGHTS_NAME: Final = "weights.safetensors"
+CLOCKED_NAME: Final = "clocked.json"
 HEAD_NAME: Final = "head.json"
 HEAD_WEIGHTS_NAME: Final = "head.safetensors"
 METADATA_KEY: Final = "volumetric"
@@ -50,6 +53,7 @@ def save_native(
     facts: NativeFacts | None = None,
     files: Mapping[str, bytes] | None = None,
     head: Head | None = None,
+    clocked: Clocked | None = None,
 ) -> None:
     """Write a checkpoint. The directory appears complete or not at all.
 
@@ -58,12 +62,17 @@ def save_native(
     directory : new, empty, or an earlier checkpoint, which is replaced
     files : further files, name → content: tokenizer, chat template, …
     head : network that judges pooled hidden states
+    clocked : how the network runs tick by tick
 
     Raises
     ------
     CheckpointError
         The parameters do not fit the network, or the directory cannot be written.
+    SpecError
+        `clocked` is a machine of another network.
     """
+    if clocked is not None and clocked.network != network:
+        raise SpecError("clocked is a machine of another network", hint="give Clocked(network=…) of the one to save")
     check_params(network, params)
     with new_directory(directory, NATIVE_NAME) as home:
         for name, content in sorted((files or {}).items()):
@@ -74,6 +83,8 @@ def save_native(
             check_params(head.network, head.params)
             about = dataclasses.replace(about, pooling=head.pooling)
             _write(home / HEAD_NAME, home / HEAD_WEIGHTS_NAME, head.network, head.params, NativeFacts())
+        if clocked is not None:
+            write_atomic(home / CLOCKED_NAME, clocked.to_json(network=False).encode())
         _write(home / NATIVE_NAME, home / WEIGHTS_NAME, network, params, about)
 
 
@@ -187,6 +198,24 @@ def read_native(directory: Path, dtype: Scheme | None = None) -> tuple[Network, 
     if facts.hidden is not None and facts.hidden not in network.layers:
         raise CheckpointError(f"{directory}: hidden states come from {facts.hidden}, where there is no layer")
     return network, params, facts
+
+
+def read_clocked(directory: Path, network: Network) -> Clocked | None:
+    """Return how a network runs tick by tick, where its checkpoint says so.
+
+    Raises
+    ------
+    CheckpointError
+        clocked.json is damaged, or of another network.
+    """
+    path = directory / CLOCKED_NAME
+    if not path.exists():
+        return None
+    data = read_bytes(path, MAX_NETWORK_BYTES)
+    try:
+        return Clocked.from_json(data, network)
+    except VolumetricError as error:
+        raise CheckpointError(f"{path}: {error}", hint=error.hint) from None
 
 
 def read_native_head(directory: Path, facts: NativeFacts) -> Head | None:
