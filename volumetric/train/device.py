@@ -34,10 +34,9 @@ from volumetric.runtime.graph.training import (
 from volumetric.train.data import Batch
 from volumetric.train.learner import LearnerOptions, LearnerState, OpenLearner, StepReport, Tally
 from volumetric.train.lora import DOWN, UP
-from volumetric.train.losses import CrossEntropy
 from volumetric.train.modes import TargetPropagation
+from volumetric.train.objective import pose
 from volumetric.train.optim import Adam, Momentum
-from volumetric.train.own_loss import GraphLoss
 from volumetric.train.precision import FLOAT32, schemes_of, trained_store
 from volumetric.train.reference import ReferenceLearner
 from volumetric.train.subject import (
@@ -265,34 +264,19 @@ class DeviceLearner:
 
     def _ready(self, batch: Batch) -> Ready:
         """Check a batch and bring it into the form of graphs."""
-        plan, loss = self._plan, self._options.loss
+        plan = self._plan
         given = checked_inputs(plan, batch.given)
         many = are_sequences(plan, given)
         lead = given[INPUT].shape[: 2 if many else 1]
         output = (*lead, *plan.values[plan.outputs[OUTPUT]].shape[1:])
-        checked = loss.checked(output, batch.targets, batch.mask)
-        own = isinstance(loss, GraphLoss)
-        whole = np.issubdtype(checked.target.dtype, np.integer)
-        ids = whole and (own or (isinstance(loss, CrossEntropy) and checked.target.ndim < len(output)))
+        asked = pose(self._options.loss, output, batch.targets, batch.mask)
         of = ForwardPass(
             plan=plan,
             inputs=tuple((name, x.shape) for name, x in given.items()),
             sequences=lead[0] if many else None,
-            target=(),
-            target_type="int32" if ids else "float32",
-            weights=None,
-            loss=loss.function if isinstance(loss, GraphLoss) else _attributes(loss),
+            objective=asked.objective,
         )
-        target, weights = checked.target, checked.weights
-        if not own:  # which takes both as they are
-            terms = of.terms[:1] if of.by_rows else of.terms
-            target = target.reshape(terms if ids else of.terms)
-            weights = None if weights is None else weights.reshape(terms)
-        arrays = [*given.values(), np.ascontiguousarray(target, np.int32 if ids else np.float32)]
-        if weights is not None:
-            arrays.append(np.ascontiguousarray(weights, np.float32))
-        shapes = {"target": target.shape, "weights": None if weights is None else weights.shape}
-        return Ready(dataclasses.replace(of, **shapes), arrays, checked.count)
+        return Ready(of, [*given.values(), *asked.arrays], asked.count)
 
     def _knobs(self, rate: float, scale: float, step: int) -> Array:
         """Return the numbers that update number `step` takes from the host."""
@@ -392,10 +376,5 @@ class DeviceLearner:
         return named or (self._loss_fault if not np.isfinite(total) else "the norm of the gradients, or a new weight")
 
 
-def _attributes(loss: Any) -> dict[str, Any]:
-    fields = {f.name: getattr(loss, f.name) for f in dataclasses.fields(loss) if f.name != "reduction"}
-    return {"name": loss.kind, **fields}
-
-
 def _shape_of(of: ForwardPass) -> tuple[object, ...]:
-    return of.inputs, of.sequences, of.target, of.target_type, of.weights
+    return of.inputs, of.sequences, of.objective.key

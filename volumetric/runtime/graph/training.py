@@ -38,38 +38,22 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ForwardPass:
-    """One pass through a network: the shapes of a batch.
+class Objective:
+    """A loss of outputs of one shape.
 
     Attributes
     ----------
-    plan : the network, as `lower` wrote it
-    inputs : name and shape of each input, ``[rows, …]`` or ``[sequences, rows, …]``
-    sequences : how many sequences, or None where rows are samples
+    output : shape of the outputs
     target, target_type : shape and type of the targets, as the loss operation takes them
     weights : shape of the weights of terms, or None where all weigh 1
     loss : name and attributes of the loss operation; or what emits the terms of another loss
     """
 
-    plan: Plan
-    inputs: tuple[tuple[str, Shape], ...]
-    sequences: int | None
+    output: Shape
     target: Shape
     target_type: TensorType
     weights: Shape | None
     loss: Mapping[str, Any] | EmitTerms
-
-    @property
-    def output(self) -> Shape:
-        """Shape of the output that the loss is about, ``"output"``."""
-        rows = self.inputs[0][1][: 1 if self.sequences is None else 2]
-        return (*rows, *self.plan.values[self.plan.outputs[OUTPUT]].shape[1:])
-
-    @property
-    def draws(self) -> bool:
-        """Whether training draws random numbers, and so takes the key of a pass."""
-        specs = (step.attrs.get("spec") for step in self.plan.steps)
-        return any(isinstance(spec, LayerSpec) and spec.draws for spec in specs)
 
     @property
     def terms(self) -> Shape:
@@ -80,6 +64,35 @@ class ForwardPass:
     def by_rows(self) -> bool:
         """Whether a term is a row of the output, not an element."""
         return not callable(self.loss) and self.loss["name"] == "cross_entropy"
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What tells it from others of the same loss."""
+        return self.output, self.target, self.target_type, self.weights
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForwardPass:
+    """One pass through a network: the shapes of a batch.
+
+    Attributes
+    ----------
+    plan : the network, as `lower` wrote it
+    inputs : name and shape of each input, ``[rows, …]`` or ``[sequences, rows, …]``
+    sequences : how many sequences, or None where rows are samples
+    objective : the loss, of the output ``"output"``
+    """
+
+    plan: Plan
+    inputs: tuple[tuple[str, Shape], ...]
+    sequences: int | None
+    objective: Objective
+
+    @property
+    def draws(self) -> bool:
+        """Whether training draws random numbers, and so takes the key of a pass."""
+        specs = (step.attrs.get("spec") for step in self.plan.steps)
+        return any(isinstance(spec, LayerSpec) and spec.draws for spec in specs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,7 +169,7 @@ def gradient_graph(of: ForwardPass, weights: EmitWeights, rule: UpdateRule) -> G
         noise=_noise(work, of),
     )
     total, prediction, slope = emit_loss(work, of, weights, training=training)
-    gradients = _gradients(work, rule, {prediction: slope})
+    gradients = master_gradients(work, rule, {prediction: slope})
     for key, g in gradients.items():
         work.assign(sum_key(key), work.add(_where(work, work.stored(sum_key(key), rule.masters[key]), keep), g))
     for key, value in training.buffers.items():
@@ -182,7 +195,7 @@ def step_graph(of: ForwardPass, weights: EmitWeights, rule: UpdateRule) -> Graph
     work = GraphBuilder()
     training = begin_training(work, of, rule)
     total, prediction, slope = emit_loss(work, of, weights, training=training)
-    gradients = _gradients(work, rule, {prediction: slope})
+    gradients = master_gradients(work, rule, {prediction: slope})
     told = write_update(work, rule, gradients, training.buffers, work.input("knobs", (KNOBS,)), total)
     return work.finish([work.concat([total, *told], 0)])  # one tensor: a device hands each over apart
 
@@ -234,16 +247,28 @@ def emit_loss(
 ) -> tuple[int, int, int]:
     """Emit the forward pass and the loss: the sum of terms, the output, and the gradient of the sum for the output."""
     given = emit_inputs(work, of)
-    target = work.input("targets", of.target, of.target_type)
-    weighing = None if of.weights is None else work.input("weights", of.weights)
+    told = emit_targets(work, of.objective)
     param, sequences = weights(work), of.sequences
     y = emit_plan(work, of.plan, given, param=param, sequences=sequences, made=made, training=training)[OUTPUT]
+    total, slope = emit_objective(work, of.objective, y, told)
+    return total, y, slope
+
+
+def emit_targets(work: GraphBuilder, of: Objective) -> tuple[int, int | None]:
+    """Add the inputs of a loss: targets, and weights of terms if there are any."""
+    target = work.input("targets", of.target, of.target_type)
+    return target, None if of.weights is None else work.input("weights", of.weights)
+
+
+def emit_objective(work: GraphBuilder, of: Objective, y: int, told: tuple[int, int | None]) -> tuple[int, int]:
+    """Emit the loss of outputs `y`: the sum of terms [1], and its gradient with respect to them."""
+    target, weighing = told
     prediction = work.reshape(y, of.terms)
     if callable(of.loss):
         total, slope = own_loss(work, of.loss, prediction, target, weighing)
     else:
         total, _, slope = work.loss(**of.loss, prediction=prediction, target=target, weights=weighing)
-    return total, y, work.reshape(slope, work.shape(y))
+    return total, work.reshape(slope, work.shape(y))
 
 
 def emit_inputs(work: GraphBuilder, of: ForwardPass) -> dict[str, int]:
@@ -271,7 +296,7 @@ def own_loss(work: GraphBuilder, emit: EmitTerms, y: int, target: int, weights: 
     return work.reshape(total, (1,)), slopes[y]
 
 
-def _gradients(work: GraphBuilder, rule: UpdateRule, seeds: Mapping[int, int]) -> dict[str, int]:
+def master_gradients(work: GraphBuilder, rule: UpdateRule, seeds: Mapping[int, int]) -> dict[str, int]:
     """Emit the gradients of the masters; of those on which nothing depends they are zeros."""
     masters = {key: work.stored(key, shape) for key, shape in rule.masters.items()}
     found = differentiate(work, seeds, masters.values())
