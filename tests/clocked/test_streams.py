@@ -219,3 +219,87 @@ def test_what_cannot_be_is_refused_by_name() -> None:
     assert isinstance(ids, RowStream)
     with pytest.raises(GenerationError, match="id 3"):
         ids.run(np.array([[0, 3]]))
+
+
+@pytest.mark.parametrize("name", DEVICES)
+@pytest.mark.parametrize("kind", ["rows", "ticks"])
+def test_rows_are_taken_as_they_come(name: str, kind: str) -> None:
+    what = CHAIN if kind == "rows" else Clocked(network=CHAIN)
+    params = initialise(CHAIN, seed=1)
+    resets = np.zeros((2, 5), np.int64)
+    resets[1, 3] = 1
+    whole: Any = device(name).stream(what, params, batch=2).run(X, resets=resets)
+    taken: list[int] = []
+
+    def rows() -> Any:
+        for t in range(5):
+            taken.append(t)
+            yield X[:, t] if t % 2 else {"input": X[:, t]}
+
+    found: list[Any] = []
+    stream: Any = device(name).stream(what, params, batch=2)
+    for y in stream.iterate(rows(), resets=resets.T, chunk=2):
+        found.append(y)
+        assert len(taken) == min(2 * len(found), 5)  # no row is read ahead
+    assert [y.shape[1] for y in found] == [2, 2, 1]
+    np.testing.assert_allclose(np.concatenate(found, 1), whole, **CLOSE)
+
+
+def test_rows_without_inputs_are_ticks_on_what_is_held() -> None:
+    clocked, params = Clocked(network=CHAIN), initialise(CHAIN, seed=1)
+    one, other = (device("reference").stream(clocked, params, batch=2) for _ in range(2))
+    marks = [[0, 0], [0, 0], [0, 1], [0, 0]]
+    rows = [X[:, 0], {}, {}, X[:, 1]]
+    found: Any = list(one.iterate(rows, resets=map(np.array, marks), per_row=2))
+    assert [y.shape[1] for y in found] == [2, 4, 2]
+    wanted: Any = other.run(X[:, :1], per_row=2)
+    np.testing.assert_array_equal(found[0], wanted)
+    resets = np.array([[0, 0, 0, 0], [0, 0, 1, 0]])
+    np.testing.assert_array_equal(found[1], other.run(ticks=4, resets=resets))
+    np.testing.assert_array_equal(found[2], other.run(X[:, 1:2], per_row=2))
+
+
+def test_rows_that_do_not_fit_are_refused() -> None:
+    clocked, params = Clocked(network=CHAIN), initialise(CHAIN)
+    for machine_ in (clocked, CHAIN):
+        stream: Any = device("reference").stream(machine_, params, batch=2)
+        with pytest.raises(ShapeError, match=r"row 1 is \[2, 3\], the one before \[2, 4\]"):
+            list(stream.iterate([X[:, 0], X[:, 1, :3]]))
+        with pytest.raises(ShapeError, match="row 0 is one number"):
+            list(stream.iterate([np.float32(1)]))
+        with pytest.raises(ShapeError, match="fewer resets"):
+            list(stream.iterate([X[:, 0], X[:, 1]], resets=[np.zeros(2)]))
+        with pytest.raises(SpecError, match="chunk"):
+            list(stream.iterate([X[:, 0]], chunk=0))
+    with pytest.raises(ShapeError, match="'input' has no rows"):
+        stream.run({})
+
+
+@pytest.mark.parametrize("name", DEVICES)
+def test_stores_share_what_both_read(name: str) -> None:
+    store: Any = device(name).graphs().store()
+    store.put("a", np.arange(5, dtype=np.float32))
+    store.put("b", np.ones(3, np.float32))
+    context = getattr(store, "_context", None)
+    before = context.allocated if context else 0
+    other = store.share(["a"])
+    assert set(other.keys()) == {"a"}
+    assert not context or context.allocated == before
+    store.drop("a")
+    np.testing.assert_array_equal(other.get("a"), np.arange(5))
+    assert not context or context.allocated == before
+    other.drop("a")
+    assert not context or context.allocated < before
+    with pytest.raises(KeyError):
+        store.share(["c"])
+
+
+@pytest.mark.parametrize("name", DEVICES)
+def test_a_fork_reads_the_weights_of_its_origin(name: str) -> None:
+    origin = stream(name, Clocked(network=CHAIN))
+    fork = origin.fork()
+    for key in origin._weights:
+        if name == "gpu":
+            assert fork._store.buffer(key) is origin._store.buffer(key)
+        else:
+            assert np.shares_memory(fork._store.buffers[key], origin._store.buffers[key])

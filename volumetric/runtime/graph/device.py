@@ -28,6 +28,13 @@ class TensorStore(Protocol):
         """Names of all buffers."""
         ...
 
+    def share(self, keys: Iterable[str]) -> Any:
+        """Return a new store that has these buffers too, for both to read. Raises `KeyError`.
+
+        Nothing is copied, and a buffer lasts until both have dropped it.
+        """
+        ...
+
     def drop(self, key: str) -> None:
         """Give a buffer back; no program may use it any more. Raises `KeyError`."""
         ...

@@ -37,6 +37,12 @@ class NumpyStore:
         """Names of all buffers."""
         return self.buffers.keys()
 
+    def share(self, keys: Iterable[str]) -> NumpyStore:
+        """Return a new store that has these buffers too, for both to read. Raises `KeyError`."""
+        made = NumpyStore(self.dtype)
+        made.buffers = {key: self.buffers[key] for key in keys}
+        return made
+
     def drop(self, key: str) -> None:
         """Forget a buffer."""
         del self.buffers[key]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Hashable, Iterable, Iterator, Mapping
+from copy import copy
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,6 +20,7 @@ from volumetric.runtime.clocked.window import Machine
 from volumetric.runtime.graph.device import GraphDevice
 from volumetric.runtime.graph.programs import ProgramCache
 from volumetric.runtime.state_file import Held, as_numbers, restore_state, save_state
+from volumetric.runtime.streams.chunks import Chunk, in_chunks
 from volumetric.runtime.streams.marks import check_marks, check_rows
 
 LONGEST = 64
@@ -53,12 +55,13 @@ class ClockedStream:
             raise SpecError(f"a stream needs a batch of 1 or more, got {batch}")
         check_params(clocked.network, params)
         self.clocked, self.batch, self.position = clocked, batch, 0
-        self._device, self._params, self._kept = device, params, kept_states(clocked)
+        self._kept = kept_states(clocked)
         self._machine = Machine(clocked, batch)
         self._graphs = device.graphs()
         self._store: Any = self._graphs.store()
         self._programs = ProgramCache()
         self._put_weights(params)
+        self._weights = tuple(self._store.keys())
         for key in self._machine.buffers:
             self._store.put(key, self._fresh(key))
 
@@ -109,6 +112,41 @@ class ClockedStream:
             return empty[taps[0]] if len(taps) == 1 else empty
         made = {n: np.concatenate([ys[i] for ys in found]).swapaxes(0, 1) for i, n in enumerate(taps)}
         return made[taps[0]] if len(taps) == 1 else made
+
+    def iterate(
+        self,
+        rows: Iterable[Array | Mapping[str, Array]],
+        *,
+        resets: Iterable[Array] | None = None,
+        chunk: int = 64,
+        per_row: int = 1,
+    ) -> Iterator[Array | dict[str, Array]]:
+        """Run rows as they come, a chunk at a time and the rest at the end, in memory that does not grow.
+
+        Parameters
+        ----------
+        rows : each ``[batch, …]``, or such by input; ``{}``: ticks on what the inputs hold
+        resets : for each row ``[batch]``, 1 where a stream begins anew with it
+        chunk : rows of a call
+        per_row : ticks for each row
+
+        Yields
+        ------
+        What `run` returns of each chunk
+        """
+        return (self.advance(part, per_row=per_row) for part in in_chunks(rows, resets, chunk=chunk))
+
+    def advance(self, chunk: Chunk, *, per_row: int = 1) -> Array | dict[str, Array]:
+        """Run one chunk of rows; rows without any input are ticks on what the inputs hold."""
+        if chunk.x:
+            return self.run(chunk.x, per_row=per_row, resets=chunk.resets)
+        if per_row < 1:
+            raise SpecError(f"per_row must be 1 tick or more, got {per_row}")
+        resets = None
+        if chunk.resets is not None:
+            marks = check_marks(chunk.resets, self.batch, chunk.count)
+            resets = self._marks(marks, per_row).T
+        return self.run(ticks=chunk.count * per_row, resets=resets)
 
     def reset(self, streams: Iterable[int] | None = None) -> None:
         """Let all streams, or those that are named, begin anew."""
@@ -210,8 +248,9 @@ class ClockedStream:
         self.fill(given.values, given.position)
 
     def fork(self) -> ClockedStream:
-        """Return a copy: both go on independently."""
-        made = ClockedStream(self._device, self.clocked, self._params, batch=self.batch)
+        """Return a copy: both go on independently, with the same weights on the device."""
+        made = copy(self)
+        made._store, made._programs = self._store.share(self._weights), ProgramCache()
         made.fill({key: self.read(key) for key in self._kept}, self.position)
         return made
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 import numpy as np
 
 from volumetric._typing import Array
-from volumetric.errors import CheckpointError, SpecError
+from volumetric.errors import CheckpointError, ShapeError, SpecError
 from volumetric.network import INPUT, Network, Params, check_params
 from volumetric.runtime.device import Device, Piece, RunOptions
 from volumetric.runtime.lower import lower
 from volumetric.runtime.sealed import Seal
+from volumetric.runtime.streams.chunks import Chunk, in_chunks
 from volumetric.runtime.streams.marks import check_marks, check_rows
 
 SEAL = Seal(magic=b"VOLSTRMS", version=1, what="a saved stream")
@@ -60,6 +61,9 @@ class RowStream:
         ShapeError : rows or resets are not what the network reads; nothing has changed
         """
         given, rows = check_rows(self.network, x, self.batch)
+        missing = [name for name in self.network.ports if name not in given]
+        if missing:
+            raise ShapeError(f"input {missing[0]!r} has no rows", hint="give rows for every input")
         marks = None if resets is None else check_marks(resets, self.batch, rows)
         taps = self.network.taps
         made = {n: np.zeros((self.batch, rows, *self.network.shapes[c][1:]), np.float32) for n, c in taps.items()}
@@ -74,6 +78,31 @@ class RowStream:
                 for name, y in found.items() if isinstance(found, Mapping) else [(next(iter(taps)), found)]:
                     made[name][b, start:stop] = y
         return next(iter(made.values())) if len(taps) == 1 else made
+
+    def iterate(
+        self,
+        rows: Iterable[Array | Mapping[str, Array]],
+        *,
+        resets: Iterable[Array] | None = None,
+        chunk: int = 64,
+    ) -> Iterator[Array | dict[str, Array]]:
+        """Run rows as they come, a chunk at a time and the rest at the end, in memory that does not grow.
+
+        Parameters
+        ----------
+        rows : each ``[batch, …]``, or such by input
+        resets : for each row ``[batch]``, 1 where a stream begins anew with it
+        chunk : rows of a call
+
+        Yields
+        ------
+        What `run` returns of each chunk
+        """
+        return map(self.advance, in_chunks(rows, resets, chunk=chunk))
+
+    def advance(self, chunk: Chunk) -> Array | dict[str, Array]:
+        """Run one chunk of rows."""
+        return self.run(chunk.x, resets=chunk.resets)
 
     def _piece(self, b: int, rows: dict[str, Array]) -> Piece:
         return Piece(self._states[b], rows[INPUT] if len(self.network.ports) == 1 else rows, "all")

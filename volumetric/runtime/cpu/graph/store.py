@@ -47,6 +47,12 @@ class CpuStore:
         """Names of all buffers."""
         return self.buffers.keys()
 
+    def share(self, keys: Iterable[str]) -> CpuStore:
+        """Return a new store that has these buffers too, for both to read. Raises `KeyError`."""
+        made = CpuStore()
+        made.buffers = {key: self.buffers[key] for key in keys}
+        return made
+
     def drop(self, key: str) -> None:
         """Forget a buffer; programs that were bound to it keep its memory alive."""
         del self.buffers[key]

@@ -16,13 +16,14 @@ from volumetric.runtime.gpu.context import GpuContext
 from volumetric.runtime.graph.ops import Tensor
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Held:
-    """One buffer of the store."""
+    """One buffer, and how many stores have it."""
 
     buffer: Any
     shape: Shape
     dtype: np.dtype[Any]
+    stores: int = 1
 
 
 class GpuStore:
@@ -72,9 +73,20 @@ class GpuStore:
         """Names of all buffers."""
         return self._held.keys()
 
+    def share(self, keys: Iterable[str]) -> GpuStore:
+        """Return a new store that has these buffers too, for both to read. Raises `KeyError`."""
+        made = GpuStore(self._context)
+        made._held = {key: self._held[key] for key in keys}
+        for held in made._held.values():
+            held.stores += 1
+        return made
+
     def drop(self, key: str) -> None:
-        """Free a buffer; no program may use it any more. Raises `KeyError`."""
-        self._context.free(self._held.pop(key).buffer)
+        """Free a buffer that no other store has; no program may use it any more. Raises `KeyError`."""
+        held = self._held.pop(key)
+        held.stores -= 1
+        if not held.stores:
+            self._context.free(held.buffer)
 
     def buffer(self, key: str) -> Any:
         """Return the buffer of `key`. Raises `KeyError`."""
