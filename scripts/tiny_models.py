@@ -68,6 +68,7 @@ _VISION = {
 MODELS: Mapping[str, Mapping[str, Any]] = {
     "cohere": {"model_type": "cohere", "logit_scale": 0.25},
     "cohere2": {"model_type": "cohere2", "logit_scale": 0.25, **_BOTH_KINDS},
+    "cohere_norms": {"model_type": "cohere", "logit_scale": 0.25, "use_qk_norm": True},
     "gemma": {"model_type": "gemma", "head_dim": 16, "tie_word_embeddings": False},
     "granite": {
         "model_type": "granite",
@@ -170,6 +171,7 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
     },
     "stablelm": {"model_type": "stablelm", "use_qkv_bias": True, "partial_rotary_factor": 0.5},
     "stablelm_parallel": {"model_type": "stablelm", "use_parallel_residual": True},
+    "stablelm_norms": {"model_type": "stablelm", "qk_layernorm": True},
     "starcoder2": {"model_type": "starcoder2", "sliding_window": 16},
 }
 """Name → configuration beside `SIZES`."""
@@ -209,7 +211,8 @@ def _fill(model: Any) -> None:
     torch = importlib.import_module("torch")
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            if parameter.dim() == 1 and "bias" not in name and "sinks" not in name:
+            gain = parameter.dim() == 1 or name.endswith("_norm.weight")
+            if gain and "bias" not in name and "sinks" not in name:
                 parameter.copy_(parameter.mean() + 0.1 * torch.randn_like(parameter))
             else:
                 parameter.copy_((0.3 if parameter.dim() == 1 else 0.18) * torch.randn_like(parameter))

@@ -32,6 +32,7 @@ NOT_IN_GGUF = {
     "starcoder2": "a window",
     "smollm3": "rotations that leave out another layer",
     "gemma": "a head of its own",
+    "cohere_norms": "norms of heads in fewer layers than Command R+ has",
     "qwen3_moe": "a layer without experts",
     "qwen3_moe_free": "weights of experts that are not made to sum to 1",
 }

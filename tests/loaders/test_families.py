@@ -45,6 +45,7 @@ FAMILIES = (
     "gpt_oss",
     "cohere",
     "cohere2",
+    "cohere_norms",
     "granite",
     "lfm2",
     "granitemoe",
@@ -55,6 +56,7 @@ FAMILIES = (
     "olmo2",
     "olmo3",
     "stablelm",
+    "stablelm_norms",
     "stablelm_parallel",
     "starcoder2",
 )
@@ -135,6 +137,24 @@ def test_damaged_stacks_of_blocks_are_named(change: Any, message: str, tmp_path:
     name = "model.layers.1.mlp.experts.down_proj_blocks"
     rewrite(directory, lambda tensors: tensors.update(change(name, tensors.pop(name))))
     with pytest.raises(CheckpointError, match=message):
+        open_model(str(directory))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda name, tensors: tensors.pop(name),
+        lambda name, tensors: tensors.update({name: tensors[name][:-1]}),
+        lambda name, tensors: tensors.update({name: tensors[name].astype(np.float16)}),
+        lambda name, tensors: tensors.update({name.replace(".1.weight", ".7.weight"): tensors.pop(name)}),
+        lambda name, tensors: tensors.update({name.replace(".1.weight", ".4.weight"): tensors[name]}),
+    ],
+)
+def test_damaged_norms_of_heads_are_named(change: Any, tmp_path: Path) -> None:
+    directory = copy("stablelm_norms", tmp_path)
+    name = "model.layers.0.self_attn.q_layernorm.norms.1.weight"
+    rewrite(directory, lambda tensors: change(name, tensors))
+    with pytest.raises(CheckpointError, match=r"layers\.0\.self_attn\.q_layernorm\.norms"):
         open_model(str(directory))
 
 
@@ -413,8 +433,6 @@ def test_bad_configurations_are_named(family: str, changes: dict[str, Any], mess
         ("llama", {"model_type": "chain"}, "family 'chain' is not supported"),
         ("llama", {"rope_parameters": {"rope_type": "ntk", "factor": 4}}, "scaling 'ntk' is not supported"),
         ("gemma3", {"model_type": "gemma3", "text_config": {"hidden_size": 64}}, "a multimodal gemma3"),
-        ("cohere", {"use_qk_norm": True}, "use_qk_norm=True"),
-        ("stablelm", {"qk_layernorm": True}, "qk_layernorm=True"),
         ("gpt2", {"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx=True"),
     ],
 )

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.loaders.test_families import TINY, copy, expected, logits
+from tests.loaders.test_families import TINY, copy, expected, logits, rewrite
 from volumetric.dtypes import decode
 from volumetric.errors import CheckpointError, UnsupportedError, VolumetricError
 from volumetric.layers import MultiHeadAttention
@@ -98,6 +98,27 @@ def test_gates_and_projections_of_granite_are_apart(tmp_path: Path) -> None:
         assert (entry.type, entry.shape) == ("Q8_0", values.shape)
         found = decode(file.packed(entry.name))
         assert np.abs(found - values).max() < np.abs(values).max() / 127
+
+
+def test_gains_of_heads_are_rows(tmp_path: Path) -> None:
+    def deepen(tensors: dict[str, np.ndarray]) -> None:
+        for name in [name for name in tensors if ".layers.1." in name]:
+            tensors |= {name.replace(".1.", f".{i}.", 1): tensors[name] for i in range(2, 64)}
+
+    directory = copy("cohere_norms", tmp_path, num_hidden_layers=64)  # as many as llama.cpp wants for these norms
+    rewrite(directory, deepen)
+    convert_model(directory, tmp_path / "m.gguf", dtype="float16")
+    given = SafetensorsFile(TINY / "cohere_norms" / "model.safetensors")
+    file = GGUFFile(tmp_path / "m.gguf")
+    assert file.entries["blk.1.attn_q_norm.weight"].type == "F32"
+    stored = given.array("model.layers.1.self_attn.q_norm.weight")
+    np.testing.assert_array_equal(decode(file.packed("blk.63.attn_q_norm.weight")), stored)
+    ours, theirs = open_model(tmp_path / "m.gguf"), open_model(directory)
+    assert ours.network == theirs.network
+    key = next(key for key in theirs.params if key.startswith("64.") and key.endswith("k_norm.weight"))
+    np.testing.assert_array_equal(ours.params[key].values(), theirs.params[key].values())
+    convert_model(TINY / "stablelm_norms", tmp_path / "s.gguf")
+    assert GGUFFile(tmp_path / "s.gguf").entries["blk.0.attn_k_norm.weight"].shape == (2, 8)
 
 
 def test_windows_make_an_olmo3(tmp_path: Path) -> None:

@@ -33,8 +33,24 @@ class Interleaved:
     heads: int
 
 
-Stored: TypeAlias = str | Fused | Interleaved
-"""What stands for a parameter in a checkpoint: a tensor by name, a part of one, or one in another order."""
+@dataclass(frozen=True, slots=True)
+class ByHead:
+    """A vector of numbers of heads, stored as a matrix with a row for each of so many; interleaved as `Interleaved`."""
+
+    name: str
+    heads: int
+    interleaved: bool = False
+
+
+Stored: TypeAlias = str | Fused | Interleaved | ByHead
+"""What stands for a parameter in a checkpoint: a tensor by name, a part of one, or one in another order or shape."""
+
+
+def _turning(stored: Stored) -> int | None:
+    """Heads whose rotary halves alternate in what is stored."""
+    if isinstance(stored, Interleaved):
+        return stored.heads
+    return stored.heads if isinstance(stored, ByHead) and stored.interleaved else None
 
 
 class Chain:
@@ -88,7 +104,8 @@ class Chain:
                     source=f"{prefix}.{name}{dot}{rest}".removeprefix("."),
                     part=stored.part if isinstance(stored, Fused) else None,
                     transposed=(transposed or bare) and len(param.shape) > 1,
-                    interleaved_heads=stored.heads if isinstance(stored, Interleaved) else None,
+                    interleaved_heads=_turning(stored),
+                    rows=stored.heads if isinstance(stored, ByHead) else 0,
                 )
             )
         return coord

@@ -176,6 +176,7 @@ class GGUFFamily:
         return NameRule(
             key=rule.key,
             source=self.name(rule.source, _leaf(rule)),
+            rows=rule.rows,
             interleaved_heads=_turning_heads(spec, name) if self.interleaved else rule.interleaved_heads,
             offset=_stored_more(spec, name),
         )
@@ -200,10 +201,12 @@ def _leaf(rule: NameRule) -> str:
 
 
 def _turning_heads(spec: LayerSpec, name: str) -> int | None:
-    """Heads of a query or key projection, None for what does not turn."""
+    """Heads of a query or key projection, or of gains of theirs, None for what does not turn."""
     if not isinstance(spec, MultiHeadAttention):
         return None
-    return {"q": spec.num_heads, "k": spec.kv_heads}.get(name.partition(".")[0])
+    heads = {"q": spec.num_heads, "k": spec.kv_heads}
+    own = {f"{part}_norm": count for part, count in heads.items()} if spec.qk_norm_over == "each" else {}
+    return {**heads, **own}.get(name.partition(".")[0])
 
 
 def _stored_more(spec: LayerSpec, name: str) -> float:

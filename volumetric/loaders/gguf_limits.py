@@ -28,6 +28,8 @@ from volumetric.loaders.gguf_write import GGUFTensorOut, Metadata
 from volumetric.network import Network
 
 _HINT: Final = "formats native and hf hold the model as it is"
+COMMAND_R_PLUS: Final = 64
+"""Layers from which on llama.cpp expects the norms of Command R+."""
 
 
 def check_tensors(architecture: str, names: Collection[str], network: Network) -> None:
@@ -53,6 +55,12 @@ def check_tensors(architecture: str, names: Collection[str], network: Network) -
         raise UnsupportedError(
             f"qwen2 in GGUF files has square projections: {attention.num_heads} heads of {attention.width} "
             f"are not {attention.embed_dim} numbers",
+            hint=_HINT,
+        )
+    if architecture == "command-r" and attention.qk_norm != (len(attentions(network)) >= COMMAND_R_PLUS):
+        raise UnsupportedError(
+            f"GGUF's 'command-r' has norms of heads from {COMMAND_R_PLUS} layers on, as Command R+, and only then: "
+            f"{len(attentions(network))} layers {'with' if attention.qk_norm else 'without'} them are not readable",
             hint=_HINT,
         )
     if attention.rope is not None and attention.rope.scaling not in scalings:

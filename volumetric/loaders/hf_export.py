@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,6 +18,7 @@ from volumetric.loaders.encoder_layers import trunk_of
 from volumetric.loaders.hf_config import Config
 from volumetric.loaders.model import LoadedModel
 from volumetric.loaders.names import Blueprint, NameRule, pairs_from_halves, stacked, stored_rows
+from volumetric.loaders.rows_apart import row_names
 from volumetric.loaders.safetensors_write import TensorOut, tag_of, write_safetensors
 from volumetric.loaders.text_files import text_files, to_json
 from volumetric.network import Params
@@ -87,10 +89,18 @@ def _tensors(blueprint: Blueprint, params: Params) -> dict[str, TensorOut]:
     groups: dict[str, list[NameRule]] = {}
     for rule in blueprint.rules:
         groups.setdefault(rule.source, []).append(rule)
-    return {
-        name: _out(rules, params, (rows.get(name, shapes[rules[0].key][0]), *shapes[rules[0].key][1:]))
-        for name, rules in groups.items()
-    }
+    tensors: dict[str, TensorOut] = {}
+    for name, rules in groups.items():
+        out = _out(rules, params, (rows.get(name, shapes[rules[0].key][0]), *shapes[rules[0].key][1:]))
+        if "*" in name:
+            tensors |= {own: _row(out, i) for i, own in enumerate(row_names(name, out.shape[0]))}
+        else:
+            tensors[name] = out
+    return tensors
+
+
+def _row(matrix: TensorOut, i: int) -> TensorOut:
+    return dataclasses.replace(matrix, shape=matrix.shape[1:], read=lambda: matrix.read()[i])
 
 
 def _out(rules: list[NameRule], params: Params, shape: Shape) -> TensorOut:

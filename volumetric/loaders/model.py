@@ -32,6 +32,7 @@ from volumetric.loaders.multimodal import text_part
 from volumetric.loaders.names import SHOWN
 from volumetric.loaders.native import read_clocked, read_native, read_native_head
 from volumetric.loaders.quantise import convert, target_schemes
+from volumetric.loaders.rows_apart import rows_joined
 from volumetric.loaders.sentence import Head, Sentences, lacks_head, read_head, read_labels, read_sentences
 from volumetric.loaders.shards import open_safetensors
 from volumetric.loaders.source import TensorSource
@@ -206,7 +207,7 @@ def _open_described(
     location: Location, config: Config, source: TensorSource, dtype: Scheme | None, *, strict: bool
 ) -> LoadedModel:
     directory = location.directory
-    config, source = text_part(config, source)
+    config, source = text_part(config, rows_joined(source))
     config, blueprint = build_for(config, source)
     sentences = read_sentences(directory) if blueprint.pooled is None else None
     if sentences is not None or lacks_head(blueprint, config, source):

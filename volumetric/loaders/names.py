@@ -56,6 +56,8 @@ class NameRule:
     transposed : the matrix is stored as ``[in, out]`` (GPT-2's Conv1D), or each of a stack is
     interleaved_heads : rows are stored in llama.cpp's order, the rotary halves of each of so many heads alternating
     offset : stored numbers are greater than the parameter by so much (gains that a family holds less one)
+    rows : where not 0, the parameter is a vector and the tensor a matrix of so many rows, as of gains of each head. A
+        star in `source` stands for the number of a row that a checkpoint has as a tensor of its own; see `rows_apart`
     """
 
     key: str
@@ -64,11 +66,13 @@ class NameRule:
     transposed: bool = False
     interleaved_heads: int | None = None
     offset: float = 0.0
+    rows: int = 0
 
     @property
     def verbatim(self) -> bool:
         """Whether rows of the parameter are the same rows of the tensor."""
-        return self.part is None and not self.transposed and self.interleaved_heads is None and self.offset == 0
+        rearranged = self.part or self.transposed or self.interleaved_heads is not None or self.rows
+        return not rearranged and self.offset == 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,7 +186,9 @@ def stored_rows(rules: list[NameRule]) -> dict[str, int]:
 
 
 def stacked(rule: NameRule, shape: Shape) -> Shape:
-    """Shape of a rule's tensor, of which `shape` is that of all matrices below each other."""
+    """Shape of a rule's tensor, of which `shape` is that of all matrices below each other, or of a vector of rows."""
+    if rule.rows:
+        return rule.rows, shape[0] // rule.rows
     stack = rule.part.stack if rule.part else 0
     return (stack, shape[0] // stack, *shape[1:]) if stack else shape
 
@@ -214,6 +220,8 @@ def read(rule: NameRule, source: TensorSource, shape: Shape) -> Packed:
     if rule.part and rule.part.stack:
         return _of_stack(rule, rule.part, source, shape)
     packed = source.packed(rule.source)
+    if rule.rows:
+        packed = Packed.from_array(_values(packed).reshape(shape))
     if len(packed.shape) == 1 < len(shape):
         packed = packed.row_slice(0, 1)
     if len(packed.shape) == 2 and len(shape) == 3:
@@ -230,7 +238,8 @@ def read(rule: NameRule, source: TensorSource, shape: Shape) -> Packed:
 def read_scheme(rule: NameRule, source: TensorSource) -> Scheme:
     """Return the scheme that `read` will give, without reading."""
     scheme = source.scheme(rule.source)
-    decodes = rule.transposed and scheme.has_scale and len(source.entries[rule.source].shape) > 1
+    turned = rule.transposed and len(source.entries[rule.source].shape) > 1
+    decodes = scheme.has_scale and (turned or rule.rows > 0)
     return Scheme.parse("float32") if decodes or rule.offset else scheme
 
 

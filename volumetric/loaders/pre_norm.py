@@ -14,6 +14,8 @@ from volumetric.loaders.hf_config import Config
 from volumetric.loaders.names import Blueprint
 
 ATTENTION_NAMES: Mapping[str, Stored] = {"q": "q_proj", "k": "k_proj", "v": "v_proj", "o": "o_proj"}
+NORMS_OF_EACH_HEAD: Mapping[str, Any] = {"qk_norm_kind": "layer", "qk_norm_over": "each"}
+"""Fields of `MultiHeadAttention`: queries and keys of each head have a LayerNorm with gains of its own."""
 MLP_NAMES: Mapping[str, Stored] = {"gate": "gate_proj", "up": "up_proj", "down": "down_proj"}
 
 

@@ -11,7 +11,7 @@ from volumetric.loaders.names import Blueprint
 
 def build(config: Config) -> Blueprint:
     """Network and rules of a Cohere configuration."""
-    config.require("use_qk_norm", False)
     layers = config.layers()
     rope = read_rope(config, head_dim(config), default_base=500_000.0)
-    return cohere_decoder(config, ropes=[rope] * layers, windows=[None] * layers)
+    norms = config.flag("use_qk_norm", False)
+    return cohere_decoder(config, ropes=[rope] * layers, windows=[None] * layers, qk_norm=norms)

@@ -64,7 +64,7 @@ def matrix(node: Node | None) -> Shape | None:
 def heads_of(node: Node) -> Heads | None:
     """Return what is known of the heads of an attention module, None where `node` is none.
 
-    The width of a head is that of head norms, if they have one gain for each of its elements; or twice the length of
+    The width of a head is that of head norms, if they have gains for each of its elements; or twice the length of
     a table of rotary frequencies; or what a table of slopes or of relative positions, which has a column for each
     head, leaves.
     """
@@ -75,6 +75,10 @@ def heads_of(node: Node) -> Heads | None:
     queries, keys = rows
     norm = child(inner, spellings.QUERY_NORM)
     width = None if norm is None else norm.shape("weight")
+    if norm is not None and width is None and "norms" in norm.children:
+        width = next((each.shape("weight") for each in norm.children["norms"].children.values()), None)
+    if width is not None and len(width) == 2 and width[0] * width[1] == queries:
+        width = width[1:]
     if width is not None and len(width) == 1 and width[0] < queries and keys % width[0] == 0:
         return Heads(queries=queries, keys=keys, head_dim=width[0], reason=f"head norms of {width[0]}")
     for each in inner.walk():

@@ -21,6 +21,7 @@ from volumetric.loaders.detect.recurrent import both_ways
 from volumetric.loaders.detect.resnets import resnet
 from volumetric.loaders.detect.tree import Node, build_tree
 from volumetric.loaders.detect.values import Known, values_of
+from volumetric.loaders.rows_apart import rows_joined
 from volumetric.loaders.source import TensorSource
 from volumetric.network import Network, Params
 
@@ -89,7 +90,7 @@ def detect(source: TensorSource, assumptions: Assumptions, where: str) -> Detect
     root = build_tree(source.entries)
     leaves, findings = _leaves(root), tuple(_findings(root))
     known = values_of(root, source)
-    fits = fitting_families(source, known, assumptions, where)
+    fits = fitting_families(rows_joined(source), known, assumptions, where)
     if fits:
         found = _of_family(fits, findings, known, assumptions)
     else:

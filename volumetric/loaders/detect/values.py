@@ -39,6 +39,9 @@ def values_of(root: Node, source: TensorSource) -> dict[str, Known]:
             if heads is not None:
                 _of_heads(heads, found)
                 _biases(node, found)
+                norm = child(inside(node), spellings.QUERY_NORM)
+                reason = "there is no norm of heads" if norm is None else "there are norms of heads"
+                found["use_qk_norm"] = found["qk_layernorm"] = Known(norm is not None, reason)
         _frequencies(node, source, found)
         if {"input_layernorm", "self_attn", "mlp"} <= node.children.keys() <= {"input_layernorm", "self_attn", "mlp"}:
             found["use_parallel_residual"] = Known(True, "one norm for attention and MLP")

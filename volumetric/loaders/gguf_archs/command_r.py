@@ -8,11 +8,15 @@ from typing import Any, Final
 import numpy as np
 
 from volumetric.loaders.gguf import GGUFSource
-from volumetric.loaders.gguf_family import ATTENTION, GATED_MLP, GGUFFamily
+from volumetric.loaders.gguf_family import ATTENTION, GATED_MLP, HEAD_NORMS, GGUFFamily
 from volumetric.loaders.hf_config import Config
 from volumetric.network import Network
 
 INNER: Final = {"input_layernorm": "attn_norm", **ATTENTION, **GATED_MLP}
+
+
+def _values(given: Config, file: GGUFSource) -> Mapping[str, Any]:
+    return {**read_logit_scale(given, file), "use_qk_norm": "blk.0.attn_q_norm.weight" in file.entries}
 
 
 def read_logit_scale(given: Config, file: GGUFSource) -> Mapping[str, Any]:
@@ -30,10 +34,10 @@ def write_logit_scale(config: Config, network: Network) -> Mapping[str, Any]:
 FAMILY = GGUFFamily(
     model_type="cohere",
     auto_class="CohereForCausalLM",
-    inner=INNER,
+    inner={**INNER, **HEAD_NORMS},
     epsilon="layer_norm_eps",
     interleaved=True,
     head=False,
-    values=read_logit_scale,
+    values=_values,
     metadata=write_logit_scale,
 )

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from volumetric.loaders.gguf import GGUFSource
-from volumetric.loaders.gguf_family import GGUFFamily
+from volumetric.loaders.gguf_family import PRE_NORM_LAYER, GGUFFamily
 from volumetric.loaders.hf_config import Config
 from volumetric.network import Network
 
@@ -16,6 +16,7 @@ from volumetric.network import Network
 def _values(given: Config, file: GGUFSource) -> Mapping[str, Any]:
     del given
     return {
+        "qk_layernorm": "blk.0.attn_q_norm.weight" in file.entries,
         "use_qkv_bias": "blk.0.attn_q.bias" in file.entries,
         "use_parallel_residual": "blk.0.ffn_norm.weight" not in file.entries,
         "partial_rotary_factor": 1.0,  # unless rope_parameters say otherwise; absent would mean a quarter
@@ -30,6 +31,11 @@ def _metadata(config: Config, network: Network) -> Mapping[str, Any]:
 FAMILY = GGUFFamily(
     model_type="stablelm",
     auto_class="StableLmForCausalLM",
+    inner={
+        **PRE_NORM_LAYER,
+        "self_attn.q_layernorm.norms.*": "attn_q_norm",
+        "self_attn.k_layernorm.norms.*": "attn_k_norm",
+    },
     epsilon="layer_norm_eps",
     biases=frozenset({"attn_norm", "ffn_norm", "attn_q", "attn_k", "attn_v"}),
     partial=True,
