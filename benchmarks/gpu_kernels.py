@@ -38,7 +38,7 @@ from volumetric.kernels.gpu.matmul import MatmulShape, MatvecTuning, cut_matvec,
 from volumetric.kernels.gpu.tiles import choose_tile
 from volumetric.layers import Dense, Embedding, LayerSpec, MultiHeadAttention, Residual, RMSNorm, Rope, SwiGLU
 from volumetric.network import Network, Params
-from volumetric.runtime import RunOptions, lower
+from volumetric.runtime import Executable, RunOptions, lower
 from volumetric.runtime.batch import greedy_ids
 from volumetric.runtime.gpu import GpuDevice
 from volumetric.runtime.gpu.executable import GpuExecutable
@@ -148,8 +148,8 @@ def params(plan_shapes: dict[str, tuple[int, ...]], scheme: Scheme) -> Params:
     return Params(stores)
 
 
-def decode_rate(executable: GpuExecutable, tokens: int, position: int) -> float:
-    state = executable.new_state()
+def decode_rate(executable: Executable, tokens: int, position: int) -> float:
+    state: Any = executable.new_state()
     state.advance(position)
     stream = greedy_ids(executable, state, 1)
     next(stream)
@@ -161,10 +161,10 @@ def decode_rate(executable: GpuExecutable, tokens: int, position: int) -> float:
     return rate
 
 
-def batch_rates(executable: GpuExecutable, count: int, tokens: int, position: int) -> list[float]:
+def batch_rates(executable: Executable, count: int, tokens: int, position: int) -> list[float]:
     """Tokens per second of `count` sequences together, three times; of fewer `tokens` where the context ends before."""
     tokens = min(tokens, (CONTEXT - position) // 3 - 1)
-    states = [executable.new_state() for _ in range(count)]
+    states: list[Any] = [executable.new_state() for _ in range(count)]
     for state in states:
         state.advance(position)
     found = []

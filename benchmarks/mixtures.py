@@ -1,13 +1,15 @@
-"""Mixtures of experts on a GPU beside dense models that read as many bytes a token, with random weights.
+"""Mixtures of experts beside dense models that read as many bytes a token, with random weights.
 
-    python benchmarks/gpu_mixtures.py [--models 8x1b,128x48] [--dtype int4:g32] [--int8] [--json FILE]
+    python benchmarks/mixtures.py --device gpu [--models 8x1b,128x48] [--dtype int4:g32] [--int8] [--json FILE]
+    python benchmarks/mixtures.py --device cpu --models small
 
-`8x1b` is a model in the shape of Llama-3.2-1B whose every MLP is a mixture of 8, of which a token takes 2; `128x48` has
-the shape of Qwen3-30B-A3B: 48 layers of 128 experts, 8 taken. The dense model beside each has the same attention and
-an MLP as wide as the experts together that a token takes: decoding reads the same bytes but for the router, so what it
-reaches in bytes a second is what the mixture's bytes should cost, and the share of it is what grouping costs. Both
-decode in turn at position 256; then 16 sequences together, and a prompt of 512 tokens. Weights are random bits with
-small scales, made here; what the models say means nothing. On an H100 it is to take less than four minutes.
+`8x1b` is a model in the shape of Llama-3.2-1B whose every MLP is a mixture of 8, of which a token takes 2; `128x48`
+has the shape of Qwen3-30B-A3B: 48 layers of 128 experts, 8 taken; `small` is 8 narrow layers of as many. The dense
+model beside each has the same attention and an MLP as wide as the experts together that a token takes: decoding reads
+the same bytes but for the router, so what it reaches in bytes a second is what the mixture's bytes should cost, and
+the share of it is what the mixture costs. Both decode in turn at position 256; then 16 sequences together, and a
+prompt of 512 tokens. Weights are random bits with small scales, made here; what the models say means nothing. On an
+H100 the first command is to take less than four minutes.
 """
 
 from __future__ import annotations
@@ -39,8 +41,7 @@ from volumetric.layers import (
     SwiGLU,
 )
 from volumetric.network import Network
-from volumetric.runtime import RunOptions, lower
-from volumetric.runtime.gpu import GpuDevice
+from volumetric.runtime import Device, RunOptions, lower, open_device
 from volumetric.runtime.gpu.executable import GpuExecutable
 
 BATCH, PROMPT, POSITION = 16, 512, 256
@@ -64,6 +65,9 @@ class Shape:
 MODELS = {
     "8x1b": Shape(width=2048, hidden=8192, experts=8, chosen=2, blocks=16, heads=32, kv_heads=8, head_dim=64),
     "128x48": Shape(width=2048, hidden=768, experts=128, chosen=8, blocks=48, heads=32, kv_heads=4, head_dim=128),
+    "small": Shape(
+        width=512, hidden=192, experts=128, chosen=8, blocks=8, heads=8, kv_heads=2, head_dim=64, vocabulary=4000
+    ),
     "tiny": Shape(width=64, hidden=96, experts=5, chosen=2, blocks=2, heads=2, kv_heads=1, head_dim=32, vocabulary=99),
 }
 
@@ -105,7 +109,7 @@ def token_bytes(shapes: dict[str, tuple[int, ...]], scheme: Scheme, shape: Shape
     return total
 
 
-def prompt_rates(executable: GpuExecutable, vocabulary: int) -> list[float]:
+def prompt_rates(executable: Any, vocabulary: int) -> list[float]:
     """Tokens of a prompt per second, three times after one to make ready."""
     x = np.arange(PROMPT, dtype=np.int32) * 7 % vocabulary
     state = executable.new_state()
@@ -118,9 +122,9 @@ def prompt_rates(executable: GpuExecutable, vocabulary: int) -> list[float]:
     return found[1:]
 
 
-def kernels(executable: GpuExecutable) -> dict[str, list[float]]:
-    """Kind of dispatch → how many a token has, and microseconds of one; empty without timestamps."""
-    if "timestamp-query" not in executable.context.features:
+def kernels(executable: Any) -> dict[str, list[float]]:
+    """Kind of dispatch → how many a token has, and microseconds of one; empty without a GPU's timestamps."""
+    if not isinstance(executable, GpuExecutable) or "timestamp-query" not in executable.context.features:
         return {}
     state = executable.new_state()
     state.advance(POSITION)
@@ -128,9 +132,10 @@ def kernels(executable: GpuExecutable) -> dict[str, list[float]]:
     return {t.label: [t.count, round(1e6 * t.seconds / t.count, 2)] for t in times}
 
 
-def measure(device: GpuDevice, name: str, scheme: Scheme, options: RunOptions, tokens: int) -> dict[str, Any]:
+def measure(device: Device, name: str, scheme: Scheme, options: RunOptions, tokens: int) -> dict[str, Any]:
     """Both models of a shape: the dense one and the mixture, in turn."""
-    shape, made, read = MODELS[name], {}, {}
+    shape, read = MODELS[name], {}
+    made: dict[str, Any] = {}
     row: dict[str, Any] = {"model": name, "dtype": str(scheme)}
     for kind in ("dense", "mixture"):
         plan = lower(network(shape, dense=kind == "dense"))
@@ -168,15 +173,15 @@ def measure(device: GpuDevice, name: str, scheme: Scheme, options: RunOptions, t
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", help="index or part of the adapter's name; default: the best")
+    parser.add_argument("--device", default="gpu", help="gpu, gpu:NAME or cpu")
     parser.add_argument("--models", default="8x1b,128x48")
     parser.add_argument("--dtype", default="int4:g32")
     parser.add_argument("--int8", action="store_true", help="int8 activations where weights are integers")
     parser.add_argument("--tokens", type=int, default=128, help="tokens of a decode run")
     parser.add_argument("--json", type=Path, help="also write everything measured to this file")
     args = parser.parse_args()
-    device = GpuDevice(args.device)
-    print(device.info.description, device.context.caps, flush=True)
+    device = open_device(args.device)
+    print(device.info.description, device.info.details, flush=True)
     options = RunOptions(context=CONTEXT, compute="int8" if args.int8 else "float32")
     rows = []
     for name in args.models.split(","):
