@@ -5,6 +5,7 @@
     python benchmarks/compare_gguf.py --llama-python /tmp/peer/bin/python model MODEL.gguf --device cpu
     python benchmarks/compare_gguf.py --llama-python /tmp/peer/bin/python model MODEL.gguf --exact
     python benchmarks/compare_gguf.py --llama-python /tmp/peer/bin/python embeddings MODEL.gguf
+    python benchmarks/compare_gguf.py --llama-python /tmp/peer/bin/python table MODEL.Q4_K_M.gguf MODEL.Q6_K.gguf …
 
 `families` writes the tiny models of tests/fixtures/hf_tiny as GGUF files and compares all logits after 25 ids, and
 those of hf_encoders, and compares the mean of their hidden states. `model` takes a real file that generates: greedy
@@ -12,8 +13,8 @@ tokens, the 20 likeliest tokens with their logits, and the token ids of a set of
 relative to the largest of them. llama.cpp runs in a process of its own; there too keys and values are float32. It
 rounds activations to 8 bits beside quantised weights, and so does our CPU, so two digits agree then; `--exact` gives
 it a copy of the file in float32, made by its own quantiser, and takes our reference device: the weights are the same
-numbers, and nothing is rounded. Its GELU is a table of float16. `embeddings` takes an encoder: the ids of the texts,
-and cosines of the embeddings of those ids.
+numbers, and nothing is rounded. `table` does so for many files, on our CPU without rounding. Its GELU is a table of
+float16. `embeddings` takes an encoder: the ids of the texts, and cosines of the embeddings of those ids.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ ENCODERS = ROOT / "tests" / "fixtures" / "hf_encoders"
 TEXTS = ROOT / "tests" / "loaders" / "data" / "nasty_texts.json"
 IDS = [1, 5, 9, 80, 7, 33, 25, 8, 4, 19, 77, 11, 30, 6, 5, 2, 8, 90, 12, 13, 17, 60, 61, 62, 63]
 TOP = 20
+PROMPTS = ("The capital of France is", "def fibonacci(n):\n", "Once upon a time")
 LIMIT = 1e-3
 """Largest relative difference of logits in tiny models: the float16 table of GELU makes 4e-4, all else 1e-6."""
 CONTEXT = 256
@@ -114,16 +116,10 @@ def compare_model(python: str, path: Path, device: str, count: int, home: Path) 
         if tokenizer is None:
             raise SystemExit(f"error: {path} has no tokenizer")
         compare_texts(python, path, tokenizer, home)
-        for prompt in ("The capital of France is", "def fibonacci(n):\n", "Once upon a time"):
-            ids = tokenizer.encode(prompt)
-            (home / "ids.json").write_text(json.dumps(ids))
-            theirs = json.loads(
-                worker(python, "llamacpp_worker.py", "greedy", str(path), str(home / "ids.json"), str(count))
-            )
-            ours = model.generate(ids, max_tokens=count + 1, temperature=0.0).token_ids
-            same = next((i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), len(theirs))
-            print(f"{prompt!r}: {same} of {len(theirs)} greedy tokens are the same: {tokenizer.decode(ours)!r}")
-    ids = tokenizer.encode("The capital of France is")
+        for prompt in PROMPTS:
+            same, whole, ours = same_tokens(python, path, model, prompt, count, home)
+            print(f"{prompt!r}: {same} of {whole} greedy tokens are the same: {tokenizer.decode(ours)!r}")
+    ids = tokenizer.encode(PROMPTS[0])
     ours, theirs = our_logits(open_model(str(original)), ids, device)[-1], their_logits(python, path, ids, home)[-1]
     print(f"logits differ by {np.abs(ours - theirs).max() / np.abs(theirs).max():.1e} of the largest")
     best = np.argsort(-theirs)[:TOP]
@@ -131,6 +127,34 @@ def compare_model(python: str, path: Path, device: str, count: int, home: Path) 
     print(f"top {TOP}: {len(found & set(best.tolist()))} are the same")
     for id in best:
         print(f"{id:8} {tokenizer.token(int(id))!r:20} {theirs[id]:9.4f} {ours[id]:9.4f} {ours[id] - theirs[id]:+.4f}")
+
+
+def compare_files(python: str, paths: list[Path], count: int, home: Path) -> None:
+    """Print a line of a table for each file: logits and greedy tokens beside llama.cpp, nothing rounded by either."""
+    print("| file | top 20 logits differ by at most | of the largest | the same 20 | greedy tokens that are the same |")
+    print("| --- | --- | --- | --- | --- |")
+    for path in sorted(paths):
+        worker(python, "llamacpp_worker.py", "variants", str(path), str(home), "F32")
+        with vo.load(path, device="cpu", compute="float32", kv_dtype="float32", context=CONTEXT) as model:
+            ids = model.encode(PROMPTS[0])
+            ours, theirs = model.logits(ids)[-1], their_logits(python, home / "F32.gguf", ids, home)[-1]
+            same, whole, _ = same_tokens(python, home / "F32.gguf", model, PROMPTS[0], count, home)
+        best = np.argsort(-theirs)[:TOP]
+        error, both = np.abs(ours - theirs)[best].max(), len({*best.tolist()} & {*np.argsort(-ours)[:TOP].tolist()})
+        share = error / np.abs(theirs).max()
+        print(f"| {path.name} | {error:.1e} | {share:.1e} | {both} | {same} of {whole} |", flush=True)
+
+
+def same_tokens(
+    python: str, path: Path, model: vo.Model, prompt: str, count: int, home: Path
+) -> tuple[int, int, list[int]]:
+    """How many greedy tokens after a prompt are the same before the first that is not, of how many, and ours."""
+    ids = model.encode(prompt)
+    (home / "ids.json").write_text(json.dumps(ids))
+    found = worker(python, "llamacpp_worker.py", "greedy", str(path), str(home / "ids.json"), str(count - 1))
+    theirs, ours = json.loads(found), list(model.generate(ids, max_tokens=count, temperature=0.0).token_ids)
+    same = next((i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), min(len(ours), len(theirs)))
+    return same, len(theirs), ours
 
 
 def their_ids(python: str, path: Path, texts: list[str], home: Path) -> list[dict[str, Any]]:
@@ -173,15 +197,17 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--tokens", type=int, default=32)
     parser.add_argument("--exact", action="store_true", help="round no activations on either side")
-    parser.add_argument("what", choices=("families", "model", "embeddings"))
-    parser.add_argument("path", nargs="?", type=Path)
+    parser.add_argument("what", choices=("families", "model", "embeddings", "table"))
+    parser.add_argument("paths", nargs="*", type=Path)
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as home:
         if args.what == "embeddings":
-            compare_embeddings(args.llama_python, args.path, args.device, Path(home))
+            compare_embeddings(args.llama_python, args.paths[0], args.device, Path(home))
+        elif args.what == "table":
+            compare_files(args.llama_python, args.paths, args.tokens, Path(home))
         elif args.what == "model":
             device = "reference" if args.exact else args.device
-            compare_model(args.llama_python, args.path, device, args.tokens, Path(home))
+            compare_model(args.llama_python, args.paths[0], device, args.tokens, Path(home))
         else:
             device = "reference" if args.device == "cpu" else args.device
             decoders = compare_families(args.llama_python, device, Path(home))

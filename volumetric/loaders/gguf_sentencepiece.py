@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from volumetric.errors import UnsupportedError
-from volumetric.loaders.sentencepiece_bpe import merges_of, sentencepiece_bpe
+from volumetric.loaders.sentencepiece_bpe import SPACE, merges_of, sentencepiece_bpe
 
 if TYPE_CHECKING:
     import tokenizers
@@ -65,20 +65,37 @@ def sentencepiece_metadata(
     expected = merges_of(vocabulary, ranked)
     if len(given) != len(expected) or set(given) != set(expected) or not _grouped(given):
         raise UnsupportedError("the merges of the tokenizer do not follow from scores of its pieces", hint=HINT)
-    made = {
-        prefix: sentencepiece_bpe(vocabulary, ranked, unknown=model.get("unk_token"), prefix=prefix)
-        for prefix in (True, False)
-    }
-    prefix = next((prefix for prefix in made if same_ids(made[prefix], backend, (*PROBES, *LED))), None)
-    if prefix is None:
-        prefix = next((prefix for prefix in made if same_ids(made[prefix], backend, PROBES)), None)
-        logger.warning("readers of GGUF files keep a space at the start of a text, which this tokenizer drops")
-    if prefix is None:
-        raise UnsupportedError("GGUF cannot say how the tokenizer normalises texts and cuts them into words", hint=HINT)
+    made = sentencepiece_bpe(vocabulary, ranked, unknown=model.get("unk_token"), prefix=False)
+    prefix = _prefix(with_added(made, state), backend)
     places = {piece: rank for rank, piece in enumerate(ranked)}
     rest = len(ranked)  # pieces of one character, which no merge makes, come last
     scores = np.array([-places.get(token, rest) for token in tokens], np.float32)
     return {"model": "llama", "pre": "default", "scores": scores, "add_space_prefix": np.bool_(prefix)}
+
+
+def with_added(built: tokenizers.Tokenizer, state: Mapping[str, Any]) -> tokenizers.Tokenizer:
+    """Add the tokens that a tokenizer.json adds to its model, as readers of GGUF files do."""
+    from tokenizers import AddedToken
+
+    added = [AddedToken(each["content"], special=each["special"], normalized=False) for each in state["added_tokens"]]
+    built.add_tokens(added)
+    return built
+
+
+def _prefix(made: tokenizers.Tokenizer, backend: tokenizers.Tokenizer) -> bool:
+    """Whether a text starts with a space that was not written; `made` is the tokenizer that adds none."""
+    from tokenizers import normalizers
+
+    plain = made.normalizer
+    with_space = normalizers.Sequence([normalizers.Prepend(SPACE), plain])
+    for texts in ((*PROBES, *LED), PROBES):
+        for prefix, normalizer in ((True, with_space), (False, plain)):
+            made.normalizer = normalizer
+            if same_ids(made, backend, texts):
+                if texts is PROBES:
+                    logger.warning("readers of GGUF files keep a space at the start of a text: this tokenizer drops it")
+                return prefix
+    raise UnsupportedError("GGUF cannot say how the tokenizer normalises texts and cuts them into words", hint=HINT)
 
 
 def _grouped(merges: Sequence[tuple[str, ...]]) -> bool:
