@@ -10,6 +10,7 @@ from volumetric.kernels.cpu.operations import ROWS
 from volumetric.network import initialise
 from volumetric.runtime import RunOptions, lower
 from volumetric.runtime.cpu import CpuDevice
+from volumetric.runtime.cpu.executable import CpuExecutable
 from volumetric.runtime.cpu.graph.steps import drafted
 from volumetric.runtime.cpu.placement import Placement, barriers
 from volumetric.runtime.cpu.steps import Address, Draft, Step
@@ -78,6 +79,7 @@ def test_decoding_keeps_one_residual_stream() -> None:
     """Sums go where their operand was, and threads meet where a step reads what others wrote."""
     network = tiny_llama()
     executable = CpuDevice(threads=2).compile(lower(network), initialise(network, 3), RunOptions(context=64))
+    assert isinstance(executable, CpuExecutable)
     program = executable._open().program
     table = program.table(("few", "few"))
     storages = [storage for storage in table.placement.storages.values() if storage.home == "arena"]

@@ -100,6 +100,8 @@ def offsets_of(packed: Packed) -> Array | None:
     """What is added to each 32 numbers of a row, or each group of a block format, after scaling."""
     form = packed.scheme.blocks
     if form is None and packed.scheme.dtype.name == "uint8":  # codes meet x less 128
+        assert packed.offsets is not None
+        assert packed.scales is not None
         return packed.offsets.astype(np.float64) + 128 * packed.scales.astype(np.float64)
     if form is None:
         return packed.offsets

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import islice
+from typing import Any
 
 import numpy as np
 import pytest
@@ -61,7 +62,7 @@ def pages(executable: GpuExecutable) -> list[int]:
 @pytest.mark.parametrize("windows", [(NARROW, None), (WIDE,)], ids=["mixed", "all"])
 def test_a_state_holds_what_its_windows_see(windows: tuple[int | None, ...]) -> None:
     reference, fast = pair(*windows)
-    states = reference.new_state(), fast.new_state()
+    states: tuple[Any, Any] = reference.new_state(), fast.new_state()
     for count in (150, 1, PAGE):
         x = ids(count, count)
         want, got = (

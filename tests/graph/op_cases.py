@@ -13,6 +13,7 @@ import numpy as np
 
 from tests.graph.scans import SCANS, ScanCase
 from tests.graph.scans import emit as emit_scan
+from volumetric._typing import Array
 from volumetric.layers.activations import ACTIVATIONS
 from volumetric.runtime.graph import Graph, GraphBuilder
 from volumetric.runtime.graph.families.elementwise import BINARY, CURVED, UNARY
@@ -373,8 +374,9 @@ def _recurrent(cell: str, b: int, t: int, size: int, *, bias: bool, resets: bool
     states = [normal(b, size) for _ in range(2 if cell == "lstm" else 1)]
     from_x, weight = normal(b, t, blocks * size), normal(blocks * size, size) * np.float32(0.5)
     end = (normal(blocks * size),) if bias else ()
-    keep = ((normal(b, t) > -0.5).astype(np.float32),) if resets else ()
+    keep: tuple[Array, ...] = ()
     if resets:
+        keep = ((normal(b, t) > -0.5).astype(np.float32),)
         keep[0][:1, 0] = 0
         states[0][:1] = np.nan  # which is forgotten
     attrs = {"cell": cell, "resets": resets}

@@ -53,8 +53,8 @@ def test_damage_is_that_of_the_tensor_alone() -> None:
     assert [damage.key for damage in found] == keys
     assert all(damage.nats[coarse] > 20 * damage.nats[Q["int8:g32"]] for damage in found)
     real = [divergence(model, calibrated(model, IDS, {damage.key: coarse})) for damage in found]
-    ranks = [np.argsort(np.argsort(values)) for values in (real, [damage.nats[coarse] for damage in found])]
-    assert np.corrcoef(*ranks)[0, 1] > 0.8
+    ranks = np.array([np.argsort(np.argsort(values)) for values in (real, [of.nats[coarse] for of in found])])
+    assert np.asarray(np.corrcoef(ranks))[0, 1] > 0.8
     assert 0.3 < sum(damage.nats[coarse] for damage in found) / sum(real) < 3
 
 

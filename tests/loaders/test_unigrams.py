@@ -132,8 +132,8 @@ def test_rows_without_a_token_do_not_change_what_unknown_costs(tmp_path: Path) -
     count = len(values[PREFIX + "tokens"])
     more = {
         "tokens": [*values[PREFIX + "tokens"], *(f"[PAD{count + i}]" for i in range(5)), "<extra>"],
-        "scores": np.append(values[PREFIX + "scores"], np.float32([-10_000] * 6)),
-        "token_type": np.append(values[PREFIX + "token_type"], np.int32([5] * 5 + [4])),
+        "scores": np.append(values[PREFIX + "scores"], np.full(6, -10_000, np.float32)),
+        "token_type": np.append(values[PREFIX + "token_type"], np.array([5] * 5 + [4], np.int32)),
     }
     plain, padded = read(values, tmp_path), read(values | {PREFIX + k: v for k, v in more.items()}, tmp_path)
     for text in (*TEXTS, f"a [PAD{count}] b"):
