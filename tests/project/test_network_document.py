@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import re
+import sys
 from pathlib import Path
 
 import pytest
 
+from volumetric.cli import main
+
 DOCS = Path(__file__).parents[2] / "docs"
 
 
-def examples(name: str) -> list[str]:
-    return re.findall(r"```python\n(.*?)```", (DOCS / name).read_text(encoding="utf-8"), re.DOTALL)
+def examples(name: str, language: str = "python") -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", (DOCS / name).read_text(encoding="utf-8"), re.DOTALL)
 
 
 def test_the_examples_run(capsys: pytest.CaptureFixture[str]) -> None:
@@ -26,3 +30,11 @@ def test_the_examples_of_clocked_networks_run(tmp_path: Path, monkeypatch: pytes
     names: dict[str, object] = {}
     for code in examples("clocked.md"):
         exec(compile(code, "docs/clocked.md", "exec"), names)
+    [lines] = examples("clocked.md", "json")
+    Path("rows.jsonl").write_text(lines)
+    for line in "".join(examples("clocked.md", "sh")).splitlines():
+        name, *arguments = line.partition(" < ")[0].split()
+        assert name == "volumetric"
+        if " < " in line:
+            monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(Path(line.partition(" < ")[2]).read_bytes())))
+        assert main([*arguments, "--device", "cpu"]) == 0, line

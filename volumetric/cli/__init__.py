@@ -15,6 +15,7 @@ VERBS = {
     "generate": "Generate text after one prompt.",
     "chat": "Talk with a model; /help lists the commands.",
     "embed": "Turn texts into embeddings, as npy, npz or JSON lines.",
+    "run": "Run a stream of rows through a network, row by row or tick by tick.",
     "train": "Train a network as a TOML file says.",
     "evolve": "Evolve networks for a problem as a TOML file says, or draw a run.",
     "bench": "Measure prompt processing and token generation (pp/tg rows, as llama-bench).",

@@ -37,6 +37,43 @@ def stop_on_interrupt(after: str) -> Iterator[threading.Event]:
         yield asked
 
 
+class Stopped(KeyboardInterrupt):
+    """Ctrl-C came while nothing was being done but waiting for input."""
+
+
+class Stopping:
+    """A request to stop, and whether it may end what is being done."""
+
+    def __init__(self) -> None:
+        self.asked = False
+        self._waits = False
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Let Ctrl-C end what is inside at once, by `Stopped`."""
+        self._waits = True
+        try:
+            yield
+        finally:
+            self._waits = False
+
+    def handle(self, after: str) -> None:
+        """Take one signal."""
+        if self.asked:
+            raise KeyboardInterrupt
+        self.asked = True
+        if self._waits:
+            raise Stopped
+        console.note(f"stopping after {after}; Ctrl-C again stops at once")
+
+
+@contextmanager
+def stop_between(stopping: Stopping, after: str) -> Iterator[None]:
+    """Have Ctrl-C ask `stopping`: as `stop_on_interrupt`, but where input is waited for, it ends the waiting."""
+    with _handling(lambda number, frame: stopping.handle(after)):
+        yield
+
+
 @contextmanager
 def end_on_interrupt(stream: Stream) -> Iterator[None]:
     """Let Ctrl-C end `stream`, and nothing else, whenever it comes.

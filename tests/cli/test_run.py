@@ -1,0 +1,292 @@
+"""The verb ``run``: streams of rows and ticks, on the reference device."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from volumetric import Clocked, Coord, Every, Grid, Link, Network, Port
+from volumetric.analysis.standardise import Standardisation
+from volumetric.layers import RNN, Dense, Embedding
+from volumetric.loaders import save_native
+from volumetric.loaders.native import NativeFacts
+from volumetric.network import initialise
+from volumetric.runtime.open import open_device
+from volumetric.runtime.streams import open_stream
+
+NETWORK = Network(
+    grid=Grid(2),
+    layers={Coord(0): RNN(input_size=3, hidden_size=4), Coord(1): Dense(in_features=4, out_features=2)},
+    input_shape=(3,),
+    input_dtype="float32",
+)
+MACHINE = Clocked(network=NETWORK, clocks={Coord(1): Every(period=2)})
+PARAMS = initialise(NETWORK, seed=2)
+X = np.random.default_rng(0).standard_normal((2, 70, 3)).astype(np.float32)
+REFERENCE: Any = open_device("reference")
+ON_REFERENCE = ("--device", "reference")
+
+
+@pytest.fixture
+def plain(tmp_path: Path) -> str:
+    save_native(tmp_path / "plain", NETWORK, PARAMS)
+    return str(tmp_path / "plain")
+
+
+@pytest.fixture
+def ticking(tmp_path: Path) -> str:
+    save_native(tmp_path / "ticking", NETWORK, PARAMS, clocked=MACHINE)
+    return str(tmp_path / "ticking")
+
+
+def wanted(machine: Any, x: np.ndarray, **how: Any) -> Any:
+    return open_stream(REFERENCE, machine, PARAMS, batch=len(x)).run(x, **how)
+
+
+def lines(x: np.ndarray) -> bytes:
+    return "".join(f"{json.dumps(row.tolist())}\n" for row in x).encode()
+
+
+def type_in(monkeypatch: pytest.MonkeyPatch, text: bytes) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text)))
+
+
+def same(found: Any, expected: Any) -> None:
+    """Products of other numbers of rows may differ in their last bits."""
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
+
+
+def numbers(out: str) -> np.ndarray:
+    return np.array([json.loads(line) for line in out.splitlines()], np.float32)
+
+
+@pytest.mark.parametrize("form", ["jsonl", "stdin", "npz", "npz of one"])
+def test_rows_become_lines(run, plain, tmp_path, monkeypatch, form):
+    given = str(tmp_path / f"rows.{form[:5].strip()}")
+    if form == "stdin":
+        type_in(monkeypatch, lines(X[0]).rstrip(b"\n"))
+        given = "-"
+    elif form == "jsonl":
+        Path(given).write_bytes(lines(X[0]).replace(b"\n", b"\n\n"))
+    else:
+        given = str(tmp_path / "rows.npz")
+        np.savez(given, input=(X[0] if form == "npz of one" else X[:1]).astype(np.float64))
+    code, out, err = run("run", plain, "--in", given, *ON_REFERENCE)
+    assert (code, err) == (0, "")
+    same(numbers(out), wanted(NETWORK, X[:1])[0])
+
+
+def test_a_model_says_itself_whether_it_ticks(run, plain, ticking, tmp_path):
+    np.savez(tmp_path / "x.npz", input=X)
+    for model, flags, machine in (
+        (ticking, (), MACHINE),
+        (ticking, ("--no-clocked",), NETWORK),
+        (plain, ("--clocked",), Clocked(network=NETWORK)),
+    ):
+        code, out, err = run("run", model, "--in", str(tmp_path / "x.npz"), *flags, *ON_REFERENCE)
+        assert (code, err) == (0, "")
+        same(numbers(out).swapaxes(0, 1), wanted(machine, X))
+
+
+def test_ticks_go_on_where_rows_end(run, ticking, tmp_path):
+    np.savez(tmp_path / "x.npz", input=X)
+    target = tmp_path / "y.npz"
+    arguments = ("--in", str(tmp_path / "x.npz"), "--per-row", "2", "--ticks", "66", "--out", str(target))
+    code, out, err = run("run", ticking, *arguments, *ON_REFERENCE)
+    assert (code, out) == (0, "")
+    assert "206 ticks" in err
+    stream: Any = open_stream(REFERENCE, MACHINE, PARAMS, batch=2)
+    whole = np.concatenate([stream.run(X, per_row=2), stream.run(ticks=66)], 1)
+    with np.load(target) as file:
+        assert file.files == ["output"]
+        same(file["output"], whole)
+    code, out, _ = run("run", ticking, "--ticks", "3", "--quiet", *ON_REFERENCE)
+    assert (code, len(out.splitlines())) == (0, 3)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["ticking", "x.npz", "y.npz"]
+
+
+@pytest.mark.parametrize("kind", ["plain", "ticking"])
+def test_a_state_goes_on(run, request, tmp_path, kind):
+    model, state = request.getfixturevalue(kind), tmp_path / "state.bin"
+    whole = wanted(MACHINE if kind == "ticking" else NETWORK, X[:1])[0]
+    found = []
+    for part in (X[0, :30], X[0, 30:30], X[0, 30:]):
+        (tmp_path / "x.jsonl").write_bytes(lines(part))
+        code, out, err = run("run", model, "--in", str(tmp_path / "x.jsonl"), "--state", str(state), *ON_REFERENCE)
+        assert (code, err) == (0, "")
+        found += [json.loads(line) for line in out.splitlines()]
+    same(np.array(found, np.float32), whole)
+
+
+def test_lines_of_many_streams_reset_and_have_names(run, tmp_path, monkeypatch):
+    network = Network(
+        grid=Grid(2),
+        layers={Coord(0): Embedding(num_embeddings=5, embedding_dim=3), Coord(1): RNN(input_size=3, hidden_size=3)},
+        links=(Link(kind="activation", source=Coord(1), target=Coord(1), combine="add", delay=1),),
+        inputs={"push": Port(coord=Coord(1), shape=(3,), combine="add")},
+        outputs={"first": Coord(0), "file": Coord(1)},
+    )
+    clocked, params = Clocked(network=network), initialise(network, seed=1)
+    save_native(tmp_path / "m", network, params, clocked=clocked)
+    ids, push = np.array([[1, 4, 2], [0, 3, 3]]), X[:, :3]
+    given: list[dict[str, Any]] = [{"input": ids[:, t].tolist(), "push": push[:, t].tolist()} for t in range(3)]
+    given[2]["reset"] = [False, True]
+    given += [{"push": push[:, 0].tolist(), "input": [1, 1], "reset": True}, {"push": push[:, 1].tolist()}, {}]
+    type_in(monkeypatch, "".join(f"{json.dumps(row)}\n" for row in given).encode())
+    code, out, err = run("run", str(tmp_path / "m"), "--batch", "2", *ON_REFERENCE)
+    assert (code, err) == (0, "")
+    stream: Any = open_stream(REFERENCE, clocked, params, batch=2)
+    whole: Any = [stream.run({"input": ids, "push": push}, resets=np.array([[0, 0, 0], [0, 0, 1]]))]
+    whole += [stream.run({"input": ids[:, :1] * 0 + 1, "push": push[:, :1]}, resets=np.ones((2, 1)))]
+    whole += [stream.run({"push": push[:, 1:2]}), stream.run(ticks=1)]
+    sys.stdin.seek(0)
+    target = tmp_path / "y.npz"
+    assert run("run", str(tmp_path / "m"), "--batch", "2", "--out", str(target), *ON_REFERENCE)[0] == 0
+    for name in network.taps:
+        found = np.array([json.loads(line)[name] for line in out.splitlines()], np.float32)
+        made = np.concatenate([part[name] for part in whole], 1)
+        same(found, made.swapaxes(0, 1))
+        with np.load(target) as file:
+            same(file[name], made)
+
+
+def test_resets_of_arrays(run, plain, tmp_path):
+    marks = (np.arange(70) % 9 == 4).astype(bool)
+    np.savez(tmp_path / "x.npz", input=X[0], reset=marks)
+    _, out, _ = run("run", plain, "--in", str(tmp_path / "x.npz"), *ON_REFERENCE)
+    same(numbers(out), wanted(NETWORK, X[:1], resets=marks[None].astype(int))[0])
+
+
+def test_rows_are_standardised_as_in_training(run, tmp_path):
+    scaling = Standardisation(mean=(1.0, 2.0, 3.0), deviation=(2.0, 1.0, 0.5))
+    save_native(tmp_path / "m", NETWORK, PARAMS, facts=NativeFacts(inputs=scaling))
+    np.savez(tmp_path / "x.npz", input=X)
+    _, out, _ = run("run", str(tmp_path / "m"), "--in", str(tmp_path / "x.npz"), *ON_REFERENCE)
+    same(numbers(out).swapaxes(0, 1), wanted(NETWORK, scaling.apply(X)))
+
+
+def test_what_is_not_finite_goes_through(run, plain, monkeypatch):
+    type_in(monkeypatch, b"[NaN, 1, 2]\n[1, 2, Infinity]\n" + b'{"input": [1, 2, 3], "reset": true}\n')
+    code, out, _ = run("run", plain, *ON_REFERENCE)
+    assert code == 0
+    assert np.isnan(numbers(out)[0]).all()
+    same(numbers(out)[2], wanted(NETWORK, np.array([[[1, 2, 3]]], np.float32))[0, 0])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"[1, 2", "line 2 is not JSON"),
+        (b"[" * 100_000, "line 2 is not JSON"),
+        (b"\xff", "line 2 is not JSON"),
+        (b"9" * 5000, "line 2"),
+        (b"[1, 2]", "line 2: input 'input': expected [3], got [2]"),
+        (b"[[1, 2, 3]]", "expected [3], got [1, 3]"),
+        (b"[[1], 2, 3]", "line 2: input 'input' is ragged"),
+        (b'["a", 2, 3]', "expected numbers, got text"),
+        (b"[null, 2, 3]", "line 2: input 'input': expected numbers"),
+        (b"true", "expected numbers, got true or false"),
+        (b"[1e300, 2, 3]", "1e+300 does not fit in float32"),
+        (b'{"inputs": [1, 2, 3]}', "line 2: the network has no input 'inputs'"),
+        (b'{"reset": 2, "input": [1, 2, 3]}', 'line 2: "reset" must be true or false'),
+        (b'{"reset": [true, true], "input": [1, 2, 3]}', "must be true or false"),
+    ],
+)
+def test_a_line_that_is_no_row_is_named(run, plain, tmp_path, monkeypatch, text, message):
+    type_in(monkeypatch, b"[1, 2, 3]\n" + text + b"\n")
+    code, _, err = run("run", plain, "--state", str(tmp_path / "s"), *ON_REFERENCE)
+    assert code == 2
+    assert message in err
+    assert "hint: " in err
+    assert not (tmp_path / "s").exists()
+
+
+def test_arrays_that_do_not_fit_are_named(run, plain, ticking, tmp_path):
+    path = tmp_path / "x.npz"
+    for arrays, message in (
+        ({"x": X}, "no input 'x'"),
+        ({}, "has no rows"),
+        ({"input": X[..., :2]}, "expected [T, 3] or [B, T, 3], got [2, 70, 2]"),
+        ({"input": X[0, 0]}, "got [3]"),
+        ({"input": X.astype(str)}, "got text"),
+        ({"input": X[:0]}, "of no stream"),
+        ({"input": X, "reset": np.zeros((2, 3))}, "the same streams and rows, got input [2, 70], reset [2, 3]"),
+        ({"input": X, "reset": np.full((2, 70), 2)}, "must be 0 and 1"),
+    ):
+        np.savez(path, **arrays)  # pyright: ignore[reportArgumentType]  (there is no array of that name)
+        code, out, err = run("run", plain, "--in", str(path), *ON_REFERENCE)
+        assert (code, out) == (2, "")
+        assert message in err
+    np.savez(path, input=X)
+    assert "rows of 2 streams, --batch is 3" in run("run", plain, "--in", str(path), "--batch", "3")[2]
+    path.write_bytes(path.read_bytes()[:100])
+    code, _, err = run("run", plain, "--in", str(path), *ON_REFERENCE)
+    assert (code, "x.npz" in err) == (1, True)
+    code, _, err = run("run", plain, "--in", str(tmp_path / "none.npz"), *ON_REFERENCE)
+    assert (code, "none.npz" in err) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--in", "x.csv"), "ends in neither .npz nor .jsonl"),
+        (("--ticks", "0"), "--ticks must be 1 or more"),
+        (("--ticks", "3"), "--ticks is of networks that run tick by tick"),
+        (("--per-row", "2"), "--per-row is of networks"),
+        (("--ticks", "1", "--batch", "-1"), "--batch must be"),
+        (("--ticks", "1", "--out", "y.npy"), "does not end in .npz"),
+        (("--device", "tpu"), "--device"),
+    ],
+)
+def test_flags_that_make_no_sense(run, plain, monkeypatch, arguments, message):
+    type_in(monkeypatch, b"")
+    code, out, err = run("run", plain, *arguments)
+    assert (code, out) == (2, "")
+    assert message in err
+
+
+def test_states_of_others_are_refused_and_stay(run, plain, ticking, tmp_path, monkeypatch):
+    state = tmp_path / "s"
+    assert run("run", ticking, "--ticks", "2", "--state", str(state), *ON_REFERENCE)[0] == 0
+    saved = state.read_bytes()
+    for model, flags in ((plain, ()), (ticking, ("--batch", "2")), (plain, ("--clocked",))):
+        type_in(monkeypatch, b"")
+        code, out, err = run("run", model, "--state", str(state), *flags, *ON_REFERENCE)
+        assert (code, out) == (1, "")
+        assert str(state) in err
+        assert "another FILE" in err
+    state.write_bytes(saved[:-1])
+    assert run("run", ticking, "--ticks", "2", "--state", str(state), *ON_REFERENCE)[0] == 1
+    assert state.read_bytes() == saved[:-1]
+    code, _, err = run("run", ticking, "--ticks", "2", "--out", str(tmp_path / "no" / "y.npz"), *ON_REFERENCE)
+    assert (code, "cannot write" in err) == (1, True)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals")
+def test_rows_come_one_by_one_and_ctrl_c_keeps_the_state(ticking, tmp_path):
+    state = tmp_path / "s"
+    command = [sys.executable, "-m", "volumetric", "run", ticking, "--state", str(state), *ON_REFERENCE]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        found = []
+        for row in X[0, :3]:  # each line is answered before the next one is written
+            child.stdin.write(lines(row[None]))
+            child.stdin.flush()
+            found.append(json.loads(child.stdout.readline()))
+        child.send_signal(signal.SIGINT)
+        assert child.wait(timeout=60) == 130
+    whole = wanted(MACHINE, X[:1])[0]
+    same(np.array(found, np.float32), whole[:3])
+    stream: Any = open_stream(REFERENCE, MACHINE, PARAMS)
+    stream.restore(state.read_bytes())
+    same(stream.run(X[:1, 3:])[0], whole[3:])

@@ -1,0 +1,175 @@
+"""The verb ``run``: a stream of rows through a network."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from volumetric._typing import Array
+from volumetric.atomic import write_atomic
+from volumetric.cli import console, exits
+from volumetric.cli.exits import UsageError
+from volumetric.cli.interrupts import Stopped, Stopping, stop_between
+from volumetric.cli.options import OutputOptions, SourceOptions, check_device
+from volumetric.cli.run_out import ArraySink, LineSink, Sink
+from volumetric.cli.run_rows import CHUNK, ArrayRows, line_chunks
+from volumetric.clocked import Clocked
+from volumetric.errors import CheckpointError
+from volumetric.loaders import LoadedModel, open_model
+from volumetric.loaders.regular_file import open_regular
+from volumetric.network import INPUT, OUTPUT, Network
+from volumetric.runtime.open import open_device
+from volumetric.runtime.streams import ClockedStream, RowStream, open_stream
+from volumetric.runtime.streams.chunks import Chunk
+
+
+def run(
+    model: str,
+    *,
+    rows: Annotated[str | None, Parameter(name="--in", allow_leading_hyphen=True)] = None,
+    ticks: int | None = None,
+    per_row: int = 1,
+    clocked: bool | None = None,
+    state: Path | None = None,
+    batch: int | None = None,
+    out: Annotated[Path | None, Parameter(name=["--out", "-o"])] = None,
+    device: Annotated[str, Parameter(name=["--device", "-dev"])] = "auto",
+    source: SourceOptions = SourceOptions(),
+    output: OutputOptions = OutputOptions(),
+) -> int:
+    """Run a stream of rows through a network, row by row or tick by tick, and write what it makes of them.
+
+    Ctrl-C ends the stream after the rows that are being computed, and what it keeps is written to --state.
+    docs/clocked.md has more.
+
+    Parameters
+    ----------
+    model : str
+        A directory that train, evolve or save_native has written, or anything else that generate takes.
+    rows : str
+        A .npz file with arrays [B, T, …] or [T, …] by input; a .jsonl file with a row a line, a list or an object by
+        input, in which "reset": true lets the stream begin anew; or - for such lines on stdin, which are taken as they
+        come. stdin unless given, but with --ticks none.
+    ticks : int
+        Ticks after the last row, on what the inputs hold; of clocked networks.
+    per_row : int
+        Ticks for each row; of clocked networks.
+    clocked : bool
+        Run tick by tick; --no-clocked row by row. As the model's clocked.json says unless given, which need not be
+        there.
+    state : path
+        File from which the streams go on, if it is there, and to which they are saved at the end.
+    batch : int
+        Streams side by side; a line has a row for each then. Those of the .npz file, else 1, unless given.
+    out : path
+        A .npz file to write, with an array [B, ticks, …] for each output. Lines of JSON on stdout unless given.
+    device : str
+        auto, cpu, gpu, gpu:1, or reference. auto is what VOLUMETRIC_DEVICE names, else the best GPU, else the CPU.
+    """
+    output.apply()
+    check_device(device)
+    _check(rows, ticks, per_row, batch, out)
+    with console.progress(f"reading {model}…"):
+        loaded = open_model(model, source.dtype, offline=source.offline, strict=source.strict, guess=source.guessed())
+    machine = _machine(loaded, clocked)
+    if not isinstance(machine, Clocked) and (ticks is not None or per_row != 1):
+        flag = "--per-row" if ticks is None else "--ticks"
+        raise UsageError(f"{flag} is of networks that run tick by tick", hint="--clocked runs a network so")
+    stopping = Stopping()
+    with ExitStack() as opened:
+        chunks, streams = _rows(rows, ticks, loaded.network, batch, opened, stopping)
+        with console.progress(f"putting {loaded.name} on {device}…"):
+            stream = open_stream(open_device(device), machine, loaded.params, batch=streams)
+        if state is not None and state.exists():
+            _restore(stream, state)
+        sink: Sink = LineSink()
+        if out is not None:
+            sink = opened.enter_context(ArraySink(out, loaded.network, streams))
+        with stop_between(stopping, "these rows"), contextlib.suppress(Stopped):
+            for chunk in chunks:
+                sink.take(_outputs(_advance(stream, _standardised(loaded, chunk), per_row)))
+                if stopping.asked:
+                    break
+            for start in () if stopping.asked else range(0, ticks or 0, CHUNK):
+                last = Chunk(x={}, count=min(CHUNK, (ticks or 0) - start))
+                sink.take(_outputs(_advance(stream, last, 1)))
+                if stopping.asked:
+                    break
+        if isinstance(sink, ArraySink):
+            sink.finish()
+        if state is not None:
+            write_atomic(state, stream.save())
+    return exits.INTERRUPTED if stopping.asked else exits.OK
+
+
+def _check(rows: str | None, ticks: int | None, per_row: int, batch: int | None, out: Path | None) -> None:
+    """Raise `UsageError` unless the flags make sense whatever the model is."""
+    for flag, value in (("--ticks", ticks), ("--per-row", per_row), ("--batch", batch)):
+        if value is not None and value < 1:
+            raise UsageError(f"{flag} must be 1 or more, got {value}")
+    if rows is not None and rows != "-" and Path(rows).suffix not in (".npz", ".jsonl"):
+        raise UsageError(f"--in {rows} ends in neither .npz nor .jsonl", hint="--in - takes JSON lines from stdin")
+    if out is not None and out.suffix != ".npz":
+        raise UsageError(f"--out {out} does not end in .npz", hint="without --out, JSON lines go to stdout")
+    if rows in (None, "-") and (rows or ticks is None) and sys.stdin.isatty():
+        raise UsageError("no rows", hint="give --in FILE, lines of JSON on stdin, or --ticks alone")
+
+
+def _machine(loaded: LoadedModel, clocked: bool | None) -> Network | Clocked:
+    """What is run: as the files say, unless the flag says otherwise."""
+    if clocked is None:
+        return loaded.clocked or loaded.network
+    return loaded.clocked or Clocked(network=loaded.network) if clocked else loaded.network
+
+
+def _rows(
+    rows: str | None, ticks: int | None, network: Network, batch: int | None, opened: ExitStack, stopping: Stopping
+) -> tuple[Iterator[Chunk], int]:
+    """Return the rows, and how many streams they are of."""
+    if rows is None and ticks is not None:
+        return iter(()), batch or 1
+    if rows is not None and rows.endswith(".npz"):
+        arrays = ArrayRows(Path(rows), network)
+        if batch not in (None, arrays.batch):
+            raise UsageError(f"{rows} has rows of {arrays.batch} streams, --batch is {batch}", hint="leave --batch out")
+        return arrays.chunks(), arrays.batch
+    streams = batch or 1
+    if rows not in (None, "-"):
+        handle = opened.enter_context(open_regular(rows))
+        return line_chunks(handle.read, rows, network, streams, stopping.waiting), streams
+    stdin: Any = sys.stdin.buffer
+    return line_chunks(stdin.read1, "stdin", network, streams, stopping.waiting), streams
+
+
+def _restore(stream: RowStream | ClockedStream, path: Path) -> None:
+    try:
+        with open_regular(path) as handle:
+            stream.restore(handle.read())
+    except CheckpointError as error:
+        raise CheckpointError(
+            f"{path}: {error}", hint="give the model that it was saved with, or another FILE"
+        ) from None
+
+
+def _advance(stream: RowStream | ClockedStream, chunk: Chunk, per_row: int) -> Array | dict[str, Array]:
+    return stream.advance(chunk) if isinstance(stream, RowStream) else stream.advance(chunk, per_row=per_row)
+
+
+def _outputs(made: Array | dict[str, Array]) -> dict[str, Array]:
+    return made if isinstance(made, dict) else {OUTPUT: made}
+
+
+def _standardised(loaded: LoadedModel, chunk: Chunk) -> Chunk:
+    """Rows as the network was trained on them."""
+    if loaded.inputs is None or INPUT not in chunk.x:
+        return chunk
+    x = chunk.x[INPUT]
+    scaled = loaded.inputs.apply(x.reshape(-1, *x.shape[2:])).reshape(x.shape)
+    return replace(chunk, x={**chunk.x, INPUT: scaled})

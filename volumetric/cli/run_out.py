@@ -1,0 +1,98 @@
+"""What streams make, as JSON lines or in a file of arrays, in memory that does not grow."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import zipfile
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+import numpy as np
+
+from volumetric._typing import Array
+from volumetric.atomic import atomic_file
+from volumetric.cli import console
+from volumetric.errors import CheckpointError
+from volumetric.network import Network
+
+
+class Sink(Protocol):
+    """Takes outputs by name, ``[batch, ticks, …]`` each."""
+
+    def take(self, outputs: dict[str, Array]) -> None:
+        """Take some ticks."""
+        ...
+
+
+class LineSink:
+    """Writes a line for each tick to stdout: numbers, those of several streams in a list, several outputs by name."""
+
+    def take(self, outputs: dict[str, Array]) -> None:
+        """Write the ticks."""
+        by_tick = {name: (y[0] if len(y) == 1 else y.swapaxes(0, 1)).tolist() for name, y in outputs.items()}
+        ticks: list[Any] = [dict(zip(by_tick, values, strict=True)) for values in zip(*by_tick.values(), strict=True)]
+        if len(by_tick) == 1:
+            [ticks] = by_tick.values()
+        console.write("".join(json.dumps(tick) + "\n" for tick in ticks))
+
+
+class ArraySink:
+    """Collects outputs on disk, beside the ``.npz`` file that `finish` writes.
+
+    Raises
+    ------
+    CheckpointError : nothing can be written there
+    """
+
+    def __init__(self, path: Path, network: Network, batch: int) -> None:
+        self._path = path
+        self._shapes = {name: (batch, *network.shapes[coord][1:]) for name, coord in network.taps.items()}
+        self._open = ExitStack()
+        self._files: dict[str, Any] = {}
+        self._ticks = 0
+
+    def __enter__(self) -> Self:
+        """Open what is written to in between."""
+        try:
+            for name in self._shapes:
+                self._files[name] = self._open.enter_context(tempfile.TemporaryFile(dir=self._path.absolute().parent))
+        except OSError as error:
+            self._open.close()
+            raise self._refused(error) from error
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Forget what was collected."""
+        self._open.close()
+
+    def take(self, outputs: dict[str, Array]) -> None:
+        """Keep the ticks."""
+        try:
+            for name, y in outputs.items():
+                self._files[name].write(np.ascontiguousarray(y.swapaxes(0, 1), "<f4").data)
+        except OSError as error:
+            raise self._refused(error) from error
+        self._ticks += next(iter(outputs.values())).shape[1]
+
+    def finish(self) -> None:
+        """Write the file, whole or not at all: float32 ``[batch, ticks, …]`` for each output."""
+        arrays: dict[str, Array] = {}
+        for name, (batch, *shape) in self._shapes.items():
+            arrays[name] = np.zeros((batch, 0, *shape), np.float32)
+            if self._ticks:
+                self._files[name].flush()
+                held = np.memmap(self._files[name], "<f4", "r", shape=(self._ticks, batch, *shape))
+                arrays[name] = held.swapaxes(0, 1)
+        with atomic_file(self._path) as handle, zipfile.ZipFile(handle, "w") as archive:
+            for name, array in arrays.items():  # numpy.savez takes no array that is called "file"
+                with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                    np.lib.format.write_array(member, array, allow_pickle=False)
+        console.note(f"{self._ticks} ticks written to {self._path}")
+
+    def _refused(self, error: OSError) -> CheckpointError:
+        return CheckpointError(f"cannot write {self._path}: {error.strerror or error}", hint="check space and rights")

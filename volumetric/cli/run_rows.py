@@ -1,0 +1,207 @@
+"""Rows for streams, from JSON lines or arrays, checked as they are read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from volumetric._typing import Array
+from volumetric.cli.exits import UsageError
+from volumetric.grid import Port
+from volumetric.network import INPUT, Network
+from volumetric.runtime.streams.chunks import Chunk, in_chunks
+
+CHUNK: Final = 64
+"""Rows that are computed together."""
+
+LONGEST_LINE: Final = 1 << 26
+"""Bytes of a line; one that goes on for ever is no row."""
+
+PIECE: Final = 1 << 16
+"""Bytes that are read together, where there are as many."""
+
+RESET: Final = "reset"
+"""Name of the mark with which streams begin anew, where no input is called so."""
+
+
+def line_chunks(
+    read: Callable[[int], bytes],
+    what: str,
+    network: Network,
+    batch: int,
+    waiting: Callable[[], AbstractContextManager[None]],
+) -> Iterator[Chunk]:
+    """Yield the rows of JSON lines as they come: what is there is not held back until more is.
+
+    Parameters
+    ----------
+    read : return some bytes, at most as many as it is told, as soon as there are any; none at the end
+    what : name of the file in errors
+    waiting : what is entered while nothing is done but reading
+
+    Raises
+    ------
+    UsageError : a line is no row; the message has its number
+    """
+    reader = _Reader(network, batch, what)
+    for lines in _lines(read, what, waiting):
+        pairs = [reader.row(text) for text in lines]
+        rows = [row for pair in pairs if pair for row in pair[:1]]
+        marks = [mark for pair in pairs if pair for mark in pair[1:]]
+        yield from in_chunks(rows, marks, chunk=CHUNK)
+
+
+def _lines(
+    read: Callable[[int], bytes], what: str, waiting: Callable[[], AbstractContextManager[None]]
+) -> Iterator[list[bytes]]:
+    """Yield the lines of each piece that arrives; the last one may lack its end."""
+    begun: list[bytes] = []
+    while True:
+        with waiting():
+            piece = read(PIECE)
+        if not piece:
+            break
+        first, *others = piece.split(b"\n")
+        begun.append(first)
+        if others:
+            yield [b"".join(begun), *others[:-1]]
+            begun = [others[-1]]
+        if sum(map(len, begun)) > LONGEST_LINE:
+            raise UsageError(f"{what} has a line of more than {LONGEST_LINE >> 20} MiB", hint="write one row a line")
+    if any(begun):
+        yield [b"".join(begun)]
+
+
+class _Reader:
+    """Reads rows of a network from lines, which it counts."""
+
+    def __init__(self, network: Network, batch: int, what: str) -> None:
+        self._ports, self._batch, self._what = network.ports, batch, what
+        self._number = 0
+
+    def row(self, text: bytes) -> tuple[dict[str, Array], Array] | None:
+        """Return what a line gives to each input, and which streams begin anew; None: the line is empty."""
+        self._number += 1
+        if not text.strip():
+            return None
+        where = f"{self._what}, line {self._number}"
+        try:
+            value = json.loads(text.decode("utf-8"))
+        except (ValueError, RecursionError) as error:
+            raise UsageError(f"{where} is not JSON: {str(error)[:100]}") from None
+        named: dict[str, Any] = value if isinstance(value, dict) else {INPUT: value}
+        mark = np.zeros(self._batch, np.int64)
+        if RESET in named and RESET not in self._ports:
+            mark = self._mark(named[RESET], where)
+            named = {name: one for name, one in named.items() if name != RESET}
+        check_names(named, self._ports, where)
+        return {name: self._array(one, name, where) for name, one in named.items()}, mark
+
+    def _mark(self, given: Any, where: str) -> Array:
+        marks = given if isinstance(given, list) else [given] * self._batch
+        if len(marks) != self._batch or any(mark not in (0, 1) for mark in marks):
+            wanted = "true or false" if self._batch == 1 else f"true, false, or {self._batch} of them"
+            raise UsageError(f'{where}: "{RESET}" must be {wanted}')
+        return np.array(marks, np.int64)
+
+    def _array(self, given: Any, name: str, where: str) -> Array:
+        port = self._ports[name]
+        shape = port.shape if self._batch == 1 else (self._batch, *port.shape)
+        try:
+            array = np.array(given)
+        except ValueError:
+            raise UsageError(f"{where}: input {name!r} is ragged", hint=f"a row is {list(shape)} numbers") from None
+        array = numbers(array, port, f"{where}: input {name!r}")
+        if array.shape != shape:
+            raise UsageError(f"{where}: input {name!r}: expected {list(shape)}, got {list(array.shape)}")
+        return array.reshape(self._batch, *port.shape)
+
+
+def numbers(array: Array, port: Port, where: str) -> Array:
+    """Return an array in the type of an input. Raises `UsageError` where it has no such numbers."""
+    if array.dtype.kind not in ("iu" if port.dtype == "int32" else "iuf"):
+        wanted = "ids, which are whole numbers" if port.dtype == "int32" else "numbers"
+        raise UsageError(f"{where}: expected {wanted}, got {_told(array)}")
+    with np.errstate(over="ignore"):
+        made = array.astype(port.dtype)
+    wrong = made != array if port.dtype == "int32" else np.isinf(made) & np.isfinite(array)
+    if wrong.any():
+        raise UsageError(f"{where}: {array[wrong].flat[0]} does not fit in {port.dtype}")
+    return made
+
+
+def _told(array: Array) -> str:
+    names = {"b": "true or false", "U": "text", "S": "text", "f": "fractions", "c": "complex numbers"}
+    return names.get(array.dtype.kind, "something else" if array.ndim else f"{array.item()!r}"[:40])
+
+
+def check_names(given: Mapping[str, Any], ports: Mapping[str, Port], where: str) -> None:
+    """Raise `UsageError` where there is a name of no input."""
+    for name in given:
+        if name not in ports:
+            known = ", ".join(map(repr, ports))
+            raise UsageError(f"{where}: the network has no input {name!r}", hint=f"its inputs are {known}")
+
+
+class ArrayRows:
+    """Rows of an ``.npz`` file: arrays by input, ``[B, T, …]`` or ``[T, …]``, and perhaps marks ``reset`` alike.
+
+    Attributes
+    ----------
+    batch : streams that the arrays are of
+
+    Raises
+    ------
+    CheckpointError : the file cannot be read
+    UsageError : it has other arrays than the network has inputs, or of other shapes
+    """
+
+    def __init__(self, path: Path, network: Network) -> None:
+        from volumetric.train.npz import read_npz
+
+        arrays, ports = read_npz(path), network.ports
+        marks = arrays.pop(RESET, None) if RESET not in ports else None
+        check_names(arrays, ports, str(path))
+        if not arrays:
+            raise UsageError(f"{path} has no rows", hint=f"name arrays as the inputs: {', '.join(ports)}")
+        self._x = {name: _sequences(array, name, ports[name], path) for name, array in arrays.items()}
+        sizes = {name: x.shape[:2] for name, x in self._x.items()}
+        if marks is not None:
+            marks = marks[None] if marks.ndim == 1 else marks
+            sizes[RESET] = marks.shape
+            if not np.isin(marks, (0, 1)).all():
+                raise UsageError(f"{path}: {RESET!r} must be 0 and 1")
+        if len(set(sizes.values())) > 1:
+            told = ", ".join(f"{name} {list(size)}" for name, size in sizes.items())
+            raise UsageError(f"{path}: all arrays have the same streams and rows, got {told}")
+        self._marks = marks
+        self.batch, self._rows = next(iter(sizes.values()))
+        if not self.batch:
+            raise UsageError(f"{path} has rows of no stream")
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Yield the rows."""
+        for start in range(0, self._rows, CHUNK):
+            stop = min(start + CHUNK, self._rows)
+            marks = None if self._marks is None else self._marks[:, start:stop].astype(np.int64)
+            x = {name: one[:, start:stop] for name, one in self._x.items()}
+            yield Chunk(x=x, count=stop - start, resets=marks)
+
+
+def _sequences(array: Array, name: str, port: Port, path: Path) -> Array:
+    array = numbers(array, port, f"{path}: input {name!r}")
+    if array.ndim == 1 + len(port.shape):
+        array = array[None]
+    if array.ndim != 2 + len(port.shape) or array.shape[2:] != port.shape:
+        shown = _shown(port.shape)
+        raise UsageError(f"{path}: input {name!r}: expected [T{shown}] or [B, T{shown}], got {list(array.shape)}")
+    return array
+
+
+def _shown(shape: Sequence[int]) -> str:
+    return "".join(f", {axis}" for axis in shape)
