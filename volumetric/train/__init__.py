@@ -14,7 +14,7 @@ from volumetric.train.history import CsvReporter, FileReporter, JsonlReporter, L
 from volumetric.train.learner import LayerTarget, Learner, LearnerOptions, LearnerState, OpenLearner, StepReport, Tally
 from volumetric.train.lora import LowRank, load_overlays, save_overlays
 from volumetric.train.losses import BCE, L1, LOSSES, MSE, CrossEntropy, Huber, Loss, LossTerms
-from volumetric.train.modes import MODES, Backprop, Mode, TargetPropagation
+from volumetric.train.modes import MODES, Backprop, Mode, Systolic, TargetPropagation
 from volumetric.train.open import open_learner
 from volumetric.train.optim import OPTIMISERS, SGD, Adam, AdamW, Momentum, Optimiser, RMSprop
 from volumetric.train.own_loss import GraphLoss
@@ -77,6 +77,7 @@ __all__ = [
     "StepReport",
     "StopEvent",
     "StreamData",
+    "Systolic",
     "Tally",
     "TargetEvent",
     "TargetPropagation",

@@ -21,7 +21,7 @@ from volumetric.train.learner import LearnerState
 from volumetric.train.npz import read_npz
 
 VERSION: Final = 1
-_ABOUT, _MASTER, _SLOT, _BUFFER, _BEST = "about", "master", "slot", "buffer", "best"
+_ABOUT, _MASTER, _SLOT, _BUFFER, _CARRIED, _BEST = "about", "master", "slot", "buffer", "carried", "best"
 _BEFORE: Final = "delete it to continue from the one before"
 _PATTERN: Final = "step-*.npz"
 
@@ -98,6 +98,7 @@ def _arrays(checkpoint: Checkpoint) -> dict[str, Array]:
     arrays: dict[str, Array] = {_ABOUT: np.frombuffer(json.dumps(about).encode(), np.uint8)}
     arrays |= {f"{_MASTER}/{key}": array for key, array in learner.masters.items()}
     arrays |= {f"{_BUFFER}/{key}": array for key, array in learner.buffers.items()}
+    arrays |= {f"{_CARRIED}/{key}": array for key, array in learner.carried.items()}
     arrays |= {f"{_BEST}/{key}": array for key, array in checkpoint.best.items()}
     for slot, of in learner.slots.items():
         arrays |= {f"{_SLOT}/{slot}/{key}": array for key, array in of.items()}
@@ -118,7 +119,8 @@ def read_checkpoint(path: str | Path) -> Checkpoint:
         if about["version"] != VERSION:
             raise CheckpointError(f"{path} has version {about['version']}, expected {VERSION}")
         slots = {slot: _below(f"{_SLOT}/{slot}", arrays) for slot in about["slots"]}
-        learner = LearnerState(about["updates"], _below(_MASTER, arrays), slots, _below(_BUFFER, arrays))
+        kept = (_below(part, arrays) for part in (_BUFFER, _CARRIED))
+        learner = LearnerState(about["updates"], _below(_MASTER, arrays), slots, *kept)
         return Checkpoint(learner=learner, best=_below(_BEST, arrays), progress=about["progress"], run=about["run"])
     except CheckpointError:
         raise

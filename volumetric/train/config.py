@@ -72,7 +72,7 @@ class TrainConfig:
     @property
     def learner(self) -> LearnerOptions:
         """What the learner needs to know."""
-        names = (f.name for f in dataclasses.fields(LearnerOptions))
+        names = {f.name for f in dataclasses.fields(LearnerOptions)} & {f.name for f in dataclasses.fields(self)}
         return LearnerOptions(**{name: getattr(self, name) for name in names})
 
     def describe(self) -> dict[str, Any]:

@@ -214,6 +214,28 @@ class StreamData:
         return {"kind": "stream"}
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class CutData:
+    """Data whose batches are cut into several.
+
+    Attributes
+    ----------
+    data : what is cut; starting in the middle of an epoch goes through what is before
+    cut : from a batch to its pieces
+    """
+
+    data: Data
+    cut: Callable[[Batch], Iterable[Batch]]
+
+    def batches(self, epoch: int, start: int = 0) -> Iterator[Batch]:
+        """Yield the pieces of an epoch from number `start` on."""
+        return itertools.islice((piece for batch in self.data.batches(epoch) for piece in self.cut(batch)), start, None)
+
+    def describe(self) -> dict[str, Any]:
+        """Return the facts of what is cut."""
+        return self.data.describe()
+
+
 def load_npz(
     path: str | Path, *, inputs: str = "inputs", targets: str = "targets", mask: str = "mask", **options: Any
 ) -> ArrayData:

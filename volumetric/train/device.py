@@ -34,7 +34,7 @@ from volumetric.runtime.graph.training import (
 from volumetric.train.data import Batch
 from volumetric.train.learner import LearnerOptions, LearnerState, OpenLearner, StepReport, Tally
 from volumetric.train.lora import DOWN, UP
-from volumetric.train.modes import TargetPropagation
+from volumetric.train.modes import Systolic, TargetPropagation
 from volumetric.train.objective import pose
 from volumetric.train.optim import Adam, Momentum
 from volumetric.train.precision import FLOAT32, schemes_of, trained_store
@@ -73,6 +73,10 @@ def learner_on(device: HasGraphs) -> OpenLearner:
             from volumetric.train.targets import TargetLearner
 
             return TargetLearner(network, params, options, device.graphs())
+        if isinstance(options.mode, Systolic):
+            from volumetric.train.clocked import ClockedLearner
+
+            return ClockedLearner(network, params, options, device.graphs())
         return DeviceLearner(network, params, options, device.graphs())
 
     return open_learner

@@ -6,11 +6,12 @@ and hand back one number for each step. Weights leave it only when asked for.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 from volumetric._typing import Array
+from volumetric.clocked import Clocked
 from volumetric.errors import SpecError
 from volumetric.network import Network
 from volumetric.observe import Observer
@@ -37,6 +38,7 @@ class LearnerOptions:
     overlay : low-rank overlays that are trained in place of the weights, or None
     seed : of what layers draw while training, as dropout does
     mode : how the network learns
+    clocked : the network as a machine, for the mode that trains through ticks
     """
 
     loss: Loss = field(default_factory=MSE)
@@ -48,6 +50,7 @@ class LearnerOptions:
     overlay: LowRank | None = None
     seed: int = 0
     mode: Mode = field(default_factory=Backprop)
+    clocked: Clocked | None = None
 
     def __post_init__(self) -> None:
         """Check the clip, and that the mode trains what is asked for."""
@@ -116,12 +119,14 @@ class LearnerState:
     masters : key → trained weight
     slots : slot of the optimiser → key → array
     buffers : key → array that a layer changes itself, such as a running mean
+    carried : what streams keep between two windows of their sequences
     """
 
     updates: int
     masters: Mapping[str, Array]
     slots: Mapping[str, Mapping[str, Array]]
     buffers: Mapping[str, Array] = field(default_factory=dict)
+    carried: Mapping[str, Array] = field(default_factory=dict)
 
 
 class Learner(Protocol):
@@ -159,6 +164,15 @@ class Watchable(Protocol):
 
     def watch(self, observers: Sequence[Observer]) -> None:
         """Tell `observers` about every layer, forward and backward, from the next update on."""
+        ...
+
+
+@runtime_checkable
+class Windowed(Protocol):
+    """A learner that makes several updates of a batch of sequences, one of each window."""
+
+    def windows(self, batch: Batch) -> Iterator[Batch]:
+        """Yield what `step` takes, in this order."""
         ...
 
 

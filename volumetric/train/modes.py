@@ -1,4 +1,4 @@
-"""How a network learns: by backprop, or by targets that each layer gets for itself."""
+"""How a network learns: by backprop, through ticks too, or by targets that each layer gets for itself."""
 
 from __future__ import annotations
 
@@ -86,6 +86,40 @@ class TargetPropagation:
         return 1.1 if self.method == "gradient" else 1.0
 
 
-Mode: TypeAlias = Backprop | TargetPropagation
-MODES: Final[dict[str, type[Mode]]] = {cls.kind: cls for cls in (Backprop, TargetPropagation)}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Systolic:
+    """Gradients through the ticks of a clocked network (BPTT), cut into windows; each window is an update.
+
+    The output for row t of a sequence is what is read after tick ``t · ticks_per_row + delay``. After the last row the
+    inputs hold until the output for it is there. Werbos 1990, "Backpropagation through time"; windows: Williams and
+    Peng 1990.
+
+    Attributes
+    ----------
+    ticks_per_row : ticks that each row gets
+    window : ticks through which gradients go back, at most
+    delay : ticks from a row to its output; ``"auto"``: the latency of the machine, of the input that takes longest
+    carry : windows of a sequence go on from the states that the one before left, as constants. If not, sequences are
+        cut into shorter ones, each of a window with its delay, that begin anew
+    """
+
+    kind: ClassVar[str] = "systolic"
+
+    ticks_per_row: int = 1
+    window: int = 64
+    delay: int | Literal["auto"] = "auto"
+    carry: bool = True
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        for name, least in (("ticks_per_row", 1), ("window", 1), ("delay", 0)):
+            value = getattr(self, name)
+            if name == "delay" and value == "auto":
+                continue
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise SpecError(f"systolic: {name} must be {least} or more ticks, got {value!r}")
+
+
+Mode: TypeAlias = Backprop | TargetPropagation | Systolic
+MODES: Final[dict[str, type[Mode]]] = {cls.kind: cls for cls in (Backprop, TargetPropagation, Systolic)}
 """Name → how to learn."""

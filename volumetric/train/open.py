@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 from functools import partial
 
 import numpy as np
 
-from volumetric.errors import UnsupportedError
+from volumetric.clocked import Clocked
+from volumetric.errors import SpecError, UnsupportedError
 from volumetric.network import Network
 from volumetric.runtime.open import AnyDevice, open_device
 from volumetric.runtime.reference import ReferenceDevice
-from volumetric.train.learner import Learner, LearnerOptions, OpenLearner
-from volumetric.train.modes import Backprop
+from volumetric.train.learner import Learner, LearnerOptions, OpenLearner, Windowed
+from volumetric.train.modes import Backprop, Systolic
 from volumetric.train.reference import ReferenceLearner
 from volumetric.weights import Params
 
@@ -34,6 +36,24 @@ def open_learner(device: AnyDevice = "auto", *, threads: int | None = None) -> O
     if getattr(opened, "graphs", None) is None:
         raise UnsupportedError(f"device {opened.info.name!r} does not train", hint="train on cpu, gpu or reference")
     return learner_on(opened)  # pyright: ignore[reportArgumentType]  (it has graphs)
+
+
+def bind(opens: OpenLearner, network: Network | Clocked, params: Params, options: LearnerOptions) -> Learner:
+    """Return the learner of a network, or of a machine.
+
+    Raises
+    ------
+    SpecError : the mode does not train machines
+    UnsupportedError : `opens` makes learners that do not
+    """
+    if isinstance(network, Network):
+        return opens(network, params, options)
+    if not isinstance(options.mode, Systolic):
+        raise SpecError(f"mode {options.mode.kind!r} does not train clocked networks", hint="mode=Systolic() does")
+    learner = opens(network.network, params, dataclasses.replace(options, clocked=network))
+    if not isinstance(learner, Windowed):
+        raise UnsupportedError(f"{type(learner).__name__} does not train clocked networks", hint="name a device")
+    return learner
 
 
 def _on_reference(device: ReferenceDevice, network: Network, params: Params, options: LearnerOptions) -> Learner:

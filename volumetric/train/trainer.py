@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -13,6 +12,7 @@ from typing import Any, NoReturn
 
 from volumetric._typing import Array
 from volumetric.analysis.evaluation import hits
+from volumetric.clocked import Clocked
 from volumetric.errors import CheckpointError, SpecError, UnsupportedError
 from volumetric.network import Network
 from volumetric.observe import Observer
@@ -20,13 +20,14 @@ from volumetric.reporting import AnyReporter, Reporter, each, reporters_of
 from volumetric.runtime.open import AnyDevice
 from volumetric.train.checkpoint import Checkpoint, CheckpointStore, read_checkpoint
 from volumetric.train.config import TrainConfig
-from volumetric.train.data import AnyData, ArrayData, Batch, Data, as_data, checksum, grouped
+from volumetric.train.data import AnyData, ArrayData, Batch, CutData, Data, as_data, grouped
 from volumetric.train.divergence import DivergedError, odd_entry
 from volumetric.train.events import EpochEvent, Event, StepEvent, StopEvent, TargetEvent
-from volumetric.train.learner import Learner, OpenLearner, StepReport, Tally, Watchable
+from volumetric.train.identity import check_run, describe_run
+from volumetric.train.learner import Learner, OpenLearner, StepReport, Tally, Watchable, Windowed
 from volumetric.train.lora import trained_keys
-from volumetric.train.open import open_learner
-from volumetric.train.precision import Precision, master_of, matching, trained_store
+from volumetric.train.open import bind, open_learner
+from volumetric.train.precision import Precision, master_of, trained_store
 from volumetric.weights import Params
 
 
@@ -53,7 +54,7 @@ class TrainResult:
 
 
 def train(
-    network: Network,
+    network: Network | Clocked,
     params: Params,
     data: AnyData,
     config: TrainConfig | None = None,
@@ -73,6 +74,8 @@ def train(
 
     Parameters
     ----------
+    network : a network; or a machine, whose weights are those of its network, with ``mode=Systolic(…)``: samples are
+        sequences, and an update is one of a window of ticks
     data : batches, (inputs, targets[, mask]), the path of an ``.npz`` file, or a function from epoch to batches
     config : settings; the defaults are AdamW on a mean squared error for one epoch
     validation : other data, or the fraction of `data` to hold back for it
@@ -123,7 +126,7 @@ def train(
     if learner is not None and device != "auto":
         raise SpecError("device and learner are both given", hint="give one of them")
     store = None if checkpoints is None else CheckpointStore(checkpoints, config.keep_checkpoints)
-    opened = (learner or open_learner(device))(network, params, config.learner)
+    opened = bind(learner or open_learner(device), network, params, config.learner)
     if observers:
         _watch(opened, observers)
     run = _Run(
@@ -174,7 +177,7 @@ class _Progress:
 class _Run:
     """One call of `train`."""
 
-    network: Network
+    network: Network | Clocked
     given: Params
     config: TrainConfig
     data: Data
@@ -194,7 +197,7 @@ class _Run:
     def __post_init__(self) -> None:
         """Describe the run where checkpoints will need it."""
         if self.store is not None:
-            self.description = self._describe()
+            self.description = describe_run(self.network, self.given, self.config, self.data, self.validation)
 
     def begin(self, *, resume: bool) -> None:
         """Continue from the newest checkpoint where that is asked for, and start the reporters."""
@@ -228,10 +231,15 @@ class _Run:
             history=tuple(EpochEvent(**fields) for fields in self.progress.history),
         )
 
+    @property
+    def _training(self) -> Data:
+        """The batches of updates."""
+        return CutData(self.data, self.learner.windows) if isinstance(self.learner, Windowed) else self.data
+
     def _epoch(self) -> str | None:
         """Train to the end of the epoch, or to `max_steps`; return why to stop, if so."""
         progress, config = self.progress, self.config
-        for batches in grouped(self.data.batches(progress.epoch, progress.batch), config.accumulate):
+        for batches in grouped(self._training.batches(progress.epoch, progress.batch), config.accumulate):
             if self._out_of_steps():
                 return "max_steps"  # in the middle: the epoch ends if the run is resumed with more steps
             self._update(batches)
@@ -357,7 +365,7 @@ class _Run:
 
     def _continue(self, path: Path) -> None:
         checkpoint = read_checkpoint(path)
-        self._check_run(path, checkpoint.run)
+        check_run(path, checkpoint.run, self.description)
         try:
             self.progress = _Progress(**checkpoint.progress)
         except TypeError as error:
@@ -369,29 +377,3 @@ class _Run:
             best = {key: trained_store(w, now[key].scheme) for key, w in checkpoint.best.items()}
             self.best = Params({key: best.get(key, store) for key, store in now.items()})
         self.saved = (self.step, self.progress.epoch, self.progress.batch)
-
-    def _describe(self) -> dict[str, Any]:
-        held = None if self.validation is None else self.validation.describe()
-        frozen = sorted(set().union(*(matching(pattern, self.given) for pattern in self.config.frozen)))
-        description = {
-            "network": self.network.to_json(),
-            "schemes": {key: str(store.scheme) for key, store in self.given.items()},
-            "frozen": {key: checksum(self.given[key].values()) for key in frozen},
-            "config": self.config.describe(),
-            "data": self.data.describe(),
-            "validation": held,
-        }
-        return json.loads(json.dumps(description))  # as it will be read again: lists for tuples
-
-    def _check_run(self, path: Path, run: Mapping[str, Any]) -> None:
-        for part, mine in self.description.items():
-            theirs = run.get(part)
-            if theirs == mine:
-                continue
-            names = [part]
-            if isinstance(mine, dict) and isinstance(theirs, dict):
-                names = [f"{part} {key}" for key in {**theirs, **mine} if mine.get(key) != theirs.get(key)]
-            raise CheckpointError(
-                f"{path} belongs to another run: {', '.join(names)} differ",
-                hint="resume with what the run was started with, or choose another directory",
-            )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from volumetric._typing import Shape
 from volumetric.runtime.clocked.window import Machine, Window
@@ -39,21 +39,39 @@ def window_graph(machine: Machine, rows: int, per_row: int, given: Sequence[str]
     made: dict[str, list[int]] = {name: [] for name in machine.clocked.network.taps}
     for t in range(rows * per_row):
         row, late = divmod(t, per_row)
-        now = {} if late else {n: _at(work, x, row) for n, x in arrays.items()}
-        for name, y in window.tick(now, None if marks is None else _at(work, marks, t)).items():
+        now = {} if late else {n: at_tick(work, x, row) for n, x in arrays.items()}
+        for name, y in window.tick(now, None if marks is None else at_tick(work, marks, t)).items():
             made[name].append(work.reshape(y, (1, *work.shape(y))))
     outputs = [work.concat(ys, 0) for ys in made.values()]
-    kept = set(state.values())
-    views = {node.outputs[0]: node.inputs[0] for node in work.nodes if node.op == "reshape"}
-    moved = {key: value for key, value in window.state.items() if value != state[key]}
-    for key, value in moved.items():  # what another state was is copied before any is replaced
-        moved[key] = _copy(work, value) if _root(views, value) in kept else value
-    for key, value in moved.items():
-        work.assign(key, value)
+    write_states(work, window.state, state, str)
     return fuse_activations(work.finish(outputs))
 
 
-def _at(work: GraphBuilder, x: int, t: int) -> int:
+def write_states(
+    work: GraphBuilder,
+    newest: Mapping[str, int],
+    kept: Mapping[str, int],
+    place: Callable[[str], str],
+    apply: int | None = None,
+) -> None:
+    """Write what streams keep after a window into its buffers, unless `apply` is 0.
+
+    Parameters
+    ----------
+    newest, kept : state → its value now, and as it was in the buffer; one that was not read is always written
+    place : name of the buffer of a state
+    """
+    read = set(kept.values())
+    views = {node.outputs[0]: node.inputs[0] for node in work.nodes if node.op == "reshape"}
+    moved = {key: value for key, value in newest.items() if value != kept.get(key)}
+    for key, value in moved.items():  # what another state was is copied before any is replaced
+        moved[key] = _copy(work, value) if _root(views, value) in read else value
+    for key, value in moved.items():
+        work.assign(place(key), value, apply)
+
+
+def at_tick(work: GraphBuilder, x: int, t: int) -> int:
+    """Emit entry `t` of the first axis."""
     return work.reshape(work.part(x, 0, t, t + 1), work.shape(x)[1:])
 
 

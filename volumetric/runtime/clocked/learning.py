@@ -1,0 +1,157 @@
+"""Windows of ticks that are learned from: forward, loss, backward through all ticks, and update, as one program.
+
+What streams keep lies in buffers of the store, under a name for each use, and goes on from window to window as
+constants. Weights of layers that are one bucket are stacked in the graph, so that each keeps its own gradient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from volumetric._typing import Shape
+from volumetric.network import OUTPUT
+from volumetric.runtime.clocked.program import at_tick, write_states
+from volumetric.runtime.clocked.window import Machine, Window
+from volumetric.runtime.graph.build import GraphBuilder
+from volumetric.runtime.graph.ops import Graph
+from volumetric.runtime.graph.passes import fuse_activations
+from volumetric.runtime.graph.training import (
+    KNOBS,
+    EmitWeights,
+    GetWeight,
+    Objective,
+    UpdateRule,
+    emit_objective,
+    emit_targets,
+    master_gradients,
+    write_update,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ticks:
+    """A window.
+
+    Attributes
+    ----------
+    count : ticks
+    given : inputs that have rows
+    rows : at which ticks rows come in
+    read : after which ticks the output ``"output"`` is handed out
+    fresh : whether streams begin with it; if not, they go on from what is kept
+    resets : whether streams begin anew within it
+    """
+
+    count: int
+    given: tuple[str, ...]
+    rows: tuple[int, ...]
+    read: tuple[int, ...]
+    fresh: bool
+    resets: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Streams:
+    """Streams of a machine, and the name under which what they keep is kept."""
+
+    machine: Machine
+    name: str
+
+    def place(self, key: str) -> str:
+        """Name of the buffer of a state."""
+        return f"{self.name}/{self.machine.batch}/{key}"
+
+
+def ticks_graph(streams: Streams, ticks: Ticks, weights: EmitWeights, objective: Objective | None) -> Graph:
+    """Return a window that learns nothing.
+
+    Inputs: rows of each input ``[rows, streams, …]``, if any come in; resets ``[ticks, streams]``, if there are any;
+    then, with an objective, targets [, weights]. Outputs: with an objective the sum of its terms, and what was read,
+    ``[streams, n, …]``.
+    """
+    work = GraphBuilder()
+    run = _emit(work, streams, ticks, weights(work))
+    made: list[int] = []
+    if objective is not None:
+        y = run.outputs(work)
+        made = [emit_objective(work, objective, y, emit_targets(work, objective))[0], y]
+    write_states(work, run.window.state, run.kept, streams.place)
+    return fuse_activations(work.finish(made))
+
+
+def learning_graph(
+    streams: Streams, ticks: Ticks, weights: EmitWeights, objective: Objective, rule: UpdateRule
+) -> Graph:
+    """Return a window with its update; nothing is written where a number would not be finite.
+
+    Inputs: as `ticks_graph`, then the knobs. Output [3]: sum of the terms, norm of the gradients, 1 if it was written.
+    """
+    work = GraphBuilder()
+    run = _emit(work, streams, ticks, weights(work))
+    y = run.outputs(work)
+    total, slope = emit_objective(work, objective, y, emit_targets(work, objective))
+    gradients = master_gradients(work, rule, {y: slope})
+    norm, good = write_update(work, rule, gradients, {}, work.input("knobs", (KNOBS,)), total)
+    write_states(work, run.window.state, run.kept, streams.place, good)
+    return work.finish([work.concat([total, norm, good], 0)])
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """A window that was emitted: states as they were read, and what was read after ticks."""
+
+    window: Window
+    kept: dict[str, int]
+    made: Sequence[int]
+
+    def outputs(self, work: GraphBuilder) -> int:
+        """What was read, ``[streams, n, …]``."""
+        return work.concat([work.reshape(y, (work.shape(y)[0], 1, *work.shape(y)[1:])) for y in self.made], 1)
+
+
+def _emit(work: GraphBuilder, streams: Streams, ticks: Ticks, param: GetWeight) -> _Run:
+    machine = streams.machine
+    batch, ports = machine.batch, machine.clocked.network.ports
+    rows = {n: work.input(n, (len(ticks.rows), batch, *ports[n].shape), ports[n].dtype) for n in ticks.given}
+    marks = work.input("resets", (ticks.count, batch)) if ticks.resets else None
+    kept = {} if ticks.fresh else _stored(work, streams)
+    window = Window(work, machine, dict(kept) or _fresh(work, machine), param, _stacking(work, param))
+    coming = {tick: n for n, tick in enumerate(ticks.rows)}
+    made: list[int] = []
+    for t in range(ticks.count):
+        given = {name: at_tick(work, x, coming[t]) for name, x in rows.items()} if t in coming else {}
+        outputs = window.tick(given, None if marks is None else at_tick(work, marks, t))
+        if t in ticks.read:
+            made.append(outputs[OUTPUT])
+    return _Run(window, kept, made)
+
+
+def _stored(work: GraphBuilder, streams: Streams) -> dict[str, int]:
+    batch = streams.machine.batch
+    return {
+        key: work.stored(streams.place(key), buffer.shape(batch), buffer.dtype, role="state")
+        for key, buffer in streams.machine.buffers.items()
+    }
+
+
+def _fresh(work: GraphBuilder, machine: Machine) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for key, buffer in machine.buffers.items():
+        shape = buffer.shape(machine.batch)
+        if buffer.dtype == "int32":
+            found[key] = work.constant(np.zeros(shape, np.int32), "start")
+        else:
+            found[key] = work.broadcast(work.constant(np.full((1,) * len(shape), buffer.start), "start"), shape)
+    return found
+
+
+def _stacking(work: GraphBuilder, param: GetWeight) -> Callable[[Sequence[str], Shape], int]:
+    """Return what stacks equal parameters; the gradients of each are slices of that of the whole."""
+
+    def stack(keys: Sequence[str], shape: Shape) -> int:
+        return work.concat([work.reshape(param(key, shape), (1, *shape)) for key in keys], 0)
+
+    return stack
