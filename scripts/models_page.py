@@ -30,7 +30,8 @@ from volumetric.loaders.hf_config import Config  # noqa: E402
 from volumetric.loaders.multimodal import MODELS  # noqa: E402
 from volumetric.loaders.quantise import target_schemes  # noqa: E402
 from volumetric.network import Network  # noqa: E402
-from volumetric.runtime.cpu.state import KVStorage, bytes_per_token  # noqa: E402
+from volumetric.runtime.cpu.cache import KVStorage  # noqa: E402
+from volumetric.runtime.cpu.state import bytes_per_token  # noqa: E402
 from volumetric.runtime.lower import lower  # noqa: E402
 
 TARGET = ROOT / "docs" / "models.md"

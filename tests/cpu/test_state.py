@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from volumetric.layers import StateSpec
-from volumetric.runtime.cpu.state import CpuState, KVStorage, Pair, StateLayout, StateMemory
+from volumetric.runtime.cpu.cache import KVStorage, Pair
+from volumetric.runtime.cpu.state import CpuState, StateLayout, StateMemory
 from volumetric.runtime.state_file import Coded, as_numbers
 
 SPECS = {
@@ -41,8 +42,8 @@ def test_what_is_filled_in_is_read_and_kept_when_it_grows_and_forks(rows: int) -
     of.fill(values, rows)
     check(of, values)
     fork = of.fork()
-    of.memory.reserve(2 * of.memory.capacity + 1)
-    assert of.memory.capacity > fork.memory.capacity
+    of.memory.reserve(rows, of.memory.room(rows) + 1)
+    assert of.memory.room(rows) > fork.memory.room(rows)
     check(of, values)
     of.fill(numbers(rows + 1), rows + 1)
     check(fork, values)

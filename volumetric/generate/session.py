@@ -63,7 +63,7 @@ class Session:
     a text exactly only from the same history; `reset` gives the empty one.
 
     Keys and values are cut back to that difference. What has one value for the whole sequence, as the state of a
-    recurrent layer, cannot be, nor can rows come back that a GPU has given away behind a window; where a state has such
+    recurrent layer, cannot be, nor can rows come back that were given away behind a window; where a state has such
     (`State.forgets`) the session keeps a copy from the end of the last prompt, and goes back to it, or to the start.
 
     Parameters

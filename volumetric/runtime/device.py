@@ -71,7 +71,15 @@ class RunOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryReport:
-    """Bytes that an executable keeps on its device."""
+    """Bytes that an executable keeps on its device.
+
+    Attributes
+    ----------
+    weights : of parameters
+    scratch : of what calls share
+    state_per_token : that a sequence takes for each token until it is longer than the windows of layers that have one;
+        from then on these take no more
+    """
 
     weights: int
     scratch: int

@@ -173,13 +173,13 @@ def _full_shape(entry: _Entry, position: int) -> Shape:
 
 def reach_of(values: Mapping[str, Held], specs: Mapping[str, StateSpec], position: int) -> int:
     """First position beyond 0 for which states that were filled with `values` hold all that the next row reads."""
-    firsts = {key: position - _count(value) for key, value in values.items() if specs[key].kind == "rows"}
+    firsts = {key: position - count_of(value) for key, value in values.items() if specs[key].kind == "rows"}
     return max((first + (specs[key].window or 1) - 1 for key, first in firsts.items() if first), default=0)
 
 
 def after_zeros(value: Held, rows: int) -> Held:
     """Return held rows as the last of so many, with zeros in the place of those that nobody reads again."""
-    before = rows - _count(value)
+    before = rows - count_of(value)
     if not before:
         return value
     if isinstance(value, Coded):
@@ -191,7 +191,14 @@ def _below(array: NDArray[Any], rows: int) -> NDArray[Any]:
     return np.concatenate([np.zeros((rows, *array.shape[1:]), array.dtype), array])
 
 
-def _count(value: Held) -> int:
+def last_of(value: Held, rows: int) -> Held:
+    """Return the last of held rows, at most so many."""
+    start = max(0, count_of(value) - rows)
+    return Coded(value.codes[start:], value.scales[start:]) if isinstance(value, Coded) else value[start:]
+
+
+def count_of(value: Held) -> int:
+    """Return how many rows are held."""
     return len(value.codes if isinstance(value, Coded) else value)
 
 

@@ -2,7 +2,8 @@
 
 Keys have the form of weight panels, ``[kv_head, position / 16, head_dim, 16]``, and values are ``[kv_head, position,
 width]``, `head_dim` rounded up to 16: `attention` says why. An int8 cache has a float32 scale for each head of each
-position behind its codes, ``[kv_head, position]``.
+position behind its codes, ``[kv_head, position]``. Positions count from the cache's first row, a multiple of 16: what
+lies before it has been given back, because it is behind the window of every later row.
 """
 
 from __future__ import annotations
@@ -224,7 +225,7 @@ def append(storage: str, rounded: int) -> Callable[..., None]:
         half = word(step, 7)
         norm = word(step, 13)
         state = word(step, 9)
-        base = before(word(step, 12), control)
+        base = before(word(step, 12), control) - state_word(control, state, 3)
         first = first_row(control)
         every = heads + 2 * kv_heads
         tasks = (last_row(step, control) - first) * every

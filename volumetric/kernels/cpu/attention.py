@@ -190,6 +190,7 @@ def _attend_tile(storage, size_of, form, rows, wide, step, control, room, row, h
     values = state_word(control, state, 1) + kv_head * capacity * padded * size_of
     place = row + before(word(step, 9), control)
     low = seen_from(step, place) // 16 * 16
+    start = low - state_word(control, state, 3)  # row of the cache
     panels = (until - low + 15) // 16
     mixed = room + 64
     scores = mixed + rows * padded * 4
@@ -200,7 +201,7 @@ def _attend_tile(storage, size_of, form, rows, wide, step, control, room, row, h
         storage,
         rows,
         wide,
-        keys + low * size * size_of,
+        keys + start * size * size_of,
         k_stride,
         k_stride * size,
         panels,
@@ -211,7 +212,7 @@ def _attend_tile(storage, size_of, form, rows, wide, step, control, room, row, h
         stride,
     )
     if size_of == 1:
-        scales = state_word(control, state, 0) + word(step, 2) * capacity * size + 4 * (kv_head * capacity + low)
+        scales = state_word(control, state, 0) + word(step, 2) * capacity * size + 4 * (kv_head * capacity + start)
         _scale_columns(rows, scores, stride, scales, 16 * panels)
     for m in range(rows):
         own = place + m * by_row
@@ -221,9 +222,9 @@ def _attend_tile(storage, size_of, form, rows, wide, step, control, room, row, h
         sums = softmax_row(scores + m * stride, first, last - low, 16 * panels, number(step, 6), sink, form)
         store_f32(room + 4 * m, sums)
     if size_of == 1:
-        scales = state_word(control, state, 1) + word(step, 2) * capacity * padded + 4 * (kv_head * capacity + low)
+        scales = state_word(control, state, 1) + word(step, 2) * capacity * padded + 4 * (kv_head * capacity + start)
         _scale_columns(rows, scores, stride, scales, 16 * panels)
-    source = values + low * padded * size_of
+    source = values + start * padded * size_of
     float_tiles(
         storage,
         rows,

@@ -96,19 +96,20 @@ def open_cache(storage: str) -> Callable[..., None]:
     def open_cache(step: Any, thread: Any, threads: Any, control: Any) -> None:
         size, kv_heads = word(step, _HEAD_DIM), word(step, _KV_HEADS)
         padded = (size + 15) // 16 * 16
-        state, capacity = word(step, _STATE), state_word(control, word(step, _STATE), 2)
+        state = word(step, _STATE)
+        capacity, first = state_word(control, state, 2), state_word(control, state, 3)
         room, places = opened_cache(control)
         held = before(word(step, _HELD), control)
         low = seen_from(step, held + first_row(control)) // 16
         end = held + last_row(step, control)
         panels = (end + 15) // 16 - low
         for task in range(panels * kv_heads * thread // threads, panels * kv_heads * (thread + 1) // threads):
-            head, panel = task // panels, low + task % panels
+            head, panel = task // panels, low - first // 16 + task % panels
             keys = state_word(control, state, 0) + (head * capacity + panel * 16) * size * size_of
             _open_keys(keys, room + (head * places + panel * 16) * padded * 2, size, size_of)
             values = state_word(control, state, 1) + (head * capacity + panel * 16) * padded * size_of
             out = room + (kv_heads + head) * places * padded * 2 + panel * 8 * 64
-            _open_values(values, out, padded, size_of, places * 32, end - panel * 16)
+            _open_values(values, out, padded, size_of, places * 32, end - first - panel * 16)
 
     return open_cache
 
@@ -129,6 +130,7 @@ def _attend_rounded_tile(step, control, room, rows, wide, row, head, valid, unti
     kv_head = head // (heads // kv_heads)
     place = row + before(word(step, _HELD), control)
     low = seen_from(step, place) // 16 * 16
+    start = low - state_word(control, word(step, _STATE), 3)  # row of the cache, and of its copy
     panels = (until - low + 15) // 16
     mixed = room + 64
     x = mixed + rows * padded * 4
@@ -137,7 +139,7 @@ def _attend_rounded_tile(step, control, room, rows, wide, row, head, valid, unti
     for m in range(rows):
         source = slot_address(control, word(step, _QUERIES)) + ((row + m) * heads + head) * size * 4
         _round_row(source, x + m * padded * 2, size)
-    keys = opened + (kv_head * places + low) * padded * 2
+    keys = opened + (kv_head * places + start) * padded * 2
     brain_tiles(rows, wide, keys, padded * 32, panels, x, padded * 2, padded, scores, stride)
     for m in range(rows):
         own = place + m
@@ -146,7 +148,7 @@ def _attend_rounded_tile(step, control, room, rows, wide, row, head, valid, unti
         here, sink = scores + m * stride, sink_of(step, head)
         sums = softmax_row(here, first, last - low, 16 * panels, number(step, _SOFTCAP), sink, AS_BRAIN)
         store_f32(room + 4 * m, sums)
-    values = opened + (kv_heads + kv_head) * places * padded * 2 + low * 32
+    values = opened + (kv_heads + kv_head) * places * padded * 2 + start * 32
     brain_tiles(rows, wide, values, places * 32, padded // 16, scores, stride, 16 * panels, mixed, 4 * padded)
     store_mixed(step, control, room, row, head, valid, 1)
 

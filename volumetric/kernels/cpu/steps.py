@@ -30,7 +30,7 @@ CONTROL_WORDS = 16
     PIECES_WORD,  # address of the pieces, `PIECE_WORDS` each
     COUNT_WORD,  # number of pieces
     BEFORE_WORD,  # tokens that the piece's state held before, less its first row: position of row 0
-    STATES_WORD,  # address of its state table: (keys, values, capacity) for each cache
+    STATES_WORD,  # address of its state table: (keys, values, capacity, first) for each cache
     OPENED_WORD,  # address of the bfloat16 copy of its cache
     PLACES_WORD,  # positions that the copy has room for
     STOP_WORD,  # not 0: a call that is repeated ends here
@@ -39,7 +39,7 @@ CONTROL_WORDS = 16
 PIECE_WORDS = 8
 """(first row, one past the last, before, states, opened, places): what a piece's block has of its own."""
 
-STATE_WORDS = 3
+STATE_WORDS = 4
 
 
 @kernel
@@ -98,8 +98,8 @@ def slot_stride(control, slot):
 
 @kernel
 def state_word(control, state, index):
-    """Word `index` (0 keys, 1 values, 2 capacity in tokens) of a cache."""
-    return load_i64(load_i64(control + 8 * 12) + 8 * (3 * state + index))
+    """Word `index` (0 keys, 1 values, 2 capacity in rows, 3 position of the first row) of a cache."""
+    return load_i64(load_i64(control + 8 * 12) + 8 * (STATE_WORDS * state + index))
 
 
 @kernel

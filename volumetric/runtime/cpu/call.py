@@ -21,6 +21,7 @@ from volumetric.kernels.cpu.steps import (
     WANTED_WORD,
 )
 from volumetric.runtime.cpu.arena import Scratch, address_of, aligned_zeros
+from volumetric.runtime.cpu.cache import in_blocks
 from volumetric.runtime.cpu.state import CpuState
 from volumetric.runtime.cpu.table import StepTable
 
@@ -30,7 +31,7 @@ class Control:
 
     Parameters
     ----------
-    opened_bytes : of a position in the bfloat16 copy of a cache, 0 for no copies
+    opened_bytes : of a row in the bfloat16 copy of a cache, 0 for no copies
     """
 
     def __init__(self, scratch: Scratch, opened_bytes: int) -> None:
@@ -69,11 +70,11 @@ class Control:
         ends = list(accumulate(lengths))
         rows = ends[-1]
         self._reserve(len(lengths), rows)
-        tokens = [state.position + length for state, length in zip(states, lengths, strict=True)]
         rooms = [(0, 0)] * len(lengths)
         if self._opened_bytes:
+            places = [state.memory.places(state.position, n) for state, n in zip(states, lengths, strict=True)]
             many = [i for i, length in enumerate(lengths) if length > FEW_ROWS]
-            for i, room in zip(many, self._opened_rooms([tokens[i] for i in many]), strict=True):
+            for i, room in zip(many, self._opened_rooms([places[i] for i in many]), strict=True):
                 rooms[i] = room
         outputs: list[int] = []
         for i, (state, end) in enumerate(zip(states, ends, strict=True)):
@@ -89,9 +90,9 @@ class Control:
         words[SLOTS_WORD] = address_of(table.slots)
         return outputs
 
-    def _opened_rooms(self, tokens: Sequence[int]) -> list[tuple[int, int]]:
-        """Room to open the caches of sequences of so many tokens, layer by layer: address, and places in it."""
-        places = [-(-count // 16) * 16 for count in tokens]
+    def _opened_rooms(self, rows: Sequence[int]) -> list[tuple[int, int]]:
+        """Room to open caches of so many rows, layer by layer: address, and places in it."""
+        places = [in_blocks(count) for count in rows]
         size = sum(places) * self._opened_bytes
         if size > self._opened_memory.size:
             self._opened_memory = aligned_zeros(max(2 * self._opened_memory.size, size))

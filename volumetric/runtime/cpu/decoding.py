@@ -72,10 +72,10 @@ class TokenLoop:
     def _compute(self, tokens: Sequence[int], ready: Ready | None) -> None:
         """Feed `tokens`, and as many more as fit states and time."""
         states = self._states
-        room = min(state.memory.capacity - state.position for state in states)
+        room = min(state.memory.room(state.position) for state in states)
         if ready is None or room < 1:
             ready = self._begin(tokens)
-            room = min(state.memory.capacity - state.position for state in states)
+            room = min(state.memory.room(state.position) for state in states)
         times = min(self._times, room, self._limit - max(state.position for state in states))
         self._found[0] = 0
         began = time.perf_counter()

@@ -12,12 +12,12 @@ from volumetric.kernels.cpu.panels import FORMATS, Rounding
 from volumetric.kernels.cpu.target import target
 from volumetric.network import Params
 from volumetric.runtime.cpu.between import Between
+from volumetric.runtime.cpu.cache import KVStorage
 from volumetric.runtime.cpu.cores import default_threads
 from volumetric.runtime.cpu.executable import CpuExecutable
 from volumetric.runtime.cpu.program import Program
 from volumetric.runtime.cpu.resident import ResidentWeights
 from volumetric.runtime.cpu.settings import Settings
-from volumetric.runtime.cpu.state import KVStorage
 from volumetric.runtime.cpu.walking import Walker
 from volumetric.runtime.device import DeviceInfo, Executable, RunOptions
 from volumetric.runtime.graph.network import NATIVE

@@ -150,7 +150,7 @@ class Runner:
         """
         program, states, cut, settings = self.program, call.states, self.program.cut, self.program.settings
         for state, span in zip(states, call.spans, strict=True):
-            state.memory.reserve(state.position + len(span))
+            state.memory.reserve(state.position, len(span))
         lengths = [len(span) for span in call.spans]
         count = sum(lengths)
         late = call.rows([name for name, i in cut.outputs.items() if i in settings.late and i in wanted])

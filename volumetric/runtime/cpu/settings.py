@@ -8,8 +8,9 @@ from volumetric.kernels.cpu.panels import Rounding
 from volumetric.kernels.cpu.rounded_attention import opened_bytes
 from volumetric.kernels.cpu.target import target
 from volumetric.network import OUTPUT
+from volumetric.runtime.cpu.cache import KVStorage, Pair
 from volumetric.runtime.cpu.resident import PRODUCTS, Matrix, ResidentWeights
-from volumetric.runtime.cpu.state import KVStorage, Pair, plain_states
+from volumetric.runtime.cpu.state import plain_states
 from volumetric.runtime.graph.ops import Node
 from volumetric.runtime.graph.segments import Cut
 
@@ -30,7 +31,7 @@ class Settings:
     Attributes
     ----------
     pairs : keys and values that a state must hold
-    opened_bytes : of a position in the bfloat16 copy of a cache; 0: attention does not multiply in bfloat16
+    opened_bytes : of a row in the bfloat16 copy of a cache; 0: attention does not multiply in bfloat16
     gathered : values of which the wanted rows come together before the tail
     tokens : tensor of the caller where a table writes tokens that it chooses
     late : outputs that can be computed for the wanted rows alone

@@ -11,8 +11,8 @@ from volumetric.kernels.cpu.pieces import BLOCK_BYTES, EACH_PIECE_ARGUMENTS
 from volumetric.kernels.cpu.products import DIRECT_ROWS, VECTOR_ROWS
 from volumetric.kernels.cpu.walk import GUARD_ARGUMENTS, LOOP_ARGUMENTS
 from volumetric.layers.rope import Rope
+from volumetric.runtime.cpu.cache import Pair
 from volumetric.runtime.cpu.settings import Settings
-from volumetric.runtime.cpu.state import Pair
 from volumetric.runtime.cpu.steps import Address, Argument, Draft, Rules, Step
 from volumetric.runtime.graph.ops import Node
 
