@@ -290,3 +290,19 @@ def test_rows_come_one_by_one_and_ctrl_c_keeps_the_state(ticking, tmp_path):
     stream: Any = open_stream(REFERENCE, MACHINE, PARAMS)
     stream.restore(state.read_bytes())
     same(stream.run(X[:1, 3:])[0], whole[3:])
+
+
+def test_inspect_tells_how_a_model_ticks(run, plain, ticking):
+    code, out, err = run("inspect", ticking, "--clocked", "--window", "10")
+    assert (code, err) == (0, "")
+    assert "1 layers do not fire at every tick" in out
+    assert "through 10 ticks" in out
+    assert [line.split()[-1] for line in out.splitlines() if line.split()[:2] == ["input", "output"]][1:] == ["1"]
+    told = json.loads(run("inspect", plain, "--clocked", "--checkpoint", "4", "--json")[1])
+    assert told["clocked_json"] is False
+    assert told["latency"] == {"input": {"output": 1}}
+    assert told["state_bytes"] == 4 * (3 + 4 + 4 + 2)
+    assert told["history"]["window"] == 64
+    assert told["buckets"] == {"rows": {"buckets": 2, "layers": 2}}
+    code, _, err = run("inspect", plain, "--clocked", "--window", "0")
+    assert (code, "--window" in err) == (2, True)

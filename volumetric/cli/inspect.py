@@ -16,6 +16,8 @@ from volumetric._typing import ROWS
 from volumetric.blueprint import LayerFact, blueprint
 from volumetric.cli import console, exits
 from volumetric.cli.detected import show_detection
+from volumetric.cli.exits import UsageError
+from volumetric.cli.inspect_clocked import show_clocked
 from volumetric.cli.options import ModelSource, OutputOptions, SourceOptions, choose_model
 from volumetric.generate.footprint import footprint
 from volumetric.grid import Coord
@@ -29,6 +31,9 @@ def inspect(
     model: ModelSource = None,
     *,
     tensors: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    clocked: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    window: int = 64,
+    checkpoint: int = 0,
     json: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     source: SourceOptions = SourceOptions(),
     output: OutputOptions = OutputOptions(),
@@ -43,10 +48,18 @@ def inspect(
         As for generate.
     tensors : bool
         List every tensor.
+    clocked : bool
+        Show how it runs tick by tick instead: latencies, buckets, what a stream keeps, what gradients need.
+    window : int
+        With --clocked: ticks that gradients go through.
+    checkpoint : int
+        With --clocked: ticks between two states from which the others are computed again; 0 computes none again.
     json : bool
         Print one JSON object with everything.
     """
     output.apply()
+    if window < 1 or checkpoint < 0:
+        raise UsageError(f"--window must be 1 or more and --checkpoint 0 or more, got {window} and {checkpoint}")
     chosen = choose_model(model)
     with console.progress(f"reading {chosen}…"):
         detection = detect_model(chosen, source.guessed(), offline=source.offline)
@@ -55,6 +68,9 @@ def inspect(
         return exits.OK
     with console.progress(f"reading {chosen}…"):
         loaded = open_model(chosen, dtype=source.dtype, offline=source.offline, strict=source.strict)
+    if clocked:
+        show_clocked(loaded, window=window, checkpoint=checkpoint, json=json)
+        return exits.OK
     facts = overview(loaded)
     if json:
         layers = blueprint(loaded.network, loaded.params).describe()["layers"]

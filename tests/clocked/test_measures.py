@@ -1,0 +1,74 @@
+"""What clocked networks cost is what their graphs say."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import pytest
+
+from tests.clocked.machines import machine
+from tests.clocked.test_streams import CHAIN
+from volumetric import Clocked, Coord, Every
+from volumetric.builders.chain import chain
+from volumetric.layers import Dense
+from volumetric.runtime.clocked.measures import history_bytes, state_bytes, tick_bytes, ways
+from volumetric.runtime.clocked.window import Machine, Window
+from volumetric.runtime.graph.build import GraphBuilder
+from volumetric.runtime.graph.differentiate import differentiate
+
+
+def remembered(clocked: Clocked, ticks: int, batch: int) -> int:
+    """Bytes of all that the backward nodes of a window read of its forward nodes, its rows and its first state."""
+    work, kept = GraphBuilder(), Machine(clocked, batch)
+    state = {key: work.stored(key, b.shape(batch), b.dtype, role="state") for key, b in kept.buffers.items()}
+    weights: dict[str, int] = {}
+
+    def param(key: Any, shape: Any) -> int:
+        name = key if isinstance(key, str) else "+".join(key)
+        shape = shape if isinstance(key, str) else (len(key), *shape)
+        return weights.setdefault(name, work.stored(name, shape))
+
+    window = Window(work, kept, dict(state), param, param)
+    slopes = {}
+    for t in range(ticks):
+        ports = clocked.network.ports.items()
+        made = window.tick({n: work.input(f"{n} {t}", (batch, *p.shape), p.dtype) for n, p in ports})
+        slopes |= {y: work.input("slope", work.shape(y)) for y in made.values()}
+    slopes |= {i: work.input("slope", work.shape(i)) for key, i in window.state.items() if i != state[key]}
+    forward = len(work.nodes)
+    differentiate(work, slopes, [*weights.values(), *state.values()])
+    views = {node.outputs[0]: node.inputs[0] for node in work.nodes[:forward] if node.op == "reshape"}
+    found = set()
+    for node in work.nodes[forward:]:
+        for i in node.inputs:
+            while i in views:
+                i = views[i]
+            found.add(i)
+    ours = {*range(len(work.tensors))} - {i for node in work.nodes[forward:] for i in node.outputs} - {*slopes.values()}
+    roles = ("scratch", "input", "state")
+    return 4 * sum(prod(work.shape(i)) for i in found & ours if work.tensors[i].role in roles)
+
+
+@pytest.mark.parametrize("which", ["chain", 0, 4, 5, 6, 7, 9])
+def test_history_is_what_the_graph_of_a_window_remembers(which: Any) -> None:
+    clocked = Clocked(network=CHAIN) if which == "chain" else machine(which)
+    tick = tick_bytes(clocked)
+    ticks = 40
+    told = history_bytes(clocked, ticks, batch=3)
+    assert told == 3 * (state_bytes(clocked) + ticks * tick)
+    assert told == pytest.approx(remembered(clocked, ticks, 3), rel=0.05)
+
+
+def test_checkpoints_remember_states_and_what_lies_between_two() -> None:
+    clocked = Clocked(network=CHAIN)
+    state, tick = state_bytes(clocked), tick_bytes(clocked)
+    assert state == 4 * (4 + 6 + 5 + 5 + 5 + 5 + 5 + 3)  # the row held, outputs, states of LSTM and GRU
+    assert history_bytes(clocked, 100, checkpoint=8) == 13 * state + 8 * tick
+    assert history_bytes(clocked, 5, checkpoint=8) == history_bytes(clocked, 5)
+
+
+def test_ways_count_layers_and_buckets() -> None:
+    dense = [Dense(in_features=2, out_features=2) for _ in range(4)]
+    clocked = Clocked(network=chain(dense, (2,)), clocks={Coord(3): Every(period=2)})
+    assert ways(Machine(clocked, 1)) == {"grouped": (1, 3), "rows": (1, 1)}
