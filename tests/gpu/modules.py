@@ -13,7 +13,18 @@ import numpy as np
 from tests.gpu_graph.test_fake_quant import rounding, schemes
 from tests.graph.op_cases import OP_CASES, case_graph
 from volumetric import Coord, Grid, Network, initialise
-from volumetric.kernels.gpu import attention, elementwise, experts, guards, matmul, moves, recurrence, stacks, tiles
+from volumetric.kernels.gpu import (
+    attention,
+    elementwise,
+    experts,
+    guards,
+    matmul,
+    moves,
+    recurrence,
+    stacks,
+    state_space,
+    tiles,
+)
 from volumetric.kernels.gpu.attention import AttentionShape
 from volumetric.kernels.gpu.dispatch import Caps, Dispatch
 from volumetric.kernels.gpu.dispatch import Grid as Groups
@@ -22,6 +33,7 @@ from volumetric.kernels.gpu.genomes import GenomeShape, genomes
 from volumetric.kernels.gpu.graph.launch import Request
 from volumetric.kernels.gpu.graph.table import lower
 from volumetric.kernels.gpu.matmul import MatmulShape, Partials, PieceStates, Slots
+from volumetric.kernels.gpu.state_space import ConvShape, ScanShape
 from volumetric.kernels.gpu.tiles import TILES
 from volumetric.layers import Conv1d
 from volumetric.layers.activations import ACTIVATIONS
@@ -99,6 +111,7 @@ def fused_dispatches(caps: Caps) -> Iterator[Dispatch]:
     yield from _products(caps)
     yield from _attention(caps)
     yield from _mixtures(caps)
+    yield from _state_space()
     for layout in FORMATS.values():
         yield elementwise.embedding(width=40, layout=layout, scale=2.0, first=0, units=9)
         yield elementwise.position_embedding(width=40, layout=layout, offset=2, limit=9)
@@ -178,6 +191,33 @@ def _mixtures(caps: Caps) -> Iterator[Dispatch]:
         cut = matmul.tune_batch(first, 100, caps, 4)
         yield matmul.matvec(first, caps, first=0, units=20, tuning=cut, stack=routes.stack(0))
         yield tiles.gemm(replace(weighted, norm="layer"), caps, TILES[-1], first=0, units=20, stack=routes.stack(1))
+
+
+def _state_space() -> Iterator[Dispatch]:
+    """Convolutions and scans of Mamba (a rate for each element, a gate) and of Mamba-2 (one for each head, bounded)."""
+    widths = {"x": 24, "dt": 24, "b": 7, "c": 7, "z": 24}
+    for rows in (1, 20):
+        for activation in ("linear", "silu"):
+            conv = ConvShape(channels=20, taps=4, width=44, start=3, activation=activation)
+            yield state_space.causal_conv(conv, rows=rows)
+        for each in (False, True):
+            starts = dict.fromkeys(widths if each else ("x", "dt", "b", "c"), 0)
+            scan = ScanShape(
+                heads=24 if each else 3,
+                head_dim=1 if each else 8,
+                groups=1,
+                size=7,
+                widths=widths,
+                starts=starts,
+                each=each,
+                skip_at=40,
+                bias_at=None if each else 80,
+                dt_factor=1.0,
+                z_factor=1.0,
+                dt_min=0.0,
+                dt_max=None if each else 0.1,
+            )
+            yield state_space.selective_scan(scan, rows=rows)
 
 
 def _attention(caps: Caps) -> Iterator[Dispatch]:

@@ -173,7 +173,8 @@ def test_schemes_agree_with_the_reference(native_device: GpuDevice, rng: np.rand
     executable = native_device.compile(lower(network), params, OPTIONS)
     got = executable.forward(executable.new_state(), ids, last_only=False)
     assert_close(got, reference(network, params, ids), 2e-5)
-    assert bool(executable.decoded) == (scheme not in FORMATS)
+    native = scheme in FORMATS or scheme == "fp8"  # whose scale of a row is repeated
+    assert bool(executable.decoded) != native
 
 
 def test_products_of_several_formats_keep_them(native_device: GpuDevice, rng: np.random.Generator) -> None:

@@ -22,7 +22,7 @@ from volumetric.runtime.gpu.calls import Place
 @pytest.mark.parametrize(("width", "groups"), [(1, 1), (131, 1), (24, 5), (7, 3)])
 def test_norm(kernel: Kernel, rng: np.random.Generator, kind: str, width: int, groups: int) -> None:
     x = (2 * rng.standard_normal((3, groups * width)) + 1).astype(np.float32)
-    gain, shift = rng.standard_normal((2, width)).astype(np.float32)
+    gain, shift = rng.standard_normal((2, groups * width)).astype(np.float32)
     dispatch = elementwise.norm(
         width=width, groups=groups, kind=kind, eps=1e-3, unit_offset=True, weight=True, bias=kind == "layer"
     )
@@ -31,9 +31,9 @@ def test_norm(kernel: Kernel, rng: np.random.Generator, kind: str, width: int, g
     kernel.run((dispatch, {"x": kernel.array(aligned(x)), "norm_params": params, "y": y}), rows=3)
     z = x.reshape(3, groups, width).astype(np.float64)
     z = z - z.mean(-1, keepdims=True) if kind == "layer" else z
-    z = z / np.sqrt(np.square(z).mean(-1, keepdims=True) + 1e-3) * (gain + 1)
+    z = (z / np.sqrt(np.square(z).mean(-1, keepdims=True) + 1e-3)).reshape(3, -1) * (gain + 1)
     z = z + shift if kind == "layer" else z
-    assert_close(kernel.read(y, 3, groups * width), z.reshape(3, -1))
+    assert_close(kernel.read(y, 3, groups * width), z)
 
 
 @pytest.mark.parametrize("width", [1, 5, 300])
