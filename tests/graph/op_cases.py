@@ -281,16 +281,17 @@ _ROWS = {
 def _norms(rows: int, width: int) -> dict[str, OpCase]:
     cases: dict[str, OpCase] = {}
     x, g, gain, bias = normal(rows, width), normal(rows, width), normal(width), normal(width)
-    if width == 1:  # which less its mean is 0: let nothing of it be rounded
-        x = np.round(x * 256) / np.float32(256)
+    # A row of one element less its mean is 0: let nothing of that be rounded.
+    even = np.round(x * 256) / np.float32(256) if width == 1 else x
     for kind, offset, inputs in (
         ("rms", False, (x,)),
         ("rms", True, (x, gain)),
         ("rms", False, (x, gain, bias)),
-        ("layer", False, (x,)),
-        ("layer", False, (x, gain)),
-        ("layer", True, (x, gain, bias)),
+        ("layer", False, (even,)),
+        ("layer", False, (even, gain)),
+        ("layer", True, (even, gain, bias)),
     ):
+        x = inputs[0]
         name = f"{kind}-{len(inputs)}-{rows}x{width}"
         attrs = {"kind": kind, "unit_offset": offset}
         cases[name] = OpCase(op="norm", inputs=inputs, attrs={**attrs, "eps": 1e-5})
