@@ -6,12 +6,16 @@ import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from numbers import Real
 from typing import Literal
 
 from volumetric._typing import Shape
 from volumetric.errors import SpecError
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}", re.ASCII)
+
+_LAST_ID, _LARGEST = 2**31 - 1, (2 - 2**-23) * 2.0**127
+"""Largest numbers of inputs: of int32, and of float32."""
 
 _DIGITS = 20
 """Digits of a number in an address: enough for any place in memory, where Python itself refuses thousands."""
@@ -147,12 +151,14 @@ class Port:
     shape : of one row: ``()`` for ids, ``(features,)`` for features
     dtype : ``"int32"`` for ids, else ``"float32"``
     combine : ``"replace"`` the chain's value as what the layer reads, or ``"add"`` to it, as with a `Link`
+    default : what all its numbers are where a call does not give it; None: each call has to
     """
 
     coord: Coord
     shape: Shape = ()
     dtype: Literal["int32", "float32"] = "float32"
     combine: Literal["replace", "add"] = "replace"
+    default: float | None = None
 
     def __post_init__(self) -> None:
         """Check the fields."""
@@ -163,6 +169,18 @@ class Port:
         if any(not isinstance(n, int) or isinstance(n, bool) or n < 1 for n in self.shape):
             raise SpecError(f"an input's rows cannot have the shape {list(self.shape)}", hint="sizes are 1 or more")
         object.__setattr__(self, "shape", tuple(self.shape))
+        object.__setattr__(self, "default", self._checked_default())
+
+    def _checked_default(self) -> float | None:
+        """Return `default` as a number of the input's type."""
+        number, ids = self.default, self.dtype == "int32"
+        if number is None:
+            return None
+        known = isinstance(number, Real) and not isinstance(number, bool)
+        if not known or not (0 <= number <= _LAST_ID if ids else abs(number) <= _LARGEST) or (ids and number % 1):
+            wanted = "a whole number from 0 on" if ids else "a finite number"
+            raise SpecError(f"the default of an input of {self.dtype} must be {wanted} within its range, or None")
+        return int(number) if ids else float(number)
 
 
 def check_name(name: object, what: str) -> None:

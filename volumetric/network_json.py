@@ -76,7 +76,14 @@ def _link_to_dict(link: Link) -> dict[str, str | int]:
 
 
 def _port_to_dict(port: Port) -> dict[str, Any]:
-    return {"coord": str(port.coord), "shape": list(port.shape), "dtype": port.dtype, "combine": port.combine}
+    default = {} if port.default is None else {"default": port.default}
+    return {
+        "coord": str(port.coord),
+        "shape": list(port.shape),
+        "dtype": port.dtype,
+        "combine": port.combine,
+        **default,
+    }
 
 
 def network_from_json(text: str | bytes) -> Network:

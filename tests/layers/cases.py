@@ -334,8 +334,6 @@ CASES: dict[str, Case] = {
     "mha-batch": (_ATTENTION["gqa-rope"], (2, 5, 12)),
     "mha-one-row": (_ATTENTION["gqa-rope"], (1, 12)),
     "embedding": (Embedding(num_embeddings=7, embedding_dim=5, scale=1.5), (6,)),
-    "embedding-rounds": (Embedding(num_embeddings=3, embedding_dim=5, rounds=2), (6,)),
-    "embedding-types": (Embedding(num_embeddings=2, embedding_dim=5, divisor=4), (6,)),
     "position": (PositionEmbedding(num_embeddings=9, embedding_dim=5, offset=2), (4, 5)),
     "position-batch": (PositionEmbedding(num_embeddings=9, embedding_dim=5), (3, 4, 5)),
     **{f"dense-{a}": (Dense(in_features=5, out_features=7, activation=a), (4, 5)) for a in ACTIVATIONS},

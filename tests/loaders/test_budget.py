@@ -171,3 +171,10 @@ def test_candidates_fit_rows() -> None:
             assert columns % size == 0
             assert scheme.gguf_type
     assert not candidates_for(40, whole=True)
+
+
+def test_encoders_are_measured_and_calibrated(tmp_path: Path) -> None:
+    ids = np.random.default_rng(2).integers(5, 90, 200).tolist()
+    made = convert_model(TINY.with_name("hf_encoders") / "bert_masked", tmp_path / "m", bits=8.5, calibrate=ids)
+    assert len(made.damage) > 4
+    assert made.network.inputs.keys() == {"token_type_ids"}

@@ -15,8 +15,10 @@ from volumetric._typing import F32Array
 from volumetric.errors import CheckpointError, UnsupportedError
 from volumetric.loaders import LoadedModel, open_model
 from volumetric.loaders.convert import save_model
+from volumetric.loaders.encoder_layers import TOKEN_TYPES
 from volumetric.loaders.safetensors import SafetensorsFile
 from volumetric.loaders.safetensors_write import array_out, write_safetensors
+from volumetric.network import INPUT
 from volumetric.runtime.device import RunOptions
 from volumetric.runtime.lower import lower
 
@@ -28,7 +30,7 @@ ON_GPU = ("bert_judge", "modernbert_masked")
 
 def outputs(model: LoadedModel, name: str, ids: list[int], types: list[int] | None) -> F32Array:
     """What a device computes: a row for each token, or one for the text where a head judges it."""
-    given = np.array(ids, np.int32) + (model.config["vocab_size"] * np.array(types, np.int32) if types else 0)
+    given = {INPUT: np.array(ids, np.int32)} | ({TOKEN_TYPES: np.array(types, np.int32)} if types else {})
     run = device(name).compile(lower(model.network), model.params, RunOptions(context=40))
     y = run.forward(run.new_state(), given, last_only=False)
     run.close()

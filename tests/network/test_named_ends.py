@@ -162,3 +162,37 @@ def test_a_residual_adds_the_input_called_input(rng: np.random.Generator) -> Non
     x, more = rng.standard_normal((2, 4, 3)).astype(np.float32)
     got = executable.forward(executable.new_state(), {"input": x, "more": more}, last_only=False)
     np.testing.assert_allclose(got, x + more, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("dtype", "default"), [("int32", 2), ("float32", -1.5), ("float32", 3)])
+def test_defaults_stand_in_for_inputs_that_are_left_out(dtype: str, default: float) -> None:
+    port = Port(coord=Coord(1), dtype="int32", default=default) if dtype == "int32" else None
+    if port is None:
+        port = Port(coord=Coord(2), shape=(WIDTH,), combine="add", default=default)
+    types = {"types": two_ends().inputs["types"]}
+    network = two_ends(inputs={"types": port} if dtype == "int32" else types | {"more": port})
+    assert Network.from_json(network.to_json()) == network
+    assert json.loads(network.to_json())["inputs"].popitem()[1]["default"] == default
+    ids, params = np.array([3, 9, 4, 4]), initialise(network)
+    given = {"input": ids} if dtype == "int32" else {"input": ids, "types": np.array([0, 1, 2, 0])}
+    name, row = ("types", ()) if dtype == "int32" else ("more", (WIDTH,))
+    whole = given | {name: np.full((4, *row), default, dtype)}
+    expected = predict(network, params, whole, device="reference")
+    for device in ("reference", "cpu"):
+        np.testing.assert_allclose(predict(network, params, given, device=device), expected, rtol=1e-5)
+        samples = {key: x[None] for key, x in given.items()}
+        np.testing.assert_allclose(predict(network, params, samples, device=device)[0], expected, rtol=1e-5)
+    if dtype == "int32":
+        np.testing.assert_array_equal(predict(network, params, ids, device="reference"), expected)
+    with pytest.raises(ShapeError, match="nothing for input"):
+        predict(network, params, {name: whole[name]})
+
+
+@pytest.mark.parametrize(
+    ("dtype", "default"),
+    [("int32", -1), ("int32", 0.5), ("int32", 2**31), ("float32", np.nan), ("float32", np.inf), ("float32", 10**400),
+     ("float32", True), ("float32", "0")],
+)  # fmt: skip
+def test_defaults_that_an_input_cannot_hold_are_refused(dtype: str, default: object) -> None:
+    with pytest.raises(SpecError, match=rf"default of an input of {dtype} must be"):
+        Port(coord=Coord(0), dtype=dtype, default=default)  # pyright: ignore[reportArgumentType]

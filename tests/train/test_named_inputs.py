@@ -8,6 +8,7 @@ import pytest
 from tests.network.test_named_ends import two_ends
 from volumetric._typing import Array
 from volumetric.errors import ShapeError
+from volumetric.grid import Coord, Port
 from volumetric.network import initialise
 from volumetric.train import SGD, ArrayData, TrainConfig, train
 from volumetric.train.losses import CrossEntropy
@@ -56,3 +57,16 @@ def test_inputs_that_do_not_go_together_are_refused(name: str, rng: np.random.Ge
     for given, match in wrong:
         with pytest.raises(ShapeError, match=match):
             train(network, initialise(network), (given, targets), CONFIG, device=name)
+
+
+@pytest.mark.parametrize("name", ["reference", "cpu"])
+def test_inputs_with_a_default_may_be_left_out(name: str, rng: np.random.Generator) -> None:
+    types = Port(coord=Coord(1), dtype="int32", default=0)
+    network, (inputs, targets) = two_ends(inputs={"types": types}), data(rng, 6, 4)
+    zeros = {**inputs, "types": np.zeros_like(inputs["types"])}
+    alone, whole = (
+        train(network, initialise(network, 5), (given, targets), CONFIG, device=name)
+        for given in (inputs["input"], zeros)
+    )
+    for key, store in whole.params.items():
+        assert np.array_equal(alone.params[key].values(), store.values())

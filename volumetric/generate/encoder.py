@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,14 +11,17 @@ from numpy.typing import NDArray
 from volumetric._typing import F32Array
 from volumetric.errors import GenerationError
 from volumetric.generate.pooling import pool
-from volumetric.layers import Embedding, Parallel
-from volumetric.loaders.encoder_layers import up_to
+from volumetric.layers import Embedding
+from volumetric.loaders.encoder_layers import TOKEN_TYPES, up_to
 from volumetric.loaders.model import LoadedModel
 from volumetric.loaders.sentence import Head, Pooling
 from volumetric.loaders.tokenizer import Encoded
-from volumetric.network import Network
+from volumetric.network import INPUT, Network
 from volumetric.runtime.device import Device, Executable, Piece, RunOptions, output_of
 from volumetric.runtime.lower import lower
+
+Rows: TypeAlias = Mapping[str, NDArray[np.int32]]
+"""Tokens of a text, and perhaps their types, by the names of the network's inputs."""
 
 ROWS = 2048
 """Tokens of a group of texts whose hidden states are held at once. A device cuts a group into calls of its own."""
@@ -37,9 +40,7 @@ class Encoder:
     def __init__(self, loaded: LoadedModel, device: Device, executable: Executable) -> None:
         self._device = device
         self._own = loaded.hidden is not None
-        layers = loaded.network.layers.values()
-        inner = [branch for spec in layers if isinstance(spec, Parallel) for branch in spec.branches]
-        tables = [spec.num_embeddings for spec in (*layers, *inner) if isinstance(spec, Embedding)]
+        tables = [spec.num_embeddings for spec in loaded.network.layers.values() if isinstance(spec, Embedding)]
         if not self._own and loaded.network.shapes[max(loaded.network.layers)][-1] in tables:
             raise GenerationError(
                 f"{loaded.name} gives a number for each token of its vocabulary, and does not say which layer has its "
@@ -52,20 +53,20 @@ class Encoder:
             executable = device.compile(lower(self.network), loaded.params, executable.options)
         self.executable = executable
         self.width = self.network.shapes[max(self.network.layers)][-1]
-        self._table, self._types = token_types(loaded.network)
+        self._types = token_types(self.network)
         self._states: list[Any] = []
 
-    def ids(self, text: Encoded) -> NDArray[np.int32]:
-        """Return a text's tokens, with their types where the network reads them."""
-        ids = np.array(text.ids, np.int32)
+    def rows(self, text: Encoded) -> Rows:
+        """Return a text's tokens, with their types where the network reads them and they are not all 0."""
+        rows = {INPUT: np.array(text.ids, np.int32)}
         if self._types > 1 and any(text.types):
-            ids += self._table * np.minimum(np.array(text.types, np.int32), self._types - 1)
-        return ids
+            rows[TOKEN_TYPES] = np.minimum(np.array(text.types, np.int32), self._types - 1)
+        return rows
 
-    def pooled(self, texts: Sequence[NDArray[np.int32]], modes: Sequence[Pooling], skipped: int = 0) -> F32Array:
+    def pooled(self, texts: Sequence[Rows], modes: Sequence[Pooling], skipped: int = 0) -> F32Array:
         """Return a row for each text, ``[n, d · modes]``; see `pool`. A text has the same row in any company."""
         found = np.empty((len(texts), self.width * len(modes)), np.float32)
-        for group in _groups([len(text) for text in texts]):
+        for group in _groups([len(text[INPUT]) for text in texts]):
             while len(self._states) < len(group):
                 self._states.append(self.executable.new_state())
             pieces = [Piece(state, texts[i], "all") for state, i in zip(self._states, group, strict=False)]
@@ -105,14 +106,11 @@ class Judge:
         self._executable.close()
 
 
-def token_types(network: Network) -> tuple[int, int]:
-    """Rows of the table of tokens, and how many types of tokens ids carry: see `Embedding`."""
-    first = next(iter(network.layers.values()))
-    tables = first.branches if isinstance(first, Parallel) else ()
-    for table in tables:
-        if isinstance(table, Embedding) and table.divisor > 1:
-            return table.divisor, table.num_embeddings
-    return 0, 1
+def token_types(network: Network) -> int:
+    """How many types of tokens a network tells apart; 0 where it does not read them."""
+    port = network.inputs.get(TOKEN_TYPES)
+    table = None if port is None else network.layers[port.coord]
+    return table.num_embeddings if isinstance(table, Embedding) else 0
 
 
 def _groups(lengths: Sequence[int]) -> Iterator[list[int]]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from volumetric.errors import GenerationError, SpecError
 from volumetric.layers.softmax import softmax
+from volumetric.network import INPUT
 
 if TYPE_CHECKING:
     from volumetric.generate.model import Model
@@ -47,13 +48,14 @@ def fill_mask(model: Model, text: str, top_k: int) -> list[list[Filled]]:
     number = tokenizer.token_id(mask)
     if mask is None or number is None:
         raise GenerationError(f"the tokenizer of {model.name} has no mask token")
-    [ids] = encoder.tokens([text], encoder.options.context + 1)
+    [rows] = encoder.tokens([text], encoder.options.context + 1)
+    ids = rows[INPUT]
     model.room_after(len(ids))
     places = np.flatnonzero(ids == number)
     if not places.size:
         raise GenerationError(f"the text has no {mask}", hint=f"write {mask} where a word is to be found")
     state = model.executable.new_state()
-    logits = model.executable.forward(state, ids, last_only=False)
+    logits = model.executable.forward(state, rows, last_only=False)
     found: list[list[Filled]] = []
     for place in places:
         chances = softmax(logits[place])

@@ -7,14 +7,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from volumetric._typing import F32Array
 from volumetric.errors import GenerationError, SpecError
-from volumetric.generate.encoder import Encoder, Judge
+from volumetric.generate.encoder import Encoder, Judge, Rows
 from volumetric.generate.pooling import scaled_to_one
 from volumetric.loaders.sentence import Pooling, Sentences
 from volumetric.loaders.tokenizer import Tokenizer
+from volumetric.network import INPUT
 
 if TYPE_CHECKING:
     from volumetric.generate.model import Model
@@ -54,13 +54,13 @@ class TextEncoder:
             )
         return Judge(self.loaded.head, self._device, self.options)
 
-    def tokens(self, texts: Sequence[str | tuple[str, str]], limit: int) -> list[NDArray[np.int32]]:
-        """Token ids of texts or pairs, none of them empty."""
-        found: list[NDArray[np.int32]] = []
+    def tokens(self, texts: Sequence[str | tuple[str, str]], limit: int) -> list[Rows]:
+        """Tokens of texts or pairs, none of them empty."""
+        found: list[Rows] = []
         for start in range(0, len(texts), MOST):
-            some = [self.encoder.ids(one) for one in self.tokenizer.encode_texts(texts[start : start + MOST], limit)]
-            for i, ids in enumerate(some, start):
-                if not len(ids):
+            some = [self.encoder.rows(one) for one in self.tokenizer.encode_texts(texts[start : start + MOST], limit)]
+            for i, rows in enumerate(some, start):
+                if not len(rows[INPUT]):
                     raise GenerationError(f"text {i} has no tokens", hint="this tokenizer adds none to an empty text")
             found += some
         return found
@@ -93,13 +93,13 @@ class TextEncoder:
     ) -> F32Array:
         """Embeddings of `texts`."""
         lower = self.sentences.lower_case
-        ids = self.tokens([(prompt + text).lower() if lower else prompt + text for text in texts], limit)
+        rows = self.tokens([(prompt + text).lower() if lower else prompt + text for text in texts], limit)
         skipped = 0
         if prompt and not self.sentences.include_prompt:
             [alone] = self.tokens([prompt.lower() if lower else prompt], limit)
             ends = self.tokenizer.token_id(self.tokenizer.special_tokens.get("sep_token"))
-            skipped = len(alone) - (int(alone[-1]) == ends)
-        found = self.encoder.pooled(ids, pooling, skipped)
+            skipped = len(alone[INPUT]) - (int(alone[INPUT][-1]) == ends)
+        found = self.encoder.pooled(rows, pooling, skipped)
         if self.dense is not None:
             found = self.dense(found)
         if not np.isfinite(found).all():

@@ -24,35 +24,15 @@ from volumetric.layers.state import refuse_resets
 
 @layer("embedding")
 class Embedding(LayerSpec):
-    """Row lookup ``y[t] = scale · E[id[t] ÷ divisor mod num_embeddings]``, plainly ``scale · E[id[t]]``.
-
-    Input int ids ``[T]``, output ``[T, embedding_dim]``. An id can carry two numbers, as a token and its type in BERT,
-    ``id = type · V + token``: the table of tokens has a round for each type, that of types the divisor V.
-
-    Attributes
-    ----------
-    rounds : how often ids may go round the table
-    divisor : ids that share a row, one behind the other
-    """
+    """Row lookup ``y[t] = scale · E[id[t]]``. Input int ids ``[T]``, output ``[T, embedding_dim]``."""
 
     num_embeddings: int
     embedding_dim: int
     scale: float = 1.0
-    rounds: int = 1
-    divisor: int = 1
 
     def __post_init__(self) -> None:
         """Check the fields."""
-        expect_positive(self, "num_embeddings", "embedding_dim", "rounds", "divisor")
-
-    @property
-    def ids(self) -> int:
-        """How many ids have a row."""
-        return self.num_embeddings * self.rounds * self.divisor
-
-    def rows(self, ids: Array) -> Array:
-        """Rows of the table that ids name."""
-        return ids // self.divisor % self.num_embeddings
+        expect_positive(self, "num_embeddings", "embedding_dim")
 
     def params(self) -> tuple[ParamSpec, ...]:
         return (ParamSpec(name="weight", shape=(self.num_embeddings, self.embedding_dim), init="normal"),)
@@ -63,7 +43,7 @@ class Embedding(LayerSpec):
         return (*inputs[0], self.embedding_dim)
 
     def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
-        ids = self.rows(check_ids(xs[0], self.ids))
+        ids = check_ids(xs[0], self.num_embeddings)
         weight = p["weight"]
         return weight[ids] * weight.dtype.type(self.scale), {"ids": ids}
 

@@ -10,16 +10,15 @@ from volumetric.layers import MLP, Dense, LayerNorm, MultiHeadAttention
 from volumetric.layers.activations import Activation
 from volumetric.loaders.chain import Chain
 from volumetric.loaders.encoder_layers import (
-    TABLE,
     BlockNames,
     MaskNames,
     add_mask_head,
+    add_typed_tokens,
     head_of,
     labels,
     learned_positions,
     post_norm_block,
     task,
-    typed_tokens,
 )
 from volumetric.loaders.hf_config import Config
 from volumetric.loaders.names import Blueprint
@@ -67,16 +66,14 @@ def bert_encoder(config: Config, names: BertNames, first_position: int = 0) -> B
     mlp = MLP(in_features=width, hidden_features=config.integer("intermediate_size"), activation=activation)
     positions, context = learned_positions(config, width, first_position)
     chain, prefix = Chain(), names.prefix + "embeddings"
-    tables = {TABLE: "word_embeddings.weight", "1/weight": "token_type_embeddings.weight"}
-    tokens = chain.add(typed_tokens(config, width), prefix, tables)
-    chain.add(positions, f"{prefix}.position_embeddings")
+    tokens, _ = add_typed_tokens(chain, prefix, config, positions, f"{prefix}.position_embeddings")
     stream = chain.add(norm, f"{prefix}.LayerNorm")
     for i in range(config.layers()):
         chain.plane()
         stream = post_norm_block(chain, stream, f"{names.prefix}encoder.layer.{i}", (attention, mlp, norm), BLOCK)
     todo = task(config)
     if todo == "mask":
-        add_mask_head(chain, tokens, TABLE, config, names.mask, norm=norm, activation=activation)
+        add_mask_head(chain, tokens, config, names.mask, norm=norm, activation=activation)
     ignored = (_BUFFERS, *names.ignored)
     head = None
     if todo == "judge":

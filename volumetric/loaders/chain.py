@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
-from volumetric.grid import Coord, Grid, Link
+from volumetric.grid import Coord, Grid, Link, Port
 from volumetric.layers import LayerSpec, Residual
 from volumetric.loaders.names import Blueprint, NameRule, Part
 from volumetric.network import Network
@@ -59,6 +59,7 @@ class Chain:
     def __init__(self) -> None:
         self._layers: dict[Coord, LayerSpec] = {}
         self._links: list[Link] = []
+        self._inputs: dict[str, Port] = {}
         self._rules: list[NameRule] = []
         self._tied: dict[str, str] = {}
         self._z, self._slot = 0, 0
@@ -114,9 +115,13 @@ class Chain:
         """Add the output of the layer at `source`."""
         return self.add(Residual(source=str(source)))
 
-    def read(self, source: Coord, target: Coord) -> None:
-        """Let the layer at `target` read the output of `source`, and not that of the layer before it."""
-        self._links.append(Link(kind="activation", source=source, target=target))
+    def read(self, source: Coord, target: Coord, combine: Literal["replace", "add"] = "replace") -> None:
+        """Let the layer at `target` read the output of `source`, and not that of the layer before it, or both added."""
+        self._links.append(Link(kind="activation", source=source, target=target, combine=combine))
+
+    def input(self, name: str, port: Port) -> None:
+        """Give the network another input."""
+        self._inputs[name] = port
 
     def tie(self, source: Coord, target: Coord, source_param: str = "weight") -> None:
         """Let the weight of `target` be that of `source`; the rule for the former is dropped, and noted as tied."""
@@ -138,7 +143,7 @@ class Chain:
         slots = 1 + max(coord.slot for coord in self._layers)
         grid, links = Grid(self._z + 1, 1, 1, slots), tuple(self._links)
         if features is None:
-            network = Network(grid=grid, layers=self._layers, links=links)
+            network = Network(grid=grid, layers=self._layers, links=links, inputs=self._inputs)
         else:
             network = Network(
                 grid=grid, layers=self._layers, links=links, input_shape=(features,), input_dtype="float32"

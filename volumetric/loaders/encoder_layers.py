@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from volumetric.grid import Coord
+from volumetric.grid import Coord, Port
 from volumetric.layers import (
     MLP,
     Dense,
@@ -15,7 +15,6 @@ from volumetric.layers import (
     LayerNorm,
     LayerSpec,
     MultiHeadAttention,
-    Parallel,
     PositionEmbedding,
     SwiGLU,
 )
@@ -27,8 +26,8 @@ from volumetric.network import Network
 
 MASKED: Final = ("ForMaskedLM", "ForPreTraining")
 JUDGING: Final = "ForSequenceClassification"
-TABLE: Final = "0/weight"
-"""Parameter of `typed_tokens` that holds the rows of tokens."""
+TOKEN_TYPES: Final = "token_type_ids"
+"""Input that says of which text of a pair each token is."""
 
 Names = Mapping[str, str | Fused]
 
@@ -48,16 +47,21 @@ def labels(config: Config) -> int:
     return config.integer("num_labels", 2 if named is None else max(len(named.values), 1))
 
 
-def typed_tokens(config: Config, width: int) -> Parallel:
-    """Rows of tokens and of token types, summed: an id is ``type · vocabulary + token``."""
+def add_typed_tokens(chain: Chain, prefix: str, config: Config, then: LayerSpec, name: str) -> tuple[Coord, Coord]:
+    """Add the tables of tokens and of token types, and behind them `then`, which reads the sum of their rows.
+
+    Returns
+    -------
+    Where the table of tokens is, and `then`
+    """
     vocabulary, types = config.integer("vocab_size"), config.integer("type_vocab_size", 2, high=1024)
-    return Parallel(
-        branches=(
-            Embedding(num_embeddings=vocabulary, embedding_dim=width, rounds=types),
-            Embedding(num_embeddings=types, embedding_dim=width, divisor=vocabulary),
-        ),
-        combine="add",
-    )
+    width = config.integer("hidden_size")
+    tokens = chain.add(Embedding(num_embeddings=vocabulary, embedding_dim=width), f"{prefix}.word_embeddings")
+    of_types = chain.add(Embedding(num_embeddings=types, embedding_dim=width), f"{prefix}.token_type_embeddings")
+    chain.input(TOKEN_TYPES, Port(coord=of_types, dtype="int32", default=0))
+    behind = chain.add(then, name)
+    chain.read(tokens, behind, "add")
+    return tokens, behind
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +110,6 @@ class MaskNames:
 def add_mask_head(
     chain: Chain,
     tokens: Coord,
-    table: str,
     config: Config,
     names: MaskNames,
     *,
@@ -119,7 +122,7 @@ def add_mask_head(
 
     Parameters
     ----------
-    tokens, table : layer and parameter of the table
+    tokens : layer of the table
     """
     width, vocabulary = norm.num_features, config.integer("vocab_size")
     chain.plane()
@@ -131,7 +134,7 @@ def add_mask_head(
         {"weight": f"{names.decoder}.weight", "bias": names.bias},
     )
     if config.flag("tie_word_embeddings", True):
-        chain.tie(tokens, head, table)
+        chain.tie(tokens, head)
 
 
 def head_of(layers: Mapping[str, LayerSpec], width: int, prefix: str = "") -> Blueprint:
@@ -163,8 +166,9 @@ def up_to(network: Network, last: Coord) -> Network:
     """Return the layers of a network up to `last`, with the links among them."""
     layers = {coord: spec for coord, spec in network.layers.items() if coord <= last}
     links = tuple(link for link in network.links if link.source in layers and link.target in layers)
+    inputs = {name: port for name, port in network.inputs.items() if port.coord in layers}
     disabled = network.disabled & layers.keys()
-    return dataclasses.replace(network, layers=layers, links=links, disabled=frozenset(disabled))
+    return dataclasses.replace(network, layers=layers, links=links, inputs=inputs, disabled=frozenset(disabled))
 
 
 def learned_positions(config: Config, width: int, offset: int = 0) -> tuple[PositionEmbedding, int]:

@@ -55,7 +55,10 @@ class _Lowering:
     def run(self) -> Plan:
         network = self.network
         read = self.read
-        inputs = {name: self._value(name, (ROWS, *port.shape), port.dtype) for name, port in network.ports.items()}
+        inputs: dict[str, int] = {}
+        for name, port in network.ports.items():
+            inputs[name] = self._value(name, (ROWS, *port.shape), port.dtype)
+            self.values[-1] = dataclasses.replace(self.values[-1], default=port.default)
         read |= {Source(port=name): value for name, value in inputs.items()}
         for w in network.wires:
             args = [self._earlier(s.coord, s.delay, w.coord) if s.coord and s.delay else read[s] for s in w.inputs]

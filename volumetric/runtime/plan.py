@@ -18,11 +18,15 @@ from volumetric.network import INPUT, OUTPUT
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Value:
-    """One array that steps read and write. `shape[0]` is `ROWS` for everything that has a row for each token."""
+    """One array that steps read and write. `shape[0]` is `ROWS` for everything that has a row for each token.
+
+    An input with a `default` is full of it where a call does not give it.
+    """
 
     name: str
     shape: Shape
     dtype: Literal["float32", "int32"] = "float32"
+    default: float | None = None
 
     @property
     def width(self) -> int:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from volumetric._typing import Shape
 from volumetric.errors import GenerationError, ShapeError, UnsupportedError
 from volumetric.layers import StateSpec
 from volumetric.network import INPUT
@@ -48,19 +49,32 @@ def check_trim(position: int, to: int, specs: Mapping[str, StateSpec], reach: in
 
 
 def by_name(plan: Plan, x: Given) -> Mapping[str, NDArray[Any]]:
-    """Return what a call gives the inputs of a plan, by name; raise `ShapeError` if they are not all there."""
+    """Return what a call gives the inputs of a plan, by name, and defaults in the place of those that it leaves out.
+
+    Raises
+    ------
+    ShapeError : an input without a default is missing, or one is unknown
+    """
+    left_out = {name for name, i in plan.inputs.items() if plan.values[i].default is not None}
     if not isinstance(x, Mapping):
-        if len(plan.inputs) > 1:
+        if len(plan.inputs) > 1 + len(left_out):
             raise ShapeError(
                 f"the network has the inputs {', '.join(plan.inputs)}, got one array", hint="give arrays by name"
             )
-        return {INPUT: x}
-    missing = [name for name in plan.inputs if name not in x]
+        x = {INPUT: x}
+    left_out -= x.keys()
+    missing = [name for name in plan.inputs if name not in x and name not in left_out]
     unknown = [str(name)[:64] for name in x if name not in plan.inputs]
     if missing or unknown:
         found = "nothing for " + ", ".join(missing) if missing else "also " + ", ".join(unknown)
         raise ShapeError(f"the network has the inputs {', '.join(plan.inputs)}, got {found}")
-    return x
+    return {name: x[name] if name in x else _default(plan, name, np.shape(x[INPUT])) for name in plan.inputs}
+
+
+def _default(plan: Plan, name: str, beside: Shape) -> NDArray[Any]:
+    """What an input is that a call leaves out, with the rows that ``"input"`` of a shape has."""
+    value, own = plan.values[plan.inputs[name]], len(plan.values[plan.inputs[INPUT]].shape) - 1
+    return np.full((*beside[: max(len(beside) - own, 1)], *value.shape[1:]), value.default, value.dtype)
 
 
 def check_inputs(plan: Plan, x: Given) -> dict[str, NDArray[Any]]:
@@ -120,7 +134,7 @@ def check_vocabulary(plan: Plan, ids: NDArray[np.int32], name: str = INPUT) -> N
     for step in plan.steps:
         if step.op != "embedding" or step.inputs[0] != plan.inputs[name]:
             continue
-        vocabulary = step.attrs["spec"].ids
+        vocabulary = step.attrs["spec"].num_embeddings
         if int(ids.max()) >= vocabulary:
             at = int(ids.argmax())
             raise GenerationError(

@@ -1,4 +1,4 @@
-// y[m] = SCALE * W[ids[m] / DIVISOR % TURN]; TURN 0: ids go round nothing. A shard writes the rows that it holds.
+// y[m] = SCALE * W[ids[m]]. A shard writes the rows that it holds.
 struct Args { first: u32, units: u32 }  // first row of W in this shard, rows in it
 
 @group(0) @binding(0) var<storage, read> ids: array<u32>;            // (rows)
@@ -12,8 +12,7 @@ const K4: u32 = (K + 3u) / 4u;
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
     let m = group.y;
     let k4 = group.x * WG + lid;
-    var row = ids[m] / DIVISOR;
-    if (TURN > 0u) { row %= max(TURN, 1u); }
+    let row = ids[m];
     if (m >= ctl.rows || k4 >= K4 || row < args.first || row - args.first >= args.units) { return; }
     y[m * K4 + k4] = SCALE * w_load4(row - args.first, k4);
 }

@@ -39,13 +39,13 @@ def _row(control, slot, row):
     return slot_address(control, slot) + row * slot_stride(control, slot)
 
 
-EMBEDDING_ARGUMENTS = ("input", "output", "weights", "panel_stride", "format", "k", "scale", "vocabulary", "divisor")
+EMBEDDING_ARGUMENTS = ("input", "output", "weights", "panel_stride", "format", "k", "scale")
 
 
 def embedding(step: Any, thread: Any, threads: Any, control: Any) -> None:
     """Row `id` of the table, read out of its panel; ids were checked by the caller."""
     for row in range(_share_start(step, thread, threads, control), _share_start(step, thread + 1, threads, control)):
-        index = load_i32(_row(control, word(step, 0), row)) // word(step, 8) % word(step, 7)
+        index = load_i32(_row(control, word(step, 0), row))
         panel = word(step, 2) + index // 16 * word(step, 3)
         out = _row(control, word(step, 1), row)
         read_row(word(step, 4), panel, index % 16, word(step, 5), number(step, 6), out)

@@ -115,17 +115,15 @@ def columns(*, width: int, start: int, of_width: int) -> Dispatch:
     return Dispatch(kernel="concat", grid=Grid(x=ceil_div(width, _GROUP), rows_each=1), constants=constants)
 
 
-def embedding(
-    *, width: int, layout: WeightFormat, scale: float, first: int, units: int, divisor: int = 1, turn: int = 0
-) -> Dispatch:
+def embedding(*, width: int, layout: WeightFormat, scale: float, first: int, units: int) -> Dispatch:
     """Rows of a table by id, from the shard that holds rows `first` … `first + units`.
 
-    Buffers: ids, weights, scales, y, ctl. An id names row ``id ÷ divisor``, modulo `turn` unless that is 0.
+    Buffers: ids, weights, scales, y, ctl.
     """
     return Dispatch(
         kernel="embedding",
         grid=Grid(x=ceil_div(ceil_div(width, 4), _GROUP), rows_each=1),
-        constants=_table(width, layout) | {"SCALE": float(scale), "DIVISOR": divisor, "TURN": turn},
+        constants=_table(width, layout) | {"SCALE": float(scale)},
         preludes=layout.preludes,
         args=(first, units),
     )

@@ -53,7 +53,7 @@ def build(config: Config) -> Blueprint:
         stream = post_norm_block(chain, stream, f"{_PREFIX}transformer.layer.{i}", (attention, mlp, norm), _BLOCK)
     todo, head = task(config), None
     if todo == "mask":
-        add_mask_head(chain, tokens, "weight", config, _MASK, norm=norm, activation=activation)
+        add_mask_head(chain, tokens, config, _MASK, norm=norm, activation=activation)
     elif todo == "judge":
         first = Dense(in_features=width, out_features=width, activation="relu")
         last = Dense(in_features=width, out_features=labels(config))

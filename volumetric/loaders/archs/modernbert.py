@@ -68,7 +68,6 @@ def build(config: Config) -> Blueprint:
         add_mask_head(
             chain,
             tokens,
-            "weight",
             config,
             _MASK,
             norm=norm,

@@ -5,13 +5,12 @@ from __future__ import annotations
 from volumetric.layers import LayerNorm, MultiHeadAttention, Rope, SwiGLU
 from volumetric.loaders.chain import Chain, Fused
 from volumetric.loaders.encoder_layers import (
-    TABLE,
     BlockNames,
     MaskNames,
     add_mask_head,
+    add_typed_tokens,
     post_norm_block,
     task,
-    typed_tokens,
 )
 from volumetric.loaders.hf_config import Config
 from volumetric.loaders.hf_rope import read_rope
@@ -69,17 +68,13 @@ def build(config: Config) -> Blueprint:
         mlp_norm="norm2",
     )
     chain = Chain()
-    tables = {TABLE: "word_embeddings.weight", "1/weight": "token_type_embeddings.weight"}
-    tokens = chain.add(typed_tokens(config, width), f"{_PREFIX}embeddings", tables)
-    stream = chain.add(norm, f"{_PREFIX}emb_ln")
+    tokens, stream = add_typed_tokens(chain, f"{_PREFIX}embeddings", config, norm, f"{_PREFIX}emb_ln")
     for i in range(config.layers()):
         chain.plane()
         stream = post_norm_block(chain, stream, f"{_PREFIX}encoder.layers.{i}", (attention, mlp, norm), names)
     masks = task(config) == "mask"
     if masks:
-        add_mask_head(
-            chain, tokens, TABLE, config, _MASK, norm=norm, activation=config.activation("hidden_act", "silu")
-        )
+        add_mask_head(chain, tokens, config, _MASK, norm=norm, activation=config.activation("hidden_act", "silu"))
     return chain.blueprint(
         context_length=config.integer("max_position_embeddings", 2048),
         ignored=(r"cls\.predictions\.decoder\.bias",),

@@ -29,13 +29,15 @@ from volumetric.loaders.calibration.levels import fit
 from volumetric.loaders.calibration.passes import windows
 from volumetric.loaders.calibration.walk import Walk
 from volumetric.loaders.model import LoadedModel
-from volumetric.network import INPUT, OUTPUT, Network, Params
+from volumetric.network import OUTPUT, Params
 from volumetric.progress import Meter
 from volumetric.runtime.graph.build import GraphBuilder
 from volumetric.runtime.graph.differentiate import differentiate
 from volumetric.runtime.graph.network import emit_plan
 from volumetric.runtime.graph.ops import Graph, Node
 from volumetric.runtime.lower import lower
+from volumetric.runtime.plan import Plan
+from volumetric.runtime.state import by_name
 
 MEASURED_TOKENS = 1024
 """Tokens that damage is measured on, at most."""
@@ -78,18 +80,19 @@ def measure_damage(
         The text is too short, or the network does not read tokens or has no gradient, or computes what is not finite.
     """
     tokens = windows(model, ids, MEASURED_TOKENS)
-    return _Measuring(_gradient_graph(model.network, tokens.shape), model.params, candidates, seed).run(tokens)
+    plan = lower(model.network)
+    given = [*by_name(plan, tokens).values()]
+    return _Measuring(_gradient_graph(plan, tokens.shape), model.params, candidates, seed).run(given)
 
 
-def _gradient_graph(network: Network, shape: Shape) -> Graph:
-    """Forward and backward pass. Inputs: tokens, and the slope of the loss for the output.
+def _gradient_graph(plan: Plan, shape: Shape) -> Graph:
+    """Forward and backward pass. Inputs: the network's, and the slope of the loss for the output.
 
     Outputs: the network's, what each product with a parameter and each look-up makes, and the gradients of all these.
     """
-    plan, work = lower(network), GraphBuilder()
-    value = plan.values[plan.inputs[INPUT]]
-    x = work.input(INPUT, (*shape, *value.shape[1:]), value.dtype)
-    y = emit_plan(work, plan, {INPUT: x}, sequences=shape[0])[OUTPUT]
+    work, values = GraphBuilder(), {name: plan.values[i] for name, i in plan.inputs.items()}
+    given = {name: work.input(name, (*shape, *value.shape[1:]), value.dtype) for name, value in values.items()}
+    y = emit_plan(work, plan, given, sequences=shape[0])[OUTPUT]
     viewed = {node.outputs[0]: node.inputs[0] for node in work.nodes if node.op == "reshape"}
 
     def stored(i: int) -> bool:
@@ -129,10 +132,10 @@ class _Measuring(Walk):
         self._nats: dict[str, dict[Scheme, float]] = {}
         self._seen: tuple[int, Inputs, F32Array] | None = None
 
-    def run(self, tokens: Array) -> list[Damage]:
+    def run(self, given: Sequence[Array]) -> list[Damage]:
         """Return the damage of all tensors that have candidates and were met."""
         with Meter("measuring", len(self.graph.nodes), unit="step") as self._meter:
-            self.walk({self.graph.inputs[0]: tokens})
+            self.walk(dict(zip(self.graph.inputs, given, strict=False)))  # the slope comes when the output is there
         if not all(np.isfinite(list(nats.values())).all() for nats in self._nats.values()):
             raise UnsupportedError(
                 "predictions for this text, or their gradients, are not finite",
@@ -151,7 +154,7 @@ class _Measuring(Walk):
     def after(self, node: Node, values: dict[int, Array]) -> None:
         for i in node.outputs:
             if i == self._output:
-                values[self.graph.inputs[1]] = self._slope(values[i])
+                values[self.graph.inputs[-1]] = self._slope(values[i])
             if i in self._made_by and self._made_by[i] in self._errors:
                 self._weigh(self._errors[self._made_by[i]], values[i])
 

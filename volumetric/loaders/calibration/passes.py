@@ -22,6 +22,8 @@ from volumetric.network import Params
 from volumetric.progress import Meter
 from volumetric.runtime.graph.network import graph_of
 from volumetric.runtime.graph.ops import Graph, Node
+from volumetric.runtime.lower import lower
+from volumetric.runtime.state import by_name
 from volumetric.weights import WeightStore
 
 CALIBRATED_TOKENS = 8192
@@ -49,19 +51,21 @@ def calibrated(
     """
     tokens = windows(model, ids)
     count, length = tokens.shape
+    given = by_name(lower(model.network), tokens)
     wanted = {
         key: scheme
         for key, scheme in targets.items()
         if scheme and scheme != model.params[key].scheme and is_calibrated(scheme)
     }
-    done = _Pass(graph_of(model.network, length, sequences=count), model.params, wanted).run(tokens)
+    done = _Pass(graph_of(model.network, length, sequences=count), model.params, wanted).run([*given.values()])
     rest = converted(model.params, {key: None if key in done else target for key, target in targets.items()})
     return Params({key: WeightStore.from_packed(done[key]) if key in done else rest[key] for key in rest})
 
 
 def windows(model: LoadedModel, ids: Sequence[int], most: int = CALIBRATED_TOKENS) -> NDArray[np.int32]:
     """Return a text in windows, ``[count, length]``, at most `most` tokens; raises as `calibrated`."""
-    if model.network.input_dtype != "int32" or model.network.inputs:
+    more = [name for name, port in model.network.inputs.items() if port.default is None]
+    if model.network.input_dtype != "int32" or more:
         raise UnsupportedError(f"{model.name} does not read tokens alone", hint="calibration takes a language model")
     length = min(_WINDOW, len(ids), model.context_length or _WINDOW)
     if length < 16:
@@ -81,12 +85,12 @@ class _Pass(Walk):
         self._seen: tuple[int, Inputs] | None = None
         self.done: dict[str, Packed] = {}
 
-    def run(self, tokens: Array) -> dict[str, Packed]:
-        """Return the quantised matrices."""
+    def run(self, given: Sequence[Array]) -> dict[str, Packed]:
+        """Return the quantised matrices; `given` are the network's inputs."""
         nodes = self.graph.nodes
         keys = {at: key for at, node in enumerate(nodes) if (key := self.product_key(node)) in self._wanted}
         with Meter("calibrating", len(set(keys.values())), unit="matrix") as self._meter:
-            self.walk({self.graph.inputs[0]: tokens}, stop=max(keys, default=-1) + 1)
+            self.walk(dict(zip(self.graph.inputs, given, strict=True)), stop=max(keys, default=-1) + 1)
         return self.done
 
     def before(self, node: Node, values: dict[int, Array]) -> None:

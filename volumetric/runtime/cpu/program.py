@@ -33,7 +33,7 @@ class Program:
         self.cut = settings.cut
         self.graph = settings.graph
         self.between = between
-        read = (step.attrs["spec"].ids for step in self.cut.plan.steps if step.op == "embedding")
+        read = (step.attrs["spec"].num_embeddings for step in self.cut.plan.steps if step.op == "embedding")
         self.vocabulary = min(read, default=0)
         given = [self.graph.tensors[i].dtype for i in self.graph.given]
         self.chooses = given == ["int32"] and settings.written is not None and not between.cores

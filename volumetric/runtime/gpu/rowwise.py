@@ -22,13 +22,7 @@ def _embedding(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
     entries = []
     for shard in matrix.shards:
         dispatch = elementwise.embedding(
-            width=matrix.k,
-            layout=matrix.format,
-            scale=node.attrs["scale"],
-            first=shard.first,
-            units=shard.units,
-            divisor=node.attrs["divisor"],
-            turn=matrix.units if node.attrs["rounds"] > 1 else 0,
+            width=matrix.k, layout=matrix.format, scale=node.attrs["scale"], first=shard.first, units=shard.units
         )
         entries.append(entry(dispatch, {"ids": ids, "y": y, **shard.buffers}, control=frame.control))
     return entries

@@ -21,8 +21,7 @@ What fast devices run on packed weights and on the states of sequences, whatever
 they take: ``roles`` has a name for each input. A device that does not run one gets the operations further below in its
 place (`dialect`); so does training. x, y: [ROWS, width].
 
-``embedding``   ids [ROWS], weight [V,D] → y. ``scale``: factor on the row of ``weight`` that an id names, which is
-                id ÷ ``divisor`` mod V; ids are below V · ``divisor`` · ``rounds``.
+``embedding``   ids [ROWS], weight [V,D] → y. ``scale``: factor on the row of ``weight`` that an id names.
 ``position_embedding`` x, positions int32 [ROWS], weight [P,D] → x + weight[positions + ``offset``].
 ``linear``      x [, residual], weight.i [Nᵢ,K] …, bias.i [Nᵢ] … [, norm.weight [K] [, norm.bias]] → y. With
                 ``n = norm(x)`` (``norm`` None, rms, layer; ``norm_eps``, ``norm_unit_offset`` as in ``norm``):

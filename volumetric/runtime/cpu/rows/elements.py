@@ -36,10 +36,8 @@ def _ends(node: Node) -> dict[str, Any]:
 @rule("embedding")
 def embedding(draft: RowDraft, node: Node) -> None:
     """Rows of a table."""
-    given: dict[str, Any] = {"scale": float(node.attrs["scale"])}
-    given |= {"vocabulary": draft.graph.tensors[node.inputs[1]].shape[0]}
-    given |= {"divisor": int(node.attrs["divisor"])}
-    draft.by_rows("embedding", EMBEDDING_ARGUMENTS, node, **_ends(node), **_table(draft, node), **given)
+    scale = float(node.attrs["scale"])
+    draft.by_rows("embedding", EMBEDDING_ARGUMENTS, node, **_ends(node), **_table(draft, node), scale=scale)
 
 
 @rule("position_embedding")

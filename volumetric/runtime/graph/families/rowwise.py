@@ -104,7 +104,7 @@ def _infer_embedding(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
 
 def _run_embedding(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
     ids, weight = inputs
-    return [weight[ids // attrs["divisor"] % len(weight)] * weight.dtype.type(attrs["scale"])]
+    return [weight[ids] * weight.dtype.type(attrs["scale"])]
 
 
 def _infer_positions(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:

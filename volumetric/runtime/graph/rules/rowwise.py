@@ -63,12 +63,7 @@ def _layer_norm(scope: Scope, spec: LayerNorm, x: int) -> int:
 def _embedding(scope: Scope, spec: Embedding, ids: int) -> int:
     work, table = scope.work, scope.params(spec)["weight"]
     if work.takes("embedding", (ids,), (table,)):
-        facts = {"scale": float(spec.scale), "rounds": spec.rounds, "divisor": spec.divisor}
-        return work.emit("embedding", (ids, table), roles=("ids", "weight"), **facts)[0]
-    if spec.rounds > 1 or spec.divisor > 1:  # a row for each id: no operation takes ids apart
-        rows, width = work.shape(table)
-        table = work.broadcast(work.reshape(table, (1, rows, 1, width)), (spec.rounds, rows, spec.divisor, width))
-        table = work.reshape(table, (spec.ids, width))
+        return work.emit("embedding", (ids, table), roles=("ids", "weight"), scale=float(spec.scale))[0]
     return work.affine(work.gather_rows(table, ids), spec.scale)
 
 
