@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 import os
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.viz.test_activity import film_of
 from volumetric import Clocked, Coord, Every, Grid, Link, Network, Port
 from volumetric.analysis.standardise import Standardisation
 from volumetric.layers import RNN, Dense, Embedding
@@ -306,3 +308,31 @@ def test_inspect_tells_how_a_model_ticks(run, plain, ticking):
     assert told["buckets"] == {"rows": {"buckets": 2, "layers": 2}}
     code, _, err = run("inspect", plain, "--clocked", "--window", "0")
     assert (code, "--window" in err) == (2, True)
+
+
+def test_a_film_has_every_tick_and_changes_nothing(run, ticking, tmp_path, monkeypatch):
+    np.savez(tmp_path / "x.npz", input=X[:, :5], reset=np.eye(5, dtype=np.int64)[[2, 4]])
+    arguments = ("run", ticking, "--in", str(tmp_path / "x.npz"), "--per-row", "2", "--ticks", "3", *ON_REFERENCE)
+    _, plainly, _ = run(*arguments)
+    code, out, err = run(*arguments, "--record", str(tmp_path / "a.html"))
+    assert code == 0
+    assert "13 ticks drawn" in err
+    same(numbers(out), numbers(plainly))
+    stream: Any = open_stream(REFERENCE, MACHINE, PARAMS, batch=2)
+    stream.run(X[:, :5], per_row=2, resets=np.eye(5)[[2, 4]])
+    wanted_last = [np.sqrt(np.square(stream.read(f"out/{c}/1")).mean()) for c in NETWORK.layers]
+    same(stream.activity(), wanted_last)
+    data = film_of((tmp_path / "a.html").read_text())
+    codes = np.frombuffer(base64.b64decode(data["codes"]), np.uint8).reshape(13, 2)
+    np.testing.assert_allclose(codes[9] / 254 * data["top"], wanted_last, rtol=0, atol=data["top"] / 500)
+    monkeypatch.setattr("volumetric.cli.run_record.MOST", 8)
+    code, out, err = run(*arguments, "--record", str(tmp_path / "a.html"))
+    assert "4 ticks drawn" in err
+    assert "9 more are not" in err
+    same(numbers(out), numbers(plainly))
+
+
+def test_films_are_of_networks_that_tick(run, plain, ticking, tmp_path, monkeypatch):
+    type_in(monkeypatch, b"")
+    assert "--record is of networks" in run("run", plain, "--record", "a.html", *ON_REFERENCE)[2]
+    assert "does not end in .html" in run("run", ticking, "--record", "a.gif", "--ticks", "1")[2]

@@ -19,6 +19,7 @@ from volumetric.cli.exits import UsageError
 from volumetric.cli.interrupts import Stopped, Stopping, stop_between
 from volumetric.cli.options import OutputOptions, SourceOptions, check_device
 from volumetric.cli.run_out import ArraySink, LineSink, Sink
+from volumetric.cli.run_record import Recorder
 from volumetric.cli.run_rows import CHUNK, ArrayRows, line_chunks
 from volumetric.clocked import Clocked
 from volumetric.errors import CheckpointError
@@ -28,6 +29,7 @@ from volumetric.network import INPUT, OUTPUT, Network
 from volumetric.runtime.open import open_device
 from volumetric.runtime.streams import ClockedStream, RowStream, open_stream
 from volumetric.runtime.streams.chunks import Chunk
+from volumetric.viz.activity import Activity
 
 
 def run(
@@ -40,6 +42,7 @@ def run(
     state: Path | None = None,
     batch: int | None = None,
     out: Annotated[Path | None, Parameter(name=["--out", "-o"])] = None,
+    record: Path | None = None,
     device: Annotated[str, Parameter(name=["--device", "-dev"])] = "auto",
     source: SourceOptions = SourceOptions(),
     output: OutputOptions = OutputOptions(),
@@ -70,17 +73,22 @@ def run(
         Streams side by side; a line has a row for each then. Those of the .npz file, else 1, unless given.
     out : path
         A .npz file to write, with an array [B, ticks, …] for each output. Lines of JSON on stdout unless given.
+    record : path
+        A .html file to write: a film of how strong the output of every layer is after each tick; of clocked networks.
     device : str
         auto, cpu, gpu, gpu:1, or reference. auto is what VOLUMETRIC_DEVICE names, else the best GPU, else the CPU.
     """
     output.apply()
     check_device(device)
     _check(rows, ticks, per_row, batch, out)
+    if record is not None and record.suffix != ".html":
+        raise UsageError(f"--record {record} does not end in .html")
     with console.progress(f"reading {model}…"):
         loaded = open_model(model, source.dtype, offline=source.offline, strict=source.strict, guess=source.guessed())
     machine = _machine(loaded, clocked)
-    if not isinstance(machine, Clocked) and (ticks is not None or per_row != 1):
-        flag = "--per-row" if ticks is None else "--ticks"
+    asked = {"--ticks": ticks is not None, "--per-row": per_row != 1, "--record": record is not None}
+    if not isinstance(machine, Clocked) and any(asked.values()):
+        flag = next(name for name, given in asked.items() if given)
         raise UsageError(f"{flag} is of networks that run tick by tick", hint="--clocked runs a network so")
     stopping = Stopping()
     with ExitStack() as opened:
@@ -89,21 +97,25 @@ def run(
             stream = open_stream(open_device(device), machine, loaded.params, batch=streams)
         if state is not None and state.exists():
             _restore(stream, state)
+        recorder = Recorder(stream) if record is not None and isinstance(stream, ClockedStream) else None
+        runner = recorder or stream
         sink: Sink = LineSink()
         if out is not None:
             sink = opened.enter_context(ArraySink(out, loaded.network, streams))
         with stop_between(stopping, "these rows"), contextlib.suppress(Stopped):
             for chunk in chunks:
-                sink.take(_outputs(_advance(stream, _standardised(loaded, chunk), per_row)))
+                sink.take(_outputs(_advance(runner, _standardised(loaded, chunk), per_row)))
                 if stopping.asked:
                     break
             for start in () if stopping.asked else range(0, ticks or 0, CHUNK):
                 last = Chunk(x={}, count=min(CHUNK, (ticks or 0) - start))
-                sink.take(_outputs(_advance(stream, last, 1)))
+                sink.take(_outputs(_advance(runner, last, 1)))
                 if stopping.asked:
                     break
         if isinstance(sink, ArraySink):
             sink.finish()
+        if recorder is not None and record is not None:
+            _film(recorder, loaded, record)
         if state is not None:
             write_atomic(state, stream.save())
     return exits.INTERRUPTED if stopping.asked else exits.OK
@@ -158,8 +170,16 @@ def _restore(stream: RowStream | ClockedStream, path: Path) -> None:
         ) from None
 
 
-def _advance(stream: RowStream | ClockedStream, chunk: Chunk, per_row: int) -> Array | dict[str, Array]:
+def _advance(stream: RowStream | ClockedStream | Recorder, chunk: Chunk, per_row: int) -> Array | dict[str, Array]:
     return stream.advance(chunk) if isinstance(stream, RowStream) else stream.advance(chunk, per_row=per_row)
+
+
+def _film(recorder: Recorder, loaded: LoadedModel, path: Path) -> None:
+    values = recorder.values
+    kinds = {coord: spec.kind for coord, spec in loaded.network.layers.items()}
+    Activity(layers=kinds, values=values, title=f"{loaded.name}: {len(values):,} ticks").save(path)
+    more = recorder.ticks - len(values)
+    console.note(f"{len(values)} ticks drawn in {path}" + (f"; {more} more are not: it is full" if more else ""))
 
 
 def _outputs(made: Array | dict[str, Array]) -> dict[str, Array]:

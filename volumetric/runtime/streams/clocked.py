@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from volumetric._typing import Array
+from volumetric._typing import Array, F32Array
 from volumetric.clocked import Clocked
 from volumetric.errors import SpecError
 from volumetric.layers import StateSpec
@@ -216,6 +216,17 @@ class ClockedStream:
     def state(self) -> dict[str, Array]:
         """Return a copy of all that is kept, ``[batch, …]`` by the keys of `kept_states`."""
         return {key: self.read(key) for key in self._kept}
+
+    def activity(self) -> F32Array:
+        """Return the root mean square of each layer's output, over streams and features, float32 ``[layers]``.
+
+        Layers are in reading order. A plane is read for each bucket, and not an array for each layer.
+        """
+        found = dict.fromkeys(self.clocked.network.layers, 0.0)
+        for i, bucket in enumerate(self._machine.buckets):
+            made = self._store.get(f"plane/{i}/1").reshape(bucket.size, -1).astype(np.float64)
+            found.update(zip(bucket.coords, np.sqrt(np.square(made).mean(1)).tolist(), strict=True))
+        return np.array(list(found.values()), np.float32)
 
     def read(self, key: str) -> Array:
         """Return a copy of one of them."""
