@@ -134,6 +134,7 @@ def fused_dispatches(caps: Caps) -> Iterator[Dispatch]:
     yield elementwise.keep_largest(width=9, count=2)
     for first in (0, elementwise.MIXED):
         yield elementwise.mix(width=9, branches=6, first=first, count=2)
+    yield elementwise.mix(width=9, branches=2, first=0, count=2, weighted=False)
     for name in ("rnn_tanh", "rnn_relu", "lstm", "gru"):
         yield recurrence.cell(name, hidden=9, step=1)
     yield elementwise.concat(width=3, at=2, out_width=9)

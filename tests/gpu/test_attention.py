@@ -94,12 +94,14 @@ class Attention:
                 q, k = (a - a.mean(-1, keepdims=True) for a in (q, k))
             q, k = (
                 a / np.sqrt(np.square(a).mean(-1, keepdims=True) + shape.qk_norm_eps)
-                * (gain.reshape(-1, shape.head_dim) + shape.qk_norm_unit_offset)
+                * (gain.reshape(-1, shape.head_dim) + shape.qk_norm_unit_offset if shape.gains else 1.0)
                 for a, gain in ((q, self.gains[0]), (k, self.gains[1]))
             )  # fmt: skip
         if shape.rotary:
             rope = Rope(dim=shape.rotary)
             q, k = rotate(rope, q, np.arange(stop)), rotate(rope, k, np.arange(stop))
+        growth = np.log1p((np.arange(stop) + 1) // shape.temperature_every)
+        q = q * (1 + shape.temperature_scale * growth)[:, None, None]
         k, v = (np.repeat(a, shape.heads // shape.kv_heads, axis=1) for a in (k, v))
         scores = shape.scale * np.einsum("ihd,jhd->hij", q, k)
         if shape.softcap:
@@ -125,6 +127,10 @@ SHAPES = {
     ),
     "odd head, one kv head": make_shape(heads=11, kv_heads=1, head_dim=7, rotary=6, chunk=19),
     "wide head": make_shape(heads=2, kv_heads=2, head_dim=130, qk_norm="rms", qk_norm_eps=1e-5),
+    "norms without gains, and temperatures": make_shape(
+        heads=4, kv_heads=2, head_dim=12, rotary=12, qk_norm="rms", gains=False, qk_norm_eps=1e-5,
+        temperature_scale=0.3, temperature_every=7,
+    ),
     "norms of their own": make_shape(
         heads=4, kv_heads=2, head_dim=12, rotary=8, qk_norm="layer", own_gains=True, qk_norm_eps=1e-5, sinks=True
     ),

@@ -45,6 +45,18 @@ def graphs(network: Network) -> tuple[Graph, Graph]:
     return open_graph(plan), open_graph(plan, DIALECT | GROUPED)
 
 
+def test_experts_that_read_weighed_rows_stay_apart_and_guarded() -> None:
+    gate = Gate(in_features=WIDTH, out_features=3, top_k=1, scoring="sigmoid")
+    spec = Parallel(branches=(GATED, GATED, GATED), combine="filter", gate=gate, weigh="input")
+    network = Network(grid=Grid(1), input_shape=(WIDTH,), input_dtype="float32", layers={Coord(0): spec})
+    _, fused = graphs(network)
+    products = [node for node in fused.nodes if node.op == "linear" and node.guard is not None]
+    assert len(products) == 6
+    assert {node.guard[1] for node in products if node.guard} == {0, 1, 2}
+    assert fused.nodes[-1].op == "mix"
+    assert not fused.nodes[-1].attrs["weighted"]
+
+
 CASES = [(scoring, top_k, expert) for scoring in SCORINGS for top_k, expert in ((2, GATED), (None, BIASED))]
 
 

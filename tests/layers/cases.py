@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from volumetric.layers import (
     GRU,
@@ -89,6 +89,10 @@ _ATTENTION: dict[str, LayerSpec] = {
     "window": MultiHeadAttention(embed_dim=12, num_heads=2, window=2, rope=Rope(dim=6)),
     "window-bidirectional": MultiHeadAttention(embed_dim=12, num_heads=2, window=2, causal=False),
     "softcap": MultiHeadAttention(embed_dim=12, num_heads=2, softcap=0.5, scale=0.7),
+    "temperature": MultiHeadAttention(embed_dim=12, num_heads=2, temperature_scale=0.7, temperature_every=2),
+    "qk-norm-without-gain": MultiHeadAttention(
+        embed_dim=12, num_heads=4, num_kv_heads=2, head_dim=6, rope=Rope(dim=4), qk_norm=True, qk_norm_gain=False
+    ),
     "sinks": MultiHeadAttention(embed_dim=12, num_heads=4, num_kv_heads=2, sinks=True, window=3),
     "chunk": MultiHeadAttention(embed_dim=12, num_heads=2, chunk=2),
     "qk-norm-own": MultiHeadAttention(
@@ -279,9 +283,9 @@ _SOFTMAXES: dict[str, Case] = {
 }
 
 
-def _experts(top_k: int | None, *branches: LayerSpec, scoring: Scoring = "softmax") -> Parallel:
+def _experts(top_k: int | None, *branches: LayerSpec, scoring: Scoring = "softmax", **fields: Any) -> Parallel:
     gate = Gate(in_features=4, out_features=len(branches), top_k=top_k, bias=top_k is None, scoring=scoring)
-    return Parallel(branches=branches, combine="filter", gate=gate)
+    return Parallel(branches=branches, combine="filter", gate=gate, **fields)
 
 
 _MIXTURES: dict[str, Case] = {
@@ -295,6 +299,8 @@ _MIXTURES: dict[str, Case] = {
     "filter-top-1": (_experts(1, _expert(), _expert()), (3, 4)),
     "filter-top-2": (_experts(2, _expert(), _expert(), _expert(), _expert()), (2, 3, 4)),
     "filter-of-all": (_experts(2, _expert(), _expert(), _expert(), _expert(), scoring="softmax_all"), (5, 4)),
+    "filter-inputs": (_experts(2, _expert(), _expert(), _expert(), scoring="sigmoid", weigh="input"), (5, 4)),
+    "filter-inputs-all": (_experts(None, _expert(), _expert(), weigh="input"), (2, 3, 4)),
     "filter-shared": (
         Parallel(
             branches=(

@@ -53,7 +53,11 @@ class MultiHeadAttention(LayerSpec):
     sinks : whether each head has a trained logit that joins its softmax and has no value, so that weights may sum to
         less than 1
     scale : factor on scores (None: 1/√head_dim)
+    temperature_scale, temperature_every : queries of position p are multiplied by ``1 + temperature_scale · log(1 +
+        ⌊(p + 1) / temperature_every⌋)``, which keeps attention sharp over long sequences (Scalable-Softmax, arXiv
+        2501.19399; Llama 4); 0: they are not
     qk_norm : normalise queries and keys before RoPE, with gains of their own
+    qk_norm_gain : whether there are gains; without them it is the same before and behind RoPE (Llama 4)
     qk_norm_kind : how: an RMSNorm, or a LayerNorm without bias
     qk_norm_over : what is normalised: each "head", with one gain for all (Qwen3); "each" head, with its own gain
         (Command R+, StableLM 2 12B); or "all" heads together (OLMo 2)
@@ -74,7 +78,10 @@ class MultiHeadAttention(LayerSpec):
     softcap: float | None = None
     sinks: bool = False
     scale: float | None = None
+    temperature_scale: float = 0.0
+    temperature_every: int = 8192
     qk_norm: bool = False
+    qk_norm_gain: bool = True
     qk_norm_kind: Literal["rms", "layer"] = "rms"
     qk_norm_over: Literal["head", "each", "all"] = "head"
     qk_norm_eps: float = 1e-6
@@ -99,6 +106,11 @@ class MultiHeadAttention(LayerSpec):
             raise SpecError(f"{self.kind}: qk_norm_kind must be 'rms' or 'layer', got {self.qk_norm_kind!r}")
         if self.qk_norm_over not in ("head", "each", "all"):
             raise SpecError(f"{self.kind}: qk_norm_over must be 'head', 'each' or 'all', got {self.qk_norm_over!r}")
+        if not self.qk_norm_gain and (self.qk_norm_over == "all" or self.qk_norm_unit_offset):
+            raise SpecError(f"{self.kind}: a norm of all heads, and one with a unit offset, has gains")
+        if not 0 <= self.temperature_scale < math.inf:
+            raise SpecError(f"{self.kind}: temperature_scale must be a number from 0 on, got {self.temperature_scale}")
+        expect_positive(self, "temperature_every")
         if self.softcap is not None and not self.softcap > 0:
             raise SpecError(f"{self.kind}: softcap must be above 0, got {self.softcap}")
 
@@ -135,7 +147,7 @@ class MultiHeadAttention(LayerSpec):
     def params(self) -> tuple[ParamSpec, ...]:
         q, kv = self.num_heads * self.width, self.kv_heads * self.width
         norms: tuple[ParamSpec, ...] = ()
-        if self.qk_norm:
+        if self.qk_norm and self.qk_norm_gain:
             init = "zeros" if self.qk_norm_unit_offset else "ones"
             widths = (self.width, self.width) if self.qk_norm_over == "head" else (q, kv)
             pairs = zip(("q_norm.weight", "k_norm.weight"), widths, strict=True)
@@ -202,7 +214,9 @@ class MultiHeadAttention(LayerSpec):
         swapped = heads.swapaxes(-3, -2)
         return swapped.reshape(*swapped.shape[:-2], -1)
 
-    def _gain(self, p: Arrays, name: str) -> Array:
+    def _gain(self, p: Arrays, name: str, like: Array) -> Array:
+        if not self.qk_norm_gain:
+            return np.ones(self.width, like.dtype)
         gain = p[f"{name}_norm.weight"]
         gain = gain.reshape(-1, self.width) if self.qk_norm_over == "each" else gain
         return gain + 1 if self.qk_norm_unit_offset else gain
@@ -215,21 +229,29 @@ class MultiHeadAttention(LayerSpec):
             # A LayerNorm without bias is the RMSNorm of what is left without the mean.
             y = without_mean(y) if self.qk_norm_kind == "layer" else y
             saved[name + "_raw"] = y
-            y, saved[name + "_scale"] = rms_norm(y, self._gain(p, name), self.qk_norm_eps)
+            y, saved[name + "_scale"] = rms_norm(y, self._gain(p, name, y), self.qk_norm_eps)
             y = y.reshape(*x.shape[:-1], heads, self.width)
-        return y if self.rope is None else rotate(self.rope, y, positions)
+        y = y if self.rope is None else rotate(self.rope, y, positions)
+        return y * self._warmth(positions, y) if name == "q" and self.temperature_scale else y
+
+    def _warmth(self, positions: Array, like: Array) -> Array:
+        """Factors of queries, ``[T, 1, 1]``, in the type of `like`."""
+        return temperature(positions, self.temperature_scale, self.temperature_every).astype(like.dtype)[:, None, None]
 
     def _project_vjp(self, p: Arrays, name: str, g: Array, saved: Saved, params: dict[str, Array]) -> Array:
+        if name == "q" and self.temperature_scale:
+            g = g * self._warmth(saved["positions"], g)
         if self.rope is not None:
             g = rotate(self.rope, g, saved["positions"], back=True)
         if self.qk_norm:
-            gain = self._gain(p, name)
+            gain = self._gain(p, name, g)
             g = g.reshape(saved[name + "_raw"].shape)
             normal = saved[name + "_raw"] * saved[name + "_scale"]
             g_own = (g * normal).reshape(-1, gain.size).sum(0) if self.qk_norm_over == "each" else None
             g, g_gain = rms_norm_vjp(saved[name + "_raw"], gain, saved[name + "_scale"], g)
             g = g - g.mean(-1, keepdims=True) if self.qk_norm_kind == "layer" else g
-            params[f"{name}_norm.weight"] = g_gain if g_own is None else g_own
+            if self.qk_norm_gain:
+                params[f"{name}_norm.weight"] = g_gain if g_own is None else g_own
         return affine_vjp(p, name + ".", saved["x"], g.reshape(*saved["x"].shape[:-1], -1), params)
 
     def _scores(self, q: Array, k: Array, positions: Array) -> tuple[Array, Array | None]:
@@ -244,6 +266,11 @@ class MultiHeadAttention(LayerSpec):
         there = np.arange(ends - k.shape[-3], ends)
         seen = seen_rows(positions, there, causal=self.causal, window=self.window, chunk=self.chunk)
         return np.where(seen, scores, scores.dtype.type(-np.inf)), capped
+
+
+def temperature(positions: Array, scale: float, every: int) -> Array:
+    """Factors of queries by position, float64; see `MultiHeadAttention`."""
+    return 1 + scale * np.log1p((positions + 1) // every)
 
 
 def seen_rows(rows: Array, others: Array, *, causal: bool, window: int | None, chunk: int | None) -> Array:

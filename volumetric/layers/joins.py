@@ -39,6 +39,19 @@ def scatter_vjp(gy: Array, cells: tuple[int, ...], count: int) -> list[Array]:
     return [grid[..., cell, :] for cell in cells]
 
 
+def weighed(x: Array, weights: Array) -> list[Array]:
+    """What each branch reads, ``weights[..., i] · x``; 0 where the weight is 0, even if x is NaN."""
+    parts = (weights[..., i, None] for i in range(weights.shape[-1]))
+    return [np.where(part == 0, x.dtype.type(0), part * x) for part in parts]
+
+
+def weighed_vjp(x: Array, weights: Array, grads: list[Array]) -> tuple[Array, Array]:
+    """Gradients of x and of the weights of `weighed`; that of a weight of 0 is 0, as the gate keeps it there."""
+    gx = mix(grads, weights)
+    dots = np.stack([(g * x).sum(axis=-1) for g in grads], axis=-1)
+    return gx, np.where(weights == 0, x.dtype.type(0), dots)
+
+
 def mix(values: list[Array], weights: Array) -> Array:
     """Sum ``Σᵢ weights[..., i] · values[i]``; a value of weight 0 has no part in it, not even with NaN."""
     total = np.zeros_like(values[0])

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import ClassVar, Literal, get_args
 
+import numpy as np
+
 from volumetric._typing import Array, Shape
 from volumetric.errors import ShapeError, SpecError
 from volumetric.layers.base import (
@@ -21,7 +23,7 @@ from volumetric.layers.base import (
 )
 from volumetric.layers.containers import Residual, inner_memory, joint_statistics, prefixed, prefixed_buffers
 from volumetric.layers.gate import Gate
-from volumetric.layers.joins import join, join_vjp, mix, mix_vjp, scatter, scatter_vjp
+from volumetric.layers.joins import join, join_vjp, mix, mix_vjp, scatter, scatter_vjp, weighed, weighed_vjp
 from volumetric.layers.state import StateSpec
 from volumetric.layers.training import Training
 
@@ -39,6 +41,8 @@ class Parallel(LayerSpec):
         ``"filter"`` sums them with the weights that `gate` gives to every row; ``"grid_scatter"`` puts each into its
         cell of a grid of zeros, whose cells then lie side by side in reading order
     gate : for ``"filter"``, with one output for each branch
+    weigh : what the weights of the gate multiply: the ``"output"`` of a branch, or its ``"input"`` (Llama 4); then
+        outputs of the branches whose weight is not 0 are summed as they are
     grid : for ``"grid_scatter"``: depth, rows, cols
     positions : for ``"grid_scatter"``: cell (z, y, x) of each branch; empty: the first cells in reading order
     """
@@ -48,6 +52,7 @@ class Parallel(LayerSpec):
     branches: tuple[LayerSpec, ...]
     combine: Combine = "concat"
     gate: Gate | None = None
+    weigh: Literal["output", "input"] = "output"
     grid: tuple[int, int, int] | None = None
     positions: tuple[tuple[int, int, int], ...] = ()
 
@@ -61,6 +66,10 @@ class Parallel(LayerSpec):
             raise SpecError("parallel: a residual cannot be a branch", hint="put it into a sequential")
         if (self.gate is not None) != (self.combine == "filter"):
             raise SpecError(f"parallel: combine 'filter' and a gate need each other, combine is {self.combine!r}")
+        if self.weigh not in ("output", "input"):
+            raise SpecError(f"parallel: weigh must be 'output' or 'input', got {self.weigh!r}")
+        if self.weigh == "input" and self.gate is None:
+            raise SpecError("parallel: without a gate there are no weights for inputs", hint="combine='filter'")
         if self.gate is not None and self.gate.out_features != len(self.branches):
             raise SpecError(f"parallel: the gate weighs {self.gate.out_features} of {len(self.branches)} branches")
         if (self.grid is not None) != (self.combine == "grid_scatter"):
@@ -138,44 +147,64 @@ class Parallel(LayerSpec):
         return (*lead, sum(s[-1] for s in shapes)) if self.combine == "concat" else (*lead, width)
 
     def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
+        inputs, gated = self._inputs(p, xs[0])
         results = [
-            branch.forward(below(p, str(i)), xs[0], memory=inner_memory(memory, i, xs[0]))
-            for i, branch in enumerate(self.branches)
+            branch.forward(below(p, str(i)), x, memory=inner_memory(memory, i, x))
+            for i, (branch, x) in enumerate(zip(self.branches, inputs, strict=True))
         ]
-        return self._joined(p, xs[0], results)
+        return self._joined(results, gated)
 
     def train_forward(self, p: Arrays, *xs: Array, training: Training) -> tuple[Array, Saved]:
+        inputs, gated = self._inputs(p, xs[0])
         results = [
-            branch.train_forward(below(p, str(i)), xs[0], training=training.child(str(i)))
-            for i, branch in enumerate(self.branches)
+            branch.train_forward(below(p, str(i)), x, training=training.child(str(i)))
+            for i, (branch, x) in enumerate(zip(self.branches, inputs, strict=True))
         ]
-        return self._joined(p, xs[0], results)
+        return self._joined(results, gated)
 
-    def _joined(self, p: Arrays, x: Array, results: list[tuple[Array, Saved]]) -> tuple[Array, Saved]:
+    def _inputs(self, p: Arrays, x: Array) -> tuple[list[Array], Saved]:
+        """What each branch reads; and of a gate the weights and what its VJP needs."""
+        if self.gate is None:
+            return [x] * len(self.branches), {}
+        weights, kept = self.gate.forward(below(p, "gate"), x)
+        inputs = weighed(x, weights) if self.weigh == "input" else [x] * len(self.branches)
+        return inputs, {"x": x, "weights": weights, "gate": kept}
+
+    def _factors(self, weights: Array) -> Array:
+        """What outputs are multiplied by before they are summed."""
+        return weights if self.weigh == "output" else (weights != 0).astype(weights.dtype)
+
+    def _joined(self, results: list[tuple[Array, Saved]], gated: Saved) -> tuple[Array, Saved]:
         """Join the outputs of the branches, which come with what their VJPs need."""
         outputs = [y for y, _ in results]
         saved: Saved = {"tape": [s for _, s in results], "widths": [y.shape[-1] for y in outputs]}
         if self.gate is not None:
-            weights, kept = self.gate.forward(below(p, "gate"), x)
-            return mix(outputs, weights), {**saved, "outputs": outputs, "weights": weights, "gate": kept}
+            return mix(outputs, self._factors(gated["weights"])), {**saved, **gated, "outputs": outputs}
         if self.grid is not None:
             return scatter(outputs, self.cells(), math.prod(self.grid)), saved
         return join(outputs, self.combine), saved
 
     def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
-        gx: Array | None = None
         params: dict[str, Array] = {}
+        g_weights: Array = gy
         if self.gate is not None:
-            grads, g_weights = mix_vjp(saved["outputs"], saved["weights"], gy)
-            result = self.gate.vjp(below(p, "gate"), saved["gate"], g_weights)
-            gx, params = result.inputs[0], {f"gate/{name}": value for name, value in result.params.items()}
+            grads, g_weights = mix_vjp(saved["outputs"], self._factors(saved["weights"]), gy)
         elif self.grid is not None:
             grads = scatter_vjp(gy, self.cells(), math.prod(self.grid))
         else:
             grads = join_vjp(gy, self.combine, saved["widths"])
+        parts: list[Array | None] = []
         for i, (branch, g) in enumerate(zip(self.branches, grads, strict=True)):
             result = branch.vjp(below(p, str(i)), saved["tape"][i], g)
             params |= {f"{i}/{name}": value for name, value in result.params.items()}
-            part = result.inputs[0]
-            gx = part if gx is None else gx if part is None else gx + part
-        return Grads((gx,), params)
+            parts.append(result.inputs[0])
+        if self.gate is not None:
+            if self.weigh == "input":
+                given = [np.zeros_like(saved["x"]) if part is None else part for part in parts]
+                own, g_weights = weighed_vjp(saved["x"], saved["weights"], given)
+                parts = [own]
+            result = self.gate.vjp(below(p, "gate"), saved["gate"], g_weights)
+            params |= {f"gate/{name}": value for name, value in result.params.items()}
+            parts.append(result.inputs[0])
+        there = [part for part in parts if part is not None]
+        return Grads((sum(there[1:], there[0]) if there else None,), params)

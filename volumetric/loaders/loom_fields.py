@@ -63,7 +63,8 @@ def _dense(spec: Dense) -> dict[str, Any]:
 
 
 def _attention(spec: MultiHeadAttention) -> dict[str, Any]:
-    _expect(spec, causal=True, window=None, softcap=None, scale=None, qk_norm=False)
+    _expect(spec, causal=True, window=None, chunk=None, softcap=None, scale=None, qk_norm=False)
+    _expect(spec, sinks=False, temperature_scale=0.0)
     rope = spec.rope
     if rope is not None and (rope.scaling != "none" or rope.dim != spec.width):
         raise UnsupportedError(f"{spec.kind}: the Go engine turns whole heads, without scaling of positions")
@@ -81,7 +82,7 @@ def _attention(spec: MultiHeadAttention) -> dict[str, Any]:
 
 
 def _swiglu(spec: SwiGLU) -> dict[str, Any]:
-    _expect(spec, activation="silu", gate_factor=1.0)
+    _expect(spec, activation="silu", gate_factor=1.0, limit=None)
     return {"input_height": spec.in_features, "output_height": spec.hidden_features}
 
 

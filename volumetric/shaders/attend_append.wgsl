@@ -37,7 +37,11 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         let rstd = inverseSqrt(team_sum(sum, lid, WG) / f32(HEAD_DIM) + EPS);
         if (!is_value) {
             let gain = select(select(0u, HEAD_DIM, h >= HEADS), h * HEAD_DIM, OWN_GAINS);
-            for (var d = lid; d < HEAD_DIM; d += WG) { head[d] *= rstd * (head_params[gain + d] + NORM_UNIT); }
+            for (var d = lid; d < HEAD_DIM; d += WG) {
+                var own = 1.0;
+                if (GAINS) { own = head_params[gain + d] + NORM_UNIT; }
+                head[d] *= rstd * own;
+            }
         }
         workgroupBarrier();
     }
@@ -56,7 +60,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     for (var d4 = lid; d4 < HD4; d4 += WG) {
         let v = vec4<f32>(head[4u * d4], head[4u * d4 + 1u], head[4u * d4 + 2u], head[4u * d4 + 3u]);
         if (h < HEADS) {
-            q[(row * HEADS + h) * HD4 + d4] = SCALE * v;
+            q[(row * HEADS + h) * HD4 + d4] = SCALE * warmth(place.x) * v;
         } else if (!is_value) {
             keys[cell(page, h - HEADS, position) * HD4 + d4] = to_cache(v);
         } else {

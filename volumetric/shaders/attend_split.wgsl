@@ -91,7 +91,9 @@ fn load_heads(row: u32, position: u32, kv: u32, block: u32, lid: u32) {
                 let own = select(kv * SHARE + block * G + h, HEADS + kv, h == G) * HEAD_DIM;
                 let gain = select(select(0u, HEAD_DIM, h == G), own, OWN_GAINS);
                 for (var d = lid % TEAM; d < HEAD_DIM; d += TEAM) {
-                    heads[at + d] *= rstd * (head_params[gain + d] + NORM_UNIT);
+                    var gained = 1.0;
+                    if (GAINS) { gained = head_params[gain + d] + NORM_UNIT; }
+                    heads[at + d] *= rstd * gained;
                 }
             }
         }
@@ -140,13 +142,14 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     var top: array<f32, G>;
     var sum: array<f32, G>;
     // One team of all starts with the new row, the others with nothing.
+    let scale = SCALE * warmth(position);
     let takes_new = split == 0u && team == 0u;
     //@unroll
     for (var g = 0u; g < G; g++) {
         var part = 0.0;
         //@unroll
         for (var j = 0u; j < VPL; j++) {
-            q[g * VPL + j] = SCALE * head4(g, lane + j * TEAM);
+            q[g * VPL + j] = scale * head4(g, lane + j * TEAM);
             part += dot(q[g * VPL + j], from_cache(to_cache(head4(G, lane + j * TEAM))));
             let v = from_cache(to_cache(head4(G + 1u, lane + j * TEAM)));
             acc[g * VPL + j] = select(vec4<f32>(0.0), v, takes_new);

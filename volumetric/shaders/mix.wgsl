@@ -10,7 +10,7 @@
 fn part(row: u32, number: u32, value: vec4<f32>) -> vec4<f32> {
     if (number >= COUNT) { return vec4<f32>(0.0); }
     let weight = weights[row * GATE_STRIDE + FIRST + number];
-    return select(weight * value, vec4<f32>(0.0), (bitcast<u32>(weight) & 0x7fffffffu) == 0u);
+    return select(select(value, weight * value, WEIGHTED), vec4<f32>(0.0), (bitcast<u32>(weight) & 0x7fffffffu) == 0u);
 }
 
 @compute @workgroup_size(WG)

@@ -89,6 +89,8 @@ APPEND_ARGUMENTS = (
     "held",  # 1: the cache holds earlier tokens; 0: this call alone
     "norm",  # of heads: NO_NORM, RMS_NORM, LAYER_NORM
     "gain_stride",  # bytes from the gain of a head to that of the next; 0 = all have the same
+    "temperature_scale",  # queries grow by 1 + this · log(1 + ⌊(position + 1) / temperature_every⌋)
+    "temperature_every",
 )
 
 
@@ -239,7 +241,11 @@ def append(storage: str, rounded: int) -> Callable[..., None]:
             if head < heads:
                 gain = word(step, 4) + head * word(step, 14)
                 out = slot_address(control, word(step, 10)) + (row * heads + head) * size * 4
-                _ready_head(source, room, size, norm, gain, number(step, 6), half, table, number(step, 11))
+                scale = number(step, 11)
+                if number(step, 15) != f32(0.0):
+                    turn = math.log1p(float((row_position(step, control, row) + 1) // word(step, 16)))
+                    scale = scale * (f32(1.0) + number(step, 15) * f32(turn))
+                _ready_head(source, room, size, norm, gain, number(step, 6), half, table, scale)
                 if rounded:
                     _round(room, room, size, 4)
                 _copy(room, out, size)

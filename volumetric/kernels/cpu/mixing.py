@@ -77,8 +77,8 @@ def activate_rows(activation: int, gated: int) -> Callable[..., None]:
     return activate_rows
 
 
-MIX_ARGUMENTS = ("weights", "branches", "count", "output", "width")
-"""`branches` is the address of the slots of `count` values."""
+MIX_ARGUMENTS = ("weights", "branches", "count", "output", "width", "weighted")
+"""`branches` is the address of the slots of `count` values; unless `weighted`, they are summed as they are."""
 
 
 def mix(step: Any, thread: Any, threads: Any, control: Any) -> None:
@@ -94,5 +94,6 @@ def mix(step: Any, thread: Any, threads: Any, control: Any) -> None:
                 if weight != f32(0.0):
                     slot = load_i64(word(step, 1) + 8 * j)
                     branch = slot_address(control, slot) + row * slot_stride(control, slot)
-                    total = total + load(branch + 4 * i) * splat(weight)
+                    factor = weight if word(step, 5) != 0 else f32(1.0)
+                    total = total + load(branch + 4 * i) * splat(factor)
             store(out + 4 * i, total)

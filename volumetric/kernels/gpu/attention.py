@@ -25,6 +25,8 @@ class AttentionShape:
     context : positions that a sequence may have
     qk_norm : kind of the norm of heads, None for none
     own_gains : each head has a gain of its own in that norm
+    gains : that norm has gains
+    temperature_scale, temperature_every : growth of queries with their position, see `layers.MultiHeadAttention`
     rotary : leading elements of a head that turn, 0 for none
     state : rows follow the cache's position; otherwise each call stands alone
     half : the cache is float16
@@ -45,6 +47,9 @@ class AttentionShape:
     own_gains: bool = False
     qk_norm_eps: float = 0.0
     qk_norm_unit_offset: bool = False
+    gains: bool = True
+    temperature_scale: float = 0.0
+    temperature_every: int = 1
     rotary: int = 0
     state: bool = True
     half: bool = False
@@ -129,6 +134,9 @@ class AttentionShape:
             "NORM_UNIT": 1.0 if self.qk_norm_unit_offset else 0.0,
             "ROTARY": self.rotary,
             "SCALE": float(self.scale),
+            "GAINS": self.gains,
+            "WARMTH": float(self.temperature_scale),
+            "WARMER_EVERY": self.temperature_every,
             "QKV_STRIDE": ceil_div(self.qkv_width, 4) * 4,
         }
 
@@ -143,7 +151,7 @@ def append(shape: AttentionShape) -> Dispatch:
         kernel="attend_append",
         grid=Grid(x=shape.heads + 2 * shape.kv_heads, rows_each=1, over="others"),
         constants=constants,
-        preludes=shape.preludes,
+        preludes=(*shape.preludes, "warmth"),
     )
 
 
@@ -296,7 +304,7 @@ def split(shape: AttentionShape, caps: Caps, rows: int = 1) -> Dispatch:
         kernel="attend_split",
         grid=Grid(x=shape.heads // tuning.block, z=tuning.splits, rows_each=1, over="singles"),
         constants=constants,
-        preludes=shape.preludes,
+        preludes=(*shape.preludes, "warmth"),
     )
 
 

@@ -73,8 +73,10 @@ def keep_largest(*, width: int, count: int) -> Dispatch:
     )
 
 
-def mix(*, width: int, branches: int, first: int, count: int) -> Dispatch:
+def mix(*, width: int, branches: int, first: int, count: int, weighted: bool = True) -> Dispatch:
     """Weighted sum of branches `first` … `first + count`, up to `MIXED`, of a gate's; added to y unless `first` is 0.
+
+    Unless `weighted`, branches whose weight is not 0 are summed as they are.
 
     Buffers: weights, branch_0 … branch_3, y, ctl.
     """
@@ -85,6 +87,7 @@ def mix(*, width: int, branches: int, first: int, count: int) -> Dispatch:
         "GATE_STRIDE": 4 * ceil_div(branches, 4),
         "FIRST": first,
         "COUNT": count,
+        "WEIGHTED": weighted,
     }
     return Dispatch(kernel="mix", grid=Grid(x=ceil_div(width4, _GROUP), rows_each=1), constants=constants)
 

@@ -50,6 +50,9 @@ def attention_shapes(graph: Graph, options: RunOptions) -> dict[int, AttentionSh
             own_gains=attrs["own_gains"],
             qk_norm_eps=attrs["qk_norm_eps"],
             qk_norm_unit_offset=attrs["qk_norm_unit_offset"],
+            gains=node.named("q_norm") is not None,
+            temperature_scale=attrs["temperature_scale"],
+            temperature_every=attrs["temperature_every"],
             rotary=0 if attrs["rope"] is None else attrs["rope"].dim,
             state=held,
             half=held and options.kv_dtype == "float16",  # without a state none are kept

@@ -113,7 +113,9 @@ def _mix(r: Recorder, node: Node, frame: Frame) -> list[Entry]:
     width, y, entries = r.width(node.outputs[0]), frame.values[node.outputs[0]], []
     for first in range(0, len(branches), elementwise.MIXED):
         part = branches[first : first + elementwise.MIXED]
-        dispatch = elementwise.mix(width=width, branches=len(branches), first=first, count=len(part))
+        dispatch = elementwise.mix(
+            width=width, branches=len(branches), first=first, count=len(part), weighted=node.attrs["weighted"]
+        )
         names = {f"branch_{i}": branch for i, branch in enumerate(part)}
         entries.append(entry(dispatch, {"weights": weights, "y": y, **names}, control=frame.control))
     return entries

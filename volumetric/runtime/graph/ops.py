@@ -33,10 +33,12 @@ place (`dialect`); so does training. x, y: [ROWS, width].
                 Head norms (``qk_norm`` rms, layer, None; ``qk_norm_eps``, ``qk_norm_unit_offset``; with
                 ``own_gains`` they are [heads · head_dim] and [kv_heads · head_dim]), ``rope``
                 (`layers.rope.Rope` or None), then attention as `layers.attention` has it: ``heads kv_heads head_dim
-                scale causal window chunk softcap``. Without states rows see those of their own call.
+                scale causal window chunk softcap temperature_scale temperature_every``. Without states rows see those
+                of their own call.
 ``recurrence``  x [ROWS, nH], weight.0 [nH,H] [, bias.0 [nH]], h: state [1,H] [, c for lstm] → y [ROWS,H], h [, c] as
                 the last row leaves them. ``cell`` and equations as ``recurrent``; ``parts``: (nH,).
-``mix``         weights [ROWS,n], n x → Σ weightᵢ · xᵢ, without those of weight 0, whatever they are.
+``mix``         weights [ROWS,n], n x → Σ weightᵢ · xᵢ, without those of weight 0, whatever they are. Where not
+                ``weighted``, the sum of the xᵢ whose weight is not 0.
 ``experts``     x [, norm.weight …], choice [ROWS,n] [, residual], of each expert i of ``count``: i.weight.0 …,
                 i.bias.0 …, i.down [D,N], i.down_bias [D] → y [ROWS,D]: Σ weightᵢ · (hᵢ downᵢᵀ + biasᵢ), i rising,
                 without those of weight 0, then ``+ residual``. hᵢ is a ``linear`` with the attributes ``first``, gated

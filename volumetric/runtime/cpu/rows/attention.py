@@ -91,6 +91,8 @@ def _appended(draft: RowDraft, node: Node) -> dict[str, Any]:
         "table": draft.angles[rope] if rope else 0,
         "scale": float(attrs["scale"]),
         "norm": NORMS[attrs["qk_norm"]],
+        "temperature_scale": float(attrs["temperature_scale"]),
+        "temperature_every": int(attrs["temperature_every"]),
         "gain_stride": 4 * attrs["head_dim"] if attrs["own_gains"] else 0,
     }
 

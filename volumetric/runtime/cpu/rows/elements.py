@@ -97,6 +97,7 @@ def mix(draft: RowDraft, node: Node) -> None:
     """The weighted sum of branches."""
     weights, *branches = node.inputs
     given: dict[str, Any] = {"weights": weights, "branches": draft.table(branches), "count": len(branches)}
+    given |= {"weighted": int(node.attrs["weighted"])}
     given |= {"output": node.outputs[0], "width": draft.width(node.outputs[0])}
     draft.by_rows("mix", MIX_ARGUMENTS, node, **given)
 

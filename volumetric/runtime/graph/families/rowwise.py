@@ -11,7 +11,7 @@ import numpy as np
 from volumetric._typing import Array
 from volumetric.errors import GenerationError, SpecError
 from volumetric.layers.activations import activate, check_activation
-from volumetric.layers.attention import seen_rows, softmax_with_sinks
+from volumetric.layers.attention import seen_rows, softmax_with_sinks, temperature
 from volumetric.layers.norm import rms_norm, without_mean
 from volumetric.layers.rope import rotate
 from volumetric.layers.softmax import softmax
@@ -153,6 +153,9 @@ def _run_attend(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
         first = int(places[0]) if len(places) else 0
         held = [np.concatenate([given[n][:first], new]) for n, new in zip(("k", "v"), held, strict=True)]
         there = np.arange(len(held[0]))
+    if attrs["temperature_scale"]:
+        factors = temperature(places, attrs["temperature_scale"], attrs["temperature_every"])
+        q = q * factors.astype(q.dtype)[:, None, None]
     q = q.swapaxes(0, 1)
     k, v = (np.repeat(part.swapaxes(0, 1), heads // kv, axis=0) for part in held)
     scores = _capped(q @ k.swapaxes(1, 2) * q.dtype.type(attrs["scale"]), attrs["softcap"])
@@ -165,7 +168,8 @@ def _run_attend(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
 
 def _ready(heads: Array, gain: Array | None, places: Array, attrs: Attrs) -> Array:
     """Norm and turn queries or keys ``[T, heads, head_dim]``."""
-    if gain is not None:
+    if attrs["qk_norm"] is not None:
+        gain = np.ones(heads.shape[-1], heads.dtype) if gain is None else gain
         gain = gain + 1 if attrs["qk_norm_unit_offset"] else gain
         gain = gain.reshape(heads.shape[1:]) if attrs["own_gains"] else gain
         heads = without_mean(heads) if attrs["qk_norm"] == "layer" else heads
@@ -233,6 +237,7 @@ def _run_mix(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
     total = np.zeros_like(branches[0])
     for i, branch in enumerate(branches):
         weight = weights[:, i : i + 1]
+        weight = weight if attrs["weighted"] else (weight != 0).astype(weight.dtype)
         total = total + np.where(weight == 0, 0, branch * weight)
     return [total]
 

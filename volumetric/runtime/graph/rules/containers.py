@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from volumetric.layers import Gate, LayerSpec, Parallel, Residual, Sequential
+from volumetric.layers import Gate, Parallel, Residual, Sequential
 from volumetric.runtime.graph.build import GraphBuilder
-from volumetric.runtime.graph.rules.base import Scope, rule
+from volumetric.runtime.graph.rules.base import Scope, columns, rule
 
 
 @rule("residual")
@@ -27,27 +27,38 @@ def _sequential(scope: Scope, spec: Sequential, x: int) -> int:
 def _parallel(scope: Scope, spec: Parallel, x: int) -> int:
     work = scope.work
     if spec.gate is not None and work.takes("mix", (x,)):
-        return _mixture(scope, spec.gate, spec.branches, x)
-    branches = [scope.child(str(i)).emit(branch, x) for i, branch in enumerate(spec.branches)]
+        return _mixture(scope, spec, spec.gate, x)
     if spec.gate is not None:
         weights = scope.child("gate").emit(spec.gate, x)
-        last = len(work.shape(weights)) - 1
-        parts = enumerate(work.split(weights, [1] * len(branches), last))
-        return work.add(*(work.binary("mul_nonzero", branches[i], weight) for i, weight in parts))
+        parts = work.split(weights, [1] * len(spec.branches), len(work.shape(weights)) - 1)
+        read, factors = [x] * len(parts), parts
+        if spec.weigh == "input":  # the sign of a weight, which is not negative, says whether the branch counts
+            read = [work.binary("mul_nonzero", x, part) for part in parts]
+            factors = [work.unary(part, "sign") for part in parts]
+        made = [scope.child(str(i)).emit(branch, read[i]) for i, branch in enumerate(spec.branches)]
+        pairs = zip(made, factors, strict=True)
+        return work.add(*(work.binary("mul_nonzero", branch, factor) for branch, factor in pairs))
+    branches = [scope.child(str(i)).emit(branch, x) for i, branch in enumerate(spec.branches)]
     if spec.grid is not None:
         return _scatter(work, branches, spec.cells(), prod(spec.grid))
     return joined(work, branches, spec.combine)
 
 
-def _mixture(scope: Scope, gate: Gate, layers: Sequence[LayerSpec], x: int) -> int:
+def _mixture(scope: Scope, spec: Parallel, gate: Gate, x: int) -> int:
     """A gated sum of which the device computes the branches that some row has chosen."""
     work = scope.work
     weights = scope.child("gate").emit(gate, x)
     branches: list[int] = []
-    for i, branch in enumerate(layers):
+    for i, branch in enumerate(spec.branches):
         with work.guarded(weights, i):
-            branches.append(scope.child(str(i)).emit(branch, x))
-    return work.emit("mix", (weights, *branches))[0]
+            given = x if spec.weigh == "output" else _weighed(work, x, weights, i)
+            branches.append(scope.child(str(i)).emit(branch, given))
+    return work.emit("mix", (weights, *branches), weighted=spec.weigh == "output")[0]
+
+
+def _weighed(work: GraphBuilder, x: int, weights: int, i: int) -> int:
+    """Rows times the weight of a branch, 0 where that is 0."""
+    return work.emit("mix", (columns(work, weights, i, 1), x), weighted=True)[0]
 
 
 def joined(work: GraphBuilder, values: Sequence[int], combine: str) -> int:

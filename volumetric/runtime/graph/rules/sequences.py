@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 
 from volumetric.layers import MultiHeadAttention
-from volumetric.layers.attention import seen_rows
+from volumetric.layers.attention import seen_rows, temperature
 from volumetric.layers.base import LAYERS
 from volumetric.layers.recurrent import Recurrent
 from volumetric.layers.rope import rotation
@@ -43,7 +43,7 @@ def _over_states(scope: Scope, spec: MultiHeadAttention, x: int) -> int:
         else:
             qkv = linear(work, p, ("q.", "k.", "v."), x)
     given = {"qkv": qkv, "positions": work.positions()}
-    given |= {n: p[f"{n}.weight"] for n in ("q_norm", "k_norm") if by_head}
+    given |= {n: p[f"{n}.weight"] for n in ("q_norm", "k_norm") if by_head and spec.qk_norm_gain}
     if spec.sinks:
         given["sinks"] = p["sinks"]
     if spec.causal and scope.resumes:
@@ -60,8 +60,10 @@ def _over_states(scope: Scope, spec: MultiHeadAttention, x: int) -> int:
         window=spec.window,
         chunk=spec.chunk,
         softcap=spec.softcap,
+        temperature_scale=spec.temperature_scale,
+        temperature_every=spec.temperature_every,
         qk_norm=spec.qk_norm_kind if by_head else None,
-        own_gains=by_head and spec.qk_norm_over == "each",
+        own_gains=by_head and spec.qk_norm_gain and spec.qk_norm_over == "each",
         qk_norm_eps=spec.qk_norm_eps,
         qk_norm_unit_offset=spec.qk_norm_unit_offset,
         rope=spec.rope,
@@ -98,12 +100,19 @@ def _heads(
         wide = count * width if spec.qk_norm_over == "all" else width
         y = _normed(scope, spec, p, name, work.reshape(y, (batch * length * count * width // wide, wide)))
     y = work.reshape(y, (batch, length, count, width))
-    return y if name == "v" or turn is None else work.rope(y, *turn)
+    y = y if name == "v" or turn is None else work.rope(y, *turn)
+    if name != "q" or not spec.temperature_scale:
+        return y
+    factors = temperature(np.arange(length), spec.temperature_scale, spec.temperature_every)
+    return work.binary("mul", y, work.constant(factors[:, None, None], "temperature"))
 
 
 def _normed(scope: Scope, spec: MultiHeadAttention, p: Mapping[str, int], name: str, rows: int) -> int:
     """Emit the norm of rows of queries or keys, each a head or all of them."""
-    work, gain, kind, eps = scope.work, p[f"{name}_norm.weight"], spec.qk_norm_kind, spec.qk_norm_eps
+    work, kind, eps = scope.work, spec.qk_norm_kind, spec.qk_norm_eps
+    if not spec.qk_norm_gain:
+        return work.norm(rows, kind=kind, eps=eps)
+    gain = p[f"{name}_norm.weight"]
     if spec.qk_norm_over != "each":
         return work.norm(rows, gain, kind=kind, eps=eps, unit_offset=spec.qk_norm_unit_offset)
     gain = work.affine(gain, 1.0, 1.0) if spec.qk_norm_unit_offset else gain
