@@ -111,6 +111,19 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
         "rope_parameters": {**_YARN, "rope_theta": 50.0, "truncate": False},  # the ramp's ends are no whole numbers
         "swiglu_limit": 0.5,
     },
+    "llama4": {
+        "model_type": "llama4_text",
+        "head_dim": 8,
+        "num_hidden_layers": 3,
+        "intermediate_size": 40,
+        "intermediate_size_mlp": 48,
+        "num_local_experts": 3,
+        "no_rope_layers": [1, 0, 1],
+        "moe_layers": [0, 1],
+        "attention_chunk_size": 16,
+        "floor_scale": 5,
+        "attn_scale": 0.4,
+    },
     "mixtral": {"model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 2},
     "gemma3_vision": {
         "model_type": "gemma3",

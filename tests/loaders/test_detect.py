@@ -33,6 +33,7 @@ HIDDEN = frozenset(
     }
     | {"rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon", "no_rope_layers", "n_head", "hidden_act"}
     | {"activation_function", "hidden_activation", "logit_scale", "norm_epsilon", "use_parallel_residual"}
+    | {"attention_chunk_size", "attn_scale", "floor_scale", "use_qk_norm"}
     | {"embedding_multiplier", "attention_multiplier", "residual_multiplier", "logits_scaling", "norm_topk_prob"}
 )
 """Values of a configuration that no tensor shows."""

@@ -48,6 +48,7 @@ FAMILIES = (
     "cohere_norms",
     "granite",
     "lfm2",
+    "llama4",
     "granitemoe",
     "mixtral",
     "qwen2_moe",
@@ -417,6 +418,11 @@ LONGROPE = {"rope_type": "longrope", "short_factor": [1, 1], "long_factor": [2, 
         ("mixtral", {"num_local_experts": 10**9}, "cannot be chosen"),
         ("granitemoe", {"num_local_experts": 10**9}, "cannot be chosen"),
         ("smollm3", {"no_rope_layers": [1, 7]}, "other values than 0 and 1"),
+        ("llama4", {"no_rope_layers": [1, 7, 0]}, "other values than 0 and 1"),
+        ("llama4", {"moe_layers": [0.5]}, "moe_layers is no list of layers"),
+        ("llama4", {"layer_types": ["full_attention", "x", "x"]}, "layer_types holds other kinds"),
+        ("llama4", {"attn_temperature_tuning": "much"}, "attn_temperature_tuning is 'much'"),
+        ("llama4", {"num_experts_per_tok": 4}, "4 of 3 experts"),
         ("gpt2", {"n_embd": 63}, "does not divide into 4 heads"),
     ],
 )
@@ -440,6 +446,15 @@ def test_unsupported_variants_are_named(family: str, changes: dict[str, Any], me
     with pytest.raises(UnsupportedError, match=message) as caught:
         build(family, **changes)
     assert caught.value.hint
+
+
+def test_llama4_as_published_configurations_have_it() -> None:
+    published = {"no_rope_layers": [], "layer_types": None, "moe_layers": None, "attn_temperature_tuning": 4}
+    found = attentions(build("llama4", num_hidden_layers=4, **published))
+    assert [spec.chunk for spec in found] == [16, 16, 16, None]
+    assert [spec.qk_norm for spec in found] == [True, True, True, False]
+    assert [spec.temperature_scale for spec in found] == [0, 0, 0, 0.4]
+    assert all(spec.rope is None for spec in found[3:])
 
 
 def test_every_family_has_a_fixture() -> None:

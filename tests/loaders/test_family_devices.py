@@ -12,7 +12,7 @@ import volumetric
 
 TINY = Path(__file__).parents[1] / "fixtures" / "hf_tiny"
 NAMES = sorted(path.parent.name for path in TINY.glob("*/expected.json"))
-DIFFERENT = ("cohere2", "falcon_h1", "gpt_oss_mxfp4", "lfm2", "mamba", "qwen2_moe")
+DIFFERENT = ("cohere2", "falcon_h1", "gpt_oss_mxfp4", "lfm2", "llama4", "mamba", "qwen2_moe")
 """Data flows that no other test has on a GPU: side by side, with a convolution or a scan, with sinks, mixed, shared."""
 
 

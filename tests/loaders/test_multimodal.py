@@ -46,6 +46,14 @@ def test_qwen_in_its_first_spelling_has_no_text_config(tmp_path: Path) -> None:
     assert open_model(str(directory)).network == open_model(str(fixture("qwen2_5_vl"))).network
 
 
+def test_llama4_beside_its_vision_model(tmp_path: Path) -> None:
+    text = json.loads((fixture("llama4") / "config.json").read_text())
+    outer = dict.fromkeys(text) | {"model_type": "llama4", "text_config": text, "vision_config": {}}
+    directory = copy("llama4", tmp_path, **outer)
+    rewrite(directory, lambda tensors: [tensors.update({f"language_model.{n}": tensors.pop(n)}) for n in list(tensors)])
+    assert error_of(open_model(str(directory)), "llama4") < 1e-5
+
+
 def test_whether_the_head_is_tied_can_be_seen(tmp_path: Path) -> None:
     directory = copy("qwen2_5_vl", tmp_path, tie_word_embeddings=None)
     assert error_of(open_model(str(directory)), "qwen2_5_vl") < 1e-5

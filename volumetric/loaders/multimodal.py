@@ -19,6 +19,7 @@ TEXT_FAMILIES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "gemma3_text": "gemma3",
         "llama": "llama",
+        "llama4_text": "llama4",
         "mistral": "mistral",
         "qwen2": "qwen2",
         "qwen2_vl_text": "qwen2",
@@ -38,6 +39,7 @@ MODELS: Final = frozenset(
         "gemma3",
         "idefics3",
         "internvl",
+        "llama4",
         "llava",
         "llava_next",
         "llava_onevision",
@@ -73,6 +75,16 @@ DEFAULTS: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
             "num_hidden_layers": 32,
             "num_attention_heads": 32,
             "max_position_embeddings": 2048,
+        },
+        "llama4": {
+            "vocab_size": 202048,
+            "hidden_size": 5120,
+            "intermediate_size": 8192,
+            "num_hidden_layers": 48,
+            "num_attention_heads": 40,
+            "num_key_value_heads": 8,
+            "head_dim": 128,
+            "max_position_embeddings": 131072,
         },
         "mistral": {
             "vocab_size": 32000,

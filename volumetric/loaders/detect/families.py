@@ -26,6 +26,7 @@ NEEDED: Final[Mapping[str, tuple[str, ...]]] = {
     "gemma3": ("query_pre_attn_scalar", "sliding_window"),
     "cohere": ("logit_scale",),
     "cohere2": ("logit_scale", "sliding_window"),
+    "llama4": ("use_qk_norm", "attention_chunk_size", "attn_scale", "floor_scale", "no_rope_layers"),
     "qwen2_moe": ("norm_topk_prob",),
     "qwen3_moe": ("norm_topk_prob",),
     "granite": ("embedding_multiplier", "attention_multiplier", "residual_multiplier", "logits_scaling"),

@@ -40,8 +40,8 @@ def values_of(root: Node, source: TensorSource) -> dict[str, Known]:
                 _of_heads(heads, found)
                 _biases(node, found)
                 norm = child(inside(node), spellings.QUERY_NORM)
-                reason = "there is no norm of heads" if norm is None else "there are norms of heads"
-                found["use_qk_norm"] = found["qk_layernorm"] = Known(norm is not None, reason)
+                if norm is not None:
+                    found["use_qk_norm"] = found["qk_layernorm"] = Known(True, "there are norms of heads")
         _frequencies(node, source, found)
         if {"input_layernorm", "self_attn", "mlp"} <= node.children.keys() <= {"input_layernorm", "self_attn", "mlp"}:
             found["use_parallel_residual"] = Known(True, "one norm for attention and MLP")
@@ -70,6 +70,8 @@ def _convolutions(entries: Mapping[str, TensorEntry], blocks: int, found: dict[s
 def _mixtures(entries: Mapping[str, TensorEntry], blocks: set[int], found: dict[str, Known]) -> None:
     """Which blocks have a plain MLP where others have a mixture, and the sizes of experts in stacked tensors."""
     mixed = {int(match[1]) for name in entries if (match := _EXPERTS.match(name))}
+    if mixed:
+        found["moe_layers"] = Known(sorted(mixed), "blocks with experts")
     if mixed and mixed < blocks:
         found["mlp_only_layers"] = Known(sorted(blocks - mixed), "blocks without experts")
     stacked = next(
@@ -154,6 +156,11 @@ def _frequencies(node: Node, source: TensorSource, found: dict[str, Known]) -> N
         found["rope_theta"] = Known(base, "the table of rotary frequencies")
 
 
+def _llama4(node: Node) -> bool:
+    """Whether a block is one of Llama 4, which calls the width of experts as others that of an MLP."""
+    return node.path.endswith(".feed_forward") and ("down_proj" in node.children or "shared_expert" in node.children)
+
+
 def _of_mlp(node: Node, found: dict[str, Known]) -> None:
     experts, router = child(node, spellings.EXPERTS), matrix(child(node, spellings.ROUTER))
     if experts is not None and router is not None and "num_local_experts" not in found:
@@ -165,6 +172,8 @@ def _of_mlp(node: Node, found: dict[str, Known]) -> None:
         if width is not None:
             found["moe_intermediate_size"] = Known(width, "width of an expert")
             found.setdefault("intermediate_size", Known(width, "width of an expert"))
+            if _llama4(node):
+                found["intermediate_size"] = found["moe_intermediate_size"]
     down = matrix(child(node, spellings.DOWN))
     up = child(node, (*spellings.UP, *spellings.FUSED_GATE_UP))
     inside = ".experts." in f".{node.path}."
@@ -172,7 +181,9 @@ def _of_mlp(node: Node, found: dict[str, Known]) -> None:
         found["shared_expert_intermediate_size"] = Known(down[1], "width of the shared expert")
         return
     if down is not None and up is not None and not inside and matrix(up) is not None:
-        if found.get("intermediate_size") is None or "moe_intermediate_size" in found:
+        if _llama4(node):
+            found["intermediate_size_mlp"] = Known(down[1], "width of an MLP without experts")
+        elif found.get("intermediate_size") is None or "moe_intermediate_size" in found:
             found["intermediate_size"] = Known(down[1], f"columns of {'/'.join(spellings.DOWN[:1])}")
         found["mlp_bias"] = Known("bias" in up.tensors, "the MLP has biases" if "bias" in up.tensors else "it has none")
     dense = matrix(node.children.get("dense"))

@@ -1,0 +1,120 @@
+"""Llama 4 (https://ai.meta.com/blog/llama-4-multimodal-intelligence): chunks, NoPE layers, top-1 experts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from volumetric.errors import CheckpointError
+from volumetric.layers import MultiHeadAttention, Parallel, SwiGLU
+from volumetric.loaders.chain import InStack, Interleaved, Stored
+from volumetric.loaders.decoder import head_dim
+from volumetric.loaders.experts import expert_count, mixture
+from volumetric.loaders.hf_config import MAX_LAYERS, Config
+from volumetric.loaders.hf_rope import read_rope
+from volumetric.loaders.names import Blueprint, Part
+from volumetric.loaders.pre_norm import (
+    ATTENTION_NAMES,
+    MLP_NAMES,
+    Block,
+    attention_blocks,
+    gated_mlp,
+    pre_norm_stack,
+    rms_norm,
+)
+
+
+def build(config: Config) -> Blueprint:
+    """Network and rules of a Llama 4 text configuration."""
+    layers = config.layers()
+    dense = gated_mlp(config.with_values(intermediate_size=config.integer("intermediate_size_mlp", 16384)))
+    dense, mixed = Block(dense.spec, "feed_forward", MLP_NAMES), _experts(config)
+    sparse = _sparse(config, layers)
+    feeds = [mixed if i in sparse else dense for i in range(layers)]
+    return pre_norm_stack(config, rms_norm(config, eps=1e-5), _attentions(config, layers), feeds)
+
+
+def _attentions(config: Config, layers: int) -> list[Block]:
+    """Attention of each layer: turning heads have norms without gains; of others the queries grow with their place."""
+    heads, bias = config.integer("num_attention_heads"), config.flag("attention_bias", False)
+    names: dict[str, Stored] = {
+        **ATTENTION_NAMES,
+        "q": Interleaved("q_proj", heads),
+        "k": Interleaved("k_proj", config.integer("num_key_value_heads", heads)),
+    }
+    rope = read_rope(config, head_dim(config), default_base=500_000.0)
+    turning = _turning(config, layers)
+    ropes = [rope if turns else None for turns in turning]
+    blocks = attention_blocks(config, ropes, [None] * layers, names, qkv_bias=bias, out_bias=bias)
+    tuned = True
+    if config.has("attn_temperature_tuning"):
+        tuned = config.values["attn_temperature_tuning"]  # a number in the first checkpoints
+    if type(tuned) not in (bool, int):
+        raise CheckpointError(f"{config.where}: attn_temperature_tuning is {tuned!r}, expected true or false")
+    flat: dict[str, Any] = {}
+    if tuned:
+        flat = {
+            "temperature_scale": config.number("attn_scale", 0.1),
+            "temperature_every": config.integer("floor_scale", 8192),
+        }
+    normed: dict[str, Any] = {}
+    if config.flag("use_qk_norm", True):
+        # Turning keeps the length of a vector, so that this norm is the same before it.
+        normed = {"qk_norm": True, "qk_norm_gain": False, "qk_norm_eps": config.number("rms_norm_eps", 1e-5)}
+    found: list[Block] = []
+    for block, turns, chunk in zip(blocks, turning, _chunks(config, turning), strict=True):
+        assert isinstance(block.spec, MultiHeadAttention)
+        found.append(replace(block, spec=replace(block.spec, chunk=chunk, **(normed if turns else flat))))
+    return found
+
+
+def _turning(config: Config, layers: int) -> list[bool]:
+    """Whether each layer has a rotary embedding; 1 means yes in ``no_rope_layers``, against its name."""
+    if not (
+        config.has("no_rope_layers") and config.values["no_rope_layers"]
+    ):  # published configurations have an empty list
+        every = config.integer("no_rope_layer_interval", 4)
+        return [(i + 1) % every != 0 for i in range(layers)]
+    listed = config.items("no_rope_layers", layers) or ()
+    if any(value not in (0, 1) for value in listed):
+        raise CheckpointError(f"{config.where}: no_rope_layers holds other values than 0 and 1")
+    return [value == 1 for value in listed]
+
+
+def _chunks(config: Config, turning: list[bool]) -> list[int | None]:
+    """Rows of a chunk of each layer, None where it sees everything."""
+    known = {"chunked_attention": config.integer("attention_chunk_size", 8192), "full_attention": None}
+    kinds = config.items("layer_types", len(turning))
+    if kinds is None:
+        kinds = ["chunked_attention" if turns else "full_attention" for turns in turning]
+    if any(kind not in known for kind in kinds):
+        raise CheckpointError(f"{config.where}: layer_types holds other kinds than {', '.join(known)}")
+    return [known[kind] for kind in kinds]
+
+
+def _sparse(config: Config, layers: int) -> set[int]:
+    """Layers with a mixture of experts."""
+    if not config.has("moe_layers"):
+        every = config.integer("interleave_moe_layer_step", 1)
+        return set(range(every - 1, layers, every))
+    listed = config.values["moe_layers"]
+    if not isinstance(listed, list) or len(listed) > MAX_LAYERS or any(type(i) is not int for i in listed):
+        raise CheckpointError(f"{config.where}: moe_layers is no list of layers")
+    return set(listed)
+
+
+def _experts(config: Config) -> Block:
+    """The mixture, whose weights multiply what an expert reads, beside an expert that all rows take."""
+    config = config.with_values(num_experts_per_tok=config.integer("num_experts_per_tok", 1))
+    count, width, hidden = expert_count(config, 16), config.integer("hidden_size"), config.integer("intermediate_size")
+    activation = config.activation("hidden_act", "silu")
+    expert = SwiGLU(in_features=width, hidden_features=hidden, activation=activation)
+    routed = replace(mixture(config, expert, count, "sigmoid"), weigh="input")
+    stored: dict[str, Stored] = {"0/gate/weight": "router.weight"}
+    for i in range(count):
+        start, middle, stop = (hidden * (2 * i + part) for part in range(3))
+        stored[f"0/{i}/gate"] = InStack("experts.gate_up_proj", Part(start, middle, stack=count))
+        stored[f"0/{i}/up"] = InStack("experts.gate_up_proj", Part(middle, stop, stack=count))
+        stored[f"0/{i}/down"] = InStack("experts.down_proj", Part(i * width, (i + 1) * width, stack=count))
+    stored |= {f"1/{part}": f"shared_expert.{name}" for part, name in MLP_NAMES.items()}
+    return Block(Parallel(branches=(routed, expert), combine="add"), "feed_forward", stored)
