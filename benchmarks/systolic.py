@@ -3,8 +3,8 @@
     python benchmarks/systolic.py learn [--seeds 3] [--device cpu] [--update]
     python benchmarks/systolic.py speed [--rounds 20] [--device cpu] [--largest 16]
 
-Learning: a 3 × 3 × 3 grid of dense layers sees one of 8 symbols a row and answers 8 rows later which it was. All have the
-same layers: with links between neighbours both ways, forward alone, without links; and with links forward, but
+Learning: a 3 × 3 × 3 grid of dense layers sees one of 8 symbols a row and answers 8 rows later which it was. All have
+the same layers: with links between neighbours both ways, forward alone, without links; and with links forward, but
 as a network that runs row by row. `--update` writes the table into docs/clocked.md. Speed: cubes of Dense(64), each a
 chain in reading order; ticks a second in runs of 64: median, least … greatest of the rounds, and processor time over
 wall time. Then windows of 64 ticks as updates, each of which is three times the products of a run.
