@@ -46,27 +46,30 @@ def products(draft: RowDraft, node: Node, source: int, target: int) -> None:
         name = {"few": "vector_product", "some": "rows_product", "many": "tile_product"}[form]
         if form == "some" and not matrix.form.is_integer:
             name = "tile_product"
-        wanted = fresh and form != "few" and not _is_direct(draft, node, matrix, source)
         if fresh:
-            prepared = draft.temporary(prepared_bytes(matrix.k, rounding)) if wanted else source
-        given = _arguments(draft, node, matrix) | {
-            "input": source,
-            "output": target,
-            "residual": residual,
-            "prepared": prepared,
-            "rounding": ROUNDINGS.index(rounding),
-            "row_bytes": prepared_bytes(matrix.k, rounding),
-            "fresh": int(fresh),
-        }
-        if wanted:
-            more: dict[str, Any] = {"flat": "tail" if node.tail else "rows", "shared": (source,), "note": str(matrix.k)}
-            places = {"reads": (source,), "writes": (prepared,)}
-            draft.add("prepare", PRODUCT_ARGUMENTS, tail=node.tail, **places, **given, **more)
-        more = {"flat": f"columns of {target}", "shared": (target, *rest), "over": rest if residual != source else ()}
-        more |= {"note": f"{sum(matrix.rows)}x{matrix.k} {matrix.form.name}", "tail": node.tail, **given}
+            prepared = source if form == "few" else made_ready(draft, node, matrix, source)
+        given = _arguments(draft, node, matrix) | {"input": source, "output": target, "residual": residual}
+        given |= {"prepared": prepared, "fresh": int(fresh)}
+        more: dict[str, Any] = {"flat": f"columns of {target}", "shared": (target, *rest)}
+        more |= {"over": rest if residual != source else (), "note": _note(matrix), "tail": node.tail}
         read = (source if form == "few" else prepared, *rest)
         constants = _constants(draft, node, matrix, name)
-        draft.add(name, PRODUCT_ARGUMENTS, *constants, reads=read, writes=(target,), **more)
+        draft.add(name, PRODUCT_ARGUMENTS, *constants, reads=read, writes=(target,), **more, **given)
+
+
+def made_ready(draft: RowDraft, node: Node, matrix: Matrix, source: int) -> int:
+    """Return where rows of `source` are ready for a product, having appended the step that makes them so."""
+    if _is_direct(draft, node, matrix, source):
+        return source
+    given = _arguments(draft, node, matrix) | {"input": source, "output": -1, "residual": -1, "fresh": 1}
+    given["prepared"] = prepared = draft.temporary(int(given["row_bytes"]))
+    more: dict[str, Any] = {"flat": "tail" if node.tail else "rows", "shared": (source,), "note": str(matrix.k)}
+    draft.add("prepare", PRODUCT_ARGUMENTS, tail=node.tail, reads=(source,), writes=(prepared,), **more, **given)
+    return prepared
+
+
+def _note(matrix: Matrix) -> str:
+    return f"{sum(matrix.rows)}x{matrix.k} {matrix.form.name}"
 
 
 def _attrs(node: Node) -> Mapping[str, Any]:
@@ -99,6 +102,7 @@ def _constants(draft: RowDraft, node: Node, matrix: Matrix, name: str) -> tuple[
 def _arguments(draft: RowDraft, node: Node, matrix: Matrix) -> dict[str, int | float]:
     """What a product needs to know of a matrix and of what stands before and behind it."""
     attrs, weights, params = _attrs(node), draft.settings.weights, draft.graph.keys(node)
+    rounding = draft.settings.rounding(matrix)
     biases = [params.get(f"bias.{part}") for part in matrix.parts]
     if matrix.gated:
         gate, up = (weights.biases(_half(matrix, i), [biases[i]]) for i in (0, 1))
@@ -121,6 +125,8 @@ def _arguments(draft: RowDraft, node: Node, matrix: Matrix) -> dict[str, int | f
         "panel_bytes": matrix.panel_bytes,
         "limit": float(attrs["limit"] or 0.0),
         "up_offset": float(attrs["up_offset"]),
+        "rounding": ROUNDINGS.index(rounding),
+        "row_bytes": prepared_bytes(matrix.k, rounding),
     }
 
 
