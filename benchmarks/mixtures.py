@@ -1,10 +1,11 @@
 """Mixtures of experts beside dense models that read as many bytes a token, with random weights.
 
     python benchmarks/mixtures.py --device gpu [--models 8x1b,128x48] [--dtype int4:g32] [--int8] [--json FILE]
-    python benchmarks/mixtures.py --device cpu --models small
+    python benchmarks/mixtures.py --device cpu --int8 --models 8x2,small
 
 `8x1b` is a model in the shape of Llama-3.2-1B whose every MLP is a mixture of 8, of which a token takes 2; `128x48`
-has the shape of Qwen3-30B-A3B: 48 layers of 128 experts, 8 taken; `small` is 8 narrow layers of as many. The dense
+has the shape of Qwen3-30B-A3B: 48 layers of 128 experts, 8 taken; `8x2` is two layers of 8 experts, 2 taken, of half
+the width inside, `small` 8 narrow layers of 128. The dense
 model beside each has the same attention and an MLP as wide as the experts together that a token takes: decoding reads
 the same bytes but for the router, so what it reaches in bytes a second is what the mixture's bytes should cost, and
 the share of it is what the mixture costs. Both decode in turn at position 256; then 16 sequences together, and a
@@ -64,6 +65,7 @@ class Shape:
 
 MODELS = {
     "8x1b": Shape(width=2048, hidden=8192, experts=8, chosen=2, blocks=16, heads=32, kv_heads=8, head_dim=64),
+    "8x2": Shape(width=2048, hidden=4096, experts=8, chosen=2, blocks=2, heads=32, kv_heads=8, head_dim=64),
     "128x48": Shape(width=2048, hidden=768, experts=128, chosen=8, blocks=48, heads=32, kv_heads=4, head_dim=128),
     "small": Shape(
         width=512, hidden=192, experts=128, chosen=8, blocks=8, heads=8, kv_heads=2, head_dim=64, vocabulary=4000

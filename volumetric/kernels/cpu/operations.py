@@ -14,6 +14,7 @@ from volumetric.kernels.cpu import (
     rows,
 )
 from volumetric.kernels.cpu.jit import Library
+from volumetric.kernels.cpu.mixtures import each, routing
 from volumetric.kernels.cpu.scans import conv, norm, selective
 
 ROWS = Library(
@@ -31,6 +32,10 @@ ROWS = Library(
         "retain": cells.retain,
         "keep_largest": mixing.keep_largest,
         "mix": mixing.mix,
+        "route": routing.route,
+        "spread": routing.spread,
+        "unite": routing.unite,
+        "each_expert": each.each_expert,
         "likeliest": likeliest.likeliest,
         "feed": likeliest.feed,
         "each_piece": pieces.each_piece,

@@ -20,7 +20,7 @@ from volumetric.runtime.cpu.resident import ResidentWeights
 from volumetric.runtime.cpu.settings import Settings
 from volumetric.runtime.cpu.walking import Walker
 from volumetric.runtime.device import DeviceInfo, Executable, RunOptions
-from volumetric.runtime.graph.network import NATIVE
+from volumetric.runtime.graph.network import GROUPED, NATIVE
 from volumetric.runtime.graph.segments import Cut
 from volumetric.runtime.narrowing import narrowed_params
 from volumetric.runtime.plan import Plan
@@ -46,7 +46,7 @@ class CpuDevice:
     """
 
     native_schemes = tuple(FORMATS)
-    native_operations = NATIVE
+    native_operations = NATIVE | GROUPED
 
     def __init__(self, threads: int | None = None) -> None:
         if threads is not None and threads < 1:

@@ -186,7 +186,8 @@ def barriers(steps: Sequence[Step], placement: Placement, sizes: Sequence[int]) 
     open_: list[_Touch] = []
     at = 0
     for step in steps:
-        if step.body and at:
+        walked = step.leaves == step.body
+        if walked and at:
             meets[at - 1] |= bool(open_)
             open_ = []
         for leaf in step.leaves:
@@ -196,7 +197,7 @@ def barriers(steps: Sequence[Step], placement: Placement, sizes: Sequence[int]) 
                 open_ = []
             open_ += mine
             at += 1
-        if step.body:
+        if walked:
             meets[at - 1] = True
             open_ = []
     return meets

@@ -8,14 +8,14 @@ from volumetric.kernels.cpu.likeliest import FEED_ARGUMENTS, FOUND_BYTES, LIKELI
 from volumetric.network import INPUT, OUTPUT
 from volumetric.runtime.cpu.between import Between
 from volumetric.runtime.cpu.placement import Placement
-from volumetric.runtime.cpu.rows import attention, elements, products, recurrent, state_space
+from volumetric.runtime.cpu.rows import attention, elements, experts, products, recurrent, state_space
 from volumetric.runtime.cpu.rows.draft import DECODING, Mode, RowDraft, rule
 from volumetric.runtime.cpu.settings import Settings
 from volumetric.runtime.cpu.steps import Address, Step
 from volumetric.runtime.cpu.table import StepTable, ready
 from volumetric.runtime.graph.segments import Segment
 
-_FAMILIES = (attention, elements, products, recurrent, state_space)  # importing them fills `rule`
+_FAMILIES = (attention, elements, experts, products, recurrent, state_space)  # importing them fills `rule`
 
 
 class Program:

@@ -6,7 +6,7 @@ thread finishes ``act(gate) · up``. A tensor that an embedding shares with a pr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from math import prod
@@ -22,10 +22,11 @@ from volumetric.network import Params
 from volumetric.progress import Meter
 from volumetric.runtime.cpu.arena import Arena, address_of, aligned_zeros
 from volumetric.runtime.cpu.blocks import retile_block_rows
+from volumetric.runtime.graph.experts import products_of
 from volumetric.runtime.graph.ops import Graph, Node
 
-PRODUCTS = frozenset({"linear", "recurrence"})
-"""Operations that multiply by packed matrices."""
+_PRODUCTS = frozenset({"linear", "recurrence"})
+"""Operations that multiply by packed matrices, besides mixtures."""
 _FLIP = {128: 0x80808080, 8: 0x88888888, 0: 0}
 _PIECE = 1 << 21  # numbers of a tensor that are read at a time; bounds the memory beside file and panels
 _SHARE_BYTES = 1 << 20  # tensors below this are re-tiled by one thread
@@ -71,6 +72,16 @@ class Matrix:
         """Address of the first panel of tensor `index`."""
         before = index if self.gated else sum(_panels(n) for n in self.rows[:index])
         return self.base + before * self.panel_bytes
+
+
+def products_in(graph: Graph, nodes: Sequence[Node]) -> Iterator[Node]:
+    """The nodes that multiply by packed matrices; in the place of a mixture the products of its experts."""
+    for node in nodes:
+        if node.op in _PRODUCTS:
+            yield node
+        elif node.op == "experts":
+            for pair in products_of(graph, node):
+                yield from pair
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,7 +190,7 @@ class ResidentWeights:
                     write_panels(store.stored(), matrix.form, address, matrix.panel_stride, pool, threads)
 
     def _wanted(self, nodes: Sequence[Node]) -> list[Matrix]:
-        products = [matrix for node in nodes if node.op in PRODUCTS for matrix in self._split(node)]
+        products = [matrix for node in products_in(self._graph, nodes) for matrix in self._split(node)]
         covered = {key for matrix in products for key in matrix.keys}
         for node in nodes:
             key = self._graph.keys(node).get("weight", "")

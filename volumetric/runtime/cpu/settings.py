@@ -9,7 +9,7 @@ from volumetric.kernels.cpu.rounded_attention import opened_bytes
 from volumetric.kernels.cpu.target import target
 from volumetric.network import OUTPUT
 from volumetric.runtime.cpu.cache import KVStorage, Pair
-from volumetric.runtime.cpu.resident import PRODUCTS, Matrix, ResidentWeights
+from volumetric.runtime.cpu.resident import Matrix, ResidentWeights, products_in
 from volumetric.runtime.cpu.state import plain_states
 from volumetric.runtime.graph.ops import Node
 from volumetric.runtime.graph.segments import Cut
@@ -83,6 +83,5 @@ class Settings:
         return rounds and "avx512bf16" in target().features
 
     def _matrices(self) -> Iterator[Matrix]:
-        for node in self.cut.rows:
-            if node.op in PRODUCTS:
-                yield from self.weights.matrices(node)
+        for node in products_in(self.graph, self.cut.rows):
+            yield from self.weights.matrices(node)

@@ -37,7 +37,7 @@ class Operation:
     """The address of another compiled operation, as an argument."""
 
     name: str
-    constants: tuple[int, ...]
+    constants: tuple[str | int, ...]
 
 
 Argument: TypeAlias = "int | float | Address | Operation | Step"
@@ -61,7 +61,7 @@ class Step:
     work : estimated duration on one core, in nanoseconds
     tail : runs on the rows that are wanted alone
     note : format and sizes, for profiles
-    body : steps that a ``loop`` or ``guard`` runs
+    body : steps that follow one another and that it runs
     host : a Python function to call instead of an operation, with what has `view` for the values of the call
     """
 
@@ -86,13 +86,14 @@ class Step:
 
     @property
     def leaves(self) -> tuple[Step, ...]:
-        """The steps after which threads may meet, in order: itself, or those of its body."""
-        return self.body or (self,)
+        """The steps after which threads may meet, in order: itself, or those that the walker runs in its place."""
+        return self.body if self.name in WALKED else (self,)
 
     @property
     def label(self) -> str:
         """What a profile calls it."""
-        return self.inner[0].label if self.inner else f"{self.name} {self.note}".rstrip()
+        own = not self.inner or (self.note and self.name not in WALKED)
+        return f"{self.name} {self.note}".rstrip() if own else self.inner[0].label
 
     def operations(self) -> Iterator[tuple[str, tuple[str | int, ...]]]:
         """Operations that it needs, by name and constants."""

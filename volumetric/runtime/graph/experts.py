@@ -8,11 +8,13 @@ can have the matrices of all experts in one stack, and run the rows of a call by
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from volumetric.runtime.graph.families.experts import experts_of
+from volumetric.runtime.graph.families.rowwise import LINEAR
 from volumetric.runtime.graph.ops import Graph, Node
 from volumetric.runtime.graph.pruning import pruned
 
@@ -46,6 +48,20 @@ def fuse_experts(graph: Graph) -> Graph:
             nodes[readers[0]] = None
         nodes[at] = node
     return pruned(dataclasses.replace(graph, nodes=tuple(node for node in nodes if node is not None)))
+
+
+def products_of(graph: Graph, node: Node) -> Iterator[tuple[Node, Node]]:
+    """The two products of each expert of an `experts`, as nodes that name the mixture's tensors.
+
+    The second one names what the first one reads: what it does read, the mixture keeps to itself.
+    """
+    width = graph.tensors[node.outputs[0]].width
+    for inputs, attrs, last in experts_of(node.inputs, node.attrs):
+        roles = {"down": "weight.0", "down_bias": "bias.0"}
+        own = {"x": inputs[0], **{roles[name]: tensor for name, tensor in last.items()}}
+        plain = MappingProxyType({**LINEAR, "parts": (width,), "roles": tuple(own)})
+        first = dataclasses.replace(node, op="linear", inputs=tuple(inputs), attrs=attrs)
+        yield first, dataclasses.replace(first, inputs=tuple(own.values()), attrs=plain)
 
 
 @dataclass(frozen=True, slots=True)

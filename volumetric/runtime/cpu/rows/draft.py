@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
+from volumetric.kernels.cpu.mixtures.each import EXPERT_BLOCK_BYTES
 from volumetric.kernels.cpu.operations import ROWS
 from volumetric.kernels.cpu.pieces import BLOCK_BYTES, EACH_PIECE_ARGUMENTS
 from volumetric.kernels.cpu.products import DIRECT_ROWS, VECTOR_ROWS
@@ -54,6 +55,7 @@ class RowDraft(Draft):
         self.ends: list[int] = []
         self.opened = self.temporary(64)
         self._caches: dict[Pair, int] = {}
+        self._widths: dict[int, int] = {}
 
     @property
     def inputs(self) -> tuple[int, ...]:
@@ -70,16 +72,22 @@ class RowDraft(Draft):
         return list(range(len(self.graph.tensors)))
 
     def want_scratch(self, size: int) -> None:
-        """Make each thread's scratch at least `size` bytes, behind the control block of a piece or of a loop."""
-        super().want_scratch(size + BLOCK_BYTES)
+        """Make each thread's scratch at least `size` bytes, behind the control block of a piece, loop or expert."""
+        super().want_scratch(size + max(BLOCK_BYTES, EXPERT_BLOCK_BYTES))
 
     def argument(self, place: int | Address | None) -> Argument:
         """The slot of a tensor, -1 for none."""
         return -1 if place is None else place
 
+    def value(self, width: int) -> int:
+        """Return a new value with so many elements in a row, which nodes that are made here can name."""
+        made = self.temporary(max(4 * width, 64))
+        self._widths[made] = width
+        return made
+
     def width(self, tensor: int) -> int:
         """Elements in a row."""
-        return self.graph.tensors[tensor].width
+        return self._widths.get(tensor) or self.graph.tensors[tensor].width
 
     def form(self, node: Node) -> Form:
         """Form of its products."""
@@ -102,7 +110,8 @@ class RowDraft(Draft):
         **given: Any,
     ) -> None:
         """Append a step of which threads share the rows of all values; it may overwrite one of `over`."""
-        reads = self.graph.values(node.inputs)
+        own = [i for i in node.inputs if i in self._widths]
+        reads = (*own, *self.graph.values(i for i in node.inputs if i not in self._widths))
         more: dict[str, Any] = {"writes": node.outputs[:1], "reads": reads}
         more |= {"over": tuple(i for i in over if i in reads), "flat": "tail" if node.tail else "rows"}
         self.add(name, names, *constants, shared=(*reads, node.outputs[0]), tail=node.tail, **given, **more)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from volumetric.kernels.cpu.maths import ACTIVATIONS
+from volumetric.kernels.cpu.mixtures import each
 from volumetric.kernels.cpu.panels import ROUNDINGS, prepared_bytes
 from volumetric.kernels.cpu.panels import ROWS as PANEL_ROWS
 from volumetric.kernels.cpu.products import (
@@ -24,6 +25,7 @@ from volumetric.runtime.cpu.placement import padded
 from volumetric.runtime.cpu.resident import Matrix
 from volumetric.runtime.cpu.rows.draft import RowDraft, rule
 from volumetric.runtime.cpu.rows.elements import NORMS
+from volumetric.runtime.cpu.steps import Step
 from volumetric.runtime.graph.families.rowwise import LINEAR
 from volumetric.runtime.graph.ops import Node
 
@@ -66,6 +68,15 @@ def made_ready(draft: RowDraft, node: Node, matrix: Matrix, source: int) -> int:
     more: dict[str, Any] = {"flat": "tail" if node.tail else "rows", "shared": (source,), "note": str(matrix.k)}
     draft.add("prepare", PRODUCT_ARGUMENTS, tail=node.tail, reads=(source,), writes=(prepared,), **more, **given)
     return prepared
+
+
+def paired_product(draft: RowDraft, node: Node, matrix: Matrix, name: str) -> Step:
+    """The product of rows of an expert with a matrix, or what prepares them for it, for `each_expert` to run."""
+    given = _arguments(draft, node, matrix) | {"input": each.INPUT, "prepared": each.PREPARED, "output": each.OUTPUT}
+    given |= {"residual": -1, "fresh": int(name == "prepare")}
+    constants = () if name == "prepare" else _constants(draft, node, matrix, name)
+    more: dict[str, Any] = {"note": _note(matrix), "tail": node.tail}
+    return draft.step(name, PRODUCT_ARGUMENTS, *constants, reads=(), writes=(), **more, **given)
 
 
 def _note(matrix: Matrix) -> str:

@@ -35,8 +35,11 @@ def weights_of(choice: Array, scoring: str, top_k: int) -> Array:
     return np.maximum(kept, kept.dtype.type(0))
 
 
-def _parts(inputs: Sequence[Any], attrs: Attrs) -> Iterator[tuple[list[Any], Attrs, dict[str, Any]]]:
-    """Of each expert: inputs and attributes of its first product, and what its second one multiplies and adds."""
+def experts_of(inputs: Sequence[Any], attrs: Attrs) -> Iterator[tuple[list[Any], Attrs, dict[str, Any]]]:
+    """Of each expert: inputs and attributes of its first product, and what its second one multiplies and adds.
+
+    `inputs` are tensors, their numbers or their values.
+    """
     given = dict(zip(attrs["roles"], inputs, strict=True))
     shared = {role: given[role] for role in _SHARED if role in given}
     for i in range(attrs["count"]):
@@ -55,7 +58,7 @@ def _infer(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     if attrs["scoring"] not in SCORINGS:
         raise SpecError(f"experts: unknown scoring {attrs['scoring']!r}", hint="one of " + ", ".join(SCORINGS))
     width = given["0.down"].shape[0]
-    for values, first, last in _parts(inputs, attrs):
+    for values, first, last in experts_of(inputs, attrs):
         [hidden] = infer_linear(values, first)
         require(hidden.shape[0] == rows, "experts", "choices and values have the same rows")
         require(last["down"].shape == (width, hidden.shape[1]), "experts", "the second products do not fit")
@@ -69,7 +72,7 @@ def _run(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
     given = dict(zip(attrs["roles"], inputs, strict=True))
     weights = weights_of(given["choice"], attrs["scoring"], attrs["top_k"])
     total = np.zeros((len(weights), given["0.down"].shape[0]), weights.dtype)
-    for i, (values, first, last) in enumerate(_parts(inputs, attrs)):
+    for i, (values, first, last) in enumerate(experts_of(inputs, attrs)):
         rows = np.flatnonzero(weights[:, i])
         if len(rows):
             values[0] = values[0][rows]
