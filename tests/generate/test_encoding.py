@@ -261,3 +261,13 @@ def test_numbers_that_are_none_are_told(tmp_path: Path) -> None:
         pytest.raises(GenerationError, match="embedding of text 0 is not a number"),
     ):
         model.embed(["a"])
+
+
+def test_embedding_and_filling_masks_share_one_network(models: Any) -> None:
+    model = models("bert_masked")
+    rows, logits = model.embed(["the cat"]), model.logits([3, 17, 2])
+    assert model.text_encoder.encoder.executable is model.executable
+    assert (rows.shape, logits.shape) == ((1, 32), (3, 96))
+    decoder = volumetric.load(TINY.with_name("hf_tiny") / "llama", device="reference")
+    with decoder:
+        assert decoder.plan.outputs.keys() == {"output"}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,15 +17,29 @@ from volumetric.loaders.encoder_layers import TOKEN_TYPES, up_to
 from volumetric.loaders.model import LoadedModel
 from volumetric.loaders.sentence import Head, Pooling
 from volumetric.loaders.tokenizer import Encoded
-from volumetric.network import INPUT, Network
+from volumetric.network import INPUT, OUTPUT, Network
 from volumetric.runtime.device import Device, Executable, Piece, RunOptions, output_of
 from volumetric.runtime.lower import lower
 
 Rows: TypeAlias = Mapping[str, NDArray[np.int32]]
 """Tokens of a text, and perhaps their types, by the names of the network's inputs."""
 
+HIDDEN: Final = "last_hidden_state"
+"""Output that has the hidden states, as transformers calls it."""
+
 ROWS = 2048
 """Tokens of a group of texts whose hidden states are held at once. A device cuts a group into calls of its own."""
+
+
+def with_hidden(loaded: LoadedModel) -> Network:
+    """Return the network of a model, with the hidden states of an encoder as an output beside that of its head.
+
+    Not those of decoders: norm and head are one operation there, in each step of generation.
+    """
+    network = loaded.network
+    if loaded.hidden is None or not any(spec.two_way for spec in network.layers.values()):
+        return network
+    return dataclasses.replace(network, outputs={**network.outputs, HIDDEN: loaded.hidden})
 
 
 class Encoder:
@@ -34,26 +49,27 @@ class Encoder:
     ----------
     loaded : what a loader read
     device : where to run
-    executable : the whole network, compiled; where it ends with the hidden states, it is used
+    executable : the network of `with_hidden`, compiled. A decoder's head is left out by a network of its own
     """
 
     def __init__(self, loaded: LoadedModel, device: Device, executable: Executable) -> None:
         self._device = device
-        self._own = loaded.hidden is not None
+        self._output = HIDDEN if HIDDEN in with_hidden(loaded).outputs else OUTPUT
+        self._own = loaded.hidden is not None and self._output == OUTPUT
         tables = [spec.num_embeddings for spec in loaded.network.layers.values() if isinstance(spec, Embedding)]
-        if not self._own and loaded.network.shapes[max(loaded.network.layers)][-1] in tables:
+        if loaded.hidden is None and loaded.network.shapes[max(loaded.network.layers)][-1] in tables:
             raise GenerationError(
                 f"{loaded.name} gives a number for each token of its vocabulary, and does not say which layer has its "
                 "hidden states",
                 hint="open the files in the layout of Hugging Face",
             )
-        self.network = loaded.network if loaded.hidden is None else up_to(loaded.network, loaded.hidden)
-        if self._own:
+        if loaded.hidden is not None and self._own:
             # The head stays out: a text's hidden states are wanted, not a row of logits for each of its tokens.
-            executable = device.compile(lower(self.network), loaded.params, executable.options)
+            network = up_to(loaded.network, loaded.hidden)
+            executable = device.compile(lower(network), loaded.params, executable.options)
         self.executable = executable
-        self.width = self.network.shapes[max(self.network.layers)][-1]
-        self._types = token_types(self.network)
+        self.width = loaded.network.shapes[loaded.hidden or max(loaded.network.layers)][-1]
+        self._types = token_types(loaded.network)
         self._states: list[Any] = []
 
     def rows(self, text: Encoded) -> Rows:
@@ -69,10 +85,11 @@ class Encoder:
         for group in _groups([len(text[INPUT]) for text in texts]):
             while len(self._states) < len(group):
                 self._states.append(self.executable.new_state())
-            pieces = [Piece(state, texts[i], "all") for state, i in zip(self._states, group, strict=False)]
+            wanted = (self._output,)
+            pieces = [Piece(state, texts[i], "all", wanted) for state, i in zip(self._states, group, strict=False)]
             try:
-                for i, rows in zip(group, map(output_of, self.executable.run(pieces)), strict=True):
-                    found[i] = pool(rows, modes, skipped)
+                for i, made in zip(group, self.executable.run(pieces), strict=True):
+                    found[i] = pool(output_of(made, self._output), modes, skipped)
             finally:
                 for state in self._states[: len(group)]:
                     state.reset()

@@ -16,6 +16,7 @@ from volumetric.analysis.predict import BATCH, predict_on
 from volumetric.errors import GenerationError, SpecError
 from volumetric.generate.adapters import Adapts, Lora, adapted
 from volumetric.generate.batch import PROMPT_ROWS, TOGETHER, BatchStream
+from volumetric.generate.encoder import with_hidden
 from volumetric.generate.encoding import Encodes
 from volumetric.generate.events import Generation
 from volumetric.generate.footprint import Footprint, footprint
@@ -54,7 +55,9 @@ class Model(Encodes, Adapts):
 
     def __init__(self, loaded: LoadedModel, device: Device, options: RunOptions, lora: Lora = ()) -> None:
         self.device = device
-        self.loaded, self.plan, params, self.adapters = adapted(loaded, lower(loaded.network, options.context), lora)
+        self.loaded, self.plan, params, self.adapters = adapted(
+            loaded, lower(with_hidden(loaded), options.context), lora
+        )
         self.executable: Executable = device.compile(self.plan, params, options)
         self.load_seconds = 0.0
         self._idle: list[Session] = []
