@@ -79,3 +79,25 @@ def test_what_is_not_read_is_named(changes: dict[str, Any], message: str, tmp_pa
     with pytest.raises(UnsupportedError, match=message) as caught:
         open_model(str(copy("gemma3_vision", tmp_path, **changes)))
     assert "llava" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("changes", "lacking"),
+    [
+        ({"model_type": "paligemma", "text_config": {"model_type": "gemma"}}, "sees itself both ways before"),
+        ({"model_type": "paligemma", "text_config": {"model_type": "gemma2"}}, "sees itself both ways before"),
+        (
+            {"model_type": "gemma3n", "text_config": {"model_type": "gemma3n_text"}},
+            "nearest is gemma3, which lacks AltUp",
+        ),
+        (
+            {"model_type": "gemma3n_text", "text_config": None, "vision_config": None},
+            "nearest is gemma3, which lacks AltUp",
+        ),
+        ({"model_type": "gemma3n", "text_config": None, "vision_config": None}, "LAuReL"),
+    ],
+)
+def test_what_known_families_would_need_is_said(changes: dict[str, Any], lacking: str, tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedError, match=changes["model_type"]) as caught:
+        open_model(str(copy("gemma3_vision", tmp_path, **changes)))
+    assert lacking in (caught.value.hint or "")

@@ -11,6 +11,7 @@ from typing import Any, Final
 from volumetric.dtypes import Packed, Scheme
 from volumetric.errors import UnsupportedError
 from volumetric.loaders.hf_config import Config
+from volumetric.loaders.nearest import LACKING
 from volumetric.loaders.source import TensorEntry, TensorSource
 
 logger = logging.getLogger(__name__)
@@ -159,9 +160,11 @@ def text_part(config: Config, source: TensorSource) -> tuple[Config, TensorSourc
     kind = (inner or config).values.get("model_type", config.model_type)
     family = TEXT_FAMILIES.get(kind) if isinstance(kind, str) else None
     if family is None or config.model_type not in MODELS:
+        kinds = (config.model_type, kind.removesuffix("_text") if isinstance(kind, str) else "")
+        lacking = [LACKING[name] for name in dict.fromkeys(kinds) if name in LACKING]
         raise UnsupportedError(
             f"{config.where}: a multimodal {config.model_type}, whose text model is {kind!r}, is not supported",
-            hint="the text models of these are read: " + ", ".join(sorted(MODELS)),
+            hint="; ".join((*lacking, "the text models of these are read: " + ", ".join(sorted(MODELS)))),
         )
     names, rest = _text_names(source)
     logger.warning(

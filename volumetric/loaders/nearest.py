@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
 from volumetric.errors import UnsupportedError, VolumetricError
 from volumetric.loaders import archs
 from volumetric.loaders.hf_config import Config
 
+LACKING: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "gemma3n": "nearest is gemma3, which lacks AltUp (streams side by side that predict and correct each other), "
+        "LAuReL (a residual of low rank beside each layer), embeddings of each layer's own, gates that keep only their "
+        "largest values, norms of attention's values, and layers that read the keys and values of earlier ones",
+        "paligemma": "its text model is a gemma or gemma2 whose prompt, image and text, sees itself both ways before "
+        "the answer, and attention with such a prefix is not built here",
+    }
+)
+"""Families that are not built here → what they would need."""
 _LAYERS: Final = 4
 """Layers that are compared; more repeat the same names."""
 _SHOWN: Final = 6
@@ -30,7 +41,7 @@ def not_supported(config: Config, names: Iterable[str]) -> UnsupportedError:
     ----------
     names : tensors of the checkpoint
     """
-    near = nearest(config, names)
+    near = LACKING.get(archs.family_of(config)) or nearest(config, names)
     told = "supported: " + ", ".join(archs.families())
     return UnsupportedError(
         f"{config.where}: model family {config.model_type!r} is not supported", hint=f"{near}; {told}" if near else told
