@@ -129,6 +129,7 @@ def fused_dispatches(caps: Caps) -> Iterator[Dispatch]:
     yield elementwise.softmax(width=9, temperature=0.5)
     yield elementwise.copy_pages(96)
     yield moves.move_rows(96)
+    yield moves.move_places(9)
     for flag in (False, True):
         yield moves.move_state(9, back=flag)
     yield elementwise.keep_largest(width=9, count=2)

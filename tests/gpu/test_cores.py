@@ -147,11 +147,19 @@ def test_greedy_decoding_stays_on_the_device(count: int) -> None:
     assert [state.position for state in states] == [state.position for state in alone]
 
 
-def test_noise_that_depends_on_the_place_is_fed_to_each_token() -> None:
-    network = speaker(GumbelSoftmax(seed=4))
-    reference, fast = pair(network)
-    state, alone = fast.new_state(), reference.new_state()
-    assert list(islice(fast.greedy([state], [5]), 6)) == list(islice(reference.greedy([alone], [5]), 6))
+@pytest.mark.parametrize("lengths", [(3,), (2, 5, 2)])
+def test_noise_by_the_place_of_a_row_is_drawn_on_the_device(lengths: tuple[int, ...]) -> None:
+    reference, fast = pair(speaker(GumbelSoftmax(seed=4)))
+    states, alone = [fast.new_state() for _ in lengths], [reference.new_state() for _ in lengths]
+    prompts = [np.arange(1, n + 1, dtype=np.int32) for n in lengths]
+    found = run_all(fast, [Piece(state, x, "all") for state, x in zip(states, prompts, strict=True)])
+    for got, other, x in zip(found, alone, prompts, strict=True):
+        close(got, reference.forward(other, x, last_only=False))
+    sent, send = [], fast._executor.send
+    fast._executor.send = lambda begun: sent.append(1) or send(begun)
+    tokens = [5] * len(lengths)
+    assert list(islice(fast.greedy(states, tokens), 9)) == list(islice(reference.greedy(alone, tokens), 9))
+    assert len(sent) >= 9  # encoded ahead, two tokens in flight
 
 
 def test_a_loop_of_links_decodes_greedily() -> None:

@@ -554,7 +554,17 @@ def _dropout(p: float, *shape: int, stream: int = 0xC0FFEE11) -> OpCase:
     return OpCase(op="dropout", inputs=(normal(*shape), key), attrs={"p": p, "stream": stream})
 
 
+def _gumbel(rows: int, width: int, first: int, seed: int) -> OpCase:
+    positions = np.arange(first, first + rows, dtype=np.int32)
+    return OpCase(op="gumbel", inputs=(normal(rows, width), positions), attrs={"seed": seed})
+
+
 _TRAINING = {
+    "gumbel": _gumbel(5, 67, 0, 3),
+    "gumbel-narrow": _gumbel(9, 3, 1000, (7 << 32) + 0xFFFFFFFF),
+    "gumbel-row": _gumbel(1, 160, 2**31 - 1, 0),
+    "gumbel-nothing": _gumbel(0, 5, 0, 1),
+    "gumbel-apart": OpCase(op="gumbel", inputs=(normal(3, 17), np.array([4, 0, 4], np.int32)), attrs={"seed": 2}),
     "dropout": _dropout(0.3, 5, 67),
     "dropout-most": _dropout(0.9, 3, 2, 17, stream=5),
     "dropout-none": _dropout(0.0, 7),

@@ -12,7 +12,7 @@ from volumetric.errors import ShapeError
 from volumetric.layers import GRU, LSTM, RNN, Dense, Dropout, Entmax, Gate, Parallel, Residual, RMSNorm, Sequential
 from volumetric.network import Network, initialise
 from volumetric.runtime import RunOptions, lower
-from volumetric.runtime.graph.binding import bind, derived_value, is_open
+from volumetric.runtime.graph.binding import bind, is_open, positions_from
 from volumetric.runtime.graph.interpret import interpret
 from volumetric.runtime.graph.network import DIALECT, open_graph
 from volumetric.runtime.graph.ops import HELD, Graph
@@ -46,13 +46,7 @@ class Sequence:
         return np.concatenate([self._piece(x[at : at + size]) for at in range(0, len(x), size)])
 
     def _piece(self, x: np.ndarray) -> np.ndarray:
-        bound = bind(self.graph, len(x))
-        given = [
-            derived_value(self.graph.derived[i], self.position, bound.tensors[i], len(x))
-            if i in self.graph.derived
-            else x
-            for i in self.graph.inputs
-        ]
+        given = [positions_from(self.position, len(x)) if i in self.graph.derived else x for i in self.graph.inputs]
         self.position += len(x)
         return interpret(self.graph, given, self.buffers, np.float64)[0]
 

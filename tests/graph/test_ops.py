@@ -423,18 +423,33 @@ def update(xs: list[A], at: Attrs) -> list[A]:
     return [new, *(after[name] for name in optimiser.slots)]
 
 
+def hashed(*words: int) -> int:
+    """PCG4D in Python's own integers."""
+    v = [(n * 1664525 + 1013904223) % 2**32 for n in words]
+    for last in (False, True):
+        for a, b, c in ((0, 1, 3), (1, 2, 0), (2, 0, 1), (3, 1, 2)):
+            v[a] = (v[a] + v[b] * v[c]) % 2**32
+        v = v if last else [n ^ n >> 16 for n in v]
+    return v[0]
+
+
 def dropout(xs: list[A], at: Attrs) -> list[A]:
-    """The hash in Python's own integers, element by element."""
+    """Element by element."""
     x, key = xs
     y = np.zeros(x.shape)
     for i, place in enumerate(np.ndindex(x.shape)):
-        v = [(n * 1664525 + 1013904223) % 2**32 for n in (i, at["stream"], *(int(k) % 2**32 for k in key))]
-        for last in (False, True):
-            for a, b, c in ((0, 1, 3), (1, 2, 0), (2, 0, 1), (3, 1, 2)):
-                v[a] = (v[a] + v[b] * v[c]) % 2**32
-            v = v if last else [n ^ n >> 16 for n in v]
-        if v[0] >> 8 >= at["p"] * 2**24:
+        if hashed(i, at["stream"], *(int(k) % 2**32 for k in key)) >> 8 >= at["p"] * 2**24:
             y[place] = x[place] / (1 - at["p"])
+    return [y]
+
+
+def gumbel(xs: list[A], at: Attrs) -> list[A]:
+    """Element by element."""
+    x, positions = xs
+    y = np.array(x)
+    for t, i in np.ndindex(x.shape):
+        n = hashed(i, int(positions[t]), at["seed"] % 2**32, at["seed"] >> 32) >> 9
+        y[t, i] -= math.log(-math.log((n + 0.5) / 2**23))
     return [y]
 
 
@@ -479,6 +494,7 @@ FORMULAS: dict[str, Callable[[list[A], Attrs], list[A]]] = {
     "update": update,
     "sumsq": lambda xs, at: [np.array([sum(float((x * x).sum()) for x in xs)])],
     "dropout": dropout,
+    "gumbel": gumbel,
     "fake_quant": lambda xs, at: [as_stored(xs[0], Scheme.parse(at["scheme"]))],
 }
 

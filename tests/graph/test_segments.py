@@ -24,7 +24,7 @@ from volumetric.layers import (
 from volumetric.network import Network
 from volumetric.runtime import lower
 from volumetric.runtime.graph import Graph, Node
-from volumetric.runtime.graph.binding import bind, derived_value
+from volumetric.runtime.graph.binding import bind, positions_from
 from volumetric.runtime.graph.cores import Core, Stretch
 from volumetric.runtime.graph.families import OPS
 from volumetric.runtime.graph.network import DIALECT, NATIVE, open_graph
@@ -59,8 +59,7 @@ class Parts(Sequence):
         graph = bind(self.graph, len(x))
         self.values = {i: np.full(t.shape, np.nan) for i, t in enumerate(graph.tensors) if t.key is None}
         for i in graph.inputs:
-            what = graph.derived.get(i)
-            self.values[i] = x if what is None else derived_value(what, self.position, graph.tensors[i], len(x))
+            self.values[i] = positions_from(self.position, len(x)) if i in graph.derived else x
         for part in self.parts:
             if isinstance(part, Core):
                 part.run(self, [len(x)], [self.position])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import ClassVar
 
 import numpy as np
@@ -9,9 +10,9 @@ import numpy as np
 from volumetric._typing import Array
 from volumetric.errors import SpecError
 from volumetric.layers.base import Arrays, Memory, Saved, layer
+from volumetric.layers.noise import gumbel
 from volumetric.layers.softmax import Softmax
 from volumetric.layers.state import refuse_resets
-from volumetric.rng import generator
 
 
 @layer("gumbel_softmax")
@@ -21,9 +22,10 @@ class GumbelSoftmax(Softmax):
     The arg max of ``x + g`` is a sample from softmax(x); a low temperature brings y close to it (Jang et al. 2016,
     arXiv 1611.01144; Maddison et al. 2016, arXiv 1611.00712).
 
-    The noise is a function of `seed` and the row's position in its sequence (axis -2, counted on from call to call):
-    a run can be repeated, and rows that arrive one by one get the same noise as rows that arrive together. The samples
-    of a batch get noise of their own, by their place in it. Another seed gives other noise.
+    The noise is a hash of `seed`, the row's position in its sequence (axis -2, counted on from call to call) and the
+    place in the row (`volumetric.layers.noise.gumbel`): a run can be repeated on any device, and rows that arrive one
+    by one get the same noise as rows that arrive together. The samples of a batch get noise of their own, by their
+    place in it. Another seed gives other noise; of a seed beyond 64 bits the lower ones count.
     """
 
     contextual: ClassVar[bool] = True
@@ -40,7 +42,6 @@ class GumbelSoftmax(Softmax):
         x = xs[0]
         refuse_resets(self.kind, memory)
         start = memory.position if memory else 0
-        noise = np.empty_like(x)
-        for t in range(x.shape[-2]):
-            noise[..., t, :] = generator(self.seed, start + t).gumbel(size=noise[..., t, :].shape)
-        return Softmax.forward(self, p, x + noise)
+        *lead, rows, size = x.shape
+        noise = gumbel(prod(lead) * size, start + np.arange(rows), self.seed).reshape(rows, *lead, size)
+        return Softmax.forward(self, p, x + np.moveaxis(noise, 0, -2).astype(x.dtype))

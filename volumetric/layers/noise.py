@@ -18,6 +18,7 @@ Key: TypeAlias = tuple[int, int]
 """Two 32-bit numbers that every draw of a pass depends on."""
 LEVELS: Final = 1 << 24
 """Steps of probability: chances are compared in units of 2⁻²⁴."""
+_WORD: Final = 1 << 32
 _U32 = NDArray[np.uint32]
 
 
@@ -63,6 +64,18 @@ def kept(shape: tuple[int, ...], p: float, key: Key, stream: int, first: int = 0
     index = ((np.arange(count, dtype=np.int64) + first) % (1 << 32)).astype(np.uint32)
     others = (np.array([n], np.uint32) for n in (stream, *key))
     return (pcg4d(index, *others)[0] >> np.uint32(8) >= threshold_of(p)).reshape(shape)
+
+
+def gumbel(width: int, positions: NDArray[np.integer], seed: int) -> NDArray[np.float64]:
+    """Return Gumbel noise, ``-log(-log u)``, for rows of `width` numbers at `positions`, an axis behind theirs.
+
+    Element i of the row at position t has ``u = (n + 0.5) / 2**23``, where n is the upper 23 bits of
+    ``pcg4d(i, t, low, high)`` of the seed's halves: u is exact in float32, and never 0 or 1.
+    """
+    places = (positions.astype(np.int64)[..., None] % _WORD).astype(np.uint32)
+    low, high = (np.array([part % _WORD], np.uint32) for part in (seed, seed >> 32))
+    n = pcg4d(np.arange(width, dtype=np.uint32), places, low, high)[0] >> np.uint32(9)
+    return -np.log(-np.log((n + 0.5) / (1 << 23)))
 
 
 def dropped(x: Array, keep: NDArray[np.bool_], p: float) -> Array:

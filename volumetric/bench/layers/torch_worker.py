@@ -312,14 +312,7 @@ class Layers:
         return run
 
     def gumbel_softmax(self, spec: Mapping[str, Any], p: Params) -> Callable[[Any], Any]:
-        noise: list[Any] = []  # ours is drawn once, from a seed, too
-
-        def run(x: Any) -> Any:
-            if not noise:
-                noise.append(-self.torch.empty_like(x).exponential_().log().detach())
-            return ((x + noise[0]) / spec["temperature"]).softmax(-1)
-
-        return run
+        return lambda x: self.F.gumbel_softmax(x, spec["temperature"])
 
     def sparsemax(self, spec: Mapping[str, Any], p: Params) -> Callable[[Any], Any]:
         def run(x: Any) -> Any:

@@ -16,6 +16,14 @@ def move_rows(words: int) -> Dispatch:
     return Dispatch(kernel="move_rows", grid=Grid(x=ceil_div(words, _GROUP)), constants={"WG": _GROUP})
 
 
+def move_places(rows: int) -> Dispatch:
+    """Write the positions of `rows` rows of the call in their sequences.
+
+    Buffers: y, ctl. Dims: rows, rows of a sequence, number of the first row, rows from sequence to sequence.
+    """
+    return Dispatch(kernel="move_places", grid=Grid(x=ceil_div(rows, _GROUP)), constants={"WG": _GROUP})
+
+
 def move_state(words: int, *, back: bool) -> Dispatch:
     """Copy a fixed state out of the lines of sequences, `words` words in all, or back into them.
 

@@ -1,8 +1,8 @@
 """Core segments on a GPU: what stands between operations on rows, as launches in the same pass.
 
 A program for so many rows has dense tensors of its own. Rows of a call's values are moved into them and back, fixed
-states out of the lines of their sequences and back, by launches that find the lines in the control block: what is
-recorded knows how many rows a call has of each sequence, not whose they are.
+states out of the lines of their sequences and back, and positions of rows written, by launches that find these in the
+control block: what is recorded knows how many rows a call has of each sequence, not whose they are.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from volumetric._typing import Array
 from volumetric.kernels.gpu.dispatch import Caps
-from volumetric.kernels.gpu.moves import move_rows, move_state
+from volumetric.kernels.gpu.moves import move_places, move_rows, move_state
 from volumetric.runtime.gpu.context import GpuContext
 from volumetric.runtime.gpu.fixed import fixed_name
 from volumetric.runtime.gpu.graph.record import prepared, record_graph
@@ -24,7 +23,7 @@ from volumetric.runtime.gpu.recording import Entry
 from volumetric.runtime.gpu.residency import Residency
 from volumetric.runtime.gpu.scratch import CHUNK_ROWS, row_words
 from volumetric.runtime.gpu.slots import Slots
-from volumetric.runtime.graph.binding import bind, derived_value
+from volumetric.runtime.graph.binding import bind
 from volumetric.runtime.graph.cores import Core, Stretch
 from volumetric.runtime.graph.ops import Graph, Node, Tensor
 from volumetric.runtime.graph.segments import Segment
@@ -87,9 +86,6 @@ class GpuCores:
             for number, part in enumerate(parts)
             if part.graph is not None
         }
-        self.derived = tuple(
-            dict.fromkeys(i for core in self._cores.values() for i in core.segment.inputs if i in graph.derived)
-        )
         for part in parts:
             for key in sorted(part.graph.keyed if part.graph is not None else ()):
                 weights.dense(key)
@@ -125,6 +121,8 @@ class GpuCores:
             for i, name in zip(part.inputs, program.inputs, strict=True):
                 if self._is_state(i):
                     entries.append(self._state(i, stretch, {"x": self._line(i), "y": name, "ctl": control}, back=False))
+                elif i in self._graph.derived:
+                    entries.append(self._places(stretch, {"y": name, "ctl": control}))
                 elif self._lies_dense(i, stretch):
                     taken[name] = values[i]  # where it lies
                 else:
@@ -141,12 +139,6 @@ class GpuCores:
                 else:
                     entries.append(self._rows(i, stretch, {"x": source, "y": values[i]}, back=True))
         return entries
-
-    def derived_rows(self, i: int, lengths: Sequence[int], positions: Sequence[int]) -> Array:
-        """Return what follows from the places of the rows of a call, ``[rows, …]``."""
-        what, tensor = self._graph.derived[i], self._graph.tensors[i]
-        pairs = zip(lengths, positions, strict=True)
-        return np.concatenate([derived_value(what, position, tensor, rows) for rows, position in pairs])
 
     def close(self) -> None:
         """Free all programs."""
@@ -190,6 +182,10 @@ class GpuCores:
         words, count = self._graph.tensors[i].size, stretch.sequences
         dims = (words, count, stretch.start, stretch.apart, stretch.rows)
         return Entry(dispatch=move_state(count * words, back=back), buffers=buffers, dims=dims)
+
+    def _places(self, stretch: Stretch, buffers: dict[str, str]) -> Entry:
+        dims = (stretch.total, stretch.rows, stretch.start, stretch.apart)
+        return Entry(dispatch=move_places(stretch.total), buffers=buffers, dims=dims)
 
     def _rows(self, i: int, stretch: Stretch, buffers: dict[str, str], *, back: bool) -> Entry:
         tensor = self._graph.tensors[i]
@@ -240,7 +236,8 @@ def steps(graph: Graph, parts: Sequence[Segment]) -> tuple[Node, ...]:
             found += part.nodes
             continue
         inputs, outputs = (
-            tuple(i for i in tensors if graph.tensors[i].role != "state") for tensors in (part.inputs, part.outputs)
+            tuple(i for i in tensors if graph.tensors[i].role != "state" and i not in graph.derived)
+            for tensors in (part.inputs, part.outputs)
         )
         found.append(Node(op="core", inputs=inputs, outputs=outputs, where=part.name, tail=part.tail))
     return tuple(found)

@@ -169,8 +169,6 @@ class GpuExecutable:
         states: list[GpuState] = [parts[span.piece].state for span in spans]
         lengths = [len(span) for span in spans]
         placed = self._place_rows(states, lengths)
-        for i in self._cores.derived:
-            self._results.write(i, self._cores.derived_rows(i, lengths, [state.position for state in states]))
         wanted = results.wanted(spans)
         given = {i: taken(parts, spans, name) for name, i in self._cut.inputs.items()}
         numbers = {self._cut.outputs[name]: rows for name, rows in wanted.items()}
@@ -195,7 +193,7 @@ class GpuExecutable:
         check_once(states)
         for state in states:
             self._check_owner(state)
-        alone = len(states) > self.recordings.most_singles or bool(self._cores.derived)
+        alone = len(states) > self.recordings.most_singles
         return greedy_each(self, self.plan, states, tokens) if alone else self._decoder.run(states, tokens)
 
     def tune(self) -> None:

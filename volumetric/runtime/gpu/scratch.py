@@ -87,8 +87,7 @@ class Scratch:
         made_in_tail = {i for node in tail for i in node.outputs}
         crossing = {i for node in tail for i in graph_values(graph, node)} - made_in_tail
         slots = Slots("value", limit)
-        read = {i for node in graph.nodes for i in node.inputs if node.op == "core"}
-        given = [i for i in graph.inputs if i not in graph.derived or i in read]
+        given = [i for i in graph.inputs if i not in graph.derived]
         self.values = {i: slots.new(self.rows * row_bytes(graph.tensors[i]), graph.tensors[i].name) for i in given}
         self._place(graph, body, slots, self.rows, sorted(crossing))
         self._place(graph, tail, slots, self.tail_rows, ())

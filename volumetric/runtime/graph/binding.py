@@ -11,8 +11,7 @@ import numpy as np
 
 from volumetric._typing import Array, Shape
 from volumetric.errors import ShapeError
-from volumetric.rng import generator
-from volumetric.runtime.graph.ops import HELD, Derived, Graph, Node, Tensor
+from volumetric.runtime.graph.ops import HELD, Graph, Node, Tensor
 
 _SIZES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -52,16 +51,9 @@ def rows_of(graph: Graph, inputs: Mapping[int, Array]) -> int:
     return found.pop()
 
 
-def derived_value(what: Derived, start: int, tensor: Tensor, rows: int) -> Array:
-    """Return a derived input, the tensor `tensor`, for `rows` rows of a sequence from `start` on."""
-    shape = _sizes(tensor.shape, rows)
-    if what.what == "positions":
-        return np.arange(start, start + shape[0], dtype=np.int32)
-    noise = np.empty(shape, np.float32)
-    for t in range(shape[-2]):
-        place = t + start if len(shape) == 2 else t  # with more axes every row is a sample of its own
-        noise[..., t, :] = generator(what.seed, place).gumbel(size=noise[..., t, :].shape)
-    return noise
+def positions_from(start: int, rows: int) -> Array:
+    """Return the derived input that has the positions of `rows` rows of a sequence, from `start` on."""
+    return np.arange(start, start + rows, dtype=np.int32)
 
 
 def _sizes(sizes: Shape, rows: int) -> Shape:

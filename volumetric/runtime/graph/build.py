@@ -70,12 +70,12 @@ class GraphBuilder:
         """Return the input that follows from the places of the rows of a call."""
         name = (what, tuple(shape))
         if name not in self._derived:
-            self._derived[name] = self.input(what.what, shape, dtype)
+            self._derived[name] = self.input(what, shape, dtype)
         return self._derived[name]
 
     def positions(self) -> int:
         """Return the input that has the place of each row in its sequence, int32 [ROWS]."""
-        return self.derived(Derived("positions"), (ROWS,), "int32")
+        return self.derived("positions", (ROWS,), "int32")
 
     def constant(self, value: Array, name: str = "constant") -> int:
         """Add a constant, int32 or float64 (so that a float64 device has it in full); equal ones are one tensor."""

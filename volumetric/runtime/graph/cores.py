@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 from volumetric._typing import Array
 from volumetric.errors import DeviceError
-from volumetric.runtime.graph.binding import bind, derived_value
+from volumetric.runtime.graph.binding import bind, positions_from
 from volumetric.runtime.graph.ops import Graph
 from volumetric.runtime.graph.programs import ProgramCache
 from volumetric.runtime.graph.segments import Segment
@@ -139,11 +139,7 @@ class Core:
     def derived(self, stretch: Stretch) -> dict[int, Array]:
         """Return what follows from the places of the rows: tensor of the whole graph → its value."""
         pairs = zip(self.segment.inputs, self._graph.inputs, strict=True)
-        return {
-            i: derived_value(what, stretch.position, self._graph.tensors[own], stretch.rows)
-            for i, own in pairs
-            if (what := self._graph.derived.get(own)) is not None
-        }
+        return {i: positions_from(stretch.position, stretch.rows) for i, own in pairs if own in self._graph.derived}
 
     def run(self, memory: CallMemory, lengths: Sequence[int], positions: Sequence[int]) -> None:
         """Compute a call by programs that take arrays of the host and give such."""

@@ -113,7 +113,8 @@ def open_graph(plan: Plan, dialect: frozenset[str] = DIALECT) -> Graph:
         apart = work.tensors[y].role == "input" or y in outputs
         outputs.append(joined(work, (y,), "add") if apart else y)
     graph = work.finish(outputs)
-    numbered = any(len(graph.tensors[i].shape) > 2 for i in graph.derived)  # samples, by their number in the call
+    # Samples with noise by their number in the call: the rows that are open stand beside each other.
+    numbered = any(node.op == "gumbel" and graph.tensors[node.inputs[0]].shape[1] < 0 for node in graph.nodes)
     whole = numbered or any(looks_ahead(plan, step) for step in plan.steps)
     fused = fuse_rows(fuse_activations(replace(graph, piece=plan.piece, whole=whole)))
     adapted = with_low_rank(fused, plan.low_rank) if plan.low_rank else fused

@@ -161,8 +161,9 @@ Sequences
                     and, as sums, of the constants. It has no trails, and no gradient. A device without a loop has the
                     steps one behind the other (`unroll`).
 
-Training
---------
+Noise and training
+------------------
+``gumbel``      x [R,C], positions int32 [R] → x plus Gumbel noise: `layers.noise.gumbel` with ``seed``.
 ``dropout``     x, key int32 [2] → ``x / (1 − p)`` where an element is kept, else 0, whatever x is: `layers.noise`.
                 ``p`` in 0 … 1; ``stream``: 32 bits that tell this layer's choices from others'.
 ``loss``        prediction, target [, weights] → total [1], count [1], gradient of total. ``name`` and fields, all of
@@ -193,6 +194,8 @@ from volumetric._typing import ROWS, Array, Shape
 
 TensorType = Literal["float32", "int32"]
 Role = Literal["input", "constant", "parameter", "state", "scratch"]
+Derived = Literal["positions"]
+"""What an input that follows from the places of a call's rows holds: the position of each in its sequence, int32."""
 
 HELD = -(1 << 40)
 """Stands in the shape of a state for the rows of a sequence that it holds."""
@@ -345,20 +348,6 @@ class Graph:
         tensor = self.tensors[i]
         key = f" {tensor.key!r}" if tensor.key is not None else ""
         return f"%{i}[{'×'.join(map(_size, tensor.shape))}]{key}"
-
-
-@dataclass(frozen=True, slots=True)
-class Derived:
-    """Input that follows from where the rows of a call stand in their sequence.
-
-    Attributes
-    ----------
-    what : positions: int32 [rows]; gumbel: the noise of `layers.gumbel_softmax`, [rows, …]
-    seed : of gumbel
-    """
-
-    what: Literal["positions", "gumbel"]
-    seed: int = 0
 
 
 def _size(n: int) -> str:

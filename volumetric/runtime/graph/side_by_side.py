@@ -81,7 +81,10 @@ class Several:
         if i in self.lifted:
             return i
         shape = self.work.shape(i)
-        return self.work.broadcast(self.work.reshape(i, (1, *shape)), (self.count, *shape))
+        one = self.work.reshape(i, (1, *shape))
+        if self.work.tensors[i].dtype == "int32":
+            return self.work.concat((one,) * self.count, 0)
+        return self.work.broadcast(one, (self.count, *shape))
 
     def merged(self, i: int) -> int:
         """Return a tensor whose first axis has those of all sequences, one behind the other."""
@@ -228,6 +231,7 @@ _RULES: Mapping[str, _Rule] = MappingProxyType(
         "recurrent": _recurrent,
         "linear_scan": _linear_scan,
         "rope": _rows(),
+        "gumbel": _rows(of_each=2),
         **dict.fromkeys(("softmax", "entmax", "keep_largest", "norm"), _rows()),
         **dict.fromkeys(("unfold", "fold", "pool_max", "pool_sum", "pool_spread"), _rows()),
     }

@@ -1,20 +1,11 @@
-// y = x / (1 - p) for the elements that stay, else 0. Which stay is PCG4D (Jarzynski & Olano 2020) of the element's number,
-// the layer's stream and the two words of the key.
+// y = x / (1 - p) for the elements that stay, else 0. Which stay is a hash of the element's number, the layer's stream
+// and the two words of the key.
 struct Dims { count: u32, stream: u32, threshold: u32, factor: f32 }
 
 @group(0) @binding(0) var<storage, read> x: array<f32>;
 @group(0) @binding(1) var<storage, read> key: array<u32>;
 @group(0) @binding(2) var<storage, read_write> y: array<f32>;
 @group(0) @binding(13) var<uniform> dims: Dims;
-
-fn mixed(words: vec4<u32>) -> vec4<u32> {
-    var v = words;
-    v.x += v.y * v.w;
-    v.y += v.z * v.x;
-    v.z += v.x * v.y;
-    v.w += v.y * v.z;
-    return v;
-}
 
 @compute @workgroup_size(WG)
 fn main(
@@ -24,7 +15,6 @@ fn main(
 ) {
     let at = flat_group(group, groups) * WG + lid;
     if (at >= dims.count) { return; }
-    let v = mixed(vec4<u32>(at, dims.stream, key[0], key[1]) * 1664525u + 1013904223u);
-    let hashed = mixed(v ^ (v >> vec4<u32>(16u))).x >> 8u;
-    y[at] = select(0.0, x[at] * dims.factor, hashed >= dims.threshold);
+    let chance = hashed(vec4<u32>(at, dims.stream, key[0], key[1])) >> 8u;
+    y[at] = select(0.0, x[at] * dims.factor, chance >= dims.threshold);
 }

@@ -1,4 +1,4 @@
-"""Dropout: which elements stay is a hash of their place, as in `layers.noise`, 16 elements at a time."""
+"""Noise by a hash of where it is used, as in `layers.noise`, 16 elements at a time."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from llvmlite import ir
 from numba import types
 
 from volumetric.kernels.cpu.emit import I32, Emitter
+from volumetric.kernels.cpu.graph.curves import log
 from volumetric.kernels.cpu.graph.lanes import load_part, store_part
 from volumetric.kernels.cpu.graph.shares import flat_share
 from volumetric.kernels.cpu.memory import load_u32
@@ -30,6 +31,15 @@ def _mixed(e: Emitter, words: list[ir.Value]) -> list[ir.Value]:
     return [x, y, z, e.b.add(w, e.b.mul(y, z))]
 
 
+def _hashed(e: Emitter, first: ir.Value, others: list[ir.Value]) -> ir.Value:
+    """First word of PCG4D of the numbers from `first` on and three others, all int64 of which 32 bits count."""
+    words = [e.splat(e.b.trunc(word, I32)) for word in (first, *others)]
+    words[0] = e.b.add(words[0], e.lane_numbers())
+    words = [e.b.add(e.b.mul(word, e.ints(1664525)), e.ints(1013904223)) for word in words]
+    words = [e.b.xor(word, e.b.lshr(word, e.ints(16))) for word in _mixed(e, words)]
+    return _mixed(e, words)[0]
+
+
 @define(Floats, Floats, Floats, types.int64, types.int64, types.int64, types.int64, types.int64)
 def where_kept(
     e: Emitter,
@@ -42,13 +52,36 @@ def where_kept(
     threshold: ir.Value,
 ) -> ir.Value:
     """`value` in the lanes whose elements, from number `place` on, stay; `rest` in the others."""
-    low = [e.splat(e.b.trunc(word, I32)) for word in (place, stream, first, second, threshold)]
-    words = [e.b.add(low[0], e.lane_numbers()), *low[1:4]]
-    words = [e.b.add(e.b.mul(word, e.ints(1664525)), e.ints(1013904223)) for word in words]
-    words = _mixed(e, words)
-    words = [e.b.xor(word, e.b.lshr(word, e.ints(16))) for word in words]
-    hashed = e.b.lshr(_mixed(e, words)[0], e.ints(8))
-    return e.b.select(e.b.icmp_unsigned(">=", hashed, low[4]), value, rest)
+    hashed = e.b.lshr(_hashed(e, place, [stream, first, second]), e.ints(8))
+    return e.b.select(e.b.icmp_unsigned(">=", hashed, e.splat(e.b.trunc(threshold, I32))), value, rest)
+
+
+@define(Floats, types.int64, types.int64, types.int64, types.int64)
+def uniform(e: Emitter, place: ir.Value, position: ir.Value, low: ir.Value, high: ir.Value) -> ir.Value:
+    """``(n + 0.5) / 2**23`` with the upper 23 bits of the hash as n: exact, and never 0 or 1."""
+    n = e.to_float(e.b.lshr(_hashed(e, place, [position, low, high]), e.ints(9)))
+    return e.b.fmul(e.b.fadd(n, e.floats(0.5)), e.floats(2.0**-23))
+
+
+GUMBEL_ARGUMENTS = ("x", "positions", "y", "rows", "width", "low", "high")
+"""`low`, `high`: halves of the seed."""
+
+
+def gumbel(step: Any, thread: Any, threads: Any, control: Any) -> None:
+    """Add ``-log(-log u)`` to the rows of x, u by the place in the row and the row's position."""
+    x, positions, y, width = word(step, 0), word(step, 1), word(step, 2), word(step, 4)
+    low, high = word(step, 5), word(step, 6)
+    vectors = (width + 15) // 16
+    tasks = word(step, 3) * vectors
+    zero = splat(f32(0.0))
+    for task in range(tasks * thread // threads, tasks * (thread + 1) // threads):
+        row, i = task // vectors, task % vectors * 16
+        at = 4 * (row * width + i)
+        noise = zero - log(zero - log(uniform(i, load_u32(positions + 4 * row), low, high)))
+        if width - i >= 16:
+            store(y + at, load(x + at) + noise)
+        else:
+            store_part(y + at, load_part(x + at, width - i) + noise, width - i)
 
 
 def dropout(step: Any, thread: Any, threads: Any, control: Any) -> None:

@@ -8,7 +8,7 @@ from volumetric.kernels.cpu.graph.gemm import finish, gemm
 from volumetric.kernels.cpu.graph.lookups import gather_rows, scatter_rows
 from volumetric.kernels.cpu.graph.losses import class_loss, element_loss, pair_sum
 from volumetric.kernels.cpu.graph.moving import assign, copy, fill, transpose
-from volumetric.kernels.cpu.graph.noise import dropout
+from volumetric.kernels.cpu.graph.noise import dropout, gumbel
 from volumetric.kernels.cpu.graph.norms import norm, norm_grad, norm_param_grad
 from volumetric.kernels.cpu.graph.pools import pool_max, pool_max_grad, pool_spread, pool_sum
 from volumetric.kernels.cpu.graph.reduce import chunk_sums, reduce, squares
@@ -38,6 +38,7 @@ _PLAIN = (
     fill,
     fold,
     gather_rows,
+    gumbel,
     keep_largest,
     norm_param_grad,
     pair_sum,

@@ -39,7 +39,15 @@ def dropout(request: Request) -> Lowered:
     count, p = request.out_size, request.attrs["p"]
     dims = (count, request.attrs["stream"], threshold_of(p), 0.0 if p == 1 else 1 / (1 - p))
     buffers = {"x": source(0), "key": source(1), "y": result()}
-    return alone(one_each("dropout", count, request.caps, buffers, dims))
+    return alone(one_each("dropout", count, request.caps, buffers, dims, preludes=("graph/hash",)))
+
+
+def gumbel(request: Request) -> Lowered:
+    """Noise by place and position added."""
+    count, width, seed = request.out_size, request.outputs[0][1], request.attrs["seed"]
+    dims = (count, width, seed % (1 << 32), (seed >> 32) % (1 << 32))
+    buffers = {"x": source(0), "positions": source(1), "y": result()}
+    return alone(one_each("gumbel", count, request.caps, buffers, dims, preludes=("graph/hash",)))
 
 
 def unary_grad(request: Request) -> Lowered:

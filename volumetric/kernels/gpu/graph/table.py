@@ -24,6 +24,7 @@ LOWERERS: Mapping[str, Lowerer] = {
     "unary_grad": elementwise.unary_grad,
     "binary": elementwise.binary,
     "dropout": elementwise.dropout,
+    "gumbel": elementwise.gumbel,
     "permute": moving.permute,
     "turn_taps": moving.turn_taps,
     "slice": moving.slice_,

@@ -11,7 +11,7 @@ from volumetric.errors import UnsupportedError
 from volumetric.kernels.cpu.graph.curves import FUNCTIONS
 from volumetric.kernels.cpu.graph.elementwise import BINARY_ARGUMENTS, PAIRS, UNARY_ARGUMENTS, UNARY_GRAD_ARGUMENTS
 from volumetric.kernels.cpu.graph.moving import ASSIGN_ARGUMENTS, COPY_ARGUMENTS, FILL_ARGUMENTS, TRANSPOSE_ARGUMENTS
-from volumetric.kernels.cpu.graph.noise import DROPOUT_ARGUMENTS
+from volumetric.kernels.cpu.graph.noise import DROPOUT_ARGUMENTS, GUMBEL_ARGUMENTS
 from volumetric.kernels.cpu.graph.reduce import CHUNK, REDUCE_ARGUMENTS, SUMS_ARGUMENTS
 from volumetric.kernels.strides import strides_of
 from volumetric.layers.noise import threshold_of
@@ -58,6 +58,17 @@ def dropout(draft: Draft, node: Node) -> None:
     (x, key), [y], p = node.inputs, node.outputs, node.attrs["p"]
     given = {"stream": node.attrs["stream"], "threshold": threshold_of(p), "factor": 0.0 if p == 1 else 1 / (1 - p)}
     _flat(draft, "dropout", DROPOUT_ARGUMENTS, reads={"x": x, "key": key}, y=y, cost=0.5, **given)
+
+
+@rule("gumbel")
+def gumbel(draft: Draft, node: Node) -> None:
+    """Noise by place and position added."""
+    (x, positions), [y] = node.inputs, node.outputs
+    rows, width = draft.graph.tensors[x].shape
+    low, high = (part % (1 << 32) for part in (node.attrs["seed"], node.attrs["seed"] >> 32))
+    given = {"rows": rows, "width": width, "low": low, "high": high, "over": (x,)}
+    work = moved(8 * rows * width) + 2 * rows * width
+    draft.add("gumbel", GUMBEL_ARGUMENTS, reads={"x": x, "positions": positions}, writes={"y": y}, work=work, **given)
 
 
 @rule("unary_grad")

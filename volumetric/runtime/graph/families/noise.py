@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from volumetric._typing import Array
-from volumetric.layers.noise import dropped, kept
+from volumetric.layers.noise import dropped, gumbel, kept
 from volumetric.runtime.graph.families.base import Attrs, declare, floats, out, require
 from volumetric.runtime.graph.ops import Node, Tensor
 
@@ -34,4 +34,23 @@ def _vjp_dropout(work: GraphBuilder, node: Node, g: int) -> list[int | None]:
     return [work.emit("dropout", (g, node.inputs[1]), **node.attrs)[0], None]
 
 
+def _infer_gumbel(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
+    x, positions = inputs
+    floats("gumbel", [x])
+    require(len(x.shape) == 2, "gumbel", "x has rows of logits")
+    require(positions.dtype == "int32" and positions.shape == x.shape[:1], "gumbel", "each row has an int32 position")
+    require(attrs["seed"] >= 0, "gumbel", f"seed must not be below 0, got {attrs['seed']}")
+    return [out("noisy", *x.shape)]
+
+
+def _run_gumbel(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
+    x, positions = inputs
+    return [x + gumbel(x.shape[1], positions, attrs["seed"]).astype(x.dtype)]
+
+
+def _vjp_gumbel(work: GraphBuilder, node: Node, g: int) -> list[int | None]:
+    return [g, None]
+
+
+declare("gumbel", _infer_gumbel, _run_gumbel, _vjp_gumbel)
 declare("dropout", _infer_dropout, _run_dropout, _vjp_dropout)

@@ -20,9 +20,7 @@ from volumetric.layers import (
     Sparsemax,
 )
 from volumetric.layers.softmax import AxisSoftmax
-from volumetric.rng import generator
 from volumetric.runtime.graph.build import GraphBuilder
-from volumetric.runtime.graph.ops import Derived
 from volumetric.runtime.graph.rules.base import Scope, rule
 
 
@@ -53,16 +51,22 @@ def _along_axis(scope: Scope, spec: AxisSoftmax, x: int) -> int:
 
 @rule("gumbel_softmax")
 def _gumbel(scope: Scope, spec: GumbelSoftmax, x: int) -> int:
+    """Bring the rows of a sequence to the front, with all that stands at a position behind it, and add the noise."""
     work, shape = scope.work, scope.work.shape(x)
-    if scope.resumes:
-        noise = work.derived(Derived("gumbel", spec.seed), shape)
-        return _along_axis(scope, spec, work.binary("add", x, noise))
-    rows = shape[0] // scope.sequences if scope.sequences else 0
-    noise = np.empty((rows, *shape[1:]))
-    for t in range(noise.shape[-2]):
-        noise[..., t, :] = generator(spec.seed, t).gumbel(size=noise[..., t, :].shape)
-    apart = work.reshape(x, (scope.sequences, *noise.shape))
-    return _along_axis(scope, spec, work.reshape(work.binary("add", apart, work.constant(noise, "noise")), shape))
+    if scope.resumes and len(shape) == 2:
+        return _along_axis(scope, spec, work.emit("gumbel", (x, work.positions()), seed=spec.seed)[0])
+    sequences = 1 if scope.resumes else scope.sequences
+    whole = (sequences, *shape) if scope.resumes else (sequences, shape[0] // max(sequences, 1), *shape[1:])
+    axes = len(whole)
+    there = (0, axes - 2, *range(1, axes - 2), axes - 1)
+    turned = work.permute(work.reshape(x, whole), there)
+    ahead = work.shape(turned)
+    rows = ahead[1]
+    places = work.constant(np.tile(np.arange(rows, dtype=np.int32), sequences), "places")
+    flat = work.reshape(turned, (sequences * rows, prod(ahead[2:])))
+    noisy = work.reshape(work.emit("gumbel", (flat, places), seed=spec.seed)[0], ahead)
+    back = work.permute(noisy, tuple(there.index(i) for i in range(axes)))
+    return _along_axis(scope, spec, work.reshape(back, shape))
 
 
 def _probabilities(work: GraphBuilder, spec: LayerSpec, z: int) -> int:
