@@ -121,7 +121,7 @@ def test_a_state_goes_on(run, request, tmp_path, kind):
     model, state = request.getfixturevalue(kind), tmp_path / "state.bin"
     whole = wanted(MACHINE if kind == "ticking" else NETWORK, X[:1])[0]
     found = []
-    for part in (X[0, :30], X[0, 30:30], X[0, 30:]):
+    for part in (X[0, :0], X[0, :30], X[0, 30:30], X[0, 30:]):
         (tmp_path / "x.jsonl").write_bytes(lines(part))
         code, out, err = run("run", model, "--in", str(tmp_path / "x.jsonl"), "--state", str(state), *ON_REFERENCE)
         assert (code, err) == (0, "")
@@ -200,13 +200,15 @@ def test_what_is_not_finite_goes_through(run, plain, monkeypatch):
         (b"[1e300, 2, 3]", "1e+300 does not fit in float32"),
         (b'{"inputs": [1, 2, 3]}', "line 2: the network has no input 'inputs'"),
         (b'{"reset": 2, "input": [1, 2, 3]}', 'line 2: "reset" must be true or false'),
+        (b"[" + b" " * 1_200_000 + b"1, 2, 3]", "stdin has a line of more than 1,048,768 bytes"),
         (b'{"reset": [true, true], "input": [1, 2, 3]}', "must be true or false"),
     ],
 )
 def test_a_line_that_is_no_row_is_named(run, plain, tmp_path, monkeypatch, text, message):
     type_in(monkeypatch, b"[1, 2, 3]\n" + text + b"\n")
-    code, _, err = run("run", plain, "--state", str(tmp_path / "s"), *ON_REFERENCE)
+    code, out, err = run("run", plain, "--state", str(tmp_path / "s"), *ON_REFERENCE)
     assert code == 2
+    same(numbers(out), wanted(NETWORK, np.array([[[1, 2, 3]]], np.float32))[0])
     assert message in err
     assert "hint: " in err
     assert not (tmp_path / "s").exists()

@@ -17,6 +17,7 @@ OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 
 _LESS: Final = {
     "train": "a smaller batch_size, or a smaller network, needs less",
+    "run": "a smaller --batch or --dtype needs less",
     "evolve": "a smaller population, or fewer workers, need less",
 }
 """Verb → what needs less memory, where it is not what generates text."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from math import prod
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,8 +20,8 @@ from volumetric.runtime.streams.chunks import Chunk, in_chunks
 CHUNK: Final = 64
 """Rows that are computed together."""
 
-LONGEST_LINE: Final = 1 << 26
-"""Bytes of a line; one that goes on for ever is no row."""
+LINE, NUMBER = 1 << 20, 64
+"""Bytes of a line, and for each of its numbers, with room to spare; one that goes on for ever is no row."""
 
 PIECE: Final = 1 << 16
 """Bytes that are read together, where there are as many."""
@@ -49,15 +50,21 @@ def line_chunks(
     UsageError : a line is no row; the message has its number
     """
     reader = _Reader(network, batch, what)
-    for lines in _lines(read, what, waiting):
-        pairs = [reader.row(text) for text in lines]
-        rows = [row for pair in pairs if pair for row in pair[:1]]
-        marks = [mark for pair in pairs if pair for mark in pair[1:]]
+    for lines in _lines(read, what, waiting, reader.longest):
+        rows: list[dict[str, Array]] = []
+        marks: list[Array] = []
+        try:
+            for row, mark in filter(None, map(reader.row, lines)):
+                rows.append(row)
+                marks.append(mark)
+        except UsageError:
+            yield from in_chunks(rows, marks, chunk=CHUNK)  # those before are rows all the same
+            raise
         yield from in_chunks(rows, marks, chunk=CHUNK)
 
 
 def _lines(
-    read: Callable[[int], bytes], what: str, waiting: Callable[[], AbstractContextManager[None]]
+    read: Callable[[int], bytes], what: str, waiting: Callable[[], AbstractContextManager[None]], longest: int
 ) -> Iterator[list[bytes]]:
     """Yield the lines of each piece that arrives; the last one may lack its end."""
     begun: list[bytes] = []
@@ -71,8 +78,8 @@ def _lines(
         if others:
             yield [b"".join(begun), *others[:-1]]
             begun = [others[-1]]
-        if sum(map(len, begun)) > LONGEST_LINE:
-            raise UsageError(f"{what} has a line of more than {LONGEST_LINE >> 20} MiB", hint="write one row a line")
+        if sum(map(len, begun)) > longest:
+            raise UsageError(f"{what} has a line of more than {longest:,} bytes", hint="write one row a line")
     if any(begun):
         yield [b"".join(begun)]
 
@@ -83,6 +90,7 @@ class _Reader:
     def __init__(self, network: Network, batch: int, what: str) -> None:
         self._ports, self._batch, self._what = network.ports, batch, what
         self._number = 0
+        self.longest = LINE + NUMBER * batch * sum(prod(port.shape) for port in self._ports.values())
 
     def row(self, text: bytes) -> tuple[dict[str, Array], Array] | None:
         """Return what a line gives to each input, and which streams begin anew; None: the line is empty."""
