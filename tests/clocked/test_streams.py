@@ -13,7 +13,7 @@ from volumetric import Clocked, Coord, Every, Grid, Link, Network, Port
 from volumetric._typing import Array
 from volumetric.builders.chain import chain
 from volumetric.errors import CheckpointError, GenerationError, ShapeError, SpecError, UnsupportedError
-from volumetric.layers import GRU, LSTM, Dense, Embedding, MultiHeadAttention, PositionEmbedding
+from volumetric.layers import GRU, LSTM, RNN, Dense, Embedding, MultiHeadAttention, PositionEmbedding
 from volumetric.network import initialise
 from volumetric.runtime.clocked.buckets import buckets_of
 from volumetric.runtime.clocked.reference import ReferenceClocked
@@ -303,3 +303,24 @@ def test_a_fork_reads_the_weights_of_its_origin(name: str) -> None:
             assert fork._store.buffer(key) is origin._store.buffer(key)
         else:
             assert np.shares_memory(fork._store.buffers[key], origin._store.buffers[key])
+
+
+@pytest.mark.parametrize("name", DEVICES)
+def test_streams_without_growing_states_have_no_end(name: str) -> None:
+    recurrent = [] if name == "gpu" else [RNN(input_size=2, hidden_size=2)]  # two thousand steps take long there
+    network = chain([*recurrent, Dense(in_features=2, out_features=1)], (2,))
+    params = initialise(network)
+    x = np.random.default_rng(0).standard_normal((1, 2100, 2)).astype(np.float32)
+    long: Any = device(name).stream(network, params)
+    parts = [long.run(x[:, :2000]), long.run(x[:, 2000:])]
+    assert [y.shape[1] for y in parts] == [2000, 100]
+    again: Any = device(name).stream(network, params)
+    again.restore(long.save())
+    np.testing.assert_array_equal(again.run(x[:, :3]), long.run(x[:, :3]))
+
+
+def test_streams_with_growing_states_end_with_the_context() -> None:
+    network = chain([MultiHeadAttention(embed_dim=2, num_heads=1)], (2,))
+    growing: Any = device("reference").stream(network, initialise(network))
+    with pytest.raises(GenerationError, match="do not fit its 2048"):
+        growing.run(np.zeros((1, 2049, 2), np.float32))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -10,9 +11,11 @@ import numpy as np
 
 from volumetric._typing import Array
 from volumetric.errors import CheckpointError, ShapeError, SpecError
+from volumetric.layers import LayerSpec
 from volumetric.network import INPUT, Network, Params, check_params
 from volumetric.runtime.device import Device, Piece, RunOptions
 from volumetric.runtime.lower import lower
+from volumetric.runtime.plan import Plan
 from volumetric.runtime.sealed import Seal
 from volumetric.runtime.streams.chunks import Chunk, in_chunks
 from volumetric.runtime.streams.marks import check_marks, check_rows
@@ -41,7 +44,10 @@ class RowStream:
             raise SpecError(f"a stream needs a batch of 1 or more, got {batch}")
         check_params(network, params)
         self.network, self.batch = network, batch
-        self._executable = device.compile(lower(network), params, options)
+        plan = lower(network)
+        if options is None and _endless(plan):
+            options = RunOptions(context=sys.maxsize)
+        self._executable = device.compile(plan, params, options)
         self._states: list[Any] = [self._executable.new_state() for _ in range(batch)]
 
     def run(self, x: Array | Mapping[str, Array], *, resets: Array | None = None) -> Array | dict[str, Array]:
@@ -143,6 +149,18 @@ class RowStream:
     def close(self) -> None:
         """Give the device's memory back."""
         self._executable.close()
+
+
+def _endless(plan: Plan) -> bool:
+    """Whether nothing that is kept of a stream grows, and every layer goes on for as long as there are rows."""
+    specs = [step.attrs["spec"] for step in plan.steps if "spec" in step.attrs]
+    return all(map(_goes_on, specs)) and all(state.kind == "fixed" for state in plan.states.values())
+
+
+def _goes_on(spec: LayerSpec) -> bool:
+    """Whether a layer, and those inside of it, look at nothing of other rows but what they take a reset for."""
+    children: tuple[LayerSpec, ...] = () if spec.children_field is None else getattr(spec, spec.children_field)
+    return all(map(_goes_on, children)) if children else not spec.contextual or spec.takes_resets
 
 
 def _parts(rows: int, marks: Array | None) -> list[tuple[int, int]]:
