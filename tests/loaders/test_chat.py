@@ -30,6 +30,17 @@ def test_smollm2_renders_as_transformers_does() -> None:
     assert end_tokens(template.source) == {"<|im_end|>"}
 
 
+_NESTED_TYPES = (
+    "{%- macro kind(s) -%}{%- if s.type == 'array' -%}{{ kind(s['items']) + '[]' }}"
+    "{%- elif s.type == 'object' -%}{ {%- for n, p in s.properties.items() -%}"
+    "{{ n ~ ': ' ~ kind(p) }}{{ ', ' if not loop.last }}{%- endfor -%} }{%- else -%}{{ s.type }}{%- endif -%}"
+    "{%- endmacro -%}{%- macro tool(t) -%}type {{ t.name }} = {{ kind(t.takes) }};{%- endmacro -%}"
+    "{{ tool({'name': 'f', 'takes': {'type': 'object', 'properties': {'a': {'type': 'string'}, 'b': {'type': "
+    "'array', 'items': {'type': 'array', 'items': {'type': 'number'}}}}}}) }}"
+)
+"""Types of a tool's arguments, one inside of another, in macros that call themselves, as gpt-oss has them."""
+
+
 @pytest.mark.parametrize(
     ("source", "expected"),
     [
@@ -58,6 +69,7 @@ def test_smollm2_renders_as_transformers_does() -> None:
             "{% macro f(s) %}{% if s.x %}{{ f(s.x) }}[]{% else %}n{% endif %}{% endmacro %}{{ f({'x': {'x': 1}}) }}",
             "n[][]",
         ),
+        (_NESTED_TYPES, "type f = {a: string, b: number[][]};"),
         (
             "{% for m in messages %}{% for n in messages[loop.index:] %}{{ n.role }}{% endfor %}{% endfor %}",
             "assistant",
