@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import logging
 import shutil
@@ -15,8 +16,10 @@ import volumetric
 from volumetric.dtypes import decode
 from volumetric.errors import CheckpointError, GenerationError, SpecError, UnsupportedError, VolumetricError
 from volumetric.generate import Model
+from volumetric.generate.encoder import with_hidden
 from volumetric.loaders import open_model
 from volumetric.loaders.convert import save_model
+from volumetric.loaders.encoder_layers import up_to
 
 TINY = Path(__file__).parents[1] / "fixtures" / "hf_encoders"
 
@@ -268,6 +271,10 @@ def test_embedding_and_filling_masks_share_one_network(models: Any) -> None:
     rows, logits = model.embed(["the cat"]), model.logits([3, 17, 2])
     assert model.text_encoder.encoder.executable is model.executable
     assert (rows.shape, logits.shape) == ((1, 32), (3, 96))
-    decoder = volumetric.load(TINY.with_name("hf_tiny") / "llama", device="reference")
-    with decoder:
+    with volumetric.load(TINY.with_name("hf_tiny") / "llama", device="reference") as decoder:
         assert decoder.plan.outputs.keys() == {"output"}
+    network, last = decoder.network, max(decoder.network.layers)
+    tapped = dataclasses.replace(network, outputs={"last_hidden_state": last})
+    assert with_hidden(dataclasses.replace(decoder.loaded, network=tapped)) is tapped
+    assert decoder.loaded.hidden is not None
+    assert not up_to(tapped, decoder.loaded.hidden).outputs

@@ -54,7 +54,7 @@ class Encoder:
 
     def __init__(self, loaded: LoadedModel, device: Device, executable: Executable) -> None:
         self._device = device
-        self._output = HIDDEN if HIDDEN in with_hidden(loaded).outputs else OUTPUT
+        self._output = OUTPUT if with_hidden(loaded) is loaded.network else HIDDEN
         self._own = loaded.hidden is not None and self._output == OUTPUT
         tables = [spec.num_embeddings for spec in loaded.network.layers.values() if isinstance(spec, Embedding)]
         if loaded.hidden is None and loaded.network.shapes[max(loaded.network.layers)][-1] in tables:

@@ -163,12 +163,13 @@ def trunk_of(blueprint: Blueprint) -> Blueprint:
 
 
 def up_to(network: Network, last: Coord) -> Network:
-    """Return the layers of a network up to `last`, with the links among them."""
+    """Return the layers of a network up to `last`, whose result is the only output, with the links among them."""
     layers = {coord: spec for coord, spec in network.layers.items() if coord <= last}
     links = tuple(link for link in network.links if link.source in layers and link.target in layers)
     inputs = {name: port for name, port in network.inputs.items() if port.coord in layers}
     disabled = network.disabled & layers.keys()
-    return dataclasses.replace(network, layers=layers, links=links, inputs=inputs, disabled=frozenset(disabled))
+    ends = {"inputs": inputs, "outputs": {}}
+    return dataclasses.replace(network, layers=layers, links=links, disabled=frozenset(disabled), **ends)
 
 
 def learned_positions(config: Config, width: int, offset: int = 0) -> tuple[PositionEmbedding, int]:
