@@ -56,3 +56,16 @@ def test_a_rotation_by_context_is_one_for_the_whole_sequence() -> None:
     for context in (8, 16):
         np.testing.assert_allclose(made["cpu", context], made["reference", context], atol=1e-4)
     assert np.abs(made["cpu", 8] - made["cpu", 16]).max() > 1e-2
+
+
+def test_chunks_and_growing_queries_run_in_any_cut() -> None:
+    expected = json.loads((TINY / "llama4" / "expected.json").read_text())
+    ids, reference = np.array(expected["input_ids"], np.int32), np.array(expected["logits"])
+    with volumetric.load(TINY / "llama4", device="cpu", compute="float32", kv_dtype="float32") as model:
+        for cuts in ([1] * 48, [16, 16, 16], [15, 1, 17, 15], [3, 30, 15]):
+            state, made, at = model.executable.new_state(), [], 0
+            for count in cuts:
+                made.append(model.executable.forward(state, ids[at : at + count], last_only=False).copy())
+                at += count
+            found = np.concatenate(made)[expected["positions"]]
+            assert np.abs(found - reference).max() < 1e-5 * np.abs(reference).max()
