@@ -83,7 +83,7 @@ def buckets_of(clocked: Clocked) -> tuple[Bucket, ...]:
         groups.setdefault(alike, []).append(coord)
     members = list(groups.values())
     place = {coord: (i, n) for i, coords in enumerate(members) for n, coord in enumerate(coords)}
-    return tuple(_bucket(clocked, coords, place, back[coords[0]], coords[0] in read) for coords in members)
+    return tuple(_bucket(clocked, coords, place, back=back[coords[0]], read=coords[0] in read) for coords in members)
 
 
 def _keys(clocked: Clocked, coord: Coord) -> tuple[str, ...]:
@@ -92,7 +92,7 @@ def _keys(clocked: Clocked, coord: Coord) -> tuple[str, ...]:
 
 
 def _bucket(
-    clocked: Clocked, coords: Sequence[Coord], place: dict[Coord, tuple[int, int]], back: int, read: bool
+    clocked: Clocked, coords: Sequence[Coord], place: dict[Coord, tuple[int, int]], *, back: int, read: bool
 ) -> Bucket:
     network, first = clocked.network, coords[0]
     spec, identity = network.layers[first], first in network.disabled
