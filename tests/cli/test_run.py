@@ -18,7 +18,8 @@ import pytest
 from tests.viz.test_activity import film_of
 from volumetric import Clocked, Coord, Every, Grid, Link, Network, Port
 from volumetric.analysis.standardise import Standardisation
-from volumetric.layers import RNN, Dense, Embedding
+from volumetric.builders.chain import chain
+from volumetric.layers import RNN, Dense, Embedding, MultiHeadAttention
 from volumetric.loaders import save_native
 from volumetric.loaders.native import NativeFacts
 from volumetric.network import initialise
@@ -249,6 +250,7 @@ def test_arrays_that_do_not_fit_are_named(run, plain, ticking, tmp_path):
         (("--ticks", "1", "--batch", "-1"), "--batch must be"),
         (("--ticks", "1", "--out", "y.npy"), "does not end in .npz"),
         (("--device", "tpu"), "--device"),
+        (("--clocked", "--context", "9"), "--context is of networks that run row by row"),
     ],
 )
 def test_flags_that_make_no_sense(run, plain, monkeypatch, arguments, message):
@@ -338,3 +340,15 @@ def test_films_are_of_networks_that_tick(run, plain, ticking, tmp_path, monkeypa
     type_in(monkeypatch, b"")
     assert "--record is of networks" in run("run", plain, "--record", "a.html", *ON_REFERENCE)[2]
     assert "does not end in .html" in run("run", ticking, "--record", "a.gif", "--ticks", "1")[2]
+
+
+def test_the_context_is_of_layers_that_look_back(run, tmp_path):
+    network = chain([MultiHeadAttention(embed_dim=2, num_heads=1)], (2,))
+    save_native(tmp_path / "m", network, initialise(network))
+    np.savez(tmp_path / "x.npz", input=X[0, :5, :2])
+    arguments = ("run", str(tmp_path / "m"), "--in", str(tmp_path / "x.npz"), *ON_REFERENCE, "--context")
+    code, out, _ = run(*arguments, "5")
+    assert (code, len(out.splitlines())) == (0, 5)
+    code, _, err = run(*arguments, "4")
+    assert (code, "do not fit its 4" in err) == (1, True)
+    assert run(*arguments, "0")[0] == 1

@@ -26,6 +26,7 @@ from volumetric.errors import CheckpointError
 from volumetric.loaders import LoadedModel, open_model
 from volumetric.loaders.regular_file import open_regular
 from volumetric.network import INPUT, OUTPUT, Network
+from volumetric.runtime.device import RunOptions
 from volumetric.runtime.open import open_device
 from volumetric.runtime.streams import ClockedStream, RowStream, open_stream
 from volumetric.runtime.streams.chunks import Chunk
@@ -43,6 +44,7 @@ def run(
     batch: int | None = None,
     out: Annotated[Path | None, Parameter(name=["--out", "-o"])] = None,
     record: Path | None = None,
+    context: Annotated[int | None, Parameter(name=["--context", "-c"])] = None,
     device: Annotated[str, Parameter(name=["--device", "-dev"])] = "auto",
     source: SourceOptions = SourceOptions(),
     output: OutputOptions = OutputOptions(),
@@ -75,6 +77,8 @@ def run(
         A .npz file to write, with an array [B, ticks, …] for each output. Lines of JSON on stdout unless given.
     record : path
         A .html file to write: a film of how strong the output of every layer is after each tick; of clocked networks.
+    context : int
+        Rows that a stream can hold where layers look back, as attention does; 2048 unless given.
     device : str
         auto, cpu, gpu, gpu:1, or reference. auto is what VOLUMETRIC_DEVICE names, else the best GPU, else the CPU.
     """
@@ -91,10 +95,13 @@ def run(
         flag = next(name for name, given in asked.items() if given)
         raise UsageError(f"{flag} is of networks that run tick by tick", hint="--clocked runs a network so")
     stopping = Stopping()
+    if isinstance(machine, Clocked) and context is not None:
+        raise UsageError("--context is of networks that run row by row", hint="--no-clocked runs a network so")
+    options = None if context is None else RunOptions(context=context)
     with ExitStack() as opened:
         chunks, streams = _rows(rows, ticks, loaded.network, batch, opened, stopping)
         with console.progress(f"putting {loaded.name} on {device}…"):
-            stream = open_stream(open_device(device), machine, loaded.params, batch=streams)
+            stream = open_stream(open_device(device), machine, loaded.params, batch=streams, options=options)
         if state is not None and state.exists():
             _restore(stream, state)
         recorder = Recorder(stream) if record is not None and isinstance(stream, ClockedStream) else None

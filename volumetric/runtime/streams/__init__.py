@@ -6,14 +6,18 @@ from typing import Any
 
 from volumetric.clocked import Clocked
 from volumetric.network import Network, Params
+from volumetric.runtime.device import RunOptions
 from volumetric.runtime.streams.clocked import ClockedStream
 from volumetric.runtime.streams.rows import RowStream
 
 
 def open_stream(
-    device: Any, machine: Network | Clocked, params: Params, *, batch: int = 1
+    device: Any, machine: Network | Clocked, params: Params, *, batch: int = 1, options: RunOptions | None = None
 ) -> RowStream | ClockedStream:
-    """Return `batch` streams on a device; `Device.stream` is this."""
+    """Return `batch` streams on a device; `Device.stream` is this.
+
+    `options` are for networks that run row by row; clocked ones compute in float32, and need no context.
+    """
     if isinstance(machine, Clocked):
         return ClockedStream(device, machine, params, batch=batch)
-    return RowStream(device, machine, params, batch=batch)
+    return RowStream(device, machine, params, batch=batch, options=options)
