@@ -75,7 +75,7 @@ class _Finder:
         """The `experts` that stands for a `mix` and all that it alone reads, None where they are not alike."""
         weights, *branches = mix.inputs
         pairs = [self._expert(branch, (weights, i)) for i, branch in enumerate(branches)]
-        if len(branches) < 2 or any(pair is None for pair in pairs):
+        if len(branches) < 2 or not mix.attrs["weighted"] or any(pair is None for pair in pairs):
             return None
         alike = [pair for pair in pairs if pair is not None]
         kinds = [(self._kind(first, "x", "norm.weight", "norm.bias"), self._kind(last)) for first, last in alike]

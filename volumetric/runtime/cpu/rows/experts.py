@@ -56,11 +56,9 @@ def _weights(draft: RowDraft, node: Node) -> int:
     return value
 
 
-def _append(
-    draft: RowDraft, node: Node, op: str, inputs: Sequence[int], output: int, attrs: dict[str, Any] | None = None
-) -> None:
+def _append(draft: RowDraft, node: Node, op: str, inputs: Sequence[int], output: int, attrs: dict[str, Any]) -> None:
     """Append the steps of an operation that a mixture stands for."""
-    made = replace(node, op=op, inputs=tuple(inputs), outputs=(output,), attrs=MappingProxyType(attrs or {}))
+    made = replace(node, op=op, inputs=tuple(inputs), outputs=(output,), attrs=MappingProxyType(attrs))
     rule.append(draft, made)
 
 
@@ -85,7 +83,7 @@ def _guarded(draft: RowDraft, node: Node, pairs: Sequence[tuple[Node, Node]], we
         branches.append(branch)
     residual = node.named("residual")
     mixed = out if residual is None else draft.value(width)
-    _append(draft, node, "mix", (weights, *branches), mixed)
+    _append(draft, node, "mix", (weights, *branches), mixed, {"weighted": True})
     if residual is not None:
         _append(draft, node, "sum", (mixed, residual), out, {"scale": 1.0})
 
