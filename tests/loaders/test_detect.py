@@ -94,8 +94,10 @@ def zeros(**shapes: tuple[int, ...]) -> dict[str, np.ndarray]:
 
 STATE_SPACE = ("mamba", "mamba2", "falcon_h1", "falcon_h1_norm")
 """Families that are not told by their tensors: these show neither groups nor factors."""
+PACKED = ("gpt_oss_mxfp4",)
+"""Nor those whose experts are packed in a way that the configuration names."""
 FAMILIES = sorted(
-    path.name for path in TINY.iterdir() if (path / "config.json").is_file() and path.name not in STATE_SPACE
+    path.name for path in TINY.iterdir() if (path / "config.json").is_file() and path.name not in STATE_SPACE + PACKED
 )
 
 
