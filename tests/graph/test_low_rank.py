@@ -28,7 +28,7 @@ def test_a_bounded_gate_has_its_bounds_behind_the_overlay(limit: float | None, p
         down = [factors[key + DOWN] for key in group if key + DOWN in factors]
         for key in group:
             if down and key + UP in factors:
-                merged[key] = base[key] + factors[key + UP] @ np.concatenate(down)
+                merged[key] = (base[key] + factors[key + UP] @ np.concatenate(down)).astype(np.float32)
     x = rng.standard_normal((7, 6)).astype(np.float32)
     [wanted], [found], [without] = (
         interpret(graph, [x], dict(values))

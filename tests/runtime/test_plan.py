@@ -63,8 +63,8 @@ def test_a_transformer_layer_is_five_nodes() -> None:
         ),
         (
             "%12[T×32], %13[held×2×8] '1.0.0.1/k', %14[held×2×8] '1.0.0.1/v' = attend(%8, %9, 1.0.0.1/k, 1.0.0.1/v) "
-            "heads=4 kv_heads=2 head_dim=8 scale=0.35355339059327373 causal=True temperature_every=8192 qk_norm_eps=1e-06 "
-            f"rope={rope} @1.0.0.1"
+            "heads=4 kv_heads=2 head_dim=8 scale=0.35355339059327373 causal=True temperature_every=8192 "
+            f"qk_norm_eps=1e-06 rope={rope} @1.0.0.1"
         ),
         (
             "%15[T×32] = linear(%12, %2, 1.0.0.1/o.weight) combine=concat activation=linear residual=True parts=(32,) "
