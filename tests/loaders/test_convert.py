@@ -33,7 +33,7 @@ NOT_IN_GGUF = {
     "smollm3": "rotations that leave out another layer",
     "gemma": "a head of its own",
     "cohere_norms": "norms of heads in fewer layers than Command R+ has",
-    "llama4": "a family that is not written",
+    **dict.fromkeys(("llama4", "mamba", "mamba2", "falcon_h1", "falcon_h1_norm"), "a family that is not written"),
     "qwen3_moe": "a layer without experts",
     "qwen3_moe_free": "weights of experts that are not made to sum to 1",
 }

@@ -55,9 +55,8 @@ class Model(Encodes, Adapts):
 
     def __init__(self, loaded: LoadedModel, device: Device, options: RunOptions, lora: Lora = ()) -> None:
         self.device = device
-        self.loaded, self.plan, params, self.adapters = adapted(
-            loaded, lower(with_hidden(loaded), options.context), lora
-        )
+        plan = lower(with_hidden(loaded), options.context)
+        self.loaded, self.plan, params, self.adapters = adapted(loaded, plan, lora)
         self.executable: Executable = device.compile(self.plan, params, options)
         self.load_seconds = 0.0
         self._idle: list[Session] = []
@@ -186,10 +185,9 @@ class Model(Encodes, Adapts):
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def predict(self, inputs: ArrayLike | Mapping[str, ArrayLike], *, batch_size: int = BATCH) -> F32Array:
-        """Return the network's outputs for many samples, float32, samples first.
+        """Return the outputs for many samples, float32, samples first; nothing is rounded unless `load` was told to.
 
-        The weights compute as they are, with nothing rounded on the way unless `load` was told to. Inputs are
-        standardised first where the network was trained so.
+        Inputs are standardised first where the network was trained so.
 
         Parameters
         ----------
@@ -205,8 +203,7 @@ class Model(Encodes, Adapts):
 
         Examples
         --------
-        >>> model = load("spirals/model")  # doctest: +SKIP
-        >>> model.predict(points).argmax(1)  # doctest: +SKIP
+        >>> load("spirals/model").predict(points).argmax(1)  # doctest: +SKIP
         """
         return predict_on(self.executable, self.plan, inputs, self.loaded.inputs, batch_size=batch_size)
 
