@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from volumetric.observe.events import ACTIVE_ABOVE, Observer, Stats
 from volumetric.observe.watch import Watch
 from volumetric.runtime import lower
 from volumetric.runtime.graph import Graph, GraphBuilder, GraphDevice, GraphProgram
+from volumetric.runtime.graph.device import HasGraphs
 from volumetric.runtime.graph.programs import ProgramCache
 from volumetric.runtime.graph.training import (
     ForwardPass,
@@ -50,14 +51,6 @@ from volumetric.train.subject import (
     trained_keys,
 )
 from volumetric.weights import Params, WeightStore
-
-
-class HasGraphs(Protocol):
-    """A device that runs tensor graphs."""
-
-    def graphs(self) -> GraphDevice:
-        """Return what compiles them."""
-        ...
 
 
 def learner_on(device: HasGraphs) -> OpenLearner:
@@ -170,13 +163,9 @@ class DeviceLearner:
         else:
             total = self._sum(ready)
             norm, good = (0.0, 0.0) if not np.isfinite(total) else self._values(self._updating(), [knobs])
-        clip = self._options.clip
-        clipped = clip is not None and norm > clip
-        return self._conclude(batches, Tally(total, count), norm, clipped=clipped, good=bool(good), rate=rate)
+        return self._conclude(batches, Tally(total, count), norm, good=bool(good), rate=rate)
 
-    def _conclude(
-        self, batches: Sequence[Batch], tally: Tally, norm: float, *, clipped: bool, good: bool, rate: float
-    ) -> StepReport:
+    def _conclude(self, batches: Sequence[Batch], tally: Tally, norm: float, *, good: bool, rate: float) -> StepReport:
         """Count an update that was written; of one that was not, find what was not finite."""
         if not good:
             if self._watch is not None:
@@ -187,7 +176,8 @@ class DeviceLearner:
         self._updates += 1
         if self._watch is not None:
             self._watch.flush(self._updates)
-        return StepReport(tally=tally, gradient_norm=norm, clipped=clipped)
+        clip = self._options.clip
+        return StepReport(tally=tally, gradient_norm=norm, clipped=clip is not None and norm > clip)
 
     def evaluate(self, batch: Batch) -> Tally:
         """Return the loss of a batch."""

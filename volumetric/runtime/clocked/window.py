@@ -54,6 +54,7 @@ class Machine:
 
     Attributes
     ----------
+    places, named : coordinate, or its text → its bucket and its row there
     buffers : key → what is kept from tick to tick, with the axes ``[n, streams, …]`` of planes
     """
 
@@ -61,6 +62,7 @@ class Machine:
         self.clocked, self.batch = clocked, batch
         self.buckets = buckets_of(clocked)
         self.places = {c: (i, n) for i, bucket in enumerate(self.buckets) for n, c in enumerate(bucket.coords)}
+        self.named = {str(coord): place for coord, place in self.places.items()}
         self.buffers: dict[str, Buffer] = {}
         kept = kept_states(clocked)
         for name, port in clocked.network.ports.items():
@@ -90,13 +92,13 @@ class Machine:
         kind, _, rest = key.partition("/")
         if kind in ("out", "read", "wait"):
             coord, _, back = rest.partition("/")
-            i, n = next((i, n) for c, (i, n) in self.places.items() if str(c) == coord)
+            i, n = self.named[coord]
             if kind == "wait":
                 return f"wait/{i}", None
             return f"plane/{i}/{back if kind == 'out' else 0}", n
         if kind in ("port", "age"):
             return key, None
-        i, n = next((i, n) for c, (i, n) in self.places.items() if str(c) == kind)
+        i, n = self.named[kind]
         return (f"bucket/{i}/{rest}", n) if self.buckets[i].way == "rows" else (key, 0)
 
 
@@ -260,8 +262,10 @@ class Window:
             return y
         whole = self.machine.buffers[f"plane/{i}/1"]
         for key, buffer in self.machine.layer_states(i).items():
-            n = 0 if bucket.way == "rows" else [str(c) for c in bucket.coords].index(key.partition("/")[0])
-            own = fires if bucket.way == "rows" or work.shape(fires)[0] == 1 else work.part(fires, 0, n, n + 1)
+            own = fires
+            if bucket.way == "each" and work.shape(fires)[0] > 1:
+                n = self.machine.named[key.partition("/")[0]][1]
+                own = work.part(fires, 0, n, n + 1)
             state[key] = self._chosen(own, buffer, state[key], before[key])
         return self._chosen(fires, whole, y, before[f"plane/{i}/1"])
 

@@ -87,3 +87,11 @@ class GraphDevice(Protocol):
             A buffer has another shape or type than the graph's tensor.
         """
         ...
+
+
+class HasGraphs(Protocol):
+    """A device that runs tensor graphs."""
+
+    def graphs(self) -> GraphDevice:
+        """Return what compiles them."""
+        ...

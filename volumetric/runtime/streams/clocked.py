@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from copy import copy
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -17,22 +17,14 @@ from volumetric.network import Params, check_params
 from volumetric.runtime.clocked.program import stack_key, window_graph
 from volumetric.runtime.clocked.states import kept_states
 from volumetric.runtime.clocked.window import Machine
-from volumetric.runtime.graph.device import GraphDevice
+from volumetric.runtime.graph.device import HasGraphs
 from volumetric.runtime.graph.programs import ProgramCache
 from volumetric.runtime.state_file import Held, as_numbers, restore_state, save_state
 from volumetric.runtime.streams.chunks import Chunk, in_chunks
-from volumetric.runtime.streams.marks import check_marks, check_rows
+from volumetric.runtime.streams.marks import check_marks, check_rows, only
 
 LONGEST = 64
 """Ticks of one program; longer runs take several, of powers of two."""
-
-
-class HasGraphs(Protocol):
-    """A device that runs tensor graphs."""
-
-    def graphs(self) -> GraphDevice:
-        """Return what compiles them."""
-        ...
 
 
 class ClockedStream:
@@ -101,17 +93,11 @@ class ClockedStream:
         rows = rows if ticks is None else ticks
         marks = None if resets is None else self._marks(check_marks(resets, self.batch, rows), per_row)
         given = {name: np.ascontiguousarray(value.swapaxes(0, 1)) for name, value in given.items()}
-        found = [self._window(given, start, count, per_row, marks) for start, count in self._pieces(rows, per_row)]
+        shapes, taps = self.clocked.network.shapes, self.clocked.network.taps
+        found = [[np.zeros((0, self.batch, *shapes[coord][1:]), np.float32) for coord in taps.values()]]
+        found += [self._window(given, start, count, per_row, marks) for start, count in self._pieces(rows, per_row)]
         self.position += rows * per_row
-        taps = list(self.clocked.network.taps)
-        if not found:
-            shapes = self.clocked.network.shapes
-            empty = {
-                n: np.zeros((self.batch, 0, *shapes[c][1:]), np.float32) for n, c in self.clocked.network.taps.items()
-            }
-            return empty[taps[0]] if len(taps) == 1 else empty
-        made = {n: np.concatenate([ys[i] for ys in found]).swapaxes(0, 1) for i, n in enumerate(taps)}
-        return made[taps[0]] if len(taps) == 1 else made
+        return only({n: np.concatenate([ys[i] for ys in found]).swapaxes(0, 1) for i, n in enumerate(taps)})
 
     def iterate(
         self,
@@ -215,7 +201,9 @@ class ClockedStream:
 
     def state(self) -> dict[str, Array]:
         """Return a copy of all that is kept, ``[batch, …]`` by the keys of `kept_states`."""
-        return {key: self.read(key) for key in self._kept}
+        held = {name: self._by_stream(name, self._store.get(name)) for name in self._machine.buffers}
+        places = {key: self._machine.locate(key) for key in self._kept}
+        return {key: held[name][row or 0].copy() for key, (name, row) in places.items()}
 
     def activity(self) -> F32Array:
         """Return the root mean square of each layer's output, over streams and features, float32 ``[layers]``.
@@ -245,7 +233,7 @@ class ClockedStream:
 
     def save(self) -> bytes:
         """Return what is kept of all streams as bytes that `restore` takes, on any device with these weights."""
-        return save_state(self, self._specs)
+        return save_state(_Held(self.state(), self.position), self._specs)
 
     def restore(self, data: bytes) -> None:
         """Go on where the streams went that `data` was saved of.
@@ -254,7 +242,7 @@ class ClockedStream:
         ------
         CheckpointError : the bytes are damaged, or of another machine or batch; nothing has changed
         """
-        given = _Given()
+        given = _Held({}, 0)
         restore_state(given, data, self._specs, sys.maxsize)
         self.fill(given.values, given.position)
 
@@ -262,7 +250,8 @@ class ClockedStream:
         """Return a copy: both go on independently, with the same weights on the device."""
         made = copy(self)
         made._store, made._programs = self._store.share(self._weights), ProgramCache()
-        made.fill({key: self.read(key) for key in self._kept}, self.position)
+        for name in self._machine.buffers:
+            made._store.put(name, self._store.get(name))
         return made
 
     @property
@@ -274,19 +263,18 @@ class ClockedStream:
         }
 
 
-class _Given:
-    """What saved bytes hold."""
+class _Held:
+    """What streams keep, as saved bytes take and give it."""
 
-    def __init__(self) -> None:
-        self.values: Mapping[str, Held] = {}
-        self.position = 0
+    def __init__(self, values: Mapping[str, Held], position: int) -> None:
+        self.values, self.position = values, position
 
     def read(self, key: str) -> Held:
-        """Return what was filled in."""
+        """Return what is kept under a key."""
         return self.values[key]
 
     def fill(self, values: Mapping[str, Held], position: int) -> None:
-        """Keep it."""
+        """Replace all of it."""
         self.values, self.position = values, position
 
 

@@ -1,4 +1,4 @@
-"""What streams are given: rows and resets, checked against what a network reads."""
+"""What streams are given, checked against what a network reads, and how they hand over what it makes."""
 
 from __future__ import annotations
 
@@ -61,3 +61,8 @@ def check_marks(resets: Array, batch: int, rows: int) -> Array:
     if not np.isin(resets, (0, 1)).all():
         raise ShapeError("resets: expected 0 and 1", hint="1 marks a row with which a stream begins anew")
     return resets
+
+
+def only(made: dict[str, Array]) -> Array | dict[str, Array]:
+    """Return the one output there is, or all by name."""
+    return made if len(made) > 1 else next(iter(made.values()))

@@ -18,7 +18,7 @@ from volumetric.runtime.lower import lower
 from volumetric.runtime.plan import Plan
 from volumetric.runtime.sealed import Seal
 from volumetric.runtime.streams.chunks import Chunk, in_chunks
-from volumetric.runtime.streams.marks import check_marks, check_rows
+from volumetric.runtime.streams.marks import check_marks, check_rows, only
 
 SEAL = Seal(magic=b"VOLSTRMS", version=1, what="a saved stream")
 
@@ -83,7 +83,7 @@ class RowStream:
             for (b, start, stop), found in zip(now, self._executable.run(pieces), strict=True):
                 for name, y in found.items() if isinstance(found, Mapping) else [(next(iter(taps)), found)]:
                     made[name][b, start:stop] = y
-        return next(iter(made.values())) if len(taps) == 1 else made
+        return only(made)
 
     def iterate(
         self,
