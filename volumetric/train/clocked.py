@@ -170,9 +170,7 @@ class ClockedLearner(DeviceLearner):
         )
         total, norm, good = self._values(program, [*arrays, *asked.arrays, knobs])
         last = piece.stop == self._ticks(sequences.rows)
-        clip = self._options.clip
-        clipped = clip is not None and norm > clip
-        report = self._conclude(batches, Tally(total, asked.count), norm, clipped=clipped, good=bool(good), rate=rate)
+        report = self._conclude(batches, Tally(total, asked.count), norm, good=bool(good), rate=rate)
         if report.fault is None:
             self._carried = None if last else len(piece)
         return report

@@ -48,8 +48,9 @@ class TargetLearner(DeviceLearner):
         ready = self._ready(batches[0])
         self._observe([ready])
         self._solve()
-        arrays = [*ready.arrays, *self._spread(learning=self._mode.inverse_steps == 1)]
-        rule = self._targets(learning=self._mode.inverse_steps == 1)
+        at_once = self._mode.inverse_steps == 1
+        arrays = [*ready.arrays, *self._spread(learning=at_once)]
+        rule = self._targets(learning=at_once)
         program = self._program(("targets", ready.of), lambda: target_graph(ready.of, self._weights, rule))
         knobs = self._knobs(rate, self._options.loss.scale(ready.count), self._updates + 1)
         key = self._key(0) if ready.of.draws or len(arrays) > len(ready.arrays) else []
@@ -59,12 +60,9 @@ class TargetLearner(DeviceLearner):
             LayerTarget(where=step.where, kind=step.op, budget=budget, gap=gap)
             for step, budget, gap in zip(self._steps, told[::2], told[1::2], strict=True)
         )
-        if good and self._mode.inverse_steps > 1:
+        if good and not at_once:
             self._teach_inverses(ready, rate)
-        clip = self._options.clip
-        report = self._conclude(
-            batches, tally, norm, clipped=clip is not None and norm > clip, good=bool(good), rate=rate
-        )
+        report = self._conclude(batches, tally, norm, good=bool(good), rate=rate)
         return report if report.fault is not None else dataclasses.replace(report, layers=layers)
 
     def _teach_inverses(self, ready: Ready, rate: float) -> None:

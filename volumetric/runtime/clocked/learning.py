@@ -13,7 +13,7 @@ import numpy as np
 
 from volumetric._typing import Shape
 from volumetric.network import OUTPUT
-from volumetric.runtime.clocked.program import at_tick, write_states
+from volumetric.runtime.clocked.program import at_tick, read_states, write_states
 from volumetric.runtime.clocked.window import Machine, Window
 from volumetric.runtime.graph.build import GraphBuilder
 from volumetric.runtime.graph.ops import Graph
@@ -117,7 +117,7 @@ def _emit(work: GraphBuilder, streams: Streams, ticks: Ticks, param: GetWeight) 
     batch, ports = machine.batch, machine.clocked.network.ports
     rows = {n: work.input(n, (len(ticks.rows), batch, *ports[n].shape), ports[n].dtype) for n in ticks.given}
     marks = work.input("resets", (ticks.count, batch)) if ticks.resets else None
-    kept = {} if ticks.fresh else _stored(work, streams)
+    kept = {} if ticks.fresh else read_states(work, machine, streams.place)
     window = Window(work, machine, dict(kept) or _fresh(work, machine), param, _stacking(work, param))
     coming = {tick: n for n, tick in enumerate(ticks.rows)}
     made: list[int] = []
@@ -127,14 +127,6 @@ def _emit(work: GraphBuilder, streams: Streams, ticks: Ticks, param: GetWeight) 
         if t in ticks.read:
             made.append(outputs[OUTPUT])
     return _Run(window, kept, made)
-
-
-def _stored(work: GraphBuilder, streams: Streams) -> dict[str, int]:
-    batch = streams.machine.batch
-    return {
-        key: work.stored(streams.place(key), buffer.shape(batch), buffer.dtype, role="state")
-        for key, buffer in streams.machine.buffers.items()
-    }
 
 
 def _fresh(work: GraphBuilder, machine: Machine) -> dict[str, int]:

@@ -27,10 +27,7 @@ def window_graph(machine: Machine, rows: int, per_row: int, given: Sequence[str]
     ports = machine.clocked.network.ports
     arrays = {n: work.input(n, (rows, machine.batch, *ports[n].shape), ports[n].dtype) for n in given}
     marks = work.input("resets", (rows * per_row, machine.batch)) if resets else None
-    state = {
-        key: work.stored(key, buffer.shape(machine.batch), buffer.dtype, role="state")
-        for key, buffer in machine.buffers.items()
-    }
+    state = read_states(work, machine, str)
 
     def stack(keys: Sequence[str], shape: Shape) -> int:
         return work.stored(stack_key(keys), (len(keys), *shape))
@@ -45,6 +42,14 @@ def window_graph(machine: Machine, rows: int, per_row: int, given: Sequence[str]
     outputs = [work.concat(ys, 0) for ys in made.values()]
     write_states(work, window.state, state, str)
     return fuse_activations(work.finish(outputs))
+
+
+def read_states(work: GraphBuilder, machine: Machine, place: Callable[[str], str]) -> dict[str, int]:
+    """Return what streams keep as it is in its buffers, whose names `place` gives."""
+    return {
+        key: work.stored(place(key), buffer.shape(machine.batch), buffer.dtype, role="state")
+        for key, buffer in machine.buffers.items()
+    }
 
 
 def write_states(

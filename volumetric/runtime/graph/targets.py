@@ -322,7 +322,7 @@ class _Pass:
         work, found = self.work, dict[str, int]()
         for step in self.plan.steps:
             inverse = self.rule.inverses.get(step.where)
-            if inverse is None or inverse.layer is None or step.op == "discrete":
+            if inverse is None or inverse.layer is None:
                 continue
             value, through = self._before_discrete(step.inputs[0])
             x = self.made[value]
