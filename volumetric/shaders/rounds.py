@@ -52,6 +52,8 @@ class _Function:
 
 @dataclass(frozen=True, slots=True)
 class _Module:
+    """`functions` has those that loop, themselves or in what they call."""
+
     functions: dict[str, _Function]
     constants: dict[str, int]
     sizes: tuple[str, ...]
@@ -68,6 +70,12 @@ def rounds(text: str, dims: Sequence[int | float] = ()) -> int:
     ------
     SpecError : a loop whose bound cannot be told
     """
+    return _rounds(text, tuple(dims))
+
+
+@lru_cache(4096)
+def _rounds(text: str, dims: tuple[int | float, ...]) -> int:
+    """Networks bind the same kernels with the same sizes again and again."""
     module = _parsed(text)
     known = dict(module.constants)
     known |= {name: int(value) for name, value in zip(module.sizes, dims, strict=False) if name}
@@ -76,7 +84,9 @@ def rounds(text: str, dims: Sequence[int | float] = ()) -> int:
 
 
 def _cost(module: _Module, name: str, known: Mapping[str, int]) -> int:
-    function = module.functions[name]
+    function = module.functions.get(name)
+    if function is None:
+        return 0
     scope = _Scope(module.constants, known, function.lets)
 
     def total(nodes: Sequence[_Loop | _Call]) -> int:
@@ -102,6 +112,7 @@ class _Scope:
 
     def __init__(self, constants: Mapping[str, int], known: Mapping[str, int], lets: Mapping[str, list[str]]) -> None:
         self._constants, self._known, self._lets = constants, known, lets
+        self._found: dict[tuple[str, int], int | None] = {}
 
     def trips(self, loop: _Loop) -> int:
         """Return how often a loop goes round."""
@@ -128,16 +139,17 @@ class _Scope:
 
     def bound(self, expression: str) -> int | None:
         """Return an upper bound of an expression of unsigned numbers; None if it is not known."""
+        parsed = _expression(expression)
         try:
-            return self._bound(ast.parse(_SUFFIX.sub(r"\1", expression.strip()), mode="eval").body, 8)
-        except (SyntaxError, ZeroDivisionError):
+            return None if parsed is None else self._bound(parsed, 8)
+        except ZeroDivisionError:
             return None
 
     def _bound(self, node: ast.expr, depth: int) -> int | None:
         if isinstance(node, ast.Constant) and isinstance(node.value, int):
             return node.value
-        if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
-            return self._named(ast.unparse(node), depth)
+        if isinstance(node, ast.Name):
+            return self._named(node.id, depth)
         if isinstance(node, ast.BinOp):
             return self._combined(node, depth)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
@@ -155,21 +167,24 @@ class _Scope:
             return self._known[name]
         if name not in self._lets or depth == 0:
             return None
+        if (name, depth) not in self._found:
+            self._found[name, depth] = self._of_lets(self._lets[name], depth - 1)
+        return self._found[name, depth]
+
+    def _of_lets(self, expressions: Sequence[str], depth: int) -> int | None:
         values = []
-        for expression in self._lets[name]:
-            try:
-                values.append(
-                    self._bound(ast.parse(_SUFFIX.sub(r"\1", expression.strip()), mode="eval").body, depth - 1)
-                )
-            except SyntaxError:
+        for expression in expressions:
+            parsed = _expression(expression)
+            value = None if parsed is None else self._bound(parsed, depth)
+            if value is None:
                 return None
-        there = [value for value in values if value is not None]
-        return max(there) if len(there) == len(values) else None
+            values.append(value)
+        return max(values)
 
     def _exact(self, node: ast.expr) -> bool:
         """Whether an expression is of numbers, constants and sizes alone, so that its bound is its value."""
         names = (part for part in ast.walk(node) if isinstance(part, ast.Name))
-        return all(name.id in self._constants or name.id == "dims" for name in names)
+        return all(name.id in self._constants or name.id.startswith("dims.") for name in names)
 
     def _combined(self, node: ast.BinOp, depth: int) -> int | None:
         left, right = self._bound(node.left, depth), self._bound(node.right, depth)
@@ -188,6 +203,24 @@ class _Scope:
         return left // right if isinstance(node.op, ast.Div) else None
 
 
+class _Joined(ast.NodeTransformer):
+    """Makes one name of ``dims.size.y`` or ``dims.more[1].z``."""
+
+    def _join(self, node: ast.Attribute | ast.Subscript) -> ast.Name:
+        return ast.Name(id=ast.unparse(node))
+
+    visit_Attribute = visit_Subscript = _join  # noqa: N815 - as ast names them
+
+
+@lru_cache(4096)
+def _expression(text: str) -> ast.expr | None:
+    """Return an expression of unsigned numbers as a tree; None if it is beyond Python's grammar."""
+    try:
+        return _Joined().visit(ast.parse(_SUFFIX.sub(r"\1", text.strip()), mode="eval").body)
+    except SyntaxError:
+        return None
+
+
 @lru_cache(256)
 def _parsed(text: str) -> _Module:
     constants: dict[str, int] = {}
@@ -200,8 +233,24 @@ def _parsed(text: str) -> _Module:
     for part in declarations(text):
         if part.name and "fn " in part.text:
             functions[part.name] = _function(part.text)
+    looping = _looping(functions)
+    functions = {name: function for name, function in functions.items() if name in looping}
     struct = _STRUCT.search(text)
     return _Module(functions, constants, _sizes(struct.group(1)) if struct else ())
+
+
+def _looping(functions: Mapping[str, _Function]) -> set[str]:
+    """Names of the functions that loop, or call one that does."""
+
+    def loops(nodes: Sequence[_Loop | _Call]) -> bool:
+        return any(isinstance(node, _Loop) or node.name in found for node in nodes)
+
+    found: set[str] = set()
+    before = -1
+    while before < len(found):
+        before = len(found)
+        found |= {name for name, function in functions.items() if loops(function.body)}
+    return found
 
 
 def _sizes(fields: str) -> tuple[str, ...]:
