@@ -15,20 +15,25 @@ _SLOW = 1.7  # times the usual duration that count as disturbed; noise of a quie
 _TRIAL = 4  # calls of a trial
 _PROOF_CALLS, _PROOF_SECONDS = 8, 0.2  # when a kind's number of threads is put to the proof once, whichever is first
 _SHORTEST_GLANCE = 0.003  # seconds; a wake-up or a page from disk may cost as much on a quiet machine
-_LOST = 0.6  # part of the time; uneven shares and wake-ups of a quiet machine stay below 0.3
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 4.0  # seconds between trials
+_LOST = 0.25  # part of the time that a thread was off its core; wake-ups of a quiet machine stay below 0.05
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 4.0  # seconds until more threads are tried: most disturbances are short
+_FIRST_VAIN = 0.25  # seconds after a trial of fewer threads that was in vain
+_PAUSE_FACTOR = 20  # a trial that fails may take a twentieth of the time
+_STEADY_CALLS = 8  # calls of the usual duration that end a disturbance
+_STRANGERS = 64  # calls of other kinds in a row after which one of them makes the trial
 
 
 class Governor:
     """Chooses the number of threads of the next call from how long the last ones took.
 
     When most calls take much longer than usual, half the threads get a trial of a few calls; the better number stays
-    for a while. Then all threads are tried again, for a single call if that is slow, at ever longer intervals. Who
+    for a while. Then all threads are tried again, for a single call if that is slow: soon, for most disturbances are
+    short (the threads of another library spin for some milliseconds after its work), and at ever longer intervals. Who
     starts beside busy programs knows no usual duration: so half the threads get one early trial in any case.
 
-    Within a call of which nothing is known yet, or which tries more threads again, `glance` looks at the time that the
-    calling thread lost: at barriers, and off its core. Alone on a machine that is a small part. Beside as many busy
-    threads as there are cores it is nearly all of it, and the rest of the call goes on with half the threads.
+    Within a call of which nothing is known yet, or which tries more threads again, `glance` looks at the time that a
+    thread was off its core. Alone on a machine that is next to nothing. Beside others it is a good part, and the rest
+    of the call goes on with half the threads.
 
     Attributes
     ----------
@@ -46,8 +51,12 @@ class Governor:
         self._warned: set[str] = set()
         self._asked: dict[str, int] = {}
         self._disturbed = 0.0
+        self._steady = _STEADY_CALLS  # calls of the usual duration since all threads were taken up again
+        self._vain = _FIRST_VAIN
         self._trial = 0  # calls left in the trial of a new number
         self._trial_of = ""  # kind of calls that the trial compares
+        self._strangers = 0  # calls of other kinds since its last
+        self._since = 0.0  # when it began
         self._before = limit  # the number before the trial
         self._pause = _FIRST_PAUSE
         self._next = -math.inf  # no trial before this time
@@ -61,36 +70,31 @@ class Governor:
 
     def uncertain(self, kind: str) -> bool:
         """Whether the next call of a kind, one of its first, should be run in parts, with a `glance` after each."""
-        if self.threads == 1 or self.limit == 1:
+        if self.threads_for(kind) == 1:
             return False
         self._asked[kind] = self._asked.get(kind, 0) + 1
-        return self._retrying or (kind not in self._warned and self._asked[kind] <= _PROOF_CALLS)
+        return self._retries(kind) or (kind not in self._warned and self._asked[kind] <= _PROOF_CALLS)
 
-    @property
-    def _retrying(self) -> bool:
-        return self._trial > 0 and self.threads > self._before
+    def _retries(self, kind: str) -> bool:
+        """Whether calls of a kind try more threads again."""
+        return self._trial > 0 and self.threads > self._before and kind == self._trial_of
 
-    def glance(self, seconds: float, lost: float, each: float, kind: str = "") -> bool:
+    def glance(self, seconds: float, lost: float, kind: str = "") -> bool:
         """Look at a call that is on its way; returns whether its threads have become fewer.
 
-        The calls of a kind are warned off once. What they lose may be theirs, a small network on many cores: so when
-        more threads are tried again, durations decide.
+        The calls of a kind are warned off once.
 
         Parameters
         ----------
         seconds : duration of the call so far, since its threads last changed
-        lost : how much of it the calling thread waited for others, or was not running
-        each : duration for each unit of work, as for `observe`
+        lost : how much of it one of its threads was not running
         """
-        if self.threads == 1 or seconds < _SHORTEST_GLANCE or lost < _LOST * seconds:
+        threads = self.threads_for(kind)
+        if threads == 1 or seconds < _SHORTEST_GLANCE or lost < _LOST * seconds:
             return False
-        retrying = self._retrying
-        if retrying and each < self._mean.get((kind, self._before), 0.0):
-            return False
-        self.threads = self._before if retrying else max(1, self.threads // 2)
+        retries = self._retries(kind)
         self._warned.add(kind)
-        self._trial = 0
-        self._wait(longer=retrying)
+        self._reduce(self._before if retries else threads // 2, failed=retries)
         return True
 
     def observe(self, seconds: float, kind: str = "", *, prove: bool = True) -> None:
@@ -106,12 +110,13 @@ class Governor:
             return
         key = (kind, self.threads_for(kind))
         usual = min(self._usual.get(key, seconds) * 1.002, seconds)
+        slow = seconds > _SLOW * usual
         self._usual[key] = usual
         self._mean[key] = 0.7 * self._mean.get(key, seconds) + 0.3 * seconds
-        self._disturbed = 0.8 * self._disturbed + 0.2 * (seconds > _SLOW * usual)
+        self._disturbed = 0.8 * self._disturbed + 0.2 * slow
+        self._steady += not slow
         if self._trial:
-            if kind == self._trial_of:
-                self._continue_trial(seconds)
+            self._in_trial(kind, seconds)
         elif self._clock() >= self._next:
             self._start_trial(kind, proof=prove and self._due(kind))
 
@@ -148,22 +153,54 @@ class Governor:
         if proof:  # the first calls of a program are slow for other reasons: the best one speaks for all
             self._mean[kind, self.threads] = self._usual[kind, self.threads]
         self._before, self.threads = self.threads, threads
-        self._mean.pop((kind, threads), None)
-        self._trial, self._trial_of, self._disturbed = _TRIAL, kind, 0.0
+        self._since = self._clock()
+        self._compare(kind)
+
+    def _compare(self, kind: str) -> None:
+        """Let calls of a kind make the trial."""
+        self._mean.pop((kind, self.threads), None)
+        self._trial, self._trial_of, self._strangers, self._disturbed = _TRIAL, kind, 0, 0.0
+
+    def _in_trial(self, kind: str, seconds: float) -> None:
+        if kind == self._trial_of:
+            self._strangers = 0
+            self._continue_trial(seconds)
+            return
+        self._strangers += 1
+        if self._strangers >= _STRANGERS and self.threads > self._before:
+            self._compare(kind)  # calls of the other kind may never come again, and all go on with fewer threads
 
     def _continue_trial(self, seconds: float) -> None:
         self._trial -= 1
         before = self._mean[self._trial_of, self._before]
-        worse = self._mean[self._trial_of, self.threads] > 0.9 * before
         more = self.threads > self._before
+        # Fewer threads must be worth it. More need not: who gains nothing from them tells nothing of the neighbours.
+        worse = self._mean[self._trial_of, self.threads] > (1.05 if more else 0.9) * before
         # More threads that are slow at once are dropped at once: such a call may last fifty times longer.
-        if worse and (self._trial == 0 or (more and seconds > _SLOW * before)):
-            self.threads, self._trial = self._before, 0
-            self._wait(longer=True)
-        elif self._trial == 0:
-            self._wait(longer=not more)
+        if worse and more and (self._trial == 0 or seconds > _SLOW * before):
+            self._reduce(self._before, failed=True)
+        elif self._trial > 0:
+            return
+        elif more:
+            self._steady = 0
+            self._wait(_FIRST_PAUSE)
+        elif worse:
+            self.threads = self._before
+            self._vain = min(_LONGEST_PAUSE, 2 * self._vain)
+            self._wait(self._vain)
+        else:
+            self._reduce(self.threads)
 
-    def _wait(self, *, longer: bool) -> None:
-        self._pause = min(_LONGEST_PAUSE, 2 * self._pause) if longer else _FIRST_PAUSE
-        self._next = self._clock() + self._pause
+    def _reduce(self, threads: int, *, failed: bool = False) -> None:
+        """Use fewer threads until the next trial: the later, the more often that was so, and the more trials cost."""
+        if failed:
+            self._pause = max(2 * self._pause, _PAUSE_FACTOR * (self._clock() - self._since))
+        else:
+            self._pause = _FIRST_PAUSE if self._steady >= _STEADY_CALLS else 2 * self._pause
+        self._pause = min(_LONGEST_PAUSE, self._pause)
+        self.threads, self._trial, self._steady, self._vain = threads, 0, 0, _FIRST_VAIN
+        self._wait(self._pause)
+
+    def _wait(self, pause: float) -> None:
+        self._next = self._clock() + pause
         self._disturbed = 0.0

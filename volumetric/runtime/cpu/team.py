@@ -28,8 +28,6 @@ from volumetric.kernels.cpu.walk import (
 _IDLE_PAUSES = 80_000
 """2 ms of spinning (25 ns a pause on Zen 4): longer than what lies between two tokens, too short to count as load."""
 
-_TRIED_PAUSES = 2_000
-
 
 @dataclass(slots=True, eq=False)
 class _Worker:
@@ -50,15 +48,9 @@ class Team:
         self._crew = self._memory[skew : skew + CREW_WORDS]
         self._address = self._crew.ctypes.data
         self._workers: list[_Worker] = []
-        self._pause_seconds = 0.0
 
-    def run(self, table: int, steps: int, control: int, threads: int, *, times: int = 1) -> float:
-        """Run `steps` steps at address `table` with the control block at `control`, `times` times.
-
-        Returns
-        -------
-        waited : seconds that the caller's thread spent at barriers
-        """
+    def run(self, table: int, steps: int, control: int, threads: int, *, times: int = 1) -> None:
+        """Run `steps` steps at address `table` with the control block at `control`, `times` times."""
         threads = min(threads, THREADS_LIMIT)
         with self._turn:
             while len(self._workers) < threads - 1:
@@ -70,7 +62,23 @@ class Team:
                 if worker.parked:
                     worker.parked = False
                     worker.wake.set()
-            return lead(self._address, threads) * self._pause_seconds
+            lead(self._address, threads)
+
+    def clocks(self, threads: int) -> list[float]:
+        """Seconds of processor time that the calling thread has had, and each of the others of so many.
+
+        A thread of a call never sleeps: what a clock lacks of the call's duration, others took. Where a system does not
+        tell the time of other threads, the caller's stands alone.
+        """
+        own = time.thread_time()
+        clock_of = getattr(time, "pthread_getcpuclockid", None)
+        if clock_of is None:
+            return [own]
+        with self._turn:
+            while len(self._workers) < threads - 1:
+                self._hire()
+            some = [worker.thread.ident for worker in self._workers[: threads - 1] if worker.thread is not None]
+            return [own, *(time.clock_gettime(clock_of(ident)) for ident in some)]
 
     def close(self) -> None:
         """End all workers and wait for them; the next `run` starts new ones."""
@@ -93,8 +101,6 @@ class Team:
         number = len(self._workers) + 1
         # Compiles here: an error in the worker's thread would leave the caller waiting for ever.
         follow(self._address, number, int(self._crew[CALL]), 0)
-        if not self._pause_seconds:
-            self._pause_seconds = self._measure_pause(number)
         worker.thread = threading.Thread(
             target=self._work,
             args=(worker, number, int(self._crew[CALL])),
@@ -103,16 +109,6 @@ class Team:
         )
         self._workers.append(worker)
         worker.thread.start()
-
-    def _measure_pause(self, number: int) -> float:
-        """Seconds of one pause: processors differ by a factor of ten. The best of a few tries, for a try may be cut."""
-
-        def once() -> float:
-            began = time.perf_counter()
-            follow(self._address, number, int(self._crew[CALL]), _TRIED_PAUSES)
-            return (time.perf_counter() - began) / _TRIED_PAUSES
-
-        return min(once() for _ in range(5))
 
     def _work(self, worker: _Worker, number: int, done: int) -> None:
         while not self._crew[QUIT]:

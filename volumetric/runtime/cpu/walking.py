@@ -93,18 +93,16 @@ class Walker:
             return
         watched = times == 1 and governor.uncertain(kind)
         count = _WATCHED_STEPS if watched else -(-steps // calls)
+        clocks, changed = TEAM.clocks(governor.threads_for(kind)) if watched else [], False
         whole = since = time.perf_counter()
-        worked, waited, changed, units = time.thread_time() if watched else 0.0, 0.0, False, 0
         starts = [first for first in range(0, steps, count) if first == 0 or first <= steps - together]
         for first, end in pairwise([*starts, steps]):
             some, began = end - first, time.perf_counter()
-            waited += self._run(address + first * _STEP_BYTES, some, control, governor.threads_for(kind), times)
-            now, units = time.perf_counter(), units + rows * some
-            seconds = now - since
-            if watched and governor.glance(
-                seconds, waited + max(seconds - (time.thread_time() - worked), 0.0), seconds / units, kind
-            ):
-                since, worked, waited, changed, units = now, time.thread_time(), 0.0, True, 0
+            self._run(address + first * _STEP_BYTES, some, control, governor.threads_for(kind), times)
+            now = time.perf_counter()
+            if watched and governor.glance(now - since, now - since - _least(clocks), kind):
+                clocks, changed = TEAM.clocks(governor.threads_for(kind)), True
+                since = time.perf_counter()
             elif calls > 1:
                 governor.observe((now - began) / (rows * some), kind, prove=False)
         self._last = time.perf_counter()
@@ -117,9 +115,13 @@ class Walker:
         run_alone(address, steps, control, 1)
 
     @staticmethod
-    def _run(address: int, steps: int, control: int, threads: int, times: int) -> float:
-        """Run steps; returns the seconds that this thread waited for others."""
+    def _run(address: int, steps: int, control: int, threads: int, times: int) -> None:
         if threads > 1:
-            return TEAM.run(address, steps, control, threads, times=times)
-        run_alone(address, steps, control, times)
-        return 0.0
+            TEAM.run(address, steps, control, threads, times=times)
+        else:
+            run_alone(address, steps, control, times)
+
+
+def _least(clocks: list[float]) -> float:
+    """Processor time that the thread which had the least of it has had since `clocks` were read."""
+    return min(now - then for now, then in zip(TEAM.clocks(len(clocks)), clocks, strict=True))
