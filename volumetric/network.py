@@ -14,6 +14,7 @@ from volumetric._typing import ROWS, Shape
 from volumetric.errors import CheckpointError, ShapeError, SpecError, VolumetricError
 from volumetric.grid import Coord, Grid, Link, Port, check_name
 from volumetric.layers import LayerSpec, ParamSpec
+from volumetric.layers.fresh import filled
 from volumetric.weights import Params, WeightStore
 from volumetric.wiring import Source, Wire, carries_ids, follow_shared, own_output, places_of, wire
 
@@ -258,23 +259,6 @@ def initialise(network: Network, seed: int = 0) -> Params:
         rng = np.random.Generator(np.random.Philox(stream))
         stores[key] = WeightStore.from_array(filled(spec, rng))
     return Params(stores)
-
-
-def filled(spec: ParamSpec, rng: np.random.Generator) -> np.ndarray:
-    """Return fresh values of a parameter."""
-    if spec.init == "ones":
-        return np.ones(spec.shape, np.float32)
-    if spec.init == "zeros":
-        return np.zeros(spec.shape, np.float32)
-    if spec.init == "normal":
-        return (0.02 * rng.standard_normal(spec.shape)).astype(np.float32)
-    if spec.init == "log_counts":
-        return np.broadcast_to(np.log(np.arange(1, spec.shape[-1] + 1, dtype=np.float32)), spec.shape).copy()
-    if spec.init == "small_steps":
-        step = np.exp(rng.uniform(np.log(1e-3), np.log(1e-1), spec.shape))
-        return np.log(np.expm1(step)).astype(np.float32)
-    bound = 1 / np.sqrt(np.prod(spec.shape[1:], dtype=np.int64))
-    return rng.uniform(-bound, bound, spec.shape).astype(np.float32)
 
 
 def check_params(network: Network, params: Mapping[str, WeightStore]) -> None:

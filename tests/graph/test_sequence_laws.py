@@ -25,6 +25,8 @@ from volumetric.layers import (
     GRU,
     LSTM,
     RNN,
+    SLSTM,
+    CausalConv1d,
     Dense,
     LayerSpec,
     Memory,
@@ -45,6 +47,9 @@ FORWARD: dict[str, LayerSpec] = {
     "relu": RNN(input_size=WIDTH, hidden_size=17, nonlinearity="relu", bias=False),
     "lstm": LSTM(input_size=WIDTH, hidden_size=5),
     "gru": GRU(input_size=WIDTH, hidden_size=17),
+    "causal_conv1d": CausalConv1d(channels=WIDTH),
+    "mixing": CausalConv1d(channels=WIDTH, kernel_size=2, mixing=True),
+    "slstm": SLSTM(embed_dim=WIDTH, num_heads=1, kernel_size=3),
     "containers": Sequential(
         layers=(
             Dense(in_features=WIDTH, out_features=4, activation="tanh"),

@@ -9,6 +9,7 @@ from volumetric.layers import (
     LSTM,
     MLP,
     RNN,
+    SLSTM,
     AdaptiveAvgPool1d,
     AdaptiveAvgPool2d,
     AdaptiveAvgPool3d,
@@ -22,6 +23,7 @@ from volumetric.layers import (
     BatchNorm1d,
     BatchNorm2d,
     BatchNorm3d,
+    CausalConv1d,
     Clamp,
     Conv1d,
     Conv2d,
@@ -256,6 +258,12 @@ _RECURRENT: dict[str, Case] = {
     "lstm-batch": (LSTM(input_size=2, hidden_size=3, bias=False), (3, 4, 2)),
     "gru": (GRU(input_size=3, hidden_size=2), (5, 3)),
     "gru-batch": (GRU(input_size=2, hidden_size=3, bias=False), (2, 4, 2)),
+    "causal-conv1d": (CausalConv1d(channels=4), (5, 4)),
+    "causal-conv1d-mixing": (CausalConv1d(channels=3, kernel_size=2, mixing=True, bias=False), (2, 4, 3)),
+    "causal-conv1d-one-row": (CausalConv1d(channels=2, kernel_size=1, mixing=True), (1, 2)),
+    "slstm": (SLSTM(embed_dim=6, num_heads=2, kernel_size=3), (5, 6)),
+    "slstm-batch": (SLSTM(embed_dim=4, num_heads=1, kernel_size=0), (2, 4, 4)),
+    "slstm-one-row": (SLSTM(embed_dim=8, num_heads=2, kernel_size=1), (1, 8)),
     "gru-one-step": (GRU(input_size=1, hidden_size=1), (1, 1)),
 }
 

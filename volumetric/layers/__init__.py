@@ -16,6 +16,7 @@ from volumetric.layers.base import layer as layer
 from volumetric.layers.batch_norm import BatchNorm1d as BatchNorm1d
 from volumetric.layers.batch_norm import BatchNorm2d as BatchNorm2d
 from volumetric.layers.batch_norm import BatchNorm3d as BatchNorm3d
+from volumetric.layers.causal_conv1d import CausalConv1d as CausalConv1d
 from volumetric.layers.clamp import Clamp as Clamp
 from volumetric.layers.containers import Residual as Residual
 from volumetric.layers.containers import Sequential as Sequential
@@ -62,6 +63,7 @@ from volumetric.layers.reshape import Reshape as Reshape
 from volumetric.layers.rope import Rope as Rope
 from volumetric.layers.scale import Scale as Scale
 from volumetric.layers.short_conv import ShortConv as ShortConv
+from volumetric.layers.slstm import SLSTM as SLSTM
 from volumetric.layers.softmax import Softcap as Softcap
 from volumetric.layers.softmax import Softmax as Softmax
 from volumetric.layers.state import Memory as Memory

@@ -108,7 +108,7 @@ class Mamba(LayerSpec):
         kept = memory if self.states(x.shape) else None
         lead, inner = x.shape[:-1], self.inner_features
         v, z = np.split(affine(p, "in.", x), 2, axis=-1)
-        mixed, rows = causal_conv(p["conv.weight"], p.get("conv.bias"), v, kept)
+        mixed, rows, _ = causal_conv(p["conv.weight"], p.get("conv.bias"), v, kept)
         u = activate("silu", mixed)
         r, b, c = np.split(affine(p, "x.", u), np.cumsum(self.products)[:2], axis=-1)
         pre = affine(p, "dt.", r)

@@ -156,7 +156,7 @@ class Mamba2(LayerSpec):
         kept = memory if self.states(x.shape) else None
         z, w, r = np.split(affine(p, "in.", x), np.cumsum(self.projected)[:2], axis=-1)
         z, r = z * x.dtype.type(self.multipliers[0]), r * x.dtype.type(self.multipliers[4])
-        mixed, rows = causal_conv(p["conv.weight"] * self._factors(x), p.get("conv.bias"), w, kept)
+        mixed, rows, _ = causal_conv(p["conv.weight"] * self._factors(x), p.get("conv.bias"), w, kept)
         pre = r + p["dt_bias"]
         open_dt = softplus(pre)
         v, b, c = np.split(activate("silu", mixed), np.cumsum(self.mixed)[:2], axis=-1)

@@ -29,7 +29,7 @@ from volumetric.layers.base import (
     rows,
 )
 from volumetric.layers.dense import affine, affine_params, affine_vjp
-from volumetric.layers.state import StateSpec, is_sequence
+from volumetric.layers.state import StateSpec, covered_by, is_sequence
 
 States: TypeAlias = tuple[Array, ...]
 """Arrays that a step hands to the next, each ``[..., hidden_size]``; the first is h, the output."""
@@ -269,7 +269,7 @@ class Recurrent(LayerSpec):
 
     def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
         x = xs[0]
-        covered = memory if memory is not None and memory.covers(x.shape) else None
+        covered = covered_by(memory, x.shape)
         kept = None if self.reverse else covered
         shape = (*x.shape[:-2], self.hidden_size)
         zeros = np.zeros(shape, x.dtype)

@@ -72,7 +72,7 @@ class ShortConv(LayerSpec):
         refuse_resets(self.kind, memory)
         kept = memory if self.states(x.shape) else None
         b, c, v = np.split(affine(p, "in.", x), 3, axis=-1)
-        mixed, rows = causal_conv(p["conv.weight"], p.get("conv.bias"), b * v, kept)
+        mixed, rows, _ = causal_conv(p["conv.weight"], p.get("conv.bias"), b * v, kept)
         gated = c * mixed
         return affine(p, "out.", gated), {"x": x, "b": b, "c": c, "v": v, "mixed": mixed, "rows": rows, "gated": gated}
 

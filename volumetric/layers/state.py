@@ -177,3 +177,8 @@ class Memory:
         if key not in self.values:
             raise SpecError(f"the memory is at row {self.position} but does not hold {key}")
         return self.values[key]
+
+
+def covered_by(memory: Memory | None, shape: Shape) -> Memory | None:
+    """Return the memory where values of this shape are rows of its sequences; else None: samples of their own."""
+    return memory if memory is not None and memory.covers(shape) else None

@@ -13,6 +13,7 @@ from volumetric.layers import (
     LSTM,
     MLP,
     RNN,
+    SLSTM,
     AdaptiveAvgPool1d,
     AdaptiveAvgPool2d,
     AdaptiveAvgPool3d,
@@ -26,6 +27,7 @@ from volumetric.layers import (
     BatchNorm1d,
     BatchNorm2d,
     BatchNorm3d,
+    CausalConv1d,
     Clamp,
     Conv1d,
     Conv2d,
@@ -91,6 +93,7 @@ _BLOCK = Sequential(
     )
 )
 _ROWS = (4096, 1024)
+_CELLS = (8, 256, 128)
 
 _SIZES: Final[dict[str, tuple[LayerSpec, tuple[int, ...]]]] = {
     "dense": (Dense(in_features=1024, out_features=1024), (256, 1024)),
@@ -137,6 +140,8 @@ _SIZES: Final[dict[str, tuple[LayerSpec, tuple[int, ...]]]] = {
     "rnn": (RNN(input_size=256, hidden_size=256), (16, 64, 256)),
     "lstm": (LSTM(input_size=256, hidden_size=256), (16, 64, 256)),
     "gru": (GRU(input_size=256, hidden_size=256), (16, 64, 256)),
+    "causal_conv1d": (CausalConv1d(channels=128), _CELLS),
+    "slstm": (SLSTM(embed_dim=128), _CELLS),
     "kmeans": (KMeans(num_clusters=256, in_features=128, output="features", temperature=4.0), (4096, 128)),
     "gate": (Gate(in_features=512, out_features=16, top_k=2), (4096, 512)),
     "parallel": (_experts(512), (256, 512)),

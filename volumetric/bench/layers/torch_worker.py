@@ -129,6 +129,9 @@ class Layers:
         ):
             if kind in names:
                 return make(spec, p)
+        cells = importlib.import_module("torch_cells")
+        if kind in cells.KINDS:
+            return cells.build(self, spec, p)
         if kind in ("mamba", "mamba2"):
             return importlib.import_module("torch_state_space").build(self, spec, p)  # from the folder of this script
         return getattr(self, kind)(spec, p)

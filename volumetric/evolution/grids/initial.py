@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from volumetric.layers import Dense, LayerSpec, ParamSpec, Sequential
-from volumetric.network import filled
+from volumetric.layers.fresh import filled
 
 GAIN_UNIT = 0.1
 """Unit of change of parameters that begin as ones or zeros."""
@@ -18,6 +18,8 @@ def unit(spec: ParamSpec) -> float:
     """Return the standard deviation that a fresh tensor has, which is the unit of its mutations."""
     if spec.init == "fan_in":
         return 1 / math.sqrt(3 * max(1, math.prod(spec.shape[1:])))  # of the uniform distribution in ±1/√in
+    if spec.init == "small_normal":
+        return math.sqrt(0.4 / spec.shape[-1])
     return 0.02 if spec.init == "normal" else GAIN_UNIT
 
 
@@ -25,7 +27,7 @@ def fresh(spec: ParamSpec, rng: np.random.Generator) -> NDArray[np.float32]:
     """Return random values of a parameter, distributed as those of a new network."""
     if spec.init in ("ones", "zeros"):
         return np.full(spec.shape, 1.0 if spec.init == "ones" else 0.0, np.float32)
-    if spec.init in ("log_counts", "small_steps"):
+    if spec.init not in ("fan_in", "normal"):
         return filled(spec, rng)
     if spec.init == "normal":
         return (unit(spec) * rng.standard_normal(spec.shape)).astype(np.float32)

@@ -79,6 +79,8 @@ def _bound(node: Node, tensors: list[Tensor], rows: int) -> list[Node]:
         ]
     names = _SIZES.get(node.op, ())
     attrs: dict[str, Any] = dict(node.attrs)
+    if node.op == "scan":  # its steps may be rows of a call, or each of them a row of every sample
+        attrs["body"] = bind(attrs["body"], rows)
     for name in names:
         value = attrs[name]
         attrs[name] = _sizes(value, rows) if isinstance(value, tuple) else _sizes((value,), rows)[0]

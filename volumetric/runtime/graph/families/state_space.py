@@ -49,7 +49,7 @@ def _run_conv(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
     start, past = attrs["start"], given["past"]
     x = given["x"][:, start : start + len(weight)]
     memory = Memory(1, {"past": past})
-    y, rows = causal_conv(weight, given.get("bias"), x, memory)
+    y, rows, _ = causal_conv(weight, given.get("bias"), x, memory)
     return [activate(attrs["activation"], y), rows[len(x) :].copy()]
 
 

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from volumetric.layers import ShortConv
+from volumetric.layers import CausalConv1d, ShortConv
 from volumetric.layers.causal_conv import PAST
+from volumetric.runtime.graph.build import GraphBuilder
 from volumetric.runtime.graph.rules.base import Scope, columns, gated, linear, rule
 
 
@@ -21,11 +22,11 @@ def causal_conv(
     activation: str = "linear",
     factors: Sequence[tuple[int, float]] = (),
 ) -> int:
-    """Emit a causal convolution of each channel of ``x`` ``[rows, width]`` or ``[…, T, width]``.
+    """Emit a causal convolution of the channels of ``x`` ``[rows, width]`` or ``[…, T, width]``.
 
     Parameters
     ----------
-    weight : ``[channels, 1, taps]``
+    weight : ``[channels, 1, taps]``, or ``[channels, channels, taps]``
     start : column of the first channel
     activation : of the result
     factors : runs of channels and the factor on their weights
@@ -33,7 +34,8 @@ def causal_conv(
     work = scope.work
     channels, _, taps = work.shape(weight)
     stored = (weight,) if bias is None else (weight, bias)
-    if scope.keeps_state(x) and work.takes("causal_conv", (x,), stored):
+    native = taps > 1 and work.shape(weight)[1] == 1
+    if native and scope.keeps_state(x) and work.takes("causal_conv", (x,), stored):
         given = {"x": x, "weight": weight} | ({} if bias is None else {"bias": bias})
         given["past"] = scope.state(PAST, (taps - 1, channels))
         attrs = {"start": start, "activation": activation, "factors": tuple(factors)}
@@ -41,22 +43,73 @@ def causal_conv(
     if factors:
         by_channel = np.repeat([factor for _, factor in factors], [n for n, _ in factors])
         weight = work.binary("mul", weight, work.constant(by_channel[:, None, None], "factors"))
-    x = work.part(x, len(work.shape(x)) - 1, start, start + channels)
-    if scope.keeps_state(x):
-        past = scope.state(PAST, (taps - 1, channels))
-        later = [work.emit("delay", (x, work.part(past, 0, k, taps - 1)))[0] for k in range(1, taps - 1)]
-        first, left = work.emit("delay", (x, past))
-        terms = [first, *later, x]
-        scope.keep(PAST, left)
+    terms = lagged(scope, work.part(x, len(work.shape(x)) - 1, start, start + channels), taps)
+    if work.shape(weight)[1] > 1:
+        y = _mixed(scope, terms, weight)
     else:
-        rows = scope.sequenced(x)
-        length = work.shape(rows)[1]
-        padded = work.pad(rows, (0, taps - 1, 0), (0, 0, 0))
-        terms = [work.reshape(work.part(padded, 1, k, k + length), work.shape(x)) for k in range(taps)]
-    taken = [work.reshape(work.part(weight, 2, k, k + 1), (channels,)) for k in range(taps)]
-    y = work.add(*(work.binary("mul", term, factor) for term, factor in zip(terms, taken, strict=True)))
+        taken = [work.reshape(work.part(weight, 2, k, k + 1), (channels,)) for k in range(taps)]
+        y = work.add(*(work.binary("mul", term, factor) for term, factor in zip(terms, taken, strict=True)))
     y = y if bias is None else work.binary("add", y, bias)
     return work.unary(y, activation)
+
+
+def lagged(scope: Scope, x: int, taps: int) -> list[int]:
+    """Emit what rows were ``taps - 1`` … 0 rows earlier in their sequence, zeros before its beginning."""
+    work = scope.work
+    if taps == 1:
+        return [x]
+    if scope.keeps_state(x) and work.shape(x)[0] < 0:
+        past = scope.state(PAST, (taps - 1, work.shape(x)[1]))
+        later = [work.emit("delay", (x, work.part(past, 0, k, taps - 1)))[0] for k in range(1, taps - 1)]
+        first, left = work.emit("delay", (x, past))
+        scope.keep(PAST, left)
+        return [first, *later, x]
+    rows, keep = scope.sequenced(x), scope.kept_before(x)
+    batch, length, width = work.shape(rows)
+    if scope.keeps_state(x):
+        every = work.concat((scope.state(PAST, (batch, taps - 1, width)), rows), 1)
+    else:
+        every = work.pad(rows, (0, taps - 1, 0), (0, 0, 0))
+    seen = [] if keep is None else _seen(work, keep, taps)
+
+    def earlier(lag: int) -> int:
+        met = work.part(every, 1, taps - 1 - lag, taps - 1 - lag + length)
+        return work.binary("mul_nonzero", met, seen[lag]) if lag and seen else met
+
+    if scope.keeps_state(x) and length:
+        left = work.part(every, 1, length, length + taps - 1)
+        if seen:
+            last = [work.part(seen[lag], 1, length - 1, length) for lag in range(1, taps - 1)]
+            now = work.affine(work.part(seen[1], 1, length - 1, length), 0.0, 1.0)
+            left = work.binary("mul_nonzero", left, work.concat((*reversed(last), now), 1))
+        scope.keep(PAST, left)
+    return [work.reshape(earlier(lag), work.shape(x)) for lag in reversed(range(1, taps))] + [x]
+
+
+def _seen(work: GraphBuilder, keep: int, taps: int) -> list[int]:
+    """For each lag, which rows of ``[B, T]`` see so far back, ``[B, T, 1]``; of lag 0 there is no use."""
+    batch, length = work.shape(keep)
+    before = work.broadcast(work.constant(np.ones((1, 1)), "ones"), (batch, taps - 1))
+    kept = work.concat((before, keep), 1)
+    seen = [keep, keep]
+    for lag in range(2, taps):
+        first = taps - lag
+        seen.append(work.binary("mul", seen[-1], work.part(kept, 1, first, first + length)))
+    return [work.reshape(of, (batch, length, 1)) for of in seen]
+
+
+def _mixed(scope: Scope, terms: Sequence[int], weight: int) -> int:
+    """Emit the products of all channels of some rows with ``[out, in, taps]``."""
+    work = scope.work
+    wide, width, taps = work.shape(weight)
+    turned = work.reshape(work.permute(weight, (0, 2, 1)), (wide, taps * width))
+    return linear(work, {"weight": turned}, ("",), work.concat(terms, len(work.shape(terms[0])) - 1))
+
+
+@rule("causal_conv1d")
+def _causal_conv1d(scope: Scope, spec: CausalConv1d, x: int) -> int:
+    p = scope.params(spec)
+    return causal_conv(scope, x, p["weight"], p.get("bias"))
 
 
 @rule("short_conv")

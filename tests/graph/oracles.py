@@ -1,0 +1,104 @@
+"""Cells as another package computes them: its names and shapes brought to ours. See tests/fixtures/cells/README.md."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+
+from volumetric._typing import Array
+from volumetric.layers import SLSTM, CausalConv1d, LayerSpec
+
+FIXTURES = Path(__file__).parent.parent / "fixtures" / "cells"
+Change: TypeAlias = Callable[[Array], Array]
+
+
+def same(x: Array) -> Array:
+    return x
+
+
+def turned(x: Array) -> Array:
+    """Matrices ``[…, in, out]`` as ``[…, out, in]``."""
+    return np.swapaxes(x, -1, -2)
+
+
+def past(x: Array) -> Array:
+    """Without the row that is never read."""
+    return x[:, 1:]
+
+
+def gates(x: Array) -> Array:
+    """``[heads, 4, …]`` with the gates in front."""
+    return x.swapaxes(0, 1)
+
+
+def gate_matrices(x: Array) -> Array:
+    """``[heads, 4 · width, width]`` likewise."""
+    heads, _, width = x.shape
+    return gates(x.reshape(heads, 4, width, width))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Oracle:
+    """A layer, and where its parameters and states are: name → name there, and what is done to it."""
+
+    spec: LayerSpec
+    params: dict[str, tuple[str, Change]]
+    states: dict[str, tuple[str, Change]]
+
+    def load(self, case: str) -> tuple[dict[str, Array], dict[str, Array]]:
+        """Parameters by our names, and the rest; of states and gradients as ``state0/…``, ``state1/…``, ``grad/…``."""
+        with np.load(FIXTURES / f"{case}.npz") as file:
+            of = {name: file[name].astype(np.float64) for name in file.files}
+        params = {ours: change(of[f"param/{name}"]) for ours, (name, change) in self.params.items()}
+        rest = {name: of[name] for name in ("x", "resets", "y", "cotangent") if name in of}
+        for prefix in ("state0", "state1", "grad/state0"):
+            for ours, (name, change) in self.states.items():
+                if f"{prefix}/{name}" in of:
+                    rest[f"{prefix}/{ours}"] = change(of[f"{prefix}/{name}"])
+        for ours, (name, change) in self.params.items():
+            if f"grad/param/{name}" in of:
+                rest[f"grad/{ours}"] = change(of[f"grad/param/{name}"])
+        if "grad/x" in of:
+            rest["grad/x"] = of["grad/x"]
+        return params, rest
+
+
+_CONV = {f"conv.{of}": (f"conv1d_cell.conv.{of}", same) for of in ("weight", "bias")}
+_GATES = {f"{g}.weight": (f"{g}gate.weight", turned) for g in "ifzo"}
+_SLSTM = {
+    **_GATES,
+    "r.weight": ("recurrent_kernel", gate_matrices),
+    "bias": ("bias", gates),
+    "norm.weight": ("outnorm.weight", same),
+}
+_SLSTM_STATES = {name: (name, same) for name in ("y", "c", "n", "m")}
+
+
+def _slstm(*, conv: bool) -> Oracle:
+    return Oracle(
+        spec=SLSTM(embed_dim=8, num_heads=2, kernel_size=4 if conv else 0),
+        params=_SLSTM | (_CONV if conv else {}),
+        states=_SLSTM_STATES | ({"past": ("conv", past)} if conv else {}),
+    )
+
+
+def _conv(*, mixing: bool) -> Oracle:
+    return Oracle(
+        spec=CausalConv1d(channels=8, mixing=mixing),
+        params={"weight": ("conv.weight", same), "bias": ("conv.bias", same)},
+        states={"past": ("conv", past)},
+    )
+
+
+ORACLES: dict[str, Oracle] = {
+    **{f"conv_depthwise_{resets}": _conv(mixing=False) for resets in ("none", "random")},
+    **{f"conv_mixing_{resets}": _conv(mixing=True) for resets in ("none", "random")},
+    **{f"slstm_{resets}": _slstm(conv=True) for resets in ("none", "random")},
+    **{f"slstm_noconv_{resets}": _slstm(conv=False) for resets in ("none", "random")},
+    **{f"slstm_{inputs}": _slstm(conv=False) for inputs in ("every", "large", "zeros")},
+}
+"""Case → where it is."""

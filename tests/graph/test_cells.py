@@ -1,0 +1,92 @@
+"""Cells against another package: outputs, states and gradients, of windows that go on from a state and of resets."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.devices import FAST, graphs
+from tests.graph.oracles import ORACLES, Oracle
+from volumetric._typing import Array
+from volumetric.layers import Memory
+from volumetric.runtime.graph import GraphBuilder, NumpyGraphs, differentiate
+from volumetric.runtime.graph.rules import Scope
+
+EXACT = 1e-9
+FORWARD, BACKWARD = 2e-5, 2e-4
+
+
+def starts(oracle: Oracle, rest: dict[str, Array]) -> dict[str, Array]:
+    """The states that the window goes on from; zeros where a fresh stream is what the case begins with."""
+    lead = rest["x"].shape[:1]
+    fresh = {s.name: np.zeros((*lead, *s.shape)) for s in oracle.spec.states()}
+    return fresh | {name.removeprefix("state0/"): v for name, v in rest.items() if name.startswith("state0/")}
+
+
+def window(oracle: Oracle, case: str, device: object, dtype: type) -> dict[str, Array]:
+    """Everything that the fixture has, by its names, as a device computes it in one graph."""
+    p, rest = oracle.load(case)
+    spec, (batch, length, width) = oracle.spec, rest["x"].shape
+    begun = starts(oracle, rest)
+    work = GraphBuilder()
+    x, resets = work.input("x", (batch * length, width)), work.input("resets", (batch, length))
+    first = {name: work.input(name, value.shape) for name, value in begun.items()}
+    states = {f"layer/{name}": i for name, i in first.items()}
+    scope = Scope(
+        work=work, param=work.stored, path="layer", sequences=batch, resumes=True, resets=resets, states=states
+    )
+    y = scope.emit(spec, x)
+    outputs = {"y": work.reshape(y, (batch, length, width))}
+    outputs |= {f"state1/{name}": states[f"layer/{name}"] for name in begun}
+    given = [rest["x"].reshape(-1, width), rest["resets"], *begun.values()]
+    if "cotangent" in rest:
+        wanted = {f"grad/{s.name}": work.stored(s.name, s.shape) for s in spec.params()} | {"grad/x": x}
+        wanted |= {f"grad/state0/{name}": i for name, i in first.items()}
+        found = differentiate(work, {y: work.input("gy", work.shape(y))}, wanted.values())
+        outputs |= {name: found[i] for name, i in wanted.items() if i in found}
+        given.append(rest["cotangent"].reshape(-1, width))
+    store = device.store()  # pyright: ignore[reportAttributeAccessIssue]  (any device of graphs)
+    for name, value in p.items():
+        store.put(name, value.astype(dtype))
+    graph = work.finish(list(outputs.values()))
+    made = device.compile(graph, store).run([v.astype(dtype) for v in given])  # pyright: ignore[reportAttributeAccessIssue]
+    result = dict(zip(outputs, made, strict=True))
+    return {name: v.reshape(rest[name].shape) if name in rest else v for name, v in result.items()}
+
+
+def check(found: dict[str, Array], oracle: Oracle, case: str, forward: float, backward: float) -> None:
+    _, rest = oracle.load(case)
+    want = {name: v for name, v in rest.items() if name.startswith(("y", "state1", "grad"))}
+    floor = 0.1 * max((np.abs(v).max(initial=0) for name, v in want.items() if name.startswith("grad")), default=0)
+    for name, value in want.items():
+        got = found.get(name, np.zeros_like(value))
+        back = name.startswith("grad")
+        scale = max(np.abs(value).max(), floor if back and forward > EXACT else 1e-3)
+        within = backward if back else forward
+        np.testing.assert_allclose(got / scale, value / scale, rtol=0, atol=within, err_msg=f"{name} of {case}")
+
+
+@pytest.mark.parametrize("case", ORACLES)
+def test_the_layers_own_code(case: str) -> None:
+    oracle = ORACLES[case]
+    p, rest = oracle.load(case)
+    memory = Memory(1, starts(oracle, rest), streams=len(rest["x"]), resets=rest["resets"])
+    y, saved = oracle.spec.forward(p, rest["x"], memory=memory)
+    found = {"y": y} | {f"state1/{name}": value for name, value in memory.values.items()}
+    if "cotangent" in rest:
+        grads = oracle.spec.vjp(p, saved, rest["cotangent"])
+        assert grads.inputs[0] is not None
+        found |= {"grad/x": grads.inputs[0]} | {f"grad/{name}": g for name, g in grads.params.items()}
+    found |= {name: v for name, v in rest.items() if name.startswith("grad/state0")}  # constants there
+    check(found, oracle, case, EXACT, EXACT)
+
+
+@pytest.mark.parametrize("case", ORACLES)
+def test_graphs_in_float64(case: str) -> None:
+    check(window(ORACLES[case], case, NumpyGraphs(np.float64), np.float64), ORACLES[case], case, EXACT, EXACT)
+
+
+@pytest.mark.parametrize("where", FAST)
+@pytest.mark.parametrize("case", ORACLES)
+def test_devices(case: str, where: str) -> None:
+    check(window(ORACLES[case], case, graphs(where), np.float32), ORACLES[case], case, FORWARD, BACKWARD)

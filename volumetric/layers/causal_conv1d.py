@@ -1,0 +1,81 @@
+"""CausalConv1d: a short causal convolution over the rows of a sequence, on its own."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from volumetric._typing import Array, Shape
+from volumetric.layers.base import (
+    Arrays,
+    Grads,
+    LayerSpec,
+    Memory,
+    ParamSpec,
+    Saved,
+    expect_last,
+    expect_positive,
+    layer,
+    rows,
+)
+from volumetric.layers.causal_conv import causal_conv, causal_conv_vjp, conv_params, conv_state
+from volumetric.layers.state import StateSpec, covered_by, is_sequence
+
+
+@layer("causal_conv1d")
+class CausalConv1d(LayerSpec):
+    """``y[t] = Σ_l w[K - 1 - l] ⊙ x[t - l] + b`` for the last K rows, on rows ``[…, T, channels]``.
+
+    Each channel has weights of its own, ``[channels, 1, K]`` as of torch's Conv1d with groups; with `mixing` they are
+    matrices between all channels, ``[channels, channels, K]``. A call goes on from the last ``K - 1`` rows before it, a
+    state of fixed size. A row sees no row from before its sequence began, as the resets of a memory say.
+
+    Attributes
+    ----------
+    channels : width of input and output
+    kernel_size : rows that a row sees, itself among them
+    mixing : whether a channel sees the others
+    bias : whether there is one
+    """
+
+    contextual: ClassVar[bool] = True
+    takes_resets: ClassVar[bool] = True
+
+    channels: int
+    kernel_size: int = 4
+    mixing: bool = False
+    bias: bool = True
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        expect_positive(self, "channels", "kernel_size")
+
+    def params(self) -> tuple[ParamSpec, ...]:
+        if not self.mixing:
+            return conv_params("", self.channels, self.kernel_size, bias=self.bias)
+        weight = ParamSpec(name="weight", shape=(self.channels, self.channels, self.kernel_size))
+        own = ParamSpec(name="bias", shape=(self.channels,), init="zeros", packable=False)
+        return (weight, own) if self.bias else (weight,)
+
+    def states(self, *inputs: Shape) -> tuple[StateSpec, ...]:
+        if self.kernel_size == 1 or not is_sequence(*inputs):
+            return ()
+        return (conv_state(self.channels, self.kernel_size),)
+
+    def output_shape(self, *inputs: Shape) -> Shape:
+        expect_last(self, inputs[0], self.channels)
+        return inputs[0]
+
+    def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
+        x = xs[0]
+        covered = covered_by(memory, x.shape)
+        keep = None if covered is None else covered.keep(x.shape)
+        kept = covered if self.kernel_size > 1 else None
+        y, before, seen = causal_conv(p["weight"], p.get("bias"), x, kept, keep)
+        return y, {"rows": before, "seen": seen}
+
+    def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
+        gx, weight = causal_conv_vjp(p["weight"], saved["rows"], gy, saved["seen"])
+        params = {"weight": weight}
+        if self.bias:
+            params["bias"] = rows(gy).sum(0)
+        return Grads((gx,), params)

@@ -1,0 +1,212 @@
+"""sLSTM: an LSTM with exponential gates, a normaliser and heads (xLSTM, Beck et al. 2024, arXiv 2405.04517)."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from volumetric._typing import Array, Shape
+from volumetric.errors import SpecError
+from volumetric.layers.activations import activate, sigmoid, slope
+from volumetric.layers.base import (
+    Arrays,
+    Grads,
+    LayerSpec,
+    Memory,
+    ParamSpec,
+    Saved,
+    expect_last,
+    expect_positive,
+    layer,
+    rows,
+)
+from volumetric.layers.causal_conv import causal_conv, causal_conv_vjp, conv_params, conv_state
+from volumetric.layers.head_norm import head_norm, head_norm_params, head_norm_vjp
+from volumetric.layers.recurrent import Cell, States
+from volumetric.layers.state import StateSpec, covered_by, is_sequence
+
+GATES = ("i", "f", "z", "o")
+EPS = 1e-6
+"""Is added to the normaliser."""
+
+
+def log_sigmoid(x: Array) -> Array:
+    """``log σ(x)``, which neither overflows nor loses small values."""
+    return -np.logaddexp(x.dtype.type(0), -x)
+
+
+def _step(from_x: Array, from_h: Array, before: States) -> tuple[States, States]:
+    _, c, n, m = before
+    i, f, z, o = np.split(from_x + from_h, 4, axis=-1)
+    passed = m + log_sigmoid(f)
+    most = np.where(n == 0, i, np.maximum(i, passed))
+    open_i, open_f = np.exp(i - most), np.exp(np.minimum(passed - most, 0))
+    z, o, kept = np.tanh(z), sigmoid(o), sigmoid(f)
+    c = open_f * c + open_i * z
+    n = open_f * n + open_i
+    return (o * c / (n + c.dtype.type(EPS)), c, n, most), (open_i, open_f, z, o, kept)
+
+
+def _back(kept: States, before: States, after: States, g: States) -> tuple[Array, Array, States]:
+    i, f, z, o, s = kept
+    _, c0, n0, m0 = before
+    _, c, n, _ = after
+    gy, gc, gn, gm = g
+    whole = n + c.dtype.type(EPS)
+    gc, gn = gc + gy * o / whole, gn - gy * o * c / (whole * whole)
+    by_i, by_f = (gc * z + gn) * i, (gc * c0 + gn * n0) * f
+    fresh = n0 == 0
+    with np.errstate(divide="ignore"):  # log 0 is -inf, and passes nothing
+        passed = m0 + np.log(s)
+    by_f = np.where(fresh & (passed > after[3]), 0, by_f)
+    rest = gm - by_i - by_f
+    to_i = fresh | (i == 1)  # of equals, the gate i gave the largest
+    g_i, g_passed = by_i + np.where(to_i, rest, 0), by_f + np.where(to_i, 0, rest)
+    g_pre = [g_i, g_passed * (1 - s), gc * i * (1 - z * z), gy * c / whole * o * (1 - o)]
+    pre = np.concatenate(g_pre, axis=-1)
+    return pre, pre, (gc * f, gn * f, g_passed)
+
+
+CELL = Cell(
+    name="slstm",
+    blocks=4,
+    states=("y", "c", "n", "m"),
+    keeps=("i", "f", "z", "o", "s"),
+    direct=("c", "n", "m"),
+    step=_step,
+    back=_back,
+)
+"""One step from pre-activations, gates i, f, z, o side by side."""
+
+
+@layer("slstm")
+class SLSTM(LayerSpec):
+    """``y = σ(õ) c / n``, head by head normalised, with ``c = f c + i tanh(z̃)`` and ``n = f n + i``, on ``[…, T, E]``.
+
+    Gates are ``g̃ = W_g x + R_g y[t - 1] + b_g``, within each head alone; those of i and f read ``silu(conv(x))`` in the
+    place of x. Gates i and f are exponential and divided by the largest so far, whose logarithm is the state m:
+
+    ``m = max(ĩ, m[t - 1] + log σ(f̃))``, ``i = exp(ĩ - m)``, ``f = exp(m[t - 1] + log σ(f̃) - m)``
+
+    and ``m = ĩ`` where n is 0, at the beginning (Beck et al. 2024). 1e-6 is added to n in the quotient. What the
+    recurrence reads is y before its norm, which has a gain and no bias. A call goes on from the states y, c, n and m
+    and the last rows that the convolution saw, and forgets them where the memory's resets say so; in the VJP they are
+    constants.
+
+    Attributes
+    ----------
+    embed_dim : width of input and output
+    num_heads : heads, which divide the width
+    kernel_size : rows that the convolution sees; 0: there is none
+    """
+
+    contextual: ClassVar[bool] = True
+    takes_resets: ClassVar[bool] = True
+
+    embed_dim: int
+    num_heads: int = 4
+    kernel_size: int = 4
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        check_heads(self, self.embed_dim, self.num_heads)
+
+    @property
+    def by_head(self) -> tuple[int, int]:
+        """Heads, and the width of one."""
+        return self.num_heads, self.embed_dim // self.num_heads
+
+    def params(self) -> tuple[ParamSpec, ...]:
+        heads, width = self.by_head
+        weights = (ParamSpec(name=f"{g}.weight", shape=(heads, width, width), init="small_normal") for g in GATES)
+        conv = conv_params("conv.", self.embed_dim, self.kernel_size, bias=True) if self.kernel_size else ()
+        return (
+            *conv,
+            *weights,
+            ParamSpec(name="r.weight", shape=(4, heads, width, width), init="zeros"),
+            ParamSpec(name="bias", shape=(4, heads, width), init="forget_block", packable=False),
+            *head_norm_params(self.embed_dim),
+        )
+
+    def states(self, *inputs: Shape) -> tuple[StateSpec, ...]:
+        if not is_sequence(*inputs):
+            return ()
+        conv = (conv_state(self.embed_dim, self.kernel_size),) if self.kernel_size > 1 else ()
+        return *conv, *(StateSpec(name=name, shape=(self.embed_dim,), kind="fixed") for name in CELL.states)
+
+    def output_shape(self, *inputs: Shape) -> Shape:
+        expect_last(self, inputs[0], self.embed_dim)
+        return inputs[0]
+
+    def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
+        x = xs[0]
+        covered = covered_by(memory, x.shape)
+        keep = None if covered is None else covered.keep(x.shape)
+        saved: Saved = {"x": x, "keep": keep}
+        seen = x
+        if self.kernel_size:
+            kept = covered if self.kernel_size > 1 else None
+            saved["conv"] = causal_conv(p["conv.weight"], p["conv.bias"], x, kept, keep)
+            seen = activate("silu", saved["conv"].y)
+        parts = {"i": seen, "f": seen, "z": x, "o": x}
+        from_x = np.stack([self._product(p[f"{g}.weight"], parts[g]) for g in GATES], axis=-3) + p["bias"]
+        from_x = from_x.reshape(*x.shape[:-1], 4 * self.embed_dim)
+        shape = (*x.shape[:-2], self.embed_dim)
+        zeros = np.zeros(shape, x.dtype)
+        start = tuple(zeros if covered is None else covered.read(name, shape, x.dtype) for name in CELL.states)
+        every, tape = CELL.run(from_x, self._recurrent(p["r.weight"]), None, start, keep)
+        if covered is not None:
+            for name, state in zip(CELL.states, every, strict=True):
+                covered.write(name, state[..., -1, :].copy())
+        y, normal = head_norm(every[0][..., 1:, :], p["norm.weight"], self.num_heads)
+        return y, {**saved, "seen": seen, "every": every, "tape": tape, "normal": normal}
+
+    def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
+        params: dict[str, Array] = {}
+        heads, width = self.by_head
+        x, keep, every = saved["x"], saved["keep"], saved["every"]
+        g_y = head_norm_vjp(p["norm.weight"], saved["normal"], gy, params)
+        g, _, _ = CELL.run_back(self._recurrent(p["r.weight"]), every, saved["tape"], g_y, keep=keep)
+        before = every[0][..., :-1, :]
+        if keep is not None:
+            before = np.where(keep[..., None] != 0, before, before.dtype.type(0))
+        by_gate, before = rows(g).reshape(-1, 4, heads, width), rows(before).reshape(-1, heads, width)
+        params["r.weight"] = np.einsum("tgho,thi->ghoi", by_gate, before)
+        params["bias"] = by_gate.sum(0)
+        parts = {"i": saved["seen"], "f": saved["seen"], "z": x, "o": x}
+        back: dict[str, Array] = {}
+        for at, gate in enumerate(GATES):
+            own = by_gate[:, at]
+            params[f"{gate}.weight"] = np.einsum("tho,thi->hoi", own, rows(parts[gate]).reshape(own.shape))
+            back[gate] = np.einsum("tho,hoi->thi", own, p[f"{gate}.weight"]).reshape(x.shape)
+        gx, g_seen = back["z"] + back["o"], back["i"] + back["f"]
+        if not self.kernel_size:
+            return Grads((gx + g_seen,), params)
+        conv = saved["conv"]
+        g_conv = g_seen * slope("silu", conv.y)
+        through, params["conv.weight"] = causal_conv_vjp(p["conv.weight"], conv.rows, g_conv, conv.seen)
+        params["conv.bias"] = rows(g_conv).sum(0)
+        return Grads((gx + through,), params)
+
+    def _product(self, weight: Array, x: Array) -> Array:
+        """``W x`` within each head, ``[…, heads, width]``."""
+        return np.einsum("...hi,hoi->...ho", x.reshape(*x.shape[:-1], *self.by_head), weight)
+
+    def _recurrent(self, weight: Array) -> Array:
+        """The matrix of all gates and heads ``[4 · E, E]``, which has 0 between heads."""
+        heads, width = self.by_head
+        whole = np.zeros((4, heads, width, heads, width), weight.dtype)
+        for head in range(heads):
+            whole[:, head, :, head] = weight[:, head]
+        return whole.reshape(4 * self.embed_dim, self.embed_dim)
+
+
+def check_heads(spec: LayerSpec, width: int, heads: int) -> None:
+    """Raise `SpecError` unless the heads of a cell divide its width and its convolution has 0 or more rows."""
+    expect_positive(spec, "embed_dim", "num_heads")
+    if width % heads:
+        raise SpecError(f"{spec.kind}: {heads} heads do not divide a width of {width}")
+    size = getattr(spec, "kernel_size", 0)
+    if not isinstance(size, int) or isinstance(size, bool) or size < 0:
+        raise SpecError(f"{spec.kind}: kernel_size must be a whole number from 0 on, got {size!r}")
