@@ -27,7 +27,8 @@ class Rope:
 
     - ``"linear"``: ``fᵢ / factor`` (arXiv 2306.15595)
     - ``"llama3"``: ``fᵢ / factor`` where the wavelength exceeds ``original_context / low_freq_factor``, blended up to
-      ``fᵢ`` at ``original_context / high_freq_factor`` (Llama 3.1's released configuration)
+      ``fᵢ`` at ``original_context / high_freq_factor`` (Llama 3.1's released configuration); a step where the two are
+      one (Llama 4's)
     - ``"yarn"``: ``fᵢ / factor`` for pairs that turn less than `beta_slow` times within the original context, ``fᵢ``
       for those that turn more than `beta_fast` times, in between blended linearly by i (arXiv 2309.00071)
     - ``"dynamic"``: where sequences may be longer than the original context L, the base becomes
@@ -81,8 +82,8 @@ class Rope:
             raise SpecError(f"rope: attention_factor must be a positive number, got {self.attention_factor}")
         if self.original_context < 1:
             raise SpecError(f"rope: original_context must be at least 1, got {self.original_context}")
-        if self.scaling == "llama3" and not self.high_freq_factor > self.low_freq_factor > 0:
-            raise SpecError("rope: llama3 scaling needs high_freq_factor > low_freq_factor > 0")
+        if self.scaling == "llama3" and not self.high_freq_factor >= self.low_freq_factor > 0:
+            raise SpecError("rope: llama3 scaling needs high_freq_factor >= low_freq_factor > 0")
         if self.scaling == "yarn" and not (self.beta_fast >= self.beta_slow > 0 and self.base > 1):
             raise SpecError("rope: yarn scaling needs beta_fast >= beta_slow > 0 and a base above 1")
         if self.scaling == "dynamic" and self.dim == 2:
@@ -116,8 +117,8 @@ def inverse_frequencies(rope: Rope) -> NDArray[np.float64]:
         return inverse / rope.factor
     if rope.scaling == "llama3":
         turns = rope.original_context * inverse / (2 * math.pi)  # full turns within the original context
-        blend = (turns - rope.low_freq_factor) / (rope.high_freq_factor - rope.low_freq_factor)
-        blend = np.clip(blend, 0.0, 1.0)
+        beyond, between = turns - rope.low_freq_factor, rope.high_freq_factor - rope.low_freq_factor
+        blend = np.clip(beyond / between, 0.0, 1.0) if between else np.where(beyond < 0, 0.0, 1.0)
         return (1 - blend) * inverse / rope.factor + blend * inverse
     if rope.scaling == "yarn":
         blend = _yarn_blend(rope)
