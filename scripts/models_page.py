@@ -139,7 +139,10 @@ one. The encoders, `…bert…`, embed, judge and fill in ([embeddings.md](embed
 {families}
 
 Files of an architecture do not say everything. Where llama.cpp has a constant in its code, the reader takes the same
-one: `gemma3` has windows in five of six layers unless the file lists them, `smollm3` turns no fourth layer. Two things
+one: `gemma3` has windows in five of six layers unless the file lists them, `smollm3` turns no fourth layer, `llama4`
+has chunks of 8192 tokens but in each fourth layer, and `mamba` scans twice as many channels as a row has numbers. The
+factors of `falcon_h1` have no keys: they are multiplied into the weights, into the scales of packed ones, which rounds
+these once more (2⁻¹¹). Two things
 are read as transformers computes them and not as llama.cpp does: the window of `phi3`, which llama.cpp drops, and the
 exact GELU of `gptneox`, `bert` and `modern-bert`, for which it takes the tanh approximation. RoBERTa is written as the
 BERT that computes the same: the positions up to that of the padding token, which nothing reads, are left out. Heads of

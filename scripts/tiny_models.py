@@ -79,6 +79,7 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
     },
     "lfm2": {"model_type": "lfm2", "layer_types": ["conv", "full_attention"], "block_multiple_of": 16},
     "mamba": {"model_type": "mamba", "state_size": 6, "num_hidden_layers": 3},
+    "mamba_double": {"model_type": "mamba", "state_size": 6, "intermediate_size": 64},
     "mamba2": {"model_type": "mamba2", "num_heads": 8, "head_dim": 8, "n_groups": 2, "state_size": 8, "chunk_size": 16},
     "falcon_h1": {"model_type": "falcon_h1", **_MAMBA, **_FACTORS},
     "falcon_h1_norm": {
@@ -123,6 +124,23 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
         "attention_chunk_size": 16,
         "floor_scale": 5,
         "attn_scale": 0.4,
+    },
+    "llama4_sparse": {  # as published, but for sizes
+        "model_type": "llama4_text",
+        "head_dim": 8,
+        "num_hidden_layers": 4,
+        "intermediate_size": 24,
+        "intermediate_size_mlp": 32,
+        "num_local_experts": 3,
+        "interleave_moe_layer_step": 2,
+        "rope_parameters": {
+            "rope_type": "llama3",
+            "rope_theta": 500000.0,
+            "factor": 4.0,
+            "low_freq_factor": 1.0,
+            "high_freq_factor": 1.0,
+            "original_max_position_embeddings": 8192,
+        },
     },
     "mixtral": {"model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 2},
     "gemma3_vision": {

@@ -92,7 +92,7 @@ def zeros(**shapes: tuple[int, ...]) -> dict[str, np.ndarray]:
     return {name.replace("__", "."): np.zeros(shape, np.float32) for name, shape in shapes.items()}
 
 
-STATE_SPACE = ("mamba", "mamba2", "falcon_h1", "falcon_h1_norm")
+STATE_SPACE = ("mamba", "mamba_double", "mamba2", "falcon_h1", "falcon_h1_norm")
 """Families that are not told by their tensors: these show neither groups nor factors."""
 PACKED = ("gpt_oss_mxfp4",)
 """Nor those whose experts are packed in a way that the configuration names."""

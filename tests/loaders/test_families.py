@@ -26,6 +26,7 @@ TINY = Path(__file__).parents[1] / "fixtures" / "hf_tiny"
 FAMILIES = (
     "llama",
     "mamba",
+    "mamba_double",
     "mamba2",
     "falcon_h1",
     "falcon_h1_norm",
@@ -49,6 +50,7 @@ FAMILIES = (
     "granite",
     "lfm2",
     "llama4",
+    "llama4_sparse",
     "granitemoe",
     "mixtral",
     "qwen2_moe",

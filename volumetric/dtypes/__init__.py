@@ -7,6 +7,7 @@ from volumetric.dtypes.codec import decode, decode_rows, encode, recode
 from volumetric.dtypes.gguf_blocks import from_gguf, to_gguf
 from volumetric.dtypes.packed import Packed
 from volumetric.dtypes.registry import DTYPES, DType, parse_dtype
+from volumetric.dtypes.scaled import scaled_rows
 from volumetric.dtypes.scheme import Scheme
 
 __all__ = [
@@ -22,5 +23,6 @@ __all__ = [
     "from_gguf",
     "parse_dtype",
     "recode",
+    "scaled_rows",
     "to_gguf",
 ]

@@ -30,34 +30,42 @@ def read_config(file: GGUFSource, where: str) -> Config:
     start = f"{found}."
     keys = {key.removeprefix(start): value for key, value in file.metadata.items() if key.startswith(start)}
     given = Config(keys, f"{where}: {found}", len(file.entries))
-    heads, hidden = given.integer("attention.head_count"), given.integer("embedding_length")
-    head_dim = given.integer("attention.key_length", hidden // heads or 1)
-    if given.integer("attention.value_length", head_dim) != head_dim:
-        raise UnsupportedError(f"{where}: values of another width than keys are not supported")
     embedding = file.entries.get("token_embd.weight")
     if embedding is None or len(embedding.shape) != 2:
         raise CheckpointError(f"{where}: there is no matrix token_embd.weight")
     values: dict[str, Any] = {
         "model_type": family.model_type,
         "architectures": [family.auto_class],
-        "hidden_size": hidden,
-        "intermediate_size": given.integer("feed_forward_length"),
+        "hidden_size": given.integer("embedding_length"),
         "num_hidden_layers": given.layers("block_count"),
-        "num_attention_heads": heads,
-        "num_key_value_heads": _kv_heads(given, heads, mixed=family.mixed),
-        "head_dim": head_dim,
         "hidden_act": "silu",
         family.epsilon: given.number(family.epsilon_key),
         "max_position_embeddings": given.integer("context_length"),
         "vocab_size": embedding.shape[0],
         "tie_word_embeddings": "output.weight" not in file.entries,
-        "rope_parameters": read_rope(given, file, head_dim),
     }
+    if family.attends:
+        values |= _attention(given, file, mixed=family.mixed)
     if given.has("attention.sliding_window"):
         values |= {"sliding_window": given.integer("attention.sliding_window", low=0), "use_sliding_window": True}
     named = {family.renamed.get(name, name): value for name, value in values.items()}
     own = {name: value for name, value in named.items() if name is not None}
     return Config(own | dict(family.values(given, file)), where)
+
+
+def _attention(given: Config, file: GGUFSource, *, mixed: bool) -> dict[str, Any]:
+    """Values of a model that attends, which has an MLP in each layer, too."""
+    heads, hidden = given.integer("attention.head_count"), given.integer("embedding_length")
+    head_dim = given.integer("attention.key_length", hidden // heads or 1)
+    if given.integer("attention.value_length", head_dim) != head_dim:
+        raise UnsupportedError(f"{given.where}: values of another width than keys are not supported")
+    return {
+        "intermediate_size": given.integer("feed_forward_length"),
+        "num_attention_heads": heads,
+        "num_key_value_heads": _kv_heads(given, heads, mixed=mixed),
+        "head_dim": head_dim,
+        "rope_parameters": read_rope(given, file, head_dim),
+    }
 
 
 def _kv_heads(given: Config, heads: int, *, mixed: bool) -> int:

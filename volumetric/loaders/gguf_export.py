@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
 from volumetric._typing import Array, Shape
-from volumetric.dtypes import Packed, Scheme, to_gguf
-from volumetric.layers import LayerSpec, MultiHeadAttention
+from volumetric.dtypes import Packed, Scheme, scaled_rows, to_gguf
 from volumetric.loaders import gguf_archs
 from volumetric.loaders.gguf_damage import damage_metadata
 from volumetric.loaders.gguf_encoders import encoder_in_gguf
 from volumetric.loaders.gguf_family import LONG_FACTORS, ROPE_FACTORS, SHORT_FACTORS
+from volumetric.loaders.gguf_fold import folded
 from volumetric.loaders.gguf_limits import check_network, check_tensors
 from volumetric.loaders.gguf_metadata import gguf_metadata, main_rope
 from volumetric.loaders.gguf_rope import rope_factors
@@ -23,12 +22,12 @@ from volumetric.loaders.gguf_sentences import sentence_metadata
 from volumetric.loaders.gguf_tokenizer import PREFIX
 from volumetric.loaders.gguf_tokenizer_export import generation_metadata, length_metadata, tokenizer_metadata
 from volumetric.loaders.gguf_types import BLOCK_TYPES, GGUF_TYPES, TYPE_NUMBERS
-from volumetric.loaders.gguf_windows import attentions
+from volumetric.loaders.gguf_windows import attentions, without_idle_windows
 from volumetric.loaders.gguf_write import GGUFTensorOut, Metadata, write_gguf
 from volumetric.loaders.hf_config import Config
 from volumetric.loaders.hf_export import blueprint_of
 from volumetric.loaders.model import LoadedModel
-from volumetric.loaders.names import Blueprint, NameRule, permute_rows, shifted, stacked
+from volumetric.loaders.names import NameRule, decays, permute_rows, shifted, stacked
 from volumetric.loaders.quantise import convert
 from volumetric.network import Network, Params
 from volumetric.weights import WeightStore
@@ -53,7 +52,8 @@ def save_gguf(path: str | Path, model: LoadedModel) -> None:
     is left out. RoBERTa becomes the BERT that computes the same.
 
     An embedding with more rows than there are tokens gets tokens without use for the rest, as llama.cpp wants one for
-    each row. A window that is no shorter than the context cuts nothing and is left out.
+    each row. A window that is no shorter than the context cuts nothing and is left out. The factors of Falcon-H1, for
+    which the files have no keys, are multiplied into the weights: into the scales of packed ones, which rounds these.
 
     Raises
     ------
@@ -68,14 +68,15 @@ def save_gguf(path: str | Path, model: LoadedModel) -> None:
     encodes = any(spec.two_way for spec in model.network.layers.values())
     if encodes:
         model, blueprint = encoder_in_gguf(model, blueprint)
-    network = _without_idle_windows(model)
-    architecture = _architecture(model, network)
+    architecture = _architecture(model)
     family = gguf_archs.find(architecture, model.name)
+    network, rules = folded(model, blueprint, family)
+    network = without_idle_windows(network, model.context_length)
     tensors: dict[str, GGUFTensorOut] = {}
     for name, factors in _rope_factors(network).items():
         tensors[name] = GGUFTensorOut(type="F32", shape=factors.shape, read=lambda factors=factors: factors)
-    for name, rules in _by_tensor(family.rules(blueprint)).items():
-        tensors[name] = _out(rules, model.params, single=family.single(name))
+    for name, parts in _by_tensor(rules).items():
+        tensors[name] = _out(parts, model.params, single=family.single(name))
     blocks = 1 + max(int(name.split(".")[1]) for name in tensors if name.startswith("blk."))
     metadata: dict[str, Any] = {**gguf_metadata(model, network, architecture, blocks), **_file_type(tensors)}
     check_tensors(architecture, tensors, network)
@@ -92,17 +93,17 @@ def save_gguf(path: str | Path, model: LoadedModel) -> None:
 
 def gguf_tensors(model: LoadedModel) -> dict[str, tuple[str, ...]]:
     """Return the tensors that `save_gguf` would write and the parameters that share each; errors as there."""
-    family = gguf_archs.find(_architecture(model, _without_idle_windows(model)), model.name)
+    family = gguf_archs.find(_architecture(model), model.name)
+    _, rules = folded(model, blueprint_of(model), family)
     return {
-        name: tuple(rule.key for rule in rules)
-        for name, rules in _by_tensor(family.rules(blueprint_of(model))).items()
-        if not family.single(name)
+        name: tuple(rule.key for rule in parts) for name, parts in _by_tensor(rules).items() if not family.single(name)
     }
 
 
-def _architecture(model: LoadedModel, network: Network) -> str:
+def _architecture(model: LoadedModel) -> str:
     """llama.cpp's name of the family."""
     model_type = Config(model.config, model.name).model_type
+    network = without_idle_windows(model.network, model.context_length)
     if model_type == "mistral" and all(spec.window is None for spec in attentions(network)):
         model_type = "llama"  # without its window it is one
     return gguf_archs.architecture_of(model_type)
@@ -118,18 +119,6 @@ def _encoder(model: LoadedModel, architecture: str, types: GGUFTensorOut | None)
     }
 
 
-def _without_idle_windows(model: LoadedModel) -> Network:
-    """The network without windows that are no shorter than the context."""
-
-    def plain(spec: LayerSpec) -> LayerSpec:
-        if not isinstance(spec, MultiHeadAttention) or spec.window is None or not model.context_length:
-            return spec
-        return spec if spec.window < model.context_length else dataclasses.replace(spec, window=None)
-
-    layers = {coord: plain(spec) for coord, spec in model.network.layers.items()}
-    return dataclasses.replace(model.network, layers=layers)
-
-
 def gguf_scheme(scheme: Scheme, shape: Shape) -> Scheme:
     """Scheme in which a tensor is written: its own if GGUF has it, else float32."""
     kind = scheme.gguf_type
@@ -138,10 +127,10 @@ def gguf_scheme(scheme: Scheme, shape: Shape) -> Scheme:
     return scheme if fits else Scheme.parse("float32")
 
 
-def _by_tensor(blueprint: Blueprint) -> dict[str, list[NameRule]]:
+def _by_tensor(all_rules: Iterable[NameRule]) -> dict[str, list[NameRule]]:
     """Rules that fill each tensor, in the order of their parts."""
     tensors: dict[str, list[NameRule]] = {}
-    for rule in blueprint.rules:
+    for rule in all_rules:
         tensors.setdefault(rule.source, []).append(rule)
     for rules in tensors.values():
         rules.sort(key=lambda rule: rule.part.start if rule.part else 0)
@@ -172,7 +161,11 @@ def _out(rules: list[NameRule], params: Params, *, single: bool) -> GGUFTensorOu
 
 def _laid_out(rule: NameRule, store: WeightStore, scheme: Scheme) -> Packed:
     """A parameter in the scheme and row order of the file."""
+    if rule.decay:
+        return decays(store.stored())
     packed = convert(store.stored(), scheme)
+    if rule.factors:
+        packed = scaled_rows(packed, rule.factors)
     if rule.interleaved_heads is not None:
         packed = permute_rows(packed, rule.interleaved_heads)
     return shifted(packed, rule.offset) if rule.offset else packed

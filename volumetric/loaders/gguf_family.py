@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 
 from volumetric.errors import UnsupportedError
 from volumetric.grid import Coord
-from volumetric.layers import LayerSpec, MultiHeadAttention
+from volumetric.layers import LayerSpec, Mamba, Mamba2, MultiHeadAttention
 from volumetric.loaders.gguf import GGUFSource
 from volumetric.loaders.hf_config import Config
 from volumetric.loaders.names import Blueprint, NameRule, Part
@@ -21,6 +21,10 @@ ReadValues: TypeAlias = Callable[[Config, GGUFSource], Mapping[str, Any]]
 """Metadata without the architecture's prefix, and the file → further values in Hugging Face's terms."""
 WriteValues: TypeAlias = Callable[[Config, Network], Mapping[str, Any]]
 """Configuration and network → further metadata without the prefix; NumPy scalars, because the file stores widths."""
+Runs: TypeAlias = "float | tuple[tuple[int, float], ...]"
+"""A factor of a tensor; or several, each with the number of rows that it is for."""
+Fold: TypeAlias = Callable[[Config, Network], tuple[Config, Mapping[str, Runs]]]
+"""Configuration and its network → that of a model without factors, and these, by the tensor that they go into."""
 
 ROPE_FACTORS: Final = "rope_freqs.weight"
 """Tensor by which Llama 3.1's frequency scaling is stored: plain over scaled frequency, for each pair."""
@@ -86,6 +90,9 @@ class GGUFFamily:
     biases : products and norms of a layer that may have a bias: llama.cpp refuses a file with any other tensor
     singles : tensors that llama.cpp takes without converting them, so that they are float32 whatever the others are;
         by their name, or that in a layer
+    bare : names of `inner` that are the whole name of a tensor, without ``.weight``
+    fold : factors of a configuration that files have no key for, and hold in the weights instead
+    attends : whether there is a layer with attention
     mixed : whether layers without attention are among the others
     partial : whether fewer than all numbers of a head may turn
     head : whether there may be a head that is not the embedding
@@ -107,6 +114,9 @@ class GGUFFamily:
     interleaved: bool = False
     biases: frozenset[str] = frozenset()
     singles: frozenset[str] = frozenset()
+    bare: frozenset[str] = frozenset()
+    fold: Fold | None = None
+    attends: bool = True
     mixed: bool = False
     partial: bool = False
     head: bool = True
@@ -147,7 +157,7 @@ class GGUFFamily:
         match = re.fullmatch(rf"(?:{start})\.(\d+)\.(.+?)(?:[._](weight|bias))?", _NUMBER.sub("", source))
         own = None if match is None else self.split.get(match[2], {}).get(part) or self.inner.get(match[2])
         if match is not None and own is not None:
-            return f"blk.{match[1]}.{own}.{match[3] or 'weight'}"
+            return f"blk.{match[1]}.{own}" + ("" if own in self.bare else f".{match[3] or 'weight'}")
         stem, _, kind = source.rpartition(".")
         if stem not in self.outer:
             raise UnsupportedError(
@@ -176,9 +186,10 @@ class GGUFFamily:
         return NameRule(
             key=rule.key,
             source=self.name(rule.source, _leaf(rule)),
-            rows=rule.rows,
+            rows=rule.rows or _stored_rows(spec, name),
             interleaved_heads=_turning_heads(spec, name) if self.interleaved else rule.interleaved_heads,
             offset=_stored_more(spec, name),
+            decay=name == "a_log" and isinstance(spec, Mamba | Mamba2),
         )
 
     def _part(self, rule: NameRule, rows: int, counts: Mapping[str, int]) -> Part | None:
@@ -207,6 +218,13 @@ def _turning_heads(spec: LayerSpec, name: str) -> int | None:
     heads = {"q": spec.num_heads, "k": spec.kv_heads}
     own = {f"{part}_norm": count for part, count in heads.items()} if spec.qk_norm_over == "each" else {}
     return {**heads, **own}.get(name.partition(".")[0])
+
+
+def _stored_rows(spec: LayerSpec, name: str) -> int:
+    """Rows of the matrix that is stored for a vector, 0 for what is stored as it is."""
+    if not isinstance(spec, Mamba2):
+        return 0
+    return {"a_log": spec.num_heads, "d": spec.num_heads, "norm.weight": spec.groups}.get(name, 0)
 
 
 def _stored_more(spec: LayerSpec, name: str) -> float:

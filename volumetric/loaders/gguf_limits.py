@@ -17,13 +17,13 @@ import numpy as np
 
 from volumetric.dtypes import Packed
 from volumetric.errors import UnsupportedError
-from volumetric.layers import LayerSpec
+from volumetric.layers import LayerSpec, MultiHeadAttention
 from volumetric.layers.base import fields_of
 from volumetric.loaders import archs, gguf_archs
 from volumetric.loaders.gguf import GGUFSource
 from volumetric.loaders.gguf_config import read_config
 from volumetric.loaders.gguf_family import ROPE_FACTORS
-from volumetric.loaders.gguf_windows import attentions
+from volumetric.loaders.gguf_windows import attentions, without_idle_windows
 from volumetric.loaders.gguf_write import GGUFTensorOut, Metadata
 from volumetric.network import Network
 
@@ -49,7 +49,14 @@ def check_tensors(architecture: str, names: Collection[str], network: Network) -
         raise UnsupportedError(
             f"GGUF files of architecture {architecture!r} cannot scale frequencies as llama3", hint=_HINT
         )
-    attention = attentions(network)[0]
+    attention = next(iter(attentions(network)), None)
+    if attention is not None:
+        _check_attention(architecture, attention, network)
+
+
+def _check_attention(architecture: str, attention: MultiHeadAttention, network: Network) -> None:
+    """Raise `UnsupportedError` for what llama.cpp cannot read of the attention of an architecture."""
+    family = gguf_archs.find(architecture, "")
     scalings = ("none", "linear", "llama3", "yarn", *(["longrope"] if family.longrope else []))
     if architecture == "qwen2" and attention.num_heads * attention.width != attention.embed_dim:
         raise UnsupportedError(
@@ -84,7 +91,8 @@ def check_network(network: Network, metadata: Metadata, tensors: Mapping[str, GG
 
     found = {key: value.item() if isinstance(value, np.generic) else value for key, value in metadata.items()}
     file = SimpleNamespace(metadata=found, entries=tensors, packed=packed)
-    read = archs.build(read_config(cast("GGUFSource", file), "the file to be written")).network
+    found = archs.build(read_config(cast("GGUFSource", file), "the file to be written"))
+    read = without_idle_windows(found.network, found.context_length)
     for coord, spec in network.layers.items():
         other = read.layers.get(coord)
         if other is None or other.kind != spec.kind:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from volumetric.layers import MLP, SwiGLU
+from volumetric.layers import MLP, Mamba, Mamba2, MultiHeadAttention, SwiGLU
 from volumetric.layers.rope import Rope
 from volumetric.loaders import gguf_archs
 from volumetric.loaders.gguf_rope import yarn_growth
@@ -22,17 +22,14 @@ def gguf_metadata(model: LoadedModel, network: Network, architecture: str, block
     """Return general keys and those of the architecture, for the network as it is to be written in so many blocks."""
     family = gguf_archs.find(architecture, model.name)
     config = Config(model.config, model.name)
-    attention = attentions(network)[0]
+    attention = next(iter(attentions(network)), None)
     hidden = [spec.hidden_features for spec in network.layers.values() if isinstance(spec, SwiGLU | MLP)]
     epsilon = next(spec.eps for spec in network.layers.values() if hasattr(spec, "eps"))  # pyright: ignore[reportAttributeAccessIssue]
     own: dict[str, Any] = {
         "block_count": np.uint32(blocks),
         "context_length": np.uint32(model.context_length),
-        "embedding_length": np.uint32(attention.embed_dim),
-        "attention.head_count": np.uint32(attention.num_heads),
-        "attention.head_count_kv": np.uint32(attention.kv_heads),
-        "attention.key_length": np.uint32(attention.width),
-        "attention.value_length": np.uint32(attention.width),
+        "embedding_length": np.uint32(_width(network)),
+        **({} if attention is None else _attention(attention)),
         family.epsilon_key: np.float32(epsilon),
         "vocab_size": np.uint32(config.integer("vocab_size")),
         **({"feed_forward_length": np.uint32(hidden[0])} if hidden else {}),
@@ -46,6 +43,21 @@ def gguf_metadata(model: LoadedModel, network: Network, architecture: str, block
         "general.quantization_version": np.uint32(2),
         **{f"{architecture}.{key}": value for key, value in own.items()},
     }
+
+
+def _attention(spec: MultiHeadAttention) -> dict[str, Any]:
+    return {
+        "attention.head_count": np.uint32(spec.num_heads),
+        "attention.head_count_kv": np.uint32(spec.kv_heads),
+        "attention.key_length": np.uint32(spec.width),
+        "attention.value_length": np.uint32(spec.width),
+    }
+
+
+def _width(network: Network) -> int:
+    """Numbers of a row of the stream, which every mixer of rows reads and writes."""
+    mixers = (MultiHeadAttention, Mamba, Mamba2)
+    return next(spec.embed_dim for spec in network.layers.values() if isinstance(spec, mixers))
 
 
 def main_rope(network: Network) -> Rope | None:

@@ -91,15 +91,16 @@ def _longrope(given: Config, file: GGUFSource, dim: int) -> dict[str, Any]:
 
 
 def _llama3(factors: Array, base: float, dim: int, where: str) -> dict[str, Any]:
-    """Find the parameters of Llama 3.1's scaling from the factors that it gave; they are not stored themselves."""
+    """Find the parameters of Llama 3.1's scaling, or 4's, from the factors that it gave; they are not stored."""
     factor = float(factors.max(initial=1.0))
     sound = dim % 2 == 0 and base > 0 and factors.shape == (dim // 2,) and bool((factors >= 1).all())
     if sound and 1 < factor < np.inf:
         for original in _original_contexts(factors, factor, base, dim):
-            constants: dict[str, Any] = {"factor": factor, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
-            rope = Rope(dim=dim, base=base, scaling="llama3", original_context=original, **constants)
-            if np.allclose(rope_factors(rope), factors, rtol=1e-4):
-                return {"rope_type": "llama3", "original_max_position_embeddings": original, **constants}
+            for high in (4.0, 1.0):
+                constants: dict[str, Any] = {"factor": factor, "low_freq_factor": 1.0, "high_freq_factor": high}
+                rope = Rope(dim=dim, base=base, scaling="llama3", original_context=original, **constants)
+                if np.allclose(rope_factors(rope), factors, rtol=1e-4):
+                    return {"rope_type": "llama3", "original_max_position_embeddings": original, **constants}
     raise UnsupportedError(f"{where}: {ROPE_FACTORS} is not the frequency scaling of Llama 3.1")
 
 
@@ -107,13 +108,17 @@ def _original_contexts(factors: Array, factor: float, base: float, dim: int) -> 
     """Candidates for the context before scaling: 8192, and what each factor between 1 and the largest implies.
 
     A factor f blends frequencies by b with 1/f = (1 - b) / factor + b and b = (turns - 1) / (4 - 1), where a pair makes
-    `turns` turns within the original context.
+    `turns` turns within the original context. Where none is between, pairs of Llama 4 that make a turn keep their
+    frequency: the last of these makes one or more.
     """
     between = (factors > 1.0001) & (factors < factor * 0.9999)
     blend = (1 / factors[between].astype(np.float64) - 1 / factor) / (1 - 1 / factor)
     turns = 1 + 3 * blend
-    contexts = 2 * np.pi * turns / inverse_frequencies(Rope(dim=dim, base=base))[between]
-    return [8192, *(int(context) for context in np.rint(contexts) if 1 <= context < 2**31)]
+    plain = inverse_frequencies(Rope(dim=dim, base=base))
+    contexts = 2 * np.pi * turns / plain[between]
+    kept = plain[factors < 1.0001]
+    steps = np.ceil(2 * np.pi / kept[-1:])
+    return [8192, *(int(context) for context in (*np.rint(contexts), *steps) if 1 <= context < 2**31)]
 
 
 def rope_factors(rope: Rope) -> Array:

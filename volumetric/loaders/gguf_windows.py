@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from volumetric.errors import CheckpointError
-from volumetric.layers import MultiHeadAttention
+from volumetric.layers import LayerSpec, MultiHeadAttention
 from volumetric.loaders.hf_config import Config
 from volumetric.network import Network
 
@@ -40,6 +41,18 @@ def read_pattern(given: Config, layers: int, *, default: int) -> list[str]:
     if found.ndim != 1 or found.size < layers or found.dtype.kind not in "biu":
         raise CheckpointError(f"{given.where}: {KEY} lists {found.size} values, the model has {layers} layers")
     return [_KINDS[bool(slides)] for slides in found[:layers]]
+
+
+def without_idle_windows(network: Network, context: int) -> Network:
+    """Return a network without windows and chunks that are no shorter than the context, 0 where it is unknown."""
+
+    def plain(spec: LayerSpec) -> LayerSpec:
+        if not isinstance(spec, MultiHeadAttention) or not context:
+            return spec
+        idle = {name: None for name in ("window", "chunk") if (getattr(spec, name) or 0) >= context}
+        return replace(spec, **idle) if idle else spec
+
+    return replace(network, layers={coord: plain(spec) for coord, spec in network.layers.items()})
 
 
 def pattern_of(network: Network) -> Mapping[str, Any]:

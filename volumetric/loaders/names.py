@@ -58,6 +58,8 @@ class NameRule:
     offset : stored numbers are greater than the parameter by so much (gains that a family holds less one)
     rows : where not 0, the parameter is a vector and the tensor a matrix of so many rows, as of gains of each head. A
         star in `source` stands for the number of a row that a checkpoint has as a tensor of its own; see `rows_apart`
+    decay : stored is ``-exp(parameter)``, what a state-space layer computes of its parameter at once
+    factors : stored rows are those of the parameter times these: how many rows, and their factor, in order
     """
 
     key: str
@@ -67,12 +69,14 @@ class NameRule:
     interleaved_heads: int | None = None
     offset: float = 0.0
     rows: int = 0
+    decay: bool = False
+    factors: tuple[tuple[int, float], ...] = ()
 
     @property
     def verbatim(self) -> bool:
         """Whether rows of the parameter are the same rows of the tensor."""
         rearranged = self.part or self.transposed or self.interleaved_heads is not None or self.rows
-        return not rearranged and self.offset == 0
+        return not rearranged and not self.decay and self.offset == 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,6 +236,8 @@ def read(rule: NameRule, source: TensorSource, shape: Shape) -> Packed:
         packed = _cut(packed, rule.part)
     if rule.interleaved_heads:
         packed = _permuted(packed, halves_from_pairs(shape[0], rule.interleaved_heads))
+    if rule.decay:
+        return _logarithm(packed, rule.source)
     return shifted(packed, -rule.offset) if rule.offset else packed
 
 
@@ -240,7 +246,7 @@ def read_scheme(rule: NameRule, source: TensorSource) -> Scheme:
     scheme = source.scheme(rule.source)
     turned = rule.transposed and len(source.entries[rule.source].shape) > 1
     decodes = scheme.has_scale and (turned or rule.rows > 0)
-    return Scheme.parse("float32") if decodes or rule.offset else scheme
+    return Scheme.parse("float32") if decodes or rule.offset or rule.decay else scheme
 
 
 def halves_from_pairs(rows: int, heads: int) -> np.ndarray:
@@ -301,6 +307,19 @@ def shifted(packed: Packed, offset: float) -> Packed:
     """Return a tensor with `offset` added to each number, in float32."""
     with np.errstate(invalid="ignore"):  # a damaged file's signalling NaN is found where it is computed with
         return Packed.from_array(decode(packed) + np.float32(offset))
+
+
+def decays(packed: Packed) -> Packed:
+    """Return ``-exp`` of each number, in float32: how fast a state fades, out of the parameter for it."""
+    return Packed.from_array(-np.exp(decode(packed, np.float64)).astype(np.float32))
+
+
+def _logarithm(packed: Packed, name: str) -> Packed:
+    """Undo `decays`."""
+    rates = -decode(packed, np.float64)
+    if not (rates > 0).all():
+        raise CheckpointError(f"tensor {name!r} holds numbers that are not below 0, as decays are")
+    return Packed.from_array(np.log(rates).astype(np.float32))
 
 
 def permute_rows(packed: Packed, heads: int) -> Packed:

@@ -168,7 +168,10 @@ def _of_mlp(node: Node, found: dict[str, Known]) -> None:
         first = experts.children.get("0")
         down = matrix(child(first, spellings.DOWN)) if first is not None else None
         stacked = next((e.shape for n, e in experts.tensors.items() if "down" in n and len(e.shape) == 3), None)
-        width = down[1] if down is not None else max(stacked[1:]) if stacked is not None else None
+        width = down[1] if down is not None else None
+        if stacked is not None:  # [count, in, out] or [count, out, in], and out is the width of the stream
+            hidden = found["hidden_size"].value if "hidden_size" in found else max(stacked[1:])
+            width = next((size for size in stacked[1:] if size != hidden), hidden)
         if width is not None:
             found["moe_intermediate_size"] = Known(width, "width of an expert")
             found.setdefault("intermediate_size", Known(width, "width of an expert"))

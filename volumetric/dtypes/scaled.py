@@ -1,0 +1,72 @@
+"""Multiply the rows of a packed tensor: its scales change, and its codes stay what they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volumetric._typing import Array
+from volumetric.dtypes.codec import decode, encode
+from volumetric.dtypes.packed import Packed
+from volumetric.errors import ShapeError
+
+
+def scaled_rows(packed: Packed, factors: Sequence[tuple[int, float]]) -> Packed:
+    """Return a tensor in the same scheme, whose rows are so many times what they were.
+
+    Scales and offsets are multiplied in float32 and rounded to their type, numbers without scales to theirs. Scales of
+    MXFP4 are powers of two: for other factors its numbers are rounded anew.
+
+    Parameters
+    ----------
+    factors : how many entries of the first axis, and their factor, in order
+
+    Raises
+    ------
+    ShapeError
+        The entries do not add up to those of the tensor.
+    DTypeError
+        A number grows beyond what the type holds.
+    """
+    length, total = packed.shape[0] if packed.shape else 1, sum(count for count, _ in factors)
+    if total != length:
+        raise ShapeError(f"factors for {total} rows do not fit {length} rows")
+    each = np.concatenate([np.full(count, factor, np.float32) for count, factor in factors])
+    if packed.scales is None and (packed.scheme.blocks is None or not _holds(packed, each)):
+        axes = (length, *[1] * (len(packed.shape) - 1))
+        return encode(decode(packed) * each.reshape(axes), packed.scheme)
+    by_row = np.repeat(each, packed.rows // max(length, 1))[:, None]
+    if packed.scheme.blocks is not None:
+        return _with_steps(packed, by_row)
+    offsets = None if packed.offsets is None else _times(packed.offsets, by_row)
+    assert packed.scales is not None
+    return replace(packed, scales=_times(packed.scales, by_row), offsets=offsets)
+
+
+def _times(numbers: NDArray[Any], factors: Array) -> NDArray[Any]:
+    """Products in float32, in the type of the numbers."""
+    with np.errstate(over="ignore", invalid="ignore"):  # scales read from a file may be anything
+        return (numbers.astype(np.float32) * factors).astype(numbers.dtype)
+
+
+def _holds(packed: Packed, factors: Array) -> bool:
+    """Whether steps of blocks take the factors: float16 does, up to its rounding, powers of two powers of two alone."""
+    powers = packed.scheme.blocks is not None and packed.scheme.blocks.name == "mxfp4"
+    return not powers or bool((np.frexp(factors)[0] == 0.5).all())
+
+
+def _with_steps(packed: Packed, factors: Array) -> Packed:
+    """Blocks of rows with other steps and floors."""
+    blocks = packed.scheme.blocks
+    assert blocks is not None
+    each = np.repeat(factors[:, 0], blocks.blocks(packed.k))
+    fields = blocks.split(packed.raw_blocks())
+    floor = None if fields.floor is None else _times(fields.floor, each)
+    joined = blocks.join(fields._replace(step=_times(fields.step, each), floor=floor))
+    payload = packed.payload.copy()
+    payload.view(np.uint8)[:, : blocks.row_bytes(packed.k)] = joined.reshape(packed.rows, -1)
+    return replace(packed, payload=payload)

@@ -1,0 +1,46 @@
+"""Factors that a model has and GGUF files of its architecture do not: they go into the weights beside them."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from volumetric.loaders import archs
+from volumetric.loaders.gguf_family import GGUFFamily, Runs
+from volumetric.loaders.hf_config import Config
+from volumetric.loaders.model import LoadedModel
+from volumetric.loaders.names import Blueprint, NameRule
+from volumetric.network import Network
+
+_BLOCK: Final = re.compile(r"blk\.\d+\.")
+
+
+def folded(model: LoadedModel, blueprint: Blueprint, family: GGUFFamily) -> tuple[Network, tuple[NameRule, ...]]:
+    """Return the network that a reader of the file builds, and the rules that fill the file from the model's weights.
+
+    For most families these are those of the model. Where a factor goes into a tensor, the network has none, and the
+    rule names it. A head that is shared with the embedding, and has another factor, becomes a tensor of its own.
+    """
+    if family.fold is None:
+        return model.network, family.rules(blueprint).rules
+    config, factors = family.fold(Config(model.config, model.name), blueprint.network)
+    plain = archs.build(config)
+    keys = {rule.source: rule.key for rule in blueprint.rules}
+    keys |= {name: keys[shared] for name, shared in blueprint.tied.items()}
+    shapes = plain.network.param_specs()
+    rules = [
+        dataclasses.replace(
+            named, key=keys[rule.source], factors=_runs(named.source, factors, shapes[rule.key].shape[0])
+        )
+        for rule, named in zip(plain.rules, family.rules(plain).rules, strict=True)
+    ]
+    return plain.network, tuple(rules)
+
+
+def _runs(name: str, factors: Mapping[str, Runs], rows: int) -> tuple[tuple[int, float], ...]:
+    """Factors of the rows of a tensor, nothing where all are 1; a bias is multiplied as the product before it is."""
+    found = factors.get(_BLOCK.sub("", name).partition(".")[0], 1.0)
+    runs = found if isinstance(found, tuple) else ((rows, found),)
+    return runs if any(factor != 1.0 for _, factor in runs) else ()

@@ -1,0 +1,76 @@
+"""Sizes of state-space layers in GGUF files, and the names of their tensors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from volumetric.errors import CheckpointError
+from volumetric.layers import Mamba2
+from volumetric.loaders.hf_config import Config
+
+MIXER: Final[Mapping[str, str]] = {
+    "in_proj": "ssm_in",
+    "conv1d": "ssm_conv1d",
+    "x_proj": "ssm_x",
+    "dt_proj": "ssm_dt",
+    "dt": "ssm_dt",
+    "A_log": "ssm_a",
+    "D": "ssm_d",
+    "norm": "ssm_norm",
+    "out_proj": "ssm_out",
+}
+"""Name of a tensor in a state-space layer → name in a block; ``dt`` is the bias of Mamba-2's steps."""
+BARE: Final = frozenset({"ssm_a", "ssm_d"})
+SINGLES: Final = frozenset({"ssm_a", "ssm_d", "ssm_conv1d.weight"})
+"""What llama.cpp's operations read as float32."""
+BIASES: Final = frozenset({"ssm_conv1d", "ssm_dt"})
+
+
+class Sizes(NamedTuple):
+    """Sizes of a Mamba-2 layer."""
+
+    channels: int
+    heads: int
+    state: int
+    groups: int
+    taps: int
+
+
+def read_sizes(given: Config) -> Sizes:
+    """Sizes of Mamba-2 layers in metadata, which call the number of heads a rank. Raises `CheckpointError`."""
+    sizes = Sizes(
+        channels=given.integer("ssm.inner_size"),
+        heads=given.integer("ssm.time_step_rank"),
+        state=given.integer("ssm.state_size"),
+        groups=given.integer("ssm.group_count"),
+        taps=given.integer("ssm.conv_kernel", low=2),
+    )
+    if sizes.channels % sizes.heads:
+        raise CheckpointError(f"{given.where}: {sizes.channels} channels cannot be shared out to {sizes.heads} heads")
+    return sizes
+
+
+def size_metadata(spec: Mamba2) -> dict[str, Any]:
+    """Write what `read_sizes` reads."""
+    return {
+        "ssm.inner_size": np.uint32(spec.inner),
+        "ssm.time_step_rank": np.uint32(spec.num_heads),
+        "ssm.state_size": np.uint32(spec.state_size),
+        "ssm.group_count": np.uint32(spec.groups),
+        "ssm.conv_kernel": np.uint32(spec.kernel_size),
+    }
+
+
+def without_attention() -> dict[str, Any]:
+    """Keys that llama.cpp asks of every model, for one that has no use for them."""
+    return {"attention.head_count": np.uint32(0), "feed_forward_length": np.uint32(0)}
+
+
+def expansion(channels: int, hidden: int) -> float:
+    """Factor that `hidden` is multiplied by, and cut down to a whole number, for so many channels."""
+    factor = channels / hidden
+    return factor if int(factor * hidden) == channels else math.nextafter(factor, math.inf)
