@@ -37,10 +37,8 @@ from volumetric.kernels.gpu.state_space import ConvShape, ScanShape
 from volumetric.kernels.gpu.tiles import TILES
 from volumetric.layers import Conv1d
 from volumetric.layers.activations import ACTIVATIONS
-from volumetric.runtime.gpu.graph.fusing import fuse_folds, fuse_windows
+from volumetric.runtime.gpu.graph.record import prepared
 from volumetric.runtime.graph import Graph, GraphBuilder, NumpyGraphs
-from volumetric.runtime.graph.passes import fuse_trials
-from volumetric.runtime.graph.unroll import unroll_scans
 from volumetric.shaders import Linked, Target, link
 from volumetric.shaders.linker import Dialect
 from volumetric.train.data import Batch
@@ -256,7 +254,7 @@ def graph_dispatches(caps: Caps) -> Iterator[Dispatch]:
     graphs += [_training(optimiser) for optimiser in _OPTIMISERS]
     graphs.append(_long_product())
     for graph in graphs:
-        for request in _requests(fuse_trials(fuse_folds(fuse_windows(unroll_scans(graph)))), caps):
+        for request in _requests(prepared(graph), caps):
             yield from (launch.dispatch for launch in lower(request).launches)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 
 import numpy as np
 import pytest
@@ -261,6 +262,38 @@ def test_a_trial_of_which_only_the_size_matters_writes_nothing(name: str) -> Non
         assert program.calls[0].name == "graph/update_squares"
         [expected] = reference.compile(graph, reference.store()).run(inputs)
         agree(program.run(inputs)[0], expected.astype(np.float32), name)
+
+
+def test_joined_parts_are_read_where_they_lie() -> None:
+    work = GraphBuilder()
+    x, y = work.input("x", (5, 2, 3)), work.input("y", (1, 4, 3))
+    kept = work.stored("kept", (2, 2, 3))
+    parts = [
+        work.part(x, 0, 1, 4),
+        work.reshape(work.part(y, 1, 2, 4), (1, 2, 3)),
+        work.reshape(work.part(work.reshape(x, (1, 10, 3)), 1, 9, 10), (1, 1, 3)),
+        work.part(x, 1, 1, 2),  # not contiguous
+        work.part(kept, 0, 1, 2),  # is written afterwards
+        work.part(x, 0, 4, 5),
+        work.part(x, 0, 0, 2),
+        y,
+    ]
+    rows = work.concat([work.reshape(part, (prod(work.shape(part)) // 3, 3)) for part in parts], 0)
+    apart = work.concat([work.part(x, 0, 0, 2), work.part(x, 0, 3, 5)], 1)  # rows of several parts
+    work.assign("kept", work.part(x, 0, 0, 2))
+    graph = work.finish([rows, apart])
+    rng = np.random.default_rng(0)
+    inputs = [rng.standard_normal(graph.tensors[i].shape).astype(np.float32) for i in graph.inputs]
+    graphs, oracle = narrowed_graphs("native"), NumpyGraphs(np.float32)
+    store, expected = graphs.store(), oracle.store()
+    for one in (store, expected):
+        one.put("kept", np.ones((2, 2, 3), np.float32))
+    program = graphs.compile(graph, store)
+    slices = [node for node in program.graph.nodes if node.op == "slice"]
+    assert len(slices) == 5  # that across, that of `kept`, two of the second result, and what is assigned
+    for _ in range(2):
+        for got, right in zip(program.run(inputs), oracle.compile(graph, expected).run(inputs), strict=True):
+            np.testing.assert_array_equal(got, right)
 
 
 @pytest.mark.parametrize("stride", [1, 2])

@@ -1,7 +1,9 @@
-// Rows of y are rows of up to 6 tensors side by side, from column `start` on. Elements are moved as bits.
+// Rows of y are rows of up to 6 tensors side by side, from column `start` on. A tensor is read from one of its elements
+// on. Elements are moved as bits.
 struct Dims {
     count: u32, columns: u32, width: u32, start: u32,  // elements and columns of these tensors; columns of y, their first
     edges: array<vec4<u32>, 2>,  // first column of each tensor among theirs, then the end
+    starts: array<vec4<u32>, 2>,  // first element of each tensor
 }
 
 @group(0) @binding(0) var<storage, read> x_0: array<u32>;
@@ -30,7 +32,7 @@ fn main(
     for (var i = 1u; i < 6u; i++) {
         if (column >= edge(i)) { which = i; }
     }
-    let from_at = row * (edge(which + 1u) - edge(which)) + column - edge(which);
+    let from_at = dims.starts[which / 4u][which % 4u] + row * (edge(which + 1u) - edge(which)) + column - edge(which);
     var moved = 0u;
     switch (which) {
         case 0u: { moved = x_0[from_at]; }

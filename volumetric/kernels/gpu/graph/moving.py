@@ -152,21 +152,38 @@ def pad(request: Request) -> Lowered:
 
 
 def concat(request: Request) -> Lowered:
-    """Tensors one behind the other along an axis: rows side by side, six tensors to a launch."""
+    """Tensors, or parts of them, one behind the other along an axis: rows side by side, six tensors to a launch."""
     axis = request.attrs["axis"]
     rows = prod(request.outputs[0][:axis])
     width = prod(request.outputs[0][axis:])
-    there = [i for i in range(len(request.inputs)) if request.size(i)]
+    parts = request.attrs.get("parts") or [(0, prod(shape[axis:])) for shape in request.inputs]
+    there = [(i, *part) for i, part in enumerate(parts) if rows * part[1]]
     launches, start = [], 0
     for first in range(0, len(there), _JOINED):
         some = there[first : first + _JOINED]
-        edges = [0, *accumulate(prod(request.inputs[i][axis:]) for i in some)]
-        columns = edges[-1]
-        buffers = {f"x_{n}": source(i) for n, i in enumerate(some)} | {"y": result()}
-        dims = (rows * columns, columns, width, start, *padded(edges, 8, columns))
-        launches.append(one_each("concat", rows * columns, request.caps, buffers, dims))
-        start += columns
+        sources = [(source(i), begin, size) for i, begin, size in some]
+        launches.append(join(sources, result(), request.caps, rows=rows, width=width, start=start))
+        start += sum(size for _, _, size in some)
     return Lowered(launches=tuple(launches))
+
+
+def join(
+    parts: Sequence[tuple[Ref, int, int]], y: Ref, caps: Caps, *, rows: int = 1, width: int = 0, start: int = 0
+) -> Launch:
+    """Describe the copy of up to six parts of tensors side by side, into columns of y from `start` on.
+
+    Parameters
+    ----------
+    parts : tensor, the first of its elements that is read, and columns
+    width : columns of y; 0: those of the parts
+    """
+    sizes = [size for _, _, size in parts]
+    columns = sum(sizes)
+    buffers = {f"x_{n}": x for n, (x, _, _) in enumerate(parts)} | {"y": y}
+    edges, starts = padded([0, *accumulate(sizes)], 8, columns), padded([begin for _, begin, _ in parts], 8)
+    return one_each(
+        "concat", rows * columns, caps, buffers, (rows * columns, columns, width or columns, start, *edges, *starts)
+    )
 
 
 def broadcast(request: Request) -> Lowered:

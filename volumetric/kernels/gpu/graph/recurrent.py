@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import NamedTuple
 
 from volumetric.kernels.gpu.dispatch import Caps, ceil_div, power_of_two
@@ -14,15 +13,14 @@ from volumetric.kernels.gpu.graph.launch import (
     Ref,
     Request,
     launch,
-    one_each,
     result,
     scratch,
     source,
     unsupported,
 )
-from volumetric.kernels.gpu.graph.moving import place, transpose
+from volumetric.kernels.gpu.graph.moving import join, place, transpose
 from volumetric.kernels.recurrent import back_inputs, given
-from volumetric.kernels.strides import Axis, padded
+from volumetric.kernels.strides import Axis
 from volumetric.layers.recurrent import CELLS, Cell
 
 _UNROLL = 4
@@ -88,11 +86,8 @@ def _joined(request: Request, parts: Sequence[Ref], room: Ref) -> Joined:
     if len(parts) == 1:
         return Joined(parts[0])
     sizes = [request.size(part.number) for part in parts]
-    edges = [0, *accumulate(sizes)]
-    count = edges[-1]
-    buffers = {f"x_{n}": part for n, part in enumerate(parts)} | {"y": room}
-    made = one_each("concat", count, request.caps, buffers, (count, count, count, 0, *padded(edges, 8, count)))
-    return Joined(room, (made,) if count else (), (4 * count,))
+    made = join([(part, 0, size) for part, size in zip(parts, sizes, strict=True)], room, request.caps)
+    return Joined(room, (made,) if any(sizes) else (), (4 * sum(sizes),))
 
 
 def _last(request: Request, starts: Sequence[Ref], cell: Cell, number: int) -> Launch:

@@ -6,7 +6,7 @@ No rewrite makes a node read later than before, as a persistent buffer could hav
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import prod
 from types import MappingProxyType
@@ -117,6 +117,41 @@ def _as_convolution(tensors: list[Tensor], made: Node, fold: Node, image: int) -
     attrs = MappingProxyType({**made.attrs, "trans_a": False, "windows": windows, "columns": columns})
     turn = Node(op="turn_taps", inputs=(weight,), outputs=(turned,), attrs={"count": taps}, where=fold.where)
     return turn, Node(op="gemm", inputs=(turned, g), outputs=(image,), attrs=attrs, where=fold.where)
+
+
+def fuse_parts(graph: Graph) -> Graph:
+    """Let a `concat` read parts of tensors where they lie, which a `slice` would copy first.
+
+    Such a `concat` has the whole tensors as its inputs, and one attribute more: ``parts``, for each of them the first
+    element that is read, and how many are. Parts and the result must be contiguous.
+    """
+    root = roots(graph)
+    cuts = {node.outputs[0]: node for node in graph.nodes if node.op == "slice"}
+
+    def rewritten(node: Node) -> Node:
+        if node.op != "concat" or prod(graph.tensors[node.outputs[0]].shape[: node.attrs["axis"]]) != 1:
+            return node
+        found = [_part(graph, root, cuts, i) for i in node.inputs]
+        if not any(start or size != graph.tensors[i].size for i, start, size in found):
+            return node
+        attrs = {**node.attrs, "parts": tuple((start, size) for _, start, size in found)}
+        return replace(node, inputs=tuple(i for i, _, _ in found), attrs=MappingProxyType(attrs))
+
+    return pruned(replace(graph, nodes=tuple(map(rewritten, graph.nodes))))
+
+
+def _part(graph: Graph, root: Sequence[int], cuts: Mapping[int, Node], i: int) -> tuple[int, int, int]:
+    """Return of what tensor `i` is a contiguous part: the tensor, its first element, and how many."""
+    whole = (i, 0, graph.tensors[i].size)
+    cut = cuts.get(root[i])
+    if cut is None or graph.tensors[root[cut.inputs[0]]].key is not None:
+        return whole
+    shape, starts, stops = graph.tensors[cut.inputs[0]].shape, cut.attrs["starts"], cut.attrs["stops"]
+    partial = [stop - start != size for size, start, stop in zip(shape, starts, stops, strict=True)]
+    outermost = partial.index(True) if True in partial else 0
+    if any(partial[outermost + 1 :]) or prod(shape[:outermost]) != 1:
+        return whole
+    return cut.inputs[0], starts[outermost] * prod(shape[outermost + 1 :]), whole[2]
 
 
 def _new(tensors: list[Tensor], name: str, shape: Shape) -> int:
