@@ -53,7 +53,7 @@ def run(scheme: Scheme, seed: int, device: str) -> tuple[float, int]:
         if not np.array_equal(outputs, predict(network, result.params, held.inputs)):
             raise SystemExit(f"{scheme}: the saved network computes something else")
         size = sum(params[key].stored().nbytes for key in params if key.endswith("weight"))
-    return 100 * accuracy(outputs, held.targets), size
+    return 100 * accuracy(outputs, held.answers), size
 
 
 def main() -> None:

@@ -57,9 +57,9 @@ def test_a_wavefront_learns_as_the_sequence_does(name: str) -> None:
     mask = np.ones((3, 6))
     mask[1, 4:] = 0
     batch = Batch(X, Y, mask)
-    assert ticking.delay == 3
+    assert ticking.delays == {"output": 3}
     tally, outputs = ticking.measure(batch)
-    np.testing.assert_allclose(outputs, whole.measure(batch)[1], rtol=0, atol=1e-5)
+    np.testing.assert_allclose(outputs["output"], whole.measure(batch)[1]["output"], rtol=0, atol=1e-5)
     found, want = ticking.step([batch], rate=1.0), whole.step([batch], rate=1.0)
     assert found.tally.count == want.tally.count == tally.count
     assert found.tally.total == pytest.approx(want.tally.total, rel=1e-6)

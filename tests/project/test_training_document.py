@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
 EXAMPLE, KEYS = re.findall(r"```toml\n(.*?)```", TEXT, re.DOTALL)
 COMMANDS = re.findall(r"```sh\n(.*?)```", TEXT, re.DOTALL)[0].splitlines()
-USE, TRAIN, OWN, SIGNS, FOLD = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+USE, TRAIN, HEADS, OWN, SIGNS, FOLD = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
 
 
 def test_the_list_of_keys_shows_the_defaults() -> None:
@@ -83,6 +83,13 @@ def test_the_python_example_runs() -> None:
     names: dict[str, object] = {}
     exec(compile(code.replace("epochs=30", "epochs=2"), "docs/training.md", "exec"), names)
     assert {str(store.scheme) for store in names["result"].params.values()} == {"int8:g32", "float32"}  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_the_example_of_several_outputs_learns_both() -> None:
+    names: dict[str, Any] = {}
+    exec(compile(HEADS, "docs/training.md", "exec"), names)
+    first, *_, last = names["result"].history
+    assert all(last.losses[name] < first.losses[name] for name in ("output", "value"))
 
 
 def test_the_loss_of_one_s_own_learns_a_decile() -> None:

@@ -374,5 +374,5 @@ def test_measuring_gives_the_loss_and_the_outputs(name: str) -> None:
         (tally, outputs), (other, found) = (learner.measure(given) for learner in learners)
         assert other.total == pytest.approx(tally.total, rel=CLOSE)
         assert learners[1].evaluate(given).total == pytest.approx(other.total, rel=CLOSE)
-        assert outputs.shape[: given.targets.ndim] == given.targets.shape
-        np.testing.assert_allclose(found, outputs, atol=1e-5)
+        assert outputs["output"].shape[: given.targets.ndim] == given.targets.shape
+        np.testing.assert_allclose(found["output"], outputs["output"], atol=1e-5)

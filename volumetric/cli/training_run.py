@@ -100,7 +100,7 @@ def judge(run: RunSettings, opened: Opened, result: TrainResult) -> float | None
         return None
     data = opened.samples.validation or opened.samples.data
     outputs = predict(opened.network, result.best, data.inputs, device=run.device)
-    return accuracy(outputs, data.targets)
+    return accuracy(outputs, data.answers)
 
 
 def summary(run: RunSettings, opened: Opened, result: TrainResult, correct: float | None) -> dict[str, Any]:

@@ -6,8 +6,8 @@ it; other devices run the graph that `runtime.graph.open_graph` makes of it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -112,3 +112,42 @@ class Plan:
         params = " ".join(f"{role}={key}" for role, key in step.params.items())
         tail = " tail" if step.tail else ""
         return f"{left}{' = ' if left else ''}{step.op}({args}) @{step.where} {params} {attrs}{tail}".rstrip()
+
+
+def needed_steps(plan: Plan, outputs: Collection[str]) -> list[Step]:
+    """Return the steps that some outputs and all states need."""
+    needed = {plan.outputs[name] for name in outputs}
+    kept: list[Step] = []
+    for step in reversed(plan.steps):
+        if step.states or needed.intersection(step.outputs):
+            needed.update(step.inputs)
+            kept.append(step)
+    return kept[::-1]
+
+
+def with_outputs(plan: Plan, outputs: Collection[str]) -> Plan:
+    """Return a plan of some outputs alone, without steps, parameters and states that they do not need.
+
+    Its inputs stay. A plan with a loop keeps all steps: what comes later there is needed by what comes before.
+    """
+    kept = {name: i for name, i in plan.outputs.items() if name in outputs}
+    if len(kept) == len(plan.outputs):
+        return plan
+    if plan.piece is not None:
+        return replace(plan, outputs=MappingProxyType(kept))
+    needed = set(kept.values())
+    steps: list[Step] = []
+    for step in reversed(plan.steps):
+        if needed.intersection(step.outputs):
+            needed.update(step.inputs)
+            steps.append(step)
+    params = {key for step in steps for key in step.params.values()}
+    states = {key for step in steps for key in step.states.values()}
+    return replace(
+        plan,
+        steps=tuple(steps[::-1]),
+        outputs=MappingProxyType(kept),
+        params=MappingProxyType({key: shape for key, shape in plan.params.items() if key in params}),
+        states=MappingProxyType({key: spec for key, spec in plan.states.items() if key in states}),
+        buffers=plan.buffers & params,
+    )

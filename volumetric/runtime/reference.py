@@ -19,7 +19,7 @@ from volumetric.network import OUTPUT, Params
 from volumetric.runtime.batch import Part, greedy_each, run_each
 from volumetric.runtime.delays import delay_vjp, refuse_loops, run_delay
 from volumetric.runtime.device import DeviceInfo, Found, Given, MemoryReport, Piece, RunOptions, output_of
-from volumetric.runtime.plan import DELAYS, Plan, Step
+from volumetric.runtime.plan import DELAYS, Plan, Step, needed_steps
 from volumetric.runtime.profile import StepTime
 from volumetric.runtime.state import by_name, check_trim, has_fixed
 from volumetric.runtime.state_file import Held, after_zeros, as_numbers, reach_of, restore_state, save_state
@@ -368,14 +368,3 @@ class ReferenceExecutable:
         if step.op == "add":
             g = g * g.dtype.type(step.attrs["scale"])
         return tuple(join_vjp(g, step.op, [a.shape[-1] for a in args])), {}
-
-
-def needed_steps(plan: Plan, outputs: Collection[str]) -> list[Step]:
-    """Return the steps that some outputs and all states need."""
-    needed = {plan.outputs[name] for name in outputs}
-    kept: list[Step] = []
-    for step in reversed(plan.steps):
-        if step.states or needed.intersection(step.outputs):
-            needed.update(step.inputs)
-            kept.append(step)
-    return kept[::-1]

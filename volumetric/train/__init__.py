@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from volumetric.reporting import ConsoleReporter
+from volumetric.train.by_output import Losses, Tally
 from volumetric.train.checkpoint import Checkpoint, CheckpointStore, read_checkpoint
 from volumetric.train.clip import clip_by_norm, global_norm
 from volumetric.train.compare import Comparison, Method, Metrics, compare
 from volumetric.train.config import TrainConfig
 from volumetric.train.data import ArrayData, Batch, Data, StreamData, as_data, load_npz, token_windows
 from volumetric.train.divergence import DivergedError
+from volumetric.train.evaluation import Evaluation, evaluate
 from volumetric.train.events import EpochEvent, Event, StepEvent, StopEvent, TargetEvent
 from volumetric.train.history import CsvReporter, FileReporter, JsonlReporter, LogReporter, Reporter
-from volumetric.train.learner import LayerTarget, Learner, LearnerOptions, LearnerState, OpenLearner, StepReport, Tally
+from volumetric.train.learner import LayerTarget, Learner, LearnerOptions, LearnerState, OpenLearner, StepReport
 from volumetric.train.lora import LowRank, load_overlays, save_overlays
 from volumetric.train.losses import BCE, L1, LOSSES, MSE, CrossEntropy, Huber, Loss, LossTerms
 from volumetric.train.modes import MODES, Backprop, Mode, Systolic, TargetPropagation
@@ -48,6 +50,7 @@ __all__ = [
     "Data",
     "DivergedError",
     "EpochEvent",
+    "Evaluation",
     "Event",
     "FileReporter",
     "GraphLoss",
@@ -61,6 +64,7 @@ __all__ = [
     "LogReporter",
     "Loss",
     "LossTerms",
+    "Losses",
     "LowRank",
     "Method",
     "Metrics",
@@ -88,6 +92,7 @@ __all__ = [
     "as_data",
     "clip_by_norm",
     "compare",
+    "evaluate",
     "global_norm",
     "load_npz",
     "load_overlays",

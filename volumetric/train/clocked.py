@@ -4,27 +4,30 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
-from volumetric._typing import Array
+from volumetric._typing import Array, Shape
 from volumetric.clocked import Clocked
 from volumetric.errors import CheckpointError, ShapeError, SpecError, UnsupportedError
 from volumetric.layers import LayerSpec
-from volumetric.network import OUTPUT, Network
+from volumetric.network import Network
 from volumetric.observe.events import Observer
 from volumetric.runtime.clocked.learning import Streams, Ticks, learning_graph, ticks_graph
 from volumetric.runtime.clocked.reference import ReferenceClocked
 from volumetric.runtime.clocked.states import kept_states, out_key
 from volumetric.runtime.clocked.window import Machine
 from volumetric.runtime.graph import GraphDevice
+from volumetric.runtime.lower import lower
+from volumetric.runtime.plan import Plan
 from volumetric.runtime.streams.marks import check_marks, check_rows
+from volumetric.train.by_output import Asked, Tally
 from volumetric.train.data import Batch
 from volumetric.train.device import DeviceLearner
-from volumetric.train.learner import LearnerOptions, LearnerState, StepReport, Tally
+from volumetric.train.learner import LearnerOptions, LearnerState, StepReport
 from volumetric.train.modes import Systolic
-from volumetric.train.objective import Posed, pose
+from volumetric.train.objective import Posed, naming, pose
+from volumetric.train.sequences import Piece, Reading, Sequences, piece_of, some_rows
 from volumetric.weights import Params
 
 RESETS = "resets"
@@ -33,42 +36,12 @@ LEARNS, LOOKS = "carried", "seen"
 """Names of what streams keep while they learn, and while they are judged."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Piece(Batch):
-    """Ticks of the sequences of a batch.
-
-    Attributes
-    ----------
-    since : the tick that what is kept belongs to; 0: streams begin
-    start, stop : ticks that are learned from; those from `since` on are only run
-    """
-
-    since: int = 0
-    start: int = 0
-    stop: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Sequences:
-    """A batch, checked.
-
-    Attributes
-    ----------
-    given : rows by input, ``[T, samples, …]``
-    marks : resets, float32 ``[T, samples]``, or None
-    batch : targets, and the mask, in which rows weigh nothing whose streams begin anew before their output is there
-    """
-
-    given: Mapping[str, Array]
-    rows: int
-    marks: Array | None
-    batch: Batch
-
-
 class ClockedLearner(DeviceLearner):
-    """Trains a machine on a `GraphDevice`. Batches are sequences, ``[samples, T, …]``, and so are their targets.
+    """Trains a machine on a `GraphDevice`.
 
-    Beside the inputs a batch may have ``"resets"``, ``[samples, T]``: 1 where a stream begins anew with a row.
+    Batches are sequences, ``[samples, T, …]``, and so are their targets, or with one a tick
+    ``[samples, T · ticks_per_row, …]``. Beside the inputs a batch may have ``"resets"``, ``[samples, T]``: 1 where a
+    stream begins anew with a row.
 
     Raises
     ------
@@ -87,26 +60,38 @@ class ClockedLearner(DeviceLearner):
             spec = step.attrs.get("spec")
             if isinstance(spec, LayerSpec) and (spec.draws or spec.batch_statistics != "never"):
                 raise UnsupportedError(f"{step.op} at {step.where} cannot be trained tick by tick", hint="leave it out")
-        self.delay = self._find_delay()
+        self.delays = self._find_delays()
         self._streams: dict[tuple[str, int], Streams] = {}
         self._carried: int | None = None
 
-    def _find_delay(self) -> int:
-        """Return the ticks from a row to its output."""
-        mode, delay = self._mode, self._mode.delay
-        if delay == "auto":
-            found = [self._clocked.latency(name, OUTPUT) for name in self._clocked.network.ports]
-            reached = [ticks for ticks in found if ticks is not None]
-            if not reached:
-                raise SpecError("no input of the network reaches its output", hint="a link must lead there")
-            delay = max(reached)
-        if mode.window <= delay or mode.window < mode.ticks_per_row:
+    def _lowered(self, network: Network) -> Plan:
+        """Return the network: at a tick all of it is computed."""
+        return lower(network)
+
+    def _find_delays(self) -> dict[str, int]:
+        """Return the ticks from a row to each output that has a loss."""
+        mode, given, found = self._mode, self._mode.delay, dict[str, int]()
+        own = given if isinstance(given, Mapping) else {}
+        unknown = [name for name in own if name not in self._losses.of]
+        if unknown:
+            known = ", ".join(map(repr, self._losses.of))
+            raise SpecError(f"systolic: delay of output {unknown[0]!r}, which has no loss", hint=f"{known} have")
+        for name in self._losses.of:
+            delay = given if isinstance(given, int) else own.get(name)
+            if delay is None:
+                ways = [self._clocked.latency(port, name) for port in self._clocked.network.ports]
+                delay = max((ticks for ticks in ways if ticks is not None), default=None)
+            if delay is None:
+                raise SpecError(f"no input of the network reaches its output {name!r}", hint="a link must lead there")
+            found[name] = delay
+        latest = max(found.values())
+        if mode.window <= latest or mode.window < mode.ticks_per_row:
             raise SpecError(
-                f"systolic: a window of {mode.window} ticks has no output with a delay of {delay} and "
+                f"systolic: a window of {mode.window} ticks has no output with a delay of {latest} and "
                 f"{mode.ticks_per_row} ticks a row",
-                hint=f"window={max(delay + 1, mode.ticks_per_row)} is the least",
+                hint=f"window={max(latest + 1, mode.ticks_per_row)} is the least",
             )
-        return delay
+        return found
 
     @property
     def state(self) -> LearnerState:
@@ -138,19 +123,32 @@ class ClockedLearner(DeviceLearner):
         """Yield the windows of a batch, each of which is an update; ticks after which no output counts are only run."""
         mode, sequences = self._mode, self._check(batch)
         if not mode.carry:
-            rows = (mode.window - self.delay - 1) // mode.ticks_per_row + 1
+            rows = self._rows_of_a_window(sequences)
             for first in range(0, sequences.rows, rows):
-                part = _rows(batch, first, first + rows)
-                stop = self._ticks(min(rows, sequences.rows - first))
-                if self._pose(self._check(part), 0, stop).count > 0:
-                    yield _piece(part, 0, 0, stop)
+                part = some_rows(batch, self._losses.asked(batch), sequences.rows, slice(first, first + rows))
+                checked = self._check(part)
+                if self._counts_any(checked, 0, checked.ticks):
+                    yield piece_of(part, 0, 0, checked.ticks)
             return
-        since, total = 0, self._ticks(sequences.rows)
+        since, total = 0, sequences.ticks
         for start in range(0, total, mode.window):
             stop = min(start + mode.window, total)
-            if self._pose(sequences, start, stop).count > 0:
-                yield _piece(batch, since, start, stop)
+            if self._counts_any(sequences, start, stop):
+                yield piece_of(batch, since, start, stop)
                 since = stop
+
+    def _rows_of_a_window(self, sequences: Sequences) -> int:
+        """Return how many rows have all that is asked of them within a window that begins with the first."""
+        per, window = self._mode.ticks_per_row, self._mode.window
+        # of r rows the last tick is (r − 1) · per + delay, and per − 1 later where each tick has a target
+        ends = (reading.delay + 1 + (per - reading.every) for reading in sequences.readings.values())
+        room = window - max(ends)
+        if room < 0:
+            raise SpecError(f"systolic: a window of {window} ticks is too short for a row", hint=f"{window - room} do")
+        return room // per + 1
+
+    def _counts_any(self, sequences: Sequences, start: int, stop: int) -> bool:
+        return any(count > 0 for count in self._pose(sequences, start, stop).counts.values())
 
     def step(self, batches: Sequence[Batch], *, rate: float) -> StepReport:
         """Make one update of a window, as `windows` yields them; a fault leaves every weight as it was."""
@@ -163,38 +161,40 @@ class ClockedLearner(DeviceLearner):
             self._run(streams, sequences, start, stop, judged=False)
         ticks, arrays = self._arrays(sequences, piece.start, piece.stop)
         asked = self._pose(sequences, piece.start, piece.stop)
-        knobs = self._knobs(rate, self._options.loss.scale(asked.count), self._updates + 1)
+        scale, shares = self._losses.shares(asked.counts)
+        own = [np.array([*shares.values()], np.float32)] if len(shares) > 1 else []
+        rule = self._rule(asked.counts)
         program = self._program(
-            ("learn", streams.machine.batch, ticks, asked.objective.key),
-            lambda: learning_graph(streams, ticks, self._weights, asked.objective, self._rule),
+            ("learn", streams.machine.batch, ticks, asked.key),
+            lambda: learning_graph(streams, ticks, self._weights, asked.objectives, rule),
         )
-        total, norm, good = self._values(program, [*arrays, *asked.arrays, knobs])
-        last = piece.stop == self._ticks(sequences.rows)
-        report = self._conclude(batches, Tally(total, asked.count), norm, good=bool(good), rate=rate)
+        knobs = self._knobs(rate, scale, self._updates + 1)
+        *totals, norm, good = self._values(program, [*arrays, *asked.arrays, *own, knobs])
+        report = self._conclude(batches, asked.tally(totals), norm, good=bool(good), rate=rate)
         if report.fault is None:
-            self._carried = None if last else len(piece)
+            self._carried = None if piece.stop == sequences.ticks else len(piece)
         return report
 
     def evaluate(self, batch: Batch) -> Tally:
         """Return the loss of a batch."""
         return self.measure(batch)[0]
 
-    def measure(self, batch: Batch) -> tuple[Tally, Array]:
-        """Return the loss of a batch, and the outputs that belong to its rows, ``[samples, T, …]``.
+    def measure(self, batch: Batch) -> tuple[Tally, dict[str, Array]]:
+        """Return the loss of a batch, and of each output what belongs to its targets, ``[samples, targets, …]``.
 
         Streams go through whole sequences, whether or not windows carry while learning.
         """
         sequences, streams = self._check(batch), self._of(LOOKS, len(batch))
-        tally, outputs = Tally(), []
-        for start, stop in self._cut(0, self._ticks(sequences.rows)):
-            found = self._run(streams, sequences, start, stop, judged=True)
-            if found is not None:
-                tally += found[0]
-                outputs.append(found[1])
+        tally, read = Tally(), dict[str, list[Array]]()
+        for start, stop in self._cut(0, sequences.ticks):
+            found, outputs = self._run(streams, sequences, start, stop, judged=True)
+            tally += found
+            for name, y in outputs.items():
+                read.setdefault(name, []).append(y)
         if not np.isfinite(tally.total):
-            named = self._first_odd(sequences, 0, self._ticks(sequences.rows)) or self._loss_fault
+            named = self._first_odd(sequences, 0, sequences.ticks) or self._loss_fault(tally)
             tally = dataclasses.replace(tally, fault=named)
-        return tally, np.concatenate(outputs, 1)
+        return tally, {name: np.concatenate(parts, 1) for name, parts in read.items()}
 
     def watch(self, observers: Sequence[Observer]) -> None:
         """Refuse observers: there are statistics of passes, not of ticks."""
@@ -211,10 +211,6 @@ class ClockedLearner(DeviceLearner):
             self._streams[name, batch] = streams
         return self._streams[name, batch]
 
-    def _ticks(self, rows: int) -> int:
-        """Ticks until the output of the last row is there."""
-        return (rows - 1) * self._mode.ticks_per_row + self.delay + 1
-
     def _cut(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
         for at in range(start, stop, self._mode.window):
             yield at, min(at + self._mode.window, stop)
@@ -226,7 +222,7 @@ class ClockedLearner(DeviceLearner):
         found = list(self.windows(batch))
         if len(found) > 1:
             raise SpecError(f"the sequences are {len(found)} windows", hint="update by each of `windows(batch)`")
-        whole = found[0] if found else _piece(batch, 0, 0, self._ticks(self._check(batch).rows))
+        whole = found[0] if found else piece_of(batch, 0, 0, self._check(batch).ticks)
         assert isinstance(whole, Piece)
         return whole
 
@@ -241,42 +237,54 @@ class ClockedLearner(DeviceLearner):
         found, rows = check_rows(network, given, samples)
         if rows == 0:
             raise ShapeError("the sequences of the batch have no rows")
-        output = (samples, rows, *network.shapes[network.taps[OUTPUT]][1:])
-        for name, array in (("targets", batch.targets), ("mask", batch.mask)):
-            if array is not None and array.shape[:2] != output[:2] and (name == "targets" or array.ndim > 1):
-                raise ShapeError(f"{name}: expected [{samples}, {rows}, …], got {list(array.shape)}")
-        self._options.loss.checked(output, batch.targets, batch.mask)
-        mask = batch.mask
-        if mask is not None and mask.ndim == 1:
-            mask = np.broadcast_to(mask[:, None], (samples, rows))
+        asked, readings = self._losses.asked(batch), dict[str, Reading]()
+        for name, of in asked.items():
+            with naming(self._losses, name):
+                readings[name] = self._reading(name, of, samples, rows)
+                count = readings[name].count
+                self._losses.of[name].checked((samples, count, *self._row_of(name)), of.target, of.mask)
+                if of.mask is not None and of.mask.ndim == 1:
+                    asked[name] = Asked(of.target, np.broadcast_to(of.mask[:, None], (samples, count)))
         marks = None
         if resets is not None and (checked := check_marks(resets, samples, rows)).any():
             marks = np.ascontiguousarray(checked.T, np.float32)
-            reached = self._reached(checked)
-            mask = reached if mask is None else mask * reached.reshape(*reached.shape, *(1,) * (mask.ndim - 2))
+            for name, (target, mask) in asked.items():
+                reached = readings[name].reached(checked, self._mode.ticks_per_row)
+                if mask is not None:
+                    reached = mask * reached.reshape(*reached.shape, *(1,) * (mask.ndim - 2))
+                asked[name] = Asked(target, reached)
         rows_first = {name: np.ascontiguousarray(x.swapaxes(0, 1)) for name, x in found.items()}
-        return Sequences(rows_first, rows, marks, Batch(batch.inputs, batch.targets, mask))
+        return Sequences(rows_first, rows, marks, samples, asked, readings)
 
-    def _reached(self, resets: Array) -> Array:
-        """Return 1 for the rows whose output is there before their stream begins anew, ``[samples, T]``."""
-        reached = np.ones(resets.shape, np.float32)
-        for later in range(1, min(self.delay // self._mode.ticks_per_row, resets.shape[1] - 1) + 1):
-            reached[:, :-later] *= resets[:, later:] == 0
-        return reached
-
-    def _read(self, rows: int, start: int, stop: int) -> range:
-        """Return the rows whose outputs are there after ticks from `start` to `stop`."""
+    def _reading(self, name: str, asked: Asked, samples: int, rows: int) -> Reading:
+        """Return when an output is read, by how many targets it has."""
         per = self._mode.ticks_per_row
-        first, last = (max(0, min(rows, -(-(at - self.delay) // per))) for at in (start, stop))
-        return range(first, last)
+        shapes = [(samples, count) for count in dict.fromkeys((rows, rows * per))]
+        if asked.target.shape[:2] not in shapes:
+            also = f", or [{samples}, {rows * per}, …] with a target for each tick" if per > 1 else ""
+            expected = f"[{samples}, {rows}, …]{also}"
+            raise ShapeError(f"targets: expected {expected}, got {list(asked.target.shape)}")
+        count = asked.target.shape[1]
+        if asked.mask is not None and asked.mask.ndim > 1 and asked.mask.shape[:2] != (samples, count):
+            raise ShapeError(f"mask: expected [{samples}, {count}, …], got {list(asked.mask.shape)}")
+        return Reading(count, per if count == rows else 1, self.delays[name])
+
+    def _row_of(self, name: str) -> Shape:
+        """Shape of what an output gives after a tick."""
+        network = self._clocked.network
+        return network.shapes[network.taps[name]][1:]
 
     def _pose(self, sequences: Sequences, start: int, stop: int) -> Posed:
-        """Return the loss of what is read in a window."""
-        batch, network = sequences.batch, self._clocked.network
-        read = self._read(sequences.rows, start, stop)
-        output = (len(batch), len(read), *network.shapes[network.taps[OUTPUT]][1:])
-        mask = None if batch.mask is None else batch.mask[:, read.start : read.stop]
-        return pose(self._options.loss, output, batch.targets[:, read.start : read.stop], mask)
+        """Return the losses of what is read in a window."""
+        asked: dict[str, Asked] = {}
+        shapes: dict[str, Shape] = {}
+        for name, (target, mask) in sequences.asked.items():
+            read = sequences.readings[name].between(start, stop)
+            if read:
+                part = slice(read.start, read.stop)
+                asked[name] = Asked(target[:, part], None if mask is None else mask[:, part])
+                shapes[name] = (sequences.samples, len(read), *self._row_of(name))
+        return pose(self._losses, asked, shapes)
 
     def _arrays(self, sequences: Sequences, start: int, stop: int) -> tuple[Ticks, list[Array]]:
         """Return a window, and what comes in with it."""
@@ -284,13 +292,13 @@ class ClockedLearner(DeviceLearner):
         first, last = (min(sequences.rows, -(-at // per)) for at in (start, stop))
         marks = None
         if sequences.marks is not None and sequences.marks[first:last].any():
-            marks = np.zeros((stop - start, len(sequences.batch)), np.float32)
+            marks = np.zeros((stop - start, sequences.samples), np.float32)
             marks[first * per - start : stop - start : per][: last - first] = sequences.marks[first:last]
         ticks = Ticks(
             count=stop - start,
             given=tuple(sequences.given) if last > first else (),
             rows=tuple(row * per - start for row in range(first, last)),
-            read=tuple(row * per + self.delay - start for row in self._read(sequences.rows, start, stop)),
+            read=tuple((name, at) for name, of in sequences.readings.items() if (at := of.ticks(start, stop))),
             fresh=start == 0,
             resets=marks is not None,
         )
@@ -299,29 +307,29 @@ class ClockedLearner(DeviceLearner):
 
     def _run(
         self, streams: Streams, sequences: Sequences, start: int, stop: int, *, judged: bool
-    ) -> tuple[Tally, Array] | None:
-        """Run ticks that teach nothing; return loss and outputs where they are asked for and there are any."""
+    ) -> tuple[Tally, dict[str, Array]]:
+        """Run ticks that teach nothing; return loss and outputs as far as they are asked for."""
         ticks, arrays = self._arrays(sequences, start, stop)
-        asked = self._pose(sequences, start, stop) if judged and ticks.read else None
+        asked = self._pose(sequences, start, stop) if judged else Posed((), [], {})
         program = self._program(
-            (streams.name, streams.machine.batch, ticks, None if asked is None else asked.objective.key),
-            lambda: ticks_graph(streams, ticks, self._weights, None if asked is None else asked.objective),
+            (streams.name, streams.machine.batch, ticks, asked.key),
+            lambda: ticks_graph(streams, ticks, self._weights, asked.objectives),
         )
-        if asked is None:
-            program.run(arrays)
-            return None
-        total, outputs = program.run([*arrays, *asked.arrays])
-        return Tally(total.item(), asked.count), outputs
+        found = program.run([*arrays, *asked.arrays])
+        if not asked.counts:
+            return Tally(), {}
+        return asked.tally(found[0].tolist()), dict(zip(asked.counts, found[1:], strict=True))
 
-    def _fault(self, batches: Sequence[Batch], rate: float, total: float) -> str:
+    def _fault(self, batches: Sequence[Batch], rate: float, tally: Tally) -> str:
         """Name what was not finite first."""
         piece = self._whole(batches[0])
         named = self._first_odd(self._check(piece), piece.start, piece.stop)
-        return named or (self._loss_fault if not np.isfinite(total) else "the norm of the gradients, or a new weight")
+        odd = not np.isfinite(tally.total)
+        return named or (self._loss_fault(tally) if odd else "the norm of the gradients, or a new weight")
 
     def _first_odd(self, sequences: Sequences, start: int, stop: int) -> str | None:
         """Run ticks once more on the host, and name the layer and the tick with the first odd number."""
-        batch, per = len(sequences.batch), self._mode.ticks_per_row
+        batch, per = sequences.samples, self._mode.ticks_per_row
         oracle = ReferenceClocked(self._clocked, self.params(), batch)
         if start:
             machine, place = self._of(LEARNS, batch).machine, self._of(LEARNS, batch).place
@@ -339,14 +347,3 @@ class ClockedLearner(DeviceLearner):
                     if not np.isfinite(oracle.state[out_key(coord, 1)]).all():
                         return f"{spec.kind} at {coord}, tick {t} of the sequences"
         return None
-
-
-def _piece(batch: Batch, since: int, start: int, stop: int) -> Piece:
-    return Piece(batch.inputs, batch.targets, batch.mask, since, start, stop)
-
-
-def _rows(batch: Batch, first: int, last: int) -> Batch:
-    """Return some of the rows of all sequences."""
-    given = {name: x[:, first:last] for name, x in batch.given.items()}
-    mask = batch.mask if batch.mask is None or batch.mask.ndim == 1 else batch.mask[:, first:last]
-    return Batch(given, batch.targets[:, first:last], mask)

@@ -9,9 +9,10 @@ from typing import Any
 
 from volumetric.dtypes import DType, Scheme
 from volumetric.errors import SpecError
+from volumetric.train.by_output import AnyLoss, Losses
 from volumetric.train.learner import LearnerOptions
 from volumetric.train.lora import LowRank
-from volumetric.train.losses import MSE, Loss
+from volumetric.train.losses import MSE
 from volumetric.train.modes import Backprop, Mode
 from volumetric.train.optim import AdamW, Optimiser
 from volumetric.train.precision import Precision
@@ -27,7 +28,7 @@ class TrainConfig:
 
     Attributes
     ----------
-    loss, optimiser, clip, dtype, frozen, decay_vectors, overlay, seed, mode : see `LearnerOptions`
+    loss, loss_weights, optimiser, clip, dtype, frozen, decay_vectors, overlay, seed, mode : see `LearnerOptions`
     schedule : factor on the optimiser's learning rate
     accumulate : batches whose gradients make one update; the last update of an epoch may have fewer
     epochs : times that the data are gone through
@@ -41,7 +42,8 @@ class TrainConfig:
     keep_checkpoints : newest checkpoints that are kept
     """
 
-    loss: Loss = field(default_factory=MSE)
+    loss: AnyLoss = field(default_factory=MSE)
+    loss_weights: Mapping[str, float] = field(default_factory=dict)
     optimiser: Optimiser = field(default_factory=AdamW)
     schedule: Schedule = field(default_factory=Constant)
     clip: float | None = None
@@ -61,13 +63,19 @@ class TrainConfig:
     keep_checkpoints: int = 2
 
     def __post_init__(self) -> None:
-        """Check the numbers."""
+        """Check losses and numbers."""
+        Losses.made(self.loss, self.loss_weights)
         for name in ("accumulate", "epochs", "max_steps", "patience", "checkpoint_every", "keep_checkpoints"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise SpecError(f"{name} must be at least 1, got {value}")
         if self.accumulate > 1 and not isinstance(self.mode, Backprop):
             raise SpecError(f"mode {self.mode.kind!r} makes an update of one batch: accumulate must be 1")
+
+    @property
+    def losses(self) -> Losses:
+        """The losses by output."""
+        return Losses.made(self.loss, self.loss_weights)
 
     @property
     def learner(self) -> LearnerOptions:
@@ -79,7 +87,9 @@ class TrainConfig:
         """Return the settings that make the run what it is, as JSON data."""
         told = {f.name: plain(getattr(self, f.name)) for f in dataclasses.fields(self) if f.name not in MAY_CHANGE}
         if isinstance(self.mode, Backprop):
-            del told["mode"]  # checkpoints of earlier versions know no other
+            del told["mode"]  # checkpoints of earlier versions know no other, and no weights of losses
+        if not self.loss_weights:
+            del told["loss_weights"]
         return told
 
 

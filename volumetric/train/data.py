@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -15,9 +14,11 @@ import numpy as np
 from volumetric import rng
 from volumetric._typing import Array
 from volumetric.errors import CheckpointError, ShapeError, SpecError
-from volumetric.network import INPUT
+from volumetric.network import INPUT, OUTPUT
+from volumetric.train.npz import array_names, read_npz
 
 _HOW: Final = "write one with numpy.savez(path, inputs=…, targets=…)"
+_PARTS: Final = ("inputs", "targets", "mask")
 _ORDER, _SPLIT = 0, 1  # random streams of a data set's seed
 
 
@@ -25,16 +26,36 @@ Inputs: TypeAlias = "Array | Mapping[str, Array]"
 """Of a network with one input, or of all its inputs by name."""
 
 
-def as_inputs(inputs: Any) -> Inputs:
-    """Return inputs as arrays."""
-    if isinstance(inputs, Mapping):
-        return {name: np.asarray(x) for name, x in inputs.items()}
-    return np.asarray(inputs)
+Targets: TypeAlias = "Array | Mapping[str, Array]"
+"""Of the only output that has a loss, or of outputs by name."""
+Masks: TypeAlias = "Array | Mapping[str, Array] | None"
+"""Weights of terms, the same for all outputs that have targets, or those of outputs by name."""
 
 
 def named(inputs: Inputs) -> Mapping[str, Array]:
     """Return inputs by name."""
     return inputs if isinstance(inputs, Mapping) else {INPUT: inputs}
+
+
+def arrays_of(inputs: Inputs, targets: Targets, mask: Masks) -> dict[str, Array]:
+    """Return all arrays by the names that they have in files: ``inputs``, ``inputs.types``, ``targets.value``, ….
+
+    What belongs to the input ``"input"`` or the output ``"output"`` has no further name.
+    """
+    found: dict[str, Array] = {}
+    for prefix, of, plain in (("inputs", inputs, INPUT), ("targets", targets, OUTPUT), ("mask", mask, OUTPUT)):
+        if isinstance(of, Mapping):
+            found |= {prefix if name == plain else f"{prefix}.{name}": array for name, array in of.items()}
+        elif of is not None:
+            found[prefix] = of
+    return found
+
+
+def changed(of: Any, change: Callable[[Array], Array]) -> Any:
+    """Change one array, or those of a mapping, or nothing."""
+    if isinstance(of, Mapping):
+        return {name: change(array) for name, array in of.items()}
+    return None if of is None else change(of)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,23 +69,31 @@ class Batch:
     Attributes
     ----------
     inputs : ``[samples, …]``; where the network has several inputs, such arrays by name
-    targets : ``[samples, …]``, as the loss wants them
-    mask : weights of the loss's terms, or None
+    targets : ``[samples, …]``, as the loss wants them; where several outputs have losses, such arrays by output. An
+        output that a batch has no targets of is not computed for it
+    mask : weights of the loss's terms, or None; those of all targets, or by output
     """
 
     inputs: Inputs
-    targets: Array
-    mask: Array | None = None
+    targets: Targets
+    mask: Masks = None
 
     def __post_init__(self) -> None:
         """Check that all arrays have as many samples, and at least one."""
-        given = (*self.given.values(), self.targets, self.mask)
-        counts = {len(a) if a.ndim else 0 for a in given if a is not None}
-        if len(counts) != 1 or 0 in counts:
-            raise ShapeError(f"a batch needs inputs, targets and mask of as many samples, got {sorted(counts)}")
+        if isinstance(self.targets, Mapping) and not self.targets:
+            raise ShapeError("a batch needs targets, got none", hint="give them by output")
+        counts = {name: len(a) if a.ndim else 0 for name, a in self.arrays.items()}
+        if len(set(counts.values())) != 1 or 0 in counts.values():
+            told = ", ".join(f"{name} {count}" for name, count in counts.items())
+            raise ShapeError(f"a batch needs inputs, targets and mask of as many samples, got {told}")
 
     def __len__(self) -> int:
-        return len(self.targets)
+        return len(next(iter(self.given.values())))
+
+    @property
+    def arrays(self) -> dict[str, Array]:
+        """All arrays by name, see `arrays_of`."""
+        return arrays_of(self.inputs, self.targets, self.mask)
 
     @property
     def given(self) -> Mapping[str, Array]:
@@ -96,15 +125,15 @@ class ArrayData:
 
     Attributes
     ----------
-    inputs, targets, mask : one entry for each sample; several inputs by name
+    inputs, targets, mask : one entry for each sample; several inputs and outputs by name, see `Batch`
     batch_size : samples in a batch; the last one of an epoch may be smaller
     shuffle : a new order in each epoch, from `seed` and the number of the epoch
     drop_last : leave out a last batch that is smaller
     """
 
     inputs: Inputs
-    targets: Array
-    mask: Array | None = None
+    targets: Targets
+    mask: Masks = None
     batch_size: int = 32
     shuffle: bool = True
     seed: int = 0
@@ -119,12 +148,25 @@ class ArrayData:
             raise SpecError(f"{len(self)} samples fill no batch of {self.batch_size}", hint="use drop_last=False")
 
     def __len__(self) -> int:
-        return len(self.targets)
+        return len(next(iter(named(self.inputs).values())))
 
     @property
     def features(self) -> Array:
         """The input ``"input"``."""
         return named(self.inputs)[INPUT]
+
+    @property
+    def answers(self) -> Array:
+        """The targets of the one output that has any; raise `SpecError` where several have."""
+        found = [*self.targets.values()] if isinstance(self.targets, Mapping) else [self.targets]
+        if len(found) > 1:
+            raise SpecError("the samples have targets of several outputs")
+        return found[0]
+
+    @property
+    def arrays(self) -> dict[str, Array]:
+        """All arrays by name, see `arrays_of`."""
+        return arrays_of(self.inputs, self.targets, self.mask)
 
     @property
     def batches_per_epoch(self) -> int:
@@ -167,16 +209,12 @@ class ArrayData:
 
     def describe(self) -> dict[str, Any]:
         """Return sizes, seed and checksums."""
-        inputs = {"inputs" if name == INPUT else f"inputs.{name}": x for name, x in named(self.inputs).items()}
-        arrays = {**inputs, "targets": self.targets, "mask": self.mask}
-        sums = {name: checksum(a) for name, a in arrays.items() if a is not None}
+        sums = {name: checksum(a) for name, a in self.arrays.items()}
         order = {"batch_size": self.batch_size, "shuffle": self.shuffle, "seed": self.seed, "drop_last": self.drop_last}
         return {"kind": "arrays", "samples": len(self), **order, "crc32": sums}
 
     def _take(self, samples: Array) -> Batch:
-        mask = None if self.mask is None else self.mask[samples]
-        some = {name: x[samples] for name, x in named(self.inputs).items()}
-        return Batch(some if isinstance(self.inputs, Mapping) else some[INPUT], self.targets[samples], mask)
+        return Batch(*(changed(of, lambda array: array[samples]) for of in (self.inputs, self.targets, self.mask)))
 
 
 def checksum(array: Array) -> int:
@@ -184,7 +222,7 @@ def checksum(array: Array) -> int:
     return zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
 
 
-AnyBatch: TypeAlias = "Batch | tuple[Inputs, Array] | tuple[Inputs, Array, Array]"
+AnyBatch: TypeAlias = "Batch | tuple[Inputs, Targets] | tuple[Inputs, Targets, Masks]"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -205,7 +243,7 @@ class StreamData:
         made = 0
         for made, batch in enumerate(self.make(epoch), start=1):
             if made > start:
-                yield batch if isinstance(batch, Batch) else Batch(as_inputs(batch[0]), *map(np.asarray, batch[1:]))
+                yield batch if isinstance(batch, Batch) else Batch(*(changed(of, np.asarray) for of in batch))
         if made == 0:
             raise SpecError(f"epoch {epoch} of the data has no batch", hint="make new batches at each call")
 
@@ -237,34 +275,49 @@ class CutData:
 
 
 def load_npz(
-    path: str | Path, *, inputs: str = "inputs", targets: str = "targets", mask: str = "mask", **options: Any
+    path: str | Path,
+    *,
+    inputs: str | Mapping[str, str] = "inputs",
+    targets: str | Mapping[str, str] = "targets",
+    mask: str | Mapping[str, str] = "mask",
+    **options: Any,
 ) -> ArrayData:
-    """Read arrays of these names from an ``.npz`` file; the mask may be missing. `options` go to `ArrayData`.
+    """Read samples from an ``.npz`` file. `options` go to `ArrayData`.
+
+    Parameters
+    ----------
+    inputs, targets, mask : an array's name, which is that of the input ``"input"``, or of the only output that has a
+        loss; ``inputs.types`` is then that of an input ``"types"``, ``targets.value`` that of an output ``"value"``, as
+        far as the file has such arrays. Or a mapping of the names of inputs or outputs to those of arrays. There may be
+        no mask
 
     Raises
     ------
     CheckpointError
         The file cannot be read, lacks an array, or has one that needs pickle.
     """
-    try:
-        # numpy leaves a damaged file open where it opens it itself
-        with Path(path).open("rb") as handle:
-            if not zipfile.is_zipfile(handle):
-                raise CheckpointError(f"{path} is not an .npz file", hint=_HOW)
-        with Path(path).open("rb") as handle, np.load(handle, allow_pickle=False) as file:
-            if not isinstance(file, np.lib.npyio.NpzFile):  # an .npy file
-                raise CheckpointError(f"{path} is not an .npz file", hint=_HOW)
-            for name in (inputs, targets):
-                if name not in file:
-                    raise CheckpointError(f"{path} has no array {name!r}", hint=f"it has {', '.join(file)}")
-            chosen = file.get(mask)
-            return ArrayData(inputs=file[inputs], targets=file[targets], mask=chosen, **options)
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        if isinstance(error, (CheckpointError, ShapeError, SpecError)):
-            raise
-        if isinstance(error, OSError) and error.strerror:
-            raise CheckpointError(f"cannot read {path}: {error.strerror}", hint="check the path") from error
-        raise CheckpointError(f"cannot read {path}: {error}", hint=_HOW) from error
+    asked = {"inputs": (inputs, INPUT), "targets": (targets, OUTPUT), "mask": (mask, OUTPUT)}
+    prefixes = tuple(of for of, _ in asked.values() if isinstance(of, str))
+    chosen = {name for of, _ in asked.values() if isinstance(of, Mapping) for name in of.values()}
+
+    def wanted(name: str) -> bool:
+        return name in chosen or name in prefixes or name.startswith(tuple(f"{prefix}." for prefix in prefixes))
+
+    arrays = read_npz(path, hint=_HOW, wanted=wanted)
+    found: dict[str, Any] = {}
+    for what, (of, plain) in asked.items():
+        if isinstance(of, str):
+            named = {plain: arrays[of]} if of in arrays else {}
+            named |= {name[len(of) + 1 :]: array for name, array in arrays.items() if name.startswith(f"{of}.")}
+        else:
+            named = {name: arrays[array] for name, array in of.items() if array in arrays}
+        missing = [] if isinstance(of, str) else [array for array in of.values() if array not in arrays]
+        if missing or (not named and what != "mask"):
+            raise CheckpointError(
+                f"{path} has no array {missing[0] if missing else of!r}", hint=f"it has {', '.join(array_names(path))}"
+            )
+        found[what] = named[plain] if isinstance(of, str) and named.keys() == {plain} else named or None
+    return ArrayData(**found, **options)
 
 
 def token_windows(ids: Array, length: int, stride: int | None = None) -> tuple[Array, Array]:
@@ -288,7 +341,7 @@ def token_windows(ids: Array, length: int, stride: int | None = None) -> tuple[A
     return windows[:, :-1], windows[:, 1:]
 
 
-AnyData: TypeAlias = "Data | tuple[Inputs, ...] | str | Path | Callable[[int], Iterable[AnyBatch]]"
+AnyData: TypeAlias = "Data | tuple[Inputs | Targets | Masks, ...] | str | Path | Callable[[int], Iterable[AnyBatch]]"
 """What `as_data` takes: data, (inputs, targets[, mask]), an ``.npz`` path, or a function from epoch to batches."""
 
 
@@ -305,8 +358,7 @@ def as_data(source: AnyData) -> Data:
     if isinstance(source, (str, Path)):
         return load_npz(source)
     if isinstance(source, tuple) and len(source) in (2, 3):
-        targets, *masks = map(np.asarray, source[1:])
-        return ArrayData(inputs=as_inputs(source[0]), targets=targets, mask=masks[0] if masks else None)
+        return ArrayData(**{name: changed(of, np.asarray) for name, of in zip(_PARTS, source, strict=False)})
     if callable(source):
         return StreamData(source)
     raise SpecError(

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from volumetric._typing import Array, Shape
 from volumetric.layers.noise import noise_key
-from volumetric.network import INPUT, OUTPUT, Network, check_params
+from volumetric.network import INPUT, Network, check_params
 from volumetric.observe.events import ACTIVE_ABOVE, Observer, Stats
 from volumetric.observe.watch import Watch
 from volumetric.runtime import lower
@@ -32,13 +31,16 @@ from volumetric.runtime.graph.training import (
     update_graph,
     watch_graph,
 )
+from volumetric.runtime.plan import Plan, with_outputs
+from volumetric.train.by_output import Tally
 from volumetric.train.data import Batch
-from volumetric.train.learner import LearnerOptions, LearnerState, OpenLearner, StepReport, Tally
+from volumetric.train.learner import LearnerOptions, LearnerState, OpenLearner, StepReport
 from volumetric.train.lora import DOWN, UP
 from volumetric.train.modes import Systolic, TargetPropagation
 from volumetric.train.objective import pose
 from volumetric.train.optim import Adam, Momentum
 from volumetric.train.precision import FLOAT32, schemes_of, trained_store
+from volumetric.train.ready import Ready, sharing
 from volumetric.train.reference import ReferenceLearner
 from volumetric.train.subject import (
     are_sequences,
@@ -75,15 +77,6 @@ def learner_on(device: HasGraphs) -> OpenLearner:
     return open_learner
 
 
-@dataclass(frozen=True, slots=True)
-class Ready:
-    """A batch as graphs take it."""
-
-    of: ForwardPass
-    arrays: list[Array]
-    count: float
-
-
 class DeviceLearner:
     """Trains on a `GraphDevice`. Masters, slots and sums of gradients are float32 buffers of its store.
 
@@ -103,7 +96,9 @@ class DeviceLearner:
     def __init__(self, network: Network, params: Params, options: LearnerOptions, device: GraphDevice) -> None:
         check_params(network, params)
         self._network, self._given, self._options, self._device = network, params, options, device
-        self._plan = lower(network)
+        self._losses = options.losses
+        self._losses.check(network)
+        self._plan = self._lowered(network)
         self._schemes = schemes_of(network, params, options.dtype)
         self._wanted = trained_keys(self._plan, params, options)
         extra = self._extra_masters()
@@ -115,7 +110,7 @@ class DeviceLearner:
             for key, store in params.items()
         }
         self._buffers = {k: params[k].shape for k in learned_buffers(self._plan, params, options)}
-        self._rule = self._make_rule()
+        self._rules: dict[frozenset[str], UpdateRule] = {}
         self._store = device.store()
         self._updates = 0
         self._programs = ProgramCache()
@@ -154,25 +149,26 @@ class DeviceLearner:
         """Make one update from the gradients of all `batches` together; a fault leaves every weight as it was."""
         for batch in batches:
             check_statistics(self._plan, batch.given, self._buffers)
-        ready = [self._ready(batch) for batch in batches]
-        count = sum(one.count for one in ready)
+        ready, scale = sharing(self._losses, [self._ready(batch) for batch in batches])
         self._observe(ready)
-        knobs = self._knobs(rate, self._options.loss.scale(count), self._updates + 1)
+        knobs = self._knobs(rate, scale, self._updates + 1)
         if len(ready) == 1:
-            total, norm, good = self._run_one(ready[0], knobs)
+            tally, norm, good = self._run_one(ready[0], knobs)
         else:
-            total = self._sum(ready)
-            norm, good = (0.0, 0.0) if not np.isfinite(total) else self._values(self._updating(), [knobs])
-        return self._conclude(batches, Tally(total, count), norm, good=bool(good), rate=rate)
+            rule = self._rule({name for one in ready for name in one.posed.counts})
+            tally = self._sum(ready, rule)
+            finite = np.isfinite(tally.total)
+            norm, good = self._values(self._updating(rule), [knobs]) if finite else (0.0, 0.0)
+        return self._conclude(batches, tally, norm, good=bool(good), rate=rate)
 
     def _conclude(self, batches: Sequence[Batch], tally: Tally, norm: float, *, good: bool, rate: float) -> StepReport:
         """Count an update that was written; of one that was not, find what was not finite."""
         if not good:
             if self._watch is not None:
                 self._watch.drop()
-            fault = self._fault(batches, rate, tally.total)
+            fault = self._fault(batches, rate, tally)
             norm = norm if np.isfinite(tally.total) else np.nan
-            return StepReport(tally=Tally(tally.total, tally.count, fault), gradient_norm=norm, fault=fault)
+            return StepReport(tally=dataclasses.replace(tally, fault=fault), gradient_norm=norm, fault=fault)
         self._updates += 1
         if self._watch is not None:
             self._watch.flush(self._updates)
@@ -185,17 +181,18 @@ class DeviceLearner:
         program = self._program(("loss", ready.of), lambda: loss_graph(ready.of, self._weights))
         return self._tally(batch, ready, program.run(ready.arrays)[0])
 
-    def measure(self, batch: Batch) -> tuple[Tally, Array]:
-        """Return the loss of a batch, and the outputs."""
+    def measure(self, batch: Batch) -> tuple[Tally, dict[str, Array]]:
+        """Return the loss of a batch, and the outputs that it has targets of."""
         ready = self._ready(batch)
         program = self._program(("measure", ready.of), lambda: loss_graph(ready.of, self._weights, outputs=True))
-        total, outputs = program.run(ready.arrays)
-        return self._tally(batch, ready, total), outputs
+        totals, *outputs = program.run(ready.arrays)
+        return self._tally(batch, ready, totals), dict(zip(ready.posed.counts, outputs, strict=True))
 
     def _tally(self, batch: Batch, ready: Ready, found: Array) -> Tally:
-        total = found.item()
-        fault = None if np.isfinite(total) else self._reference().evaluate(batch).fault or self._loss_fault
-        return Tally(total, ready.count, fault)
+        tally = ready.posed.tally(found.tolist())
+        if np.isfinite(tally.total):
+            return tally
+        return dataclasses.replace(tally, fault=self._reference().evaluate(batch).fault or self._loss_fault(tally))
 
     def watch(self, observers: Sequence[Observer]) -> None:
         """Tell `observers` about every layer, forward and backward, from the next update on.
@@ -223,17 +220,37 @@ class DeviceLearner:
         """Return what is trained beside the network, as it is at first."""
         return {}
 
-    def _make_rule(self) -> UpdateRule:
+    def _lowered(self, network: Network) -> Plan:
+        """Return what is computed: that which no loss needs is not."""
+        return with_outputs(lower(network), self._losses.of)
+
+    def _rule(self, outputs: Collection[str]) -> UpdateRule:
+        """Return how arrays change in an update by the losses of some outputs: what these do not need stays."""
+        names = frozenset(outputs)
+        if names not in self._rules:
+            self._rules[names] = self._make_rule(self._part(names))
+        return self._rules[names]
+
+    def _make_rule(self, plan: Plan) -> UpdateRule:
+        own = {*plan.params, *self._extra, *self._factors(plan.params)}
+        shapes = {key: shape for key, shape in self._shapes.items() if key in own}
         optimiser = self._options.optimiser
         updates: dict[str, Mapping[str, Any]] = {}
-        for key, shape in self._shapes.items():
+        for key, shape in shapes.items():
             own = optimiser.for_weight(len(shape), decay_vectors=self._options.decay_vectors)
             fields = {f.name: getattr(own, f.name) for f in dataclasses.fields(own) if f.name != "lr"}
             updates[key] = {"name": own.kind, **fields}
         clip = self._options.clip
-        return UpdateRule(
-            masters=self._shapes, updates=updates, slots=optimiser.slots, clip=clip, buffers=self._buffers
-        )
+        buffers = {key: shape for key, shape in self._buffers.items() if key in plan.params}
+        return UpdateRule(masters=shapes, updates=updates, slots=optimiser.slots, clip=clip, buffers=buffers)
+
+    def _factors(self, keys: Collection[str]) -> list[str]:
+        """Keys of the overlays on some weights."""
+        return [] if self._options.overlay is None else [key + end for key in keys for end in (DOWN, UP)]
+
+    def _part(self, outputs: Collection[str]) -> Plan:
+        """Return what some outputs need of the network."""
+        return with_outputs(self._plan, outputs)
 
     def _weights(self, work: GraphBuilder) -> GetWeight:
         """Return what gives the forward pass its weights: as their schemes hold them, or with overlays added."""
@@ -258,19 +275,20 @@ class DeviceLearner:
 
     def _ready(self, batch: Batch) -> Ready:
         """Check a batch and bring it into the form of graphs."""
-        plan = self._plan
+        asked = self._losses.asked(batch)
+        plan = self._part(asked)
         given = checked_inputs(plan, batch.given)
         many = are_sequences(plan, given)
         lead = given[INPUT].shape[: 2 if many else 1]
-        output = (*lead, *plan.values[plan.outputs[OUTPUT]].shape[1:])
-        asked = pose(self._options.loss, output, batch.targets, batch.mask)
+        shapes = {name: (*lead, *plan.values[plan.outputs[name]].shape[1:]) for name in asked}
+        posed = pose(self._losses, asked, shapes)
         of = ForwardPass(
             plan=plan,
             inputs=tuple((name, x.shape) for name, x in given.items()),
             sequences=lead[0] if many else None,
-            objective=asked.objective,
+            objectives=posed.objectives,
         )
-        return Ready(of, [*given.values(), *asked.arrays], asked.count)
+        return Ready(of, [*given.values(), *posed.arrays], posed)
 
     def _knobs(self, rate: float, scale: float, step: int) -> Array:
         """Return the numbers that update number `step` takes from the host."""
@@ -289,9 +307,11 @@ class DeviceLearner:
             return []
         return [np.array(noise_key(self._options.seed, self._updates, part), np.uint32).view(np.int32)]
 
-    def _run_one(self, ready: Ready, knobs: Array) -> list[float]:
-        program = self._program(("step", ready.of), lambda: step_graph(ready.of, self._weights, self._rule))
-        return self._values(program, [*self._noise(ready.of, 0), *ready.arrays, knobs])
+    def _run_one(self, ready: Ready, knobs: Array) -> tuple[Tally, float, float]:
+        rule = self._rule(ready.posed.counts)
+        program = self._program(("step", ready.of), lambda: step_graph(ready.of, self._weights, rule))
+        *totals, norm, good = self._values(program, [*self._noise(ready.of, 0), *ready.arrays, knobs])
+        return ready.posed.tally(totals), norm, good
 
     def _observe(self, ready: Sequence[Ready]) -> None:
         """Collect the statistics of a pass over all batches, under the weights before the update."""
@@ -303,28 +323,29 @@ class DeviceLearner:
             numbers = program.run([*self._noise(of, part), *arrays])
             if numbers:
                 for entry, (low, high, mean, active) in zip(
-                    self._watched[_shape_of(of)], numbers[0].reshape(-1, 4).tolist(), strict=True
+                    self._watched[of.key], numbers[0].reshape(-1, 4).tolist(), strict=True
                 ):
                     stats = Stats(min=low, max=high, mean=mean, active=active, total=entry.size)
                     self._watch.add(entry.mode, makes[entry.value], stats)
 
     def _watch_graph(self, of: ForwardPass) -> Graph:
-        graph, self._watched[_shape_of(of)] = watch_graph(of, self._weights, self._rule, ACTIVE_ABOVE)
+        rule = self._rule([objective.name for objective in of.objectives])
+        graph, self._watched[of.key] = watch_graph(of, self._weights, rule, ACTIVE_ABOVE)
         return graph
 
-    def _sum(self, ready: Sequence[Ready]) -> float:
-        """Sum the gradients of several batches; return the sum of their loss terms, up to the first that is odd."""
-        total = 0.0
+    def _sum(self, ready: Sequence[Ready], rule: UpdateRule) -> Tally:
+        """Sum the gradients of several batches; return the sums of their loss terms, up to the first that is odd."""
+        tally = Tally()
+        self._start_sums()
         for i, one in enumerate(ready):
             of = one.of
-            if i == 0:
-                self._start_sums()
-            program = self._program(("sum", of), lambda of=of: gradient_graph(of, self._weights, self._rule))
+            make = lambda of=of: gradient_graph(of, self._weights, rule)  # noqa: E731
+            program = self._program(("sum", of, tuple(rule.masters)), make)
             keep = np.array([float(i > 0)], np.float32)
-            total += self._values(program, [keep, *self._noise(of, i), *one.arrays])[0]
-            if not np.isfinite(total):
+            tally += one.posed.tally(self._values(program, [keep, *self._noise(of, i), *one.arrays]))
+            if not np.isfinite(tally.total):
                 break
-        return total
+        return tally
 
     def _start_sums(self) -> None:
         """Create the buffers of sums and of what layers change meanwhile, which only accumulation needs."""
@@ -335,21 +356,20 @@ class DeviceLearner:
             if name not in known:
                 self._store.put(name, np.zeros(shape, np.float32))
 
-    def _updating(self) -> GraphProgram:
-        return self._program(("update",), lambda: update_graph(self._rule))
+    def _updating(self, rule: UpdateRule) -> GraphProgram:
+        return self._program(("update", tuple(rule.masters)), lambda: update_graph(rule))
 
     def _program(self, name: tuple[object, ...], make: Callable[[], Graph]) -> GraphProgram:
         """Compile a graph once for each shape of batch."""
-        key = tuple(_shape_of(part) if isinstance(part, ForwardPass) else part for part in name)
+        key = tuple(part.key if isinstance(part, ForwardPass) else part for part in name)
         return self._programs.get(key, lambda: self._device.compile(make(), self._store))
 
     @staticmethod
     def _values(program: GraphProgram, arrays: Sequence[Array]) -> list[float]:
         return program.run(arrays)[0].tolist()
 
-    @property
-    def _loss_fault(self) -> str:
-        return f"the {self._options.loss.kind} loss"
+    def _loss_fault(self, tally: Tally) -> str:
+        return self._losses.fault({name: of.total for name, of in tally.terms.items()})
 
     def _reference(self) -> ReferenceLearner:
         """Return a learner on the host in the very state of this one."""
@@ -364,11 +384,8 @@ class DeviceLearner:
         slots = {name: {key: of[key] for key in own} for name, of in state.slots.items()}
         return LearnerState(state.updates, own, slots, {key: state.buffers[key] for key in self._buffers})
 
-    def _fault(self, batches: Sequence[Batch], rate: float, total: float) -> str:
+    def _fault(self, batches: Sequence[Batch], rate: float, tally: Tally) -> str:
         """Name what was not finite first."""
         named = self._reference().step(batches, rate=rate).fault
-        return named or (self._loss_fault if not np.isfinite(total) else "the norm of the gradients, or a new weight")
-
-
-def _shape_of(of: ForwardPass) -> tuple[object, ...]:
-    return of.inputs, of.sequences, of.objective.key
+        odd = not np.isfinite(tally.total)
+        return named or (self._loss_fault(tally) if odd else "the norm of the gradients, or a new weight")

@@ -11,7 +11,7 @@ from volumetric._typing import Array
 from volumetric.errors import VolumetricError
 from volumetric.network import INPUT
 from volumetric.runtime import Plan
-from volumetric.train.data import ArrayData, Batch, named
+from volumetric.train.data import ArrayData, Batch
 
 
 class DivergedError(VolumetricError, ArithmeticError):
@@ -38,9 +38,8 @@ class DivergedError(VolumetricError, ArithmeticError):
 
 def odd_entry(data: ArrayData | Batch, of: str = "") -> str:
     """Tell the first number of inputs, targets or mask that is not finite, and how many there are; ``""`` if none."""
-    inputs = {"inputs" if name == INPUT else f"inputs of {name}": x for name, x in named(data.inputs).items()}
-    for name, array in (inputs | {"targets": data.targets, "mask": data.mask}).items():
-        if array is None or not _odd(array):
+    for name, array in data.arrays.items():
+        if not _odd(array):
             continue
         wrong = np.argwhere(~np.isfinite(array))
         more = f", and {len(wrong) - 1:,} more are not finite" if len(wrong) > 1 else ""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import ClassVar, Final, TypeAlias
 
 from volumetric.train.learner import LayerTarget
@@ -18,6 +19,7 @@ class StepEvent:
     step : its number, from 1
     epoch : number of the epoch, from 0
     loss : before the update; a mean or a sum, as the loss says
+    losses : of several outputs that have losses, each's own, without its weight
     rate : learning rate
     gradient_norm : before clipping
     clipped : whether gradients were scaled down
@@ -34,9 +36,11 @@ class StepEvent:
     gradient_norm: float
     clipped: bool
     seconds: float
+    losses: Mapping[str, float] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        return f"step {self.step}: loss {self.loss:.6g}, gradient norm {self.gradient_norm:.4g}"
+        loss = f"{self.loss:.6g}{_parts(self.losses, '.6g')}"
+        return f"step {self.step}: loss {loss}, gradient norm {self.gradient_norm:.4g}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +76,9 @@ class EpochEvent:
     validation_loss : after the epoch, or None without validation data
     improved : whether the validation loss is the best so far
     metric : what the caller's own measure gave, or None without one
-    accuracy : fraction of samples in their class, where `TrainConfig.accuracy` asks for it
+    accuracy : fraction of samples in their class, where `TrainConfig.accuracy` asks for it; of several outputs with
+        classes, that of the first
+    losses, validation_losses, accuracies : of several outputs that have losses, by output; losses without their weights
     """
 
     event: ClassVar[str] = "epoch"
@@ -85,12 +91,16 @@ class EpochEvent:
     improved: bool = False
     metric: float | None = None
     accuracy: float | None = None
+    losses: Mapping[str, float] = field(default_factory=dict)
+    validation_losses: Mapping[str, float] = field(default_factory=dict)
+    accuracies: Mapping[str, float] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        validation = "" if self.validation_loss is None else f", validation loss {self.validation_loss:.6g}"
+        held = _parts(self.validation_losses, ".6g")
+        validation = "" if self.validation_loss is None else f", validation loss {self.validation_loss:.6g}{held}"
         metric = "" if self.metric is None else f", metric {self.metric:.6g}"
-        right = "" if self.accuracy is None else f", accuracy {self.accuracy:.2%}"
-        return f"epoch {self.epoch}: loss {self.loss:.6g}{validation}{metric}{right}"
+        right = "" if self.accuracy is None else f", accuracy {self.accuracy:.2%}{_parts(self.accuracies, '.2%')}"
+        return f"epoch {self.epoch}: loss {self.loss:.6g}{_parts(self.losses, '.6g')}{validation}{metric}{right}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +117,11 @@ class StopEvent:
 
     def __str__(self) -> str:
         return f"stopped at step {self.step}: {self.where or self.reason}"
+
+
+def _parts(of: Mapping[str, float], form: str) -> str:
+    """Numbers by output, in brackets."""
+    return f" ({', '.join(f'{name} {value:{form}}' for name, value in of.items())})" if of else ""
 
 
 Event: TypeAlias = StepEvent | TargetEvent | EpochEvent | StopEvent

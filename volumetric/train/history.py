@@ -53,7 +53,8 @@ class FileReporter:
     def report(self, event: Any, /) -> None:
         """Write a line."""
         if self._file is not None:
-            self._file.write(self._line(record(event)))
+            told = {key: value for key, value in record(event).items() if value != {}}  # what has no parts
+            self._file.write(self._line(told))
             self._file.flush()
 
     def close(self) -> None:
@@ -112,7 +113,8 @@ class CsvReporter(FileReporter):
 
     def _line(self, fields: Mapping[str, Any]) -> str:
         text = io.StringIO()
-        csv.DictWriter(text, self.columns, lineterminator="\n").writerow(fields)
+        cells = {key: json.dumps(value) if isinstance(value, Mapping) else value for key, value in fields.items()}
+        csv.DictWriter(text, self.columns, lineterminator="\n").writerow(cells)
         return text.getvalue()
 
     def _read(self, line: str) -> dict[str, Any]:

@@ -15,9 +15,10 @@ from volumetric.clocked import Clocked
 from volumetric.errors import SpecError
 from volumetric.network import Network
 from volumetric.observe import Observer
+from volumetric.train.by_output import AnyLoss, Losses, Tally
 from volumetric.train.data import Batch
 from volumetric.train.lora import LowRank
-from volumetric.train.losses import MSE, Loss
+from volumetric.train.losses import MSE
 from volumetric.train.modes import Backprop, Mode
 from volumetric.train.optim import AdamW, Optimiser
 from volumetric.train.precision import Precision
@@ -30,7 +31,9 @@ class LearnerOptions:
 
     Attributes
     ----------
-    loss, optimiser : which; the optimiser's `lr` is the loop's business
+    loss, loss_weights : a loss of the output ``"output"``, or losses of outputs by name; the weight of each in their
+        sum, 1 where none is given
+    optimiser : its `lr` is the loop's business
     clip : bound on the norm of all gradients together, or None
     dtype : schemes of the weights; forward uses the weights that they can hold (see `volumetric.train.precision`)
     frozen : patterns of keys, as ``"0.*"``, of parameters that are not trained
@@ -41,7 +44,8 @@ class LearnerOptions:
     clocked : the network as a machine, for the mode that trains through ticks
     """
 
-    loss: Loss = field(default_factory=MSE)
+    loss: AnyLoss = field(default_factory=MSE)
+    loss_weights: Mapping[str, float] = field(default_factory=dict)
     optimiser: Optimiser = field(default_factory=AdamW)
     clip: float | None = None
     dtype: Precision = None
@@ -53,23 +57,17 @@ class LearnerOptions:
     clocked: Clocked | None = None
 
     def __post_init__(self) -> None:
-        """Check the clip, and that the mode trains what is asked for."""
+        """Check losses and clip, and that the mode trains what is asked for."""
+        Losses.made(self.loss, self.loss_weights)
         if self.overlay is not None and not isinstance(self.mode, Backprop):
             raise SpecError(f"low-rank overlays are trained by backprop, not by mode {self.mode.kind!r}")
         if self.clip is not None and not self.clip > 0:
             raise SpecError(f"clip must be above 0, got {self.clip}", hint="None does not clip")
 
-
-@dataclass(frozen=True, slots=True)
-class Tally:
-    """A sum of loss terms, their number, and what was not finite first, if anything was."""
-
-    total: float = 0.0
-    count: float = 0.0
-    fault: str | None = None
-
-    def __add__(self, other: Tally) -> Tally:
-        return Tally(self.total + other.total, self.count + other.count, self.fault or other.fault)
+    @property
+    def losses(self) -> Losses:
+        """The losses by output."""
+        return Losses.made(self.loss, self.loss_weights)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +93,7 @@ class StepReport:
 
     Attributes
     ----------
-    tally : sum and number of the loss's terms before the update
+    tally : sums and numbers of the losses' terms before the update
     gradient_norm : norm of all gradients together, before clipping
     clipped : whether the gradients were scaled down
     fault : None, or what was not finite; then no weight has changed
@@ -149,8 +147,8 @@ class Learner(Protocol):
         """Return the loss of a batch under the weights as they will be stored, and learn nothing."""
         ...
 
-    def measure(self, batch: Batch) -> tuple[Tally, Array]:
-        """Return what `evaluate` does, and the outputs of the network, samples first."""
+    def measure(self, batch: Batch) -> tuple[Tally, Mapping[str, Array]]:
+        """Return what `evaluate` does, and the outputs that the batch has targets of, samples first."""
         ...
 
     def params(self) -> Params:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Final, Literal, TypeAlias, get_args, get_type_hints
 
@@ -90,15 +91,17 @@ class TargetPropagation:
 class Systolic:
     """Gradients through the ticks of a clocked network (BPTT), cut into windows; each window is an update.
 
-    The output for row t of a sequence is what is read after tick ``t · ticks_per_row + delay``. After the last row the
-    inputs hold until the output for it is there. Werbos 1990, "Backpropagation through time"; windows: Williams and
-    Peng 1990.
+    An output's target for row t of a sequence is compared with what is read after tick ``t · ticks_per_row + delay``;
+    where it has ``ticks_per_row`` targets a row, number n is with what is read after tick ``n + delay``. After the last
+    row the inputs hold until all that has targets is there. Werbos 1990, "Backpropagation through time"; windows:
+    Williams and Peng 1990.
 
     Attributes
     ----------
     ticks_per_row : ticks that each row gets
     window : ticks through which gradients go back, at most
-    delay : ticks from a row to its output; ``"auto"``: the latency of the machine, of the input that takes longest
+    delay : ticks from a row to its output, the same for all or by output; ``"auto"``: the latency of the machine, of
+        the input that takes longest
     carry : windows of a sequence go on from the states that the one before left, as constants. If not, sequences are
         cut into shorter ones, each of a window with its delay, that begin anew
     """
@@ -107,15 +110,18 @@ class Systolic:
 
     ticks_per_row: int = 1
     window: int = 64
-    delay: int | Literal["auto"] = "auto"
+    delay: int | Literal["auto"] | Mapping[str, int] = "auto"
     carry: bool = True
 
     def __post_init__(self) -> None:
         """Check the fields."""
-        for name, least in (("ticks_per_row", 1), ("window", 1), ("delay", 0)):
-            value = getattr(self, name)
-            if name == "delay" and value == "auto":
-                continue
+        delays = {"delay": self.delay}
+        if isinstance(self.delay, Mapping):
+            delays = {f"delay of output {name!r}": value for name, value in self.delay.items()}
+        elif self.delay == "auto":
+            delays = {}
+        for name, value in {"ticks_per_row": self.ticks_per_row, "window": self.window, **delays}.items():
+            least = int(name in ("ticks_per_row", "window"))
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 raise SpecError(f"systolic: {name} must be {least} or more ticks, got {value!r}")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zipfile
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +16,13 @@ from volumetric.errors import CheckpointError
 _DAMAGE = (OSError, ValueError, TypeError, KeyError, AttributeError, EOFError, zipfile.BadZipFile, zlib.error)
 
 
-def read_npz(path: str | Path, what: str = "", hint: str = "the file is damaged or cut short") -> dict[str, Array]:
-    """Read all arrays of a file, whose checksums are checked on the way. No pickle is read.
+def read_npz(
+    path: str | Path,
+    what: str = "",
+    hint: str = "the file is damaged or cut short",
+    wanted: Callable[[str], bool] = lambda name: True,
+) -> dict[str, Array]:
+    """Read the arrays of a file that are wanted; their checksums are checked on the way. No pickle is read.
 
     `what` says in errors what the file is, `hint` what to do about damage.
 
@@ -27,23 +33,20 @@ def read_npz(path: str | Path, what: str = "", hint: str = "the file is damaged 
     """
     try:
         # numpy leaves a damaged file open where it opens it itself
+        with Path(path).open("rb") as handle:
+            if not zipfile.is_zipfile(handle):
+                raise CheckpointError(f"{what}{path} is not an .npz file", hint=hint)
         with Path(path).open("rb") as handle, np.load(handle, allow_pickle=False) as file:
-            if not isinstance(file, np.lib.npyio.NpzFile):
-                raise CheckpointError(f"{path} is not an .npz file", hint="write one with numpy.savez")
-            return {name: file[name] for name in file.files}
-    # What numpy and zipfile raise on damaged files is not one tree.
-    except (
-        OSError,
-        ValueError,
-        TypeError,
-        KeyError,
-        AttributeError,
-        EOFError,
-        zipfile.BadZipFile,
-        zlib.error,
-    ) as error:
+            return {name: file[name] for name in file.files if wanted(name)}
+    except _DAMAGE as error:
         if isinstance(error, CheckpointError):
             raise
         if isinstance(error, OSError) and error.strerror:
             raise CheckpointError(f"cannot read {what}{path}: {error.strerror}", hint="check the path") from error
         raise CheckpointError(f"cannot read {what}{path}: {error}", hint=hint) from error
+
+
+def array_names(path: str | Path) -> list[str]:
+    """Return the names of all arrays of a file."""
+    with zipfile.ZipFile(path) as file:
+        return [name.removesuffix(".npy") for name in file.namelist()]

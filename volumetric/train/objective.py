@@ -1,41 +1,78 @@
-"""A loss, targets and weights as graphs take them."""
+"""Losses, targets and weights as graphs take them."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from volumetric._typing import Array, Shape
-from volumetric.runtime.graph.training import Objective
+from volumetric.errors import ShapeError, SpecError
+from volumetric.runtime.graph.objectives import Objective
+from volumetric.train.by_output import Asked, Losses, Tally, Terms
 from volumetric.train.losses import CrossEntropy, Loss
 from volumetric.train.own_loss import GraphLoss
 
 
 @dataclass(frozen=True, slots=True)
 class Posed:
-    """A loss of outputs of one shape, the arrays that it takes, and the number of its terms."""
+    """Losses of outputs, the arrays that they take, and output → number of the terms."""
 
-    objective: Objective
+    objectives: tuple[Objective, ...]
     arrays: list[Array]
-    count: float
+    counts: dict[str, float]
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What tells it from others of the same losses."""
+        return tuple(of.key for of in self.objectives)
+
+    def tally(self, totals: Sequence[float]) -> Tally:
+        """Return the terms whose sums these are."""
+        counts = self.counts.items()
+        return Tally({name: Terms(total, count) for (name, count), total in zip(counts, totals, strict=True)})
 
 
-def pose(loss: Loss, output: Shape, targets: Array, mask: Array | None) -> Posed:
-    """Check targets and mask for outputs of a shape, and bring them into the form of graphs.
+def pose(losses: Losses, asked: Mapping[str, Asked], shapes: Mapping[str, Shape]) -> Posed:
+    """Check what is asked of outputs of some shapes, and bring it into the form of graphs.
 
     Raises
     ------
-    ShapeError, SpecError : they do not fit (see `Loss.checked`)
+    ShapeError, SpecError : it does not fit (see `Loss.checked`); of several losses the output is named
     """
-    checked = loss.checked(output, targets, mask)
+    objectives: list[Objective] = []
+    arrays: list[Array] = []
+    counts: dict[str, float] = {}
+    for name, what in asked.items():
+        with naming(losses, name):
+            objective, taken, counts[name] = _pose(name, losses.of[name], shapes[name], what)
+        objectives.append(objective)
+        arrays += taken
+    return Posed(tuple(objectives), arrays, counts)
+
+
+@contextmanager
+def naming(losses: Losses, name: str) -> Iterator[None]:
+    """Say which output an error is about, where there are several losses."""
+    try:
+        yield
+    except (ShapeError, SpecError) as error:
+        if len(losses.of) == 1:
+            raise
+        raise type(error)(f"output {name!r}: {error}", hint=error.hint) from None
+
+
+def _pose(name: str, loss: Loss, output: Shape, asked: Asked) -> tuple[Objective, list[Array], float]:
+    checked = loss.checked(output, asked.target, asked.mask)
     own = isinstance(loss, GraphLoss)
     whole = np.issubdtype(checked.target.dtype, np.integer)
     ids = whole and (own or (isinstance(loss, CrossEntropy) and checked.target.ndim < len(output)))
     of = Objective(
+        name=name,
         output=output,
         target=(),
         target_type="int32" if ids else "float32",
@@ -51,7 +88,7 @@ def pose(loss: Loss, output: Shape, targets: Array, mask: Array | None) -> Posed
     if weights is not None:
         arrays.append(np.ascontiguousarray(weights, np.float32))
     of = dataclasses.replace(of, target=target.shape, weights=None if weights is None else weights.shape)
-    return Posed(of, arrays, checked.count)
+    return of, arrays, checked.count
 
 
 def _attributes(loss: Loss) -> Mapping[str, Any]:

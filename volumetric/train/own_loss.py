@@ -11,8 +11,8 @@ import numpy as np
 from volumetric._typing import Array, Shape
 from volumetric.errors import ShapeError, SpecError
 from volumetric.runtime.graph import Graph, GraphBuilder, NumpyGraphs
+from volumetric.runtime.graph.objectives import EmitTerms, own_loss
 from volumetric.runtime.graph.ops import TensorType
-from volumetric.runtime.graph.training import EmitTerms, own_loss
 from volumetric.train.losses import Checked, Loss, LossTerms, spread_weights
 
 

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import repeat
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from volumetric._typing import Array
 from volumetric.layers.noise import noise_key
-from volumetric.network import INPUT, OUTPUT, Network, check_params
+from volumetric.network import INPUT, Network, check_params
 from volumetric.observe import Observer, Watch
 from volumetric.runtime import Plan, RunOptions, lower
+from volumetric.runtime.plan import with_outputs
 from volumetric.runtime.reference import ReferenceExecutable, TrainingPass
+from volumetric.train.by_output import Asked, Tally, Terms
 from volumetric.train.clip import clip_by_norm, global_norm
 from volumetric.train.data import Batch
 from volumetric.train.divergence import first_odd_gradient, first_odd_value
-from volumetric.train.learner import LearnerOptions, LearnerState, StepReport, Tally
+from volumetric.train.learner import LearnerOptions, LearnerState, StepReport
 from volumetric.train.losses import LossTerms
+from volumetric.train.objective import naming
 from volumetric.train.precision import as_stored, schemes_of, trained_store
 from volumetric.train.subject import (
     are_sequences,
@@ -49,8 +51,10 @@ class ReferenceLearner:
         check_params(network, params)
         self._options = options
         self._schemes = schemes_of(network, params, options.dtype)
-        plan = lower(network)
-        self._executable = ReferenceExecutable(plan, {}, RunOptions(), dtype)
+        self._losses = options.losses
+        self._losses.check(network)
+        plan = with_outputs(lower(network), self._losses.of)
+        self._executable, self._dtype = ReferenceExecutable(plan, {}, RunOptions(), dtype), dtype
         self._overlay = options.overlay
         self._watch: Watch | None = None
         self._wanted = trained_keys(plan, params, options)
@@ -93,15 +97,19 @@ class ReferenceLearner:
         """Return the loss of a batch."""
         return self.measure(batch)[0]
 
-    def measure(self, batch: Batch) -> tuple[Tally, Array]:
-        """Return the loss of a batch, and the outputs."""
-        tally, outputs = Tally(), []
+    def measure(self, batch: Batch) -> tuple[Tally, dict[str, Array]]:
+        """Return the loss of a batch, and the outputs that it has targets of."""
+        tally, found = Tally(), list[dict[str, Array]]()
+        asked = self._losses.asked(batch)
+        executable = self._part(asked)
         with np.errstate(all="ignore"):
-            for x, target, mask in self._runs(batch):
-                values, _ = self._executable.trace(x)
-                tally += self._tally(values, self._terms(values, target, mask))
-                outputs.append(values[self._plan.outputs[OUTPUT]])
-        return tally, np.stack(outputs) if are_sequences(self._plan, batch.given) else outputs[0]
+            for x, wanted in self._runs(batch, asked):
+                values, _ = executable.trace(x)
+                tally += self._tally(executable.plan, values, self._terms(values, wanted))
+                found.append({name: values[self._plan.outputs[name]] for name in asked})
+        if not are_sequences(self._plan, batch.given):
+            return tally, found[0]
+        return tally, {name: np.stack([of[name] for of in found]) for name in asked}
 
     def params(self) -> Params:
         """Return the weights as they are now; what is neither trained nor converted is the given store itself."""
@@ -119,6 +127,13 @@ class ReferenceLearner:
     def _plan(self) -> Plan:
         return self._executable.plan
 
+    def _part(self, outputs: Collection[str]) -> ReferenceExecutable:
+        """Return what computes some outputs, and nothing else."""
+        whole = self._executable
+        if len(outputs) == len(self._losses.of):
+            return whole
+        return ReferenceExecutable(with_outputs(whole.plan, outputs), whole.weights, whole.options, self._dtype)
+
     def _install(self, masters: dict[str, Array]) -> None:
         """Give the forward pass the weights as their schemes hold them, or with the overlays added."""
         if self._overlay is not None:
@@ -130,34 +145,52 @@ class ReferenceLearner:
 
     def _step(self, batches: Sequence[Batch], rate: float) -> StepReport:
         weights, watch = self._executable.weights, self._watch
-        tally, gradients = Tally(), {key: np.zeros_like(weights[key]) for key in self._wanted}
+        asked = [self._losses.asked(batch) for batch in batches]
+        scale, shares = self._losses.shares(self._counts(batches, asked))
+        needed = with_outputs(self._plan, shares).params
+        tally = Tally()
+        gradients = {key: np.zeros_like(weights[key]) for key in self._wanted if key in needed}
         if watch is not None:
             watch.drop()  # of an update that failed
         buffers = dict(self._buffers)
-        for part, batch in enumerate(batches):
-            check_statistics(self._plan, batch.given, self._buffers)
+        for part, (batch, what) in enumerate(zip(batches, asked, strict=True)):
+            executable = self._part(what)
+            check_statistics(executable.plan, batch.given, self._buffers)
             noise, first = noise_key(self._options.seed, self._updates, part), 0
-            for x, target, mask in self._runs(batch):
+            for x, wanted in self._runs(batch, what):
                 training = TrainingPass(buffers=buffers, noise=noise, first=first)
                 first += len(x[INPUT])
-                values, tape = self._executable.trace(x, training=training)
-                terms = self._terms(values, target, mask)
-                tally += self._tally(values, terms)
+                values, tape = executable.trace(x, training=training)
+                terms = self._terms(values, wanted)
+                tally += self._tally(executable.plan, values, terms)
                 if tally.fault is not None:
                     return StepReport(tally=tally, gradient_norm=np.nan, fault=tally.fault)
                 if watch is not None:
-                    watch.forward(self._plan, values)
+                    watch.forward(executable.plan, values)
                 told = None if watch is None else watch.backward
-                for key, g in self._executable.vjp(values, tape, terms.gradient, told)[1].items():
+                slopes = {name: of.gradient * of.gradient.dtype.type(shares[name]) for name, of in terms.items()}
+                for key, g in executable.vjp(values, tape, slopes, told)[1].items():
                     if key in gradients:
                         gradients[key] += g
         if watch is not None:
             watch.flush(self._updates + 1)
-        scale = self._options.loss.scale(tally.count)
         gradients = {key: g * scale for key, g in gradients.items()}
         if self._overlay is not None:
             gradients = self._overlay.pull(gradients, self._masters)
         return self._update(gradients, buffers, tally, rate)
+
+    def _counts(self, batches: Sequence[Batch], asked: Sequence[Mapping[str, Asked]]) -> dict[str, float]:
+        """Output → number of the terms of its loss in all batches."""
+        found: dict[str, float] = {}
+        for batch, what in zip(batches, asked, strict=True):
+            given, plan = checked_inputs(self._plan, batch.given), self._plan
+            lead = given[INPUT].shape[: 2 if are_sequences(plan, given) else 1]
+            for name, of in what.items():
+                shape = (*lead, *plan.values[plan.outputs[name]].shape[1:])
+                with naming(self._losses, name):
+                    count = self._losses.of[name].checked(shape, of.target, of.mask).count
+                found[name] = found.get(name, 0.0) + count
+        return found
 
     def _update(self, gradients: dict[str, Array], buffers: dict[str, Array], tally: Tally, rate: float) -> StepReport:
         clip = self._options.clip
@@ -171,6 +204,11 @@ class ReferenceLearner:
         masters: dict[str, Array] = {}
         slots: dict[str, dict[str, Array]] = {name: {} for name in self._slots}
         for key, w in self._masters.items():
+            if key not in gradients:  # no output that was asked for needs it
+                masters[key] = w
+                for name, arrays in slots.items():
+                    arrays[key] = self._slots[name][key]
+                continue
             before = {name: arrays[key] for name, arrays in self._slots.items()}
             optimiser = self._options.optimiser.for_weight(w.ndim, decay_vectors=self._options.decay_vectors)
             masters[key], after = optimiser.update(w, gradients[key], before, step=self._updates + 1, rate=rate)
@@ -185,22 +223,26 @@ class ReferenceLearner:
         self._install(masters)
         return StepReport(tally=tally, gradient_norm=norm, clipped=clipped)
 
-    def _terms(self, values: dict[int, Array], target: Array, mask: Array | None) -> LossTerms:
-        return self._options.loss.terms(values[self._plan.outputs[OUTPUT]], target, mask)
+    def _terms(self, values: dict[int, Array], asked: Mapping[str, Asked]) -> dict[str, LossTerms]:
+        found: dict[str, LossTerms] = {}
+        for name, of in asked.items():
+            with naming(self._losses, name):
+                found[name] = self._losses.of[name].terms(values[self._plan.outputs[name]], of.target, of.mask)
+        return found
 
-    def _tally(self, values: dict[int, Array], terms: LossTerms) -> Tally:
-        fault = None
-        if not np.isfinite(terms.total):
-            odd = first_odd_value(self._plan, self._executable.weights, values)
-            fault = odd or f"the {self._options.loss.kind} loss"
-        return Tally(terms.total, terms.count, fault)
+    def _tally(self, plan: Plan, values: dict[int, Array], terms: Mapping[str, LossTerms]) -> Tally:
+        tally = Tally({name: Terms(of.total, of.count) for name, of in terms.items()})
+        if np.isfinite(tally.total):
+            return tally
+        odd = first_odd_value(plan, self._executable.weights, values)
+        return Tally(tally.terms, odd or self._losses.fault({name: of.total for name, of in terms.items()}))
 
-    def _runs(self, batch: Batch) -> Iterator[tuple[dict[str, Array], Array, Array | None]]:
-        """Yield inputs, target and mask of each forward pass."""
+    def _runs(self, batch: Batch, asked: Mapping[str, Asked]) -> Iterator[tuple[dict[str, Array], Mapping[str, Asked]]]:
+        """Yield the inputs of each forward pass, and what is asked of its outputs."""
         given = checked_inputs(self._plan, batch.given)
-        if are_sequences(self._plan, given):
-            masks = repeat(None) if batch.mask is None else batch.mask
-            for i, (target, mask) in enumerate(zip(batch.targets, masks, strict=False)):
-                yield {name: x[i] for name, x in given.items()}, target, mask
-        else:
-            yield given, batch.targets, batch.mask
+        if not are_sequences(self._plan, given):
+            yield given, asked
+            return
+        for i in range(len(batch)):
+            part = {name: Asked(t[i], None if mask is None else mask[i]) for name, (t, mask) in asked.items()}
+            yield {name: x[i] for name, x in given.items()}, part

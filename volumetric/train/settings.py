@@ -11,6 +11,7 @@ from typing import Any, Final
 from volumetric.dtypes import Scheme
 from volumetric.errors import SpecError, VolumetricError
 from volumetric.train import tables
+from volumetric.train.by_output import AnyLoss
 from volumetric.train.config import TrainConfig
 from volumetric.train.imported import import_function
 from volumetric.train.lora import LowRank
@@ -260,10 +261,17 @@ def _train(section: object, seed: int, home: Path) -> TrainConfig:
         raise SpecError(f"[train] {error}", hint=error.hint) from None
 
 
-def _loss(value: object, home: Path) -> Loss:
+def _loss(value: object, home: Path) -> AnyLoss:
+    """Make a loss, or of a table without a kind the losses of outputs."""
+    if isinstance(value, dict) and not isinstance(value.get("kind"), str):
+        return {name: _one_loss(item, home, f"[train] loss.{name}") for name, item in value.items()}
+    return _one_loss(value, home, "[train] loss")
+
+
+def _one_loss(value: object, home: Path, where: str) -> Loss:
     if isinstance(value, str) and ":" in value:
         return GraphLoss(function=import_function(value, home, "loss"))
-    return tables.choose(LOSSES, value, "[train] loss")
+    return tables.choose(LOSSES, value, where)
 
 
 def _schedule(value: object, where: str) -> Schedule:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -116,16 +116,18 @@ def _read(
 
 
 def _of_arrays(arrays: ArrayData) -> Problem:
-    x, y = arrays.features, arrays.targets
+    x, y, mask = arrays.features, arrays.answers, arrays.mask
+    if isinstance(mask, Mapping):
+        raise SpecError(f"the samples have masks of the outputs {', '.join(mask)}, and targets of one")
     vocabulary = int(x.max()) + 1 if np.issubdtype(x.dtype, np.integer) and x.size else 0
     ids = np.issubdtype(y.dtype, np.integer)
     if vocabulary and ids and y.shape == x.shape:
-        return Problem(inputs=x, targets=y, mask=arrays.mask, vocabulary=max(vocabulary, int(y.max()) + 1))
+        return Problem(inputs=x, targets=y, mask=mask, vocabulary=max(vocabulary, int(y.max()) + 1))
     classes = tuple(map(str, range(int(y.max()) + 1))) if ids and y.ndim == 1 else ()
     if y.ndim == 1 and not classes:
         y = y[:, None]  # one value for each sample
     shape = x.shape[1:] if x.ndim > 2 else ()
-    return Problem(inputs=x, targets=y, mask=arrays.mask, classes=classes, shape=shape)
+    return Problem(inputs=x, targets=y, mask=mask, classes=classes, shape=shape)
 
 
 def _of_table(path: Path, settings: DataSettings, classes: tuple[str, ...]) -> Problem:

@@ -11,16 +11,18 @@ from typing import Any
 import numpy as np
 
 from volumetric._typing import Array, Shape
-from volumetric.errors import SpecError, UnsupportedError
+from volumetric.errors import ShapeError, SpecError, UnsupportedError
 from volumetric.layers.noise import noise_key
 from volumetric.network import Network
 from volumetric.runtime.graph import GraphDevice
 from volumetric.runtime.graph.inverses import Inverse, last_steps, plan_inverses
 from volumetric.runtime.graph.targets import TargetRule, inverse_graph, target_graph, taught
+from volumetric.train.by_output import Tally
 from volumetric.train.data import Batch
-from volumetric.train.device import DeviceLearner, Ready
-from volumetric.train.learner import LayerTarget, LearnerOptions, StepReport, Tally
+from volumetric.train.device import DeviceLearner
+from volumetric.train.learner import LayerTarget, LearnerOptions, StepReport
 from volumetric.train.modes import TargetPropagation
+from volumetric.train.ready import Ready, sharing
 from volumetric.weights import Params
 
 
@@ -45,17 +47,23 @@ class TargetLearner(DeviceLearner):
         """Make one update by one batch; a fault leaves every weight as it was."""
         if len(batches) != 1:
             raise SpecError("a target is of one batch: accumulate must be 1")
-        ready = self._ready(batches[0])
+        [ready], scale = sharing(self._losses, [self._ready(batches[0])])
+        if len(ready.posed.counts) < len(self._losses.of):
+            [lacking, *_] = [name for name in self._losses.of if name not in ready.posed.counts]
+            raise ShapeError(
+                f"a batch has no targets of output {lacking!r}, and mode 'target' learns all outputs at once",
+                hint="give targets of every output that has a loss, with a mask of zeros; or train by backprop",
+            )
         self._observe([ready])
         self._solve()
         at_once = self._mode.inverse_steps == 1
         arrays = [*ready.arrays, *self._spread(learning=at_once)]
-        rule = self._targets(learning=at_once)
+        rule, names = self._targets(learning=at_once), ready.posed.counts
         program = self._program(("targets", ready.of), lambda: target_graph(ready.of, self._weights, rule))
-        knobs = self._knobs(rate, self._options.loss.scale(ready.count), self._updates + 1)
+        knobs = self._knobs(rate, scale, self._updates + 1)
         key = self._key(0) if ready.of.draws or len(arrays) > len(ready.arrays) else []
-        total, norm, good, *told = self._values(program, [*key, *arrays, knobs])
-        tally = Tally(total, ready.count)
+        found = self._values(program, [*key, *arrays, knobs])
+        (norm, good, *told), tally = found[len(names) :], ready.posed.tally(found[: len(names)])
         layers = tuple(
             LayerTarget(where=step.where, kind=step.op, budget=budget, gap=gap)
             for step, budget, gap in zip(self._steps, told[::2], told[1::2], strict=True)
@@ -76,11 +84,12 @@ class TargetLearner(DeviceLearner):
             knobs = self._knobs(rate, 1.0, self._updates * self._mode.inverse_steps + turn + 1)
             program.run([*self._key(turn), *ready.arrays[: len(ready.of.inputs)], *spread, knobs])
 
-    def _fault(self, batches: Sequence[Batch], rate: float, total: float) -> str:
+    def _fault(self, batches: Sequence[Batch], rate: float, tally: Tally) -> str:
         """Name what was not finite first."""
         with np.errstate(all="ignore"):
             named = self._reference().evaluate(batches[0]).fault
-        return named or (self._loss_fault if not np.isfinite(total) else "a target, or what is learned from it")
+        odd = not np.isfinite(tally.total)
+        return named or (self._loss_fault(tally) if odd else "a target, or what is learned from it")
 
     @cached_property
     def _inverses(self) -> Mapping[str, Inverse]:
@@ -114,7 +123,7 @@ class TargetLearner(DeviceLearner):
     def _targets(self, *, learning: bool) -> TargetRule:
         mode, lr = self._mode, self._options.optimiser.lr
         return TargetRule(
-            update=self._rule,
+            update=self._rule(self._losses.of),
             method=mode.method,
             scale=mode.gradient_scale,
             growth=mode.growth,

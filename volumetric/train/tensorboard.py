@@ -51,6 +51,7 @@ class TensorBoardReporter:
         """Write the numbers of an event."""
         if isinstance(event, StepEvent):
             scalars = {"loss": event.loss, "rate": event.rate, "gradient_norm": event.gradient_norm}
+            scalars |= {f"loss/{name}": value for name, value in event.losses.items()}
             self._scalars(event.step, {f"step/{name}": value for name, value in scalars.items()})
         elif isinstance(event, TargetEvent):
             told = {f"{name}/{of.where}": getattr(of, name) for of in event.layers for name in ("budget", "gap")}
@@ -62,6 +63,9 @@ class TensorBoardReporter:
                 "metric": event.metric,
                 "accuracy": event.accuracy,
             }
+            for kind, of in (("loss", event.losses), ("validation_loss", event.validation_losses)):
+                found |= {f"{kind}/{name}": value for name, value in of.items()}
+            found |= {f"accuracy/{name}": value for name, value in event.accuracies.items()}
             self._scalars(event.step, {f"epoch/{name}": v for name, v in found.items() if v is not None})
 
     def close(self) -> None:

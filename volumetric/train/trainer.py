@@ -11,20 +11,21 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from volumetric._typing import Array
-from volumetric.analysis.evaluation import hits
 from volumetric.clocked import Clocked
 from volumetric.errors import CheckpointError, SpecError, UnsupportedError
-from volumetric.network import Network
+from volumetric.network import OUTPUT, Network
 from volumetric.observe import Observer
 from volumetric.reporting import AnyReporter, Reporter, each, reporters_of
 from volumetric.runtime.open import AnyDevice
+from volumetric.train.by_output import Tally, Terms
 from volumetric.train.checkpoint import Checkpoint, CheckpointStore, read_checkpoint
 from volumetric.train.config import TrainConfig
 from volumetric.train.data import AnyData, ArrayData, Batch, CutData, Data, as_data, grouped
 from volumetric.train.divergence import DivergedError, odd_entry
+from volumetric.train.evaluation import Evaluation, judge
 from volumetric.train.events import EpochEvent, Event, StepEvent, StopEvent, TargetEvent
 from volumetric.train.identity import check_run, describe_run
-from volumetric.train.learner import Learner, OpenLearner, StepReport, Tally, Watchable, Windowed
+from volumetric.train.learner import Learner, OpenLearner, StepReport, Watchable, Windowed
 from volumetric.train.lora import trained_keys
 from volumetric.train.open import bind, open_learner
 from volumetric.train.precision import Precision, master_of, trained_store
@@ -76,7 +77,8 @@ def train(
     ----------
     network : a network; or a machine, whose weights are those of its network, with ``mode=Systolic(…)``: samples are
         sequences, and an update is one of a window of ticks
-    data : batches, (inputs, targets[, mask]), the path of an ``.npz`` file, or a function from epoch to batches
+    data : batches, (inputs, targets[, mask]), the path of an ``.npz`` file, or a function from epoch to batches; what
+        belongs to several inputs or outputs are mappings by name (see `Batch`)
     config : settings; the defaults are AdamW on a mean squared error for one epoch
     validation : other data, or the fraction of `data` to hold back for it
     reporters : get every event, as it happens: functions, as `print`, or objects (see `volumetric.reporting.Reporter`)
@@ -127,6 +129,8 @@ def train(
         raise SpecError("device and learner are both given", hint="give one of them")
     store = None if checkpoints is None else CheckpointStore(checkpoints, config.keep_checkpoints)
     opened = bind(learner or open_learner(device), network, params, config.learner)
+    if isinstance(source, ArrayData):
+        config.losses.cover(source)
     if observers:
         _watch(opened, observers)
     run = _Run(
@@ -166,11 +170,15 @@ class _Progress:
 
     epoch: int = 0
     batch: int = 0
-    total: float = 0.0
-    count: float = 0.0
+    terms: dict[str, tuple[float, float]] = field(default_factory=dict)
     best_loss: float = math.inf
     epochs_since_best: int = 0
     history: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def tally(self) -> Tally:
+        """Sums and numbers of the losses' terms in the epoch so far."""
+        return Tally({name: Terms(*of) for name, of in self.terms.items()})
 
 
 @dataclass(slots=True, kw_only=True)
@@ -260,8 +268,8 @@ class _Run:
             self._diverged(report.fault, self.step + 1, batches)
         self.step += 1
         progress.batch += len(batches)
-        progress.total += report.tally.total
-        progress.count += report.tally.count
+        both = progress.tally + report.tally
+        progress.terms = {name: (of.total, of.count) for name, of in both.terms.items()}
         self._report(self._step_event(report, rate, time.perf_counter() - began))
         if report.layers:
             self._report(TargetEvent(step=self.step, epoch=progress.epoch, layers=report.layers))
@@ -275,12 +283,14 @@ class _Run:
             gradient_norm=report.gradient_norm,
             clipped=report.clipped,
             seconds=seconds,
+            losses=self.config.losses.each(report.tally),
         )
 
     def _end_epoch(self) -> None:
         progress = self.progress
-        loss = self._loss(Tally(progress.total, progress.count))
-        validation, right = self._judge()
+        tally, losses = progress.tally, self.config.losses
+        judged = self._judge()
+        validation = None if judged is None or self.validation is None else judged.loss
         improved = validation is not None and validation < progress.best_loss - self.config.min_delta
         if improved and validation is not None:
             progress.best_loss, progress.epochs_since_best = validation, 0
@@ -290,36 +300,32 @@ class _Run:
         event = EpochEvent(
             step=self.step,
             epoch=progress.epoch,
-            loss=loss,
+            loss=losses.value(tally),
             validation_loss=validation,
             improved=improved,
             metric=None if self.metric is None else self.metric(self.learner.params()),
-            accuracy=right,
+            accuracy=None if judged is None else judged.accuracy,
+            losses=losses.each(tally),
+            validation_losses={} if judged is None or self.validation is None else judged.losses,
+            accuracies={} if judged is None else judged.accuracies,
         )
         progress.history.append(dataclasses.asdict(event))
-        progress.epoch, progress.batch, progress.total, progress.count = progress.epoch + 1, 0, 0.0, 0.0
+        progress.epoch, progress.batch, progress.terms = progress.epoch + 1, 0, {}
         self._report(event)
 
-    def _judge(self) -> tuple[float | None, float | None]:
-        """Return the validation loss and, if asked for, the accuracy on the same samples or else on all."""
-        held = self.validation
-        if held is None and not self.config.accuracy:
-            return None, None
-        tally, right, counted = Tally(), 0, 0
-        for batch in self.data.batches(self.progress.epoch) if held is None else held.batches(0):
-            if self.config.accuracy:
-                found, outputs = self.learner.measure(batch)
-                more = hits(outputs, batch.targets)
-                right, counted = right + more[0], counted + more[1]
-            else:
-                found = self.learner.evaluate(batch)
-            tally += found
-            if tally.fault is not None:
-                self._diverged(f"in validation, {tally.fault}", self.step, [batch])
-        return None if held is None else self._loss(tally), right / counted if counted else None
+    def _judge(self) -> Evaluation | None:
+        """Judge the samples held back or, where accuracy is asked for and there are none, all."""
+        held, classes = self.validation, bool(self.config.accuracy)
+        if held is None and not classes:
+            return None
+        batches = self.data.batches(self.progress.epoch) if held is None else held.batches(0)
+        found, odd = judge(self.learner, self.config.losses, batches, classes=classes)
+        if odd is not None:
+            self._diverged(f"in validation, {found.fault}", self.step, [odd])
+        return found
 
     def _loss(self, tally: Tally) -> float:
-        return tally.total * self.config.loss.scale(tally.count)
+        return self.config.losses.value(tally)
 
     def _reason(self) -> str | None:
         """Say why training should end between two epochs, if it should."""
@@ -367,7 +373,10 @@ class _Run:
         checkpoint = read_checkpoint(path)
         check_run(path, checkpoint.run, self.description)
         try:
-            self.progress = _Progress(**checkpoint.progress)
+            kept = dict(checkpoint.progress)
+            if "total" in kept:  # of a version in which one output had a loss
+                kept["terms"] = {OUTPUT: (kept.pop("total"), kept.pop("count"))}
+            self.progress = _Progress(**kept)
         except TypeError as error:
             raise CheckpointError(f"{path}: {error}") from error
         self.learner.restore(checkpoint.learner)

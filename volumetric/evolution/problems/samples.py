@@ -123,7 +123,7 @@ class Samples:
             data = ArrayData(inputs=x, targets=y, batch_size=self.batch, seed=_TRAINING_SEED)
             data, judged = data.split(self.held)
             params = self._trained(genome.network, params, data)
-            x, y = judged.features, judged.targets
+            x, y = judged.features, judged.answers
         outputs = outputs_of(genome.network, params, x)
         weights = sum(int(np.prod(store.shape)) for store in genome.params.values())
         return self._quality(np.asarray(outputs, np.float64), y) - self.cost * weights / 1000
@@ -132,7 +132,7 @@ class Samples:
         loss = CrossEntropy() if self.learning.classes else MSE()
         config = TrainConfig(loss=loss, optimiser=AdamW(lr=self.lr, weight_decay=0.0), epochs=self.epochs, clip=1.0)
         x = apart(network, data.features)
-        y = data.targets[:, None] if x.ndim != data.features.ndim else data.targets
+        y = data.answers[:, None] if x.ndim != data.features.ndim else data.answers
         return train(network, params, dataclasses.replace(data, inputs=x, targets=y), config, learner=_learner()).params
 
     def _quality(self, outputs: F64Array, targets: Array) -> float:

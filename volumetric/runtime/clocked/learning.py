@@ -6,26 +6,23 @@ constants. Weights of layers that are one bucket are stacked in the graph, so th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from volumetric._typing import Shape
-from volumetric.network import OUTPUT
 from volumetric.runtime.clocked.program import at_tick, read_states, write_states
 from volumetric.runtime.clocked.window import Machine, Window
 from volumetric.runtime.graph.build import GraphBuilder
+from volumetric.runtime.graph.objectives import Objective, emit_objectives, emit_seeds, emit_targets
 from volumetric.runtime.graph.ops import Graph
 from volumetric.runtime.graph.passes import fuse_activations
 from volumetric.runtime.graph.training import (
     KNOBS,
     EmitWeights,
     GetWeight,
-    Objective,
     UpdateRule,
-    emit_objective,
-    emit_targets,
     master_gradients,
     write_update,
 )
@@ -40,7 +37,7 @@ class Ticks:
     count : ticks
     given : inputs that have rows
     rows : at which ticks rows come in
-    read : after which ticks the output ``"output"`` is handed out
+    read : name of an output, and after which ticks it is handed out
     fresh : whether streams begin with it; if not, they go on from what is kept
     resets : whether streams begin anew within it
     """
@@ -48,7 +45,7 @@ class Ticks:
     count: int
     given: tuple[str, ...]
     rows: tuple[int, ...]
-    read: tuple[int, ...]
+    read: tuple[tuple[str, tuple[int, ...]], ...]
     fresh: bool
     resets: bool
 
@@ -65,51 +62,55 @@ class Streams:
         return f"{self.name}/{self.machine.batch}/{key}"
 
 
-def ticks_graph(streams: Streams, ticks: Ticks, weights: EmitWeights, objective: Objective | None) -> Graph:
+def ticks_graph(streams: Streams, ticks: Ticks, weights: EmitWeights, objectives: Sequence[Objective]) -> Graph:
     """Return a window that learns nothing.
 
     Inputs: rows of each input ``[rows, streams, …]``, if any come in; resets ``[ticks, streams]``, if there are any;
-    then, with an objective, targets [, weights]. Outputs: with an objective the sum of its terms, and what was read,
-    ``[streams, n, …]``.
+    then for each of n losses targets [, weights]. Outputs: with losses the sums of their terms [n], and what was read
+    of each of their outputs, ``[streams, ticks, …]``.
     """
     work = GraphBuilder()
     run = _emit(work, streams, ticks, weights(work))
     made: list[int] = []
-    if objective is not None:
-        y = run.outputs(work)
-        made = [emit_objective(work, objective, y, emit_targets(work, objective))[0], y]
+    if objectives:
+        seen = emit_objectives(work, objectives, run.outputs(work), [emit_targets(work, of) for of in objectives])
+        made = [seen.totals, *(y for y, _ in seen.slopes)]
     write_states(work, run.window.state, run.kept, streams.place)
     return fuse_activations(work.finish(made))
 
 
 def learning_graph(
-    streams: Streams, ticks: Ticks, weights: EmitWeights, objective: Objective, rule: UpdateRule
+    streams: Streams, ticks: Ticks, weights: EmitWeights, objectives: Sequence[Objective], rule: UpdateRule
 ) -> Graph:
     """Return a window with its update; nothing is written where a number would not be finite.
 
-    Inputs: as `ticks_graph`, then the knobs. Output [3]: sum of the terms, norm of the gradients, 1 if it was written.
+    Inputs: as `ticks_graph`; the shares of several losses, see `emit_seeds`; the knobs. Output [n + 2]: sums of the
+    terms, norm of the gradients, 1 if it was written.
     """
     work = GraphBuilder()
     run = _emit(work, streams, ticks, weights(work))
-    y = run.outputs(work)
-    total, slope = emit_objective(work, objective, y, emit_targets(work, objective))
-    gradients = master_gradients(work, rule, {y: slope})
-    norm, good = write_update(work, rule, gradients, {}, work.input("knobs", (KNOBS,)), total)
+    seen = emit_objectives(work, objectives, run.outputs(work), [emit_targets(work, of) for of in objectives])
+    gradients = master_gradients(work, rule, emit_seeds(work, seen.slopes, shared=len(objectives) > 1))
+    norm, good = write_update(work, rule, gradients, {}, work.input("knobs", (KNOBS,)), seen.totals)
     write_states(work, run.window.state, run.kept, streams.place, good)
-    return work.finish([work.concat([total, norm, good], 0)])
+    return work.finish([work.concat([seen.totals, norm, good], 0)])
 
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """A window that was emitted: states as they were read, and what was read after ticks."""
+    """A window that was emitted: states as they were read, and what was read after ticks, by output."""
 
     window: Window
     kept: dict[str, int]
-    made: Sequence[int]
+    made: Mapping[str, Sequence[int]]
 
-    def outputs(self, work: GraphBuilder) -> int:
-        """What was read, ``[streams, n, …]``."""
-        return work.concat([work.reshape(y, (work.shape(y)[0], 1, *work.shape(y)[1:])) for y in self.made], 1)
+    def outputs(self, work: GraphBuilder) -> dict[str, int]:
+        """What was read, ``[streams, ticks, …]``."""
+
+        def row(y: int) -> int:
+            return work.reshape(y, (work.shape(y)[0], 1, *work.shape(y)[1:]))
+
+        return {name: work.concat([row(y) for y in read], 1) for name, read in self.made.items()}
 
 
 def _emit(work: GraphBuilder, streams: Streams, ticks: Ticks, param: GetWeight) -> _Run:
@@ -120,12 +121,14 @@ def _emit(work: GraphBuilder, streams: Streams, ticks: Ticks, param: GetWeight) 
     kept = {} if ticks.fresh else read_states(work, machine, streams.place)
     window = Window(work, machine, dict(kept) or _fresh(work, machine), param, _stacking(work, param))
     coming = {tick: n for n, tick in enumerate(ticks.rows)}
-    made: list[int] = []
+    read = {name: frozenset(at) for name, at in ticks.read}
+    made: dict[str, list[int]] = {name: [] for name in read}
     for t in range(ticks.count):
         given = {name: at_tick(work, x, coming[t]) for name, x in rows.items()} if t in coming else {}
         outputs = window.tick(given, None if marks is None else at_tick(work, marks, t))
-        if t in ticks.read:
-            made.append(outputs[OUTPUT])
+        for name, at in read.items():
+            if t in at:
+                made[name].append(outputs[name])
     return _Run(window, kept, made)
 
 

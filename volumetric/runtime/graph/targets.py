@@ -8,7 +8,7 @@ error ``E_i = ‖f_i(h_{i-1}) - ĥ_i‖² / (2 B κ_i)``, whose gradient stays i
   derivative crosses a layer below the last ones. Learned inverses descend ``R_i = ‖g_i(f_i(h̃)) - h̃‖² / (2B)``, where
   h̃ is h_{i-1} with noise. Lee et al. 2015, "Difference Target Propagation" (arXiv 1412.7525).
 
-ℓ is the loss of one row, B the number of rows.
+ℓ is the loss of one row, the sum of those of its outputs; B is the number of rows.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ import numpy as np
 
 from volumetric.layers import Discrete
 from volumetric.layers.noise import stream_of
-from volumetric.network import OUTPUT
 from volumetric.runtime.graph.build import GraphBuilder
 from volumetric.runtime.graph.differentiate import differentiate
 from volumetric.runtime.graph.inverses import EXACT, Inverse, cross_join, emit_inverse, last_steps, weighted
 from volumetric.runtime.graph.network import emit_plan, emit_step
+from volumetric.runtime.graph.objectives import emit_seeds
 from volumetric.runtime.graph.ops import Graph
 from volumetric.runtime.graph.rules import GraphTraining, Scope
 from volumetric.runtime.graph.rules.rowwise import sent
@@ -86,9 +86,9 @@ def taught(plan: Plan, trained: Iterable[str]) -> list[Step]:
 def target_graph(of: ForwardPass, weights: EmitWeights, rule: TargetRule) -> Graph:
     """Do all of an update by one batch.
 
-    Inputs: the key of the pass, int32 [2], if layers draw or inverses learn; as `loss_graph`; the noise on what
-    inverses learn from [1], if they do; the knobs. Output [3 + 2 n]: sum of the loss's terms, norm of all gradients, 1
-    if it was written, and budget and gap of each step of `taught`.
+    Inputs: the key of the pass, int32 [2], if layers draw or inverses learn; as `loss_graph`; the shares if it
+    is `shared`; the noise on what inverses learn from [1], if they do; the knobs. Output [n + 2 + 2 m]: the sums of the
+    terms of n losses, norm of all gradients, 1 if it was written, and budget and gap of each of m steps of `taught`.
     """
     work = GraphBuilder()
     learned = [inverse for inverse in rule.inverses.values() if inverse.layer is not None]
@@ -97,15 +97,23 @@ def target_graph(of: ForwardPass, weights: EmitWeights, rule: TargetRule) -> Gra
     buffers = {name: work.stored(name, shape) for name, shape in rule.update.buffers.items()}
     training = GraphTraining(buffers=buffers, noise=key if of.draws else None)
     get, made = weights(work), dict[int, int]()
-    total, _, slope = emit_loss(work, of, lambda _: get, made=made, training=training)
+    seen = emit_loss(work, of, lambda _: get, made=made, training=training)
+    seeds = emit_seeds(work, seen.slopes, shared=of.shared)
     noise = work.input("spread", (1,)) if rule.learns_inverses and learned else None
     knobs = work.input("knobs", (KNOBS,))
     rate, scale, first, second = work.split(knobs, [1] * KNOBS, 0)
     pass_ = _Pass(work=work, plan=of.plan, rule=rule, made=made, get=get, sequences=of.sequences or 1)
-    y = made[of.plan.outputs[OUTPUT]]
-    slope = work.reshape(slope, work.shape(y))
-    slope = work.binary("mul", slope, work.reshape(scale, (1,) * len(work.shape(y))))
-    pass_.aim(work.affine(slope, float(pass_.rows)))
+    slopes: dict[int, int] = {}
+    for objective, (output, _) in zip(of.objectives, seen.slopes, strict=True):
+        if output not in seeds:  # another name of the same tensor
+            continue
+        y = made[of.plan.outputs[objective.name]]
+        slope = work.reshape(seeds.pop(output), work.shape(y))
+        slope = work.affine(
+            work.binary("mul", slope, work.reshape(scale, (1,) * len(work.shape(y)))), float(pass_.rows)
+        )
+        slopes[y] = work.add(slopes[y], slope) if y in slopes else slope
+    pass_.aim(slopes)
     steps = taught(of.plan, rule.update.masters)
     gradients, paces, told = pass_.local(steps)
     if noise is not None and key is not None:
@@ -114,8 +122,8 @@ def target_graph(of: ForwardPass, weights: EmitWeights, rule: TargetRule) -> Gra
         gradients |= found
         paces |= dict.fromkeys(found, own)
     knobs = work.concat([rate, work.scalar(1.0), first, second], 0)  # the errors are means already
-    update = write_update(work, rule.update, gradients, training.buffers, knobs, total, paces)
-    return work.finish([work.concat([total, *update, *told], 0)])
+    update = write_update(work, rule.update, gradients, training.buffers, knobs, seen.totals, paces)
+    return work.finish([work.concat([seen.totals, *update, *told], 0)])
 
 
 def inverse_graph(of: ForwardPass, weights: EmitWeights, rule: TargetRule) -> Graph:
@@ -154,7 +162,7 @@ class _Pass:
         self.shift: dict[int, int] = {}
         """Value → how far its target is from it."""
         self.kappa: dict[int, float] = {}
-        self.rows = self.work.shape(self.made[self.plan.outputs[OUTPUT]])[0]
+        self.rows = self.work.shape(self.made[next(iter(self.plan.outputs.values()))])[0]
 
     @cached_property
     def base(self) -> Scope:
@@ -180,24 +188,24 @@ class _Pass:
         """Value → the step that makes it."""
         return {step.outputs[0]: step for step in self.plan.steps}
 
-    def aim(self, slope: int) -> None:
-        """Give every value its target; `slope` is the gradient of each row's loss with respect to the output."""
+    def aim(self, slopes: Mapping[int, int]) -> None:
+        """Give every value its target; `slopes`: output → gradient of each row's loss with respect to it."""
         if self.rule.method == "gradient":
-            self._by_gradient(slope)
+            self._by_gradient(slopes)
         else:
-            self._by_difference(slope)
+            self._by_difference(slopes)
 
-    def _by_gradient(self, slope: int) -> None:
+    def _by_gradient(self, slopes: Mapping[int, int]) -> None:
         depth = self._depths()
-        found = differentiate(self.work, {self.made[self.plan.outputs[OUTPUT]]: slope}, [self.made[i] for i in depth])
+        found = differentiate(self.work, slopes, [self.made[i] for i in depth])
         for value, layers in depth.items():
             if self.made[value] in found:
                 kappa = self.rule.scale * self.rule.growth**layers
                 self._ask(value, [(self.work.affine(found[self.made[value]], -kappa), kappa)])
 
     def _depths(self) -> dict[int, int]:
-        """Value that a layer made → layers from it to the output, on the longest way."""
-        found = {self.plan.outputs[OUTPUT]: 0}
+        """Value that a layer made → layers from it to an output, on the longest way."""
+        found = dict.fromkeys(self.plan.outputs.values(), 0)
         for step in reversed(self.plan.steps):
             if step.outputs[0] in found:
                 further = found[step.outputs[0]] + bool(step.params)
@@ -205,9 +213,9 @@ class _Pass:
                     found[i] = max(found.get(i, 0), further)
         return {value: layers for value, layers in found.items() if value in self.weighted}
 
-    def _by_difference(self, slope: int) -> None:
+    def _by_difference(self, slopes: Mapping[int, int]) -> None:
         derived, last = last_steps(self.plan)
-        ends = {i for step in last for i in step.outputs} | {self.plan.outputs[OUTPUT]}
+        ends = {i for step in last for i in step.outputs} | set(self.plan.outputs.values())
         if self.rule.top == "hidden":
             derived = [*derived, *last]
             ends |= {i for step in last for i in step.inputs if i in self.weighted}
@@ -216,7 +224,7 @@ class _Pass:
         asked: dict[int, list[tuple[int, float]]] = {}
         for value in ends:
             tensor, stops = self.made[value], blocked - {self.made[value]}
-            found = differentiate(self.work, {self.made[self.plan.outputs[OUTPUT]]: slope}, [tensor], stops=stops)
+            found = differentiate(self.work, slopes, [tensor], stops=stops)
             if tensor in found:
                 asked[value] = [(self.work.affine(found[tensor], -self.rule.scale), self.rule.scale)]
         for step in reversed(self.plan.steps):

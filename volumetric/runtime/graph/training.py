@@ -14,13 +14,12 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from volumetric._typing import Shape
-from volumetric.errors import SpecError
 from volumetric.layers import LayerSpec
-from volumetric.network import OUTPUT
 from volumetric.runtime.graph.build import GraphBuilder
 from volumetric.runtime.graph.differentiate import differentiate
 from volumetric.runtime.graph.network import emit_plan
-from volumetric.runtime.graph.ops import Graph, TensorType
+from volumetric.runtime.graph.objectives import Objective, Seen, emit_objectives, emit_seeds, emit_targets
+from volumetric.runtime.graph.ops import Graph
 from volumetric.runtime.graph.passes import fuse_activations
 from volumetric.runtime.graph.rules import GraphTraining
 from volumetric.runtime.plan import Plan
@@ -29,46 +28,9 @@ GetWeight: TypeAlias = Callable[[str, Shape], int]
 EmitWeights: TypeAlias = Callable[[GraphBuilder], GetWeight]
 """Given a builder, returns what maps key and shape of a parameter to the tensor that the forward pass uses."""
 
-EmitTerms: TypeAlias = Callable[[GraphBuilder, int, int], int]
-"""Given a builder, the tensor of outputs and that of targets, returns the tensor of a loss's terms."""
-
 MARGIN = 1e-6
 """What the norm of clipped gradients stays below the limit, as in torch."""
 _LARGEST = float(np.finfo(np.float32).max)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Objective:
-    """A loss of outputs of one shape.
-
-    Attributes
-    ----------
-    output : shape of the outputs
-    target, target_type : shape and type of the targets, as the loss operation takes them
-    weights : shape of the weights of terms, or None where all weigh 1
-    loss : name and attributes of the loss operation; or what emits the terms of another loss
-    """
-
-    output: Shape
-    target: Shape
-    target_type: TensorType
-    weights: Shape | None
-    loss: Mapping[str, Any] | EmitTerms
-
-    @property
-    def terms(self) -> Shape:
-        """Shape of the output as the loss takes it."""
-        return (prod(self.output[:-1]), self.output[-1]) if self.by_rows else self.output
-
-    @property
-    def by_rows(self) -> bool:
-        """Whether a term is a row of the output, not an element."""
-        return not callable(self.loss) and self.loss["name"] == "cross_entropy"
-
-    @property
-    def key(self) -> tuple[object, ...]:
-        """What tells it from others of the same loss."""
-        return self.output, self.target, self.target_type, self.weights
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,16 +39,23 @@ class ForwardPass:
 
     Attributes
     ----------
-    plan : the network, as `lower` wrote it
+    plan : the network, as `lower` wrote it, without what no loss needs
     inputs : name and shape of each input, ``[rows, …]`` or ``[sequences, rows, …]``
     sequences : how many sequences, or None where rows are samples
-    objective : the loss, of the output ``"output"``
+    objectives : the losses
+    shared : whether they have shares in what is learned from, see `emit_seeds`
     """
 
     plan: Plan
     inputs: tuple[tuple[str, Shape], ...]
     sequences: int | None
-    objective: Objective
+    objectives: tuple[Objective, ...]
+    shared: bool = False
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What tells it from others through the same network."""
+        return self.inputs, self.sequences, self.shared, tuple(of.key for of in self.objectives)
 
     @property
     def draws(self) -> bool:
@@ -144,17 +113,21 @@ def next_key(key: str) -> str:
 
 
 def loss_graph(of: ForwardPass, weights: EmitWeights, *, outputs: bool = False) -> Graph:
-    """Inputs: inputs, targets [, weights]. Outputs: the sum of the loss's terms, and what the network gave if asked."""
+    """Judge a batch.
+
+    Inputs: inputs, then for each of n losses targets [, weights]. Outputs: the sums of the losses' terms [n], and each
+    output that has a loss if asked.
+    """
     work = GraphBuilder()
-    total, prediction, _ = emit_loss(work, of, weights)
-    return fuse_activations(work.finish([total, prediction] if outputs else [total]))
+    seen = emit_loss(work, of, weights)
+    return fuse_activations(work.finish([seen.totals, *(y for y, _ in seen.slopes)] if outputs else [seen.totals]))
 
 
 def gradient_graph(of: ForwardPass, weights: EmitWeights, rule: UpdateRule) -> Graph:
     """Add the gradients of a batch to their sums.
 
-    Inputs: ``keep`` [1]: 0 starts the sums anew; the key of the pass if it `draws`; then as `loss_graph`. Output: the
-    sum of the loss's terms.
+    Inputs: ``keep`` [1]: 0 starts the sums anew; the key of the pass if it `draws`; as `loss_graph`; the shares, see
+    `emit_seeds`. Output: the sums of the losses' terms [n].
     """
     work = GraphBuilder()
     keep = work.input("keep", (1,))
@@ -168,13 +141,13 @@ def gradient_graph(of: ForwardPass, weights: EmitWeights, rule: UpdateRule) -> G
         },
         noise=_noise(work, of),
     )
-    total, prediction, slope = emit_loss(work, of, weights, training=training)
-    gradients = master_gradients(work, rule, {prediction: slope})
+    seen = emit_loss(work, of, weights, training=training)
+    gradients = master_gradients(work, rule, emit_seeds(work, seen.slopes, shared=of.shared))
     for key, g in gradients.items():
         work.assign(sum_key(key), work.add(_where(work, work.stored(sum_key(key), rule.masters[key]), keep), g))
     for key, value in training.buffers.items():
         work.assign(next_key(key), value)
-    return work.finish([total])
+    return work.finish([seen.totals])
 
 
 def update_graph(rule: UpdateRule) -> Graph:
@@ -189,15 +162,15 @@ def update_graph(rule: UpdateRule) -> Graph:
 def step_graph(of: ForwardPass, weights: EmitWeights, rule: UpdateRule) -> Graph:
     """Do all of an update by one batch.
 
-    Inputs: the key of the pass if it `draws`; as `loss_graph`; the knobs. Output [3]: sum of the loss's terms, then as
-    `update_graph`.
+    Inputs: the key of the pass if it `draws`; as `loss_graph`; the shares if it is `shared`; the knobs. Output
+    [n + 2]: the sums of the losses' terms, then as `update_graph`.
     """
     work = GraphBuilder()
     training = begin_training(work, of, rule)
-    total, prediction, slope = emit_loss(work, of, weights, training=training)
-    gradients = master_gradients(work, rule, {prediction: slope})
-    told = write_update(work, rule, gradients, training.buffers, work.input("knobs", (KNOBS,)), total)
-    return work.finish([work.concat([total, *told], 0)])  # one tensor: a device hands each over apart
+    seen = emit_loss(work, of, weights, training=training)
+    gradients = master_gradients(work, rule, emit_seeds(work, seen.slopes, shared=of.shared))
+    told = write_update(work, rule, gradients, training.buffers, work.input("knobs", (KNOBS,)), seen.totals)
+    return work.finish([work.concat([seen.totals, *told], 0)])  # one tensor: a device hands each over apart
 
 
 def watch_graph(
@@ -205,18 +178,18 @@ def watch_graph(
 ) -> tuple[Graph, tuple[Watched, ...]]:
     """Statistics of what every step makes, and of the gradients of the sum of the loss's terms with respect to it.
 
-    Inputs: the key of the pass if it `draws`; as `loss_graph`. Output ``[4 · n]``: for each of the n entries returned
-    least, greatest, mean, and the fraction above `active` in magnitude.
+    Inputs: the key of the pass if it `draws`; as `loss_graph`; the shares if it is `shared`. Output ``[4 · n]``: for
+    each of the n entries returned least, greatest, mean, and the fraction above `active` in magnitude.
     """
     work = GraphBuilder()
     made: dict[int, int] = {}
-    _, prediction, slope = emit_loss(work, of, weights, made=made, training=begin_training(work, of, rule))
+    seen = emit_loss(work, of, weights, made=made, training=begin_training(work, of, rule))
     ends = [step.outputs[0] for step in of.plan.steps if 0 not in work.shape(made[step.outputs[0]])]
-    slopes = differentiate(work, {prediction: slope}, [made[end] for end in ends])
+    slopes = differentiate(work, emit_seeds(work, seen.slopes, shared=of.shared), [made[end] for end in ends])
     entries = [Watched(end, "forward", prod(work.shape(made[end]))) for end in ends]
     entries += [Watched(end, "backward", prod(work.shape(made[end]))) for end in reversed(ends) if made[end] in slopes]
-    seen = [made[e.value] if e.mode == "forward" else slopes[made[e.value]] for e in entries]
-    told = [number for x in seen for number in _statistics(work, x, active)]
+    found = [made[e.value] if e.mode == "forward" else slopes[made[e.value]] for e in entries]
+    told = [number for x in found for number in _statistics(work, x, active)]
     return work.finish([work.concat(told, 0)] if told else []), tuple(entries)
 
 
@@ -244,56 +217,19 @@ def emit_loss(
     *,
     made: dict[int, int] | None = None,
     training: GraphTraining | None = None,
-) -> tuple[int, int, int]:
-    """Emit the forward pass and the loss: the sum of terms, the output, and the gradient of the sum for the output."""
+) -> Seen:
+    """Emit the forward pass and the losses."""
     given = emit_inputs(work, of)
-    told = emit_targets(work, of.objective)
+    told = [emit_targets(work, objective) for objective in of.objectives]
     param, sequences = weights(work), of.sequences
-    y = emit_plan(work, of.plan, given, param=param, sequences=sequences, made=made, training=training)[OUTPUT]
-    total, slope = emit_objective(work, of.objective, y, told)
-    return total, y, slope
-
-
-def emit_targets(work: GraphBuilder, of: Objective) -> tuple[int, int | None]:
-    """Add the inputs of a loss: targets, and weights of terms if there are any."""
-    target = work.input("targets", of.target, of.target_type)
-    return target, None if of.weights is None else work.input("weights", of.weights)
-
-
-def emit_objective(work: GraphBuilder, of: Objective, y: int, told: tuple[int, int | None]) -> tuple[int, int]:
-    """Emit the loss of outputs `y`: the sum of terms [1], and its gradient with respect to them."""
-    target, weighing = told
-    prediction = work.reshape(y, of.terms)
-    if callable(of.loss):
-        total, slope = own_loss(work, of.loss, prediction, target, weighing)
-    else:
-        total, _, slope = work.loss(**of.loss, prediction=prediction, target=target, weights=weighing)
-    return total, work.reshape(slope, work.shape(y))
+    outputs = emit_plan(work, of.plan, given, param=param, sequences=sequences, made=made, training=training)
+    return emit_objectives(work, of.objectives, outputs, told)
 
 
 def emit_inputs(work: GraphBuilder, of: ForwardPass) -> dict[str, int]:
     """Add the inputs of a pass, by name."""
     plan = of.plan
     return {name: work.input(name, shape, plan.values[plan.inputs[name]].dtype) for name, shape in of.inputs}
-
-
-def own_loss(work: GraphBuilder, emit: EmitTerms, y: int, target: int, weights: int | None) -> tuple[int, int]:
-    """Emit a loss by its terms; return their weighted sum [1], and its gradient with respect to the output `y`.
-
-    Raises
-    ------
-    SpecError
-        The terms do not depend on the output.
-    """
-    terms = emit(work, y, target)
-    shape = work.shape(terms)
-    if weights is None:
-        weights = work.broadcast(work.constant(np.ones((1,) * len(shape)), "ones"), shape)
-    total = work.reduce(work.binary("mul", terms, weights), "sum", range(len(shape)))
-    slopes = differentiate(work, {terms: weights}, [y])
-    if y not in slopes:
-        raise SpecError("graph: the terms of the loss do not depend on the output")
-    return work.reshape(total, (1,)), slopes[y]
 
 
 def master_gradients(work: GraphBuilder, rule: UpdateRule, seeds: Mapping[int, int]) -> dict[str, int]:
@@ -317,10 +253,10 @@ def write_update(
     gradients: Mapping[str, int],
     buffers: Mapping[str, int],
     knobs: int,
-    total: int | None,
+    totals: int | None,
     paces: Mapping[str, Pace] | None = None,
 ) -> list[int]:
-    """Emit clipping and updates; nothing is written unless `total`, norm, new weights and buffers are all finite.
+    """Emit clipping and updates; nothing is written unless `totals`, norm, new weights and buffers are all finite.
 
     Returns the norm of the gradients [1], and [1] of 1 where the update is written.
     """
@@ -331,8 +267,9 @@ def write_update(
         limit = work.binary("div", work.scalar(rule.clip), work.affine(norm, 1.0, MARGIN))
         factor = work.binary("mul", scale, work.binary("min", limit, work.scalar(1.0)))
     good = _finite(work, norm)
-    if total is not None:
-        good = work.binary("mul", good, _finite(work, total))
+    if totals is not None:
+        one = work.reduce(totals, "sum", (0,)) if work.shape(totals) != (1,) else totals
+        good = work.binary("mul", good, _finite(work, one))
 
     paced = paces or {}
 

@@ -1,0 +1,186 @@
+"""Losses of several outputs of a network: which has which, with which weight, and what they come to together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
+
+from volumetric._typing import Array
+from volumetric.errors import ShapeError, SpecError
+from volumetric.network import OUTPUT, Network
+from volumetric.train.data import ArrayData, Batch
+from volumetric.train.losses import Loss
+
+AnyLoss: TypeAlias = Loss | Mapping[str, Loss]
+"""Of the output ``"output"``, or of outputs by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """Sum of the terms of a loss, and their number."""
+
+    total: float
+    count: float
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """Output → terms of its loss, and what was not finite first, if anything was."""
+
+    terms: Mapping[str, Terms] = field(default_factory=dict)
+    fault: str | None = None
+
+    @property
+    def total(self) -> float:
+        """Sum of the terms of all losses, none of which has a weight."""
+        return sum((of.total for of in self.terms.values()), 0.0)
+
+    @property
+    def count(self) -> float:
+        """Number of the terms of all losses."""
+        return sum((of.count for of in self.terms.values()), 0.0)
+
+    def __add__(self, other: Tally) -> Tally:
+        names = dict.fromkeys((*self.terms, *other.terms))
+        none = Terms(0.0, 0.0)
+        both = {name: (self.terms.get(name, none), other.terms.get(name, none)) for name in names}
+        terms = {name: Terms(a.total + b.total, a.count + b.count) for name, (a, b) in both.items()}
+        return Tally(terms, self.fault or other.fault)
+
+
+class Asked(NamedTuple):
+    """What a batch asks of an output: targets, and the weights of the loss's terms or None."""
+
+    target: Array
+    mask: Array | None
+
+
+@dataclass(frozen=True, slots=True)
+class Losses:
+    """``Σ weight · loss`` over outputs, each loss a mean or a sum over terms of its own.
+
+    Attributes
+    ----------
+    of : output → its loss
+    weights : output → its weight; 1 where none is given
+    """
+
+    of: Mapping[str, Loss]
+    weights: Mapping[str, float]
+
+    @staticmethod
+    def made(loss: AnyLoss, weights: Mapping[str, float]) -> Losses:
+        """Check a loss, or losses by output, and their weights.
+
+        Raises
+        ------
+        SpecError : something is no loss or no weight, or a weight has no loss
+        """
+        of = dict(loss) if isinstance(loss, Mapping) else {OUTPUT: loss}
+        if not of:
+            raise SpecError("loss: there is none", hint="give a loss, or one for each output that learns")
+        for name, one in of.items():
+            if not isinstance(one, Loss):
+                raise SpecError(f"loss of output {name!r}: expected a loss, got {one!r}", hint="as CrossEntropy()")
+        for name, weight in weights.items():
+            if name not in of:
+                raise SpecError(f"loss_weights: output {name!r} has no loss", hint=f"losses are of {_names(of)}")
+            if not (isinstance(weight, (int, float)) and math.isfinite(weight) and weight >= 0):
+                raise SpecError(f"loss_weights: the weight of output {name!r} must be 0 or more, got {weight!r}")
+        if not any(weights.get(name, 1.0) for name in of):
+            raise SpecError("loss_weights: no loss has a weight above 0")
+        return Losses(of, dict(weights))
+
+    def check(self, network: Network) -> None:
+        """Raise `SpecError` for a loss of an output that the network does not have."""
+        for name in self.of:
+            if name not in network.taps:
+                raise SpecError(
+                    f"loss: the network has no output {name!r}", hint=f"its outputs are {_names(network.taps)}"
+                )
+
+    def asked(self, batch: Batch | ArrayData) -> dict[str, Asked]:
+        """Return what a batch asks of each output, in the order of the losses; outputs without targets are left out.
+
+        Targets without a name are those of the only loss. A mask without one is that of all targets.
+
+        Raises
+        ------
+        ShapeError : targets have no loss, or a mask no targets
+        """
+        targets, masks = batch.targets, batch.mask
+        if not isinstance(targets, Mapping):
+            if len(self.of) > 1:
+                raise ShapeError(
+                    f"there are losses of the outputs {_names(self.of)}, and targets without a name",
+                    hint="give targets by output, as {" + f"{next(iter(self.of))!r}: …" + "}",
+                )
+            targets = {next(iter(self.of)): targets}
+        for name in targets:
+            if name not in self.of:
+                raise ShapeError(f"targets of output {name!r} have no loss", hint=f"losses are of {_names(self.of)}")
+        if isinstance(masks, Mapping):
+            for name in masks:
+                if name not in targets:
+                    raise ShapeError(f"the mask of output {name!r} has no targets", hint=f"there are {_names(targets)}")
+        else:
+            masks = {} if masks is None else dict.fromkeys(targets, masks)
+        return {name: Asked(targets[name], masks.get(name)) for name in self.of if name in targets}
+
+    def cover(self, data: ArrayData) -> None:
+        """Raise `SpecError` where an output has a loss and `data` no targets for it: it would never be learned."""
+        asked = self.asked(data)
+        lacking = [name for name in self.of if name not in asked]
+        if lacking:
+            raise SpecError(
+                f"output {lacking[0]!r} has a loss, and the data have no targets for it",
+                hint=f"they have targets of {_names(asked)}",
+            )
+
+    def scales(self, counts: Mapping[str, float]) -> dict[str, float]:
+        """Output → factor on the sum of its terms, of which there are so many; 0 where there are none.
+
+        Raises
+        ------
+        SpecError : no term counts at all
+        """
+        if not any(count > 0 for count in counts.values()):
+            next(iter(self.of.values())).scale(0)
+        return {
+            name: self.weights.get(name, 1.0) * self.of[name].scale(count) if count > 0 else 0.0
+            for name, count in counts.items()
+        }
+
+    def shares(self, counts: Mapping[str, float]) -> tuple[float, dict[str, float]]:
+        """Return a factor on gradients, and output → its share in it.
+
+        The gradient of the sum of all terms, each output's times its share, times the factor is that of the loss.
+        """
+        scales = self.scales(counts)
+        whole = sum(scales.values())
+        return whole, {name: scale / whole if whole else 0.0 for name, scale in scales.items()}
+
+    def value(self, tally: Tally) -> float:
+        """Return the loss."""
+        scales = self.scales({name: terms.count for name, terms in tally.terms.items()})
+        return sum(terms.total * scales[name] for name, terms in tally.terms.items())
+
+    def each(self, tally: Tally) -> dict[str, float]:
+        """Output → its loss, without its weight, where there are several losses; those no term of which counts are not.
+
+        A single loss is `value`.
+        """
+        if len(self.of) == 1:
+            return {}
+        return {name: t.total * self.of[name].scale(t.count) for name, t in tally.terms.items() if t.count > 0}
+
+    def fault(self, totals: Mapping[str, float]) -> str:
+        """Name the first loss whose sum is not finite."""
+        odd = next((name for name, total in totals.items() if not math.isfinite(total)), next(iter(self.of)))
+        return f"the {self.of[odd].kind} loss" + ("" if len(self.of) == 1 else f" of output {odd!r}")
+
+
+def _names(known: Mapping[str, object] | Sequence[str]) -> str:
+    return ", ".join(map(repr, known))

@@ -1,0 +1,108 @@
+"""Judging weights on data: the loss, and how many samples are in their class, by output."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from volumetric._typing import Array
+from volumetric.analysis.evaluation import hits
+from volumetric.clocked import Clocked
+from volumetric.network import Network
+from volumetric.runtime.open import AnyDevice
+from volumetric.train.by_output import Losses, Tally
+from volumetric.train.config import TrainConfig
+from volumetric.train.data import AnyData, Batch, as_data
+from volumetric.train.learner import Learner
+from volumetric.train.losses import BCE, CrossEntropy, Loss
+from volumetric.train.open import bind, open_learner
+from volumetric.weights import Params
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluation:
+    """How weights do on data.
+
+    Attributes
+    ----------
+    loss : of all samples
+    accuracy : fraction of samples in their class; of several outputs with classes, that of the first; None: no classes
+    losses, accuracies : of several outputs that have losses, by output; losses without their weights
+    fault : what was not finite first, or None
+    """
+
+    loss: float
+    accuracy: float | None
+    losses: Mapping[str, float] = field(default_factory=dict)
+    accuracies: Mapping[str, float] = field(default_factory=dict)
+    fault: str | None = None
+
+
+def evaluate(
+    network: Network | Clocked,
+    params: Params,
+    data: AnyData,
+    config: TrainConfig | None = None,
+    *,
+    device: AnyDevice = "auto",
+) -> Evaluation:
+    """Judge `params` as `train` judges validation data: the losses of `config`, and accuracies by output.
+
+    Outputs count as classes where the loss is a cross entropy, or targets are whole numbers without the last axis.
+
+    Parameters
+    ----------
+    data, device : as of `train`
+
+    Raises
+    ------
+    ShapeError, SpecError
+        Data, network and settings do not go together.
+
+    Examples
+    --------
+    >>> found = evaluate(network, result.params, (x, {"output": y, "value": v}), config)  # doctest: +SKIP
+    >>> found.losses["value"], found.accuracies["output"]  # doctest: +SKIP
+    """
+    config = config or TrainConfig()
+    learner = bind(open_learner(device), network, params, config.learner)
+    return judge(learner, config.losses, as_data(data).batches(0), classes=True)[0]
+
+
+def judge(
+    learner: Learner, losses: Losses, batches: Iterable[Batch], *, classes: bool
+) -> tuple[Evaluation, Batch | None]:
+    """Return how a learner's weights do on batches; `classes`: also how many samples are in their class.
+
+    It ends with the first batch in which a number is not finite, and returns that.
+    """
+    tally, seen = Tally(), dict[str, tuple[int, int]]()
+    for batch in batches:
+        if not classes:
+            tally += learner.evaluate(batch)
+        else:
+            terms, outputs = learner.measure(batch)
+            tally += terms
+            for name, (target, _) in losses.asked(batch).items():
+                if len(losses.of) == 1 or _classed(losses.of[name], outputs[name], target):
+                    right, counted = hits(outputs[name], target)
+                    before = seen.get(name, (0, 0))
+                    seen[name] = before[0] + right, before[1] + counted
+        if tally.fault is not None:
+            return Evaluation(loss=np.nan, accuracy=None, fault=tally.fault), batch
+    shares = {name: right / counted for name, (right, counted) in seen.items() if counted}
+    found = Evaluation(
+        loss=losses.value(tally),
+        accuracy=next(iter(shares.values()), None),
+        losses=losses.each(tally),
+        accuracies=shares if len(losses.of) > 1 else {},
+    )
+    return found, None
+
+
+def _classed(loss: Loss, output: Array, target: Array) -> bool:
+    """Whether the targets of an output are classes."""
+    whole = np.issubdtype(target.dtype, np.integer)
+    return isinstance(loss, (CrossEntropy, BCE)) or (whole and target.shape == output.shape[:-1])

@@ -1,0 +1,111 @@
+"""Sequences through a clocked network: when its outputs are read, and which rows have reached them by then."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from volumetric._typing import Array
+from volumetric.train.by_output import Asked
+from volumetric.train.data import Batch
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """An output that has `count` targets a sequence: number n is what is read after tick ``n · every + delay``.
+
+    Attributes
+    ----------
+    every : ticks from one target to the next: those of a row, or 1 where each tick has a target
+    """
+
+    count: int
+    every: int
+    delay: int
+
+    @property
+    def stop(self) -> int:
+        """Ticks until the last one is there."""
+        return (self.count - 1) * self.every + self.delay + 1
+
+    def between(self, start: int, stop: int) -> range:
+        """Return the targets that are read after ticks from `start` to `stop`."""
+        first, last = (max(0, min(self.count, -(-(at - self.delay) // self.every))) for at in (start, stop))
+        return range(first, last)
+
+    def ticks(self, start: int, stop: int) -> tuple[int, ...]:
+        """Return after which ticks of a window, counted from its start, it is read."""
+        return tuple(n * self.every + self.delay - start for n in self.between(start, stop))
+
+    def reached(self, resets: Array, per_row: int) -> Array:
+        """Return 1 for the targets that are read before their stream begins anew, float32 ``[samples, count]``.
+
+        Parameters
+        ----------
+        resets : ``[samples, rows]``, at the first of the `per_row` ticks of each row
+        """
+        begun = np.cumsum(resets != 0, 1)  # how often a stream has begun anew, row by row
+        now = np.arange(self.count) * self.every
+        rows = [np.minimum(tick // per_row, resets.shape[1] - 1) for tick in (now, now + self.delay)]
+        return (begun[:, rows[0]] == begun[:, rows[1]]).astype(np.float32)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Piece(Batch):
+    """Ticks of the sequences of a batch.
+
+    Attributes
+    ----------
+    since : the tick that what is kept belongs to; 0: streams begin
+    start, stop : ticks that are learned from; those from `since` on are only run
+    """
+
+    since: int = 0
+    start: int = 0
+    stop: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Sequences:
+    """A batch, checked.
+
+    Attributes
+    ----------
+    given : rows by input, ``[T, samples, …]``
+    marks : resets, float32 ``[T, samples]``, or None
+    samples : how many sequences
+    asked : what is asked of outputs, ``[samples, targets, …]``; targets weigh nothing whose streams begin anew before
+        they are read
+    readings : output → when it is read
+    """
+
+    given: Mapping[str, Array]
+    rows: int
+    marks: Array | None
+    samples: int
+    asked: Mapping[str, Asked]
+    readings: Mapping[str, Reading]
+
+    @property
+    def ticks(self) -> int:
+        """Ticks until all that has targets is read."""
+        return max(reading.stop for reading in self.readings.values())
+
+
+def piece_of(batch: Batch, since: int, start: int, stop: int) -> Piece:
+    """Return ticks of a batch."""
+    return Piece(batch.inputs, batch.targets, batch.mask, since, start, stop)
+
+
+def some_rows(batch: Batch, asked: Mapping[str, Asked], rows: int, chosen: slice) -> Batch:
+    """Return some of the `rows` of all sequences, with what is asked of the outputs for them."""
+
+    def part(array: Array) -> Array:
+        each = array.shape[1] // rows  # targets of a row
+        return array[:, chosen.start * each : chosen.stop * each]
+
+    given = {name: x[:, chosen] for name, x in batch.given.items()}
+    masks = {name: of.mask if of.mask.ndim == 1 else part(of.mask) for name, of in asked.items() if of.mask is not None}
+    return Batch(given, {name: part(of.target) for name, of in asked.items()}, masks)
