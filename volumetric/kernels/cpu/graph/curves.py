@@ -11,7 +11,6 @@ import numpy as np
 from volumetric.kernels.cpu.graph.lanes import (
     bits_of,
     both_bits,
-    either_bits,
     of_bits,
     root,
     splat_int,
@@ -74,17 +73,13 @@ f32 = np.float32
 
 
 @kernel
-def log(x):
-    """Natural logarithm: x = 2**n m, √½ ≤ m < √2, and a polynomial for ``log m`` (Cephes)."""
-    small = splat(f32(1.1754944e-38))
-    scaled = where_less(x, small, x * splat(f32(8388608.0)), x)
-    bits = bits_of(scaled)
-    n = as_floats(shifted_right(bits, 23) - splat_int(126)) - where_less(x, small, splat(f32(23.0)), splat(f32(0.0)))
-    m = of_bits(either_bits(both_bits(bits, splat_int(0x007FFFFF)), splat_int(0x3F000000)))
-    low = splat(f32(0.70710678))
+def _log(x, shift):
+    """``log(x / 2**shift)`` of positive normal x = 2**n m, √½ ≤ m < √2, by a polynomial for ``log m`` (Cephes)."""
+    half = splat_int(0x3F3504F3)  # √½: from there on, a step of 2**23 of the bits is a factor of two
+    bits = bits_of(x) - half
+    n = as_floats(shifted_right(bits, 23)) - shift
     one = splat(f32(1.0))
-    n = n - where_less(m, low, one, splat(f32(0.0)))
-    m = where_less(m, low, m + m, m) - one
+    m = of_bits(both_bits(bits, splat_int(0x007FFFFF)) + half) - one
     y = splat(f32(7.0376836292e-2))
     y = y * m + splat(f32(-1.1514610310e-1))
     y = y * m + splat(f32(1.1676998740e-1))
@@ -96,8 +91,22 @@ def log(x):
     y = y * m + splat(f32(3.3333331174e-1))
     square = m * m
     y = y * m * square + n * splat(f32(-2.12194440e-4)) - splat(f32(0.5)) * square
-    result = m + y + n * splat(f32(0.693359375))
+    return m + y + n * splat(f32(0.693359375))
+
+
+@kernel
+def log_of_normal(x):
+    """Natural logarithm of positive normal numbers."""
+    return _log(x, splat(f32(0.0)))
+
+
+@kernel
+def log(x):
+    """Natural logarithm."""
+    small = splat(f32(1.1754944e-38))
     zero = splat(f32(0.0))
+    scaled = where_less(x, small, x * splat(f32(8388608.0)), x)
+    result = _log(scaled, where_less(x, small, splat(f32(23.0)), zero))
     infinity = splat(f32(np.inf))
     result = where_equal(x, infinity, infinity, result)
     result = where_equal(x, zero, splat(f32(-np.inf)), result)

@@ -9,9 +9,10 @@ from llvmlite import ir
 from numba import types
 
 from volumetric.kernels.cpu.emit import I32, Emitter
-from volumetric.kernels.cpu.graph.curves import log
+from volumetric.kernels.cpu.graph.curves import log_of_normal
 from volumetric.kernels.cpu.graph.lanes import load_part, store_part
 from volumetric.kernels.cpu.graph.shares import flat_share
+from volumetric.kernels.cpu.jit import kernel
 from volumetric.kernels.cpu.memory import load_u32
 from volumetric.kernels.cpu.simd import Floats, define, load, splat, store
 from volumetric.kernels.cpu.steps import number, word
@@ -67,21 +68,37 @@ GUMBEL_ARGUMENTS = ("x", "positions", "y", "rows", "width", "low", "high")
 """`low`, `high`: halves of the seed."""
 
 
+@kernel
+def _gumbel(place, position, low, high):
+    """``-log(-log u)`` of the elements from `place` on; neither logarithm meets 0, infinity or a subnormal number."""
+    zero = splat(f32(0.0))
+    return zero - log_of_normal(zero - log_of_normal(uniform(place, position, low, high)))
+
+
 def gumbel(step: Any, thread: Any, threads: Any, control: Any) -> None:
     """Add ``-log(-log u)`` to the rows of x, u by the place in the row and the row's position."""
     x, positions, y, width = word(step, 0), word(step, 1), word(step, 2), word(step, 4)
     low, high = word(step, 5), word(step, 6)
     vectors = (width + 15) // 16
     tasks = word(step, 3) * vectors
-    zero = splat(f32(0.0))
-    for task in range(tasks * thread // threads, tasks * (thread + 1) // threads):
-        row, i = task // vectors, task % vectors * 16
-        at = 4 * (row * width + i)
-        noise = zero - log(zero - log(uniform(i, load_u32(positions + 4 * row), low, high)))
-        if width - i >= 16:
-            store(y + at, load(x + at) + noise)
-        else:
-            store_part(y + at, load_part(x + at, width - i) + noise, width - i)
+    task, last = tasks * thread // threads, tasks * (thread + 1) // threads
+    while task < last:
+        row, first = task // vectors, task % vectors * 16
+        stop = min(first + 16 * (last - task), 16 * vectors)
+        task += (stop - first) // 16
+        position = load_u32(positions + 4 * row)
+        at = 4 * row * width
+        whole = min(stop, width // 16 * 16)
+        pairs = first + (whole - first) // 32 * 32
+        for i in range(first, pairs, 32):  # by twos: each is one long chain, which fills half of what a core can do
+            a, b = _gumbel(i, position, low, high), _gumbel(i + 16, position, low, high)
+            store(y + at + 4 * i, load(x + at + 4 * i) + a)
+            store(y + at + 4 * i + 64, load(x + at + 4 * i + 64) + b)
+        if pairs < whole:
+            store(y + at + 4 * pairs, load(x + at + 4 * pairs) + _gumbel(pairs, position, low, high))
+        if whole < stop:
+            value = load_part(x + at + 4 * whole, width - whole) + _gumbel(whole, position, low, high)
+            store_part(y + at + 4 * whole, value, width - whole)
 
 
 def dropout(step: Any, thread: Any, threads: Any, control: Any) -> None:
