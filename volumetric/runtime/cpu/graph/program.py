@@ -58,6 +58,8 @@ class CpuProgram:
         of_key = {number: graph.tensors[number].key or "" for number, home in homes.items() if home == "key"}
         self._fixed = {number: address_of(self._buffers[key]) for number, key in of_key.items()}
         self._fixed |= {number: address_of(value) for number, value in self._constants.items()}
+        self._views: dict[int, Array] = {}
+        self._arena: Array | None = None  # where the table is bound to
         ids = id_bounds(graph, ("gather_rows",))
 
         def end(i: int, bounds: Sequence[IdBound] = ()) -> _End:
@@ -107,6 +109,11 @@ class CpuProgram:
 
     def view(self, i: int) -> Array:
         """A tensor as an array over its memory."""
+        if i not in self._views:
+            self._views[i] = self._viewed(i)
+        return self._views[i]
+
+    def _viewed(self, i: int) -> Array:
         tensor, number = self.graph.tensors[i], self._table.placement.of[i]
         home = self._table.placement.storages[number].home
         if home == "key":
@@ -117,8 +124,12 @@ class CpuProgram:
 
     def _bind(self) -> None:
         scratch, table = self._store.scratch, self._table
+        if scratch.arena is self._arena:  # where it was, and scratch never becomes less
+            return
         scratch.reserve(table.placement.arena, each=table.scratch, threads=self._walker.threads)
         table.bind(scratch.arena, self._fixed)
+        self._arena = scratch.arena
+        self._views.clear()
 
     def _run_part(self, part: Part) -> None:
         control, walker = self._store.scratch.control, self._walker
