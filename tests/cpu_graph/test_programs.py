@@ -260,3 +260,18 @@ def test_programs_of_one_store_share_scratch() -> None:
         for program, count in zip(programs, (70, 9000), strict=True):
             np.testing.assert_array_equal(program.run([numbers(count, 2)])[0], numbers(count, 2))
     assert store.scratch.nbytes < sum(program.scratch_bytes for program in programs)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_numbers_too_small_to_be_normal_count_as_0_where_a_graph_lets_them(threads: int) -> None:
+    tiny = np.full(4000, 1e-39, np.float32)
+    found = []
+    for flush in (True, False):
+        work = GraphBuilder(flush=flush)
+        x = work.input("x", tiny.shape)
+        graphs = CpuGraphs(threads, always=True)
+        program = graphs.compile(work.finish([work.affine(x, 0.5), work.affine(x, 1e10)]), graphs.store())
+        found.append(program.run([tiny]))
+        assert (tiny * np.float32(0.5)).all()  # the calling thread computes as before
+    assert not np.any(found[0])
+    np.testing.assert_array_equal(found[1], [tiny * np.float32(0.5), tiny * np.float32(1e10)])

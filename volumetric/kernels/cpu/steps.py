@@ -16,7 +16,8 @@ from volumetric.kernels.cpu.memory import bits_float, load_i64
 STEP_WORDS = 32
 OPERATION_WORD, BARRIER_WORD, TAIL_WORD, FIRST_ARGUMENT = range(4)
 
-CONTROL_WORDS = 16
+CONTROL_WORDS = 24
+"""Whole cache lines."""
 (
     ROWS_WORD,  # one past the last row of this call, or of the piece that a block is for
     FIRST_WORD,  # its first row
@@ -34,7 +35,8 @@ CONTROL_WORDS = 16
     OPENED_WORD,  # address of the bfloat16 copy of its cache
     PLACES_WORD,  # positions that the copy has room for
     STOP_WORD,  # not 0: a call that is repeated ends here
-) = range(CONTROL_WORDS)
+    FLUSH_WORD,  # not 0: numbers too small to be normal count as 0
+) = range(17)
 
 PIECE_WORDS = 8
 """(first row, one past the last, before, states, opened, places): what a piece's block has of its own."""

@@ -37,6 +37,7 @@ from volumetric.kernels.cpu.steps import (
     slot_stride,
     word,
 )
+from volumetric.kernels.cpu.tiny import flush_if_asked, put_back
 
 CREW_WORDS = 64
 CALL = 0  # call number · 65536 + threads that take part: one word, so that nobody reads half of a call
@@ -138,6 +139,7 @@ def _walk(crew, thread, threads):
     table = load_i64(crew + 8 * TABLE)
     steps = load_i64(crew + 8 * STEPS)
     control = load_i64(crew + 8 * CONTROL)
+    mode = flush_if_asked(control)
     met = 0
     waited = 0
     for _ in range(load_i64(crew + 8 * TIMES)):
@@ -145,16 +147,19 @@ def _walk(crew, thread, threads):
         waited += pauses
         if load_i64(control + 8 * STOP_WORD) != 0:  # who writes it has all threads meet before they look
             break
+    put_back(control, mode)
     return waited
 
 
 @kernel
 def run_alone(table, steps, control, times):
     """Run the steps at address `table` on the calling thread: no barriers, no workers to wake."""
+    mode = flush_if_asked(control)
     for _ in range(times):
         _once(0, 0, 1, control, table, steps, 0)
         if load_i64(control + 8 * STOP_WORD) != 0:
             break
+    put_back(control, mode)
 
 
 @kernel

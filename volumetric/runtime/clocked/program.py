@@ -23,7 +23,7 @@ def window_graph(machine: Machine, rows: int, per_row: int, given: Sequence[str]
     float32 ``[rows · per_row, streams]``. Outputs: ``[rows · per_row, streams, …]`` of every output of the network.
     Buffers: weights by key, stacked ones by `stack_key`, and the machine's.
     """
-    work = GraphBuilder()
+    work = GraphBuilder(flush=True)
     ports = machine.clocked.network.ports
     arrays = {n: work.input(n, (rows, machine.batch, *ports[n].shape), ports[n].dtype) for n in given}
     marks = work.input("resets", (rows * per_row, machine.batch)) if resets else None

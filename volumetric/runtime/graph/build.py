@@ -29,10 +29,11 @@ class GraphBuilder:
     Parameters
     ----------
     dialect : operations on the rows of a call that the device runs; all others are written out
+    flush : numbers too small to be normal may count as 0, see `Graph`
     """
 
-    def __init__(self, dialect: frozenset[str] = frozenset()) -> None:
-        self.dialect = dialect
+    def __init__(self, dialect: frozenset[str] = frozenset(), *, flush: bool = False) -> None:
+        self.dialect, self._flush = dialect, flush
         self.tensors: list[Tensor] = []
         self.nodes: list[Node] = []
         self._inputs: list[int] = []
@@ -168,6 +169,7 @@ class GraphBuilder:
             constants=MappingProxyType(dict(self._constants)),
             derived=MappingProxyType({i: what for (what, _), i in self._derived.items()}),
             detached=frozenset(self.detached),
+            flush=self._flush,
         )
         graph = pruned(graph)
         check_order(graph)

@@ -275,6 +275,8 @@ class Graph:
     piece : rows that may run at a time, because a node reads what a later one made so many rows earlier; None: any
     whole : a row may depend on later rows of its call: those of a sequence must come in one
     detached : tensors at which differentiation stops
+    flush : numbers below 1.2e-38, too small to be normal, may count as 0: processors are slow with them, and gradients
+        that fade over many layers or steps of time are full of them
     """
 
     tensors: tuple[Tensor, ...]
@@ -286,6 +288,7 @@ class Graph:
     piece: int | None = None
     whole: bool = False
     detached: frozenset[int] = frozenset()
+    flush: bool = False
 
     @property
     def given(self) -> tuple[int, ...]:

@@ -29,6 +29,7 @@ def pruned(graph: Graph) -> Graph:
         piece=graph.piece,
         whole=graph.whole,
         detached=frozenset(number[i] for i in graph.detached if i in number),
+        flush=graph.flush,
     )
 
 

@@ -90,7 +90,7 @@ def target_graph(of: ForwardPass, weights: EmitWeights, rule: TargetRule) -> Gra
     is `shared`; the noise on what inverses learn from [1], if they do; the knobs. Output [n + 2 + 2 m]: the sums of the
     terms of n losses, norm of all gradients, 1 if it was written, and budget and gap of each of m steps of `taught`.
     """
-    work = GraphBuilder()
+    work = GraphBuilder(flush=True)
     learned = [inverse for inverse in rule.inverses.values() if inverse.layer is not None]
     drawing = of.draws or (rule.learns_inverses and learned)
     key = work.input("noise", (2,), "int32") if drawing else None
@@ -131,7 +131,7 @@ def inverse_graph(of: ForwardPass, weights: EmitWeights, rule: TargetRule) -> Gr
 
     Inputs: key, inputs, noise and knobs, as of `target_graph`. Output [2]: norm of the gradients, 1 if it was written.
     """
-    work = GraphBuilder()
+    work = GraphBuilder(flush=True)
     key = work.input("noise", (2,), "int32")
     given = emit_inputs(work, of)
     get, made = weights(work), dict[int, int]()

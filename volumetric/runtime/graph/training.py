@@ -118,7 +118,7 @@ def loss_graph(of: ForwardPass, weights: EmitWeights, *, outputs: bool = False) 
     Inputs: inputs, then for each of n losses targets [, weights]. Outputs: the sums of the losses' terms [n], and each
     output that has a loss if asked.
     """
-    work = GraphBuilder()
+    work = GraphBuilder(flush=True)
     seen = emit_loss(work, of, weights)
     return fuse_activations(work.finish([seen.totals, *(y for y, _ in seen.slopes)] if outputs else [seen.totals]))
 
@@ -129,7 +129,7 @@ def gradient_graph(of: ForwardPass, weights: EmitWeights, rule: UpdateRule) -> G
     Inputs: ``keep`` [1]: 0 starts the sums anew; the key of the pass if it `draws`; as `loss_graph`; the shares, see
     `emit_seeds`. Output: the sums of the losses' terms [n].
     """
-    work = GraphBuilder()
+    work = GraphBuilder(flush=True)
     keep = work.input("keep", (1,))
     new = work.affine(keep, -1.0, 1.0)
     training = GraphTraining(
@@ -152,7 +152,7 @@ def gradient_graph(of: ForwardPass, weights: EmitWeights, rule: UpdateRule) -> G
 
 def update_graph(rule: UpdateRule) -> Graph:
     """Update by the sums of gradients. Input: the knobs. Output [2]: norm of the gradients, 1 if it was written."""
-    work = GraphBuilder()
+    work = GraphBuilder(flush=True)
     gradients = {key: work.stored(sum_key(key), shape) for key, shape in rule.masters.items()}
     buffers = {key: work.stored(next_key(key), shape) for key, shape in rule.buffers.items()}
     knobs = work.input("knobs", (KNOBS,))
@@ -165,7 +165,7 @@ def step_graph(of: ForwardPass, weights: EmitWeights, rule: UpdateRule) -> Graph
     Inputs: the key of the pass if it `draws`; as `loss_graph`; the shares if it is `shared`; the knobs. Output
     [n + 2]: the sums of the losses' terms, then as `update_graph`.
     """
-    work = GraphBuilder()
+    work = GraphBuilder(flush=True)
     training = begin_training(work, of, rule)
     seen = emit_loss(work, of, weights, training=training)
     gradients = master_gradients(work, rule, emit_seeds(work, seen.slopes, shared=of.shared))

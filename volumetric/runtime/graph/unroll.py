@@ -24,7 +24,7 @@ def unroll_scans(graph: Graph) -> Graph:
     """
     if not any(node.op == "scan" for node in graph.nodes):
         return graph
-    work = GraphBuilder()
+    work = GraphBuilder(flush=graph.flush)
     made = {i for node in graph.nodes for i in node.outputs}
     of: dict[int, int] = {}
     for i in graph.inputs:

@@ -10,6 +10,7 @@ import numpy as np
 
 from volumetric._typing import Array
 from volumetric.errors import ShapeError
+from volumetric.kernels.cpu.steps import FLUSH_WORD
 from volumetric.runtime.cpu.arena import address_of, aligned_array
 from volumetric.runtime.cpu.graph.steps import drafted
 from volumetric.runtime.cpu.graph.store import CpuStore
@@ -124,6 +125,7 @@ class CpuProgram:
 
     def _bind(self) -> None:
         scratch, table = self._store.scratch, self._table
+        scratch.words[FLUSH_WORD] = self.graph.flush
         if scratch.arena is self._arena:  # where it was, and scratch never becomes less
             return
         scratch.reserve(table.placement.arena, each=table.scratch, threads=self._walker.threads)
