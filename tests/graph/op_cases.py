@@ -16,7 +16,7 @@ from tests.graph.scans import emit as emit_scan
 from volumetric._typing import Array
 from volumetric.layers.activations import ACTIVATIONS
 from volumetric.runtime.graph import Graph, GraphBuilder
-from volumetric.runtime.graph.families.elementwise import BINARY, CURVED, UNARY
+from volumetric.runtime.graph.families.elementwise import BINARY, CURVED, SLOPES, UNARY
 from volumetric.runtime.graph.network import DIALECT, GROUPED
 
 OPEN = DIALECT | GROUPED | {"last", "delay"}
@@ -68,10 +68,11 @@ def _gemm(
     *,
     ta: bool = False,
     tb: bool = False,
-    bias: int = 0,
+    bias: int | tuple[int, int] = 0,
     act: str = "linear",
 ) -> OpCase:
-    inputs = (normal(*a), normal(*b), *((normal(bias),) if bias else ()))
+    shape = (bias,) if isinstance(bias, int) else bias
+    inputs = (normal(*a), normal(*b), *((normal(*shape),) if bias else ()))
     attrs = {"trans_a": ta, "trans_b": tb, "groups": groups, "activation": act}
     return OpCase(op="gemm", inputs=inputs, attrs=attrs)
 
@@ -93,6 +94,11 @@ _GEMM = {
     "image-weights": _gemm((6, 3, 17), (6, 10, 17), 2, tb=True),
     "all-summed": _gemm((4, 3, 5), (4, 5, 2), 1, bias=2),
     "right-once": _gemm((4, 3, 5), (1, 5, 2), 4, bias=2, act="silu"),
+    "bias-each": _gemm((5, 3, 70), (5, 9, 70), 5, tb=True, bias=(5, 9), act="tanh"),
+    "bias-each-many": _gemm((3, 19, 70), (3, 70, 65), 3, bias=(3, 65), act="sigmoid"),
+    "bias-each-summed": _gemm((6, 3, 17), (2, 17, 10), 2, bias=(2, 10)),
+    "bias-each-right-once": _gemm((4, 3, 5), (1, 5, 2), 4, bias=(4, 2)),
+    "bias-each-long": _gemm((2, 3, 1025), (2, 1025, 5), 2, bias=(2, 5), act="relu"),
     "no-groups": _gemm((0, 3, 5), (1, 5, 2), 0),
     "no-rows": _gemm((1, 0, 5), (1, 2, 5), 1, tb=True, bias=2),
     "nothing-to-sum": _gemm((1, 3, 0), (1, 0, 2), 1, bias=2, act="tanh"),
@@ -121,7 +127,7 @@ _UNARY = {
     "gelu-nothing": _unary("gelu", 0, 5),
 }
 _UNARY_GRAD = {
-    **{name: OpCase(op="unary_grad", inputs=(normal(5, 13), normal(5, 13)), attrs={"name": name}) for name in CURVED},
+    **{name: OpCase(op="unary_grad", inputs=(normal(5, 13), normal(5, 13)), attrs={"name": name}) for name in SLOPES},
     **{
         f"{name}-kink": OpCase(
             op="unary_grad", inputs=(normal(3), np.array([-1, 0, 1], np.float32)), attrs={"name": name}

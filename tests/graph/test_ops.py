@@ -79,7 +79,9 @@ def gemm(xs: list[A], at: Attrs) -> list[A]:
         for g in range(max(len(a), len(b), at["groups"]) if len(a) and len(b) else 0):
             if g % at["groups"] == j:
                 c[j] += np.einsum("mk,kn->mn", a[g % len(a)], b[g % len(b)])
-    return [element_by_element(SCALAR[at["activation"]], c + sum(bias) if bias else c)]
+    for i in bias:
+        c = c + (i if i.ndim == 1 else i[:, None])
+    return [element_by_element(SCALAR[at["activation"]], c)]
 
 
 def unary(xs: list[A], at: Attrs) -> list[A]:
@@ -90,6 +92,9 @@ def unary(xs: list[A], at: Attrs) -> list[A]:
 
 def unary_grad(xs: list[A], at: Attrs) -> list[A]:
     g, x = xs
+    from_result = {"from_tanh": lambda v: 1 - v * v, "from_sigmoid": lambda v: v - v * v}
+    if at["name"] in from_result:
+        return [g * element_by_element(from_result[at["name"]], x)]
     kink = {"relu": 0.0, "leaky_relu": 0.01, "relu2": 0.0}.get(at["name"], math.nan)
     f, h = SCALAR[at["name"]], 1e-5
     return [g * element_by_element(lambda v: kink if v == 0 else (f(v + h) - f(v - h)) / (2 * h), x)]

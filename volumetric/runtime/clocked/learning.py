@@ -69,7 +69,7 @@ def ticks_graph(streams: Streams, ticks: Ticks, weights: EmitWeights, objectives
     then for each of n losses targets [, weights]. Outputs: with losses the sums of their terms [n], and what was read
     of each of their outputs, ``[streams, ticks, …]``.
     """
-    work = GraphBuilder()
+    work = GraphBuilder(flush=True)
     run = _emit(work, streams, ticks, weights(work))
     made: list[int] = []
     if objectives:
@@ -87,13 +87,13 @@ def learning_graph(
     Inputs: as `ticks_graph`; the shares of several losses, see `emit_seeds`; the knobs. Output [n + 2]: sums of the
     terms, norm of the gradients, 1 if it was written.
     """
-    work = GraphBuilder()
+    work = GraphBuilder(flush=True)
     run = _emit(work, streams, ticks, weights(work))
     seen = emit_objectives(work, objectives, run.outputs(work), [emit_targets(work, of) for of in objectives])
     gradients = master_gradients(work, rule, emit_seeds(work, seen.slopes, shared=len(objectives) > 1))
     norm, good = write_update(work, rule, gradients, {}, work.input("knobs", (KNOBS,)), seen.totals)
     write_states(work, run.window.state, run.kept, streams.place, good)
-    return work.finish([work.concat([seen.totals, norm, good], 0)])
+    return fuse_activations(work.finish([work.concat([seen.totals, norm, good], 0)]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +147,7 @@ def _stacking(work: GraphBuilder, param: GetWeight) -> Callable[[Sequence[str], 
     """Return what stacks equal parameters; the gradients of each are slices of that of the whole."""
 
     def stack(keys: Sequence[str], shape: Shape) -> int:
-        return work.concat([work.reshape(param(key, shape), (1, *shape)) for key in keys], 0)
+        whole = work.concat([work.reshape(param(key, shape[::-1]), (1, *shape[::-1])) for key in keys], 0)
+        return whole if len(shape) == 1 else work.permute(whole, (0, 2, 1))
 
     return stack

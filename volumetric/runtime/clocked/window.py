@@ -21,7 +21,8 @@ from volumetric.runtime.graph.rules import Scope
 
 GetWeight: TypeAlias = Callable[[str, Shape], int]
 GetStack: TypeAlias = Callable[[Sequence[str], Shape], int]
-"""Keys of equal parameters, and their shape → one tensor ``[n, …]``."""
+"""Keys of equal parameters, and the shape of each in a stack → one tensor ``[n, …]``, matrices turned round: products
+read those fastest whose columns are outputs."""
 
 PIECES = 12
 """Parts of which what a bucket reads is put together; of more, rows are looked up in a table."""
@@ -328,16 +329,14 @@ class Window:
     def _product(self, bucket: Bucket, name: str, x: int, activation: str = "linear") -> int:
         work = self.work
         shapes = {p.name: p.shape for p in bucket.spec.params()}
-        y = work.gemm(x, self._stacked(bucket, name + "weight", shapes), trans_b=True)
-        if name + "bias" in shapes:
-            bias = self._stacked(bucket, name + "bias", shapes)
-            y = work.binary("add", y, work.reshape(bias, (bucket.size, 1, work.shape(bias)[1])))
-        return work.unary(y, activation)
+        weight = self._stacked(bucket, name + "weight", shapes)
+        bias = self._stacked(bucket, name + "bias", shapes) if name + "bias" in shapes else None
+        return work.unary(work.gemm(x, weight, bias), activation)
 
     def _stacked(self, bucket: Bucket, name: str, shapes: Mapping[str, Shape]) -> int:
         keys = tuple(self.machine.clocked.network.resolve(f"{coord}/{name}") for coord in bucket.coords)
         if keys not in self._stacks:
-            self._stacks[keys] = self._stack(keys, shapes[name])
+            self._stacks[keys] = self._stack(keys, shapes[name][::-1])
         return self._stacks[keys]
 
 

@@ -62,8 +62,8 @@ place (`dialect`); so does training. x, y: [ROWS, width].
 
 Products
 --------
-``gemm``        a [Ga,M,K], b [Gb,K,N] [, bias [N]] → c [Gc,M,N]. ``trans_a``: a is [Ga,K,M]; ``trans_b``: b is
-                [Gb,N,K]. Groups go round: with G = max(Ga, Gb, Gc), which Ga, Gb and Gc divide,
+``gemm``        a [Ga,M,K], b [Gb,K,N] [, bias [N] or [Gc,N]] → c [Gc,M,N]. ``trans_a``: a is [Ga,K,M]; ``trans_b``: b
+                is [Gb,N,K]. Groups go round: with G = max(Ga, Gb, Gc), which Ga, Gb and Gc divide,
                 ``c[j] = act(Σ_{g ≡ j mod Gc} op(a[g mod Ga]) op(b[g mod Gb]) + bias)``, g rising. ``groups`` = Gc.
                 So Gb = 1 is a shared right side, Ga = 1 a shared left side, Gc = 1 the sum over all groups; the
                 gradient of a gemm is a gemm. ``activation``: name, ``"linear"`` unless a pass fused one. K = 0, Ga = 0
@@ -75,7 +75,7 @@ Element-wise (any number of axes)
                 (`layers.activations`), exp log neg square sqrt rsqrt reciprocal abs sign softplus, affine. ``alpha``,
                 ``beta``: affine is ``alpha · x + beta``; for the others they are 1 and 0.
 ``unary_grad``  g, x → g · f'(x). ``name``: an activation other than linear. At a kink the derivative from the left
-                (relu: 0 at 0; leaky_relu: 0.01 at 0).
+                (relu: 0 at 0; leaky_relu: 0.01 at 0). ``from_tanh``, ``from_sigmoid``: x is the result of f instead.
 ``binary``      a, b → c, NumPy broadcasting. ``name``: add sub mul div; max min (NumPy: NaN wins); greater: 1 where
                 a > b, else 0 (NaN: 0); mul_nonzero: a · b, but 0 where b is 0, even if a is NaN; mask: a where b is not
                 0, else -inf (b holds 0 and 1 only, and has no gradient). At most 4 axes remain once neighbours

@@ -188,20 +188,23 @@ def _gemm(of: Several, node: Node, inputs: Sequence[int]) -> tuple[int, ...]:
     work, attrs, (a, b, *bias) = of.work, node.attrs, inputs
     of.shared(node, *bias)
     groups = attrs["groups"]
+    each = [i for i in bias if len(work.shape(i)) == 2]  # one for each group
     most = max(of.shape(a)[0], of.shape(b)[0], groups)
     if most == 1 and b not in of.lifted and not attrs["trans_a"]:
         _, _, rows, k = work.shape(a)
+        bias = [work.reshape(i, work.shape(i)[-1:]) for i in bias]
         [made] = work.emit("gemm", (work.reshape(a, (1, of.count * rows, k)), b, *bias), **attrs)
         return (work.reshape(made, (of.count, 1, rows, work.shape(made)[2])),)
     a, b = (_all_groups(of, i, most) if i in of.lifted else i for i in (a, b))
     if groups == most:
+        bias = [work.concat((i,) * of.count, 0) if i in each else i for i in bias]
         return (of.apart(work.emit("gemm", (a, b, *bias), **{**attrs, "groups": of.count * most})[0]),)
     made = work.gemm(a, b, trans_a=attrs["trans_a"], trans_b=attrs["trans_b"], groups=of.count * most)
     _, m, n = work.shape(made)
     apart = work.reshape(made, (of.count, most // groups, groups, m, n))
     total = work.reshape(work.reduce(apart, "sum", (1,)), (of.count, groups, m, n))
     for i in bias:
-        total = work.add(total, i)
+        total = work.add(total, work.reshape(i, (groups, 1, n)) if i in each else i)
     return (work.unary(total, attrs["activation"]),)
 
 

@@ -159,7 +159,7 @@ class ClockedStream:
             for p in bucket.spec.tensors():
                 keys = [network.resolve(f"{coord}/{p.name}") for coord in bucket.coords]
                 if bucket.way == "grouped":
-                    self._store.put(stack_key(keys), np.stack([params[key].values() for key in keys]))
+                    self._store.put(stack_key(keys), np.stack([params[key].values().T for key in keys]))
                     continue
                 for key in set(keys) - set(self._store.keys()):
                     self._store.put(key, params[key].values())

@@ -153,7 +153,7 @@ fn main(
                     let n = n0 + j * TX + tx + f * (BN / 4u);
                     if (m < dims.m && n < dims.n) {
                         var v = acc[(4u * i + e) * N4 + j][f];
-                        if (BIAS) { v += bias[n]; }
+                        if (BIAS) { v += bias[select(0u, which % dims.groups * dims.n, BIASES) + n]; }
                         c[start + m * dims.n + n] = apply(v);
                     }
                 }

@@ -1,5 +1,8 @@
 // c = apply(sum of the partial products + bias), in the order of the splits.
-struct Dims { count: u32, n: u32, splits: u32 }
+struct Dims {
+    count: u32, n: u32, splits: u32,
+    each: u32,  // elements of c that share a bias of n: all, or a group
+}
 
 @group(0) @binding(0) var<storage, read> parts: array<f32>;  // (splits, count)
 @group(0) @binding(1) var<storage, read> bias: array<f32>;
@@ -16,6 +19,6 @@ fn main(
     if (at >= dims.count) { return; }
     var v = 0.0;
     for (var s = 0u; s < dims.splits; s++) { v += parts[s * dims.count + at]; }
-    if (BIAS) { v += bias[at % dims.n]; }
+    if (BIAS) { v += bias[at / dims.each * dims.n + at % dims.n]; }
     c[at] = apply(v);
 }

@@ -45,6 +45,9 @@ FUNCTIONS = (
 )
 """Position = the code of a function; activations come first."""
 
+SLOPES = (*ACTIVATIONS, "from_tanh", "from_sigmoid")
+"""Position = the code of a slope; the last ones are of the activation's result."""
+
 (
     _,
     _RELU,
@@ -68,6 +71,7 @@ FUNCTIONS = (
     _SOFTPLUS,
     _AFFINE,
 ) = range(len(FUNCTIONS))
+_FROM_TANH, _FROM_SIGMOID = range(len(ACTIVATIONS), len(SLOPES))
 
 f32 = np.float32
 
@@ -145,7 +149,7 @@ def apply(code, x, alpha, beta):
 
 @kernel
 def slope(code, x):
-    """Derivative of activation number `code` at `x`; at a kink that from the left."""
+    """Slope number `code` of `SLOPES` at `x`; at a kink that from the left."""
     zero = splat(f32(0.0))
     half = splat(f32(0.5))
     one = splat(f32(1.0))
@@ -174,6 +178,10 @@ def slope(code, x):
     if code == _QUICK_GELU:
         s = sigmoid(splat(f32(1.702)) * x)
         return s * (one + splat(f32(1.702)) * x * (one - s))
+    if code == _FROM_TANH:
+        return one - x * x
+    if code == _FROM_SIGMOID:
+        return x * (one - x)
     return one
 
 

@@ -20,9 +20,9 @@ from volumetric.kernels.cpu.steps import scratch, word
 DEPTH = 2048
 """k of one pass: rows of a few of the weights stay in a first-level cache while all rows on the left meet them."""
 
-DOTS_ARGUMENTS = ("a", "b", "bias", "c", "m", "n", "k", "ga", "gb", "gc", "groups", "finish")
+DOTS_ARGUMENTS = ("a", "b", "bias", "c", "m", "n", "k", "ga", "gb", "gc", "groups", "finish", "bias_group")
 
-_A, _B, _BIAS, _C, _M, _N, _K, _GA, _GB, _GC, _GROUPS, _FINISH = range(12)
+_A, _B, _BIAS, _C, _M, _N, _K, _GA, _GB, _GC, _GROUPS, _FINISH, _BIAS_GROUP = range(13)
 
 f32 = np.float32
 
@@ -78,10 +78,11 @@ def dots(rows: int, columns: int) -> Callable[..., None]:
                             _columns(rows, 1, m, a + 4 * k0, here, 4 * k, depth, c + 4 * i, 4 * n, fresh, room)
                     fresh = 0
             if word(step, _BIAS) != 0:
+                bias = word(step, _BIAS) + j * word(step, _BIAS_GROUP) + 4 * column
                 for row in range(m):
                     for i in range(count):
                         out = c + 4 * (row * n + i)
-                        store_f32(out, load_f32(out) + load_f32(word(step, _BIAS) + 4 * (column + i)))
+                        store_f32(out, load_f32(out) + load_f32(bias + 4 * i))
             if word(step, _FINISH) != 0:
                 call_finish(word(step, _FINISH), room + 64, control, m, count, c, 4 * n)
 

@@ -47,11 +47,30 @@ GEMM_ARGUMENTS = (
     "b_group",
     "b_k",
     "b_column",
+    "bias_group",
 )
 
-_A, _B, _BIAS, _C, _M, _N, _K, _GA, _GB, _GC, _GROUPS, _FINISH, _A_GROUP, _A_ROW, _A_K, _B_GROUP, _B_K, _B_COLUMN = (
-    range(18)
-)
+(
+    _A,
+    _B,
+    _BIAS,
+    _C,
+    _M,
+    _N,
+    _K,
+    _GA,
+    _GB,
+    _GC,
+    _GROUPS,
+    _FINISH,
+    _A_GROUP,
+    _A_ROW,
+    _A_K,
+    _B_GROUP,
+    _B_K,
+    _B_COLUMN,
+    _BIAS_GROUP,
+) = range(len(GEMM_ARGUMENTS))
 
 
 def gemm_scratch(vectors: int) -> int:
@@ -142,7 +161,7 @@ def gemm(tall: int, wide: int) -> Callable[..., None]:
             c = word(step, _C) + 4 * ((j * m + first) * n + column)
             start, start_row = zeros, 0
             if word(step, _BIAS) != 0:
-                start = word(step, _BIAS) + 4 * column
+                start = word(step, _BIAS) + j * word(step, _BIAS_GROUP) + 4 * column
             for group in range(j, word(step, _GROUPS), gc):
                 a = word(step, _A) + group % word(step, _GA) * word(step, _A_GROUP) + first * word(step, _A_ROW)
                 b = word(step, _B) + group % word(step, _GB) * word(step, _B_GROUP) + column * word(step, _B_COLUMN)
@@ -152,7 +171,8 @@ def gemm(tall: int, wide: int) -> Callable[..., None]:
                     apart = word(step, _B_K)
                     # Three vectors are read as four, and a part of one whole: that must stay within the panel.
                     exact = columns >= 16 and columns & (columns - 1) == 0
-                    if word(step, _B_COLUMN) != 4 or m > _LOOSE_ROWS or not exact:
+                    together = m <= _LOOSE_ROWS or apart == 64 * wide
+                    if word(step, _B_COLUMN) != 4 or not together or not exact:
                         if source != ready:
                             _pack(source, apart, word(step, _B_COLUMN), count, columns, packed, 64 * wide)
                         ready = source

@@ -143,6 +143,7 @@ def lower_product(product: Product, tile: Tile, splits: int, request: Request) -
     """Describe a product with this tile and this number of splits."""
     bias, caps, attrs = len(request.inputs) > 2, request.caps, request.attrs
     shift: dict[str, Ref] = {"bias": source(2)} if bias else {}
+    biases = bias and len(request.inputs[2]) == 2  # one for each group
     chunk = ceil_div(product.steps(tile), splits)
     splits = max(1, ceil_div(product.steps(tile), chunk)) if chunk else 1
     constants: dict[str, Constant] = {
@@ -167,7 +168,7 @@ def lower_product(product: Product, tile: Tile, splits: int, request: Request) -
             total,
             {"a": source(0), "b": source(1), "c": target, **extra},
             (*dims, product.sums, across, down, chunk, total, splits),
-            constants=constants | {"BIAS": bool(extra)},
+            constants=constants | {"BIAS": bool(extra), "BIASES": bool(extra) and biases},
             preludes=(f"unary/{kind}", f"graph/operand/{'windows' if windows else 'matrix'}"),
             workgroup=tile.workgroup,
         )
@@ -180,7 +181,7 @@ def lower_product(product: Product, tile: Tile, splits: int, request: Request) -
         count,
         caps,
         {"parts": scratch(0), "c": result(), **shift},
-        (count, product.n, splits),
+        (count, product.n, splits, product.m * product.n if biases else count),
         constants={"BIAS": bias},
         preludes=(f"unary/{attrs['activation']}",),
     )

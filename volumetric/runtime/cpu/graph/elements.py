@@ -8,7 +8,7 @@ from typing import Any
 
 from volumetric._typing import Shape
 from volumetric.errors import UnsupportedError
-from volumetric.kernels.cpu.graph.curves import FUNCTIONS
+from volumetric.kernels.cpu.graph.curves import FUNCTIONS, SLOPES
 from volumetric.kernels.cpu.graph.elementwise import BINARY_ARGUMENTS, PAIRS, UNARY_ARGUMENTS, UNARY_GRAD_ARGUMENTS
 from volumetric.kernels.cpu.graph.moving import ASSIGN_ARGUMENTS, COPY_ARGUMENTS, FILL_ARGUMENTS, TRANSPOSE_ARGUMENTS
 from volumetric.kernels.cpu.graph.noise import DROPOUT_ARGUMENTS, GUMBEL_ARGUMENTS
@@ -75,7 +75,7 @@ def gumbel(draft: Draft, node: Node) -> None:
 def unary_grad(draft: Draft, node: Node) -> None:
     """``g f'(x)``."""
     (g, x), [y], name = node.inputs, node.outputs, node.attrs["name"]
-    code, cost = FUNCTIONS.index(name), _COST.get(name, 0.2)
+    code, cost = SLOPES.index(name), _COST.get(name, 0.2)
     _flat(draft, "unary_grad", UNARY_GRAD_ARGUMENTS, code, reads={"g": g, "x": x}, y=y, cost=cost, over=(g, x))
 
 

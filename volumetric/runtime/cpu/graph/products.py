@@ -36,6 +36,7 @@ class _Product:
     gc: int
     trans_a: bool
     trans_b: bool
+    biases: bool
 
     @property
     def groups(self) -> int:
@@ -44,7 +45,7 @@ class _Product:
 
 def _merged(p: _Product) -> _Product:
     """Groups that lie one below the other become rows, or a longer sum, of a single group."""
-    if p.gb == 1 and p.ga == p.gc and not p.trans_a:
+    if p.gb == 1 and p.ga == p.gc and not p.trans_a and not p.biases:
         return replace(p, m=p.m * p.ga, ga=1, gc=1)
     if p.gc == 1 and p.ga == p.gb and p.trans_a and not p.trans_b:
         return replace(p, k=p.k * p.ga, ga=1, gb=1)
@@ -63,7 +64,8 @@ def gemm(draft: Draft, node: Node) -> None:
     if ga == 0 or gb == 0:  # nothing to sum: the other groups do not matter
         ga = gb = 1
         k = 0
-    p = _merged(_Product(m=m, n=n, k=k, ga=ga, gb=gb, gc=gc, trans_a=trans_a, trans_b=trans_b))
+    biases = bool(bias) and len(draft.shape(bias[0])) == 2  # one for each group
+    p = _merged(_Product(m=m, n=n, k=k, ga=ga, gb=gb, gc=gc, trans_a=trans_a, trans_b=trans_b, biases=biases))
     activation = FUNCTIONS.index(node.attrs["activation"])
     given: dict[str, Any] = {
         "a": Address(a),
@@ -78,6 +80,7 @@ def gemm(draft: Draft, node: Node) -> None:
         "gc": p.gc,
         "groups": p.groups,
         "finish": Operation("finish", (activation,)) if activation else 0,
+        "bias_group": 4 * n if biases else 0,
     }
     work = 2 * p.m * p.n * p.k * p.groups / 90 + moved(*(draft.sizes[i] for i in (a, b, *node.outputs)))
     few = p.m <= _DOT_ROWS or p.n <= _DOT_COLUMNS or draft.alike

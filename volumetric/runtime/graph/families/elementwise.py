@@ -31,6 +31,10 @@ _MATHS: dict[str, Callable[[Array], Array]] = {
 UNARY: tuple[str, ...] = (*ACTIVATIONS, *_MATHS, "affine")
 """Names of `unary`."""
 CURVED: tuple[str, ...] = tuple(name for name in ACTIVATIONS if name != "linear")
+"""Activations with a slope."""
+FROM_RESULT = {"relu": "relu", "leaky_relu": "leaky_relu", "tanh": "from_tanh", "sigmoid": "from_sigmoid"}
+"""Activation → name of the slope that follows from its result: nobody needs to keep what it was applied to."""
+SLOPES: tuple[str, ...] = (*CURVED, *(name for name in FROM_RESULT.values() if name not in CURVED))
 """Names of `unary_grad`."""
 
 
@@ -52,6 +56,8 @@ def _vjp_unary(work: GraphBuilder, node: Node, g: int) -> list[int | None]:
     x, y, name = node.inputs[0], node.outputs[0], node.attrs["name"]
     if name == "sign":
         return [None]
+    if name in FROM_RESULT:
+        return [work.unary_grad(g, y, FROM_RESULT[name])]
     if name in CURVED:
         return [work.unary_grad(g, x, name)]
     rules: dict[str, Callable[[], int]] = {
@@ -72,14 +78,19 @@ def _vjp_unary(work: GraphBuilder, node: Node, g: int) -> list[int | None]:
 
 def _infer_unary_grad(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     floats("unary_grad", inputs)
-    if attrs["name"] not in CURVED:
-        raise SpecError(f"unary_grad: unknown name {attrs['name']!r}", hint="one of " + ", ".join(CURVED))
+    if attrs["name"] not in SLOPES:
+        raise SpecError(f"unary_grad: unknown name {attrs['name']!r}", hint="one of " + ", ".join(SLOPES))
     require(inputs[0].shape == inputs[1].shape, "unary_grad", "both inputs have one shape")
     return [out("grad", *inputs[1].shape)]
 
 
 def _run_unary_grad(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
-    return [inputs[0] * slope(attrs["name"], inputs[1])]
+    g, x = inputs
+    if attrs["name"] == "from_tanh":
+        return [g * (1 - x * x)]
+    if attrs["name"] == "from_sigmoid":
+        return [g * (x * (1 - x))]
+    return [g * slope(attrs["name"], x)]
 
 
 _PAIRS: dict[str, Callable[[Array, Array], Any]] = {

@@ -29,7 +29,8 @@ def _infer(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     fits = 0 in (ga, gb) or all(g and most % g == 0 for g in (ga, gb, gc))
     require(fits, "gemm", f"groups {ga} and {gb} do not give {gc}")
     if len(inputs) == 3:
-        require(inputs[2].shape == (n,), "gemm", f"a bias of {list(inputs[2].shape)} for {n} columns")
+        fits = inputs[2].shape in ((n,), (gc, n))
+        require(fits, "gemm", f"a bias of {list(inputs[2].shape)} for {gc} groups of {n} columns")
     return [out("product", gc, m, n)]
 
 
@@ -42,7 +43,7 @@ def _run(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
         for g in range(max(len(a), len(b), gc)):
             c[g % gc] += a[g % len(a)] @ b[g % len(b)]
     if len(inputs) == 3:
-        c = c + inputs[2]
+        c = c + (inputs[2] if inputs[2].ndim == 1 else inputs[2][:, None])
     return [activate(attrs["activation"], c)]
 
 
@@ -55,7 +56,8 @@ def _vjp(work: GraphBuilder, node: Node, g: int) -> list[int | None]:
         g = work.unary_grad(g, pre, node.attrs["activation"])
     g_a = work.gemm(b, g, trans_a=tb, trans_b=True, groups=ga) if ta else work.gemm(g, b, trans_b=not tb, groups=ga)
     g_b = work.gemm(g, a, trans_a=True, trans_b=ta, groups=gb) if tb else work.gemm(a, g, trans_a=not ta, groups=gb)
-    g_bias = [work.reshape(work.reduce(g, "sum", (0, 1)), work.shape(i)) for i in bias]
+    shared = bool(bias) and len(work.shape(bias[0])) == 1
+    g_bias = [work.reshape(work.reduce(g, "sum", (0, 1) if shared else (1,)), work.shape(i)) for i in bias]
     return [g_a, g_b, *g_bias]
 
 
