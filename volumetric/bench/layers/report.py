@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-from volumetric.errors import SpecError
+from volumetric.bench.tables import render_table
 
+_HEAD = "layer | shape | role | ms (least–most) | rate | of limit | torch ms | times torch"
 _COMPUTE_BOUND = 10.0  # operations a byte from which on the rate of products says more than that of bytes
 
 
@@ -61,42 +59,14 @@ def geometric_mean(rows: Sequence[LayerRow]) -> float | None:
 
 def render_layers(rows: Sequence[LayerRow], form: str) -> str:
     """Write `rows`; ends with a newline. Raises `SpecError` for an unknown format."""
-    if form == "md":
-        return _markdown(rows)
-    if form == "csv":
-        return _csv(rows)
-    if form == "json":
-        return json.dumps([_fields(row) for row in rows], indent=2) + "\n"
-    if form == "jsonl":
-        return "".join(json.dumps(_fields(row)) + "\n" for row in rows)
-    raise SpecError(f"unknown output format {form!r}", hint="use one of: md, csv, json, jsonl")
-
-
-def _fields(row: LayerRow) -> dict[str, object]:
-    return {**asdict(row), "ratio": row.ratio}
-
-
-def _markdown(rows: Sequence[LayerRow]) -> str:
-    lines = [
-        "| layer | shape | role | ms (least–most) | rate | of limit | torch ms | times torch |",
-        "| --- | --- | --- | ---: | ---: | ---: | ---: | ---: |",
-    ]
+    cells: list[list[str]] = []
     for row in rows:
         times = f"{1e3 * row.seconds:.3g} ({1e3 * row.least:.3g}–{1e3 * row.most:.3g})"
         peer = "-" if row.torch is None else f"{1e3 * row.torch:.3g}"
         ratio = "-" if row.ratio is None else f"{row.ratio:.2f}"
-        cells = [row.layer, row.shape, row.role, times, row.rate, f"{100 * row.of_limit:.0f} %", peer, ratio]
-        lines.append(f"| {' | '.join(cells)} |")
-    text = "\n".join(lines) + "\n"
+        cells.append([row.layer, row.shape, row.role, times, row.rate, f"{100 * row.of_limit:.0f} %", peer, ratio])
+    text = render_table([{**asdict(row), "ratio": row.ratio} for row in rows], _HEAD, cells, form, left=3)
     mean, ratios = geometric_mean(rows), [row.ratio for row in rows if row.ratio is not None]
-    if mean is not None:
+    if form == "md" and mean is not None:
         text += f"\nGeometric mean {mean:.2f} times PyTorch over {len(ratios)} rows; the least is {min(ratios):.2f}.\n"
     return text
-
-
-def _csv(rows: Sequence[LayerRow]) -> str:
-    out = io.StringIO()
-    writer = csv.DictWriter(out, [*LayerRow.__dataclass_fields__, "ratio"], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(_fields(row) for row in rows)
-    return out.getvalue()
