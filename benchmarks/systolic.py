@@ -1,49 +1,41 @@
-"""Clocked networks: what grids learn to recall through their ticks, and how many ticks a second they run and train.
+"""Clocked networks: what grids learn to recall through their ticks.
 
     python benchmarks/systolic.py learn [--seeds 3] [--device cpu] [--update]
-    python benchmarks/systolic.py speed [--rounds 20] [--device cpu] [--largest 16]
 
-Learning: a 3 × 3 × 3 grid of dense layers sees one of 8 symbols a row and answers 8 rows later which it was. All have
-the same layers: with links between neighbours both ways, forward alone, without links; and with links forward, but
-as a network that runs row by row. `--update` writes the table into docs/clocked.md. Speed: cubes of Dense(64), each a
-chain in reading order; ticks a second in runs of 64: median, least … greatest of the rounds, and processor time over
-wall time. Then windows of 64 ticks as updates, each of which is three times the products of a run.
+A 3 × 3 × 3 grid of dense layers sees one of 8 symbols a row and answers 8 rows later which it was. All have the same
+layers: with links between neighbours both ways, forward alone, without links; and with links forward, but as a network
+that runs row by row. `--update` writes the table into docs/clocked.md. For their speed there is
+`volumetric bench --suite systolic`.
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from statistics import median
 from typing import Any, Literal
 
 import numpy as np
 
-from volumetric import Clocked, Coord, Grid, Link, Network, initialise, open_device
+from volumetric import Clocked, Coord, Grid, Link, Network, initialise
 from volumetric.layers import Dense
 from volumetric.train import (
-    SGD,
     Adam,
     Backprop,
     Batch,
     Cosine,
     CrossEntropy,
     EpochEvent,
-    LearnerOptions,
     Mode,
     StreamData,
     Systolic,
     TrainConfig,
-    open_learner,
     train,
 )
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "clocked.md"
 BEGIN, END = "<!-- recall: begin -->\n", "<!-- recall: end -->"
-TICKS = 64
 SIDE, WIDTH, SYMBOLS, DELAY, ROWS, BATCH = 3, 32, 8, 8, 32, 32
 EPOCHS, UPDATES = 6, 50
 SHOWN = (1, 2, 3, EPOCHS)
@@ -133,78 +125,15 @@ def learn(given: Any) -> None:
         DOCUMENT.write_text(before + BEGIN + "\n".join(lines) + "\n" + END + rest.split(END)[1], encoding="utf-8")
 
 
-def cube(side: int) -> Network:
-    """Dense layers in reading order."""
-    coords = [Coord(*place) for place in itertools.product(range(side), repeat=3)]
-    layer = Dense(in_features=64, out_features=64, activation="tanh")
-    return Network(
-        grid=Grid(side, side, side), layers=dict.fromkeys(coords, layer), input_shape=(64,), input_dtype="float32"
-    )
-
-
-def rates(run: Callable[[], object], rounds: int) -> tuple[float, str]:
-    """Ticks a second, as a number and in words, of what runs 64 of them; the first call compiles."""
-    run()
-    found, busy = [], []
-    for _ in range(rounds):
-        wall, used = time.perf_counter(), time.process_time()
-        run()
-        wall, used = time.perf_counter() - wall, time.process_time() - used
-        found.append(TICKS / wall)
-        busy.append(used / wall)
-    told = f"{median(found):9.0f} ticks/s ({min(found):.0f} … {max(found):.0f}), {median(busy):.2f} processors"
-    return median(found), told
-
-
-def running(device: str, side: int, batch: int) -> Callable[[], object]:
-    """Runs of a cube."""
-    network = cube(side)
-    opened: Any = open_device(device)
-    stream = opened.stream(Clocked(network=network), initialise(network), batch=batch)
-    rows = np.random.default_rng(0).standard_normal((batch, TICKS, 64)).astype(np.float32)
-    return lambda: stream.run(rows)
-
-
-def learning(device: str, side: int, batch: int) -> Callable[[], object]:
-    """Updates of a cube."""
-    network = cube(side)
-    options = LearnerOptions(
-        mode=Systolic(window=TICKS, delay=0), clocked=Clocked(network=network), optimiser=SGD(lr=1e-3)
-    )
-    learner = open_learner(device)(network, initialise(network), options)
-    rows = np.random.default_rng(0).standard_normal((batch, TICKS, 64)).astype(np.float32)
-    whole = Batch(rows, np.zeros((batch, TICKS, 64), np.float32))
-    return lambda: learner.step([whole], rate=1e-3)
-
-
-def speed(given: Any) -> None:
-    """Print rates of cubes, and of training."""
-    for side, batch in ((2, 1), (4, 1), (8, 1), (16, 1), (8, 32)):
-        if side <= given.largest:
-            told = rates(running(given.device, side, batch), given.rounds)[1]
-            print(f"{side:3}³  B={batch:<3} run    {told}", flush=True)
-    for side in (2, 4):
-        forward, told = rates(running(given.device, side, 16), given.rounds)
-        print(f"{side:3}³  B=16  run    {told}", flush=True)
-        learned, told = rates(learning(given.device, side, 16), given.rounds)
-        share = 3 * learned / forward
-        print(f"{side:3}³  B=16  train  {told}: {share:.2f} of a third of the rate of runs", flush=True)
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run one of the two."""
+    """Run the verb."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     verbs = parser.add_subparsers(required=True)
-    for verb in (learn, speed):
-        sub = verbs.add_parser(verb.__name__)
-        sub.add_argument("--device", default="cpu")
-        sub.set_defaults(verb=verb)
-        if verb is learn:
-            sub.add_argument("--seeds", type=int, default=3)
-            sub.add_argument("--update", action="store_true")
-        else:
-            sub.add_argument("--rounds", type=int, default=20)
-            sub.add_argument("--largest", type=int, default=16)
+    sub = verbs.add_parser("learn")
+    sub.add_argument("--device", default="cpu")
+    sub.add_argument("--seeds", type=int, default=3)
+    sub.add_argument("--update", action="store_true")
+    sub.set_defaults(verb=learn)
     given = parser.parse_args(arguments)
     given.verb(given)
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -17,6 +18,10 @@ from volumetric.cli.loading import open_for
 from volumetric.cli.options import DeviceOptions, ModelSource, OutputOptions, SourceOptions
 from volumetric.generate import Model
 from volumetric.runtime.open import open_device
+
+if TYPE_CHECKING:
+    from volumetric.bench.layers.peer import TorchPeer
+    from volumetric.runtime.device import Device
 
 
 def bench(
@@ -31,7 +36,7 @@ def bench(
     threads: Annotated[str | None, Parameter(name=["--threads", "-t"])] = None,
     repetitions: Annotated[int, Parameter(name=["--repetitions", "-r"])] = 5,
     form: Annotated[Literal["md", "csv", "json", "jsonl"], Parameter(name=["--output", "-o"])] = "md",
-    suite: Literal["model", "layers", "training"] = "model",
+    suite: Literal["model", "layers", "training", "systolic"] = "model",
     only: Annotated[str | None, Parameter(name=["--only"])] = None,
     torch_python: Annotated[Path | None, Parameter(name=["--torch-python"])] = None,
     source: SourceOptions = SourceOptions(),
@@ -43,7 +48,7 @@ def bench(
     Random token ids go straight to the device: neither tokenising nor sampling is counted, nor is a warm-up.
     Sizes are lists separated by commas. The suite "layers" needs no model: it times every layer kind, forward and
     with its gradients, beside PyTorch where that can be imported. So does "training", with six small networks of 20
-    epochs.
+    epochs, and "systolic", with cubes of dense layers that run and learn tick by tick.
 
     Parameters
     ----------
@@ -58,7 +63,8 @@ def bench(
     depth : str
         Tokens in the context beforehand.
     batch : str
-        Numbers of sequences that generate together; their speed is that of all of them.
+        Numbers of sequences that generate together; their speed is that of all of them. In the suite "systolic":
+        streams side by side.
     profile : bool
         Also show where the time goes, step by step: of one call of the prompt, or of one token of one sequence.
     threads : str
@@ -67,10 +73,11 @@ def bench(
         Repetitions, whose mean and standard deviation are shown.
     form : str
         Format of the rows on stdout.
-    suite : {"model", "layers", "training"}
+    suite : {"model", "layers", "training", "systolic"}
         What to measure.
     only : str
-        Layer kinds of the suite "layers", or networks of "training", separated by commas.
+        Layer kinds of the suite "layers", networks of "training", or sides of cubes of "systolic" (2,4,8,16 unless
+        given), separated by commas.
     torch_python : Path
         Python interpreter that has PyTorch, for the other suites; this one unless given, if it has it.
     """
@@ -79,6 +86,9 @@ def bench(
         return _layers(device, None if only is None else only.split(","), repetitions, form, threads, torch_python)
     if suite == "training":
         return _training(device, None if only is None else only.split(","), repetitions, form, threads, torch_python)
+    if suite == "systolic":
+        sides, batches = _sizes("--only", only or "2,4,8,16"), _sizes("-b", batch)
+        return _systolic(device, sides, batches, repetitions, form, threads, torch_python)
     wanted = cases(
         _sizes("-p", prompt),
         _sizes("-n", generate),
@@ -108,21 +118,55 @@ def _layers(
 ) -> int:
     """Run the suite of layers."""
     from volumetric.bench.layers import chosen, measure_layers, render_layers
-    from volumetric.bench.layers.peer import open_peer
 
-    count = None if threads is None else _sizes("-t", threads)[0]
-    device = open_device(options.device, threads=count)
-    if getattr(device, "graphs", None) is None:
-        raise UsageError(f"device {device.info.name} runs no layers", hint="use cpu or gpu")
     wanted = chosen(only)
-    with open_peer(torch_python, gpu=device.info.kind == "gpu", threads=device.info.details.get("threads")) as peer:
-        console.note(f"{device.info.description}; " + ("PyTorch is not here" if peer is None else peer.about))
+    with _beside_torch(options, threads, torch_python) as (device, peer):
         rows = []
         for row in measure_layers(wanted, device, repetitions=repetitions, peer=peer):
             rows.append(row)
             console.note(f"{len(rows)} of {2 * len(wanted)}: {row.layer} {row.role}")
     console.write(render_layers(rows, form))
     return exits.OK
+
+
+def _systolic(
+    options: DeviceOptions,
+    sides: Sequence[int],
+    batches: Sequence[int],
+    repetitions: int,
+    form: str,
+    threads: str | None,
+    torch_python: Path | None,
+) -> int:
+    """Run the suite of clocked networks."""
+    from volumetric.bench.systolic import Cube, measure_systolic, render_systolic
+
+    if min(*sides, *batches) < 1:
+        raise UsageError("cubes need sides and streams of 1 or more", hint="--only 2,4,8 -b 1,16")
+    wanted = [Cube(side, batch) for side in sides for batch in batches]
+    with _beside_torch(options, threads, torch_python) as (device, peer):
+        rows = []
+        for row in measure_systolic(wanted, device, repetitions=repetitions, peer=peer):
+            rows.append(row)
+            console.note(f"{row.side}³, {row.batch} streams, {row.role}: {row.ticks:,.0f} ticks/s")
+    console.write(render_systolic(rows, form))
+    return exits.OK
+
+
+@contextmanager
+def _beside_torch(
+    options: DeviceOptions, threads: str | None, python: Path | None
+) -> Iterator[tuple[Device, TorchPeer | None]]:
+    """Open a device that runs graphs, and PyTorch if it is to be had, and say what they are."""
+    from volumetric.bench.layers.peer import open_peer
+
+    count = None if threads is None else _sizes("-t", threads)[0]
+    device = open_device(options.device, threads=count)
+    if getattr(device, "graphs", None) is None:
+        raise UsageError(f"device {device.info.name} runs no layers", hint="use cpu or gpu")
+    with open_peer(python, gpu=device.info.kind == "gpu", threads=device.info.details.get("threads")) as peer:
+        console.note(f"{device.info.description}; " + ("PyTorch is not here" if peer is None else peer.about))
+        yield device, peer
 
 
 def _training(

@@ -55,9 +55,13 @@ class TorchPeer:
 
     def load(self, case: LayerCase, arrays: dict[str, Array]) -> None:
         """Prepare a layer with the same numbers as ours."""
+        self.give(described(case.spec), arrays)
+
+    def give(self, layer: dict[str, Any], arrays: dict[str, Array]) -> None:
+        """Prepare what `described` returns of a layer, or what the worker knows beside layers."""
         path = Path(self._folder.name) / "layer.npz"
         np.savez(path, allow_pickle=False, **arrays)
-        self._ask({"do": "load", "arrays": str(path), "layer": described(case.spec)})
+        self._ask({"do": "load", "arrays": str(path), "layer": layer})
 
     def time(self, role: str) -> float:
         """Return the seconds of one run, from a burst of them."""

@@ -132,6 +132,8 @@ class Layers:
         cells = importlib.import_module("torch_cells")
         if kind in cells.KINDS:
             return cells.build(self, spec, p)
+        if kind == "clocked":
+            return importlib.import_module("torch_clocked").build(self, p)
         if kind in ("mamba", "mamba2"):
             return importlib.import_module("torch_state_space").build(self, spec, p)  # from the folder of this script
         return getattr(self, kind)(spec, p)
