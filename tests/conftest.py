@@ -39,6 +39,12 @@ def rng() -> np.random.Generator:
     return np.random.default_rng(20_260_101)
 
 
+def pytest_collection_finish() -> None:
+    """Leave the half a million objects of the collected tests, which live to the end, out of later collections."""
+    gc.collect()
+    gc.freeze()
+
+
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
     """Give back what tests shared, after the last one of a file, and of a function where memory is short.
 
