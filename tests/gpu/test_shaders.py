@@ -31,13 +31,20 @@ def test_matrix_kernels_compile(fallback_device: GpuDevice, scheme: str) -> None
         matmul.matvec(gated, context.caps, first=0, units=12),
         matmul.matvec(replace(gated, int8=True), context.caps, first=0, units=12),
         tiles.gemm(gated, context.caps, TILES[-1], first=0, units=12),
+        tiles.gemm(plain, context.caps, TILES[2], first=0, units=20),
     ]
-    for name in ACTIVATIONS:
-        shape = replace(plain, activation=name)
-        dispatches.append(matmul.matvec(shape, context.caps, first=0, units=20))
-        dispatches.append(tiles.gemm(shape, context.caps, TILES[2], first=0, units=20))
     for dispatch in dispatches:
         context.pipeline(dispatch)
+
+
+@pytest.mark.parametrize("scheme", ["float32", "q4_k"])
+def test_activations_of_products_compile(fallback_device: GpuDevice, scheme: str) -> None:
+    """With a format of each kind: an activation is applied to sums, which are float32 whatever the weights are."""
+    context = fallback_device.context
+    for name in ACTIVATIONS:
+        shape = MatmulShape(k=96, n=20, format=FORMATS[scheme], norm="rms", residual=True, activation=name)
+        context.pipeline(matmul.matvec(shape, context.caps, first=0, units=20))
+        context.pipeline(tiles.gemm(shape, context.caps, TILES[2], first=0, units=20))
 
 
 def test_the_other_kernels_compile(device: GpuDevice) -> None:
