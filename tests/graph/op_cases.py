@@ -433,6 +433,9 @@ _POOLS = {
             "2d-none": _pools(0, 2, (4, 4), (2, 2), kernel=(2, 2), stride=(2, 2)),
             "3d": _pools(1, 2, (5, 4, 7), (2, 2, 4), kernel=(2, 3, 1), stride=(2, 1, 2)),
             "one": _pools(1, 1, (1, 1), (1, 1), kernel=(1, 1)),
+            "1d-long": _pools(3, 1, (71,), (35,), kernel=(2,), stride=(2,)),
+            "1d-holes": _pools(1, 2, (37,), (33,), kernel=(3,), dilation=(4,), before=(2,)),
+            "2d-long": _pools(1, 3, (5, 67), (3, 34), kernel=(3, 3), stride=(2, 2), before=(1, 1)),
         }.items()
         for way, case in cases.items()
     },
@@ -442,6 +445,13 @@ _POOLS = {
             np.array([[[np.nan, 1, np.nan, 2, np.inf, np.nan, -np.inf, -np.inf, 3, 3, 3, 2, 0.0, -0.0]]], np.float32),
         ),
         attrs={"kernel": (3,), "stride": (1,), "dilation": (1,), "before": (1,), "counts": (14,)},
+    ),
+    "pool-max-odd-pairs": OpCase(
+        op="pool_max",
+        inputs=(
+            np.tile(np.array([np.nan, 1, 2, np.nan, np.nan, np.nan, -np.inf, -np.inf, 3, 3], np.float32), (1, 1, 4)),
+        ),
+        attrs={"kernel": (2,), "stride": (2,), "dilation": (1,), "before": (0,), "counts": (20,)},
     ),
 }
 

@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from volumetric.kernels.cpu.graph.lanes import load_part, store_part, where_equal
 from volumetric.kernels.cpu.graph.shares import share
+from volumetric.kernels.cpu.graph.taps import WIDEST_STRIDE, add_tap, first_with, last_with, load_tap
 from volumetric.kernels.cpu.graph.windows import (
     BEFORE,
     COUNTS,
@@ -23,12 +25,42 @@ from volumetric.kernels.cpu.graph.windows import (
 )
 from volumetric.kernels.cpu.jit import kernel
 from volumetric.kernels.cpu.memory import load_f32, store_f32
+from volumetric.kernels.cpu.simd import splat, where_less, where_nan
 from volumetric.kernels.cpu.steps import word
 
 f32 = np.float32
 
 POOL_ARGUMENTS = ("x", "y", "tap", "images", "table")
-"""`images` is N · C; `table` as in `windows`. Of a gradient x is what comes in, y the image."""
+"""`images` is N · C; `table` as in `windows`. Of a gradient x is what comes in, y the image. `tap` is 0: not wanted."""
+
+FEWEST = 8
+"""Windows of a line from which it pays to take 16 at a time."""
+
+
+@kernel
+def _side_by_side(table):
+    """Whether a line of windows is taken 16 windows at a time."""
+    return (field(table, STRIDE, 2) <= WIDEST_STRIDE) & (field(table, COUNTS, 2) >= FEWEST)
+
+
+@kernel
+def _line_ends(table, w0, w1):
+    """Where windows `w0`, `w1` of two axes start, and the taps of each inside of the image: first and one past last."""
+    at0 = w0 * field(table, STRIDE, 0) - field(table, BEFORE, 0)
+    at1 = w1 * field(table, STRIDE, 1) - field(table, BEFORE, 1)
+    d0, d1 = field(table, DILATION, 0), field(table, DILATION, 1)
+    low0, high0 = _first_tap(at0, d0), _last_tap(at0, d0, field(table, SIZES, 0), field(table, KERNEL, 0))
+    low1, high1 = _first_tap(at1, d1), _last_tap(at1, d1, field(table, SIZES, 1), field(table, KERNEL, 1))
+    return at0, at1, low0, high0, low1, high1
+
+
+@kernel
+def _tap_place(table, i, t2):
+    """Where tap `t2` of window `i` lies on its line, and which of the windows from `i` on see it."""
+    stride, shift = field(table, STRIDE, 2), t2 * field(table, DILATION, 2) - field(table, BEFORE, 2)
+    low = first_with(stride, shift) - i
+    high = last_with(field(table, SIZES, 2), stride, shift, field(table, COUNTS, 2)) - i
+    return 4 * (shift + i * stride), low, high
 
 
 @kernel
@@ -54,6 +86,74 @@ def _largest(x, start, dilation, low, high, tap, best, first):
     return best, first
 
 
+@kernel
+def _line_max(table, x, w0, w1, y, tap):
+    """Largest elements of a line of windows, 16 at a time."""
+    s1, s2, n2 = field(table, SIZES, 1), field(table, SIZES, 2), field(table, COUNTS, 2)
+    k1, k2, stride = field(table, KERNEL, 1), field(table, KERNEL, 2), field(table, STRIDE, 2)
+    d0, d1 = field(table, DILATION, 0), field(table, DILATION, 1)
+    at0, at1, low0, high0, low1, high1 = _line_ends(table, w0, w1)
+    least = splat(f32(-np.inf))
+    for i in range(0, n2, 16):
+        best, first = least, splat(f32(0.0))
+        for t0 in range(low0, high0):
+            for t1 in range(low1, high1):
+                line = x + 4 * ((at0 + t0 * d0) * s1 + at1 + t1 * d1) * s2
+                for t2 in range(k2):
+                    place, low, high = _tap_place(table, i, t2)
+                    v = load_tap(line + place, stride, low, high, least)
+                    number = splat(f32((t0 * k1 + t1) * k2 + t2))
+                    first = where_nan(v, where_nan(best, first, number), where_less(best, v, number, first))
+                    best = where_nan(v, where_nan(best, best, v), where_less(best, v, v, best))
+        store_part(y + 4 * i, best, n2 - i)
+        if tap != 0:
+            store_part(tap + 4 * i, first, n2 - i)
+
+
+@kernel
+def _line_sum(table, x, w0, w1, y):
+    """Sums of a line of windows, 16 at a time."""
+    s1, s2, n2 = field(table, SIZES, 1), field(table, SIZES, 2), field(table, COUNTS, 2)
+    k2, stride = field(table, KERNEL, 2), field(table, STRIDE, 2)
+    d0, d1 = field(table, DILATION, 0), field(table, DILATION, 1)
+    at0, at1, low0, high0, low1, high1 = _line_ends(table, w0, w1)
+    zero = splat(f32(0.0))
+    for i in range(0, n2, 16):
+        total = zero
+        for t0 in range(low0, high0):
+            for t1 in range(low1, high1):
+                line = x + 4 * ((at0 + t0 * d0) * s1 + at1 + t1 * d1) * s2
+                for t2 in range(k2):
+                    place, low, high = _tap_place(table, i, t2)
+                    total = total + load_tap(line + place, stride, low, high, zero)
+        store_part(y + 4 * i, total, n2 - i)
+
+
+@kernel
+def _line_back(table, g, w0, w1, image, tap):
+    """Add a line of windows' numbers, 16 at a time, to the elements that `tap` says, or, if that is 0, to all they see.
+
+    Of windows that overlap, the later one sees an element by an earlier tap: so taps fall while windows rise.
+    """
+    s1, s2, n2 = field(table, SIZES, 1), field(table, SIZES, 2), field(table, COUNTS, 2)
+    k1, k2, stride = field(table, KERNEL, 1), field(table, KERNEL, 2), field(table, STRIDE, 2)
+    d0, d1 = field(table, DILATION, 0), field(table, DILATION, 1)
+    at0, at1, low0, high0, low1, high1 = _line_ends(table, w0, w1)
+    zero = splat(f32(0.0))
+    for i in range(0, n2, 16):
+        value = load_part(g + 4 * i, n2 - i)
+        chosen = load_part(tap + 4 * i, n2 - i) if tap != 0 else zero
+        for t0 in range(low0, high0):
+            for t1 in range(low1, high1):
+                line = image + 4 * ((at0 + t0 * d0) * s1 + at1 + t1 * d1) * s2
+                for t2 in range(k2 - 1, -1, -1):
+                    place, low, high = _tap_place(table, i, t2)
+                    part = value
+                    if tap != 0:
+                        part = where_equal(chosen, splat(f32((t0 * k1 + t1) * k2 + t2)), value, zero)
+                    add_tap(line + place, stride, low, high, part)
+
+
 def pool_max(step: Any, thread: Any, threads: Any, control: Any) -> None:
     """Find the largest element of each window and its tap."""
     table = word(step, 4)
@@ -63,12 +163,17 @@ def pool_max(step: Any, thread: Any, threads: Any, control: Any) -> None:
     step0, step1, step2 = field(table, STRIDE, 0), field(table, STRIDE, 1), field(table, STRIDE, 2)
     b0, b1, b2 = field(table, BEFORE, 0), field(table, BEFORE, 1), field(table, BEFORE, 2)
     n0, n1, n2 = field(table, COUNTS, 0), field(table, COUNTS, 1), field(table, COUNTS, 2)
+    lines, wanted = _side_by_side(table), word(step, 2) != 0
     items = word(step, 3) * n0
     for item in range(share(items, thread, threads), share(items, thread + 1, threads)):
         x = word(step, 0) + 4 * (item // n0) * s0 * s1 * s2
         at0 = item % n0 * step0 - b0
         low0, high0 = _first_tap(at0, d0), _last_tap(at0, d0, s0, k0)
         for w1 in range(n1):
+            if lines:
+                place = 4 * (item * n1 + w1) * n2
+                _line_max(table, x, item % n0, w1, word(step, 1) + place, word(step, 2) + place if wanted else 0)
+                continue
             at1 = w1 * step1 - b1
             low1, high1 = _first_tap(at1, d1), _last_tap(at1, d1, s1, k1)
             for w2 in range(n2):
@@ -82,7 +187,8 @@ def pool_max(step: Any, thread: Any, threads: Any, control: Any) -> None:
                         best, where = _largest(line, at2, d2, low2, high2, tap, best, where)
                 place = 4 * ((item * n1 + w1) * n2 + w2)
                 store_f32(word(step, 1) + place, best)
-                store_f32(word(step, 2) + place, f32(where))
+                if wanted:
+                    store_f32(word(step, 2) + place, f32(where))
 
 
 def pool_sum(step: Any, thread: Any, threads: Any, control: Any) -> None:
@@ -94,12 +200,16 @@ def pool_sum(step: Any, thread: Any, threads: Any, control: Any) -> None:
     step0, step1, step2 = field(table, STRIDE, 0), field(table, STRIDE, 1), field(table, STRIDE, 2)
     b0, b1, b2 = field(table, BEFORE, 0), field(table, BEFORE, 1), field(table, BEFORE, 2)
     n0, n1, n2 = field(table, COUNTS, 0), field(table, COUNTS, 1), field(table, COUNTS, 2)
+    lines = _side_by_side(table)
     items = word(step, 3) * n0
     for item in range(share(items, thread, threads), share(items, thread + 1, threads)):
         x = word(step, 0) + 4 * (item // n0) * s0 * s1 * s2
         at0 = item % n0 * step0 - b0
         low0, high0 = _first_tap(at0, d0), _last_tap(at0, d0, s0, k0)
         for w1 in range(n1):
+            if lines:
+                _line_sum(table, x, item % n0, w1, word(step, 1) + 4 * (item * n1 + w1) * n2)
+                continue
             at1 = w1 * step1 - b1
             low1, high1 = _first_tap(at1, d1), _last_tap(at1, d1, s1, k1)
             for w2 in range(n2):
@@ -119,8 +229,9 @@ def _cleared(table, y, image):
     """Set one image to zeros and return where it lies."""
     size = field(table, SIZES, 0) * field(table, SIZES, 1) * field(table, SIZES, 2)
     out = y + 4 * image * size
-    for i in range(size):
-        store_f32(out + 4 * i, f32(0.0))
+    zero = splat(f32(0.0))
+    for i in range(0, size, 16):
+        store_part(out + 4 * i, zero, size - i)
     return out
 
 
@@ -133,12 +244,17 @@ def pool_max_grad(step: Any, thread: Any, threads: Any, control: Any) -> None:
     step0, step1, step2 = field(table, STRIDE, 0), field(table, STRIDE, 1), field(table, STRIDE, 2)
     b0, b1, b2 = field(table, BEFORE, 0), field(table, BEFORE, 1), field(table, BEFORE, 2)
     n0, n1, n2 = field(table, COUNTS, 0), field(table, COUNTS, 1), field(table, COUNTS, 2)
+    lines = _side_by_side(table)
     images = word(step, 3)
     for image in range(share(images, thread, threads), share(images, thread + 1, threads)):
         out = _cleared(table, word(step, 1), image)
         place = 4 * image * n0 * n1 * n2
         for w0 in range(n0):
             for w1 in range(n1):
+                if lines:
+                    _line_back(table, word(step, 0) + place, w0, w1, out, word(step, 2) + place)
+                    place += 4 * n2
+                    continue
                 for w2 in range(n2):
                     tap = int(load_f32(word(step, 2) + place))
                     i0 = w0 * step0 - b0 + tap // (k1 * k2) * d0
@@ -159,6 +275,7 @@ def pool_spread(step: Any, thread: Any, threads: Any, control: Any) -> None:
     step0, step1, step2 = field(table, STRIDE, 0), field(table, STRIDE, 1), field(table, STRIDE, 2)
     b0, b1, b2 = field(table, BEFORE, 0), field(table, BEFORE, 1), field(table, BEFORE, 2)
     n0, n1, n2 = field(table, COUNTS, 0), field(table, COUNTS, 1), field(table, COUNTS, 2)
+    lines = _side_by_side(table)
     images = word(step, 3)
     for image in range(share(images, thread, threads), share(images, thread + 1, threads)):
         out = _cleared(table, word(step, 1), image)
@@ -167,6 +284,10 @@ def pool_spread(step: Any, thread: Any, threads: Any, control: Any) -> None:
             at0 = w0 * step0 - b0
             low0, high0 = _first_tap(at0, d0), _last_tap(at0, d0, s0, k0)
             for w1 in range(n1):
+                if lines:
+                    _line_back(table, g, w0, w1, out, 0)
+                    g += 4 * n2
+                    continue
                 at1 = w1 * step1 - b1
                 low1, high1 = _first_tap(at1, d1), _last_tap(at1, d1, s1, k1)
                 for w2 in range(n2):

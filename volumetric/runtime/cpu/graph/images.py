@@ -6,7 +6,8 @@ from typing import Any
 
 from volumetric._typing import Shape
 from volumetric.errors import UnsupportedError
-from volumetric.kernels.cpu.graph.pools import POOL_ARGUMENTS
+from volumetric.kernels.cpu.graph.pools import FEWEST, POOL_ARGUMENTS
+from volumetric.kernels.cpu.graph.taps import WIDEST_STRIDE
 from volumetric.kernels.cpu.graph.windows import WINDOW_ARGUMENTS
 from volumetric.runtime.cpu.graph.steps import moved, rule
 from volumetric.runtime.cpu.steps import Draft
@@ -38,14 +39,17 @@ def pools(draft: Draft, node: Node) -> None:
     """Numbers of windows, or the image that such numbers are the gradient of."""
     x, *taps = node.inputs
     y, *more = node.outputs
-    tap = (*taps, *more)
     image = x if node.op in ("pool_max", "pool_sum") else y
     pooled = y if image == x else x
-    seen = draft.tensor(pooled).size * (1 if node.op == "pool_max_grad" else _taps(node))
-    given: dict[str, Any] = {"reads": {"x": x, "tap": tap[0] if tap else None}, "writes": {"y": y}}
+    lines = node.attrs["stride"][-1] <= WIDEST_STRIDE and node.attrs["counts"][-1] >= FEWEST
+    seen = draft.tensor(pooled).size * (1 if node.op == "pool_max_grad" and not lines else _taps(node))
+    given: dict[str, Any] = {"reads": {"x": x}, "writes": {"y": y}}
+    wanted = [i for i in more if i in draft.graph.outputs or list(draft.graph.readers(i))]
+    given["writes" if more else "reads"]["tap"] = (*taps, *wanted, None)[0]
     given |= {"images": draft.shape(image)[0] * draft.shape(image)[1]}
     given |= {"table": _table(draft, node, draft.shape(image)[2:])}
-    draft.add(node.op, POOL_ARGUMENTS, work=moved(draft.sizes[image], draft.sizes[pooled]) + 0.8 * seen, **given)
+    work = moved(draft.sizes[image], draft.sizes[pooled]) + (0.15 if lines else 0.8) * seen
+    draft.add(node.op, POOL_ARGUMENTS, work=work, **given)
 
 
 def _taps(node: Node) -> int:
