@@ -32,6 +32,8 @@ def test_the_examples_of_clocked_networks_run(tmp_path: Path, monkeypatch: pytes
         exec(compile(code, "docs/clocked.md", "exec"), names)
     [lines] = examples("clocked.md", "json")
     Path("rows.jsonl").write_text(lines)
+    [settings] = examples("clocked.md", "toml")
+    Path(settings.partition("\n")[0].removeprefix("# ")).write_text(settings)
     for line in "".join(examples("clocked.md", "sh")).splitlines():
         name, *arguments = line.partition(" < ")[0].split()
         assert name == "volumetric"

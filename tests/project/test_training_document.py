@@ -14,11 +14,12 @@ import pytest
 
 from volumetric.cli import main
 from volumetric.dtypes import DTYPES
+from volumetric.loaders import save_native
 from volumetric.train.settings import RunSettings, settings_from
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
-EXAMPLE, KEYS = re.findall(r"```toml\n(.*?)```", TEXT, re.DOTALL)
+EXAMPLE, KEYS, NAMED = re.findall(r"```toml\n(.*?)```", TEXT, re.DOTALL)
 COMMANDS = re.findall(r"```sh\n(.*?)```", TEXT, re.DOTALL)[0].splitlines()
 USE, TRAIN, HEADS, OWN, SIGNS, FOLD = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
 
@@ -30,9 +31,15 @@ def test_the_list_of_keys_shows_the_defaults() -> None:
 def test_the_list_of_keys_is_complete() -> None:
     from volumetric.train import tables
     from volumetric.train.config import TrainConfig
-    from volumetric.train.settings import DataSettings, HistorySettings, NetworkSettings, ObserveSettings
+    from volumetric.train.settings import (
+        ClockedSettings,
+        DataSettings,
+        HistorySettings,
+        NetworkSettings,
+        ObserveSettings,
+    )
 
-    for make in (TrainConfig, DataSettings, HistorySettings, NetworkSettings, ObserveSettings):
+    for make in (TrainConfig, ClockedSettings, DataSettings, HistorySettings, NetworkSettings, ObserveSettings):
         for name in tables.keywords(make):
             assert re.search(rf"^(# )?{name} = ", KEYS, re.MULTILINE), name
 
@@ -85,11 +92,17 @@ def test_the_python_example_runs() -> None:
     assert {str(store.scheme) for store in names["result"].params.values()} == {"int8:g32", "float32"}  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def test_the_example_of_several_outputs_learns_both() -> None:
+def test_the_examples_of_several_outputs_learn_both(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     names: dict[str, Any] = {}
     exec(compile(HEADS, "docs/training.md", "exec"), names)
     first, *_, last = names["result"].history
     assert all(last.losses[name] < first.losses[name] for name in ("output", "value"))
+    save_native(tmp_path / "heads", names["network"], names["initialise"](names["network"]))
+    y = names["targets"]
+    np.savez(tmp_path / "heads.npz", inputs=names["x"], targets=y["output"], **{"targets.value": y["value"]})
+    (tmp_path / "named.toml").write_text(NAMED)
+    assert main(["train", str(tmp_path / "named.toml"), "--device", "reference", "--json", "--quiet"]) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["losses"].keys() == {"output", "value"}
 
 
 def test_the_loss_of_one_s_own_learns_a_decile() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json as jsonlib
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -72,7 +73,7 @@ def train(
 
     with console.progress(f"reading what {config} names…"):
         opened = open_run(run)
-    progress = TrainingProgress(*updates_of(opened.samples.data, opened.config))
+    progress = TrainingProgress(*updates_of(opened.samples.data, opened.config, opened.machine))
     with only_one(run.directory):
         result = training_run.train_opened(run, opened, [progress])
     told = training_run.summary(run, opened, result, training_run.judge(run, opened, result))
@@ -95,7 +96,13 @@ def _text(told: dict[str, Any]) -> str:
     parts = [f"{told['updates']} updates in {told['epochs']} epochs ({told['reason']})"]
     for name, label in (("loss", "loss"), ("validation_loss", "best validation loss")):
         if told[name] is not None:
-            parts.append(f"{label} {told[name]:.4g}")
+            each = told.get("losses", {}) if name == "loss" else {}
+            parts.append(f"{label} {told[name]:.4g}{_each(each, '.4g')}")
     if told["accuracy"] is not None:
-        parts.append(f"accuracy {100 * told['accuracy']:.2f} %")
+        parts.append(f"accuracy {told['accuracy']:.2%}{_each(told.get('accuracies', {}), '.2%')}".replace("%", " %"))
     return ", ".join(parts) + f"\n{told['model']}: {told['parameters']:,} parameters\n"
+
+
+def _each(of: Mapping[str, float], form: str) -> str:
+    """Numbers by output, in brackets."""
+    return f" ({', '.join(f'{name} {value:{form}}' for name, value in of.items())})" if of else ""

@@ -11,6 +11,7 @@ import numpy as np
 
 from volumetric._typing import Array
 from volumetric.builders import BUILDERS
+from volumetric.clocked import Clocked
 from volumetric.dtypes import Scheme
 from volumetric.errors import SpecError
 from volumetric.loaders.byte_tokenizer import byte_tokenizer_json
@@ -31,6 +32,7 @@ class Opened:
 
     Attributes
     ----------
+    machine : the network as it runs tick by tick, where it learns so
     files : name → content of files that are saved beside the weights, such as a tokenizer
     facts : what the saved model says of itself
     model : that the run starts from, where it does
@@ -42,7 +44,13 @@ class Opened:
     config: TrainConfig
     files: Mapping[str, bytes]
     facts: NativeFacts
+    machine: Clocked | None = None
     model: LoadedModel | None = None
+
+    @property
+    def subject(self) -> Network | Clocked:
+        """What is trained."""
+        return self.machine or self.network
 
 
 def open_run(run: RunSettings) -> Opened:
@@ -53,12 +61,17 @@ def open_run(run: RunSettings) -> Opened:
     VolumetricError
         Something is missing, damaged, or does not go together.
     """
-    return _reshaped(_of_model(run) if run.network.model else _of_structure(run))
+    opened = _reshaped(_of_model(run) if run.network.model else _of_structure(run))
+    if not run.systolic:
+        return opened
+    known = None if opened.model is None else opened.model.clocked
+    machine = run.clocked.machine(known or Clocked(network=opened.network))
+    return dataclasses.replace(opened, machine=machine)
 
 
 def _of_structure(run: RunSettings) -> Opened:
     samples = open_samples(run)
-    network, params = _network(run, samples.problem)
+    network, params = _network(run, samples)
     tokens = samples.problem.vocabulary and run.data.text
     return Opened(
         network=network,
@@ -98,21 +111,26 @@ def _config(run: RunSettings, samples: Samples) -> TrainConfig:
     return dataclasses.replace(
         given,
         loss=given.loss if run.loss_given else samples.loss,
-        accuracy=bool(samples.problem.classes) if given.accuracy is None else given.accuracy,
+        accuracy=samples.classed if given.accuracy is None else given.accuracy,
     )
 
 
-def _network(run: RunSettings, problem: Problem) -> tuple[Network, Params]:
-    settings = run.network
+def _network(run: RunSettings, samples: Samples) -> tuple[Network, Params]:
+    settings, problem = run.network, samples.problem
     if settings.file:
         network, params = read_network_file(run.path(settings.file))
         return network, params or initialise(network, run.seed)
-    name = settings.builder or _fitting(problem)
+    name = settings.builder or ("sequential" if run.systolic else _fitting(problem))
+    if samples.named:
+        raise SpecError(
+            f"[network] builder: {name} makes networks with one input and one output, the samples have {samples.named}",
+            hint="name a network that has these, by file or model",
+        )
     known: dict[str, Any] = {"outputs": problem.outputs}
     if problem.vocabulary:
         known["vocabulary"] = problem.vocabulary
-    if problem.inputs.ndim == 2:
-        known |= {"inputs": problem.inputs.shape[1], "width": problem.inputs.shape[1]}
+    if problem.inputs.ndim == (3 if run.systolic else 2):
+        known |= {"inputs": problem.inputs.shape[-1], "width": problem.inputs.shape[-1]}
     if problem.shape:
         known["shape"] = problem.shape
     if name == "transformer":
@@ -145,7 +163,7 @@ def _reshaped(opened: Opened) -> Opened:
         opened,
         samples=dataclasses.replace(
             samples,
-            data=dataclasses.replace(samples.data, inputs=fit(samples.data.features)),
-            validation=None if held is None else dataclasses.replace(held, inputs=fit(held.features)),
+            data=samples.data.with_features(fit),
+            validation=None if held is None else held.with_features(fit),
         ),
     )

@@ -8,8 +8,10 @@ import time
 from typing import TYPE_CHECKING
 
 from volumetric.cli import console
+from volumetric.clocked import Clocked
 from volumetric.progress import clock
-from volumetric.train import ArrayData, EpochEvent, Event, StepEvent, TrainConfig
+from volumetric.train import ArrayData, EpochEvent, Event, StepEvent, Systolic, TrainConfig
+from volumetric.train.sequences import windows_of
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -18,9 +20,11 @@ if TYPE_CHECKING:
 _LINES, _QUIET = 10, 10.0
 
 
-def updates_of(data: ArrayData, config: TrainConfig) -> tuple[int, int]:
+def updates_of(data: ArrayData, config: TrainConfig, machine: Clocked | None = None) -> tuple[int, int]:
     """Return how many updates a whole run makes at most, and how many of them an epoch."""
     each = -(-data.batches_per_epoch // config.accumulate)
+    if machine is not None and isinstance(config.mode, Systolic):
+        each *= windows_of(machine, config.mode, config.losses, data.features.shape[1])
     total = each * config.epochs
     return total if config.max_steps is None else min(total, config.max_steps), each
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from volumetric.analysis import accuracy, predict
 from volumetric.cli import console
 from volumetric.cli.interrupts import stop_on_interrupt
 from volumetric.cli.training_open import Opened
@@ -18,7 +17,17 @@ from volumetric.loaders.model import LoadedModel
 from volumetric.loaders.native import save_native
 from volumetric.loaders.peft_write import save_adapter
 from volumetric.observe import HttpObserver, JsonlObserver, LogObserver, Observer
-from volumetric.train import CsvReporter, JsonlReporter, LowRank, Reporter, TrainResult, save_overlays, train
+from volumetric.train import (
+    CsvReporter,
+    Evaluation,
+    JsonlReporter,
+    LowRank,
+    Reporter,
+    TrainResult,
+    evaluate,
+    save_overlays,
+    train,
+)
 from volumetric.train.settings import RunSettings
 from volumetric.train.tensorboard import TensorBoardReporter
 
@@ -59,7 +68,7 @@ def train_opened(run: RunSettings, opened: Opened, reporters: Sequence[Reporter]
     home = run.directory
     with observers_of(run) as observers, stop_on_interrupt("this update") as asked:
         result = train(
-            opened.network,
+            opened.subject,
             opened.params,
             opened.samples.data,
             opened.config,
@@ -77,7 +86,7 @@ def train_opened(run: RunSettings, opened: Opened, reporters: Sequence[Reporter]
         result.best,
         facts=opened.facts,
         files=opened.files,
-        clocked=None if opened.model is None else opened.model.clocked,
+        clocked=opened.machine or (None if opened.model is None else opened.model.clocked),
     )
     if opened.config.overlay is not None:
         save_overlays(home / "overlays.npz", opened.config.overlay, result.overlays)
@@ -94,26 +103,29 @@ def _save_adapter(home: Path, model: LoadedModel, overlay: LowRank, result: Trai
         console.note(f"no adapter for PEFT is written: {error}")
 
 
-def judge(run: RunSettings, opened: Opened, result: TrainResult) -> float | None:
-    """Return the accuracy of the saved weights on the samples held back, else on all; None where nothing is classed."""
-    if not opened.samples.problem.classes:
+def judge(run: RunSettings, opened: Opened, result: TrainResult) -> Evaluation | None:
+    """Judge the saved weights on the samples held back, else on all; None where nothing is classed."""
+    if not opened.samples.classed:
         return None
     data = opened.samples.validation or opened.samples.data
-    outputs = predict(opened.network, result.best, data.inputs, device=run.device)
-    return accuracy(outputs, data.answers)
+    return evaluate(opened.subject, result.best, data, opened.config, device=run.device)
 
 
-def summary(run: RunSettings, opened: Opened, result: TrainResult, correct: float | None) -> dict[str, Any]:
+def summary(run: RunSettings, opened: Opened, result: TrainResult, judged: Evaluation | None) -> dict[str, Any]:
     """Return what a run gave, as JSON data."""
     last = result.history[-1] if result.history else None
     held = [e.validation_loss for e in result.history if e.validation_loss is not None]
+    several = {} if last is None or not last.losses else {"losses": last.losses}
+    if judged is not None and judged.accuracies:
+        several["accuracies"] = judged.accuracies
     return {
         "reason": result.reason,
         "updates": result.steps,
         "epochs": len(result.history),
         "loss": None if last is None else last.loss,
         "validation_loss": min(held, default=None),
-        "accuracy": correct,
+        "accuracy": None if judged is None else judged.accuracy,
         "parameters": sum(int(np.prod(store.shape)) for store in result.params.values()),
         "model": str(run.directory / "model"),
+        **several,
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from volumetric.train.device import DeviceLearner
 from volumetric.train.learner import LearnerOptions, LearnerState, StepReport
 from volumetric.train.modes import Systolic
 from volumetric.train.objective import Posed, naming, pose
-from volumetric.train.sequences import Piece, Reading, Sequences, piece_of, some_rows
+from volumetric.train.sequences import Piece, Reading, Sequences, delays_of, piece_of, some_rows
 from volumetric.weights import Params
 
 RESETS = "resets"
@@ -60,38 +60,13 @@ class ClockedLearner(DeviceLearner):
             spec = step.attrs.get("spec")
             if isinstance(spec, LayerSpec) and (spec.draws or spec.batch_statistics != "never"):
                 raise UnsupportedError(f"{step.op} at {step.where} cannot be trained tick by tick", hint="leave it out")
-        self.delays = self._find_delays()
+        self.delays = delays_of(self._clocked, self._mode, self._losses)
         self._streams: dict[tuple[str, int], Streams] = {}
         self._carried: int | None = None
 
     def _lowered(self, network: Network) -> Plan:
         """Return the network: at a tick all of it is computed."""
         return lower(network)
-
-    def _find_delays(self) -> dict[str, int]:
-        """Return the ticks from a row to each output that has a loss."""
-        mode, given, found = self._mode, self._mode.delay, dict[str, int]()
-        own = given if isinstance(given, Mapping) else {}
-        unknown = [name for name in own if name not in self._losses.of]
-        if unknown:
-            known = ", ".join(map(repr, self._losses.of))
-            raise SpecError(f"systolic: delay of output {unknown[0]!r}, which has no loss", hint=f"{known} have")
-        for name in self._losses.of:
-            delay = given if isinstance(given, int) else own.get(name)
-            if delay is None:
-                ways = [self._clocked.latency(port, name) for port in self._clocked.network.ports]
-                delay = max((ticks for ticks in ways if ticks is not None), default=None)
-            if delay is None:
-                raise SpecError(f"no input of the network reaches its output {name!r}", hint="a link must lead there")
-            found[name] = delay
-        latest = max(found.values())
-        if mode.window <= latest or mode.window < mode.ticks_per_row:
-            raise SpecError(
-                f"systolic: a window of {mode.window} ticks has no output with a delay of {latest} and "
-                f"{mode.ticks_per_row} ticks a row",
-                hint=f"window={max(latest + 1, mode.ticks_per_row)} is the least",
-            )
-        return found
 
     @property
     def state(self) -> LearnerState:

@@ -207,6 +207,12 @@ class ArrayData:
             ),
         )
 
+    def with_features(self, change: Callable[[Array], Array]) -> ArrayData:
+        """Return the same data with the input ``"input"`` changed."""
+        several = isinstance(self.inputs, Mapping)
+        new = change(self.features)
+        return replace(self, inputs={**named(self.inputs), INPUT: new} if several else new)
+
     def describe(self) -> dict[str, Any]:
         """Return sizes, seed and checksums."""
         sums = {name: checksum(a) for name, a in self.arrays.items()}
@@ -311,11 +317,10 @@ def load_npz(
             named |= {name[len(of) + 1 :]: array for name, array in arrays.items() if name.startswith(f"{of}.")}
         else:
             named = {name: arrays[array] for name, array in of.items() if array in arrays}
-        missing = [] if isinstance(of, str) else [array for array in of.values() if array not in arrays]
+        missing = [] if isinstance(of, str) else [name for name in of if name not in named]
         if missing or (not named and what != "mask"):
-            raise CheckpointError(
-                f"{path} has no array {missing[0] if missing else of!r}", hint=f"it has {', '.join(array_names(path))}"
-            )
+            told = f"{of[missing[0]]!r}, which {what}.{missing[0]} names" if isinstance(of, Mapping) else repr(of)
+            raise CheckpointError(f"{path} has no array {told}", hint=f"it has {', '.join(array_names(path))}")
         found[what] = named[plain] if isinstance(of, str) and named.keys() == {plain} else named or None
     return ArrayData(**found, **options)
 

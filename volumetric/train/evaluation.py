@@ -15,9 +15,11 @@ from volumetric.runtime.open import AnyDevice
 from volumetric.train.by_output import Losses, Tally
 from volumetric.train.config import TrainConfig
 from volumetric.train.data import AnyData, Batch, as_data
-from volumetric.train.learner import Learner
+from volumetric.train.learner import Learner, LearnerOptions
 from volumetric.train.losses import BCE, CrossEntropy, Loss
+from volumetric.train.modes import Backprop, Systolic
 from volumetric.train.open import bind, open_learner
+from volumetric.train.optim import SGD
 from volumetric.weights import Params
 
 
@@ -67,7 +69,9 @@ def evaluate(
     >>> found.losses["value"], found.accuracies["output"]  # doctest: +SKIP
     """
     config = config or TrainConfig()
-    learner = bind(open_learner(device), network, params, config.learner)
+    mode = config.mode if isinstance(config.mode, Systolic) else Backprop()  # which have one forward pass
+    options = LearnerOptions(loss=config.loss, loss_weights=config.loss_weights, mode=mode, optimiser=SGD())
+    learner = bind(open_learner(device), network, params, options)
     return judge(learner, config.losses, as_data(data).batches(0), classes=True)[0]
 
 

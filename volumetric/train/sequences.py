@@ -8,8 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from volumetric._typing import Array
-from volumetric.train.by_output import Asked
+from volumetric.clocked import Clocked
+from volumetric.errors import SpecError
+from volumetric.train.by_output import Asked, Losses
 from volumetric.train.data import Batch
+from volumetric.train.modes import Systolic
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,3 +112,43 @@ def some_rows(batch: Batch, asked: Mapping[str, Asked], rows: int, chosen: slice
     given = {name: x[:, chosen] for name, x in batch.given.items()}
     masks = {name: of.mask if of.mask.ndim == 1 else part(of.mask) for name, of in asked.items() if of.mask is not None}
     return Batch(given, {name: part(of.target) for name, of in asked.items()}, masks)
+
+
+def delays_of(clocked: Clocked, mode: Systolic, losses: Losses) -> dict[str, int]:
+    """Return the ticks from a row to each output that has a loss.
+
+    Raises
+    ------
+    SpecError : the mode names an output without a loss, none of the inputs reaches one, or no window holds the latest
+    """
+    given, found = mode.delay, dict[str, int]()
+    own = given if isinstance(given, Mapping) else {}
+    unknown = [name for name in own if name not in losses.of]
+    if unknown:
+        known = ", ".join(map(repr, losses.of))
+        raise SpecError(f"systolic: delay of output {unknown[0]!r}, which has no loss", hint=f"{known} have")
+    losses.check(clocked.network)
+    for name in losses.of:
+        delay = given if isinstance(given, int) else own.get(name)
+        if delay is None:
+            ways = [clocked.latency(port, name) for port in clocked.network.ports]
+            delay = max((ticks for ticks in ways if ticks is not None), default=None)
+        if delay is None:
+            raise SpecError(f"no input of the network reaches its output {name!r}", hint="a link must lead there")
+        found[name] = delay
+    latest = max(found.values())
+    if mode.window <= latest or mode.window < mode.ticks_per_row:
+        raise SpecError(
+            f"systolic: a window of {mode.window} ticks has no output with a delay of {latest} and "
+            f"{mode.ticks_per_row} ticks a row",
+            hint=f"window={max(latest + 1, mode.ticks_per_row)} is the least",
+        )
+    return found
+
+
+def windows_of(clocked: Clocked, mode: Systolic, losses: Losses, rows: int) -> int:
+    """Return how many windows sequences of so many rows are at most."""
+    latest, per = max(delays_of(clocked, mode, losses).values()), mode.ticks_per_row
+    if mode.carry:
+        return -(-(rows * per + latest) // mode.window)
+    return -(-rows // max(1, (mode.window - latest) // per))

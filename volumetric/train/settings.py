@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
+from volumetric.clocked import Clocked, Every
 from volumetric.dtypes import Scheme
 from volumetric.errors import SpecError, VolumetricError
+from volumetric.grid import Coord
 from volumetric.train import tables
 from volumetric.train.by_output import AnyLoss
 from volumetric.train.config import TrainConfig
 from volumetric.train.imported import import_function
 from volumetric.train.lora import LowRank
 from volumetric.train.losses import LOSSES, Loss
-from volumetric.train.modes import MODES
+from volumetric.train.modes import MODES, Systolic
 from volumetric.train.optim import OPTIMISERS
 from volumetric.train.own_loss import GraphLoss
 from volumetric.train.precision import Precision
@@ -58,7 +61,8 @@ class DataSettings:
     problem : name of a function of `volumetric.train.problems`
     npz, csv, text : files; relative paths start at the configuration's directory
     options : keywords of the problem
-    inputs, targets, mask : names of the arrays in an ``.npz`` file
+    inputs, targets, mask : names of the arrays in an ``.npz`` file; or, by the names of the network's inputs and
+        outputs, those of the arrays of each (see `load_npz`)
     columns : names of the target columns of a CSV file (empty: the last one); its first line has names
     classes : the target column of a CSV file holds classes, by any names
     standardise : give features mean 0 and deviation 1 by the training samples' statistics, which the model keeps
@@ -72,9 +76,9 @@ class DataSettings:
     csv: str = ""
     text: str = ""
     options: dict[str, Any] = field(default_factory=dict)
-    inputs: str = "inputs"
-    targets: str = "targets"
-    mask: str = "mask"
+    inputs: str | dict[str, str] = "inputs"
+    targets: str | dict[str, str] = "targets"
+    mask: str | dict[str, str] = "mask"
     columns: tuple[str, ...] = ()
     classes: bool = False
     standardise: bool = False
@@ -92,6 +96,52 @@ class DataSettings:
             raise SpecError(f"length {self.length} must be above 0 and stride {self.stride} not below")
         if isinstance(self.validation, float) and not 0 <= self.validation < 1:
             raise SpecError(f"validation must be a file or a fraction in 0 … 1, got {self.validation}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClockedSettings:
+    """How the network runs tick by tick, for ``mode = "systolic"``; what is empty is as the model says, else as told.
+
+    Attributes
+    ----------
+    clocks : coordinate of a layer → period, and perhaps phase, of its clock; a layer without one fires at every tick
+    hold : input → what it holds without a row: ``"last"``, unless given, or ``"zero"``
+    start : ``"zeros"``, unless given, or ``"wavefront"``
+    """
+
+    clocks: dict[str, dict[str, int]] = field(default_factory=dict)
+    hold: dict[str, Literal["last", "zero"]] = field(default_factory=dict)
+    start: Literal["", "zeros", "wavefront"] = ""
+
+    def __post_init__(self) -> None:
+        """Check the clocks."""
+        for place, clock in self.clocks.items():
+            _clock(place, clock)
+
+    def machine(self, clocked: Clocked) -> Clocked:
+        """Return a machine with what these settings say.
+
+        Raises
+        ------
+        SpecError : they name what its network does not have
+        """
+        given: dict[str, Any] = {
+            "clocks": dict(_clock(place, clock) for place, clock in self.clocks.items()),
+            "hold": self.hold,
+            "start": self.start,
+        }
+        try:
+            return dataclasses.replace(clocked, **{name: value for name, value in given.items() if value})
+        except SpecError as error:
+            raise SpecError(f"[clocked] {error}", hint=error.hint) from None
+
+
+def _clock(place: str, clock: dict[str, int]) -> tuple[Coord, Every]:
+    try:
+        coord = Coord.parse(place)
+    except SpecError as error:
+        raise SpecError(f"clocks: {error}", hint='a layer, as "0.0.1.0"') from None
+    return coord, tables.call(Every, clock, f"clocks.{place!r}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,9 +201,23 @@ class RunSettings:
     network: NetworkSettings = field(default_factory=NetworkSettings)
     data: DataSettings = field(default_factory=DataSettings)
     train: TrainConfig = field(default_factory=TrainConfig)
+    clocked: ClockedSettings = field(default_factory=ClockedSettings)
     history: HistorySettings = field(default_factory=HistorySettings)
     observe: ObserveSettings = field(default_factory=ObserveSettings)
     loss_given: bool = False
+
+    def __post_init__(self) -> None:
+        """Check that the parts go together."""
+        if self.clocked != ClockedSettings() and not self.systolic:
+            raise SpecError(
+                f"[clocked] is for mode 'systolic', and [train] mode is {self.train.mode.kind!r}",
+                hint='mode = "systolic" in [train], or leave [clocked] out',
+            )
+
+    @property
+    def systolic(self) -> bool:
+        """Whether the network runs tick by tick."""
+        return isinstance(self.train.mode, Systolic)
 
     @property
     def directory(self) -> Path:
@@ -222,6 +286,7 @@ def settings_from(table: Mapping[str, Any], *, name: str = "run", home: Path | N
     sections = {
         "network": NetworkSettings,
         "data": DataSettings,
+        "clocked": ClockedSettings,
         "history": HistorySettings,
         "observe": ObserveSettings,
     }
@@ -241,6 +306,8 @@ def settings_from(table: Mapping[str, Any], *, name: str = "run", home: Path | N
 def _train(section: object, seed: int, home: Path) -> TrainConfig:
     table = {"seed": seed} | dict(tables.expect_keys(section, tables.keywords(TrainConfig), "[train]"))
     parts: dict[str, Any] = {}
+    if table.get("loss_weights") and "loss" not in table:
+        raise SpecError("[train] loss_weights: loss is not given", hint='loss = { output = "mse", value = "mse" }')
     if "loss" in table:
         parts["loss"] = _loss(table.pop("loss"), home)
     if "optimiser" in table:

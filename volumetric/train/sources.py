@@ -5,17 +5,20 @@ from __future__ import annotations
 import csv
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from volumetric._typing import Array
 from volumetric.analysis.standardise import Standardisation
-from volumetric.errors import CheckpointError, SpecError
+from volumetric.errors import CheckpointError, ShapeError, SpecError
+from volumetric.network import INPUT, OUTPUT
 from volumetric.train import tables
-from volumetric.train.data import ArrayData, load_npz, token_windows
-from volumetric.train.losses import MSE, CrossEntropy, Loss
+from volumetric.train.by_output import AnyLoss
+from volumetric.train.data import ArrayData, changed, load_npz, named, token_windows
+from volumetric.train.losses import MSE, CrossEntropy
 from volumetric.train.problems import PROBLEMS, Problem
 from volumetric.train.settings import DataSettings, RunSettings
 
@@ -24,7 +27,10 @@ Tokenize = Callable[[str], Sequence[int]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Samples:
-    """Samples of a run: what they are, in batches, those held back, and how the inputs of both were standardised."""
+    """Samples of a run: what they are, in batches, those held back, and how the inputs of both were standardised.
+
+    Of several inputs and outputs `problem` has the input ``"input"``, and the output ``"output"`` or the first.
+    """
 
     problem: Problem
     data: ArrayData
@@ -32,9 +38,25 @@ class Samples:
     scaling: Standardisation | None = None
 
     @property
-    def loss(self) -> Loss:
-        """Loss that fits the targets."""
+    def named(self) -> str:
+        """Names of inputs and outputs, where not both are one without a name; else empty."""
+        found = [(what, of) for what, of in (("inputs", self.data.inputs), ("targets", self.data.targets))]
+        return " and ".join(f"{what} {', '.join(map(repr, of))}" for what, of in found if isinstance(of, Mapping))
+
+    @property
+    def loss(self) -> AnyLoss:
+        """Losses that fit the targets."""
+        targets = self.data.targets
+        if isinstance(targets, Mapping):
+            return {name: CrossEntropy() if _are_ids(target) else MSE() for name, target in targets.items()}
         return CrossEntropy() if self.problem.classes or self.problem.vocabulary else MSE()
+
+    @property
+    def classed(self) -> bool:
+        """Whether there are classes."""
+        targets = self.data.targets
+        several = [*targets.values()] if isinstance(targets, Mapping) else []
+        return bool(self.problem.classes) or any(map(_are_ids, several))
 
 
 def open_samples(
@@ -59,11 +81,9 @@ def open_samples(
         A problem needs a library that is not installed.
     """
     settings = run.data
-    problem = _read(run, settings, _source(settings), tokenize, classes)
+    problem, arrays = _read(run, _source(settings), tokenize, classes)
     data = ArrayData(
-        inputs=problem.inputs,
-        targets=problem.targets,
-        mask=problem.mask,
+        **arrays,
         batch_size=settings.batch_size,
         shuffle=settings.shuffle,
         seed=run.seed,
@@ -73,23 +93,18 @@ def open_samples(
     if isinstance(held, str):
         if settings.problem or not _source(settings):
             raise SpecError("[data] validation: a problem has no file of its own", hint="give a fraction, as 0.2")
-        other = _read(run, settings, held, tokenize, problem.classes)
-        validation = ArrayData(
-            inputs=other.inputs,
-            targets=other.targets,
-            mask=other.mask,
-            batch_size=settings.batch_size,
-            shuffle=False,
-        )
+        _, others = _read(run, held, tokenize, problem.classes)
+        validation = ArrayData(**others, batch_size=settings.batch_size, shuffle=False)
     elif held:
         data, validation = data.split(held)
     else:
         validation = None
     if scaling is None and settings.standardise:
-        scaling = Standardisation.of(data.features)
+        x = data.features
+        scaling = Standardisation.of(x.reshape(-1, x.shape[-1]) if run.systolic and x.ndim == 3 else x)
     if scaling is not None:
-        data = replace(data, inputs=scaling.apply(data.features))
-        validation = validation and replace(validation, inputs=scaling.apply(validation.features))
+        data = data.with_features(scaling.apply)
+        validation = validation and validation.with_features(scaling.apply)
     return Samples(problem=problem, data=data, validation=validation, scaling=scaling)
 
 
@@ -98,36 +113,48 @@ def _source(settings: DataSettings) -> str:
 
 
 def _read(
-    run: RunSettings,
-    settings: DataSettings,
-    file: str,
-    tokenize: Tokenize | None,
-    classes: tuple[str, ...] = (),
-) -> Problem:
+    run: RunSettings, file: str, tokenize: Tokenize | None, classes: tuple[str, ...] = ()
+) -> tuple[Problem, dict[str, Any]]:
+    """Return what a source is about, and its inputs, targets and mask."""
+    settings = run.data
     if settings.npz:
-        arrays = load_npz(run.path(file), inputs=settings.inputs, targets=settings.targets, mask=settings.mask)
-        return _of_arrays(arrays)
+        found = load_npz(run.path(file), inputs=settings.inputs, targets=settings.targets, mask=settings.mask)
+        return _of_arrays(found, run)
     if settings.csv:
-        return _of_table(run.path(file), settings, classes)
-    if settings.text:
-        return _of_text(run.path(file), settings, tokenize)
-    name = settings.problem or "xor"
-    return tables.choose(PROBLEMS, {"kind": name, **settings.options}, "[data] problem")
+        problem = _of_table(run.path(file), settings, classes)
+    elif settings.text:
+        problem = _of_text(run.path(file), settings, tokenize)
+    else:
+        problem = tables.choose(PROBLEMS, {"kind": settings.problem or "xor", **settings.options}, "[data] problem")
+    return problem, {"inputs": problem.inputs, "targets": problem.targets, "mask": problem.mask}
 
 
-def _of_arrays(arrays: ArrayData) -> Problem:
-    x, y, mask = arrays.features, arrays.answers, arrays.mask
-    if isinstance(mask, Mapping):
-        raise SpecError(f"the samples have masks of the outputs {', '.join(mask)}, and targets of one")
-    vocabulary = int(x.max()) + 1 if np.issubdtype(x.dtype, np.integer) and x.size else 0
-    ids = np.issubdtype(y.dtype, np.integer)
-    if vocabulary and ids and y.shape == x.shape:
-        return Problem(inputs=x, targets=y, mask=mask, vocabulary=max(vocabulary, int(y.max()) + 1))
-    classes = tuple(map(str, range(int(y.max()) + 1))) if ids and y.ndim == 1 else ()
-    if y.ndim == 1 and not classes:
-        y = y[:, None]  # one value for each sample
-    shape = x.shape[1:] if x.ndim > 2 else ()
-    return Problem(inputs=x, targets=y, mask=mask, classes=classes, shape=shape)
+def _of_arrays(arrays: ArrayData, run: RunSettings) -> tuple[Problem, dict[str, Any]]:
+    """Return what arrays are about; a number for each sample, or each row of a sequence, gets an axis."""
+    axes = 2 if run.systolic else 1  # of samples, and of their rows
+    if INPUT not in named(arrays.inputs):
+        raise SpecError(f"[data] inputs: none is called {INPUT!r}", hint=f"there are {', '.join(named(arrays.inputs))}")
+    if run.systolic and arrays.features.ndim < axes:
+        raise ShapeError(
+            f"[data] mode 'systolic' learns sequences [samples, T, …], the inputs have shape {arrays.features.shape}"
+        )
+    targets = changed(arrays.targets, lambda y: y if _are_ids(y) or y.ndim != axes else y[..., None])
+    told = {"inputs": arrays.inputs, "targets": targets, "mask": arrays.mask}
+    x, several = arrays.features, isinstance(targets, Mapping)
+    y = targets.get(OUTPUT, next(iter(targets.values()))) if several else targets
+    mask = arrays.mask.get(OUTPUT) if isinstance(arrays.mask, Mapping) else arrays.mask
+    vocabulary = int(x.max()) + 1 if _are_ids(x) and x.size else 0
+    if vocabulary and _are_ids(y) and y.shape == x.shape:
+        problem = Problem(inputs=x, targets=y, mask=mask, vocabulary=max(vocabulary, int(y.max()) + 1))
+        return problem, told
+    first = not several or OUTPUT in targets  # the names of classes are those of the output "output"
+    classes = tuple(map(str, range(int(y.max()) + 1))) if _are_ids(y) and y.ndim == axes and first else ()
+    shape = x.shape[1:] if x.ndim > 2 and not run.systolic else ()
+    return Problem(inputs=x, targets=y, mask=mask, classes=classes, shape=shape), told
+
+
+def _are_ids(array: Array) -> bool:
+    return bool(np.issubdtype(array.dtype, np.integer))
 
 
 def _of_table(path: Path, settings: DataSettings, classes: tuple[str, ...]) -> Problem:
