@@ -67,6 +67,9 @@ def test_gelu_is_exact_to_rounding_of_its_largest_part() -> None:
         ("sigmoid", [INF, -INF, NAN, 200.0, -200.0], [1.0, 0.0, NAN, 1.0, 0.0]),
         ("relu", [INF, -INF, NAN, -1.0], [INF, 0.0, NAN, 0.0]),
         ("sqrt", [INF, -1.0, NAN, 4.0], [INF, NAN, NAN, 2.0]),
+        ("floor", [INF, -INF, NAN, -0.5, 8388607.5, -3e9], [INF, -INF, NAN, -1.0, 8388607.0, -3e9]),
+        ("cos", [INF, -INF, NAN, 0.0], [NAN, NAN, NAN, 1.0]),
+        ("sin", [INF, -INF, NAN, 0.0], [NAN, NAN, NAN, 0.0]),
         ("sign", [INF, -INF, NAN, -0.0, -3.0], [1.0, -1.0, NAN, 0.0, -1.0]),
     ],
 )

@@ -121,7 +121,7 @@ _UNARY = {
     **{name: _unary(name, 3, 37) for name in UNARY},
     **{
         f"{name}-wide": OpCase(op="unary", inputs=(_wide(),), attrs={"name": name, "alpha": 1.0, "beta": 0.0})
-        for name in ("sigmoid", "relu", "leaky_relu", "tanh", "abs", "sign", "softplus")
+        for name in ("sigmoid", "relu", "leaky_relu", "tanh", "abs", "sign", "softplus", "floor")
     },
     "silu-many": _unary("silu", 5, 7, 11, 13),
     "gelu-nothing": _unary("gelu", 0, 5),

@@ -10,7 +10,7 @@ from typing import TypeAlias
 import numpy as np
 
 from volumetric._typing import Array
-from volumetric.layers import SLSTM, CausalConv1d, LayerSpec
+from volumetric.layers import MLSTM, SLSTM, AGaLiTe, CausalConv1d, LayerSpec
 
 FIXTURES = Path(__file__).parent.parent / "fixtures" / "cells"
 Change: TypeAlias = Callable[[Array], Array]
@@ -43,11 +43,15 @@ def gate_matrices(x: Array) -> Array:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Oracle:
-    """A layer, and where its parameters and states are: name → name there, and what is done to it."""
+    """A layer, and where its parameters and states are: name → name there, and what is done to it.
+
+    States that are `unlike` are others there behind the window, on purpose.
+    """
 
     spec: LayerSpec
     params: dict[str, tuple[str, Change]]
     states: dict[str, tuple[str, Change]]
+    unlike: frozenset[str] = frozenset()
 
     def load(self, case: str) -> tuple[dict[str, Array], dict[str, Array]]:
         """Parameters by our names, and the rest; of states and gradients as ``state0/…``, ``state1/…``, ``grad/…``."""
@@ -57,7 +61,7 @@ class Oracle:
         rest = {name: of[name] for name in ("x", "resets", "y", "cotangent") if name in of}
         for prefix in ("state0", "state1", "grad/state0"):
             for ours, (name, change) in self.states.items():
-                if f"{prefix}/{name}" in of:
+                if f"{prefix}/{name}" in of and not (prefix == "state1" and ours in self.unlike):
                     rest[f"{prefix}/{ours}"] = change(of[f"{prefix}/{name}"])
         for ours, (name, change) in self.params.items():
             if f"grad/param/{name}" in of:
@@ -94,11 +98,55 @@ def _conv(*, mixing: bool) -> Oracle:
     )
 
 
+_MLSTM = {
+    **{f"{g}.{of}": (f"{g}gate.{of}", same) for g in "if" for of in ("weight", "bias")},
+    "norm.weight": ("outnorm.weight", same),
+    **_CONV,
+}
+
+
+def _mlstm(chunk_size: int) -> Oracle:
+    return Oracle(
+        spec=MLSTM(embed_dim=8, num_heads=2, chunk_size=chunk_size),
+        params=_MLSTM,
+        states={
+            "C": ("c", same),
+            "n": ("n", lambda n: n[..., 0]),
+            "m": ("m", lambda m: m[..., 0, 0]),
+            "past": ("conv", past),
+        },
+    )
+
+
+def _agalite(eta: int, r: int = 2, *, unlike: frozenset[str] = frozenset()) -> Oracle:
+    spec = AGaLiTe(embed_dim=8, num_heads=2, eta=eta, r=r)
+    return Oracle(
+        spec=spec,
+        unlike=unlike,
+        params={
+            "kqvbg.weight": ("kqvbg_proj.weight", same),
+            "p.weight": ("p123_proj.weight", same),
+            "out.weight": ("out_proj.weight", same),
+            "out.bias": ("out_proj.bias", same),
+        },
+        states={
+            **{name: (name, same) for name in ("tilde_k", "tilde_v", "s")},
+            "tick": ("tick", lambda tick: ((tick - 1) % spec.period)[:, None]),
+        },
+    )
+
+
 ORACLES: dict[str, Oracle] = {
     **{f"conv_depthwise_{resets}": _conv(mixing=False) for resets in ("none", "random")},
     **{f"conv_mixing_{resets}": _conv(mixing=True) for resets in ("none", "random")},
     **{f"slstm_{resets}": _slstm(conv=True) for resets in ("none", "random")},
     **{f"slstm_noconv_{resets}": _slstm(conv=False) for resets in ("none", "random")},
+    **{f"mlstm_{rest}": _mlstm(64) for rest in ("none", "random", "reset_inside_chunk", "every", "large", "zeros")},
+    **{f"mlstm_chunked_{resets}": _mlstm(3) for resets in ("none", "random")},
+    "agalite_none": _agalite(3),
+    # A reset restarts the number of the row here, and there it does not: both signs may turn, which y does not show.
+    "agalite_random": _agalite(3, unlike=frozenset({"tilde_k", "tilde_v", "tick"})),
+    "agalite_r4": _agalite(2, r=4),
     **{f"slstm_{inputs}": _slstm(conv=False) for inputs in ("every", "large", "zeros")},
 }
 """Case → where it is."""

@@ -24,8 +24,10 @@ from volumetric.grid import Coord, Grid, Link
 from volumetric.layers import (
     GRU,
     LSTM,
+    MLSTM,
     RNN,
     SLSTM,
+    AGaLiTe,
     CausalConv1d,
     Dense,
     LayerSpec,
@@ -50,6 +52,8 @@ FORWARD: dict[str, LayerSpec] = {
     "causal_conv1d": CausalConv1d(channels=WIDTH),
     "mixing": CausalConv1d(channels=WIDTH, kernel_size=2, mixing=True),
     "slstm": SLSTM(embed_dim=WIDTH, num_heads=1, kernel_size=3),
+    "mlstm": MLSTM(embed_dim=WIDTH, num_heads=1, kernel_size=2, chunk_size=4),
+    "agalite": AGaLiTe(embed_dim=WIDTH, num_heads=3, eta=2, r=3),
     "containers": Sequential(
         layers=(
             Dense(in_features=WIDTH, out_features=4, activation="tanh"),

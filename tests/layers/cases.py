@@ -8,6 +8,7 @@ from volumetric.layers import (
     GRU,
     LSTM,
     MLP,
+    MLSTM,
     RNN,
     SLSTM,
     AdaptiveAvgPool1d,
@@ -17,6 +18,7 @@ from volumetric.layers import (
     AdaptiveMaxPool2d,
     AdaptiveMaxPool3d,
     AdaptiveSoftmax,
+    AGaLiTe,
     AvgPool1d,
     AvgPool2d,
     AvgPool3d,
@@ -264,6 +266,10 @@ _RECURRENT: dict[str, Case] = {
     "slstm": (SLSTM(embed_dim=6, num_heads=2, kernel_size=3), (5, 6)),
     "slstm-batch": (SLSTM(embed_dim=4, num_heads=1, kernel_size=0), (2, 4, 4)),
     "slstm-one-row": (SLSTM(embed_dim=8, num_heads=2, kernel_size=1), (1, 8)),
+    "mlstm-conv": (MLSTM(embed_dim=6, num_heads=2, kernel_size=3), (5, 6)),
+    "mlstm-batch": (MLSTM(embed_dim=4, num_heads=1, kernel_size=1, chunk_size=2), (2, 5, 4)),
+    "agalite": (AGaLiTe(embed_dim=6, num_heads=2, eta=2), (5, 6)),
+    "agalite-batch": (AGaLiTe(embed_dim=4, num_heads=1, eta=1, r=3, eps=0.1), (2, 4, 4)),
     "gru-one-step": (GRU(input_size=1, hidden_size=1), (1, 1)),
 }
 

@@ -15,6 +15,7 @@ from volumetric.layers import (
     GRU,
     LSTM,
     MLP,
+    MLSTM,
     RNN,
     SLSTM,
     AdaptiveAvgPool1d,
@@ -24,6 +25,7 @@ from volumetric.layers import (
     AdaptiveMaxPool2d,
     AdaptiveMaxPool3d,
     AdaptiveSoftmax,
+    AGaLiTe,
     AvgPool1d,
     AvgPool2d,
     AvgPool3d,
@@ -230,6 +232,10 @@ TASKS: dict[str, Task] = {
     "gru": Task(layers=(GRU(input_size=3, hidden_size=4),), row=(5, 3), rate=3.0),
     "causal_conv1d": Task(layers=(CausalConv1d(channels=3, kernel_size=2),), row=(3,), rows=4),
     "slstm": Task(layers=(SLSTM(embed_dim=4, num_heads=1, kernel_size=2),), row=(4,), rows=4, rate=0.05, spread=0.2),
+    "mlstm": Task(layers=(MLSTM(embed_dim=4, num_heads=1, kernel_size=2),), row=(4,), rows=4, rate=0.1),
+    "agalite": Task(
+        layers=(AGaLiTe(embed_dim=4, num_heads=1, eta=2, eps=0.1),), row=(4,), rows=4, rate=0.5, steps=120, spread=0.2
+    ),
     "kmeans": Task(layers=(KMeans(num_clusters=3, in_features=3, output="features"),), row=(3,)),
     "gate": Task(layers=(Gate(in_features=4, out_features=3, bias=True),), row=(4,), rate=3.0),
     "parallel": Task(

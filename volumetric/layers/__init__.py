@@ -7,6 +7,7 @@ from volumetric.layers.adaptive_pooling import AdaptiveMaxPool1d as AdaptiveMaxP
 from volumetric.layers.adaptive_pooling import AdaptiveMaxPool2d as AdaptiveMaxPool2d
 from volumetric.layers.adaptive_pooling import AdaptiveMaxPool3d as AdaptiveMaxPool3d
 from volumetric.layers.adaptive_softmax import AdaptiveSoftmax as AdaptiveSoftmax
+from volumetric.layers.agalite import AGaLiTe as AGaLiTe
 from volumetric.layers.attention import MultiHeadAttention as MultiHeadAttention
 from volumetric.layers.base import LAYERS as LAYERS
 from volumetric.layers.base import Grads as Grads
@@ -47,6 +48,7 @@ from volumetric.layers.masked_softmax import MaskedSoftmax as MaskedSoftmax
 from volumetric.layers.mixture_softmax import MixtureSoftmax as MixtureSoftmax
 from volumetric.layers.mlp import MLP as MLP
 from volumetric.layers.mlp import SwiGLU as SwiGLU
+from volumetric.layers.mlstm import MLSTM as MLSTM
 from volumetric.layers.norm import LayerNorm as LayerNorm
 from volumetric.layers.norm import RMSNorm as RMSNorm
 from volumetric.layers.parallel import Parallel as Parallel

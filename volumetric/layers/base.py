@@ -16,7 +16,20 @@ Arrays: TypeAlias = Mapping[str, Array]
 """Name of a parameter or buffer → array, for one layer."""
 Saved: TypeAlias = dict[str, Any]
 """What forward keeps for the VJP."""
-Init = Literal["fan_in", "ones", "zeros", "normal", "log_counts", "small_steps", "small_normal", "forget_block"]
+Init = Literal[
+    "fan_in",
+    "ones",
+    "zeros",
+    "normal",
+    "log_counts",
+    "small_steps",
+    "small_normal",
+    "normal_tenth",
+    "forget",
+    "forget_block",
+    "orthogonal",
+    "orthogonal_wide",
+]
 BatchStatistics = Literal["never", "training", "always"]
 
 
@@ -29,9 +42,10 @@ class ParamSpec:
     name : path below the layer, such as ``"q.weight"``
     shape : logical shape; matrices are ``(out, in)``
     init : how a fresh network fills it; ``"fan_in"`` is uniform in ±1/√in, ``"normal"`` has standard deviation 0.02,
-        ``"log_counts"`` is the logarithm of 1, 2, 3, … along the last axis, ``"small_steps"`` has a softplus between
-        0.001 and 0.1, its logarithm uniform, ``"small_normal"`` has standard deviation √(2 / (5 · in)),
-        ``"forget_block"`` has 3 … 6 along the last axis in the second of the blocks on its first axis, else 0
+        ``"small_normal"`` √(2 / (5 · in)), ``"normal_tenth"`` 0.1; ``"log_counts"`` is the logarithm of 1, 2, 3, …
+        along the last axis, ``"small_steps"`` has a softplus between 0.001 and 0.1, its logarithm uniform;
+        ``"orthogonal"`` has orthogonal rows or columns of length 1, ``"orthogonal_wide"`` of √2; ``"forget"`` is
+        3 … 6 along the last axis, ``"forget_block"`` that in the second block of its first axis, else 0
     packable : may be stored in a low-bit scheme; gains and biases stay float32
     delicate : small, and decides what all else does, such as the router of a mixture: kept out of types below 16 bits
         unless it is named

@@ -7,6 +7,7 @@ from volumetric.layers.activations import Activation, activate, check_activation
 from volumetric.layers.base import (
     Arrays,
     Grads,
+    Init,
     LayerSpec,
     Memory,
     ParamSpec,
@@ -33,9 +34,11 @@ def affine_vjp(p: Arrays, name: str, x: Array, gy: Array, out: dict[str, Array])
     return gy @ p[name + "weight"]
 
 
-def affine_params(name: str, out_features: int, in_features: int, *, bias: bool) -> tuple[ParamSpec, ...]:
-    """Parameters of one affine map below the path `name`."""
-    weight = ParamSpec(name=name + "weight", shape=(out_features, in_features))
+def affine_params(
+    name: str, out_features: int, in_features: int, *, bias: bool, init: Init = "fan_in"
+) -> tuple[ParamSpec, ...]:
+    """Parameters of one affine map below the path `name`; `init` is of the matrix."""
+    weight = ParamSpec(name=name + "weight", shape=(out_features, in_features), init=init)
     if not bias:
         return (weight,)
     return weight, ParamSpec(name=name + "bias", shape=(out_features,), init="zeros", packable=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from volumetric._typing import Shape
 from volumetric.layers.base import ParamSpec
 
 
@@ -22,9 +23,21 @@ def filled(spec: ParamSpec, rng: np.random.Generator) -> np.ndarray:
         return np.log(np.expm1(step)).astype(np.float32)
     if spec.init == "small_normal":
         return (np.sqrt(0.4 / spec.shape[-1]) * rng.standard_normal(spec.shape)).astype(np.float32)
-    if spec.init == "forget_block":
-        blocks = np.zeros(spec.shape, np.float32)
-        blocks[1] = np.linspace(3, 6, spec.shape[-1], dtype=np.float32)
-        return blocks
+    if spec.init == "normal_tenth":
+        return (0.1 * rng.standard_normal(spec.shape)).astype(np.float32)
+    if spec.init in ("forget", "forget_block"):
+        values = np.zeros(spec.shape, np.float32)
+        values[1 if spec.init == "forget_block" else ...] = np.linspace(3, 6, spec.shape[-1], dtype=np.float32)
+        return values
+    if spec.init in ("orthogonal", "orthogonal_wide"):
+        return (_orthogonal(spec.shape, rng) * (np.sqrt(2) if spec.init == "orthogonal_wide" else 1)).astype(np.float32)
     bound = 1 / np.sqrt(np.prod(spec.shape[1:], dtype=np.int64))
     return rng.uniform(-bound, bound, spec.shape).astype(np.float32)
+
+
+def _orthogonal(shape: Shape, rng: np.random.Generator) -> np.ndarray:
+    """Return a random matrix whose rows, or columns if these are fewer, are orthogonal and of length 1."""
+    wide, narrow = max(shape), min(shape)
+    q, r = np.linalg.qr(rng.standard_normal((wide, narrow)))
+    q = q * np.sign(np.diag(r))
+    return q if shape == (wide, narrow) else q.T

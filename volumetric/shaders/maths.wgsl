@@ -82,6 +82,18 @@ fn hyperbolic_tangent(x: f32) -> f32 {
     return select(y, x, is_nan(x));
 }
 
+// sin(x + quarters pi / 2): x = n pi / 2 + r with |r| <= pi / 4, and polynomials; to 1e-7 for |x| <= 8192.
+fn turned(x: f32, quarters: i32) -> f32 {
+    let n = round(clamp(x, -1e6, 1e6) * 0.63661977);
+    let r = ((x - n * 1.5703125) - n * 4.837512969970703125e-4) - n * 7.54978995489188216e-8;
+    let s = r * r;
+    let sine = r + r * s * (-1.6666654611e-1 + s * (8.3321608736e-3 + s * -1.9515295891e-4));
+    let cosine = 1.0 - 0.5 * s + s * s * (4.166664568298827e-2 + s * (-1.388731625493765e-3 + s * 2.443315711809948e-5));
+    let place = i32(n) + quarters;
+    let y = select(sine, cosine, (place & 1) == 1);
+    return select(select(y, -y, (place & 2) == 2), nan(), is_nan(x) || is_infinite(x));
+}
+
 fn logistic(x: f32) -> f32 {
     let e = exponential(-abs(x));
     return select(e, 1.0, x >= 0.0) / (1.0 + e);

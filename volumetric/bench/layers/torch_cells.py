@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 Params = Mapping[str, Any]
-KINDS = ("causal_conv1d", "slstm")
+KINDS = ("causal_conv1d", "slstm", "mlstm", "agalite")
 
 
 def build(layers: Any, spec: Mapping[str, Any], p: Params) -> Callable[[Any], Any]:
@@ -50,5 +50,71 @@ def _slstm(layers: Any, spec: Mapping[str, Any], p: Params) -> Callable[[Any], A
             y = torch.sigmoid(o) * c / (n + 1e-6)
             ys.append(y)
         return _head_norm(layers, torch.stack(ys, 1), p["norm.weight"])
+
+    return run
+
+
+def _mlstm(layers: Any, spec: Mapping[str, Any], p: Params) -> Callable[[Any], Any]:
+    torch, F, heads = layers.torch, layers.F, spec["num_heads"]
+
+    def run(x: Any) -> Any:
+        batch, _, width = x.shape
+        q = F.silu(_mixed(layers, p["conv.weight"], p["conv.bias"], x))
+        joined = torch.cat([q, q, x], -1)
+        q, v = (part.unflatten(-1, (heads, -1)).transpose(1, 2) for part in (q, x))
+        i, f = (layers.affine(p, name, joined).transpose(1, 2)[..., None] for name in ("i.", "f."))
+        d = width // heads
+        c, n, m = x.new_zeros(batch, heads, d, d), x.new_zeros(batch, heads, d), x.new_zeros(batch, heads, 1)
+        ys = []
+        for chunk in zip(*(part.split(spec["chunk_size"], 2) for part in (q, v, i, f)), strict=True):
+            y, c, n, m = _chunk(torch, F, chunk, (c, n, m))
+            ys.append(y)
+        return _head_norm(layers, torch.cat(ys, 2).transpose(1, 2), p["norm.weight"])
+
+    return run
+
+
+def _chunk(torch: Any, F: Any, rows: Any, before: Any) -> tuple[Any, Any, Any, Any]:
+    (q, v, i, f), (c, n, m) = rows, before
+    length, k = q.shape[2], q / q.shape[-1] ** 0.5
+    since = F.logsigmoid(f).cumsum(2)
+    later = torch.ones(length, length, dtype=torch.bool, device=q.device).triu(1)
+    gates = (since + (i - since).transpose(2, 3)).masked_fill(later, -torch.inf)
+    base = since + m[..., None]
+    most = torch.maximum(base, gates.amax(3, keepdim=True))
+    passed, weights = torch.exp(base - most), torch.exp(gates - most)
+    met = weights * (q @ k.transpose(2, 3))
+    along = met.sum(3, keepdim=True) + passed * (q @ n[..., None])
+    y = (met @ v + passed * (q @ c)) / (torch.maximum(along.abs(), torch.exp(-most)) + 1e-6)
+    by_row = k * weights[:, :, -1, :, None]
+    left = passed[:, :, -1:]
+    return y, left * c + by_row.transpose(2, 3) @ v, left[..., 0] * n + by_row.sum(2), most[:, :, -1]
+
+
+def _agalite(layers: Any, spec: Mapping[str, Any], p: Params) -> Callable[[Any], Any]:
+    torch, heads, eta, r = layers.torch, spec["num_heads"], spec["eta"], spec["r"]
+
+    def run(x: Any) -> Any:
+        batch, length, _ = x.shape
+        wide = layers.affine(p, "kqvbg.", x).view(batch, length, heads, 5, -1)
+        small = layers.affine(p, "p.", x).view(batch, length, heads, 3, eta)
+        k, q, v, beta, gamma = wide.unbind(3)
+        p1, p2, p3 = small.unbind(3)
+        keys = (k.relu()[..., None] * p1.relu()[..., None, :]).flatten(-2)
+        asked = (q.relu()[..., None] * p2.relu()[..., None, :]).flatten(-2)
+        decay, beta = (gamma.sigmoid()[..., None] * p3.sigmoid()[..., None, :]).flatten(-2), beta.sigmoid()
+        turns = torch.linspace(-torch.pi, torch.pi, r, device=x.device)
+        held_k, held_v, s = x.new_zeros(batch, r, *keys.shape[2:]), x.new_zeros(batch, r, *v.shape[2:]), 0.0
+        ys = []
+        for t in range(length):
+            o = torch.cos(turns * (t + 2))[:, None, None]
+            u, w = keys[:, t] * decay[:, t], v[:, t] * beta[:, t]
+            held_k = (1 - decay[:, None, t]) * held_k + o * u[:, None]
+            held_v = (1 - beta[:, None, t]) * held_v + o * w[:, None]
+            s = (1 - decay[:, t]) * s + u
+            met = (held_k * asked[:, None, t]).sum(-1, keepdim=True)
+            whole = 2 * r * (s * asked[:, t]).sum(-1, keepdim=True) + spec["eps"]
+            ys.append((held_v * met).sum(1) / whole)
+        return layers.affine(p, "out.", torch.stack(ys, 1).flatten(2))
 
     return run

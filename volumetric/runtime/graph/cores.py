@@ -27,6 +27,8 @@ from volumetric.runtime.graph.side_by_side import runs_side_by_side, side_by_sid
 
 KEPT = 24
 """Programs of a segment that are kept."""
+WRITTEN_OUT = 32
+"""Rows that a program with a scan has at most: its steps stand one behind the other, and take time to compile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,15 +94,16 @@ class Core:
         self._apart = segment.mixes or bool(self._states or segment.graph.derived)
         # Where a loop is closed, a later row reads what a later segment has yet to make of an earlier one.
         self._whole = graph.whole or graph.piece is not None
+        self._most = WRITTEN_OUT if any(node.op == "scan" for node in segment.graph.nodes) else None
 
     def stretches(self, lengths: Sequence[int], positions: Sequence[int]) -> Iterator[Stretch]:
         """Cut a call, of pieces of `lengths` rows at `positions` of their sequences, into runs."""
         if not self._apart:
-            yield from (Stretch(start, rows) for start, rows in powers(sum(lengths)))
+            yield from (Stretch(start, rows) for start, rows in powers(sum(lengths), self._most))
             return
         first = 0
         for piece, (length, position) in enumerate(zip(lengths, positions, strict=True)):
-            for start, rows in [(0, length)] if self._whole else powers(length):
+            for start, rows in [(0, length)] if self._whole else powers(length, self._most):
                 yield Stretch(first + start, rows, piece, position + start)
             first += length
 
@@ -117,7 +120,7 @@ class Core:
         first = piece = 0
         for length, group in groupby(lengths):
             count = len(list(group))
-            for start, rows in [(0, length)] if self._whole else powers(length):
+            for start, rows in [(0, length)] if self._whole else powers(length, self._most):
                 for at, sequences in powers(count, most(rows)):
                     yield Stretch(first + at * length + start, rows, piece + at, start, sequences, length)
             first, piece = first + count * length, piece + count

@@ -72,8 +72,8 @@ Products
 Element-wise (any number of axes)
 ---------------------------------
 ``unary``       x → y. ``name``: linear relu silu gelu gelu_tanh tanh sigmoid leaky_relu relu2 quick_gelu
-                (`layers.activations`), exp log neg square sqrt rsqrt reciprocal abs sign softplus, affine. ``alpha``,
-                ``beta``: affine is ``alpha · x + beta``; for the others they are 1 and 0.
+                (`layers.activations`), exp log neg square sqrt rsqrt reciprocal abs sign softplus floor sin cos,
+                affine. ``alpha``, ``beta``: affine is ``alpha · x + beta``; for the others they are 1 and 0.
 ``unary_grad``  g, x → g · f'(x). ``name``: an activation other than linear. At a kink the derivative from the left
                 (relu: 0 at 0; leaky_relu: 0.01 at 0). ``from_tanh``, ``from_sigmoid``: x is the result of f instead.
 ``binary``      a, b → c, NumPy broadcasting. ``name``: add sub mul div; max min (NumPy: NaN wins); greater: 1 where

@@ -22,6 +22,7 @@ from volumetric.kernels.cpu.maths import ACTIVATIONS, activate, erf, exp, gelu_i
 from volumetric.kernels.cpu.simd import (
     as_floats,
     magnitude,
+    nearest,
     shifted_right,
     splat,
     where_less,
@@ -41,6 +42,9 @@ FUNCTIONS = (
     "abs",
     "sign",
     "softplus",
+    "floor",
+    "sin",
+    "cos",
     "affine",
 )
 """Position = the code of a function; activations come first."""
@@ -69,6 +73,9 @@ SLOPES = (*ACTIVATIONS, "from_tanh", "from_sigmoid")
     _ABS,
     _SIGN,
     _SOFTPLUS,
+    _FLOOR,
+    _SIN,
+    _COS,
     _AFFINE,
 ) = range(len(FUNCTIONS))
 _FROM_TANH, _FROM_SIGMOID = range(len(ACTIVATIONS), len(SLOPES))
@@ -118,6 +125,43 @@ def log(x):
 
 
 @kernel
+def floor(x):
+    """Largest integer that is at most x."""
+    even = as_floats(nearest(x * splat(f32(0.5))))
+    even = even + even
+    zero = splat(f32(0.0))
+    one = splat(f32(1.0))
+    rest = x - even  # -1 … 1
+    whole = even + where_less(rest, zero, splat(f32(-1.0)), where_less(rest, one, zero, one))
+    # From 2²³ on all numbers are whole. Zero keeps its sign.
+    return where_less(magnitude(x), splat(f32(8388608.0)), where_equal(x, zero, x, whole), x)
+
+
+@kernel
+def turned(x, quarters):
+    """``sin(x + quarters π / 2)``: x = n π / 2 + r, |r| ≤ π / 4, and polynomials (Cephes); to 1e-7 for |x| ≤ 8192."""
+    n = nearest(x * splat(f32(0.63661977)))
+    whole = as_floats(n)
+    r = x - whole * splat(f32(1.5703125))
+    r = r - whole * splat(f32(4.837512969970703125e-4))
+    r = r - whole * splat(f32(7.54978995489188216e-8))
+    square = r * r
+    s = splat(f32(-1.9515295891e-4))
+    s = s * square + splat(f32(8.3321608736e-3))
+    s = s * square + splat(f32(-1.6666654611e-1))
+    s = s * square * r + r
+    c = splat(f32(2.443315711809948e-5))
+    c = c * square + splat(f32(-1.388731625493765e-3))
+    c = c * square + splat(f32(4.166664568298827e-2))
+    c = c * square * square - splat(f32(0.5)) * square + splat(f32(1.0))
+    zero = splat(f32(0.0))
+    n = n + splat_int(quarters)
+    y = where_equal(as_floats(both_bits(n, splat_int(1))), zero, s, c)
+    y = where_equal(as_floats(both_bits(n, splat_int(2))), zero, y, zero - y)
+    return where_nan(x, x, where_less(magnitude(x), splat(f32(np.inf)), y, splat(f32(np.nan))))
+
+
+@kernel
 def apply(code, x, alpha, beta):
     """Function number `code` of `FUNCTIONS`; `alpha` and `beta` (vectors) are those of affine."""
     zero = splat(f32(0.0))
@@ -144,6 +188,12 @@ def apply(code, x, alpha, beta):
         return where_nan(x, x, where_equal(x, zero, zero, with_sign(one, x)))
     if code == _SOFTPLUS:
         return softplus(x)
+    if code == _FLOOR:
+        return floor(x)
+    if code == _SIN:
+        return turned(x, 0)
+    if code == _COS:
+        return turned(x, 1)
     return x * alpha + beta
 
 

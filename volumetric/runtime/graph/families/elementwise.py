@@ -27,6 +27,9 @@ _MATHS: dict[str, Callable[[Array], Array]] = {
     "abs": np.abs,
     "sign": np.sign,
     "softplus": lambda x: np.logaddexp(x, x.dtype.type(0)),
+    "floor": np.floor,
+    "sin": np.sin,
+    "cos": np.cos,
 }
 UNARY: tuple[str, ...] = (*ACTIVATIONS, *_MATHS, "affine")
 """Names of `unary`."""
@@ -54,7 +57,7 @@ def _run_unary(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
 
 def _vjp_unary(work: GraphBuilder, node: Node, g: int) -> list[int | None]:
     x, y, name = node.inputs[0], node.outputs[0], node.attrs["name"]
-    if name == "sign":
+    if name in ("sign", "floor"):
         return [None]
     if name in FROM_RESULT:
         return [work.unary_grad(g, y, FROM_RESULT[name])]
@@ -66,6 +69,8 @@ def _vjp_unary(work: GraphBuilder, node: Node, g: int) -> list[int | None]:
         "exp": lambda: work.binary("mul", g, y),
         "log": lambda: work.binary("div", g, x),
         "softplus": lambda: work.binary("mul", g, work.unary(x, "sigmoid")),
+        "sin": lambda: work.binary("mul", g, work.unary(x, "cos")),
+        "cos": lambda: work.unary(work.binary("mul", g, work.unary(x, "sin")), "neg"),
         "neg": lambda: work.unary(g, "neg"),
         "square": lambda: work.binary("mul", g, work.affine(x, 2.0)),
         "sqrt": lambda: work.binary("div", work.affine(g, 0.5), y),

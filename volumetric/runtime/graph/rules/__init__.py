@@ -1,7 +1,9 @@
 """How each layer kind becomes nodes of a graph. Importing this package fills `RULES`."""
 
+from volumetric.runtime.graph.rules import agalite as agalite
 from volumetric.runtime.graph.rules import cells as cells
 from volumetric.runtime.graph.rules import channels as channels
+from volumetric.runtime.graph.rules import chunks as chunks
 from volumetric.runtime.graph.rules import containers as containers
 from volumetric.runtime.graph.rules import convolved as convolved
 from volumetric.runtime.graph.rules import images as images

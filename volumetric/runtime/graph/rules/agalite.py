@@ -1,0 +1,77 @@
+"""The rule of AGaLiTe: projections around linear scans of all its sums."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from volumetric.layers import AGaLiTe
+from volumetric.runtime.graph.families.linear_scan import linear_scan
+from volumetric.runtime.graph.rules.base import Scope, linear, rule
+from volumetric.runtime.graph.rules.cells import start
+
+
+@rule("agalite")
+def _agalite(scope: Scope, spec: AGaLiTe, x: int) -> int:
+    work, p, r = scope.work, scope.params(spec), spec.r
+    heads, width = spec.by_head
+    with work.at(scope.path, mixes=False):
+        wide, small = (linear(work, p, (name,), x) for name in ("kqvbg.", "p."))
+    batch, length, _ = work.shape(scope.sequenced(x))
+    rows, keys = batch * length, heads * spec.features
+    k, q, v, beta, gamma = work.split(work.reshape(wide, (rows, heads, 5, width)), (1,) * 5, 2)
+    p1, p2, p3 = work.split(work.reshape(small, (rows, heads, 3, spec.eta)), (1,) * 3, 2)
+
+    def outer(a: int, b: int, name: str) -> int:
+        """Products of functions of both, ``[rows, 1, keys]``."""
+        made = work.binary("mul", work.reshape(work.unary(a, name), (rows, heads, width, 1)), work.unary(b, name))
+        return work.reshape(made, (rows, 1, keys))
+
+    decay, beta = outer(gamma, p3, "sigmoid"), work.reshape(work.unary(beta, "sigmoid"), (rows, 1, heads * width))
+    v = work.reshape(v, (rows, 1, heads * width))
+    phases = _phases(scope, spec, x)
+    before = {name: start(scope, x, name, shape) for name, shape in spec.shapes.items() if name != "tick"}
+    summed = work.concat((before["tilde_k"], work.reshape(before["s"], (batch, 1, heads, spec.features))), 1)
+
+    def sums(of: int, rate: int, phase: int, first: int) -> int:
+        """Emit the sums of ``phase · rate · of`` that decay by ``1 - rate``, ``[rows, phases, …]``."""
+        count, each = work.shape(phase)[1], work.shape(of)[2]
+        u = work.reshape(work.binary("mul", work.binary("mul", of, rate), phase), (batch, length, count * each))
+        a = work.broadcast(work.affine(rate, -1.0, 1.0), (rows, count, each))
+        a, first = work.reshape(a, (batch, length, count * each)), work.reshape(first, (batch, count * each))
+        return linear_scan(work, u, a, first, scope.kept_before(x))
+
+    all_keys = sums(outer(k, p1, "relu"), decay, phases, summed)
+    all_values = sums(v, beta, work.part(phases, 1, 0, r), before["tilde_v"])
+    if scope.keeps_state(x) and length:
+        last = work.reshape(work.last(all_keys, 1), (batch, r + 1, heads, spec.features))
+        scope.keep("tilde_k", work.part(last, 1, 0, r))
+        scope.keep("s", work.reshape(work.part(last, 1, r, r + 1), (batch, heads, spec.features)))
+        scope.keep("tilde_v", work.reshape(work.last(all_values, 1), (batch, r, heads, width)))
+    asked = work.binary("mul", work.reshape(all_keys, (rows, r + 1, keys)), outer(q, p2, "relu"))
+    met = work.reduce(work.reshape(asked, (rows, r + 1, heads, spec.features)), "sum", (3,))
+    read = work.binary("mul", work.reshape(all_values, (rows, r, heads, width)), work.part(met, 1, 0, r))
+    read = work.reshape(work.reduce(read, "sum", (1,)), (rows, heads, width))
+    whole = work.affine(work.reshape(work.part(met, 1, r, r + 1), (rows, heads, 1)), 2.0 * r, spec.eps)
+    y = work.reshape(work.binary("div", read, whole), (*work.shape(x)[:-1], heads * width))
+    with work.at(scope.path, mixes=False):
+        return linear(work, p, ("out.",), y)
+
+
+def _phases(scope: Scope, spec: AGaLiTe, x: int) -> int:
+    """Emit the cosines of each row's number, and 1 for what has none, ``[rows, r + 1, 1]``; keeps the number."""
+    work, period = scope.work, spec.period
+    batch, length, _ = work.shape(scope.sequenced(x))
+    one = work.constant(np.ones(1), "one")
+    steps = work.broadcast(work.reshape(one, (1, 1, 1)), (batch, length, 1))
+    count = linear_scan(work, steps, one, start(scope, x, "tick", (1,)), scope.kept_before(x))
+    laps = work.unary(work.affine(count, 1 / period, 0.5 / period), "floor")
+    tick = work.binary("sub", count, work.affine(laps, float(period)))
+    if scope.keeps_state(x) and length:
+        scope.keep("tick", work.reshape(work.last(tick, 1), (batch, 1)))
+    places = np.arange(period)[None]
+    rows = work.reshape(tick, (batch * length, 1))
+    above = [work.binary("greater", rows, work.constant(places + edge, "places")) for edge in (-0.5, 0.5)]
+    table = np.concatenate([spec.phases(), np.ones((period, 1))], 1)
+    chosen = work.reshape(work.binary("sub", *above), (1, batch * length, period))
+    found = work.gemm(chosen, work.constant(table[None], "cosines"))
+    return work.reshape(found, (batch * length, spec.r + 1, 1))

@@ -1,0 +1,1 @@
+fn apply(x: f32) -> f32 { return turned(x, 0); }
