@@ -117,8 +117,8 @@ def compare_model(python: str, path: Path, device: str, count: int, home: Path) 
             raise SystemExit(f"error: {path} has no tokenizer")
         compare_texts(python, path, tokenizer, home)
         for prompt in PROMPTS:
-            same, whole, ours = same_tokens(python, path, model, prompt, count, home)
-            print(f"{prompt!r}: {same} of {whole} greedy tokens are the same: {tokenizer.decode(ours)!r}")
+            same, theirs, ours = same_tokens(python, path, model, prompt, count, home)
+            print(f"{prompt!r}: {same} of {len(theirs)} greedy tokens are the same: {tokenizer.decode(ours)!r}")
     ids = tokenizer.encode(PROMPTS[0])
     ours, theirs = our_logits(open_model(str(original)), ids, device)[-1], their_logits(python, path, ids, home)[-1]
     print(f"logits differ by {np.abs(ours - theirs).max() / np.abs(theirs).max():.1e} of the largest")
@@ -130,7 +130,10 @@ def compare_model(python: str, path: Path, device: str, count: int, home: Path) 
 
 
 def compare_files(python: str, paths: list[Path], count: int, home: Path) -> None:
-    """Print a line of a table for each file: logits and greedy tokens beside llama.cpp, nothing rounded by either."""
+    """Print a line of a table for each file: logits and greedy tokens beside llama.cpp, nothing rounded by either.
+
+    Where another token is the likeliest, that follows: by how much the two logits differ, in llama.cpp and here.
+    """
     print("| file | top 20 logits differ by at most | of the largest | the same 20 | greedy tokens that are the same |")
     print("| --- | --- | --- | --- | --- |")
     for path in sorted(paths):
@@ -138,23 +141,29 @@ def compare_files(python: str, paths: list[Path], count: int, home: Path) -> Non
         with vo.load(path, device="cpu", compute="float32", kv_dtype="float32", context=CONTEXT) as model:
             ids = model.encode(PROMPTS[0])
             ours, theirs = model.logits(ids)[-1], their_logits(python, home / "F32.gguf", ids, home)[-1]
-            same, whole, _ = same_tokens(python, home / "F32.gguf", model, PROMPTS[0], count, home)
+            same, greedy, made = same_tokens(python, home / "F32.gguf", model, PROMPTS[0], count, home, exact=True)
+            gap = ""
+            if same < len(greedy):
+                before, pair = ids + greedy[:same], [greedy[same], made[same]]
+                rows = their_logits(python, home / "F32.gguf", before, home)[-1], model.logits(before)[-1]
+                gap = "; then {:.1e} and {:.1e}".format(*(float(row[pair[0]] - row[pair[1]]) for row in rows))
         best = np.argsort(-theirs)[:TOP]
         error, both = np.abs(ours - theirs)[best].max(), len({*best.tolist()} & {*np.argsort(-ours)[:TOP].tolist()})
         share = error / np.abs(theirs).max()
-        print(f"| {path.name} | {error:.1e} | {share:.1e} | {both} | {same} of {whole} |", flush=True)
+        print(f"| {path.name} | {error:.1e} | {share:.1e} | {both} | {same} of {len(greedy)}{gap} |", flush=True)
 
 
 def same_tokens(
-    python: str, path: Path, model: vo.Model, prompt: str, count: int, home: Path
-) -> tuple[int, int, list[int]]:
-    """How many greedy tokens after a prompt are the same before the first that is not, of how many, and ours."""
+    python: str, path: Path, model: vo.Model, prompt: str, count: int, home: Path, *, exact: bool = False
+) -> tuple[int, list[int], list[int]]:
+    """How many greedy tokens after a prompt are the same before the first that is not, and those of both."""
     ids = model.encode(prompt)
     (home / "ids.json").write_text(json.dumps(ids))
-    found = worker(python, "llamacpp_worker.py", "greedy", str(path), str(home / "ids.json"), str(count - 1))
-    theirs, ours = json.loads(found), list(model.generate(ids, max_tokens=count, temperature=0.0).token_ids)
+    more = [str(count - 1), *(["exact"] if exact else [])]
+    theirs = json.loads(worker(python, "llamacpp_worker.py", "greedy", str(path), str(home / "ids.json"), *more))
+    ours = list(model.generate(ids, max_tokens=count, temperature=0.0, ignore_eos=True).token_ids)
     same = next((i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), min(len(ours), len(theirs)))
-    return same, len(theirs), ours
+    return same, theirs, ours
 
 
 def their_ids(python: str, path: Path, texts: list[str], home: Path) -> list[dict[str, Any]]:

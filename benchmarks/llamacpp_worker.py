@@ -6,7 +6,7 @@ It calls the C interface directly, as `llama-bench` does, so that no wrapper's t
     python llamacpp_worker.py tokens MODEL.gguf TEXT                    print token ids as JSON
     python llamacpp_worker.py bench MODEL.gguf JOB.json                 print measurements as JSON
     python llamacpp_worker.py logits MODEL.gguf IDS.json OUT.npy        write the logits after each id, [T, vocab]
-    python llamacpp_worker.py greedy MODEL.gguf IDS.json COUNT          print COUNT greedy ids after a prompt as JSON
+    python llamacpp_worker.py greedy MODEL.gguf IDS.json COUNT [exact]  print COUNT greedy ids after a prompt as JSON
     python llamacpp_worker.py paced MODEL.gguf IDS COUNT                print tokens per processor second of one thread
     python llamacpp_worker.py encode MODEL.gguf TEXTS.json              print the ids of each text as JSON
     python llamacpp_worker.py embed MODEL.gguf IDS.json OUT.npy         write the embedding of each list of ids
@@ -183,8 +183,9 @@ def main() -> None:
         ids = json.loads(Path(rest[0]).read_text())
         np.save(rest[1], Session(model, threads=1, context=max(64, len(ids)), exact=True).logits(ids))
     elif verb == "greedy":
-        ids, count = json.loads(Path(rest[0]).read_text()), int(rest[1])
-        print(json.dumps(Session(model, threads=1, context=len(ids) + count + 8).decode(ids, count)[1]))
+        ids, count, exact = json.loads(Path(rest[0]).read_text()), int(rest[1]), rest[2:] == ["exact"]
+        session = Session(model, threads=1, context=len(ids) + count + 8, exact=exact)
+        print(json.dumps(session.decode(ids, count)[1]))
     elif verb == "embed":
         np.save(rest[1], embed(model, json.loads(Path(rest[0]).read_text())))
     elif verb == "encode":

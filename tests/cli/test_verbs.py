@@ -241,6 +241,14 @@ def test_inspect_shows_branches_and_shapes_of_any_format(run, tmp_path):
     assert told["layers"][0]["parameters"] == told["parameters"] == 15 + 8 + 25
 
 
+def test_inspect_says_what_grows_on_gpus(run, tmp_path):
+    (tmp_path / "net.json").write_text(chain([Dense(in_features=256, out_features=4)], (256,)).to_json())
+    for dtype, told in (("tq1_0", {"tq1_0": "2.06 bits a weight"}), ("q4_k", None)):
+        facts = json.loads(run("inspect", str(tmp_path / "net.json"), "--dtype", dtype, "--json")[1])
+        assert facts["dtypes"][dtype] == 1024
+        assert facts.get("repacked_on_gpus") == told
+
+
 def test_inspect_shows_the_numeric_types_after_conversion(run):
     _, out, _ = run("inspect", str(LLAMA), "--dtype", "int4:g32")
     assert "int4:g32" in out

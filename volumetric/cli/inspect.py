@@ -19,8 +19,10 @@ from volumetric.cli.detected import show_detection
 from volumetric.cli.exits import UsageError
 from volumetric.cli.inspect_clocked import show_clocked
 from volumetric.cli.options import ModelSource, OutputOptions, SourceOptions, choose_model
+from volumetric.dtypes import Scheme
 from volumetric.generate.footprint import footprint
 from volumetric.grid import Coord
+from volumetric.kernels.gpu.blocks import LAYOUTS
 from volumetric.layers.base import show_shape
 from volumetric.loaders import LoadedModel, detect_model, open_model
 from volumetric.network import OUTPUT, Network
@@ -109,6 +111,7 @@ def overview(loaded: LoadedModel) -> dict[str, Any]:
         "size": weight.nbytes,
         "bits_per_weight": round(weight.bits_per_weight, 2),
         "dtypes": {str(scheme): count for scheme, count in weight.schemes.items()},
+        **_repacked(loaded),
         "context": loaded.context_length,
         "vocabulary": loaded.config.get("vocab_size") or network.shapes[network.taps[OUTPUT]][-1],
         "tokenizer": loaded.tokenizer is not None,
@@ -117,6 +120,16 @@ def overview(loaded: LoadedModel) -> dict[str, Any]:
             name: value for name, value in dataclasses.asdict(loaded.generation).items() if value not in (None, ())
         },
     }
+
+
+def _repacked(loaded: LoadedModel) -> dict[str, Any]:
+    """Block formats that take more room on GPUs, which hold the same numbers in codes that a shader can cut out."""
+    found = {}
+    for name in sorted({store.scheme.blocks.name for store in loaded.params.values() if store.scheme.blocks}):
+        held, stored = LAYOUTS[name].bits_per_weight, Scheme.parse(name).bits_per_weight((1, 1024))
+        if held > stored:
+            found[name] = f"{held:.2f} bits a weight"
+    return {"repacked_on_gpus": found} if found else {}
 
 
 def _ends(network: Network) -> dict[str, Any]:

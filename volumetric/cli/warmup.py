@@ -10,12 +10,13 @@ from volumetric.bench import Case, measure
 from volumetric.cli import console, exits
 from volumetric.cli.loading import open_for
 from volumetric.cli.options import DeviceOptions, ModelSource, OutputOptions, SizeOptions, SourceOptions
-from volumetric.generate import SamplingParams
+from volumetric.generate import Model, SamplingParams
 from volumetric.generate.sampler import Sampler
+from volumetric.runtime.device import Executable
 from volumetric.runtime.gpu.executable import GpuExecutable
 
 PROMPTS = (1, 7, 64)
-"""One row, few rows and a full tile of rows take different kernels."""
+"""One row, few rows and a full tile of rows take different kernels on the CPU."""
 
 
 def warmup(
@@ -41,11 +42,26 @@ def warmup(
             with console.progress("searching for the fastest cuts…"):
                 opened.executable.tune()
         with console.progress("compiling kernels…"):
-            generate = min(2, about.context - 1)
-            for rows in sorted({min(rows, about.context - generate) for rows in PROMPTS}):
-                case = Case(prompt=rows, generate=generate)
-                measure(opened.executable, about.vocab_size, case, repetitions=1)
-                opened.logits([0] * case.prompt)
-            Sampler(SamplingParams(temperature=1.0)).draw(np.zeros(about.vocab_size, np.float32))
+            prepare(opened)
     console.write(f"{about.name} ({about.dtype}) is warm on {about.device} after {time.perf_counter() - start:.1f} s\n")
     return exits.OK
+
+
+def prepare(model: Model) -> None:
+    """Run a model on prompts of all lengths that have kernels of their own, and on tokens behind them."""
+    about = model.info
+    generate = min(2, about.context - 1)
+    most = about.context - generate
+    for rows in sorted({min(rows, most) for rows in PROMPTS}):
+        measure(model.executable, about.vocab_size, Case(prompt=rows, generate=generate), repetitions=1)
+    for rows in _lengths(model.executable, most):
+        model.logits([0] * rows)
+    Sampler(SamplingParams(temperature=1.0)).draw(np.zeros(about.vocab_size, np.float32))
+
+
+def _lengths(executable: Executable, most: int) -> list[int]:
+    """Lengths of prompts. A GPU records calls for powers of two of rows, and cuts products and experts for each."""
+    if not isinstance(executable, GpuExecutable):
+        return sorted({min(rows, most) for rows in PROMPTS})
+    most = min(most, executable.scratch.rows)
+    return [*(1 << i for i in range((most - 1).bit_length())), most]

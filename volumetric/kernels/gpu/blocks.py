@@ -203,6 +203,12 @@ class BlockLayout:
         pieces, blocks = ceil_div(k, self.piece), named_format(self.name).blocks(k)
         return sum(ceil_div(section.nbytes(pieces, blocks), 4) for section in self.sections)
 
+    @property
+    def bits_per_weight(self) -> float:
+        """Bits that a number takes in rows that need no padding."""
+        k = 1024
+        return 8 * (16 * ceil_div(k, self.piece) + 4 * self.words(k)) / k
+
     def lay_out(self, packed: Packed) -> tuple[U32Array, U32Array]:
         """Return pieces ``[rows, 4 · pieces]`` and the words of `scales` ``[rows, words]``.
 
