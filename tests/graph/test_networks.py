@@ -32,7 +32,7 @@ from volumetric.layers import (
 )
 from volumetric.network import Network, initialise
 from volumetric.runtime import RunOptions, lower
-from volumetric.runtime.graph import GraphBuilder, NumpyGraphs, differentiate, emit_plan, graph_of
+from volumetric.runtime.graph import EmitOptions, GraphBuilder, NumpyGraphs, differentiate, emit_plan, graph_of
 from volumetric.runtime.graph.liveness import check_order, last_use, roots, scratch
 from volumetric.runtime.graph.numpy_graphs import NumpyStore
 from volumetric.runtime.graph.passes import fuse_activations
@@ -129,7 +129,7 @@ def test_a_network_and_its_gradients_agree_with_the_reference(name: str) -> None
     _, wanted = run.vjp(values, tape, gy)
     work = GraphBuilder()
     given = work.input("x", x.shape, "int32" if x.dtype == np.int32 else "float32")
-    y = emit_plan(work, run.plan, {"input": given})["output"]
+    y = emit_plan(work, run.plan, {"input": given}).outputs["output"]
     params = {key: work.stored(key, shape) for key, shape in run.plan.params.items()}
     grads = differentiate(work, {y: work.input("gy", gy.shape)}, params.values())
     graph = work.finish([y, *(grads[i] for i in params.values())])
@@ -161,12 +161,12 @@ def test_weights_may_come_from_elsewhere() -> None:
         asked.append(key)
         return work.fake_quant(work.stored(key, shape), "int8:g32")
 
-    emit_plan(work, lower(network), {"input": work.input("x", (3, 5))}, param=rounded)
+    emit_plan(work, lower(network), {"input": work.input("x", (3, 5))}, EmitOptions(param=rounded))
     assert set(asked) == set(lower(network).params)
     with pytest.raises(ShapeError, match="rows of shape"):
         emit_plan(work, lower(network), {"input": work.input("x", (3, 6))})
     with pytest.raises(ShapeError, match="rows of shape"):
-        emit_plan(work, lower(network), {"input": work.input("x", (2, 3, 5))}, sequences=4)
+        emit_plan(work, lower(network), {"input": work.input("x", (2, 3, 5))}, EmitOptions(sequences=4))
 
 
 def test_a_link_with_a_delay_shifts_each_sequence() -> None:
@@ -191,7 +191,7 @@ def test_activations_move_into_products_without_changing_a_bit(name: str) -> Non
     work = GraphBuilder()
     given = inputs_of(network, 5)
     x = work.input("x", given.shape, "int32" if given.dtype == np.int32 else "float32")
-    plain = work.finish([emit_plan(work, lower(network), {"input": x})["output"]])
+    plain = work.finish([emit_plan(work, lower(network), {"input": x}).outputs["output"]])
     fused = fuse_activations(plain)
     check_order(fused)
     kinds = [[node.op for node in graph.nodes] for graph in (plain, fused)]

@@ -33,7 +33,7 @@ from volumetric.network import OUTPUT, Params
 from volumetric.progress import Meter
 from volumetric.runtime.graph.build import GraphBuilder
 from volumetric.runtime.graph.differentiate import differentiate
-from volumetric.runtime.graph.network import emit_plan
+from volumetric.runtime.graph.network import EmitOptions, emit_plan
 from volumetric.runtime.graph.ops import Graph, Node
 from volumetric.runtime.lower import lower
 from volumetric.runtime.plan import Plan
@@ -92,7 +92,7 @@ def _gradient_graph(plan: Plan, shape: Shape) -> Graph:
     """
     work, values = GraphBuilder(), {name: plan.values[i] for name, i in plan.inputs.items()}
     given = {name: work.input(name, (*shape, *value.shape[1:]), value.dtype) for name, value in values.items()}
-    y = emit_plan(work, plan, given, sequences=shape[0])[OUTPUT]
+    y = emit_plan(work, plan, given, EmitOptions(sequences=shape[0])).outputs[OUTPUT]
     viewed = {node.outputs[0]: node.inputs[0] for node in work.nodes if node.op == "reshape"}
 
     def stored(i: int) -> bool:

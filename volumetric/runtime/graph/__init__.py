@@ -6,6 +6,7 @@ from volumetric.runtime.graph.device import GraphProgram as GraphProgram
 from volumetric.runtime.graph.device import TensorStore as TensorStore
 from volumetric.runtime.graph.differentiate import differentiate as differentiate
 from volumetric.runtime.graph.interpret import interpret as interpret
+from volumetric.runtime.graph.network import EmitOptions as EmitOptions
 from volumetric.runtime.graph.network import emit_plan as emit_plan
 from volumetric.runtime.graph.network import graph_of as graph_of
 from volumetric.runtime.graph.network import open_graph as open_graph

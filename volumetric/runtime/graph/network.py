@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from volumetric._typing import ROWS, Shape
 from volumetric.errors import ShapeError, UnsupportedError
@@ -80,8 +80,8 @@ def graph_of(
     values = {name: plan.values[i] for name, i in plan.inputs.items()}
     given = {name: work.input(name, (*lead, *value.shape[1:]), value.dtype) for name, value in values.items()}
     starts = work.reshape(work.input("resets", lead), (sequences or 1, rows)) if resets else None
-    made = emit_plan(work, plan, given, sequences=sequences, resumes=resumes, resets=starts)
-    return fuse_activations(work.finish([*made.values()]))
+    made = emit_plan(work, plan, given, EmitOptions(sequences=sequences, resumes=resumes, resets=starts))
+    return fuse_activations(work.finish([*made.outputs.values()]))
 
 
 def _refuse_other_states(plan: Plan) -> None:
@@ -107,9 +107,9 @@ def open_graph(plan: Plan, dialect: frozenset[str] = DIALECT) -> Graph:
     work = GraphBuilder(dialect)
     values = {name: plan.values[i] for name, i in plan.inputs.items()}
     given = {name: work.input(name, value.shape, value.dtype) for name, value in values.items()}
-    made = emit_plan(work, plan, given, resumes=True).values()
+    made = emit_plan(work, plan, given, EmitOptions(resumes=True)).outputs
     outputs: list[int] = []
-    for y in made:  # each a tensor of its own
+    for y in made.values():  # each a tensor of its own
         apart = work.tensors[y].role == "input" or y in outputs
         outputs.append(joined(work, (y,), "add") if apart else y)
     graph = work.finish(outputs)
@@ -121,59 +121,66 @@ def open_graph(plan: Plan, dialect: frozenset[str] = DIALECT) -> Graph:
     return mark_tail(fuse_experts(adapted) if "experts" in dialect else adapted)
 
 
-def emit_plan(
-    work: GraphBuilder,
-    plan: Plan,
-    given: Mapping[str, int],
-    *,
-    param: Callable[[str, Shape], int] | None = None,
-    sequences: int | None = None,
-    resumes: bool = False,
-    made: dict[int, int] | None = None,
-    training: GraphTraining | None = None,
-    resets: int | None = None,
-) -> dict[str, int]:
-    """Emit a layer-level plan (of `lower`) and return its outputs by name.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmitOptions:
+    """How a plan is emitted.
 
-    Parameters
+    Attributes
     ----------
-    given : name → tensor of each input, ``[rows, …]``, or ``[sequences, rows, …]`` where `sequences` is a number
-    param : key and shape of a parameter → the tensor to use for it, by default the persistent buffer of that key
+    param : key and shape of a parameter → the tensor to use for it; None: the persistent buffer of that key
+    sequences : None: inputs are ``[rows, …]``; a number: ``[sequences, rows, …]``
     resumes : layers go on from the states of a sequence
-    made : receives value of the plan → tensor
     training : None at inference
     resets : ``[sequences, rows]``, 1 where a new sequence begins with a row; None: nowhere
     """
+
+    param: Callable[[str, Shape], int] | None = None
+    sequences: int | None = None
+    resumes: bool = False
+    training: GraphTraining | None = None
+    resets: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Emitted:
+    """Tensors of a plan that was emitted: its outputs by name, with the axes of the inputs, and all its values."""
+
+    outputs: dict[str, int]
+    values: dict[int, int]
+
+
+def emit_plan(
+    work: GraphBuilder, plan: Plan, given: Mapping[str, int], options: EmitOptions = EmitOptions()
+) -> Emitted:
+    """Emit a layer-level plan (of `lower`); `given` are its inputs by name, see `EmitOptions.sequences`."""
+    sequences = options.sequences
     axes = 1 if sequences is None else 2
     lead = work.shape(given[INPUT])[:axes]
     for name, i in plan.inputs.items():
         row, shape = plan.values[i].shape[1:], work.shape(given[name])
         if shape != (*lead, *row) or len(lead) != axes or lead[0] != (sequences or lead[0]):
             raise ShapeError(f"the plan's input {name!r} has rows of shape {list(row)}, got {list(shape)}")
-    count = 1 if sequences is None else sequences
     rows = lead[0] if sequences is None else sequences * lead[1]
     values = {i: work.reshape(given[name], (rows, *plan.values[i].shape[1:])) for name, i in plan.inputs.items()}
     base = Scope(
         work=work,
-        param=param or work.stored,
+        param=options.param or work.stored,
         path="",
-        sequences=count,
-        resumes=resumes,
-        training=training,
-        resets=resets,
+        sequences=1 if sequences is None else sequences,
+        resumes=options.resumes,
+        training=options.training,
+        resets=options.resets,
     )
     for step in plan.steps:
         if step.op in DELAYS:
-            if resets is not None:
+            if options.resets is not None:
                 raise no_resets(f"the link {step.attrs['link']} with a delay")
             result = _earlier(base, step, [values[i] for i in step.inputs], plan.states[step.states["past"]])
         else:
             result = emit_step(base, step, [values[i] for i in step.inputs])
         values |= dict.fromkeys(step.outputs, result)
-    if made is not None:
-        made.update(values)
     outputs = {name: values[i] for name, i in plan.outputs.items()}
-    return {name: work.reshape(y, (*lead, *work.shape(y)[1:])) for name, y in outputs.items()}
+    return Emitted({name: work.reshape(y, (*lead, *work.shape(y)[1:])) for name, y in outputs.items()}, values)
 
 
 def emit_step(base: Scope, step: Step, inputs: Sequence[int]) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 from typing import Any, TypeAlias
 
@@ -63,10 +63,12 @@ class Seen:
     ----------
     totals : the sum of each loss's terms, together [n]
     slopes : for each loss the tensor of the output, and the gradient of its sum with respect to that
+    values : value of the plan → tensor, where one was emitted
     """
 
     totals: int
     slopes: tuple[tuple[int, int], ...]
+    values: Mapping[int, int] = field(default_factory=dict)
 
 
 def emit_targets(work: GraphBuilder, of: Objective) -> tuple[int, int | None]:

@@ -26,7 +26,7 @@ from volumetric.layers.noise import stream_of
 from volumetric.runtime.graph.build import GraphBuilder
 from volumetric.runtime.graph.differentiate import differentiate
 from volumetric.runtime.graph.inverses import EXACT, Inverse, cross_join, emit_inverse, last_steps, weighted
-from volumetric.runtime.graph.network import emit_plan, emit_step
+from volumetric.runtime.graph.network import EmitOptions, emit_plan, emit_step
 from volumetric.runtime.graph.objectives import emit_seeds
 from volumetric.runtime.graph.ops import Graph
 from volumetric.runtime.graph.rules import GraphTraining, Scope
@@ -96,8 +96,9 @@ def target_graph(of: ForwardPass, weights: EmitWeights, rule: TargetRule) -> Gra
     key = work.input("noise", (2,), "int32") if drawing else None
     buffers = {name: work.stored(name, shape) for name, shape in rule.update.buffers.items()}
     training = GraphTraining(buffers=buffers, noise=key if of.draws else None)
-    get, made = weights(work), dict[int, int]()
-    seen = emit_loss(work, of, lambda _: get, made=made, training=training)
+    get = weights(work)
+    seen = emit_loss(work, of, lambda _: get, training)
+    made = seen.values
     seeds = emit_seeds(work, seen.slopes, shared=of.shared)
     noise = work.input("spread", (1,)) if rule.learns_inverses and learned else None
     knobs = work.input("knobs", (KNOBS,))
@@ -134,8 +135,8 @@ def inverse_graph(of: ForwardPass, weights: EmitWeights, rule: TargetRule) -> Gr
     work = GraphBuilder(flush=True)
     key = work.input("noise", (2,), "int32")
     given = emit_inputs(work, of)
-    get, made = weights(work), dict[int, int]()
-    emit_plan(work, of.plan, given, param=get, sequences=of.sequences, made=made)
+    get = weights(work)
+    made = emit_plan(work, of.plan, given, EmitOptions(param=get, sequences=of.sequences)).values
     noise, knobs = work.input("spread", (1,)), work.input("knobs", (KNOBS,))
     pass_ = _Pass(work=work, plan=of.plan, rule=rule, made=made, get=get, sequences=of.sequences or 1)
     found = pass_.inverse_gradients(key, noise)
@@ -153,7 +154,7 @@ class _Pass:
     work: GraphBuilder
     plan: Plan
     rule: TargetRule
-    made: dict[int, int]
+    made: Mapping[int, int]
     get: GetWeight
     sequences: int
 

@@ -7,7 +7,7 @@ that would leave a number that is not finite writes nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any, Literal, TypeAlias
 
@@ -17,7 +17,7 @@ from volumetric._typing import Shape
 from volumetric.layers import LayerSpec
 from volumetric.runtime.graph.build import GraphBuilder
 from volumetric.runtime.graph.differentiate import differentiate
-from volumetric.runtime.graph.network import emit_plan
+from volumetric.runtime.graph.network import EmitOptions, emit_plan
 from volumetric.runtime.graph.objectives import Objective, Seen, emit_objectives, emit_seeds, emit_targets
 from volumetric.runtime.graph.ops import Graph
 from volumetric.runtime.graph.passes import fuse_activations
@@ -141,7 +141,7 @@ def gradient_graph(of: ForwardPass, weights: EmitWeights, rule: UpdateRule) -> G
         },
         noise=_noise(work, of),
     )
-    seen = emit_loss(work, of, weights, training=training)
+    seen = emit_loss(work, of, weights, training)
     gradients = master_gradients(work, rule, emit_seeds(work, seen.slopes, shared=of.shared))
     for key, g in gradients.items():
         work.assign(sum_key(key), work.add(_where(work, work.stored(sum_key(key), rule.masters[key]), keep), g))
@@ -167,7 +167,7 @@ def step_graph(of: ForwardPass, weights: EmitWeights, rule: UpdateRule) -> Graph
     """
     work = GraphBuilder(flush=True)
     training = begin_training(work, of, rule)
-    seen = emit_loss(work, of, weights, training=training)
+    seen = emit_loss(work, of, weights, training)
     gradients = master_gradients(work, rule, emit_seeds(work, seen.slopes, shared=of.shared))
     told = write_update(work, rule, gradients, training.buffers, work.input("knobs", (KNOBS,)), seen.totals)
     return work.finish([work.concat([seen.totals, *told], 0)])  # one tensor: a device hands each over apart
@@ -182,8 +182,8 @@ def watch_graph(
     each of the n entries returned least, greatest, mean, and the fraction above `active` in magnitude.
     """
     work = GraphBuilder()
-    made: dict[int, int] = {}
-    seen = emit_loss(work, of, weights, made=made, training=begin_training(work, of, rule))
+    seen = emit_loss(work, of, weights, begin_training(work, of, rule))
+    made = seen.values
     ends = [step.outputs[0] for step in of.plan.steps if 0 not in work.shape(made[step.outputs[0]])]
     slopes = differentiate(work, emit_seeds(work, seen.slopes, shared=of.shared), [made[end] for end in ends])
     entries = [Watched(end, "forward", prod(work.shape(made[end]))) for end in ends]
@@ -210,20 +210,13 @@ def _noise(work: GraphBuilder, of: ForwardPass) -> int | None:
     return work.input("noise", (2,), "int32") if of.draws else None
 
 
-def emit_loss(
-    work: GraphBuilder,
-    of: ForwardPass,
-    weights: EmitWeights,
-    *,
-    made: dict[int, int] | None = None,
-    training: GraphTraining | None = None,
-) -> Seen:
+def emit_loss(work: GraphBuilder, of: ForwardPass, weights: EmitWeights, training: GraphTraining | None = None) -> Seen:
     """Emit the forward pass and the losses."""
     given = emit_inputs(work, of)
     told = [emit_targets(work, objective) for objective in of.objectives]
-    param, sequences = weights(work), of.sequences
-    outputs = emit_plan(work, of.plan, given, param=param, sequences=sequences, made=made, training=training)
-    return emit_objectives(work, of.objectives, outputs, told)
+    options = EmitOptions(param=weights(work), sequences=of.sequences, training=training)
+    made = emit_plan(work, of.plan, given, options)
+    return replace(emit_objectives(work, of.objectives, made.outputs, told), values=made.values)
 
 
 def emit_inputs(work: GraphBuilder, of: ForwardPass) -> dict[str, int]:
