@@ -242,7 +242,8 @@ def test_inspect_shows_branches_and_shapes_of_any_format(run, tmp_path):
 
 
 def test_inspect_says_what_grows_on_gpus(run, tmp_path):
-    (tmp_path / "net.json").write_text(chain([Dense(in_features=256, out_features=4)], (256,)).to_json())
+    layers = [Dense(in_features=256, out_features=4), Dense(in_features=4, out_features=2)]
+    (tmp_path / "net.json").write_text(chain(layers, (256,)).to_json())
     for dtype, told in (("tq1_0", {"tq1_0": "2.06 bits a weight"}), ("q4_k", None)):
         facts = json.loads(run("inspect", str(tmp_path / "net.json"), "--dtype", dtype, "--json")[1])
         assert facts["dtypes"][dtype] == 1024
