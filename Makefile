@@ -59,7 +59,7 @@ WORKERS := $(shell n=$$(nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || ec
 test: dev ## Run all tests; ARGS="tests/dtypes -x" narrows
 	@bash scripts/software_vulkan.sh $(VENV)
 	@bash scripts/browser.sh
-	@$(PY) -m pytest -q -n $(WORKERS) --dist loadfile $(ARGS)
+	@$(PY) -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lint: dev ## Check style, types and import rules
 	@bash .ci/run lint
