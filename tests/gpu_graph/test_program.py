@@ -14,12 +14,14 @@ from tests.graph.agreement import agree
 from tests.graph.op_cases import OP_CASES, OPEN, OpCase, case_graph, case_outputs, normal
 from volumetric.errors import DeviceError, ShapeError, SpecError, UnsupportedError
 from volumetric.kernels.gpu.dispatch import Caps
-from volumetric.kernels.gpu.graph.gemm import TILES, choose_tile, lower_product, product_of, splits_of
+from volumetric.kernels.gpu.graph.gemm import TILES, choose_tile, lower_product, splits_of
 from volumetric.kernels.gpu.graph.launch import Lowered, Request
+from volumetric.kernels.gpu.graph.product import product_of
 from volumetric.kernels.gpu.graph.table import LOWERERS, lower
 from volumetric.runtime.gpu import GpuDevice
 from volumetric.runtime.gpu.commands import PlainExecutor
 from volumetric.runtime.gpu.graph import GpuGraphs
+from volumetric.runtime.gpu.graph.program import GpuProgram
 from volumetric.runtime.graph import GraphBuilder, NumpyGraphs
 from volumetric.runtime.graph.families import OPS
 
@@ -28,7 +30,7 @@ FOLDED = {**NARROWED["no subgroups, no immediates"], "max_groups": 3}
 
 
 def test_every_operation_has_a_kernel_or_needs_none() -> None:
-    assert set(LOWERERS) - {"turn_taps", "update_squares"} == set(OPS) - OPEN - {"reshape", "scan"}
+    assert set(LOWERERS) - {"turn_taps", "update_squares", "gemm_of_parts"} == set(OPS) - OPEN - {"reshape", "scan"}
 
 
 def test_an_update_works_in_place_run_after_run() -> None:
@@ -262,6 +264,57 @@ def test_a_trial_of_which_only_the_size_matters_writes_nothing(name: str) -> Non
         assert program.calls[0].name == "graph/update_squares"
         [expected] = reference.compile(graph, reference.store()).run(inputs)
         agree(program.run(inputs)[0], expected.astype(np.float32), name)
+
+
+@pytest.mark.parametrize("trans_b", [False, True])
+@pytest.mark.parametrize(("rows", "groups", "bias"), [(1, (5, 5), (5, 68)), (3, (1, 5), (68,)), (8, (5, 1), ())])
+def test_products_of_few_rows(
+    rows: int, groups: tuple[int, int], bias: tuple[int, ...], *, trans_b: bool, folded: GpuGraphs
+) -> None:
+    work = GraphBuilder()
+    a, b = work.input("a", (groups[0], rows, 20)), work.input("b", (groups[1], *((68, 20) if trans_b else (20, 68))))
+    inputs = (a, b, work.input("bias", bias)) if bias else (a, b)
+    attrs = {"trans_a": False, "trans_b": trans_b, "groups": 5, "activation": "tanh"}
+    graph = work.finish(list(work.emit("gemm", inputs, **attrs)))
+    values = [normal(*graph.tensors[i].shape) for i in graph.inputs]
+    [right] = NumpyGraphs(np.float64).compile(graph, NumpyGraphs(np.float64).store()).run(values)
+    for graphs in (narrowed_graphs("native"), folded):
+        program = graphs.compile(graph, graphs.store())
+        assert {entry.dispatch.kernel for entry in program.recording.entries} == {"graph/few_rows"}
+        agree(program.run(values)[0], right.astype(np.float32), "few rows")
+
+
+@pytest.mark.parametrize(
+    ("parts", "state", "kernels"),
+    [
+        ("x1:3 y0:4 z2:3", False, {"few_rows"}),
+        ("x1:3 x3:4 y0:4", False, {"few_rows"}),
+        ("x0:2 y0:2 z0:2 w2:3", False, {"few_rows", "concat"}),  # too many tensors
+        ("x0:1 x2:3 x1:2 x0:1 x2:3 x1:2 x0:1 x2:3 y0:1", False, {"few_rows", "concat"}),  # too many parts
+        ("x1:3 y0:4 z2:3", True, {"few_rows", "concat"}),  # y may have been written to when the product is made
+    ],
+)
+def test_products_of_few_rows_read_parts_where_they_lie(parts: str, kernels: set[str], *, state: bool) -> None:
+    work = GraphBuilder()
+    named = {name: work.input(name, (4, 2, 8)) for name in "xzw"}
+    named["y"] = work.stored("y", (4, 2, 8)) if state else work.input("y", (4, 2, 8))
+    bounds = [(named[part[0]], *map(int, part[1:].split(":"))) for part in parts.split()]
+    joined = work.concat([work.part(x, 0, start, stop) for x, start, stop in bounds], 0)
+    groups = work.shape(joined)[0]
+    weight, bias = work.input("weight", (groups, 8, 12)), work.input("bias", (groups, 12))
+    graph = work.finish([work.gemm(joined, weight, bias)])
+    values = [normal(*graph.tensors[i].shape) for i in graph.inputs]
+    found, kept = [], normal(4, 2, 8)
+    for graphs in (narrowed_graphs("native"), NumpyGraphs(np.float64)):
+        store = graphs.store()
+        if state:
+            store.put("y", kept)
+        program = graphs.compile(graph, store)
+        found.append(program.run(values)[0].astype(np.float32))
+        if isinstance(program, GpuProgram):
+            launched = {entry.dispatch.kernel.removeprefix("graph/") for entry in program.recording.entries}
+            assert launched - {"place"} == kernels
+    agree(*found, "parts of few rows")
 
 
 def test_joined_parts_are_read_where_they_lie() -> None:

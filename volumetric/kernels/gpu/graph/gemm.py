@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from volumetric.kernels.gpu.dispatch import Caps, Constant, ceil_div
+from volumetric.kernels.gpu.graph import few_rows
 from volumetric.kernels.gpu.graph.launch import (
     Launch,
     Lowered,
@@ -19,28 +19,7 @@ from volumetric.kernels.gpu.graph.launch import (
     scratch,
     source,
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tile:
-    """A workgroup's share, `m` x `n` dot products in steps of `k`, and an invocation's, `rows` x `columns` of them."""
-
-    m: int
-    n: int
-    k: int
-    rows: int
-    columns: int
-
-    @property
-    def workgroup(self) -> int:
-        """Invocations."""
-        return self.m // self.rows * (self.n // self.columns)
-
-    @property
-    def shared(self) -> int:
-        """Bytes of workgroup memory."""
-        return 16 * self.k * (self.m // 4 + self.n // 4 + 2)
-
+from volumetric.kernels.gpu.graph.product import Product, Tile, product_of
 
 TILES = (
     Tile(m=128, n=128, k=16, rows=8, columns=8),
@@ -59,40 +38,6 @@ _WORD = 1 << 32
 """Windows may begin inside of an image: such a negative margin wraps around, as the shader's numbers do."""
 _SPLIT_STEPS = 4
 """Tiles of k that a workgroup takes at least when a sum is split."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Product:
-    """Sizes of a product of groups: `groups` results, each the sum of `sums` products m x k times k x n."""
-
-    m: int
-    n: int
-    k: int
-    a_groups: int
-    b_groups: int
-    groups: int
-    sums: int
-
-    def tiles(self, tile: Tile) -> int:
-        """Workgroups without splitting."""
-        return ceil_div(self.m, tile.m) * ceil_div(self.n, tile.n) * self.groups
-
-    def waste(self, tile: Tile) -> float:
-        """Computed elements for each wanted one."""
-        return self.tiles(tile) * tile.m * tile.n / max(self.m * self.n * self.groups, 1)
-
-    def steps(self, tile: Tile) -> int:
-        """Tiles of k behind a result."""
-        return ceil_div(self.k, tile.k) * self.sums
-
-
-def product_of(request: Request) -> Product:
-    """Read the sizes off the shapes."""
-    (ga, *a), (gb, *_) = request.inputs[0], request.attrs.get("columns", request.inputs[1])
-    groups, m, n = request.outputs[0]
-    k = a[0] if request.attrs["trans_a"] else a[1]
-    most = max(ga, gb, groups) if ga and gb else 0
-    return Product(m=m, n=n, k=k, a_groups=ga, b_groups=gb, groups=groups, sums=most // groups if groups else 0)
 
 
 def choose_tile(product: Product, caps: Caps) -> Tile:
@@ -121,6 +66,8 @@ def splits_of(product: Product, tile: Tile, caps: Caps) -> int:
 def gemm(request: Request) -> Lowered:
     """Products of groups with bias and activation."""
     product, caps = product_of(request), request.caps
+    if few_rows.takes(product, request.attrs):
+        return few_rows.left_as_it_is(request)
     tile = choose_tile(product, caps)
     # On a driver that ends loops, a workgroup takes no more tiles of k than it makes rounds for.
     splits = max(

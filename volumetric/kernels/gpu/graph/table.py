@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from volumetric.kernels.gpu.graph import (
     elementwise,
+    few_rows,
     gemm,
     moving,
     quantise,
@@ -20,6 +21,7 @@ from volumetric.kernels.gpu.graph.launch import Lowered, Lowerer, Request, unsup
 
 LOWERERS: Mapping[str, Lowerer] = {
     "gemm": gemm.gemm,
+    "gemm_of_parts": few_rows.gemm_of_parts,
     "unary": elementwise.unary,
     "unary_grad": elementwise.unary_grad,
     "binary": elementwise.binary,

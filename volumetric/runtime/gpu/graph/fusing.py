@@ -12,6 +12,8 @@ from math import prod
 from types import MappingProxyType
 
 from volumetric._typing import Shape
+from volumetric.kernels.gpu.graph.few_rows import PARTS, TENSORS, takes
+from volumetric.kernels.gpu.graph.product import sizes_of
 from volumetric.runtime.graph.liveness import roots
 from volumetric.runtime.graph.ops import Graph, Node, Tensor
 from volumetric.runtime.graph.pruning import pruned
@@ -152,6 +154,46 @@ def _part(graph: Graph, root: Sequence[int], cuts: Mapping[int, Node], i: int) -
     if any(partial[outermost + 1 :]) or prod(shape[:outermost]) != 1:
         return whole
     return cut.inputs[0], starts[outermost] * prod(shape[outermost + 1 :]), whole[2]
+
+
+def fuse_joins(graph: Graph) -> Graph:
+    """Let products of few rows read the parts of their left side where they lie, unless others read the `concat` too.
+
+    Such a product is a ``gemm_of_parts``: b [, bias], and the tensors that the parts lie in. Its attributes are those
+    of the `gemm`; ``parts``: the number of the tensor, the first element that is read, and groups of each of them;
+    ``a_groups``: all groups of the left side; ``biased``.
+    """
+    root = roots(graph)
+    reads = Counter(root[i] for node in graph.nodes if node.op != "reshape" for i in node.inputs)
+    reads.update(root[i] for i in graph.outputs)
+    joins = {node.outputs[0]: node for node in graph.nodes if node.op == "concat"}
+
+    def rewritten(node: Node) -> Node:
+        join = joins.get(root[node.inputs[0]]) if node.op == "gemm" else None
+        if join is None or reads[join.outputs[0]] != 1:
+            return node
+        return _of_parts(graph, root, node, join) or node
+
+    return pruned(replace(graph, nodes=tuple(map(rewritten, graph.nodes))))
+
+
+def _of_parts(graph: Graph, root: Sequence[int], node: Node, join: Node) -> Node | None:
+    """Return a product that reads what `join` joins; None: it cannot."""
+    shapes = [graph.tensors[i].shape for i in node.inputs]
+    a_groups, m, k = shapes[0]
+    product = sizes_of(shapes[0], shapes[1], graph.tensors[node.outputs[0]].shape, node.attrs)
+    contiguous = prod(graph.tensors[join.outputs[0]].shape[: join.attrs["axis"]]) == 1
+    persistent = any(graph.tensors[root[i]].key is not None for i in join.inputs)
+    if not contiguous or persistent or "windows" in node.attrs or not takes(product, node.attrs):
+        return None
+    places = join.attrs.get("parts") or [(0, graph.tensors[i].size) for i in join.inputs]
+    there = [(root[i], start, size) for i, (start, size) in zip(join.inputs, places, strict=True) if size]
+    tensors = list(dict.fromkeys(i for i, _, _ in there))
+    if len(there) > PARTS or len(tensors) > TENSORS or any(size % (m * k) for _, _, size in there):
+        return None
+    parts = tuple((tensors.index(i), start, size // (m * k)) for i, start, size in there)
+    attrs = {**node.attrs, "parts": parts, "a_groups": a_groups, "biased": len(node.inputs) > 2}
+    return replace(node, op="gemm_of_parts", inputs=(*node.inputs[1:], *tensors), attrs=MappingProxyType(attrs))
 
 
 def _new(tensors: list[Tensor], name: str, shape: Shape) -> int:

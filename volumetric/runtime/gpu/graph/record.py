@@ -8,7 +8,7 @@ from volumetric.errors import UnsupportedError
 from volumetric.kernels.gpu.dispatch import Caps
 from volumetric.kernels.gpu.graph.launch import Lowered, Ref, Request
 from volumetric.kernels.gpu.graph.table import lower
-from volumetric.runtime.gpu.graph.fusing import fuse_folds, fuse_parts, fuse_windows
+from volumetric.runtime.gpu.graph.fusing import fuse_folds, fuse_joins, fuse_parts, fuse_windows
 from volumetric.runtime.gpu.recording import Entry
 from volumetric.runtime.gpu.slots import Slots, Tenants
 from volumetric.runtime.graph.ops import Graph, Node
@@ -18,7 +18,7 @@ from volumetric.runtime.graph.unroll import unroll_scans
 
 def prepared(graph: Graph) -> Graph:
     """Return a graph of fixed shape as the GPU runs it."""
-    return fuse_trials(fuse_parts(fuse_folds(fuse_windows(unroll_scans(graph)))))
+    return fuse_trials(fuse_joins(fuse_parts(fuse_folds(fuse_windows(unroll_scans(graph))))))
 
 
 def record_graph(graph: Graph, given: Mapping[int, str], slots: Slots, caps: Caps) -> tuple[list[Entry], Tenants]:
