@@ -128,6 +128,20 @@ def test_a_clocked_network_learns_from_a_file_and_goes_on(capsys: pytest.Capture
     assert np.load("y.npz")["value"].shape == (2, 3, 1)
 
 
+def test_a_clocked_network_learns_by_targets_from_a_file(capsys: pytest.CaptureFixture[str]) -> None:
+    text = TICKS.replace('kind = "systolic", window = 10', 'kind = "target", window = 10')
+    assert read_settings(_written(text)).ticking
+    whole = trained(text, capsys)
+    assert whole["updates"] == 2 * 2 * 2  # batches, programs, epochs
+    model = open_model("a/model")
+    assert model.clocked is not None
+    assert "target" in Path("a/history.jsonl").read_text()
+    trained(text, capsys, "--out", "b", "--set", "train.max_steps=3")
+    trained(text, capsys, "--out", "b", "--resume")
+    for key, store in model.params.items():
+        assert np.array_equal(open_model("b/model").params[key].values(), store.values())
+
+
 def test_a_model_keeps_its_clocks_unless_the_file_says_others(capsys: pytest.CaptureFixture[str]) -> None:
     machine = tapped(4)
     save_native(Path("machine"), machine.network, initialise(machine.network), clocked=machine)
@@ -195,7 +209,7 @@ BAD = {
     ),
     "other mode": (
         TICKS.replace("mode = { kind", "# {"),
-        "[clocked] is for mode 'systolic', and [train] mode is 'backprop'",
+        "[clocked] is for modes 'systolic' and 'target', and [train] mode is 'backprop'",
         "[train]",
     ),
     "place": (TICKS.replace('"0.0.0.0"', '"0.0"'), "[clocked]: clocks", '"0.0.1.0"'),

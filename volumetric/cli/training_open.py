@@ -62,7 +62,7 @@ def open_run(run: RunSettings) -> Opened:
         Something is missing, damaged, or does not go together.
     """
     opened = _reshaped(_of_model(run) if run.network.model else _of_structure(run))
-    if not run.systolic:
+    if not run.ticking:
         return opened
     known = None if opened.model is None else opened.model.clocked
     machine = run.clocked.machine(known or Clocked(network=opened.network))
@@ -120,7 +120,7 @@ def _network(run: RunSettings, samples: Samples) -> tuple[Network, Params]:
     if settings.file:
         network, params = read_network_file(run.path(settings.file))
         return network, params or initialise(network, run.seed)
-    name = settings.builder or ("sequential" if run.systolic else _fitting(problem))
+    name = settings.builder or ("sequential" if run.ticking else _fitting(problem))
     if samples.named:
         raise SpecError(
             f"[network] builder: {name} makes networks with one input and one output, the samples have {samples.named}",
@@ -129,7 +129,7 @@ def _network(run: RunSettings, samples: Samples) -> tuple[Network, Params]:
     known: dict[str, Any] = {"outputs": problem.outputs}
     if problem.vocabulary:
         known["vocabulary"] = problem.vocabulary
-    if problem.inputs.ndim == (3 if run.systolic else 2):
+    if problem.inputs.ndim == (3 if run.ticking else 2):
         known |= {"inputs": problem.inputs.shape[-1], "width": problem.inputs.shape[-1]}
     if problem.shape:
         known["shape"] = problem.shape

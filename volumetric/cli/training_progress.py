@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from volumetric.cli import console
 from volumetric.clocked import Clocked
 from volumetric.progress import clock
-from volumetric.train import ArrayData, EpochEvent, Event, StepEvent, Systolic, TrainConfig
+from volumetric.train import ArrayData, EpochEvent, Event, StepEvent, Systolic, TargetPropagation, TrainConfig
 from volumetric.train.sequences import windows_of
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ _LINES, _QUIET = 10, 10.0
 def updates_of(data: ArrayData, config: TrainConfig, machine: Clocked | None = None) -> tuple[int, int]:
     """Return how many updates a whole run makes at most, and how many of them an epoch."""
     each = -(-data.batches_per_epoch // config.accumulate)
-    if machine is not None and isinstance(config.mode, Systolic):
+    if machine is not None and isinstance(config.mode, Systolic | TargetPropagation):
         each *= windows_of(machine, config.mode, config.losses, data.features.shape[1])
     total = each * config.epochs
     return total if config.max_steps is None else min(total, config.max_steps), each

@@ -25,7 +25,7 @@ from volumetric.train.by_output import Asked, Tally
 from volumetric.train.data import Batch
 from volumetric.train.device import DeviceLearner
 from volumetric.train.learner import LearnerOptions, LearnerState, StepReport
-from volumetric.train.modes import Systolic
+from volumetric.train.modes import Systolic, TargetPropagation
 from volumetric.train.objective import Posed, naming, pose
 from volumetric.train.sequences import Piece, Reading, Sequences, delays_of, piece_of, some_rows
 from volumetric.weights import Params
@@ -50,10 +50,11 @@ class ClockedLearner(DeviceLearner):
     """
 
     def __init__(self, network: Network, params: Params, options: LearnerOptions, device: GraphDevice) -> None:
-        assert isinstance(options.mode, Systolic)
+        assert isinstance(options.mode, Systolic | TargetPropagation)
         if options.clocked is None or options.clocked.network is not network:
-            raise SpecError("mode 'systolic' trains clocked networks", hint="train(Clocked(network=network), …)")
-        self._mode: Systolic = options.mode
+            kind = options.mode.kind
+            raise SpecError(f"mode {kind!r} trains clocked networks here", hint="train(Clocked(network=network), …)")
+        self._mode = options.mode
         self._clocked: Clocked = options.clocked
         super().__init__(network, params, options, device)
         for step in self._plan.steps:
@@ -83,7 +84,7 @@ class ClockedLearner(DeviceLearner):
         if state.carried:
             planes = state.carried.get("plane/0/1")
             batch = 0 if planes is None or planes.ndim < 2 else planes.shape[1]
-            machine = Machine(self._clocked, batch)
+            machine = self._machine(LEARNS, batch)
             shapes = {key: buffer.shape(batch) for key, buffer in machine.buffers.items()}
             if not batch or shapes != {key: value.shape for key, value in state.carried.items()}:
                 raise CheckpointError("the checkpoint's streams are not those of this machine")
@@ -97,7 +98,7 @@ class ClockedLearner(DeviceLearner):
     def windows(self, batch: Batch) -> Iterator[Batch]:
         """Yield the windows of a batch, each of which is an update; ticks after which no output counts are only run."""
         mode, sequences = self._mode, self._check(batch)
-        if not mode.carry:
+        if isinstance(mode, Systolic) and not mode.carry:
             rows = self._rows_of_a_window(sequences)
             for first in range(0, sequences.rows, rows):
                 part = some_rows(batch, self._losses.asked(batch), sequences.rows, slice(first, first + rows))
@@ -179,12 +180,16 @@ class ClockedLearner(DeviceLearner):
     def _of(self, name: str, batch: int) -> Streams:
         """Return streams for a size of batch; their buffers are made when they are first needed."""
         if (name, batch) not in self._streams:
-            streams = Streams(Machine(self._clocked, batch), name)
+            streams = Streams(self._machine(name, batch), name)
             for key, buffer in streams.machine.buffers.items():
                 kind = np.int32 if buffer.dtype == "int32" else np.float32
                 self._store.put(streams.place(key), np.full(buffer.shape(batch), buffer.start, kind))
             self._streams[name, batch] = streams
         return self._streams[name, batch]
+
+    def _machine(self, name: str, batch: int) -> Machine:
+        """Return what keeps streams of a name."""
+        return Machine(self._clocked, batch)
 
     def _cut(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
         for at in range(start, stop, self._mode.window):

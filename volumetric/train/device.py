@@ -64,6 +64,10 @@ def learner_on(device: HasGraphs) -> OpenLearner:
     """
 
     def open_learner(network: Network, params: Params, options: LearnerOptions) -> DeviceLearner:
+        if isinstance(options.mode, TargetPropagation) and options.clocked is not None:
+            from volumetric.train.online import OnlineLearner
+
+            return OnlineLearner(network, params, options, device.graphs())
         if isinstance(options.mode, TargetPropagation):
             from volumetric.train.targets import TargetLearner
 

@@ -69,7 +69,8 @@ def evaluate(
     >>> found.losses["value"], found.accuracies["output"]  # doctest: +SKIP
     """
     config = config or TrainConfig()
-    mode = config.mode if isinstance(config.mode, Systolic) else Backprop()  # which have one forward pass
+    ticking = isinstance(network, Clocked) or isinstance(config.mode, Systolic)
+    mode = config.mode if ticking else Backprop()  # there is one forward pass, whatever a network learns by
     options = LearnerOptions(loss=config.loss, loss_weights=config.loss_weights, mode=mode, optimiser=SGD())
     learner = bind(open_learner(device), network, params, options)
     return judge(learner, config.losses, as_data(data).batches(0), classes=True)[0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final, Literal, TypeAlias, get_args, get_type_hints
 
@@ -41,6 +41,13 @@ class TargetPropagation:
     inverse_steps : updates of the inverses for each of the network
     inverse_rate : their learning rate, before the schedule's factor; None: that of the network
     pinv_every, pinv_damping : updates from one pseudo-inverse to the next; its λ, in means of the diagonal of WᵀW
+    ticks_per_row, delay : of clocked networks, as of `Systolic`
+    every : of clocked networks: layers learn after each tick of so many
+    timing : of clocked networks: targets take a tick from layer to layer, so that they come when a layer has made other
+        outputs. ``"aligned"``: layers remember what they read since the output that is meant, so that a target goes
+        with it; links that lead back are not crossed. ``"present"``: the target is taken for that of the present
+        output, as is right for rows that are held long enough
+    window : of clocked networks: ticks that are one program, and one step; the numbers do not depend on it
     """
 
     kind: ClassVar[str] = "target"
@@ -58,10 +65,15 @@ class TargetPropagation:
     inverse_rate: float | None = None
     pinv_every: int = 10
     pinv_damping: float = 1e-3
+    ticks_per_row: int = 1
+    delay: int | Literal["auto"] | Mapping[str, int] = "auto"
+    every: int = 1
+    timing: Literal["aligned", "present"] = "aligned"
+    window: int = 8
 
     def __post_init__(self) -> None:
         """Check the fields."""
-        for name in ("method", "inverse", "top"):
+        for name in ("method", "inverse", "top", "timing"):
             known = get_args(get_type_hints(TargetPropagation)[name])
             if getattr(self, name) not in known:
                 raise SpecError(
@@ -78,6 +90,7 @@ class TargetPropagation:
         for name in ("inverse_steps", "pinv_every"):
             if getattr(self, name) < 1:
                 raise SpecError(f"target propagation: {name} must be at least 1, got {getattr(self, name)}")
+        _check_ticks("target propagation", self, ("ticks_per_row", "every", "window"))
 
     @property
     def growth(self) -> float:
@@ -115,15 +128,20 @@ class Systolic:
 
     def __post_init__(self) -> None:
         """Check the fields."""
-        delays = {"delay": self.delay}
-        if isinstance(self.delay, Mapping):
-            delays = {f"delay of output {name!r}": value for name, value in self.delay.items()}
-        elif self.delay == "auto":
-            delays = {}
-        for name, value in {"ticks_per_row": self.ticks_per_row, "window": self.window, **delays}.items():
-            least = int(name in ("ticks_per_row", "window"))
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise SpecError(f"systolic: {name} must be {least} or more ticks, got {value!r}")
+        _check_ticks("systolic", self, ("ticks_per_row", "window"))
+
+
+def _check_ticks(mode: str, of: Systolic | TargetPropagation, names: Sequence[str]) -> None:
+    """Raise `SpecError` where a field that is above 0, or the delay, is no number of ticks."""
+    delays = {"delay": of.delay}
+    if isinstance(of.delay, Mapping):
+        delays = {f"delay of output {name!r}": value for name, value in of.delay.items()}
+    elif of.delay == "auto":
+        delays = {}
+    for name, value in {**{name: getattr(of, name) for name in names}, **delays}.items():
+        least = int(name in names)
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise SpecError(f"{mode}: {name} must be {least} or more ticks, got {value!r}")
 
 
 Mode: TypeAlias = Backprop | TargetPropagation | Systolic

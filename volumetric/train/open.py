@@ -13,7 +13,7 @@ from volumetric.network import Network
 from volumetric.runtime.open import AnyDevice, open_device
 from volumetric.runtime.reference import ReferenceDevice
 from volumetric.train.learner import Learner, LearnerOptions, OpenLearner, Windowed
-from volumetric.train.modes import Backprop, Systolic
+from volumetric.train.modes import Backprop, Systolic, TargetPropagation
 from volumetric.train.reference import ReferenceLearner
 from volumetric.weights import Params
 
@@ -48,8 +48,11 @@ def bind(opens: OpenLearner, network: Network | Clocked, params: Params, options
     """
     if isinstance(network, Network):
         return opens(network, params, options)
-    if not isinstance(options.mode, Systolic):
-        raise SpecError(f"mode {options.mode.kind!r} does not train clocked networks", hint="mode=Systolic() does")
+    if not isinstance(options.mode, Systolic | TargetPropagation):
+        raise SpecError(
+            f"mode {options.mode.kind!r} does not train clocked networks",
+            hint="mode=Systolic() does, and mode=TargetPropagation()",
+        )
     learner = opens(network.network, params, dataclasses.replace(options, clocked=network))
     if not isinstance(learner, Windowed):
         raise UnsupportedError(f"{type(learner).__name__} does not train clocked networks", hint="name a device")

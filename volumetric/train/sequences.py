@@ -12,7 +12,7 @@ from volumetric.clocked import Clocked
 from volumetric.errors import SpecError
 from volumetric.train.by_output import Asked, Losses
 from volumetric.train.data import Batch
-from volumetric.train.modes import Systolic
+from volumetric.train.modes import Systolic, TargetPropagation
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ def some_rows(batch: Batch, asked: Mapping[str, Asked], rows: int, chosen: slice
     return Batch(given, {name: part(of.target) for name, of in asked.items()}, masks)
 
 
-def delays_of(clocked: Clocked, mode: Systolic, losses: Losses) -> dict[str, int]:
+def delays_of(clocked: Clocked, mode: Systolic | TargetPropagation, losses: Losses) -> dict[str, int]:
     """Return the ticks from a row to each output that has a loss.
 
     Raises
@@ -126,7 +126,7 @@ def delays_of(clocked: Clocked, mode: Systolic, losses: Losses) -> dict[str, int
     unknown = [name for name in own if name not in losses.of]
     if unknown:
         known = ", ".join(map(repr, losses.of))
-        raise SpecError(f"systolic: delay of output {unknown[0]!r}, which has no loss", hint=f"{known} have")
+        raise SpecError(f"{mode.kind}: delay of output {unknown[0]!r}, which has no loss", hint=f"{known} have")
     losses.check(clocked.network)
     for name in losses.of:
         delay = given if isinstance(given, int) else own.get(name)
@@ -137,7 +137,7 @@ def delays_of(clocked: Clocked, mode: Systolic, losses: Losses) -> dict[str, int
             raise SpecError(f"no input of the network reaches its output {name!r}", hint="a link must lead there")
         found[name] = delay
     latest = max(found.values())
-    if mode.window <= latest or mode.window < mode.ticks_per_row:
+    if isinstance(mode, Systolic) and (mode.window <= latest or mode.window < mode.ticks_per_row):
         raise SpecError(
             f"systolic: a window of {mode.window} ticks has no output with a delay of {latest} and "
             f"{mode.ticks_per_row} ticks a row",
@@ -146,9 +146,9 @@ def delays_of(clocked: Clocked, mode: Systolic, losses: Losses) -> dict[str, int
     return found
 
 
-def windows_of(clocked: Clocked, mode: Systolic, losses: Losses, rows: int) -> int:
+def windows_of(clocked: Clocked, mode: Systolic | TargetPropagation, losses: Losses, rows: int) -> int:
     """Return how many windows sequences of so many rows are at most."""
     latest, per = max(delays_of(clocked, mode, losses).values()), mode.ticks_per_row
-    if mode.carry:
+    if isinstance(mode, TargetPropagation) or mode.carry:
         return -(-(rows * per + latest) // mode.window)
     return -(-rows // max(1, (mode.window - latest) // per))

@@ -19,7 +19,7 @@ from volumetric.train.config import TrainConfig
 from volumetric.train.imported import import_function
 from volumetric.train.lora import LowRank
 from volumetric.train.losses import LOSSES, Loss
-from volumetric.train.modes import MODES, Systolic
+from volumetric.train.modes import MODES, Systolic, TargetPropagation
 from volumetric.train.optim import OPTIMISERS
 from volumetric.train.own_loss import GraphLoss
 from volumetric.train.precision import Precision
@@ -100,7 +100,9 @@ class DataSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClockedSettings:
-    """How the network runs tick by tick, for ``mode = "systolic"``; what is empty is as the model says, else as told.
+    """How the network runs tick by tick: for mode "systolic", and for "target" where the table is there.
+
+    What is empty is as the model says, else as told.
 
     Attributes
     ----------
@@ -190,6 +192,7 @@ class RunSettings:
     output : directory of model, checkpoints and history; relative to `home`; empty: the name of the run
     resume : continue from the newest checkpoint there, if there is one
     loss_given : whether the file names a loss; where not, the data decide: cross entropy for classes, else mse
+    clocked_given : whether the file has a table ``[clocked]``, which may be empty
     """
 
     name: str = "run"
@@ -205,19 +208,21 @@ class RunSettings:
     history: HistorySettings = field(default_factory=HistorySettings)
     observe: ObserveSettings = field(default_factory=ObserveSettings)
     loss_given: bool = False
+    clocked_given: bool = False
 
     def __post_init__(self) -> None:
         """Check that the parts go together."""
-        if self.clocked != ClockedSettings() and not self.systolic:
+        if self.clocked != ClockedSettings() and not self.ticking:
             raise SpecError(
-                f"[clocked] is for mode 'systolic', and [train] mode is {self.train.mode.kind!r}",
+                f"[clocked] is for modes 'systolic' and 'target', and [train] mode is {self.train.mode.kind!r}",
                 hint='mode = "systolic" in [train], or leave [clocked] out',
             )
 
     @property
-    def systolic(self) -> bool:
+    def ticking(self) -> bool:
         """Whether the network runs tick by tick."""
-        return isinstance(self.train.mode, Systolic)
+        mode = self.train.mode
+        return isinstance(mode, Systolic) or (isinstance(mode, TargetPropagation) and self.clocked_given)
 
     @property
     def directory(self) -> Path:
@@ -300,6 +305,7 @@ def settings_from(table: Mapping[str, Any], *, name: str = "run", home: Path | N
         **values,
         train=_train(section, values.get("seed", 0), home or Path()),
         loss_given=isinstance(section, dict) and "loss" in section,
+        clocked_given="clocked" in given,
     )
 
 

@@ -101,7 +101,7 @@ def open_samples(
         validation = None
     if scaling is None and settings.standardise:
         x = data.features
-        scaling = Standardisation.of(x.reshape(-1, x.shape[-1]) if run.systolic and x.ndim == 3 else x)
+        scaling = Standardisation.of(x.reshape(-1, x.shape[-1]) if run.ticking and x.ndim == 3 else x)
     if scaling is not None:
         data = data.with_features(scaling.apply)
         validation = validation and validation.with_features(scaling.apply)
@@ -131,12 +131,12 @@ def _read(
 
 def _of_arrays(arrays: ArrayData, run: RunSettings) -> tuple[Problem, dict[str, Any]]:
     """Return what arrays are about; a number for each sample, or each row of a sequence, gets an axis."""
-    axes = 2 if run.systolic else 1  # of samples, and of their rows
+    axes = 2 if run.ticking else 1  # of samples, and of their rows
     if INPUT not in named(arrays.inputs):
         raise SpecError(f"[data] inputs: none is called {INPUT!r}", hint=f"there are {', '.join(named(arrays.inputs))}")
-    if run.systolic and arrays.features.ndim < axes:
+    if run.ticking and arrays.features.ndim < axes:
         raise ShapeError(
-            f"[data] mode 'systolic' learns sequences [samples, T, …], the inputs have shape {arrays.features.shape}"
+            f"[data] clocked networks learn sequences [samples, T, …], the inputs have shape {arrays.features.shape}"
         )
     targets = changed(arrays.targets, lambda y: y if _are_ids(y) or y.ndim != axes else y[..., None])
     told = {"inputs": arrays.inputs, "targets": targets, "mask": arrays.mask}
@@ -149,7 +149,7 @@ def _of_arrays(arrays: ArrayData, run: RunSettings) -> tuple[Problem, dict[str, 
         return problem, told
     first = not several or OUTPUT in targets  # the names of classes are those of the output "output"
     classes = tuple(map(str, range(int(y.max()) + 1))) if _are_ids(y) and y.ndim == axes and first else ()
-    shape = x.shape[1:] if x.ndim > 2 and not run.systolic else ()
+    shape = x.shape[1:] if x.ndim > 2 and not run.ticking else ()
     return Problem(inputs=x, targets=y, mask=mask, classes=classes, shape=shape), told
 
 

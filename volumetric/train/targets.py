@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -38,6 +38,9 @@ class TargetLearner(DeviceLearner):
     def __init__(self, network: Network, params: Params, options: LearnerOptions, device: GraphDevice) -> None:
         assert isinstance(options.mode, TargetPropagation)
         self._mode: TargetPropagation = options.mode
+        for name in ("ticks_per_row", "delay", "every", "timing", "window"):
+            if getattr(options.mode, name) != getattr(TargetPropagation(), name):
+                raise SpecError(f"target propagation: {name} is of clocked networks", hint="leave it out")
         super().__init__(network, params, options, device)
         for key, shape in self._solved().items():
             self._store.put(key, np.zeros(shape, np.float32))
@@ -111,14 +114,7 @@ class TargetLearner(DeviceLearner):
                 )
 
     def _extra_masters(self) -> dict[str, Array]:
-        """Return inverses as they are at first: orthogonal times ½, without bias."""
-        found: dict[str, Array] = {}
-        for inverse in self._inverses.values():
-            for key, shape in inverse.shapes().items():
-                found[key] = (
-                    _orthogonal(key, shape, self._options.seed) if len(shape) > 1 else np.zeros(shape, np.float32)
-                )
-        return found
+        return first_inverses(self._inverses.values(), self._options.seed)
 
     def _targets(self, *, learning: bool) -> TargetRule:
         mode, lr = self._mode, self._options.optimiser.lr
@@ -155,19 +151,34 @@ class TargetLearner(DeviceLearner):
         return found
 
     def _solve(self) -> None:
-        """Compute the pseudo-inverses anew where it is time to: ``(WᵀW + λI)⁻¹ Wᵀ`` in float64."""
+        """Compute the pseudo-inverses anew where it is time to."""
         if self._updates % self._mode.pinv_every:
             return
         for step in self._plan.steps:
             inverse = self._inverses.get(step.where)
             if inverse is not None and inverse.kind == "pinv":
-                w = self._store.get(step.params["weight"]).astype(np.float64)
-                square = w.T @ w
-                damped = square + self._mode.pinv_damping * np.trace(square) / len(square) * np.eye(len(square))
-                self._store.put(inverse.key("pinv"), np.linalg.solve(damped, w.T).astype(np.float32))
+                w = self._store.get(step.params["weight"])
+                self._store.put(inverse.key("pinv"), pseudo_inverse(w, self._mode.pinv_damping))
 
     def _learned(self) -> dict[str, Array]:
         return super()._learned() | {key: self._store.get(key) for key in self._solved()}
+
+
+def first_inverses(inverses: Iterable[Inverse], seed: int) -> dict[str, Array]:
+    """Return what inverses learn as it is at first: orthogonal times ½, without bias."""
+    shapes = {key: shape for inverse in inverses for key, shape in inverse.shapes().items()}
+    return {
+        key: _orthogonal(key, shape, seed) if len(shape) > 1 else np.zeros(shape, np.float32)
+        for key, shape in shapes.items()
+    }
+
+
+def pseudo_inverse(w: Array, damping: float) -> Array:
+    """Return ``(WᵀW + λI)⁻¹ Wᵀ``, computed in float64; λ is `damping` in means of the diagonal of WᵀW."""
+    w = w.astype(np.float64)
+    square = w.T @ w
+    damped = square + damping * np.trace(square) / len(square) * np.eye(len(square))
+    return np.linalg.solve(damped, w.T).astype(np.float32)
 
 
 def _orthogonal(key: str, shape: Shape, seed: int) -> Array:

@@ -362,7 +362,11 @@ class _Run:
                 learner=state,
                 best={}
                 if self.best is None
-                else {key: master_of(self.best[key]) for key in (*trained_keys(state.masters), *state.buffers)},
+                else {
+                    key: master_of(self.best[key])
+                    for key in (*trained_keys(state.masters), *state.buffers)
+                    if key in self.best  # what is learned beside the network is not in it
+                },
                 progress=dataclasses.asdict(self.progress),
                 run=self.description,
             )

@@ -6,7 +6,7 @@ constants. Weights of layers that are one bucket are stacked in the graph, so th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -70,12 +70,12 @@ def ticks_graph(streams: Streams, ticks: Ticks, weights: EmitWeights, objectives
     of each of their outputs, ``[streams, ticks, …]``.
     """
     work = GraphBuilder(flush=True)
-    run = _emit(work, streams, ticks, weights(work))
+    run, read = _emit(work, streams, ticks, weights(work))
     made: list[int] = []
     if objectives:
-        seen = emit_objectives(work, objectives, run.outputs(work), [emit_targets(work, of) for of in objectives])
+        seen = emit_objectives(work, objectives, read, [emit_targets(work, of) for of in objectives])
         made = [seen.totals, *(y for y, _ in seen.slopes)]
-    write_states(work, run.window.state, run.kept, streams.place)
+    write_states(work, run.state, run.kept, streams.place)
     return fuse_activations(work.finish(made))
 
 
@@ -88,48 +88,57 @@ def learning_graph(
     terms, norm of the gradients, 1 if it was written.
     """
     work = GraphBuilder(flush=True)
-    run = _emit(work, streams, ticks, weights(work))
-    seen = emit_objectives(work, objectives, run.outputs(work), [emit_targets(work, of) for of in objectives])
+    run, read = _emit(work, streams, ticks, weights(work))
+    seen = emit_objectives(work, objectives, read, [emit_targets(work, of) for of in objectives])
     gradients = master_gradients(work, rule, emit_seeds(work, seen.slopes, shared=len(objectives) > 1))
     norm, good = write_update(work, rule, gradients, {}, work.input("knobs", (KNOBS,)), seen.totals)
-    write_states(work, run.window.state, run.kept, streams.place, good)
+    write_states(work, run.state, run.kept, streams.place, good)
     return fuse_activations(work.finish([work.concat([seen.totals, norm, good], 0)]))
 
 
-@dataclass(frozen=True, slots=True)
-class _Run:
-    """A window that was emitted: states as they were read, and what was read after ticks, by output."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """A window as its ticks are emitted.
 
-    window: Window
+    Attributes
+    ----------
+    rows, marks : what comes in
+    kept, state : what streams kept when it began, and their newest
+    """
+
+    ticks: Ticks
+    rows: dict[str, int]
+    marks: int | None
     kept: dict[str, int]
-    made: Mapping[str, Sequence[int]]
+    state: dict[str, int]
 
-    def outputs(self, work: GraphBuilder) -> dict[str, int]:
-        """What was read, ``[streams, ticks, …]``."""
-
-        def row(y: int) -> int:
-            return work.reshape(y, (work.shape(y)[0], 1, *work.shape(y)[1:]))
-
-        return {name: work.concat([row(y) for y in read], 1) for name, read in self.made.items()}
+    def tick(self, window: Window, t: int) -> dict[str, int]:
+        """Emit tick `t`, with what comes in there; return the outputs."""
+        work, coming = window.work, self.ticks.rows
+        given = {name: at_tick(work, x, coming.index(t)) for name, x in self.rows.items()} if t in coming else {}
+        return window.tick(given, None if self.marks is None else at_tick(work, self.marks, t))
 
 
-def _emit(work: GraphBuilder, streams: Streams, ticks: Ticks, param: GetWeight) -> _Run:
+def begin_window(work: GraphBuilder, streams: Streams, ticks: Ticks) -> Run:
+    """Add the inputs of a window."""
     machine = streams.machine
     batch, ports = machine.batch, machine.clocked.network.ports
     rows = {n: work.input(n, (len(ticks.rows), batch, *ports[n].shape), ports[n].dtype) for n in ticks.given}
     marks = work.input("resets", (ticks.count, batch)) if ticks.resets else None
     kept = {} if ticks.fresh else read_states(work, machine, streams.place)
-    window = Window(work, machine, dict(kept) or _fresh(work, machine), param, _stacking(work, param))
-    coming = {tick: n for n, tick in enumerate(ticks.rows)}
-    read = {name: frozenset(at) for name, at in ticks.read}
-    made: dict[str, list[int]] = {name: [] for name in read}
-    for t in range(ticks.count):
-        given = {name: at_tick(work, x, coming[t]) for name, x in rows.items()} if t in coming else {}
-        outputs = window.tick(given, None if marks is None else at_tick(work, marks, t))
-        for name, at in read.items():
-            if t in at:
-                made[name].append(outputs[name])
-    return _Run(window, kept, made)
+    return Run(ticks=ticks, rows=rows, marks=marks, kept=kept, state=dict(kept) or _fresh(work, machine))
+
+
+def _emit(work: GraphBuilder, streams: Streams, ticks: Ticks, param: GetWeight) -> tuple[Run, dict[str, int]]:
+    """Emit a window; return it, and what was read of outputs, ``[streams, ticks, …]``."""
+    run = begin_window(work, streams, ticks)
+    window = Window(work, streams.machine, run.state, param, stacking(work, param))
+    made = [run.tick(window, t) for t in range(ticks.count)]
+
+    def row(y: int) -> int:
+        return work.reshape(y, (work.shape(y)[0], 1, *work.shape(y)[1:]))
+
+    return run, {name: work.concat([row(made[t][name]) for t in at], 1) for name, at in ticks.read}
 
 
 def _fresh(work: GraphBuilder, machine: Machine) -> dict[str, int]:
@@ -143,7 +152,7 @@ def _fresh(work: GraphBuilder, machine: Machine) -> dict[str, int]:
     return found
 
 
-def _stacking(work: GraphBuilder, param: GetWeight) -> Callable[[Sequence[str], Shape], int]:
+def stacking(work: GraphBuilder, param: GetWeight) -> Callable[[Sequence[str], Shape], int]:
     """Return what stacks equal parameters; the gradients of each are slices of that of the whole."""
 
     def stack(keys: Sequence[str], shape: Shape) -> int:

@@ -50,6 +50,15 @@ class Buffer:
         return (self.count, batch, *self.row) if self.apart else (self.count * batch, *self.row)
 
 
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What a bucket read and gave in a tick, ``[n, streams, …]``, and what fired: ``[n or 1, streams]``; None: all."""
+
+    x: int
+    y: int
+    fires: int | None
+
+
 class Machine:
     """A clocked network for a number of streams: its buckets, and what is kept of them.
 
@@ -109,15 +118,20 @@ class Window:
     Parameters
     ----------
     state : buffer of the machine → tensor; replaced as ticks are emitted
-    param, stack : give weights
+    param : gives a weight
+    stack : gives several of them as one
     """
 
     def __init__(
         self, work: GraphBuilder, machine: Machine, state: dict[str, int], param: GetWeight, stack: GetStack
     ) -> None:
         self.work, self.machine, self.state = work, machine, state
-        self._param, self._stack = param, stack
+        self.param, self._stack = param, stack
         self._stacks: dict[tuple[str, ...], int] = {}
+        self.moments: list[Moment] = []
+        """Of the newest tick, bucket by bucket."""
+        self.before: dict[str, int] = {}
+        """What streams kept when it began, after resets."""
 
     def tick(self, given: Mapping[str, int], resets: int | None = None) -> dict[str, int]:
         """Emit one tick.
@@ -135,10 +149,13 @@ class Window:
         if resets is not None:
             self._reset(resets, given)
         ports = {name: self._port(name, given) for name in machine.clocked.network.ports}
-        before = dict(state)
+        before = self.before = dict(state)
+        self.moments = []
         for i, bucket in enumerate(machine.buckets):
             x = self._gather(bucket.slots, bucket.reads, before, ports)
-            y = self._compute(i, bucket, x, before, ports)
+            fires = self._fires(i, bucket, before)
+            y = self._compute(i, bucket, x, fires, before, ports)
+            self.moments.append(Moment(x, y, fires))
             if bucket.read:
                 state[f"plane/{i}/0"] = x
             for k in range(2, bucket.back + 1):
@@ -173,6 +190,8 @@ class Window:
             buffer = self.machine.buffers[key]
             if key.startswith("port/") and key.removeprefix("port/") in given:
                 continue  # the row that arrives takes its place
+            if key.startswith("trail/") and buffer.dtype == "int32":
+                continue  # whose marks of what fired are reset
             if buffer.dtype == "int32":
                 raise UnsupportedError(
                     f"a stream cannot begin anew while {key.removeprefix('port/')!r} holds ids",
@@ -247,18 +266,34 @@ class Window:
         found = work.gather_rows(work.concat(table, 0), work.constant(np.array(ids, np.int32), "readers"))
         return work.reshape(found, (len(refs), lead, *row))
 
-    def _compute(self, i: int, bucket: Bucket, x: int, before: Mapping[str, int], ports: Mapping[str, int]) -> int:
-        """Emit what a bucket makes of what it reads, ``[n, streams, …]``; what does not fire stays."""
+    def beside(self, state: dict[str, int]) -> Window:
+        """Return other ticks with the same weights."""
+        made = Window(self.work, self.machine, state, self.param, self._stack)
+        made._stacks = self._stacks
+        return made
+
+    def apply(self, i: int, x: int) -> int:
+        """Emit what the layers of a bucket make of what they read, ``[n, streams, …]``; they replace their states."""
+        bucket = self.machine.buckets[i]
+        return self._grouped(bucket, x) if bucket.way == "grouped" else self._layers(i, bucket, x)
+
+    def _compute(
+        self,
+        i: int,
+        bucket: Bucket,
+        x: int,
+        fires: int | None,
+        before: Mapping[str, int],
+        ports: Mapping[str, int],
+    ) -> int:
+        """Emit what a bucket gives after it has read, ``[n, streams, …]``; what does not fire stays."""
         work, state = self.work, self.state
         if bucket.identity:
             y = x
         elif bucket.skips is not None:
             y = work.add(x, self._slot(bucket.skips, bucket.reads, before, ports))
-        elif bucket.way == "grouped":
-            y = self._grouped(bucket, x)
         else:
-            y = self._layers(i, bucket, x)
-        fires = self._fires(i, bucket, before)
+            y = self.apply(i, x)
         if fires is None:
             return y
         whole = self.machine.buffers[f"plane/{i}/1"]
@@ -305,7 +340,7 @@ class Window:
             rows = work.reshape(work.part(x, 0, n, n + count), (count * batch, *bucket.reads))
 
             def param(name: str, shape: Shape, where: str = str(coord)) -> int:
-                return self._param(network.resolve(f"{where}/{name}"), shape)
+                return self.param(network.resolve(f"{where}/{name}"), shape)
 
             scope = Scope(work=work, param=param, path=path, sequences=count * batch, resumes=True, states=self.state)
             y = scope.emit(bucket.spec, rows)

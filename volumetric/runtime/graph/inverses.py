@@ -106,7 +106,7 @@ def plan_inverses(plan: Plan, kind: InverseKind, *, derived: Collection[str]) ->
             raise UnsupportedError(f"targets do not cross {step.op} at {step.where}, which reads several layers")
         given, wanted = plan.values[step.outputs[0]].shape[1:], plan.values[hidden[0]].shape[1:]
         exact = kind if isinstance(spec, Dense) else "learned"
-        layer = _learned(step, spec, given, wanted, _activation(made, hidden[0])) if exact == "learned" else None
+        layer = learned_inverse(step, spec, given, wanted, _activation(made, hidden[0])) if exact == "learned" else None
         found[step.where] = Inverse(where=step.where, kind=exact, layer=layer, shape=wanted)
     return found
 
@@ -119,7 +119,7 @@ def _activation(made: Mapping[int, Step], value: int) -> Activation:
     return "linear" if step is None else getattr(step.attrs.get("spec"), "activation", "linear")
 
 
-def _learned(step: Step, spec: LayerSpec, given: Shape, wanted: Shape, activation: Activation) -> LayerSpec:
+def learned_inverse(step: Step, spec: LayerSpec, given: Shape, wanted: Shape, activation: Activation) -> LayerSpec:
     """Return the layer that learns to go back: a transposed convolution for a convolution, else a dense layer."""
     if isinstance(spec, Conv):
         found = _transposed(spec, given, wanted, activation)

@@ -296,35 +296,16 @@ class _Pass:
             stored = {key: work.stored(key, shape) for key, shape in masters.items()}
             stops = {self.made[i] for i in step.inputs} - {h}
             found = differentiate(work, {h: seed}, stored.values(), stops=stops)
-            budget = self._budget(h, work.add(h, shift))
-            told += [budget, self._gap(shift)]
+            whole, far = (work.reshape(z, (1, *work.shape(z))) for z in (h, shift))
+            budget = budget_of(work, whole, work.add(whole, far))
+            told += [budget, gap_of(work, far)]
             for key, tensor in stored.items():
                 if tensor in found:
                     before = gradients.get(key)
                     gradients[key] = found[tensor] if before is None else work.add(before, found[tensor])
                     budgets.setdefault(key, []).append(budget)
-        paces = {key: self._pace(found) for key, found in budgets.items()}
+        paces = {key: pace_of(work, found, rule.gate) for key, found in budgets.items()}
         return gradients, paces, told
-
-    def _budget(self, h: int, target: int) -> int:
-        """``(cos(h, ĥ) + 1) / 2``: how far a layer points where it should; ½ where one of them is 0."""
-        work = self.work
-        product = work.binary("mul", h, target)
-        dot = work.reshape(work.reduce(product, "sum", range(len(work.shape(product)))), (1,))
-        norms = [work.unary(work.sumsq([z]), "sqrt") for z in (h, target)]
-        size = work.binary("max", work.binary("mul", *norms), work.scalar(_TINY))
-        return work.affine(work.binary("div", dot, size), 0.5, 0.5)
-
-    def _gap(self, shift: int) -> int:
-        """Root mean square of the way to the target."""
-        work = self.work
-        return work.unary(work.affine(work.sumsq([shift]), 1 / max(prod(work.shape(shift)), 1)), "sqrt")
-
-    def _pace(self, budgets: Sequence[int]) -> Pace:
-        work = self.work
-        budget = work.affine(work.add(*budgets), 1 / len(budgets))
-        closed = work.binary("greater", work.scalar(self.rule.gate), budget)
-        return Pace(work.affine(budget, 0.5, 0.5), work.affine(closed, -1.0, 1.0))
 
     def inverse_gradients(self, key: int, noise: int) -> dict[str, int]:
         """Emit the gradients of what inverses learn: to find what a layer made its output of, near what it was."""
@@ -365,6 +346,38 @@ class _Pass:
         ones = work.broadcast(work.constant(_ones(len(shape)), "ones"), shape)
         drawn = work.emit("dropout", (ones, key), p=0.5, stream=stream_of(f"{where}/inverse"))[0]  # 0 or 2
         return work.binary("mul", work.affine(drawn, 1.0, -1.0), work.reshape(noise, (1,) * len(shape)))
+
+
+def budget_of(work: GraphBuilder, h: int, target: int) -> int:
+    """Emit ``(cos(h, ĥ) + 1) / 2`` of each of n values ``[n, …]``: how far they point where they should.
+
+    ½ where one of the two is 0.
+    """
+    dot = _summed(work, work.binary("mul", h, target))
+    norms = [work.unary(_squares(work, z), "sqrt") for z in (h, target)]
+    size = work.binary("max", work.binary("mul", *norms), work.scalar(_TINY))
+    return work.affine(work.binary("div", dot, size), 0.5, 0.5)
+
+
+def gap_of(work: GraphBuilder, shift: int) -> int:
+    """Emit the root mean square of each of n ways to a target, ``[n, …]``."""
+    return work.unary(work.affine(_squares(work, shift), 1 / max(prod(work.shape(shift)[1:]), 1)), "sqrt")
+
+
+def pace_of(work: GraphBuilder, budgets: Sequence[int], gate: float) -> Pace:
+    """Emit the pace of an array that is part of layers with these budgets."""
+    budget = work.affine(work.add(*budgets), 1 / len(budgets))
+    closed = work.binary("greater", work.scalar(gate), budget)
+    return Pace(work.affine(budget, 0.5, 0.5), work.affine(closed, -1.0, 1.0))
+
+
+def _squares(work: GraphBuilder, x: int) -> int:
+    return work.sumsq([x]) if work.shape(x)[0] == 1 else _summed(work, work.unary(x, "square"))
+
+
+def _summed(work: GraphBuilder, x: int) -> int:
+    n, *axes = work.shape(x)
+    return work.reshape(work.reduce(x, "sum", range(1, 1 + len(axes))), (n,))
 
 
 def _ones(axes: int) -> np.ndarray:
