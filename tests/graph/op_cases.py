@@ -407,6 +407,13 @@ def _linear_scan(
     return OpCase(op="linear_scan", inputs=(u, a, *start, *kept), attrs={"reverse": reverse, "keep": keep})
 
 
+def _rotate_scan(b: int, t: int, width: int, *, reverse: bool = False, keep: bool = False) -> OpCase:
+    start = () if reverse else (normal(b, 2 * width),)
+    kept = ((RNG.random((b, t)) < 0.7).astype(np.float32),) if keep else ()
+    inputs = (normal(b, t, 2 * width), 0.5 * normal(width), 0.5 * normal(width), *start, *kept)
+    return OpCase(op="rotate_scan", inputs=inputs, attrs={"reverse": reverse, "keep": keep})
+
+
 def _scan(case: ScanCase) -> OpCase:
     work, _, _ = emit_scan(case)
     return OpCase(op="scan", inputs=tuple(case.arrays), attrs=work.nodes[-1].attrs)
@@ -468,6 +475,12 @@ _SEQUENCES = {
     "linear-scan-back-keep": _linear_scan(3, 6, 3, reverse=True, keep=True),
     "linear-scan-back-vector": _linear_scan(2, 3, 16, reverse=True, keep=True, whole=False),
     "linear-scan-no-steps": _linear_scan(2, 0, 3),
+    "rotate-scan": _rotate_scan(2, 5, 17),
+    "rotate-scan-one": _rotate_scan(1, 1, 1, keep=True),
+    "rotate-scan-keep": _rotate_scan(3, 7, 5, keep=True),
+    "rotate-scan-back": _rotate_scan(2, 5, 19, reverse=True),
+    "rotate-scan-back-keep": _rotate_scan(3, 6, 3, reverse=True, keep=True),
+    "rotate-scan-no-steps": _rotate_scan(2, 0, 3),
     "linear-scan-no-rows": _linear_scan(0, 3, 2, reverse=True),
     **{
         name: case

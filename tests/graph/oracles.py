@@ -10,7 +10,9 @@ from typing import TypeAlias
 import numpy as np
 
 from volumetric._typing import Array
-from volumetric.layers import MLSTM, SLSTM, AGaLiTe, CausalConv1d, LayerSpec
+from volumetric.layers import MLSTM, SLSTM, AGaLiTe, Axon, CausalConv1d, LayerSpec
+from volumetric.layers.activations import Activation
+from volumetric.layers.axon import Mix
 
 FIXTURES = Path(__file__).parent.parent / "fixtures" / "cells"
 Change: TypeAlias = Callable[[Array], Array]
@@ -136,6 +138,25 @@ def _agalite(eta: int, r: int = 2, *, unlike: frozenset[str] = frozenset()) -> O
     )
 
 
+_AXON = {
+    "nu": ("nu_log", same),
+    "theta": ("theta_log", same),
+    "w1": ("w1", same),
+    "w2": ("w2", same),
+    "out.weight": ("out_proj.weight", same),
+    "out.bias": ("out_proj.bias", same),
+}
+
+
+def axon(activation: Activation, mix: Mix, *, width: int = 8, traces: bool = False) -> Oracle:
+    """Also for the cases with traces, which have a test of their own."""
+    return Oracle(
+        spec=Axon(in_features=width, out_features=width, activation=activation, mix=mix, traces=traces),
+        params=_AXON | ({"input.weight": ("input_proj.weight", same)} if mix == "linear" else {}),
+        states={"c1": ("hc1", same), "c2": ("hc2", same)},
+    )
+
+
 ORACLES: dict[str, Oracle] = {
     **{f"conv_depthwise_{resets}": _conv(mixing=False) for resets in ("none", "random")},
     **{f"conv_mixing_{resets}": _conv(mixing=True) for resets in ("none", "random")},
@@ -143,6 +164,9 @@ ORACLES: dict[str, Oracle] = {
     **{f"slstm_noconv_{resets}": _slstm(conv=False) for resets in ("none", "random")},
     **{f"mlstm_{rest}": _mlstm(64) for rest in ("none", "random", "reset_inside_chunk", "every", "large", "zeros")},
     **{f"mlstm_chunked_{resets}": _mlstm(3) for resets in ("none", "random")},
+    **{f"axon_identity_{resets}": axon("linear", "linear") for resets in ("none", "random")},
+    **{f"axon_silu_{resets}": axon("silu", "linear") for resets in ("none", "random")},
+    "axon_untraced_off": axon("linear", "none"),
     "agalite_none": _agalite(3),
     # A reset restarts the number of the row here, and there it does not: both signs may turn, which y does not show.
     "agalite_random": _agalite(3, unlike=frozenset({"tilde_k", "tilde_v", "tick"})),

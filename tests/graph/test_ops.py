@@ -327,6 +327,23 @@ def linear_scan(xs: list[A], at: Attrs) -> list[A]:
     return [s]
 
 
+def rotate_scan(xs: list[A], at: Attrs) -> list[A]:
+    """With complex numbers."""
+    u, g, phi, *rest = xs
+    batch, length, wide = u.shape
+    keep = rest[-1] if at["keep"] else np.ones((batch, length))
+    width, s = wide // 2, np.zeros(u.shape)
+    for b, j in np.ndindex(batch, width):
+        by = complex(g[j], -phi[j] if at["reverse"] else phi[j])
+        held = 0j if at["reverse"] else complex(rest[0][b, j], rest[0][b, j + width])
+        for i in range(length):
+            t = length - 1 - i if at["reverse"] else i
+            reads = t + 1 if at["reverse"] else t
+            held = (keep[b, reads] * by * held if reads < length else 0j) + complex(u[b, t, j], u[b, t, j + width])
+            s[b, t, j], s[b, t, j + width] = held.real, held.imag
+    return [s]
+
+
 def recurrent_grad(xs: list[A], at: Attrs) -> list[A]:
     """Step by step, with the derivatives of a step by central differences of `torch_cell`."""
     cell = at["cell"]
@@ -495,6 +512,7 @@ FORMULAS: dict[str, Callable[[list[A], Attrs], list[A]]] = {
     "pool_spread": pool_back,
     "rope": rope,
     "linear_scan": linear_scan,
+    "rotate_scan": rotate_scan,
     "recurrent": recurrent,
     "recurrent_grad": recurrent_grad,
     "scan": scan,

@@ -28,6 +28,8 @@ from volumetric.layers import (
     RNN,
     SLSTM,
     AGaLiTe,
+    Axon,
+    AxonLinear,
     CausalConv1d,
     Dense,
     LayerSpec,
@@ -54,6 +56,9 @@ FORWARD: dict[str, LayerSpec] = {
     "slstm": SLSTM(embed_dim=WIDTH, num_heads=1, kernel_size=3),
     "mlstm": MLSTM(embed_dim=WIDTH, num_heads=1, kernel_size=2, chunk_size=4),
     "agalite": AGaLiTe(embed_dim=WIDTH, num_heads=3, eta=2, r=3),
+    "axon": Axon(in_features=WIDTH, out_features=2, hidden_features=5, activation="silu"),
+    "traces": Axon(in_features=WIDTH, out_features=2, mix="none", traces=True),
+    "axon_linear": AxonLinear(in_features=WIDTH, out_features=2, activation="silu"),
     "containers": Sequential(
         layers=(
             Dense(in_features=WIDTH, out_features=4, activation="tanh"),

@@ -22,6 +22,8 @@ from volumetric.layers import (
     AvgPool1d,
     AvgPool2d,
     AvgPool3d,
+    Axon,
+    AxonLinear,
     BatchNorm1d,
     BatchNorm2d,
     BatchNorm3d,
@@ -270,6 +272,11 @@ _RECURRENT: dict[str, Case] = {
     "mlstm-batch": (MLSTM(embed_dim=4, num_heads=1, kernel_size=1, chunk_size=2), (2, 5, 4)),
     "agalite": (AGaLiTe(embed_dim=6, num_heads=2, eta=2), (5, 6)),
     "agalite-batch": (AGaLiTe(embed_dim=4, num_heads=1, eta=1, r=3, eps=0.1), (2, 4, 4)),
+    "axon": (Axon(in_features=3, out_features=4, hidden_features=5, activation="silu"), (5, 3)),
+    "axon-batch": (Axon(in_features=4, out_features=2, mix="srht", activation="tanh"), (2, 4, 4)),
+    "axon-linear": (AxonLinear(in_features=3, out_features=2, activation="silu", traces=True), (4, 3)),
+    "axon-linear-batch": (AxonLinear(in_features=2, out_features=3, bias=False, mix="none"), (2, 3, 2)),
+    "axon-plain": (Axon(in_features=3, out_features=3, mix="none", traces=True), (1, 3)),
     "gru-one-step": (GRU(input_size=1, hidden_size=1), (1, 1)),
 }
 

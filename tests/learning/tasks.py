@@ -29,6 +29,8 @@ from volumetric.layers import (
     AvgPool1d,
     AvgPool2d,
     AvgPool3d,
+    Axon,
+    AxonLinear,
     BatchNorm1d,
     BatchNorm2d,
     BatchNorm3d,
@@ -236,6 +238,10 @@ TASKS: dict[str, Task] = {
     "agalite": Task(
         layers=(AGaLiTe(embed_dim=4, num_heads=1, eta=2, eps=0.1),), row=(4,), rows=4, rate=0.5, steps=120, spread=0.2
     ),
+    "axon": Task(
+        layers=(Axon(in_features=3, out_features=2, activation="tanh"),), row=(3,), rows=4, rate=0.6, spread=0.2
+    ),
+    "axon_linear": Task(layers=(AxonLinear(in_features=3, out_features=2),), row=(3,), rows=4, rate=0.2),
     "kmeans": Task(layers=(KMeans(num_clusters=3, in_features=3, output="features"),), row=(3,)),
     "gate": Task(layers=(Gate(in_features=4, out_features=3, bias=True),), row=(4,), rate=3.0),
     "parallel": Task(

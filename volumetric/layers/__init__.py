@@ -9,6 +9,8 @@ from volumetric.layers.adaptive_pooling import AdaptiveMaxPool3d as AdaptiveMaxP
 from volumetric.layers.adaptive_softmax import AdaptiveSoftmax as AdaptiveSoftmax
 from volumetric.layers.agalite import AGaLiTe as AGaLiTe
 from volumetric.layers.attention import MultiHeadAttention as MultiHeadAttention
+from volumetric.layers.axon import Axon as Axon
+from volumetric.layers.axon_linear import AxonLinear as AxonLinear
 from volumetric.layers.base import LAYERS as LAYERS
 from volumetric.layers.base import Grads as Grads
 from volumetric.layers.base import LayerSpec as LayerSpec

@@ -29,6 +29,9 @@ Init = Literal[
     "forget_block",
     "orthogonal",
     "orthogonal_wide",
+    "uniform",
+    "log_uniform",
+    "ring",
 ]
 BatchStatistics = Literal["never", "training", "always"]
 
@@ -45,7 +48,10 @@ class ParamSpec:
         ``"small_normal"`` √(2 / (5 · in)), ``"normal_tenth"`` 0.1; ``"log_counts"`` is the logarithm of 1, 2, 3, …
         along the last axis, ``"small_steps"`` has a softplus between 0.001 and 0.1, its logarithm uniform;
         ``"orthogonal"`` has orthogonal rows or columns of length 1, ``"orthogonal_wide"`` of √2; ``"forget"`` is
-        3 … 6 along the last axis, ``"forget_block"`` that in the second block of its first axis, else 0
+        3 … 6 along the last axis, ``"forget_block"`` that in the second block of its first axis, else 0;
+        ``"uniform"`` lies between `bounds`, ``"log_uniform"`` is the logarithm of such numbers; ``"ring"`` is ν where
+        ``exp(-exp(ν))`` are the lengths of vectors spread evenly over the ring between `bounds`
+    bounds : of the three
     packable : may be stored in a low-bit scheme; gains and biases stay float32
     delicate : small, and decides what all else does, such as the router of a mixture: kept out of types below 16 bits
         unless it is named
@@ -55,6 +61,7 @@ class ParamSpec:
     name: str
     shape: Shape
     init: Init = "fan_in"
+    bounds: tuple[float, float] = (0.0, 1.0)
     packable: bool = True
     delicate: bool = False
     buffer: bool = False

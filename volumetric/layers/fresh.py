@@ -31,6 +31,8 @@ def filled(spec: ParamSpec, rng: np.random.Generator) -> np.ndarray:
         return values
     if spec.init in ("orthogonal", "orthogonal_wide"):
         return (_orthogonal(spec.shape, rng) * (np.sqrt(2) if spec.init == "orthogonal_wide" else 1)).astype(np.float32)
+    if spec.init in ("uniform", "log_uniform", "ring"):
+        return _between(spec, rng).astype(np.float32)
     bound = 1 / np.sqrt(np.prod(spec.shape[1:], dtype=np.int64))
     return rng.uniform(-bound, bound, spec.shape).astype(np.float32)
 
@@ -41,3 +43,14 @@ def _orthogonal(shape: Shape, rng: np.random.Generator) -> np.ndarray:
     q, r = np.linalg.qr(rng.standard_normal((wide, narrow)))
     q = q * np.sign(np.diag(r))
     return q if shape == (wide, narrow) else q.T
+
+
+def _between(spec: ParamSpec, rng: np.random.Generator) -> np.ndarray:
+    """Return random values that come from numbers between bounds."""
+    low, high = spec.bounds
+    least = np.finfo(np.float32).tiny
+    if spec.init == "ring":
+        lengths = np.sqrt(rng.uniform(low * low, high * high, spec.shape))
+        return np.log(np.maximum(-np.log(np.clip(lengths, least, None)), least))
+    values = rng.uniform(low, high, spec.shape)
+    return values if spec.init == "uniform" else np.log(np.clip(values, least, None))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 Params = Mapping[str, Any]
-KINDS = ("causal_conv1d", "slstm", "mlstm", "agalite")
+KINDS = ("causal_conv1d", "slstm", "mlstm", "agalite", "axon", "axon_linear")
 
 
 def build(layers: Any, spec: Mapping[str, Any], p: Params) -> Callable[[Any], Any]:
@@ -118,3 +118,26 @@ def _agalite(layers: Any, spec: Mapping[str, Any], p: Params) -> Callable[[Any],
         return layers.affine(p, "out.", torch.stack(ys, 1).flatten(2))
 
     return run
+
+
+def _axon(layers: Any, spec: Mapping[str, Any], p: Params) -> Callable[[Any], Any]:
+    torch, act = layers.torch, layers.act(spec["activation"])
+
+    def run(x: Any) -> Any:
+        rate, angle = p["nu"].exp(), p["theta"].exp()
+        r = torch.exp(-rate)
+        g, phi, gamma = r * torch.cos(angle), r * torch.sin(angle), torch.sqrt(torch.clamp(1 - r * r, min=1e-12))
+        driven = gamma * (layers.affine(p, "input.", x) if spec["mix"] == "linear" else x)
+        c1 = c2 = torch.zeros_like(driven[:, 0])
+        pairs = []
+        for now in driven.unbind(1):
+            c1, c2 = g * c1 - phi * c2 + p["w1"] * now, g * c2 + phi * c1 + p["w2"] * now
+            pairs.append(torch.cat([c1, c2], -1))
+        return layers.affine(p, "out.", act(torch.stack(pairs, 1)))
+
+    return run
+
+
+def _axon_linear(layers: Any, spec: Mapping[str, Any], p: Params) -> Callable[[Any], Any]:
+    beside = _axon(layers, spec, {name.removeprefix("axon/"): value for name, value in p.items() if "/" in name})
+    return lambda x: layers.affine(p, "", x) + beside(x)

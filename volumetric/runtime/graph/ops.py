@@ -151,6 +151,10 @@ Sequences
                     ``s[t] = keep[t] a[t] s[t-1] + u[t]`` from ``s[-1] = s0`` on. ``reverse``: without s0,
                     ``s[t] = keep[t+1] a[t+1] s[t+1] + u[t]`` from ``s[T-1] = u[T-1]`` on. ``keep``: whether it is
                     there; where it is 0 nothing passes, not even NaN. It has no gradient.
+``rotate_scan``     u [B,T,2F], g [F], φ [F], s0 [B,2F] [, keep [B,T]] → s [B,T,2F]: ``s[t] = keep[t] R s[t-1] + u[t]``
+                    from ``s[-1] = s0`` on, with R = [[g, -φ], [φ, g]] for the pairs (i, i + F). ``reverse``: without
+                    s0, ``s[t] = keep[t+1] Rᵀ s[t+1] + u[t]`` from ``s[T-1] = u[T-1]`` on. ``keep``: whether it is
+                    there; where it is 0 nothing passes, not even NaN. It has no gradient.
 ``scan``            sequences [T, …] …, constants …, states … → ys [T, …] …, last states … [, trails [T, …] …].
                     ``body``: a `Graph` of fixed shapes, without buffers: (x_t …, constants …, states …) → (y_t …, new
                     states …). It runs T = ``length`` times, from the first step on or, with ``reverse``, from the last;

@@ -183,6 +183,12 @@ def _linear_scan(of: Several, node: Node, inputs: Sequence[int]) -> tuple[int, .
     return (of.apart(of.work.emit(node.op, (of.merged(u), a, *map(of.merged, rest)), **node.attrs)[0]),)
 
 
+def _rotate_scan(of: Several, node: Node, inputs: Sequence[int]) -> tuple[int, ...]:
+    u, g, phi, *rest = inputs
+    of.shared(node, g, phi)
+    return (of.apart(of.work.emit(node.op, (of.merged(u), g, phi, *map(of.merged, rest)), **node.attrs)[0]),)
+
+
 def _gemm(of: Several, node: Node, inputs: Sequence[int]) -> tuple[int, ...]:
     """More groups; or more rows, where all multiply one matrix."""
     work, attrs, (a, b, *bias) = of.work, node.attrs, inputs
@@ -233,6 +239,7 @@ _RULES: Mapping[str, _Rule] = MappingProxyType(
         "gather_rows": _lookup,
         "recurrent": _recurrent,
         "linear_scan": _linear_scan,
+        "rotate_scan": _rotate_scan,
         "rope": _rows(),
         "gumbel": _rows(of_each=2),
         **dict.fromkeys(("softmax", "entmax", "keep_largest", "norm"), _rows()),

@@ -21,7 +21,7 @@ from volumetric.kernels.cpu.graph.rows import (
     softmax_grad,
     sparsemax,
 )
-from volumetric.kernels.cpu.graph.scans import linear_scan
+from volumetric.kernels.cpu.graph.scans import linear_scan, rotate_scan
 from volumetric.kernels.cpu.graph.sequences import recurrent_back, recurrent_pack, recurrent_step, rope
 from volumetric.kernels.cpu.graph.strips import strips
 from volumetric.kernels.cpu.graph.updates import update
@@ -64,6 +64,7 @@ _SPECIALISED = (
     finish,
     gemm,
     linear_scan,
+    rotate_scan,
     norm,
     norm_grad,
     recurrent_back,

@@ -60,3 +60,56 @@ def linear_scan(reverse: int, keep: int, each: int) -> Callable[..., None]:
                 store_part(word(step, 4) + 4 * (t * width + at), held, left)
 
     return linear_scan
+
+
+ROTATE_SCAN_ARGUMENTS = ("u", "g", "phi", "start", "keep", "s", "batch", "length", "width")
+"""Addresses of ``[batch, length, 2 width]``, of the rotations, of s before the first step, of the numbers by which
+steps keep, of the output."""
+
+
+def rotate_scan(reverse: int, keep: int) -> Callable[..., None]:
+    """The recurrence of pairs, from the last step on and turned back where `reverse`."""
+
+    def rotate_scan(step: Any, thread: Any, threads: Any, control: Any) -> None:
+        length, width = word(step, 7), word(step, 8)
+        blocks = (width + 15) // 16
+        count = word(step, 6) * blocks
+        zero = splat(f32(0.0))
+        for part in range(share(count, thread, threads), share(count, thread + 1, threads)):
+            row = part // blocks
+            at = part % blocks * 16
+            left = width - at
+            second = 4 * width
+            g = load_part(word(step, 1) + 4 * at, left)
+            phi = load_part(word(step, 2) + 4 * at, left)
+            a = zero
+            b = zero
+            if reverse:
+                phi = zero - phi
+            else:
+                start = word(step, 3) + 4 * (2 * row * width + at)
+                a = load_part(start, left)
+                b = load_part(start + second, left)
+            for i in range(length):
+                t = row * length + i
+                read = t  # the step that may keep what came before
+                if reverse:
+                    t = row * length + length - 1 - i
+                    read = t + 1
+                turned_a = g * a - phi * b
+                turned_b = phi * a + g * b
+                if keep and not (reverse and i == 0):
+                    kept = load_f32(word(step, 4) + 4 * read)
+                    turned_a = turned_a * splat(kept)
+                    turned_b = turned_b * splat(kept)
+                    if kept == f32(0.0):
+                        turned_a = zero
+                        turned_b = zero
+                u = word(step, 0) + 4 * (2 * t * width + at)
+                s = word(step, 5) + 4 * (2 * t * width + at)
+                a = turned_a + load_part(u, left)
+                b = turned_b + load_part(u + second, left)
+                store_part(s, a, left)
+                store_part(s + second, b, left)
+
+    return rotate_scan

@@ -1,4 +1,4 @@
-"""Linear recurrences: an invocation for each lane of a sequence, which goes through all steps."""
+"""Linear recurrences: an invocation for each lane, or pair of lanes, of a sequence, which goes through all steps."""
 
 from __future__ import annotations
 
@@ -25,6 +25,31 @@ def linear_scan(request: Request) -> Lowered:
                 buffers,
                 (batch * width, length, width, first, min(first + part, length)),
                 constants={"REVERSE": reverse, "KEEP": keep, "OF_STEP": len(request.inputs[1]) == 3},
+                workgroup=group,
+            )
+            for first in range(0, length, max(part, 1))
+        )
+    )
+
+
+def rotate_scan(request: Request) -> Lowered:
+    """All steps of all pairs, likewise."""
+    keep, reverse = bool(request.attrs["keep"]), bool(request.attrs["reverse"])
+    batch, length, wide = request.inputs[0]
+    buffers = {"u": source(0), "g": source(1), "phi": source(2), "s": result()}
+    buffers |= {} if reverse else {"before": source(3)}
+    buffers |= {"keep": source(len(request.inputs) - 1)} if keep else {}
+    part = ceil_div(length, request.caps.pieces(1, length))
+    group = min(_GROUP, request.caps.max_workgroup)
+    pairs = batch * wide // 2
+    return Lowered(
+        launches=tuple(
+            launch(
+                "rotate_scan",
+                ceil_div(pairs, group),
+                buffers,
+                (pairs, length, wide // 2, first, min(first + part, length)),
+                constants={"REVERSE": reverse, "KEEP": keep},
                 workgroup=group,
             )
             for first in range(0, length, max(part, 1))

@@ -54,6 +54,7 @@ LOWERERS: Mapping[str, Lowerer] = {
     "pool_spread": windows.pool_spread,
     "rope": moving.rope,
     "linear_scan": scans.linear_scan,
+    "rotate_scan": scans.rotate_scan,
     "recurrent": recurrent.recurrent,
     "recurrent_grad": recurrent.recurrent_grad,
     "loss": training.loss,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from volumetric.kernels.cpu.graph.scans import LINEAR_SCAN_ARGUMENTS
+from volumetric.kernels.cpu.graph.scans import LINEAR_SCAN_ARGUMENTS, ROTATE_SCAN_ARGUMENTS
 from volumetric.runtime.cpu.graph.steps import moved, rule
 from volumetric.runtime.cpu.steps import Draft
 from volumetric.runtime.graph.ops import Node
@@ -28,4 +28,25 @@ def linear_scan(draft: Draft, node: Node) -> None:
         batch=batch,
         length=length,
         width=width,
+    )
+
+
+@rule("rotate_scan")
+def rotate_scan(draft: Draft, node: Node) -> None:
+    """All steps of all sequences."""
+    u, g, phi, *rest = node.inputs
+    keep, reverse = node.attrs["keep"], node.attrs["reverse"]
+    batch, length, wide = draft.shape(u)
+    start, kept = None if reverse else rest[0], rest[-1] if keep else None
+    draft.add(
+        "rotate_scan",
+        ROTATE_SCAN_ARGUMENTS,
+        int(reverse),
+        int(keep),
+        reads={"u": u, "g": g, "phi": phi, "start": start, "keep": kept},
+        writes={"s": node.outputs[0]},
+        work=moved(8 * batch * length * wide),
+        batch=batch,
+        length=length,
+        width=wide // 2,
     )

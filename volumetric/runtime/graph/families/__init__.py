@@ -9,6 +9,7 @@ from volumetric.runtime.graph.families import noise as noise
 from volumetric.runtime.graph.families import norms as norms
 from volumetric.runtime.graph.families import pools as pools
 from volumetric.runtime.graph.families import products as products
+from volumetric.runtime.graph.families import rotate_scan as rotate_scan
 from volumetric.runtime.graph.families import rows as rows
 from volumetric.runtime.graph.families import rowwise as rowwise
 from volumetric.runtime.graph.families import scan as scan

@@ -1,6 +1,7 @@
 """How each layer kind becomes nodes of a graph. Importing this package fills `RULES`."""
 
 from volumetric.runtime.graph.rules import agalite as agalite
+from volumetric.runtime.graph.rules import axon as axon
 from volumetric.runtime.graph.rules import cells as cells
 from volumetric.runtime.graph.rules import channels as channels
 from volumetric.runtime.graph.rules import chunks as chunks

@@ -1,0 +1,231 @@
+"""Axon: pairs of numbers that turn and shrink, with traces for exact online gradients.
+
+The cell is the recurrent trace unit of Elelimy et al. 2024 (arXiv 2409.01449), whose parameters are those of the linear
+recurrent unit (Orvieto et al. 2023, arXiv 2303.06349).
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal, NamedTuple
+
+import numpy as np
+
+from volumetric._typing import Array, Shape
+from volumetric.errors import SpecError
+from volumetric.layers.activations import Activation, activate, check_activation, slope
+from volumetric.layers.base import (
+    Arrays,
+    Grads,
+    LayerSpec,
+    Memory,
+    ParamSpec,
+    Saved,
+    expect_last,
+    expect_positive,
+    layer,
+)
+from volumetric.layers.dense import affine, affine_params, affine_vjp
+from volumetric.layers.rotation_scan import rotate_scan, rotate_scan_back, turn
+from volumetric.layers.state import StateSpec, covered_by, is_sequence
+
+Mix = Literal["linear", "srht", "none"]
+LEAST = 1e-12
+"""Bound of 1 - r² from below."""
+TRACED = ("nu", "theta", "w1", "w2")
+"""Parameters that have traces, in their order."""
+
+
+class Turn(NamedTuple):
+    """What ν and ϑ stand for: ``r``, ``e^ν``, ``θ``, and R's numbers ``g``, ``φ`` with the factor ``γ`` on inputs."""
+
+    r: Array
+    rate: Array
+    angle: Array
+    g: Array
+    phi: Array
+    gamma: Array
+
+
+def turn_of(nu: Array, theta: Array) -> Turn:
+    """``r = e^(-e^ν)``, ``θ = e^ϑ``, ``g = r cos θ``, ``φ = r sin θ``, ``γ = √(1 - r²)``."""
+    rate, angle = np.exp(nu), np.exp(theta)
+    r = np.exp(-rate)
+    gamma = np.sqrt(np.maximum(1 - r * r, r.dtype.type(LEAST)))
+    return Turn(r, rate, angle, r * np.cos(angle), r * np.sin(angle), gamma)
+
+
+@layer("axon")
+class Axon(LayerSpec):
+    """``y = W [act(c₁); act(c₂)] + b``, where the pairs c turn and shrink from row to row, on ``[…, T, in_features]``.
+
+    ``c₁ = g c₁ - φ c₂ + γ w₁ x̂`` and ``c₂ = g c₂ + φ c₁ + γ w₂ x̂`` with ``x̂ = Wₓ x``, ``r = exp(-exp(ν))``,
+    ``θ = exp(ϑ)``, ``g = r cos θ``, ``φ = r sin θ`` and ``γ = √(1 - r²)`` (Elelimy et al. 2024). A call goes on from c,
+    and forgets it where the memory's resets say so.
+
+    With `traces` a sequence also carries how c depends on ν, ϑ, w₁ and w₂ through all its rows so far. The gradients of
+    these four are then those of the whole sequence, however short the windows are in which it is learned; what the
+    other layers and Wₓ get stops at the window's first row, as in every recurrent layer.
+
+    Attributes
+    ----------
+    in_features, out_features : widths of input and output
+    hidden_features : number of pairs; None: as many as input features
+    activation : of the pairs, before W
+    mix : how inputs come to pairs: ``"linear"`` by a matrix; ``"srht"`` by a fixed one, random signs and order of the
+        inputs before a Walsh-Hadamard transform, for a width that is a power of two; ``"none"``: as they are
+    r_min, r_max, max_phase : bounds of r and of θ in a fresh layer
+    traces : whether there are traces
+    seed : of the signs and the order of ``"srht"``
+    """
+
+    contextual: ClassVar[bool] = True
+    takes_resets: ClassVar[bool] = True
+
+    in_features: int
+    out_features: int
+    hidden_features: int | None = None
+    activation: Activation = "linear"
+    mix: Mix = "linear"
+    r_min: float = 0.0
+    r_max: float = 1.0
+    max_phase: float = 6.28
+    traces: bool = False
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        given = () if self.hidden_features is None else ("hidden_features",)
+        expect_positive(self, "in_features", "out_features", *given)
+        check_activation(self.activation)
+        if self.mix not in ("linear", "srht", "none"):
+            raise SpecError(f"axon: unknown mix {self.mix!r}", hint="one of linear, srht, none")
+        if self.mix != "linear" and self.hidden != self.in_features:
+            raise SpecError(
+                f"axon: {self.in_features} features do not become {self.hidden} pairs without a matrix",
+                hint='leave hidden_features out, or take mix="linear"',
+            )
+        if self.mix == "srht" and self.hidden & (self.hidden - 1):
+            raise SpecError(f"axon: a Walsh-Hadamard transform needs a power of two, got {self.hidden} features")
+        if not 0 <= self.r_min < self.r_max <= 1 or not self.max_phase > 0:
+            raise SpecError(
+                f"axon: r cannot lie between {self.r_min} and {self.r_max}, or θ between 0 and {self.max_phase}",
+                hint="0 ≤ r_min < r_max ≤ 1, and a phase above 0",
+            )
+
+    @property
+    def hidden(self) -> int:
+        """Number of pairs."""
+        return self.hidden_features or self.in_features
+
+    def params(self) -> tuple[ParamSpec, ...]:
+        n, bound = self.hidden, float(self.hidden**-0.5)
+        own = (
+            ParamSpec(name="nu", shape=(n,), init="ring", bounds=(self.r_min, self.r_max), packable=False),
+            ParamSpec(name="theta", shape=(n,), init="log_uniform", bounds=(0.0, self.max_phase), packable=False),
+            *(
+                ParamSpec(name=name, shape=(n,), init="uniform", bounds=(-bound, bound), packable=False)
+                for name in ("w1", "w2")
+            ),
+        )
+        mixed = affine_params("input.", n, self.in_features, bias=False, init="orthogonal")
+        return (
+            *own,
+            *(mixed if self.mix == "linear" else ()),
+            *affine_params("out.", self.out_features, 2 * n, bias=True),
+        )
+
+    def states(self, *inputs: Shape) -> tuple[StateSpec, ...]:
+        if not is_sequence(*inputs):
+            return ()
+        shapes = {"c1": (self.hidden,), "c2": (self.hidden,)} | ({"traces": (8, self.hidden)} if self.traces else {})
+        return tuple(StateSpec(name=name, shape=shape, kind="fixed") for name, shape in shapes.items())
+
+    def output_shape(self, *inputs: Shape) -> Shape:
+        expect_last(self, inputs[0], self.in_features)
+        return (*inputs[0][:-1], self.out_features)
+
+    def transform(self) -> Array:
+        """Return the matrix of ``"srht"``, ``[hidden, in_features]``."""
+        n = self.hidden
+        rng = np.random.Generator(np.random.Philox(self.seed))
+        order, signs = np.argsort(rng.random(n)), np.where(rng.random(n) < 0.5, -1.0, 1.0)
+        whole = np.ones((1, 1))
+        while len(whole) < n:
+            whole = np.block([[whole, whole], [whole, -whole]])
+        return ((whole * signs) @ np.eye(n)[order]) / np.sqrt(n)
+
+    def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
+        x = xs[0]
+        *lead, length, _ = x.shape
+        n, covered = self.hidden, covered_by(memory, x.shape)
+        keep = None if covered is None else covered.keep(x.shape)
+        kept = None if keep is None else keep.reshape(-1, length)
+        mixed = self._mixed(p, x).reshape(-1, length, n)
+        of = turn_of(p["nu"], p["theta"])
+        parts = [np.zeros((*lead, n), x.dtype)] * 2
+        if covered is not None:
+            parts = [covered.read(name, (*lead, n), x.dtype) for name in ("c1", "c2")]
+        start = np.concatenate(parts, axis=-1).reshape(-1, 2 * n)
+        u = np.concatenate([of.gamma * p["w1"] * mixed, of.gamma * p["w2"] * mixed], axis=-1)
+        s = rotate_scan(u, of.g, of.phi, start, kept)
+        before = np.concatenate([start[:, None], s[:, :-1]], 1)[:, :length]
+        if kept is not None:
+            before = np.where(kept[..., None] != 0, before, before.dtype.type(0))
+        saved: Saved = {"x": x, "mixed": mixed, "of": of, "before": before, "keep": kept, "traces": None}
+        if covered is not None and self.traces:
+            saved["traces"] = covered.read("traces", (*lead, 8, n), x.dtype).reshape(-1, 4, 2 * n)
+            covered.write("traces", self._traced(p, saved).reshape(*lead, 8, n))
+        if covered is not None and length:
+            for name, end in zip(("c1", "c2"), np.split(s[:, -1], 2, axis=-1), strict=True):
+                covered.write(name, end.reshape(*lead, n).copy())
+        pairs = s.reshape(*lead, length, 2 * n)
+        read = activate(self.activation, pairs)
+        return affine(p, "out.", read), {**saved, "pairs": pairs, "read": read}
+
+    def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
+        params: dict[str, Array] = {}
+        of, mixed, keep, before = saved["of"], saved["mixed"], saved["keep"], saved["before"]
+        g_pairs = affine_vjp(p, "out.", saved["read"], gy, params) * slope(self.activation, saved["pairs"])
+        back = rotate_scan_back(g_pairs.reshape(before.shape), of.g, of.phi, keep)
+        (c1, c2), (p1, p2) = np.split(before, 2, -1), np.split(back, 2, -1)
+        g_g, g_phi = np.sum(p1 * c1 + p2 * c2, (0, 1)), np.sum(p2 * c1 - p1 * c2, (0, 1))
+        g_gamma = np.sum((p1 * p["w1"] + p2 * p["w2"]) * mixed, (0, 1))
+        params["w1"], params["w2"] = (of.gamma * np.sum(part * mixed, (0, 1)) for part in (p1, p2))
+        params["nu"] = -of.rate * (g_g * of.g + g_phi * of.phi) + g_gamma * self._gamma_slope(of)
+        params["theta"] = of.angle * (g_phi * of.g - g_g * of.phi)
+        if saved["traces"] is not None and back.shape[1]:
+            seam = turn(back[:, 0], of.g, -of.phi)
+            seam = seam if keep is None else np.where(keep[:, :1] != 0, seam, seam.dtype.type(0))
+            for at, name in enumerate(TRACED):
+                params[name] = params[name] + sum(np.split(np.sum(seam * saved["traces"][:, at], 0), 2))
+        g_mixed = of.gamma * (p1 * p["w1"] + p2 * p["w2"])
+        g_mixed = g_mixed.reshape(*saved["x"].shape[:-1], self.hidden)
+        if self.mix == "linear":
+            gx = affine_vjp(p, "input.", saved["x"], g_mixed, params)
+        else:
+            gx = g_mixed if self.mix == "none" else g_mixed @ self.transform().astype(g_mixed.dtype)
+        return Grads((gx,), {name.name: params[name.name] for name in self.params()})
+
+    def _mixed(self, p: Arrays, x: Array) -> Array:
+        if self.mix == "linear":
+            return affine(p, "input.", x)
+        return x if self.mix == "none" else x @ self.transform().astype(x.dtype).T
+
+    def _gamma_slope(self, of: Turn) -> Array:
+        """Derivative of γ by ν."""
+        return np.where(1 - of.r * of.r > LEAST, of.rate * of.r * of.r / of.gamma, 0).astype(of.r.dtype)
+
+    def _traced(self, p: Arrays, saved: Saved) -> Array:
+        """Derivatives of c after the last row by what is `TRACED`, ``[B, 4, 2 · hidden]``."""
+        of, keep = saved["of"], saved["keep"]
+        (c1, c2), mixed, none = np.split(saved["before"], 2, -1), saved["mixed"], np.zeros_like(saved["mixed"])
+        g, phi, gamma = -of.rate * of.g, -of.rate * of.phi, self._gamma_slope(of)
+        by_nu = (g * c1 - phi * c2 + gamma * p["w1"] * mixed, g * c2 + phi * c1 + gamma * p["w2"] * mixed)
+        g, phi = -of.angle * of.phi, of.angle * of.g
+        driven = of.gamma * mixed
+        pairs = (by_nu, (g * c1 - phi * c2, g * c2 + phi * c1), (driven, none), (none, driven))
+        found = [
+            rotate_scan(np.concatenate(pair, -1), of.g, of.phi, saved["traces"][:, at], keep)[:, -1:]
+            for at, pair in enumerate(pairs)
+        ]
+        return np.concatenate(found, 1) if mixed.shape[1] else saved["traces"]

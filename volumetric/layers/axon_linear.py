@@ -1,0 +1,92 @@
+"""AxonLinear: an affine map with an Axon beside it, so that what it computes depends on rows before."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import ClassVar
+
+from volumetric._typing import Array, Shape
+from volumetric.layers.activations import Activation
+from volumetric.layers.axon import Axon, Mix
+from volumetric.layers.base import (
+    Arrays,
+    Grads,
+    LayerSpec,
+    Memory,
+    ParamSpec,
+    Saved,
+    below,
+    expect_last,
+    layer,
+)
+from volumetric.layers.dense import affine, affine_params, affine_vjp
+from volumetric.layers.state import StateSpec, covered_by
+
+
+@layer("axon_linear")
+class AxonLinear(LayerSpec):
+    """``y = x Wᵀ + b + axon(x)`` on rows ``[…, T, in_features]``, in the place of an affine map.
+
+    Attributes
+    ----------
+    in_features, out_features : widths of input and output
+    bias : whether there is b; the `Axon` has one in any case
+    activation, mix, r_min, r_max, max_phase, traces, seed : of the `Axon`, which has as many pairs as input features
+    """
+
+    contextual: ClassVar[bool] = True
+    takes_resets: ClassVar[bool] = True
+
+    in_features: int
+    out_features: int
+    bias: bool = True
+    activation: Activation = "linear"
+    mix: Mix = "linear"
+    r_min: float = 0.0
+    r_max: float = 1.0
+    max_phase: float = 6.28
+    traces: bool = False
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        _ = self.axon
+
+    @property
+    def axon(self) -> Axon:
+        """The layer beside the map."""
+        return Axon(
+            in_features=self.in_features,
+            out_features=self.out_features,
+            activation=self.activation,
+            mix=self.mix,
+            r_min=self.r_min,
+            r_max=self.r_max,
+            max_phase=self.max_phase,
+            traces=self.traces,
+            seed=self.seed,
+        )
+
+    def params(self) -> tuple[ParamSpec, ...]:
+        own = affine_params("", self.out_features, self.in_features, bias=self.bias)
+        return *own, *(replace(param, name=f"axon/{param.name}") for param in self.axon.params())
+
+    def states(self, *inputs: Shape) -> tuple[StateSpec, ...]:
+        return tuple(state.below("axon") for state in self.axon.states(*inputs))
+
+    def output_shape(self, *inputs: Shape) -> Shape:
+        expect_last(self, inputs[0], self.in_features)
+        return (*inputs[0][:-1], self.out_features)
+
+    def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
+        covered = covered_by(memory, xs[0].shape)
+        y, saved = self.axon.forward(below(p, "axon"), *xs, memory=None if covered is None else covered.child("axon"))
+        return affine(p, "", xs[0]) + y, {"x": xs[0], "axon": saved}
+
+    def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
+        params: dict[str, Array] = {}
+        gx = affine_vjp(p, "", saved["x"], gy, params)
+        beside = self.axon.vjp(below(p, "axon"), saved["axon"], gy)
+        params |= {f"axon/{name}": g for name, g in beside.params.items()}
+        through = beside.inputs[0]
+        return Grads((gx if through is None else gx + through,), params)
