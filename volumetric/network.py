@@ -60,6 +60,7 @@ class Network:
     reads: Mapping[Coord, Shape] = field(init=False, repr=False, compare=False)
     """Shape of what every layer reads."""
     _shared: Mapping[str, str] = field(init=False, repr=False, compare=False)
+    _last: Coord = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Order the layers, resolve the links and infer the shapes."""
@@ -69,6 +70,7 @@ class Network:
         if not ordered:
             raise SpecError("a network needs at least one layer")
         object.__setattr__(self, "layers", MappingProxyType(ordered))
+        object.__setattr__(self, "_last", tuple(ordered)[-1])
         object.__setattr__(self, "inputs", MappingProxyType(dict(self.inputs)))
         object.__setattr__(self, "outputs", MappingProxyType(dict(self.outputs)))
         self._check_ends()
@@ -87,7 +89,7 @@ class Network:
     @property
     def taps(self) -> dict[str, Coord]:
         """All outputs by name, ``"output"`` first: the layers that make them."""
-        return {OUTPUT: max(self.layers), **self.outputs}
+        return {OUTPUT: self._last, **self.outputs}
 
     def _check_ends(self) -> None:
         """Check the names of inputs and outputs, and that outputs are of layers."""

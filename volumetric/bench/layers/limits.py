@@ -41,7 +41,7 @@ def measure_limits(device: GraphDevice, *, side: int, host: bool) -> Limits:
     flops = 2.0 * side**3 / _best(bursts(_product(device, side)))
     if host:
         a, b = (np.ones((side, side), np.float32) for _ in range(2))
-        flops = max(flops, 2.0 * side**3 / _best(_each(lambda: a @ b)))
+        flops = max(flops, 2.0 * side**3 / _best(each(lambda: a @ b)))
     return Limits(flops=flops, bandwidth=8.0 * _NUMBERS / _best(bursts(_copy(device, _NUMBERS))))
 
 
@@ -90,7 +90,9 @@ def _copy(device: GraphDevice, numbers: int) -> GraphProgram:
     return device.compile(work.finish([work.slice(y, (0,), (1,))]), store)
 
 
-def _each(run: Callable[[], object]) -> Callable[[int], float]:
+def each(run: Callable[[], object]) -> Callable[[int], float]:
+    """Return what makes some runs and tells the seconds of one."""
+
     def burst(count: int) -> float:
         start = time.perf_counter()
         for _ in range(count):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import statistics
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
@@ -13,6 +12,7 @@ import numpy as np
 
 from volumetric import rng
 from volumetric._typing import Array, F32Array
+from volumetric.bench.layers.limits import each, enough
 from volumetric.bench.layers.peer import TorchPeer
 from volumetric.clocked import Clocked
 from volumetric.grid import Coord, Grid
@@ -27,6 +27,8 @@ TICKS: Final = 64
 WIDTH: Final = 64
 LEARNED: Final = 1000
 """Layers up to which windows are learned from, too: the graph of more takes minutes to write."""
+
+_BURST_SECONDS = 0.05
 
 Role: TypeAlias = Literal["run", "update"]
 _THEIRS = {"run": "forward", "update": "train"}
@@ -103,22 +105,20 @@ class _Rates:
 def measure_systolic(
     cubes: Sequence[Cube], device: Device, *, repetitions: int = 5, peer: TorchPeer | None = None
 ) -> Iterator[SystolicRow]:
-    """Yield the rows of each cube. Rounds take turns with the peer's; a first one, which compiles, is not counted."""
+    """Yield the rows of each cube. Bursts of runs take turns with the peer's, after a warm-up."""
     for cube in cubes:
         params = initialise(cube.network)
         runs: dict[Role, Callable[[], object]] = {"run": _running(cube, params, device)}
         if cube.side**3 <= LEARNED:
             runs["update"] = _learning(cube, params, device)
-        for run in runs.values():
-            run()
+        timed: dict[Role, Callable[[int], float]] = {role: each(run) for role, run in runs.items()}
+        counts = {role: enough(burst, _BURST_SECONDS) for role, burst in timed.items()}
         if peer is not None:
             peer.give({"kind": "clocked"}, _arrays(cube, params))
         rates: dict[Role, _Rates] = {role: _Rates() for role in runs}
         for _ in range(repetitions):
-            for role, run in runs.items():
-                began = time.perf_counter()
-                run()
-                rates[role].ours.append(TICKS / (time.perf_counter() - began))
+            for role, burst in timed.items():
+                rates[role].ours.append(TICKS / burst(counts[role]))
                 if peer is not None:
                     rates[role].theirs.append(TICKS / peer.time(_THEIRS[role]))
         forward = statistics.median(rates["run"].ours)
