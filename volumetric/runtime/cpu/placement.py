@@ -50,7 +50,7 @@ class Placement:
     Attributes
     ----------
     leaves : steps between which liveness is told
-    of : tensor → its storage
+    of, start : tensor → its storage, and the bytes from its start
     storages : all of them; the numbers of those that were joined with others stay unused
     arena : bytes that the arena needs
     """
@@ -59,16 +59,21 @@ class Placement:
         self._draft = draft
         self.leaves = [leaf for step in draft.steps for leaf in step.leaves]
         graph = draft.graph
-        root = draft.roots()
-        self.of = [*root, *range(len(graph.tensors), len(draft.sizes))]
+        root, shared = draft.roots(), draft.shared
+        temporary = range(len(graph.tensors), len(draft.sizes))
+        self.of = [*(root if shared is None else shared.of), *temporary]
+        self.start = [*([0] * len(root) if shared is None else shared.start), *([0] * len(temporary))]
         by_key: dict[str, int] = {}
         for i, r in enumerate(root):
             key = graph.tensors[r].key
             if key is not None:
                 self.of[i] = by_key.setdefault(key, r)
+        for i, (whole, start) in draft.parts.items():
+            self.of[i], self.start[i] = self.of[whole], self.start[whole] + start
         self.storages: dict[int, Storage] = {}
         for i, place in enumerate(self.of):
-            fresh = Storage(draft.sizes[place], "arena", len(self.leaves), -1, [])
+            size = draft.sizes[place] if shared is None else shared.sizes.get(place, draft.sizes[place])
+            fresh = Storage(size, "arena", len(self.leaves), -1, [])
             self.storages.setdefault(place, fresh).tensors.append(i)
         for i in by_key.values():
             self.storages[i].home = "key"
@@ -123,7 +128,8 @@ class Placement:
             target = self.storages[self.of[result]]
             for i in step.over:
                 source = self.storages[self.of[i]]
-                fits = source.size == target.size and source is not target
+                sizes = {source.size, target.size, self._draft.sizes[i], self._draft.sizes[result]}
+                fits = len(sizes) == 1 and source is not target
                 if fits and source.home == target.home == "arena" and source.last == at == target.first:
                     self._join(self.of[i], self.of[result])
                     break
@@ -153,7 +159,8 @@ class Placement:
         """Return (space, offset) of a tensor: spaces do not overlap; 0 is the arena."""
         number = self.of[tensor]
         storage = self.storages[number]
-        return (0, storage.offset) if storage.home == "arena" else (number + 1, 0)
+        start = self.start[tensor]
+        return (0, storage.offset + start) if storage.home == "arena" else (number + 1, start)
 
 
 def padded(size: int) -> int:

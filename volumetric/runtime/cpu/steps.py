@@ -105,6 +105,15 @@ class Step:
 
 
 @dataclass(slots=True)
+class Shared:
+    """Tensors that share storage: tensor → the one that names the storage, and bytes from its start; their sizes."""
+
+    of: list[int]
+    start: list[int]
+    sizes: dict[int, int]
+
+
+@dataclass(slots=True)
 class Draft:
     """A graph on its way to a table: collects steps, and the temporary tensors and lists they need.
 
@@ -116,11 +125,15 @@ class Draft:
     tables : arrays that steps point to; they live as long as the table
     scratch : bytes that each thread needs for itself
     alike : a product sums in one order, however many rows it has
+    shared : where tensors of the graph lie in others; None: views lie in what they are views of, at its start
+    parts : temporary tensor → the one that it is a part of, and where it begins there
     """
 
     graph: Graph
     library: Library
     alike: bool = False
+    shared: Shared | None = None
+    parts: dict[int, tuple[int, int]] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
     sizes: list[int] = field(default_factory=list)
     tables: list[Array] = field(default_factory=list)
@@ -156,6 +169,17 @@ class Draft:
         """Return a new tensor of `size` bytes, or of so many in a row."""
         self.sizes.append(size)
         return len(self.sizes) - 1
+
+    def part(self, i: int, start: int, size: int) -> int:
+        """Return `size` bytes of a tensor as one of its own: what a step does to them concerns no other part."""
+        made = self.temporary(size)
+        self.parts[made] = i, start
+        return made
+
+    def lies_in(self, x: int, y: int, start: int) -> bool:
+        """Whether tensor x lies in y, so many bytes from its start."""
+        of = self.shared
+        return of is not None and of.of[x] == of.of[y] and of.start[x] == of.start[y] + start
 
     def table(self, numbers: Sequence[int]) -> int:
         """Return the address of a list of int64."""

@@ -95,8 +95,10 @@ class StepTable:
             behind += len(step.inner)
         self._patches = np.array(self._later, np.int64).reshape(-1, 3)
         places = np.array(placement.of, np.int64)[self._patches[:, 1]]
+        self._starts = np.array(placement.start, np.int64)
         lent = [number for number, storage in placement.storages.items() if storage.home == "caller"]
-        self._lent = {number: self._patches[places == number][:, ::2].T for number in lent}
+        at = np.stack([self._patches[:, 0], self._starts[self._patches[:, 1]] + self._patches[:, 2]])
+        self._lent = {number: at[:, places == number] for number in lent}
         count = len(draft.steps) - apart
         self.apart = apart
         self.labels = tuple(step.label for step in draft.steps[:count] if step.host is None)
@@ -168,20 +170,22 @@ class StepTable:
         for number, storage in self.placement.storages.items():
             at = base + storage.offset * (rows + spare) if storage.home == "arena" else fixed.get(number, 0)
             self.slots[storage.tensors] = at, padded(storage.size)
+        self.slots[:, 0] += self._starts
         self._words.reshape(-1)[self._patches[:, 0]] = self.slots[self._patches[:, 1], 0] + self._patches[:, 2]
         return True
 
     def lend(self, tensor: int, address: int, stride: int = 0) -> None:
         """Set the place of a tensor that is the caller's."""
         number = self.placement.of[tensor]
-        self.slots[self.placement.storages[number].tensors] = address, stride
+        tensors = self.placement.storages[number].tensors
+        self.slots[tensors, 0], self.slots[tensors, 1] = self._starts[tensors] + address, stride
         words, offsets = self._lent[number]
         self._words.reshape(-1)[words] = offsets + address
 
     def bytes_of(self, tensor: int) -> Array:
         """Memory of a tensor in the arena, of all its rows."""
         storage = self.placement.storages[self.placement.of[tensor]]
-        start = storage.offset * (self.rows + self._spare)
+        start = storage.offset * (self.rows + self._spare) + self.placement.start[tensor]
         return self._arena[start : start + padded(storage.size) * self.rows]
 
 

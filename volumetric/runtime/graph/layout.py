@@ -38,3 +38,10 @@ def reduce_layout(shape: Shape, axes: Sequence[int]) -> tuple[tuple[int, bool], 
     """Neighbouring axes that are all kept, or all reduced, as one: (size, whether it is reduced), in order."""
     flags = [(n, i in axes) for i, n in enumerate(shape) if n != 1] or [(1, False)]
     return tuple((prod(n for n, _ in run), reduced) for reduced, run in groupby(flags, key=lambda axis: axis[1]))
+
+
+def is_contiguous_part(shape: Shape, starts: Sequence[int], stops: Sequence[int]) -> bool:
+    """Whether a slice of a tensor lies in one piece: behind the first axis of which it takes several, all are whole."""
+    taken = [stop - start for start, stop in zip(starts, stops, strict=True)]
+    several = next((axis for axis, size in enumerate(taken) if size != 1), len(taken))
+    return list(shape[several + 1 :]) == taken[several + 1 :]

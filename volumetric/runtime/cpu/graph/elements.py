@@ -156,10 +156,12 @@ def broadcast(draft: Draft, node: Node) -> None:
 
 @rule("slice")
 def slice_(draft: Draft, node: Node) -> None:
-    """Cut out a block."""
+    """Cut out a block, unless it is read where it lies."""
     [x], [y] = node.inputs, node.outputs
     own, shape = strides_of(draft.shape(x)), draft.shape(y)
     first = sum(4 * s * a for s, a in zip(own, node.attrs["starts"], strict=True))
+    if draft.lies_in(y, x, first):
+        return
     copy(draft, Address(x, first), Address(y), shape, own, strides_of(shape))
 
 
@@ -187,13 +189,16 @@ def pad(draft: Draft, node: Node) -> None:
 
 @rule("concat")
 def concat(draft: Draft, node: Node) -> None:
-    """Join along an axis."""
+    """Join along an axis what was not made there."""
     [y], axis, at = node.outputs, node.attrs["axis"], 0
     own = strides_of(draft.shape(y))
+    flat = prod(draft.shape(y)[:axis]) == 1
     for x in node.inputs:
-        shape = draft.shape(x)
-        copy(draft, Address(x), Address(y, 4 * own[axis] * at), shape, strides_of(shape), own)
+        shape, start = draft.shape(x), 4 * own[axis] * at
         at += shape[axis]
+        if not draft.lies_in(x, y, start):
+            to = Address(draft.part(y, start, draft.sizes[x])) if flat else Address(y, start)
+            copy(draft, Address(x), to, shape, strides_of(shape), own)
 
 
 @rule("assign")

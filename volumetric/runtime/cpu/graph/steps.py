@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from volumetric.kernels.cpu.graph.operations import SHAPES
+from volumetric.runtime.cpu.graph.views import shared_storage
 from volumetric.runtime.cpu.steps import Draft, Rules
 from volumetric.runtime.graph.ops import Graph, Node
 
@@ -22,7 +23,7 @@ def view(draft: Draft, node: Node) -> None:
 
 def drafted(graph: Graph, *, alike: bool = False) -> Draft:
     """Return the steps of a graph; none for nodes that only make tensors without elements."""
-    draft = Draft(graph, SHAPES, alike)
+    draft = Draft(graph, SHAPES, alike, shared_storage(graph))
     for node in graph.nodes:
         if node.op not in rule or not node.outputs or any(prod(draft.shape(i)) for i in node.outputs):
             rule.append(draft, node)
