@@ -17,7 +17,7 @@ from volumetric.runtime.clocked.window import Machine, Window
 from volumetric.runtime.graph.build import GraphBuilder
 from volumetric.runtime.graph.objectives import Objective, emit_objectives, emit_seeds, emit_targets
 from volumetric.runtime.graph.ops import Graph
-from volumetric.runtime.graph.passes import fuse_activations
+from volumetric.runtime.graph.passes import fuse_activations, join_pads
 from volumetric.runtime.graph.training import (
     KNOBS,
     EmitWeights,
@@ -93,7 +93,7 @@ def learning_graph(
     gradients = master_gradients(work, rule, emit_seeds(work, seen.slopes, shared=len(objectives) > 1))
     norm, good = write_update(work, rule, gradients, {}, work.input("knobs", (KNOBS,)), seen.totals)
     write_states(work, run.state, run.kept, streams.place, good)
-    return fuse_activations(work.finish([work.concat([seen.totals, norm, good], 0)]))
+    return join_pads(fuse_activations(work.finish([work.concat([seen.totals, norm, good], 0)])))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

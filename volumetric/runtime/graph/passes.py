@@ -64,3 +64,44 @@ def fuse_trials(graph: Graph) -> Graph:
 def _none(update: Node) -> list[int]:
     """How often the slots of a trial are read: never."""
     return [0] * (len(update.outputs) - 1)
+
+
+def join_pads(graph: Graph) -> Graph:
+    """Put the parts of a sum side by side where they are zeros but for one each, none of which meet.
+
+    So the gradient of what is read in parts is written once, instead of as zeros with each part, and their sum.
+    """
+    reads = Counter(i for node in graph.nodes for i in node.inputs) + Counter(graph.outputs)
+    makers = {node.outputs[0]: node for node in graph.nodes if node.outputs}
+    parts: dict[int, list[Node]] = {}
+    for node in graph.nodes:
+        if node.op == "binary" and node.attrs["name"] == "add" and all(reads[i] == 1 for i in node.inputs):
+            found = [parts.get(i) or [makers[i]] for i in node.inputs if i in parts or i in makers]
+            pads = [pad for some in found for pad in some]
+            if len(found) == 2 and all(pad.op == "pad" for pad in pads):
+                parts[node.outputs[0]] = pads
+    joined = {i: made for i, pads in parts.items() if (made := _side_by_side(graph, pads)) is not None}
+    if not joined:
+        return graph
+    nodes = tuple(
+        dataclasses.replace(node, **joined.get(node.outputs[0], {})) if node.outputs else node for node in graph.nodes
+    )
+    return pruned(dataclasses.replace(graph, nodes=nodes))
+
+
+def _side_by_side(graph: Graph, pads: list[Node]) -> dict[str, object] | None:
+    """Return what makes a node the `concat` of what is padded, or None where that is not the sum."""
+    shape = graph.tensors[pads[0].outputs[0]].shape
+    axes = {axis for pad in pads for axis, size in enumerate(graph.tensors[pad.inputs[0]].shape) if size != shape[axis]}
+    if len(axes) != 1:
+        return None
+    [axis] = axes
+    end, inputs = 0, []
+    for pad in sorted(pads, key=lambda pad: pad.attrs["before"][axis]):
+        if pad.attrs["before"][axis] != end:
+            return None
+        end += graph.tensors[pad.inputs[0]].shape[axis]
+        inputs.append(pad.inputs[0])
+    if end != shape[axis]:
+        return None
+    return {"op": "concat", "inputs": tuple(inputs), "attrs": MappingProxyType({"axis": axis})}

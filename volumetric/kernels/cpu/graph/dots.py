@@ -84,6 +84,6 @@ def dots(rows: int, columns: int) -> Callable[..., None]:
                         out = c + 4 * (row * n + i)
                         store_f32(out, load_f32(out) + load_f32(bias + 4 * i))
             if word(step, _FINISH) != 0:
-                call_finish(word(step, _FINISH), room + 64, control, m, count, c, 4 * n)
+                call_finish(word(step, _FINISH), room + 64, control, m, count, c, 4 * n, c, 4 * n)
 
     return dots

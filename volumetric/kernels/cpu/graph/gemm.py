@@ -17,14 +17,17 @@ from volumetric.kernels.cpu.graph.lanes import load_part, store_part, transpose_
 from volumetric.kernels.cpu.graph.shares import share
 from volumetric.kernels.cpu.graph.tiles import panel_rows
 from volumetric.kernels.cpu.jit import kernel
-from volumetric.kernels.cpu.memory import call_operation, store_i64
+from volumetric.kernels.cpu.memory import call_operation, load_i64, store_i64
 from volumetric.kernels.cpu.simd import splat, store
-from volumetric.kernels.cpu.steps import scratch, word
+from volumetric.kernels.cpu.steps import scratch, slot_address, word
 
 DEPTH = 768
 """k of one packed piece: 4 vectors of each are 192 KiB, which stay in a second-level cache."""
 _LOOSE_ROWS = 12
 """Rows of the left side up to which copying a panel together costs more than it brings."""
+_FINISHED_ROWS = 48
+"""Rows that are finished together: they wait in scratch, because what was just written to memory is slow to read back
+where its cache lines had to come from afar."""
 
 f32 = np.float32
 
@@ -48,6 +51,7 @@ GEMM_ARGUMENTS = (
     "b_k",
     "b_column",
     "bias_group",
+    "many",  # address of (slot of a, slot of b) of each `gc` groups, or 0: they lie one behind the other
 )
 
 (
@@ -70,12 +74,13 @@ GEMM_ARGUMENTS = (
     _B_K,
     _B_COLUMN,
     _BIAS_GROUP,
+    _MANY,
 ) = range(len(GEMM_ARGUMENTS))
 
 
 def gemm_scratch(vectors: int) -> int:
-    """Bytes of scratch that `gemm` needs: a call of `finish`, zeros to start from, and a panel."""
-    return 64 + 64 * vectors * (1 + DEPTH + 16)
+    """Bytes of scratch that `gemm` needs: a call of `finish`, zeros to start from, a panel, and rows to finish."""
+    return 128 + 64 * vectors * (1 + DEPTH + 16 + _FINISHED_ROWS)
 
 
 @kernel
@@ -95,30 +100,32 @@ def _pack(b, b_k, b_column, count, columns, out, apart):
                 transpose_block(here, b_column, rows, min(count - k, 16), out + k * apart + 4 * j, apart)
 
 
-FINISH_ARGUMENTS = ("rows", "columns", "c", "c_row")
+FINISH_ARGUMENTS = ("rows", "columns", "x", "x_row", "c", "c_row")
 
 
 def finish(code: int) -> Callable[..., None]:
-    """Apply function number `code` to a block of a result; products call it on what they have just computed."""
+    """Apply function number `code` to a block x, giving c; products call it on what they have just computed."""
 
     def finish(step: Any, thread: Any, threads: Any, control: Any) -> None:
         zero = splat(f32(0.0))
         for row in range(word(step, 0)):
             for j in range(0, word(step, 1), 16):
-                here = word(step, 2) + row * word(step, 3) + 4 * j
                 left = word(step, 1) - j
-                store_part(here, apply(code, load_part(here, left), zero, zero), left)
+                x = load_part(word(step, 2) + row * word(step, 3) + 4 * j, left)
+                store_part(word(step, 4) + row * word(step, 5) + 4 * j, apply(code, x, zero, zero), left)
 
     return finish
 
 
 @kernel
-def call_finish(address, room, control, rows, columns, c, c_row):
-    """Call the compiled `finish` at `address`; `room` has space for a step."""
+def call_finish(address, room, control, rows, columns, x, x_row, c, c_row):
+    """Call the compiled `finish` at `address`; `room` has 128 bytes for a step."""
     store_i64(room + 24, rows)
     store_i64(room + 32, columns)
-    store_i64(room + 40, c)
-    store_i64(room + 48, c_row)
+    store_i64(room + 40, x)
+    store_i64(room + 48, x_row)
+    store_i64(room + 56, c)
+    store_i64(room + 64, c_row)
     call_operation(address, room, 0, 1, control)
 
 
@@ -139,10 +146,13 @@ def gemm(tall: int, wide: int) -> Callable[..., None]:
         panels = (n + 16 * wide - 1) // (16 * wide)
         chunks = _chunks(panels * gc, m, threads)
         chunk = ((m + chunks - 1) // chunks + tall - 1) // tall * tall
+        if word(step, _FINISH) != 0:
+            chunk = min(chunk, _FINISHED_ROWS // tall * tall)
         chunks = (m + chunk - 1) // chunk
         call = scratch(control, thread)
-        zeros = call + 64
+        zeros = call + 128
         packed = zeros + 64 * wide
+        waiting = packed + 64 * wide * (DEPTH + 16)
         for i in range(0, 16 * wide, 16):
             store(zeros + 4 * i, splat(f32(0.0)))
         ready = -1
@@ -159,12 +169,21 @@ def gemm(tall: int, wide: int) -> Callable[..., None]:
             column = panel * 16 * wide
             columns = min(16 * wide, n - column)
             c = word(step, _C) + 4 * ((j * m + first) * n + column)
+            out, out_row = c, 4 * n
+            if word(step, _FINISH) != 0:
+                out, out_row = waiting, 64 * wide
             start, start_row = zeros, 0
             if word(step, _BIAS) != 0:
                 start = word(step, _BIAS) + j * word(step, _BIAS_GROUP) + 4 * column
             for group in range(j, word(step, _GROUPS), gc):
-                a = word(step, _A) + group % word(step, _GA) * word(step, _A_GROUP) + first * word(step, _A_ROW)
-                b = word(step, _B) + group % word(step, _GB) * word(step, _B_GROUP) + column * word(step, _B_COLUMN)
+                a = word(step, _A) + group % word(step, _GA) * word(step, _A_GROUP)
+                b = word(step, _B) + group % word(step, _GB) * word(step, _B_GROUP)
+                if word(step, _MANY) != 0:
+                    slots = word(step, _MANY) + 16 * (group // gc)
+                    a = slot_address(control, load_i64(slots)) + j * word(step, _A_GROUP)
+                    b = slot_address(control, load_i64(slots + 8)) + j * word(step, _B_GROUP)
+                a += first * word(step, _A_ROW)
+                b += column * word(step, _B_COLUMN)
                 for k0 in range(0, k, DEPTH):
                     count = min(DEPTH, k - k0)
                     source = b + k0 * word(step, _B_K)
@@ -181,29 +200,68 @@ def gemm(tall: int, wide: int) -> Callable[..., None]:
                     done = 0
                     while done < columns:
                         left = columns - done
-                        from_, to = start + 4 * done, c + 4 * done
+                        from_, to = start + 4 * done, out + 4 * done
                         right = source + 4 * done
                         if wide >= 4 and left > 32:
                             panel_rows(
-                                tall, 4, rows, here, a_row, a_k, right, apart, count, from_, start_row, to, 4 * n, left
+                                tall,
+                                4,
+                                rows,
+                                here,
+                                a_row,
+                                a_k,
+                                right,
+                                apart,
+                                count,
+                                from_,
+                                start_row,
+                                to,
+                                out_row,
+                                left,
                             )
                             done += 64
                         elif wide >= 2 and left > 16:
                             panel_rows(
-                                tall, 2, rows, here, a_row, a_k, right, apart, count, from_, start_row, to, 4 * n, left
+                                tall,
+                                2,
+                                rows,
+                                here,
+                                a_row,
+                                a_k,
+                                right,
+                                apart,
+                                count,
+                                from_,
+                                start_row,
+                                to,
+                                out_row,
+                                left,
                             )
                             done += 32
                         else:
                             panel_rows(
-                                tall, 1, rows, here, a_row, a_k, right, apart, count, from_, start_row, to, 4 * n, left
+                                tall,
+                                1,
+                                rows,
+                                here,
+                                a_row,
+                                a_k,
+                                right,
+                                apart,
+                                count,
+                                from_,
+                                start_row,
+                                to,
+                                out_row,
+                                left,
                             )
                             done += 16
-                    start, start_row = c, 4 * n
-            if start != c:  # there was nothing to sum
+                    start, start_row = out, out_row
+            if start != out:  # there was nothing to sum
                 for row in range(rows):
                     for i in range(0, columns, 16):
-                        store_part(c + 4 * (row * n + i), load_part(start + 4 * i, columns - i), columns - i)
+                        store_part(out + row * out_row + 4 * i, load_part(start + 4 * i, columns - i), columns - i)
             if word(step, _FINISH) != 0:
-                call_finish(word(step, _FINISH), call, control, rows, columns, c, 4 * n)
+                call_finish(word(step, _FINISH), call, control, rows, columns, out, out_row, c, 4 * n)
 
     return gemm

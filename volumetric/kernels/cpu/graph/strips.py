@@ -79,4 +79,4 @@ def strips(step: Any, thread: Any, threads: Any, control: Any) -> None:
                 _one_row(a, b + 4 * n * k0, word(step, 3) + 4 * (row * n + start), count)
         if word(step, 9) != 0:
             c = word(step, 3) + 4 * start
-            call_finish(word(step, 9), scratch(control, thread), control, m, count, c, 4 * n)
+            call_finish(word(step, 9), scratch(control, thread), control, m, count, c, 4 * n, c, 4 * n)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from volumetric.dtypes import Scheme
 from volumetric.runtime.cpu.graph import elements, images, products, recurrent, rowwise, scans, training
+from volumetric.runtime.cpu.graph.joining import join_products
 from volumetric.runtime.cpu.graph.program import CpuProgram
 from volumetric.runtime.cpu.graph.samples import by_samples
 from volumetric.runtime.cpu.graph.steps import rule
@@ -68,4 +69,4 @@ class CpuGraphs:
 
 def _rewritten(graph: Graph) -> Graph:
     """The same graph as the kernels like it best."""
-    return in_pieces(by_samples(fuse_trials(fuse_activations(unroll_scans(graph)))))
+    return join_products(in_pieces(by_samples(fuse_trials(fuse_activations(unroll_scans(graph))))))

@@ -52,10 +52,11 @@ def _merged(p: _Product) -> _Product:
     return p
 
 
-@rule("gemm")
+@rule("gemm", "gemm_sum")
 def gemm(draft: Draft, node: Node) -> None:
-    """Matrix product of groups."""
-    a, b, *bias = node.inputs
+    """Matrix product of groups, or a sum of such, see `joining`."""
+    summed = node.op == "gemm_sum"
+    a, b, *bias = node.inputs[:2] if summed else node.inputs
     ga, rows, columns = draft.shape(a)
     gb = draft.shape(b)[0]
     gc, m, n = draft.shape(node.outputs[0])
@@ -65,7 +66,8 @@ def gemm(draft: Draft, node: Node) -> None:
         ga = gb = 1
         k = 0
     biases = bool(bias) and len(draft.shape(bias[0])) == 2  # one for each group
-    p = _merged(_Product(m=m, n=n, k=k, ga=ga, gb=gb, gc=gc, trans_a=trans_a, trans_b=trans_b, biases=biases))
+    p = _Product(m=m, n=n, k=k, ga=ga, gb=gb, gc=gc, trans_a=trans_a, trans_b=trans_b, biases=biases)
+    p = p if summed else _merged(p)
     activation = FUNCTIONS.index(node.attrs["activation"])
     given: dict[str, Any] = {
         "a": Address(a),
@@ -78,17 +80,24 @@ def gemm(draft: Draft, node: Node) -> None:
         "ga": p.ga,
         "gb": p.gb,
         "gc": p.gc,
-        "groups": p.groups,
+        "groups": len(node.inputs) // 2 * gc if summed else p.groups,
         "finish": Operation("finish", (activation,)) if activation else 0,
         "bias_group": 4 * n if biases else 0,
     }
-    work = 2 * p.m * p.n * p.k * p.groups / 90 + moved(*(draft.sizes[i] for i in (a, b, *node.outputs)))
-    few = p.m <= _DOT_ROWS or p.n <= _DOT_COLUMNS or draft.alike
+    work = 2 * p.m * p.n * p.k * given["groups"] / 90 + moved(*(draft.sizes[i] for i in (*node.inputs, *node.outputs)))
+    few = not summed and (p.m <= _DOT_ROWS or p.n <= _DOT_COLUMNS or draft.alike)
     if p.trans_b and not p.trans_a and p.k >= _DOT_DEPTH and few:
         shape = (1, 8) if p.m == 1 and p.n >= 8 and dot_shape()[0] > 1 else dot_shape()
         draft.add("dots", DOTS_ARGUMENTS, *shape, reads=node.inputs, writes=node.outputs, work=work, **given)
         return
-    if not draft.alike and p.m <= _STRIP_ROWS and not p.trans_b and p.groups == 1 and p.n >= _STRIP_COLUMNS:
+    if (
+        not summed
+        and not draft.alike
+        and p.m <= _STRIP_ROWS
+        and not p.trans_b
+        and p.groups == 1
+        and p.n >= _STRIP_COLUMNS
+    ):
         places: dict[str, Any] = {name: given[name] for name in ("a", "b", "bias", "c", "m", "n", "k", "finish")}
         places |= {"a_row": 4 if p.trans_a else 4 * p.k, "a_k": 4 * p.m if p.trans_a else 4}
         draft.add("strips", STRIPS_ARGUMENTS, reads=node.inputs, writes=node.outputs, work=work, **places)
@@ -98,4 +107,5 @@ def gemm(draft: Draft, node: Node) -> None:
     more: dict[str, Any] = {"a_group": 4 * p.m * p.k, "a_row": 4 if p.trans_a else 4 * p.k}
     more |= {"a_k": 4 * p.m if p.trans_a else 4, "b_group": 4 * p.n * p.k}
     more |= {"b_k": 4 if p.trans_b else 4 * p.n, "b_column": 4 * p.k if p.trans_b else 4}
+    more["many"] = draft.table(node.inputs) if summed else 0
     draft.add("gemm", GEMM_ARGUMENTS, tall, wide, reads=node.inputs, writes=node.outputs, work=work, **given, **more)

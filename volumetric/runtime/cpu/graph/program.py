@@ -10,7 +10,7 @@ import numpy as np
 
 from volumetric._typing import Array
 from volumetric.errors import ShapeError
-from volumetric.kernels.cpu.steps import FLUSH_WORD
+from volumetric.kernels.cpu.steps import FLUSH_WORD, SLOTS_WORD
 from volumetric.runtime.cpu.arena import address_of, aligned_array
 from volumetric.runtime.cpu.graph.steps import drafted
 from volumetric.runtime.cpu.graph.store import CpuStore
@@ -125,7 +125,7 @@ class CpuProgram:
 
     def _bind(self) -> None:
         scratch, table = self._store.scratch, self._table
-        scratch.words[FLUSH_WORD] = self.graph.flush
+        scratch.words[FLUSH_WORD], scratch.words[SLOTS_WORD] = self.graph.flush, address_of(table.slots)
         if scratch.arena is self._arena:  # where it was, and scratch never becomes less
             return
         scratch.reserve(table.placement.arena, each=table.scratch, threads=self._walker.threads)
