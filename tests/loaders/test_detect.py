@@ -33,7 +33,10 @@ HIDDEN = frozenset(
     }
     | {"rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon", "no_rope_layers", "n_head", "hidden_act"}
     | {"activation_function", "hidden_activation", "logit_scale", "norm_epsilon", "use_parallel_residual"}
-    | {"attention_chunk_size", "attn_scale", "floor_scale", "use_qk_norm"}
+    | {"attention_chunk_size", "attn_scale", "floor_scale", "use_qk_norm", "swiglu_limit", "n_groups"}
+    | {"mamba_n_groups", "mamba_norm_before_gate", "lm_head_multiplier", "mlp_multipliers", "key_multiplier"}
+    | {"attention_in_multiplier", "attention_out_multiplier", "ssm_in_multiplier", "ssm_out_multiplier"}
+    | {"ssm_multipliers"}
     | {"embedding_multiplier", "attention_multiplier", "residual_multiplier", "logits_scaling", "norm_topk_prob"}
 )
 """Values of a configuration that no tensor shows."""
@@ -68,7 +71,10 @@ GIVEN: dict[str, Mapping[str, Any] | bool] = {
 def hidden_of(family: str) -> dict[str, Any]:
     """What the configuration of a fixture says that its tensors do not."""
     config = json.loads((TINY / family / "config.json").read_text())
-    return {name: value for name, value in config.items() if name in HIDDEN}
+    given = {name: value for name, value in config.items() if name in HIDDEN}
+    if config["model_type"].startswith("mamba"):  # the fixtures have a number of heads that nothing reads
+        del given["num_attention_heads"]
+    return given
 
 
 def bare(family: str, home: Path) -> Path:
@@ -92,13 +98,7 @@ def zeros(**shapes: tuple[int, ...]) -> dict[str, np.ndarray]:
     return {name.replace("__", "."): np.zeros(shape, np.float32) for name, shape in shapes.items()}
 
 
-STATE_SPACE = ("mamba", "mamba_double", "mamba2", "falcon_h1", "falcon_h1_norm")
-"""Families that are not told by their tensors: these show neither groups nor factors."""
-PACKED = ("gpt_oss_mxfp4",)
-"""Nor those whose experts are packed in a way that the configuration names."""
-FAMILIES = sorted(
-    path.name for path in TINY.iterdir() if (path / "config.json").is_file() and path.name not in STATE_SPACE + PACKED
-)
+FAMILIES = sorted(path.name for path in TINY.iterdir() if (path / "config.json").is_file())
 
 
 @pytest.mark.parametrize("family", FAMILIES)

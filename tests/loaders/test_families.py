@@ -407,6 +407,7 @@ LONGROPE = {"rope_type": "longrope", "short_factor": [1, 1], "long_factor": [2, 
         ("llama", {"rope_parameters": {"rope_theta": 0}}, "base must be a positive"),
         ("llama", {"head_dim": 15}, "dim must be even"),
         ("qwen2", {"use_sliding_window": True, "sliding_window": 8, "layer_types": ["x", "y"]}, "other kinds"),
+        ("qwen2", {"use_sliding_window": True, "sliding_window": 8, "layer_types": [{}, []]}, "other kinds"),
         ("qwen2", {"use_sliding_window": True, "sliding_window": 8, "layer_types": ["x"]}, "a list of 2 values"),
         ("llama", {"rope_parameters": {"rope_type": "yarn"}, "max_position_embeddings": 0}, "max_position_embeddings"),
         (

@@ -159,6 +159,13 @@ class Config:
         return CheckpointError(f"{self.where}: {name} is {str(value)[:60]!r}, expected {expected}")
 
 
+def kinds_of_layers(where: str, kinds: Sequence[Any], known: Mapping[str, int | None]) -> list[int | None]:
+    """Return what each kind of ``layer_types`` stands for. Raises `CheckpointError` for one that is not known."""
+    if any(kind not in tuple(known) for kind in kinds):  # a file may hold what cannot be looked up
+        raise CheckpointError(f"{where}: layer_types holds other kinds than {', '.join(known)}")
+    return [known[kind] for kind in kinds]
+
+
 def read_windows(config: Config, layers: int, *, switch: bool, full_every: int | None = None) -> list[int | None]:
     """Attention window of each layer, None for full attention.
 
@@ -173,9 +180,7 @@ def read_windows(config: Config, layers: int, *, switch: bool, full_every: int |
     kinds = config.items("layer_types", layers)
     if kinds is not None:
         known = {"sliding_attention": window, "full_attention": None}
-        if any(kind not in known for kind in kinds):
-            raise CheckpointError(f"{config.where}: layer_types holds other kinds than {', '.join(known)}")
-        return [known[kind] for kind in kinds]
+        return kinds_of_layers(config.where, kinds, known)
     if full_every is not None:
         return [window if (i + 1) % full_every else None for i in range(layers)]
     first = config.integer("max_window_layers", 28, low=0) if switch else 0

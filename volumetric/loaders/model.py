@@ -162,7 +162,16 @@ def detect_model(
         return None
     from volumetric.loaders.detect import Assumptions, detect, read_assumptions
 
-    return detect(open_safetensors(location.weights), read_assumptions(guess) or Assumptions(), str(location.weights))
+    return detect(_open_bare(location), read_assumptions(guess) or Assumptions(), str(location.weights))
+
+
+def _open_bare(location: Location) -> TensorSource:
+    """Tensors without a configuration; of the ways to pack them, MXFP4's stacks of blocks show themselves by name."""
+    files = open_safetensors(location.weights)
+    if not any(name.endswith("_blocks") and f"{name[:-7]}_scales" in files.entries for name in files.entries):
+        return files
+    method = {"quantization_config": {"quant_method": "mxfp4"}}
+    return quantised.opened(Config(method, str(location.weights), len(files.entries)), files)[1]
 
 
 def _open_guessed(location: Location, dtype: Scheme | None, guess: bool | Mapping[str, Any] | None) -> LoadedModel:
@@ -174,7 +183,7 @@ def _open_guessed(location: Location, dtype: Scheme | None, guess: bool | Mappin
             f"{location.directory} has weights and no config.json",
             hint="it names the family and the sizes; guess=True (--guess) goes by names and shapes of the tensors",
         )
-    source, where = open_safetensors(location.weights), str(location.weights)
+    source, where = _open_bare(location), str(location.weights)
     found = detect(source, assumptions, where)
     if found.family and not found.missing:
         return _open_described(location, Config(found.values, where, len(source.entries)), source, dtype, strict=True)

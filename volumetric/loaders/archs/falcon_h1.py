@@ -116,6 +116,7 @@ def _mixer(config: Config, factors: Factors) -> Mamba2:
         raise CheckpointError(f"{config.where}: {heads} heads of {width} are not the {inner} channels of mamba_d_ssm")
     config.require("hidden_act", "silu", "swish")
     bias, norm = config.flag("mamba_proj_bias", False), config.flag("mamba_rms_norm", False)
+    norm_first = config.flag("mamba_norm_before_gate", True)
     low, high = step_bounds(config)
     return Mamba2(
         embed_dim=hidden,
@@ -129,7 +130,7 @@ def _mixer(config: Config, factors: Factors) -> Mamba2:
         conv_bias=config.flag("mamba_conv_bias", True),
         norm=norm,
         norm_eps=config.number("rms_norm_eps", 1e-5),
-        norm_before_gate=norm and config.flag("mamba_norm_before_gate", True),
+        norm_before_gate=norm and norm_first,
         dt_min=low,
         dt_max=high,
         multipliers=tuple(m * (1.0 if bias else factors.ssm_in) for m in factors.mixed),

@@ -10,7 +10,7 @@ from volumetric.layers import MultiHeadAttention, Parallel, SwiGLU
 from volumetric.loaders.chain import InStack, Interleaved, Stored
 from volumetric.loaders.decoder import head_dim
 from volumetric.loaders.experts import expert_count, mixture
-from volumetric.loaders.hf_config import MAX_LAYERS, Config
+from volumetric.loaders.hf_config import MAX_LAYERS, Config, kinds_of_layers
 from volumetric.loaders.hf_rope import read_rope
 from volumetric.loaders.names import Blueprint, Part
 from volumetric.loaders.pre_norm import (
@@ -87,9 +87,7 @@ def _chunks(config: Config, turning: list[bool]) -> list[int | None]:
     kinds = config.items("layer_types", len(turning))
     if kinds is None:
         kinds = ["chunked_attention" if turns else "full_attention" for turns in turning]
-    if any(kind not in known for kind in kinds):
-        raise CheckpointError(f"{config.where}: layer_types holds other kinds than {', '.join(known)}")
-    return [known[kind] for kind in kinds]
+    return kinds_of_layers(config.where, kinds, known)
 
 
 def _sparse(config: Config, layers: int) -> set[int]:

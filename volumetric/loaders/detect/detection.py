@@ -19,6 +19,7 @@ from volumetric.loaders.detect.modules import single
 from volumetric.loaders.detect.plans import NetworkPlan, PlanParts
 from volumetric.loaders.detect.recurrent import both_ways
 from volumetric.loaders.detect.resnets import resnet
+from volumetric.loaders.detect.state_spaces import state_space_values
 from volumetric.loaders.detect.tree import Node, build_tree
 from volumetric.loaders.detect.values import Known, values_of
 from volumetric.loaders.rows_apart import rows_joined
@@ -90,6 +91,7 @@ def detect(source: TensorSource, assumptions: Assumptions, where: str) -> Detect
     root = build_tree(source.entries)
     leaves, findings = _leaves(root), tuple(_findings(root))
     known = values_of(root, source)
+    known |= {name: one for name, one in state_space_values(source.entries).items() if name not in known}
     fits = fitting_families(rows_joined(source), known, assumptions, where)
     if fits:
         found = _of_family(fits, findings, known, assumptions)

@@ -11,6 +11,7 @@ from volumetric.layers import LayerSpec, MultiHeadAttention
 from volumetric.layers.gate import Gate
 from volumetric.loaders import archs
 from volumetric.loaders.detect.assumptions import SYNONYMS, Assumptions
+from volumetric.loaders.detect.state_spaces import GROUPED, complete_groups
 from volumetric.loaders.detect.values import Known
 from volumetric.loaders.encoder_layers import trunk_of
 from volumetric.loaders.hf_config import Config
@@ -29,9 +30,15 @@ NEEDED: Final[Mapping[str, tuple[str, ...]]] = {
     "llama4": ("use_qk_norm", "attention_chunk_size", "attn_scale", "floor_scale", "no_rope_layers"),
     "qwen2_moe": ("norm_topk_prob",),
     "qwen3_moe": ("norm_topk_prob",),
+    "falcon_h1": (
+        *("attention_in_multiplier", "attention_out_multiplier", "key_multiplier", "mlp_multipliers"),
+        *("ssm_in_multiplier", "ssm_out_multiplier", "ssm_multipliers", "embedding_multiplier", "lm_head_multiplier"),
+    ),
     "granite": ("embedding_multiplier", "attention_multiplier", "residual_multiplier", "logits_scaling"),
 }
 """Values that differ between models of a family, change all numbers, and are in no tensor."""
+_NOT_BY_LAYER: Final = ("mlp_multipliers", "ssm_multipliers", "time_step_limit", "architectures")
+"""Lists that do not have a value for each layer."""
 _ROTARY_BASES: Final = ("rope_theta", "global_rope_theta", "rotary_emb_base", "rope_parameters", "rope_scaling")
 CONDITIONAL: Final = frozenset(
     {"layer_types", "sliding_window", "use_sliding_window", "max_window_layers", "rope_theta", "rope_parameters"}
@@ -110,9 +117,9 @@ def _try(
     family: str, source: TensorSource, known: Mapping[str, Known], assumptions: Assumptions, where: str
 ) -> Fitting | None:
     given = assumptions.spelled()
-    values = _spelled({name: one.value for name, one in known.items() if name not in _WHAT_ROWS_TELL})
+    values = _spelled({name: one.value for name, one in known.items() if name not in (*_WHAT_ROWS_TELL, GROUPED)})
     values |= given | {"model_type": family}
-    unknown = _complete(values, known)
+    unknown = _complete(values, known) | complete_groups(values, known)
     asked: set[str] = set()
     config = _Traced(values, where, len(source.entries), asked)
     try:
@@ -142,7 +149,8 @@ def _built(config: Config, source: TensorSource) -> Blueprint:
 def _by_layer(values: Mapping[str, Any]) -> dict[str, Any]:
     """Lists that have a value for each layer, as they are for one layer."""
     layers = values.get("num_hidden_layers")
-    return {name: value[:1] for name, value in values.items() if isinstance(value, list) and len(value) == layers}
+    lists = {name: value for name, value in values.items() if isinstance(value, list) and name not in _NOT_BY_LAYER}
+    return {name: value[:1] for name, value in lists.items() if len(value) == layers}
 
 
 def _spelled(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -168,6 +168,9 @@ def _of_mlp(node: Node, found: dict[str, Known]) -> None:
         first = experts.children.get("0")
         down = matrix(child(first, spellings.DOWN)) if first is not None else None
         stacked = next((e.shape for n, e in experts.tensors.items() if "down" in n and len(e.shape) == 3), None)
+        packed = child(experts, spellings.DOWN)
+        if stacked is None and packed is not None and len(packed.shape("weight") or ()) == 3:
+            stacked = packed.shape("weight")
         width = down[1] if down is not None else None
         if stacked is not None:  # [count, in, out] or [count, out, in], and out is the width of the stream
             hidden = found["hidden_size"].value if "hidden_size" in found else max(stacked[1:])
@@ -186,6 +189,7 @@ def _of_mlp(node: Node, found: dict[str, Known]) -> None:
     if down is not None and up is not None and not inside and matrix(up) is not None:
         if _llama4(node):
             found["intermediate_size_mlp"] = Known(down[1], "width of an MLP without experts")
+            found.setdefault("intermediate_size", found["intermediate_size_mlp"])
         elif found.get("intermediate_size") is None or "moe_intermediate_size" in found:
             found["intermediate_size"] = Known(down[1], f"columns of {'/'.join(spellings.DOWN[:1])}")
         found["mlp_bias"] = Known("bias" in up.tensors, "the MLP has biases" if "bias" in up.tensors else "it has none")
