@@ -35,7 +35,7 @@ def read_npz(
         # numpy leaves a damaged file open where it opens it itself
         with Path(path).open("rb") as handle:
             if not zipfile.is_zipfile(handle):
-                raise CheckpointError(f"{what}{path} is not an .npz file", hint=hint)
+                raise CheckpointError(f"cannot read {what}{path}: it is not an .npz file", hint=hint)
         with Path(path).open("rb") as handle, np.load(handle, allow_pickle=False) as file:
             return {name: file[name] for name in file.files if wanted(name)}
     except _DAMAGE as error:
