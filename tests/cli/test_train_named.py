@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import volumetric
 from tests.clocked.test_outputs import tapped
 from volumetric.cli import main
 from volumetric.clocked import Every
@@ -93,6 +94,11 @@ def test_arrays_belong_to_inputs_and_outputs_by_name(capsys: pytest.CaptureFixtu
     assert told["accuracies"] == {"output": told["accuracy"]}
     model = open_model("a/model")
     assert (model.network, model.classes) == (NETWORK, ("0", "1", "2", "3"))
+    with volumetric.load("a/model", device="reference") as opened:
+        given = {"input": np.ones((3, 4)), "side": np.ones((3, 8))}
+        found = opened.predict(given, outputs=["value", "output"])
+        assert {name: y.shape for name, y in found.items()} == {"value": (3, 1), "output": (3, 4)}
+        assert np.array_equal(opened.predict(given), found["output"])
     names = ["inputs={input='x',side='s'}", "targets={output='labels',value='score'}", "npz='odd.npz'"]
     flags = [flag for change in names for flag in ("--set", f"data.{change}")]
     assert trained(BOTH, capsys, *flags, "--out", "b")["loss"] == told["loss"]

@@ -11,6 +11,7 @@ import pytest
 
 from tests.devices import FAST, device
 from volumetric._typing import Array
+from volumetric.analysis import predict
 from volumetric.errors import ShapeError, SpecError
 from volumetric.grid import Coord, Grid, Link
 from volumetric.layers import RNN, Dense, Discrete
@@ -251,6 +252,22 @@ def test_overlays_learn_by_several_outputs() -> None:
         one.step(group, rate=0.1), other.step(group, rate=0.1)
     for key, w in one.state.masters.items():
         np.testing.assert_allclose(other.state.masters[key], w, rtol=0, atol=1e-5, err_msg=key)
+
+
+@pytest.mark.parametrize("lead", [(300,), (5, 4)])
+def test_outputs_are_predicted_by_name(lead: tuple[int, ...]) -> None:
+    network = heads(RNN(input_size=4, hidden_size=6) if len(lead) > 1 else None)
+    params, given = initialise(network, 1), batch(*lead)
+    wanted = ReferenceLearner(network, params, options()).measure(given)[1]
+    found = predict(network, params, given.inputs, device="cpu", outputs=["value", "hidden"])
+    assert [*found] == ["value", "hidden"]
+    for name, y in found.items():
+        np.testing.assert_allclose(y, wanted[name], rtol=0, atol=1e-5)
+    alone = predict(network, params, given.inputs, device="reference")
+    np.testing.assert_allclose(alone, wanted["output"], rtol=0, atol=1e-5)
+    for wrong in ("value", [], ["colour"]):
+        with pytest.raises(SpecError):
+            predict(network, params, given.inputs, device="reference", outputs=wrong)
 
 
 @pytest.mark.parametrize(

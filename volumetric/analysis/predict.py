@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -20,22 +21,48 @@ from volumetric.runtime.plan import DELAYS, Value
 from volumetric.runtime.state import by_name
 from volumetric.weights import Params
 
+Given: TypeAlias = ArrayLike | Mapping[str, ArrayLike]
+"""Of a network with one input, or of all its inputs by name."""
+
 BATCH = 256
 """Rows that are computed at a time."""
 TOGETHER = 16
 """Sequences that are computed in one call, at most, and of no more than `BATCH` rows."""
 
 
+@overload
 def predict(
     network: Network,
     params: Params,
-    inputs: ArrayLike | Mapping[str, ArrayLike],
+    inputs: Given,
     *,
     device: AnyDevice = "auto",
     dtype: str | DType | Scheme | None = None,
     batch_size: int = BATCH,
-) -> F32Array:
-    """Return the output ``"output"`` for `inputs`, samples first.
+    outputs: None = None,
+) -> F32Array: ...
+@overload
+def predict(
+    network: Network,
+    params: Params,
+    inputs: Given,
+    *,
+    device: AnyDevice = "auto",
+    dtype: str | DType | Scheme | None = None,
+    batch_size: int = BATCH,
+    outputs: Sequence[str],
+) -> dict[str, F32Array]: ...
+def predict(
+    network: Network,
+    params: Params,
+    inputs: Given,
+    *,
+    device: AnyDevice = "auto",
+    dtype: str | DType | Scheme | None = None,
+    batch_size: int = BATCH,
+    outputs: Sequence[str] | None = None,
+) -> F32Array | dict[str, F32Array]:
+    """Return the output ``"output"`` for `inputs`, samples first; or those that `outputs` names, by name.
 
     Each call compiles the network anew; `volumetric.load` makes a model that keeps what was compiled.
 
@@ -47,11 +74,14 @@ def predict(
         such arrays by name.
     device : where to compute: a name, as `volumetric.open_device` takes it, or an open device
     dtype : numeric type that a copy of the weights is converted to; None computes with them as they are
+    outputs : names of outputs; what makes no other is not computed
 
     Raises
     ------
     ShapeError
         `inputs` is not what the network reads, or has no sample.
+    SpecError
+        The network has no such output.
     """
     plan = lower(network)
     calls = _Calls(plan, inputs, batch_size)
@@ -61,7 +91,7 @@ def predict(
         network.morph(params, dtype)
     executable = opened.compile(plan, params, RunOptions(context=calls.rows, compute="float32"))
     try:
-        return calls.run(executable)
+        return calls.run(executable, outputs)
     finally:
         executable.close()
 
@@ -69,11 +99,12 @@ def predict(
 def predict_on(
     executable: Executable,
     plan: Plan,
-    inputs: ArrayLike | Mapping[str, ArrayLike],
+    inputs: Given,
     scaling: Standardisation | None = None,
     *,
     batch_size: int = BATCH,
-) -> F32Array:
+    outputs: Sequence[str] | None = None,
+) -> F32Array | dict[str, F32Array]:
     """Return what `predict` does, from a network that is compiled already, of inputs that `scaling` standardises.
 
     What it standardises is the input ``"input"``.
@@ -90,7 +121,7 @@ def predict_on(
             f"a sequence has {calls.rows} rows, the context holds {context}",
             hint=f"open the model with context={calls.rows}, or cut the sequences",
         )
-    return calls.run(executable)
+    return calls.run(executable, outputs)
 
 
 class _Calls:
@@ -99,7 +130,7 @@ class _Calls:
     def __init__(
         self,
         plan: Plan,
-        inputs: ArrayLike | Mapping[str, ArrayLike],
+        inputs: Given,
         batch_size: int,
         scaling: Standardisation | None = None,
     ) -> None:
@@ -130,17 +161,23 @@ class _Calls:
         """Rows of the longest call."""
         return max(len(part[INPUT]) for part in self.parts)
 
-    def run(self, executable: Executable) -> F32Array:
+    def run(self, executable: Executable, names: Sequence[str] | None) -> F32Array | dict[str, F32Array]:
         together = max(1, min(TOGETHER, BATCH // self.rows, len(self.parts))) if self.sequences else 1
+        if isinstance(names, str) or (names is not None and not names):
+            raise SpecError(f"outputs={names!r} is no list of names", hint='as in ["output"]')
+        wanted = (OUTPUT,) if names is None else tuple(dict.fromkeys(names))
         states = [executable.new_state() for _ in range(together)]
-        outputs: list[F32Array] = []
+        found: dict[str, list[F32Array]] = {name: [] for name in wanted}
         for start in range(0, len(self.parts), together):
             parts = self.parts[start : start + together]
             for state in states:
                 state.reset()
-            pieces = [Piece(state, part, "all", (OUTPUT,)) for state, part in zip(states, parts, strict=False)]
-            outputs += map(output_of, executable.run(pieces))
-        return np.stack(outputs) if self.sequences else np.concatenate(outputs)
+            pieces = [Piece(state, part, "all", wanted) for state, part in zip(states, parts, strict=False)]
+            for made in executable.run(pieces):
+                for name, rows in found.items():
+                    rows.append(output_of(made, name))
+        joined = {name: np.stack(rows) if self.sequences else np.concatenate(rows) for name, rows in found.items()}
+        return joined[OUTPUT] if names is None else joined
 
 
 def _numbers(inputs: ArrayLike) -> Array:

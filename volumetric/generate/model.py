@@ -9,10 +9,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from volumetric._typing import F32Array
-from volumetric.analysis.predict import BATCH, predict_on
 from volumetric.errors import GenerationError, SpecError
 from volumetric.generate.adapters import Adapts, Lora, adapted
 from volumetric.generate.batch import PROMPT_ROWS, TOGETHER, BatchStream
@@ -22,6 +21,7 @@ from volumetric.generate.events import Generation
 from volumetric.generate.footprint import Footprint, footprint
 from volumetric.generate.info import ModelInfo
 from volumetric.generate.params import Merged, SamplingParams, merge
+from volumetric.generate.predicting import Predicts
 from volumetric.generate.prompt import Message, Prompt, check_messages, encode_prompt, items_of
 from volumetric.generate.session import PREFILL_ROWS, Session, restore_session
 from volumetric.generate.stream import Stream
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from volumetric.generate.perplexity import Perplexity
 
 
-class Model(Encodes, Adapts):
+class Model(Encodes, Adapts, Predicts):
     """A network bound to a device, with tokenizer and chat template where the source has them.
 
     Parameters
@@ -183,34 +183,6 @@ class Model(Encodes, Adapts):
             for start in range(0, tokens.size, rows)
         ]
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
-
-    def predict(self, inputs: ArrayLike | Mapping[str, ArrayLike], *, batch_size: int = BATCH) -> F32Array:
-        """Return the outputs for many samples, float32, samples first; nothing is rounded unless `load` was told to.
-
-        Inputs are standardised first where the network was trained so.
-
-        Parameters
-        ----------
-        inputs : ``[samples, …]``: rows, each for itself, computed `batch_size` at a time; or sequences,
-            ``[samples, T, …]``, each from an empty state. Where a layer reads other rows, as recurrent ones do,
-            ``[T, …]`` is one sequence. Samples of several axes may come flat. Where the network has several inputs,
-            such arrays by name
-
-        Raises
-        ------
-        ShapeError : `inputs` is not what the network reads, has no sample, or a sequence longer than the context
-        GenerationError : an id is outside of the vocabulary
-
-        Examples
-        --------
-        >>> load("spirals/model").predict(points).argmax(1)  # doctest: +SKIP
-        """
-        return predict_on(self.executable, self.plan, inputs, self.loaded.inputs, batch_size=batch_size)
-
-    @property
-    def classes(self) -> tuple[str, ...]:
-        """Names of the classes that the outputs stand for; empty where the files have none."""
-        return self.loaded.classes
 
     def perplexity(
         self, text: str | Sequence[int], *, window: int | None = None, stride: int | None = None
