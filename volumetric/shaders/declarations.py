@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _MARK = re.compile(r"[{};]")
@@ -43,8 +44,12 @@ def declarations(text: str) -> Iterator[Declaration]:
         yield _declaration(text[start:])
 
 
+@lru_cache(128)
 def needed(text: str) -> str:
-    """Return the text without functions and workgroup variables that no entry point reaches."""
+    """Return the text without functions and workgroup variables that no entry point reaches.
+
+    It is asked before constants are known, for a few texts of which each becomes many modules.
+    """
     parts = list(declarations(text))
     named = {part.name: part for part in parts if part.name}
     reached = _reached(named, [part for part in parts if part.entry])

@@ -12,6 +12,7 @@ import ast
 import operator
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 
 from volumetric.errors import SpecError
 
@@ -76,11 +77,15 @@ def _closing_brace(text: str, start: int) -> int:
 
 def constant_value(expression: str, constants: Mapping[str, int | float | bool]) -> int | None:
     """Value of an integer expression over `constants`; None if it is anything else."""
-    source = _INTEGER_SUFFIX.sub(r"\1", expression.strip())
     try:
-        return _evaluate(ast.parse(source, mode="eval").body, constants)
+        return _evaluate(_parsed(expression), constants)
     except (SyntaxError, KeyError, TypeError, ZeroDivisionError):
         return None
+
+
+@lru_cache(1024)
+def _parsed(expression: str) -> ast.expr:
+    return ast.parse(_INTEGER_SUFFIX.sub(r"\1", expression.strip()), mode="eval").body
 
 
 def _bound(expression: str, constants: Mapping[str, int | float | bool]) -> int:
