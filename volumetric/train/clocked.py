@@ -277,7 +277,7 @@ class ClockedLearner(DeviceLearner):
         ticks = Ticks(
             count=stop - start,
             given=tuple(sequences.given) if last > first else (),
-            rows=tuple(row * per - start for row in range(first, last)),
+            rows=tuple(range(first * per - start, last * per - start, per)),
             read=tuple((name, at) for name, of in sequences.readings.items() if (at := of.ticks(start, stop))),
             fresh=start == 0,
             resets=marks is not None,

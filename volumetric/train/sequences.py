@@ -40,7 +40,9 @@ class Reading:
 
     def ticks(self, start: int, stop: int) -> tuple[int, ...]:
         """Return after which ticks of a window, counted from its start, it is read."""
-        return tuple(n * self.every + self.delay - start for n in self.between(start, stop))
+        ends = self.between(start, stop)
+        first, last = (n * self.every + self.delay - start for n in (ends.start, ends.stop))
+        return tuple(range(first, last, self.every))
 
     def reached(self, resets: Array, per_row: int) -> Array:
         """Return 1 for the targets that are read before their stream begins anew, float32 ``[samples, count]``.
