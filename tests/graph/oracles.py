@@ -10,7 +10,7 @@ from typing import TypeAlias
 import numpy as np
 
 from volumetric._typing import Array
-from volumetric.layers import MLSTM, SLSTM, AGaLiTe, Axon, CausalConv1d, LayerSpec
+from volumetric.layers import MLSTM, SLSTM, AGaLiTe, Axon, CausalConv1d, LayerSpec, XLAttention
 from volumetric.layers.activations import Activation
 from volumetric.layers.axon import Mix
 
@@ -70,6 +70,26 @@ class Oracle:
                 rest[f"grad/{ours}"] = change(of[f"grad/param/{name}"])
         if "grad/x" in of:
             rest["grad/x"] = of["grad/x"]
+        return params, rest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remembered(Oracle):
+    """Attention that remembers rows there, and here what keys and values were made of them.
+
+    All cases begin with a reset, so that nothing of the memory before them matters.
+    """
+
+    def load(self, case: str) -> tuple[dict[str, Array], dict[str, Array]]:
+        params, rest = Oracle.load(self, case)
+        with np.load(FIXTURES / f"{case}.npz") as of:
+            for prefix in ("state0", "state1"):
+                memory, segments = of[f"{prefix}/mem"].astype(np.float64), of[f"{prefix}/mem_seg"]
+                own = np.cumprod((segments[:, ::-1] == segments[:, -1:]) & (segments[:, ::-1] >= 0), axis=1)[:, ::-1]
+                rest[f"{prefix}/age"] = own.sum(1, keepdims=True).astype(np.float64)
+                for name in ("keys", "values"):
+                    made = memory @ params[f"{name[0]}.weight"].T + params[f"{name[0]}.bias"]
+                    rest[f"{prefix}/{name}"] = made * own[..., None]
         return params, rest
 
 
@@ -157,6 +177,12 @@ def axon(activation: Activation, mix: Mix, *, width: int = 8, traces: bool = Fal
     )
 
 
+def _xl(memory: int) -> Oracle:
+    products = {f"{n}.{of}": (f"{n}_proj.{of}", same) for n in "qkvo" for of in ("weight", "bias")}
+    own = {"r.weight": ("r_proj.weight", same), "content_bias": ("u", same), "position_bias": ("v", same)}
+    return Remembered(spec=XLAttention(embed_dim=8, num_heads=2, memory=memory), params=products | own, states={})
+
+
 ORACLES: dict[str, Oracle] = {
     **{f"conv_depthwise_{resets}": _conv(mixing=False) for resets in ("none", "random")},
     **{f"conv_mixing_{resets}": _conv(mixing=True) for resets in ("none", "random")},
@@ -167,6 +193,9 @@ ORACLES: dict[str, Oracle] = {
     **{f"axon_identity_{resets}": axon("linear", "linear") for resets in ("none", "random")},
     **{f"axon_silu_{resets}": axon("silu", "linear") for resets in ("none", "random")},
     "axon_untraced_off": axon("linear", "none"),
+    "xl_long_memory": _xl(16),
+    "xl_resets": _xl(6),
+    "xl_short_memory": _xl(4),
     "agalite_none": _agalite(3),
     # A reset restarts the number of the row here, and there it does not: both signs may turn, which y does not show.
     "agalite_random": _agalite(3, unlike=frozenset({"tilde_k", "tilde_v", "tick"})),

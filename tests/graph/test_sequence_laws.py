@@ -39,6 +39,7 @@ from volumetric.layers import (
     PositionEmbedding,
     Sequential,
     ShortConv,
+    XLAttention,
 )
 from volumetric.network import Network
 from volumetric.runtime import lower
@@ -59,6 +60,7 @@ FORWARD: dict[str, LayerSpec] = {
     "axon": Axon(in_features=WIDTH, out_features=2, hidden_features=5, activation="silu"),
     "traces": Axon(in_features=WIDTH, out_features=2, mix="none", traces=True),
     "axon_linear": AxonLinear(in_features=WIDTH, out_features=2, activation="silu"),
+    "xl_attention": XLAttention(embed_dim=WIDTH, num_heads=2, head_dim=2, memory=3),
     "containers": Sequential(
         layers=(
             Dense(in_features=WIDTH, out_features=4, activation="tanh"),

@@ -71,6 +71,7 @@ from volumetric.layers import (
     Softmax,
     Sparsemax,
     SwiGLU,
+    XLAttention,
 )
 from volumetric.layers.activations import ACTIVATIONS, Activation
 from volumetric.layers.gate import Scoring
@@ -274,6 +275,8 @@ _RECURRENT: dict[str, Case] = {
     "agalite-batch": (AGaLiTe(embed_dim=4, num_heads=1, eta=1, r=3, eps=0.1), (2, 4, 4)),
     "axon": (Axon(in_features=3, out_features=4, hidden_features=5, activation="silu"), (5, 3)),
     "axon-batch": (Axon(in_features=4, out_features=2, mix="srht", activation="tanh"), (2, 4, 4)),
+    "xl": (XLAttention(embed_dim=6, num_heads=2, memory=2), (5, 6)),
+    "xl-batch": (XLAttention(embed_dim=3, num_heads=1, head_dim=2, memory=9, bias=False), (2, 4, 3)),
     "axon-linear": (AxonLinear(in_features=3, out_features=2, activation="silu", traces=True), (4, 3)),
     "axon-linear-batch": (AxonLinear(in_features=2, out_features=3, bias=False, mix="none"), (2, 3, 2)),
     "axon-plain": (Axon(in_features=3, out_features=3, mix="none", traces=True), (1, 3)),

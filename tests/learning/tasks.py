@@ -78,6 +78,7 @@ from volumetric.layers import (
     Softmax,
     Sparsemax,
     SwiGLU,
+    XLAttention,
 )
 from volumetric.network import Network, initialise
 from volumetric.runtime import RunOptions, lower
@@ -242,6 +243,7 @@ TASKS: dict[str, Task] = {
         layers=(Axon(in_features=3, out_features=2, activation="tanh"),), row=(3,), rows=4, rate=0.6, spread=0.2
     ),
     "axon_linear": Task(layers=(AxonLinear(in_features=3, out_features=2),), row=(3,), rows=4, rate=0.2),
+    "xl_attention": Task(layers=(XLAttention(embed_dim=4, num_heads=2, memory=2),), row=(4,), rows=4, rate=0.5),
     "kmeans": Task(layers=(KMeans(num_clusters=3, in_features=3, output="features"),), row=(3,)),
     "gate": Task(layers=(Gate(in_features=4, out_features=3, bias=True),), row=(4,), rate=3.0),
     "parallel": Task(

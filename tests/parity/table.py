@@ -77,6 +77,7 @@ from volumetric.layers import (
     Softmax,
     Sparsemax,
     SwiGLU,
+    XLAttention,
 )
 from volumetric.runtime.cpu.graph.device import CpuGraphs
 from volumetric.runtime.gpu.graph import GpuGraphs
@@ -241,6 +242,10 @@ EXAMPLES: Final[dict[str, Callable[[int, int, int], Example]]] = {
     "agalite": lambda r, a, b: (AGaLiTe(embed_dim=a, num_heads=1 if a % 2 else 2, eta=b % 4 + 1), (r, 3, a)),
     "axon": lambda r, a, b: (Axon(in_features=a, out_features=b, activation="silu"), (r, 3, a)),
     "axon_linear": lambda r, a, b: (AxonLinear(in_features=a, out_features=b), (r, 3, a)),
+    "xl_attention": lambda r, a, b: (
+        XLAttention(embed_dim=a, num_heads=2, head_dim=b % 8 + 1, memory=2),
+        (r, 3, a),
+    ),
     "kmeans": lambda r, a, b: (KMeans(num_clusters=b, in_features=a, output="features", temperature=2.0), (r, a)),
     "gate": lambda r, a, b: (Gate(in_features=a, out_features=b, bias=True, top_k=min(b, 2)), (r, a)),
     "parallel": _parallel,

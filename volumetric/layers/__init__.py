@@ -74,3 +74,4 @@ from volumetric.layers.state import Memory as Memory
 from volumetric.layers.state import StateKind as StateKind
 from volumetric.layers.state import StateSpec as StateSpec
 from volumetric.layers.training import Training as Training
+from volumetric.layers.xl_attention import XLAttention as XLAttention

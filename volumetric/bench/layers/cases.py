@@ -72,6 +72,7 @@ from volumetric.layers import (
     Softmax,
     Sparsemax,
     SwiGLU,
+    XLAttention,
 )
 
 
@@ -150,6 +151,7 @@ _SIZES: Final[dict[str, tuple[LayerSpec, tuple[int, ...]]]] = {
     "agalite": (AGaLiTe(embed_dim=128), _CELLS),
     "axon": (Axon(in_features=128, out_features=128, activation="silu"), _CELLS),
     "axon_linear": (AxonLinear(in_features=128, out_features=128), _CELLS),
+    "xl_attention": (XLAttention(embed_dim=128), _CELLS),
     "kmeans": (KMeans(num_clusters=256, in_features=128, output="features", temperature=4.0), (4096, 128)),
     "gate": (Gate(in_features=512, out_features=16, top_k=2), (4096, 512)),
     "parallel": (_experts(512), (256, 512)),

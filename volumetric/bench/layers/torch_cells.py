@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 Params = Mapping[str, Any]
-KINDS = ("causal_conv1d", "slstm", "mlstm", "agalite", "axon", "axon_linear")
+KINDS = ("causal_conv1d", "slstm", "mlstm", "agalite", "axon", "axon_linear", "xl_attention")
 
 
 def build(layers: Any, spec: Mapping[str, Any], p: Params) -> Callable[[Any], Any]:
@@ -141,3 +141,25 @@ def _axon(layers: Any, spec: Mapping[str, Any], p: Params) -> Callable[[Any], An
 def _axon_linear(layers: Any, spec: Mapping[str, Any], p: Params) -> Callable[[Any], Any]:
     beside = _axon(layers, spec, {name.removeprefix("axon/"): value for name, value in p.items() if "/" in name})
     return lambda x: layers.affine(p, "", x) + beside(x)
+
+
+def _xl_attention(layers: Any, spec: Mapping[str, Any], p: Params) -> Callable[[Any], Any]:
+    torch, heads, most = layers.torch, spec["num_heads"], spec["memory"]
+
+    def run(x: Any) -> Any:
+        _, length, width = x.shape
+        q, k, v = (layers.affine(p, f"{n}.", x).unflatten(-1, (heads, -1)).transpose(1, 2) for n in "qkv")
+        far = torch.arange(length - 1, -1, -1, device=x.device)
+        turns = far[:, None] * 10000.0 ** (-2 * torch.arange((width + 1) // 2, device=x.device) / width)
+        codes = torch.cat([turns.sin(), turns.cos()], -1)[:, :width]
+        r = layers.affine(p, "r.", codes.to(x.dtype)).unflatten(-1, (heads, -1)).transpose(0, 1)
+        by_distance = (q + p["position_bias"][:, None]) @ r.transpose(1, 2)
+        # Each row begins one place further right than the one above it.
+        wide = layers.F.pad(by_distance, (0, 1)).flatten(2)[..., length - 1 : -1]
+        by_distance = layers.F.pad(wide, (0, length * length - wide.shape[-1])).unflatten(-1, (length, length))
+        logits = ((q + p["content_bias"][:, None]) @ k.transpose(2, 3) + by_distance) / q.shape[-1] ** 0.5
+        apart = torch.arange(length, device=x.device)[:, None] - torch.arange(length, device=x.device)
+        weights = logits.masked_fill((apart < 0) | (apart > most), -torch.inf).softmax(-1)
+        return layers.affine(p, "o.", (weights @ v).transpose(1, 2).flatten(2))
+
+    return run

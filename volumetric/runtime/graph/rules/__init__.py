@@ -14,6 +14,7 @@ from volumetric.runtime.graph.rules import rowwise as rowwise
 from volumetric.runtime.graph.rules import sequences as sequences
 from volumetric.runtime.graph.rules import softmaxes as softmaxes
 from volumetric.runtime.graph.rules import state_space as state_space
+from volumetric.runtime.graph.rules import xl_attention as xl_attention
 from volumetric.runtime.graph.rules.base import RULES as RULES
 from volumetric.runtime.graph.rules.base import GraphTraining as GraphTraining
 from volumetric.runtime.graph.rules.base import Scope as Scope

@@ -102,8 +102,9 @@ def _mixed(scope: Scope, terms: Sequence[int], weight: int) -> int:
     """Emit the products of all channels of some rows with ``[out, in, taps]``."""
     work = scope.work
     wide, width, taps = work.shape(weight)
+    rows = work.concat(terms, len(work.shape(terms[0])) - 1)  # first: a device may join rows by itself
     turned = work.reshape(work.permute(weight, (0, 2, 1)), (wide, taps * width))
-    return linear(work, {"weight": turned}, ("",), work.concat(terms, len(work.shape(terms[0])) - 1))
+    return linear(work, {"weight": turned}, ("",), rows)
 
 
 @rule("causal_conv1d")

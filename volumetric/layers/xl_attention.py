@@ -1,0 +1,195 @@
+"""XLAttention: attention over a row and a bounded memory of rows before it, by distance (Transformer-XL).
+
+Dai et al. 2019, arXiv 1901.02860.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from volumetric._typing import Array, Shape
+from volumetric.errors import SpecError
+from volumetric.layers.base import (
+    Arrays,
+    Grads,
+    LayerSpec,
+    Memory,
+    ParamSpec,
+    Saved,
+    expect_last,
+    expect_positive,
+    layer,
+)
+from volumetric.layers.dense import affine, affine_params, affine_vjp
+from volumetric.layers.selective_scan import linear_scan
+from volumetric.layers.softmax import softmax, softmax_vjp
+from volumetric.layers.state import StateSpec, covered_by, is_sequence
+
+
+class Window(NamedTuple):
+    """What attention of a window reads.
+
+    Attributes
+    ----------
+    q, k, v : ``[B, heads, T or memory + T, head_dim]``
+    r : codes of distances ``memory`` … 0, ``[heads, memory + 1, head_dim]``
+    seen : ``[B, 1, T, memory + T]``
+    """
+
+    q: Array
+    k: Array
+    v: Array
+    r: Array
+    seen: Array
+
+
+@layer("xl_attention")
+class XLAttention(LayerSpec):
+    """``y = W_o Σ_s a_s v_s`` over a row and up to `memory` rows before it, weighed by content and distance.
+
+    ``a = softmax(((q + u) · k_s + (q + w) · r_δ) / √d)`` for each head, where δ is how many rows s lies back, ``r_δ`` a
+    product of a fixed code of sines and cosines of δ, and u and w one vector a head (Dai et al. 2019). A call goes on
+    from keys and values of the last rows, as they were computed, and from the number of these that belong to the
+    sequence, in states of fixed size; what lies behind a reset is not seen. So a row sees the same rows however a
+    sequence is cut into calls. In the VJP states are constants.
+
+    Attributes
+    ----------
+    embed_dim : width of input and output
+    num_heads : heads
+    head_dim : width of a head; None: the heads divide the width
+    memory : rows before a row that it sees
+    bias : whether the products with rows have biases
+    """
+
+    contextual: ClassVar[bool] = True
+    takes_resets: ClassVar[bool] = True
+
+    embed_dim: int
+    num_heads: int = 4
+    head_dim: int | None = None
+    memory: int = 128
+    bias: bool = True
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        given = () if self.head_dim is None else ("head_dim",)
+        expect_positive(self, "embed_dim", "num_heads", "memory", *given)
+        if self.head_dim is None and self.embed_dim % self.num_heads:
+            raise SpecError(f"xl_attention: {self.num_heads} heads do not divide a width of {self.embed_dim}")
+
+    @property
+    def by_head(self) -> tuple[int, int]:
+        """Heads, and the width of one."""
+        return self.num_heads, self.head_dim or self.embed_dim // self.num_heads
+
+    @property
+    def inner(self) -> int:
+        """Width of all heads."""
+        return self.by_head[0] * self.by_head[1]
+
+    def params(self) -> tuple[ParamSpec, ...]:
+        products = (affine_params(f"{n}.", self.inner, self.embed_dim, bias=self.bias) for n in ("q", "k", "v"))
+        return (
+            *(param for of in products for param in of),
+            *affine_params("r.", self.inner, self.embed_dim, bias=False),
+            ParamSpec(name="content_bias", shape=self.by_head, init="zeros", packable=False),
+            ParamSpec(name="position_bias", shape=self.by_head, init="zeros", packable=False),
+            *affine_params("o.", self.embed_dim, self.inner, bias=self.bias),
+        )
+
+    def states(self, *inputs: Shape) -> tuple[StateSpec, ...]:
+        if not is_sequence(*inputs):
+            return ()
+        return tuple(StateSpec(name=name, shape=shape, kind="fixed") for name, shape in self.shapes.items())
+
+    @property
+    def shapes(self) -> dict[str, Shape]:
+        """Shapes of the states by name; ``age`` is the number of rows of the memory that are the sequence's."""
+        rows = (self.memory, self.inner)
+        return {"keys": rows, "values": rows, "age": (1,)}
+
+    def output_shape(self, *inputs: Shape) -> Shape:
+        expect_last(self, inputs[0], self.embed_dim)
+        return inputs[0]
+
+    def codes(self) -> Array:
+        """Return the codes of the distances ``memory`` … 0, ``[memory + 1, embed_dim]``."""
+        count = (self.embed_dim + 1) // 2
+        frequencies = 10000.0 ** (-2.0 * np.arange(count) / self.embed_dim)
+        turns = np.arange(self.memory, -1, -1)[:, None] * frequencies
+        return np.concatenate([np.sin(turns), np.cos(turns)], axis=-1)[:, : self.embed_dim]
+
+    def distances(self, length: int) -> Array:
+        """Return how far each row of memory and window lies behind each of the window, ``[T, memory + T]``."""
+        return self.memory + np.arange(length)[:, None] - np.arange(self.memory + length)
+
+    def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
+        x = xs[0]
+        *lead, length, _ = x.shape
+        covered = covered_by(memory, x.shape)
+        keep = None if covered is None else covered.keep(x.shape)
+        start = {n: np.zeros((*lead, *s), x.dtype) for n, s in self.shapes.items()}
+        if covered is not None:
+            start = {n: covered.read(n, (*lead, *s), x.dtype) for n, s in self.shapes.items()}
+        before = {n: start[n].reshape(-1, *s) for n, s in self.shapes.items()}
+        rows = x.reshape(-1, length, self.embed_dim)
+        batch = len(rows)
+        kept = None if keep is None else keep.reshape(batch, length)
+        count = linear_scan(np.ones((batch, length, 1), x.dtype), np.ones(1, x.dtype), before["age"], kept)
+        apart = self.distances(length)
+        seen = (apart >= 0) & (apart <= self.memory) & (apart < count)
+        k, v = (np.concatenate([before[n], affine(p, f"{w}.", rows)], 1) for n, w in (("keys", "k"), ("values", "v")))
+        if covered is not None and length:
+            shown = seen[:, -1, length:, None]
+            ends = {n: np.where(shown, of[:, length:], x.dtype.type(0)) for n, of in (("keys", k), ("values", v))}
+            ends["age"] = np.minimum(count[:, -1], x.dtype.type(self.memory))
+            for name, end in ends.items():
+                covered.write(name, end.reshape(start[name].shape))
+        codes = self.codes().astype(x.dtype)
+        r = affine(p, "r.", codes).reshape(-1, *self.by_head).swapaxes(0, 1)
+        of = Window(self._heads(affine(p, "q.", rows)), self._heads(k), self._heads(v), r, seen[:, None])
+        found, weights = self._attend(p, of)
+        joined = found.swapaxes(1, 2).reshape(*lead, length, self.inner)
+        saved = {"x": x, "rows": rows, "of": of, "weights": weights, "joined": joined, "codes": codes}
+        return affine(p, "o.", joined), saved
+
+    def _attend(self, p: Arrays, of: Window) -> tuple[Array, Array]:
+        scale = of.q.dtype.type(self.by_head[1] ** -0.5)
+        logits = (of.q + p["content_bias"][:, None]) @ of.k.swapaxes(-1, -2)
+        by_distance = (of.q + p["position_bias"][:, None]) @ of.r.swapaxes(-1, -2)
+        for t in range(of.q.shape[2]):
+            logits[..., t, t : t + self.memory + 1] += by_distance[..., t, :]
+        odd = np.sum(of.v * 0, axis=-1)[:, :, None]  # NaN goes through weights, so that it is not where it is not seen
+        logits = np.where(of.seen, logits * scale + odd, logits.dtype.type(-np.inf))
+        weights = softmax(logits)
+        return weights @ np.where(np.isfinite(of.v), of.v, of.v.dtype.type(0)), weights
+
+    def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
+        params: dict[str, Array] = {}
+        of, weights, rows = saved["of"], saved["weights"], saved["rows"]
+        batch, length, _ = rows.shape
+        g = affine_vjp(p, "o.", saved["joined"], gy, params).reshape(batch, length, self.inner)
+        g = self._heads(g)
+        g_v = weights.swapaxes(-1, -2) @ g
+        g_logits = softmax_vjp(weights, g @ of.v.swapaxes(-1, -2)) * g.dtype.type(self.by_head[1] ** -0.5)
+        by_distance = np.zeros((*g_logits.shape[:3], self.memory + 1), g.dtype)
+        for t in range(length):
+            by_distance[..., t, :] = g_logits[..., t, t : t + self.memory + 1]
+        g_content, g_position = g_logits @ of.k, by_distance @ of.r
+        params["content_bias"], params["position_bias"] = g_content.sum((0, 2)), g_position.sum((0, 2))
+        g_k = g_logits.swapaxes(-1, -2) @ (of.q + p["content_bias"][:, None])
+        g_r = np.sum(by_distance.swapaxes(-1, -2) @ (of.q + p["position_bias"][:, None]), axis=0)
+        affine_vjp(p, "r.", saved["codes"], g_r.swapaxes(0, 1).reshape(-1, self.inner), params)
+        parts = {"q": g_content + g_position, "k": g_k[:, :, self.memory :], "v": g_v[:, :, self.memory :]}
+        gx = np.zeros_like(rows)
+        for name, part in parts.items():
+            joined = part.swapaxes(1, 2).reshape(batch, length, self.inner)
+            gx = gx + affine_vjp(p, f"{name}.", rows, joined, params)
+        return Grads((gx.reshape(saved["x"].shape),), params)
+
+    def _heads(self, x: Array) -> Array:
+        """``[B, n, heads · d]`` as ``[B, heads, n, d]``."""
+        return x.reshape(*x.shape[:2], *self.by_head).swapaxes(1, 2)
