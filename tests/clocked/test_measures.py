@@ -12,6 +12,7 @@ from tests.clocked.test_streams import CHAIN
 from volumetric import Clocked, Coord, Every
 from volumetric.builders.chain import chain
 from volumetric.layers import Dense
+from volumetric.runtime.clocked.learning import Parts, Streams, Ticks, begin_window
 from volumetric.runtime.clocked.measures import history_bytes, state_bytes, tick_bytes, ways
 from volumetric.runtime.clocked.window import Machine, Window
 from volumetric.runtime.graph.build import GraphBuilder
@@ -58,6 +59,48 @@ def test_history_is_what_the_graph_of_a_window_remembers(which: Any) -> None:
     told = history_bytes(clocked, ticks, batch=3)
     assert told == 3 * (state_bytes(clocked) + ticks * tick)
     assert told == pytest.approx(remembered(clocked, ticks, 3), rel=0.05)
+
+
+@pytest.mark.parametrize("which", ["chain", 6])
+def test_checkpoints_remember_as_much_as_is_told(which: Any) -> None:
+    clocked = Clocked(network=CHAIN) if which == "chain" else machine(which)
+    kept, work, (ticks, apart, batch) = Machine(clocked, 2), GraphBuilder(), (60, 20, 2)
+    given = tuple(clocked.network.ports)
+    run = begin_window(
+        work,
+        Streams(kept, "x"),
+        Ticks(count=ticks, given=given, rows=tuple(range(ticks)), read=(), fresh=False, resets=False),
+    )
+    parts = Parts(work, work.stored, lambda keys, shape: work.stored("+".join(keys), (len(keys), *shape)), apart)
+    made = parts.forward(run, kept)
+    parts.back(run, {y: work.input("slope", work.shape(y)) for each in made for y in each.values()})
+    views = {node.outputs[0]: node.inputs[0] for node in work.nodes if node.op == "reshape"}
+
+    def root(i: int) -> int:
+        while i in views:
+            i = views[i]
+        return i
+
+    slopes = {i for i, tensor in enumerate(work.tensors) if tensor.name == "slope"}
+    read: list[set[int]] = [set()]  # what gradients read of what is no gradient, part by part
+    once = 0
+    for node in work.nodes:
+        if node.inputs[:1] == (run.rows[given[0]],) and node.attrs["starts"][0] % apart == 0:
+            once += 1  # a part begins, and later again
+            if once > ticks // apart:
+                read.append(set())
+        if slopes.intersection(node.inputs):
+            slopes.update(node.outputs)
+            read[-1].update(root(i) for i in node.inputs if i not in slopes)
+    assert len(read) == ticks // apart
+    states = [{root(i) for i in part.values()} for part in parts.before]
+    fixed = {i for i, tensor in enumerate(work.tensors) if tensor.role in ("constant", "parameter")}
+
+    def size(tensors: set[int]) -> int:
+        return 4 * sum(prod(work.shape(i)) for i in tensors - fixed)
+
+    found = sum(map(size, states)) + max(size(part - set().union(*states)) for part in read)
+    assert history_bytes(clocked, ticks, checkpoint=apart, batch=batch) == pytest.approx(found, rel=0.05)
 
 
 def test_checkpoints_remember_states_and_what_lies_between_two() -> None:

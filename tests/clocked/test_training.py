@@ -103,6 +103,19 @@ def test_devices_learn_alike(name: str, clocked: Clocked | None) -> None:
         np.testing.assert_allclose(made[1].state.masters[key], w, rtol=0, atol=1e-5, err_msg=key)
 
 
+@pytest.mark.parametrize("seed", [4, 6, 21])
+def test_what_is_computed_once_more_has_the_same_bits(seed: int) -> None:
+    clocked, resets = machine(seed), np.array([[0, 0, 1, 0, 0, 0], [0] * 6])
+    given, made = {**rows(clocked, 2, 6), "resets": resets}, list[dict[str, np.ndarray]]()
+    for checkpoint in (0, 1, 4):
+        one = learner(clocked, weights(clocked), NumpyGraphs(), Systolic(delay=6, checkpoint=checkpoint))
+        assert one.step([Batch(given, Y[:2])], rate=1.0).fault is None
+        made.append(dict(one.state.masters))
+    for other in made[1:]:
+        for key, w in made[0].items():
+            np.testing.assert_array_equal(other[key], w, err_msg=key)
+
+
 def test_windows_go_on_and_cut_gradients() -> None:
     def totals(mode: Systolic, batch: Batch) -> list[tuple[float, float]]:
         one = learner(WAVE, PARAMS, NumpyGraphs(), mode)
@@ -203,7 +216,14 @@ def test_odd_numbers_are_named_by_layer_and_tick() -> None:
 
 
 def test_what_does_not_go_together_is_refused() -> None:
-    for wrong in ({"window": 0}, {"ticks_per_row": 0}, {"delay": -1}, {"delay": "soon"}, {"window": 2.5}):
+    for wrong in (
+        {"window": 0},
+        {"checkpoint": -1},
+        {"ticks_per_row": 0},
+        {"delay": -1},
+        {"delay": "soon"},
+        {"window": 2.5},
+    ):
         with pytest.raises(SpecError, match=f"systolic: {next(iter(wrong))}"):
             Systolic(**wrong)  # pyright: ignore[reportArgumentType]
     graphs = NumpyGraphs()

@@ -140,9 +140,10 @@ class ClockedLearner(DeviceLearner):
         scale, shares = self._losses.shares(asked.counts)
         own = [np.array([*shares.values()], np.float32)] if len(shares) > 1 else []
         rule = self._rule(asked.counts)
+        apart = self._mode.checkpoint if isinstance(self._mode, Systolic) else 0
         program = self._program(
             ("learn", streams.machine.batch, ticks, asked.key),
-            lambda: learning_graph(streams, ticks, self._weights, asked.objectives, rule),
+            lambda: learning_graph(streams, ticks, self._weights, asked.objectives, rule, checkpoint=apart),
         )
         knobs = self._knobs(rate, scale, self._updates + 1)
         *totals, norm, good = self._values(program, [*arrays, *asked.arrays, *own, knobs])

@@ -117,6 +117,8 @@ class Systolic:
         the input that takes longest
     carry : windows of a sequence go on from the states that the one before left, as constants. If not, sequences are
         cut into shorter ones, each of a window with its delay, that begin anew
+    checkpoint : ticks from one state that a window remembers to the next; what lies between is computed once more on
+        the way back, with the same bits. 0 remembers all
     """
 
     kind: ClassVar[str] = "systolic"
@@ -125,10 +127,13 @@ class Systolic:
     window: int = 64
     delay: int | Literal["auto"] | Mapping[str, int] = "auto"
     carry: bool = True
+    checkpoint: int = 0
 
     def __post_init__(self) -> None:
         """Check the fields."""
         _check_ticks("systolic", self, ("ticks_per_row", "window"))
+        if isinstance(self.checkpoint, bool) or not isinstance(self.checkpoint, int) or self.checkpoint < 0:
+            raise SpecError(f"systolic: checkpoint must be 0 or more ticks, got {self.checkpoint!r}")
 
 
 def _check_ticks(mode: str, of: Systolic | TargetPropagation, names: Sequence[str]) -> None:

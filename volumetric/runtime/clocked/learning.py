@@ -6,8 +6,8 @@ constants. Weights of layers that are one bucket are stacked in the graph, so th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from volumetric._typing import Shape
 from volumetric.runtime.clocked.program import at_tick, read_states, write_states
 from volumetric.runtime.clocked.window import Machine, Window
 from volumetric.runtime.graph.build import GraphBuilder
+from volumetric.runtime.graph.differentiate import differentiate
 from volumetric.runtime.graph.objectives import Objective, emit_objectives, emit_seeds, emit_targets
 from volumetric.runtime.graph.ops import Graph
 from volumetric.runtime.graph.passes import fuse_activations, join_pads
@@ -80,17 +81,33 @@ def ticks_graph(streams: Streams, ticks: Ticks, weights: EmitWeights, objectives
 
 
 def learning_graph(
-    streams: Streams, ticks: Ticks, weights: EmitWeights, objectives: Sequence[Objective], rule: UpdateRule
+    streams: Streams,
+    ticks: Ticks,
+    weights: EmitWeights,
+    objectives: Sequence[Objective],
+    rule: UpdateRule,
+    *,
+    checkpoint: int = 0,
 ) -> Graph:
     """Return a window with its update; nothing is written where a number would not be finite.
 
     Inputs: as `ticks_graph`; the shares of several losses, see `emit_seeds`; the knobs. Output [n + 2]: sums of the
     terms, norm of the gradients, 1 if it was written.
+
+    Parameters
+    ----------
+    checkpoint : ticks from one state that is remembered to the next, between which all is computed once more on the
+        way back; 0: all is remembered
     """
     work = GraphBuilder(flush=True)
-    run, read = _emit(work, streams, ticks, weights(work))
+    param = weights(work)
+    parts = Parts(work, param, stacking(work, param), checkpoint or ticks.count)
+    run, read = _emit(work, streams, ticks, param, parts)
     seen = emit_objectives(work, objectives, read, [emit_targets(work, of) for of in objectives])
-    gradients = master_gradients(work, rule, emit_seeds(work, seen.slopes, shared=len(objectives) > 1))
+    seeds = emit_seeds(work, seen.slopes, shared=len(objectives) > 1)
+    if ticks.count > parts.apart:
+        seeds = parts.back(run, seeds)
+    gradients = master_gradients(work, rule, seeds)
     norm, good = write_update(work, rule, gradients, {}, work.input("knobs", (KNOBS,)), seen.totals)
     write_states(work, run.state, run.kept, streams.place, good)
     return join_pads(fuse_activations(work.finish([work.concat([seen.totals, norm, good], 0)])))
@@ -129,16 +146,96 @@ def begin_window(work: GraphBuilder, streams: Streams, ticks: Ticks) -> Run:
     return Run(ticks=ticks, rows=rows, marks=marks, kept=kept, state=dict(kept) or _fresh(work, machine))
 
 
-def _emit(work: GraphBuilder, streams: Streams, ticks: Ticks, param: GetWeight) -> tuple[Run, dict[str, int]]:
+def _emit(
+    work: GraphBuilder, streams: Streams, ticks: Ticks, param: GetWeight, parts: Parts | None = None
+) -> tuple[Run, dict[str, int]]:
     """Emit a window; return it, and what was read of outputs, ``[streams, ticks, …]``."""
     run = begin_window(work, streams, ticks)
-    window = Window(work, streams.machine, run.state, param, stacking(work, param))
-    made = [run.tick(window, t) for t in range(ticks.count)]
+    if parts is None:
+        window = Window(work, streams.machine, run.state, param, stacking(work, param))
+        made = [run.tick(window, t) for t in range(ticks.count)]
+    else:
+        made = parts.forward(run, streams.machine)
 
     def row(y: int) -> int:
         return work.reshape(y, (work.shape(y)[0], 1, *work.shape(y)[1:]))
 
     return run, {name: work.concat([row(made[t][name]) for t in at], 1) for name, at in ticks.read}
+
+
+class Parts:
+    """A window in parts, of which all but the last are computed once more when gradients come back to them.
+
+    Sums of gradients go on from part to part, so that the same numbers are added in the same order as in one piece.
+
+    Parameters
+    ----------
+    apart : ticks of a part
+    """
+
+    def __init__(
+        self, work: GraphBuilder, param: GetWeight, stack: Callable[[Sequence[str], Shape], int], apart: int
+    ) -> None:
+        self.apart = apart
+        self.before: list[dict[str, int]] = []
+        """What streams kept when each part began."""
+        self._work, self._param, self._stack = work, param, stack
+        self._leaves: dict[int, None] = {}
+        self._made: list[dict[str, int]] = []
+        self._first: list[int] = []
+        self._window: Window | None = None
+
+    def forward(self, run: Run, machine: Machine) -> list[dict[str, int]]:
+        """Emit all ticks; return the outputs after each."""
+        window = self._window = Window(self._work, machine, run.state, self._leaf, self._stacked)
+        for t in range(run.ticks.count):
+            if t % self.apart == 0:
+                self.before.append(dict(run.state))
+                self._first.append(len(self._work.nodes))
+            self._made.append(run.tick(window, t))
+        return self._made
+
+    def _leaf(self, key: str, shape: Shape) -> int:
+        made = self._param(key, shape)
+        self._leaves[made] = None
+        return made
+
+    def _stacked(self, keys: Sequence[str], shape: Shape) -> int:
+        made = self._stack(keys, shape)
+        self._leaves[made] = None
+        return made
+
+    def back(self, run: Run, seeds: Mapping[int, int]) -> dict[int, int]:
+        """Emit the way back through all ticks; return the gradients of weights as ticks read them."""
+        work, count = self._work, run.ticks.count
+        assert self._window is not None
+        rows = {y for made in self._made for y in made.values()}
+        slopes = differentiate(work, seeds, rows, since=self._first[-1])
+        sums: dict[int, int] = {}
+        later: dict[int, int] = {}
+        after = dict(run.state)
+        for n in reversed(range(len(self._first))):
+            ticks = range(n * self.apart, min((n + 1) * self.apart, count))
+            state, made, first = after, {t: self._made[t] for t in ticks}, self._first[n]
+            if later or n + 1 < len(self._first):
+                first, state = len(work.nodes), dict(self.before[n])
+                again, window = replace(run, state=state), self._window.beside(state)
+                made = {t: again.tick(window, t) for t in ticks}
+            given: dict[int, int] = dict(sums)
+            for key, end in after.items():
+                if end in later and state[key] not in given:
+                    given[state[key]] = later[end]
+            for t in ticks:
+                for name, y in made[t].items():
+                    slope = slopes.get(self._made[t][name])
+                    if slope is not None and y not in given:
+                        given[y] = slope
+            starts = [i for i in dict.fromkeys(self.before[n].values()) if work.tensors[i].dtype == "float32"]
+            found = differentiate(work, given, [*self._leaves, *starts], since=first)
+            sums = {leaf: found[leaf] for leaf in self._leaves if leaf in found}
+            later = {start: found[start] for start in starts if start in found}
+            after = self.before[n]
+        return sums
 
 
 def _fresh(work: GraphBuilder, machine: Machine) -> dict[str, int]:

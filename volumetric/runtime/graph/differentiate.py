@@ -11,7 +11,12 @@ from volumetric.runtime.graph.ops import Node
 
 
 def differentiate(
-    work: GraphBuilder, seeds: Mapping[int, int], wanted: Iterable[int], *, stops: Collection[int] = ()
+    work: GraphBuilder,
+    seeds: Mapping[int, int],
+    wanted: Iterable[int],
+    *,
+    stops: Collection[int] = (),
+    since: int = 0,
 ) -> dict[int, int]:
     """Emit the gradients of ``Σ seed · tensor`` with respect to the tensors `wanted`.
 
@@ -21,6 +26,7 @@ def differentiate(
     seeds : tensor → tensor of its shape, the gradient that it receives from outside
     wanted : float32 tensors, as inputs and parameters
     stops : tensors that pass nothing on to what they depend on, as if they were constants
+    since : what nodes before this one made passes nothing on, either
 
     Returns
     -------
@@ -38,7 +44,7 @@ def differentiate(
         if work.shape(tensor) != work.shape(seed):
             raise ShapeError(f"the gradient of {list(work.shape(tensor))} cannot be {list(work.shape(seed))}")
     wanted = tuple(wanted)
-    nodes = list(work.nodes)
+    nodes = work.nodes[since:]
     moved = _dependent(nodes, wanted, work.detached.union(stops))
     grads = dict(seeds)
     for node in reversed(nodes):
