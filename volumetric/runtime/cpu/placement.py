@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from volumetric.runtime.cpu.steps import Draft, Step
+from volumetric.runtime.cpu.steps import BLOCKED, Draft, Step
 
 Home = Literal["arena", "key", "constant", "caller"]
 
@@ -121,18 +121,28 @@ class Placement:
                 storage.home = "caller"
 
     def _overwrite(self) -> None:
-        for at, step in enumerate(self.leaves):
-            if not step.over:
-                continue
-            [result] = step.writes
-            target = self.storages[self.of[result]]
-            for i in step.over:
-                source = self.storages[self.of[i]]
-                sizes = {source.size, target.size, self._draft.sizes[i], self._draft.sizes[result]}
-                fits = len(sizes) == 1 and source is not target
-                if fits and source.home == target.home == "arena" and source.last == at == target.first:
-                    self._join(self.of[i], self.of[result])
-                    break
+        for at, leaf in enumerate(self.leaves):
+            steps = leaf.body if leaf.name == BLOCKED else (leaf,)
+            for number, step in enumerate(steps):
+                if step.over:
+                    self._write_over(step, at, before=steps[:number], behind=steps[number + 1 :])
+
+    def _write_over(self, step: Step, at: int, *, before: Sequence[Step], behind: Sequence[Step]) -> None:
+        """Let the result of a step take the place of an operand that nothing needs any more, at leaf `at`."""
+        [result] = step.writes
+        number = self.of[result]
+        target = self.storages[number]
+        for i in step.over:
+            source = self.storages[self.of[i]]
+            sizes = {source.size, target.size, self._draft.sizes[i], self._draft.sizes[result]}
+            fits = len(sizes) == 1 and source is not target and source.home == target.home == "arena"
+            free = source.last == at == target.first and not self._touches(behind, self.of[i])
+            if fits and free and not self._touches(before, number):
+                self._join(self.of[i], number)
+                return
+
+    def _touches(self, steps: Sequence[Step], number: int) -> bool:
+        return any(self.of[i] == number for step in steps for i in (*step.reads, *step.writes))
 
     def _join(self, kept: int, gone: int) -> None:
         joined = self.storages.pop(gone)

@@ -22,6 +22,8 @@ from volumetric.runtime.graph.ops import Graph, Node, Tensor
 
 WALKED = {"loop": LOOP, "guard": GUARD}
 """Steps of which the walker runs the body: for each step of time, or if a column of weights is not 0 in all rows."""
+BLOCKED = "blocked"
+"""A step that runs its body on one block of the elements after the other."""
 
 
 @dataclass(frozen=True, slots=True)

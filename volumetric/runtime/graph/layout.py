@@ -10,6 +10,9 @@ from volumetric._typing import Shape
 from volumetric.kernels import strides as boxes
 from volumetric.kernels.strides import Axis, broadcast_strides, strides_of
 
+BINARY_AXES = 4
+"""Separate axes over which `binary` may broadcast."""
+
 
 def merged(sizes: Sequence[int], *strides: Sequence[int]) -> tuple[Shape, tuple[Shape, ...]]:
     """Merge neighbouring axes over which every tensor walks evenly, and drop those of size 1.

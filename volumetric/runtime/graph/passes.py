@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
+from collections.abc import Sequence
 from types import MappingProxyType
 
+import numpy as np
+
+from volumetric._typing import Shape
 from volumetric.layers.activations import ACTIVATIONS
+from volumetric.runtime.graph.layout import BINARY_AXES, broadcast_layout
 from volumetric.runtime.graph.liveness import roots
 from volumetric.runtime.graph.ops import Graph, Node
 from volumetric.runtime.graph.pruning import pruned
@@ -105,3 +110,30 @@ def _side_by_side(graph: Graph, pads: list[Node]) -> dict[str, object] | None:
     if end != shape[axis]:
         return None
     return {"op": "concat", "inputs": tuple(inputs), "attrs": MappingProxyType({"axis": axis})}
+
+
+def spread_late(graph: Graph) -> Graph:
+    """Let functions of pairs read what is repeated for them as it was before: they broadcast themselves.
+
+    What outlives the run, and may be written in between, stays as it is.
+    """
+    root, shapes = roots(graph), [tensor.shape for tensor in graph.tensors]
+    spread = {
+        node.outputs[0]: node.inputs[0]
+        for node in graph.nodes
+        if node.op == "broadcast" and graph.tensors[root[node.inputs[0]]].key is None
+    }
+    nodes: list[Node] = []
+    for node in graph.nodes:
+        inputs = node.inputs
+        for place, i in enumerate(inputs if node.op == "binary" else ()):
+            other = (*inputs[:place], spread.get(i, i), *inputs[place + 1 :])
+            if _fits([shapes[j] for j in other], shapes[node.outputs[0]]):
+                inputs = other
+        nodes.append(node if inputs == node.inputs else dataclasses.replace(node, inputs=inputs))
+    return pruned(dataclasses.replace(graph, nodes=tuple(nodes))) if spread else graph
+
+
+def _fits(operands: Sequence[Shape], result: Shape) -> bool:
+    """Whether operands make a result of this shape, over no more separate axes than `binary` takes."""
+    return np.broadcast_shapes(*operands) == result and len(broadcast_layout(result, *operands)[0]) <= BINARY_AXES

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from volumetric.kernels.cpu.graph.blocks import blocked
 from volumetric.kernels.cpu.graph.dots import dots
 from volumetric.kernels.cpu.graph.elementwise import binary, unary, unary_grad
 from volumetric.kernels.cpu.graph.gemm import finish, gemm
@@ -30,6 +31,7 @@ from volumetric.kernels.cpu.jit import Library
 
 _PLAIN = (
     assign,
+    blocked,
     chunk_sums,
     copy,
     dropout,

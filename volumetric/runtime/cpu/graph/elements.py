@@ -17,7 +17,7 @@ from volumetric.kernels.strides import strides_of
 from volumetric.layers.noise import threshold_of
 from volumetric.runtime.cpu.graph.steps import moved, rule
 from volumetric.runtime.cpu.steps import Address, Draft
-from volumetric.runtime.graph.layout import broadcast_layout, merged, reduce_layout
+from volumetric.runtime.graph.layout import BINARY_AXES, broadcast_layout, merged, reduce_layout
 from volumetric.runtime.graph.ops import Node
 
 _COST = {"linear": 0.0, "relu": 0.0, "exp": 0.3, "log": 0.5, "tanh": 0.8, "gelu": 1.0, "gelu_tanh": 1.0, "silu": 0.7}
@@ -85,12 +85,12 @@ def binary(draft: Draft, node: Node) -> None:
     (a, b), [y] = node.inputs, node.outputs
     count = draft.tensor(y).size
     sizes, (_, *steps) = broadcast_layout(draft.shape(y), draft.shape(a), draft.shape(b))
-    if len(sizes) > 4:
+    if len(sizes) > BINARY_AXES:
         raise UnsupportedError(
             f"binary at {node.where or 'an unnamed place'} broadcasts over {len(sizes)} separate axes",
-            hint="reshape so that at most 4 remain",
+            hint=f"reshape so that at most {BINARY_AXES} remain",
         )
-    lead = 4 - len(sizes)
+    lead = BINARY_AXES - len(sizes)
     sizes = (1,) * lead + sizes
     a_steps, b_steps = ((0,) * lead + tuple(4 * s for s in own) for own in steps)
     if sizes[-1] == 1:  # one element: any step will do, and vectors are the common case

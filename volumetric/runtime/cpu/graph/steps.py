@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from volumetric.kernels.cpu.graph.operations import SHAPES
+from volumetric.runtime.cpu.graph.blocks import block_by_block
 from volumetric.runtime.cpu.graph.views import shared_storage
 from volumetric.runtime.cpu.steps import Draft, Rules
 from volumetric.runtime.graph.ops import Graph, Node
@@ -27,6 +28,7 @@ def drafted(graph: Graph, *, alike: bool = False) -> Draft:
     for node in graph.nodes:
         if node.op not in rule or not node.outputs or any(prod(draft.shape(i)) for i in node.outputs):
             rule.append(draft, node)
+    block_by_block(draft)
     return draft
 
 
