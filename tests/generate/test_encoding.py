@@ -13,13 +13,18 @@ import numpy as np
 import pytest
 
 import volumetric
+from tests.devices import DEVICES, device
 from volumetric.dtypes import decode
 from volumetric.errors import CheckpointError, GenerationError, SpecError, UnsupportedError, VolumetricError
 from volumetric.generate import Model
-from volumetric.generate.encoder import with_hidden
+from volumetric.generate.encoder import HIDDEN, Encoder, with_hidden
 from volumetric.loaders import open_model
 from volumetric.loaders.convert import save_model
 from volumetric.loaders.encoder_layers import up_to
+from volumetric.runtime.device import Piece
+from volumetric.runtime.graph.network import NATIVE
+from volumetric.runtime.graph.segments import Cut
+from volumetric.runtime.lower import lower
 
 TINY = Path(__file__).parents[1] / "fixtures" / "hf_encoders"
 
@@ -271,10 +276,37 @@ def test_embedding_and_filling_masks_share_one_network(models: Any) -> None:
     rows, logits = model.embed(["the cat"]), model.logits([3, 17, 2])
     assert model.text_encoder.encoder.executable is model.executable
     assert (rows.shape, logits.shape) == ((1, 32), (3, 96))
-    with volumetric.load(TINY.with_name("hf_tiny") / "llama", device="reference") as decoder:
-        assert decoder.plan.outputs.keys() == {"output"}
-    network, last = decoder.network, max(decoder.network.layers)
-    tapped = dataclasses.replace(network, outputs={"last_hidden_state": last})
-    assert with_hidden(dataclasses.replace(decoder.loaded, network=tapped)) is tapped
-    assert decoder.loaded.hidden is not None
-    assert not up_to(tapped, decoder.loaded.hidden).outputs
+
+
+@pytest.mark.parametrize("name", DEVICES)
+def test_a_decoder_embeds_by_the_network_that_generates(name: str) -> None:
+    texts = [np.array(ids, np.int32) for ids in ([3, 17, 2, 9], [5])]
+    with volumetric.load(TINY.with_name("hf_tiny") / "llama", device=device(name)) as model:
+        encoder, hidden = Encoder(model.loaded, model.executable), model.loaded.hidden
+        assert hidden is not None
+        pooled = encoder.pooled([{"input": ids} for ids in texts], ["lasttoken"])
+        alone = up_to(dataclasses.replace(model.network, outputs={HIDDEN: hidden}), hidden)
+        assert alone.taps.keys() == {"output"}
+        executable = model.device.compile(lower(alone), model.params, model.executable.options)
+        for ids, row in zip(texts, pooled, strict=True):
+            wanted = executable.forward(executable.new_state(), ids, last_only=False)
+            # the bits of a network without the head, but on a GPU, where rows depend on their company
+            np.testing.assert_allclose(row, wanted[-1], rtol=0, atol=1e-5 if name == "gpu" else 0)
+            # and all of it at once: the head reads what it does alone
+            state = model.executable.new_state()
+            [both] = model.executable.run([Piece(state, ids, "all")])
+            np.testing.assert_allclose(both[HIDDEN], wanted, rtol=0, atol=1e-5)
+            np.testing.assert_allclose(both["output"], model.logits(ids), rtol=0, atol=1e-5 if name == "gpu" else 0)
+        executable.close()
+
+
+def test_heads_are_not_computed_where_hidden_states_are_wanted() -> None:
+    loaded = open_model(TINY.with_name("hf_tiny") / "llama")
+    cut = Cut(lower(with_hidden(loaded)), NATIVE)
+    ops = [node.op for part in cut.parts for node in part.nodes]
+    assert ops[-2:] == ["linear", "norm"]  # the head, with the norm of its own, and that of those who want it
+    count = len(cut.uses)
+    assert cut.needed([cut.outputs["output"]]) == (range(count - 1),)
+    assert cut.needed([cut.outputs[HIDDEN]]) == (range(count - 2), range(count - 1, count))
+    assert cut.needed(cut.graph.outputs) == (range(count),)
+    assert cut.needed([]) == (range(cut.body),)

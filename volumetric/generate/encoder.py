@@ -13,7 +13,7 @@ from volumetric._typing import F32Array
 from volumetric.errors import GenerationError
 from volumetric.generate.pooling import pool
 from volumetric.layers import Embedding
-from volumetric.loaders.encoder_layers import TOKEN_TYPES, up_to
+from volumetric.loaders.encoder_layers import TOKEN_TYPES
 from volumetric.loaders.model import LoadedModel
 from volumetric.loaders.sentence import Head, Pooling
 from volumetric.loaders.tokenizer import Encoded
@@ -32,12 +32,9 @@ ROWS = 2048
 
 
 def with_hidden(loaded: LoadedModel) -> Network:
-    """Return the network of a model, with the hidden states of an encoder as an output beside that of its head.
-
-    Not those of decoders: norm and head are one operation there, in each step of generation.
-    """
+    """Return the network of a model, with its hidden states as an output beside that of its head, if it has one."""
     network = loaded.network
-    if loaded.hidden is None or not any(spec.two_way for spec in network.layers.values()):
+    if loaded.hidden is None:
         return network
     return dataclasses.replace(network, outputs={**network.outputs, HIDDEN: loaded.hidden})
 
@@ -48,14 +45,11 @@ class Encoder:
     Parameters
     ----------
     loaded : what a loader read
-    device : where to run
-    executable : the network of `with_hidden`, compiled. A decoder's head is left out by a network of its own
+    executable : the network of `with_hidden`, compiled
     """
 
-    def __init__(self, loaded: LoadedModel, device: Device, executable: Executable) -> None:
-        self._device = device
-        self._output = OUTPUT if with_hidden(loaded) is loaded.network else HIDDEN
-        self._own = loaded.hidden is not None and self._output == OUTPUT
+    def __init__(self, loaded: LoadedModel, executable: Executable) -> None:
+        self._output = OUTPUT if loaded.hidden is None else HIDDEN
         tables = [spec.num_embeddings for spec in loaded.network.layers.values() if isinstance(spec, Embedding)]
         if loaded.hidden is None and loaded.network.shapes[max(loaded.network.layers)][-1] in tables:
             raise GenerationError(
@@ -63,10 +57,6 @@ class Encoder:
                 "hidden states",
                 hint="open the files in the layout of Hugging Face",
             )
-        if loaded.hidden is not None and self._own:
-            # The head stays out: a text's hidden states are wanted, not a row of logits for each of its tokens.
-            network = up_to(loaded.network, loaded.hidden)
-            executable = device.compile(lower(network), loaded.params, executable.options)
         self.executable = executable
         self.width = loaded.network.shapes[loaded.hidden or max(loaded.network.layers)][-1]
         self._types = token_types(loaded.network)
@@ -98,8 +88,6 @@ class Encoder:
     def close(self) -> None:
         """Give back what the model itself does not hold."""
         self._states.clear()
-        if self._own:
-            self.executable.close()
 
 
 class Judge:

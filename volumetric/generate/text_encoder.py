@@ -33,7 +33,7 @@ class TextEncoder:
         self.name, self.loaded = model.name, model.loaded
         self.tokenizer: Tokenizer = model.tokenizer
         self.sentences = model.loaded.sentences or Sentences()
-        self.encoder = Encoder(model.loaded, model.device, model.executable)
+        self.encoder = Encoder(model.loaded, model.executable)
         self.options = model.executable.options
         self._device = model.device
         limits = (self.sentences.max_length, self.tokenizer.max_length if self.sentences.max_length is None else None)

@@ -236,8 +236,8 @@ class DeviceLearner:
         return self._rules[names]
 
     def _make_rule(self, plan: Plan) -> UpdateRule:
-        own = {*plan.params, *self._extra, *self._factors(plan.params)}
-        shapes = {key: shape for key, shape in self._shapes.items() if key in own}
+        needed = {*plan.params, *self._extra, *self._factors(plan.params)}
+        shapes = {key: shape for key, shape in self._shapes.items() if key in needed}
         optimiser = self._options.optimiser
         updates: dict[str, Mapping[str, Any]] = {}
         for key, shape in shapes.items():

@@ -57,15 +57,15 @@ class Ready:
     Attributes
     ----------
     table, values : the steps, and what they find
-    end : steps that run
-    body : those of them before the tail
+    runs : steps that run
+    body : how many steps there are before the tail
     early : rows that are wanted of values which the tail moves
     kept : those values, once the call has run
     """
 
     table: StepTable
     values: CallValues
-    end: int
+    runs: tuple[range, ...]
     body: int
     early: Mapping[int, list[int]]
     kept: dict[int, F32Array] = field(default_factory=dict)
@@ -167,16 +167,19 @@ class Runner:
         if settings.written is not None:
             table.lend(settings.written, address_of(written), written.strides[0])
         early = {i: wanted[i] for i in settings.gathered if i in wanted} if ends else {}
-        body, end = ((0, *table.ends)[reach] for reach in (cut.reach(()), cut.reach(wanted)))
-        self._last = Ready(table, values, end, body, early)
+        steps = (0, *table.ends)
+        runs = tuple(range(steps[some.start], steps[some.stop]) for some in cut.needed(wanted))
+        self._last = Ready(table, values, runs, steps[cut.body], early)
         return self._last
 
     def walk(self, ready: Ready) -> None:
         """Run the steps that outputs and states need, and what stands between."""
         if ready.early:
-            self._walk(ready, 0, ready.body)
+            for run in ready.runs:
+                self._walk(ready, run.start, min(run.stop, ready.body))
             ready.kept.update({i: ready.values.view(i)[rows] for i, rows in ready.early.items()})
-        self._walk(ready, ready.body if ready.early else 0, ready.end)
+        for run in ready.runs:
+            self._walk(ready, max(run.start, ready.body) if ready.early else run.start, run.stop)
 
     def _walk(self, ready: Ready, start: int, end: int) -> None:
         """Run some steps."""
@@ -189,6 +192,8 @@ class Runner:
                 continue
             skipped = max(start - part.first, 0)
             steps, address = min(part.count, end - part.first) - skipped, part.address + skipped * _STEP_BYTES
+            if steps <= 0:
+                continue
             kind = f"{part.name} {rows.bit_length()}"  # durations per row are alike within a factor of two
             self.walker.walk(address, steps, self._scratch.control, kind=kind, rows=rows, calls=calls)
 

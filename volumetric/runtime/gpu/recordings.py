@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,15 +22,18 @@ from volumetric.runtime.gpu.recording import Entry, Recording, entry, recording
 from volumetric.runtime.gpu.scratch import Scratch
 from volumetric.runtime.graph.segments import Cut
 
+Needed: TypeAlias = tuple[range, ...]
+"""What runs, see `Cut.needed`."""
+
 
 class _Key(NamedTuple):
-    """Part of the graph, most rows, most of them that are alone, rows of each piece where these matter, and `reach`."""
+    """Part of the graph, most rows, most that are alone, rows of each piece where these matter, and what is needed."""
 
     part: str
     rows: int
     singles: int
     lengths: tuple[int, ...]
-    reach: int
+    needed: Needed
 
 
 _KEPT = 256
@@ -111,29 +114,29 @@ class Recordings:
         rows = count_rows(places, self._block, singles=not self.whole)
         return rows._replace(lengths=tuple(place.rows for place in places)) if self._cores else rows
 
-    def calls(self, part: str, rows: Rows, reach: int | None = None) -> list[Call]:
+    def calls(self, part: str, rows: Rows, needed: Needed | None = None) -> list[Call]:
         """Dispatches of ``"body"``, ``"tail"`` or ``"whole"`` for up to so many rows, after rounding up.
 
-        Those beyond `Cut.reach` are left out.
+        Only those that are `needed`, if that is given.
         """
-        key = self._key(part, rows, reach)
+        key = self._key(part, rows, needed)
         if key not in self._calls:
             while len(self._calls) >= _KEPT:
                 oldest = next(iter(self._calls))
                 for kept in (self._calls, self._entries, self._prepared):
                     kept.pop(oldest, None)
-            self._calls[key] = self.context.bind_all(self.entries(part, rows, reach), self._buffers())
+            self._calls[key] = self.context.bind_all(self.entries(part, rows, needed), self._buffers())
         return self._calls[key]
 
-    def entries(self, part: str, rows: Rows, reach: int | None = None) -> list[Entry]:
+    def entries(self, part: str, rows: Rows, needed: Needed | None = None) -> list[Entry]:
         """The same as plain data."""
-        key = self._key(part, rows, reach)
+        key = self._key(part, rows, needed)
         if key not in self._entries:
             tail = part == "tail"
             values = {**self.scratch.values, **self.scratch.gathered} if tail else self.scratch.values
             control = self._tail_control if tail else self._control
             entries: list[Entry] = []
-            wanted = (one for one in self._cut.within(key.reach) if part == "whole" or one.tail == tail)
+            wanted = (one for one in self._cut.within(key.needed) if part == "whole" or one.tail == tail)
             for on_rows, parts in groupby(wanted, key=lambda one: one.graph is None):
                 if on_rows:
                     nodes = [node for one in parts for node in one.nodes]
@@ -145,9 +148,9 @@ class Recordings:
             self._entries[key] = entries
         return self._entries[key]
 
-    def reach(self, outputs: Iterable[int]) -> int:
-        """How far the graph must run for some outputs, see `Cut.reach`."""
-        return self._cut.reach(outputs)
+    def needed(self, outputs: Iterable[int]) -> Needed:
+        """What of the graph must run for some outputs."""
+        return self._cut.needed(outputs)
 
     def recording(self, part: str, rows: Rows) -> Recording:
         """The same as what can be written to a file, with the sizes of the buffers."""
@@ -157,15 +160,15 @@ class Recordings:
         """Dispatches of a call of one row."""
         return self.calls("whole", self.count([_NOBODY]))
 
-    def recorded(self, part: str, rows: Rows, reach: int | None = None) -> Pass:
+    def recorded(self, part: str, rows: Rows, needed: Needed | None = None) -> Pass:
         """The pass over such dispatches."""
-        return Pass(self._prepare(self._key(part, rows, reach), lambda: self.calls(part, rows, reach)), rows)
+        return Pass(self._prepare(self._key(part, rows, needed), lambda: self.calls(part, rows, needed)), rows)
 
     def next_tokens(self, rows: Rows) -> Pass:
         """One token of each sequence: rows through the graph, arg max, and the next tokens and positions set."""
-        reach = self.reach([self.output])
-        key = self._key("tokens", rows, reach)
-        return Pass(self._prepare(key, lambda: [*self.calls("whole", rows, reach), *self._picking()]), rows)
+        needed = self.needed([self.output])
+        key = self._key("tokens", rows, needed)
+        return Pass(self._prepare(key, lambda: [*self.calls("whole", rows, needed), *self._picking()]), rows)
 
     def drop(self, begun: Any) -> None:
         """Get rid of encoded commands. wgpu keeps finished ones for ever unless they run: they do, on nobody's page."""
@@ -214,7 +217,7 @@ class Recordings:
             self._picks = self.context.bind_all(both, self._buffers())
         return self._picks
 
-    def _key(self, part: str, rows: Rows, reach: int | None) -> _Key:
+    def _key(self, part: str, rows: Rows, needed: Needed | None) -> _Key:
         """What distinguishes recordings.
 
         They serve as many rows as the next power of two, and more than singles if so; but where there are segments
@@ -223,4 +226,4 @@ class Recordings:
         singles = power_of_two(rows.singles) if rows.singles else 0
         lengths = (rows.lengths or (rows.total,)) if self._cores else ()
         most = max(power_of_two(rows.total), 2 * singles if rows.others else 0)
-        return _Key(part, most, singles, lengths, len(self._cut.uses) if reach is None else reach)
+        return _Key(part, most, singles, lengths, (range(len(self._cut.uses)),) if needed is None else needed)

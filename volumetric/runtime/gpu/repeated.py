@@ -64,7 +64,7 @@ class RepeatedCalls:
             if self._buffer is not None:
                 recordings.context.free(self._buffer)
             self._buffer = recordings.context.buffer(sum(sizes), "rows of results", read=True)
-        commands: list[Command] = [recordings.recorded("whole", rows, recordings.reach(outputs))]
+        commands: list[Command] = [recordings.recorded("whole", rows, recordings.needed(outputs))]
         places = zip(outputs, accumulate(sizes, initial=0), sizes, strict=False)
         commands += [Copy(scratch.buffers[scratch.values[i]], 0, self._buffer, at, size) for i, at, size in places]
         return recordings.executor.begin(commands)

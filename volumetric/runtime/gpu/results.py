@@ -63,7 +63,7 @@ class Results:
         graph, scratch = self._graph, self._scratch
         late = {i: numbers for i, numbers in wanted.items() if i in self._made_in_tail}
         early = {i: numbers for i, numbers in wanted.items() if i not in late}
-        ends, reach = sorted(set().union(*late.values())), self._recordings.reach(late)
+        ends, needed = sorted(set().union(*late.values())), self._recordings.needed(late)
         commands: list[Command] = [self._recordings.recorded("body", rows)]
         found: dict[int, list[NDArray[np.float32]]] = {i: [] for i in wanted}
         for start in range(0, max(len(ends), 1), scratch.tail_rows):
@@ -72,7 +72,7 @@ class Results:
                 self._recordings.place_tail(gathered_words(words, part))
                 for i, target in scratch.gathered.items():
                     commands += _gather(self._buffer(i), scratch.buffers[target], row_bytes(graph.tensors[i]), part)
-                commands.append(self._recordings.recorded("tail", Rows(len(part)), reach))
+                commands.append(self._recordings.recorded("tail", Rows(len(part)), needed))
             place = {number: at for at, number in enumerate(part)}
             asked = early | {i: [place[n] for n in numbers if n in place] for i, numbers in late.items()}
             for i, value in self._fetch(commands, asked).items():

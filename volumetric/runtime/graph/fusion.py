@@ -29,24 +29,29 @@ def mark_tail(graph: Graph) -> Graph:
 
 
 def _norm_into_linear(graph: Graph) -> list[Node]:
-    """A norm that only products read becomes their prologue: the norm of a row costs less than a node of its own."""
-    nodes: list[Node | None] = list(graph.nodes)
+    """A norm that only products read becomes their prologue: the norm of a row costs less than a node of its own.
+
+    One that is an output, too, stands behind them for those who want it.
+    """
+    nodes: list[list[Node]] = [[node] for node in graph.nodes]
     for i, norm in enumerate(graph.nodes):
-        if norm.op != "norm" or norm.outputs[0] in graph.outputs:
+        if norm.op != "norm":
             continue
         readers = list(graph.readers(norm.outputs[0]))
         if not readers or not all(_reads_as_factor(graph.nodes[j], norm.outputs[0]) for j in readers):
             continue
         for j in readers:
-            reader = graph.nodes[j]
+            reader = nodes[j][0]
             given: dict[str, int | None] = dict(zip(reader.attrs["roles"], reader.inputs, strict=True))
             given |= {"x": norm.inputs[0], "norm.weight": norm.named("weight"), "norm.bias": norm.named("bias")}
             attrs = norm.attrs
-            nodes[j] = _with(
+            nodes[j][0] = _with(
                 reader, given, norm=attrs["kind"], norm_eps=attrs["eps"], norm_unit_offset=attrs["unit_offset"]
             )
-        nodes[i] = None
-    return [node for node in nodes if node is not None]
+        nodes[i].clear()
+        if norm.outputs[0] in graph.outputs:
+            nodes[readers[-1]].append(norm)
+    return [node for some in nodes for node in some]
 
 
 def _reads_as_factor(node: Node, tensor: int) -> bool:

@@ -56,11 +56,12 @@ class Segment:
 
 
 class Use(NamedTuple):
-    """Values that something reads and makes, which may be in the tail."""
+    """Values that something reads and makes, which may be in the tail; `leaf`: it makes an output, and no more."""
 
     reads: tuple[int, ...]
     writes: tuple[int, ...]
     tail: bool
+    leaf: bool = False
 
 
 class Cut:
@@ -77,6 +78,7 @@ class Cut:
     parts : segments in their order
     rows : nodes of those that run on rows
     uses : what these nodes and the other segments read and make, in their order
+    body : how many of them there are before the tail
     """
 
     def __init__(self, plan: Plan, native: Collection[str]) -> None:
@@ -88,20 +90,34 @@ class Cut:
         self.rows = tuple(node for part in self.parts if part.graph is None for node in part.nodes)
         self.uses = tuple(use for part in self.parts for use in _uses(graph, part))
         made = {i: at for at, use in enumerate(self.uses, 1) for i in use.writes}
-        self._body = sum(not use.tail for use in self.uses)
-        self._ends = {i: max(made.get(i, 0), self._body) for i in graph.outputs}
+        self.body = sum(not use.tail for use in self.uses)
+        self._needed: dict[frozenset[int], tuple[range, ...]] = {}
+        self._ends = {i: max(made.get(i, 0), self.body) for i in graph.outputs}
 
-    def reach(self, outputs: Iterable[int]) -> int:
-        """How many of `uses` run for these outputs: all before the tail, and up to the last that makes one of them."""
-        return max((self._ends[i] for i in outputs), default=self._body)
+    def needed(self, outputs: Iterable[int]) -> tuple[range, ...]:
+        """Which of `uses` run for these outputs.
 
-    def within(self, reach: int) -> Iterator[Segment]:
-        """Yield the segments as far as the first `reach` of `uses`."""
+        All before the tail, and up to the last that makes one of them; but not what makes another output and no more.
+        """
+        wanted = frozenset(outputs)
+        if wanted not in self._needed:
+            end = max((self._ends[i] for i in wanted), default=self.body)
+            left = [at for at, use in enumerate(self.uses[:end]) if use.leaf and wanted.isdisjoint(use.writes)]
+            left = [at for at in left if at != self.body]  # with which the rows of the tail are brought together
+            edges = zip([0, *(at + 1 for at in left)], [*left, end], strict=True)
+            self._needed[wanted] = tuple(range(start, stop) for start, stop in edges if start < stop)
+        return self._needed[wanted]
+
+    def within(self, needed: Iterable[range]) -> Iterator[Segment]:
+        """Yield the segments as far as they are `needed`."""
+        chosen = {at for some in needed for at in some}
+        first = 0
         for part in self.parts:
             count = 1 if part.graph is not None else len(part.nodes)
-            if reach > 0:
-                yield part if count <= reach else replace(part, nodes=part.nodes[:reach])
-            reach -= count
+            kept = [at for at in range(count) if first + at in chosen]
+            if kept:
+                yield part if len(kept) == count else replace(part, nodes=tuple(part.nodes[at] for at in kept))
+            first += count
 
     @cached_property
     def positions(self) -> int | None:
@@ -121,7 +137,9 @@ def _uses(graph: Graph, part: Segment) -> Iterator[Use]:
         yield Use(graph.values(part.inputs), graph.values(part.outputs), part.tail)
         return
     for node in part.nodes:
-        yield Use(graph.values(node.inputs), node.outputs[:1], node.tail)
+        made = node.outputs[0]
+        leaf = made in graph.outputs and not list(graph.readers(made)) and not node.mixes and node.guard is None
+        yield Use(graph.values(node.inputs), node.outputs[:1], node.tail, leaf and not graph.states(node))
 
 
 def segments(graph: Graph, native: Collection[str]) -> tuple[Segment, ...]:
