@@ -48,14 +48,28 @@ MODELS: Final = ("gpt2", "llama", "t5", "bert")
 _WORDS: Final = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}%s| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
-_SPLITS: Final[Mapping[str, str]] = {"llama-bpe": _WORDS % "{1,3}", "qwen2": _WORDS % ""}
+_UPPER, _LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+# Words by case: capitals before small letters, with what may follow them, and runs of digits.
+_CASES: Final = (
+    rf"[^\r\n\p{{L}}\p{{N}}]?{_UPPER}*{_LOWER}+%s|[^\r\n\p{{L}}\p{{N}}]?{_UPPER}+{_LOWER}*%s|"
+    r"\p{N}%s| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+_SHORT: Final = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+_SPLITS: Final[Mapping[str, str]] = {
+    "llama-bpe": _WORDS % "{1,3}",
+    "qwen2": _WORDS % "",
+    "dbrx": _WORDS % "{1,3}",
+    "gpt-4o": _CASES % (_SHORT, _SHORT, "{1,3}"),
+    "tekken": _CASES % ("", "", ""),
+}
 _SAME: Final[Mapping[str, tuple[str, ...]]] = {
     "gpt-2": (
         *("phi-2", "jina-es", "jina-de", "jina-v2-es", "jina-v2-de", "jina-v1-en", "jina-v2-code", "roberta-bpe"),
         *("mpt", "olmo", "jais"),
     ),
     "smollm": ("starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b"),
-    "llama-bpe": ("llama3", "llama-v3", "smaug-bpe", "falcon3", "pixtral"),
+    "llama-bpe": ("llama3", "llama-v3", "smaug-bpe", "falcon3", "falcon-h1", "pixtral", "lfm2"),
+    "gpt-4o": ("llama4",),
     "qwen2": ("deepseek-r1-qwen",),
 }
 """Names by which llama.cpp means the same expressions."""
@@ -68,6 +82,8 @@ _DEFAULT: Final = (
     r"[0-9][0-9][0-9]",
 )
 """What llama.cpp cuts by, one after the other, in files that name no pre-tokenizer."""
+WHOLE: Final = ("llama-bpe", "tekken")
+"""Kinds that take a word which is a token as that token, even where no merges lead to it, and begin texts."""
 COMPOSING: Final = ("qwen2", "modern-bert")
 """Kinds under which characters are composed (NFC) before a text is cut."""
 PRE_TOKENIZERS: Final = ("smollm", "gpt-2", "modern-bert", "default", *_SPLITS)
@@ -216,8 +232,7 @@ class _GGUFTokenizer:
                 f"{self._where}: pre-tokenizer {named!r} is not among {', '.join((*PRE_TOKENIZERS, *_ALIASES))}",
                 hint=_ORIGINAL,
             )
-        # Llama 3 takes a word that is a token as that token, even where no merges lead to it.
-        bpe = models.BPE(vocab=vocabulary, merges=self._merges(), ignore_merges=kind == "llama-bpe")
+        bpe = models.BPE(vocab=vocabulary, merges=self._merges(), ignore_merges=kind in WHOLE)
         built = Tokenizer(bpe)
         if kind in COMPOSING:
             from tokenizers.normalizers import NFC
@@ -225,7 +240,7 @@ class _GGUFTokenizer:
             built.normalizer = NFC()
         built.pre_tokenizer = pre_tokenizer_of(kind)
         built.decoder = decoders.ByteLevel()
-        return built, kind == "llama-bpe"
+        return built, kind in WHOLE
 
     def _merges(self) -> list[tuple[str, str]]:
         merges = self._metadata.get(PREFIX + "merges")

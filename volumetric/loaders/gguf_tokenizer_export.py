@@ -26,6 +26,7 @@ from volumetric.loaders.gguf_tokenizer import (
     UNKNOWN,
     UNUSED,
     USER_DEFINED,
+    WHOLE,
     pre_tokenizer_of,
 )
 from volumetric.loaders.gguf_unigram import unigram_metadata
@@ -179,7 +180,7 @@ def _check_form(tokenizer: Tokenizer, state: Mapping[str, Any]) -> None:
     for name in ("continuing_subword_prefix", "end_of_word_suffix", "dropout"):
         if state["model"].get(name):
             raise UnsupportedError(f"GGUF cannot say that the tokenizer has {name}", hint=FORMATS)
-    if bool(state["model"].get("ignore_merges")) != (kind == "llama-bpe"):
+    if bool(state["model"].get("ignore_merges")) != (kind in WHOLE):
         raise UnsupportedError(f"GGUF cannot say what {kind} does with words that no merges lead to", hint=FORMATS)
 
 
@@ -191,12 +192,13 @@ def _type(added: Mapping[str, Any] | None) -> int:
 
 def _kind_of(backend: tokenizers.Tokenizer) -> str:
     """Name of a tokenizer's pre-tokenizer, found by comparing it with those that can be rebuilt."""
-    composes = backend.normalizer is not None
+    composes, whole = backend.normalizer is not None, bool(getattr(backend.model, "ignore_merges", False))
     given = None if backend.pre_tokenizer is None else backend.pre_tokenizer.__getstate__()
     settings = _settings(given)
     found = [kind for kind in PRE_TOKENIZERS if _settings(pre_tokenizer_of(kind).__getstate__()) == settings]
     if found:
-        return next((kind for kind in found if (kind in COMPOSING) == composes), found[0])
+        alike = [kind for kind in found if (kind in COMPOSING) == composes] or found
+        return next((kind for kind in alike if (kind in WHOLE) == whole), alike[0])
     raise UnsupportedError(
         "the pre-tokenizer has no name in GGUF files that is known here", hint=f"known: {', '.join(PRE_TOKENIZERS)}"
     )
