@@ -18,6 +18,7 @@ from volumetric.errors import CheckpointError, UnsupportedError, VolumetricError
 from volumetric.loaders import open_model
 from volumetric.loaders.convert import convert_model
 from volumetric.loaders.gguf import GGUFFile
+from volumetric.loaders.gguf_export import gguf_tensors
 from volumetric.loaders.gguf_write import GGUFTensorOut, write_gguf
 from volumetric.loaders.safetensors import SafetensorsFile
 
@@ -63,6 +64,16 @@ def test_what_operations_read_stays_float32(tmp_path: Path) -> None:
     convert_model(TINY / "mamba2", tmp_path / "m.gguf", dtype="bfloat16")
     kinds = {name: entry.type for name, entry in GGUFFile(tmp_path / "m.gguf").entries.items() if ".0." in name}
     assert {name for name, kind in kinds.items() if kind == "BF16"} == {"blk.0.ssm_in.weight", "blk.0.ssm_out.weight"}
+
+
+def test_a_shared_head_with_another_factor_is_a_tensor(tmp_path: Path) -> None:
+    file = GGUFFile(written("falcon_h1_tied", tmp_path))
+    ratio = decode(file.packed("output.weight")) / decode(file.packed("token_embd.weight"))
+    np.testing.assert_allclose(ratio, 0.3 / 2.5, rtol=1e-6)
+    model = open_model(source("falcon_h1_tied", tmp_path / "again"))
+    named = [key for keys in gguf_tensors(model).values() for key in keys]
+    assert len(named) == len(set(named))
+    assert "output.weight" not in gguf_tensors(model)
 
 
 @pytest.mark.parametrize("dtype", ["int8", "int4", "q5_0", "bfloat16"])

@@ -92,12 +92,15 @@ def save_gguf(path: str | Path, model: LoadedModel) -> None:
 
 
 def gguf_tensors(model: LoadedModel) -> dict[str, tuple[str, ...]]:
-    """Return the tensors that `save_gguf` would write and the parameters that share each; errors as there."""
+    """Return the tensors that `save_gguf` would write and the parameters that share each; errors as there.
+
+    A parameter that two tensors are written of, with different factors, is named for the first.
+    """
     family = gguf_archs.find(_architecture(model), model.name)
     _, rules = folded(model, blueprint_of(model), family)
-    return {
-        name: tuple(rule.key for rule in parts) for name, parts in _by_tensor(rules).items() if not family.single(name)
-    }
+    first = {rule.key: rule for rule in reversed(rules)}
+    parts = _by_tensor(rule for rule in rules if first[rule.key] is rule)
+    return {name: tuple(rule.key for rule in own) for name, own in parts.items() if not family.single(name)}
 
 
 def _architecture(model: LoadedModel) -> str:
