@@ -441,6 +441,7 @@ _POOLS = {
             "3d": _pools(1, 2, (5, 4, 7), (2, 2, 4), kernel=(2, 3, 1), stride=(2, 1, 2)),
             "one": _pools(1, 1, (1, 1), (1, 1), kernel=(1, 1)),
             "1d-long": _pools(3, 1, (71,), (35,), kernel=(2,), stride=(2,)),
+            "1d-whole": _pools(3, 1, (1, 111, 1), (1, 2, 1), kernel=(1, 52, 1), stride=(1, 59, 1)),
             "1d-holes": _pools(1, 2, (37,), (33,), kernel=(3,), dilation=(4,), before=(2,)),
             "2d-long": _pools(1, 3, (5, 67), (3, 34), kernel=(3, 3), stride=(2, 2), before=(1, 1)),
         }.items()
@@ -452,6 +453,20 @@ _POOLS = {
             np.array([[[np.nan, 1, np.nan, 2, np.inf, np.nan, -np.inf, -np.inf, 3, 3, 3, 2, 0.0, -0.0]]], np.float32),
         ),
         attrs={"kernel": (3,), "stride": (1,), "dilation": (1,), "before": (1,), "counts": (14,)},
+    ),
+    "pool-max-odd-many": OpCase(
+        op="pool_max",
+        inputs=(
+            np.stack(
+                [
+                    np.where(np.arange(70) % 33 == 20, np.nan, 1.0),
+                    np.where(np.arange(70) % 17 == 9, 3.0, 2.0),
+                    np.full(70, -np.inf),
+                    np.where(np.arange(70) == 69, np.inf, np.linspace(1, 2, 70)),
+                ]
+            )[None].astype(np.float32),
+        ),
+        attrs={"kernel": (70,), "stride": (70,), "dilation": (1,), "before": (0,), "counts": (1,)},
     ),
     "pool-max-odd-pairs": OpCase(
         op="pool_max",

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from volumetric.kernels.cpu.graph.lanes import load_part, store_part, where_equal
+from volumetric.kernels.cpu.graph.lanes import load_part, load_part_or, store_part, where_equal
 from volumetric.kernels.cpu.graph.shares import share
-from volumetric.kernels.cpu.graph.taps import WIDEST_STRIDE, add_tap, first_with, last_with, load_tap
+from volumetric.kernels.cpu.graph.taps import WIDEST_STRIDE, add_tap, first_with, lane_numbers, last_with, load_tap
 from volumetric.kernels.cpu.graph.windows import (
     BEFORE,
     COUNTS,
@@ -25,8 +25,8 @@ from volumetric.kernels.cpu.graph.windows import (
 )
 from volumetric.kernels.cpu.jit import kernel
 from volumetric.kernels.cpu.memory import load_f32, store_f32
-from volumetric.kernels.cpu.simd import splat, where_less, where_nan
-from volumetric.kernels.cpu.steps import word
+from volumetric.kernels.cpu.simd import magnitude, peak, peak_size, splat, store, where_less, where_nan
+from volumetric.kernels.cpu.steps import scratch, word
 
 f32 = np.float32
 
@@ -35,6 +35,8 @@ POOL_ARGUMENTS = ("x", "y", "tap", "images", "table")
 
 FEWEST = 8
 """Windows of a line from which it pays to take 16 at a time."""
+LONG = 24
+"""Neighbouring elements of one window from which it pays to take 16 of them at a time."""
 
 
 @kernel
@@ -84,6 +86,30 @@ def _largest(x, start, dilation, low, high, tap, best, first):
         best = v if wins else best
         first = tap + t if wins else first
     return best, first
+
+
+@kernel
+def _largest_of_many(x, count, block):
+    """Largest of `count` neighbours and its number, 16 at a time; `block`: 128 bytes to write to."""
+    least, zero = splat(f32(-np.inf)), splat(f32(0.0))
+    best, first = least, lane_numbers()
+    for i in range(0, count, 16):
+        v = load_part_or(x + 4 * i, count - i, least)
+        number = lane_numbers() + splat(f32(i))
+        first = where_nan(v, where_nan(best, first, number), where_less(best, v, number, first))
+        best = where_nan(v, where_nan(best, best, v), where_less(best, v, v, best))
+    size = peak_size(magnitude(best))
+    if size == size:
+        top = peak(best)
+        return top, -int(peak(where_equal(best, splat(top), zero - first, least)))
+    store(block, best)
+    store(block + 64, first)
+    top, where = f32(np.nan), 1 << 30
+    for lane in range(16):
+        at = int(load_f32(block + 64 + 4 * lane))
+        v = load_f32(block + 4 * lane)
+        where = at if (v != v) & (at < where) else where
+    return top, where
 
 
 @kernel
@@ -163,7 +189,7 @@ def pool_max(step: Any, thread: Any, threads: Any, control: Any) -> None:
     step0, step1, step2 = field(table, STRIDE, 0), field(table, STRIDE, 1), field(table, STRIDE, 2)
     b0, b1, b2 = field(table, BEFORE, 0), field(table, BEFORE, 1), field(table, BEFORE, 2)
     n0, n1, n2 = field(table, COUNTS, 0), field(table, COUNTS, 1), field(table, COUNTS, 2)
-    lines, wanted = _side_by_side(table), word(step, 2) != 0
+    lines, wanted, block = _side_by_side(table), word(step, 2) != 0, scratch(control, thread)
     items = word(step, 3) * n0
     for item in range(share(items, thread, threads), share(items, thread + 1, threads)):
         x = word(step, 0) + 4 * (item // n0) * s0 * s1 * s2
@@ -184,7 +210,13 @@ def pool_max(step: Any, thread: Any, threads: Any, control: Any) -> None:
                     for t1 in range(low1, high1):
                         line = x + 4 * ((at0 + t0 * d0) * s1 + at1 + t1 * d1) * s2
                         tap = (t0 * k1 + t1) * k2
-                        best, where = _largest(line, at2, d2, low2, high2, tap, best, where)
+                        if d2 == 1 and high2 - low2 >= LONG:
+                            v, t2 = _largest_of_many(line + 4 * (at2 + low2), high2 - low2, block)
+                            wins = (v > best) | ((v != v) & (best == best))
+                            best = v if wins else best
+                            where = tap + low2 + t2 if wins else where
+                        else:
+                            best, where = _largest(line, at2, d2, low2, high2, tap, best, where)
                 place = 4 * ((item * n1 + w1) * n2 + w2)
                 store_f32(word(step, 1) + place, best)
                 if wanted:

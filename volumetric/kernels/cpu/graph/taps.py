@@ -9,7 +9,7 @@ from __future__ import annotations
 from llvmlite import ir
 from numba import types
 
-from volumetric.kernels.cpu.emit import I32, Emitter
+from volumetric.kernels.cpu.emit import F32X, I32, LANES, Emitter
 from volumetric.kernels.cpu.graph.lanes import (
     even_lanes,
     load_between,
@@ -31,6 +31,12 @@ def _load_between_or(e: Emitter, address: ir.Value, low: ir.Value, high: ir.Valu
     above = e.b.icmp_signed(">=", lanes, e.splat(e.b.trunc(low, I32)))
     below = e.b.icmp_signed("<", lanes, e.splat(e.b.trunc(high, I32)))
     return masked_load(e, address, e.b.and_(above, below), rest)
+
+
+@define(Floats)
+def lane_numbers(e: Emitter) -> ir.Value:
+    """0 … 15."""
+    return ir.Constant(F32X, [float(lane) for lane in range(LANES)])
 
 
 @kernel

@@ -6,7 +6,7 @@ from typing import Any
 
 from volumetric._typing import Shape
 from volumetric.errors import UnsupportedError
-from volumetric.kernels.cpu.graph.pools import FEWEST, POOL_ARGUMENTS
+from volumetric.kernels.cpu.graph.pools import FEWEST, LONG, POOL_ARGUMENTS
 from volumetric.kernels.cpu.graph.taps import WIDEST_STRIDE
 from volumetric.kernels.cpu.graph.windows import WINDOW_ARGUMENTS
 from volumetric.runtime.cpu.graph.steps import moved, rule
@@ -15,10 +15,16 @@ from volumetric.runtime.graph.ops import Node
 
 
 def _table(draft: Draft, node: Node, sizes: Shape) -> int:
-    """Return the table of a node's windows; missing axes are in front and have one element."""
-    missing = 3 - len(sizes)
-    fields = {"sizes": sizes, **{name: node.attrs[name] for name in ("kernel", "stride", "dilation")}}
-    fields |= {"before": node.attrs["before"], "counts": node.attrs["counts"]}
+    """Return the table of a node's windows; missing axes are in front and have one element.
+
+    So are axes behind that are no more than that: neighbours in memory are then neighbours on the last axis.
+    """
+    axes = len(sizes)
+    while axes > 1 and sizes[axes - 1] == node.attrs["kernel"][axes - 1] == node.attrs["counts"][axes - 1] == 1:
+        axes -= 1
+    missing = 3 - axes
+    fields = {"sizes": sizes[:axes]}
+    fields |= {name: node.attrs[name][:axes] for name in ("kernel", "stride", "dilation", "before", "counts")}
     return draft.table([n for name, own in fields.items() for n in (*[0 if name == "before" else 1] * missing, *own)])
 
 
@@ -48,7 +54,8 @@ def pools(draft: Draft, node: Node) -> None:
     given["writes" if more else "reads"]["tap"] = (*taps, *wanted, None)[0]
     given |= {"images": draft.shape(image)[0] * draft.shape(image)[1]}
     given |= {"table": _table(draft, node, draft.shape(image)[2:])}
-    work = moved(draft.sizes[image], draft.sizes[pooled]) + (0.15 if lines else 0.8) * seen
+    cost = 0.15 if lines or max(node.attrs["kernel"]) >= LONG else 0.8
+    work = moved(draft.sizes[image], draft.sizes[pooled]) + cost * seen
     draft.add(node.op, POOL_ARGUMENTS, work=work, **given)
 
 
