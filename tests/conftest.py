@@ -15,6 +15,8 @@ import pytest
 
 ROOMY = 1 << 30
 """Bytes in memory from which devices are given back after each function of tests."""
+LEFT = pytest.StashKey[int]()
+"""Bytes in memory after they were given back: once it is more, half as much again may be taken before the next time."""
 
 EARLY = ("parity/test_parity.py", "gpu/", "golden/", "cpu/", "gpu_graph/", "runtime/", "loaders/", "evolution/")
 """Files that run first, in this order. `make test` hands each file to the first process that is free: long ones at the
@@ -72,11 +74,13 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
     """
     function = getattr(item, "originalname", item.name)
     changes = nextitem is None or nextitem.path != item.path
-    if changes or (function != getattr(nextitem, "originalname", "") and _resident() > ROOMY):
+    short = max(ROOMY, item.config.stash.get(LEFT, 0) + ROOMY // 2)
+    if changes or (function != getattr(nextitem, "originalname", "") and _resident() > short):
         if "tests.devices" in sys.modules:
             sys.modules["tests.devices"].release()
         gc.collect()
         _give_heap_back()
+        item.config.stash[LEFT] = _resident()
 
 
 def _resident() -> int:
