@@ -8,7 +8,10 @@ from dataclasses import asdict
 from volumetric.bench.systolic.run import SystolicRow
 from volumetric.bench.tables import render_table
 
-_HEAD = "cube | streams | role | device | ticks/s (least–most) | GFLOP/s | of runs / 3 | torch ticks/s | times torch"
+_HEAD = (
+    "cube | streams | role | device | ticks/s (least–most) | by processor time | GFLOP/s | of runs / 3 | torch ticks/s "
+    "| times torch"
+)
 
 
 def render_systolic(rows: Sequence[SystolicRow], form: str) -> str:
@@ -17,7 +20,18 @@ def render_systolic(rows: Sequence[SystolicRow], form: str) -> str:
     for row in rows:
         ticks = f"{row.ticks:,.0f} ({row.least:,.0f}–{row.most:,.0f})"
         more = map(_text, (row.share, row.torch, row.ratio), (2, 0, 2))
-        cells.append([f"{row.side}³", str(row.batch), row.role, row.device, ticks, f"{row.gflops:.1f}", *more])
+        cells.append(
+            [
+                f"{row.side}³",
+                str(row.batch),
+                row.role,
+                row.device,
+                ticks,
+                f"{row.busy:,.0f}",
+                f"{row.gflops:.1f}",
+                *more,
+            ]
+        )
     return render_table([{**asdict(row), "ratio": row.ratio} for row in rows], _HEAD, cells, form, left=4)
 
 

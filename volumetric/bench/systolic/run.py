@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
@@ -71,8 +72,9 @@ class SystolicRow:
     ----------
     role : ``"run"``; ``"update"``: forward, loss, backward through all ticks, and the step of plain gradient descent
     ticks, least, most : ticks a second of the rounds: median and extremes
+    busy : median of the ticks for a second of this process's processor time, which others on the machine disturb less
     gflops : that the products of these ticks are, in 10⁹ a second; an update has three times those of a run
-    share : of an update: of a third of the rate of runs
+    share : of an update: of a third of the rate of runs; the median over rounds
     torch : median of PyTorch's ticks a second in the same rounds, or None without it; of its updates forward and
         backward alone are timed
     """
@@ -84,6 +86,7 @@ class SystolicRow:
     ticks: float
     least: float
     most: float
+    busy: float
     gflops: float
     share: float | None = None
     torch: float | None = None
@@ -99,6 +102,7 @@ class _Rates:
     """Ticks a second of rounds."""
 
     ours: list[float] = field(default_factory=list)
+    busy: list[float] = field(default_factory=list)
     theirs: list[float] = field(default_factory=list)
 
 
@@ -118,10 +122,11 @@ def measure_systolic(
         rates: dict[Role, _Rates] = {role: _Rates() for role in runs}
         for _ in range(repetitions):
             for role, burst in timed.items():
+                used = time.process_time()
                 rates[role].ours.append(TICKS / burst(counts[role]))
+                rates[role].busy.append(TICKS * counts[role] / max(time.process_time() - used, 1e-9))
                 if peer is not None:
                     rates[role].theirs.append(TICKS / peer.time(_THEIRS[role]))
-        forward = statistics.median(rates["run"].ours)
         for role, found in rates.items():
             ticks = statistics.median(found.ours)
             yield SystolicRow(
@@ -132,10 +137,16 @@ def measure_systolic(
                 ticks=ticks,
                 least=min(found.ours),
                 most=max(found.ours),
+                busy=statistics.median(found.busy),
                 gflops=ticks * cube.flops * (3 if role == "update" else 1) / 1e9,
-                share=3 * ticks / forward if role == "update" else None,
+                share=_share(rates) if role == "update" else None,
                 torch=statistics.median(found.theirs) if found.theirs else None,
             )
+
+
+def _share(rates: Mapping[Role, _Rates]) -> float:
+    pairs = zip(rates["update"].ours, rates["run"].ours, strict=True)
+    return statistics.median(3 * update / run for update, run in pairs)
 
 
 def _running(cube: Cube, params: Params, device: Any) -> Callable[[], object]:
