@@ -149,7 +149,7 @@ def test_a_clocked_network_learns_by_targets_from_a_file(capsys: pytest.CaptureF
 
 
 def test_a_model_keeps_its_clocks_unless_the_file_says_others(capsys: pytest.CaptureFixture[str]) -> None:
-    machine = tapped(4)
+    machine = tapped(14)
     save_native(Path("machine"), machine.network, initialise(machine.network), clocked=machine)
     wide = machine.network.shapes[machine.network.taps["tap"]][1]
     rng = np.random.default_rng(0)

@@ -60,7 +60,7 @@ def batch(clocked: Clocked, count: int, per_row: int = 1, samples: int = 2) -> B
     return Batch({**rows(clocked, samples, count), "resets": resets}, targets, masks)
 
 
-@pytest.mark.parametrize(("seed", "per_row"), [(1, 1), (4, 2), (21, 3)])
+@pytest.mark.parametrize(("seed", "per_row"), [(1, 1), (14, 2), (21, 3)])
 def test_gradients_are_those_of_differences(seed: int, per_row: int) -> None:
     clocked = tapped(seed)
     given = batch(clocked, 4, per_row)
@@ -124,7 +124,7 @@ def test_windows_have_all_terms_of_the_whole() -> None:
 
 
 def test_devices_learn_alike_and_a_tap_alone_is_learned() -> None:
-    clocked = tapped(1)
+    clocked = tapped(14)  # of four layers
     given, mode = batch(clocked, 3), Systolic(delay={"output": 3})
     made = [learner(clocked, device(name).graphs(), mode) for name in ("reference", "cpu")]
     assert made[0].delays["early"] == clocked.latency("input", "early")
@@ -134,7 +134,7 @@ def test_devices_learn_alike_and_a_tap_alone_is_learned() -> None:
         np.testing.assert_allclose(made[1].state.masters[key], w, rtol=0, atol=1e-5, err_msg=key)
     inputs, targets = dict(given.given), given.arrays["targets.tap"]
     del inputs["resets"]
-    config = TrainConfig(loss={"tap": MSE()}, optimiser=SGD(lr=0.1), mode=Systolic(delay=2, window=4), epochs=4)
+    config = TrainConfig(loss={"tap": MSE()}, optimiser=SGD(lr=0.1), mode=Systolic(delay=2), epochs=4)
     data = ArrayData(inputs=inputs, targets=targets, batch_size=2)
     result = train(clocked, weights(clocked), data, config, device="cpu", validation=data)
     assert result.history[-1].loss < result.history[0].loss

@@ -34,8 +34,7 @@ class GraphBuilder:
 
     def __init__(self, dialect: frozenset[str] = frozenset(), *, flush: bool = False) -> None:
         self.dialect, self._flush = dialect, flush
-        self.tensors: list[Tensor] = []
-        self.nodes: list[Node] = []
+        self.tensors, self.nodes = list[Tensor](), list[Node]()
         self._inputs: list[int] = []
         self._constants: dict[int, Array] = {}
         self._same: dict[tuple[str, Shape, bytes], int] = {}
@@ -253,8 +252,7 @@ class GraphBuilder:
 
     def split(self, x: int, sizes: Sequence[int], axis: int) -> list[int]:
         """Consecutive parts of one axis."""
-        ends = list(accumulate(sizes))
-        return [self.part(x, axis, end - size, end) for end, size in zip(ends, sizes, strict=True)]
+        return [self.part(x, axis, end - size, end) for end, size in zip(accumulate(sizes), sizes, strict=True)]
 
     def pad(self, x: int, before: Sequence[int], after: Sequence[int]) -> int:
         """Zeros around a tensor."""
