@@ -29,6 +29,8 @@ from volumetric.wiring import Source, Wire, places_of
 
 Hold = Literal["last", "zero"]
 Start = Literal["zeros", "wavefront"]
+LONGEST_DELAY = 4096
+"""Most ticks that a link may take."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,9 +42,9 @@ class Every:
 
     def __post_init__(self) -> None:
         """Check the fields."""
-        if not (isinstance(self.period, int) and self.period >= 1):
+        if isinstance(self.period, bool) or not (isinstance(self.period, int) and self.period >= 1):
             raise SpecError(f"every: the period must be 1 tick or more, got {self.period!r}")
-        if not (isinstance(self.phase, int) and 0 <= self.phase < self.period):
+        if isinstance(self.phase, bool) or not (isinstance(self.phase, int) and 0 <= self.phase < self.period):
             raise SpecError(f"every: the phase must be in 0 … {self.period - 1}, got {self.phase!r}")
 
 
@@ -62,7 +64,7 @@ class Clocked:
 
     Raises
     ------
-    SpecError : a clock or hold names what there is not
+    SpecError : a clock or hold names what there is not, or a link takes more than `LONGEST_DELAY` ticks
     UnsupportedError : a layer looks at rows that a tick does not have, as attention does; the message names it
     """
 
@@ -75,9 +77,18 @@ class Clocked:
         """Check the fields."""
         object.__setattr__(self, "clocks", MappingProxyType(dict(self.clocks)))
         object.__setattr__(self, "hold", MappingProxyType(dict(self.hold)))
-        for coord in self.clocks:
+        for coord, clock in self.clocks.items():
             if coord not in self.network.layers:
                 raise SpecError(f"clock: there is no layer at {coord}", hint=places_of(self.network.layers))
+            if not isinstance(clock, Every):
+                raise SpecError(f"clock of the layer at {coord}: expected Every(…), got {clock!r}")
+        for link in self.network.links:
+            if link.kind == "activation" and link.delay > LONGEST_DELAY:
+                raise SpecError(
+                    f"link {link.source} → {link.target}: delay must be at most {LONGEST_DELAY} ticks in a clocked "
+                    f"network, got {link.delay}",
+                    hint="all outputs in between are kept; a recurrent layer keeps what it needs",
+                )
         for name, what in self.hold.items():
             if name not in self.network.ports:
                 known = ", ".join(map(repr, self.network.ports))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Final, Literal, TypeAlias, get_args, get_type_hints
+from typing import ClassVar, Final, Literal, TypeAlias, TypeGuard, get_args, get_type_hints
 
 from volumetric.errors import SpecError
 
@@ -81,15 +81,20 @@ class TargetPropagation:
                 )
         for name in ("gradient_scale", "clamp", "depth_scale", "pinv_damping"):
             value = getattr(self, name)
-            if value is not None and not (math.isfinite(value) and value > 0):
-                raise SpecError(f"target propagation: {name} must be above 0, got {getattr(self, name)}")
+            if value is None and name == "depth_scale":
+                continue
+            if not (_is_finite(value) and value > 0):
+                raise SpecError(f"target propagation: {name} must be above 0, got {value!r}")
         for name in ("gate", "noise", "inverse_rate", "noise_decay"):
             value = getattr(self, name)
-            if value is not None and not (math.isfinite(value) and value >= 0):
-                raise SpecError(f"target propagation: {name} must be 0 or more, got {getattr(self, name)}")
+            if value is None and name == "inverse_rate":
+                continue
+            if not (_is_finite(value) and value >= 0):
+                raise SpecError(f"target propagation: {name} must be 0 or more, got {value!r}")
         for name in ("inverse_steps", "pinv_every"):
-            if getattr(self, name) < 1:
-                raise SpecError(f"target propagation: {name} must be at least 1, got {getattr(self, name)}")
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise SpecError(f"target propagation: {name} must be at least 1, got {value!r}")
         _check_ticks("target propagation", self, ("ticks_per_row", "every", "window"))
 
     @property
@@ -134,6 +139,10 @@ class Systolic:
         _check_ticks("systolic", self, ("ticks_per_row", "window"))
         if isinstance(self.checkpoint, bool) or not isinstance(self.checkpoint, int) or self.checkpoint < 0:
             raise SpecError(f"systolic: checkpoint must be 0 or more ticks, got {self.checkpoint!r}")
+
+
+def _is_finite(value: object) -> TypeGuard[float]:
+    return isinstance(value, (int, float)) and math.isfinite(value)
 
 
 def _check_ticks(mode: str, of: Systolic | TargetPropagation, names: Sequence[str]) -> None:

@@ -21,7 +21,7 @@ from volumetric.runtime.graph.device import HasGraphs
 from volumetric.runtime.graph.programs import ProgramCache
 from volumetric.runtime.state_file import Held, as_numbers, restore_state, save_state
 from volumetric.runtime.streams.chunks import Chunk, in_chunks
-from volumetric.runtime.streams.marks import check_marks, check_rows, only
+from volumetric.runtime.streams.marks import check_marks, check_rows, check_streams, only
 
 LONGEST = 64
 """Ticks of one program; longer runs take several, of powers of two."""
@@ -136,7 +136,7 @@ class ClockedStream:
 
     def reset(self, streams: Iterable[int] | None = None) -> None:
         """Let all streams, or those that are named, begin anew."""
-        chosen = range(self.batch) if streams is None else list(streams)
+        chosen = check_streams(streams, self.batch)
         for key in self._machine.buffers:
             fresh = self._fresh(key)
             value, by_stream = self._store.get(key), self._by_stream(key, fresh)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
@@ -58,9 +58,20 @@ def check_marks(resets: Array, batch: int, rows: int) -> Array:
     resets = np.asarray(resets)
     if resets.shape != (batch, rows):
         raise ShapeError(f"resets: expected [{batch}, {rows}], got {list(resets.shape)}")
-    if not np.isin(resets, (0, 1)).all():
-        raise ShapeError("resets: expected 0 and 1", hint="1 marks a row with which a stream begins anew")
+    odd = ~np.isin(resets, (0, 1))
+    if odd.any():
+        hint = "1 marks a row with which a stream begins anew"
+        raise ShapeError(f"resets: expected 0 and 1, got {resets[odd].flat[0]}", hint=hint)
     return resets
+
+
+def check_streams(streams: Iterable[int] | None, batch: int) -> list[int]:
+    """Return the streams that are named, all without names. Raises `SpecError` where there is none of a number."""
+    found = list(range(batch)) if streams is None else list(streams)
+    for b in found:
+        if isinstance(b, bool) or not isinstance(b, (int, np.integer)) or not 0 <= b < batch:
+            raise SpecError(f"there is no stream {b!r}", hint=f"streams are 0 … {batch - 1}")
+    return found
 
 
 def only(made: dict[str, Array]) -> Array | dict[str, Array]:

@@ -18,7 +18,7 @@ from volumetric.runtime.lower import lower
 from volumetric.runtime.plan import Plan
 from volumetric.runtime.sealed import Seal
 from volumetric.runtime.streams.chunks import Chunk, in_chunks
-from volumetric.runtime.streams.marks import check_marks, check_rows, only
+from volumetric.runtime.streams.marks import check_marks, check_rows, check_streams, only
 
 SEAL = Seal(magic=b"VOLSTRMS", version=1, what="a saved stream")
 
@@ -115,7 +115,7 @@ class RowStream:
 
     def reset(self, streams: Iterable[int] | None = None) -> None:
         """Let all streams, or those that are named, begin anew."""
-        for b in range(self.batch) if streams is None else streams:
+        for b in check_streams(streams, self.batch):
             self._states[b].reset()
 
     def fork(self) -> RowStream:
