@@ -72,3 +72,15 @@ def test_what_is_read_elsewhere_or_differs_stays() -> None:
     kept = work.stored("kept", (2, 4, 4))
     graph = work.finish([work.add(work.gemm(a, kept), work.gemm(b, kept))])
     assert join_products(graph) is graph
+
+
+def test_products_with_columns_wait_for_no_other() -> None:
+    """The gradient of a convolution's weight, in pieces: all columns held at once would not fit a cache."""
+    work = GraphBuilder()
+    total = -1
+    fields = {"kernel": (3,), "stride": (1,), "dilation": (1,), "before": (0,), "counts": (6,)}
+    for _ in range(3):
+        columns = work.emit("unfold", (work.input("x", (1, 2, 8)),), **fields)[0]
+        product = work.gemm(work.input("g", (1, 4, 6)), columns, trans_b=True)
+        total = product if total < 0 else work.add(total, product)
+    assert counts(join_products(work.finish([total]))) == {"gemm": 3, "gemm_sum": 0, "binary": 2}

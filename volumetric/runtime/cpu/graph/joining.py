@@ -69,6 +69,8 @@ def join_products(graph: Graph) -> Graph:
 def _chains(graph: Graph) -> list[_Chain]:
     reads = Counter(i for node in graph.nodes for i in node.inputs) + Counter(graph.outputs)
     root = roots(graph)
+    # Columns are made for one product, a few samples at a time, so that they are read from a cache: none may wait.
+    columns = {node.outputs[0] for node in graph.nodes if node.op == "unfold"}
     products = {
         node.outputs[0]: node
         for node in graph.nodes
@@ -77,6 +79,7 @@ def _chains(graph: Graph) -> list[_Chain]:
         and node.attrs["activation"] == "linear"
         and {graph.tensors[i].shape[0] for i in node.inputs} == {node.attrs["groups"]}
         and all(graph.tensors[root[i]].key is None for i in node.inputs)  # written to, maybe, before the sum is made
+        and columns.isdisjoint(root[i] for i in node.inputs)
     }
     found: dict[int, _Chain] = {}
     for node in graph.nodes:
