@@ -236,7 +236,7 @@ EXAMPLES: Final[dict[str, Callable[[int, int, int], Example]]] = {
     "causal_conv1d": lambda r, a, b: (CausalConv1d(channels=a, mixing=b % 2 == 0), (r, 3, a)),
     "slstm": lambda r, a, b: (SLSTM(embed_dim=2 * (a % 9 + 1), num_heads=2), (r, 3, 2 * (a % 9 + 1))),
     "mlstm": lambda r, a, b: (
-        MLSTM(embed_dim=3 * (a % 9 + 1), num_heads=3 if b % 2 else 1, chunk_size=2),
+        MLSTM(embed_dim=3 * (a % 9 + 1), num_heads=1 if b % 2 else 3, chunk_size=2),
         (r, 3, 3 * (a % 9 + 1)),
     ),
     "agalite": lambda r, a, b: (AGaLiTe(embed_dim=a, num_heads=1 if a % 2 else 2, eta=b % 4 + 1), (r, 3, a)),
