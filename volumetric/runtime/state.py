@@ -55,6 +55,8 @@ def by_name(plan: Plan, x: Given) -> Mapping[str, NDArray[Any]]:
     ------
     ShapeError : an input without a default is missing, or one is unknown
     """
+    if isinstance(x, Mapping) and x.keys() == plan.inputs.keys():
+        return {name: x[name] for name in plan.inputs}
     left_out = {name for name, i in plan.inputs.items() if plan.values[i].default is not None}
     if not isinstance(x, Mapping):
         if len(plan.inputs) > 1 + len(left_out):

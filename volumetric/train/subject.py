@@ -110,7 +110,8 @@ def checked_inputs(plan: Plan, inputs: Mapping[str, Array]) -> dict[str, Array]:
     ShapeError : an input is missing or unknown, or samples are not what it reads, or not as many or as long as others
     GenerationError : an id has no row in an embedding
     """
-    many, inputs = are_sequences(plan, inputs), by_name(plan, inputs)
+    inputs = by_name(plan, inputs)
+    many = are_sequences(plan, inputs)
     lead = inputs[INPUT].shape[: 2 if many else 1]
     for name, x in inputs.items():
         if x.shape[: len(lead)] != lead:
