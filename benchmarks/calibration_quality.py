@@ -38,7 +38,7 @@ PAGE = """{mark}
 ## With calibration
 
 ```sh
-python benchmarks/calibration_quality.py --write docs/quality.md
+python benchmarks/calibration_quality.py {options}--write docs/quality.md
 ```
 
 `volumetric convert MODEL TARGET --dtype int4:g32 --calibrate TEXT` rounds each matrix for the inputs that a text gives
@@ -135,11 +135,12 @@ def chosen_types(model: LoadedModel) -> dict[str, Any]:
     return {"kinds": kinds, "estimated": sum(model.damage.values())}
 
 
-def page(jobs: list[Job], lines: dict[str, dict[str, Any]], calibrating: int) -> str:
+def page(jobs: list[Job], lines: dict[str, dict[str, Any]], calibrating: int, bits: str) -> str:
     """The part of the document that this script writes."""
     first = lines[jobs[0].name]
     text = PAGE.format(
         mark=MARK,
+        options=f"--bits {bits} " if bits else "",
         original=first["original"],
         tokens=first["tokens"],
         calibrating=calibrating,
@@ -199,7 +200,7 @@ def main() -> None:
                 given.lines.write_text(json.dumps(lines, indent=1))
     if given.write and all(job.name in lines for job in jobs):
         before = given.write.read_text(encoding="utf-8").split(MARK)[0].rstrip() + "\n\n"
-        given.write.write_text(before + page(jobs, lines, len(reference)), encoding="utf-8")
+        given.write.write_text(before + page(jobs, lines, len(reference), given.bits), encoding="utf-8")
 
 
 if __name__ == "__main__":
