@@ -70,6 +70,19 @@ def test_npz(tmp_path: Path) -> None:
     assert caught.value.hint == "it has x, targets"
     np.savez(path, inputs=np.arange(3), targets=np.arange(3), mask=np.ones(3))
     assert as_data(str(path)).mask.tolist() == [1, 1, 1]  # pyright: ignore[reportAttributeAccessIssue]
+    x, more = np.arange(3), {"inputs.side": np.ones(3), "targets.value": np.zeros(3), "mask.value": np.ones(3)}
+    np.savez(path, inputs=x, **more, other=np.array([{}], object))
+    several = load_npz(path)
+    assert several.arrays.keys() == {"inputs", *more}
+    assert several.targets.keys() == {"value"}  # pyright: ignore[reportAttributeAccessIssue]  (by name)
+    assert load_npz(path, inputs={"input": "inputs"}, targets={"a": "targets.value"}, mask={}).mask is None
+    with pytest.raises(CheckpointError, match=r"no array 'value', which targets\.a names"):
+        load_npz(path, targets={"a": "value"})
+    np.savez(path, inputs=x, targets=x, **{"targets.output": x})
+    with pytest.raises(CheckpointError, match=r"two arrays for 'output': 'targets' and 'targets\.output'"):
+        load_npz(path)
+    np.savez(path, **{"inputs.input": x, "targets.output": x})
+    assert load_npz(path).arrays.keys() == {"inputs", "targets"}
     np.savez(path, inputs=np.array([{}], object), targets=np.arange(1))
     with pytest.raises(CheckpointError, match="cannot read"):
         load_npz(path)

@@ -304,25 +304,31 @@ def load_npz(
     """
     asked = {"inputs": (inputs, INPUT), "targets": (targets, OUTPUT), "mask": (mask, OUTPUT)}
     prefixes = tuple(of for of, _ in asked.values() if isinstance(of, str))
-    chosen = {name for of, _ in asked.values() if isinstance(of, Mapping) for name in of.values()}
+    named_so = {name for of, _ in asked.values() if isinstance(of, Mapping) for name in of.values()}
 
     def wanted(name: str) -> bool:
-        return name in chosen or name in prefixes or name.startswith(tuple(f"{prefix}." for prefix in prefixes))
+        return name in named_so or name in prefixes or name.startswith(tuple(f"{prefix}." for prefix in prefixes))
 
     arrays = read_npz(path, hint=_HOW, wanted=wanted)
     found: dict[str, Any] = {}
     for what, (of, plain) in asked.items():
-        if isinstance(of, str):
-            named = {plain: arrays[of]} if of in arrays else {}
-            named |= {name[len(of) + 1 :]: array for name, array in arrays.items() if name.startswith(f"{of}.")}
-        else:
-            named = {name: arrays[array] for name, array in of.items() if array in arrays}
-        missing = [] if isinstance(of, str) else [name for name in of if name not in named]
-        if missing or (not named and what != "mask"):
-            told = f"{of[missing[0]]!r}, which {what}.{missing[0]} names" if isinstance(of, Mapping) else repr(of)
+        names = dict(of) if isinstance(of, Mapping) else _further(arrays, of)
+        if isinstance(of, str) and of in arrays:
+            if plain in names:
+                raise CheckpointError(f"{path} has two arrays for {plain!r}: {of!r} and {names[plain]!r}", hint=_HOW)
+            names = {plain: of, **names}
+        missing = next((name for name, array in names.items() if array not in arrays), None)
+        if missing is not None or (not names and what != "mask"):
+            told = repr(of) if missing is None else f"{names[missing]!r}, which {what}.{missing} names"
             raise CheckpointError(f"{path} has no array {told}", hint=f"it has {', '.join(array_names(path))}")
-        found[what] = named[plain] if isinstance(of, str) and named.keys() == {plain} else named or None
+        chosen = {name: arrays[array] for name, array in names.items()}
+        found[what] = arrays[of] if isinstance(of, str) and [*names.values()] == [of] else chosen or None
     return ArrayData(**found, **options)
+
+
+def _further(arrays: Mapping[str, Array], prefix: str) -> dict[str, str]:
+    """Input or output → array, of those called ``prefix.name``."""
+    return {name[len(prefix) + 1 :]: name for name in arrays if name.startswith(f"{prefix}.")}
 
 
 def token_windows(ids: Array, length: int, stride: int | None = None) -> tuple[Array, Array]:
