@@ -382,6 +382,11 @@ def _rope(back: bool, b: int, t: int, h: int, d: int, half: int) -> OpCase:
 
 
 def _recurrent(cell: str, b: int, t: int, size: int, *, bias: bool, resets: bool = False) -> dict[str, OpCase]:
+    draw = np.random.default_rng((len(cell), b, t, size))  # of its own: relu's kink must not lie within a difference
+
+    def normal(*shape: int) -> np.ndarray:
+        return draw.standard_normal(shape).astype(np.float32)
+
     blocks = {"lstm": 4, "gru": 3}.get(cell, 1)
     states = [normal(b, size) for _ in range(2 if cell == "lstm" else 1)]
     from_x, weight = normal(b, t, blocks * size), normal(blocks * size, size) * np.float32(0.5)
