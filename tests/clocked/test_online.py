@@ -84,7 +84,7 @@ def sums_are_those_through_ticks(clocked: Clocked, batch: Batch, per_row: int, *
         np.testing.assert_allclose(found, w - before[key], rtol=0, atol=1e-5 * largest, err_msg=key)
 
 
-@pytest.mark.parametrize(("which", "per_row"), [(18, 1), (29, 1), (35, 2), (49, 1)])
+@pytest.mark.parametrize(("which", "per_row"), [(18, 1), (29, 1), (35, 2)])
 def test_aligned_gradients_add_up_to_those_through_ticks(which: int, per_row: int) -> None:
     clocked = forward(machine(which))
     sums_are_those_through_ticks(clocked, Batch(rows(clocked, 3, 7), Y), per_row, loss=MSE(reduction="sum"))
@@ -143,11 +143,10 @@ def test_a_held_row_is_learned_as_in_a_whole_pass(inverse: Any, discrete: bool) 
 
 
 def test_programs_of_any_length_give_the_same_bits() -> None:
-    clocked, params = machine(6), weights(machine(6))
-    batch = Batch(rows(clocked, 2, 5), Y[:2, :5])
+    clocked, params, batch = Clocked(network=loop()), initialise(loop()), Batch(X[:, :4, :2], Y[:, :4, :2])
     for timing in ("aligned", "present"):
         states = []
-        for window in (3, 8):
+        for window in (2, 5):
             mode = TargetPropagation(timing=timing, window=window)
             one = learner(clocked, params, NumpyGraphs(), mode, optimiser=Adam(lr=1e-2))
             run(one, batch, 1e-2)
@@ -161,13 +160,13 @@ def test_memory_does_not_grow_with_ticks() -> None:
     clocked = Clocked(network=CHAIN)
     one = learner(clocked, initialise(CHAIN), NumpyGraphs(), TargetPropagation(window=4))
     kept = []
-    for count in (12, 120):
+    for count in (8, 64):
         run(one, Batch(np.zeros((2, count, 4), np.float32), np.zeros((2, count, 3), np.float32)), 1e-3)
         kept.append((sum(one._store.get(key).nbytes for key in list(one._store.keys())), len(one._programs._programs)))
     assert kept[0] == kept[1]
 
 
-@pytest.mark.parametrize(("name", "which"), [("cpu", 6), ("gpu", None)])
+@pytest.mark.parametrize(("name", "which"), [("cpu", 35), ("gpu", None)])
 def test_devices_learn_alike(name: str, which: int | None) -> None:
     clocked = Clocked(network=loop()) if which is None else machine(which)
     params = weights(clocked)
@@ -203,14 +202,14 @@ def test_it_learns_to_recall_while_it_runs() -> None:
     network = chain([*dense, Dense(in_features=8, out_features=2)], (2,))
     late = Link(kind="activation", source=Coord(0), target=Coord(3), combine="add", delay=2)
     network = dataclasses.replace(network, links=(late,))
-    ids = np.random.default_rng(1).integers(0, 2, (64, 24))
+    ids = np.random.default_rng(1).integers(0, 2, (64, 16))
     targets = np.concatenate(
         [np.full((64, 1), -100), ids[:, :-1]], 1
     )  # over the link comes the row, not the one before
     told: list[TargetEvent] = []
     for method in ("gradient", "difference"):
         mode = TargetPropagation(method=method)
-        config = TrainConfig(mode=mode, loss=CrossEntropy(), optimiser=Adam(lr=1e-2), epochs=6, accuracy=True)
+        config = TrainConfig(mode=mode, loss=CrossEntropy(), optimiser=Adam(lr=1e-2), epochs=5, accuracy=True)
         x = np.eye(2, dtype=np.float32)[ids]
         result = train(
             Clocked(network=network),
