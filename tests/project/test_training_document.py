@@ -25,7 +25,7 @@ USE, TRAIN, HEADS, OWN, SIGNS, FOLD = re.findall(r"```python\n(.*?)```", TEXT, r
 
 
 def test_the_list_of_keys_shows_the_defaults() -> None:
-    assert settings_from(tomllib.loads(KEYS)) == RunSettings(loss_given=True)
+    assert settings_from(tomllib.loads(KEYS)) == RunSettings(loss_given=True, clocked_given=True)
 
 
 def test_the_list_of_keys_is_complete() -> None:
