@@ -21,10 +21,18 @@ def _agalite(scope: Scope, spec: AGaLiTe, x: int) -> int:
     k, q, v, beta, gamma = work.split(work.reshape(wide, (rows, heads, 5, width)), (1,) * 5, 2)
     p1, p2, p3 = work.split(work.reshape(small, (rows, heads, 3, spec.eta)), (1,) * 3, 2)
 
+    # Both sides of an outer product are spread to its size by constant matrices of 0 and 1, for which devices have
+    # fast products, and so have gradients; as a product with broadcasting its rows would be of `eta` numbers.
+    places = np.arange(spec.features)
+    spread = (np.arange(width)[:, None] == places // spec.eta, np.arange(spec.eta)[:, None] == places % spec.eta)
+
     def outer(a: int, b: int, name: str) -> int:
         """Products of functions of both, ``[rows, 1, keys]``."""
-        made = work.binary("mul", work.reshape(work.unary(a, name), (rows, heads, width, 1)), work.unary(b, name))
-        return work.reshape(made, (rows, 1, keys))
+        sides = []
+        for side, matrix in zip((a, b), spread, strict=True):
+            each = work.reshape(work.unary(side, name), (1, rows * heads, len(matrix)))
+            sides.append(work.gemm(each, work.constant(matrix[None].astype(np.float64), "spread")))
+        return work.reshape(work.binary("mul", *sides), (rows, 1, keys))
 
     decay, beta = outer(gamma, p3, "sigmoid"), work.reshape(work.unary(beta, "sigmoid"), (rows, 1, heads * width))
     v = work.reshape(v, (rows, 1, heads * width))
