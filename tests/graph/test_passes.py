@@ -53,3 +53,7 @@ def test_parts_that_somebody_else_reads_stay() -> None:
     other = work.pad(work.input("c", (3, 2)), (0, 1), (0, 0))
     graph = work.finish([work.add(b, other)])
     assert join_pads(graph) is graph
+    kept = work.pad(work.stored("kept", (2, 3)), (0, 0), (1, 0))
+    sum_ = work.add(kept, work.pad(work.input("d", (1, 3)), (2, 0), (0, 0)))
+    graph = work.finish([sum_])
+    assert join_pads(graph) is graph  # it might be written to in between

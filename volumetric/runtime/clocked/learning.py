@@ -18,7 +18,7 @@ from volumetric.runtime.graph.build import GraphBuilder
 from volumetric.runtime.graph.differentiate import differentiate
 from volumetric.runtime.graph.objectives import Objective, emit_objectives, emit_seeds, emit_targets
 from volumetric.runtime.graph.ops import Graph
-from volumetric.runtime.graph.passes import fuse_activations, join_pads
+from volumetric.runtime.graph.passes import fuse_activations
 from volumetric.runtime.graph.training import (
     KNOBS,
     EmitWeights,
@@ -110,7 +110,7 @@ def learning_graph(
     gradients = master_gradients(work, rule, seeds)
     norm, good = write_update(work, rule, gradients, {}, work.input("knobs", (KNOBS,)), seen.totals)
     write_states(work, run.state, run.kept, streams.place, good)
-    return join_pads(fuse_activations(work.finish([work.concat([seen.totals, norm, good], 0)])))
+    return fuse_activations(work.finish([work.concat([seen.totals, norm, good], 0)]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -77,14 +77,18 @@ def join_pads(graph: Graph) -> Graph:
     So the gradient of what is read in parts is written once, instead of as zeros with each part, and their sum.
     """
     reads = Counter(i for node in graph.nodes for i in node.inputs) + Counter(graph.outputs)
-    makers = {node.outputs[0]: node for node in graph.nodes if node.outputs}
+    root = roots(graph)
+    pads_of = {
+        node.outputs[0]: [node]
+        for node in graph.nodes
+        if node.op == "pad" and graph.tensors[root[node.inputs[0]]].key is None  # written to, maybe, before the sum
+    }
     parts: dict[int, list[Node]] = {}
     for node in graph.nodes:
         if node.op == "binary" and node.attrs["name"] == "add" and all(reads[i] == 1 for i in node.inputs):
-            found = [parts.get(i) or [makers[i]] for i in node.inputs if i in parts or i in makers]
-            pads = [pad for some in found for pad in some]
-            if len(found) == 2 and all(pad.op == "pad" for pad in pads):
-                parts[node.outputs[0]] = pads
+            found = [parts.get(i) or pads_of.get(i) for i in node.inputs]
+            if all(found) and len({graph.tensors[i].shape for i in node.inputs}) == 1:
+                parts[node.outputs[0]] = [pad for some in found for pad in some or ()]
     joined = {i: made for i, pads in parts.items() if (made := _side_by_side(graph, pads)) is not None}
     if not joined:
         return graph

@@ -13,7 +13,7 @@ from volumetric.runtime.cpu.graph.windows import in_pieces
 from volumetric.runtime.cpu.walking import Walker
 from volumetric.runtime.graph.device import Rounds
 from volumetric.runtime.graph.ops import Graph
-from volumetric.runtime.graph.passes import fuse_activations, fuse_trials, spread_late
+from volumetric.runtime.graph.passes import fuse_activations, fuse_trials, join_pads, spread_late
 from volumetric.runtime.graph.unroll import unroll_scans
 
 _FAMILIES = (elements, images, products, recurrent, rowwise, scans, training)  # importing them fills `rule`
@@ -69,4 +69,5 @@ class CpuGraphs:
 
 def _rewritten(graph: Graph) -> Graph:
     """The same graph as the kernels like it best."""
-    return join_products(in_pieces(by_samples(spread_late(fuse_trials(fuse_activations(unroll_scans(graph)))))))
+    fused = join_pads(fuse_trials(fuse_activations(unroll_scans(graph))))
+    return join_products(in_pieces(by_samples(spread_late(fused))))

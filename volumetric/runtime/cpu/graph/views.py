@@ -33,8 +33,9 @@ def shared_storage(graph: Graph) -> Shared:
     def join(gone: int, into: int, delta: int) -> None:
         """Put a storage into another one, `delta` bytes from its start, which may be below 0."""
         first = min(0, delta)
-        for i in members[into]:
-            made.start[i] -= first
+        if first:
+            for i in members[into]:
+                made.start[i] -= first
         for i in members[gone]:
             made.of[i], made.start[i] = into, made.start[i] + delta - first
         end = max(made.sizes[into], delta + made.sizes.pop(gone))

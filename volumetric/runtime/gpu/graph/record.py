@@ -12,13 +12,13 @@ from volumetric.runtime.gpu.graph.fusing import fuse_folds, fuse_joins, fuse_par
 from volumetric.runtime.gpu.recording import Entry
 from volumetric.runtime.gpu.slots import Slots, Tenants
 from volumetric.runtime.graph.ops import Graph, Node
-from volumetric.runtime.graph.passes import fuse_trials
+from volumetric.runtime.graph.passes import fuse_trials, join_pads
 from volumetric.runtime.graph.unroll import unroll_scans
 
 
 def prepared(graph: Graph) -> Graph:
     """Return a graph of fixed shape as the GPU runs it."""
-    return fuse_trials(fuse_joins(fuse_parts(fuse_folds(fuse_windows(unroll_scans(graph))))))
+    return fuse_trials(fuse_joins(fuse_parts(join_pads(fuse_folds(fuse_windows(unroll_scans(graph)))))))
 
 
 def record_graph(graph: Graph, given: Mapping[int, str], slots: Slots, caps: Caps) -> tuple[list[Entry], Tenants]:
