@@ -285,19 +285,21 @@ def test_nets_of_signs_learn_where_backprop_cannot() -> None:
     assert right["backprop"] < 0.8
 
 
-def test_a_resumed_run_has_the_same_bits_and_events(tmp_path: Path) -> None:
+@pytest.mark.parametrize("inverse", ["learned", "pinv"])
+def test_a_resumed_run_has_the_same_bits_and_events(inverse: Any, tmp_path: Path) -> None:
     network = perceptron(4, 6, 1)
-    config = TrainConfig(optimiser=Adam(lr=0.01), epochs=3, mode=TargetPropagation(top="output", inverse="learned"))
+    config = TrainConfig(optimiser=Adam(lr=0.01), epochs=3, mode=TargetPropagation(top="output", inverse=inverse))
     events: list[Any] = []
-    whole = train(network, initialise(network), waves(), config, device="cpu", reporters=[events.append])
+    held: dict[str, Any] = {"device": "cpu", "validation": 0.25}  # the best weights are in checkpoints, too
+    whole = train(network, initialise(network), waves(), config, reporters=[events.append], **held)
     told = [event for event in events if isinstance(event, TargetEvent)]
     assert len(told) == whole.steps
     assert [of.kind for of in told[0].layers] == ["dense", "dense"]
     assert "0.0.0.0 budget" in str(told[0])
     short = dataclasses.replace(config, epochs=1)
-    train(network, initialise(network), waves(), short, device="cpu", checkpoints=tmp_path)
-    rest = train(network, initialise(network), waves(), config, device="cpu", checkpoints=tmp_path, resume=True)
-    assert set(rest.params) == set(network.param_specs())
+    train(network, initialise(network), waves(), short, checkpoints=tmp_path, **held)
+    rest = train(network, initialise(network), waves(), config, checkpoints=tmp_path, resume=True, **held)
+    assert set(rest.params) == set(rest.best) == set(network.param_specs())
     for key, store in whole.params.items():
         np.testing.assert_array_equal(rest.params[key].values(), store.values())
 
