@@ -99,6 +99,15 @@ def test_small_steps_and_pairs_in_place_make_one_step(monkeypatch: pytest.Monkey
     assert [step.label for step in steps] == ["unary", "unary", "blocked binary binary binary"]
 
 
+def test_steps_that_have_no_tensor_in_common_stay_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocks, "_SMALLEST", 4 * 555)
+    work = GraphBuilder()
+    first, second = work.input("x", SHAPE), work.input("y", SHAPE)
+    results = [work.unary(work.affine(x, 2.0), "square") for x in (first, second)]
+    labels = [step.label for step in drafted(work.finish(results)).steps]
+    assert labels == ["blocked unary unary", "blocked unary unary"]
+
+
 def spread(work: GraphBuilder, source: int) -> Graph:
     x = work.input("x", SHAPE)
     return work.finish([work.binary("sub", x, work.broadcast(source, SHAPE))])

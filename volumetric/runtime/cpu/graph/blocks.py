@@ -67,7 +67,8 @@ def block_by_block(draft: Draft) -> None:
             steps.append(step)
             continue
         both = seen.with_other(own)
-        if run and (step.flat != run[0].flat or both.apart & both.writes):
+        strange = own.reads.isdisjoint(seen.reads | seen.writes)  # it would find nothing in the cache, and hold memory
+        if run and (strange or step.flat != run[0].flat or both.apart & both.writes):
             close()
             both = own
         run.append(step)
