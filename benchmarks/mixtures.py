@@ -130,7 +130,7 @@ def kernels(executable: Any) -> dict[str, list[float]]:
         return {}
     state = executable.new_state()
     state.advance(POSITION)
-    times = executable.step_times(state)
+    times = executable.step_times([state])
     return {t.label: [t.count, round(1e6 * t.seconds / t.count, 2)] for t in times}
 
 

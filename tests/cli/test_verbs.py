@@ -174,7 +174,8 @@ def test_bench_batches_and_profiles(run):
     assert labels[-1] == "all"
     assert any(label.startswith("vector_product") for label in labels)
     assert any(step["label"].startswith("tile_product") for step in rows["pp8"]["steps"])
-    assert rows["tg2 x3"]["steps"] == []
+    together, alone = ({step["label"]: step["count"] for step in rows[test]["steps"]} for test in ("tg2 x3", "tg2"))
+    assert together.keys() == alone.keys()  # up to four rows have the same steps
     assert f"{rows['pp8']['state_per_token']:,} bytes" in err
 
 

@@ -191,7 +191,7 @@ def test_a_profile_has_steps_and_programs() -> None:
     state = fast.new_state()
     fast.forward(state, rows(3))
     kept = state.save()
-    *steps, whole = fast.step_times(state, 1, repeats=2)
+    *steps, whole = fast.step_times([state], 1, repeats=2)
     labels = [step.label for step in steps]
     assert (whole.label, whole.count) == (WHOLE, sum(step.count for step in steps))
     assert any(label.startswith("core slice 1.0.0.0") for label in labels)

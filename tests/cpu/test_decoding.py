@@ -64,7 +64,7 @@ def test_other_calls_may_come_between_tokens() -> None:
         if turn % 3 == 1:
             executable.forward(executable.new_state(), np.arange(400, dtype=np.int32) % 97)  # larger buffers
         if turn % 4 == 2:
-            executable.step_times(state, 1, repeats=1)
+            executable.step_times([state], 1, repeats=1)
     assert got == [want, beside]
 
 

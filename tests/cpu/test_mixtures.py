@@ -68,7 +68,7 @@ def few_at_a_time(executable: CpuExecutable, x: np.ndarray) -> np.ndarray:
 
 def steps(executable: CpuExecutable, count: int) -> set[str]:
     """Names of the steps of a call."""
-    return {time.label.split()[0] for time in executable.step_times(executable.new_state(), count, repeats=1)}
+    return {time.label.split()[0] for time in executable.step_times([executable.new_state()], count, repeats=1)}
 
 
 SCHEMES = [

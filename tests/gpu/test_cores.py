@@ -178,7 +178,7 @@ def test_a_profile_has_operations_on_rows_and_programs() -> None:
     _, fast = pair(NETWORKS["convolution"])
     state = fast.new_state()
     fast.forward(state, rows(3))
-    *kinds, whole = fast.step_times(state, 1, repeats=1)
+    *kinds, whole = fast.step_times([state], 1, repeats=1)
     assert (whole.label, whole.count) == (WHOLE, sum(kind.count for kind in kinds))
     assert {"matvec", "graph/gemm", "move_rows"} <= {kind.label.split()[0] for kind in kinds}
 

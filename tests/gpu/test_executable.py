@@ -140,7 +140,7 @@ def test_step_times_are_those_of_one_token_or_one_prompt(native_device: GpuDevic
     executable = native_device.compile(lower(network), initialise(network, 0), OPTIONS)
     state = executable.new_state()
     state.advance(5)
-    token, prompt = (executable.step_times(state, rows, repeats=1) for rows in (1, 80))
+    token, prompt = (executable.step_times([state], rows, repeats=1) for rows in (1, 80))
     assert state.position == 5
     assert token[-1].label == prompt[-1].label == WHOLE
     assert any(step.label.startswith("matvec") for step in token)

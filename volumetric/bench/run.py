@@ -50,7 +50,9 @@ def measure(executable: Executable, vocab_size: int, case: Case, repetitions: in
 def profile(
     executable: Executable, vocab_size: int, case: Case, repetitions: int = 10, seed: int = 0
 ) -> tuple[StepTime, ...]:
-    """Return where the time goes: of the first call of the prompt, or, where only tokens are generated, of one token.
+    """Return where the time goes: of the first call of the prompt, or of one token, where only these are generated.
+
+    A batch has a token of each of its sequences in a call.
 
     Raises
     ------
@@ -59,7 +61,8 @@ def profile(
     state = executable.new_state()
     _feed(executable, state, rng.generator(seed).integers(0, vocab_size, case.depth).astype(np.int32))
     rows = min(case.prompt, PREFILL_ROWS) or 1
-    return tuple(executable.step_times(state, rows, repeats=repetitions))
+    states = [state, *(state.fork() for _ in range(case.batch - 1))]
+    return tuple(executable.step_times(states, rows, repeats=repetitions))
 
 
 def _repeat_batch(executable: Executable, states: list[State], case: Case, first: IntArray) -> Iterator[float]:

@@ -66,7 +66,7 @@ def bench(
         Numbers of sequences that generate together; their speed is that of all of them. In the suite "systolic":
         streams side by side.
     profile : bool
-        Also show where the time goes, step by step: of one call of the prompt, or of one token of one sequence.
+        Also show where the time goes, step by step: of one call of the prompt, or of one token of each sequence.
     threads : str
         Numbers of CPU threads; the physical cores unless given.
     repetitions : int
@@ -202,11 +202,11 @@ def _training(
 
 def _rows(model: Model, wanted: Sequence[Case], repetitions: int, *, profiled: bool) -> Iterator[Row]:
     about, device = model.info, model.device.info
-    seen: set[tuple[int, int]] = set()  # (rows, depth) that have a profile: batches and lengths differ in nothing else
+    seen: set[tuple[int, int, int]] = set()  # calls that have a profile: lengths differ in nothing else
     for case in wanted:
         with console.progress(f"{case.name} on {about.device}…"):
             samples = measure(model.executable, about.vocab_size, case, repetitions)
-            call = case.prompt, case.depth
+            call = case.prompt, case.depth, case.batch
             steps = profile_of(model.executable, about.vocab_size, case) if profiled and call not in seen else ()
             seen.add(call)
         yield Row.of(

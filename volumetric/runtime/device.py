@@ -248,11 +248,11 @@ class Executable(Protocol):
         """
         ...
 
-    def step_times(self, state: Any, rows: int = 1, *, repeats: int = 10) -> list[StepTime]:
-        """Measure where the time of a call of `rows` rows at the state's position goes.
+    def step_times(self, states: Sequence[Any], rows: int = 1, *, repeats: int = 10) -> list[StepTime]:
+        """Measure where the time of a call goes that adds `rows` rows to each of `states`.
 
-        The last entry, labelled `volumetric.runtime.profile.WHOLE`, is the call in one piece. The position stays, the
-        rows held may be overwritten.
+        The last entry, labelled `volumetric.runtime.profile.WHOLE`, is the call in one piece. Positions stay, the rows
+        held may be overwritten.
 
         Raises
         ------

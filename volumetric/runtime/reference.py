@@ -204,7 +204,7 @@ class ReferenceExecutable:
         """Feed `tokens`, yield the arg max of each sequence, feed those, and so on."""
         return greedy_each(self, self.plan, states, tokens)
 
-    def step_times(self, state: ReferenceState, rows: int = 1, *, repeats: int = 10) -> list[StepTime]:
+    def step_times(self, states: Sequence[ReferenceState], rows: int = 1, *, repeats: int = 10) -> list[StepTime]:
         """Refuse: raises `UnsupportedError`."""
         raise UnsupportedError("the reference device has no profile", hint="use device='cpu' or device='gpu'")
 

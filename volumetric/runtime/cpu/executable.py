@@ -107,20 +107,22 @@ class CpuExecutable:
                 check_likeliest(logit, sequence=place)
             yield list(tokens)
 
-    def step_times(self, state: CpuState, rows: int = 1, *, repeats: int = 10) -> list[StepTime]:
+    def step_times(self, states: Sequence[CpuState], rows: int = 1, *, repeats: int = 10) -> list[StepTime]:
         """Time of the steps of a call, see `Executable.step_times`; of one chunk, where `rows` are more than that."""
+        check_once(states)
         runner = self._open()
         plan = runner.program.cut.plan
-        rows = min(rows, CHUNK, runner.program.graph.piece or CHUNK)
+        rows = min(rows, max(1, CHUNK // len(states)), runner.program.graph.piece or CHUNK)
         values = {name: plan.values[i] for name, i in plan.inputs.items()}
         given = {name: np.zeros((rows, *value.shape[1:]), value.dtype) for name, value in values.items()}
-        check_room(state.position, rows, self.options.context)
-        self._check_positions(state.position + rows)
+        for state in states:
+            check_room(state.position, rows, self.options.context)
+            self._check_positions(state.position + rows)
         if any(spec.kind == "fixed" for spec in plan.states.values()):
-            state = state.fork()  # each walk replaces them
+            states = [state.fork() for state in states]  # each walk replaces them
         with self._turn:
-            part = Part(state, "last", given, tuple(plan.outputs))
-            return runner.step_times(Call([Span(0, 0, rows)], [part]), repeats)
+            parts = [Part(state, "last", given, tuple(plan.outputs)) for state in states]
+            return runner.step_times(Call([Span(i, 0, rows) for i in range(len(parts))], parts), repeats)
 
     def update(self, params: Params) -> None:
         """Replace resident weights, see `Updatable.update`."""

@@ -211,7 +211,7 @@ class GpuExecutable:
             tune(self.context, self._recorder.products())
             self._forget()
 
-    def step_times(self, state: GpuState, rows: int = 1, *, repeats: int = 10) -> list[StepTime]:
+    def step_times(self, states: Sequence[GpuState], rows: int = 1, *, repeats: int = 10) -> list[StepTime]:
         """GPU time of the dispatches of a call by timestamps, see `kernel_times`; many rows count from position 0.
 
         Each kind runs by itself, so that kinds add up to more than the whole. Of more rows than the scratch memory
@@ -221,9 +221,11 @@ class GpuExecutable:
         ------
         UnsupportedError : the GPU has no timestamps
         """
-        self._check_rows(state.position, 1)
-        part, rows = ("whole", 1) if rows == 1 else ("body", min(rows, self.scratch.rows))
-        return self.kernel_times([state], part, rows, repeats=repeats)
+        for state in states:
+            self._check_rows(state.position, 1)
+        most = max(1, self.scratch.rows // len(states))
+        part, rows = ("whole", 1) if rows == 1 else ("body", min(rows, most))
+        return self.kernel_times(states, part, rows, repeats=repeats)
 
     def kernel_times(
         self, states: Sequence[GpuState], part: str = "whole", rows: int = 1, *, repeats: int = 20
