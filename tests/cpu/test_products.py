@@ -272,3 +272,32 @@ def test_extreme_codes_do_not_saturate(scheme):
         run = tiles_kernel(form.name, 1, 1)
         run(made.address, made.panel_bytes, 1, x.address, x.row_bytes, made.units, address_of(out))
         assert_sums_close(out, x.values, made.values)
+
+
+@pytest.mark.parametrize("k", [64, 200, 512, 576, 1536])
+def test_extreme_rows_become_bytes_as_numpy_makes_them(k, rng):
+    """Codes, steps and sums of blocks of 32: also of zeros, tiny and huge numbers, and of such as are none."""
+    x = (rng.standard_normal((8, k)) * np.exp(4 * rng.standard_normal((8, 1)))).astype(np.float32)
+    x[1, :40], x[2], x[3], x[4, 33], x[5, -1] = 0, 1e-32, 1e34, np.nan, np.inf
+    padded = -(-k // 64) * 64
+    blocks, step = padded // 32, np.float32(1 / 127)
+    numbers = np.zeros((8, padded), np.float32)
+    numbers[:, :k] = x
+    room = np.zeros(padded, np.float32)
+    for row, want in zip(x, numbers.reshape(8, blocks, 32), strict=True):
+        source, out = np.append(row, np.zeros(16, np.float32)), np.full(padded + 16 * blocks + 64, 99, np.uint8)
+        prepare_row(address_of(source), address_of(out), address_of(room), k, 1, 0, np.float32(0), 0, 0)
+        tops = np.abs(want).max(axis=1)
+        d = np.where(tops < np.inf, tops * step, np.float32(np.nan))
+        with np.errstate(all="ignore"):
+            inverse = np.where(tops > 1e-30, np.float32(127) / tops, np.float32(0))
+            q = np.rint(want * inverse[:, None])
+        got = out[padded : padded + 16 * blocks].view(np.float32).reshape(4, blocks)
+        whole, first = q.sum(axis=1), q[:, :16].sum(axis=1)
+        known = np.isfinite(tops)
+        np.testing.assert_array_equal(got[0], d)
+        np.testing.assert_array_equal(out[:padded].view(np.int8).reshape(blocks, 32)[known], q[known])
+        np.testing.assert_array_equal(got[1].view(np.int32)[known], -8 * whole[known])
+        np.testing.assert_array_equal(got[2], np.where(known, d * whole.astype(np.float32), np.float32(np.nan)))
+        np.testing.assert_array_equal(got[3].view(np.int32)[known], -8 * first[known])
+        assert (out[padded + 16 * blocks :] == 99).all()

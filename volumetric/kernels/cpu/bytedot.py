@@ -49,6 +49,15 @@ class ByteDot:
             return [e.broadcast(address, I32)]
         return [e.splat(e.b.sext(e.load(e.at(address, j), I8, align=1), I32)) for j in range(4)]
 
+    def bytes_in(self, x: ir.Value) -> ir.Value:
+        """The sum of the four signed bytes of every lane."""
+        e, ones = self.e, self.e.ints(0x01010101)
+        if self._dot != "generic":
+            return self.accumulate(e.ints(0), ones, [x])
+        return self.accumulate(
+            e.ints(0), ones, [e.b.ashr(e.b.shl(x, e.ints(24 - 8 * j)), e.ints(24)) for j in range(4)]
+        )
+
     def accumulate(self, sums: ir.Value, weights: ir.Value, x: list[ir.Value]) -> ir.Value:
         """`sums` plus the four products of every lane."""
         if self._dot == "vnni512":
@@ -107,7 +116,7 @@ class ByteDot:
 
 
 class BlockSums:
-    """The sums that belong to one block of 32 of prepared activations (`prepare.quantise_row`).
+    """The sums that belong to one block of 32 of prepared activations (`block_rounding.quantise_row`).
 
     Parameters
     ----------

@@ -81,6 +81,14 @@ class Emitter:
         low, high = self.b.shl(pairs, self.ints(16)), self.b.and_(pairs, self.ints(0xFFFF0000))
         return [self.b.bitcast(low, F32X), self.b.bitcast(high, F32X)]
 
+    def fetch(self, address: ir.Value, *, write: bool = False) -> None:
+        """Ask for the cache line at `address`; nothing waits for it."""
+        to_write, keep, data = (ir.Constant(I32, value) for value in (int(write), 3, 1))
+        pointer = self.b.inttoptr(address, I8.as_pointer())
+        kind = ir.FunctionType(ir.VoidType(), [pointer.type, I32, I32, I32])
+        prefetch = cgutils.get_or_insert_function(self.b.module, kind, "llvm.prefetch.p0")
+        self.b.call(prefetch, [pointer, to_write, keep, data])
+
     # ---- constants and broadcasts
 
     def ints(self, value: int) -> ir.Constant:

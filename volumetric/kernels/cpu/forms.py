@@ -19,6 +19,9 @@ from volumetric.kernels.cpu.matvec import emit_packed_panels
 from volumetric.kernels.cpu.panels import BY_NAME
 from volumetric.kernels.cpu.tiles import emit_brain_tile, emit_float_tile, emit_integer_tile
 
+AHEAD = ":ahead"
+"""Behind the kind of packed integer panels: ask memory for what comes next, see `emit_packed_panels`."""
+
 _INTEGER = {form.name for form in BY_NAME.values() if form.is_integer}
 
 
@@ -64,7 +67,7 @@ def _emit(
     out: Any,
     out_stride: Any,
 ) -> None:
-    name, _, how = kind.partition(":")
+    name, _, how = kind.removesuffix(AHEAD).partition(":")
     if name == "bytes":
         padded = e.b.mul(units, constant(64))
         zero, group = (int(part) for part in how.split(":"))
@@ -73,10 +76,12 @@ def _emit(
         vectors = [e.at(x, e.b.mul(x_stride, constant(m))) for m in range(shape[0])]
         columns = [e.at(weights, e.b.mul(panel_stride, constant(p))) for p in range(shape[1])]
         together = [columns] if len(vectors) == 1 else [[column] for column in columns]  # as many as registers hold
+        # A single row waits for nothing but memory: there are panels enough in flight.
+        ahead = kind.endswith(AHEAD) and len(vectors) > 1
         found = [
             sums
             for some in together
-            for sums in emit_packed_panels(e, name, some, vectors, units, exact=how == "exact")
+            for sums in emit_packed_panels(e, name, some, vectors, units, exact=how == "exact", ahead=ahead)
         ]
         for p, sums in enumerate(found):
             for m, value in enumerate(sums):
@@ -104,10 +109,11 @@ def product_tiles(kind, rows, wide, weights, panel_stride, panels, x, x_stride, 
 
 
 @kernel
-def some_rows(kind, most, middle, few, wide, weights, panel_stride, panels, x, x_stride, count, units, out):
+def some_rows(kind, most, middle, few, wide, alone, weights, panel_stride, panels, x, x_stride, count, units, out):
     """`product_tiles` for `count` rows in the smallest tile of `most`, `middle`, `few` rows or one that holds them.
 
-    Rows beyond `count` are computed from what lies there, and nobody reads them.
+    A single row takes `alone` panels at once. Rows beyond `count` are computed from what lies there, and nobody reads
+    them.
     """
     if count > middle:
         product_tiles(kind, most, wide, weights, panel_stride, panels, x, x_stride, units, out)
@@ -116,4 +122,4 @@ def some_rows(kind, most, middle, few, wide, weights, panel_stride, panels, x, x
     elif count > 1:
         product_tiles(kind, few, wide, weights, panel_stride, panels, x, x_stride, units, out)
     else:
-        product_tiles(kind, 1, wide, weights, panel_stride, panels, x, x_stride, units, out)
+        product_tiles(kind, 1, alone, weights, panel_stride, panels, x, x_stride, units, out)

@@ -27,19 +27,26 @@ from volumetric.kernels.cpu.bytedot import BlockSums, ByteDot
 from volumetric.kernels.cpu.emit import F32X, Emitter, constant
 from volumetric.kernels.cpu.panels import BY_NAME
 
+_AHEAD = 4096
+"""Bytes from what is multiplied to what is asked for. One core of a Xeon reads 13 GB/s from memory; four rows of int4
+took 9.4 ms for 88 MB without, and take 7.2 ms with it, where the reading alone takes 6.6 ms."""
+
 
 def emit_packed_panels(
-    e: Emitter, name: str, panels: list[Any], vectors: list[Any], units: Any, *, exact: bool
+    e: Emitter, name: str, panels: list[Any], vectors: list[Any], units: Any, *, exact: bool, ahead: bool = False
 ) -> list[list[ir.Value]]:
     """Dot products of integer panels of format `name` with each of the prepared rows at addresses `vectors`.
 
     One row needs several panels at once: a sum waits for the one before it, and the processor has time for others.
+    With `ahead`, memory is asked for what comes next; otherwise the processor's own guesses wait for the products.
     """
     emit, form = (_exact_unit if exact else _rounded_unit), BY_NAME[name]
     cells = [[e.cell(F32X) for _ in vectors] for _ in panels]
     with e.loop(units) as index:
         for panel, own in zip(panels, cells, strict=True):
             unit = unit_of(e, form, panel, index)
+            for line in range(0, form.unit_bytes if ahead else 0, 64):
+                e.fetch(e.at(unit.address, _AHEAD + line))
             sums = emit(e, unit, vectors, index, units, [e.b.load(cell) for cell in own])
             for cell, value in zip(own, sums, strict=True):
                 e.b.store(value, cell)

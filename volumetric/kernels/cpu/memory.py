@@ -126,10 +126,7 @@ def store_release(typing_context: Any, address: Any, value: Any) -> Any:
 def _fetcher(*, write: bool) -> Any:
     def fetch(typing_context: Any, address: Any) -> Any:
         def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-            pointer = builder.inttoptr(args[0], I8.as_pointer())
-            kind = ir.FunctionType(ir.VoidType(), [pointer.type, I32, I32, I32])
-            prefetch = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-            builder.call(prefetch, [pointer, *(ir.Constant(I32, value) for value in (int(write), 3, 1))])
+            Emitter(builder).fetch(args[0], write=write)
             return context.get_dummy_value()
 
         return types.void(types.int64), generate

@@ -2,51 +2,41 @@
 
 from __future__ import annotations
 
-from volumetric.kernels.cpu import (
-    append,
-    attention,
-    cells,
-    likeliest,
-    mixing,
-    pieces,
-    products,
-    rounded_attention,
-    rows,
-)
+from collections.abc import Callable
+from importlib import import_module
+
+from volumetric.kernels.cpu import append, attention, likeliest, pieces, products, rounded_attention, rows
 from volumetric.kernels.cpu.jit import Library
-from volumetric.kernels.cpu.mixtures import each, routing
-from volumetric.kernels.cpu.scans import conv, norm, selective
+
+
+def _of(module: str, name: str, *, plain: bool = True) -> Callable[..., Callable[..., None]]:
+    """Return what makes an operation of a module that few networks need, which is imported then."""
+
+    def make(*constants: str | int) -> Callable[..., None]:
+        found = getattr(import_module(f"volumetric.kernels.cpu.{module}"), name)
+        return found if plain else found(*constants)
+
+    return make
+
 
 ROWS = Library(
     {
         "angles": append.angles,
-        "embedding": rows.embedding,
-        "position_embedding": rows.position_embedding,
         "norm": rows.norm,
         "add": rows.add,
         "concat": rows.concat,
         "softcap": rows.softcap,
         "softmax": rows.softmax,
         "prepare": products.prepare,
-        "recall": cells.recall,
-        "retain": cells.retain,
-        "keep_largest": mixing.keep_largest,
-        "mix": mixing.mix,
-        "route": routing.route,
-        "spread": routing.spread,
-        "unite": routing.unite,
-        "each_expert": each.each_expert,
         "likeliest": likeliest.likeliest,
         "feed": likeliest.feed,
         "each_piece": pieces.each_piece,
         "gather": rows.gather,
-        "columns": conv.columns,
-        "grouped_norm": norm.grouped_norm,
     },
     {
         "append": append.append,
-        "cell": cells.cell,
-        "activate": mixing.activate_rows,
+        "embedding": rows.embedding,
+        "position_embedding": rows.position_embedding,
         "attend": attention.attend,
         "attend_few": attention.attend_few,
         "attend_rounded": rounded_attention.attend_rounded,
@@ -54,7 +44,19 @@ ROWS = Library(
         "vector_product": products.vector_product,
         "rows_product": products.rows_product,
         "tile_product": products.tile_product,
-        "causal_conv": conv.causal_conv,
-        "selective_scan": selective.selective_scan,
+        "recall": _of("cells", "recall"),
+        "retain": _of("cells", "retain"),
+        "cell": _of("cells", "cell", plain=False),
+        "keep_largest": _of("mixing", "keep_largest"),
+        "mix": _of("mixing", "mix"),
+        "activate": _of("mixing", "activate_rows", plain=False),
+        "route": _of("mixtures.routing", "route"),
+        "spread": _of("mixtures.routing", "spread"),
+        "unite": _of("mixtures.routing", "unite"),
+        "each_expert": _of("mixtures.each", "each_expert"),
+        "columns": _of("scans.conv", "columns"),
+        "grouped_norm": _of("scans.norm", "grouped_norm"),
+        "causal_conv": _of("scans.conv", "causal_conv", plain=False),
+        "selective_scan": _of("scans.selective", "selective_scan", plain=False),
     },
 )

@@ -10,21 +10,9 @@ import math
 
 import numpy as np
 
+from volumetric.kernels.cpu.block_rounding import quantise_row
 from volumetric.kernels.cpu.jit import kernel
-from volumetric.kernels.cpu.memory import store_f32, store_i32
-from volumetric.kernels.cpu.simd import (
-    first_lanes,
-    larger_size,
-    load,
-    nearest,
-    peak_size,
-    splat,
-    store,
-    store_brain,
-    store_bytes,
-    total,
-    total_ints,
-)
+from volumetric.kernels.cpu.simd import first_lanes, load, splat, store, store_brain, total
 
 NO_NORM, RMS_NORM, LAYER_NORM = range(3)
 
@@ -118,36 +106,6 @@ def normalise(x, out, n, padded, kind, eps, weight, bias):
 def code_step(top):
     """What one step of an int8 code is worth if the largest magnitude is `top`: NaN if that is not finite."""
     return top / f32(127.0) if top < f32(math.inf) else f32(math.nan)
-
-
-@kernel
-def quantise_row(x, out, padded):
-    """int8 activations in blocks of 32: q = round(x / d), d = max |x| / 127, rounding half to even.
-
-    Writes `padded` bytes of q, then for every block d, then ``-8·Σq`` (int32), then ``d·Σq``, then ``-8·Σq`` of its
-    first half. A block with a number that is not finite has a d of NaN, and so have all products with it.
-    """
-    blocks = padded // 32
-    scales = out + padded
-    for block in range(blocks):
-        here = x + 128 * block
-        low = load(here)
-        high = load(here + 64)
-        top = peak_size(larger_size(low, high))
-        scale = code_step(top)
-        inverse = f32(0.0)
-        if top > f32(1e-30):
-            inverse = f32(127.0) / top
-        low_ints = nearest(low * splat(inverse))
-        high_ints = nearest(high * splat(inverse))
-        store_bytes(out + 32 * block, low_ints)
-        store_bytes(out + 32 * block + 16, high_ints)
-        first = total_ints(low_ints)
-        count = first + total_ints(high_ints)
-        store_f32(scales + 4 * block, scale)
-        store_i32(scales + 4 * (blocks + block), -8 * count)
-        store_f32(scales + 4 * (2 * blocks + block), scale * f32(count))
-        store_i32(scales + 4 * (3 * blocks + block), -8 * first)
 
 
 @kernel

@@ -6,6 +6,7 @@ Rows are shared out among the threads in order. Values may be overwritten in who
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -39,32 +40,42 @@ def _row(control, slot, row):
     return slot_address(control, slot) + row * slot_stride(control, slot)
 
 
-EMBEDDING_ARGUMENTS = ("input", "output", "weights", "panel_stride", "format", "k", "scale")
+EMBEDDING_ARGUMENTS = ("input", "output", "weights", "panel_stride", "k", "scale")
 
 
-def embedding(step: Any, thread: Any, threads: Any, control: Any) -> None:
-    """Row `id` of the table, read out of its panel; ids were checked by the caller."""
-    for row in range(_share_start(step, thread, threads, control), _share_start(step, thread + 1, threads, control)):
-        index = load_i32(_row(control, word(step, 0), row))
-        panel = word(step, 2) + index // 16 * word(step, 3)
-        out = _row(control, word(step, 1), row)
-        read_row(word(step, 4), panel, index % 16, word(step, 5), number(step, 6), out)
+def embedding(code: int) -> Callable[..., None]:
+    """Row `id` of the table, of format number `code`, read out of its panel; ids were checked by the caller."""
+
+    def embedding(step: Any, thread: Any, threads: Any, control: Any) -> None:
+        start = _share_start(step, thread, threads, control)
+        for row in range(start, _share_start(step, thread + 1, threads, control)):
+            index = load_i32(_row(control, word(step, 0), row))
+            panel = word(step, 2) + index // 16 * word(step, 3)
+            out = _row(control, word(step, 1), row)
+            read_row(code, panel, index % 16, word(step, 4), number(step, 5), out)
+
+    return embedding
 
 
-POSITION_ARGUMENTS = ("input", "output", "weights", "panel_stride", "format", "k", "offset")
+POSITION_ARGUMENTS = ("input", "output", "weights", "panel_stride", "k", "offset")
 
 
-def position_embedding(step: Any, thread: Any, threads: Any, control: Any) -> None:
-    """``x + W[position + offset]``."""
-    k = word(step, 5)
-    for row in range(_share_start(step, thread, threads, control), _share_start(step, thread + 1, threads, control)):
-        index = row_position(step, control, row) + word(step, 6)
-        panel = word(step, 2) + index // 16 * word(step, 3)
-        x = _row(control, word(step, 0), row)
-        out = _row(control, word(step, 1), row)
-        read_row(word(step, 4), panel, index % 16, k, f32(1.0), out)
-        for i in range(k):
-            store_f32(out + 4 * i, load_f32(out + 4 * i) + load_f32(x + 4 * i))
+def position_embedding(code: int) -> Callable[..., None]:
+    """``x + W[position + offset]``; `code` as of `embedding`."""
+
+    def position_embedding(step: Any, thread: Any, threads: Any, control: Any) -> None:
+        k = word(step, 4)
+        start = _share_start(step, thread, threads, control)
+        for row in range(start, _share_start(step, thread + 1, threads, control)):
+            index = row_position(step, control, row) + word(step, 5)
+            panel = word(step, 2) + index // 16 * word(step, 3)
+            x = _row(control, word(step, 0), row)
+            out = _row(control, word(step, 1), row)
+            read_row(code, panel, index % 16, k, f32(1.0), out)
+            for i in range(k):
+                store_f32(out + 4 * i, load_f32(out + 4 * i) + load_f32(x + 4 * i))
+
+    return position_embedding
 
 
 NORM_ARGUMENTS = ("input", "output", "width", "groups", "norm", "eps", "weight", "bias")

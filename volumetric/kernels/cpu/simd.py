@@ -179,12 +179,17 @@ def magnitude(e: Emitter, a: ir.Value) -> ir.Value:
     return e.b.bitcast(e.b.and_(e.b.bitcast(a, I32X), e.ints(0x7FFFFFFF)), F32X)
 
 
-@define(Floats, Floats, Floats)
-def larger_size(e: Emitter, a: ir.Value, b: ir.Value) -> ir.Value:
-    """Lane by lane the larger magnitude; unlike `largest` of two magnitudes, it is NaN where either is."""
+def larger_magnitude(e: Emitter, a: ir.Value, b: ir.Value) -> ir.Value:
+    """What `larger_size` does."""
     # Without its sign a float orders as its bits do, with infinity above all numbers and NaN above infinity.
     sizes = [e.b.and_(e.b.bitcast(value, I32X), e.ints(0x7FFFFFFF)) for value in (a, b)]
     return e.b.bitcast(e.b.select(e.b.icmp_signed(">", *sizes), *sizes), F32X)
+
+
+@define(Floats, Floats, Floats)
+def larger_size(e: Emitter, a: ir.Value, b: ir.Value) -> ir.Value:
+    """Lane by lane the larger magnitude; unlike `largest` of two magnitudes, it is NaN where either is."""
+    return larger_magnitude(e, a, b)
 
 
 @define(Floats, Floats, Floats)
@@ -228,6 +233,18 @@ def as_floats(e: Emitter, value: ir.Value) -> ir.Value:
     return e.to_float(value)
 
 
+@define(Floats, Ints)
+def as_bits(e: Emitter, value: ir.Value) -> ir.Value:
+    """The bits of integers as those of floats, to be stored."""
+    return e.b.bitcast(value, F32X)
+
+
+@define(Ints, Ints, types.int64)
+def times(e: Emitter, a: ir.Value, factor: ir.Value) -> ir.Value:
+    """All lanes times the same integer."""
+    return e.b.mul(a, e.splat(e.b.trunc(factor, I32)))
+
+
 @define(Ints, Ints, types.int64)
 def shifted_right(e: Emitter, a: ir.Value, count: ir.Value) -> ir.Value:
     """Arithmetic shift of all lanes."""
@@ -266,9 +283,3 @@ def peak_size(e: Emitter, value: ir.Value) -> ir.Value:
     """Largest lane of magnitudes, NaN if any lane is."""
     bits = e.b.bitcast(value, I32X)
     return e.b.bitcast(_reduce(e, bits, lambda a, b: e.b.select(e.b.icmp_signed(">", a, b), a, b)), F32)
-
-
-@define(types.int64, Ints)
-def total_ints(e: Emitter, value: ir.Value) -> ir.Value:
-    """Sum of the lanes."""
-    return e.b.sext(_reduce(e, value, e.b.add), I64)

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from itertools import groupby
 
 from volumetric.kernels.cpu.likeliest import FEED_ARGUMENTS, FOUND_BYTES, LIKELIEST_ARGUMENTS
 from volumetric.network import INPUT, OUTPUT
 from volumetric.runtime.cpu.between import Between
 from volumetric.runtime.cpu.placement import Placement
-from volumetric.runtime.cpu.rows import attention, elements, experts, products, recurrent, state_space
+from volumetric.runtime.cpu.rows import attention, elements, products
 from volumetric.runtime.cpu.rows.draft import DECODING, Mode, RowDraft, rule
 from volumetric.runtime.cpu.settings import Settings
 from volumetric.runtime.cpu.steps import Address, Step
 from volumetric.runtime.cpu.table import StepTable, ready
 from volumetric.runtime.graph.segments import Segment
 
-_FAMILIES = (attention, elements, experts, products, recurrent, state_space)  # importing them fills `rule`
+_FAMILIES = (attention, elements, products)  # importing them fills `rule`
+_RARE = {
+    "experts": "experts",
+    "recurrence": "recurrent",
+    **dict.fromkeys(("columns", "grouped_norm", "causal_conv", "selective_scan"), "state_space"),
+}
+"""Operations that few networks have → module of their rules, which fills `rule` when a network has one."""
 
 
 class Program:
@@ -70,6 +77,8 @@ class Program:
             for guard, nodes in groupby(part.nodes, key=lambda node: node.guard):
                 first, before = len(draft.steps), len(draft.ends)
                 for node in nodes:
+                    if node.op in _RARE:
+                        import_module(f"volumetric.runtime.cpu.rows.{_RARE[node.op]}")
                     rule.append(draft, node)
                     draft.ends.append(len(draft.steps))
                 if guard is not None:

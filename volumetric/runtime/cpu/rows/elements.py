@@ -23,10 +23,11 @@ from volumetric.runtime.graph.ops import Node
 NORMS = {None: NO_NORM, "rms": RMS_NORM, "layer": LAYER_NORM}
 
 
-def _table(draft: RowDraft, node: Node) -> dict[str, Any]:
+def _table(draft: RowDraft, node: Node) -> tuple[int, dict[str, Any]]:
+    """Number of the format of a table, and where it is."""
     table = draft.settings.weights.table(draft.graph.keys(node)["weight"])
     code = FORMAT_CODES[table.form.name]
-    return {"weights": table.address, "panel_stride": table.panel_stride, "format": code, "k": table.k}
+    return code, {"weights": table.address, "panel_stride": table.panel_stride, "k": table.k}
 
 
 def _ends(node: Node) -> dict[str, Any]:
@@ -37,14 +38,16 @@ def _ends(node: Node) -> dict[str, Any]:
 def embedding(draft: RowDraft, node: Node) -> None:
     """Rows of a table."""
     scale = float(node.attrs["scale"])
-    draft.by_rows("embedding", EMBEDDING_ARGUMENTS, node, **_ends(node), **_table(draft, node), scale=scale)
+    code, table = _table(draft, node)
+    draft.by_rows("embedding", EMBEDDING_ARGUMENTS, node, code, **_ends(node), **table, scale=scale)
 
 
 @rule("position_embedding")
 def position_embedding(draft: RowDraft, node: Node) -> None:
     """A row of a table for each position."""
     offset = int(node.attrs["offset"])
-    draft.by_rows("position_embedding", POSITION_ARGUMENTS, node, **_ends(node), **_table(draft, node), offset=offset)
+    code, table = _table(draft, node)
+    draft.by_rows("position_embedding", POSITION_ARGUMENTS, node, code, **_ends(node), **table, offset=offset)
 
 
 @rule("norm")
