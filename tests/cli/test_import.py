@@ -29,6 +29,25 @@ PARTS = {
 }
 """Part of the package → something in it, as ``volumetric.part.name``."""
 HEAVY = ("numba", "wgpu", "jinja2", "rich", "tokenizers", "huggingface_hub", "gguf", "cyclopts", "numpy")
+RARE = (
+    "volumetric.builders",
+    "volumetric.evolution",
+    "volumetric.kernels.cpu.cells",
+    "volumetric.kernels.cpu.graph",
+    "volumetric.kernels.cpu.mixtures.routing",
+    "volumetric.kernels.cpu.scans",
+    "volumetric.loaders.detect",
+    "volumetric.loaders.hf_export",
+    "volumetric.loaders.peft",
+    "volumetric.runtime.cpu.graph",
+    "volumetric.runtime.cpu.rows.experts",
+    "volumetric.runtime.cpu.rows.recurrent",
+    "volumetric.runtime.cpu.rows.state_space",
+    "volumetric.runtime.gpu",
+    "volumetric.train",
+    "wgpu",
+)
+"""What a model of attention and products that generates on the CPU has no use for."""
 ROOT = Path(volumetric.__file__).parents[1]
 
 
@@ -74,3 +93,11 @@ def test_module_runs_as_a_command():
 def test_the_public_generate_face_matches_its_stub():
     package = importlib.import_module("volumetric.generate")
     assert {"load", "Model", "Session", "SamplingParams"} <= set(package.__all__)
+
+
+def test_generating_on_the_cpu_imports_what_the_model_needs():
+    model = ROOT / "tests" / "fixtures" / "hf_tiny" / "llama"
+    arguments = ["generate", str(model), "--device", "cpu", "--threads", "1", "--prompt", "Hi", "-n", "2", "--json"]
+    run = f"import sys; from volumetric.cli import main; main({arguments})"
+    code = f"{run}; print([m for m in {RARE} if m in sys.modules])"
+    assert run_python(code).splitlines()[-1] == "[]"

@@ -104,6 +104,9 @@ class SourceOptions:
         ------
         UsageError : one of --assume is no NAME=VALUE
         """
+        if not self.assume:
+            return self.guess
+
         from volumetric.loaders.detect.assumptions import parse_assumptions
 
         try:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from volumetric.errors import SpecError, UnsupportedError
-from volumetric.loaders import LoadedModel
-from volumetric.loaders.peft import Adapter
-from volumetric.loaders.peft_merge import Lora, add_adapters, read_adapters
 from volumetric.network import Params
 from volumetric.runtime.device import Executable, Updatable
 from volumetric.runtime.graph.low_rank import DOWN, UP, factor_shapes, groups_of
@@ -19,6 +17,11 @@ from volumetric.runtime.graph.network import NATIVE, open_graph
 from volumetric.runtime.graph.segments import row_wise
 from volumetric.runtime.plan import Plan
 from volumetric.weights import WeightStore
+
+if TYPE_CHECKING:
+    from volumetric.loaders import LoadedModel
+    from volumetric.loaders.peft import Adapter
+    from volumetric.loaders.peft_merge import Lora
 
 
 def adapted(loaded: LoadedModel, plan: Plan, lora: Lora) -> tuple[LoadedModel, Plan, Params, Adapters]:
@@ -35,6 +38,9 @@ def adapted(loaded: LoadedModel, plan: Plan, lora: Lora) -> tuple[LoadedModel, P
         raise UnsupportedError(
             f"{loaded.name} has layers beside which no adapter can run", hint="merge it with PEFT, and open the result"
         )
+
+    from volumetric.loaders.peft_merge import read_adapters  # few models have any
+
     loaded, adapters, scales = read_adapters(lora, loaded)
     made = Adapters(plan, adapters, scales)
     return loaded, made.overlaid(plan), Params({**loaded.params, **made.params()}), made
@@ -146,4 +152,6 @@ class Adapters(Mapping[str, float]):
 
     def merged(self, params: Params) -> Params:
         """Return weights with the adapters in force added, each in the scheme that it has."""
+        from volumetric.loaders.peft_merge import add_adapters
+
         return add_adapters(params, self._adapters, self._scales)

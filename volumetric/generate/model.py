@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from volumetric._typing import F32Array
 from volumetric.errors import GenerationError, SpecError
-from volumetric.generate.adapters import Adapts, Lora, adapted
+from volumetric.generate.adapters import Adapts, adapted
 from volumetric.generate.batch import PROMPT_ROWS, TOGETHER, BatchStream
 from volumetric.generate.encoder import with_hidden
 from volumetric.generate.encoding import Encodes
@@ -35,6 +35,7 @@ from volumetric.runtime.state import check_input, check_vocabulary
 
 if TYPE_CHECKING:
     from volumetric.generate.perplexity import Perplexity
+    from volumetric.loaders.peft_merge import Lora
 
 
 class Model(Encodes, Adapts, Predicts):

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from volumetric.loaders.gguf import GGUFFile, SplitGGUF
 from volumetric.loaders.gguf_values import LazyStrings
-from volumetric.loaders.gguf_write import Metadata
+
+if TYPE_CHECKING:
+    from volumetric.loaders.gguf_write import Metadata
 
 _KEYS: Final = "volumetric.damage.parameters"
 _NATS: Final = "volumetric.damage.nats"

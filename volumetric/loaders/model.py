@@ -28,11 +28,9 @@ from volumetric.loaders.hf_config import MAX_SIZE, Config
 from volumetric.loaders.hub import Location, resolve
 from volumetric.loaders.json_file import read_object
 from volumetric.loaders.mount import mount
-from volumetric.loaders.multimodal import text_part
 from volumetric.loaders.names import SHOWN
 from volumetric.loaders.native import read_clocked, read_native, read_native_head
 from volumetric.loaders.quantise import convert, target_schemes
-from volumetric.loaders.rows_apart import rows_joined
 from volumetric.loaders.sentence import Head, Sentences, lacks_head, read_head, read_labels, read_sentences
 from volumetric.loaders.shards import open_safetensors
 from volumetric.loaders.source import TensorSource
@@ -215,6 +213,9 @@ def _open_hf(location: Location, dtype: Scheme | None, *, strict: bool) -> Loade
 def _open_described(
     location: Location, config: Config, source: TensorSource, dtype: Scheme | None, *, strict: bool
 ) -> LoadedModel:
+    from volumetric.loaders.multimodal import text_part  # of no use to GGUF files, which open sooner without
+    from volumetric.loaders.rows_apart import rows_joined
+
     directory = location.directory
     config, source = text_part(config, rows_joined(source))
     config, blueprint = build_for(config, source)
