@@ -13,7 +13,7 @@ from tests.networks import tiny_llama
 from volumetric.dtypes import Scheme
 from volumetric.errors import CheckpointError, SpecError
 from volumetric.evolution.grids import structure
-from volumetric.evolution.grids.config import GridConfig, GridMutationConfig
+from volumetric.evolution.grids.config import CELLS, GridConfig, GridMutationConfig
 from volumetric.evolution.grids.crossover import crossover, distance
 from volumetric.evolution.grids.genome import GridGenome, GridInnovations
 from volumetric.evolution.grids.mutate import mutate
@@ -103,7 +103,11 @@ def test_a_split_layer_computes_the_same() -> None:
     np.testing.assert_allclose(child.forward(X), genome.forward(X), rtol=1e-6)
 
 
-@pytest.mark.parametrize("kind", ["dense", "lstm", "swiglu", "rms_norm", "multi_head_attention"])
+LIKE_INPUTS = [kind for kind in CELLS if kind != "slstm"]
+"""Cells that make little of small inputs; the norm of an sLSTM makes as much of them as of large ones."""
+
+
+@pytest.mark.parametrize("kind", ["dense", "lstm", "swiglu", "rms_norm", "multi_head_attention", *LIKE_INPUTS])
 def test_an_inserted_layer_begins_close_to_the_identity(kind: str) -> None:
     genome = first(mlp(width=8))
     innovations = GridInnovations(next=9)
@@ -115,6 +119,15 @@ def test_an_inserted_layer_begins_close_to_the_identity(kind: str) -> None:
         assert len(child.network.layers) == 4
         ratio = np.linalg.norm(child.forward(X) - genome.forward(X)) / np.linalg.norm(genome.forward(X))
         assert ratio < 0.8
+
+
+@pytest.mark.parametrize("kind", CELLS)
+def test_cells_are_made_where_they_are_named(kind: str) -> None:
+    assert kind not in GridMutationConfig().kinds
+    child = structure.change_kind(first(mlp(width=8)), Coord(1), GridMutationConfig(kinds=(kind,)), rng(0))
+    assert child is not None
+    assert kind in {spec.kind for spec in child.network.layers.values()}
+    assert np.isfinite(child.forward(X)).all()
 
 
 def test_a_full_grid_takes_no_layer() -> None:
