@@ -2,13 +2,15 @@
 
     python -m venv /tmp/peer && /tmp/peer/bin/pip install llama-cpp-python
     python benchmarks/compare_gguf.py --llama-python /tmp/peer/bin/python families
+    python benchmarks/compare_gguf.py --llama-python /tmp/peer/bin/python chunks
     python benchmarks/compare_gguf.py --llama-python /tmp/peer/bin/python model MODEL.gguf --device cpu
     python benchmarks/compare_gguf.py --llama-python /tmp/peer/bin/python model MODEL.gguf --exact
     python benchmarks/compare_gguf.py --llama-python /tmp/peer/bin/python embeddings MODEL.gguf
     python benchmarks/compare_gguf.py --llama-python /tmp/peer/bin/python table MODEL.Q4_K_M.gguf MODEL.Q6_K.gguf …
 
 `families` writes the tiny models of tests/fixtures/hf_tiny as GGUF files and compares all logits after 25 ids, and
-those of hf_encoders, and compares the mean of their hidden states. `model` takes a real file that generates: greedy
+those of hf_encoders, and compares the mean of their hidden states. `chunks` takes the tiny Llama 4, whose chunks are of
+8192 tokens, beyond the end of two of them. `model` takes a real file that generates: greedy
 tokens, the 20 likeliest tokens with their logits, and the token ids of a set of texts. The difference of logits is
 relative to the largest of them. llama.cpp runs in a process of its own; there too keys and values are float32. It
 rounds activations to 8 bits beside quantised weights, and so does our CPU, so two digits agree then; `--exact` gives
@@ -39,6 +41,7 @@ from volumetric.loaders import LoadedModel, open_model  # noqa: E402
 from volumetric.loaders.convert import convert_model, save_model  # noqa: E402
 from volumetric.loaders.sentence import Sentences  # noqa: E402
 from volumetric.loaders.tokenizer import Tokenizer  # noqa: E402
+from volumetric.runtime.device import RunOptions  # noqa: E402
 from volumetric.runtime.lower import lower  # noqa: E402
 from volumetric.runtime.open import open_device  # noqa: E402
 
@@ -52,6 +55,7 @@ LIMIT = 1e-3
 """Largest relative difference of logits in tiny models: the float16 table of GELU makes 4e-4, all else 1e-6."""
 CONTEXT = 256
 """Tokens of a sequence there, where a context is a multiple of this; longrope depends on it."""
+EVERY, FURTHEST = 500, 16_500
 MEAN = Sentences(pooling=("mean",))
 
 
@@ -82,6 +86,20 @@ def compare_families(python: str, device: str, home: Path) -> bool:
         good &= error < LIMIT
         print(f"{directory.name:20}  {error:.1e}" + ("" if error < LIMIT else "  DIFFERS"))
     return good
+
+
+def compare_chunks(python: str, home: Path) -> bool:
+    """Logits of Llama 4 after every `EVERY` tokens, further than two chunks."""
+    path, ids = home / "llama4.gguf", (IDS * FURTHEST)[:FURTHEST]
+    convert_model(str(TINY / "llama4_sparse"), path)
+    model, options = open_model(str(path)), RunOptions(context=FURTHEST, compute="float32", kv_dtype="float32")
+    run = open_device("cpu").compile(lower(model.network, FURTHEST), model.params, options)
+    state, pieces = run.new_state(), np.array(ids, np.int32).reshape(-1, EVERY)
+    ours = np.concatenate([run.forward(state, piece) for piece in pieces])
+    theirs = their_logits(python, path, ids, home)[EVERY - 1 :: EVERY]
+    error = float(np.abs(ours - theirs).max() / np.abs(theirs).max())
+    print(f"llama4 up to token {FURTHEST}: {error:.1e}")
+    return error < LIMIT
 
 
 def compare_encoders(python: str, home: Path) -> bool:
@@ -206,12 +224,15 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--tokens", type=int, default=32)
     parser.add_argument("--exact", action="store_true", help="round no activations on either side")
-    parser.add_argument("what", choices=("families", "model", "embeddings", "table"))
+    parser.add_argument("what", choices=("families", "chunks", "model", "embeddings", "table"))
     parser.add_argument("paths", nargs="*", type=Path)
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as home:
         if args.what == "embeddings":
             compare_embeddings(args.llama_python, args.paths[0], args.device, Path(home))
+        elif args.what == "chunks":
+            if not compare_chunks(args.llama_python, Path(home)):
+                raise SystemExit(1)
         elif args.what == "table":
             compare_files(args.llama_python, args.paths, args.tokens, Path(home))
         elif args.what == "model":
