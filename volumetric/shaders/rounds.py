@@ -73,7 +73,7 @@ def rounds(text: str, dims: Sequence[int | float] = ()) -> int:
     return _rounds(text, tuple(dims))
 
 
-@lru_cache(4096)
+@lru_cache(1024)
 def _rounds(text: str, dims: tuple[int | float, ...]) -> int:
     """Networks bind the same kernels with the same sizes again and again."""
     module = _parsed(text)
