@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
+from tests.layers.cell_cases import CELLS
 from volumetric.layers import (
     GRU,
     LSTM,
     MLP,
-    MLSTM,
     RNN,
-    SLSTM,
     AdaptiveAvgPool1d,
     AdaptiveAvgPool2d,
     AdaptiveAvgPool3d,
@@ -18,16 +17,12 @@ from volumetric.layers import (
     AdaptiveMaxPool2d,
     AdaptiveMaxPool3d,
     AdaptiveSoftmax,
-    AGaLiTe,
     AvgPool1d,
     AvgPool2d,
     AvgPool3d,
-    Axon,
-    AxonLinear,
     BatchNorm1d,
     BatchNorm2d,
     BatchNorm3d,
-    CausalConv1d,
     Clamp,
     Conv1d,
     Conv2d,
@@ -71,7 +66,6 @@ from volumetric.layers import (
     Softmax,
     Sparsemax,
     SwiGLU,
-    XLAttention,
 )
 from volumetric.layers.activations import ACTIVATIONS, Activation
 from volumetric.layers.gate import Scoring
@@ -263,23 +257,6 @@ _RECURRENT: dict[str, Case] = {
     "lstm-batch": (LSTM(input_size=2, hidden_size=3, bias=False), (3, 4, 2)),
     "gru": (GRU(input_size=3, hidden_size=2), (5, 3)),
     "gru-batch": (GRU(input_size=2, hidden_size=3, bias=False), (2, 4, 2)),
-    "causal-conv1d": (CausalConv1d(channels=4), (5, 4)),
-    "causal-conv1d-mixing": (CausalConv1d(channels=3, kernel_size=2, mixing=True, bias=False), (2, 4, 3)),
-    "causal-conv1d-one-row": (CausalConv1d(channels=2, kernel_size=1, mixing=True), (1, 2)),
-    "slstm": (SLSTM(embed_dim=6, num_heads=2, kernel_size=3), (5, 6)),
-    "slstm-batch": (SLSTM(embed_dim=4, num_heads=1, kernel_size=0), (2, 4, 4)),
-    "slstm-one-row": (SLSTM(embed_dim=8, num_heads=2, kernel_size=1), (1, 8)),
-    "mlstm-conv": (MLSTM(embed_dim=6, num_heads=2, kernel_size=3), (5, 6)),
-    "mlstm-batch": (MLSTM(embed_dim=4, num_heads=1, kernel_size=1, chunk_size=2), (2, 5, 4)),
-    "agalite": (AGaLiTe(embed_dim=6, num_heads=2, eta=2), (5, 6)),
-    "agalite-batch": (AGaLiTe(embed_dim=4, num_heads=1, eta=1, r=3, eps=0.1), (2, 4, 4)),
-    "axon": (Axon(in_features=3, out_features=4, hidden_features=5, activation="silu"), (5, 3)),
-    "axon-batch": (Axon(in_features=4, out_features=2, mix="srht", activation="tanh"), (2, 4, 4)),
-    "xl": (XLAttention(embed_dim=6, num_heads=2, memory=2), (5, 6)),
-    "xl-batch": (XLAttention(embed_dim=3, num_heads=1, head_dim=2, memory=9, bias=False), (2, 4, 3)),
-    "axon-linear": (AxonLinear(in_features=3, out_features=2, activation="silu", traces=True), (4, 3)),
-    "axon-linear-batch": (AxonLinear(in_features=2, out_features=3, bias=False, mix="none"), (2, 3, 2)),
-    "axon-plain": (Axon(in_features=3, out_features=3, mix="none", traces=True), (1, 3)),
     "gru-one-step": (GRU(input_size=1, hidden_size=1), (1, 1)),
 }
 
@@ -441,6 +418,7 @@ CASES: dict[str, Case] = {
     **_CONVOLUTIONS,
     **_POOLS,
     **_RECURRENT,
+    **CELLS,
     **_SOFTMAXES,
     **_MIXTURES,
     "kmeans": (KMeans(num_clusters=4, in_features=3), (5, 3)),
