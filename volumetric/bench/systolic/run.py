@@ -30,6 +30,8 @@ LEARNED: Final = 1000
 """Layers up to which windows are learned from, too: the graph of more takes minutes to write."""
 
 _BURST_SECONDS = 0.05
+_PAUSE = 0.1
+"""Seconds after the peer's work, in which its threads spin on and take our cores."""
 
 Role: TypeAlias = Literal["run", "update"]
 _THEIRS = {"run": "forward", "update": "train"}
@@ -127,6 +129,7 @@ def measure_systolic(
                 rates[role].busy.append(TICKS * counts[role] / max(time.process_time() - used, 1e-9))
                 if peer is not None:
                     rates[role].theirs.append(TICKS / peer.time(_THEIRS[role]))
+                    time.sleep(_PAUSE)
         for role, found in rates.items():
             ticks = statistics.median(found.ours)
             yield SystolicRow(
