@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -74,9 +75,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     score = rng.standard_normal((16, 12)).astype(np.float32)  # a target a tick
     mask, resets = rng.integers(0, 2, (16, 12)), np.zeros((16, 6))
     resets[0, 3] = 1
-    named = {"inputs.side": side, "inputs.resets": resets, "targets.value": score, "mask.value": mask}
+    named: dict[str, Any] = {"inputs.side": side, "inputs.resets": resets, "targets.value": score, "mask.value": mask}
     np.savez("sequences.npz", inputs=x, targets=before, **named)
-    rows = {"inputs.side": side[:, 0], "targets.value": score[:, 0]}
+    rows: dict[str, Any] = {"inputs.side": side[:, 0], "targets.value": score[:, 0]}
     np.savez("rows.npz", inputs=x[:, 0], targets=ids[:, 0], **rows)
     np.savez("odd.npz", x=x[:, 0], s=side[:, 0], labels=ids[:, 0], score=score[:, 0])
     return tmp_path
@@ -154,8 +155,9 @@ def test_a_model_keeps_its_clocks_unless_the_file_says_others(capsys: pytest.Cap
     wide = machine.network.shapes[machine.network.taps["tap"]][1]
     rng = np.random.default_rng(0)
     shapes = {f"inputs.{name}": port.shape for name, port in machine.network.ports.items()}
-    given = {name: rng.standard_normal((8, 4, *shape)).astype("f4") for name, shape in shapes.items()}
-    np.savez("tap.npz", **given, **{"targets.tap": rng.standard_normal((8, 4, wide)).astype("f4")})
+    given: dict[str, Any] = {name: rng.standard_normal((8, 4, *shape)).astype("f4") for name, shape in shapes.items()}
+    given["targets.tap"] = rng.standard_normal((8, 4, wide)).astype("f4")
+    np.savez("tap.npz", **given)
     text = """
     network.model = "machine"
     data.npz = "tap.npz"

@@ -39,7 +39,7 @@ def calls(run: Callable[[], object]) -> int:
 
 
 def running(network: Network, ticks: int) -> Callable[[], object]:
-    device = open_device("cpu", threads=1)
+    device: Any = open_device("cpu", threads=1)
     stream = device.stream(Clocked(network=network), initialise(network), batch=2)
     rows = np.ones((2, ticks, 5), np.float32)
     return lambda: stream.run(rows)
@@ -64,7 +64,8 @@ def test_a_run_has_as_many_steps_for_any_number_of_layers() -> None:
     found = []
     for count in (3, 30):
         network = layers(count)
-        stream = open_device("cpu").stream(Clocked(network=network), initialise(network))
+        device: Any = open_device("cpu")
+        stream = device.stream(Clocked(network=network), initialise(network))
         stream.run(np.ones((1, 8, 5), np.float32))
         [program] = stream._programs
         found.append(len(program.graph.nodes))  # pyright: ignore[reportAttributeAccessIssue]

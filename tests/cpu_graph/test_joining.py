@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -56,7 +58,7 @@ def test_a_sum_of_products_is_made_in_blocks(terms: int, wanted: dict[str, int])
 @pytest.mark.parametrize(
     "sizes", [{"m": 1, "n": 1, "k": 1}, {"groups": 1, "k": 900}, {"trans": False, "m": 17, "n": 3}]
 )
-def test_sums_of_all_sizes(sizes: dict[str, int]) -> None:
+def test_sums_of_all_sizes(sizes: dict[str, Any]) -> None:
     graph = sum_of(5, **sizes)
     device, x = graphs(2), numbers(graph)
     found = device.compile(graph, device.store()).run(x)[0]

@@ -294,7 +294,7 @@ def test_a_decoder_embeds_by_the_network_that_generates(name: str) -> None:
             np.testing.assert_allclose(row, wanted[-1], rtol=0, atol=1e-5 if name == "gpu" else 0)
             # and all of it at once: the head reads what it does alone
             state = model.executable.new_state()
-            [both] = model.executable.run([Piece(state, ids, "all")])
+            both: Any = model.executable.run([Piece(state, ids, "all")])[0]
             np.testing.assert_allclose(both[HIDDEN], wanted, rtol=0, atol=1e-5)
             np.testing.assert_allclose(both["output"], model.logits(ids), rtol=0, atol=1e-5 if name == "gpu" else 0)
         executable.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import prod
+from typing import Any
 
 import numpy as np
 import pytest
@@ -306,7 +307,7 @@ def test_products_of_few_rows_read_parts_where_they_lie(parts: str, kernels: set
     values = [normal(*graph.tensors[i].shape) for i in graph.inputs]
     found, kept = [], normal(4, 2, 8)
     for graphs in (narrowed_graphs("native"), NumpyGraphs(np.float64)):
-        store = graphs.store()
+        store: Any = graphs.store()
         if state:
             store.put("y", kept)
         program = graphs.compile(graph, store)
@@ -314,7 +315,7 @@ def test_products_of_few_rows_read_parts_where_they_lie(parts: str, kernels: set
         if isinstance(program, GpuProgram):
             launched = {entry.dispatch.kernel.removeprefix("graph/") for entry in program.recording.entries}
             assert launched - {"place"} == kernels
-    agree(*found, "parts of few rows")
+    agree(found[0], found[1], "parts of few rows")
 
 
 def test_joined_parts_are_read_where_they_lie() -> None:

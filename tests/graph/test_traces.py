@@ -42,7 +42,7 @@ def agree(got: Array, want: Array, tolerance: float) -> None:
 def test_the_layers_own_code(case: str, windows: tuple[int, ...]) -> None:
     p, of = load(case)
     values: dict[str, Array] = {}
-    first = 0
+    first, y, saved = 0, np.zeros(0), {}
     for end in windows:
         memory = Memory(first, values, streams=2, resets=of["resets"][:, first:end])
         if first == FIRST:

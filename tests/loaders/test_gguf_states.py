@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import zlib
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -29,7 +29,7 @@ def tensors_of(path: Path) -> dict[str, list[Any]]:
     """Type, shape and checksum of each tensor; decays have none, as libraries differ in the last bit of exp."""
     file = GGUFFile(path)
     return {
-        name: [entry.type, list(entry.shape), None if "ssm_a" in name else zlib.crc32(file.raw(name))]
+        name: [entry.type, list(entry.shape), None if "ssm_a" in name else zlib.crc32(file.raw(name).tobytes())]
         for name, entry in file.entries.items()
     }
 
@@ -157,10 +157,13 @@ def test_decays_that_do_not_fade_are_named(odd: float, tmp_path: Path) -> None:
     out["blk.1.ssm_a"] = GGUFTensorOut(type="F32", shape=(8, 1), read=lambda: rates)
     write_gguf(
         tmp_path / "odd.gguf",
-        {
-            k: np.uint32(v) if type(v) is int else np.float32(v) if type(v) is float else v
-            for k, v in file.metadata.items()
-        },
+        cast(
+            "Any",
+            {
+                k: np.uint32(v) if type(v) is int else np.float32(v) if type(v) is float else v
+                for k, v in file.metadata.items()
+            },
+        ),
         out,
     )
     model = open_model(tmp_path / "odd.gguf")

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.arrays import array
 from tests.devices import DEVICES, device, graphs
 from tests.train.problems import waves
 from tests.train.test_checkpoint import After, InterruptError
@@ -60,7 +61,7 @@ MEAN, VAR = "1.0.0.0/running_mean", "1.0.0.0/running_var"
 
 def batch(count: int = 16, start: int = 0) -> Batch:
     data = waves()
-    return Batch(data.features[start : start + count], data.targets[start : start + count])
+    return Batch(data.features[start : start + count], array(data.targets)[start : start + count])
 
 
 def images(seed: int, count: int = 5) -> Batch:
@@ -210,7 +211,7 @@ def test_statistics_of_one_number_or_of_sequences_are_refused(name: str) -> None
         with pytest.raises(ShapeError, match="more than one number a channel, got \\[1, 6\\]"):
             learner.step([batch(1)], rate=0.1)
         with pytest.raises(SpecError, match=r"batch_norm1d at 1\.0\.0\.0 takes statistics over the samples of a batch"):
-            learner.step([Batch(batch().features.reshape(4, 4, 4), batch().targets.reshape(4, 4, 1))], rate=0.1)
+            learner.step([Batch(batch().features.reshape(4, 4, 4), array(batch().targets).reshape(4, 4, 1))], rate=0.1)
 
 
 @pytest.mark.parametrize("name", DEVICES)

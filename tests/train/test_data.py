@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import itertools
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
+from tests.arrays import array
 from volumetric.errors import CheckpointError, ShapeError, SpecError
 from volumetric.train import ArrayData, Batch, StreamData, as_data, load_npz, token_windows
 
@@ -23,9 +25,9 @@ def epoch(data, number: int, start: int = 0) -> list[list[int]]:
 def test_an_epoch_has_every_sample_once_and_keeps_them_together() -> None:
     data = numbers(batch_size=4, seed=5)
     for batch in data.batches(3):
-        assert batch.targets.tolist() == (batch.features * 10).tolist()
+        assert array(batch.targets).tolist() == (batch.features * 10).tolist()
         assert batch.mask is not None
-        assert batch.mask.tolist() == (batch.features + 100).tolist()
+        assert array(batch.mask).tolist() == (batch.features + 100).tolist()
     assert [len(b) for b in epoch(data, 3)] == [4, 4, 2]
     assert sorted(itertools.chain(*epoch(data, 3))) == list(range(10))
 
@@ -64,13 +66,14 @@ def test_npz(tmp_path: Path) -> None:
     path = tmp_path / "data.npz"
     np.savez(path, x=np.arange(4), targets=np.arange(4) * 2)
     data = load_npz(path, inputs="x", batch_size=2)
-    assert (data.targets.tolist(), data.mask, data.batch_size) == ([0, 2, 4, 6], None, 2)
+    assert (array(data.targets).tolist(), data.mask, data.batch_size) == ([0, 2, 4, 6], None, 2)
     with pytest.raises(CheckpointError, match="no array 'inputs'") as caught:
         as_data(path)
     assert caught.value.hint == "it has x, targets"
     np.savez(path, inputs=np.arange(3), targets=np.arange(3), mask=np.ones(3))
     assert as_data(str(path)).mask.tolist() == [1, 1, 1]  # pyright: ignore[reportAttributeAccessIssue]
-    x, more = np.arange(3), {"inputs.side": np.ones(3), "targets.value": np.zeros(3), "mask.value": np.ones(3)}
+    x = np.arange(3)
+    more: dict[str, Any] = {"inputs.side": np.ones(3), "targets.value": np.zeros(3), "mask.value": np.ones(3)}
     np.savez(path, inputs=x, **more, other=np.array([{}], object))
     several = load_npz(path)
     assert several.arrays.keys() == {"inputs", *more}
@@ -78,10 +81,10 @@ def test_npz(tmp_path: Path) -> None:
     assert load_npz(path, inputs={"input": "inputs"}, targets={"a": "targets.value"}, mask={}).mask is None
     with pytest.raises(CheckpointError, match=r"no array 'value', which targets\.a names"):
         load_npz(path, targets={"a": "value"})
-    np.savez(path, inputs=x, targets=x, **{"targets.output": x})
+    np.savez(path, inputs=x, targets=x, **cast("dict[str, Any]", {"targets.output": x}))
     with pytest.raises(CheckpointError, match=r"two arrays for 'output': 'targets' and 'targets\.output'"):
         load_npz(path)
-    np.savez(path, **{"inputs.input": x, "targets.output": x})
+    np.savez(path, **cast("dict[str, Any]", {"inputs.input": x, "targets.output": x}))
     assert load_npz(path).arrays.keys() == {"inputs", "targets"}
     np.savez(path, inputs=np.array([{}], object), targets=np.arange(1))
     with pytest.raises(CheckpointError, match="cannot read"):

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.arrays import array
 from tests.devices import DEVICES, FAST, device, graphs
 from tests.networks import tiny_llama
 from tests.train.problems import chain, perceptron, waves
@@ -60,7 +61,7 @@ def pair(name: str, network: Network = NETWORK, **options: Any) -> tuple[Referen
 
 
 def batch(part: slice = slice(None), mask: np.ndarray | None = None) -> Batch:
-    return Batch(DATA.features[part], DATA.targets[part], None if mask is None else mask[part])
+    return Batch(DATA.features[part], array(DATA.targets)[part], None if mask is None else mask[part])
 
 
 def sentences(count: int = 3, length: int = 6) -> Batch:
@@ -127,7 +128,7 @@ def test_losses_of_elements(loss: Loss, name: str) -> None:
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_cross_entropy_of_sequences(smoothing: float, name: str) -> None:
     ids = sentences()
-    ignored = np.where(np.arange(18).reshape(3, 6) % 5 == 0, -100, ids.targets)
+    ignored = np.where(np.arange(18).reshape(3, 6) % 5 == 0, -100, array(ids.targets))
     soft = np.random.default_rng(5).dirichlet(np.ones(11), (3, 6)).astype(np.float32)
     weights = np.linspace(0, 1, 18).reshape(3, 6)
     for targets, mask in ((ids.targets, None), (ignored, weights), (soft, None), (soft, np.array([1, 0, 2.0]))):
@@ -251,7 +252,7 @@ def test_a_transformer_memorises_a_sequence(name: str) -> None:
 @pytest.mark.parametrize("fault", ["input", "target", "overflow", "gradient", "update"])
 def test_a_fault_is_named_and_changes_nothing(fault: str, name: str) -> None:
     network = NETWORK
-    x, y, rate, where = DATA.features.copy(), DATA.targets.copy(), 0.1, "the mse loss"
+    x, y, rate, where = DATA.features.copy(), array(DATA.targets).copy(), 0.1, "the mse loss"
     if fault == "input":
         x[3, 1], where = np.nan, "the input of the network"
     elif fault == "target":
@@ -289,7 +290,7 @@ def test_what_does_not_fit_is_refused(name: str) -> None:
     _, learner = pair(name, LLAMA, loss=CrossEntropy())
     good = sentences()
     with pytest.raises(ShapeError, match="looks at other rows"):
-        learner.step([Batch(good.features[0], good.targets[0])], rate=0.1)
+        learner.step([Batch(good.features[0], array(good.targets)[0])], rate=0.1)
     with pytest.raises(GenerationError, match="outside of the vocabulary of 11"):
         learner.step([Batch(good.features + 9, good.targets)], rate=0.1)
     with pytest.raises(ShapeError, match="class id 11"):
@@ -374,5 +375,5 @@ def test_measuring_gives_the_loss_and_the_outputs(name: str) -> None:
         (tally, outputs), (other, found) = (learner.measure(given) for learner in learners)
         assert other.total == pytest.approx(tally.total, rel=CLOSE)
         assert learners[1].evaluate(given).total == pytest.approx(other.total, rel=CLOSE)
-        assert outputs["output"].shape[: given.targets.ndim] == given.targets.shape
+        assert outputs["output"].shape[: array(given.targets).ndim] == array(given.targets).shape
         np.testing.assert_allclose(found["output"], outputs["output"], atol=1e-5)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.arrays import array
 from tests.devices import DEVICES, device, graphs
 from tests.train.problems import waves
 from tests.train.test_checkpoint import After, InterruptError
@@ -32,7 +33,7 @@ ROWS = chain(
 
 def batch(start: int = 0, count: int = 16) -> Batch:
     data = waves()
-    return Batch(data.features[start : start + count], data.targets[start : start + count])
+    return Batch(data.features[start : start + count], array(data.targets)[start : start + count])
 
 
 @pytest.mark.parametrize("name", DEVICES)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.arrays import array
 from tests.networks import tiny_llama
 from tests.train.problems import chain, perceptron, waves
 from volumetric.dtypes import Scheme, decode, encode
@@ -32,7 +33,7 @@ def learner(network: Network = NETWORK, host: type = np.float64, **options) -> R
 
 
 def batch(part: slice = slice(None), mask: np.ndarray | None = None) -> Batch:
-    return Batch(DATA.features[part], DATA.targets[part], None if mask is None else mask[part])
+    return Batch(DATA.features[part], array(DATA.targets)[part], None if mask is None else mask[part])
 
 
 def assert_same(a: LearnerState, b: LearnerState, tolerance: float) -> None:
@@ -193,7 +194,7 @@ def test_schemes_by_pattern() -> None:
 @pytest.mark.parametrize("fault", ["input", "target", "overflow", "gradient", "update"])
 def test_a_fault_is_named_and_changes_nothing(fault: str) -> None:
     network = NETWORK
-    x, y, rate, where = DATA.features.copy(), DATA.targets.copy(), 0.1, "the mse loss"
+    x, y, rate, where = DATA.features.copy(), array(DATA.targets).copy(), 0.1, "the mse loss"
     if fault == "input":
         x[3, 1], where = np.nan, "the input of the network"
     elif fault == "target":

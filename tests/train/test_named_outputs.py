@@ -111,7 +111,7 @@ def test_a_loss_alone_by_name_is_the_loss() -> None:
     network = heads()
     params, given = initialise(network, 1), batch(6, names=("output",))
     plain = Batch(given.inputs, given.targets["output"])  # pyright: ignore[reportArgumentType]  (by output)
-    for kind in (ReferenceLearner, lambda *args: DeviceLearner(*args, NumpyGraphs())):
+    for kind in (ReferenceLearner, lambda *args: DeviceLearner(args[0], args[1], args[2], NumpyGraphs())):
         named = kind(network, params, options(loss={"output": CrossEntropy()}, loss_weights={"output": 1.0}))
         other = kind(network, params, options(loss=CrossEntropy(), loss_weights={}))
         assert named.step([given], rate=0.5) == other.step([plain], rate=0.5)
@@ -192,7 +192,7 @@ def test_history_tells_of_every_output(tmp_path: Path) -> None:
     assert '"losses": {"output"' in (tmp_path / "a.jsonl").read_text()
     data = ArrayData(inputs=x, targets=y, batch_size=32, seed=0)
     found = evaluate(network, result.best, data.split(0.25)[1], config, device="cpu")
-    assert found.loss == pytest.approx(min(e.validation_loss for e in result.history))
+    assert found.loss == pytest.approx(min(e.validation_loss for e in result.history if e.validation_loss is not None))
     assert found.accuracies["output"] == found.accuracy
 
 
@@ -249,7 +249,8 @@ def test_overlays_learn_by_several_outputs() -> None:
     params, made = initialise(network, 1), options(overlay=LowRank(rank=2, targets=("*/weight",)))
     one, other = ReferenceLearner(network, params, made), DeviceLearner(network, params, made, NumpyGraphs())
     for group in ([given], [batch(6, names=("value",))]):
-        one.step(group, rate=0.1), other.step(group, rate=0.1)
+        one.step(group, rate=0.1)
+        other.step(group, rate=0.1)
     for key, w in one.state.masters.items():
         np.testing.assert_allclose(other.state.masters[key], w, rtol=0, atol=1e-5, err_msg=key)
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.arrays import array
 from tests.devices import DEVICES, FAST, device, graphs
 from tests.train.problems import chain, perceptron, waves
 from volumetric._typing import Array
@@ -118,7 +119,7 @@ class ByHand:
         rows, h = len(data.features), [data.features.astype(np.float64)]
         for z in range(3):
             h.append(self.layer(z, h[-1]))
-        slope = 2 * (h[3] - data.targets)  # of each row's loss, the mean over rows of which is taken
+        slope = 2 * (h[3] - array(data.targets))  # of each row's loss, the mean over rows of which is taken
         s, new = mode.gradient_scale, {key: w.copy() for key, w in self.w.items()}
         shift = {
             i: np.clip(x, -mode.clamp, mode.clamp)

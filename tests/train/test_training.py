@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.arrays import array
 from tests.networks import tiny_llama
 from tests.train.problems import XOR, chain, perceptron, waves
 from volumetric.dtypes import DTYPES, DType
@@ -124,8 +125,8 @@ def test_training_with_quantised_weights_learns_in_every_type(dtype: DType) -> N
     # A weight of one or two bits cannot fit the function as closely; it must still find most of it.
     assert fall(result) < (0.5 if dtype.bits <= 2 else 0.1)
     assert result.params["0.0.0.0/weight"].scheme.dtype is dtype
-    stored = np.square(outputs(network, result, data.features) - data.targets).mean()
-    untrained = np.square(data.targets).mean()
+    stored = np.square(outputs(network, result, data.features) - array(data.targets)).mean()
+    untrained = np.square(array(data.targets)).mean()
     assert stored < (0.5 if dtype.bits <= 2 else 0.1) * untrained
 
 
