@@ -48,3 +48,16 @@ def is_contiguous_part(shape: Shape, starts: Sequence[int], stops: Sequence[int]
     taken = [stop - start for start, stop in zip(starts, stops, strict=True)]
     several = next((axis for axis, size in enumerate(taken) if size != 1), len(taken))
     return list(shape[several + 1 :]) == taken[several + 1 :]
+
+
+def first_element(shape: Shape, starts: Sequence[int]) -> int:
+    """Number of the element, in row-major order, at which a slice of a tensor begins."""
+    at = 0
+    for size, start in zip(shape, starts, strict=True):
+        at = at * size + start
+    return at
+
+
+def lies_flat(joined: Shape, axis: int) -> bool:
+    """Whether what a `concat` joins along an axis lies one whole tensor behind the other."""
+    return prod(joined[:axis]) == 1

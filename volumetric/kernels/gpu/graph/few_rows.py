@@ -10,6 +10,8 @@ from volumetric.kernels.gpu.graph.launch import Lowered, Ref, Request, alone, la
 from volumetric.kernels.gpu.graph.product import Product, product_of, sizes_of
 from volumetric.kernels.strides import padded
 
+_NEVER = (1 << 32) - 1
+"""First group of parts that there are not."""
 ROWS = 8
 """Rows of a group at most."""
 PARTS = 8
@@ -88,6 +90,3 @@ def left_as_it_is(request: Request) -> Lowered:
     product = product_of(request)
     bias = 2 if len(request.inputs) > 2 else None
     return few_rows(request, product, [source(0)], ((0, 0, product.a_groups),), source(1), bias)
-
-
-_NEVER = (1 << 32) - 1

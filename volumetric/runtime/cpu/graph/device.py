@@ -67,7 +67,20 @@ class CpuGraphs:
         return CpuProgram(_rewritten(graph), store, self._walker, alike=self._alike)
 
 
+_PASSES = (
+    unroll_scans,
+    fuse_activations,
+    fuse_trials,
+    join_pads,
+    spread_late,
+    by_samples,
+    in_pieces,
+    join_products,
+)
+
+
 def _rewritten(graph: Graph) -> Graph:
     """The same graph as the kernels like it best."""
-    fused = join_pads(fuse_trials(fuse_activations(unroll_scans(graph))))
-    return join_products(in_pieces(by_samples(spread_late(fused))))
+    for rewritten in _PASSES:
+        graph = rewritten(graph)
+    return graph

@@ -7,10 +7,8 @@ if they meet nowhere but in the part that is joined, where both hold the same nu
 
 from __future__ import annotations
 
-from math import prod
-
 from volumetric.runtime.cpu.steps import Shared
-from volumetric.runtime.graph.layout import is_contiguous_part
+from volumetric.runtime.graph.layout import first_element, is_contiguous_part, lies_flat
 from volumetric.runtime.graph.liveness import roots
 from volumetric.runtime.graph.ops import Graph, Node
 
@@ -74,12 +72,9 @@ def _is_view(graph: Graph, node: Node, fixed: set[int], root: list[int], outputs
 
 def _first(graph: Graph, node: Node) -> int:
     """Byte at which a slice begins."""
-    shape, at = graph.tensors[node.inputs[0]].shape, 0
-    for size, start in zip(shape, node.attrs["starts"], strict=True):
-        at = at * size + start
-    return 4 * at
+    return 4 * first_element(graph.tensors[node.inputs[0]].shape, node.attrs["starts"])
 
 
 def _is_flat(graph: Graph, node: Node) -> bool:
     """Whether a concat puts whole tensors one behind the other."""
-    return prod(graph.tensors[node.outputs[0]].shape[: node.attrs["axis"]]) == 1
+    return lies_flat(graph.tensors[node.outputs[0]].shape, node.attrs["axis"])

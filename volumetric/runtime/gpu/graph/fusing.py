@@ -14,6 +14,7 @@ from types import MappingProxyType
 from volumetric._typing import Shape
 from volumetric.kernels.gpu.graph.few_rows import PARTS, TENSORS, takes
 from volumetric.kernels.gpu.graph.product import sizes_of
+from volumetric.runtime.graph.layout import first_element, is_contiguous_part, lies_flat
 from volumetric.runtime.graph.liveness import roots
 from volumetric.runtime.graph.ops import Graph, Node, Tensor
 from volumetric.runtime.graph.pruning import pruned
@@ -131,7 +132,7 @@ def fuse_parts(graph: Graph) -> Graph:
     cuts = {node.outputs[0]: node for node in graph.nodes if node.op == "slice"}
 
     def rewritten(node: Node) -> Node:
-        if node.op != "concat" or prod(graph.tensors[node.outputs[0]].shape[: node.attrs["axis"]]) != 1:
+        if node.op != "concat" or not lies_flat(graph.tensors[node.outputs[0]].shape, node.attrs["axis"]):
             return node
         found = [_part(graph, root, cuts, i) for i in node.inputs]
         if not any(start or size != graph.tensors[i].size for i, start, size in found):
@@ -149,11 +150,9 @@ def _part(graph: Graph, root: Sequence[int], cuts: Mapping[int, Node], i: int) -
     if cut is None or graph.tensors[root[cut.inputs[0]]].key is not None:
         return whole
     shape, starts, stops = graph.tensors[cut.inputs[0]].shape, cut.attrs["starts"], cut.attrs["stops"]
-    partial = [stop - start != size for size, start, stop in zip(shape, starts, stops, strict=True)]
-    outermost = partial.index(True) if True in partial else 0
-    if any(partial[outermost + 1 :]) or prod(shape[:outermost]) != 1:
+    if not is_contiguous_part(shape, starts, stops):
         return whole
-    return cut.inputs[0], starts[outermost] * prod(shape[outermost + 1 :]), whole[2]
+    return cut.inputs[0], first_element(shape, starts), whole[2]
 
 
 def fuse_joins(graph: Graph) -> Graph:
@@ -182,9 +181,9 @@ def _of_parts(graph: Graph, root: Sequence[int], node: Node, join: Node) -> Node
     shapes = [graph.tensors[i].shape for i in node.inputs]
     a_groups, m, k = shapes[0]
     product = sizes_of(shapes[0], shapes[1], graph.tensors[node.outputs[0]].shape, node.attrs)
-    contiguous = prod(graph.tensors[join.outputs[0]].shape[: join.attrs["axis"]]) == 1
+    contiguous = lies_flat(graph.tensors[join.outputs[0]].shape, join.attrs["axis"])
     persistent = any(graph.tensors[root[i]].key is not None for i in join.inputs)
-    if not contiguous or persistent or "windows" in node.attrs or not takes(product, node.attrs):
+    if not contiguous or persistent or not takes(product, node.attrs):
         return None
     places = join.attrs.get("parts") or [(0, graph.tensors[i].size) for i in join.inputs]
     there = [(root[i], start, size) for i, (start, size) in zip(join.inputs, places, strict=True) if size]

@@ -15,10 +15,14 @@ from volumetric.runtime.graph.ops import Graph, Node
 from volumetric.runtime.graph.passes import fuse_trials, join_pads
 from volumetric.runtime.graph.unroll import unroll_scans
 
+_PASSES = (unroll_scans, fuse_windows, fuse_folds, join_pads, fuse_parts, fuse_joins, fuse_trials)
+
 
 def prepared(graph: Graph) -> Graph:
     """Return a graph of fixed shape as the GPU runs it."""
-    return fuse_trials(fuse_joins(fuse_parts(join_pads(fuse_folds(fuse_windows(unroll_scans(graph)))))))
+    for rewritten in _PASSES:
+        graph = rewritten(graph)
+    return graph
 
 
 def record_graph(graph: Graph, given: Mapping[int, str], slots: Slots, caps: Caps) -> tuple[list[Entry], Tenants]:
