@@ -61,26 +61,22 @@ _STEP_BYTES, _BARRIER_BYTES = 8 * STEP_WORDS, 8 * BARRIER_WORD
 
 @kernel
 def _meet(counter, target):
-    """Wait until `counter` has reached `target`; returns how many pauses that took."""
-    pauses = 0
+    """Wait until `counter` has reached `target`."""
     while load_acquire(counter) < target:
         pause()
-        pauses += 1
-    return pauses
 
 
 @kernel
 def _in_order(crew, thread, threads, control, table, steps, met):
-    """Run `steps` steps; returns meetings · threads so far, and how many pauses this thread waited."""
-    waited = 0
+    """Run `steps` steps; returns meetings · threads so far."""
     for index in range(steps):
         step = table + index * _STEP_BYTES
         call_operation(load_i64(step), step, thread, threads, control)
         if threads > 1 and load_i64(step + _BARRIER_BYTES) != 0:
             met += threads
             atomic_add(crew + 8 * ARRIVED, 1)
-            waited += _meet(crew + 8 * ARRIVED, met)
-    return met, waited
+            _meet(crew + 8 * ARRIVED, met)
+    return met
 
 
 @kernel
@@ -98,12 +94,10 @@ def _over_time(crew, thread, threads, control, step, met):
     for i in range(count):
         piece = load_i64(control + 8 * PIECES_WORD) + 8 * PIECE_WORDS * i
         longest = max(longest, load_i64(piece + 8) - load_i64(piece))
-    waited = 0
     for time in range(longest):
         store_i64(block + 8 * FIRST_WORD, time)
-        met, pauses = _in_order(crew, thread, threads, block, word(step, 0), word(step, 1), met)
-        waited += pauses
-    return met, waited
+        met = _in_order(crew, thread, threads, block, word(step, 0), word(step, 1), met)
+    return met
 
 
 @kernel
@@ -119,19 +113,16 @@ def _is_wanted(step, control):
 @kernel
 def _once(crew, thread, threads, control, table, steps, met):
     """Run a table; returns as `_in_order`."""
-    waited = 0
     for index in range(steps):
         step = table + index * _STEP_BYTES
         code = load_i64(step)
-        pauses = 0
         if code == LOOP:
-            met, pauses = _over_time(crew, thread, threads, control, step, met)
+            met = _over_time(crew, thread, threads, control, step, met)
         elif code != GUARD:
-            met, pauses = _in_order(crew, thread, threads, control, step, 1, met)
+            met = _in_order(crew, thread, threads, control, step, 1, met)
         elif _is_wanted(step, control):
-            met, pauses = _in_order(crew, thread, threads, control, word(step, 0), word(step, 1), met)
-        waited += pauses
-    return met, waited
+            met = _in_order(crew, thread, threads, control, word(step, 0), word(step, 1), met)
+    return met
 
 
 @kernel
@@ -141,14 +132,11 @@ def _walk(crew, thread, threads):
     control = load_i64(crew + 8 * CONTROL)
     mode = flush_if_asked(control)
     met = 0
-    waited = 0
     for _ in range(load_i64(crew + 8 * TIMES)):
-        met, pauses = _once(crew, thread, threads, control, table, steps, met)
-        waited += pauses
+        met = _once(crew, thread, threads, control, table, steps, met)
         if load_i64(control + 8 * STOP_WORD) != 0:  # who writes it has all threads meet before they look
             break
     put_back(control, mode)
-    return waited
 
 
 @kernel
@@ -180,12 +168,9 @@ def publish(crew, table, steps, control, threads, times):
 
 @kernel
 def lead(crew, threads):
-    """Run the announced call as thread 0 together with ``threads - 1`` workers; returns when all are done.
-
-    Returns how many pauses this thread spent waiting for the others.
-    """
-    waited = _walk(crew, 0, threads)
-    return waited + _meet(crew + 8 * FINISHED, threads - 1)
+    """Run the announced call as thread 0 together with ``threads - 1`` workers; returns when all are done."""
+    _walk(crew, 0, threads)
+    _meet(crew + 8 * FINISHED, threads - 1)
 
 
 @kernel
