@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -115,6 +116,7 @@ class DeviceLearner:
         }
         self._buffers = {k: params[k].shape for k in learned_buffers(self._plan, params, options)}
         self._rules: dict[frozenset[str], UpdateRule] = {}
+        self._parts: dict[frozenset[str], Plan] = {}
         self._store = device.store()
         self._updates = 0
         self._programs = ProgramCache()
@@ -254,7 +256,8 @@ class DeviceLearner:
 
     def _part(self, outputs: Collection[str]) -> Plan:
         """Return what some outputs need of the network."""
-        return with_outputs(self._plan, outputs)
+        names = frozenset(outputs)
+        return self._parts.get(names) or self._parts.setdefault(names, with_outputs(self._plan, names))
 
     def _weights(self, work: GraphBuilder) -> GetWeight:
         """Return what gives the forward pass its weights: as their schemes hold them, or with overlays added."""
@@ -307,9 +310,11 @@ class DeviceLearner:
 
     def _noise(self, of: ForwardPass, part: int) -> list[Array]:
         """Return the key of a pass by batch number `part` of the next update, if it draws random numbers."""
-        if not of.draws:
-            return []
-        return [np.array(noise_key(self._options.seed, self._updates, part), np.uint32).view(np.int32)]
+        return [self._key(self._updates, part)] if of.draws else []
+
+    def _key(self, update: int, part: int) -> Array:
+        """Return the key of one pass of an update as graphs take it."""
+        return np.array(noise_key(self._options.seed, update, part), np.uint32).view(np.int32)
 
     def _run_one(self, ready: Ready, knobs: Array) -> tuple[Tally, float, float]:
         rule = self._rule(ready.posed.counts)
@@ -343,8 +348,7 @@ class DeviceLearner:
         self._start_sums()
         for i, one in enumerate(ready):
             of = one.of
-            make = lambda of=of: gradient_graph(of, self._weights, rule)  # noqa: E731
-            program = self._program(("sum", of, tuple(rule.masters)), make)
+            program = self._program(("sum", of, tuple(rule.masters)), partial(gradient_graph, of, self._weights, rule))
             keep = np.array([float(i > 0)], np.float32)
             tally += one.posed.tally(self._values(program, [keep, *self._noise(of, i), *one.arrays]))
             if not np.isfinite(tally.total):

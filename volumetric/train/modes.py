@@ -104,6 +104,10 @@ class TargetPropagation:
             return self.depth_scale
         return 1.1 if self.method == "gradient" else 1.0
 
+    def inverse_share(self, rate: float) -> float:
+        """Return the rate of inverses as a part of that of the network, `rate`."""
+        return 1.0 if self.inverse_rate is None or not rate else self.inverse_rate / rate
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Systolic:

@@ -12,7 +12,6 @@ import numpy as np
 from volumetric._typing import Array, Shape
 from volumetric.errors import SpecError
 from volumetric.grid import Coord
-from volumetric.layers.noise import noise_key
 from volumetric.network import Network
 from volumetric.runtime.clocked.local import OnlineRule, taught
 from volumetric.runtime.clocked.online import online_graph
@@ -158,9 +157,6 @@ class OnlineLearner(ClockedLearner):
                 found.setdefault(name, []).append(pose(self._losses, asked, shape))
         return found
 
-    def _key(self, update: int, turn: int) -> Array:
-        return np.array(noise_key(self._options.seed, update, turn), np.uint32).view(np.int32)
-
     def _solve(self, ticks: int) -> None:
         """Compute the pseudo-inverses anew where it is time to within some ticks."""
         mode, network = self._targets, self._clocked.network
@@ -189,13 +185,13 @@ class OnlineLearner(ClockedLearner):
 
     @cached_property
     def _online(self) -> OnlineRule:
-        mode, lr = self._targets, self._options.optimiser.lr
+        mode = self._targets
         return OnlineRule(
             update=self._rule(self._losses.of),
             clamp=mode.clamp,
             gate=mode.gate,
             inverse_steps=mode.inverse_steps,
-            inverse_rate=1.0 if mode.inverse_rate is None or not lr else mode.inverse_rate / lr,
+            inverse_rate=mode.inverse_share(self._options.optimiser.lr),
         )
 
     @cached_property

@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 
 from volumetric._typing import Array, Shape
-from volumetric.errors import ShapeError, SpecError, UnsupportedError
-from volumetric.layers.noise import noise_key
+from volumetric.errors import ShapeError, SpecError
 from volumetric.network import Network
 from volumetric.runtime.graph import GraphDevice
-from volumetric.runtime.graph.inverses import Inverse, last_steps, plan_inverses
+from volumetric.runtime.graph.inverses import Inverse, last_steps, plan_inverses, refuse_opaque
 from volumetric.runtime.graph.targets import TargetRule, inverse_graph, target_graph, taught
 from volumetric.train.by_output import Tally
 from volumetric.train.data import Batch
@@ -64,7 +63,8 @@ class TargetLearner(DeviceLearner):
         rule, names = self._targets(learning=at_once), ready.posed.counts
         program = self._program(("targets", ready.of), lambda: target_graph(ready.of, self._weights, rule))
         knobs = self._knobs(rate, scale, self._updates + 1)
-        key = self._key(0) if ready.of.draws or len(arrays) > len(ready.arrays) else []
+        draws = ready.of.draws or len(arrays) > len(ready.arrays)
+        key = [self._key(self._updates, 0)] if draws else []
         found = self._values(program, [*key, *arrays, knobs])
         (norm, good, *told), tally = found[len(names) :], ready.posed.tally(found[: len(names)])
         layers = tuple(
@@ -85,7 +85,7 @@ class TargetLearner(DeviceLearner):
         program = self._program(("inverses", ready.of), lambda: inverse_graph(ready.of, self._weights, rule))
         for turn in range(self._mode.inverse_steps):
             knobs = self._knobs(rate, 1.0, self._updates * self._mode.inverse_steps + turn + 1)
-            program.run([*self._key(turn), *ready.arrays[: len(ready.of.inputs)], *spread, knobs])
+            program.run([self._key(self._updates, turn), *ready.arrays[: len(ready.of.inputs)], *spread, knobs])
 
     def _fault(self, batches: Sequence[Batch], rate: float, tally: Tally) -> str:
         """Name what was not finite first."""
@@ -98,26 +98,19 @@ class TargetLearner(DeviceLearner):
     def _inverses(self) -> Mapping[str, Inverse]:
         mode = self._mode
         if mode.method == "gradient":
-            self._refuse_discrete()
+            for step in self._plan.steps:
+                if step.op == "discrete":
+                    refuse_opaque(step.attrs["spec"], step.where)
             return {}
         tail, last = last_steps(self._plan)
         derived = [step.where for step in (*tail, *(last if mode.top == "hidden" else ()))]
         return plan_inverses(self._plan, mode.inverse, derived=derived)
 
-    def _refuse_discrete(self) -> None:
-        for step in self._plan.steps:
-            spec: Any = step.attrs.get("spec")
-            if step.op == "discrete" and spec.surrogate == "none":
-                raise UnsupportedError(
-                    f"no gradient crosses the discrete layer at {step.where}",
-                    hint='method="difference" needs none; or give the layer a surrogate',
-                )
-
     def _extra_masters(self) -> dict[str, Array]:
         return first_inverses(self._inverses.values(), self._options.seed)
 
     def _targets(self, *, learning: bool) -> TargetRule:
-        mode, lr = self._mode, self._options.optimiser.lr
+        mode = self._mode
         return TargetRule(
             update=self._rule(self._losses.of),
             method=mode.method,
@@ -128,7 +121,7 @@ class TargetLearner(DeviceLearner):
             top=mode.top,
             inverses=self._inverses,
             learns_inverses=learning,
-            inverse_rate=1.0 if mode.inverse_rate is None or not lr else mode.inverse_rate / lr,
+            inverse_rate=mode.inverse_share(self._options.optimiser.lr),
         )
 
     def _spread(self, *, learning: bool) -> list[Array]:
@@ -136,9 +129,6 @@ class TargetLearner(DeviceLearner):
         if not learning or not any(inverse.layer for inverse in self._inverses.values()):
             return []
         return [np.array([self._mode.noise * self._mode.noise_decay**self._updates], np.float32)]
-
-    def _key(self, part: int) -> list[Array]:
-        return [np.array(noise_key(self._options.seed, self._updates, part), np.uint32).view(np.int32)]
 
     def _solved(self) -> dict[str, Shape]:
         """Key → shape of the pseudo-inverses."""

@@ -16,12 +16,11 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from volumetric.clocked import Clocked, ticks
-from volumetric.errors import UnsupportedError
 from volumetric.grid import Coord
 from volumetric.layers import Dense, Discrete, LayerSpec, Residual
 from volumetric.layers.activations import Activation
 from volumetric.network import OUTPUT
-from volumetric.runtime.graph.inverses import EXACT, Inverse, InverseKind, learned_inverse
+from volumetric.runtime.graph.inverses import EXACT, Inverse, InverseKind, learned_inverse, refuse_opaque
 from volumetric.runtime.plan import Step
 
 Timing: TypeAlias = Literal["present", "aligned"]
@@ -198,11 +197,8 @@ def _derived(
     """Return the layers that a derivative crosses: all, or those at the outputs up to the first with weights."""
     if course.method == "gradient":
         for coord, spec in clocked.network.layers.items():
-            if isinstance(spec, Discrete) and spec.surrogate == "none" and coord not in clocked.network.disabled:
-                raise UnsupportedError(
-                    f"no gradient crosses the discrete layer at {coord}",
-                    hint='method="difference" needs none; or give the layer a surrogate',
-                )
+            if isinstance(spec, Discrete) and coord not in clocked.network.disabled:
+                refuse_opaque(spec, str(coord))
         return set(clocked.network.layers)
     found, waiting = set[Coord](), sorted(taps)
     while waiting:

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias
 
 from volumetric._typing import Shape
 from volumetric.errors import SpecError, UnsupportedError
-from volumetric.layers import Dense, LayerNorm, LayerSpec, RMSNorm, Scale, Softcap
+from volumetric.layers import Dense, Discrete, LayerNorm, LayerSpec, RMSNorm, Scale, Softcap
 from volumetric.layers.activations import LEAKY_SLOPE, Activation
 from volumetric.layers.base import LAYERS
 from volumetric.layers.conv import Conv
@@ -117,6 +117,15 @@ def _activation(made: Mapping[int, Step], value: int) -> Activation:
     while step is not None and step.op == "discrete":
         step = made.get(step.inputs[0])
     return "linear" if step is None else getattr(step.attrs.get("spec"), "activation", "linear")
+
+
+def refuse_opaque(spec: Discrete, where: str) -> None:
+    """Raise `UnsupportedError` for a discrete layer, at `where`, that no gradient crosses."""
+    if spec.surrogate == "none":
+        raise UnsupportedError(
+            f"no gradient crosses the discrete layer at {where}",
+            hint='method="difference" needs none; or give the layer a surrogate',
+        )
 
 
 def learned_inverse(step: Step, spec: LayerSpec, given: Shape, wanted: Shape, activation: Activation) -> LayerSpec:
