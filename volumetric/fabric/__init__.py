@@ -1,0 +1,15 @@
+"""Fabrics: what one is declared of, and `compile`, which makes a network of it."""
+
+from volumetric.fabric import cells as cells
+from volumetric.fabric import graph as graph
+from volumetric.fabric import lattice2d as lattice2d
+from volumetric.fabric import lattice3d as lattice3d
+from volumetric.fabric.blueprint import Blueprint as Blueprint
+from volumetric.fabric.blueprint import BySenderTile as BySenderTile
+from volumetric.fabric.blueprint import DotProduct as DotProduct
+from volumetric.fabric.blueprint import Input as Input
+from volumetric.fabric.blueprint import Interface as Interface
+from volumetric.fabric.blueprint import Output as Output
+from volumetric.fabric.blueprint import ReceiverSlot as ReceiverSlot
+from volumetric.fabric.blueprint import ReceiverState as ReceiverState
+from volumetric.fabric.body import Population as Population

@@ -1,0 +1,169 @@
+"""Blueprint: everything that is said of a fabric before it is made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TypeAlias, TypeVar
+
+from volumetric.errors import SpecError
+from volumetric.fabric.body import Body
+from volumetric.fabric.body import Output as Handed
+from volumetric.layers.fabric.declared import InPort, OutPort, Population
+from volumetric.layers.fabric.facts import Declared, Facts, facts_of
+from volumetric.layers.fabric.graphs import Lattice, check_whole
+from volumetric.layers.fabric.places import XBand
+
+N = TypeVar("N")
+
+
+@dataclass(frozen=True, slots=True)
+class Interface:
+    """Widths of what cells show their neighbours, and of what comes to a cell."""
+
+    public: int = 32
+    message: int = 32
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        check_whole("Interface: public", self.public)
+        check_whole("Interface: message", self.message)
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """An input: rows of `dim` numbers."""
+
+    dim: int
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """An output: rows of `dim` numbers."""
+
+    dim: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiverSlot:
+    """A receiver asks with what it has learned of its place; this does not change with time."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiverState:
+    """A receiver asks with what its cell last showed."""
+
+
+Query: TypeAlias = ReceiverSlot | ReceiverState
+
+
+@dataclass(frozen=True, slots=True)
+class BySenderTile:
+    """Senders in one tile of a lattice have one matrix of keys and values."""
+
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DotProduct:
+    """Messages by attention over the senders of a node: the softmax of ``q·k / √d - λ · distance``, times values.
+
+    Attributes
+    ----------
+    head_dim : width d of queries and keys
+    heads : how many, each with a λ of its own
+    value_dim : width of the values of a head; None: as `head_dim`
+    query : what a receiver asks with
+    share : whose keys and values have one matrix; None: tiles of a quarter of each side, or all without a lattice
+    learn_distance : λ is learned; if not, it stays at 0.5
+    """
+
+    head_dim: int = 32
+    heads: int = 1
+    value_dim: int | None = None
+    query: Query = field(default_factory=ReceiverSlot)
+    share: BySenderTile | None = None
+    learn_distance: bool = False
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        check_whole("DotProduct: head_dim", self.head_dim)
+        check_whole("DotProduct: heads", self.heads)
+        if self.value_dim is not None:
+            check_whole("DotProduct: value_dim", self.value_dim)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blueprint:
+    """A fabric as it is declared.
+
+    Attributes
+    ----------
+    graph : the body
+    inputs, outputs : name → width of its rows; the names are those of the graph
+    interface : widths inside
+    message : how a node combines what it reads
+    inner_steps : how often all nodes exchange messages for each row
+
+    Raises
+    ------
+    SpecError : names of ports do not fit the graph, or cells have several widths
+    """
+
+    graph: Body
+    inputs: Mapping[str, Input]
+    outputs: Mapping[str, Output]
+    interface: Interface = field(default_factory=Interface)
+    message: DotProduct = field(default_factory=DotProduct)
+    inner_steps: int = 1
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        check_whole("Blueprint: inner_steps", self.inner_steps)
+        for name in ("inputs", "outputs"):
+            object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
+        widths = {name: p.cell.hidden for name, p in self.graph.populations.items()}
+        if len(set(widths.values())) > 1:
+            told = ", ".join(f"{name}: {width}" for name, width in widths.items())
+            raise SpecError(f"cells have hidden widths {told}", hint="take one: all show rows of one width")
+
+    @property
+    def declared(self) -> Declared:
+        """What facts follow from: names, nodes and edges."""
+        body = self.graph
+        nodes = _named("input", self.inputs, body.inputs, body, XBand("low"))
+        handed = _named("output", self.outputs, body.outputs, body, Handed(XBand("high")))
+        share = self.message.share
+        return Declared(
+            graph=body.graph,
+            connectivity=body.connectivity,
+            inputs=tuple(InPort(name, at, self.inputs[name].dim) for name, at in nodes.items()),
+            outputs=tuple(
+                OutPort(name, out.nodes, self.outputs[name].dim, out.aggregate, out.slots)
+                for name, out in handed.items()
+            ),
+            populations=tuple(Population(name, p.cell, p.nodes, p.share) for name, p in body.populations.items()),
+            kv_tile=None if share is None else tuple(share.shape),
+        )
+
+    @property
+    def facts(self) -> Facts:
+        """Nodes and edges as arrays."""
+        return facts_of(self.declared)
+
+
+def _named(
+    what: str, ports: Mapping[str, Input] | Mapping[str, Output], nodes: Mapping[str, N], body: Body, end: N
+) -> Mapping[str, N]:
+    """Return the nodes of each port, in the order of the ports."""
+    if not ports:
+        raise SpecError(f"a blueprint needs an {what}", hint=f'{what}s={{"name": {what.title()}(128)}}')
+    if not nodes and len(ports) == 1 and isinstance(body.graph, Lattice):
+        return dict.fromkeys(ports, end)
+    missing, unknown = [n for n in ports if n not in nodes], [n for n in nodes if n not in ports]
+    if missing or unknown:
+        name = (missing or unknown)[0]
+        where = "no nodes in the graph" if missing else "nodes in the graph, but no width in the blueprint"
+        raise SpecError(f"{what} {name!r} has {where}", hint=f"give {what}s of the same names to both")
+    return {name: nodes[name] for name in ports}

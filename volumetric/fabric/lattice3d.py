@@ -1,0 +1,50 @@
+"""Graphs on a lattice of width × height × depth, and what names nodes and edges on it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from volumetric.fabric.body import Body, Output, Population, body
+from volumetric.layers.fabric.edges import Annulus, Columns, ExplicitEdges, LocalRadius, Rule, SmallWorld
+from volumetric.layers.fabric.graphs import Lattice
+from volumetric.layers.fabric.places import Corners, Nodes, Region, XBand, YBand, ZBand
+
+__all__ = [
+    "Annulus",
+    "Columns",
+    "Corners",
+    "ExplicitEdges",
+    "Graph",
+    "LocalRadius",
+    "Output",
+    "Region",
+    "SmallWorld",
+    "XBand",
+    "YBand",
+    "ZBand",
+]
+
+
+def Graph(  # noqa: N802  (reads as what it makes)
+    *,
+    width: int,
+    height: int,
+    depth: int,
+    populations: Mapping[str, Population],
+    wrap: bool = False,
+    inputs: Mapping[str, Nodes] | None = None,
+    outputs: Mapping[str, Nodes | Output] | None = None,
+    connectivity: Sequence[Rule] | None = None,
+) -> Body:
+    """Return a body of width × height × depth nodes.
+
+    Parameters
+    ----------
+    width, height, depth : nodes along each axis
+    populations : name → nodes and their cells
+    wrap : opposite sides meet
+    inputs : name → nodes that show the input's rows; None: one input, the first column along x
+    outputs : name → nodes that its rows are made of; None: one output, the last column along x
+    connectivity : rules whose edges are put together; None: ``LocalRadius(1.5)``
+    """
+    return body(Lattice((width, height, depth), wrap), inputs, outputs, connectivity, populations)

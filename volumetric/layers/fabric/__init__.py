@@ -1,0 +1,1 @@
+"""Fabrics: recurrent cells on a graph that exchange messages along its edges."""

@@ -1,0 +1,162 @@
+"""What a fabric is declared of besides its graph: populations of cells, and ports."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from volumetric.errors import SpecError
+from volumetric.layers.fabric.graphs import check_whole
+from volumetric.layers.fabric.places import Nodes
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}", re.ASCII)
+_TILE = re.compile(r"tile\((\d{1,6}(?:,\d{1,6}){0,3})\)")
+
+
+def _check_name(name: str, what: str) -> None:
+    if _NAME.fullmatch(name) is None:
+        raise SpecError(
+            f"{what} cannot be called {name[:70]!r}",
+            hint='a letter or "_", then letters, digits, "_" and "-", 64 in all',
+        )
+
+
+class SLSTM(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag_field="kind", tag="slstm"):
+    """A cell with exponential gates, as `layers.SLSTM` without its convolution; neighbours read its normalised y."""
+
+    hidden: int
+    heads: int = 1
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        check_whole("SLSTM: hidden", self.hidden)
+        check_whole("SLSTM: heads", self.heads)
+        if self.hidden % self.heads:
+            raise SpecError(f"SLSTM: {self.heads} heads do not divide a width of {self.hidden}")
+
+
+class Axon(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag_field="kind", tag="axon"):
+    """A cell of pairs that turn and shrink, as `layers.Axon`, read through silu; `width` pairs, by default `hidden`."""
+
+    hidden: int
+    width: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        check_whole("Axon: hidden", self.hidden)
+        if self.width is not None:
+            check_whole("Axon: width", self.width)
+
+    @property
+    def pairs(self) -> int:
+        """Number of pairs."""
+        return self.width or self.hidden
+
+
+class LSTM(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag_field="kind", tag="lstm"):
+    """A cell as of `layers.LSTM`."""
+
+    hidden: int
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        check_whole("LSTM: hidden", self.hidden)
+
+
+class GRU(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag_field="kind", tag="gru"):
+    """A cell as of `layers.GRU`."""
+
+    hidden: int
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        check_whole("GRU: hidden", self.hidden)
+
+
+class RNN(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag_field="kind", tag="rnn"):
+    """A cell as of `layers.RNN`."""
+
+    hidden: int
+    nonlinearity: Literal["tanh", "relu"] = "tanh"
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        check_whole("RNN: hidden", self.hidden)
+        if self.nonlinearity not in ("tanh", "relu"):
+            raise SpecError(f"RNN: unknown nonlinearity {self.nonlinearity!r}", hint="tanh or relu")
+
+
+Cell: TypeAlias = SLSTM | Axon | LSTM | GRU | RNN
+"""What every node of a population is."""
+
+
+class Population(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Nodes with cells of one kind.
+
+    Attributes
+    ----------
+    name : of its parameters and states
+    cell : what each node is
+    nodes : which; None: all recurrent nodes that no other population names
+    share : whose weights are one: ``"none"``, ``"all"``, or those of nodes in a tile, ``"tile(4,4)"``
+    """
+
+    name: str
+    cell: Cell
+    nodes: Nodes | None = None
+    share: str = "none"
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        _check_name(self.name, "a population")
+        if self.share not in ("none", "all") and self.tile is None:
+            raise SpecError(
+                f"population {self.name!r}: unknown share {self.share!r}", hint='"none", "all", or "tile(4,4)"'
+            )
+
+    @property
+    def tile(self) -> tuple[int, ...] | None:
+        """Sides of the tiles that share weights."""
+        found = _TILE.fullmatch(self.share.replace(" ", ""))
+        return None if found is None else tuple(map(int, found[1].split(",")))
+
+
+class InPort(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """An input: part of a row, `dim` numbers, that its nodes show, each through a matrix of its own."""
+
+    name: str
+    nodes: Nodes
+    dim: int
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        _check_name(self.name, "an input")
+        check_whole(f"input {self.name!r}: dim", self.dim)
+
+
+class OutPort(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """An output: part of a row, `dim` numbers, made of what its nodes read.
+
+    Attributes
+    ----------
+    aggregate : how: the ``"mean"`` of its nodes, all of them side by side (``"flatten"``), or by `slots` learned
+        queries that attend over them (``"attend"``)
+    """
+
+    name: str
+    nodes: Nodes
+    dim: int
+    aggregate: Literal["mean", "flatten", "attend"] = "mean"
+    slots: int = 1
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        _check_name(self.name, "an output")
+        check_whole(f"output {self.name!r}: dim", self.dim)
+        check_whole(f"output {self.name!r}: slots", self.slots)
+        if self.aggregate not in ("mean", "flatten", "attend"):
+            raise SpecError(
+                f"output {self.name!r}: unknown aggregate {self.aggregate!r}", hint="mean, flatten or attend"
+            )
