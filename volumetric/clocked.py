@@ -21,9 +21,11 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Literal
 
+from volumetric._typing import ROWS
 from volumetric.errors import SpecError, UnsupportedError
 from volumetric.grid import Coord
 from volumetric.layers import LayerSpec
+from volumetric.layers.state import bounded
 from volumetric.network import Network
 from volumetric.wiring import Source, Wire, places_of
 
@@ -100,6 +102,7 @@ class Clocked:
         for coord, spec in self.network.layers.items():
             if coord not in self.network.disabled:
                 _check_layer(coord, spec)
+                bounded(spec.states((ROWS, *self.network.reads[coord][1:])), f"{spec.kind} at {coord}")
 
     @cached_property
     def wires(self) -> Mapping[Coord, Wire]:
@@ -186,7 +189,7 @@ def _check_layer(coord: Coord, spec: LayerSpec) -> None:
     if not children and spec.contextual and not spec.takes_resets:
         raise UnsupportedError(
             f"{spec.kind} at {coord} looks at other rows of its sequence, and a tick has one",
-            hint="recurrent layers keep what they need from tick to tick",
+            hint="recurrent layers, and attention with a window, keep what they need from tick to tick",
         )
     if spec.two_way or spec.batch_statistics == "always":
         raise UnsupportedError(f"{spec.kind} at {coord} looks at rows that a tick does not have")

@@ -37,13 +37,16 @@ from volumetric.layers import (
     MultiHeadAttention,
     Parallel,
     PositionEmbedding,
+    Rope,
     Sequential,
     ShortConv,
+    StateSpec,
     XLAttention,
 )
 from volumetric.network import Network
 from volumetric.runtime import lower
 from volumetric.runtime.graph import GraphBuilder, differentiate, graph_of
+from volumetric.runtime.graph.network import resumed_states
 from volumetric.runtime.graph.rules import Scope
 
 STREAMS, ROWS, WIDTH = 5, 6, 3
@@ -61,15 +64,38 @@ FORWARD: dict[str, LayerSpec] = {
     "traces": Axon(in_features=WIDTH, out_features=2, mix="none", traces=True),
     "axon_linear": AxonLinear(in_features=WIDTH, out_features=2, activation="silu"),
     "xl_attention": XLAttention(embed_dim=WIDTH, num_heads=2, head_dim=2, memory=3),
+    "attention": MultiHeadAttention(embed_dim=WIDTH, num_heads=2, head_dim=4, window=3, rope=Rope(dim=4)),
+    "grouped": MultiHeadAttention(
+        embed_dim=WIDTH,
+        num_heads=4,
+        num_kv_heads=2,
+        head_dim=2,
+        window=20,
+        softcap=5.0,
+        sinks=True,
+        qk_norm=True,
+        rope=Rope(dim=2),
+        qkv_bias=True,
+    ),
+    "chunked": MultiHeadAttention(
+        embed_dim=WIDTH, num_heads=1, chunk=3, rope=Rope(dim=2), temperature_scale=0.5, temperature_every=2
+    ),
     "containers": Sequential(
         layers=(
             Dense(in_features=WIDTH, out_features=4, activation="tanh"),
             Parallel(branches=(LSTM(input_size=4, hidden_size=2), GRU(input_size=4, hidden_size=3)), combine="concat"),
             RNN(input_size=5, hidden_size=2),
+            MultiHeadAttention(embed_dim=2, num_heads=1, chunk=2),
         )
     ),
 }
 """What goes on from call to call."""
+WHOLE: dict[str, LayerSpec] = {
+    "all rows": MultiHeadAttention(embed_dim=WIDTH, num_heads=2, head_dim=2, rope=Rope(dim=2)),
+    "two ways": MultiHeadAttention(embed_dim=WIDTH, num_heads=2, head_dim=2, rope=Rope(dim=2), causal=False),
+    "near": MultiHeadAttention(embed_dim=WIDTH, num_heads=1, causal=False, window=2, num_kv_heads=1),
+}
+"""What begins with its call, of a whole sequence or of several."""
 BACKWARD: dict[str, LayerSpec] = {
     "both ways": Parallel(
         branches=(LSTM(input_size=WIDTH, hidden_size=4), LSTM(input_size=WIDTH, hidden_size=4, reverse=True)),
@@ -78,7 +104,7 @@ BACKWARD: dict[str, LayerSpec] = {
     "gru back": GRU(input_size=WIDTH, hidden_size=3, reverse=True),
 }
 """What sees later rows of its call too."""
-LAYERS = FORWARD | BACKWARD
+LAYERS = FORWARD | BACKWARD | WHOLE
 
 
 def alone(spec: LayerSpec, width: int = WIDTH) -> Network:
@@ -100,14 +126,15 @@ def program(name: str, where: str, streams: int, rows: int) -> tuple[Any, Any]:
     store = graphs(where).store()
     for key, value in weights(name)[0].items():
         store.put(f"{Coord(0)}/{key}", value)
-    for key, state in lower(network).states.items():
+    for key, state in resumed(name).items():
         store.put(key, np.zeros((streams, *state.shape), np.float32))
-    graph = graph_of(network, rows, sequences=streams, resets=True, resumes=True)
+    graph = graph_of(network, rows, sequences=streams, resets=True, resumes=name not in WHOLE)
     return graphs(where).compile(graph, store), store
 
 
-def states_of(name: str) -> list[str]:
-    return list(lower(alone(LAYERS[name])).states)
+@cache
+def resumed(name: str) -> dict[str, StateSpec]:
+    return {} if name in WHOLE else resumed_states(lower(alone(LAYERS[name])))
 
 
 def run(
@@ -115,11 +142,11 @@ def run(
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """Outputs of ``x [streams, rows, …]``, and the states behind it."""
     compiled, store = program(name, where, *x.shape[:2])
-    for key in states_of(name):
+    for key in resumed(name):
         empty = np.zeros_like(store.get(key))
         store.put(key, empty if states is None else states[key])
     [y] = compiled.run([x, resets.astype(np.float32)])
-    return y, {key: store.get(key) for key in states_of(name)}
+    return y, {key: store.get(key) for key in resumed(name)}
 
 
 def some_resets(seed: int) -> np.ndarray:
@@ -248,12 +275,13 @@ def central_difference(loss: Callable[[float], float], at: float, step: float = 
     return (8 * near - far) / (12 * step)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.data())
 def test_any_resets_cut_a_sequence_into_fresh_ones(data: st.DataObject) -> None:
     """The layers' own code, in windows of any length, against calls of their own for what lies between resets."""
-    name = data.draw(st.sampled_from(sorted(FORWARD)))
-    spec, (p, x) = FORWARD[name], weights(name)
+    name = data.draw(st.sampled_from(["all rows", *sorted(FORWARD)]))
+    bounded = name != "all rows" and data.draw(st.booleans())
+    spec, (p, x) = LAYERS[name], weights(name)
     sequence = np.concatenate(x).astype(np.float64)
     resets = np.array(data.draw(st.lists(st.booleans(), min_size=len(sequence), max_size=len(sequence))), float)
     edges = [0, *(np.flatnonzero(resets[1:]) + 1), len(sequence)]
@@ -262,7 +290,7 @@ def test_any_resets_cut_a_sequence_into_fresh_ones(data: st.DataObject) -> None:
     values: dict[str, np.ndarray] = {}
     found = []
     for a, b in pairwise(cuts):
-        found.append(spec.forward(p, sequence[a:b], memory=Memory(a, values, resets=resets[a:b]))[0])
+        found.append(spec.forward(p, sequence[a:b], memory=Memory(a, values, resets=resets[a:b], bounded=bounded))[0])
     np.testing.assert_allclose(np.concatenate(found), want, rtol=0, atol=1e-12)
 
 
@@ -283,7 +311,6 @@ def test_resets_that_do_not_fit_are_refused() -> None:
 @pytest.mark.parametrize(
     "spec",
     [
-        MultiHeadAttention(embed_dim=4, num_heads=2),
         ShortConv(embed_dim=4),
         CASES["mamba"][0],
         CASES["mamba2"][0],

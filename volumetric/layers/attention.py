@@ -30,14 +30,16 @@ from volumetric.layers.dense import affine, affine_params, affine_vjp
 from volumetric.layers.norm import rms_norm, rms_norm_vjp, without_mean
 from volumetric.layers.rope import Rope, rotate
 from volumetric.layers.softmax import softmax, softmax_vjp
-from volumetric.layers.state import StateSpec, is_sequence, refuse_resets
+from volumetric.layers.state import StateSpec, bounded, covered_by, is_sequence
 
 
 @layer("multi_head_attention")
 class MultiHeadAttention(LayerSpec):
     """Attention over the rows of a sequence; a causal layer remembers keys and values from call to call.
 
-    ``y = softmax(scale · rope(norm(q)) rope(norm(k))ᵀ + mask) v Woᵀ + bo`` for each head, heads side by side.
+    ``y = softmax(scale · rope(norm(q)) rope(norm(k))ᵀ + mask) v Woᵀ + bo`` for each head, heads side by side. Where a
+    sequence begins anew, as the memory's resets say, rows from there on see none of those before, their positions count
+    from 0, and nothing of what is not seen comes through, NaN neither. In the VJP rows of earlier calls are constants.
 
     Attributes
     ----------
@@ -64,6 +66,7 @@ class MultiHeadAttention(LayerSpec):
     """
 
     contextual: ClassVar[bool] = True
+    takes_resets: ClassVar[bool] = True
 
     embed_dim: int
     num_heads: int
@@ -168,17 +171,30 @@ class MultiHeadAttention(LayerSpec):
 
     def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
         x = xs[0]
-        refuse_resets(self.kind, memory)
-        start = memory.position if memory else 0
-        positions = np.arange(start, start + x.shape[-2])
-        saved: Saved = {"x": x, "positions": positions}
-        q = self._project(p, "q", x, self.num_heads, positions, saved)
-        k = self._project(p, "k", x, self.kv_heads, positions, saved)
+        memory = covered_by(memory, x.shape)
+        places = np.arange(x.shape[-2]) if memory is None else memory.places(x.shape, wraps=self._wraps)
+        saved: Saved = {"x": x, "places": places, "turns": places}
+        q = self._project(p, "q", x, self.num_heads, saved)
+        k = self._project(p, "k", x, self.kv_heads, saved)
         v = self._heads(affine(p, "v.", x), self.kv_heads)
-        if memory is not None and self.states(x.shape):
-            k, v = memory.append("k", k), memory.append("v", v)
+        if memory is not None and memory.bounded and self.causal:
+            k, v = self._held(memory, "k", k, places), self._held(memory, "v", v, places)
+            before = k.shape[-3] - x.shape[-2]
+            saved["turns"] = before + np.arange(x.shape[-2])  # scores go by distances alone, so any start will do
+            q, k = self._turned(q, saved["turns"]), self._turned(k, np.arange(k.shape[-3]))
+        else:
+            q, k = self._turned(q, places), self._turned(k, places)
+            if memory is not None and self.causal:
+                k, v = memory.append("k", k), memory.append("v", v)
+        q = q * self._warmth(places, q) if self.temperature_scale else q
+        scores, saved["capped"] = self._scores(q, k)
+        seen = self._seen(places, k.shape[-3], None if memory is None else memory.resets)
+        if memory is not None and memory.restarts:
+            # In products NaN would come through rows that are not seen: it goes through their scores instead.
+            scores = scores + _spread(np.sum(v * 0, axis=-1, keepdims=True), self.num_heads).swapaxes(-1, -2)
+            v = np.where(np.isfinite(v), v, v.dtype.type(0))
+        scores = np.where(seen, scores, scores.dtype.type(-np.inf))
         saved |= {"q": q, "k": k, "v": v}
-        scores, saved["capped"] = self._scores(q, k, positions)
         sinks = p["sinks"] if self.sinks else None
         probs = softmax_with_sinks(scores, sinks)
         joined = self._join(probs @ _spread(v, self.num_heads))
@@ -186,8 +202,6 @@ class MultiHeadAttention(LayerSpec):
         return affine(p, "o.", joined), saved
 
     def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
-        if saved["k"].shape[-3] != saved["x"].shape[-2]:
-            raise SpecError("multi_head_attention: rows remembered from an earlier call have no gradient")
         params: dict[str, Array] = {}
         g_heads = self._heads(affine_vjp(p, "o.", saved["joined"], gy, params), self.num_heads).swapaxes(-3, -2)
         v = _spread(saved["v"], self.num_heads)
@@ -203,6 +217,8 @@ class MultiHeadAttention(LayerSpec):
         gq = (g_scores @ _spread(saved["k"], self.num_heads)).swapaxes(-3, -2)
         gk = _gather(g_scores.swapaxes(-1, -2) @ saved["q"].swapaxes(-3, -2), self.kv_heads)
         gv = _gather(saved["probs"].swapaxes(-1, -2) @ g_heads, self.kv_heads)
+        held = gk.shape[-3] - saved["x"].shape[-2]
+        gk, gv = gk[..., held:, :, :], gv[..., held:, :, :]
         gx = self._project_vjp(p, "q", gq, saved, params) + self._project_vjp(p, "k", gk, saved, params)
         gx = gx + affine_vjp(p, "v.", saved["x"], gv.reshape(*gv.shape[:-2], -1), params)
         return Grads((gx,), params)
@@ -221,7 +237,22 @@ class MultiHeadAttention(LayerSpec):
         gain = gain.reshape(-1, self.width) if self.qk_norm_over == "each" else gain
         return gain + 1 if self.qk_norm_unit_offset else gain
 
-    def _project(self, p: Arrays, name: str, x: Array, heads: int, positions: Array, saved: Saved) -> Array:
+    @property
+    def _wraps(self) -> int | None:
+        """Positions that are so many apart compute alike; None: none do."""
+        return None if self.temperature_scale else self.chunk
+
+    def _held(self, memory: Memory, name: str, new: Array, places: Array) -> Array:
+        """Put rows behind those of a bounded state, which takes the last ones of their sequence; return all."""
+        lead, rows = new.shape[:-3], new.shape[-3]
+        shape = next(spec.shape for spec in bounded(self.states(), self.kind) if spec.name == name)
+        whole = np.concatenate([memory.read(name, (*lead, *shape), new.dtype), new], -3)
+        if rows:
+            own = np.arange(shape[0])[::-1] <= places[..., -1:]
+            memory.write(name, np.where(own[..., None, None], whole[..., rows:, :, :], new.dtype.type(0)))
+        return whole
+
+    def _project(self, p: Arrays, name: str, x: Array, heads: int, saved: Saved) -> Array:
         y = affine(p, name + ".", x)
         if not self.qk_norm or self.qk_norm_over != "all":
             y = self._heads(y, heads)
@@ -231,18 +262,21 @@ class MultiHeadAttention(LayerSpec):
             saved[name + "_raw"] = y
             y, saved[name + "_scale"] = rms_norm(y, self._gain(p, name, y), self.qk_norm_eps)
             y = y.reshape(*x.shape[:-1], heads, self.width)
-        y = y if self.rope is None else rotate(self.rope, y, positions)
-        return y * self._warmth(positions, y) if name == "q" and self.temperature_scale else y
+        return y
 
-    def _warmth(self, positions: Array, like: Array) -> Array:
-        """Factors of queries, ``[T, 1, 1]``, in the type of `like`."""
-        return temperature(positions, self.temperature_scale, self.temperature_every).astype(like.dtype)[:, None, None]
+    def _turned(self, y: Array, positions: Array) -> Array:
+        return y if self.rope is None else rotate(self.rope, y, positions)
+
+    def _warmth(self, places: Array, like: Array) -> Array:
+        """Factors of queries, ``[T, 1, 1]`` or ``[…, T, 1, 1]``, in the type of `like`."""
+        factors = temperature(places, self.temperature_scale, self.temperature_every)
+        return factors.astype(like.dtype)[..., None, None]
 
     def _project_vjp(self, p: Arrays, name: str, g: Array, saved: Saved, params: dict[str, Array]) -> Array:
         if name == "q" and self.temperature_scale:
-            g = g * self._warmth(saved["positions"], g)
+            g = g * self._warmth(saved["places"], g)
         if self.rope is not None:
-            g = rotate(self.rope, g, saved["positions"], back=True)
+            g = rotate(self.rope, g, saved["turns"], back=True)
         if self.qk_norm:
             gain = self._gain(p, name, g)
             g = g.reshape(saved[name + "_raw"].shape)
@@ -254,18 +288,27 @@ class MultiHeadAttention(LayerSpec):
                 params[f"{name}_norm.weight"] = g_gain if g_own is None else g_own
         return affine_vjp(p, name + ".", saved["x"], g.reshape(*saved["x"].shape[:-1], -1), params)
 
-    def _scores(self, q: Array, k: Array, positions: Array) -> tuple[Array, Array | None]:
-        """Return masked scores ``[..., H, T, S]``, and tanh of the scaled ones where a soft cap applies."""
+    def _scores(self, q: Array, k: Array) -> tuple[Array, Array | None]:
+        """Return scores ``[..., H, T, S]``, and tanh of the scaled ones where a soft cap applies."""
         keys = _spread(k, self.num_heads).swapaxes(-1, -2)
         scores = (q.swapaxes(-3, -2) @ keys) * q.dtype.type(self.factor)
         capped = None
         if self.softcap is not None:
             capped = np.tanh(scores / scores.dtype.type(self.softcap))
             scores = capped * scores.dtype.type(self.softcap)
-        ends = positions[-1] + 1
-        there = np.arange(ends - k.shape[-3], ends)
-        seen = seen_rows(positions, there, causal=self.causal, window=self.window, chunk=self.chunk)
-        return np.where(seen, scores, scores.dtype.type(-np.inf)), capped
+        return scores, capped
+
+    def _seen(self, places: Array, every: int, resets: Array | None) -> Array:
+        """Return which rows see which of the last `every` rows of all, bool ``[T, S]`` or ``[..., 1, T, S]``."""
+        rows = np.arange(places.shape[-1])
+        there = places[..., None] - (rows[:, None] - np.arange(len(rows) - every, len(rows)))
+        seen = seen_rows(places, there, causal=self.causal, window=self.window, chunk=self.chunk)
+        if self.causal:
+            seen &= there >= 0
+        elif resets is not None:
+            begun = np.cumsum(resets, -1)
+            seen = seen & (begun[..., None] == begun[..., None, :])
+        return seen if seen.ndim == 2 else seen[..., None, :, :]
 
 
 def temperature(positions: Array, scale: float, every: int) -> Array:
@@ -274,12 +317,18 @@ def temperature(positions: Array, scale: float, every: int) -> Array:
 
 
 def seen_rows(rows: Array, others: Array, *, causal: bool, window: int | None, chunk: int | None) -> Array:
-    """Whether each of `rows`, by position, sees each of `others`, bool ``[len(rows), len(others)]``."""
-    distance = rows[:, None] - others
+    """Whether each of `rows`, by position, sees each of `others`, bool ``[..., T, S]``.
+
+    Parameters
+    ----------
+    rows : ``[..., T]``
+    others : ``[S]``, or ``[..., T, S]`` as each row counts them
+    """
+    distance = rows[..., None] - others
     seen = distance >= 0 if causal else np.ones_like(distance, bool)
     if window is not None:
         seen &= np.abs(distance) < window
-    return seen if chunk is None else seen & (rows[:, None] // chunk == others // chunk)
+    return seen if chunk is None else seen & (rows[..., None] // chunk == others // chunk)
 
 
 def softmax_with_sinks(scores: Array, sinks: Array | None) -> Array:

@@ -145,14 +145,14 @@ def _yarn_blend(rope: Rope) -> NDArray[np.float64]:
 
 
 def rotation(rope: Rope, positions: Array) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Cosines and sines times `attention_factor`, each ``[len(positions), dim / 2]``."""
-    angles = np.asarray(positions, np.float64)[:, None] * inverse_frequencies(rope)
+    """Cosines and sines times `attention_factor`, each ``[*positions.shape, dim / 2]``."""
+    angles = np.asarray(positions, np.float64)[..., None] * inverse_frequencies(rope)
     return rope.attention_factor * np.cos(angles), rope.attention_factor * np.sin(angles)
 
 
 def rotate(rope: Rope, x: Array, positions: Array, *, back: bool = False) -> Array:
-    """Turn `x` ``[..., T, heads, head_dim]`` by its positions ``[T]``; `back` turns the other way (the VJP)."""
-    cos, sin = (table.astype(x.dtype)[:, None, :] for table in rotation(rope, positions))
+    """Turn `x` ``[..., T, heads, head_dim]`` by positions ``[T]`` or ``[…, T]``; `back` turns it back (the VJP)."""
+    cos, sin = (table.astype(x.dtype)[..., None, :] for table in rotation(rope, positions))
     if back:
         sin = -sin
     half = rope.dim // 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -55,6 +56,37 @@ class StateSpec:
         return dataclasses.replace(self, name=f"{path}/{self.name}")
 
 
+def bounded(states: Iterable[StateSpec], where: str) -> tuple[StateSpec, ...]:
+    """Return states of fixed size that hold what a sequence needs of `states`, for what has no room that grows.
+
+    Of rows with a window these are the rows before the next one that it may see, the last of them last, and
+    ``"place"``: how many rows of the sequence there have been, as far as it matters.
+
+    Parameters
+    ----------
+    where : who keeps them, for the error
+
+    Raises
+    ------
+    UnsupportedError : rows have no window
+    """
+    found: dict[str, StateSpec] = {}
+    for state in states:
+        if state.kind == "fixed":
+            found[state.name] = state
+            continue
+        if state.window is None:
+            raise UnsupportedError(
+                f"{where} keeps {state.name} of every row of its sequence, and there is no room that grows",
+                hint="window= bounds how many rows before it a row of attention sees, and so what is kept",
+            )
+        shape = (max(state.window - 1, 1), *state.shape)
+        found[state.name] = dataclasses.replace(state, kind="fixed", shape=shape, window=None)
+        place = "/".join((*state.name.split("/")[:-1], "place"))
+        found[place] = StateSpec(name=place, shape=(1,), kind="fixed")
+    return tuple(found.values())
+
+
 def is_sequence(*inputs: Shape) -> bool:
     """Whether a layer that reads values of these shapes sees the rows of a call as one sequence.
 
@@ -86,7 +118,7 @@ def no_resets(layer: str) -> UnsupportedError:
     """Error of a layer that looks at other rows, or at its place, and takes no resets."""
     return UnsupportedError(
         f"{layer} cannot begin a new sequence inside of a call, nor go on with several side by side",
-        hint="give each sequence a call of its own; recurrent layers take resets",
+        hint="give each sequence a call of its own; recurrent layers and attention take resets",
     )
 
 
@@ -104,13 +136,14 @@ class Memory:
         sequences side by side; a layer reads ``[streams, T, …]`` and each state has an axis more, the first
     resets : ``[T]``, or ``[streams, T]``: 1 where a new sequence begins with a row, else 0. All states of a sequence
         are forgotten before the row is computed, so that rows from there on know nothing of those before
+    bounded : states of rows have a fixed size, as `bounded` declares it
 
     Raises
     ------
     ShapeError : `resets` have other axes, or hold something besides 0 and 1
     """
 
-    __slots__ = ("_path", "position", "resets", "streams", "values")
+    __slots__ = ("_path", "bounded", "position", "resets", "streams", "values")
 
     def __init__(
         self,
@@ -120,11 +153,13 @@ class Memory:
         *,
         streams: int | None = None,
         resets: Array | None = None,
+        bounded: bool = False,
     ) -> None:
         self.position = position
         self.values: dict[str, Array] = {} if values is None else values
         self.streams = streams
         self.resets = resets
+        self.bounded = bounded
         self._path = path
         if resets is not None:
             check_resets(resets, () if streams is None else (streams,))
@@ -132,7 +167,7 @@ class Memory:
     def child(self, name: str) -> Memory:
         """Return the memory of a layer inside of this one."""
         path = f"{self._path}{name}/"
-        return Memory(self.position, self.values, path, streams=self.streams, resets=self.resets)
+        return Memory(self.position, self.values, path, streams=self.streams, resets=self.resets, bounded=self.bounded)
 
     def covers(self, shape: Shape) -> bool:
         """Whether the rows of values of this shape are those of the sequences; else they are samples of their own."""
@@ -155,9 +190,42 @@ class Memory:
     def append(self, name: str, new: Array) -> Array:
         """Put `new` behind the rows held before this call; return all of them."""
         key = self._path + name
-        held = self._held(name)[: self.position] if self.position else new[:0]
-        self.values[key] = np.concatenate([held, new])
+        axis = 0 if self.streams is None else 1
+        held = self._held(name) if self.position else new
+        held = held[(slice(None),) * axis + (slice(self.position),)]
+        self.values[key] = np.concatenate([held, new], axis)
         return self.values[key]
+
+    @property
+    def restarts(self) -> bool:
+        """Whether a sequence may have begun elsewhere than at the first row of all."""
+        return self.resets is not None or self._counts
+
+    @property
+    def _counts(self) -> bool:
+        """Whether rows of sequences are counted apart from those of all calls."""
+        return self.bounded or (self.position > 0 and self._path + "place" in self.values)
+
+    def places(self, shape: Shape, *, wraps: int | None = None) -> Array:
+        """Return where the rows of values of a shape stand in their sequences, int64 ``[T]`` or ``[streams, T]``.
+
+        How many rows the sequences have after these is kept as the state ``"place"``, where it is not the position.
+
+        Parameters
+        ----------
+        wraps : multiples of it may be left out of what is kept in bounded states
+        """
+        *lead, length = shape[:-1]
+        rows, keep, counts = np.arange(length), self.keep(shape), self._counts
+        held = self.read("place", (*lead, 1), np.dtype(np.float32)) if counts else np.full((*lead, 1), self.position)
+        found = held.astype(np.int64) + rows
+        if keep is not None and length:
+            begun = np.maximum.accumulate(np.where(keep == 0, rows, -1), axis=-1)
+            found = np.where(begun < 0, found, rows - begun)
+        if length and (counts or keep is not None):
+            after = found[..., -1:] + 1
+            self.write("place", (after % wraps if self.bounded and wraps else after).astype(held.dtype))
+        return found
 
     def read(self, name: str, shape: Shape, dtype: np.dtype) -> Array:
         """Return the value of a fixed state: zeros at the start of a sequence."""

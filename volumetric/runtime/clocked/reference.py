@@ -117,7 +117,7 @@ class ReferenceClocked:
         if not spec.contextual:
             return spec.forward(self._own[coord], x)[0]
         held = {key: value for key, value in after.items() if key.startswith(f"{coord}/")}
-        memory = Memory(1, dict(held), f"{coord}/", streams=self.batch)
+        memory = Memory(1, dict(held), f"{coord}/", streams=self.batch, bounded=True)
         y = spec.forward(self._own[coord], x[:, None], memory=memory)[0][:, 0]
         after |= {key: _where(fires, memory.values[key], value) for key, value in held.items()}
         return y

@@ -9,6 +9,7 @@ from typing import Literal
 from volumetric._typing import ROWS, Shape
 from volumetric.clocked import Clocked, ticks
 from volumetric.grid import Coord
+from volumetric.layers.state import bounded
 from volumetric.wiring import Source
 
 
@@ -49,7 +50,7 @@ def _all(clocked: Clocked) -> Iterator[Kept]:
         if coord in read:
             yield Kept(f"read/{coord}", network.reads[coord][1:])
         if coord not in network.disabled:
-            for state in spec.states((ROWS, *network.reads[coord][1:])):
+            for state in bounded(spec.states((ROWS, *network.reads[coord][1:])), f"{spec.kind} at {coord}"):
                 yield Kept(f"{coord}/{state.name}", state.shape, state.dtype)
         if coord in clocked.clocks:
             yield Kept(f"wait/{coord}", (1,), start=float(clocked.clocks[coord].phase))

@@ -13,6 +13,7 @@ from volumetric._typing import ROWS, Shape
 from volumetric.clocked import Clocked
 from volumetric.errors import UnsupportedError
 from volumetric.layers import MLP, Dense, SwiGLU
+from volumetric.layers.state import bounded
 from volumetric.runtime.clocked.buckets import Bucket, Ref, buckets_of
 from volumetric.runtime.clocked.states import kept_states, port_key
 from volumetric.runtime.graph.build import GraphBuilder
@@ -93,7 +94,7 @@ class Machine:
     def layer_states(self, i: int) -> dict[str, Buffer]:
         """What the layers of a bucket keep, by key."""
         bucket = self.buckets[i]
-        states = () if bucket.identity else bucket.spec.states((ROWS, *bucket.reads))
+        states = () if bucket.identity else bounded(bucket.spec.states((ROWS, *bucket.reads)), bucket.spec.kind)
         wheres = [(f"bucket/{i}", bucket.size)] if bucket.way == "rows" else [(str(c), 1) for c in bucket.coords]
         return {f"{where}/{state.name}": Buffer(state.shape, rows) for where, rows in wheres for state in states}
 

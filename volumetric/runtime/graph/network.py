@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from volumetric._typing import ROWS, Shape
 from volumetric.errors import ShapeError, UnsupportedError
 from volumetric.layers import LayerSpec, StateSpec
-from volumetric.layers.state import no_resets
+from volumetric.layers.state import bounded, no_resets
 from volumetric.network import INPUT, Network
 from volumetric.runtime.graph.build import GraphBuilder
 from volumetric.runtime.graph.experts import fuse_experts
@@ -60,8 +60,8 @@ def graph_of(
         ``[sequences, rows, …]``, and so are outputs; each sequence is computed as if it were alone
     resets : there is one more input, float32 ``[rows]`` or ``[sequences, rows]``: 1 where a new sequence begins with a
         row. What comes from there on is as if nothing had been before
-    resumes : sequences go on from run to run: what the recurrent layers keep of each lies in buffers of the store,
-        ``[sequences, …]`` by the keys of `Plan.states`, which start as zeros and which every run replaces
+    resumes : sequences go on from run to run: what layers keep of each lies in buffers of the store,
+        ``[sequences, …]`` by the keys of `resumed_states`, which start as zeros and which every run replaces
 
     Returns
     -------
@@ -70,11 +70,12 @@ def graph_of(
 
     Raises
     ------
-    UnsupportedError : a layer that looks at other rows, or at its place, takes no resets or cannot resume
+    UnsupportedError : a layer that looks at other rows, or at its place, takes no resets or cannot resume, as attention
+        cannot that sees all rows before
     """
     plan = lower(network)
     if resumes:
-        _refuse_other_states(plan)
+        resumed_states(plan)
     work = GraphBuilder()
     lead = (rows,) if sequences is None else (sequences, rows)
     values = {name: plan.values[i] for name, i in plan.inputs.items()}
@@ -84,8 +85,14 @@ def graph_of(
     return fuse_activations(work.finish([*made.outputs.values()]))
 
 
-def _refuse_other_states(plan: Plan) -> None:
-    """Raise where a layer keeps, or needs to know, what only executables carry on."""
+def resumed_states(plan: Plan) -> dict[str, StateSpec]:
+    """Return what `graph_of` keeps of a sequence from run to run, by key.
+
+    Raises
+    ------
+    UnsupportedError : a layer keeps, or needs to know, what only executables carry on
+    """
+    found: dict[str, StateSpec] = {}
     for step in plan.steps:
         spec = step.attrs.get("spec")
         if step.op in DELAYS or (isinstance(spec, LayerSpec) and spec.contextual and not spec.takes_resets):
@@ -93,6 +100,9 @@ def _refuse_other_states(plan: Plan) -> None:
                 f"{step.op} at {step.where} cannot go on from run to run of a graph",
                 hint="compile the network with Device.compile, whose states hold rows of keys and values, too",
             )
+        kept = bounded((plan.states[key] for key in step.states.values()), f"{step.op} at {step.where}")
+        found |= {f"{step.where}/{state.name}": state for state in kept}
+    return found
 
 
 def open_graph(plan: Plan, dialect: frozenset[str] = DIALECT) -> Graph:

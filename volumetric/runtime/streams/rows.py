@@ -11,7 +11,7 @@ import numpy as np
 
 from volumetric._typing import Array
 from volumetric.errors import CheckpointError, ShapeError, SpecError
-from volumetric.layers import LayerSpec
+from volumetric.layers import LayerSpec, MultiHeadAttention
 from volumetric.network import INPUT, Network, Params, check_params
 from volumetric.runtime.device import Device, Piece, RunOptions
 from volumetric.runtime.lower import lower
@@ -158,9 +158,13 @@ def _endless(plan: Plan) -> bool:
 
 
 def _goes_on(spec: LayerSpec) -> bool:
-    """Whether a layer, and those inside of it, look at nothing of other rows but what they take a reset for."""
+    """Whether a layer, and those inside of it, look at nothing of other rows but what they keep and may forget."""
     children: tuple[LayerSpec, ...] = () if spec.children_field is None else getattr(spec, spec.children_field)
-    return all(map(_goes_on, children)) if children else not spec.contextual or spec.takes_resets
+    if children:
+        return all(map(_goes_on, children))
+    if isinstance(spec, MultiHeadAttention):
+        return False  # devices make room for as many rows as a context has, and positions turn by it
+    return not spec.contextual or spec.takes_resets
 
 
 def _parts(rows: int, marks: Array | None) -> list[tuple[int, int]]:

@@ -7,11 +7,14 @@ from typing import Literal
 
 import numpy as np
 
+from volumetric._typing import Array
 from volumetric.layers import MultiHeadAttention
 from volumetric.layers.attention import seen_rows, temperature
 from volumetric.layers.rope import rotation
+from volumetric.runtime.graph.build import GraphBuilder
 from volumetric.runtime.graph.ops import HELD
 from volumetric.runtime.graph.rules.base import Scope, linear, rule
+from volumetric.runtime.graph.rules.places import Seen, cleaned, held_by, keep_last, mask_of, stand, warmth
 
 
 @rule("multi_head_attention")
@@ -19,15 +22,43 @@ def _attention(scope: Scope, spec: MultiHeadAttention, x: int) -> int:
     work = scope.work
     if work.takes("attend", (x,), tuple(scope.params(spec).values())):
         return _over_states(scope, spec, x)
-    length = work.shape(scope.sequenced(x))[1]
-    turn = None
-    if spec.rope is not None:
-        cos, sin = rotation(spec.rope, np.arange(length))
-        turn = work.constant(cos, "cos"), work.constant(sin, "sin")
-    places = np.arange(length)
+    rows = scope.sequenced(x)
+    q, k, v = (_heads(scope, spec, name, rows) for name in ("q", "k", "v"))
+    if work.shape(x)[0] and (held_by(scope, spec, x) is not None or scope.kept_before(x) is not None):
+        return _from_anywhere(scope, spec, x, q, k, v)
+    places = np.arange(work.shape(rows)[1])
+    q, k = (_turned(work, spec, i, places) for i in (q, k))
+    if spec.temperature_scale:
+        factors = temperature(places, spec.temperature_scale, spec.temperature_every)
+        q = work.binary("mul", q, work.constant(factors[:, None, None], "temperature"))
     seen = seen_rows(places, places, causal=spec.causal, window=spec.window, chunk=spec.chunk)
     mask = None if seen.all() else work.constant(seen.astype(np.float64), "mask")
-    return attend(scope, spec, x, *heads(scope, spec, x, turn), mask)
+    return _attend(scope, spec, x, q, k, v, Seen(mask))
+
+
+def _from_anywhere(scope: Scope, spec: MultiHeadAttention, x: int, q: int, k: int, v: int) -> int:
+    """Attention of rows that go on from states, or of sequences that begin anew inside of the call."""
+    work, held = scope.work, held_by(scope, spec, x)
+    places = stand(scope, x, held)
+    length = work.shape(places)[1]
+    if held is not None:
+        k, v = work.concat((held.k, k), 1), work.concat((held.v, v), 1)
+        keep_last(scope, spec, held, places, (k, v))
+    every = work.shape(k)[1]
+    # Scores go by distances alone, so that rows may turn as if all sequences began with the first row that is held.
+    q = _turned(work, spec, q, np.arange(every - length, every))
+    k = _turned(work, spec, k, np.arange(every))
+    if spec.temperature_scale:
+        q = work.binary("mul", q, warmth(work, spec, places))
+    v, odd = cleaned(work, v)
+    return _attend(scope, spec, x, q, k, v, Seen(mask_of(scope, spec, x, places, every - length), odd))
+
+
+def _turned(work: GraphBuilder, spec: MultiHeadAttention, rows: int, places: Array) -> int:
+    if spec.rope is None:
+        return rows
+    cos, sin = rotation(spec.rope, places)
+    return work.rope(rows, work.constant(cos, "cos"), work.constant(sin, "sin"))
 
 
 def _over_states(scope: Scope, spec: MultiHeadAttention, x: int) -> int:
@@ -70,39 +101,16 @@ def _over_states(scope: Scope, spec: MultiHeadAttention, x: int) -> int:
         return linear(work, p, ("o.",), made[0])
 
 
-def heads(scope: Scope, spec: MultiHeadAttention, x: int, turn: tuple[int, int] | None) -> tuple[int, int, int]:
-    """Project to queries, keys and values ``[B, T, heads, width]``; queries and keys are normalised and turned.
-
-    Parameters
-    ----------
-    turn : cosines and sines of the rows' positions, or None without rotary embedding
-    """
-    p, rows = scope.params(spec), scope.sequenced(x)
-    q, k, v = (_heads(scope, spec, p, name, rows, turn) for name in ("q", "k", "v"))
-    return q, k, v
-
-
-def _heads(
-    scope: Scope,
-    spec: MultiHeadAttention,
-    p: dict[str, int],
-    name: Literal["q", "k", "v"],
-    rows: int,
-    turn: tuple[int, int] | None,
-) -> int:
-    work = scope.work
+def _heads(scope: Scope, spec: MultiHeadAttention, name: Literal["q", "k", "v"], rows: int) -> int:
+    """Project to queries, keys or values ``[B, T, heads, width]``; queries and keys are normalised."""
+    work, p = scope.work, scope.params(spec)
     batch, length, _ = work.shape(rows)
     count, width = spec.num_heads if name == "q" else spec.kv_heads, spec.width
     y = linear(work, p, (name + ".",), rows)
     if name != "v" and spec.qk_norm:
         wide = count * width if spec.qk_norm_over == "all" else width
         y = _normed(scope, spec, p, name, work.reshape(y, (batch * length * count * width // wide, wide)))
-    y = work.reshape(y, (batch, length, count, width))
-    y = y if name == "v" or turn is None else work.rope(y, *turn)
-    if name != "q" or not spec.temperature_scale:
-        return y
-    factors = temperature(np.arange(length), spec.temperature_scale, spec.temperature_every)
-    return work.binary("mul", y, work.constant(factors[:, None, None], "temperature"))
+    return work.reshape(y, (batch, length, count, width))
 
 
 def _normed(scope: Scope, spec: MultiHeadAttention, p: Mapping[str, int], name: str, rows: int) -> int:
@@ -120,13 +128,10 @@ def _normed(scope: Scope, spec: MultiHeadAttention, p: Mapping[str, int], name: 
     return work.reshape(work.binary("mul", normal, work.reshape(gain, (count, width))), (every, width))
 
 
-def attend(scope: Scope, spec: MultiHeadAttention, x: int, q: int, k: int, v: int, mask: int | None) -> int:
+def _attend(scope: Scope, spec: MultiHeadAttention, x: int, q: int, k: int, v: int, seen: Seen) -> int:
     """Emit attention of the queries ``[B, T, heads, width]`` over the keys and values ``[B, S, …]``, projected back.
 
-    Parameters
-    ----------
-    x : the layer's input, whose leading axes the output has
-    mask : ``[T, S]``, 0 where a row does not see another; None: all see all
+    The output has the leading axes of `x`, the layer's input.
     """
     work = scope.work
     batch, length, _, width = work.shape(q)
@@ -141,22 +146,34 @@ def attend(scope: Scope, spec: MultiHeadAttention, x: int, q: int, k: int, v: in
         own = work.broadcast(work.reshape(own, (shared, 1, kv, 1)), (shared, batch, kv, length))
         sinks = work.reshape(own, (shared * groups, length, 1))
     k, v = (work.reshape(work.permute(i, (0, 2, 1, 3)), (groups, every, width)) for i in (k, v))
-    joined = work.reshape(
-        work.gemm(_probabilities(scope, spec, q, k, mask, sinks), v), (shared, batch, kv, length, width)
-    )
+    scores = work.gemm(work.affine(q, spec.factor), k, trans_b=True)  # q has fewer elements than the scores
+    if spec.softcap is not None:
+        scores = work.affine(work.unary(work.affine(scores, 1 / spec.softcap), "tanh"), spec.softcap)
+    if seen.odd is not None:
+        odd = work.reshape(work.permute(seen.odd, (0, 2, 3, 1)), (1, groups, 1, every))
+        by_group = work.binary("add", work.reshape(scores, (shared, groups, length, every)), odd)
+        scores = work.reshape(by_group, (shared * groups, length, every))
+    if seen.mask is not None:
+        scores = _masked(work, scores, seen.mask, kv)
+    joined = work.reshape(work.gemm(_softmax(work, scores, sinks), v), (shared, batch, kv, length, width))
     joined = work.permute(joined, (1, 3, 2, 0, 4))
     joined = work.reshape(joined, (*work.shape(x)[:-1], spec.num_heads * width))
     return linear(work, scope.params(spec), ("o.",), joined)
 
 
-def _probabilities(scope: Scope, spec: MultiHeadAttention, q: int, k: int, mask: int | None, sinks: int | None) -> int:
+def _masked(work: GraphBuilder, scores: int, mask: int, kv: int) -> int:
+    """Emit the scores ``[shared · B · kv, T, S]`` of what a mask ``[T, S]`` or ``[B, T, S]`` shows, else -inf."""
+    groups, length, every = work.shape(scores)
+    if len(work.shape(mask)) == 2:
+        return work.binary("mask", scores, mask)
+    batch = work.shape(mask)[0]
+    apart = work.reshape(scores, (groups // (batch * kv), batch, kv, length * every))
+    mask = work.reshape(mask, (1, batch, 1, length * every))
+    return work.reshape(work.binary("mask", apart, mask), (groups, length, every))
+
+
+def _softmax(work: GraphBuilder, scores: int, sinks: int | None) -> int:
     """Emit ``softmax(scores)``, ``[groups, T, S]``; `sinks` ``[groups, T, 1]`` are logits that join it and leave it."""
-    work = scope.work
-    scores = work.gemm(work.affine(q, spec.factor), k, trans_b=True)  # q has fewer elements than the scores
-    if spec.softcap is not None:
-        scores = work.affine(work.unary(work.affine(scores, 1 / spec.softcap), "tanh"), spec.softcap)
-    if mask is not None:
-        scores = work.binary("mask", scores, mask)
     groups, length, every = work.shape(scores)
     if sinks is not None:
         scores = work.concat((scores, sinks), 2)
