@@ -36,7 +36,7 @@ def bench(
     threads: Annotated[str | None, Parameter(name=["--threads", "-t"])] = None,
     repetitions: Annotated[int, Parameter(name=["--repetitions", "-r"])] = 5,
     form: Annotated[Literal["md", "csv", "json", "jsonl"], Parameter(name=["--output", "-o"])] = "md",
-    suite: Literal["model", "layers", "training", "systolic"] = "model",
+    suite: Literal["model", "layers", "training", "systolic", "stacks"] = "model",
     only: Annotated[str | None, Parameter(name=["--only"])] = None,
     torch_python: Annotated[Path | None, Parameter(name=["--torch-python"])] = None,
     source: SourceOptions = SourceOptions(),
@@ -48,7 +48,8 @@ def bench(
     Random token ids go straight to the device: neither tokenising nor sampling is counted, nor is a warm-up.
     Sizes are lists separated by commas. The suite "layers" needs no model: it times every layer kind, forward and
     with its gradients, beside PyTorch where that can be imported. So does "training", with six small networks of 20
-    epochs, and "systolic", with cubes of dense layers that run and learn tick by tick.
+    epochs, and "systolic", with cubes of dense layers that run and learn tick by tick; "stacks" times the cells of
+    stacks, with and without resets and row by row, beside the package `cortical` where that interpreter has it.
 
     Parameters
     ----------
@@ -73,11 +74,11 @@ def bench(
         Repetitions, whose mean and standard deviation are shown.
     form : str
         Format of the rows on stdout.
-    suite : {"model", "layers", "training", "systolic"}
+    suite : {"model", "layers", "training", "systolic", "stacks"}
         What to measure.
     only : str
-        Layer kinds of the suite "layers", networks of "training", or sides of cubes of "systolic" (2,4,8,16 unless
-        given), separated by commas.
+        Layer kinds of the suites "layers" and "stacks", networks of "training", or sides of cubes of "systolic"
+        (2,4,8,16 unless given), separated by commas.
     torch_python : Path
         Python interpreter that has PyTorch, for the other suites; this one unless given, if it has it.
     """
@@ -89,6 +90,8 @@ def bench(
     if suite == "systolic":
         sides, batches = _sizes("--only", only or "2,4,8,16"), _sizes("-b", batch)
         return _systolic(device, sides, batches, repetitions, form, threads, torch_python)
+    if suite == "stacks":
+        return _stacks(device, None if only is None else only.split(","), repetitions, form, threads, torch_python)
     wanted = cases(
         _sizes("-p", prompt),
         _sizes("-n", generate),
@@ -150,6 +153,27 @@ def _systolic(
             rows.append(row)
             console.note(f"{row.side}³, {row.batch} streams, {row.role}: {row.ticks:,.0f} ticks/s")
     console.write(render_systolic(rows, form))
+    return exits.OK
+
+
+def _stacks(
+    options: DeviceOptions,
+    only: Sequence[str] | None,
+    repetitions: int,
+    form: str,
+    threads: str | None,
+    torch_python: Path | None,
+) -> int:
+    """Run the suite of cells."""
+    from volumetric.bench.stacks import chosen, measure_stacks, render_stacks
+
+    wanted = chosen(only)
+    with _beside_torch(options, threads, torch_python) as (device, peer):
+        rows = []
+        for row in measure_stacks(wanted, device, repetitions=repetitions, peer=peer):
+            rows.append(row)
+            console.note(f"{len(rows)} of {5 * len(wanted)}: {row.cell} {row.role}: {row.tokens:,.0f} rows/s")
+    console.write(render_stacks(rows, form))
     return exits.OK
 
 

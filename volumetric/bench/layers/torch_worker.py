@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import itertools
 import json
@@ -66,19 +67,24 @@ class Worker:
         x, gy = arrays.pop("x"), arrays.pop("gy")
         params = {name.removeprefix("p/"): value.requires_grad_(True) for name, value in arrays.items()}
         x = x if x.dtype == self.torch.int32 else x.requires_grad_(True)
-        layers = Layers(self.torch)
-        layer = layers.build(spec, params)
+        layers = Layers(self.torch, self.device)
+        layer = layers.build(spec, params) if spec["kind"] != "cortical" else cortical(layers, spec, x.shape[-1])
         params.update(layers.replaced)
         wanted = [*params.values(), *([x] if x.requires_grad else [])]
 
-        def forward() -> Any:
+        def forward(of: Callable[[Any], Any] = layer) -> Any:
             with self.torch.no_grad():
-                return layer(x)
+                return of(x)
 
-        def train() -> Any:
-            return self.torch.autograd.grad(layer(x), wanted, gy, allow_unused=True)
+        def train(of: Callable[[Any], Any] = layer) -> Any:
+            return self.torch.autograd.grad(of(x), wanted, gy, allow_unused=True)
 
         self.runs, self.counts = {"forward": forward, "train": train}, {}
+        if layers.with_resets is not None:
+            for name, run in (("forward", forward), ("train", train)):
+                self.runs[f"{name} with resets"] = functools.partial(run, layers.with_resets)
+        if layers.decode is not None:
+            self.runs["decode"] = layers.decode
         shape = tuple(forward().shape)
         if shape != tuple(gy.shape):
             raise ValueError(f"{spec['kind']} made {shape}, expected {tuple(gy.shape)}")
@@ -104,17 +110,26 @@ class Worker:
             self.torch.cuda.synchronize()
 
 
+def cortical(layers: Layers, spec: Mapping[str, Any], width: int) -> Callable[[Any], Any]:
+    """Return the function of a cell of another package."""
+    return importlib.import_module("torch_cortical").build(layers, spec, width)  # from the folder of this script
+
+
 class Layers:
     """The layers in PyTorch's own operations; its fused ones where it has them.
 
     Attributes
     ----------
     replaced : parameters that a module of PyTorch insists to own, by our names
+    with_resets : the same function where sequences begin anew within the window, for peers that can
+    decode : one step of one sequence, likewise
     """
 
-    def __init__(self, torch: Any) -> None:
-        self.torch, self.F = torch, torch.nn.functional
+    def __init__(self, torch: Any, device: str) -> None:
+        self.torch, self.F, self.device = torch, torch.nn.functional, device
         self.replaced: dict[str, Any] = {}
+        self.with_resets: Callable[[Any], Any] | None = None
+        self.decode: Callable[[], Any] | None = None
 
     def build(self, spec: Mapping[str, Any], p: Params) -> Callable[[Any], Any]:
         """Return the function of a layer."""

@@ -1,0 +1,151 @@
+"""Measure cells: windows and single rows, ours and the peer's in turn."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, TypeAlias
+
+from volumetric.bench.layers.limits import bursts, each, enough
+from volumetric.bench.layers.peer import TorchPeer, described
+from volumetric.bench.stacks.cases import CellCase, Role
+from volumetric.errors import DeviceError
+from volumetric.network import Params, initialise
+
+ROLES: Final[tuple[Role, ...]] = ("forward", "train")
+NO_PACKAGE: Final = "No module named"
+"""In what the peer answers where it has PyTorch and not the package."""
+_BURST_SECONDS = 0.05
+_PAUSE = 0.1
+"""Seconds after the peer's work, in which its threads spin on and take our cores."""
+
+Mode: TypeAlias = Literal["forward", "train", "decode"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StackRow:
+    """One cell in one role.
+
+    Attributes
+    ----------
+    role : ``"forward"``; ``"train"``: forward and backward, to the parameters and the input; ``"decode"``: one row of
+        one stream, through `Device.stream`
+    resets : whether sequences begin anew within the window
+    tokens, least, most : rows a second: median and extremes
+    busy : median of the rows for a second of this process's processor time, which others on the machine disturb less
+    cost : with resets: how many times as long as without them; the median over rounds
+    peer : median of the peer's rows a second in the same rounds, or None
+    peer_name : what the peer runs: ``"cortical"``, or ``"torch"``: the equations in PyTorch's own operations, where
+        nothing resets
+    """
+
+    cell: str
+    role: Mode
+    resets: bool
+    device: str
+    tokens: float
+    least: float
+    most: float
+    busy: float
+    cost: float | None = None
+    peer: float | None = None
+    peer_name: str | None = None
+
+    @property
+    def ratio(self) -> float | None:
+        """How many times as fast as the peer."""
+        return None if self.peer is None else self.tokens / self.peer
+
+
+@dataclass(slots=True)
+class _Run:
+    """Something that is timed, in rows a second of rounds."""
+
+    role: Mode
+    resets: bool
+    rows: int
+    burst: Callable[[int], float]
+    count: int
+    ours: list[float] = field(default_factory=list)
+    busy: list[float] = field(default_factory=list)
+    theirs: list[float] = field(default_factory=list)
+
+    def go(self) -> None:
+        """Time a burst."""
+        used = time.process_time()
+        self.ours.append(self.rows / self.burst(self.count))
+        self.busy.append(self.rows * self.count / max(time.process_time() - used, 1e-9))
+
+    @property
+    def theirs_name(self) -> str:
+        """What the peer calls it."""
+        return f"{self.role} with resets" if self.resets else self.role
+
+
+def measure_stacks(
+    cases: Sequence[CellCase], device: Any, *, repetitions: int = 5, peer: TorchPeer | None = None
+) -> Iterator[StackRow]:
+    """Yield five rows of each cell. Bursts of runs take turns with the peer's, after a warm-up."""
+    for case in cases:
+        params = initialise(case.network)
+        runs = [*_windows(case, params, device), _decoding(case, params, device)]
+        name = None if peer is None else _give(peer, case, params)
+        for _ in range(repetitions):
+            for run in runs:
+                run.go()
+                if peer is not None and (name == "cortical" or run.theirs_name in ROLES):
+                    run.theirs.append(run.rows / peer.time(run.theirs_name))
+                    time.sleep(_PAUSE)
+        plain = {run.role: run for run in runs if not run.resets}
+        for run in runs:
+            pairs = zip(plain[run.role].busy, run.busy, strict=True)
+            yield StackRow(
+                cell=case.kind,
+                role=run.role,
+                resets=run.resets,
+                device=device.info.name,
+                tokens=statistics.median(run.ours),
+                least=min(run.ours),
+                most=max(run.ours),
+                busy=statistics.median(run.busy),
+                cost=statistics.median(a / b for a, b in pairs) if run.resets else None,
+                peer=statistics.median(run.theirs) if run.theirs else None,
+                peer_name=name if run.theirs else None,
+            )
+
+
+def _windows(case: CellCase, params: Params, device: Any) -> Iterator[_Run]:
+    graphs = device.graphs()
+    store = graphs.store()
+    for key, value in (case.arrays(params) | {"resets": case.resets()}).items():
+        store.put(key, value)
+    for resets in (False, True):
+        for role in ROLES:
+            burst = bursts(graphs.compile(case.graph(role, resets=resets), store))
+            rows = case.batch * case.rows
+            yield _Run(role, resets, rows, burst, enough(burst, _BURST_SECONDS))
+
+
+def _decoding(case: CellCase, params: Params, device: Any) -> _Run:
+    stream = device.stream(case.network, params, batch=1)
+    row = case.arrays(params)["x"][:1, :1]
+    burst = each(lambda: stream.run(row))
+    return _Run("decode", False, 1, burst, enough(burst, _BURST_SECONDS))
+
+
+def _give(peer: TorchPeer, case: CellCase, params: Params) -> str:
+    """Hand a cell to the peer, as the package has it or, without the package, as PyTorch's own operations."""
+    arrays = case.arrays(params)
+    try:
+        peer.give(
+            {"kind": "cortical", "cell": case.kind, "resets": case.resets().astype(int).tolist()},
+            {name: arrays[name] for name in ("x", "gy")},
+        )
+    except DeviceError as error:
+        if NO_PACKAGE not in str(error):
+            raise
+        peer.give(described(case.spec), arrays)
+        return "torch"
+    return "cortical"
