@@ -145,8 +145,12 @@ def _announce() -> None:
 
 
 def kernel(function: _Function) -> _Function:
-    """Compile `function` on first call, without the GIL and with the options that all kernels share."""
-    compiled: Any = numba.njit(nogil=True, error_model="numpy", fastmath=set(FASTMATH))(function)
+    """Compile `function` on first call, without the GIL and with the options that all kernels share.
+
+    Only an operation is called by its address (`compile_operation`), so kernels need no second entry for C.
+    """
+    options = {"nogil": True, "error_model": "numpy", "fastmath": set(FASTMATH), "no_cfunc_wrapper": True}
+    compiled: Any = numba.njit(**options)(function)
     if cache_directory() is not None:
         compiled._cache = _KernelCache(compiled.py_func)
     return compiled
