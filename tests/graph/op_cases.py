@@ -15,6 +15,7 @@ from tests.graph.scans import SCANS, ScanCase
 from tests.graph.scans import emit as emit_scan
 from volumetric._typing import Array
 from volumetric.layers.activations import ACTIVATIONS
+from volumetric.layers.fabric.attend import edges_of
 from volumetric.runtime.graph import Graph, GraphBuilder
 from volumetric.runtime.graph.families.elementwise import BINARY, CURVED, SLOPES, UNARY
 from volumetric.runtime.graph.network import DIALECT, GROUPED
@@ -422,6 +423,28 @@ def _rotate_scan(b: int, t: int, width: int, *, reverse: bool = False, keep: boo
     return OpCase(op="rotate_scan", inputs=inputs, attrs={"reverse": reverse, "keep": keep})
 
 
+def _edges(r: int, s: int, b: int, heads: int, key: int, value: int, **how: int) -> dict[str, OpCase]:
+    """Receivers with 0 to 2 s edges; `queries` and `biases` of one stream and head, `masked` edges at -inf."""
+    counts: Array = RNG.integers(0, 2 * s, r) if s else np.zeros(r, np.int64)
+    counts[:1] = 0
+    lists = edges_of(np.append(0, np.cumsum(counts)), RNG.integers(0, max(s, 1), counts.sum()), s)
+    bias = normal(len(lists.senders), heads if how.get("biases", 0) else 1)
+    if how.get("masked"):
+        bias[::3] = -np.inf
+        bias[lists.starts[1] : lists.starts[min(2, r)]] = -np.inf
+    attrs = {
+        "heads": heads,
+        "most_in": int(counts.max(initial=0)),
+        "most_out": int(np.diff(lists.out_starts).max(initial=0)),
+    }
+    q, kv = normal(r, b if how.get("queries") else 1, heads * key), normal(s, b, heads * (key + value))
+    case = OpCase(op="edge_attend", inputs=(q, kv, bias, *lists), attrs=attrs)
+    _, weights = case_outputs(case)
+    back = OpCase(op="edge_attend_grad", inputs=(normal(r, b, heads * value), weights, q, kv, *lists), attrs=attrs)
+    name = f"edges-{r}-{s}-{b}-{heads}"
+    return {name: case, f"grad-{name}": back}
+
+
 def _scan(case: ScanCase) -> OpCase:
     work, _, _ = emit_scan(case)
     return OpCase(op="scan", inputs=tuple(case.arrays), attrs=work.nodes[-1].attrs)
@@ -498,6 +521,12 @@ _SEQUENCES = {
     "linear-scan-back-keep": _linear_scan(3, 6, 3, reverse=True, keep=True),
     "linear-scan-back-vector": _linear_scan(2, 3, 16, reverse=True, keep=True, whole=False),
     "linear-scan-no-steps": _linear_scan(2, 0, 3),
+    **_edges(5, 4, 2, 2, 3, 2),
+    **_edges(7, 5, 17, 1, 17, 33, queries=1),
+    **_edges(3, 6, 1, 3, 4, 5, biases=1, masked=1),
+    **_edges(2, 1, 3, 1, 1, 1, queries=1),
+    **_edges(3, 0, 2, 1, 2, 2),
+    **_edges(0, 3, 2, 1, 2, 2),
     "rotate-scan": _rotate_scan(2, 5, 17),
     "rotate-scan-one": _rotate_scan(1, 1, 1, keep=True),
     "rotate-scan-keep": _rotate_scan(3, 7, 5, keep=True),

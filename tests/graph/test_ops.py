@@ -31,6 +31,7 @@ WITHOUT_GRADIENT = {
     "norm_param_grad",
     "pool_max_grad",
     "recurrent_grad",
+    "edge_attend_grad",
     "assign",
     "update",
 }
@@ -344,6 +345,47 @@ def rotate_scan(xs: list[A], at: Attrs) -> list[A]:
     return [s]
 
 
+def edge_attend(xs: list[A], at: Attrs) -> list[A]:
+    """Edge by edge."""
+    q, kv, bias, starts, senders, *_ = xs
+    heads, key = at["heads"], q.shape[2] // at["heads"]
+    value = kv.shape[2] // heads - key
+    m, weights = np.zeros((len(q), kv.shape[1], heads * value)), np.zeros((len(senders), kv.shape[1], heads))
+    for r, b, a in np.ndindex(len(q), kv.shape[1], heads):
+        own = range(starts[r], starts[r + 1])
+        ask = q[r, b % q.shape[1], a * key : (a + 1) * key]
+        scores = np.array(
+            [kv[senders[e], b, a * key : (a + 1) * key] @ ask / key**0.5 + bias[e, a % bias.shape[1]] for e in own]
+        )
+        if not np.isfinite(scores).any():
+            continue
+        weights[own, b, a] = np.exp(scores - scores.max()) / np.exp(scores - scores.max()).sum()
+        for e in own:
+            there = slice(heads * key + a * value, heads * key + (a + 1) * value)
+            m[r, b, a * value : (a + 1) * value] += weights[e, b, a] * kv[senders[e], b, there]
+    return [m, weights]
+
+
+def edge_attend_grad(xs: list[A], at: Attrs) -> list[A]:
+    """Edge by edge, with the Jacobian of a softmax; the ways back from senders are not used."""
+    g, weights, q, kv, starts, senders, readers, *_ = xs
+    heads, key = at["heads"], q.shape[2] // at["heads"]
+    value = kv.shape[2] // heads - key
+    slope, g_q, g_kv = np.zeros(weights.shape), np.zeros(q.shape), np.zeros(kv.shape)
+    for b, a in np.ndindex(kv.shape[1], heads):
+        keys = slice(a * key, (a + 1) * key)
+        values, out = slice(heads * key + a * value, heads * key + (a + 1) * value), slice(a * value, (a + 1) * value)
+        for r in range(len(q)):
+            own = slice(starts[r], starts[r + 1])
+            w = weights[own, b, a]
+            slope[own, b, a] = (np.diag(w) - np.outer(w, w)) @ (kv[senders[own], b, values] @ g[r, b, out])
+        for e, (r, s) in enumerate(zip(readers, senders, strict=True)):
+            g_q[r, b % q.shape[1], keys] += slope[e, b, a] * kv[s, b, keys] / key**0.5
+            g_kv[s, b, keys] += slope[e, b, a] * q[r, b % q.shape[1], keys] / key**0.5
+            g_kv[s, b, values] += weights[e, b, a] * g[r, b, out]
+    return [slope, g_q, g_kv]
+
+
 def recurrent_grad(xs: list[A], at: Attrs) -> list[A]:
     """Step by step, with the derivatives of a step by central differences of `torch_cell`."""
     cell = at["cell"]
@@ -513,6 +555,8 @@ FORMULAS: dict[str, Callable[[list[A], Attrs], list[A]]] = {
     "rope": rope,
     "linear_scan": linear_scan,
     "rotate_scan": rotate_scan,
+    "edge_attend": edge_attend,
+    "edge_attend_grad": edge_attend_grad,
     "recurrent": recurrent,
     "recurrent_grad": recurrent_grad,
     "scan": scan,

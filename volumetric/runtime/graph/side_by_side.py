@@ -189,6 +189,26 @@ def _rotate_scan(of: Several, node: Node, inputs: Sequence[int]) -> tuple[int, .
     return (of.apart(of.work.emit(node.op, (of.merged(u), g, phi, *map(of.merged, rest)), **node.attrs)[0]),)
 
 
+def _edge_attend(of: Several, node: Node, inputs: Sequence[int]) -> tuple[int, ...]:
+    """Streams of all sequences beside each other."""
+    q, kv, *lists = inputs
+    of.shared(node, *lists)
+
+    def joined(i: int, streams: int) -> int:
+        nodes, _, width = of.shape(i)
+        wide = of.work.broadcast(of.spread(i), (of.count, nodes, streams, width))
+        return of.work.reshape(of.work.permute(wide, (1, 0, 2, 3)), (nodes, of.count * streams, width))
+
+    def apart(i: int) -> int:
+        nodes, streams, width = of.work.shape(i)
+        split = of.work.reshape(i, (nodes, of.count, streams // of.count, width))
+        return of.work.permute(split, (1, 0, 2, 3))
+
+    batch = of.shape(kv)[1]
+    own = q if q not in of.lifted and of.shape(q)[1] == 1 else joined(q, batch)
+    return tuple(map(apart, of.work.emit(node.op, (own, joined(kv, batch), *lists), **node.attrs)))
+
+
 def _gemm(of: Several, node: Node, inputs: Sequence[int]) -> tuple[int, ...]:
     """More groups; or more rows, where all multiply one matrix."""
     work, attrs, (a, b, *bias) = of.work, node.attrs, inputs
@@ -240,6 +260,7 @@ _RULES: Mapping[str, _Rule] = MappingProxyType(
         "recurrent": _recurrent,
         "linear_scan": _linear_scan,
         "rotate_scan": _rotate_scan,
+        "edge_attend": _edge_attend,
         "rope": _rows(),
         "gumbel": _rows(of_each=2),
         **dict.fromkeys(("softmax", "entmax", "keep_largest", "norm"), _rows()),

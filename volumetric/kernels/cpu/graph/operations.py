@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from volumetric.kernels.cpu.graph.blocks import blocked
 from volumetric.kernels.cpu.graph.dots import dots
+from volumetric.kernels.cpu.graph.edges import edge_attend, edge_attend_back, edge_attend_spread
 from volumetric.kernels.cpu.graph.elementwise import binary, unary, unary_grad
 from volumetric.kernels.cpu.graph.gemm import finish, gemm
 from volumetric.kernels.cpu.graph.lookups import gather_rows, scatter_rows
@@ -35,6 +36,9 @@ _PLAIN = (
     chunk_sums,
     copy,
     dropout,
+    edge_attend,
+    edge_attend_back,
+    edge_attend_spread,
     entmax,
     entmax_grad,
     fill,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from volumetric.kernels.gpu.graph import (
+    edges,
     elementwise,
     few_rows,
     gemm,
@@ -55,6 +56,8 @@ LOWERERS: Mapping[str, Lowerer] = {
     "rope": moving.rope,
     "linear_scan": scans.linear_scan,
     "rotate_scan": scans.rotate_scan,
+    "edge_attend": edges.edge_attend,
+    "edge_attend_grad": edges.edge_attend_grad,
     "recurrent": recurrent.recurrent,
     "recurrent_grad": recurrent.recurrent_grad,
     "loss": training.loss,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from volumetric.dtypes import Scheme
-from volumetric.runtime.cpu.graph import elements, images, products, recurrent, rowwise, scans, training
+from volumetric.runtime.cpu.graph import edges, elements, images, products, recurrent, rowwise, scans, training
 from volumetric.runtime.cpu.graph.joining import join_products
 from volumetric.runtime.cpu.graph.program import CpuProgram
 from volumetric.runtime.cpu.graph.samples import by_samples
@@ -16,7 +16,7 @@ from volumetric.runtime.graph.ops import Graph
 from volumetric.runtime.graph.passes import fuse_activations, fuse_trials, join_pads, spread_late
 from volumetric.runtime.graph.unroll import unroll_scans
 
-_FAMILIES = (elements, images, products, recurrent, rowwise, scans, training)  # importing them fills `rule`
+_FAMILIES = (edges, elements, images, products, recurrent, rowwise, scans, training)  # importing them fills `rule`
 
 
 class CpuGraphs:

@@ -1,5 +1,6 @@
 """The operations by family. Importing this package fills `OPS`."""
 
+from volumetric.runtime.graph.families import edges as edges
 from volumetric.runtime.graph.families import elementwise as elementwise
 from volumetric.runtime.graph.families import experts as experts
 from volumetric.runtime.graph.families import images as images
