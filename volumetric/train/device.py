@@ -39,7 +39,6 @@ from volumetric.train.learner import LearnerOptions, LearnerState, OpenLearner, 
 from volumetric.train.lora import DOWN, UP
 from volumetric.train.modes import Systolic, TargetPropagation
 from volumetric.train.objective import pose
-from volumetric.train.optim import Adam, Momentum
 from volumetric.train.precision import FLOAT32, schemes_of, trained_store
 from volumetric.train.ready import Ready, sharing
 from volumetric.train.reference import ReferenceLearner
@@ -244,8 +243,7 @@ class DeviceLearner:
         updates: dict[str, Mapping[str, Any]] = {}
         for key, shape in shapes.items():
             own = optimiser.for_weight(len(shape), decay_vectors=self._options.decay_vectors)
-            fields = {f.name: getattr(own, f.name) for f in dataclasses.fields(own) if f.name != "lr"}
-            updates[key] = {"name": own.kind, **fields}
+            updates[key] = own.attributes
         clip = self._options.clip
         buffers = {key: shape for key, shape in self._buffers.items() if key in plan.params}
         return UpdateRule(masters=shapes, updates=updates, slots=optimiser.slots, clip=clip, buffers=buffers)
@@ -299,14 +297,8 @@ class DeviceLearner:
 
     def _knobs(self, rate: float, scale: float, step: int) -> Array:
         """Return the numbers that update number `step` takes from the host."""
-        optimiser = self._options.optimiser
-        first, second = 0.0, 0.0
-        if isinstance(optimiser, Momentum):
-            first = float(step == 1)
-        elif isinstance(optimiser, Adam):
-            first, second = 1 / (1 - optimiser.beta1**step), 1 / np.sqrt(1 - optimiser.beta2**step)
         with np.errstate(over="ignore"):
-            return np.array([rate, scale, first, second], np.float64).astype(np.float32)
+            return np.array([rate, scale, *self._options.optimiser.knobs(step)], np.float64).astype(np.float32)
 
     def _noise(self, of: ForwardPass, part: int) -> list[Array]:
         """Return the key of a pass by batch number `part` of the next update, if it draws random numbers."""

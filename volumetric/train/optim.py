@@ -7,8 +7,8 @@ array shaped as the weight, zero before the first update.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import ClassVar, Final, Self, TypeAlias
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, Final, Self, TypeAlias
 
 import numpy as np
 
@@ -59,6 +59,15 @@ class Optimiser:
         """Return the optimiser of a weight with so many axes: without decay for a vector, unless `decay_vectors`."""
         return self if axes > 1 or decay_vectors else replace(self, weight_decay=0.0)
 
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """What the operation ``update`` of graphs is told of it: its name and fields, without the rate."""
+        return {"name": self.kind, **{f.name: getattr(self, f.name) for f in fields(self) if f.name != "lr"}}
+
+    def knobs(self, step: int) -> tuple[float, float]:
+        """Return the two numbers of update number `step`, from 1, that this operation takes beside rate and factor."""
+        return 0.0, 0.0
+
     def _within(self, name: str, low: float, below: float = np.inf) -> None:
         value = getattr(self, name)
         if not low <= value < below:
@@ -103,6 +112,10 @@ class Momentum(Optimiser):
     def slots(self) -> tuple[str, ...]:
         """The velocity."""
         return ("velocity",)
+
+    def knobs(self, step: int) -> tuple[float, float]:
+        """1 in the first update."""
+        return float(step == 1), 0.0
 
     def update(self, w: Array, g: Array, slots: Slots, *, step: int, rate: float) -> tuple[Array, dict[str, Array]]:
         g = self._decayed(w, g)
@@ -178,6 +191,10 @@ class Adam(Optimiser):
     def slots(self) -> tuple[str, ...]:
         """First and second moment."""
         return ("mean", "square")
+
+    def knobs(self, step: int) -> tuple[float, float]:
+        """What means are multiplied by, and roots of mean squares, because both began at 0."""
+        return 1 / (1 - self.beta1**step), float(1 / np.sqrt(1 - self.beta2**step))
 
     def update(self, w: Array, g: Array, slots: Slots, *, step: int, rate: float) -> tuple[Array, dict[str, Array]]:
         move, new = self._move(self._decayed(w, g), slots, step, rate)
