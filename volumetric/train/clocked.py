@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 
 import numpy as np
 
@@ -13,11 +15,13 @@ from volumetric.errors import CheckpointError, ShapeError, SpecError, Unsupporte
 from volumetric.layers import LayerSpec
 from volumetric.network import Network
 from volumetric.observe.events import Observer
+from volumetric.runtime.clocked.buckets import buckets_of
 from volumetric.runtime.clocked.learning import Streams, Ticks, learning_graph, ticks_graph
 from volumetric.runtime.clocked.reference import ReferenceClocked
 from volumetric.runtime.clocked.states import kept_states, out_key
 from volumetric.runtime.clocked.window import Machine
 from volumetric.runtime.graph import GraphDevice
+from volumetric.runtime.graph.stacks import Stack, Stacks
 from volumetric.runtime.lower import lower
 from volumetric.runtime.plan import Plan
 from volumetric.runtime.streams.marks import check_marks, check_rows
@@ -68,6 +72,28 @@ class ClockedLearner(DeviceLearner):
     def _lowered(self, network: Network) -> Plan:
         """Return the network: at a tick all of it is computed."""
         return lower(network)
+
+    def _stacked(self) -> Stacks:
+        """Return the weights that products of groups read, as far as they learn alike and no other layer has them."""
+        network = self._clocked.network
+        uses = Counter(network.resolve(f"{c}/{p.name}") for c, spec in network.layers.items() for p in spec.params())
+        losses = {name: self._part([name]).params for name in self._losses.of}
+
+        def alike(key: str) -> object:
+            """Return what keys of one stack have in common."""
+            if uses[key] > 1:
+                return key
+            needed = frozenset(name for name, keys in losses.items() if key in keys)
+            return key in self._wanted, self._schemes[key], needed
+
+        found: list[Stack] = []
+        for bucket in buckets_of(self._clocked):
+            if bucket.way == "grouped":
+                for p in bucket.spec.params():
+                    keys = [network.resolve(f"{coord}/{p.name}") for coord in bucket.coords]
+                    runs = (tuple(run) for _, run in groupby(keys, alike))
+                    found += [Stack(run, p.shape) for run in runs if uses[run[0]] == 1]
+        return Stacks(tuple(found))
 
     @property
     def state(self) -> LearnerState:
@@ -181,7 +207,7 @@ class ClockedLearner(DeviceLearner):
     def _of(self, name: str, batch: int) -> Streams:
         """Return streams for a size of batch; their buffers are made when they are first needed."""
         if (name, batch) not in self._streams:
-            streams = Streams(self._machine(name, batch), name)
+            streams = Streams(self._machine(name, batch), name, self._stacks)
             for key, buffer in streams.machine.buffers.items():
                 kind = np.int32 if buffer.dtype == "int32" else np.float32
                 self._store.put(streams.place(key), np.full(buffer.shape(batch), buffer.start, kind))

@@ -18,6 +18,7 @@ from volumetric.runtime import lower
 from volumetric.runtime.graph import Graph, GraphBuilder, GraphDevice, GraphProgram
 from volumetric.runtime.graph.device import HasGraphs
 from volumetric.runtime.graph.programs import ProgramCache
+from volumetric.runtime.graph.stacks import Stacks
 from volumetric.runtime.graph.training import (
     ForwardPass,
     GetWeight,
@@ -117,23 +118,23 @@ class DeviceLearner:
         self._rules: dict[frozenset[str], UpdateRule] = {}
         self._parts: dict[frozenset[str], Plan] = {}
         self._store = device.store()
+        self._stacks = self._stacked()
         self._updates = 0
         self._programs = ProgramCache()
         self._watch: Watch | None = None
         self._watched: dict[tuple[object, ...], tuple[Watched, ...]] = {}
-        for key, w in masters.items():
-            self._store.put(key, np.asarray(w, np.float32))
+        self._stacks.put(self._store, masters, lambda key: np.asarray(masters[key], np.float32))
+        for key, shape in self._stacks.shapes(self._shapes).items():
             for slot in options.optimiser.slots:
-                self._store.put(slot_key(slot, key), np.zeros(w.shape, np.float32))
-        for key in self._plan.params:
-            if key not in self._shapes:
-                self._store.put(key, self._kept[key].values())
+                self._store.put(slot_key(slot, key), np.zeros(shape, np.float32))
+        fixed = [key for key in self._plan.params if key not in self._shapes]
+        self._stacks.put(self._store, fixed, lambda key: self._kept[key].values())
 
     @property
     def state(self) -> LearnerState:
         """What the next update depends on, copied from the device."""
         slots = {
-            slot: {key: self._store.get(slot_key(slot, key)) for key in self._shapes}
+            slot: self._stacks.get(self._store, self._shapes, partial(slot_key, slot))
             for slot in self._options.optimiser.slots
         }
         return LearnerState(self._updates, self._masters(), slots, self._learned())
@@ -141,11 +142,9 @@ class DeviceLearner:
     def restore(self, state: LearnerState) -> None:
         """Continue from `state`. Raises `CheckpointError` where its arrays are not those of this network."""
         check_state(state, self.state, self._options)
-        for key, w in state.masters.items():
-            self._store.put(key, w)
+        self._stacks.put(self._store, state.masters, state.masters.__getitem__)
         for slot, arrays in state.slots.items():
-            for key, array in arrays.items():
-                self._store.put(slot_key(slot, key), array)
+            self._stacks.put(self._store, arrays, arrays.__getitem__, partial(slot_key, slot))
         for key, array in state.buffers.items():
             self._store.put(key, array)
         self._updates = state.updates
@@ -219,7 +218,11 @@ class DeviceLearner:
         return {key: self._store.get(key) for key in self._buffers}
 
     def _masters(self) -> dict[str, Array]:
-        return {key: self._store.get(key) for key in self._shapes}
+        return self._stacks.get(self._store, self._shapes)
+
+    def _stacked(self) -> Stacks:
+        """Return which parameters lie in the store as one."""
+        return Stacks()
 
     def _extra_masters(self) -> dict[str, Array]:
         """Return what is trained beside the network, as it is at first."""
@@ -238,12 +241,12 @@ class DeviceLearner:
 
     def _make_rule(self, plan: Plan) -> UpdateRule:
         needed = {*plan.params, *self._extra, *self._factors(plan.params)}
-        shapes = {key: shape for key, shape in self._shapes.items() if key in needed}
+        shapes = self._stacks.shapes({key: shape for key, shape in self._shapes.items() if key in needed})
         optimiser = self._options.optimiser
         updates: dict[str, Mapping[str, Any]] = {}
         for key, shape in shapes.items():
-            own = optimiser.for_weight(len(shape), decay_vectors=self._options.decay_vectors)
-            updates[key] = own.attributes
+            axes = len(shape) - (key in self._stacks.named)
+            updates[key] = optimiser.for_weight(axes, decay_vectors=self._options.decay_vectors).attributes
         clip = self._options.clip
         buffers = {key: shape for key, shape in self._buffers.items() if key in plan.params}
         return UpdateRule(masters=shapes, updates=updates, slots=optimiser.slots, clip=clip, buffers=buffers)
@@ -274,9 +277,12 @@ class DeviceLearner:
             down, up = (work.stored(key + end, self._shapes[key + end]) for end in (DOWN, UP))
             product = work.gemm(work.reshape(up, (1, *work.shape(up))), work.reshape(down, (1, *work.shape(down))))
             return work.add(own, work.affine(work.reshape(product, shape), overlay.scale))
-        if key not in self._shapes or self._schemes[key] == FLOAT32:
+        stack = self._stacks.named.get(key)
+        one = key if stack is None else stack.keys[0]
+        if one not in self._shapes or self._schemes[one] == FLOAT32:
             return own
-        return work.fake_quant(own, str(self._schemes[key]))
+        scheme = self._schemes[one]
+        return work.fake_quant(own, str(scheme)) if stack is None else stack.rounded(work, own, scheme)
 
     def _ready(self, batch: Batch) -> Ready:
         """Check a batch and bring it into the form of graphs."""
@@ -350,7 +356,7 @@ class DeviceLearner:
     def _start_sums(self) -> None:
         """Create the buffers of sums and of what layers change meanwhile, which only accumulation needs."""
         known = set(self._store.keys())
-        names = {sum_key(key): shape for key, shape in self._shapes.items()}
+        names = {sum_key(key): shape for key, shape in self._stacks.shapes(self._shapes).items()}
         names |= {next_key(key): shape for key, shape in self._buffers.items()}
         for name, shape in names.items():
             if name not in known:

@@ -20,6 +20,7 @@ from volumetric.runtime.clocked.wave import Course, Wave, arrival, wave_of
 from volumetric.runtime.clocked.window import Machine
 from volumetric.runtime.graph import GraphDevice
 from volumetric.runtime.graph.inverses import Inverse
+from volumetric.runtime.graph.stacks import Stacks
 from volumetric.train.by_output import Asked, Tally, Terms
 from volumetric.train.clocked import LEARNS, ClockedLearner
 from volumetric.train.data import Batch
@@ -203,6 +204,10 @@ class OnlineLearner(ClockedLearner):
                 spec: Any = self._clocked.network.layers[Coord.parse(inverse.where)]
                 found[inverse.key("pinv")] = (spec.in_features, spec.out_features)
         return found
+
+    def _stacked(self) -> Stacks:
+        """Return nothing: each weight has a pace of its own, which its budgets give."""
+        return Stacks()
 
     def _machine(self, name: str, batch: int) -> Machine:
         return OnlineMachine(self._clocked, batch, self._wave) if name == LEARNS else super()._machine(name, batch)

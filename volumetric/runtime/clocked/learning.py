@@ -1,13 +1,15 @@
 """Windows of ticks that are learned from: forward, loss, backward through all ticks, and update, as one program.
 
 What streams keep lies in buffers of the store, under a name for each use, and goes on from window to window as
-constants. Weights of layers that are one bucket are stacked in the graph, so that each keeps its own gradient.
+constants. Weights of layers that are one bucket are read as one tensor. Most lie so in the store, as do their slots, so
+that an update takes as many operations for hundreds of layers as for one; the others are put together in the graph.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import groupby
 
 import numpy as np
 
@@ -19,6 +21,7 @@ from volumetric.runtime.graph.differentiate import differentiate
 from volumetric.runtime.graph.objectives import Objective, emit_objectives, emit_seeds, emit_targets
 from volumetric.runtime.graph.ops import Graph
 from volumetric.runtime.graph.passes import fuse_activations
+from volumetric.runtime.graph.stacks import Stack, Stacks
 from volumetric.runtime.graph.training import (
     KNOBS,
     EmitWeights,
@@ -53,10 +56,17 @@ class Ticks:
 
 @dataclass(frozen=True, slots=True)
 class Streams:
-    """Streams of a machine, and the name under which what they keep is kept."""
+    """Streams of a machine.
+
+    Attributes
+    ----------
+    name : under which what they keep is kept
+    stacks : weights that lie in the store as one
+    """
 
     machine: Machine
     name: str
+    stacks: Stacks = field(default_factory=Stacks)
 
     def place(self, key: str) -> str:
         """Name of the buffer of a state."""
@@ -101,7 +111,7 @@ def learning_graph(
     """
     work = GraphBuilder(flush=True)
     param = weights(work)
-    parts = Parts(work, param, stacking(work, param), checkpoint or ticks.count)
+    parts = Parts(work, param, stacking(work, param, streams.stacks), checkpoint or ticks.count)
     run, read = _emit(work, streams, ticks, param, parts)
     seen = emit_objectives(work, objectives, read, [emit_targets(work, of) for of in objectives])
     seeds = emit_seeds(work, seen.slopes, shared=len(objectives) > 1)
@@ -152,7 +162,7 @@ def _emit(
     """Emit a window; return it, and what was read of outputs, ``[streams, ticks, …]``."""
     run = begin_window(work, streams, ticks)
     if parts is None:
-        window = Window(work, streams.machine, run.state, param, stacking(work, param))
+        window = Window(work, streams.machine, run.state, param, stacking(work, param, streams.stacks))
         made = [run.tick(window, t) for t in range(ticks.count)]
     else:
         made = parts.forward(run, streams.machine)
@@ -249,11 +259,21 @@ def _fresh(work: GraphBuilder, machine: Machine) -> dict[str, int]:
     return found
 
 
-def stacking(work: GraphBuilder, param: GetWeight) -> Callable[[Sequence[str], Shape], int]:
-    """Return what stacks equal parameters; the gradients of each are slices of that of the whole."""
+def stacking(
+    work: GraphBuilder, param: GetWeight, stacks: Stacks | None = None
+) -> Callable[[Sequence[str], Shape], int]:
+    """Return what gives equal parameters as one; gradients of those put together are slices of that of the whole."""
+    lying = stacks or Stacks()
 
     def stack(keys: Sequence[str], shape: Shape) -> int:
-        whole = work.concat([work.reshape(param(key, shape[::-1]), (1, *shape[::-1])) for key in keys], 0)
-        return whole if len(shape) == 1 else work.permute(whole, (0, 2, 1))
+        parts: list[int] = []
+        for stacked, run in groupby(lying.runs(keys), lambda one: isinstance(one, Stack)):
+            if stacked:
+                parts += [param(one.key, one.shape) for one in run if isinstance(one, Stack)]
+                continue
+            rows = [work.reshape(param(str(key), shape[::-1]), (1, *shape[::-1])) for key in run]
+            whole = work.concat(rows, 0)
+            parts.append(whole if len(shape) == 1 else work.permute(whole, (0, 2, 1)))
+        return work.concat(parts, 0)
 
     return stack

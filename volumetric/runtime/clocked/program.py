@@ -9,11 +9,7 @@ from volumetric.runtime.clocked.window import Machine, Window
 from volumetric.runtime.graph.build import GraphBuilder
 from volumetric.runtime.graph.ops import Graph
 from volumetric.runtime.graph.passes import fuse_activations
-
-
-def stack_key(keys: Sequence[str]) -> str:
-    """Name of the buffer of equal parameters of several layers."""
-    return f"stack/{'+'.join(keys)}"
+from volumetric.runtime.graph.stacks import stack_key
 
 
 def window_graph(machine: Machine, rows: int, per_row: int, given: Sequence[str], *, resets: bool) -> Graph:

@@ -14,11 +14,12 @@ from volumetric.clocked import Clocked
 from volumetric.errors import SpecError
 from volumetric.layers import StateSpec
 from volumetric.network import Params, check_params
-from volumetric.runtime.clocked.program import stack_key, window_graph
+from volumetric.runtime.clocked.program import window_graph
 from volumetric.runtime.clocked.states import kept_states
 from volumetric.runtime.clocked.window import Machine
 from volumetric.runtime.graph.device import HasGraphs
 from volumetric.runtime.graph.programs import ProgramCache
+from volumetric.runtime.graph.stacks import Stack
 from volumetric.runtime.state_file import Held, as_numbers, restore_state, save_state
 from volumetric.runtime.streams.chunks import Chunk, in_chunks
 from volumetric.runtime.streams.marks import check_marks, check_rows, check_streams, only
@@ -159,7 +160,8 @@ class ClockedStream:
             for p in bucket.spec.tensors():
                 keys = [network.resolve(f"{coord}/{p.name}") for coord in bucket.coords]
                 if bucket.way == "grouped":
-                    self._store.put(stack_key(keys), np.stack([params[key].values().T for key in keys]))
+                    stack = Stack(tuple(keys), p.shape)
+                    self._store.put(stack.key, stack.joined(lambda key: params[key].values()))
                     continue
                 for key in set(keys) - set(self._store.keys()):
                     self._store.put(key, params[key].values())
