@@ -19,6 +19,7 @@ from volumetric.runtime.clocked.buckets import buckets_of
 from volumetric.runtime.clocked.reference import ReferenceClocked
 from volumetric.runtime.lower import lower
 from volumetric.runtime.streams import ClockedStream, RowStream
+from volumetric.runtime.streams.rows import TOGETHER
 
 CLOSE = {"rtol": 0, "atol": 1e-5}
 
@@ -324,3 +325,24 @@ def test_streams_with_growing_states_end_with_the_context() -> None:
     growing: Any = device("reference").stream(network, initialise(network))
     with pytest.raises(GenerationError, match="do not fit its 2048"):
         growing.run(np.zeros((1, 2049, 2), np.float32))
+
+
+@pytest.mark.parametrize("name", ["reference", "cpu"])
+def test_many_parts_between_resets_share_calls(name: str) -> None:
+    """More than one call has room for; and where one is refused, streams are as they were."""
+    network = chain([MultiHeadAttention(embed_dim=2, num_heads=1), GRU(input_size=2, hidden_size=2)], (2,))
+    params, rng = initialise(network, seed=1), np.random.default_rng(4)
+    x, resets = rng.standard_normal((2, 50, 2)).astype(np.float32), (rng.random((2, 50)) < 0.9).astype(np.int64)
+    assert resets.sum() > TOGETHER
+    one: Any = device(name).stream(network, params, batch=2)
+    parts = [one.run(x[:, :7]), one.run(x, resets=resets)]
+    fresh: Any = device(name).stream(network, params, batch=2)
+    want = [fresh.run(x[:, :7])]
+    for t in range(50):
+        fresh.reset(np.flatnonzero(resets[:, t]))
+        want.append(fresh.run(x[:, t : t + 1]))
+    np.testing.assert_allclose(np.concatenate(parts, 1), np.concatenate(want, 1), **CLOSE)
+    saved, long = one.save(), np.zeros((2, 2100, 2), np.float32)
+    with pytest.raises(GenerationError, match="do not fit its 2048"):
+        one.run(long, resets=np.arange(2100) % 2099 == np.array([[0], [1]]))
+    assert one.save() == saved

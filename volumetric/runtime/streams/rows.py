@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -21,6 +21,19 @@ from volumetric.runtime.streams.chunks import Chunk, in_chunks
 from volumetric.runtime.streams.marks import check_marks, check_rows, check_streams, only
 
 SEAL = Seal(magic=b"VOLSTRMS", version=1, what="a saved stream")
+
+
+TOGETHER = 64
+"""Parts between resets that share a call, at least; so many states are kept for the next ones."""
+
+
+class _Part(NamedTuple):
+    """Rows of a stream, up to where it begins anew; and whether it does so with the first of them."""
+
+    stream: int
+    start: int
+    stop: int
+    anew: bool
 
 
 class _Header(msgspec.Struct, forbid_unknown_fields=True):
@@ -49,6 +62,7 @@ class RowStream:
             options = RunOptions(context=sys.maxsize)
         self._executable = device.compile(plan, params, options)
         self._states: list[Any] = [self._executable.new_state() for _ in range(batch)]
+        self._spare: list[Any] = []
 
     def run(self, x: Array | Mapping[str, Array], *, resets: Array | None = None) -> Array | dict[str, Array]:
         """Append rows to all streams.
@@ -73,16 +87,22 @@ class RowStream:
         marks = None if resets is None else check_marks(resets, self.batch, rows)
         taps = self.network.taps
         made = {n: np.zeros((self.batch, rows, *self.network.shapes[c][1:]), np.float32) for n, c in taps.items()}
-        parts = [_parts(rows, None if marks is None else marks[b]) for b in range(self.batch)]
-        for turn in range(max(map(len, parts), default=0)):
-            now = [(b, *parts[b][turn]) for b in range(self.batch) if turn < len(parts[b])]
-            for b, start, _ in now:
-                if marks is not None and marks[b, start]:
-                    self._states[b].reset()
-            pieces = [self._piece(b, {n: value[b, start:stop] for n, value in given.items()}) for b, start, stop in now]
-            for (b, start, stop), found in zip(now, self._executable.run(pieces), strict=True):
+        parts = [part for b in range(self.batch) for part in _parts(b, rows, None if marks is None else marks[b])]
+        together = max(self.batch, TOGETHER)
+        for now in (parts[at : at + together] for at in range(0, len(parts), together)):
+            states = [self._fresh() if part.anew else self._states[part.stream] for part in now]
+            pieces = [
+                self._piece(state, {n: value[part.stream, part.start : part.stop] for n, value in given.items()})
+                for state, part in zip(states, now, strict=True)
+            ]
+            for part, state, found in zip(now, states, self._executable.run(pieces), strict=True):
                 for name, y in found.items() if isinstance(found, Mapping) else [(next(iter(taps)), found)]:
-                    made[name][b, start:stop] = y
+                    made[name][part.stream, part.start : part.stop] = y
+                if part.anew:
+                    self._states[part.stream].reset()
+                    self._spare.append(self._states[part.stream])
+                    self._states[part.stream] = state
+            del self._spare[TOGETHER:]
         return only(made)
 
     def iterate(
@@ -110,8 +130,12 @@ class RowStream:
         """Run one chunk of rows."""
         return self.run(chunk.x, resets=chunk.resets)
 
-    def _piece(self, b: int, rows: dict[str, Array]) -> Piece:
-        return Piece(self._states[b], rows[INPUT] if len(self.network.ports) == 1 else rows, "all")
+    def _fresh(self) -> Any:
+        """Return a state of a stream that begins."""
+        return self._spare.pop() if self._spare else self._executable.new_state()
+
+    def _piece(self, state: Any, rows: dict[str, Array]) -> Piece:
+        return Piece(state, rows[INPUT] if len(self.network.ports) == 1 else rows, "all")
 
     def reset(self, streams: Iterable[int] | None = None) -> None:
         """Let all streams, or those that are named, begin anew."""
@@ -122,7 +146,7 @@ class RowStream:
         """Return a copy: both go on independently, with the same weights."""
         made = object.__new__(RowStream)
         made.network, made.batch, made._executable = self.network, self.batch, self._executable
-        made._states = [state.fork() for state in self._states]
+        made._states, made._spare = [state.fork() for state in self._states], []
         return made
 
     def save(self) -> bytes:
@@ -167,9 +191,10 @@ def _goes_on(spec: LayerSpec) -> bool:
     return not spec.contextual or spec.takes_resets
 
 
-def _parts(rows: int, marks: Array | None) -> list[tuple[int, int]]:
+def _parts(stream: int, rows: int, marks: Array | None) -> list[_Part]:
     """Cut rows where a stream begins anew."""
     if not rows:
         return []
     cuts = [0] if marks is None else sorted({0, *np.flatnonzero(marks).tolist()})
-    return list(zip(cuts, [*cuts[1:], rows], strict=True))
+    ends = zip(cuts, [*cuts[1:], rows], strict=True)
+    return [_Part(stream, start, stop, marks is not None and bool(marks[start])) for start, stop in ends]
