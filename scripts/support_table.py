@@ -61,8 +61,8 @@ weight include scales and offsets, for rows of 4096.
 {schemes}
 
 Other schemes of these types are decoded for inference, but for wider groups: in groups of 64, 128 or any multiple of
-32, or of whole rows, types of integers with a native default, and float8 on GPUs, run natively with their scales
-repeated for each 32.
+32, or of whole rows, float8 and types of integers with a native default run natively with their scales repeated for
+each 32, those of float8 as float32 (9 bits a weight); so do int4 and int8 with float32 scales on the CPU.
 
 ## Block formats of GGUF
 

@@ -15,7 +15,17 @@ from volumetric.kernels.cpu.prepare import prepare_row
 from volumetric.runtime.cpu.arena import address_of, aligned_zeros
 from volumetric.runtime.cpu.resident import write_panels
 
-SCHEMES = tuple(text for text in FORMATS if text not in BLOCK_FORMATS)
+CODED_SCHEMES = (
+    "uint8:g32",
+    "int2:g32",
+    "uint2:g32",
+    "int8:g32:float32",
+    "int4:g32:float32",
+    "float8_e4m3fn:g32",
+    "float8_e5m2:g32",
+)
+"""Those that the kernels of block formats read."""
+SCHEMES = tuple(text for text in FORMATS if text not in BLOCK_FORMATS and text not in CODED_SCHEMES)
 INTEGER_SCHEMES = tuple(text for text in SCHEMES if FORMATS[text].is_integer)
 FLOAT_SCHEMES = tuple(text for text in SCHEMES if text not in INTEGER_SCHEMES)
 

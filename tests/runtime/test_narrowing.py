@@ -22,6 +22,7 @@ from volumetric.weights import WeightStore
 
 NATIVE = ("float32", "int8:g32", "int4:g32", "uint4:g32", "float8_e4m3fn:g32")
 WIDE = ("int4:g64", "int4:row", "uint4:g128", "int8:row")
+ON_CPU = (("cpu", "uint8:g64"), ("cpu", "int8:row:float32"))
 FLOATS = ("float8_e4m3fn:row", "float8_e4m3fn:g128", "float8_e4m3fn:g64:bfloat16", "float8_e4m3fn:g32:float16")
 
 
@@ -71,7 +72,7 @@ def compiled(name: str, text: str, k: int, options: RunOptions) -> tuple[Any, An
     return device(name).compile(plan, params, options), ReferenceDevice().compile(plan, params, options)
 
 
-@pytest.mark.parametrize(("name", "text"), [*product(FAST, WIDE), ("gpu", FLOATS[1]), ("gpu", "float8_e5m2:row")])
+@pytest.mark.parametrize(("name", "text"), [*product(FAST, (*WIDE, FLOATS[1], "float8_e5m2:row")), *ON_CPU])
 def test_devices_run_wide_groups_without_decoding(name: str, text: str) -> None:
     k = 288
     fast, reference = compiled(name, text, k, RunOptions(compute="float32"))

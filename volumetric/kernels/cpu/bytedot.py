@@ -9,11 +9,22 @@ from __future__ import annotations
 from llvmlite import ir
 
 from volumetric.kernels.cpu.emit import I8, I16, I32, LANES, Emitter
+from volumetric.kernels.cpu.panels import Format
+from volumetric.kernels.cpu.target import target
 
 _HALF_BYTES = ir.VectorType(I8, 32)
 _HALF_WORDS = ir.VectorType(I16, 16)
 _HALF_INTS = ir.VectorType(I32, 8)
 _QUARTER_BYTES = ir.VectorType(I8, 16)
+
+
+def multiplies_bytes(form: Format) -> bool:
+    """Whether this machine's byte products are right for all codes of a form.
+
+    Codes above 127 with floors are not centred at 0: AVX2's sums of two products overflow there, and NEON takes the
+    bytes for negative ones.
+    """
+    return form.codes is None or form.codes.planes != (8,) or form.zero != 0 or target().dot not in ("avx2", "neon")
 
 
 class ByteDot:

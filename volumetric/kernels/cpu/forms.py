@@ -1,6 +1,6 @@
 """The forms in which products read their weights, under one signature.
 
-A *kind* names a form: a panel format as it lies in memory (``int4``), with ``:exact`` where integer weights meet
+A *kind* names a form: a panel format as it lies in memory (``int4``), with ``:exact`` where codes meet
 float32 activations and ``:rounded`` where bfloat16 weights meet bfloat16 ones; or panels that were opened for many
 rows: ``bytes:ZERO:GROUP`` (see `unpack_bytes`), and ``float32`` for `unpack_floats`. Every sum runs over k in order,
 into one register, so the opened form of a kind gives the bits of the packed one, for any number of rows.
@@ -22,7 +22,7 @@ from volumetric.kernels.cpu.tiles import emit_brain_tile, emit_float_tile, emit_
 AHEAD = ":ahead"
 """Behind the kind of packed integer panels: ask memory for what comes next, see `emit_packed_panels`."""
 
-_INTEGER = {form.name for form in BY_NAME.values() if form.is_integer}
+_CODED = {form.name for form in BY_NAME.values() if form.is_coded}
 
 
 @intrinsic
@@ -72,7 +72,7 @@ def _emit(
         padded = e.b.mul(units, constant(64))
         zero, group = (int(part) for part in how.split(":"))
         emit_integer_tile(e, zero, group, shape, weights, panel_stride, x, x_stride, padded, out, out_stride)
-    elif name in _INTEGER:
+    elif name in _CODED:
         vectors = [e.at(x, e.b.mul(x_stride, constant(m))) for m in range(shape[0])]
         columns = [e.at(weights, e.b.mul(panel_stride, constant(p))) for p in range(shape[1])]
         together = [columns] if len(vectors) == 1 else [[column] for column in columns]  # as many as registers hold

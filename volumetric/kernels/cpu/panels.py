@@ -45,14 +45,31 @@ Rounding = Literal["float32", "int8", "bfloat16"]
 ROUNDINGS: tuple[Rounding, ...] = ("float32", "int8", "bfloat16")
 """Numbered as kernels know them."""
 
-ScaleKind = Literal["float16", "bfloat16", "int8", "uint4", "head"]
+ScaleKind = Literal["float16", "bfloat16", "int8", "uint4", "head", "float32"]
 """How scales are stored; int8 and uint4 times the head's number, which alone is the scale for ``head``."""
 
 FloorKind = Literal["none", "float16", "uint8", "uint4"]
 """How floors are stored; uint8 and uint4 times the head's second number, uint4 in the scale's byte, above it."""
 
-SCALE_KINDS: tuple[ScaleKind, ...] = ("float16", "bfloat16", "int8", "uint4", "head")
+SCALE_KINDS: tuple[ScaleKind, ...] = ("float16", "bfloat16", "int8", "uint4", "head", "float32")
 FLOOR_KINDS: tuple[FloorKind, ...] = ("none", "float16", "uint8", "uint4")
+_STORED_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2, "int8": 1, "uint8": 1, "uint4": 1, "head": 0, "none": 0}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SmallFloat:
+    """Floats of eight bits: sign, exponent, mantissa.
+
+    Attributes
+    ----------
+    mantissa : its bits
+    power : exponents are stored with this bias less than those of float32
+    special : codes from here on, without the sign, are ∞ and NaN
+    """
+
+    mantissa: int
+    power: int
+    special: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +86,7 @@ class Codes:
     group : numbers that share a scale, 16 or 32
     scales, floors : how they are stored
     table : values of 16 codes that are not evenly spaced; they are multiplied as bytes + 128, so `zero` is 128
+    floats : codes are floats; they meet activations that nothing has rounded
     """
 
     planes: tuple[int, ...]
@@ -77,6 +95,7 @@ class Codes:
     scales: ScaleKind = "float16"
     floors: FloorKind = "none"
     table: tuple[int, ...] | None = None
+    floats: SmallFloat | None = None
 
     @property
     def groups(self) -> int:
@@ -91,13 +110,12 @@ class Codes:
     @property
     def floors_at(self) -> int:
         """Bytes of a unit before its floors."""
-        each = {"float16": 2, "bfloat16": 2, "int8": 1, "uint4": 1, "head": 0}[self.scales]
-        return self.scales_at + self.groups * ROWS * each
+        return self.scales_at + self.groups * ROWS * _STORED_BYTES[self.scales]
 
     @property
     def unit_bytes(self) -> int:
         """Bytes of a unit."""
-        each = {"float16": 2, "uint8": 1}.get(self.floors, 0)
+        each = 0 if self.floors == "uint4" else _STORED_BYTES[self.floors]  # in the bytes of the scales
         return -(-(self.floors_at + self.groups * ROWS * each) // 64) * 64
 
     @property
@@ -108,7 +126,7 @@ class Codes:
 
 @dataclass(frozen=True, kw_only=True)
 class Format:
-    """One panel layout; `codes` for integers, whose units have 64 k, else `unit` and `unit_bytes` of floats."""
+    """One panel layout; `codes` where weights are codes, in units of 64 k, else `unit` and `unit_bytes` of floats."""
 
     name: str
     unit: int = UNIT
@@ -116,8 +134,14 @@ class Format:
     float_bytes: int = 0
 
     @property
-    def is_integer(self) -> bool:
+    def is_coded(self) -> bool:
+        """Whether panels hold codes with scales."""
         return self.codes is not None
+
+    @property
+    def is_integer(self) -> bool:
+        """Whether these are codes of integers, which products of bytes can multiply."""
+        return self.codes is not None and self.codes.floats is None
 
     @property
     def zero(self) -> int:
@@ -147,10 +171,26 @@ class Format:
         return units * self.unit_bytes + -(-units // HEAD_UNITS) * self.head_bytes
 
 
+_E4M3 = SmallFloat(mantissa=3, power=120, special=0x7F)
+_E5M2 = SmallFloat(mantissa=2, power=112, special=0x7C)
+
+
+def _kernel_name(text: str) -> str:
+    """Name of a scheme's panels, in which a colon has another meaning."""
+    return text.replace(":g32", "").replace(":", "_")
+
+
 _CODES = {
     "int8:g32": Codes(planes=(8,), zero=128),
     "int4:g32": Codes(planes=(4,), zero=8),
     "uint4:g32": Codes(planes=(4,), floors="float16"),
+    "uint8:g32": Codes(planes=(8,), floors="float16"),
+    "int2:g32": Codes(planes=(2,), zero=2),
+    "uint2:g32": Codes(planes=(2,), floors="float16"),
+    "int8:g32:float32": Codes(planes=(8,), zero=128, scales="float32"),
+    "int4:g32:float32": Codes(planes=(4,), zero=8, scales="float32"),
+    "float8_e4m3fn:g32": Codes(planes=(8,), scales="float32", floats=_E4M3),
+    "float8_e5m2:g32": Codes(planes=(8,), scales="float32", floats=_E5M2),
     "q2_k": Codes(planes=(2,), group=16, scales="uint4", floors="uint4"),
     "q3_k": Codes(planes=(2, 1), zero=4, group=16, scales="int8"),
     "q4_k": Codes(planes=(4,), scales="int8", floors="uint8"),
@@ -169,7 +209,7 @@ FORMATS: dict[str, Format] = {
     "float32": Format(name="float32", unit=8, float_bytes=512),
     "float16": Format(name="float16", unit=8, float_bytes=256),
     "bfloat16": Format(name="bfloat16", unit=8, float_bytes=256),
-} | {text: Format(name=text.removesuffix(":g32"), codes=codes) for text, codes in _CODES.items()}
+} | {text: Format(name=_kernel_name(text), codes=codes) for text, codes in _CODES.items()}
 """Text of a `Scheme` → its panel layout; every other scheme becomes float32 when it is made resident."""
 
 BY_NAME = {form.name: form for form in FORMATS.values()}

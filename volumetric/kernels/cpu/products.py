@@ -165,7 +165,7 @@ def vector_product(kind: str, activation: int, gated: int, wide: int) -> Callabl
     group = max(wide, 2) if gated else wide
     each = 2 if gated else 1
     several = wide
-    if BY_NAME[kind.partition(":")[0]].is_integer:
+    if BY_NAME[kind.partition(":")[0]].is_coded:
         kind, several = kind + AHEAD, 1  # several rows have sums enough with one panel, and half the code
 
     def vector_product(step: Any, thread: Any, threads: Any, control: Any) -> None:
@@ -319,7 +319,7 @@ def _opened(kind: str) -> tuple[str, str, int]:
     """Format of a kind, the kind that its panels are opened to, and the bytes of an opened unit; 0 = not opened."""
     name, _, how = kind.partition(":")
     form = BY_NAME[name]
-    if not form.is_integer:
+    if not form.is_coded:
         return name, kind, 0
     if how == "exact":
         return name, "float32", 64 * 64

@@ -1,4 +1,4 @@
-"""Tensors in block formats re-tiled into panels: taken apart by the format, put together again by one kernel."""
+"""Tensors of codes re-tiled into panels: taken apart into bytes, scales and floors, put together by one kernel."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from volumetric.dtypes import Packed
+from volumetric.dtypes.bits import unpack_codes
+from volumetric.dtypes.blocks.format import Fields
 from volumetric.kernels.cpu.blocks.retile import retile_codes
 from volumetric.kernels.cpu.panels import HEAD_UNITS, ROWS, UNIT, Format
 from volumetric.runtime.cpu.arena import address_of
@@ -28,8 +30,8 @@ class _Array(NamedTuple):
         return address_of(self.memory), self.memory.strides[0], self.memory.itemsize
 
 
-def retile_block_rows(packed: Packed, form: Format, target: int, panel_stride: int, first: int, last: int) -> None:
-    """Write panels `first` … `last` - 1 of a tensor in a block format, which the kernels know as `form`."""
+def retile_coded_rows(packed: Packed, form: Format, target: int, panel_stride: int, first: int, last: int) -> None:
+    """Write panels `first` … `last` - 1 of a tensor whose scheme the kernels know as `form`."""
     panels = max(_CHUNK // max(packed.k, 1) // ROWS, 1)
     for at in range(first, last, panels):
         stop = min(at + panels, last)
@@ -37,11 +39,22 @@ def retile_block_rows(packed: Packed, form: Format, target: int, panel_stride: i
         _retile(part, form, target + at * panel_stride, panel_stride, stop - at)
 
 
+def _fields(packed: Packed, form: Format) -> Fields:
+    """A tensor taken apart; the codes of integers moved so that `form.zero` stands for 0."""
+    blocks = packed.scheme.blocks
+    if blocks is not None:
+        return blocks.split(packed.raw_blocks())
+    assert packed.scales is not None
+    codes = np.zeros((packed.rows, form.units(packed.k) * UNIT), np.uint8)
+    codes[:, : packed.k] = unpack_codes(packed.payload, packed.scheme.dtype.bits, packed.k)
+    codes ^= np.uint8(form.zero)  # two's complement, of which the highest bit turns over
+    return Fields(codes=codes, step=packed.scales, floor=packed.offsets)
+
+
 def _retile(packed: Packed, form: Format, target: int, panel_stride: int, panels: int) -> None:
-    blocks, codes = packed.scheme.blocks, form.codes
-    assert blocks is not None
+    codes = form.codes
     assert codes is not None
-    fields, rows, units = blocks.split(packed.raw_blocks()), packed.rows, form.units(packed.k)
+    fields, rows, units = _fields(packed, form), packed.rows, form.units(packed.k)
     headed = codes.head_bytes > 0
 
     def by_row(values: NDArray[Any] | None, count: int) -> _Array:

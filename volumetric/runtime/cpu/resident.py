@@ -21,12 +21,14 @@ from volumetric.kernels.cpu.retile import retile_blocks, retile_halves, retile_w
 from volumetric.network import Params
 from volumetric.progress import Meter
 from volumetric.runtime.cpu.arena import Arena, address_of, aligned_zeros
-from volumetric.runtime.cpu.blocks import retile_block_rows
+from volumetric.runtime.cpu.blocks import retile_coded_rows
 from volumetric.runtime.graph.experts import products_of
 from volumetric.runtime.graph.ops import Graph, Node
 
 _PRODUCTS = frozenset({"linear", "recurrence"})
 """Operations that multiply by packed matrices, besides mixtures."""
+_IN_WORDS = ("int8", "int4", "uint4")
+"""Panels that are made of the words of a payload, without taking these apart."""
 _FLIP = {128: 0x80808080, 8: 0x88888888, 0: 0}
 _PIECE = 1 << 21  # numbers of a tensor that are read at a time; bounds the memory beside file and panels
 _SHARE_BYTES = 1 << 20  # tensors below this are re-tiled by one thread
@@ -256,12 +258,12 @@ def write_panels(
     payload = np.ascontiguousarray(packed.payload)
     arrays = [payload]
     source = (address_of(payload), payload.strides[0])
-    if packed.scheme.blocks is not None:
+    if form.is_coded and form.name not in _IN_WORDS:
 
         def work(first: int, last: int) -> None:
-            retile_block_rows(packed, form, target, panel_stride, first, last)
+            retile_coded_rows(packed, form, target, panel_stride, first, last)
 
-    elif form.is_integer:
+    elif form.is_coded:
         assert packed.scales is not None
         scales = np.ascontiguousarray(packed.scales)
         offsets = None if packed.offsets is None else np.ascontiguousarray(packed.offsets)

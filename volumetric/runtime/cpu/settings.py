@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from volumetric.kernels.cpu.bytedot import multiplies_bytes
 from volumetric.kernels.cpu.panels import Rounding
 from volumetric.kernels.cpu.rounded_attention import opened_bytes
 from volumetric.kernels.cpu.target import target
@@ -69,7 +70,7 @@ class Settings:
 
     def rounding(self, matrix: Matrix) -> Rounding:
         """What a product with `matrix` rounds its activations to."""
-        if matrix.form.is_integer and self._compute != "float32":
+        if matrix.form.is_integer and self._compute != "float32" and multiplies_bytes(matrix.form):
             return "int8"
         return "bfloat16" if matrix.form.name == self._compute == "bfloat16" else "float32"
 

@@ -11,9 +11,11 @@ from typing import Any
 from llvmlite import ir
 
 from volumetric.kernels.cpu.emit import F32X, I8, I8X64, I16, I32X, LANES, Emitter, constant
-from volumetric.kernels.cpu.panels import HEAD_UNITS, UNIT, Codes, Format
+from volumetric.kernels.cpu.panels import HEAD_UNITS, UNIT, Codes, Format, SmallFloat
 
 _QUARTER = ir.VectorType(I8, 16)
+_ALL_ONES = 0x7F
+"""Codes of eight bits but for their sign."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,6 +110,8 @@ def _scale(e: Emitter, unit: Unit, group: int) -> ir.Value:
     codes, at = unit.codes, e.at(unit.address, unit.codes.scales_at)
     if codes.scales == "float16":
         return halves_at(e, e.at(at, 32 * group))
+    if codes.scales == "float32":
+        return e.load(e.at(at, 64 * group), F32X, align=64)
     if codes.scales == "bfloat16":
         wide = e.b.zext(e.load(e.at(at, 32 * group), ir.VectorType(I16, LANES), align=2), I32X)
         return e.b.bitcast(e.b.shl(wide, e.ints(16)), F32X)
@@ -148,14 +152,50 @@ def halves_at(e: Emitter, address: ir.Value) -> ir.Value:
 
 
 def numbers(e: Emitter, unit: Unit) -> list[ir.Value]:
-    """The 64 numbers of each of 16 rows, as vectors of float32: to the bit what the codec decodes."""
+    """The 64 numbers of each of 16 rows, as vectors of float32: to the bit what the codec decodes.
+
+    But for float8 without ∞: where one of 32 is NaN, all are.
+    """
     codes, found = unit.codes, []
     zero = e.ints(codes.zero)
     for block in range(2):
         scales, floors = scale_vectors(e, unit, block), floor_vectors(e, unit, block)
+        if codes.floats is not None and codes.floats.special == _ALL_ONES:
+            scales = [_poisoned(e, unit, block, scale) for scale in scales]
         for k in range(UNIT // 2):
             quad = code_bytes(e, unit, block, k // 4)
+            if codes.floats is not None:
+                found.append(e.mul(_small_floats(e, codes.floats, quad, k % 4), scales[k // codes.group]))
+                continue
             code = e.b.and_(e.b.lshr(quad, e.ints(8 * (k % 4))), e.ints(0xFF))
             value = e.mul(e.to_float(e.b.sub(code, zero)), scales[k // codes.group])
             found.append(e.add(value, floors[k // codes.group]) if floors else value)
     return found
+
+
+def _small_floats(e: Emitter, kind: SmallFloat, quad: ir.Value, byte: int) -> ir.Value:
+    """The floats in one byte of every lane: bits in the places of float32's, times what their exponents lack.
+
+    What is subnormal here is so in float32 as well, and the product makes it normal. NaN is told apart where ∞ is
+    there, too; `_poisoned` sees to it where it is not.
+    """
+    bits = e.b.shl(quad, e.ints(24 - 8 * byte)) if byte < 3 else quad
+    up = 23 - kind.mantissa
+    # The sign fills the places above the exponent, of which the mask leaves one.
+    bits = e.b.and_(e.b.ashr(bits, e.ints(24 - up)), e.ints(0x80000000 | 0x7F << up))
+    value = e.mul(e.b.bitcast(bits, F32X), e.floats(2.0**kind.power))
+    if kind.special == _ALL_ONES:
+        return value
+    special = e.b.icmp_signed(">=", e.b.and_(bits, e.ints(0x7FFFFFFF)), e.ints(kind.special << up))
+    return e.b.select(special, e.b.bitcast(e.b.or_(bits, e.ints(0x7F800000)), F32X), value)
+
+
+def _poisoned(e: Emitter, unit: Unit, block: int, scale: ir.Value) -> ir.Value:
+    """The scale of a group of 32, NaN in lanes with a code that is NaN: so every sum of them is."""
+    found = None
+    for vector in range(UNIT // 8):
+        sizes = e.b.and_(plane_vector(e, unit, 0, block, vector), e.ints(0x7F7F7F7F))
+        carried = e.b.add(sizes, e.ints(0x01010101))
+        found = carried if found is None else e.b.or_(found, carried)
+    marks = e.b.and_(found, e.ints(0x80808080))
+    return e.b.select(e.b.icmp_signed("==", marks, e.ints(0)), scale, e.floats(float("nan")))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from volumetric.kernels.cpu.jit import kernel
-from volumetric.kernels.cpu.memory import bits_float, half_value, load_u8, load_u16, store_f32
+from volumetric.kernels.cpu.memory import bits_float, float_bits, half_value, load_f32, load_u8, load_u16, store_f32
 from volumetric.kernels.cpu.panels import BY_NAME, FLOOR_KINDS, HEAD_UNITS, SCALE_KINDS, Format
 
 _TABLE_OF_NONE = (0,) * 16
@@ -20,6 +20,12 @@ def _facts(form: Format) -> tuple[int, ...]:
     return low, high, codes.group, SCALE_KINDS.index(codes.scales), FLOOR_KINDS.index(codes.floors), codes.zero
 
 
+def _floats(form: Format) -> tuple[int, int, int]:
+    """`SmallFloat` as numbers: bits that a code is moved up by, power, special; zeros where codes are integers."""
+    small = None if form.codes is None else form.codes.floats
+    return (0, 0, 0) if small is None else (23 - small.mantissa, small.power, small.special)
+
+
 def _places(form: Format) -> tuple[int, ...]:
     """Where the parts of a unit are, in bytes."""
     codes = form.codes
@@ -27,6 +33,7 @@ def _places(form: Format) -> tuple[int, ...]:
 
 
 FACTS = tuple(_facts(form) for form in BY_NAME.values())
+SMALL_FLOATS = tuple(_floats(form) for form in BY_NAME.values())
 PLACES = tuple(_places(form) for form in BY_NAME.values())
 TABLES = tuple(
     form.codes.table if form.codes is not None and form.codes.table is not None else _TABLE_OF_NONE
@@ -44,6 +51,21 @@ def _bits_of(plane, lane, k, bits):
 
 
 @kernel
+def _small_float(code, up, power, special):
+    """The float of eight bits with this code."""
+    size = code & 127
+    sign = (code & 128) << 24
+    if size >= special:
+        return bits_float(0x7F800000 | (size << up) | sign)
+    mantissa = 23 - up
+    exponent = size >> mantissa
+    if exponent > 0:
+        return bits_float(((size << up) + (power << 23)) | sign)
+    value = bits_float((power + 1 - mantissa) << 23) * np.float32(size)
+    return bits_float(float_bits(value) | sign)
+
+
+@kernel
 def _signed(byte):
     return byte - 256 if byte >= 128 else byte
 
@@ -57,6 +79,8 @@ def _scaled(at, group, lane, kind, step):
         return bits_float(load_u16(at + 32 * group + 2 * lane) << 16)
     if kind == 4:
         return step
+    if kind == 5:
+        return load_f32(at + 64 * group + 4 * lane)
     byte = load_u8(at + 16 * group + lane)
     return step * np.float32(_signed(byte) if kind == 2 else byte & 15)
 
@@ -78,6 +102,7 @@ def read_codes(code, panel, lane, k, scale, out):
     """Row `lane` of a panel of format number `code`, times `scale`, as `k` float32."""
     low, high, group, scale_kind, floor_kind, zero = FACTS[code]
     scales_at, floors_at, unit_bytes, head_bytes = PLACES[code]
+    up, power, special = SMALL_FLOATS[code]
     for start in range(0, k, group):
         number = start // 64
         head = panel + number // HEAD_UNITS * (HEAD_UNITS * unit_bytes + head_bytes)
@@ -94,7 +119,8 @@ def read_codes(code, panel, lane, k, scale, out):
             if zero == 128 and low == 4:
                 value = TABLES[code][value] + zero
             # One product, one sum: what the codec rounds once is rounded once here.
-            number_of = factor * np.float32(value - zero)
+            small = np.float32(value - zero) if up == 0 else _small_float(value, up, power, special)
+            number_of = factor * small
             if floor_kind != 0:
                 number_of += floor
             store_f32(out + 4 * j, scale * number_of)

@@ -30,6 +30,8 @@ def _row_of(source, out, count, size, real):
     for i in range(count):
         if size == 1:
             store_i8(out + 16 * i, load_u8(source + i) if real else 0)
+        elif size == 4:
+            store_i32(out + 64 * i, load_u32(source + 4 * i) if real else 0)
         else:
             store_i16(out + 32 * i, load_u16(source + 2 * i) if real else 0)
 

@@ -181,7 +181,7 @@ def _pairs(draft: RowDraft, routes: _Routes, size: int) -> int:
 def _products(draft: RowDraft, nodes: Sequence[Node]) -> list[Step]:
     """The product of each expert, in the form for many rows where some expert may have so many."""
     matrices = [draft.settings.weights.matrices(node)[0] for node in nodes]
-    direct = draft.form(nodes[0]) == "some" and matrices[0].form.is_integer
+    direct = draft.form(nodes[0]) == "some" and matrices[0].form.is_coded
     name = "rows_product" if direct else "tile_product"
     return [paired_product(draft, node, matrix, name) for node, matrix in zip(nodes, matrices, strict=True)]
 
@@ -198,7 +198,7 @@ def _each(
     some = steps[0]
     prepares = some.name == "prepare"
     # Tiles of integer panels open these first, which pays for many rows alone.
-    direct = some.name == "tile_product" and BY_NAME[str(some.constants[0]).partition(":")[0]].is_integer
+    direct = some.name == "tile_product" and BY_NAME[str(some.constants[0]).partition(":")[0]].is_coded
     step = draft.step(
         "each_expert",
         EACH_EXPERT_ARGUMENTS[2:],

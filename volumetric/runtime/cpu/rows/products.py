@@ -46,7 +46,7 @@ def products(draft: RowDraft, node: Node, source: int, target: int) -> None:
         rounding = draft.settings.rounding(matrix)
         fresh, before = before != rounding, rounding
         name = {"few": "vector_product", "some": "rows_product", "many": "tile_product"}[form]
-        if form == "some" and not matrix.form.is_integer:
+        if form == "some" and not matrix.form.is_coded:
             name = "tile_product"
         if fresh:
             prepared = source if form == "few" else made_ready(draft, node, matrix, source)
@@ -97,7 +97,7 @@ def _is_direct(draft: RowDraft, node: Node, matrix: Matrix, source: int) -> bool
 
 def _constants(draft: RowDraft, node: Node, matrix: Matrix, name: str) -> tuple[str | int, ...]:
     form, rounding = matrix.form, draft.settings.rounding(matrix)
-    exact = form.is_integer and rounding == "float32"
+    exact = form.is_coded and rounding == "float32"
     kind = form.name + (":exact" if exact else ":rounded" if rounding == "bfloat16" else "")
     attrs = _attrs(node)
     common = (kind, ACTIVATIONS.index(attrs["activation"]), gating(attrs["limit"]) if matrix.gated else UNGATED)
@@ -105,7 +105,7 @@ def _constants(draft: RowDraft, node: Node, matrix: Matrix, name: str) -> tuple[
     if name == "tile_product":
         draft.want_scratch(tile_scratch(matrix.k, kind, rows, wide))
         return *common, rows, wide
-    wide = PACKED_WIDE if form.is_integer else wide
+    wide = PACKED_WIDE if form.is_coded else wide
     draft.want_scratch(vector_scratch(matrix.k, prepared_bytes(matrix.k, rounding), wide))
     return common if name == "rows_product" else (*common, wide)
 
