@@ -458,3 +458,19 @@ def test_a_run_that_is_there_already_says_how_to_go_on(tmp_path, capsys):
     err = capsys.readouterr().err
     assert err.endswith(f"--resume goes on with it, --out {tmp_path / 'a'}-2 writes to another directory\n")
     assert [main([*command, "--resume"]), main([*command, "--out", f"{tmp_path / 'a'}-2"])] == [0, 0]
+
+
+def test_a_memory_task_is_learned_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = '[data]\nproblem = "{}"\noptions = {{ samples = 16, length = {} }}\nvalidation = 0.25\n'
+    for name, length in (("assoc_recall", 92), ("memory.parity", 50), ("sines", 40)):
+        config = tmp_path / f"{name}.toml"
+        config.write_text(
+            text.format(name, length) + ("[network]\noptions = { width = 8, blocks = 1 }\n" * (name != "sines"))
+        )
+        assert main(["train", str(config), "--json", "--quiet", "--device", "cpu"]) == 0
+        told = json.loads(capsys.readouterr().out)
+        assert told["updates"] == 1
+        assert told["validation_loss"] is not None
+    config.write_text('[data]\nproblem = "sines"\noptions = { samples = 2 }\nvalidation = 0.2\n')
+    assert main(["train", str(config), "--out", str(tmp_path / "none")]) == 1
+    assert "0.2 of 2 samples are none" in capsys.readouterr().err

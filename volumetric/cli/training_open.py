@@ -129,7 +129,8 @@ def _network(run: RunSettings, samples: Samples) -> tuple[Network, Params]:
     known: dict[str, Any] = {"outputs": problem.outputs}
     if problem.vocabulary:
         known["vocabulary"] = problem.vocabulary
-    if problem.inputs.ndim == (3 if run.ticking else 2):
+    sequences = run.ticking or problem.resets is not None
+    if problem.inputs.ndim == (3 if sequences else 2):
         known |= {"inputs": problem.inputs.shape[-1], "width": problem.inputs.shape[-1]}
     if problem.shape:
         known["shape"] = problem.shape
@@ -142,7 +143,7 @@ def _network(run: RunSettings, samples: Samples) -> tuple[Network, Params]:
 def _fitting(problem: Problem) -> str:
     if problem.vocabulary:
         return "transformer"
-    return "cnn" if problem.inputs.ndim > 2 else "sequential"
+    return "cnn" if problem.inputs.ndim > 2 and problem.resets is None else "sequential"
 
 
 def _reshaped(opened: Opened) -> Opened:

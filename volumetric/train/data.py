@@ -16,6 +16,7 @@ from volumetric._typing import Array
 from volumetric.errors import CheckpointError, ShapeError, SpecError
 from volumetric.network import INPUT, OUTPUT
 from volumetric.train.npz import array_names, read_npz
+from volumetric.train.problems import Problem
 
 _HOW: Final = "write one with numpy.savez(path, inputs=…, targets=…)"
 _PARTS: Final = ("inputs", "targets", "mask")
@@ -352,8 +353,10 @@ def token_windows(ids: Array, length: int, stride: int | None = None) -> tuple[A
     return windows[:, :-1], windows[:, 1:]
 
 
-AnyData: TypeAlias = "Data | tuple[Inputs | Targets | Masks, ...] | str | Path | Callable[[int], Iterable[AnyBatch]]"
-"""What `as_data` takes: data, (inputs, targets[, mask]), an ``.npz`` path, or a function from epoch to batches."""
+AnyData: TypeAlias = (
+    "Data | Problem | tuple[Inputs | Targets | Masks, ...] | str | Path | Callable[[int], Iterable[AnyBatch]]"
+)
+"""What `as_data` takes: data, a problem, (inputs, targets[, mask]), an ``.npz`` path, or what makes batches."""
 
 
 def as_data(source: AnyData) -> Data:
@@ -366,6 +369,8 @@ def as_data(source: AnyData) -> Data:
     """
     if isinstance(source, Data):
         return source
+    if isinstance(source, Problem):
+        return ArrayData(inputs=source.inputs, targets=source.targets, mask=source.mask)
     if isinstance(source, (str, Path)):
         return load_npz(source)
     if isinstance(source, tuple) and len(source) in (2, 3):
@@ -374,7 +379,7 @@ def as_data(source: AnyData) -> Data:
         return StreamData(source)
     raise SpecError(
         f"cannot train on {type(source).__name__}",
-        hint="pass (inputs, targets[, mask]), an .npz path, or a function that makes the batches of an epoch",
+        hint="pass (inputs, targets[, mask]), a problem, an .npz path, or a function that makes an epoch's batches",
     )
 
 

@@ -22,11 +22,13 @@ class Problem:
     Attributes
     ----------
     inputs : ``[samples, …]``
-    targets : class ids ``[samples]``, or values ``[samples, outputs]``
-    classes : names of the classes, empty for values
+    targets : class ids ``[samples]``, or values ``[samples, outputs]``; of sequences ``[samples, T]``, or
+        ``[samples, T, outputs]``
+    classes : names of the classes, empty for values, and where tokens follow tokens
     shape : how a sample looks as an image, channels first, where it is one
     vocabulary : number of different tokens, for token ids
     mask : weights of the loss's terms, or None
+    resets : of sequences: 1 where one begins anew with a row, uint8 ``[samples, T]``; None: with the first row alone
     """
 
     inputs: Array
@@ -35,11 +37,12 @@ class Problem:
     shape: tuple[int, ...] = field(default=())
     vocabulary: int = 0
     mask: Array | None = None
+    resets: Array | None = None
 
     @property
     def outputs(self) -> int:
         """Features that a network must give for it."""
-        return self.vocabulary or len(self.classes) or self.targets.shape[-1]
+        return len(self.classes) or self.vocabulary or self.targets.shape[-1]
 
 
 def xor() -> Problem:

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from volumetric._typing import Array
 from volumetric.analysis.standardise import Standardisation
 from volumetric.errors import CheckpointError, ShapeError, SpecError
 from volumetric.network import INPUT, OUTPUT
-from volumetric.train import tables
+from volumetric.train import memory, tables
 from volumetric.train.by_output import AnyLoss
 from volumetric.train.data import ArrayData, changed, load_npz, named, token_windows
 from volumetric.train.losses import MSE, CrossEntropy
@@ -23,6 +23,8 @@ from volumetric.train.problems import PROBLEMS, Problem
 from volumetric.train.settings import DataSettings, RunSettings
 
 Tokenize = Callable[[str], Sequence[int]]
+_TASKS: Final = {name: task.make for name, task in memory.TASKS.items()}
+_KNOWN: Final = {**_TASKS, **PROBLEMS, **{f"memory.{name}": make for name, make in _TASKS.items()}}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +97,13 @@ def open_samples(
             raise SpecError("[data] validation: a problem has no file of its own", hint="give a fraction, as 0.2")
         _, others = _read(run, held, tokenize, problem.classes)
         validation = ArrayData(**others, batch_size=settings.batch_size, shuffle=False)
+    elif held and settings.problem not in PROBLEMS and settings.problem in _KNOWN:
+        most = round(len(data) * held)
+        if not most:
+            raise SpecError(f"[data] validation: {held} of {len(data)} samples are none")
+        others = _named(settings, split="validation", samples=most)
+        arrays = {"inputs": others.inputs, "targets": others.targets, "mask": others.mask}
+        validation = ArrayData(**arrays, batch_size=settings.batch_size, shuffle=False)
     elif held:
         data, validation = data.split(held)
     else:
@@ -125,8 +134,13 @@ def _read(
     elif settings.text:
         problem = _of_text(run.path(file), settings, tokenize)
     else:
-        problem = tables.choose(PROBLEMS, {"kind": settings.problem or "xor", **settings.options}, "[data] problem")
+        problem = _named(settings)
     return problem, {"inputs": problem.inputs, "targets": problem.targets, "mask": problem.mask}
+
+
+def _named(settings: DataSettings, **changes: Any) -> Problem:
+    """Make the problem that is named, with some options changed."""
+    return tables.choose(_KNOWN, {"kind": settings.problem or "xor", **settings.options, **changes}, "[data] problem")
 
 
 def _of_arrays(arrays: ArrayData, run: RunSettings) -> tuple[Problem, dict[str, Any]]:

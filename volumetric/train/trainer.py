@@ -77,8 +77,8 @@ def train(
     ----------
     network : a network; or a machine, whose weights are those of its network, with ``mode=Systolic(…)``: samples are
         sequences, and an update is one of a window of ticks
-    data : batches, (inputs, targets[, mask]), the path of an ``.npz`` file, or a function from epoch to batches; what
-        belongs to several inputs or outputs are mappings by name (see `Batch`)
+    data : batches, (inputs, targets[, mask]), a problem, the path of an ``.npz`` file, or a function from epoch to
+        batches; what belongs to several inputs or outputs are mappings by name (see `Batch`)
     config : settings; the defaults are AdamW on a mean squared error for one epoch
     validation : other data, or the fraction of `data` to hold back for it
     reporters : get every event, as it happens: functions, as `print`, or objects (see `volumetric.reporting.Reporter`)

@@ -1,0 +1,138 @@
+"""What can be done without memory: the commonest class, counts of tokens, the last 16; of values, one recurrence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import MappingProxyType
+from typing import Final, TypeAlias
+
+import numpy as np
+
+from volumetric._typing import Array
+from volumetric.builders import sequential
+from volumetric.errors import SpecError
+from volumetric.network import initialise
+from volumetric.runtime.open import AnyDevice
+from volumetric.train.config import TrainConfig
+from volumetric.train.data import ArrayData
+from volumetric.train.evaluation import evaluate
+from volumetric.train.losses import CrossEntropy
+from volumetric.train.memory.sines import ORDER
+from volumetric.train.optim import Adam
+from volumetric.train.problems import Problem
+from volumetric.train.schedules import Cosine
+from volumetric.train.trainer import train
+
+ROWS: Final = 16
+"""That ``last16`` sees."""
+_BATCH: Final = 256
+Baseline: TypeAlias = Callable[[Problem, Problem, AnyDevice], float]
+"""Problem to learn from, problem to be judged on → what `score` gives."""
+
+
+def score(problem: Problem, answers: Array) -> float:
+    """Return the share of right answers among those asked for; of values the squared error in units of their variance.
+
+    Parameters
+    ----------
+    answers : class ids ``[samples, T]``, or values ``[samples, T, 1]``
+    """
+    asked = _asked(problem)
+    if problem.classes:
+        return float((answers[asked] == problem.targets[asked]).mean())
+    targets = problem.targets[asked].astype(np.float64)
+    return float(((answers[asked] - targets) ** 2).mean() / targets.var())
+
+
+def baseline(name: str, known: Problem, judged: Problem, *, device: AnyDevice = "cpu") -> float:
+    """Train a baseline on one problem and judge it on another, by `score`.
+
+    ``prior``: the commonest class, or the mean. ``bag``: logistic regression on how often each token has come so far.
+    ``last16``: a network with a hidden layer of 64 on the last 16 tokens. ``linear``: of values, the recurrence of
+    `ORDER` values before that fits all samples best.
+
+    Raises
+    ------
+    SpecError : there is no such baseline of such a problem
+    """
+    found = baselines_of(known)
+    if name not in found:
+        raise SpecError(f"no baseline {name!r} of this problem", hint=f"one of {', '.join(found)}")
+    return found[name](known, judged, device)
+
+
+def baselines_of(problem: Problem) -> dict[str, Baseline]:
+    """Return the baselines that go with a problem, by name."""
+    return dict(_OF_CLASSES if problem.classes else _OF_VALUES)
+
+
+def _asked(problem: Problem) -> Array:
+    return np.ones(problem.targets.shape[:2], bool) if problem.mask is None else problem.mask > 0
+
+
+def _prior(known: Problem, judged: Problem, device: AnyDevice) -> float:
+    seen = known.targets[_asked(known)]
+    if not known.classes:
+        return score(judged, np.full(judged.targets.shape, seen.mean(), np.float64))
+    return score(judged, np.full(judged.targets.shape, np.bincount(seen).argmax()))
+
+
+def _bag(known: Problem, judged: Problem, device: AnyDevice) -> float:
+    x, y = (_counts(problem) for problem in (known, judged))
+    mean, spread = x.mean(0), x.std(0) + 1e-6
+    return _learned(((x - mean) / spread, known), ((y - mean) / spread, judged), (), 0.05, device)
+
+
+def _counts(problem: Problem) -> Array:
+    """How often each token has come, at the rows asked for, ``[rows, vocabulary]``."""
+    of = [np.cumsum(problem.inputs == token, 1)[_asked(problem)] for token in range(problem.vocabulary)]
+    return np.stack(of, 1).astype(np.float32)
+
+
+def _last(known: Problem, judged: Problem, device: AnyDevice) -> float:
+    x, y = (_windows(problem) for problem in (known, judged))
+    return _learned((x, known), (y, judged), (64,), 1e-2, device)
+
+
+def _windows(problem: Problem) -> Array:
+    """The last tokens one by one, at the rows asked for, ``[rows, 16 · vocabulary]``; 0 before the first."""
+    ids = np.pad(problem.inputs, ((0, 0), (ROWS - 1, 0)), constant_values=-1)
+    seen = np.lib.stride_tricks.sliding_window_view(ids, ROWS, axis=1)[_asked(problem)]
+    return (seen[..., None] == np.arange(problem.vocabulary)).reshape(len(seen), -1).astype(np.float32)
+
+
+def _learned(
+    known: tuple[Array, Problem], judged: tuple[Array, Problem], hidden: tuple[int, ...], rate: float, device: AnyDevice
+) -> float:
+    """Train a network on rows, and return its accuracy on others."""
+    (x, y), (other, wanted) = ((rows, problem.targets[_asked(problem)]) for rows, problem in (known, judged))
+    network = sequential(x.shape[1], known[1].outputs, hidden=hidden)
+    data = ArrayData(inputs=x, targets=y, batch_size=min(_BATCH, len(x)), drop_last=True)
+    epochs = max(2, 300 // data.batches_per_epoch)
+    config = TrainConfig(
+        loss=CrossEntropy(),
+        optimiser=Adam(lr=rate),
+        schedule=Cosine(steps=epochs * data.batches_per_epoch),
+        epochs=epochs,
+    )
+    result = train(network, initialise(network), data, config, device=device)
+    found = evaluate(
+        network, result.params, ArrayData(inputs=other, targets=wanted, batch_size=4096), config, device=device
+    )
+    return found.accuracy or 0.0
+
+
+def _linear(known: Problem, judged: Problem, device: AnyDevice) -> float:
+    past, asked = _past(known), _asked(known)
+    weights = np.linalg.lstsq(past[asked], known.targets[asked].astype(np.float64), rcond=None)[0]
+    return score(judged, _past(judged) @ weights)
+
+
+def _past(problem: Problem) -> Array:
+    """The last values, ``[samples, T, ORDER]``; 0 before the first."""
+    x = np.pad(problem.inputs[..., 0].astype(np.float64), ((0, 0), (ORDER - 1, 0)))
+    return np.lib.stride_tricks.sliding_window_view(x, ORDER, axis=1)
+
+
+_OF_CLASSES: Final = MappingProxyType[str, Baseline]({"prior": _prior, "bag": _bag, "last16": _last})
+_OF_VALUES: Final = MappingProxyType[str, Baseline]({"prior": _prior, "linear": _linear})

@@ -1,0 +1,67 @@
+"""Copy: repeat ten symbols in order after a pause (after Graves, Wayne & Danihelka 2014, arXiv 1410.5401)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from volumetric._typing import Array
+from volumetric.train.memory.base import NOT_ASKED, Drawn, MemoryTask, Split, between, drawn
+from volumetric.train.problems import Problem
+
+_START, _GO, _FIRST = 1, 2, 3  # 0 is a blank
+_SYMBOLS, _ITEMS, _OTHERS, _SHORTEST_PAUSE = 8, 10, 6, 20
+_FIXED: Final = _OTHERS + 1 + 2 * _ITEMS
+
+
+def copy(seed: int = 0, samples: int = 1024, length: int = 128, *, split: Split = "train", epoch: int = 0) -> Problem:
+    """Repeat ten symbols of 8 that stand behind a "start" mark, after a pause of 20 to ``length − 28`` steps.
+
+    Six symbols stand before the mark, such that each of the 8 comes twice: counts tell nothing.
+    """
+    return drawn(
+        _draw,
+        named=TASK.name,
+        seed=seed,
+        samples=samples,
+        length=length,
+        shortest=TASK.shortest,
+        split=split,
+        epoch=epoch,
+        vocabulary=_FIRST + _SYMBOLS,
+        classes=tuple(map(str, range(_SYMBOLS))),
+    )
+
+
+def _draw(random: np.random.Generator, count: int, length: int) -> Drawn:
+    x, y = np.zeros((count, length), np.int64), np.full((count, length), NOT_ASKED)
+    each = np.arange(count)[:, None]
+    order = random.permuted(np.tile(np.arange(_OTHERS + _ITEMS) % _SYMBOLS, (count, 1)), axis=1)
+    pause = between(random, _SHORTEST_PAUSE, np.full(count, length - _FIXED - 1))
+    first = (length - _FIXED - pause)[:, None]  # blanks before everything
+    x[each, first + np.arange(_OTHERS)] = _FIRST + order[:, :_OTHERS]
+    x[each, first + _OTHERS] = _START
+    x[each, first + _OTHERS + 1 + np.arange(_ITEMS)] = _FIRST + order[:, _OTHERS:]
+    x[:, -_ITEMS:], y[:, -_ITEMS:] = _GO, order[:, _OTHERS:]
+    return x, y
+
+
+def solve(inputs: Array) -> Array:
+    """Repeat what stands behind the mark."""
+    start = np.argmax(inputs == _START, axis=1)[:, None]
+    answers = np.full(inputs.shape, NOT_ASKED)
+    answers[:, -_ITEMS:] = np.take_along_axis(inputs, start + 1 + np.arange(_ITEMS), 1) - _FIRST
+    return np.where(inputs == _GO, answers, NOT_ASKED)
+
+
+TASK: Final = MemoryTask(
+    name="copy",
+    about="repeat ten symbols in order, after a pause",
+    needs="several symbols in order",
+    make=copy,
+    solve=solve,
+    length=128,
+    shortest=_FIXED + _SHORTEST_PAUSE + 1,
+    chance=1 / _SYMBOLS,
+)

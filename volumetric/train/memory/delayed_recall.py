@@ -1,0 +1,72 @@
+"""Delayed recall: one symbol to store, others to ignore, asked for much later (after Hochreiter & Schmidhuber 1997)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from volumetric._typing import Array
+from volumetric.train.memory.base import NOT_ASKED, Drawn, MemoryTask, Split, between, drawn, places
+from volumetric.train.problems import Problem
+
+_STORE, _IGNORE, _QUERY, _FIRST = 1, 2, 3, 4  # 0 is a blank
+_SYMBOLS: Final = 8
+_NEAREST: Final = 20  # steps from the symbol to the query, at least
+_CLEAR: Final = 16  # steps before the query without symbols, where there is room
+
+
+def delayed_recall(
+    seed: int = 0, samples: int = 1024, length: int = 224, *, split: Split = "train", epoch: int = 0
+) -> Problem:
+    """Name the symbol behind a "store" mark in the first tenth; the 7 others stand behind "ignore" marks later.
+
+    It is asked for 20 to ``length − length / 10 − 2`` steps later. Each symbol comes once, so that counts tell nothing;
+    with the 16 steps before the query clear, the last rows do not either.
+    """
+    return drawn(
+        _draw,
+        named=TASK.name,
+        seed=seed,
+        samples=samples,
+        length=length,
+        shortest=TASK.shortest,
+        split=split,
+        epoch=epoch,
+        vocabulary=_FIRST + _SYMBOLS,
+        classes=tuple(map(str, range(_SYMBOLS))),
+    )
+
+
+def _draw(random: np.random.Generator, count: int, length: int) -> Drawn:
+    x, y = np.zeros((count, length), np.int64), np.full((count, length), NOT_ASKED)
+    each = np.arange(count)
+    mark = random.integers(0, max(1, length // 10 - 1), count)
+    query = mark + 1 + between(random, _NEAREST, length - 2 - mark)
+    order = random.permuted(np.tile(np.arange(_SYMBOLS), (count, 1)), axis=1)
+    x[each, mark], x[each, mark + 1] = _STORE, _FIRST + order[:, 0]
+    x[each, query], y[each, query] = _QUERY, order[:, 0]
+    pairs = _SYMBOLS - 1
+    room = np.maximum(query - mark - 1 - _CLEAR, 2 * pairs)
+    starts = (mark + 2)[:, None] + places(random, room - pairs, pairs) + np.arange(pairs)
+    x[each[:, None], starts], x[each[:, None], starts + 1] = _IGNORE, _FIRST + order[:, 1:]
+    return x, y
+
+
+def solve(inputs: Array) -> Array:
+    """Answer with the symbol behind the mark."""
+    each = np.arange(len(inputs))
+    kept = inputs[each, np.argmax(inputs == _STORE, axis=1) + 1] - _FIRST
+    return np.where(inputs == _QUERY, kept[:, None], NOT_ASKED)
+
+
+TASK: Final = MemoryTask(
+    name="delayed_recall",
+    about="name the symbol that was to be stored, 20 steps later or many more",
+    needs="one symbol, kept behind a gate",
+    make=delayed_recall,
+    solve=solve,
+    length=224,
+    shortest=32,
+    chance=1 / _SYMBOLS,
+)

@@ -1,0 +1,99 @@
+"""Brackets of two kinds: is every one closed by its own kind? (Chomsky & Schützenberger 1963)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from volumetric._typing import Array
+from volumetric.train.memory.base import NOT_ASKED, Drawn, MemoryTask, Split, drawn
+from volumetric.train.problems import Problem
+
+_QUERY: Final = 4  # 0 and 1 open, 2 and 3 close brackets of the two kinds
+_DEPTH, _CLEAR, _SPAN = 8, 16, 6
+
+
+def dyck2(seed: int = 0, samples: int = 1024, length: int = 128, *, split: Split = "train", epoch: int = 0) -> Problem:
+    """Tell whether in a beginning of a word of brackets, at most 8 deep, each is closed by its own kind.
+
+    In the wrong ones the kinds of two closing brackets, of different kinds, are exchanged: counts and depths are those
+    of a right one. Both close what was opened 6 steps before or earlier, and stand before the last 16 rows.
+    """
+    return drawn(
+        _draw,
+        named=TASK.name,
+        seed=seed,
+        samples=samples,
+        length=length,
+        shortest=TASK.shortest,
+        split=split,
+        epoch=epoch,
+        vocabulary=_QUERY + 1,
+        classes=("wrong", "right"),
+    )
+
+
+def _draw(random: np.random.Generator, count: int, length: int) -> Drawn:
+    x = np.empty((0, length), np.int64)
+    y = np.empty(0, np.int64)
+    while len(x) < count:  # some have no two brackets to exchange
+        words, far = _words(random, count, length)
+        chosen = [_one_of(random, far & (words == kind)) for kind in (2, 3)]
+        fit = np.nonzero((chosen[0] >= 0) & (chosen[1] >= 0))[0]
+        words, right = words[fit], random.integers(0, 2, len(fit))
+        wrong = np.nonzero(right == 0)[0]
+        for at, kind in zip(chosen, (3, 2), strict=True):
+            words[wrong, at[fit][wrong]] = kind
+        x, y = np.concatenate([x, words]), np.concatenate([y, right])
+    answers = np.full((count, length), NOT_ASKED)
+    answers[:, -1] = y[:count]
+    return x[:count], answers
+
+
+def _words(random: np.random.Generator, count: int, length: int) -> tuple[Array, Array]:
+    """Right words with a query behind, and which brackets close what was opened far before."""
+    x, far = np.full((count, length), _QUERY), np.zeros((count, length), bool)
+    each, depth = np.arange(count), np.zeros(count, np.int64)
+    kinds, since = np.zeros((count, _DEPTH), np.int64), np.zeros((count, _DEPTH), np.int64)
+    for t in range(length - 1):
+        opens = (random.random(count) < 0.5) & (depth < _DEPTH) | (depth == 0)
+        kind, top = random.integers(0, 2, count), np.where(opens, depth, depth - 1)
+        kinds[each[opens], top[opens]], since[each[opens], top[opens]] = kind[opens], t
+        x[:, t] = np.where(opens, kind, 2 + kinds[each, top])
+        far[:, t] = ~opens & (t - since[each, top] >= _SPAN) & (t < length - _CLEAR)
+        depth = top + opens
+    return x, far
+
+
+def _one_of(random: np.random.Generator, marked: Array) -> Array:
+    """A marked place of each row, all as likely; −1 where none is."""
+    keys = np.where(marked, random.random(marked.shape), -1.0)
+    return np.where(marked.any(1), keys.argmax(1), -1)
+
+
+def solve(inputs: Array) -> Array:
+    """Go through the word with a stack."""
+    answers = np.full(inputs.shape, NOT_ASKED)
+    for row, word in enumerate(inputs.tolist()):
+        stack, right = list[int](), True
+        for t, token in enumerate(word):
+            if token < 2:
+                stack.append(token)
+            elif token < _QUERY:
+                right = right and bool(stack) and stack.pop() == token - 2
+            else:
+                answers[row, t] = right
+    return answers
+
+
+TASK: Final = MemoryTask(
+    name="dyck2",
+    about="does each closing bracket have the kind of the one that it closes?",
+    needs="a stack",
+    make=dyck2,
+    solve=solve,
+    length=128,
+    shortest=64,
+    chance=0.5,
+)

@@ -1,0 +1,68 @@
+"""Majority: more of the one, or of the other? Counting, for control."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from volumetric._typing import Array
+from volumetric.train.memory.base import NOT_ASKED, Drawn, MemoryTask, Split, between, drawn
+from volumetric.train.problems import Problem
+
+_MINUS, _PLUS, _QUERY = 1, 2, 3  # 0 is a blank
+_MARGIN, _CLEAR = 9, 16
+
+
+def majority(
+    seed: int = 0, samples: int = 1024, length: int = 128, *, split: Split = "train", epoch: int = 0
+) -> Problem:
+    """Tell which votes among blanks are more.
+
+    Margins of 1 … 9 are as likely. The last 16 rows are blank, and the number of blanks tells nothing.
+    """
+    return drawn(
+        _draw,
+        named=TASK.name,
+        seed=seed,
+        samples=samples,
+        length=length,
+        shortest=TASK.shortest,
+        split=split,
+        epoch=epoch,
+        vocabulary=_QUERY + 1,
+        classes=("minus", "plus"),
+    )
+
+
+def _draw(random: np.random.Generator, count: int, length: int) -> Drawn:
+    x, y = np.zeros((count, length), np.int64), np.full((count, length), NOT_ASKED)
+    room = length - 1 - _CLEAR
+    margin, plus = random.integers(1, _MARGIN + 1, count), random.integers(0, 2, count)
+    even = between(random, 0, np.full(count, (room - _MARGIN) // 4))  # votes that make up for each other, half of them
+    at = np.arange(room)
+    order = np.where(at < (even + margin)[:, None], 1 + plus[:, None], 0)
+    order = np.where((at >= (even + margin)[:, None]) & (at < (2 * even + margin)[:, None]), 2 - plus[:, None], order)
+    x[:, :room] = random.permuted(order, axis=1)
+    x[:, -1], y[:, -1] = _QUERY, plus
+    return x, y
+
+
+def solve(inputs: Array) -> Array:
+    """Count."""
+    answers = np.full(inputs.shape, NOT_ASKED)
+    answers[:, -1] = (inputs == _PLUS).sum(1) > (inputs == _MINUS).sum(1)
+    return answers
+
+
+TASK: Final = MemoryTask(
+    name="majority",
+    about="are there more votes for or against?",
+    needs="a counter",
+    make=majority,
+    solve=solve,
+    length=128,
+    shortest=32,
+    chance=0.5,
+    controls=("bag",),
+)

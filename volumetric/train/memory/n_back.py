@@ -1,0 +1,71 @@
+"""N-back: is this what came n steps before? (Kirchner 1958)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from volumetric._typing import Array
+from volumetric.errors import SpecError
+from volumetric.train.memory.base import NOT_ASKED, Drawn, MemoryTask, Split, drawn
+from volumetric.train.problems import Problem
+
+_SYMBOLS: Final = 8
+
+
+def n_back(
+    seed: int = 0, samples: int = 1024, length: int = 128, *, split: Split = "train", epoch: int = 0, n: int = 3
+) -> Problem:
+    """Tell at each step whether the token is that of `n` steps before: half of all; of the others half are of n ± 1.
+
+    Raises `SpecError` unless n is in 2 … 15.
+    """
+    if not 2 <= n <= 15:
+        raise SpecError(
+            f"n_back: n must be in 2 … 15, got {n}", hint="more than 15 steps back the control sees nothing"
+        )
+    return drawn(
+        _draw,
+        named=TASK.name,
+        seed=seed,
+        samples=samples,
+        length=length,
+        shortest=n + 2,
+        split=split,
+        epoch=epoch,
+        vocabulary=_SYMBOLS,
+        classes=("other", "same"),
+        options={"n": n},
+    )
+
+
+def _draw(random: np.random.Generator, count: int, length: int, n: int) -> Drawn:
+    x = random.integers(0, _SYMBOLS, (count, length))
+    for t in range(n + 1, length):
+        back = x[:, t - n]
+        other = (back + random.integers(1, _SYMBOLS, count)) % _SYMBOLS
+        lure = np.where(random.random(count) < 0.5, x[:, t - n + 1], x[:, t - n - 1])
+        other = np.where((random.random(count) < 0.5) & (lure != back), lure, other)
+        x[:, t] = np.where(random.random(count) < 0.5, back, other)
+    return x, solve(x, n=n)
+
+
+def solve(inputs: Array, *, n: int = 3) -> Array:
+    """Compare."""
+    answers = np.full(inputs.shape, NOT_ASKED)
+    answers[:, n + 1 :] = inputs[:, n + 1 :] == inputs[:, 1:-n]
+    return answers
+
+
+TASK: Final = MemoryTask(
+    name="n_back",
+    about="is the token that of three steps before?",
+    needs="a shift register",
+    make=n_back,
+    solve=solve,
+    length=128,
+    shortest=5,
+    chance=0.5,
+    controls=("last16",),
+)

@@ -1,0 +1,66 @@
+"""Parity: was the number of ones odd? One bit, flipped each time and then kept."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from volumetric._typing import Array
+from volumetric.train.memory.base import NOT_ASKED, Drawn, MemoryTask, Split, between, drawn
+from volumetric.train.problems import Problem
+
+_BEGIN, _QUERY = 2, 3  # beside 0 and 1
+_HEAD, _MOST = 64, 16
+
+
+def parity(seed: int = 0, samples: int = 1024, length: int = 322, *, split: Split = "train", epoch: int = 0) -> Problem:
+    """Tell whether there was an odd number of ones: 0 … 16 among 64 rows behind a mark, then as many zeros or more.
+
+    Each number is as likely. The query is the last row; zeros stand before the mark. Where `length` is below 194, the
+    head has a third of it.
+    """
+    return drawn(
+        _draw,
+        named=TASK.name,
+        seed=seed,
+        samples=samples,
+        length=length,
+        shortest=TASK.shortest,
+        split=split,
+        epoch=epoch,
+        vocabulary=_QUERY + 1,
+        classes=("even", "odd"),
+    )
+
+
+def _draw(random: np.random.Generator, count: int, length: int) -> Drawn:
+    x, y = np.zeros((count, length), np.int64), np.full((count, length), NOT_ASKED)
+    head = min(_HEAD, (length - 2) // 3)
+    ones = random.integers(0, _MOST + 1, count)
+    tail = between(random, head, np.full(count, length - 2 - head))
+    bits = random.permuted((np.arange(head) < ones[:, None]).astype(np.int64), axis=1)
+    first = (length - 1 - head - tail)[:, None]
+    np.put_along_axis(x, first + np.arange(head), bits, 1)
+    np.put_along_axis(x, first - 1, _BEGIN, 1)
+    x[:, -1], y[:, -1] = _QUERY, ones % 2
+    return x, y
+
+
+def solve(inputs: Array) -> Array:
+    """Count the ones, modulo 2."""
+    answers = np.full(inputs.shape, NOT_ASKED)
+    answers[:, -1] = (inputs == 1).sum(1) % 2
+    return answers
+
+
+TASK: Final = MemoryTask(
+    name="parity",
+    about="was the number of ones odd?",
+    needs="one bit, flipped exactly",
+    make=parity,
+    solve=solve,
+    length=322,
+    shortest=3 * _MOST + 2,
+    chance=(_MOST // 2 + 1) / (_MOST + 1),
+)
