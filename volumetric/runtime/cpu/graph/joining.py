@@ -8,88 +8,35 @@ never hold it.
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
-from collections.abc import Iterator
 
-from volumetric.runtime.cpu.graph.rewriting import Rewriting
-from volumetric.runtime.graph.liveness import roots
-from volumetric.runtime.graph.ops import Graph, Node
+from volumetric.runtime.graph.chains import chains_of, products_of
+from volumetric.runtime.graph.ops import Graph
 from volumetric.runtime.graph.pruning import pruned
+from volumetric.runtime.graph.rewriting import Rewriting
 
 MOST = 16
 """Terms of a sum: all their operands are held until it is made, and the last ones should still be in a cache."""
 
 
-@dataclasses.dataclass(slots=True)
-class _Chain:
-    """Products, and the additions that sum them from left to right."""
-
-    terms: list[Node]
-    sums: list[Node] = dataclasses.field(default_factory=list)
-
-    def takes(self, graph: Graph, term: Node) -> bool:
-        """Whether a product has the sizes of the others."""
-        first = self.terms[0]
-        shapes = [[graph.tensors[i].shape for i in node.inputs] for node in (first, term)]
-        return first.attrs == term.attrs and shapes[0] == shapes[1]
-
-    def blocks(self) -> Iterator[tuple[list[Node], Node | None, Node]]:
-        """Yield terms that become one sum, the addition that made what comes before, and the one that adds them."""
-        for first in range(0, len(self.terms), MOST):
-            terms = self.terms[first : first + MOST]
-            before = self.sums[first - 2] if first > 1 else None
-            yield terms, before, self.sums[first + len(terms) - 2]
-
-
 def join_products(graph: Graph) -> Graph:
     """Turn sums of products of the same sizes into `gemm_sum` of up to `MOST` terms each."""
-    chains = _chains(graph)
-    if not chains:
+    blocks = [block for chain in chains_of(graph, products_of(graph)) for block in chain.blocks(MOST)]
+    if not blocks:
         return graph
     work = Rewriting(graph)
-    made = {sum_.outputs[0]: (terms, before) for chain in chains for terms, before, sum_ in chain.blocks()}
-    alone = {id(terms[0]) for terms, _ in made.values() if len(terms) == 1}
-    gone = {id(node) for chain in chains for node in (*chain.terms, *chain.sums)} - alone
+    made = {block.sums[-1].outputs[0]: block for block in blocks}
+    gone = {id(node) for block in blocks for node in (*(block.terms if len(block.terms) > 1 else ()), *block.sums)}
     for node in graph.nodes:
         work.where = node.where
         if not node.outputs or node.outputs[0] not in made:
             work.nodes += [] if id(node) in gone else [node]
             continue
-        terms, before = made[node.outputs[0]]
-        inputs = [i for term in terms for i in term.inputs]
-        if before is None:
-            work.emit_to(node.outputs, "gemm_sum", inputs, **terms[0].attrs)
+        block = made[node.outputs[0]]
+        first, inputs = block.terms[0], [i for term in block.terms for i in term.inputs]
+        if block.before is None:
+            work.emit_to(node.outputs, "gemm_sum", inputs, **first.attrs)
             continue
         shape = work.shape(node.outputs[0])
-        total = terms[0].outputs[0] if len(terms) == 1 else work.emit("gemm_sum", inputs, shape, **terms[0].attrs)
-        work.emit_to(node.outputs, "binary", (before.outputs[0], total), name="add")
+        total = first.outputs[0] if len(block.terms) == 1 else work.emit("gemm_sum", inputs, shape, **first.attrs)
+        work.emit_to(node.outputs, "binary", (block.before.outputs[0], total), name="add")
     return pruned(dataclasses.replace(graph, tensors=tuple(work.tensors), nodes=tuple(work.nodes)))
-
-
-def _chains(graph: Graph) -> list[_Chain]:
-    reads = Counter(i for node in graph.nodes for i in node.inputs) + Counter(graph.outputs)
-    root = roots(graph)
-    # Columns are made for one product, a few samples at a time, so that they are read from a cache: none may wait.
-    columns = {node.outputs[0] for node in graph.nodes if node.op == "unfold"}
-    products = {
-        node.outputs[0]: node
-        for node in graph.nodes
-        if node.op == "gemm"
-        and len(node.inputs) == 2
-        and node.attrs["activation"] == "linear"
-        and {graph.tensors[i].shape[0] for i in node.inputs} == {node.attrs["groups"]}
-        and all(graph.tensors[root[i]].key is None for i in node.inputs)  # written to, maybe, before the sum is made
-        and columns.isdisjoint(root[i] for i in node.inputs)
-    }
-    found: dict[int, _Chain] = {}
-    for node in graph.nodes:
-        if node.op != "binary" or node.attrs["name"] != "add" or any(reads[i] != 1 for i in node.inputs):
-            continue
-        before, last = node.inputs
-        chain = found.get(before) or (_Chain([products[before]]) if before in products else None)
-        if chain is not None and last in products and chain.takes(graph, products[last]):
-            chain.terms.append(products[last])
-            chain.sums.append(node)
-            found.pop(before, None)
-            found[node.outputs[0]] = chain
-    return list(found.values())
