@@ -167,10 +167,12 @@ def _emit(
     else:
         made = parts.forward(run, streams.machine)
 
-    def row(y: int) -> int:
-        return work.reshape(y, (work.shape(y)[0], 1, *work.shape(y)[1:]))
-
-    return run, {name: work.concat([row(made[t][name]) for t in at], 1) for name, at in ticks.read}
+    found: dict[str, int] = {}
+    for name, at in ticks.read:
+        rows = [work.reshape(y, (1, *work.shape(y))) for y in (made[t][name] for t in at)]
+        whole = work.concat(rows, 0)  # the gradient of each tick is then a part of one that nobody has to copy
+        found[name] = work.permute(whole, (1, 0, *range(2, len(work.shape(whole)))))
+    return run, found
 
 
 class Parts:

@@ -1,0 +1,91 @@
+"""Sums over steps of time as one product, or one reduction, of what the steps made put together.
+
+The gradient of a weight that many ticks read is a sum of a product for each of them. On a GPU these are launches that
+each write all of the weight's gradient, and as many that add to it; instead, operands of some ticks are put side by
+side, so that the sum is the product's own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from math import prod
+
+from volumetric.runtime.graph.chains import Block, chains_of, products_of
+from volumetric.runtime.graph.liveness import roots
+from volumetric.runtime.graph.ops import Graph, Node
+from volumetric.runtime.graph.pruning import pruned
+from volumetric.runtime.graph.rewriting import Rewriting
+
+MOST = 16
+"""Terms of a sum: all their operands are held until it is made."""
+_BYTES = 64 << 20
+"""Memory that the operands on one side of a sum may take."""
+_LEAST = 3
+"""Terms that are fewer launches together than apart."""
+_WORTH = 8 << 20
+"""Bytes that may be copied for a launch less: what memory moves in the meantime, by the fastest card."""
+
+
+def join_sums(graph: Graph) -> Graph:
+    """Make sums of products, and of sums over axes, at once, where that is less than writing and adding each."""
+    chains = [*chains_of(graph, products_of(graph)), *chains_of(graph, _sums(graph))]
+    blocks = [b for chain in chains for b in chain.blocks(_terms(graph, chain.terms[0])) if len(b.terms) >= _LEAST]
+    if not blocks:
+        return graph
+    work, whole = Rewriting(graph), dict[tuple[tuple[int, ...], int], int]()
+    made = {block.sums[-1].outputs[0]: block for block in blocks}
+    gone = {id(node) for block in blocks for node in block.sums}
+    for node in graph.nodes:
+        work.where = node.where
+        if not node.outputs or node.outputs[0] not in made:
+            work.nodes += [] if id(node) in gone else [node]
+            continue
+        block = made[node.outputs[0]]
+        first, operands, shape = block.terms[0], _operands(work, block, whole), work.shape(node.outputs[0])
+        total = work.emit(first.op, operands, work.shape(first.outputs[0]), **first.attrs)
+        if block.before is None:
+            work.emit_to(node.outputs, "reshape", (total,), shape=shape)
+            continue
+        total = work.emit("reshape", (total,), shape, shape=shape)
+        work.emit_to(node.outputs, "binary", (block.before.outputs[0], total), name="add")
+    return pruned(dataclasses.replace(graph, tensors=tuple(work.tensors), nodes=tuple(work.nodes)))
+
+
+def _sums(graph: Graph) -> dict[int, Node]:
+    """Return sums over axes of what is not written to, by what they make, or by a view of that."""
+    root = roots(graph)
+    found = {
+        node.outputs[0]: node
+        for node in graph.nodes
+        if node.op == "reduce" and node.attrs["name"] == "sum" and graph.tensors[root[node.inputs[0]]].key is None
+    }
+    views = {node.outputs[0] for node in graph.nodes if node.op == "reshape"}
+    return found | {i: found[root[i]] for i in views if root[i] in found}
+
+
+def _terms(graph: Graph, node: Node) -> int:
+    """Terms like `node` that are made together; 1: they are better made apart."""
+    sizes = [4 * prod(graph.tensors[i].shape) for i in node.inputs]
+    moved, saved = 2 * sum(sizes), 4 * 4 * prod(graph.tensors[node.outputs[0]].shape)
+    return min(MOST, max(1, _BYTES // max(*sizes, 1))) if moved <= saved + _WORTH else 1
+
+
+def _operands(work: Rewriting, block: Block, whole: dict[tuple[tuple[int, ...], int], int]) -> list[int]:
+    """Put the operands of terms side by side, along an axis that is summed; `whole` are those that are already."""
+    found: list[int] = []
+    for place, axis in enumerate(_summed(block.terms[0])):
+        parts = tuple(term.inputs[place] for term in block.terms)
+        if (parts, axis) not in whole:
+            shape = list(work.shape(parts[0]))
+            shape[axis] *= len(parts)
+            whole[parts, axis] = work.emit("concat", parts, tuple(shape), axis=axis)
+        found.append(whole[parts, axis])
+    return found
+
+
+def _summed(node: Node) -> Sequence[int]:
+    """Axis of each operand along which a node sums."""
+    if node.op == "reduce":
+        return (node.attrs["axes"][0],)
+    return 1 if node.attrs["trans_a"] else 2, 2 if node.attrs["trans_b"] else 1
