@@ -16,6 +16,7 @@ from tests.graph.scans import emit as emit_scan
 from volumetric._typing import Array
 from volumetric.layers.activations import ACTIVATIONS
 from volumetric.layers.fabric.attend import edges_of
+from volumetric.layers.recurrent import CELLS
 from volumetric.runtime.graph import Graph, GraphBuilder
 from volumetric.runtime.graph.families.elementwise import BINARY, CURVED, SLOPES, UNARY
 from volumetric.runtime.graph.network import DIALECT, GROUPED
@@ -388,9 +389,13 @@ def _recurrent(cell: str, b: int, t: int, size: int, *, bias: bool, resets: bool
     def normal(*shape: int) -> np.ndarray:
         return draw.standard_normal(shape).astype(np.float32)
 
-    blocks = {"lstm": 4, "gru": 3}.get(cell, 1)
-    states = [normal(b, size) for _ in range(2 if cell == "lstm" else 1)]
-    from_x, weight = normal(b, t, blocks * size), normal(blocks * size, size) * np.float32(0.5)
+    blocks, count = CELLS[cell].blocks, len(CELLS[cell].states)
+    states = [normal(b, size) for _ in range(count)]
+    heads = 1
+    if cell == "slstm":
+        heads = {33: 3, 64: 4}.get(size, 1)
+        states[2] = np.abs(states[2]) + np.float32(0.1)  # a normaliser; at 0 its gradient jumps
+    from_x, weight = normal(b, t, blocks * size), normal(blocks * size, size // heads) * np.float32(0.5)
     end = (normal(blocks * size),) if bias else ()
     keep: tuple[Array, ...] = ()
     if resets:
@@ -400,7 +405,7 @@ def _recurrent(cell: str, b: int, t: int, size: int, *, bias: bool, resets: bool
     attrs = {"cell": cell, "resets": resets}
     case = OpCase(op="recurrent", inputs=(from_x, weight, *states, *end, *keep), attrs={**attrs, "bias": bias})
     y, *more = case_outputs(case)
-    g_last = (normal(b, size),) if resets and cell == "lstm" else ()
+    g_last = tuple(normal(b, size) for _ in range(count - 1)) if resets else ()
     given = (normal(b, t, size), *g_last, y, *more[len(states) - 1 :], weight, *states, *keep)
     back = OpCase(op="recurrent_grad", inputs=given, attrs={**attrs, "last": bool(g_last)})
     name = f"{cell}-{b}-{t}-{size}{'-resets' if resets else ''}"
@@ -536,7 +541,7 @@ _SEQUENCES = {
     "linear-scan-no-rows": _linear_scan(0, 3, 2, reverse=True),
     **{
         name: case
-        for cell in ("rnn_tanh", "rnn_relu", "lstm", "gru")
+        for cell in CELLS
         for shape, bias, resets in (
             ((2, 5, 3), True, False),
             ((17, 3, 33), False, False),
@@ -544,6 +549,7 @@ _SEQUENCES = {
             ((0, 2, 3), True, False),
             ((5, 6, 7), True, True),
             ((18, 2, 33), False, True),
+            *([((6, 4, 64), True, True)] if cell == "slstm" else []),
         )
         for name, case in _recurrent(cell, *shape, bias=bias, resets=resets).items()
     },

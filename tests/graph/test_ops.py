@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.graph import slstm_formula
 from tests.graph.op_cases import OP_CASES, OPEN, OpCase, case_graph, case_outputs
 from tests.layers.test_vjp import differences
 from volumetric.dtypes import Scheme
@@ -290,6 +291,8 @@ def torch_cell(
 
 def recurrent(xs: list[A], at: Attrs) -> list[A]:
     """Unit by unit."""
+    if at["cell"] == "slstm":
+        return slstm_formula.recurrent(xs, at)
     x, weight, *rest = xs
     batch, length, wide = x.shape
     size = weight.shape[1]
@@ -389,6 +392,8 @@ def edge_attend_grad(xs: list[A], at: Attrs) -> list[A]:
 def recurrent_grad(xs: list[A], at: Attrs) -> list[A]:
     """Step by step, with the derivatives of a step by central differences of `torch_cell`."""
     cell = at["cell"]
+    if cell == "slstm":
+        return slstm_formula.recurrent_grad(xs, at)
     gy, *rest = xs
     arrived = rest.pop(0) if at["last"] else None
     y = rest.pop(0)

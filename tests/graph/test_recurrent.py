@@ -25,6 +25,34 @@ def by_node(work: GraphBuilder, inputs: list[int], case: OpCase) -> list[int]:
     return list(work.emit("recurrent", inputs, **case.attrs)[: len(CELLS[case.attrs["cell"]].states)])
 
 
+def by_head(work: GraphBuilder, h: int, weight: int) -> int:
+    """``W h``, block by block, where a unit sees those of its head."""
+    (_, size), (wide, width) = work.shape(h), work.shape(weight)
+    if width == size:
+        return product(work, h, weight)
+    heads, blocks = size // width, wide // size
+    found = []
+    for of in range(blocks):
+        for head in range(heads):
+            rows = work.part(weight, 0, of * size + head * width, of * size + (head + 1) * width)
+            found.append(product(work, work.part(h, 1, head * width, (head + 1) * width), rows))
+    return work.concat(found, 1)
+
+
+def exponential(work: GraphBuilder, pre: list[int], states: list[int]) -> tuple[list[int], list[int]]:
+    """A step of an sLSTM."""
+    (i, f, z, o), (_, c, n, m) = pre, states
+    passed = work.binary("sub", m, work.unary(work.unary(f, "neg"), "softplus"))
+    begun = work.binary("greater", work.unary(n, "abs"), work.scalar(0.0))
+    most = work.binary("max", i, work.binary("mask", passed, begun))
+    i = work.unary(work.binary("sub", i, most), "exp")
+    f = work.unary(work.binary("min", work.binary("sub", passed, most), work.scalar(0.0)), "exp")
+    c = work.add(work.binary("mul", f, c), work.binary("mul", i, work.unary(z, "tanh")))
+    n = work.add(work.binary("mul", f, n), i)
+    y = work.binary("div", work.binary("mul", work.unary(o, "sigmoid"), c), work.affine(n, 1.0, 1e-6))
+    return [y], [y, c, n, most]
+
+
 def by_scan(work: GraphBuilder, inputs: list[int], case: OpCase) -> list[int]:
     """The equations of `layers.recurrent` as a body."""
     cell, (from_x, weight, *rest) = case.attrs["cell"], inputs
@@ -34,8 +62,7 @@ def by_scan(work: GraphBuilder, inputs: list[int], case: OpCase) -> list[int]:
 
     def body(work: GraphBuilder, xs: list[int], constants: list[int], states: list[int]) -> tuple[list[int], list[int]]:
         states = [work.binary("mul_nonzero", state, kept) for state in states for kept in xs[1:]] or states
-        r = product(work, states[0], constants[0])
-        r = work.add(r, *constants[1:])
+        r = work.add(by_head(work, states[0], constants[0]), *constants[1:])
         sizes = [work.shape(states[0])[1]] * CELLS[cell].blocks
         a, b = work.split(xs[0], sizes, 1), work.split(r, sizes, 1)
         if cell == "gru":
@@ -44,6 +71,8 @@ def by_scan(work: GraphBuilder, inputs: list[int], case: OpCase) -> list[int]:
             h = work.add(work.binary("mul", work.affine(z, -1.0, 1.0), n), work.binary("mul", z, states[0]))
             return [h], [h]
         pre = [work.add(*both) for both in zip(a, b, strict=True)]
+        if cell == "slstm":
+            return exponential(work, pre, states)
         if cell == "lstm":
             i, f, o = (work.unary(pre[k], "sigmoid") for k in (0, 1, 3))
             c = work.add(work.binary("mul", f, states[1]), work.binary("mul", i, work.unary(pre[2], "tanh")))

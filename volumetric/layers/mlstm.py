@@ -23,7 +23,8 @@ from volumetric.layers.base import (
 from volumetric.layers.causal_conv import causal_conv, causal_conv_vjp, conv_params, conv_state
 from volumetric.layers.dense import affine, affine_vjp
 from volumetric.layers.head_norm import head_norm, head_norm_params, head_norm_vjp
-from volumetric.layers.slstm import EPS, check_heads, log_sigmoid
+from volumetric.layers.slstm import check_heads
+from volumetric.layers.slstm_cell import EPS, log_sigmoid
 from volumetric.layers.state import StateSpec, covered_by, is_sequence
 
 MOST = 80.0

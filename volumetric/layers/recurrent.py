@@ -6,10 +6,10 @@ in the form that applies the reset gate after the product. The VJP is back-propa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import ClassVar, Literal, TypeAlias
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -29,113 +29,9 @@ from volumetric.layers.base import (
     rows,
 )
 from volumetric.layers.dense import affine, affine_params, affine_vjp
+from volumetric.layers.recurrent_cell import Cell, States
+from volumetric.layers.slstm_cell import CELL as SLSTM_CELL
 from volumetric.layers.state import StateSpec, covered_by, is_sequence
-
-States: TypeAlias = tuple[Array, ...]
-"""Arrays that a step hands to the next, each ``[..., hidden_size]``; the first is h, the output."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
-    """One step of a recurrent layer from ``from_x = x Wihᵀ + bih`` and ``from_h = h Whhᵀ + bhh``, and back through it.
-
-    Attributes
-    ----------
-    name : what operations of graphs and kernels call it
-    blocks : pre-activations of one hidden unit; those of all units lie side by side, block by block
-    states : names of what a step hands to the next
-    keeps : numbers of a hidden unit and step that the gradient needs besides the states
-    direct : the states whose gradient also comes another way than through `from_h`
-    apart : whether the gradients of `from_x` and `from_h` differ
-    step : (from_x, from_h, states before) → states after, kept
-    back : (kept, states before, states after, their gradients) → gradients of `from_x`, of `from_h`, and of `direct`
-    """
-
-    name: str
-    blocks: int
-    states: tuple[str, ...] = ("h",)
-    keeps: tuple[str, ...] = ()
-    direct: tuple[str, ...] = ()
-    apart: bool = False
-    step: Callable[[Array, Array, States], tuple[States, States]]
-    back: Callable[[States, States, States, States], tuple[Array, Array, States]]
-
-    @property
-    def kept(self) -> int:
-        """Numbers of a unit and step beside h that operations keep: those of `keeps`, then the other states."""
-        return len(self.keeps) + len(self.states) - 1
-
-    def run(
-        self, from_x: Array, weight: Array, bias: Array | None, start: States, keep: Array | None = None
-    ) -> tuple[States, States]:
-        """Run all steps of ``from_x [..., T, blocks · H]``.
-
-        Parameters
-        ----------
-        keep : ``[..., T]``; where it is 0, the states are forgotten before the step, which begins with zeros
-
-        Returns
-        -------
-        The states, ``[..., T + 1, H]`` with `start` in front, and what is kept, each ``[..., T, H]``.
-        """
-        *lead, length, _ = from_x.shape
-        size = weight.shape[1]
-        every = tuple(np.empty((*lead, length + 1, size), from_x.dtype) for _ in self.states)
-        tape = tuple(np.empty((*lead, length, size), from_x.dtype) for _ in self.keeps)
-        for state, first in zip(every, start, strict=True):
-            state[..., 0, :] = first
-        for t in range(length):
-            before = tuple(held(state[..., t, :], keep, t) for state in every)
-            from_h = before[0] @ weight.T
-            after, kept = self.step(from_x[..., t, :], from_h if bias is None else from_h + bias, before)
-            for state, new in zip(every, after, strict=True):
-                state[..., t + 1, :] = new
-            for of, new in zip(tape, kept, strict=True):
-                of[..., t, :] = new
-        return every, tape
-
-    def run_back(
-        self,
-        weight: Array,
-        every: States,
-        tape: States,
-        gy: Array,
-        last: States | None = None,
-        keep: Array | None = None,
-    ) -> tuple[Array, Array, States]:
-        """Back-propagate ``gy [..., T, H]`` through all steps that `run` made.
-
-        Parameters
-        ----------
-        last : gradients of the last states beside h; None: zeros
-        keep : as in `run`
-
-        Returns
-        -------
-        The gradients of ``from_x`` and ``from_h``, and those of the states that the first step began with, which are
-        zeros where it forgets, as far as these are `direct`.
-        """
-        g_x = np.empty((*gy.shape[:-1], len(weight)), gy.dtype)
-        g_h = np.empty_like(g_x)
-        g = [np.zeros_like(state[..., 0, :]) for state in every]
-        g[1:] = g[1:] if last is None else last
-        direct: States = tuple(np.zeros_like(g[0]) for _ in self.direct)
-        for t in reversed(range(gy.shape[-2])):
-            before, after = (tuple(state[..., at, :] for state in every) for at in (t, t + 1))
-            before = tuple(held(state, keep, t) for state in before)
-            g[0] = g[0] + gy[..., t, :]
-            kept = tuple(of[..., t, :] for of in tape)
-            g_x[..., t, :], g_h[..., t, :], direct = self.back(kept, before, after, tuple(g))
-            ways = dict(zip(self.direct, direct, strict=True))
-            g = [ways.get(name, np.zeros_like(g[0])) for name in self.states]
-            g[0] = g[0] + g_h[..., t, :] @ weight
-            g = [held(of, keep, t) for of in g]
-        return g_x, g_h, direct
-
-
-def held(state: Array, keep: Array | None, t: int) -> Array:
-    """Return a state ``[..., H]`` as step `t` finds it: zeros, whatever it is, where ``keep [..., T]`` is 0."""
-    return state if keep is None else np.where(keep[..., t, None] != 0, state, state.dtype.type(0))
 
 
 def _tanh(from_x: Array, from_h: Array, before: States) -> tuple[States, States]:
@@ -212,6 +108,7 @@ CELLS: Mapping[str, Cell] = MappingProxyType(
             Cell(
                 name="gru", blocks=3, keeps=("r", "z", "n", "hn"), direct=("h",), apart=True, step=_gru, back=_gru_back
             ),
+            SLSTM_CELL,
         )
     }
 )

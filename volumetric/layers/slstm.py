@@ -8,7 +8,7 @@ import numpy as np
 
 from volumetric._typing import Array, Shape
 from volumetric.errors import SpecError
-from volumetric.layers.activations import activate, sigmoid, slope
+from volumetric.layers.activations import activate, slope
 from volumetric.layers.base import (
     Arrays,
     Grads,
@@ -23,61 +23,10 @@ from volumetric.layers.base import (
 )
 from volumetric.layers.causal_conv import causal_conv, causal_conv_vjp, conv_params, conv_state
 from volumetric.layers.head_norm import head_norm, head_norm_params, head_norm_vjp
-from volumetric.layers.recurrent import Cell, States
+from volumetric.layers.slstm_cell import CELL
 from volumetric.layers.state import StateSpec, covered_by, is_sequence
 
 GATES = ("i", "f", "z", "o")
-EPS = 1e-6
-"""Is added to the normaliser."""
-
-
-def log_sigmoid(x: Array) -> Array:
-    """``log σ(x)``, which neither overflows nor loses small values."""
-    return -np.logaddexp(x.dtype.type(0), -x)
-
-
-def _step(from_x: Array, from_h: Array, before: States) -> tuple[States, States]:
-    _, c, n, m = before
-    i, f, z, o = np.split(from_x + from_h, 4, axis=-1)
-    passed = m + log_sigmoid(f)
-    most = np.where(n == 0, i, np.maximum(i, passed))
-    open_i, open_f = np.exp(i - most), np.exp(np.minimum(passed - most, 0))
-    z, o, kept = np.tanh(z), sigmoid(o), sigmoid(f)
-    c = open_f * c + open_i * z
-    n = open_f * n + open_i
-    return (o * c / (n + c.dtype.type(EPS)), c, n, most), (open_i, open_f, z, o, kept)
-
-
-def _back(kept: States, before: States, after: States, g: States) -> tuple[Array, Array, States]:
-    i, f, z, o, s = kept
-    _, c0, n0, m0 = before
-    _, c, n, _ = after
-    gy, gc, gn, gm = g
-    whole = n + c.dtype.type(EPS)
-    gc, gn = gc + gy * o / whole, gn - gy * o * c / (whole * whole)
-    by_i, by_f = (gc * z + gn) * i, (gc * c0 + gn * n0) * f
-    fresh = n0 == 0
-    with np.errstate(divide="ignore"):  # log 0 is -inf, and passes nothing
-        passed = m0 + np.log(s)
-    by_f = np.where(fresh & (passed > after[3]), 0, by_f)
-    rest = gm - by_i - by_f
-    to_i = fresh | (i == 1)  # of equals, the gate i gave the largest
-    g_i, g_passed = by_i + np.where(to_i, rest, 0), by_f + np.where(to_i, 0, rest)
-    g_pre = [g_i, g_passed * (1 - s), gc * i * (1 - z * z), gy * c / whole * o * (1 - o)]
-    pre = np.concatenate(g_pre, axis=-1)
-    return pre, pre, (gc * f, gn * f, g_passed)
-
-
-CELL = Cell(
-    name="slstm",
-    blocks=4,
-    states=("y", "c", "n", "m"),
-    keeps=("i", "f", "z", "o", "s"),
-    direct=("c", "n", "m"),
-    step=_step,
-    back=_back,
-)
-"""One step from pre-activations, gates i, f, z, o side by side."""
 
 
 @layer("slstm")
@@ -194,12 +143,8 @@ class SLSTM(LayerSpec):
         return np.einsum("...hi,hoi->...ho", x.reshape(*x.shape[:-1], *self.by_head), weight)
 
     def _recurrent(self, weight: Array) -> Array:
-        """The matrix of all gates and heads ``[4 · E, E]``, which has 0 between heads."""
-        heads, width = self.by_head
-        whole = np.zeros((4, heads, width, heads, width), weight.dtype)
-        for head in range(heads):
-            whole[:, head, :, head] = weight[:, head]
-        return whole.reshape(4 * self.embed_dim, self.embed_dim)
+        """The matrices of all gates and heads as a cell takes them, ``[4 · E, width]``."""
+        return weight.reshape(4 * self.embed_dim, -1)
 
 
 def check_heads(spec: LayerSpec, width: int, heads: int) -> None:

@@ -137,16 +137,17 @@ Sequences
 ---------
 ``rope``            x [B,T,H,D], cos [T,r/2], sin [T,r/2] → y. Elements i and i + r/2 of the first r of D turn:
                     ``(x₁ cos − x₂ sin, x₂ cos + x₁ sin)``; ``back``: with −sin. The rest passes.
-``recurrent``       from_x [B,T,nH], w_hh [nH,H], h0 [B,H] [, c0 [B,H] for lstm] [, b_hh [nH]] [, keep [B,T]] → y
-                    [B,T,H] [, c_T [B,H]] [, kept]. ``cell`` rnn_tanh rnn_relu (n=1, no kept), lstm (n=4; kept [B,T,5H]
-                    = i f g o c', blocks side by side), gru (n=3; kept [B,T,4H] = r z n hn). ``bias``, ``resets``:
-                    whether b_hh and keep are there. Where keep, 0 or 1, is 0, the step begins with zeros, whatever the
-                    states were. Equations: `layers.recurrent`. y, whose last step is h_T, and c_T have gradients; all
-                    inputs but keep get them. T = 0: c_T = c0.
-``recurrent_grad``  gy [, g of c_T], y [, kept], w_hh, h0 [, c0] [, keep] → g_from_x [B,T,nH] [, g_from_h [B,T,nH] for
-                    gru; for the others they are equal] [, g_direct [1,B,H]: of c0 for lstm; for gru of h0, beside what
-                    goes through w_hh; as if step 0 forgot nothing]. ``cell``, ``resets``, ``last``: whether the g of
-                    c_T is there. T is 1 or more. kept is constant.
+``recurrent``       from_x [B,T,nH], w_hh [nH,W], h0 [B,H] [, c0 [B,H] for lstm; c0, n0, m0 for slstm] [, b_hh [nH]]
+                    [, keep [B,T]] → y [B,T,H] [, c_T [B,H], …] [, kept]. Units are heads of W, of which each sees its
+                    own states. ``cell`` rnn_tanh rnn_relu (n=1, no kept), lstm (n=4; kept [B,T,5H] = i f g o c', blocks
+                    side by side), gru (n=3; kept [B,T,4H] = r z n hn), slstm (n=4; kept [B,T,8H] = i f z o σ(f̃) c' n'
+                    m'). ``bias``, ``resets``: whether b_hh and keep are there. Where keep, 0 or 1, is 0, the step
+                    begins with zeros, whatever the states were. Equations: `layers.recurrent`. y, whose last step is
+                    h_T, and the other last states have gradients; all inputs but keep get them. T = 0: c_T = c0.
+``recurrent_grad``  gy [, g of c_T, …], y [, kept], w_hh, h0 [, c0, …] [, keep] → g_from_x [B,T,nH] [, g_from_h [B,T,nH]
+                    for gru; for the others they are equal] [, g_direct [n,B,H]: of c0 and those behind it; for gru of
+                    h0, beside what goes through w_hh; as if step 0 forgot nothing]. ``cell``, ``resets``, ``last``:
+                    whether the g of c_T, … are there. T is 1 or more. kept is constant.
 ``linear_scan``     u [B,T,F], a [B,T,F] or [F], s0 [B,F] [, keep [B,T]] → s [B,T,F]:
                     ``s[t] = keep[t] a[t] s[t-1] + u[t]`` from ``s[-1] = s0`` on. ``reverse``: without s0,
                     ``s[t] = keep[t+1] a[t+1] s[t+1] + u[t]`` from ``s[T-1] = u[T-1]`` on. ``keep``: whether it is

@@ -1,10 +1,10 @@
-// All steps of a recurrent layer; a workgroup a sequence. The invocations form PARTS rows of UNITS: those of one column share
+// All steps of a recurrent layer; a workgroup a head of a sequence. The invocations form PARTS rows of UNITS: those of one column share
 // the BLOCKS dot products of a hidden unit with the state before, which lies in workgroup memory; the first row joins their
 // sums and runs the cell. The weights come transposed, so that neighbours read neighbours.
 struct Dims { batch: u32, length: u32, first: u32, end: u32 }  // of all steps, those that this launch makes
 
 @group(0) @binding(0) var<storage, read> from_x: array<f32>;   // (batch, length, BLOCKS * HIDDEN)
-@group(0) @binding(1) var<storage, read> weights: array<f32>;  // (HIDDEN, BLOCKS * HIDDEN)
+@group(0) @binding(1) var<storage, read> weights: array<f32>;  // (WIDTH, BLOCKS * HIDDEN)
 @group(0) @binding(2) var<storage, read> given: array<f32>;    // see graph/given
 @group(0) @binding(4) var<storage, read> bias: array<f32>;
 @group(0) @binding(5) var<storage, read_write> y: array<f32>;     // (batch, length, HIDDEN)
@@ -13,9 +13,9 @@ struct Dims { batch: u32, length: u32, first: u32, end: u32 }  // of all steps, 
 
 const WIDE: u32 = BLOCKS * HIDDEN;
 const UNITS: u32 = WG / PARTS;
-const SHARE: u32 = (HIDDEN + PARTS - 1u) / PARTS;  // elements of a dot product for each part
+const SHARE: u32 = (WIDTH + PARTS - 1u) / PARTS;  // elements of a dot product for each part
 const SUMS: u32 = PARTS * BLOCKS * UNITS;
-var<workgroup> state: array<f32, HIDDEN>;
+var<workgroup> state: array<f32, WIDTH>;
 var<workgroup> sums: array<f32, SUMS>;
 
 @compute @workgroup_size(WG)
@@ -24,22 +24,23 @@ fn main(
     @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(local_invocation_index) lid: u32,
 ) {
-    let row = flat_group(group, groups);
+    let row = flat_group(group, groups) / HEADS;
     if (row >= dims.batch) { return; }
+    let head = flat_group(group, groups) % HEADS * WIDTH;  // its first unit
     let part = lid / UNITS;
-    let last = min(HIDDEN, (part + 1u) * SHARE);
-    for (var j = lid; j < HIDDEN; j += WG) {
+    let last = min(WIDTH, (part + 1u) * SHARE);
+    for (var j = lid; j < WIDTH; j += WG) {
         if (forgets(row, dims.first)) { state[j] = 0.0; }
-        else if (dims.first == 0u) { state[j] = given[row * HIDDEN + j]; }
-        else { state[j] = y[(row * dims.length + dims.first - 1u) * HIDDEN + j]; }
+        else if (dims.first == 0u) { state[j] = given[row * HIDDEN + head + j]; }
+        else { state[j] = y[(row * dims.length + dims.first - 1u) * HIDDEN + head + j]; }
     }
     workgroupBarrier();
     //@rounds dims.end - dims.first
     for (var t = dims.first; t < dims.end; t++) {
         let step = row * dims.length + t;
-        for (var base = 0u; base < HIDDEN; base += UNITS) {
+        for (var base = 0u; base < WIDTH; base += UNITS) {
             let j = base + lid % UNITS;
-            let at = min(j, HIDDEN - 1u);
+            let at = head + min(j, WIDTH - 1u);
             var r = array<f32, 4>(0.0, 0.0, 0.0, 0.0);
             var k = part * SHARE;
             //@rounds SHARE / UNROLL + 1
@@ -67,18 +68,18 @@ fn main(
                     }
                 }
             }
-            if (part == 0u && j < HIDDEN) { advance(row, t, step, j, r); }
+            if (part == 0u && j < WIDTH) { advance(row, t, step, head + j, state[j], r); }
             if (PARTS > 1u) { workgroupBarrier(); }
         }
         storageBarrier();
         workgroupBarrier();
-        for (var j = lid; j < HIDDEN; j += WG) { state[j] = select(y[step * HIDDEN + j], 0.0, forgets(row, t + 1u)); }
+        for (var j = lid; j < WIDTH; j += WG) { state[j] = select(y[step * HIDDEN + head + j], 0.0, forgets(row, t + 1u)); }
         workgroupBarrier();
     }
 }
 
 // One unit's step, from its dot products.
-fn advance(row: u32, t: u32, step: u32, j: u32, dots: array<f32, 4>) {
+fn advance(row: u32, t: u32, step: u32, j: u32, h: f32, dots: array<f32, 4>) {
     var r = dots;
     var x: array<f32, 4>;
     //@unroll
@@ -86,13 +87,15 @@ fn advance(row: u32, t: u32, step: u32, j: u32, dots: array<f32, 4>) {
         x[b] = from_x[step * WIDE + b * HIDDEN + j];
         if (BIAS) { r[b] += bias[b * HIDDEN + j]; }
     }
-    var c = 0.0;
-    if (SECOND) {
-        if (forgets(row, t)) { c = 0.0; }
-        else if (t == 0u) { c = given[(dims.batch + row) * HIDDEN + j]; }
-        else { c = kept[(step * KEPT - 1u) * HIDDEN + j]; }
+    var c: Others;
+    if (OTHERS > 0u && !forgets(row, t)) {
+        //@unroll
+        for (var n = 0u; n < OTHERS; n++) {
+            if (t == 0u) { c[n] = given[((1u + n) * dims.batch + row) * HIDDEN + j]; }
+            else { c[n] = kept[(step * KEPT - OTHERS + n) * HIDDEN + j]; }
+        }
     }
-    let s = cell(x, r, state[j], c);
+    let s = cell(x, r, h, c);
     y[step * HIDDEN + j] = s.h;
     //@unroll
     for (var b = 0u; b < KEPT; b++) { kept[(step * KEPT + b) * HIDDEN + j] = s.kept[b]; }

@@ -1,6 +1,6 @@
 """Recurrent cells: up to 16 hidden units of one row, a step forward and back. `layers.recurrent` has the equations.
 
-A cell is a number, its place in `CELLS`, that is known when a kernel is compiled. The blocks of a row lie ``4 * size``
+A cell is a number, its place in `CODES`, that is known when a kernel is compiled. The blocks of a row lie ``4 * size``
 bytes apart.
 """
 
@@ -9,14 +9,17 @@ from __future__ import annotations
 import numpy as np
 
 from volumetric.kernels.cpu.cells import CELLS, gru, lstm
-from volumetric.kernels.cpu.graph.lanes import load_part, store_part, where_at_most
+from volumetric.kernels.cpu.graph.lanes import load_part, store_part, where_at_most, where_equal
 from volumetric.kernels.cpu.jit import kernel
-from volumetric.kernels.cpu.maths import tanh
-from volumetric.kernels.cpu.simd import load, splat
+from volumetric.kernels.cpu.maths import exp, sigmoid, softplus, tanh
+from volumetric.kernels.cpu.simd import largest, load, smallest, splat, where_nan
 
 f32 = np.float32
 
-_RNN_TANH, _RNN_RELU, _LSTM, _GRU = range(len(CELLS))
+CODES = (*CELLS, "slstm")
+"""Position = the code of a cell."""
+_RNN_TANH, _RNN_RELU, _LSTM, _GRU, _SLSTM = range(len(CODES))
+_EPS = f32(1e-6)
 
 
 @kernel
@@ -29,11 +32,12 @@ def _from_h(room, bias, block, size, left):
 
 
 @kernel
-def forward(cell, x, room, bias, h, c, y, kept, size, left):
+def forward(cell, x, room, bias, h, c, c_step, y, kept, size, left):
     """One step.
 
     Everything is an address, of the units of one row: ``x`` pre-activations from the layer's input, ``room`` products
-    of ``h``, 64 bytes a block; ``bias`` (0: none); ``h`` and ``c`` the states before; ``y`` and ``kept`` for results.
+    of ``h``, 64 bytes a block; ``bias`` (0: none); ``h`` and ``c`` the states before, of which those behind the second
+    lie ``c_step`` bytes apart; ``y`` and ``kept`` for results.
     """
     p0 = _from_h(room, bias, 0, size, left)
     x0 = load_part(x, left)
@@ -53,6 +57,11 @@ def forward(cell, x, room, bias, h, c, y, kept, size, left):
         store_part(kept + 12 * size, o, left)
         store_part(kept + 16 * size, after, left)
         store_part(y, state, left)
+    elif cell == _SLSTM:
+        f = load_part(x + 4 * size, left) + _from_h(room, bias, 1, size, left)
+        z = load_part(x + 8 * size, left) + _from_h(room, bias, 2, size, left)
+        o = load_part(x + 12 * size, left) + _from_h(room, bias, 3, size, left)
+        _slstm(x0 + p0, f, tanh(z), sigmoid(o), c, c_step, y, kept, size, left)
     else:
         z = load_part(x + 4 * size, left) + _from_h(room, bias, 1, size, left)
         hn = _from_h(room, bias, 2, size, left)
@@ -65,12 +74,73 @@ def forward(cell, x, room, bias, h, c, y, kept, size, left):
 
 
 @kernel
-def backward(cell, g, arrived, y, kept, h, c, g_x, g_h, carry, size, left):
+def _slstm(i, f, z, o, c, c_step, y, kept, size, left):
+    """Exponential gates over the largest so far, which is kept as its logarithm m."""
+    zero = splat(f32(0.0))
+    before = load_part(c + c_step, left)
+    passed = load_part(c + 2 * c_step, left) - softplus(zero - f)
+    most = where_equal(before, zero, i, largest(i, passed))
+    behind = passed - most
+    open_i = exp(i - most)
+    open_f = exp(where_nan(behind, behind, smallest(behind, zero)))  # the smaller of NaN and 0 may be 0
+    after = open_f * load_part(c, left) + open_i * z
+    whole = open_f * before + open_i
+    store_part(kept, open_i, left)
+    store_part(kept + 4 * size, open_f, left)
+    store_part(kept + 8 * size, z, left)
+    store_part(kept + 12 * size, o, left)
+    store_part(kept + 16 * size, sigmoid(f), left)
+    store_part(kept + 20 * size, after, left)
+    store_part(kept + 24 * size, whole, left)
+    store_part(kept + 28 * size, most, left)
+    store_part(y, o * after / (whole + splat(_EPS)), left)
+
+
+@kernel
+def _slstm_back(g, arrived, far, kept, c, c_step, g_x, carry, size, left):
+    """As `layers.slstm_cell`, of which "below the gate i" is seen by a gate f of 1: both have that exponent."""
+    zero = splat(f32(0.0))
+    one = splat(f32(1.0))
+    gc = zero
+    gn = zero
+    gm = zero
+    if arrived != 0:
+        gc = load_part(arrived, left)
+        gn = load_part(arrived + far, left)
+        gm = load_part(arrived + 2 * far, left)
+    i = load_part(kept, left)
+    f = load_part(kept + 4 * size, left)
+    z = load_part(kept + 8 * size, left)
+    o = load_part(kept + 12 * size, left)
+    after = load_part(kept + 20 * size, left)
+    before = load_part(c + c_step, left)
+    inverse = one / (load_part(kept + 24 * size, left) + splat(_EPS))
+    along = g * inverse
+    gc = gc + along * o
+    gn = gn - along * o * after * inverse
+    by_i = (gc * z + gn) * i
+    by_f = (gc * load_part(c, left) + gn * before) * f
+    by_f = where_equal(before, zero, where_equal(f, one, zero, by_f), by_f)
+    rest = gm - by_i - by_f
+    to_i = where_equal(before, zero, rest, where_equal(i, one, rest, zero))
+    to_f = by_f + where_equal(before, zero, zero, where_equal(i, one, zero, rest))
+    store_part(g_x, by_i + to_i, left)
+    store_part(g_x + 4 * size, to_f * (one - load_part(kept + 16 * size, left)), left)
+    store_part(g_x + 8 * size, gc * i * (one - z * z), left)
+    store_part(g_x + 12 * size, along * after * o * (one - o), left)
+    store_part(carry, gc * f, left)
+    store_part(carry + far, gn * f, left)
+    store_part(carry + 2 * far, to_f, left)
+
+
+@kernel
+def backward(cell, g, arrived, far, y, kept, h, c, c_step, g_x, g_h, carry, size, left):
     """One step back.
 
     ``g`` is the gradient of h after the step, apart from what lies at ``arrived`` (0: nothing), which is of c for an
     lstm; the rest are addresses as in `forward`. ``g_h`` is written only where it differs from ``g_x``. ``carry`` gets
-    the gradient of a state before the step that does not go through products: of c (lstm), of h (gru).
+    the gradient of a state before the step that does not go through products: of c (lstm), of h (gru); of c, n and m
+    (slstm), which there and at ``arrived`` lie ``far`` bytes apart.
     """
     one = splat(f32(1.0))
     if cell == _RNN_TANH:
@@ -93,6 +163,8 @@ def backward(cell, g, arrived, y, kept, h, c, g_x, g_h, carry, size, left):
         store_part(g_x + 8 * size, gc * i * (one - new * new), left)
         store_part(g_x + 12 * size, g * bounded * o * (one - o), left)
         store_part(carry, gc * f, left)
+    elif cell == _SLSTM:
+        _slstm_back(g, arrived, far, kept, c, c_step, g_x, carry, size, left)
     else:
         if arrived != 0:
             g = g + load_part(arrived, left)

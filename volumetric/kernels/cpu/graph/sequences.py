@@ -1,7 +1,8 @@
 """Rotary embedding and recurrent cells.
 
 A recurrent operation is one step of the table for each step of the sequence; threads share the hidden units and meet
-in between, because each unit needs all of the state before.
+in between, because each unit needs all of the state before, or that of its head. Units go in groups of up to 16 of one
+head.
 """
 
 from __future__ import annotations
@@ -45,34 +46,54 @@ def rope(step: Any, thread: Any, threads: Any, control: Any) -> None:
             store_part(y + 4 * i, load_part(x + 4 * i, width - i), width - i)
 
 
-PACK_ARGUMENTS = ("weight", "packed", "size")
+PACK_ARGUMENTS = ("weight", "packed", "size", "width")
 
 
 @kernel
-def _group_bytes(size, blocks):
-    """Bytes of the packed weights of 16 hidden units."""
-    return (size + 15) // 16 * 16 * blocks * 64
+def _groups(size, width):
+    """Groups of up to 16 hidden units, head by head, of `width` each."""
+    return size // width * ((width + 15) // 16)
 
 
-def packed_bytes(size: int, blocks: int) -> int:
+@kernel
+def _head(group, width):
+    """First unit of a group's head."""
+    return group // ((width + 15) // 16) * width
+
+
+@kernel
+def _unit(group, width):
+    """First unit of a group, in its head."""
+    return group % ((width + 15) // 16) * 16
+
+
+@kernel
+def _group_bytes(width, blocks):
+    """Bytes of the packed weights of a group."""
+    return (width + 15) // 16 * 16 * blocks * 64
+
+
+def packed_bytes(size: int, width: int, blocks: int) -> int:
     """Bytes of all packed weights."""
-    return -(-size // 16) * (-(-size // 16) * 16 * blocks * 64)
+    groups = -(-width // 16)
+    return size // width * groups * (groups * 16 * blocks * 64)
 
 
 def recurrent_pack(blocks: int) -> Callable[..., None]:
-    """Bring weights ``[blocks · H, H]`` into the order ``[H / 16, k, blocks, 16]``, in which panels read them."""
+    """Bring weights ``[blocks · H, width]`` into the order ``[groups, k, blocks, 16]``, in which panels read them."""
 
     def recurrent_pack(step: Any, thread: Any, threads: Any, control: Any) -> None:
-        size = word(step, 2)
-        groups = (size + 15) // 16
+        size, width = word(step, 2), word(step, 3)
+        groups = _groups(size, width)
         for group in range(share(groups, thread, threads), share(groups, thread + 1, threads)):
-            out = word(step, 1) + group * _group_bytes(size, blocks)
+            out = word(step, 1) + group * _group_bytes(width, blocks)
+            unit = _unit(group, width)
             for block in range(blocks):
-                source = word(step, 0) + 4 * size * (block * size + 16 * group)
-                for k in range(0, size, 16):
+                source = word(step, 0) + 4 * width * (block * size + _head(group, width) + unit)
+                for k in range(0, width, 16):
                     here = out + 64 * (k * blocks + block)
-                    rows, columns = min(16, size - 16 * group), min(16, size - k)
-                    transpose_block(source + 4 * k, 4 * size, rows, columns, here, 64 * blocks)
+                    rows, columns = min(16, width - unit), min(16, width - k)
+                    transpose_block(source + 4 * k, 4 * width, rows, columns, here, 64 * blocks)
 
     return recurrent_pack
 
@@ -93,6 +114,7 @@ STEP_ARGUMENTS = (
     "at",
     "packed",
     "keep",
+    "width",
 )
 """`h` and `c` are the states before step `at`, their rows `h_row`, `c_row` bytes apart; `packed`, `keep`: 0 if none."""
 
@@ -104,20 +126,20 @@ def _forgets(keep, length, row, at):
 
 
 @kernel
-def _pre_activations(rows, blocks, h, h_row, weight, size, unit, units, room):
+def _pre_activations(rows, blocks, h, h_row, weight, size, width, unit, units, room):
     """``room[row, block, lane] = h[row] · weight[block, unit + lane]`` for `units` ≤ 16 lanes."""
     sums = room + 64 * rows * blocks
     for block in range(blocks):
-        source = weight + 4 * size * (block * size + unit)
+        source = weight + 4 * width * (block * size + unit)
         lane = 0
         while units - lane >= 4:
-            dot_tile(rows, 4, h, h_row, source + 4 * size * lane, 4 * size, size, sums)
+            dot_tile(rows, 4, h, h_row, source + 4 * width * lane, 4 * width, width, sums)
             for m in range(rows):
                 for n in range(4):
                     store_f32(room + 64 * (m * blocks + block) + 4 * (lane + n), load_f32(sums + 4 * (4 * m + n)))
             lane += 4
         while lane < units:
-            dot_tile(rows, 1, h, h_row, source + 4 * size * lane, 4 * size, size, sums)
+            dot_tile(rows, 1, h, h_row, source + 4 * width * lane, 4 * width, width, sums)
             for m in range(rows):
                 store_f32(room + 64 * (m * blocks + block) + 4 * lane, load_f32(sums + 4 * m))
             lane += 1
@@ -130,10 +152,12 @@ def _advance(cell, blocks, kept, step, row, unit, left, room, zeros):
     place = row * length + at
     h = word(step, 3) + row * word(step, 4) + 4 * unit
     c = word(step, 5) + row * word(step, 6) + 4 * unit
+    c_step = 4 * size
     if _forgets(word(step, 14), length, row, at):
         room = zeros
         h = zeros
         c = zeros
+        c_step = 0
     forward(
         cell,
         word(step, 0) + 4 * (place * blocks * size + unit),
@@ -141,6 +165,7 @@ def _advance(cell, blocks, kept, step, row, unit, left, room, zeros):
         0 if word(step, 2) == 0 else word(step, 2) + 4 * unit,
         h,
         c,
+        c_step,
         word(step, 7) + 4 * (place * size + unit),
         word(step, 8) + 4 * (place * kept * size + unit),
         size,
@@ -152,34 +177,36 @@ def recurrent_step(cell: int, blocks: int, kept: int) -> Callable[..., None]:
     """One step of a recurrent layer."""
 
     def recurrent_step(step: Any, thread: Any, threads: Any, control: Any) -> None:
-        batch, size = word(step, 9), word(step, 11)
-        h, h_row, weight = word(step, 3), word(step, 4), word(step, 1)
+        batch, size, width = word(step, 9), word(step, 11), word(step, 15)
+        h_row, weight = word(step, 4), word(step, 1)
         zeros = scratch(control, thread)
         room = zeros + 64 * blocks
         apart = 64 * blocks
         for block in range(blocks):
             store(zeros + 64 * block, splat(f32(0.0)))
-        groups = (size + 15) // 16
+        groups = _groups(size, width)
         for group in range(share(groups, thread, threads), share(groups, thread + 1, threads)):
-            unit = 16 * group
-            units = min(16, size - unit)
+            head = _head(group, width)
+            units = min(16, width - _unit(group, width))
+            unit = head + _unit(group, width)
+            h = word(step, 3) + 4 * head
             panels = word(step, 13)
             if panels != 0:
-                panels += group * _group_bytes(size, blocks)
+                panels += group * _group_bytes(width, blocks)
             row = 0
             while batch - row >= 4:
                 if panels != 0:
-                    panel_tile(4, blocks, h + row * h_row, h_row, 4, panels, apart, size, zeros, 0, room, apart)
+                    panel_tile(4, blocks, h + row * h_row, h_row, 4, panels, apart, width, zeros, 0, room, apart)
                 else:
-                    _pre_activations(4, blocks, h + row * h_row, h_row, weight, size, unit, units, room)
+                    _pre_activations(4, blocks, h + row * h_row, h_row, weight, size, width, unit, units, room)
                 for m in range(4):
                     _advance(cell, blocks, kept, step, row + m, unit, units, room + 64 * blocks * m, zeros)
                 row += 4
             while row < batch:
                 if panels != 0:
-                    panel_tile(1, blocks, h + row * h_row, h_row, 4, panels, apart, size, zeros, 0, room, apart)
+                    panel_tile(1, blocks, h + row * h_row, h_row, 4, panels, apart, width, zeros, 0, room, apart)
                 else:
-                    _pre_activations(1, blocks, h + row * h_row, h_row, weight, size, unit, units, room)
+                    _pre_activations(1, blocks, h + row * h_row, h_row, weight, size, width, unit, units, room)
                 _advance(cell, blocks, kept, step, row, unit, units, room, zeros)
                 row += 1
 
@@ -197,19 +224,20 @@ BACK_ARGUMENTS = (
     "c_row",
     "g_x",
     "g_h",
-    "arrived",  # [B, H]: as `carry`, from the step behind or, of the last step, from outside; 0 = nothing
-    "carry",  # [B, H], where the cell has one: a gradient of a state before the step that its products lack
+    "arrived",  # [n, B, H]: as `carry`, from the step behind or, of the last step, from outside; 0 = nothing
+    "carry",  # [n, B, H], where the cell has such: gradients of states before the step that its products lack
     "batch",
     "length",
     "size",
     "at",
     "keep",
+    "width",
 )
 
 
 @kernel
 def _back_products(g, weight, wide, size, left):
-    """``Σ_r g[r] weight[r, :]`` of up to 16 columns."""
+    """``Σ_r g[r] weight[r, :]`` of up to 16 columns of `size`."""
     zero = splat(f32(0.0))
     s0 = zero
     s1 = zero
@@ -242,17 +270,21 @@ def _retreat(cell, blocks, kept, step, row, unit, left, products, zeros):
             g = g + products
     h = word(step, 4) + row * word(step, 5) + 4 * unit
     c = word(step, 6) + row * word(step, 7) + 4 * unit
+    c_step = 4 * size
     if _forgets(keep, length, row, at):
         h = zeros
         c = zeros
+        c_step = 0
     backward(
         cell,
         g,
         arrived,
+        4 * word(step, 12) * size,
         word(step, 1) + 4 * (place * size + unit),
         word(step, 2) + 4 * (place * kept * size + unit),
         h,
         c,
+        c_step,
         word(step, 8) + 4 * (place * blocks * size + unit),
         word(step, 9) + 4 * (place * blocks * size + unit),
         word(step, 11) + 4 * (row * size + unit),
@@ -266,26 +298,37 @@ def recurrent_back(cell: int, blocks: int, kept: int) -> Callable[..., None]:
 
     def recurrent_back(step: Any, thread: Any, threads: Any, control: Any) -> None:
         batch, length, size, at = word(step, 12), word(step, 13), word(step, 14), word(step, 15)
-        groups = (size + 15) // 16
+        width = word(step, 17)
+        groups = _groups(size, width)
         wide = blocks * size
+        # Of one head the products of all blocks are one; of several those of a block stand apart from the next one's.
+        spans, span = (1, wide) if width == size else (blocks, width)
         zero = splat(f32(0.0))
         room = scratch(control, thread)
         store(room, zero)
         for group in range(share(groups, thread, threads), share(groups, thread + 1, threads)):
-            unit = 16 * group
-            left = min(16, size - unit)
-            weight = word(step, 3) + 4 * unit
+            head = _head(group, width)
+            left = min(16, width - _unit(group, width))
+            unit = head + _unit(group, width)
+            weight = word(step, 3) + 4 * (head * width + _unit(group, width))
             row = 0
             while row < batch:
-                behind = word(step, 9) + 4 * (row * length + at + 1) * wide
+                behind = word(step, 9) + 4 * ((row * length + at + 1) * wide + head)
                 rows = 1
                 if left == 16 and batch - row >= 4:
                     rows = 4
                     if at + 1 < length:
                         apart = 4 * length * wide
-                        panel_tile(4, 1, behind, apart, 4, weight, 4 * size, wide, room, 0, room + 64, 64)
+                        panel_tile(4, 1, behind, apart, 4, weight, 4 * width, span, room, 0, room + 64, 64)
+                        for n in range(1, spans):
+                            g, more = behind + 4 * n * size, weight + 4 * n * size * width
+                            panel_tile(4, 1, g, apart, 4, more, 4 * width, span, room + 64, 64, room + 64, 64)
                 elif at + 1 < length:
-                    store(room + 64, _back_products(behind, weight, wide, size, left))
+                    found = _back_products(behind, weight, span, width, left)
+                    for n in range(1, spans):
+                        more = weight + 4 * n * size * width
+                        found = found + _back_products(behind + 4 * n * size, more, span, width, left)
+                    store(room + 64, found)
                 for m in range(rows):
                     _retreat(cell, blocks, kept, step, row + m, unit, left, load(room + 64 + 64 * m), room)
                 row += rows

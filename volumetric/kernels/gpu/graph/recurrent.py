@@ -1,4 +1,4 @@
-"""Recurrent layers: one workgroup runs all steps of a sequence, or as many as its driver lets it."""
+"""Recurrent layers: one workgroup runs all steps of a head of a sequence, or as many as its driver lets it."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ from volumetric.kernels.strides import Axis
 from volumetric.layers.recurrent import CELLS, Cell
 
 _UNROLL = 4
+_JOINED = 6
+"""Tensors that one launch joins at most."""
 _SHARE = 16
 """Elements of a dot product that are worth an invocation of their own."""
 
@@ -32,29 +34,32 @@ def recurrent(request: Request) -> Lowered:
     """Forward through all steps."""
     cell, caps = CELLS[request.attrs["cell"]], request.caps
     batch, length, wide = request.inputs[0]
-    hidden = request.inputs[1][1]
-    cut = cut_of(hidden, wide // hidden, 1, caps)
+    width = request.inputs[1][1]
+    hidden = wide // cell.blocks
+    heads = hidden // width
+    cut = cut_of(width, cell.blocks, 1, caps)
     starts, bias, keep = given([source(i) for i in range(2, len(request.inputs))], request.attrs)
     joined = _joined(request, (*starts, *keep), scratch(1))
     buffers = {"from_x": source(0), "weights": scratch(0), "given": joined.at, "y": result(0)}
     buffers |= {"bias": bias[0]} if bias else {}
     buffers |= {"kept": result(len(cell.states))} if cell.kept else {}
-    turn = transpose(1, wide, hidden, caps, source(1), scratch(0))
-    blocks = ceil_div(hidden, cut.units)
+    turn = transpose(1, wide, width, caps, source(1), scratch(0))
+    blocks = ceil_div(width, cut.units)
     each = (
-        blocks * (ceil_div(hidden, cut.parts * _UNROLL) + _UNROLL + cut.parts + 3) + ceil_div(hidden, cut.workgroup) + 1
+        blocks * (ceil_div(width, cut.parts * _UNROLL) + _UNROLL + cut.parts + 3) + ceil_div(width, cut.workgroup) + 1
     )
     part = ceil_div(length, caps.pieces(each, length))
     steps = [
         launch(
             "recurrent",
-            batch,
+            batch * heads,
             buffers,
             (batch, length, first, min(first + part, length)),
             constants={
                 "HIDDEN": hidden,
+                "HEADS": heads,
                 "BIAS": bool(request.attrs["bias"]),
-                "SECOND": len(cell.states) > 1,
+                "OTHERS": len(cell.states) - 1,
                 "ARRIVED": False,
                 "RESETS": request.attrs["resets"],
                 "PARTS": cut.parts,
@@ -70,7 +75,7 @@ def recurrent(request: Request) -> Lowered:
         for number in range(1, len(cell.states))
         if batch and (not request.wanted or request.wanted[number])
     ]
-    return Lowered(launches=(turn, *joined.launches, *steps, *ends), scratch=(4 * wide * hidden, *joined.scratch))
+    return Lowered(launches=(turn, *joined.launches, *steps, *ends), scratch=(4 * wide * width, *joined.scratch))
 
 
 class Joined(NamedTuple):
@@ -86,8 +91,13 @@ def _joined(request: Request, parts: Sequence[Ref], room: Ref) -> Joined:
     if len(parts) == 1:
         return Joined(parts[0])
     sizes = [request.size(part.number) for part in parts]
-    made = join([(part, 0, size) for part, size in zip(parts, sizes, strict=True)], room, request.caps)
-    return Joined(room, (made,) if any(sizes) else (), (4 * sum(sizes),))
+    pieces = [(part, 0, size) for part, size in zip(parts, sizes, strict=True)]
+    made = tuple(
+        join(pieces[at : at + _JOINED], room, request.caps, width=sum(sizes), start=sum(sizes[:at]))
+        for at in range(0, len(pieces), _JOINED)
+        if any(sizes[at : at + _JOINED])
+    )
+    return Joined(room, made, (4 * sum(sizes),))
 
 
 def _last(request: Request, starts: Sequence[Ref], cell: Cell, number: int) -> Launch:
@@ -110,21 +120,25 @@ def recurrent_grad(request: Request) -> Lowered:
     buffers |= {"kept": of.kept[0]} if of.kept else {}
     buffers |= {"g_r": result(1)} if cell.apart else {}
     buffers |= {"g_direct": result(1 + cell.apart)} if cell.direct else {}
-    cut = cut_of(hidden, 1, 2, caps)
-    wide = request.outputs[0][2]
-    blocks = ceil_div(hidden, cut.units)
-    each = blocks * (ceil_div(wide, 4 * cut.parts) + cut.parts + 7) + ceil_div(hidden, cut.workgroup) + 1
+    width, others = request.inputs[of.weight.number][1], len(cell.states) - 1
+    heads = hidden // width
+    cut = cut_of(width, 1, 1 + max(others, 1), caps)
+    blocks = ceil_div(width, cut.units)
+    rounds = ceil_div(cell.blocks * width, 4 * cut.parts) + cut.parts + 7
+    each = blocks * rounds + (1 + others) * ceil_div(width, cut.workgroup) + 1
     part = ceil_div(length, caps.pieces(each, length))
     steps = [
         launch(
             "recurrent_grad",
-            batch,
+            batch * heads,
             buffers,
             (batch, length, max(last - part, 0), last),
             constants={
                 "HIDDEN": hidden,
+                "HEADS": heads,
+                "ROOM": max(others * width, 1),
                 "APART": cell.apart,
-                "SECOND": len(cell.states) > 1,
+                "OTHERS": others,
                 "ARRIVED": bool(of.g_last),
                 "RESETS": request.attrs["resets"],
                 "DIRECT": bool(cell.direct),

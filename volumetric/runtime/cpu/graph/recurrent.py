@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from volumetric.kernels.cpu.cells import CELLS as CODES
+from volumetric.kernels.cpu.graph.cells import CODES
 from volumetric.kernels.cpu.graph.sequences import BACK_ARGUMENTS, PACK_ARGUMENTS, STEP_ARGUMENTS, packed_bytes
 from volumetric.kernels.recurrent import back_inputs, given
 from volumetric.kernels.strides import strides_of
@@ -20,33 +20,46 @@ _PACKED_PRODUCTS = 8
 """Products of a state with the weights from which packing these pays."""
 
 
+def _beside(draft: Draft, parts: Sequence[int], shape: tuple[int, int], *, by_row: bool) -> int:
+    """Return tensors ``[B, H]`` one behind the other, or side by side in each row; one alone is what it is."""
+    if len(parts) == 1:
+        return parts[0]
+    batch, size = shape
+    made = draft.temporary(4 * len(parts) * batch * size)
+    apart, row = (size, len(parts) * size) if by_row else (batch * size, size)
+    for at, part in enumerate(parts):
+        copy(draft, Address(part), Address(made, 4 * at * apart), shape, strides_of(shape), (row, 1))
+    return made
+
+
 def _states(draft: Draft, cell: Cell, starts: Sequence[int], y: int, kept: int, at: int) -> dict[str, Any]:
-    """Where the states before step `at` lie: in the first ones, or in the rows of y and kept."""
+    """Where the states before step `at` lie: in the first ones, h and the others, or in the rows of y and kept."""
     _, length, size = draft.shape(y)
     second = len(starts) > 1
     if at == 0:
         c = Address(starts[1]) if second else 0
-        return {"h": Address(starts[0]), "h_row": 4 * size, "c": c, "c_row": 4 * size}
+        return {"h": Address(starts[0]), "h_row": 4 * size, "c": c, "c_row": 4 * (len(cell.states) - 1) * size}
     h, each = Address(y, 4 * (at - 1) * size), 4 * cell.kept * size
     c = Address(kept, each * (at - 1) + 4 * len(cell.keeps) * size) if second else 0
     return {"h": h, "h_row": 4 * length * size, "c": c, "c_row": length * each}
 
 
-def _packed(draft: Draft, weight: int, products: int) -> tuple[int, ...]:
+def _packed(draft: Draft, weight: int, blocks: int, products: int) -> tuple[int, ...]:
     """Weights in the order of panels, where they are used often enough; or nothing."""
-    wide, size = draft.shape(weight)
+    wide, width = draft.shape(weight)
     if products < _PACKED_PRODUCTS:
         return ()
-    blocks = wide // size
-    packed = draft.temporary(packed_bytes(size, blocks))
+    size = wide // blocks
+    packed = draft.temporary(packed_bytes(size, width, blocks))
     draft.add(
         "recurrent_pack",
         PACK_ARGUMENTS,
         blocks,
         reads={"weight": weight},
         writes={"packed": packed},
-        work=moved(8 * wide * size),
+        work=moved(8 * wide * width),
         size=size,
+        width=width,
     )
     return (packed,)
 
@@ -61,13 +74,14 @@ def recurrent(draft: Draft, node: Node) -> None:
     kept = more.pop() if cell.kept else y
     batch, length, size = draft.shape(y)
     products = 2 * prod(draft.shape(weight)) * batch
-    packed = _packed(draft, weight, length if draft.alike else batch * length)
+    packed = _packed(draft, weight, cell.blocks, length if draft.alike else batch * length)
+    starts = _joined(draft, starts, (batch, size)) if length else starts
     for at in range(length):
         draft.add(
             "recurrent_step",
             STEP_ARGUMENTS,
             *_constants(cell),
-            reads=(*node.inputs, *node.outputs, *packed),
+            reads=(*node.inputs, *node.outputs, *packed, *starts),
             writes=node.outputs,
             work=products / 40 + 4 * batch * size,
             from_x=Address(from_x),
@@ -81,11 +95,23 @@ def recurrent(draft: Draft, node: Node) -> None:
             at=at,
             packed=Address(packed[0]) if packed else 0,
             keep=Address(keep[0]) if keep else 0,
+            width=draft.shape(weight)[1],
             **_states(draft, cell, starts, y, kept, at),
         )
-    for last in more:  # of c, as it is before a step that does not come
+    for number, last in enumerate(more):  # of c and others, as they are before a step that does not come
         own = _states(draft, cell, starts, y, kept, length)
-        copy(draft, own["c"], Address(last), (batch, size), (own["c_row"] // 4, 1), strides_of((batch, size)))
+        if length:
+            place = Address(own["c"].tensor, own["c"].offset + 4 * number * size)
+            row = own["c_row"] // 4
+        else:
+            place, row = Address(starts[1 + number]), size
+        copy(draft, place, Address(last), (batch, size), (row, 1), strides_of((batch, size)))
+
+
+def _joined(draft: Draft, starts: Sequence[int], shape: tuple[int, int]) -> tuple[int, ...]:
+    """Return h and, side by side in a tensor, the other states."""
+    first, *others = starts
+    return (first, _beside(draft, others, shape, by_row=True)) if others else (first,)
 
 
 def _constants(cell: Cell) -> tuple[int, int, int]:
@@ -102,12 +128,14 @@ def recurrent_grad(draft: Draft, node: Node) -> None:
     batch, length, size = draft.shape(of.y)
     products = 2 * prod(draft.shape(of.weight)) * batch
     carry = Address(more[-1]) if cell.direct else 0
+    starts = _joined(draft, of.starts, (batch, size))
+    g_last = (_beside(draft, of.g_last, (batch, size), by_row=False),) if of.g_last else ()
     for at in reversed(range(length)):
         draft.add(
             "recurrent_back",
             BACK_ARGUMENTS,
             *_constants(cell),
-            reads=(*node.inputs, *node.outputs),
+            reads=(*node.inputs, *node.outputs, *starts, *g_last),
             writes=node.outputs,
             work=products / 20 + 4 * batch * size,
             gy=Address(of.gy),
@@ -116,12 +144,13 @@ def recurrent_grad(draft: Draft, node: Node) -> None:
             weight=Address(of.weight),
             g_x=Address(g_x),
             g_h=Address(more[0] if cell.apart else g_x),
-            arrived=carry if at + 1 < length else Address(of.g_last[0]) if of.g_last else 0,
+            arrived=carry if at + 1 < length else Address(g_last[0]) if g_last else 0,
             carry=carry,
             batch=batch,
             length=length,
             size=size,
             at=at,
             keep=Address(of.keep[0]) if of.keep else 0,
-            **_states(draft, cell, of.starts, of.y, kept, at),
+            width=draft.shape(of.weight)[1],
+            **_states(draft, cell, starts, of.y, kept, at),
         )

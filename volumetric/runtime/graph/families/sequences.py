@@ -53,10 +53,11 @@ def _infer_recurrent(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     cell = cell_of("recurrent", attrs)
     from_x, weight, *rest = inputs
     batch, length, wide = axes_of("recurrent", from_x, 3)
-    size, states = weight.shape[-1], len(cell.states)
+    size, states = wide // cell.blocks, len(cell.states)
     own = len(rest) == states + attrs["bias"] + attrs["resets"]
     require(own, "recurrent", f"{len(inputs)} inputs do not make a {cell.name}")
-    require(weight.shape == (wide, size) and wide == cell.blocks * size, "recurrent", "the weight does not fit")
+    fits = weight.shape == (wide, weight.shape[-1]) and wide == cell.blocks * size and _divides(weight.shape[-1], size)
+    require(fits, "recurrent", "the weight does not fit")
     starts, bias, keep = given(rest, attrs)
     require(all(t.shape == (batch, size) for t in starts), "recurrent", "initial states do not fit")
     require(all(t.shape == (wide,) for t in bias), "recurrent", "the bias does not fit")
@@ -64,6 +65,11 @@ def _infer_recurrent(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     last = [out(f"last {name}", batch, size) for name in cell.states[1:]]
     kept = [out("kept", batch, length, cell.kept * size)] if cell.kept else []
     return [out(cell.name, batch, length, size), *last, *kept]
+
+
+def _divides(width: int, size: int) -> bool:
+    """Whether heads of a width make up all units."""
+    return size == width or (width > 0 and size % width == 0)
 
 
 def _run_recurrent(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
@@ -103,17 +109,43 @@ def _vjp_recurrent(
         before = work.concat((before, work.part(y, 1, 0, length - 1)), 1)
     for of in keep:
         before = work.binary("mul_nonzero", before, work.reshape(of, (batch, length, 1)))
-    flat_g, flat_h = (work.reshape(t, (1, batch * length, w)) for t, w in ((g_h, wide), (before, size)))
-    g_weight = work.reshape(work.gemm(flat_g, flat_h, trans_a=True), (wide, size))
+    g_weight = _weight_grad(work, g_h, before, work.shape(weight))
     g_bias = [work.reshape(work.reduce(g_h, "sum", (0, 1)), (wide,)) for _ in bias]
-    first = work.reshape(work.part(g_h, 1, 0, 1), (1, batch, wide))
-    ways = {"h": [work.reshape(work.gemm(first, work.reshape(weight, (1, wide, size))), (batch, size))]}
+    first = work.reshape(work.part(g_h, 1, 0, 1), (batch, wide))
+    ways = {cell.states[0]: [_through(work, first, weight, (batch, size))]}
     for i, name in enumerate(cell.direct):
         ways.setdefault(name, []).append(work.reshape(work.part(found[-1], 0, i, i + 1), (batch, size)))
     g_starts = [work.add(*ways[name]) if name in ways else None for name in cell.states]
     for of in keep:  # what the first step forgets has no part in anything
         g_starts = [g and work.binary("mul_nonzero", g, work.part(of, 1, 0, 1)) for g in g_starts]
     return [g_x, g_weight, *g_starts, *g_bias, *(None for _ in keep)]
+
+
+def _weight_grad(work: GraphBuilder, g_h: int, before: int, shape: tuple[int, ...]) -> int:
+    """Emit the gradient of the weights, of each block and head, from those of products and the states they read."""
+    (batch, length, size), (wide, width) = work.shape(before), shape
+    blocks, heads, rows = wide // size, size // width, batch * length
+    if heads == 1:
+        flat_g, flat_h = (work.reshape(t, (1, rows, w)) for t, w in ((g_h, wide), (before, size)))
+        return work.reshape(work.gemm(flat_g, flat_h, trans_a=True), shape)
+    by_head = work.permute(work.reshape(g_h, (rows, blocks, heads, width)), (2, 0, 1, 3))
+    seen = work.permute(work.reshape(before, (rows, heads, width)), (1, 0, 2))
+    made = work.gemm(work.reshape(by_head, (heads, rows, blocks * width)), seen, trans_a=True)
+    return work.reshape(work.permute(work.reshape(made, (heads, blocks, width, width)), (1, 0, 2, 3)), shape)
+
+
+def _through(work: GraphBuilder, g: int, weight: int, shape: tuple[int, int]) -> int:
+    """Emit the gradient ``[B, H]`` of a state from that of its products, ``[B, n H]``."""
+    (batch, size), (wide, width) = shape, work.shape(weight)
+    blocks, heads = wide // size, size // width
+    if heads == 1:
+        g = work.reshape(g, (1, batch, wide))
+        return work.reshape(work.gemm(g, work.reshape(weight, (1, wide, size))), shape)
+    by_head = work.permute(work.reshape(g, (batch, blocks, heads, width)), (2, 0, 1, 3))
+    parts = work.permute(work.reshape(weight, (blocks, heads, width, width)), (1, 0, 2, 3))
+    deep = (heads, blocks * width, width)
+    made = work.gemm(work.reshape(by_head, (heads, batch, blocks * width)), work.reshape(parts, deep))
+    return work.reshape(work.permute(made, (1, 0, 2)), shape)
 
 
 def _infer_grad(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from volumetric.layers import MLSTM
 from volumetric.layers.mlstm import MOST
-from volumetric.layers.slstm import EPS
+from volumetric.layers.slstm_cell import EPS
 from volumetric.runtime.graph.build import GraphBuilder
 from volumetric.runtime.graph.families.linear_scan import linear_scan
 from volumetric.runtime.graph.rules.base import Scope, linear, rule
