@@ -206,4 +206,5 @@ class _Reader:
             branches = [self.read(b, f"{where}/{i}", shape) for i, b in enumerate(spec.branches)]
             gate = () if spec.gate is None else (self.read(spec.gate, f"{where}/gate", shape),)
             return (*branches, *gate)
-        return ()
+        children = spec.children().items()
+        return tuple(self.read(child, f"{where}/{path}", spec.reads(path, shape)) for path, child in children)

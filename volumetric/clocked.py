@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Literal
 
 from volumetric._typing import ROWS
 from volumetric.errors import SpecError, UnsupportedError
@@ -183,7 +183,7 @@ def _is_port(source: Source, name: str) -> bool:
 
 def _check_layer(coord: Coord, spec: LayerSpec) -> None:
     """Refuse what one row a tick is not enough for."""
-    children: tuple[Any, ...] = () if spec.children_field is None else getattr(spec, spec.children_field)
+    children = spec.children().values()
     for child in children:
         _check_layer(coord, child)
     if not children and spec.contextual and not spec.takes_resets:

@@ -55,7 +55,8 @@ def spec_to_dict(spec: LayerSpec) -> dict[str, Any]:
     defaults = {f.name: f.default for f in dataclasses.fields(spec)}  # pyright: ignore[reportArgumentType]  (specs are dataclasses)
     for name, value in fields_of(spec).items():
         if name == spec.children_field:
-            out[name] = [spec_to_dict(child) for child in value]
+            one = isinstance(value, LayerSpec)
+            out[name] = spec_to_dict(value) if one else [spec_to_dict(child) for child in value]
         elif value != defaults[name]:
             out[name] = _given(value)
     return out
@@ -142,7 +143,9 @@ def spec_from_dict(data: Mapping[str, Any], where: str = "$") -> LayerSpec:
         if name not in data:
             continue
         place = f"{where}.{name}"
-        if name == cls.children_field:
+        if name == cls.children_field and hints[name] is LayerSpec:
+            fields[name] = spec_from_dict(convert(data[name], dict[str, Any], place), place)
+        elif name == cls.children_field:
             children = convert(data[name], list[dict[str, Any]], place)
             fields[name] = tuple(spec_from_dict(child, f"{place}[{i}]") for i, child in enumerate(children))
         else:

@@ -46,7 +46,7 @@ def output(network: Network, params: Params) -> np.ndarray:
 
 def norms(network: Network) -> int:
     def count(spec: LayerSpec) -> int:
-        children = getattr(spec, spec.children_field) if spec.children_field else ()
+        children = spec.children().values()
         return spec.kind.startswith("batch_norm") + sum(map(count, children))
 
     return sum(map(count, network.layers.values()))

@@ -86,7 +86,7 @@ class LayerSpec:
     __slots__ = ()
     kind: ClassVar[str]
     children_field: ClassVar[str | None] = None
-    """Name of the field that holds nested specs, for containers."""
+    """Name of the field that holds nested specs, or one, for containers."""
     arity: ClassVar[int] = 1
     """How many arrays forward takes."""
     contextual: ClassVar[bool] = False
@@ -125,13 +125,25 @@ class LayerSpec:
         """Return the shape of the output; raise `ShapeError` where an input does not fit."""
         return inputs[0]
 
+    def children(self) -> dict[str, LayerSpec]:
+        """Return the layers inside of this one, by the paths below which their parameters and states are."""
+        if self.children_field is None:
+            return {}
+        held: LayerSpec | tuple[LayerSpec, ...] = getattr(self, self.children_field)
+        return {self.children_field: held} if isinstance(held, LayerSpec) else {str(i): c for i, c in enumerate(held)}
+
+    def reads(self, path: str, shape: Shape) -> Shape:
+        """Return the shape of what the layer at `path` inside of this one reads, where this one reads `shape`."""
+        return shape
+
     def within(self, context: int) -> LayerSpec:
         """Return the layer as it computes where a sequence may have `context` rows; most layers do not depend on it."""
-        if self.children_field is None:
+        before = list(self.children().values())
+        changed = tuple(child.within(context) for child in before)
+        if self.children_field is None or all(a is b for a, b in zip(before, changed, strict=True)):
             return self
-        children: tuple[LayerSpec, ...] = getattr(self, self.children_field)
-        changed = tuple(child.within(context) for child in children)
-        return self if changed == children else dataclasses.replace(self, **{self.children_field: changed})  # pyright: ignore[reportArgumentType]  (every registered spec is a dataclass)
+        one = isinstance(getattr(self, self.children_field), LayerSpec)
+        return dataclasses.replace(self, **{self.children_field: changed[0] if one else changed})  # pyright: ignore[reportArgumentType]  (every registered spec is a dataclass)
 
     def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
         """Compute the reference output, in the precision of the inputs, and what the VJP needs.

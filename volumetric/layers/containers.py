@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from volumetric._typing import Array, Shape
@@ -94,13 +95,56 @@ def joint_statistics(children: Iterable[LayerSpec]) -> BatchStatistics:
     return "always" if "always" in found else "training" if "training" in found else "never"
 
 
-def inner_memory(memory: Memory | None, index: int, x: Array) -> Memory | None:
-    """Memory of child `index`, which reads `x`; None where its rows are not those of the sequences."""
-    return None if memory is None or not memory.covers(x.shape) else memory.child(str(index))
+def inner_memory(memory: Memory | None, path: str, x: Array) -> Memory | None:
+    """Memory of the child at `path`, which reads `x`; None where its rows are not those of the sequences."""
+    return None if memory is None or not memory.covers(x.shape) else memory.child(path)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Container(LayerSpec):
+    """Base of layers that hold others: what they are follows from those."""
+
+    @property
+    def contextual(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]  (depends on the children)
+        """Whether a row depends on its place, or on other rows, in any child."""
+        return any(child.contextual for child in self.children().values())
+
+    @property
+    def takes_resets(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]  (depends on the children)
+        """Whether all children that are contextual take resets."""
+        return all(child.takes_resets or not child.contextual for child in self.children().values())
+
+    @property
+    def two_way(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]  (depends on the children)
+        """Whether a row depends on later ones in any child."""
+        return any(child.two_way for child in self.children().values())
+
+    @property
+    def batch_statistics(self) -> BatchStatistics:  # pyright: ignore[reportIncompatibleVariableOverride]  (depends on the children)
+        """When a row depends on the other samples of the batch."""
+        return joint_statistics(self.children().values())
+
+    @property
+    def draws(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]  (depends on the children)
+        """Whether any child draws random numbers while training."""
+        return any(child.draws for child in self.children().values())
+
+    def params(self) -> tuple[ParamSpec, ...]:
+        return prefixed(self.children())
+
+    def buffers(self) -> tuple[ParamSpec, ...]:
+        return prefixed_buffers(self.children())
+
+    def states(self, *inputs: Shape) -> tuple[StateSpec, ...]:
+        found: list[StateSpec] = []
+        for path, child in self.children().items():
+            shapes = [self.reads(path, shape) for shape in inputs]
+            found += (state.below(path) for state in child.states(*shapes))
+        return tuple(found)
 
 
 @layer("sequential")
-class Sequential(LayerSpec):
+class Sequential(Container):
     """Layers one after the other; a Residual inside may name an earlier one."""
 
     children_field: ClassVar[str | None] = "layers"
@@ -114,37 +158,6 @@ class Sequential(LayerSpec):
         for i, child in enumerate(self.layers):
             if isinstance(child, Residual):
                 inner_source(child.source, i)
-
-    @property
-    def contextual(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]  (depends on the children)
-        """Whether a row depends on its place, or on other rows, in any child."""
-        return any(child.contextual for child in self.layers)
-
-    @property
-    def takes_resets(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]  (depends on the children)
-        """Whether all children that are contextual take resets."""
-        return all(child.takes_resets or not child.contextual for child in self.layers)
-
-    @property
-    def two_way(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]  (depends on the children)
-        """Whether a row depends on later ones in any child."""
-        return any(child.two_way for child in self.layers)
-
-    @property
-    def batch_statistics(self) -> BatchStatistics:  # pyright: ignore[reportIncompatibleVariableOverride]  (depends on the children)
-        """When a row depends on the other samples of the batch."""
-        return joint_statistics(self.layers)
-
-    @property
-    def draws(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]  (depends on the children)
-        """Whether any child draws random numbers while training."""
-        return any(child.draws for child in self.layers)
-
-    def params(self) -> tuple[ParamSpec, ...]:
-        return prefixed(dict(enumerate(self.layers)))
-
-    def buffers(self) -> tuple[ParamSpec, ...]:
-        return prefixed_buffers(dict(enumerate(self.layers)))
 
     def sources(self, index: int) -> tuple[int, ...]:
         """Values that layer `index` reads: 0 is the container's input, i + 1 the output of layer i."""
@@ -172,7 +185,9 @@ class Sequential(LayerSpec):
     def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
         return self._run(
             xs[0],
-            lambda i, args: self.layers[i].forward(below(p, str(i)), *args, memory=inner_memory(memory, i, args[0])),
+            lambda i, args: self.layers[i].forward(
+                below(p, str(i)), *args, memory=inner_memory(memory, str(i), args[0])
+            ),
         )
 
     def train_forward(self, p: Arrays, *xs: Array, training: Training) -> tuple[Array, Saved]:

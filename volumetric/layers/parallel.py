@@ -11,7 +11,6 @@ from volumetric._typing import Array, Shape
 from volumetric.errors import ShapeError, SpecError
 from volumetric.layers.base import (
     Arrays,
-    BatchStatistics,
     Grads,
     LayerSpec,
     Memory,
@@ -21,10 +20,9 @@ from volumetric.layers.base import (
     layer,
     show_shape,
 )
-from volumetric.layers.containers import Residual, inner_memory, joint_statistics, prefixed, prefixed_buffers
+from volumetric.layers.containers import Container, Residual, inner_memory, prefixed
 from volumetric.layers.gate import Gate
 from volumetric.layers.joins import join, join_vjp, mix, mix_vjp, scatter, scatter_vjp, weighed, weighed_vjp
-from volumetric.layers.state import StateSpec
 from volumetric.layers.training import Training
 
 Combine = Literal["concat", "add", "avg", "filter", "grid_scatter"]
@@ -32,7 +30,7 @@ COMBINES: tuple[Combine, ...] = get_args(Combine)
 
 
 @layer("parallel")
-class Parallel(LayerSpec):
+class Parallel(Container):
     """Branches side by side on one input, their outputs joined by `combine`.
 
     Attributes
@@ -94,40 +92,9 @@ class Parallel(LayerSpec):
             raise SpecError(f"parallel: {len(self.branches)} branches need a cell each in the grid {self.grid}")
         return cells
 
-    @property
-    def contextual(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]  (depends on the children)
-        """Whether a row depends on its place, or on other rows, in any branch."""
-        return any(branch.contextual for branch in self.branches)
-
-    @property
-    def takes_resets(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]  (depends on the children)
-        """Whether all children that are contextual take resets."""
-        return all(child.takes_resets or not child.contextual for child in self.branches)
-
-    @property
-    def two_way(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]  (depends on the children)
-        """Whether a row depends on later ones in any branch."""
-        return any(branch.two_way for branch in self.branches)
-
-    @property
-    def batch_statistics(self) -> BatchStatistics:  # pyright: ignore[reportIncompatibleVariableOverride]  (depends on the children)
-        """When a row depends on the other samples of the batch."""
-        return joint_statistics(self.branches)
-
-    @property
-    def draws(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]  (depends on the children)
-        """Whether any branch draws random numbers while training."""
-        return any(branch.draws for branch in self.branches)
-
     def params(self) -> tuple[ParamSpec, ...]:
         gate = () if self.gate is None else prefixed({"gate": self.gate})
-        return *prefixed(dict(enumerate(self.branches))), *gate
-
-    def buffers(self) -> tuple[ParamSpec, ...]:
-        return prefixed_buffers(dict(enumerate(self.branches)))
-
-    def states(self, *inputs: Shape) -> tuple[StateSpec, ...]:
-        return tuple(state.below(str(i)) for i, branch in enumerate(self.branches) for state in branch.states(*inputs))
+        return *prefixed(self.children()), *gate
 
     def output_shape(self, *inputs: Shape) -> Shape:
         shapes: list[Shape] = []
@@ -149,7 +116,7 @@ class Parallel(LayerSpec):
     def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
         inputs, gated = self._inputs(p, xs[0])
         results = [
-            branch.forward(below(p, str(i)), x, memory=inner_memory(memory, i, x))
+            branch.forward(below(p, str(i)), x, memory=inner_memory(memory, str(i), x))
             for i, (branch, x) in enumerate(zip(self.branches, inputs, strict=True))
         ]
         return self._joined(results, gated)

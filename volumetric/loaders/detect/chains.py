@@ -204,7 +204,7 @@ def _begin(work: _Chain, layer: LayerSpec | None) -> None:
 
 def _first_width(layer: LayerSpec) -> int:
     """Features that the first layer inside of a container reads."""
-    children = getattr(layer, layer.children_field) if layer.children_field else ()
+    children = list(layer.children().values())
     return _first_width(children[0]) if children else layer.input_size  # pyright: ignore[reportAttributeAccessIssue]  (recurrent layers alone stand in containers here)
 
 

@@ -195,7 +195,7 @@ def _missing(family: str, blueprint: Blueprint, values: Mapping[str, Any], asked
 
 
 def _leaves(spec: LayerSpec) -> list[LayerSpec]:
-    children = getattr(spec, spec.children_field) if spec.children_field else ()
+    children = spec.children().values()
     gate = getattr(spec, "gate", None)
     own = [gate] if isinstance(gate, LayerSpec) else []
     return [spec, *own, *(leaf for each in children for leaf in _leaves(each))]

@@ -183,7 +183,7 @@ def _endless(plan: Plan) -> bool:
 
 def _goes_on(spec: LayerSpec) -> bool:
     """Whether a layer, and those inside of it, look at nothing of other rows but what they keep and may forget."""
-    children: tuple[LayerSpec, ...] = () if spec.children_field is None else getattr(spec, spec.children_field)
+    children = spec.children().values()
     if children:
         return all(map(_goes_on, children))
     if isinstance(spec, MultiHeadAttention):
