@@ -54,10 +54,11 @@ class Oracle:
     params: dict[str, tuple[str, Change]]
     states: dict[str, tuple[str, Change]]
     unlike: frozenset[str] = frozenset()
+    folder: Path = FIXTURES
 
     def load(self, case: str) -> tuple[dict[str, Array], dict[str, Array]]:
         """Parameters by our names, and the rest; of states and gradients as ``state0/…``, ``state1/…``, ``grad/…``."""
-        with np.load(FIXTURES / f"{case}.npz") as file:
+        with np.load(self.folder / f"{case}.npz") as file:
             of = {name: file[name].astype(np.float64) for name in file.files}
         params = {ours: change(of[f"param/{name}"]) for ours, (name, change) in self.params.items()}
         rest = {name: of[name] for name in ("x", "resets", "y", "cotangent") if name in of}
@@ -140,8 +141,9 @@ def _mlstm(chunk_size: int) -> Oracle:
     )
 
 
-def _agalite(eta: int, r: int = 2, *, unlike: frozenset[str] = frozenset()) -> Oracle:
-    spec = AGaLiTe(embed_dim=8, num_heads=2, eta=eta, r=r)
+def agalite(eta: int, r: int = 2, *, width: int = 8, unlike: frozenset[str] = frozenset()) -> Oracle:
+    """Also for the case inside of a scaffold."""
+    spec = AGaLiTe(embed_dim=width, num_heads=2, eta=eta, r=r)
     return Oracle(
         spec=spec,
         unlike=unlike,
@@ -196,10 +198,10 @@ ORACLES: dict[str, Oracle] = {
     "xl_long_memory": _xl(16),
     "xl_resets": _xl(6),
     "xl_short_memory": _xl(4),
-    "agalite_none": _agalite(3),
+    "agalite_none": agalite(3),
     # A reset restarts the number of the row here, and there it does not: both signs may turn, which y does not show.
-    "agalite_random": _agalite(3, unlike=frozenset({"tilde_k", "tilde_v", "tick"})),
-    "agalite_r4": _agalite(2, r=4),
+    "agalite_random": agalite(3, unlike=frozenset({"tilde_k", "tilde_v", "tick"})),
+    "agalite_r4": agalite(2, r=4),
     **{f"slstm_{inputs}": _slstm(conv=False) for inputs in ("every", "large", "zeros")},
 }
 """Case → where it is."""

@@ -1,4 +1,4 @@
-"""Cells against another package: outputs, states and gradients, of windows that go on from a state and of resets."""
+"""Cells and scaffolds against another package: windows that go on from a state, with resets and gradients."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ import numpy as np
 import pytest
 
 from tests.devices import graphs
-from tests.graph.oracles import ORACLES, Oracle
+from tests.graph import oracles
+from tests.graph.oracles import Oracle
+from tests.graph.scaffold_oracles import SCAFFOLD_ORACLES
 from volumetric._typing import Array
 from volumetric.layers import Memory
 from volumetric.runtime.graph import GraphBuilder, NumpyGraphs, differentiate
 from volumetric.runtime.graph.rules import Scope
 
+ORACLES = oracles.ORACLES | SCAFFOLD_ORACLES
 EXACT = 1e-9
 FORWARD, BACKWARD = 2e-5, 2e-4
 UNIT = 2.0**-24
@@ -23,6 +26,9 @@ TOLD = (
     "axon_silu_random",
     "xl_resets",
     "agalite_random",
+    "postup_gated_lstm_random",
+    "preup_mlstm_random",
+    "column_top2_of3_random",
 )
 """Cases that a GPU is held to, one or two a cell: what else can differ the laws of sequences cover."""
 

@@ -31,12 +31,15 @@ from volumetric.layers import (
     Axon,
     AxonLinear,
     CausalConv1d,
+    Column,
     Dense,
     LayerSpec,
     Memory,
     MultiHeadAttention,
     Parallel,
     PositionEmbedding,
+    PostUpGated,
+    PreUp,
     Rope,
     Sequential,
     ShortConv,
@@ -79,6 +82,13 @@ FORWARD: dict[str, LayerSpec] = {
     ),
     "chunked": MultiHeadAttention(
         embed_dim=WIDTH, num_heads=1, chunk=3, rope=Rope(dim=2), temperature_scale=0.5, temperature_every=2
+    ),
+    "column": Column(
+        embed_dim=WIDTH,
+        experts=(
+            PostUpGated(embed_dim=WIDTH, factor=0.7, core=LSTM(input_size=WIDTH, hidden_size=WIDTH)),
+            PreUp(embed_dim=WIDTH, factor=0.7, core=CausalConv1d(channels=2)),
+        ),
     ),
     "containers": Sequential(
         layers=(

@@ -18,6 +18,7 @@ from volumetric.layers import (
     MLSTM,
     RNN,
     SLSTM,
+    Adapter,
     AdaptiveAvgPool1d,
     AdaptiveAvgPool2d,
     AdaptiveAvgPool3d,
@@ -36,6 +37,7 @@ from volumetric.layers import (
     BatchNorm3d,
     CausalConv1d,
     Clamp,
+    Column,
     Conv1d,
     Conv2d,
     Conv3d,
@@ -66,7 +68,12 @@ from volumetric.layers import (
     MixtureSoftmax,
     MultiHeadAttention,
     Parallel,
+    PassThrough,
     PositionEmbedding,
+    PostUp,
+    PostUpGated,
+    PreUp,
+    PreUpGated,
     Reshape,
     Residual,
     RMSNorm,
@@ -158,6 +165,10 @@ _CONVS: tuple[tuple[LayerSpec, tuple[int, ...]], ...] = (
 )
 
 
+def _conv(width: int) -> CausalConv1d:
+    return CausalConv1d(channels=width, kernel_size=2)
+
+
 def _expert(activation: str = "tanh") -> Dense:
     return Dense(in_features=4, out_features=3, activation=activation)  # pyright: ignore[reportArgumentType]
 
@@ -244,6 +255,15 @@ TASKS: dict[str, Task] = {
     ),
     "axon_linear": Task(layers=(AxonLinear(in_features=3, out_features=2),), row=(3,), rows=4, rate=0.2),
     "xl_attention": Task(layers=(XLAttention(embed_dim=4, num_heads=2, memory=2),), row=(4,), rows=4, rate=0.5),
+    "pass_through": Task(layers=(PassThrough(core=RNN(input_size=3, hidden_size=4)),), row=(3,), rows=5),
+    "pre_up": Task(layers=(PreUp(embed_dim=3, core=Dense(in_features=6, out_features=6)),), row=(3,)),
+    "pre_up_gated": Task(layers=(PreUpGated(embed_dim=3, factor=1.0, core=_conv(3)),), row=(3,), rows=4, rate=1.0),
+    "post_up": Task(layers=(PostUp(embed_dim=3, core=_conv(3)),), row=(3,), rows=4),
+    "post_up_gated": Task(layers=(PostUpGated(embed_dim=3, core=_conv(3)),), row=(3,), rows=4, rate=1.0),
+    "adapter": Task(layers=(Adapter(embed_dim=3, bottleneck=2, core=_conv(3)),), row=(3,), rows=4),
+    "column": Task(
+        layers=(Column(embed_dim=3, experts=(_conv(3), Dense(in_features=3, out_features=3))),), row=(3,), rows=4
+    ),
     "kmeans": Task(layers=(KMeans(num_clusters=3, in_features=3, output="features"),), row=(3,)),
     "gate": Task(layers=(Gate(in_features=4, out_features=3, bias=True),), row=(4,), rate=3.0),
     "parallel": Task(

@@ -17,6 +17,7 @@ from volumetric.layers import (
     MLSTM,
     RNN,
     SLSTM,
+    Adapter,
     AdaptiveAvgPool1d,
     AdaptiveAvgPool2d,
     AdaptiveAvgPool3d,
@@ -35,6 +36,7 @@ from volumetric.layers import (
     BatchNorm3d,
     CausalConv1d,
     Clamp,
+    Column,
     Conv1d,
     Conv2d,
     Conv3d,
@@ -65,7 +67,12 @@ from volumetric.layers import (
     MixtureSoftmax,
     MultiHeadAttention,
     Parallel,
+    PassThrough,
     PositionEmbedding,
+    PostUp,
+    PostUpGated,
+    PreUp,
+    PreUpGated,
     Reshape,
     Residual,
     RMSNorm,
@@ -94,6 +101,7 @@ TOLERANCE: Final = 1e-5
 """Largest difference from the float64 reference over the largest value. Weights of every type are the same float32
 numbers on all devices, so one figure serves all types; what differs is the order of float32 sums."""
 
+SCAFFOLDS: Final = ("pass_through", "pre_up", "pre_up_gated", "post_up", "post_up_gated", "adapter", "column")
 SIZES: Final = ((1, 1, 1), (17, 7, 13), (31, 16, 15), (33, 17, 31), (1, 63, 65), (65, 33, 64))
 """Rows and two widths: 1, primes, one less and more than the sides of tiles; batches of 1, 17, 31, 33."""
 
@@ -126,6 +134,15 @@ def cells() -> Iterator[tuple[str, DType]]:
                 yield kind, dtype
 
 
+def met(kind: str, dtype: DType) -> bool:
+    """Whether a test runs a kind in a type.
+
+    The products of scaffolds are those of dense layers, which have every type: each has three types, and together
+    they have all.
+    """
+    return kind not in SCAFFOLDS or list(DTYPES).index(dtype) % len(SCAFFOLDS) == SCAFFOLDS.index(kind)
+
+
 def _attention(rows: int, a: int, b: int) -> Example:
     width = 2 * (b % 8 + 1)
     return MultiHeadAttention(
@@ -137,6 +154,16 @@ def _parallel(rows: int, a: int, b: int) -> Example:
     experts = tuple(Dense(in_features=a, out_features=b, activation=name) for name in ("tanh", "silu", "linear"))
     gate = Gate(in_features=a, out_features=3, top_k=2)
     return Parallel(branches=experts, combine="filter", gate=gate), (rows, a)
+
+
+def _column(rows: int, a: int, b: int) -> Example:
+    width = a % 9 + 1
+    experts = Scale(factor=0.5), Clamp(min=-0.5, max=0.5), PassThrough(core=CausalConv1d(channels=width))
+    return Column(embed_dim=width, experts=experts, key_dim=b % 9 + 1, top_k=2 + b % 2, prune=b % 3 == 0), (
+        rows,
+        3,
+        width,
+    )
 
 
 def _mask(width: int) -> tuple[bool, ...]:
@@ -246,6 +273,19 @@ EXAMPLES: Final[dict[str, Callable[[int, int, int], Example]]] = {
         XLAttention(embed_dim=a, num_heads=2, head_dim=b % 8 + 1, memory=2),
         (r, 3, a),
     ),
+    "pass_through": lambda r, a, b: (PassThrough(core=LSTM(input_size=a, hidden_size=b)), (r, 3, a)),
+    "pre_up": lambda r, a, b: (PreUp(embed_dim=a, core=Scale(factor=0.5)), (r, a)),
+    "pre_up_gated": lambda r, a, b: (
+        PreUpGated(embed_dim=a % 9 + 1, factor=1.5, core=Scale(factor=0.5)),
+        (r, a % 9 + 1),
+    ),
+    "post_up": lambda r, a, b: (PostUp(embed_dim=a, factor=b / a, core=Scale(factor=0.5)), (r, a)),
+    "post_up_gated": lambda r, a, b: (PostUpGated(embed_dim=a % 9 + 1, core=Scale(factor=0.5)), (r, a % 9 + 1)),
+    "adapter": lambda r, a, b: (
+        Adapter(embed_dim=a, bottleneck=b, per_channel=b % 2 == 0, core=Scale(factor=0.5)),
+        (r, a),
+    ),
+    "column": _column,
     "kmeans": lambda r, a, b: (KMeans(num_clusters=b, in_features=a, output="features", temperature=2.0), (r, a)),
     "gate": lambda r, a, b: (Gate(in_features=a, out_features=b, bias=True, top_k=min(b, 2)), (r, a)),
     "parallel": _parallel,

@@ -65,6 +65,13 @@ from volumetric.layers.recurrent import LSTM as LSTM
 from volumetric.layers.recurrent import RNN as RNN
 from volumetric.layers.reshape import Reshape as Reshape
 from volumetric.layers.rope import Rope as Rope
+from volumetric.layers.scaffolds.adapter import Adapter as Adapter
+from volumetric.layers.scaffolds.column import Column as Column
+from volumetric.layers.scaffolds.pass_through import PassThrough as PassThrough
+from volumetric.layers.scaffolds.post_up import PostUp as PostUp
+from volumetric.layers.scaffolds.post_up_gated import PostUpGated as PostUpGated
+from volumetric.layers.scaffolds.pre_up import PreUp as PreUp
+from volumetric.layers.scaffolds.pre_up_gated import PreUpGated as PreUpGated
 from volumetric.layers.scale import Scale as Scale
 from volumetric.layers.short_conv import ShortConv as ShortConv
 from volumetric.layers.slstm import SLSTM as SLSTM

@@ -13,7 +13,7 @@ from tests.networks import tiny_llama
 from volumetric.dtypes import Scheme
 from volumetric.errors import CheckpointError, SpecError
 from volumetric.evolution.grids import structure
-from volumetric.evolution.grids.config import CELLS, GridConfig, GridMutationConfig
+from volumetric.evolution.grids.config import CELLS, NAMED, GridConfig, GridMutationConfig
 from volumetric.evolution.grids.crossover import crossover, distance
 from volumetric.evolution.grids.genome import GridGenome, GridInnovations
 from volumetric.evolution.grids.mutate import mutate
@@ -121,7 +121,7 @@ def test_an_inserted_layer_begins_close_to_the_identity(kind: str) -> None:
         assert ratio < 0.8
 
 
-@pytest.mark.parametrize("kind", CELLS)
+@pytest.mark.parametrize("kind", NAMED)
 def test_cells_are_made_where_they_are_named(kind: str) -> None:
     assert kind not in GridMutationConfig().kinds
     child = structure.change_kind(first(mlp(width=8)), Coord(1), GridMutationConfig(kinds=(kind,)), rng(0))

@@ -15,6 +15,7 @@ from volumetric.layers import (
     MLSTM,
     RNN,
     SLSTM,
+    Adapter,
     AdaptiveAvgPool1d,
     AdaptiveAvgPool2d,
     AdaptiveAvgPool3d,
@@ -33,6 +34,7 @@ from volumetric.layers import (
     BatchNorm3d,
     CausalConv1d,
     Clamp,
+    Column,
     Conv1d,
     Conv2d,
     Conv3d,
@@ -62,7 +64,12 @@ from volumetric.layers import (
     MixtureSoftmax,
     MultiHeadAttention,
     Parallel,
+    PassThrough,
     PositionEmbedding,
+    PostUp,
+    PostUpGated,
+    PreUp,
+    PreUpGated,
     Residual,
     RMSNorm,
     Scale,
@@ -99,6 +106,7 @@ _BLOCK = Sequential(
 )
 _ROWS = (4096, 1024)
 _CELLS = (8, 256, 128)
+_LSTM = LSTM(input_size=128, hidden_size=128)
 
 _SIZES: Final[dict[str, tuple[LayerSpec, tuple[int, ...]]]] = {
     "dense": (Dense(in_features=1024, out_features=1024), (256, 1024)),
@@ -152,6 +160,13 @@ _SIZES: Final[dict[str, tuple[LayerSpec, tuple[int, ...]]]] = {
     "axon": (Axon(in_features=128, out_features=128, activation="silu"), _CELLS),
     "axon_linear": (AxonLinear(in_features=128, out_features=128), _CELLS),
     "xl_attention": (XLAttention(embed_dim=128), _CELLS),
+    "pass_through": (PassThrough(core=_LSTM), _CELLS),
+    "pre_up": (PreUp(embed_dim=128, core=CausalConv1d(channels=256)), _CELLS),
+    "pre_up_gated": (PreUpGated(embed_dim=128, core=MLSTM(embed_dim=256)), _CELLS),
+    "post_up": (PostUp(embed_dim=128, core=_LSTM), _CELLS),
+    "post_up_gated": (PostUpGated(embed_dim=128, core=_LSTM), _CELLS),
+    "adapter": (Adapter(embed_dim=128, core=_LSTM), _CELLS),
+    "column": (Column(embed_dim=128, experts=(PostUp(embed_dim=128, core=_LSTM), CausalConv1d(channels=128))), _CELLS),
     "kmeans": (KMeans(num_clusters=256, in_features=128, output="features", temperature=4.0), (4096, 128)),
     "gate": (Gate(in_features=512, out_features=16, top_k=2), (4096, 512)),
     "parallel": (_experts(512), (256, 512)),

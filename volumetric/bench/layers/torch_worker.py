@@ -147,6 +147,9 @@ class Layers:
         cells = importlib.import_module("torch_cells")
         if kind in cells.KINDS:
             return cells.build(self, spec, p)
+        scaffolds = importlib.import_module("torch_scaffolds")
+        if kind in scaffolds.KINDS:
+            return scaffolds.build(self, spec, p)
         if kind == "clocked":
             return importlib.import_module("torch_clocked").build(self, p)
         if kind in ("mamba", "mamba2"):

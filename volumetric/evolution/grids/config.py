@@ -16,6 +16,8 @@ KINDS: Final = (
 )  # fmt: skip
 """Kinds that mutation can make a layer of, wherever one of them fits the shapes."""
 CELLS: Final = ("causal_conv1d", "slstm", "mlstm", "agalite", "axon", "axon_linear", "xl_attention")
+SCAFFOLDS: Final = ("pass_through", "pre_up", "pre_up_gated", "post_up", "post_up_gated", "adapter", "column")
+NAMED: Final = (*CELLS, *SCAFFOLDS)
 """Kinds that it makes layers of where they are named."""
 
 
@@ -32,7 +34,8 @@ class GridMutationConfig:
     add_layer : a layer that keeps the shape, at a free place of the grid; it begins close to the identity
     split_layer : a layer becomes the mean of two copies, which then differ
     add_link, drop_link : a value that also flows to a later layer; one that no longer does
-    activations, kinds : what mutation chooses from; cells of stacks, such as ``"slstm"``, only where they are named
+    activations, kinds : what mutation chooses from; cells and scaffolds of stacks, such as ``"slstm"`` or
+        ``"post_up"``, only where they are named
     sequences : whether layers that look at other rows, as attention and recurrent ones, can come between rows of
         features. False suits rows that know nothing of each other, as the samples of a data set. None: as the problem
         says, and true where it says nothing
@@ -61,7 +64,7 @@ class GridMutationConfig:
                 raise SpecError(f"mutation.{name} is a chance between 0 and 1, got {getattr(self, name)}")
         if not self.weight_power >= 0:
             raise SpecError(f"mutation.weight_power must be at least 0, got {self.weight_power}")
-        for name, known in (("activations", ACTIVATIONS), ("kinds", (*KINDS, *CELLS))):
+        for name, known in (("activations", ACTIVATIONS), ("kinds", (*KINDS, *NAMED))):
             unknown = [value for value in getattr(self, name) if value not in known]
             if unknown:
                 raise SpecError(f"mutation.{name}: unknown {unknown[0]!r}", hint=f"known: {', '.join(known)}")

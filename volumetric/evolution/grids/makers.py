@@ -18,10 +18,12 @@ from volumetric.layers import (
     MLSTM,
     RNN,
     SLSTM,
+    Adapter,
     AGaLiTe,
     Axon,
     AxonLinear,
     CausalConv1d,
+    Column,
     Conv1d,
     Conv2d,
     Conv3d,
@@ -36,6 +38,11 @@ from volumetric.layers import (
     LayerSpec,
     MultiHeadAttention,
     Parallel,
+    PassThrough,
+    PostUp,
+    PostUpGated,
+    PreUp,
+    PreUpGated,
     Residual,
     RMSNorm,
     Sequential,
@@ -65,6 +72,16 @@ def _sequential(read: Shape, made: Shape, rng: np.random.Generator) -> LayerSpec
 
 def _dense(read: Shape, made: Shape, rng: np.random.Generator) -> LayerSpec:
     return Dense(in_features=read[-1], out_features=made[-1], activation="relu")
+
+
+def _lstm(width: int) -> LSTM:
+    return LSTM(input_size=width, hidden_size=width)
+
+
+def _column(read: Shape, made: Shape, rng: np.random.Generator) -> LayerSpec:
+    width = read[-1]
+    experts = PostUp(embed_dim=width, core=_lstm(width)), PassThrough(core=CausalConv1d(channels=width))
+    return Column(embed_dim=width, experts=experts)
 
 
 def _conv(cls: Callable[..., LayerSpec]) -> Maker:
@@ -98,6 +115,15 @@ MAKERS: Final = MappingProxyType[str, Maker](
         "axon": lambda read, made, _: Axon(in_features=read[-1], out_features=made[-1]),
         "axon_linear": lambda read, made, _: AxonLinear(in_features=read[-1], out_features=made[-1]),
         "xl_attention": lambda read, _, __: XLAttention(embed_dim=read[-1], num_heads=_heads(read[-1])),
+        "pass_through": lambda read, made, _: PassThrough(core=LSTM(input_size=read[-1], hidden_size=made[-1])),
+        "pre_up": lambda read, _, __: PreUp(embed_dim=read[-1], core=_lstm(2 * read[-1])),
+        "pre_up_gated": lambda read, _, __: PreUpGated(embed_dim=read[-1], core=_lstm(2 * read[-1])),
+        "post_up": lambda read, _, __: PostUp(embed_dim=read[-1], core=_lstm(read[-1])),
+        "post_up_gated": lambda read, _, __: PostUpGated(embed_dim=read[-1], core=_lstm(read[-1])),
+        "adapter": lambda read, made, rng: Adapter(
+            embed_dim=made[-1], bottleneck=max(1, made[-1] // 4), core=_dense(read, made, rng)
+        ),
+        "column": _column,
         "embedding": lambda _, made, __: Embedding(num_embeddings=VOCABULARY, embedding_dim=made[-1]),
         "kmeans": lambda read, made, _: KMeans(num_clusters=made[-1], in_features=read[-1]),
         "softmax": lambda *_: Softmax(),

@@ -1,0 +1,97 @@
+"""Adapter: a narrow block behind a layer, which begins by changing nothing (Houlsby et al. 2019, arXiv 1902.00751)."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+from volumetric._typing import Array, Shape
+from volumetric.errors import SpecError
+from volumetric.layers.base import Arrays, Grads, ParamSpec, Saved, expect_last, expect_positive, layer, rows
+from volumetric.layers.dense import affine_params
+from volumetric.layers.mlp import MLP
+from volumetric.layers.norm import LayerNorm
+from volumetric.layers.scaffolds.base import RunCore, Scaffold
+
+AdapterActivation = Literal["gelu", "silu", "relu"]
+
+
+@layer("adapter")
+class Adapter(Scaffold):
+    """``y = h + g ⊙ (W₂ act(W₁ norm(h) + b₁) + b₂)`` with ``h = core(x)``; its rows are ``[…, embed_dim]``.
+
+    A fresh adapter has W₂ = 0 and g = 1: it passes h on, and W₂ learns at once.
+
+    Attributes
+    ----------
+    embed_dim : width of what the core makes
+    bottleneck : width between the products
+    activation : ``"gelu"``, ``"silu"`` or ``"relu"``
+    per_channel : g is a vector; else one number
+    core : the layer inside, such as a trained scaffold that stays as it is
+    """
+
+    embed_dim: int
+    bottleneck: int = 64
+    activation: AdapterActivation = "gelu"
+    per_channel: bool = False
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        Scaffold.__post_init__(self)
+        expect_positive(self, "embed_dim", "bottleneck")
+        if self.activation not in get_args(AdapterActivation):
+            known = ", ".join(get_args(AdapterActivation))
+            raise SpecError(f"adapter: unknown activation {self.activation!r}", hint=f"one of {known}")
+
+    @property
+    def norm(self) -> LayerNorm:
+        """What the block reads through."""
+        return LayerNorm(num_features=self.embed_dim)
+
+    @property
+    def block(self) -> MLP:
+        """The narrow block."""
+        return MLP(in_features=self.embed_dim, hidden_features=self.bottleneck, activation=self.activation, bias=True)
+
+    def own(self) -> tuple[ParamSpec, ...]:
+        width = self.embed_dim
+        return (
+            ParamSpec(name="norm.weight", shape=(width,), init="ones", packable=False),
+            ParamSpec(name="norm.bias", shape=(width,), init="zeros", packable=False),
+            *affine_params("down.", self.bottleneck, width, bias=True),
+            *affine_params("up.", width, self.bottleneck, bias=True, init="zeros"),
+            ParamSpec(name="gate", shape=(width if self.per_channel else 1,), init="ones", packable=False),
+        )
+
+    def output_shape(self, *inputs: Shape) -> Shape:
+        made = Scaffold.output_shape(self, *inputs)
+        expect_last(self, made, self.embed_dim)
+        return made
+
+    def around(self, p: Arrays, x: Array, core: RunCore) -> tuple[Array, Saved]:
+        h, inner = core(x)
+        read, norm = self.norm.forward({"weight": p["norm.weight"], "bias": p["norm.bias"]}, h)
+        made, block = self.block.forward(self._swapped(p), read)
+        return h + p["gate"] * made, {"core": inner, "norm": norm, "block": block, "made": made}
+
+    def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
+        params: dict[str, Array] = {}
+        by_gate = rows(gy * saved["made"])
+        params["gate"] = by_gate.sum(0) if self.per_channel else by_gate.sum().reshape(1)
+        block = self.block.vjp(self._swapped(p), saved["block"], gy * p["gate"])
+        params |= self._swapped(block.params)
+        assert block.inputs[0] is not None
+        norm = self.norm.vjp({"weight": p["norm.weight"]}, saved["norm"], block.inputs[0])
+        params |= {f"norm.{name}": value for name, value in norm.params.items()}
+        assert norm.inputs[0] is not None
+        return Grads((self.core_vjp(p, saved["core"], gy + norm.inputs[0], params),), params)
+
+    @staticmethod
+    def _swapped(p: Arrays) -> dict[str, Array]:
+        """Parameters as the block calls them, which goes up first."""
+        names = {"down": "up", "up": "down"}
+        return {
+            f"{names[first]}.{rest}": value
+            for first, _, rest, value in ((*name.partition("."), value) for name, value in p.items())
+            if first in names
+        }

@@ -1,0 +1,133 @@
+"""What all scaffolds share: the layer inside, and how results meet what a scaffold read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, TypeAlias
+
+from volumetric._typing import Array, Shape
+from volumetric.errors import ShapeError, SpecError
+from volumetric.layers.base import (
+    Arrays,
+    LayerSpec,
+    Memory,
+    ParamSpec,
+    Saved,
+    below,
+    expect_last,
+    expect_positive,
+    show_shape,
+)
+from volumetric.layers.containers import Container, Residual, inner_memory, prefixed
+from volumetric.layers.scaffolds.gru_gate import gru_gate, gru_gate_params, gru_gate_vjp
+from volumetric.layers.training import Training
+
+CORE = "core"
+"""Path of the layer inside."""
+RunCore: TypeAlias = Callable[[Array], tuple[Array, Saved]]
+"""What the layer inside makes of rows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scaffold(Container):
+    """Base of containers with one layer inside: a recurrent core, or another scaffold.
+
+    Attributes
+    ----------
+    core : the layer inside
+    """
+
+    children_field: ClassVar[str | None] = CORE
+
+    core: LayerSpec
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        if not isinstance(self.core, LayerSpec):
+            raise SpecError(f"{self.kind}: core must be a layer, got {self.core!r}")
+        if isinstance(self.core, Residual):
+            raise SpecError(f"{self.kind}: a residual cannot be the core", hint="put it into a sequential")
+
+    def own(self) -> tuple[ParamSpec, ...]:
+        """Return the parameters that are not those of the layer inside."""
+        return ()
+
+    def params(self) -> tuple[ParamSpec, ...]:
+        return *self.own(), *prefixed(self.children())
+
+    def output_shape(self, *inputs: Shape) -> Shape:
+        given = self.reads(CORE, inputs[0])
+        try:
+            return self.core.output_shape(given)
+        except ShapeError as error:
+            raise ShapeError(f"core of {self.kind}: {error}", hint=error.hint) from None
+
+    def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
+        inner = below(p, CORE)
+        return self.around(p, xs[0], lambda x: self.core.forward(inner, x, memory=inner_memory(memory, CORE, x)))
+
+    def train_forward(self, p: Arrays, *xs: Array, training: Training) -> tuple[Array, Saved]:
+        inner, within = below(p, CORE), training.child(CORE)
+        return self.around(p, xs[0], lambda x: self.core.train_forward(inner, x, training=within))
+
+    def around(self, p: Arrays, x: Array, core: RunCore) -> tuple[Array, Saved]:
+        """Compute the output, and what the VJP needs, with `core` for the layer inside."""
+        raise NotImplementedError(self.kind)
+
+    def core_vjp(self, p: Arrays, saved: Saved, gy: Array, out: dict[str, Array]) -> Array:
+        """Put the gradients of the core's parameters into `out`; return that of what it read."""
+        result = self.core.vjp(below(p, CORE), saved, gy)
+        out |= {f"{CORE}/{name}": value for name, value in result.params.items()}
+        gx = result.inputs[0]
+        assert gx is not None, "a core reads features"
+        return gx
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Widened(Scaffold):
+    """Base of scaffolds that keep the width of their rows and have products to another.
+
+    Attributes
+    ----------
+    embed_dim : width of input and output
+    factor : the other width is this times `embed_dim`, rounded down
+    core : the layer inside
+    """
+
+    gated: ClassVar[bool] = False
+    """Whether residual sums are gates."""
+
+    embed_dim: int
+    factor: float
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        Scaffold.__post_init__(self)
+        expect_positive(self, "embed_dim")
+        if isinstance(self.factor, bool) or not self.factor > 0 or not 1 <= self.factor * self.embed_dim < 2**31:
+            raise SpecError(f"{self.kind}: {self.factor} times a width of {self.embed_dim} is no width")
+
+    @property
+    def hidden(self) -> int:
+        """The other width."""
+        return int(self.factor * self.embed_dim)
+
+    def output_shape(self, *inputs: Shape) -> Shape:
+        expect_last(self, inputs[0], self.embed_dim)
+        made, given = Scaffold.output_shape(self, *inputs), self.reads(CORE, inputs[0])
+        if made != given:
+            raise ShapeError(f"core of {self.kind}: makes {show_shape(made)} of {show_shape(given)}, expected the same")
+        return inputs[0]
+
+    def join_params(self, name: str) -> tuple[ParamSpec, ...]:
+        """Parameters of a residual sum that may be a gate, below the path `name`."""
+        return gru_gate_params(name, self.embed_dim) if self.gated else ()
+
+    def join(self, p: Arrays, name: str, x: Array, f: Array) -> tuple[Array, Saved]:
+        """Return ``x + f``, or what the gate makes of both."""
+        return gru_gate(p, name, x, f) if self.gated else (x + f, {})
+
+    def join_vjp(self, p: Arrays, name: str, saved: Saved, gy: Array, out: dict[str, Array]) -> tuple[Array, Array]:
+        """Put the gradients of a gate's parameters into `out`; return those of x and f."""
+        return gru_gate_vjp(p, name, saved, gy, out) if self.gated else (gy, gy)

@@ -1,0 +1,273 @@
+"""Column: experts on one input, of which each row takes its own mixture."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from volumetric._typing import Array, Shape
+from volumetric.errors import ShapeError, SpecError
+from volumetric.layers.activations import activate, slope
+from volumetric.layers.base import (
+    Arrays,
+    Grads,
+    LayerSpec,
+    Memory,
+    ParamSpec,
+    Saved,
+    below,
+    expect_last,
+    expect_positive,
+    layer,
+    rows,
+    show_shape,
+)
+from volumetric.layers.containers import Container, Residual, inner_memory, prefixed
+from volumetric.layers.dense import affine, affine_params, affine_vjp
+from volumetric.layers.gate import keep_largest
+from volumetric.layers.norm import rms_norm, rms_norm_vjp
+from volumetric.layers.softmax import softmax, softmax_vjp
+from volumetric.layers.training import Training
+
+ROUTER_BOUND = 0.02
+"""Of the fresh matrices of the prior. Zeros would leave it without a gradient for ever."""
+NEAR_ZERO = 1e-3
+"""Of what else of router and mixer is fresh."""
+
+
+@layer("column")
+class Column(Container):
+    """A mixture of experts with states, on ``[…, embed_dim]``; one expert is that expert alone.
+
+    With ``u = x / √(mean(x²) + eps) ⊙ w`` and the change ``Δᵢ = expertᵢ(u) - u`` of each expert:
+
+    - the mixer lets experts look at one another, ``Δ̂ᵢ = Δᵢ + Wₒ Σⱼ sᵢⱼ Wᵥ Δⱼ``,
+      ``sᵢ = softmaxⱼ((W_q u + bᵢ) · (Wₖ Δⱼ) / √key_dim)``
+    - the prior weighs them alike for all rows, ``pᵢ = (W κᵢ) · (W′ c) / √key_dim``, the refiner row by row,
+      ``ρᵢ = (Wₜ u) · κ′ᵢ / (refine_temperature · √refine_dim)``: ``a = softmax(top_k(p) / temperature + refine · ρ)``
+    - ``R = Σᵢ aᵢ Δ̂ᵢ + (u - x)`` and ``y = x + α R + α′ (W₂ gelu(W₁ R + b₁) + b₂)``, with 2 · embed_dim hidden features.
+
+    Every expert runs on every row, so that its state knows them all. Scores of kept experts have gradients.
+
+    Attributes
+    ----------
+    embed_dim : width of input and output
+    experts : at least one, from rows of this width to such rows
+    key_dim : width of the keys of prior and mixer; None: embed_dim
+    temperature : of the prior
+    top_k : experts with the largest prior that have a weight; None: all
+    scale : the prior's scores are divided by the ``"root"`` of key_dim, or by key_dim itself (``"full"``)
+    refine : weight of the refiner; 0: there is none
+    refine_dim, refine_temperature : width of its keys, None: embed_dim; its temperature
+    prune : experts without a weight do not take part in the mixer either
+    eps : of the norm
+    """
+
+    children_field: ClassVar[str | None] = "experts"
+
+    embed_dim: int
+    experts: tuple[LayerSpec, ...]
+    key_dim: int | None = None
+    temperature: float = 1.0
+    top_k: int | None = None
+    scale: Literal["root", "full"] = "root"
+    refine: float = 0.1
+    refine_dim: int | None = None
+    refine_temperature: float = 1.0
+    prune: bool = False
+    eps: float = 2.0**-23
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        optional = [name for name in ("key_dim", "refine_dim", "top_k") if getattr(self, name) is not None]
+        expect_positive(self, "embed_dim", *optional)
+        if not self.experts:
+            raise SpecError("column: needs at least one expert")
+        if any(isinstance(expert, Residual) for expert in self.experts):
+            raise SpecError("column: a residual cannot be an expert", hint="put it into a sequential")
+        if self.top_k is not None and self.top_k > len(self.experts):
+            raise SpecError(f"column: top_k is {self.top_k}, of {len(self.experts)} experts")
+        if self.scale not in ("root", "full"):
+            raise SpecError(f"column: scale must be 'root' or 'full', got {self.scale!r}")
+        for name, least in (("temperature", 0.0), ("refine_temperature", 0.0), ("eps", 0.0)):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value > least):
+                raise SpecError(f"column: {name} must be a number above {least:g}, got {value!r}")
+        if not (math.isfinite(self.refine) and self.refine >= 0):
+            raise SpecError(f"column: refine must be a number from 0 on, got {self.refine!r}")
+
+    @property
+    def keys(self) -> int:
+        """Width of the keys of prior and mixer."""
+        return self.key_dim or self.embed_dim
+
+    @property
+    def local_keys(self) -> int:
+        """Width of the keys of the refiner."""
+        return self.refine_dim or self.embed_dim
+
+    @property
+    def prior_factor(self) -> float:
+        """Factor on the products of the prior."""
+        size = math.sqrt(self.keys) if self.scale == "root" else self.keys
+        return 1 / size
+
+    @property
+    def refine_factor(self) -> float:
+        """Factor on the products of the refiner, its weight included."""
+        return self.refine / (self.refine_temperature * math.sqrt(self.local_keys))
+
+    @property
+    def chosen(self) -> int | None:
+        """How many experts have a weight; None: all."""
+        return None if self.top_k == len(self.experts) else self.top_k
+
+    def own(self) -> tuple[ParamSpec, ...]:
+        """Return the parameters that are not those of an expert."""
+        if len(self.experts) == 1:
+            return ()
+        count, width, keys, local = len(self.experts), self.embed_dim, self.keys, self.local_keys
+
+        def near(name: str, *shape: int, bound: float = NEAR_ZERO, packable: bool = True) -> ParamSpec:
+            """Numbers near to 0; matrices of the router are delicate."""
+            delicate = packable and not name.startswith("mix.")
+            fresh = {"init": "uniform", "bounds": (-bound, bound), "packable": packable, "delicate": delicate}
+            return ParamSpec(name=name, shape=shape, **fresh)
+
+        refiner = (near("refine.q.weight", local, width), near("refine.keys", count, local, packable=False))
+        return (
+            ParamSpec(name="norm.weight", shape=(width,), init="ones", packable=False),
+            near("prior.context", width, packable=False),
+            near("prior.keys", count, keys, packable=False),
+            near("prior.q.weight", keys, width, bound=ROUTER_BOUND),
+            near("prior.k.weight", keys, keys, bound=ROUTER_BOUND),
+            *(refiner if self.refine else ()),
+            near("mix.q.weight", keys, width),
+            near("mix.k.weight", keys, width),
+            near("mix.v.weight", width, width),
+            *affine_params("mix.out.", width, width, bias=False, init="zeros"),
+            near("mix.bias", count, keys, packable=False),
+            *affine_params("head.up.", 2 * width, width, bias=True),
+            *affine_params("head.down.", width, 2 * width, bias=True),
+            *(ParamSpec(name=name, shape=(1,), init="ones", packable=False) for name in ("alpha", "alpha_head")),
+        )
+
+    def params(self) -> tuple[ParamSpec, ...]:
+        return *self.own(), *prefixed(self.children())
+
+    def output_shape(self, *inputs: Shape) -> Shape:
+        expect_last(self, inputs[0], self.embed_dim)
+        for i, expert in enumerate(self.experts):
+            try:
+                made = expert.output_shape(inputs[0])
+            except ShapeError as error:
+                raise ShapeError(f"expert {i} of column: {error}", hint=error.hint) from None
+            if made != inputs[0]:
+                given = show_shape(inputs[0])
+                raise ShapeError(f"expert {i} of column: makes {show_shape(made)} of {given}, expected the same")
+        return inputs[0]
+
+    def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
+        def run(i: int, u: Array) -> tuple[Array, Saved]:
+            return self.experts[i].forward(below(p, str(i)), u, memory=inner_memory(memory, str(i), u))
+
+        return self._run(p, xs[0], run)
+
+    def train_forward(self, p: Arrays, *xs: Array, training: Training) -> tuple[Array, Saved]:
+        def run(i: int, u: Array) -> tuple[Array, Saved]:
+            return self.experts[i].train_forward(below(p, str(i)), u, training=training.child(str(i)))
+
+        return self._run(p, xs[0], run)
+
+    def _run(self, p: Arrays, x: Array, run: Callable[[int, Array], tuple[Array, Saved]]) -> tuple[Array, Saved]:
+        if len(self.experts) == 1:
+            y, saved = run(0, x)
+            return y, {"tape": [saved]}
+        u, scale = rms_norm(x, p["norm.weight"], self.eps)
+        made = [run(i, u) for i in range(len(self.experts))]
+        changes = np.stack([y - u for y, _ in made], axis=-2)
+        prior, routed = self._prior(p)
+        a = softmax(prior + self._refined(p, u))
+        asked = (u @ p["mix.q.weight"].T)[..., None, :] + p["mix.bias"]
+        keys = changes @ p["mix.k.weight"].T
+        scores = asked @ np.swapaxes(keys, -1, -2) * keys.dtype.type(self.keys**-0.5)
+        if self.prune:
+            scores = np.where(np.isneginf(prior), -np.inf, scores).astype(scores.dtype)
+        looks = softmax(scores)
+        share = np.einsum("...i,...ij->...j", a, looks)
+        seen = np.einsum("...j,...jd->...d", share, changes)
+        values = seen @ p["mix.v.weight"].T
+        whole = np.einsum("...i,...id->...d", a, changes) + values @ p["mix.out.weight"].T + (u - x)
+        up = affine(p, "head.up.", whole)
+        head = affine(p, "head.down.", activate("gelu", up))
+        y = x + p["alpha"] * whole + p["alpha_head"] * head
+        kept = {"x": x, "u": u, "scale": scale, "changes": changes, "a": a, "asked": asked, "keys": keys}
+        kept |= {"looks": looks, "share": share, "seen": seen, "values": values, "whole": whole, "up": up, "head": head}
+        return y, {**kept, "routed": routed, "tape": [saved for _, saved in made]}
+
+    def _prior(self, p: Arrays) -> tuple[Array, Saved]:
+        """Scores of the experts, ``[E]``, -inf for those without a weight; and what the VJP needs."""
+        context = p["prior.q.weight"] @ p["prior.context"]
+        keys = p["prior.keys"] @ p["prior.k.weight"].T
+        scores = keys @ context * context.dtype.type(self.prior_factor)
+        kept = scores if self.chosen is None else keep_largest(scores, self.chosen)
+        return kept / kept.dtype.type(self.temperature), {"context": context, "keys": keys}
+
+    def _refined(self, p: Arrays, u: Array) -> Array:
+        """Scores of the refiner with its weight, ``[…, E]``. To centre them changes no softmax."""
+        if not self.refine:
+            return np.zeros((*u.shape[:-1], len(self.experts)), u.dtype)
+        return (u @ p["refine.q.weight"].T) @ p["refine.keys"].T * u.dtype.type(self.refine_factor)
+
+    def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
+        params: dict[str, Array] = {}
+        if len(self.experts) == 1:
+            return Grads((self._expert_vjp(p, 0, saved, gy, params),), params)
+        x, u, whole, changes = (saved[name] for name in ("x", "u", "whole", "changes"))
+        params["alpha"] = (gy * whole).sum().reshape(1)
+        params["alpha_head"] = (gy * saved["head"]).sum().reshape(1)
+        g = affine_vjp(p, "head.down.", activate("gelu", saved["up"]), p["alpha_head"] * gy, params)
+        g = affine_vjp(p, "head.up.", whole, g * slope("gelu", saved["up"]), params) + p["alpha"] * gy
+        gx, gu = gy - g, g
+        g_values = affine_vjp(p, "mix.out.", saved["values"], g, params)
+        g_seen = affine_vjp(p, "mix.v.", saved["seen"], g_values, params)
+        a, share, looks = saved["a"], saved["share"], saved["looks"]
+        g_changes = a[..., None] * g[..., None, :] + share[..., None] * g_seen[..., None, :]
+        g_share = np.einsum("...d,...jd->...j", g_seen, changes)
+        g_a = np.einsum("...d,...id->...i", g, changes) + np.einsum("...j,...ij->...i", g_share, looks)
+        g_scores = softmax_vjp(looks, a[..., None] * g_share[..., None, :]) * x.dtype.type(self.keys**-0.5)
+        g_asked = g_scores @ saved["keys"]
+        count = len(self.experts)
+        params["mix.bias"] = g_asked.reshape(-1, count, self.keys).sum(0)
+        gu = gu + affine_vjp(p, "mix.q.", u, g_asked.sum(-2), params)
+        g_keys = np.swapaxes(g_scores, -1, -2) @ saved["asked"]
+        g_changes = g_changes + affine_vjp(p, "mix.k.", changes, g_keys, params)
+        gu = gu + self._routing_vjp(p, saved, softmax_vjp(a, g_a), params)
+        for i in range(count):
+            own = np.ascontiguousarray(g_changes[..., i, :])
+            gu = gu + self._expert_vjp(p, i, saved, own, params) - own
+        through, params["norm.weight"] = rms_norm_vjp(x, p["norm.weight"], saved["scale"], gu)
+        return Grads((gx + through,), params)
+
+    def _routing_vjp(self, p: Arrays, saved: Saved, g: Array, out: dict[str, Array]) -> Array:
+        """Back from the scores of prior and refiner together; returns the gradient of u."""
+        context, keys, u = saved["routed"]["context"], saved["routed"]["keys"], saved["u"]
+        g_prior = rows(g).sum(0) * g.dtype.type(self.prior_factor / self.temperature)
+        g_keys, g_context = np.outer(g_prior, context), keys.T @ g_prior
+        out["prior.keys"], out["prior.k.weight"] = g_keys @ p["prior.k.weight"], g_keys.T @ p["prior.keys"]
+        out["prior.q.weight"] = np.outer(g_context, p["prior.context"])
+        out["prior.context"] = p["prior.q.weight"].T @ g_context
+        if not self.refine:
+            return np.zeros_like(u)
+        g = g * g.dtype.type(self.refine_factor)
+        out["refine.keys"] = rows(g).T @ rows(u @ p["refine.q.weight"].T)
+        return affine_vjp(p, "refine.q.", u, g @ p["refine.keys"], out)
+
+    def _expert_vjp(self, p: Arrays, i: int, saved: Saved, g: Array, out: dict[str, Array]) -> Array:
+        result = self.experts[i].vjp(below(p, str(i)), saved["tape"][i], g)
+        out |= {f"{i}/{name}": value for name, value in result.params.items()}
+        assert result.inputs[0] is not None, "experts read features"
+        return result.inputs[0]
