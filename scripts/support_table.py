@@ -16,7 +16,7 @@ from scripts.pages import write_or_check  # noqa: E402 (the line above must come
 from tests.layers.cases import CASES  # noqa: E402
 from tests.parity.run import graph_of  # noqa: E402
 from tests.parity.table import EXAMPLES, ROLES, Role, cells, covered, training, weighted  # noqa: E402
-from volumetric.dtypes import BLOCK_FORMATS, DTYPES, DType, Scheme, parse_dtype  # noqa: E402
+from volumetric.dtypes import BLOCK_FORMATS, DTYPES, OWN_FORMATS, DType, Scheme, parse_dtype  # noqa: E402
 from volumetric.dtypes.regroup import narrowed_scheme  # noqa: E402
 from volumetric.grid import Coord, Grid  # noqa: E402
 from volumetric.kernels.gpu.graph.table import LOWERERS  # noqa: E402
@@ -64,11 +64,12 @@ Other schemes of these types are decoded for inference, but for wider groups: in
 32, or of whole rows, float8 and types of integers with a native default run natively with their scales repeated for
 each 32, those of float8 as float32 (9 bits a weight); so do int4 and int8 with float32 scales on the CPU.
 
-## Block formats of GGUF
+## Block formats
 
 Beside the 21 numeric types there are block formats: tensors that keep the blocks of a GGUF file byte for byte, so that
 loading one changes neither numbers nor size. Q8_0, Q4_0 and Q4_1 are not among them, because `int8:g32`, `int4:g32` and
-`uint4:g32` hold the same. On GPUs the digits in base 3 of TQ1_0 take two bits each, as those of TQ2_0 do: 2.062 bits.
+`uint4:g32` hold the same. One, `q3_nl`, is ours: 3 bits for rows that fill no blocks of 256, in native checkpoints;
+GGUF has no such type. On GPUs the digits in base 3 of TQ1_0 take two bits each, as those of TQ2_0 do: 2.062 bits.
 
 | format | numbers of a block | of a scale | bits per weight | inference: cpu | gpu |
 | --- | --- | --- | --- | --- | --- |
@@ -124,7 +125,7 @@ def scheme_rows() -> list[str]:
 def block_rows() -> list[str]:
     """One line for each block format."""
     lines = []
-    for name, each in BLOCK_FORMATS.items():
+    for name, each in {**BLOCK_FORMATS, **OWN_FORMATS}.items():
         ways = " | ".join("native" if name in device.native_schemes else "decoded" for device in DEVICES.values())
         bits = f"{Scheme.parse(name).bits_per_weight((1, 4096)):.4g}"
         lines.append(f"| `{name}` | {each.size} | {each.group} | {bits} | {ways} |")

@@ -7,7 +7,7 @@ from math import prod
 
 import numpy as np
 
-from volumetric.dtypes import Packed, Scheme, from_gguf
+from volumetric.dtypes import Packed, Scheme
 
 _STEPS: Mapping[str, tuple[tuple[int, float], ...]] = {
     "q2_k": ((80, 0.05), (82, 0.05)),
@@ -36,5 +36,9 @@ def random_blocks(name: str, shape: tuple[int, ...], rng: np.random.Generator) -
         raw[:, at : at + 2] = values.view(np.uint8).reshape(-1, 2)
     if name == "mxfp4":
         raw[:, 0] = rng.integers(123, 128, len(raw))
-    whole = from_gguf(raw, form.gguf_type, (prod(shape[:-1]), blocks * form.size))
-    return Packed(scheme=whole.scheme, shape=shape, payload=whole.payload)
+    if name == "q3_nl":
+        raw[:, 0] = rng.integers(115, 131, len(raw))
+    scheme = Scheme.parse(name)
+    payload = np.zeros((prod(shape[:-1]), 4 * scheme.words_per_row(shape[-1])), np.uint8)
+    payload[:, : form.row_bytes(shape[-1])] = raw.reshape(len(payload), -1)
+    return Packed(scheme=scheme, shape=shape, payload=payload.view(np.uint32))

@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 
 from volumetric._typing import F32Array
-from volumetric.dtypes import BLOCK_FORMATS, Packed, Scheme, decode, encode
+from volumetric.dtypes import BLOCK_FORMATS, OWN_FORMATS, Packed, Scheme, decode, encode
 from volumetric.kernels.cpu.panels import FORMATS, ROUNDINGS, Format, Rounding, prepared_bytes
 from volumetric.kernels.cpu.prepare import prepare_row
 from volumetric.runtime.cpu.arena import address_of, aligned_zeros
@@ -25,7 +25,7 @@ CODED_SCHEMES = (
     "float8_e5m2:g32",
 )
 """Those that the kernels of block formats read."""
-SCHEMES = tuple(text for text in FORMATS if text not in BLOCK_FORMATS and text not in CODED_SCHEMES)
+SCHEMES = tuple(text for text in FORMATS if text not in (*BLOCK_FORMATS, *OWN_FORMATS, *CODED_SCHEMES))
 INTEGER_SCHEMES = tuple(text for text in SCHEMES if FORMATS[text].is_integer)
 FLOAT_SCHEMES = tuple(text for text in SCHEMES if text not in INTEGER_SCHEMES)
 

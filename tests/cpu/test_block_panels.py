@@ -1,4 +1,4 @@
-"""Panels of GGUF's block formats: rows read back to the bit, products against NumPy, both forms of a panel alike."""
+"""Panels of block formats: rows read back to the bit, products against NumPy, both forms of a panel alike."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 
 from tests.cpu.matrices import activations, panels_from
 from tests.cpu.test_products import assert_sums_close, tiles_kernel, unpack_kernel
-from volumetric.dtypes import BLOCK_FORMATS, Packed, Scheme
+from volumetric.dtypes import BLOCK_FORMATS, OWN_FORMATS, Packed, Scheme
 from volumetric.kernels.cpu.tiles import byte_block_bytes
 from volumetric.kernels.cpu.unpack import FORMAT_CODES, read_row
 from volumetric.runtime.cpu.arena import address_of, aligned_zeros
@@ -20,7 +20,8 @@ FLOATS_AT = {
 }
 # fmt: on
 """Bytes of a block where a float16 stands."""
-KINDS = [(name, how) for name in BLOCK_FORMATS for how in ("int8", "float32")]
+NAMES = (*BLOCK_FORMATS, *OWN_FORMATS)
+KINDS = [(name, how) for name in NAMES for how in ("int8", "float32")]
 TRIED = [(name, how) for name, how in KINDS if how == "int8" or name in ("q4_k", "iq4_xs")]
 """In float32 the formats differ in nothing that the two do not have."""
 IDS = [name + (":exact" if how == "float32" else "") for name, how in TRIED]
@@ -28,7 +29,9 @@ IDS = [name + (":exact" if how == "float32" else "") for name, how in TRIED]
 
 def stored(name: str, rows: int, k: int, *, byte: int | None = None) -> Packed:
     """Random blocks (or blocks of that byte) whose floats are of the size of 1."""
-    blocks, scheme, rng = BLOCK_FORMATS[name], Scheme.parse(name), np.random.default_rng(3)
+    scheme, rng = Scheme.parse(name), np.random.default_rng(3)
+    blocks = scheme.blocks
+    assert blocks is not None
     count = rows * blocks.blocks(k)
     raw = rng.integers(0, 256, (count, blocks.block_bytes), np.uint8)
     if byte is not None:
@@ -37,12 +40,14 @@ def stored(name: str, rows: int, k: int, *, byte: int | None = None) -> Packed:
         raw[:, at : at + 2] = rng.standard_normal(count).astype(np.float16).view(np.uint8).reshape(count, 2)
     if name == "mxfp4":
         raw[:, 0] = rng.integers(120, 132, count)
+    if name == "q3_nl":
+        raw[:, 0] = rng.integers(150, 200, count)
     payload = np.zeros((rows, 4 * scheme.words_per_row(k)), np.uint8)
     payload[:, : blocks.row_bytes(k)] = raw.reshape(rows, -1)
     return Packed(scheme=scheme, shape=(rows, k), payload=payload.view(np.uint32))
 
 
-@pytest.mark.parametrize("name", BLOCK_FORMATS)
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(("rows", "k"), [(1, 1), *SHAPES])
 def test_panel_rows_read_back_exactly(name: str, rows: int, k: int) -> None:
     made = panels_from(stored(name, rows, k))

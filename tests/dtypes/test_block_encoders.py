@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from volumetric._typing import F32Array
-from volumetric.dtypes import BLOCK_FORMATS, BlockFormat, Scheme, decode, encode
+from volumetric.dtypes import BLOCK_FORMATS, OWN_FORMATS, BlockFormat, Scheme, decode, encode
 from volumetric.dtypes.blocks.format import packed_planes, planes
 from volumetric.errors import DTypeError
 
-each_format = pytest.mark.parametrize("blocks", BLOCK_FORMATS.values(), ids=str)
+each_format = pytest.mark.parametrize("blocks", [*BLOCK_FORMATS.values(), *OWN_FORMATS.values()], ids=str)
 
 
 def weights(rows: int = 24, k: int = 512, seed: int = 5) -> F32Array:
@@ -64,10 +64,11 @@ def test_more_bits_or_better_scales_err_less(finer: str, coarser: str) -> None:
     x = weights()
     assert error(x, decode(encode(x, finer))) < error(x, decode(encode(x, coarser)))
     assert error(x, decode(encode(x, "q3_k"))) < error(x, decode(encode(x, "q2_k")))
+    assert error(x, decode(encode(x, "q3_nl"))) < error(x, decode(encode(x, "uint2:g32")))
     assert error(x, decode(encode(x, "iq4_xs"))) < error(x, decode(encode(x, "int4:g32")))
 
 
-@pytest.mark.parametrize("name", ["q2_k", "q3_k", "q4_k", "q5_k", "q6_k", "q5_0", "q5_1", "iq4_nl", "iq4_xs"])
+@pytest.mark.parametrize("name", ["q2_k", "q3_k", "q4_k", "q5_k", "q6_k", "q5_0", "q5_1", "iq4_nl", "iq4_xs", "q3_nl"])
 def test_importance_moves_the_error_to_what_does_not_matter(name: str) -> None:
     x = weights()
     count = np.random.default_rng(1).gamma(0.3, 1.0, x.shape[1])

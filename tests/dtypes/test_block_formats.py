@@ -58,6 +58,30 @@ def one_block(name: str, fields: dict[int, list[int]]) -> F32Array:
     return decode(from_gguf(raw, blocks.gguf_type, (1, blocks.size)))[0]
 
 
+def test_a_format_of_ours() -> None:
+    """Q3_NL: low bits of codes j, j + 8, j + 16, j + 24 in byte 1 + j, high ones of j … j + 28 in byte 9 + j % 4."""
+    scheme = Scheme.parse("Q3_NL")
+    blocks = scheme.blocks
+    assert blocks is not None
+    raw = np.zeros((1, 13), np.uint8)
+    raw[0, [0, 1, 9]] = (
+        22 * 8 + 4,
+        0b1101,
+        0b10,
+    )  # a scale of 1.5; codes 1 and 3 of numbers 0 and 8; 4 more for number 4
+    values = blocks.decode(raw)[0]
+    assert values[[0, 8, 4, 1]].tolist() == [1.5 * -70, 1.5 * -12, 1.5 * 12, 1.5 * -127]
+    any_bytes = random_bytes(blocks, (300, 64))
+    assert blocks.join(blocks.split(any_bytes.reshape(-1, 13))).tobytes() == any_bytes.tobytes()
+    assert not blocks.decode(np.zeros((1, 13), np.uint8)).any()
+    assert scheme == pickle.loads(pickle.dumps(scheme)) == copy.deepcopy(scheme)
+    assert (scheme.gguf_type, scheme.bits_per_weight((1, 4096))) == (None, 3.25)
+    with pytest.raises(DTypeError, match="cannot be kept"):
+        from_gguf(raw, "Q3_NL", (1, 32))
+    with pytest.raises(DTypeError, match="q3_nl has no GGUF block form"):
+        to_gguf(Packed(scheme=scheme, shape=(1, 32), payload=np.zeros((1, 4), np.uint32)))
+
+
 ONE = [0x00, 0x3C]  # 1.0 in float16
 
 

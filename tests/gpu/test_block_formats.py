@@ -1,4 +1,4 @@
-"""Block formats of GGUF, and codes of 8 bits, on the GPU: all kernels that read weights, against the codec."""
+"""Block formats, and codes of 8 bits, on the GPU: all kernels that read weights, against the codec."""
 
 from __future__ import annotations
 

@@ -171,6 +171,8 @@ def test_candidates_fit_rows() -> None:
             assert columns % size == 0
             assert scheme.gguf_type
     assert not candidates_for(40, whole=True)
+    q3_nl = Scheme.parse("q3_nl")
+    assert [q3_nl in candidates_for(columns, whole=False) for columns in (576, 256, 40)] == [True, True, False]
 
 
 def test_encoders_are_measured_and_calibrated(tmp_path: Path) -> None:

@@ -23,7 +23,18 @@ from volumetric.runtime.reference import ReferenceDevice
 from volumetric.weights import WeightStore
 
 TINY = Path(__file__).parents[1] / "fixtures" / "hf_tiny"
-SCHEMES = ("int4:g32", "uint4:g32", "uint2:g32:float32", "int4:g64", "int4:row", "q2_k", "q3_k", "iq4_nl", "mxfp4")
+SCHEMES = (
+    "int4:g32",
+    "uint4:g32",
+    "uint2:g32:float32",
+    "int4:g64",
+    "int4:row",
+    "q2_k",
+    "q3_k",
+    "q3_nl",
+    "iq4_nl",
+    "mxfp4",
+)
 
 
 def inputs(k: int, rows: int = 400) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from volumetric.dtypes.blocks import BLOCK_FORMATS, BlockFormat
+from volumetric.dtypes.blocks import BLOCK_FORMATS, OWN_FORMATS, BlockFormat
 from volumetric.dtypes.codec import decode, decode_rows, encode, recode
 from volumetric.dtypes.gguf_blocks import from_gguf, to_gguf
 from volumetric.dtypes.packed import Packed
@@ -13,6 +13,7 @@ from volumetric.dtypes.scheme import Scheme
 __all__ = [
     "BLOCK_FORMATS",
     "DTYPES",
+    "OWN_FORMATS",
     "BlockFormat",
     "DType",
     "Packed",

@@ -49,6 +49,8 @@ def from_gguf(raw: NDArray[np.uint8], gguf_type: str, shape: Sequence[int]) -> P
         The last axis does not fill whole blocks, or `raw` has another number of bytes than the shape requires.
     """
     blocks = find_format(gguf_type)
+    if blocks is not None and not blocks.in_gguf:
+        blocks = None
     if blocks is None and gguf_type not in _RECORDS:
         known = ", ".join([*_RECORDS, *(each.gguf_type for each in BLOCK_FORMATS.values())])
         raise DTypeError(f"GGUF type {gguf_type} cannot be kept as it is", hint=f"use one of {known}")
@@ -86,7 +88,7 @@ def to_gguf(packed: Packed) -> bytes:
         The last axis does not fill whole blocks.
     """
     gguf_type = packed.scheme.gguf_type
-    if packed.scheme.blocks is not None:
+    if packed.scheme.blocks is not None and gguf_type is not None:
         _blocks_of(packed.shape, packed.scheme.blocks.gguf_type, packed.scheme.blocks.size)
         return packed.raw_blocks().tobytes()
     if gguf_type not in _RECORDS or packed.scales is None:

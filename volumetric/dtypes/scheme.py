@@ -3,7 +3,7 @@
 The text form is ``dtype[:group][:sym|:asym][:scale dtype]``, where ``group`` is ``gN`` (one scale for each N neighbours
 of a row), ``row`` (one for each row) or ``none``. Parts that are left out take the defaults of `Scheme.default`; `str`
 leaves out what a reader would assume: ``bfloat16``, ``int4:g32``, ``float8_e4m3fn:row``, ``int8:row:float32``. A block
-format of GGUF (`volumetric.dtypes.blocks`) is a whole scheme under its own name: ``q4_k``.
+format (`volumetric.dtypes.blocks`) is a whole scheme under its own name: ``q4_k``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from volumetric.errors import DTypeError
 _GGUF = {"Q8_0": "int8:g32", "Q4_0": "int4:g32", "Q4_1": "uint4:g32"}
 SPELLINGS = (
     "known: float32, float16, bfloat16 (bf16), fp8, fp4, "
-    "int8:g32 (q8_0), int4:g32 (q4_0), uint4:g32 (q4_1), q4_k, q5_k, q6_k, "
+    "int8:g32 (q8_0), int4:g32 (q4_0), uint4:g32 (q4_1), q4_k, q5_k, q6_k, q3_nl, "
     "int8, int4, int2, uint8, uint4, uint2, ternary, binary, …"
 )
 """What a person may write; the documents have all."""
@@ -143,7 +143,7 @@ class Scheme:
     def gguf_type(self) -> str | None:
         """Name of the GGUF tensor type that holds the same numbers, or None."""
         if self.blocks is not None:
-            return self.blocks.gguf_type
+            return self.blocks.gguf_type if self.blocks.in_gguf else None
         if self.group is None:
             return self.dtype.safetensors if self.dtype.safetensors in _GGUF_PLAIN else None
         return next((name for name, text in _GGUF.items() if text == str(self)), None)

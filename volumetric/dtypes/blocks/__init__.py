@@ -1,4 +1,4 @@
-"""Block formats: what GGUF stores beside Q8_0, Q4_0 and Q4_1, kept as it is. They are schemes, not numeric types."""
+"""Block formats: what GGUF stores beside Q8_0, Q4_0 and Q4_1, kept as it is, and one more. They are schemes."""
 
 from __future__ import annotations
 
@@ -9,11 +9,15 @@ from volumetric.dtypes.blocks.format import BlockFormat, Fields
 from volumetric.dtypes.blocks.fours import IQ4_NL, IQ4_XS, MXFP4
 from volumetric.dtypes.blocks.k_quants import Q2_K, Q3_K, Q4_K, Q5_K, Q6_K
 from volumetric.dtypes.blocks.ternaries import TQ1_0, TQ2_0
+from volumetric.dtypes.blocks.threes import Q3_NL
 
 BLOCK_FORMATS = MappingProxyType(
     {each.name: each for each in (Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, Q5_0, Q5_1, IQ4_NL, IQ4_XS, MXFP4, TQ1_0, TQ2_0)}
 )
-"""Name → format."""
+"""Name → format, of those that GGUF has."""
+
+OWN_FORMATS = MappingProxyType({Q3_NL.name: Q3_NL})
+"""Name → format, of those that GGUF does not have."""
 
 
 def find_format(name: str) -> BlockFormat | None:
@@ -24,10 +28,11 @@ def find_format(name: str) -> BlockFormat | None:
 
 def named_format(name: str) -> BlockFormat:
     """Return the block format of exactly that name."""
-    return BLOCK_FORMATS[name]
+    return _ALL[name]
 
 
 _DROPPED = str.maketrans("", "", "_-. ")
-_FOLDED = {name.translate(_DROPPED): each for name, each in BLOCK_FORMATS.items()}
+_ALL = {**BLOCK_FORMATS, **OWN_FORMATS}
+_FOLDED = {name.translate(_DROPPED): each for name, each in _ALL.items()}
 
-__all__ = ["BLOCK_FORMATS", "BlockFormat", "Fields", "find_format", "named_format"]
+__all__ = ["BLOCK_FORMATS", "OWN_FORMATS", "BlockFormat", "Fields", "find_format", "named_format"]

@@ -1,4 +1,4 @@
-"""BlockFormat: numbers stored in self-contained blocks of bytes, as ggml defines them.
+"""BlockFormat: numbers stored in self-contained blocks of bytes, as ggml defines them, and one of our own.
 
 A block holds `size` neighbours of a row with everything that they need. All formats here are one formula,
 
@@ -61,6 +61,7 @@ class BlockFormat:
         as float32 of that shape, or None to let its size decide, as in ggml
     zero : the code that stands for 0
     table : values of the codes where they are not evenly spaced, int8
+    in_gguf : whether GGUF has it as a type
     """
 
     name: str
@@ -74,10 +75,11 @@ class BlockFormat:
     fit: Callable[[F32Array, F32Array | None], Fields]
     zero: int = 0
     table: tuple[int, ...] | None = None
+    in_gguf: bool = True
 
     @property
     def gguf_type(self) -> str:
-        """Name of the GGUF tensor type."""
+        """Name of the GGUF tensor type, of those that are."""
         return self.name.upper()
 
     def blocks(self, k: int) -> int:

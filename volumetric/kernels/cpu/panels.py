@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from volumetric.dtypes import BLOCK_FORMATS
+from volumetric.dtypes import BLOCK_FORMATS, OWN_FORMATS
 
 ROWS = 16
 """Rows of a panel."""
@@ -85,7 +85,7 @@ class Codes:
     zero : the code that stands for 0; 0 exactly where there are floors
     group : numbers that share a scale, 16 or 32
     scales, floors : how they are stored
-    table : values of 16 codes that are not evenly spaced; they are multiplied as bytes + 128, so `zero` is 128
+    table : values of up to 16 codes that are not evenly spaced; they are multiplied as bytes + 128, so `zero` is 128
     floats : codes are floats; they meet activations that nothing has rounded
     """
 
@@ -201,6 +201,7 @@ _CODES = {
     "iq4_nl": Codes(planes=(4,), zero=128, table=BLOCK_FORMATS["iq4_nl"].table),
     "iq4_xs": Codes(planes=(4,), zero=128, scales="int8", table=BLOCK_FORMATS["iq4_xs"].table),
     "mxfp4": Codes(planes=(4,), zero=128, scales="bfloat16", table=BLOCK_FORMATS["mxfp4"].table),
+    "q3_nl": Codes(planes=(2, 1), zero=128, scales="bfloat16", table=OWN_FORMATS["q3_nl"].table),
     "tq1_0": Codes(planes=(2,), zero=1, scales="head"),
     "tq2_0": Codes(planes=(2,), zero=1, scales="head"),
 }

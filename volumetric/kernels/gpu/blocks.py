@@ -1,4 +1,4 @@
-"""Block formats of GGUF taken apart once, when they become resident: codes in pieces of 16 bytes, all else beside them.
+"""Block formats taken apart once, when they become resident: codes in pieces of 16 bytes, all else beside them.
 
 Blocks of 210, 22 or 17 bytes never start at whole words, and none has its scales where 16-byte loads would bring them.
 So the low bits of 32 (or 64) neighbours make a piece of `weights`, as other formats have it, and what remains of a row
@@ -49,6 +49,8 @@ class Taken:
         """Codes ``[rows, pieces, piece]``."""
         piece = self._layout.piece
         codes = self.fields.codes.reshape(self._rows, -1)[:, : self._pieces * piece]
+        if codes.shape[1] < self._pieces * piece:  # blocks shorter than a piece
+            codes = np.pad(codes, ((0, 0), (0, self._pieces * piece - codes.shape[1])))
         return np.ascontiguousarray(codes).reshape(self._rows, self._pieces, piece)
 
     def by_row(self, values: NDArray[Any]) -> NDArray[Any]:
@@ -267,6 +269,7 @@ LAYOUTS = MappingProxyType(
             ),
             BlockLayout(name="q2_k", piece=64, read=16, sections=(SCALES_OF_4, PAIRS)),
             BlockLayout(name="q3_k", piece=64, read=32, sections=(THIRD_BITS, SCALES_OF_6, STEPS), shared=("twos",)),
+            BlockLayout(name="q3_nl", piece=64, read=32, sections=(THIRD_BITS, EXPONENTS), shared=("twos", "signed")),
             BlockLayout(name="tq1_0", piece=64, read=32, sections=(STEPS,), shared=("twos", "ternary", "signed")),
             BlockLayout(name="tq2_0", piece=64, read=32, sections=(STEPS,), shared=("twos", "ternary", "signed")),
             BlockLayout(name="mxfp4", piece=32, sections=(EXPONENTS,), shared=("nibbles", "table", "signed")),

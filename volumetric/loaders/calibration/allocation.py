@@ -20,6 +20,8 @@ from volumetric.loaders.calibration.damage import Damage
 _WHOLE_BLOCKS = ("q2_k", "q3_k", "iq4_xs", "q4_k", "q5_k", "q6_k", "int8:g32")
 _SMALL_BLOCKS = ("iq4_nl", "int4:g32", "uint4:g32", "q5_0", "q5_1", "int8:g32")
 _ANY_ROW = ("int4:g32", "uint4:g32", "int8:g32")
+_OURS = ("uint2:g64", "q3_nl")
+"""What else rows of a multiple of 32 may take where no GGUF file is written."""
 
 
 def candidates_for(columns: int, *, whole: bool) -> tuple[Scheme, ...]:
@@ -30,12 +32,10 @@ def candidates_for(columns: int, *, whole: bool) -> tuple[Scheme, ...]:
     columns : numbers of a row
     whole : rows must fill blocks, as in GGUF files
     """
-    if columns % 256 == 0:
-        names = _WHOLE_BLOCKS
-    elif columns % 32 == 0:
-        names = _SMALL_BLOCKS
-    else:
+    if columns % 32:
         names = () if whole else _ANY_ROW
+    else:
+        names = (() if whole else _OURS) + (_SMALL_BLOCKS if columns % 256 else _WHOLE_BLOCKS)
     return tuple(map(Scheme.parse, names))
 
 

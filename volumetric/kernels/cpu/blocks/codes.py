@@ -63,8 +63,8 @@ def code_bytes(e: Emitter, unit: Unit, block: int, step: int) -> ir.Value:
 
 
 def _looked_up(e: Emitter, table: tuple[int, ...], indices: ir.Value) -> ir.Value:
-    """For every byte below 16, `table` there + 128."""
-    values = [value + 128 for value in table]
+    """For every byte below the length of `table`, 16 at most, what is there + 128."""
+    values = [value + 128 for value in table] + [0] * (16 - len(table))
     raw = e.b.bitcast(indices, I8X64)
 
     def parts(size: int, look: Any) -> ir.Value:

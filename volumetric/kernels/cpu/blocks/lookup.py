@@ -8,8 +8,6 @@ from volumetric.kernels.cpu.jit import kernel
 from volumetric.kernels.cpu.memory import bits_float, float_bits, half_value, load_f32, load_u8, load_u16, store_f32
 from volumetric.kernels.cpu.panels import BY_NAME, FLOOR_KINDS, HEAD_UNITS, SCALE_KINDS, Format
 
-_TABLE_OF_NONE = (0,) * 16
-
 
 def _facts(form: Format) -> tuple[int, ...]:
     """What `read_codes` needs to know of a format, as numbers."""
@@ -32,13 +30,16 @@ def _places(form: Format) -> tuple[int, ...]:
     return (0,) * 4 if codes is None else (codes.scales_at, codes.floors_at, codes.unit_bytes, codes.head_bytes)
 
 
+def _table(form: Format) -> tuple[int, ...]:
+    """`Codes.table`, filled up to 16; zeros where there is none."""
+    table = (form.codes and form.codes.table) or ()
+    return (*table, *(0,) * (16 - len(table)))
+
+
 FACTS = tuple(_facts(form) for form in BY_NAME.values())
 SMALL_FLOATS = tuple(_floats(form) for form in BY_NAME.values())
 PLACES = tuple(_places(form) for form in BY_NAME.values())
-TABLES = tuple(
-    form.codes.table if form.codes is not None and form.codes.table is not None else _TABLE_OF_NONE
-    for form in BY_NAME.values()
-)
+TABLES = tuple(_table(form) for form in BY_NAME.values())
 
 
 @kernel
@@ -116,7 +117,7 @@ def read_codes(code, panel, lane, k, scale, out):
             value = _bits_of(unit, lane, j % 64, low)
             if high != 0:
                 value |= _bits_of(unit + 128 * low, lane, j % 64, high) << low
-            if zero == 128 and low == 4:
+            if zero == 128 and low < 8:
                 value = TABLES[code][value] + zero
             # One product, one sum: what the codec rounds once is rounded once here.
             small = np.float32(value - zero) if up == 0 else _small_float(value, up, power, special)
