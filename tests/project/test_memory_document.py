@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
+from volumetric.cli import main
 from volumetric.train.memory import TASKS
 
 TEXT = (Path(__file__).parents[2] / "docs" / "memory_tasks.md").read_text(encoding="utf-8")
@@ -24,3 +27,30 @@ def test_the_table_is_that_of_the_tasks() -> None:
 def test_the_example_runs() -> None:
     [code] = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
     exec(compile(code, "docs/memory_tasks.md", "exec"), {})
+
+
+def test_the_commands_are_understood(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    [block] = re.findall(r"```sh\n(.*?)```", TEXT, re.DOTALL)
+    commands = [line.split()[1:] for line in block.splitlines()]
+    assert main(commands[0]) == 0
+    quick = [
+        "--width",
+        "8",
+        "--steps",
+        "1",
+        "--batch",
+        "2",
+        "--judged",
+        "8",
+        "--seeds",
+        "1",
+        "--lengths",
+        "92",
+        "--quiet",
+    ]
+    given = [part if not part.endswith(".jsonl") else str(tmp_path / part) for part in commands[1]]
+    for flag in ("--seeds", "--lengths", "--workers"):
+        at = given.index(flag)
+        del given[at : at + 2]
+    assert main([*given, *quick]) == 0
+    assert "| assoc_recall | M | 92 |" in capsys.readouterr().out

@@ -125,3 +125,19 @@ def test_longer_samples_and_more_pairs_are_the_same_task() -> None:
     assert isinstance(problem, Problem)
     far = memory.n_back(2, 64, n=7)
     assert (memory.TASKS["n_back"].solve(far.inputs, n=7) == far.targets).all()
+
+
+@pytest.mark.parametrize("name", [name for name, task in memory.TASKS.items() if task.dense])
+def test_dense_answers_are_those_of_shorter_samples(name: str) -> None:
+    task = memory.TASKS[name]
+    few, more = (task.make(4, 60, **dense) for dense in ({}, {"dense": True}))
+    np.testing.assert_array_equal(few.inputs, more.inputs)
+    asked = few.targets >= 0
+    np.testing.assert_array_equal(few.targets[asked], more.targets[asked])
+    assert (more.targets >= 0).sum() > 1.5 * asked.sum()
+    if name in ("majority", "parity", "dyck2"):  # the answer so far is what a query there would give
+        for t in range(task.length // 2, task.length - 1, 20):
+            cut = more.inputs[:, : t + 2].copy()
+            cut[:, -1] = few.inputs[0, -1]
+            now = more.targets[:, t] >= 0
+            np.testing.assert_array_equal(task.solve(cut)[now, -1], more.targets[now, t])

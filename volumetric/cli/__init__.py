@@ -17,6 +17,7 @@ VERBS = {
     "embed": "Turn texts into embeddings, as npy, npz or JSON lines.",
     "run": "Run a stream of rows through a network, row by row or tick by tick.",
     "train": "Train a network as a TOML file says.",
+    "tasks": "List tasks that take memory, or let networks learn them.",
     "evolve": "Evolve networks for a problem as a TOML file says, or draw a run.",
     "bench": "Measure prompt processing and token generation (pp/tg rows, as llama-bench).",
     "perplexity": "Tell how well a model predicts a text.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
@@ -41,6 +41,8 @@ class MemoryTask:
     shortest : the least that holds the task
     chance : share of right answers of who knows how often each comes, and no more
     controls : baselines that solve it; all others fail
+    regression : answers are values
+    dense : `make` takes ``dense=True``: answers are asked for at more rows, and earlier, which helps learning
     """
 
     name: str
@@ -52,7 +54,8 @@ class MemoryTask:
     shortest: int
     chance: float
     controls: tuple[str, ...] = ()
-    regression: bool = field(default=False)
+    regression: bool = False
+    dense: bool = False
 
 
 def drawn(

@@ -17,6 +17,7 @@ from volumetric.train.config import TrainConfig
 from volumetric.train.data import ArrayData
 from volumetric.train.evaluation import evaluate
 from volumetric.train.losses import CrossEntropy
+from volumetric.train.memory.base import MemoryTask
 from volumetric.train.memory.sines import ORDER
 from volumetric.train.optim import Adam
 from volumetric.train.problems import Problem
@@ -132,6 +133,11 @@ def _past(problem: Problem) -> Array:
     """The last values, ``[samples, T, ORDER]``; 0 before the first."""
     x = np.pad(problem.inputs[..., 0].astype(np.float64), ((0, 0), (ORDER - 1, 0)))
     return np.lib.stride_tricks.sliding_window_view(x, ORDER, axis=1)
+
+
+def names_of(task: MemoryTask) -> tuple[str, ...]:
+    """Return the names of the baselines of a task."""
+    return tuple(_OF_VALUES if task.regression else _OF_CLASSES)
 
 
 _OF_CLASSES: Final = MappingProxyType[str, Baseline]({"prior": _prior, "bag": _bag, "last16": _last})

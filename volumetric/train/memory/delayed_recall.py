@@ -17,12 +17,19 @@ _CLEAR: Final = 16  # steps before the query without symbols, where there is roo
 
 
 def delayed_recall(
-    seed: int = 0, samples: int = 1024, length: int = 224, *, split: Split = "train", epoch: int = 0
+    seed: int = 0,
+    samples: int = 1024,
+    length: int = 224,
+    *,
+    split: Split = "train",
+    epoch: int = 0,
+    dense: bool = False,
 ) -> Problem:
     """Name the symbol behind a "store" mark in the first tenth; the 7 others stand behind "ignore" marks later.
 
     It is asked for 20 to ``length − length / 10 − 2`` steps later. Each symbol comes once, so that counts tell nothing;
-    with the 16 steps before the query clear, the last rows do not either.
+    with the 16 steps before the query clear, the last rows do not either. `dense`: each row from the symbol to
+    the query asks for it.
     """
     return drawn(
         _draw,
@@ -35,10 +42,11 @@ def delayed_recall(
         epoch=epoch,
         vocabulary=_FIRST + _SYMBOLS,
         classes=tuple(map(str, range(_SYMBOLS))),
+        options={"dense": dense},
     )
 
 
-def _draw(random: np.random.Generator, count: int, length: int) -> Drawn:
+def _draw(random: np.random.Generator, count: int, length: int, dense: bool) -> Drawn:
     x, y = np.zeros((count, length), np.int64), np.full((count, length), NOT_ASKED)
     each = np.arange(count)
     mark = random.integers(0, max(1, length // 10 - 1), count)
@@ -46,6 +54,8 @@ def _draw(random: np.random.Generator, count: int, length: int) -> Drawn:
     order = random.permuted(np.tile(np.arange(_SYMBOLS), (count, 1)), axis=1)
     x[each, mark], x[each, mark + 1] = _STORE, _FIRST + order[:, 0]
     x[each, query], y[each, query] = _QUERY, order[:, 0]
+    if dense:
+        y = np.where((np.arange(length) > mark[:, None]) & (np.arange(length) <= query[:, None]), order[:, :1], y)
     pairs = _SYMBOLS - 1
     room = np.maximum(query - mark - 1 - _CLEAR, 2 * pairs)
     starts = (mark + 2)[:, None] + places(random, room - pairs, pairs) + np.arange(pairs)
@@ -68,5 +78,6 @@ TASK: Final = MemoryTask(
     solve=solve,
     length=224,
     shortest=32,
+    dense=True,
     chance=1 / _SYMBOLS,
 )

@@ -14,11 +14,20 @@ _QUERY: Final = 4  # 0 and 1 open, 2 and 3 close brackets of the two kinds
 _DEPTH, _CLEAR, _SPAN = 8, 16, 6
 
 
-def dyck2(seed: int = 0, samples: int = 1024, length: int = 128, *, split: Split = "train", epoch: int = 0) -> Problem:
+def dyck2(
+    seed: int = 0,
+    samples: int = 1024,
+    length: int = 128,
+    *,
+    split: Split = "train",
+    epoch: int = 0,
+    dense: bool = False,
+) -> Problem:
     """Tell whether in a beginning of a word of brackets, at most 8 deep, each is closed by its own kind.
 
     In the wrong ones the kinds of two closing brackets, of different kinds, are exchanged: counts and depths are those
     of a right one. Both close what was opened 6 steps before or earlier, and stand before the last 16 rows.
+    `dense`: each row asks whether all is right so far.
     """
     return drawn(
         _draw,
@@ -31,12 +40,13 @@ def dyck2(seed: int = 0, samples: int = 1024, length: int = 128, *, split: Split
         epoch=epoch,
         vocabulary=_QUERY + 1,
         classes=("wrong", "right"),
+        options={"dense": dense},
     )
 
 
-def _draw(random: np.random.Generator, count: int, length: int) -> Drawn:
+def _draw(random: np.random.Generator, count: int, length: int, dense: bool) -> Drawn:
     x = np.empty((0, length), np.int64)
-    y = np.empty(0, np.int64)
+    y = np.empty(0, np.int64)  # rows before the first that tells a wrong word
     while len(x) < count:  # some have no two brackets to exchange
         words, far = _words(random, count, length)
         chosen = [_one_of(random, far & (words == kind)) for kind in (2, 3)]
@@ -45,9 +55,11 @@ def _draw(random: np.random.Generator, count: int, length: int) -> Drawn:
         wrong = np.nonzero(right == 0)[0]
         for at, kind in zip(chosen, (3, 2), strict=True):
             words[wrong, at[fit][wrong]] = kind
-        x, y = np.concatenate([x, words]), np.concatenate([y, right])
-    answers = np.full((count, length), NOT_ASKED)
-    answers[:, -1] = y[:count]
+        before = np.where(right, length, np.minimum(*chosen)[fit])
+        x, y = np.concatenate([x, words]), np.concatenate([y, before])
+    answers = (np.arange(length) < y[:count, None]).astype(np.int64)
+    if not dense:
+        answers[:, :-1] = NOT_ASKED
     return x[:count], answers
 
 
@@ -95,5 +107,6 @@ TASK: Final = MemoryTask(
     solve=solve,
     length=128,
     shortest=64,
+    dense=True,
     chance=0.5,
 )

@@ -16,12 +16,18 @@ _LATE: Final = 9  # pairs from a write to a read that is scored: the bit is 17 s
 
 
 def flip_flop(
-    seed: int = 0, samples: int = 1024, length: int = 128, *, split: Split = "train", epoch: int = 0
+    seed: int = 0,
+    samples: int = 1024,
+    length: int = 128,
+    *,
+    split: Split = "train",
+    epoch: int = 0,
+    dense: bool = False,
 ) -> Problem:
     """Read the bit that was written last, in pairs of an instruction (write, read, ignore: 10, 10, 80 %) and a bit.
 
     Scored are reads whose write is more than 16 steps back, of which the last pair is one. A bit to ignore before each
-    write is the opposite of what is written, so that counts tell nothing.
+    write is the opposite of what is written, so that counts tell nothing. `dense`: all reads are scored.
     """
     return drawn(
         _draw,
@@ -34,10 +40,11 @@ def flip_flop(
         epoch=epoch,
         vocabulary=_ZERO + 2,
         classes=("0", "1"),
+        options={"dense": dense},
     )
 
 
-def _draw(random: np.random.Generator, count: int, length: int) -> Drawn:
+def _draw(random: np.random.Generator, count: int, length: int, dense: bool) -> Drawn:
     pairs, spare = divmod(length, 2)  # an odd first row is blank
     chosen = random.random((count, pairs))
     kind = np.where(chosen < _RARE, _WRITE, np.where(chosen < 2 * _RARE, _READ, _IGNORE))
@@ -50,17 +57,21 @@ def _draw(random: np.random.Generator, count: int, length: int) -> Drawn:
         kind[writes, i - 1], bits[writes, i - 1] = _IGNORE, 1 - bits[writes, i]
     x = np.zeros((count, length), np.int64)
     x[:, spare::2], x[:, spare + 1 :: 2] = kind, np.where(kind == _READ, 0, _ZERO + bits)
-    return x, solve(x)
+    return x, _latched(x, 0 if dense else _LATE)
 
 
 def solve(inputs: Array) -> Array:
     """Go through the pairs with a latch."""
+    return _latched(inputs, _LATE)
+
+
+def _latched(inputs: Array, late: int) -> Array:
     answers = np.full(inputs.shape, NOT_ASKED)
     bit, since = np.zeros(len(inputs), np.int64), np.zeros(len(inputs), np.int64)
     for t in range(inputs.shape[1] % 2, inputs.shape[1], 2):
         writes, since = inputs[:, t] == _WRITE, since + 1
         bit, since = np.where(writes, inputs[:, t + 1] - _ZERO, bit), np.where(writes, 0, since)
-        asked = (inputs[:, t] == _READ) & (since >= _LATE)
+        asked = (inputs[:, t] == _READ) & (since >= late)
         answers[asked, t] = bit[asked]
     return answers
 
@@ -73,5 +84,6 @@ TASK: Final = MemoryTask(
     solve=solve,
     length=128,
     shortest=2 * (_LATE + 2),
+    dense=True,
     chance=0.5,
 )

@@ -15,11 +15,18 @@ _MARGIN, _CLEAR = 9, 16
 
 
 def majority(
-    seed: int = 0, samples: int = 1024, length: int = 128, *, split: Split = "train", epoch: int = 0
+    seed: int = 0,
+    samples: int = 1024,
+    length: int = 128,
+    *,
+    split: Split = "train",
+    epoch: int = 0,
+    dense: bool = False,
 ) -> Problem:
     """Tell which votes among blanks are more.
 
-    Margins of 1 … 9 are as likely. The last 16 rows are blank, and the number of blanks tells nothing.
+    Margins of 1 … 9 are as likely. The last 16 rows are blank, and the number of blanks tells nothing. `dense`: all
+    rows ask which are more so far, if one is.
     """
     return drawn(
         _draw,
@@ -32,10 +39,11 @@ def majority(
         epoch=epoch,
         vocabulary=_QUERY + 1,
         classes=("minus", "plus"),
+        options={"dense": dense},
     )
 
 
-def _draw(random: np.random.Generator, count: int, length: int) -> Drawn:
+def _draw(random: np.random.Generator, count: int, length: int, dense: bool) -> Drawn:
     x, y = np.zeros((count, length), np.int64), np.full((count, length), NOT_ASKED)
     room = length - 1 - _CLEAR
     margin, plus = random.integers(1, _MARGIN + 1, count), random.integers(0, 2, count)
@@ -44,6 +52,9 @@ def _draw(random: np.random.Generator, count: int, length: int) -> Drawn:
     order = np.where(at < (even + margin)[:, None], 1 + plus[:, None], 0)
     order = np.where((at >= (even + margin)[:, None]) & (at < (2 * even + margin)[:, None]), 2 - plus[:, None], order)
     x[:, :room] = random.permuted(order, axis=1)
+    if dense:
+        lead = np.cumsum((x == _PLUS).astype(np.int64) - (x == _MINUS), axis=1)
+        y = np.where(lead == 0, NOT_ASKED, lead > 0)
     x[:, -1], y[:, -1] = _QUERY, plus
     return x, y
 
@@ -63,6 +74,7 @@ TASK: Final = MemoryTask(
     solve=solve,
     length=128,
     shortest=32,
+    dense=True,
     chance=0.5,
     controls=("bag",),
 )

@@ -14,11 +14,19 @@ _BEGIN, _QUERY = 2, 3  # beside 0 and 1
 _HEAD, _MOST = 64, 16
 
 
-def parity(seed: int = 0, samples: int = 1024, length: int = 322, *, split: Split = "train", epoch: int = 0) -> Problem:
+def parity(
+    seed: int = 0,
+    samples: int = 1024,
+    length: int = 322,
+    *,
+    split: Split = "train",
+    epoch: int = 0,
+    dense: bool = False,
+) -> Problem:
     """Tell whether there was an odd number of ones: 0 … 16 among 64 rows behind a mark, then as many zeros or more.
 
     Each number is as likely. The query is the last row; zeros stand before the mark. Where `length` is below 194, the
-    head has a third of it.
+    head has a third of it. `dense`: each row from the head on asks whether the number is odd so far.
     """
     return drawn(
         _draw,
@@ -31,10 +39,11 @@ def parity(seed: int = 0, samples: int = 1024, length: int = 322, *, split: Spli
         epoch=epoch,
         vocabulary=_QUERY + 1,
         classes=("even", "odd"),
+        options={"dense": dense},
     )
 
 
-def _draw(random: np.random.Generator, count: int, length: int) -> Drawn:
+def _draw(random: np.random.Generator, count: int, length: int, dense: bool) -> Drawn:
     x, y = np.zeros((count, length), np.int64), np.full((count, length), NOT_ASKED)
     head = min(_HEAD, (length - 2) // 3)
     ones = random.integers(0, _MOST + 1, count)
@@ -43,6 +52,8 @@ def _draw(random: np.random.Generator, count: int, length: int) -> Drawn:
     first = (length - 1 - head - tail)[:, None]
     np.put_along_axis(x, first + np.arange(head), bits, 1)
     np.put_along_axis(x, first - 1, _BEGIN, 1)
+    if dense:
+        y = np.where(np.arange(length) >= first, np.cumsum(x == 1, axis=1) % 2, y)
     x[:, -1], y[:, -1] = _QUERY, ones % 2
     return x, y
 
@@ -62,5 +73,6 @@ TASK: Final = MemoryTask(
     solve=solve,
     length=322,
     shortest=3 * _MOST + 2,
+    dense=True,
     chance=(_MOST // 2 + 1) / (_MOST + 1),
 )

@@ -1,0 +1,185 @@
+"""One trial: a network, or a baseline, learns a task at one length and is judged at several."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+import numpy as np
+
+from volumetric._typing import Array
+from volumetric.errors import SpecError
+from volumetric.network import Network, Params, initialise
+from volumetric.runtime.open import AnyDevice, open_device
+from volumetric.train.config import TrainConfig
+from volumetric.train.data import Batch, StreamData
+from volumetric.train.events import Event, StepEvent
+from volumetric.train.losses import MSE, CrossEntropy
+from volumetric.train.memory.base import MemoryTask
+from volumetric.train.memory.baselines import baseline, score
+from volumetric.train.memory.models import network_for
+from volumetric.train.optim import Adam
+from volumetric.train.problems import Problem
+from volumetric.train.schedules import Cosine, WarmUp
+from volumetric.train.trainer import train
+
+BASELINES: Final = ("prior", "bag", "last16", "linear")
+_SIDE: Final = 64  # streams side by side, and rows of a call, while judged
+_BATCHES: Final = 16  # updates of samples that are drawn at once
+_LOOKS: Final = 50  # updates whose mean loss is looked at
+_WARM: Final = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """What learning may cost.
+
+    Attributes
+    ----------
+    steps, batch : updates, and samples of each
+    rate : learning rate of Adam, after 50 updates of warming up and before a cosine that ends at 0
+    enough : mean loss of 50 updates that ends learning before
+    judged : samples that a network is judged on, at each length
+    """
+
+    steps: int = 1000
+    batch: int = 32
+    rate: float = 3e-3
+    enough: float = 0.002
+    judged: int = 256
+
+    def __post_init__(self) -> None:
+        """Check the numbers."""
+        for name, least in (("steps", 1), ("batch", 1), ("judged", 1)):
+            if getattr(self, name) < least:
+                raise SpecError(f"{name} must be at least {least}, got {getattr(self, name)}")
+        if not (np.isfinite(self.rate) and self.rate > 0):
+            raise SpecError(f"the learning rate must be above 0, got {self.rate}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """What is tried.
+
+    Attributes
+    ----------
+    task : its name
+    model : pattern of cells (see `network_for`), or a baseline
+    lengths : rows of samples: the first to learn, all to judge
+    """
+
+    task: str
+    model: str
+    width: int = 64
+    seed: int = 0
+    lengths: tuple[int, ...] = ()
+    budget: Budget = field(default_factory=Budget)
+
+    def told(self) -> dict[str, Any]:
+        """Return the fields, as JSON data."""
+        return {**asdict(self), "lengths": list(self.lengths)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What a trial gave.
+
+    Attributes
+    ----------
+    scores : length → share of right answers, or squared error of values (see `score`)
+    loss : mean of the last updates; None of a baseline
+    steps : updates that it took
+    """
+
+    trial: Trial
+    scores: Mapping[int, float]
+    loss: float | None = None
+    steps: int = 0
+    parameters: int = 0
+    seconds: float = 0.0
+
+
+def run_trial(trial: Trial, task: MemoryTask, *, device: AnyDevice = "cpu") -> Outcome:
+    """Learn and judge.
+
+    Raises
+    ------
+    SpecError, ShapeError : lengths, width or pattern make no sense
+    DivergedError : a number was not finite
+    """
+    began, opened = time.perf_counter(), open_device(device)
+    lengths = trial.lengths or (task.length, 4 * task.length)
+    if trial.model in BASELINES:
+        found = {n: _baseline(trial, task, n, opened) for n in lengths}
+        return Outcome(trial=trial, scores=found, seconds=time.perf_counter() - began)
+    problem = task.make(trial.seed, 1, lengths[0])
+    network = network_for(problem, trial.model, trial.width)
+    losses: deque[float] = deque(maxlen=_LOOKS)
+    budget = trial.budget
+
+    def note(event: Event) -> None:
+        if isinstance(event, StepEvent):
+            losses.append(event.loss)
+
+    def batches(epoch: int) -> Iterator[Batch]:
+        dense = {"dense": True} if task.dense else {}
+        made = task.make(trial.seed, _BATCHES * budget.batch, lengths[0], epoch=epoch, **dense)
+        for at in range(0, len(made.inputs), budget.batch):
+            part = slice(at, at + budget.batch)
+            yield Batch(made.inputs[part], made.targets[part], None if made.mask is None else made.mask[part])
+
+    warm = max(1, min(_WARM, budget.steps // 4))
+    config = TrainConfig(
+        loss=MSE() if task.regression else CrossEntropy(),
+        optimiser=Adam(lr=budget.rate),
+        schedule=WarmUp(steps=warm, then=Cosine(steps=max(1, budget.steps - warm))),
+        clip=1.0,
+        epochs=-(-budget.steps // _BATCHES),
+        max_steps=budget.steps,
+        seed=trial.seed,
+    )
+    result = train(
+        network,
+        initialise(network, trial.seed),
+        StreamData(batches),
+        config,
+        reporters=[note],
+        device=opened,
+        stop=lambda: len(losses) == _LOOKS and sum(losses) / _LOOKS < budget.enough,
+    )
+    return Outcome(
+        trial=trial,
+        scores={
+            n: _judge(network, result.params, task.make(trial.seed, budget.judged, n, split="test"), opened)
+            for n in lengths
+        },
+        loss=sum(losses) / len(losses),
+        steps=result.steps,
+        parameters=sum(int(np.prod(store.shape)) for store in result.params.values()),
+        seconds=time.perf_counter() - began,
+    )
+
+
+def _baseline(trial: Trial, task: MemoryTask, length: int, device: AnyDevice) -> float:
+    known = task.make(trial.seed, 1000, length)
+    return baseline(trial.model, known, task.make(trial.seed, 1000, length, split="test"), device=device)
+
+
+def _judge(network: Network, params: Params, problem: Problem, device: Any) -> float:
+    """Run all samples through streams, which takes samples of any length without compiling for each."""
+    count, length = problem.inputs.shape[:2]
+    side = min(count, _SIDE)
+    stream = device.stream(network, params, batch=side)
+    made: list[Array] = []
+    for at in range(0, count, side):
+        x = problem.inputs[at : at + side]
+        some = np.concatenate([x, np.repeat(x[:1], side - len(x), 0)])
+        stream.reset()
+        parts = [stream.run(some[:, row : row + _SIDE]) for row in range(0, length, _SIDE)]
+        made.append(np.concatenate(parts, 1)[: len(x)])
+    stream.close()
+    outputs = np.concatenate(made)
+    return score(problem, outputs.argmax(-1) if problem.classes else outputs)

@@ -1,0 +1,193 @@
+"""Many trials in several processes; outcomes are lines of a file at once, and what that has is not tried again."""
+
+from __future__ import annotations
+
+import json
+import math
+import multiprocessing
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from volumetric.errors import CheckpointError, SpecError
+from volumetric.runtime.open import open_device
+from volumetric.train.memory import TASKS
+from volumetric.train.memory.trial import Budget, Outcome, Trial, run_trial
+
+MAX_BYTES = 100_000_000
+
+
+class _Line(msgspec.Struct, forbid_unknown_fields=True):
+    task: str
+    model: str
+    width: int
+    seed: int
+    lengths: list[int]
+    budget: Budget
+    scores: dict[int, float]
+    loss: float | None
+    steps: int
+    parameters: int
+    seconds: float
+
+
+def run_trials(
+    trials: Sequence[Trial],
+    *,
+    workers: int = 1,
+    device: str = "cpu",
+    log: Path | None = None,
+    tell: Callable[[Outcome], None] | None = None,
+    stop: Callable[[], bool] | None = None,
+) -> list[Outcome]:
+    """Run trials, and return the outcomes of those that have one, in their order.
+
+    Parameters
+    ----------
+    workers : processes, each with one thread; 1: this process. A script that asks for more keeps what it runs under
+        ``if __name__ == "__main__":``
+    device : a name, as `open_device` takes it
+    log : file of JSON lines. Outcomes that it has of the same trials are taken from there, and new ones are added
+        as they come
+    tell : called with each new outcome
+    stop : asked between outcomes; true leaves out what has not begun
+
+    Raises
+    ------
+    SpecError : a trial makes no sense
+    CheckpointError : the file is no such log, or cannot be written
+    """
+    if workers < 1:
+        raise SpecError(f"workers must be at least 1, got {workers}")
+    for trial in trials:
+        if trial.task not in TASKS:
+            raise SpecError(f"unknown task {trial.task!r}", hint=f"one of {', '.join(TASKS)}")
+    known = {_key(of.trial): of for of in read_log(log)} if log is not None and log.exists() else {}
+    missing = [trial for trial in trials if _key(trial) not in known]
+    found = _in_processes if workers > 1 and len(missing) > 1 else _in_place
+    for outcome in found(missing, workers, device, stop or (lambda: False)):
+        known[_key(outcome.trial)] = outcome
+        if log is not None:
+            _append(log, outcome)
+        if tell is not None:
+            tell(outcome)
+    return [known[_key(trial)] for trial in trials if _key(trial) in known]
+
+
+def _key(trial: Trial) -> str:
+    return json.dumps(trial.told(), sort_keys=True)
+
+
+def _in_place(trials: Sequence[Trial], workers: int, device: str, stop: Callable[[], bool]) -> Iterator[Outcome]:
+    for trial in trials:
+        if stop():
+            return
+        yield _try(trial, device)
+
+
+def _in_processes(trials: Sequence[Trial], workers: int, device: str, stop: Callable[[], bool]) -> Iterator[Outcome]:
+    context = multiprocessing.get_context("spawn")  # a fork would copy threads of the kernels half
+    waiting, running = list(trials), set[Future[Outcome]]()
+    pool = ProcessPoolExecutor(min(workers, len(trials)), mp_context=context)
+    try:
+        while (waiting and not stop()) or running:
+            while waiting and len(running) < workers and not stop():
+                running.add(pool.submit(_try, waiting.pop(0), device))
+            done, running = wait(running, return_when=FIRST_COMPLETED)
+            for future in done:
+                yield future.result()
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _try(trial: Trial, device: str) -> Outcome:
+    return run_trial(trial, TASKS[trial.task], device=open_device(device, threads=1 if device == "cpu" else None))
+
+
+def _append(log: Path, outcome: Outcome) -> None:
+    """Add a line in one write, and see it on the disk."""
+    line = {**outcome.trial.told(), "scores": outcome.scores}
+    line |= {name: getattr(outcome, name) for name in ("loss", "steps", "parameters", "seconds")}
+    try:
+        with log.open("ab", buffering=0) as file:
+            file.write(json.dumps(line).encode() + b"\n")
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise CheckpointError(f"cannot write {log}: {error.strerror or error}", hint="check space and rights") from None
+
+
+def read_log(path: Path) -> list[Outcome]:
+    """Read outcomes. A last line without an end, as a crash leaves it, is cut off the file, if all others are outcomes.
+
+    Raises
+    ------
+    CheckpointError : it cannot be read, or has a line that is no outcome
+    """
+    try:
+        if not path.is_file() or path.stat().st_size > MAX_BYTES:
+            raise CheckpointError(f"{path} is no log of trials", hint=f"a file of at most {MAX_BYTES:,} bytes")
+        raw = path.read_bytes()
+    except OSError as error:
+        raise CheckpointError(f"cannot read {path}: {error.strerror or error}", hint="check the path") from None
+    whole = raw[: raw.rfind(b"\n") + 1]
+    found: list[Outcome] = []
+    for number, text in enumerate(whole.splitlines(), start=1):
+        try:
+            found.append(_outcome(msgspec.json.decode(text, type=_Line)))
+        except (msgspec.MsgspecError, SpecError, RecursionError) as error:
+            raise CheckpointError(f"{path}, line {number} is no outcome: {error}", hint="name another file") from None
+    if whole != raw:
+        os.truncate(path, len(whole))
+    return found
+
+
+def _outcome(line: _Line) -> Outcome:
+    trial = Trial(
+        task=line.task,
+        model=line.model,
+        width=line.width,
+        seed=line.seed,
+        lengths=tuple(line.lengths),
+        budget=line.budget,
+    )
+    if not all(math.isfinite(value) for value in line.scores.values()):
+        raise SpecError("a score is not finite")
+    return Outcome(
+        trial=trial,
+        scores=line.scores,
+        loss=line.loss,
+        steps=line.steps,
+        parameters=line.parameters,
+        seconds=line.seconds,
+    )
+
+
+def summary(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
+    """Return a row for each task, model and length: mean and standard deviation of the scores over seeds."""
+    groups: dict[tuple[str, str, int], list[Outcome]] = {}
+    for outcome in outcomes:
+        for length in outcome.scores:
+            groups.setdefault((outcome.trial.task, outcome.trial.model, length), []).append(outcome)
+    rows: list[dict[str, Any]] = []
+    for (task, model, length), of in groups.items():
+        scores = [outcome.scores[length] for outcome in of]
+        mean = sum(scores) / len(scores)
+        spread = math.sqrt(sum((score - mean) ** 2 for score in scores) / (len(scores) - 1)) if len(scores) > 1 else 0.0
+        rows.append(
+            {
+                "task": task,
+                "model": model,
+                "length": length,
+                "learned": next(iter(of[0].scores)),
+                "seeds": len(of),
+                "mean": mean,
+                "sd": spread,
+                "parameters": of[0].parameters,
+                "steps": round(sum(outcome.steps for outcome in of) / len(of)),
+            }
+        )
+    return rows
