@@ -9,11 +9,11 @@ about 20 cycles a vector: 10 ms a core. Loading is bound by reading the file, no
 
 from __future__ import annotations
 
-from volumetric.kernels.cpu.jit import kernel
+from volumetric.kernels.cpu.jit import entry, kernel
 from volumetric.kernels.cpu.memory import load_u16, load_u32, store_i16, store_i32
 
 
-@kernel
+@entry
 def retile_words(payload, row_bytes, rows, k, padded, target, panel_stride, first, last):
     """Rows of `k` words (float32, or pairs of bfloat16), padded with zeros, to panels `first` … `last` - 1."""
     for panel in range(first, last):
@@ -29,7 +29,7 @@ def retile_words(payload, row_bytes, rows, k, padded, target, panel_stride, firs
                 store_i32(here + 64 * j, 0)
 
 
-@kernel
+@entry
 def retile_halves(payload, row_bytes, rows, k, padded, target, panel_stride, first, last):
     """float16 rows of `k` numbers to panels."""
     for panel in range(first, last):
@@ -57,7 +57,7 @@ def _interleave(word):
     return low | (high << 4)
 
 
-@kernel
+@entry
 def retile_blocks(
     payload, row_bytes, scales, offsets, scale_bytes, rows, k, target, panel_stride, first, last, vectors, flip
 ):

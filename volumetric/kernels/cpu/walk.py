@@ -7,7 +7,7 @@ costs more than a token; after `idle` rounds without work they return, and the c
 
 from __future__ import annotations
 
-from volumetric.kernels.cpu.jit import kernel
+from volumetric.kernels.cpu.jit import entry, kernel
 from volumetric.kernels.cpu.memory import (
     atomic_add,
     call_operation,
@@ -139,7 +139,7 @@ def _walk(crew, thread, threads):
     put_back(control, mode)
 
 
-@kernel
+@entry
 def run_alone(table, steps, control, times):
     """Run the steps at address `table` on the calling thread: no barriers, no workers to wake."""
     mode = flush_if_asked(control)
@@ -150,7 +150,7 @@ def run_alone(table, steps, control, times):
     put_back(control, mode)
 
 
-@kernel
+@entry
 def publish(crew, table, steps, control, threads, times):
     """Announce a call; `lead` must follow. The last call is over, so nobody reads what is written here.
 
@@ -166,14 +166,14 @@ def publish(crew, table, steps, control, threads, times):
     store_release(crew + 8 * CALL, (number + 1) * 65536 + threads)
 
 
-@kernel
+@entry
 def lead(crew, threads):
     """Run the announced call as thread 0 together with ``threads - 1`` workers; returns when all are done."""
     _walk(crew, 0, threads)
     _meet(crew + 8 * FINISHED, threads - 1)
 
 
-@kernel
+@entry
 def follow(crew, thread, done, idle):
     """Take part in every call but `done`; return the last one seen when `idle` pauses passed without any.
 
