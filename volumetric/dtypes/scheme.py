@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 
 from volumetric.dtypes.blocks import BlockFormat, find_format
@@ -113,21 +114,7 @@ class Scheme:
             return Scheme.default(spec)
         if not isinstance(spec, str):
             raise DTypeError(f"a scheme is named by text, got {type(spec).__name__}")
-        head, *modifiers = spec.strip().split(":")
-        blocks = find_format(head)
-        if blocks is not None:
-            if modifiers:
-                what = f"{blocks} is a whole scheme and takes no {':'.join(modifiers)!r}"
-                raise DTypeError(what, hint=f"use {blocks} alone, or {blocks.dtype}:gN")
-            return Scheme(dtype=blocks.dtype, blocks=blocks)
-        try:
-            dtype = parse_dtype(head)
-        except DTypeError as error:
-            close = f"{error.hint} " if error.hint and error.hint.endswith("?") else ""
-            raise DTypeError(str(error), hint=close + SPELLINGS) from None
-        if modifiers and re.fullmatch(r"q\d[_.\- ]?\d", head.strip().lower()):
-            raise DTypeError(f"{head} is a whole scheme and takes no {':'.join(modifiers)!r}", hint=f"use {dtype}:gN")
-        return _build(dtype, modifiers, spec)
+        return _parse(spec)
 
     @property
     def has_scale(self) -> bool:
@@ -199,6 +186,25 @@ def _default_scale_dtype(dtype: DType) -> DType:
 def _counterpart(dtype: DType) -> str:
     """The integer type of the same width and the other signedness."""
     return f"int{dtype.bits}" if dtype.kind == "uint" else f"uint{dtype.bits}"
+
+
+@lru_cache(1024)
+def _parse(spec: str) -> Scheme:
+    head, *modifiers = spec.strip().split(":")
+    blocks = find_format(head)
+    if blocks is not None:
+        if modifiers:
+            what = f"{blocks} is a whole scheme and takes no {':'.join(modifiers)!r}"
+            raise DTypeError(what, hint=f"use {blocks} alone, or {blocks.dtype}:gN")
+        return Scheme(dtype=blocks.dtype, blocks=blocks)
+    try:
+        dtype = parse_dtype(head)
+    except DTypeError as error:
+        close = f"{error.hint} " if error.hint and error.hint.endswith("?") else ""
+        raise DTypeError(str(error), hint=close + SPELLINGS) from None
+    if modifiers and re.fullmatch(r"q\d[_.\- ]?\d", head.strip().lower()):
+        raise DTypeError(f"{head} is a whole scheme and takes no {':'.join(modifiers)!r}", hint=f"use {dtype}:gN")
+    return _build(dtype, modifiers, spec)
 
 
 def _build(dtype: DType, modifiers: list[str], text: str) -> Scheme:
