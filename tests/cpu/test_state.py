@@ -8,7 +8,7 @@ import pytest
 from volumetric.layers import StateSpec
 from volumetric.runtime.cpu.cache import KVStorage, Pair
 from volumetric.runtime.cpu.state import CpuState, StateLayout, StateMemory
-from volumetric.runtime.state_file import Coded, as_numbers
+from volumetric.runtime.held import Coded, as_numbers
 
 SPECS = {
     "a/k": StateSpec(name="k", shape=(2, 5), kind="rows"),

@@ -7,7 +7,7 @@ import pytest
 from tests.devices import device
 from tests.generate.letters import letters, recurrent_letters
 from volumetric.errors import CheckpointError, GenerationError
-from volumetric.generate.session import SEAL, _Saved
+from volumetric.generate.saved_session import SEAL, _Saved
 
 
 @pytest.fixture

@@ -16,8 +16,9 @@ from tests.runtime.test_graph_executable import mixed
 from volumetric.errors import CheckpointError, GenerationError, VolumetricError
 from volumetric.network import Network, initialise
 from volumetric.runtime import RunOptions, lower
+from volumetric.runtime.held import Coded, as_codes, as_numbers
 from volumetric.runtime.sealed import Seal
-from volumetric.runtime.state_file import SEAL, Coded, _Header, as_codes, as_numbers
+from volumetric.runtime.state_file import SEAL, _Header
 
 ROWS = 21
 """More than the 16 that keys keep side by side on the CPU."""

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from volumetric._typing import F32Array
 from volumetric.errors import GenerationError
+from volumetric.generate.hidden import HIDDEN
 from volumetric.generate.pooling import pool
 from volumetric.layers import Embedding
 from volumetric.loaders.encoder_layers import TOKEN_TYPES
@@ -24,19 +24,8 @@ from volumetric.runtime.lower import lower
 Rows: TypeAlias = Mapping[str, NDArray[np.int32]]
 """Tokens of a text, and perhaps their types, by the names of the network's inputs."""
 
-HIDDEN: Final = "last_hidden_state"
-"""Output that has the hidden states, as transformers calls it."""
-
 ROWS = 2048
 """Tokens of a group of texts whose hidden states are held at once. A device cuts a group into calls of its own."""
-
-
-def with_hidden(loaded: LoadedModel) -> Network:
-    """Return the network of a model, with its hidden states as an output beside that of its head, if it has one."""
-    network = loaded.network
-    if loaded.hidden is None:
-        return network
-    return dataclasses.replace(network, outputs={**network.outputs, HIDDEN: loaded.hidden})
 
 
 class Encoder:

@@ -11,14 +11,14 @@ import numpy as np
 
 from volumetric._typing import F32Array
 from volumetric.errors import GenerationError, SpecError
-from volumetric.generate.text_encoder import TextEncoder
 from volumetric.layers.activations import sigmoid
 from volumetric.layers.softmax import softmax
-from volumetric.loaders.sentence import POOLINGS, Pooling
 
 if TYPE_CHECKING:
     from volumetric.generate.masks import Filled
     from volumetric.generate.model import Model
+    from volumetric.generate.text_encoder import TextEncoder
+    from volumetric.loaders.sentence import Pooling
 
 logger = logging.getLogger(__name__)
 
@@ -38,6 +38,8 @@ def check_texts(texts: object, what: str = "texts") -> list[str]:
 
 def check_pooling(pooling: str | Sequence[str]) -> tuple[Pooling, ...]:
     """Return poolings. Raises `SpecError`."""
+    from volumetric.loaders.sentence import POOLINGS
+
     asked = (pooling,) if isinstance(pooling, str) else tuple(pooling)
     found = tuple(mode for mode in POOLINGS for one in asked if one == mode)
     if not asked or len(found) != len(asked):
@@ -51,6 +53,8 @@ class Encodes:
     @cached_property
     def text_encoder(self) -> TextEncoder:
         """The model as an encoder, made when it is first used."""
+        from volumetric.generate.text_encoder import TextEncoder  # models that generate have no use for it
+
         return TextEncoder(cast("Model", self))
 
     def close_encoder(self) -> None:

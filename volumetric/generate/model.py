@@ -15,15 +15,15 @@ from volumetric._typing import F32Array
 from volumetric.errors import GenerationError, SpecError
 from volumetric.generate.adapters import Adapts, adapted
 from volumetric.generate.batch import PROMPT_ROWS, TOGETHER, BatchStream
-from volumetric.generate.encoder import with_hidden
 from volumetric.generate.encoding import Encodes
 from volumetric.generate.events import Generation
 from volumetric.generate.footprint import Footprint, footprint
+from volumetric.generate.hidden import with_hidden
 from volumetric.generate.info import ModelInfo
 from volumetric.generate.params import Merged, SamplingParams, merge
 from volumetric.generate.predicting import Predicts
 from volumetric.generate.prompt import Message, Prompt, check_messages, encode_prompt, items_of
-from volumetric.generate.session import PREFILL_ROWS, Session, restore_session
+from volumetric.generate.session import PREFILL_ROWS, Session
 from volumetric.generate.stream import Stream
 from volumetric.generate.transcript import Decoder
 from volumetric.loaders import LoadedModel
@@ -338,7 +338,11 @@ class Model(Encodes, Adapts, Predicts):
         CheckpointError : the file cannot be read, is damaged, or of another network
         """
         self._require_generator()
-        return Session(self) if restore is None else restore_session(self, restore)
+        if restore is None:
+            return Session(self)
+        from volumetric.generate.saved_session import restore_session  # brings msgspec
+
+        return restore_session(self, restore)
 
     def _require_generator(self) -> None:
         self._require_tokens()

@@ -7,52 +7,24 @@ import operator
 import os
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import numpy as np
 
 from volumetric._typing import F32Array
-from volumetric.atomic import write_atomic
-from volumetric.errors import CheckpointError, GenerationError
+from volumetric.errors import GenerationError
 from volumetric.generate.params import SamplingParams
 from volumetric.generate.stream import Stream
 from volumetric.generate.transcript import Transcript
 from volumetric.runtime.batch import greedy_ids
 from volumetric.runtime.device import State
-from volumetric.runtime.sealed import Seal
 
 if TYPE_CHECKING:
     from volumetric.generate.model import Model
     from volumetric.generate.prompt import Prompt
 
-SEAL = Seal(magic=b"VOLSESSN", version=1, what="a saved session")
-
 PREFILL_ROWS = 512
 """Rows of a prompt that go to the device in one call: bounds its scratch memory and the wait for an interrupt."""
-
-
-class _Saved(msgspec.Struct, forbid_unknown_fields=True):
-    tokens: list[int]
-
-
-def restore_session(model: Model, path: str | os.PathLike[str]) -> Session:
-    """See `Model.session`."""
-    try:
-        data = Path(path).read_bytes()
-    except OSError as error:
-        raise CheckpointError(
-            f"cannot read {path}: {error.strerror or error}", hint="give what Session.save wrote"
-        ) from None
-    try:
-        saved, body = SEAL.open(data, _Saved)
-        state = model.executable.restore(bytes(body))
-        if state.position != len(saved.tokens):
-            raise SEAL.damaged(f"it has {len(saved.tokens)} tokens and a state of {state.position}")
-    except CheckpointError as error:
-        raise CheckpointError(f"{path}: {error}", hint=error.hint) from None
-    return Session(model, state, saved.tokens)
 
 
 class Session:
@@ -191,7 +163,9 @@ class Session:
         CheckpointError : the file cannot be written
         GenerationError : the session is closed
         """
-        write_atomic(path, SEAL.close(_Saved(tokens=self._tokens), [self._open().save()]))
+        from volumetric.generate.saved_session import save_session  # brings msgspec, for those who save
+
+        save_session(path, self._tokens, self._open())
 
     def reset(self) -> None:
         """Forget all tokens."""

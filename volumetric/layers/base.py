@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any, ClassVar, Literal, TypeAlias, TypeVar, dataclass_transform
 
 from volumetric._typing import Array, Shape
 from volumetric.errors import ShapeError, SpecError
 from volumetric.layers.state import Memory, StateSpec
 from volumetric.layers.training import Training
+from volumetric.registry import Registry
 
 Arrays: TypeAlias = Mapping[str, Array]
 """Name of a parameter or buffer → array, for one layer."""
@@ -164,8 +166,16 @@ class LayerSpec:
         raise NotImplementedError(self.kind)
 
 
-LAYERS: dict[str, type[LayerSpec]] = {}
-"""Kind → spec class, filled by `layer`."""
+def _load(kind: str | None) -> None:
+    package = import_module("volumetric.layers")
+    wanted = None if kind is None else kind.replace("_", "")
+    for name in package.__all__:
+        if wanted is None or name.lower() == wanted:
+            getattr(package, name)
+
+
+LAYERS: Registry[type[LayerSpec]] = Registry(_load)
+"""Kind → spec class, filled by `layer`. A kind is its class's name in small letters, words parted by underscores."""
 
 L = TypeVar("L", bound=type[LayerSpec])
 
@@ -175,7 +185,7 @@ def layer(kind: str) -> Callable[[L], L]:
     """Make a class a frozen, keyword-only layer spec and register it under `kind`."""
 
     def declare(cls: L) -> L:
-        if kind in LAYERS:
+        if LAYERS.declared(kind):
             raise SpecError(f"layer kind {kind!r} is declared twice")
         spec = dataclass(frozen=True, slots=True, kw_only=True)(cls)
         spec.kind = kind

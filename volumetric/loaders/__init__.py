@@ -1,20 +1,10 @@
-"""Model files: reading, resolving, converting, writing. The only home of tokenizers, jinja2, gguf and the hub."""
+"""Model files: reading, resolving, converting, writing. The only home of tokenizers, jinja2, gguf and the hub.
+
+Names are imported when they are first used; see ``__init__.pyi``.
+"""
 
 from __future__ import annotations
 
-from volumetric.loaders.chat import ChatTemplate
-from volumetric.loaders.generation_config import GenerationDefaults
-from volumetric.loaders.model import LoadedModel, detect_model, open_model
-from volumetric.loaders.native import save_native
-from volumetric.loaders.tokenizer import StreamDecoder, Tokenizer
+import lazy_loader
 
-__all__ = [
-    "ChatTemplate",
-    "GenerationDefaults",
-    "LoadedModel",
-    "StreamDecoder",
-    "Tokenizer",
-    "detect_model",
-    "open_model",
-    "save_native",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 
 from volumetric.errors import UnsupportedError
 from volumetric.grid import Coord
-from volumetric.layers import LayerSpec, Mamba, Mamba2, MultiHeadAttention
+from volumetric.layers import LayerSpec, MultiHeadAttention
 from volumetric.loaders.gguf import GGUFSource
 from volumetric.loaders.hf_config import Config
 from volumetric.loaders.names import Blueprint, NameRule, Part
@@ -189,7 +189,7 @@ class GGUFFamily:
             rows=rule.rows or _stored_rows(spec, name),
             interleaved_heads=_turning_heads(spec, name) if self.interleaved else rule.interleaved_heads,
             offset=_stored_more(spec, name),
-            decay=name == "a_log" and isinstance(spec, Mamba | Mamba2),
+            decay=name == "a_log" and spec.kind in ("mamba", "mamba2"),
         )
 
     def _part(self, rule: NameRule, rows: int, counts: Mapping[str, int]) -> Part | None:
@@ -222,9 +222,8 @@ def _turning_heads(spec: LayerSpec, name: str) -> int | None:
 
 def _stored_rows(spec: LayerSpec, name: str) -> int:
     """Rows of the matrix that is stored for a vector, 0 for what is stored as it is."""
-    if not isinstance(spec, Mamba2):
-        return 0
-    return {"a_log": spec.num_heads, "d": spec.num_heads, "norm.weight": spec.groups}.get(name, 0)
+    sizes = {"a_log": "num_heads", "d": "num_heads", "norm.weight": "groups"} if spec.kind == "mamba2" else {}
+    return getattr(spec, sizes[name]) if name in sizes else 0
 
 
 def _stored_more(spec: LayerSpec, name: str) -> float:

@@ -5,13 +5,15 @@ llama.cpp scales embeddings to length 1 whatever a file says, so a file that nam
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from volumetric.errors import CheckpointError, UnsupportedError
 from volumetric.loaders.gguf import GGUFSource
-from volumetric.loaders.sentence import Pooling, Sentences
+
+if TYPE_CHECKING:
+    from volumetric.loaders.sentence import Pooling, Sentences
 
 OWN: Final = "volumetric.embedding."
 """Start of the keys that no other program reads."""
@@ -40,6 +42,8 @@ def read_gguf_sentences(file: GGUFSource, where: str) -> Sentences | None:
             f"{where}: heads of GGUF files that rank texts are not read",
             hint="open the original Hugging Face model, whose score(pairs) ranks",
         )
+    from volumetric.loaders.sentence import Sentences  # few files embed
+
     flags = {name: file.metadata.get(OWN + name, default) for name, default in _FLAGS.items()}
     prompts = {key.removeprefix(_PROMPT): file.metadata[key] for key in file.metadata if key.startswith(_PROMPT)}
     wrong = [OWN + name for name, value in flags.items() if type(value) is not bool]

@@ -10,12 +10,8 @@ import numpy as np
 
 from volumetric.errors import CheckpointError
 from volumetric.loaders.gguf import GGUFSource
-from volumetric.loaders.gguf_unigram import CHARSMAP, MERGE_SPACES, PREFIX_SPACE, read_charsmap, unigram
 from volumetric.loaders.gguf_values import LazyStrings
-from volumetric.loaders.gguf_wordpiece import ROLES as WORDPIECE_ROLES
-from volumetric.loaders.gguf_wordpiece import plain_words, rebuilt
 from volumetric.loaders.hf_config import MAX_SIZE
-from volumetric.loaders.sentencepiece_bpe import sentencepiece_bpe
 from volumetric.loaders.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -119,6 +115,8 @@ class _GGUFTokenizer:
         model = file.metadata.get(PREFIX + "model")
         self._wordpiece = isinstance(model, str) and model == "bert"
         if self._wordpiece:
+            from volumetric.loaders.gguf_wordpiece import plain_words
+
             special = np.flatnonzero(np.isin(self._types, (CONTROL, UNKNOWN)))
             named = (id for id in self._roles().values() if id is not None)
             self._tokens = plain_words(self._tokens, {*special.tolist(), *named})
@@ -127,6 +125,8 @@ class _GGUFTokenizer:
         """Id of each special token by its role."""
         if not self._wordpiece:
             return {role: self._id(f"{name}_token_id") for name, role in ROLES.items()}
+        from volumetric.loaders.gguf_wordpiece import ROLES as WORDPIECE_ROLES
+
         ids: dict[str, int | None] = {}
         for role, (names, usual) in WORDPIECE_ROLES.items():
             found = [id for name in names if (id := self._id(f"{name}_token_id")) is not None]
@@ -208,6 +208,8 @@ class _GGUFTokenizer:
 
     def _words(self, vocabulary: dict[str, int]) -> tokenizers.Tokenizer:
         """WordPiece; a text always stands between two special tokens, as in llama.cpp."""
+        from volumetric.loaders.gguf_wordpiece import rebuilt
+
         roles = {role: self._tokens[id] for role, id in self._roles().items() if id is not None}
         missing = [role for role in ("unk_token", "cls_token", "sep_token") if role not in roles]
         if missing:
@@ -256,6 +258,8 @@ class _GGUFTokenizer:
         scores = self._scores()
         normal = np.flatnonzero(self._types == NORMAL)
         unknown = self._id("unknown_token_id")
+        from volumetric.loaders.sentencepiece_bpe import sentencepiece_bpe
+
         return sentencepiece_bpe(
             vocabulary,
             [self._tokens[id] for id in normal[np.argsort(-scores[normal], kind="stable")]],
@@ -273,6 +277,8 @@ class _GGUFTokenizer:
 
     def _unigram(self, padding: list[int]) -> tokenizers.Tokenizer:
         """SentencePiece's unigrams. A flag that is not there is false, as in llama.cpp."""
+        from volumetric.loaders.gguf_unigram import CHARSMAP, MERGE_SPACES, PREFIX_SPACE, read_charsmap, unigram
+
         unknown = self._id("unknown_token_id")
         if unknown is None:
             unknown = next(iter(np.flatnonzero(self._types == UNKNOWN).tolist()), 2)

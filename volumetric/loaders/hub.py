@@ -13,9 +13,7 @@ from typing import Final, Literal
 
 from volumetric.errors import CheckpointError
 from volumetric.loaders.directory import recover
-from volumetric.loaders.hub_download import snapshot
 from volumetric.loaders.package_parts import SUMS_NAME, assembled
-from volumetric.loaders.package_zip import unpacked
 from volumetric.loaders.shards import INDEX_NAME, check_complete, is_file, list_found, parts_of, read_weight_map
 
 NATIVE_NAME: Final = "network.json"
@@ -132,7 +130,10 @@ def _in_package(text: str) -> Location:
         whole = None if files else assembled(module, homes, found)
         if whole is not None:
             return Location(kind="gguf", directory=whole.parent, weights=whole, name=whole.stem)
-        archived = None if files else unpacked(module, homes)
+    if not inner and not files:
+        from volumetric.loaders.package_zip import unpacked  # of no use where files lie open
+
+        archived = unpacked(module, homes)
         if archived is not None:
             return _directory(archived, module)
     if not files:
@@ -198,6 +199,8 @@ def _offline_by_environment() -> bool:
 
 
 def _from_hub(match: re.Match[str], source: str, *, offline: bool) -> Location:
+    from volumetric.loaders.hub_download import snapshot  # of no use to those who name a file
+
     repo, revision = f"{match['org']}/{match['name']}", match["revision"]
     file = match["file"].lstrip("/") if match["file"] else None
     cached = snapshot(repo, revision, file, local=True)

@@ -12,10 +12,11 @@ from volumetric.layers import StateSpec
 from volumetric.network import OUTPUT, Params
 from volumetric.runtime.batch import Part, greedy_each, run_each
 from volumetric.runtime.device import DeviceInfo, Found, Given, MemoryReport, Piece, RunOptions, output_of
+from volumetric.runtime.held import Held
 from volumetric.runtime.plan import Plan
 from volumetric.runtime.profile import StepTime
 from volumetric.runtime.state import check_trim, has_fixed
-from volumetric.runtime.state_file import Held, restore_state, save_state
+from volumetric.runtime.state_file import restore_state, save_state
 
 
 class NullDevice:

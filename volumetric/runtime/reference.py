@@ -19,10 +19,11 @@ from volumetric.network import OUTPUT, Params
 from volumetric.runtime.batch import Part, greedy_each, run_each
 from volumetric.runtime.delays import delay_vjp, refuse_loops, run_delay
 from volumetric.runtime.device import DeviceInfo, Found, Given, MemoryReport, Piece, RunOptions, output_of
+from volumetric.runtime.held import Held, after_zeros, as_numbers, reach_of
 from volumetric.runtime.plan import DELAYS, Plan, Step, needed_steps
 from volumetric.runtime.profile import StepTime
 from volumetric.runtime.state import by_name, check_trim, has_fixed
-from volumetric.runtime.state_file import Held, after_zeros, as_numbers, reach_of, restore_state, save_state
+from volumetric.runtime.state_file import restore_state, save_state
 
 if TYPE_CHECKING:
     from volumetric.clocked import Clocked

@@ -15,36 +15,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Protocol
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from volumetric._typing import Shape
 from volumetric.errors import CheckpointError
 from volumetric.layers import StateKind, StateSpec
+from volumetric.runtime.held import Coded, Held
 from volumetric.runtime.sealed import Seal
 from volumetric.runtime.state import check_room
 
 SEAL = Seal(magic=b"VOLSTATE", version=1, what="a saved state")
 _STORED = ("float64", "float32", "float16", "int8", "int32")
-
-
-@dataclass(frozen=True, slots=True)
-class Coded:
-    """int8 codes ``[rows, heads, width]`` whose values are ``code · scale``, with float32 scales ``[rows, heads]``."""
-
-    codes: NDArray[np.int8]
-    scales: NDArray[np.float32]
-
-    def values(self) -> NDArray[np.float32]:
-        """Return the numbers that the codes stand for."""
-        return self.codes * self.scales[..., None]
-
-
-Held: TypeAlias = "NDArray[Any] | Coded"
 
 
 class HoldingState(Protocol):
@@ -169,56 +153,3 @@ def _nbytes(entry: _Entry, position: int) -> int:
 
 def _full_shape(entry: _Entry, position: int) -> Shape:
     return (position - entry.first, *entry.shape) if entry.kind == "rows" else entry.shape
-
-
-def reach_of(values: Mapping[str, Held], specs: Mapping[str, StateSpec], position: int) -> int:
-    """First position beyond 0 for which states that were filled with `values` hold all that the next row reads."""
-    firsts = {key: position - count_of(value) for key, value in values.items() if specs[key].kind == "rows"}
-    return max((first + (specs[key].window or 1) - 1 for key, first in firsts.items() if first), default=0)
-
-
-def after_zeros(value: Held, rows: int) -> Held:
-    """Return held rows as the last of so many, with zeros in the place of those that nobody reads again."""
-    before = rows - count_of(value)
-    if not before:
-        return value
-    if isinstance(value, Coded):
-        return Coded(_below(value.codes, before), _below(value.scales, before))
-    return _below(value, before)
-
-
-def _below(array: NDArray[Any], rows: int) -> NDArray[Any]:
-    return np.concatenate([np.zeros((rows, *array.shape[1:]), array.dtype), array])
-
-
-def last_of(value: Held, rows: int) -> Held:
-    """Return the last of held rows, at most so many."""
-    start = max(0, count_of(value) - rows)
-    return Coded(value.codes[start:], value.scales[start:]) if isinstance(value, Coded) else value[start:]
-
-
-def count_of(value: Held) -> int:
-    """Return how many rows are held."""
-    return len(value.codes if isinstance(value, Coded) else value)
-
-
-def as_numbers(value: Held, dtype: np.dtype | str) -> NDArray[Any]:
-    """Return held numbers in another type; of codes, what they stand for. What float16 has no room for is infinite."""
-    with np.errstate(over="ignore"):
-        return np.asarray(value.values() if isinstance(value, Coded) else value).astype(dtype)
-
-
-def as_codes(value: Held) -> Coded:
-    """Return held numbers as int8 codes, rounded as the CPU's attention does: to 1/127 of a head's largest magnitude.
-
-    Where a number of a head is not finite, its scale is NaN.
-    """
-    if isinstance(value, Coded):
-        return value
-    values = value.astype(np.float32)
-    top = np.abs(values).max(-1, initial=0)
-    scales = np.where(np.isfinite(top), top / np.float32(127), np.float32(np.nan))
-    inverse = np.divide(np.float32(1), scales, out=np.zeros_like(scales), where=scales > np.float32(1e-30))
-    with np.errstate(invalid="ignore"):
-        codes = np.rint(np.nan_to_num(values * inverse[..., None], posinf=0, neginf=0))
-    return Coded(np.clip(codes, -127, 127).astype(np.int8), scales)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from volumetric.kernels.cpu.append import STORAGE_BYTES
 from volumetric.runtime.cpu.arena import address_of
-from volumetric.runtime.state_file import Coded, Held, after_zeros, as_codes, as_numbers, count_of, last_of
+from volumetric.runtime.held import Coded, Held, after_zeros, as_codes, as_numbers, count_of, last_of
 
 _FIRST = 256  # rows of the first allocation
 _BLOCK = 16  # rows that keys keep side by side

@@ -21,7 +21,6 @@ from volumetric.runtime.logits import check_likeliest
 from volumetric.runtime.parts import Handed, Part, Span
 from volumetric.runtime.profile import StepTime
 from volumetric.runtime.state import check_room, check_tokens, check_vocabulary
-from volumetric.runtime.state_file import restore_state
 
 
 class CpuExecutable:
@@ -54,6 +53,8 @@ class CpuExecutable:
     def restore(self, data: bytes) -> CpuState:
         """A state that goes on where the one went that `data` was saved of."""
         state = self.new_state()
+        from volumetric.runtime.state_file import restore_state  # brings msgspec, for those who save states
+
         restore_state(state, data, self._open().program.cut.plan.states, self.options.context)
         return state
 

@@ -13,9 +13,9 @@ from volumetric.kernels.cpu.append import STORAGE_BYTES
 from volumetric.layers import StateSpec
 from volumetric.runtime.cpu.arena import address_of
 from volumetric.runtime.cpu.cache import Cache, KVStorage, Pair, grown
+from volumetric.runtime.held import Held, as_numbers, reach_of
 from volumetric.runtime.plan import Plan
 from volumetric.runtime.state import check_trim, has_fixed
-from volumetric.runtime.state_file import Held, as_numbers, reach_of, save_state
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,6 +241,8 @@ class CpuState:
 
     def save(self) -> bytes:
         """Return the state as bytes, see `volumetric.runtime.state_file`."""
+        from volumetric.runtime.state_file import save_state  # brings msgspec, for those who save states
+
         return save_state(self, self.memory.layout.specs)
 
     def read(self, key: str) -> Held:

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from volumetric.layers import StateSpec
 from volumetric.runtime.gpu.pages import PagePool
+from volumetric.runtime.held import Held, as_numbers, reach_of
 from volumetric.runtime.state import check_trim, has_fixed
-from volumetric.runtime.state_file import Held, as_numbers, reach_of, save_state
+from volumetric.runtime.state_file import save_state
 
 
 class GpuState:

@@ -20,7 +20,8 @@ from volumetric.runtime.clocked.window import Machine
 from volumetric.runtime.graph.device import HasGraphs
 from volumetric.runtime.graph.programs import ProgramCache
 from volumetric.runtime.graph.stacks import Stack
-from volumetric.runtime.state_file import Held, as_numbers, restore_state, save_state
+from volumetric.runtime.held import Held, as_numbers
+from volumetric.runtime.state_file import restore_state, save_state
 from volumetric.runtime.streams.chunks import Chunk, in_chunks
 from volumetric.runtime.streams.marks import check_marks, check_rows, check_streams, only
 

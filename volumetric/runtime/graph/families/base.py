@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from volumetric._typing import Array
 from volumetric.errors import ShapeError
+from volumetric.registry import Registry, modules_of
+from volumetric.runtime.graph.families.names import DECLARED
 from volumetric.runtime.graph.ops import Node, Tensor
 
 if TYPE_CHECKING:
@@ -45,7 +47,7 @@ class Op:
         return self.vjp is not None or self.vjp_of_all is not None
 
 
-OPS: dict[str, Op] = {}
+OPS: Registry[Op] = Registry(modules_of("volumetric.runtime.graph.families", DECLARED))
 """Name → operation, filled by `declare`."""
 
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from volumetric._typing import Array
-from volumetric.layers import selective_scan as scans
 from volumetric.runtime.graph.families.base import Attrs, axes_of, declare, floats, out, require
 from volumetric.runtime.graph.ops import Node, Tensor
 
@@ -50,6 +49,8 @@ def _infer(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
 
 
 def _run(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
+    from volumetric.layers import selective_scan as scans  # rules that emit this operation have no use for it
+
     u, a, *rest = inputs
     keep = rest.pop() if attrs["keep"] else None
     if attrs["reverse"]:

@@ -16,7 +16,6 @@ from volumetric.layers.norm import rms_norm, without_mean
 from volumetric.layers.rope import rotate
 from volumetric.layers.softmax import softmax
 from volumetric.runtime.graph.families.base import Attrs, axes_of, declare, floats, out, require
-from volumetric.runtime.graph.families.sequences import cell_of
 from volumetric.runtime.graph.ops import HELD, Tensor
 
 LINEAR = MappingProxyType(
@@ -199,29 +198,6 @@ def _run_softmax(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
     return [softmax(inputs[0] / inputs[0].dtype.type(attrs["temperature"]))]
 
 
-def _infer_recurrence(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
-    floats("recurrence", inputs)
-    given = given_by_role(inputs, attrs)
-    rows, wide = axes_of("recurrence", given["x"], 2)
-    size = given["weight.0"].shape[1]
-    cell = cell_of("recurrence", attrs)
-    require(wide == cell.blocks * size, "recurrence", f"{wide} elements are no cell of {size} hidden units")
-    require(given["weight.0"].shape == (wide, size), "recurrence", "the weight does not fit")
-    require(given.get("bias.0", out("", wide)).shape == (wide,), "recurrence", "the bias does not fit")
-    states = [given[name] for name in cell.states if name in given]
-    require(len(states) == len(cell.states), "recurrence", "the states do not make this cell")
-    require(all(t.shape == (1, size) for t in states), "recurrence", "states are one row")
-    return [out(attrs["cell"], rows, size), *(Tensor(name=t.name, shape=t.shape, key=t.key) for t in states)]
-
-
-def _run_recurrence(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
-    given = given_by_role(inputs, attrs)
-    cell = cell_of("recurrence", attrs)
-    start = tuple(given[name] for name in cell.states)
-    every, _ = cell.run(given["x"][None], given["weight.0"], given.get("bias.0"), start)
-    return [np.ascontiguousarray(every[0][0, 1:]), *(state[0, -1:].copy() for state in every)]
-
-
 def _infer_mix(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
     floats("mix", inputs)
     weights, *branches = inputs
@@ -260,7 +236,6 @@ declare("linear", infer_linear, run_linear)
 declare("embedding", _infer_embedding, _run_embedding)
 declare("position_embedding", _infer_positions, _run_positions)
 declare("attend", _infer_attend, _run_attend)
-declare("recurrence", _infer_recurrence, _run_recurrence)
 declare("mix", _infer_mix, _run_mix)
 declare("sum", _infer_sum, _run_sum)
 declare("scaled_softmax", _infer_rows, _run_softmax)

@@ -12,6 +12,7 @@ from volumetric.errors import SpecError, UnsupportedError
 from volumetric.kernels.recurrent import back_inputs, given
 from volumetric.layers.recurrent import CELLS, Cell
 from volumetric.runtime.graph.families.base import Attrs, axes_of, declare, floats, out, require
+from volumetric.runtime.graph.families.rowwise import given_by_role
 from volumetric.runtime.graph.ops import Node, Tensor
 
 if TYPE_CHECKING:
@@ -175,6 +176,30 @@ def _run_grad(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
     return [g_x, *([g_h] if cell.apart else []), *([np.stack(direct)] if direct else [])]
 
 
+def _infer_recurrence(inputs: Sequence[Tensor], attrs: Attrs) -> list[Tensor]:
+    floats("recurrence", inputs)
+    given = given_by_role(inputs, attrs)
+    rows, wide = axes_of("recurrence", given["x"], 2)
+    size = given["weight.0"].shape[1]
+    cell = cell_of("recurrence", attrs)
+    require(wide == cell.blocks * size, "recurrence", f"{wide} elements are no cell of {size} hidden units")
+    require(given["weight.0"].shape == (wide, size), "recurrence", "the weight does not fit")
+    require(given.get("bias.0", out("", wide)).shape == (wide,), "recurrence", "the bias does not fit")
+    states = [given[name] for name in cell.states if name in given]
+    require(len(states) == len(cell.states), "recurrence", "the states do not make this cell")
+    require(all(t.shape == (1, size) for t in states), "recurrence", "states are one row")
+    return [out(attrs["cell"], rows, size), *(Tensor(name=t.name, shape=t.shape, key=t.key) for t in states)]
+
+
+def _run_recurrence(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
+    given = given_by_role(inputs, attrs)
+    cell = cell_of("recurrence", attrs)
+    start = tuple(given[name] for name in cell.states)
+    every, _ = cell.run(given["x"][None], given["weight.0"], given.get("bias.0"), start)
+    return [np.ascontiguousarray(every[0][0, 1:]), *(state[0, -1:].copy() for state in every)]
+
+
 declare("rope", _infer_rope, _run_rope, _vjp_rope)
 declare("recurrent", _infer_recurrent, _run_recurrent, vjp_of_all=_vjp_recurrent)
 declare("recurrent_grad", _infer_grad, _run_grad)
+declare("recurrence", _infer_recurrence, _run_recurrence)

@@ -8,8 +8,7 @@ from volumetric.layers import Axon, AxonLinear
 from volumetric.layers.axon import LEAST, TRACED
 from volumetric.runtime.graph.build import GraphBuilder
 from volumetric.runtime.graph.families.rotate_scan import rotate_scan
-from volumetric.runtime.graph.rules.base import Scope, linear, rule
-from volumetric.runtime.graph.rules.cells import start
+from volumetric.runtime.graph.rules.base import Scope, linear, rule, start
 
 
 class Turn(NamedTuple):

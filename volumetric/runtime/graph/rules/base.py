@@ -11,8 +11,10 @@ from volumetric._typing import Shape
 from volumetric.errors import UnsupportedError
 from volumetric.layers import LayerSpec
 from volumetric.layers.state import no_resets
+from volumetric.registry import Registry, modules_of
 from volumetric.runtime.graph.build import GraphBuilder
 from volumetric.runtime.graph.families.rowwise import LINEAR
+from volumetric.runtime.graph.rules.kinds import DECLARED
 
 GetParam: TypeAlias = Callable[[str, Shape], int]
 """Path of a parameter below a layer, and its shape → tensor."""
@@ -144,7 +146,7 @@ class Scope:
 
 Rule: TypeAlias = Callable[..., int]
 """``rule(scope, spec, *inputs)`` emits the nodes of one layer and returns its output."""
-RULES: dict[str, Rule] = {}
+RULES: Registry[Rule] = Registry(modules_of("volumetric.runtime.graph.rules", DECLARED))
 """Layer kind → rule, filled by `rule`."""
 
 R = TypeVar("R", bound=Callable[..., int])
@@ -158,6 +160,12 @@ def rule(*kinds: str) -> Callable[[R], R]:
         return function
 
     return register
+
+
+def start(scope: Scope, x: int, name: str, shape: Shape) -> int:
+    """Return a state as the rows of `x` find it, ``[sequences, *shape]``: zeros where none is kept."""
+    whole = (scope.work.shape(scope.sequenced(x))[0], *shape)
+    return scope.state(name, whole) if scope.keeps_state(x) else scope.work.zeros(whole)
 
 
 def flat(work: GraphBuilder, x: int) -> int:

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from volumetric._typing import Shape
 from volumetric.layers import SLSTM
 from volumetric.layers.head_norm import EPS as NORM_EPS
 from volumetric.layers.slstm_cell import CELL as SLSTM_CELL
 from volumetric.runtime.graph.build import GraphBuilder
-from volumetric.runtime.graph.rules.base import Scope, flat, rule
+from volumetric.runtime.graph.rules.base import Scope, flat, rule, start
 from volumetric.runtime.graph.rules.convolved import causal_conv
-
-
-def start(scope: Scope, x: int, name: str, shape: Shape) -> int:
-    """Return a state as the rows of `x` find it, ``[sequences, *shape]``: zeros where none is kept."""
-    whole = (scope.work.shape(scope.sequenced(x))[0], *shape)
-    return scope.state(name, whole) if scope.keeps_state(x) else scope.work.zeros(whole)
 
 
 def head_norm(work: GraphBuilder, y: int, gain: int, x: int) -> int:

@@ -15,8 +15,8 @@ from volumetric.layers.mlstm import MOST
 from volumetric.layers.slstm_cell import EPS
 from volumetric.runtime.graph.build import GraphBuilder
 from volumetric.runtime.graph.families.linear_scan import linear_scan
-from volumetric.runtime.graph.rules.base import Scope, linear, rule
-from volumetric.runtime.graph.rules.cells import head_norm, start
+from volumetric.runtime.graph.rules.base import Scope, linear, rule, start
+from volumetric.runtime.graph.rules.cells import head_norm
 from volumetric.runtime.graph.rules.convolved import causal_conv
 
 

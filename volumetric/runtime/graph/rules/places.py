@@ -10,8 +10,7 @@ from volumetric.layers import MultiHeadAttention
 from volumetric.layers.state import bounded
 from volumetric.runtime.graph.build import GraphBuilder
 from volumetric.runtime.graph.families.linear_scan import linear_scan
-from volumetric.runtime.graph.rules.base import Scope
-from volumetric.runtime.graph.rules.cells import start
+from volumetric.runtime.graph.rules.base import Scope, start
 
 
 class Held(NamedTuple):

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from volumetric.layers.base import LAYERS
 from volumetric.layers.recurrent import Recurrent
 from volumetric.runtime.graph.rules.base import Scope, linear, rule
 
 
-@rule(*(kind for kind, spec in LAYERS.items() if issubclass(spec, Recurrent)))
+@rule("rnn", "lstm", "gru")
 def _recurrent(scope: Scope, spec: Recurrent, x: int) -> int:
     work, p, size, cell = scope.work, scope.params(spec), spec.hidden_size, spec.cell
     with work.at(scope.path, mixes=False):

@@ -9,8 +9,7 @@ import numpy as np
 from volumetric.layers import XLAttention
 from volumetric.runtime.graph.build import GraphBuilder
 from volumetric.runtime.graph.families.linear_scan import linear_scan
-from volumetric.runtime.graph.rules.base import Scope, linear, rule
-from volumetric.runtime.graph.rules.cells import start
+from volumetric.runtime.graph.rules.base import Scope, linear, rule, start
 
 
 class Read(NamedTuple):

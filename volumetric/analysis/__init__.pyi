@@ -1,0 +1,19 @@
+# ruff: noqa: TID252 (lazy_loader reads relative imports alone)
+from .adaptation import AdaptationReport as AdaptationReport
+from .adaptation import AdaptationTracker as AdaptationTracker
+from .ensemble import Match as Match
+from .ensemble import complementary_matches as complementary_matches
+from .ensemble import majority_vote as majority_vote
+from .ensemble import similarity as similarity
+from .evaluation import BUCKETS as BUCKETS
+from .evaluation import Evaluation as Evaluation
+from .evaluation import accuracy as accuracy
+from .evaluation import deviations as deviations
+from .evaluation import evaluate as evaluate
+from .hierarchy import group as group
+from .kmeans import Clusters as Clusters
+from .kmeans import kmeans as kmeans
+from .predict import predict as predict
+from .silhouette import silhouette as silhouette
+from .silhouette import silhouettes as silhouettes
+from .standardise import Standardisation as Standardisation

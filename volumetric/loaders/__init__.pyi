@@ -1,0 +1,9 @@
+# ruff: noqa: TID252 (lazy_loader reads relative imports alone)
+from .chat import ChatTemplate as ChatTemplate
+from .generation_config import GenerationDefaults as GenerationDefaults
+from .model import LoadedModel as LoadedModel
+from .model import detect_model as detect_model
+from .model import open_model as open_model
+from .native import save_native as save_native
+from .tokenizer import StreamDecoder as StreamDecoder
+from .tokenizer import Tokenizer as Tokenizer

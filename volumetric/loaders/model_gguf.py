@@ -1,0 +1,54 @@
+"""A model from a GGUF file."""
+
+from __future__ import annotations
+
+import logging
+
+from volumetric.dtypes import Scheme
+from volumetric.loaders import archs, gguf_archs
+from volumetric.loaders.chat import chat_template
+from volumetric.loaders.generation_config import read_generation
+from volumetric.loaders.gguf import decoded_types, open_gguf
+from volumetric.loaders.gguf_config import read_config
+from volumetric.loaders.gguf_damage import read_damage
+from volumetric.loaders.gguf_sentences import read_gguf_sentences
+from volumetric.loaders.gguf_tokenizer import generation_ids, read_tokenizer
+from volumetric.loaders.hub import Location
+from volumetric.loaders.model import LoadedModel
+from volumetric.loaders.model_texts import known_ids, template_ends
+from volumetric.loaders.mount import mount
+
+logger = logging.getLogger(__name__)
+
+
+def open_gguf_model(location: Location, dtype: Scheme | None, *, strict: bool) -> LoadedModel:
+    """Open a GGUF file; see `model.open_model`."""
+    where = str(location.weights)
+    file = open_gguf(location.weights)
+    config = read_config(file, where)
+    for kind, count in decoded_types(file).items() if dtype is None else ():
+        logger.warning("%s: %d tensors in %s become float32; give a dtype to have them small", where, count, kind)
+    family = gguf_archs.find(file.metadata.get("general.architecture"), where)
+    blueprint = family.rules(archs.build(config))
+    params = mount(blueprint, file, dtype, strict=strict)
+    tokenizer = read_tokenizer(file, where)
+    special = {} if tokenizer is None else tokenizer.special_tokens
+    given = file.metadata.get("tokenizer.chat_template")
+    template = chat_template({"default": given}, special, where) if isinstance(given, str) else None
+    ends, ids = generation_ids(file)
+    ends += known_ids(tokenizer, template_ends(template))
+    generation = read_generation([ids], ends, config.integer("vocab_size"), where)
+    return LoadedModel(
+        name=location.name,
+        network=blueprint.network,
+        params=params,
+        tokenizer=tokenizer,
+        chat_template=template,
+        generation=generation,
+        context_length=blueprint.context_length,
+        path=location.weights,
+        config=config.values,
+        sentences=read_gguf_sentences(file, where),
+        hidden=blueprint.hidden,
+        damage=read_damage(file),
+    )

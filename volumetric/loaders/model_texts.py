@@ -1,0 +1,64 @@
+"""What the files beside the weights say about text."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from volumetric.errors import CheckpointError
+from volumetric.layers import Embedding
+from volumetric.loaders.chat import ChatTemplate, read_chat_template
+from volumetric.loaders.generation_config import GenerationDefaults, end_tokens, read_generation
+from volumetric.loaders.hf_config import MAX_SIZE
+from volumetric.loaders.json_file import read_object
+from volumetric.loaders.tokenizer import Tokenizer
+from volumetric.loaders.tokenizer_files import read_tokenizer_files
+from volumetric.network import Network
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Texts:
+    """What the files beside the weights say about text."""
+
+    tokenizer: Tokenizer | None
+    template: ChatTemplate | None
+    generation: GenerationDefaults
+
+
+def read_texts(directory: Path, config: Mapping[str, Any], vocabulary: int) -> Texts:
+    """Read tokenizer, template and generation defaults of a directory, whose model knows `vocabulary` ids."""
+    tokenizer, tokenizer_config = read_tokenizer_files(directory)
+    special = {} if tokenizer is None else tokenizer.special_tokens
+    template = read_chat_template(directory, tokenizer_config, special)
+    path = directory / "generation_config.json"
+    configs = [config, read_object(path)] if path.is_file() else [config]
+    ends = known_ids(tokenizer, [special.get("eos_token"), *template_ends(template)])
+    generation = read_generation(configs, ends, vocabulary, str(directory))
+    return Texts(tokenizer=tokenizer, template=template, generation=generation)
+
+
+def largest_table(network: Network) -> int:
+    """Return how many ids a network knows, where no configuration says; any number of them where it reads none."""
+    sizes = [spec.num_embeddings for spec in network.layers.values() if isinstance(spec, Embedding)]
+    return max(sizes, default=MAX_SIZE)
+
+
+def template_ends(template: ChatTemplate | None) -> list[str]:
+    """Return the tokens by which the chat template ends a turn."""
+    return [] if template is None else sorted(end_tokens(template.source))
+
+
+def known_ids(tokenizer: Tokenizer | None, tokens: Iterable[str | None]) -> list[int | None]:
+    """Return the ids of tokens that there are; none if the tokenizer cannot be built, which matters when it is used."""
+    if tokenizer is None:
+        return []
+    try:
+        return [tokenizer.token_id(token) for token in tokens]
+    except CheckpointError as error:
+        logger.warning("end-of-text ids of the tokenizer are unknown: %s", error)
+        return []

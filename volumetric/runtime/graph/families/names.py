@@ -1,0 +1,30 @@
+"""Which module declares which operation, so that the others need not be imported."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+DECLARED: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "edges": "edge_attend edge_attend_grad",
+        "elementwise": "unary unary_grad binary",
+        "experts": "experts",
+        "images": "unfold fold",
+        "linear_scan": "linear_scan",
+        "moving": "reshape permute slice flip delay last pad concat broadcast reduce assign",
+        "noise": "gumbel dropout",
+        "norms": "norm norm_grad norm_param_grad",
+        "pools": "pool_max pool_max_grad pool_sum pool_spread",
+        "products": "gemm",
+        "rotate_scan": "rotate_scan",
+        "rows": "gather_rows scatter_rows softmax softmax_grad entmax entmax_grad keep_largest",
+        "rowwise": "activate linear embedding position_embedding attend mix sum scaled_softmax softcap",
+        "scan": "scan",
+        "sequences": "rope recurrent recurrent_grad recurrence",
+        "state_space": "columns causal_conv selective_scan grouped_norm",
+        "training": "loss update sumsq fake_quant",
+    }
+)
+"""Module of operations → those that it declares."""
