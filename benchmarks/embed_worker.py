@@ -1,10 +1,12 @@
 """One engine of `embed.py`: reads requests, JSON a line, and answers each with what it took.
 
-    python embed_worker.py volumetric|sentence-transformers|onnxruntime MODEL THREADS
+    python embed_worker.py volumetric[:DTYPE]|sentence-transformers|onnxruntime[:int8] MODEL THREADS
 
-A request is ``{"texts": […]}``, the answer ``{"seconds": …, "cpu": …, "row": first embedding}``. Tokenisation, pooling
-and normalisation count for every engine. ONNX Runtime gets texts in batches of similar length, as sentence-transformers
-makes them, and a graph that torch exports from the same weights.
+A request is ``{"texts": […]}``, the answer ``{"seconds": …, "cpu": …, "rows": embeddings}``. Tokenisation, pooling
+and normalisation count for every engine. `DTYPE` is what weights are converted to; with ``bfloat16`` products are in
+bfloat16, too. ``onnxruntime:int8`` is its dynamic quantisation: weights of int8, activations with one scale. ONNX
+Runtime gets texts in batches of similar length, as sentence-transformers makes them, and a graph that torch exports
+from the same weights.
 """
 
 from __future__ import annotations
@@ -24,13 +26,14 @@ Embed = Callable[[list[str]], Any]
 BATCH = 32
 
 
-def volumetric(model: str, threads: int) -> Embed:
+def volumetric(model: str, threads: int, dtype: str) -> Embed:
     import volumetric as engine
 
-    return engine.load(model, device="cpu", threads=threads).embed
+    compute = "bfloat16" if dtype == "bfloat16" else "auto"
+    return engine.load(model, device="cpu", threads=threads, dtype=dtype or None, compute=compute).embed
 
 
-def sentence_transformers(model: str, threads: int) -> Embed:
+def sentence_transformers(model: str, threads: int, dtype: str) -> Embed:
     torch: Any = importlib.import_module("torch")
     opens: Any = importlib.import_module("sentence_transformers").SentenceTransformer
 
@@ -39,14 +42,14 @@ def sentence_transformers(model: str, threads: int) -> Embed:
     return lambda texts: opened.encode(texts, batch_size=BATCH, show_progress_bar=False)
 
 
-def onnxruntime(model: str, threads: int) -> Embed:
+def onnxruntime(model: str, threads: int, dtype: str) -> Embed:
     ort: Any = importlib.import_module("onnxruntime")
     from tokenizers import Tokenizer
 
     options = ort.SessionOptions()
     options.intra_op_num_threads = threads
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
-    session = ort.InferenceSession(str(_exported(model)), options, providers=["CPUExecutionProvider"])
+    session = ort.InferenceSession(str(_exported(model, dtype)), options, providers=["CPUExecutionProvider"])
     names = [one.name for one in session.get_inputs()]
     words = Tokenizer.from_file(str(Path(model) / "tokenizer.json"))
     words.enable_truncation(json.loads((Path(model) / "sentence_bert_config.json").read_text())["max_seq_length"])
@@ -72,8 +75,15 @@ def onnxruntime(model: str, threads: int) -> Embed:
     return embed
 
 
-def _exported(model: str) -> Path:
+def _exported(model: str, dtype: str) -> Path:
     """Write the encoder as an ONNX file, once."""
+    if dtype == "int8":
+        quantization: Any = importlib.import_module("onnxruntime.quantization")
+        source = _exported(model, "")
+        path = source.with_suffix(".int8.onnx")
+        if not path.exists():
+            quantization.quantize_dynamic(str(source), str(path), weight_type=quantization.QuantType.QInt8)
+        return path
     torch: Any = importlib.import_module("torch")
     transformers: Any = importlib.import_module("transformers")
 
@@ -101,7 +111,7 @@ def _exported(model: str) -> Path:
     return path
 
 
-ENGINES: dict[str, Callable[[str, int], Embed]] = {
+ENGINES: dict[str, Callable[[str, int, str], Embed]] = {
     "volumetric": volumetric,
     "sentence-transformers": sentence_transformers,
     "onnxruntime": onnxruntime,
@@ -110,16 +120,15 @@ ENGINES: dict[str, Callable[[str, int], Embed]] = {
 
 def main() -> None:
     engine, model, threads = sys.argv[1], sys.argv[2], int(sys.argv[3])
-    embed = ENGINES[engine](model, threads)
+    name, _, dtype = engine.partition(":")
+    embed = ENGINES[name](model, threads, dtype)
     print(json.dumps({"ready": engine}), flush=True)
     for line in sys.stdin:
         texts = json.loads(line)["texts"]
         start, worked = time.perf_counter(), time.process_time()
         rows = embed(texts)
         seconds, cpu = time.perf_counter() - start, time.process_time() - worked
-        print(
-            json.dumps({"seconds": seconds, "cpu": cpu, "row": np.asarray(rows[0]).astype(float).tolist()}), flush=True
-        )
+        print(json.dumps({"seconds": seconds, "cpu": cpu, "rows": np.asarray(rows, float).tolist()}), flush=True)
 
 
 if __name__ == "__main__":
