@@ -78,13 +78,14 @@ class ClockedLearner(DeviceLearner):
         network = self._clocked.network
         uses = Counter(network.resolve(f"{c}/{p.name}") for c, spec in network.layers.items() for p in spec.params())
         losses = {name: self._part([name]).params for name in self._losses.of}
+        trained = frozenset(self._wanted)
 
         def alike(key: str) -> object:
             """Return what keys of one stack have in common."""
             if uses[key] > 1:
                 return key
             needed = frozenset(name for name, keys in losses.items() if key in keys)
-            return key in self._wanted, self._schemes[key], needed
+            return key in trained, self._schemes[key], needed
 
         found: list[Stack] = []
         for bucket in buckets_of(self._clocked):

@@ -26,8 +26,8 @@ from volumetric.train.open import open_learner
 TICKS: Final = 64
 """Ticks of a window."""
 WIDTH: Final = 64
-LEARNED: Final = 1000
-"""Layers up to which windows are learned from, too: the graph of more takes minutes to write."""
+LEARNED: Final = 1 << 16
+"""Layers times streams up to which windows are learned from, too: of more, gradients need many gigabytes."""
 
 _BURST_SECONDS = 0.05
 _PAUSE = 0.1
@@ -115,7 +115,7 @@ def measure_systolic(
     for cube in cubes:
         params = initialise(cube.network)
         runs: dict[Role, Callable[[], object]] = {"run": _running(cube, params, device)}
-        if cube.side**3 <= LEARNED:
+        if cube.side**3 * cube.batch <= LEARNED:
             runs["update"] = _learning(cube, params, device)
         timed: dict[Role, Callable[[int], float]] = {role: each(run) for role, run in runs.items()}
         counts = {role: enough(burst, _BURST_SECONDS) for role, burst in timed.items()}

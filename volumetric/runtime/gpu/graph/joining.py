@@ -24,7 +24,7 @@ _BYTES = 64 << 20
 _LEAST = 3
 """Terms that are fewer launches together than apart."""
 _WORTH = 8 << 20
-"""Bytes that may be copied for a launch less: what memory moves in the meantime, by the fastest card."""
+"""Bytes that may be copied to save a launch: what the memory of an H100 moves in the time that one takes."""
 
 
 def join_sums(graph: Graph) -> Graph:
