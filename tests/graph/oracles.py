@@ -185,7 +185,27 @@ def _xl(memory: int) -> Oracle:
     return Remembered(spec=XLAttention(embed_dim=8, num_heads=2, memory=memory), params=products | own, states={})
 
 
+def _below(prefix: str, of: str) -> dict[str, tuple[str, Change]]:
+    """A map that remembers."""
+    own = {f"{prefix}/{name}": (f"{of}.linear.{name}", same) for name in ("weight", "bias")}
+    beside = _AXON | {"input.weight": ("input_proj.weight", same)}
+    return own | {f"{prefix}/axon/{ours}": (f"{of}.cell.{name}", change) for ours, (name, change) in beside.items()}
+
+
+def _projected(cell: str) -> Oracle:
+    """Cells whose maps remember; states begin as zeros."""
+    if cell == "slstm":
+        own = {ours: told for ours, told in _SLSTM.items() if ours not in _GATES}
+        maps = _below("if", "if_fused") | _below("zo", "zo_fused")
+        return Oracle(spec=SLSTM(embed_dim=6, num_heads=2, projection="axon"), params=own | _CONV | maps, states={})
+    own = {ours: told for ours, told in _MLSTM.items() if not ours.startswith(("i.", "f."))}
+    maps = [_below(*names) for names in (("i", "igate"), ("f", "fgate"), ("qk", "qk_layer"), ("v", "v_layer"))]
+    spec = MLSTM(embed_dim=6, num_heads=2, chunk_size=3, projection="axon")
+    return Oracle(spec=spec, params={k: v for of in (own, *maps) for k, v in of.items()}, states={})
+
+
 ORACLES: dict[str, Oracle] = {
+    **{f"{cell}_projected_{rest}": _projected(cell) for cell in ("slstm", "mlstm") for rest in ("none", "random")},
     **{f"conv_depthwise_{resets}": _conv(mixing=False) for resets in ("none", "random")},
     **{f"conv_mixing_{resets}": _conv(mixing=True) for resets in ("none", "random")},
     **{f"slstm_{resets}": _slstm(conv=True) for resets in ("none", "random")},

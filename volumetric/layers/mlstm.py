@@ -11,6 +11,7 @@ from volumetric.layers.activations import activate, sigmoid, slope
 from volumetric.layers.base import (
     Arrays,
     Grads,
+    Init,
     LayerSpec,
     Memory,
     ParamSpec,
@@ -23,12 +24,26 @@ from volumetric.layers.base import (
 from volumetric.layers.causal_conv import causal_conv, causal_conv_vjp, conv_params, conv_state
 from volumetric.layers.dense import affine, affine_vjp
 from volumetric.layers.head_norm import head_norm, head_norm_params, head_norm_vjp
+from volumetric.layers.projections import (
+    Maps,
+    Projection,
+    axon_map,
+    check_projection,
+    map_params,
+    map_states,
+    run_map,
+    run_map_back,
+)
 from volumetric.layers.slstm import check_heads
 from volumetric.layers.slstm_cell import EPS, log_sigmoid
 from volumetric.layers.state import StateSpec, covered_by, is_sequence
 
 MOST = 80.0
 """Bound of -m in the least divisor, so that float32 holds it; what is divided by that much is nothing."""
+
+
+_FRESH: dict[str, Init] = {"i/weight": "zeros", "i/bias": "normal_tenth", "f/weight": "zeros", "f/bias": "forget"}
+"""Gates that remember begin as those that do not."""
 
 
 class Held(NamedTuple):
@@ -111,6 +126,8 @@ class MLSTM(LayerSpec):
     num_heads : heads, which divide the width
     kernel_size : rows that the convolution sees
     chunk_size : rows that devices compute at once; the same numbers up to rounding. Beyond 64, float32 loses digits
+    projection : ``"axon"``: an `AxonLinear` makes each gate, another one, behind SiLU, ``q = k`` of the convolution's
+        output, and a fourth v of x
     """
 
     contextual: ClassVar[bool] = True
@@ -120,10 +137,12 @@ class MLSTM(LayerSpec):
     num_heads: int = 4
     kernel_size: int = 4
     chunk_size: int = 64
+    projection: Projection = "dense"
 
     def __post_init__(self) -> None:
         """Check the fields."""
         check_heads(self, self.embed_dim, self.num_heads)
+        check_projection(self, self.projection)
         expect_positive(self, "kernel_size", "chunk_size")
 
     @property
@@ -131,15 +150,29 @@ class MLSTM(LayerSpec):
         """Heads, and the width of one."""
         return self.num_heads, self.embed_dim // self.num_heads
 
+    @property
+    def maps(self) -> Maps:
+        """What makes queries and keys, values and gates that remember."""
+        if self.projection == "dense":
+            return {}
+        inner, gate = axon_map(self.embed_dim, self.embed_dim), axon_map(3 * self.embed_dim, self.num_heads)
+        return {"qk": inner, "v": inner, "i": gate, "f": gate}
+
     def params(self) -> tuple[ParamSpec, ...]:
         heads, wide = self.num_heads, 3 * self.embed_dim
+        conv, norm = (
+            conv_params("conv.", self.embed_dim, self.kernel_size, bias=True),
+            head_norm_params(self.embed_dim),
+        )
+        if self.maps:
+            return *conv, *map_params(self.maps, _FRESH), *norm
         return (
-            *conv_params("conv.", self.embed_dim, self.kernel_size, bias=True),
+            *conv,
             ParamSpec(name="i.weight", shape=(heads, wide), init="zeros"),
             ParamSpec(name="i.bias", shape=(heads,), init="normal_tenth", packable=False),
             ParamSpec(name="f.weight", shape=(heads, wide), init="zeros"),
             ParamSpec(name="f.bias", shape=(heads,), init="forget", packable=False),
-            *head_norm_params(self.embed_dim),
+            *norm,
         )
 
     def states(self, *inputs: Shape) -> tuple[StateSpec, ...]:
@@ -148,7 +181,8 @@ class MLSTM(LayerSpec):
         heads, width = self.by_head
         conv = (conv_state(self.embed_dim, self.kernel_size),) if self.kernel_size > 1 else ()
         shapes = {"C": (heads, width, width), "n": (heads, width), "m": (heads,)}
-        return *conv, *(StateSpec(name=name, shape=shape, kind="fixed") for name, shape in shapes.items())
+        own = (StateSpec(name=name, shape=shape, kind="fixed") for name, shape in shapes.items())
+        return *conv, *own, *map_states(self.maps, *inputs)
 
     def output_shape(self, *inputs: Shape) -> Shape:
         expect_last(self, inputs[0], self.embed_dim)
@@ -160,11 +194,18 @@ class MLSTM(LayerSpec):
         covered = covered_by(memory, x.shape)
         keep = None if covered is None else covered.keep(x.shape)
         conv = causal_conv(p["conv.weight"], p["conv.bias"], x, covered if self.kernel_size > 1 else None, keep)
-        q = activate("silu", conv.y)
-        joined = np.concatenate([q, q, x], axis=-1)
-        i, f = affine(p, "i.", joined), affine(p, "f.", joined)
+        q, v, before_q = activate("silu", conv.y), x, None
+        saved: Saved = {"x": x, "keep": keep, "conv": conv}
+        if self.maps:
+            before_q, v = (run_map(self.maps, n, p, of, covered, saved) for n, of in (("qk", q), ("v", x)))
+            q = activate("silu", before_q)
+        joined = np.concatenate([q, q, v], axis=-1)
+        if self.maps:
+            i, f = (run_map(self.maps, name, p, joined, covered, saved) for name in ("i", "f"))
+        else:
+            i, f = affine(p, "i.", joined), affine(p, "f.", joined)
         scale = x.dtype.type(1 / np.sqrt(width))
-        parts = [part.reshape(*x.shape[:-1], heads, width) for part in (q, q * scale, x)]
+        parts = [part.reshape(*x.shape[:-1], heads, width) for part in (q, q * scale, v)]
         held = self._start(covered, x)
         tape: list[tuple[Row, Held, Held]] = []
         ys = np.empty_like(parts[0])
@@ -178,7 +219,7 @@ class MLSTM(LayerSpec):
             for name, value in zip(("C", "n", "m"), held, strict=True):
                 covered.write(name, value)
         y, normal = head_norm(ys.reshape(x.shape), p["norm.weight"], heads)
-        return y, {"x": x, "keep": keep, "conv": conv, "joined": joined, "tape": tape, "normal": normal}
+        return y, {**saved, "before_q": before_q, "joined": joined, "tape": tape, "normal": normal}
 
     def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
         params: dict[str, Array] = {}
@@ -194,14 +235,21 @@ class MLSTM(LayerSpec):
             g = _held(g, keep, t)
             for every, part in zip(read, found, strict=True):
                 every[(..., t, *(slice(None),) * (part.ndim - x.ndim + 2))] = part
-        g_joined = affine_vjp(p, "i.", saved["joined"], read.i, params)
-        g_joined = g_joined + affine_vjp(p, "f.", saved["joined"], read.f, params)
-        by_q, by_k, by_v = np.split(g_joined, 3, axis=-1)
+        gates = (("i", read.i), ("f", read.f))
+        if self.maps:
+            back = [run_map_back(self.maps, name, p, saved, of, params) for name, of in gates]
+        else:
+            back = [affine_vjp(p, f"{name}.", saved["joined"], of, params) for name, of in gates]
+        by_q, by_k, by_v = np.split(back[0] + back[1], 3, axis=-1)
         g_q = by_q + by_k + (read.q + read.k * scale).reshape(x.shape)
+        g_v = by_v + read.v.reshape(x.shape)
+        if self.maps:
+            g_v = run_map_back(self.maps, "v", p, saved, g_v, params)
+            g_q = run_map_back(self.maps, "qk", p, saved, g_q * slope("silu", saved["before_q"]), params)
         g_conv = g_q * slope("silu", conv.y)
         gx, params["conv.weight"] = causal_conv_vjp(p["conv.weight"], conv.rows, g_conv, conv.seen)
         params["conv.bias"] = rows(g_conv).sum(0)
-        return Grads((gx + by_v + read.v.reshape(x.shape),), params)
+        return Grads((gx + g_v,), params)
 
     def _start(self, memory: Memory | None, x: Array) -> Held:
         """States before the first step."""

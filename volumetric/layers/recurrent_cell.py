@@ -131,7 +131,7 @@ class Cell:
         if heads.shape[1] == 1:
             return g @ weight
         made = np.einsum("...gho,ghoi->...hi", g.reshape(*g.shape[:-1], *heads.shape[:3]), heads)
-        return made.reshape(*g.shape[:-1], -1)
+        return made.reshape(*g.shape[:-1], len(weight) // self.blocks)
 
 
 def held(state: Array, keep: Array | None, t: int) -> Array:

@@ -23,6 +23,16 @@ from volumetric.layers.base import (
 )
 from volumetric.layers.causal_conv import causal_conv, causal_conv_vjp, conv_params, conv_state
 from volumetric.layers.head_norm import head_norm, head_norm_params, head_norm_vjp
+from volumetric.layers.projections import (
+    Maps,
+    Projection,
+    axon_map,
+    check_projection,
+    map_params,
+    map_states,
+    run_map,
+    run_map_back,
+)
 from volumetric.layers.slstm_cell import CELL
 from volumetric.layers.state import StateSpec, covered_by, is_sequence
 
@@ -48,6 +58,8 @@ class SLSTM(LayerSpec):
     embed_dim : width of input and output
     num_heads : heads, which divide the width
     kernel_size : rows that the convolution sees; 0: there is none
+    projection : ``"axon"``: gates i and f, and z and o, are made by one `AxonLinear` each of all channels in the place
+        of the matrices W within heads
     """
 
     contextual: ClassVar[bool] = True
@@ -56,10 +68,19 @@ class SLSTM(LayerSpec):
     embed_dim: int
     num_heads: int = 4
     kernel_size: int = 4
+    projection: Projection = "dense"
 
     def __post_init__(self) -> None:
         """Check the fields."""
         check_heads(self, self.embed_dim, self.num_heads)
+        check_projection(self, self.projection)
+
+    @property
+    def maps(self) -> Maps:
+        """What makes gates that remember, two at a time."""
+        if self.projection == "dense":
+            return {}
+        return {name: axon_map(self.embed_dim, 2 * self.embed_dim) for name in ("if", "zo")}
 
     @property
     def by_head(self) -> tuple[int, int]:
@@ -68,7 +89,8 @@ class SLSTM(LayerSpec):
 
     def params(self) -> tuple[ParamSpec, ...]:
         heads, width = self.by_head
-        weights = (ParamSpec(name=f"{g}.weight", shape=(heads, width, width), init="small_normal") for g in GATES)
+        dense = (ParamSpec(name=f"{g}.weight", shape=(heads, width, width), init="small_normal") for g in GATES)
+        weights = map_params(self.maps) if self.maps else dense
         conv = conv_params("conv.", self.embed_dim, self.kernel_size, bias=True) if self.kernel_size else ()
         return (
             *conv,
@@ -82,7 +104,8 @@ class SLSTM(LayerSpec):
         if not is_sequence(*inputs):
             return ()
         conv = (conv_state(self.embed_dim, self.kernel_size),) if self.kernel_size > 1 else ()
-        return *conv, *(StateSpec(name=name, shape=(self.embed_dim,), kind="fixed") for name in CELL.states)
+        own = (StateSpec(name=name, shape=(self.embed_dim,), kind="fixed") for name in CELL.states)
+        return *conv, *own, *map_states(self.maps, *inputs)
 
     def output_shape(self, *inputs: Shape) -> Shape:
         expect_last(self, inputs[0], self.embed_dim)
@@ -98,9 +121,13 @@ class SLSTM(LayerSpec):
             kept = covered if self.kernel_size > 1 else None
             saved["conv"] = causal_conv(p["conv.weight"], p["conv.bias"], x, kept, keep)
             seen = activate("silu", saved["conv"].y)
-        parts = {"i": seen, "f": seen, "z": x, "o": x}
-        from_x = np.stack([self._product(p[f"{g}.weight"], parts[g]) for g in GATES], axis=-3) + p["bias"]
-        from_x = from_x.reshape(*x.shape[:-1], 4 * self.embed_dim)
+        if self.maps:
+            pairs = [run_map(self.maps, n, p, of, covered, saved) for n, of in zip(self.maps, (seen, x), strict=True)]
+            from_x = np.concatenate(pairs, axis=-1) + p["bias"].reshape(-1)
+        else:
+            parts = {"i": seen, "f": seen, "z": x, "o": x}
+            from_x = np.stack([self._product(p[f"{g}.weight"], parts[g]) for g in GATES], axis=-3) + p["bias"]
+            from_x = from_x.reshape(*x.shape[:-1], 4 * self.embed_dim)
         shape = (*x.shape[:-2], self.embed_dim)
         zeros = np.zeros(shape, x.dtype)
         start = tuple(zeros if covered is None else covered.read(name, shape, x.dtype) for name in CELL.states)
@@ -123,13 +150,17 @@ class SLSTM(LayerSpec):
         by_gate, before = rows(g).reshape(-1, 4, heads, width), rows(before).reshape(-1, heads, width)
         params["r.weight"] = np.einsum("tgho,thi->ghoi", by_gate, before)
         params["bias"] = by_gate.sum(0)
-        parts = {"i": saved["seen"], "f": saved["seen"], "z": x, "o": x}
-        back: dict[str, Array] = {}
-        for at, gate in enumerate(GATES):
-            own = by_gate[:, at]
-            params[f"{gate}.weight"] = np.einsum("tho,thi->hoi", own, rows(parts[gate]).reshape(own.shape))
-            back[gate] = np.einsum("tho,hoi->thi", own, p[f"{gate}.weight"]).reshape(x.shape)
-        gx, g_seen = back["z"] + back["o"], back["i"] + back["f"]
+        if self.maps:
+            halves = zip(self.maps, np.split(g, 2, axis=-1), strict=True)
+            g_seen, gx = (run_map_back(self.maps, name, p, saved, half, params) for name, half in halves)
+        else:
+            parts = {"i": saved["seen"], "f": saved["seen"], "z": x, "o": x}
+            back: dict[str, Array] = {}
+            for at, gate in enumerate(GATES):
+                own = by_gate[:, at]
+                params[f"{gate}.weight"] = np.einsum("tho,thi->hoi", own, rows(parts[gate]).reshape(own.shape))
+                back[gate] = np.einsum("tho,hoi->thi", own, p[f"{gate}.weight"]).reshape(x.shape)
+            gx, g_seen = back["z"] + back["o"], back["i"] + back["f"]
         if not self.kernel_size:
             return Grads((gx + g_seen,), params)
         conv = saved["conv"]

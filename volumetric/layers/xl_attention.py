@@ -23,6 +23,16 @@ from volumetric.layers.base import (
     layer,
 )
 from volumetric.layers.dense import affine, affine_params, affine_vjp
+from volumetric.layers.projections import (
+    Maps,
+    Projection,
+    axon_map,
+    check_projection,
+    map_params,
+    map_states,
+    run_map,
+    run_map_back,
+)
 from volumetric.layers.selective_scan import linear_scan
 from volumetric.layers.softmax import softmax, softmax_vjp
 from volumetric.layers.state import StateSpec, covered_by, is_sequence
@@ -62,6 +72,7 @@ class XLAttention(LayerSpec):
     head_dim : width of a head; None: the heads divide the width
     memory : rows before a row that it sees
     bias : whether the products with rows have biases
+    projection : ``"axon"``: an `AxonLinear` each makes queries, keys and values, which then depend on more rows
     """
 
     contextual: ClassVar[bool] = True
@@ -72,9 +83,11 @@ class XLAttention(LayerSpec):
     head_dim: int | None = None
     memory: int = 128
     bias: bool = True
+    projection: Projection = "dense"
 
     def __post_init__(self) -> None:
         """Check the fields."""
+        check_projection(self, self.projection)
         given = () if self.head_dim is None else ("head_dim",)
         expect_positive(self, "embed_dim", "num_heads", "memory", *given)
         if self.head_dim is None and self.embed_dim % self.num_heads:
@@ -90,10 +103,17 @@ class XLAttention(LayerSpec):
         """Width of all heads."""
         return self.by_head[0] * self.by_head[1]
 
+    @property
+    def maps(self) -> Maps:
+        """What makes queries, keys and values that remember."""
+        if self.projection == "dense":
+            return {}
+        return {name: axon_map(self.embed_dim, self.inner, bias=self.bias) for name in ("q", "k", "v")}
+
     def params(self) -> tuple[ParamSpec, ...]:
         products = (affine_params(f"{n}.", self.inner, self.embed_dim, bias=self.bias) for n in ("q", "k", "v"))
         return (
-            *(param for of in products for param in of),
+            *(map_params(self.maps) if self.maps else (param for of in products for param in of)),
             *affine_params("r.", self.inner, self.embed_dim, bias=False),
             ParamSpec(name="content_bias", shape=self.by_head, init="zeros", packable=False),
             ParamSpec(name="position_bias", shape=self.by_head, init="zeros", packable=False),
@@ -103,7 +123,8 @@ class XLAttention(LayerSpec):
     def states(self, *inputs: Shape) -> tuple[StateSpec, ...]:
         if not is_sequence(*inputs):
             return ()
-        return tuple(StateSpec(name=name, shape=shape, kind="fixed") for name, shape in self.shapes.items())
+        own = (StateSpec(name=name, shape=shape, kind="fixed") for name, shape in self.shapes.items())
+        return *own, *map_states(self.maps, *inputs)
 
     @property
     def shapes(self) -> dict[str, Shape]:
@@ -141,7 +162,12 @@ class XLAttention(LayerSpec):
         count = linear_scan(np.ones((batch, length, 1), x.dtype), np.ones(1, x.dtype), before["age"], kept)
         apart = self.distances(length)
         seen = (apart >= 0) & (apart <= self.memory) & (apart < count)
-        k, v = (np.concatenate([before[n], affine(p, f"{w}.", rows)], 1) for n, w in (("keys", "k"), ("values", "v")))
+        saved: Saved = {"x": x, "rows": rows}
+        if self.maps:
+            made = {n: run_map(self.maps, n, p, x, covered, saved).reshape(batch, length, -1) for n in self.maps}
+        else:
+            made = {n: affine(p, f"{n}.", rows) for n in ("q", "k", "v")}
+        k, v = (np.concatenate([before[n], made[w]], 1) for n, w in (("keys", "k"), ("values", "v")))
         if covered is not None and length:
             shown = seen[:, -1, length:, None]
             ends = {n: np.where(shown, of[:, length:], x.dtype.type(0)) for n, of in (("keys", k), ("values", v))}
@@ -150,10 +176,10 @@ class XLAttention(LayerSpec):
                 covered.write(name, end.reshape(start[name].shape))
         codes = self.codes().astype(x.dtype)
         r = affine(p, "r.", codes).reshape(-1, *self.by_head).swapaxes(0, 1)
-        of = Window(self._heads(affine(p, "q.", rows)), self._heads(k), self._heads(v), r, seen[:, None])
+        of = Window(self._heads(made["q"]), self._heads(k), self._heads(v), r, seen[:, None])
         found, weights = self._attend(p, of)
         joined = found.swapaxes(1, 2).reshape(*lead, length, self.inner)
-        saved = {"x": x, "rows": rows, "of": of, "weights": weights, "joined": joined, "codes": codes}
+        saved |= {"of": of, "weights": weights, "joined": joined, "codes": codes}
         return affine(p, "o.", joined), saved
 
     def _attend(self, p: Arrays, of: Window) -> tuple[Array, Array]:
@@ -187,7 +213,11 @@ class XLAttention(LayerSpec):
         gx = np.zeros_like(rows)
         for name, part in parts.items():
             joined = part.swapaxes(1, 2).reshape(batch, length, self.inner)
-            gx = gx + affine_vjp(p, f"{name}.", rows, joined, params)
+            if self.maps:
+                g = joined.reshape(*saved["x"].shape[:-1], self.inner)
+                gx = gx + run_map_back(self.maps, name, p, saved, g, params).reshape(gx.shape)
+            else:
+                gx = gx + affine_vjp(p, f"{name}.", rows, joined, params)
         return Grads((gx.reshape(saved["x"].shape),), params)
 
     def _heads(self, x: Array) -> Array:

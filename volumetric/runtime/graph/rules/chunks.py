@@ -41,16 +41,26 @@ class Rows(NamedTuple):
 
 @rule("mlstm")
 def _mlstm(scope: Scope, spec: MLSTM, x: int) -> int:
-    work, p = scope.work, scope.params(spec)
+    work, maps = scope.work, spec.maps
+    p = {of.name: scope.param(of.name, of.shape) for of in spec.params() if "/" not in of.name}
     heads, width = spec.by_head
-    q = causal_conv(scope, x, p["conv.weight"], p["conv.bias"], activation="silu")
+    q, value = causal_conv(scope, x, p["conv.weight"], p["conv.bias"], activation="silu"), x
+    last = len(work.shape(x)) - 1
+    if maps:
+        q = work.unary(scope.child("qk").emit(maps["qk"], q), "silu")
+        value = scope.child("v").emit(maps["v"], x)
     with work.at(scope.path, mixes=False):
-        joined = work.concat((q, q, x), len(work.shape(x)) - 1)
-        gates = scope.sequenced(linear(work, p, ("i.", "f."), joined))
+        joined = work.concat((q, q, value), last)
+    if maps:
+        made = work.concat([scope.child(name).emit(maps[name], joined) for name in ("i", "f")], last)
+    else:
+        with work.at(scope.path, mixes=False):
+            made = linear(work, p, ("i.", "f."), joined)
+    gates = scope.sequenced(made)
     batch, length, _ = work.shape(gates)
     by_row = work.permute(work.reshape(gates, (batch, length, 2, heads)), (2, 0, 3, 1))
     i, f = (work.reshape(work.part(by_row, 0, at, at + 1), (batch, heads, length)) for at in range(2))
-    q, v = (work.permute(work.reshape(of, (batch, length, heads, width)), (0, 2, 1, 3)) for of in (q, x))
+    q, v = (work.permute(work.reshape(of, (batch, length, heads, width)), (0, 2, 1, 3)) for of in (q, value))
     rows = _clean(work, Rows(q, work.affine(q, 1 / np.sqrt(width)), v, i, f, scope.kept_before(x)))
     c, n, m = (start(scope, x, name, shape) for name, shape in _shapes(spec).items())
     held = work.concat((c, work.reshape(n, (batch, heads, width, 1))), 3)

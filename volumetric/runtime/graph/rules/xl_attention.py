@@ -31,10 +31,15 @@ class Held(NamedTuple):
 
 @rule("xl_attention")
 def _xl_attention(scope: Scope, spec: XLAttention, x: int) -> int:
-    work, p, inner = scope.work, scope.params(spec), spec.inner
+    work, inner = scope.work, spec.inner
+    p = {of.name: scope.param(of.name, of.shape) for of in spec.params() if "/" not in of.name}
     heads, width = spec.by_head
-    with work.at(scope.path, mixes=False):
-        qkv = linear(work, p, ("q.", "k.", "v."), x)
+    if spec.maps:
+        made = [scope.child(name).emit(of, x) for name, of in spec.maps.items()]
+        qkv = work.concat(made, len(work.shape(x)) - 1)
+    else:
+        with work.at(scope.path, mixes=False):
+            qkv = linear(work, p, ("q.", "k.", "v."), x)
     rows = scope.sequenced(qkv)
     batch, length, _ = work.shape(rows)
     q, k, v = work.split(rows, (inner,) * 3, 2)

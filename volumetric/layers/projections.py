@@ -1,0 +1,59 @@
+"""Maps of a cell that may remember: an `AxonLinear` in the place of each affine one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from volumetric._typing import Array, Shape
+from volumetric.errors import SpecError
+from volumetric.layers.axon_linear import AxonLinear
+from volumetric.layers.base import Arrays, Init, LayerSpec, Memory, ParamSpec, Saved, below
+from volumetric.layers.state import StateSpec
+
+Projection: TypeAlias = Literal["dense", "axon"]
+Maps: TypeAlias = Mapping[str, AxonLinear]
+"""Name → map: its parameters and states stand below the name. Empty where maps are affine."""
+
+
+def check_projection(spec: LayerSpec, projection: object) -> None:
+    """Raise `SpecError` unless a cell's field says what its maps are."""
+    if projection not in ("dense", "axon"):
+        raise SpecError(f"{spec.kind}: unknown projection {projection!r}", hint="one of dense, axon")
+
+
+def axon_map(in_features: int, out_features: int, *, bias: bool = True) -> AxonLinear:
+    """Return a map that mixes its input by a Walsh–Hadamard transform where the width is a power of two."""
+    mix = "linear" if in_features & (in_features - 1) else "srht"
+    return AxonLinear(in_features=in_features, out_features=out_features, bias=bias, mix=mix)
+
+
+def map_params(maps: Maps, fresh: Mapping[str, Init] | None = None) -> Iterator[ParamSpec]:
+    """Yield the parameters of maps; `fresh` has other initial values, by name."""
+    for name, of in maps.items():
+        for param in of.params():
+            path = f"{name}/{param.name}"
+            yield replace(param, name=path, init=(fresh or {}).get(path, param.init))
+
+
+def map_states(maps: Maps, *inputs: Shape) -> Iterator[StateSpec]:
+    """Yield what maps keep of a sequence."""
+    for name, of in maps.items():
+        read = [(*shape[:-1], of.in_features) for shape in inputs[:1]]
+        yield from (state.below(name) for state in of.states(*read))
+
+
+def run_map(maps: Maps, name: str, p: Arrays, x: Array, memory: Memory | None, saved: Saved) -> Array:
+    """Compute a map, and keep for its VJP what it needs below its name."""
+    y, saved[name] = maps[name].forward(below(p, name), x, memory=None if memory is None else memory.child(name))
+    return y
+
+
+def run_map_back(maps: Maps, name: str, p: Arrays, saved: Saved, gy: Array, params: dict[str, Any]) -> Array:
+    """Return the gradient of a map's input; those of its parameters go to `params`."""
+    found = maps[name].vjp(below(p, name), saved[name], gy)
+    params |= {f"{name}/{key}": g for key, g in found.params.items()}
+    return np.zeros((*gy.shape[:-1], maps[name].in_features), gy.dtype) if found.inputs[0] is None else found.inputs[0]
