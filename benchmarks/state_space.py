@@ -1,10 +1,11 @@
 """State-space models with random weights on the CPU, beside transformers: prompts and decoding, in turn.
 
     python benchmarks/state_space.py [--shape mamba-130m] [--dtype float32,int8:g32,int4:g32] [--threads 2]
-        [--rows 256] [--tokens 32] [--rounds 5] [--torch-python PYTHON]
+        [--rows 256] [--tokens 32] [--rounds 5] [--torch-python PYTHON] [--cpu-time]
 
-The bound of decoding is memory: weights, and states twice, at the speed that a probe finds in the same round. Prints
-the median of the rounds and their range, and the share of that bound.
+With `--cpu-time --threads 1` seconds are the processor's, of which other work on the machine takes none. The bound of
+decoding is memory: weights, and states twice, at the speed that a probe finds in the same round. Prints the median of
+the rounds and their range, and the share of that bound by the clock on the wall.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ class Peer:
 
     def __init__(self, python: Path | None, values: dict[str, Any], given: argparse.Namespace) -> None:
         self._process: Any = None
+        self._clock = "cpu" if given.cpu_time else "seconds"
         if python is None:
             return
         sizes = [str(n) for n in (given.rows, given.tokens, given.threads)]
@@ -56,12 +58,12 @@ class Peer:
         print(json.loads(self._process.stdout.readline())["about"])
 
     def time(self, what: str) -> float | None:
-        """Seconds of a row, or None."""
+        """Seconds of a row by the clock that was asked for, or None."""
         if self._process is None:
             return None
         self._process.stdin.write(json.dumps({"do": what}) + "\n")
         self._process.stdin.flush()
-        return float(json.loads(self._process.stdout.readline())["seconds"])
+        return float(json.loads(self._process.stdout.readline())[self._clock])
 
 
 def shown(seconds: list[float]) -> str:
@@ -76,9 +78,11 @@ def main() -> None:
     parser.add_argument("--shape", choices=SHAPES, default="mamba-130m")
     parser.add_argument("--dtype", default="float32,int8:g32,int4:g32")
     parser.add_argument("--torch-python", type=Path)
+    parser.add_argument("--cpu-time", action="store_true")
     for name, default in (("threads", 2), ("rows", 256), ("tokens", 32), ("rounds", 5)):
         parser.add_argument(f"--{name}", type=int, default=default)
     given = parser.parse_args()
+    clock = time.process_time if given.cpu_time else time.perf_counter
     values = SHAPES[given.shape]
     network = archs.build(Config(values, given.shape)).network
     plan, params = lower(network), initialise(network, 1)
@@ -93,15 +97,15 @@ def main() -> None:
         for i in range(given.rounds + 1):
             bandwidth = 1e9 * read_bandwidth(given.threads)
             state = run.new_state()
-            start = time.perf_counter()
+            start = clock()
             run.forward(state, ids)
-            prompt = (time.perf_counter() - start) / given.rows
+            prompt = (clock() - start) / given.rows
             made = run.greedy([state], [5])
             next(made)
-            start = time.perf_counter()
+            start = clock()
             for _ in range(given.tokens):
                 next(made)
-            decode = (time.perf_counter() - start) / given.tokens
+            decode = (clock() - start) / given.tokens
             made.close()
             others = {f"peer {what}": peer.time(what) for what in ("prompt", "decode")}
             if i == 0:
@@ -113,6 +117,8 @@ def main() -> None:
         print(f"{given.shape} {dtype}, {given.threads} threads")
         for name, seconds in found.items():
             if name == "share":
+                if given.cpu_time:  # the probe's clock is that on the wall
+                    continue
                 print(f"  share of the memory's bound in decoding: {statistics.median(seconds):.2f}")
             elif seconds:
                 print(f"  {name:12} {shown(seconds)}")

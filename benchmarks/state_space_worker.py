@@ -1,6 +1,6 @@
 """Times a state-space model of random weights in transformers; run by state_space.py with an interpreter that has it.
 
-One JSON line in, one out: ``{"do": "prompt"}`` or ``{"do": "decode"}`` → ``{"seconds": …}`` of a row.
+One JSON line in, one out: ``{"do": "prompt"}`` or ``{"do": "decode"}`` → ``{"seconds": …, "cpu": …}`` of a row.
 """
 
 from __future__ import annotations
@@ -23,18 +23,19 @@ def main() -> None:
     ids = torch.arange(rows)[None] % values["vocab_size"]
     with torch.no_grad():
         for line in sys.stdin:
-            start = time.perf_counter()
+            start, worked = time.perf_counter(), time.process_time()
             if json.loads(line)["do"] == "prompt":
                 model(ids, use_cache=True)
                 each = rows
             else:
-                cache, token = model(ids[:, :4], use_cache=True).past_key_values, ids[:, :1]
-                start = time.perf_counter()
+                cache, token = model(ids[:, :4], use_cache=True).cache_params, ids[:, :1]
+                start, worked = time.perf_counter(), time.process_time()
                 for _ in range(tokens):
-                    made = model(token, past_key_values=cache, use_cache=True)
+                    made = model(token, cache_params=cache, use_cache=True)
                     token = made.logits[:, -1].argmax(-1)[None]
                 each = tokens
-            print(json.dumps({"seconds": (time.perf_counter() - start) / each}), flush=True)
+            took = {"seconds": (time.perf_counter() - start) / each, "cpu": (time.process_time() - worked) / each}
+            print(json.dumps(took), flush=True)
 
 
 if __name__ == "__main__":
