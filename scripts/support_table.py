@@ -30,7 +30,7 @@ from volumetric.runtime.lower import lower  # noqa: E402
 
 TARGET = ROOT / "docs" / "support.md"
 DEVICES = {"cpu": CpuDevice, "gpu": GpuDevice}
-OPERATIONS = {"cpu": CpuGraphs(1).operations, "gpu": frozenset(LOWERERS) | {"reshape"}}
+OPERATIONS = {"cpu": CpuGraphs(1).operations, "gpu": frozenset(LOWERERS) | {"reshape", "scan"}}
 FLOAT32 = parse_dtype("float32")
 
 TEMPLATE = """\

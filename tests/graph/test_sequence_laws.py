@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from tests.devices import DEVICES, graphs
 from tests.graph.test_layers import close
 from tests.layers.cases import CASES
+from tests.layers.fabric_cases import MIXED
 from tests.layers.test_vjp import arrays
 from volumetric.errors import ShapeError, UnsupportedError
 from volumetric.grid import Coord, Grid, Link
@@ -75,6 +76,7 @@ FORWARD: dict[str, LayerSpec] = {
             XLAttention(embed_dim=WIDTH, num_heads=3, head_dim=1, memory=2, bias=False, projection="axon"),
         ),
     ),
+    "fabric": MIXED,
     "attention": MultiHeadAttention(embed_dim=WIDTH, num_heads=2, head_dim=4, window=3, rope=Rope(dim=4)),
     "grouped": MultiHeadAttention(
         embed_dim=WIDTH,

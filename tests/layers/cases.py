@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, TypeAlias
 
 from tests.layers.cell_cases import CELLS
+from tests.layers.fabric_cases import FABRICS
 from tests.layers.scaffold_cases import SCAFFOLDS
 from volumetric.layers import (
     GRU,
@@ -421,6 +422,7 @@ CASES: dict[str, Case] = {
     **_RECURRENT,
     **CELLS,
     **SCAFFOLDS,
+    **FABRICS,
     **_SOFTMAXES,
     **_MIXTURES,
     "kmeans": (KMeans(num_clusters=4, in_features=3), (5, 3)),

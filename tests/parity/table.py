@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Final, Literal, TypeAlias
 
 from tests.layers.cases import CASES
+from tests.layers.fabric_cases import small
 from volumetric.dtypes import DTYPES, DType, Scheme
 from volumetric.layers import (
     GRU,
@@ -86,6 +87,8 @@ from volumetric.layers import (
     SwiGLU,
     XLAttention,
 )
+from volumetric.layers.fabric.declared import InPort, OutPort
+from volumetric.layers.fabric.places import XBand
 from volumetric.runtime.cpu.graph.device import CpuGraphs
 from volumetric.runtime.gpu.graph import GpuGraphs
 
@@ -286,6 +289,10 @@ EXAMPLES: Final[dict[str, Callable[[int, int, int], Example]]] = {
         (r, a),
     ),
     "column": _column,
+    "fabric": lambda r, a, b: (
+        small(inputs=(InPort("a", XBand("low"), a),), outputs=(OutPort("y", XBand("high"), b),)),
+        (r, 3, a),
+    ),
     "kmeans": lambda r, a, b: (KMeans(num_clusters=b, in_features=a, output="features", temperature=2.0), (r, a)),
     "gate": lambda r, a, b: (Gate(in_features=a, out_features=b, bias=True, top_k=min(b, 2)), (r, a)),
     "parallel": _parallel,

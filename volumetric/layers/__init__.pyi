@@ -35,6 +35,7 @@ from .embedding import Embedding as Embedding
 from .embedding import PositionEmbedding as PositionEmbedding
 from .entmax import Entmax as Entmax
 from .entmax import Sparsemax as Sparsemax
+from .fabric.spec import Fabric as Fabric
 from .flatten import Flatten as Flatten
 from .gate import Gate as Gate
 from .grid_softmax import GridSoftmax as GridSoftmax

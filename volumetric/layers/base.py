@@ -27,6 +27,7 @@ Init = Literal[
     "small_steps",
     "small_normal",
     "normal_tenth",
+    "normal_hundredth",
     "forget",
     "forget_block",
     "orthogonal",
@@ -47,13 +48,15 @@ class ParamSpec:
     name : path below the layer, such as ``"q.weight"``
     shape : logical shape; matrices are ``(out, in)``
     init : how a fresh network fills it; ``"fan_in"`` is uniform in ±1/√in, ``"normal"`` has standard deviation 0.02,
-        ``"small_normal"`` √(2 / (5 · in)), ``"normal_tenth"`` 0.1; ``"log_counts"`` is the logarithm of 1, 2, 3, …
-        along the last axis, ``"small_steps"`` has a softplus between 0.001 and 0.1, its logarithm uniform;
-        ``"orthogonal"`` has orthogonal rows or columns of length 1, ``"orthogonal_wide"`` of √2; ``"forget"`` is
-        3 … 6 along the last axis, ``"forget_block"`` that in the second block of its first axis, else 0;
-        ``"uniform"`` lies between `bounds`, ``"log_uniform"`` is the logarithm of such numbers; ``"ring"`` is ν where
-        ``exp(-exp(ν))`` are the lengths of vectors spread evenly over the ring between `bounds`
+        ``"small_normal"`` √(2 / (5 · in)), ``"normal_tenth"`` 0.1, ``"normal_hundredth"`` 0.01; ``"log_counts"`` is the
+        logarithm of 1, 2, 3, … along the last axis, ``"small_steps"`` has a softplus between 0.001 and 0.1, its
+        logarithm uniform; ``"orthogonal"`` has orthogonal rows or columns of length 1, ``"orthogonal_wide"`` of √2;
+        ``"forget"`` is 3 … 6 along the last axis, ``"forget_block"`` that in the second block of its first axis, else
+        0; ``"uniform"`` lies between `bounds`, ``"log_uniform"`` is the logarithm of such numbers; ``"ring"`` is ν
+        where ``exp(-exp(ν))`` are the lengths of vectors spread evenly over the ring between `bounds`
     bounds : of the three
+    around : above 0, entries of the first axis are filled as one is, and then moved apart by normal noise of this
+        standard deviation
     packable : may be stored in a low-bit scheme; gains and biases stay float32
     delicate : small, and decides what all else does, such as the router of a mixture: kept out of types below 16 bits
         unless it is named
@@ -64,6 +67,7 @@ class ParamSpec:
     shape: Shape
     init: Init = "fan_in"
     bounds: tuple[float, float] = (0.0, 1.0)
+    around: float = 0.0
     packable: bool = True
     delicate: bool = False
     buffer: bool = False

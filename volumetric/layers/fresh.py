@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 
 from volumetric._typing import Shape
@@ -10,6 +12,8 @@ from volumetric.layers.base import ParamSpec
 
 def filled(spec: ParamSpec, rng: np.random.Generator) -> np.ndarray:
     """Return fresh values of a parameter."""
+    if spec.around:
+        return _around(spec, rng)
     if spec.init == "ones":
         return np.ones(spec.shape, np.float32)
     if spec.init == "zeros":
@@ -25,6 +29,8 @@ def filled(spec: ParamSpec, rng: np.random.Generator) -> np.ndarray:
         return (np.sqrt(0.4 / spec.shape[-1]) * rng.standard_normal(spec.shape)).astype(np.float32)
     if spec.init == "normal_tenth":
         return (0.1 * rng.standard_normal(spec.shape)).astype(np.float32)
+    if spec.init == "normal_hundredth":
+        return (0.01 * rng.standard_normal(spec.shape)).astype(np.float32)
     if spec.init in ("forget", "forget_block"):
         values = np.zeros(spec.shape, np.float32)
         values[1 if spec.init == "forget_block" else ...] = np.linspace(3, 6, spec.shape[-1], dtype=np.float32)
@@ -35,6 +41,14 @@ def filled(spec: ParamSpec, rng: np.random.Generator) -> np.ndarray:
         return _between(spec, rng).astype(np.float32)
     bound = 1 / np.sqrt(np.prod(spec.shape[1:], dtype=np.int64))
     return rng.uniform(-bound, bound, spec.shape).astype(np.float32)
+
+
+def _around(spec: ParamSpec, rng: np.random.Generator) -> np.ndarray:
+    """Return copies of one entry of the first axis, moved apart where there are several."""
+    count, *shape = spec.shape
+    one = filled(dataclasses.replace(spec, shape=tuple(shape), around=0.0), rng)
+    noise = spec.around * rng.standard_normal(spec.shape) if count > 1 else np.zeros(spec.shape)
+    return (one + noise).astype(np.float32)
 
 
 def _orthogonal(shape: Shape, rng: np.random.Generator) -> np.ndarray:

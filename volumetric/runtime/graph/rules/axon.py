@@ -33,7 +33,7 @@ def _axon(scope: Scope, spec: Axon, x: int) -> int:
         mixed = linear(work, {"weight": work.constant(spec.transform(), "transform")}, ("",), x)
     # First, as devices may run a concat of rows, and what follows is vectors of no row.
     held = work.concat([start(scope, x, name, (n,)) for name in ("c1", "c2")], 1)
-    of, keep, mixed = _turn(work, p), scope.kept_before(x), scope.sequenced(mixed)
+    of, keep, mixed = turn_of(work, p), scope.kept_before(x), scope.sequenced(mixed)
     batch, length, _ = work.shape(mixed)
     driven = work.binary("mul", mixed, of.gamma)
     u = work.concat([work.binary("mul", driven, p[name]) for name in ("w1", "w2")], 2)
@@ -64,7 +64,8 @@ def _axon_linear(scope: Scope, spec: AxonLinear, x: int) -> int:
         )
 
 
-def _turn(work: GraphBuilder, p: dict[str, int]) -> Turn:
+def turn_of(work: GraphBuilder, p: dict[str, int]) -> Turn:
+    """Emit what ν and ϑ stand for."""
     rate, angle = work.unary(p["nu"], "exp"), work.unary(p["theta"], "exp")
     r = work.unary(work.unary(rate, "neg"), "exp")
     square = work.unary(r, "square")

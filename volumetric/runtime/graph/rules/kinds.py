@@ -17,6 +17,7 @@ DECLARED: Final[Mapping[str, str]] = MappingProxyType(
         "column": "column",
         "containers": "residual sequential parallel",
         "convolved": "causal_conv1d short_conv",
+        "fabric": "fabric",
         "images": "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d",
         "noise": "dropout",
         "pooling": (

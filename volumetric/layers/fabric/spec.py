@@ -1,0 +1,243 @@
+"""Fabric: many small recurrent cells on a graph, which exchange messages along its edges, as one layer."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from volumetric._typing import Array, Shape
+from volumetric.errors import SpecError
+from volumetric.layers.base import (
+    Arrays,
+    Grads,
+    LayerSpec,
+    Memory,
+    ParamSpec,
+    Saved,
+    expect_last,
+    expect_positive,
+    layer,
+)
+from volumetric.layers.fabric.cells import params_of, states_of
+from volumetric.layers.fabric.declared import InPort, OutPort, Population
+from volumetric.layers.fabric.edges import Rule
+from volumetric.layers.fabric.facts import Declared, Facts, facts_of
+from volumetric.layers.fabric.graphs import Graph
+from volumetric.layers.state import StateSpec, is_sequence
+
+SHARPNESS = 0.5
+"""λ, what a unit of distance costs a score."""
+_RAW = float(np.log(np.expm1(SHARPNESS)))
+
+
+@layer("fabric")
+class Fabric(LayerSpec):
+    """Cells on a graph, on rows ``[…, T, inputs]`` → ``[…, T, outputs]``; a row of them is all ports side by side.
+
+    For each row, with s what nodes show, H wide:
+
+    ``s_p = W_p x + b`` for input nodes; then `inner_steps` times, all from the s before,
+    ``z = P s``, ``k, v = W_g z``, g being the group of the sender,
+    ``m = Σ α v`` with α the softmax over the edges of a receiver of ``q·k / √d - λ · distance`` and ``q = W_q slot``,
+    ``s, kept = cell(W_c W_m m + W_b slot, kept)``, by population; at last, for output nodes with the m of the new s,
+    ``o = W_r W_m m + b``, and a port hands out ``W mean(o) + b``.
+
+    What a node reads over an edge with a delay is what its sender showed when a row so many rows before began: with a
+    delay of 1 what it shows now. A slot is learned for each node, beside a code of its place and kind. States are what
+    cells show and keep, and what was shown in the last rows, as far as edges with delays ask for it. Resets forget
+    them before a row, once, however many inner steps there are.
+
+    Attributes
+    ----------
+    graph : where nodes are
+    inputs, outputs : ports
+    populations : what the other nodes are
+    connectivity : who reads whom
+    public, message : widths P of z and M of messages
+    head_dim, heads, value_dim : of the attention over senders; values are as wide as keys unless told
+    query : a receiver asks with its ``"slot"``, or its cell with its ``"state"``, what it showed before
+    kv_tile : senders in one tile have one matrix of keys and values; None: tiles of a quarter of each side of a
+        lattice, or one for all without one
+    learn_distance : λ is learned for each head; if not it is 0.5
+    inner_steps : messages for each row
+    """
+
+    contextual: ClassVar[bool] = True
+    takes_resets: ClassVar[bool] = True
+
+    graph: Graph
+    inputs: tuple[InPort, ...]
+    outputs: tuple[OutPort, ...]
+    populations: tuple[Population, ...]
+    connectivity: tuple[Rule, ...]
+    public: int = 32
+    message: int = 32
+    head_dim: int = 32
+    heads: int = 1
+    value_dim: int | None = None
+    query: Literal["slot", "state"] = "slot"
+    kv_tile: tuple[int, ...] | None = None
+    learn_distance: bool = False
+    inner_steps: int = 1
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        values = () if self.value_dim is None else ("value_dim",)
+        expect_positive(self, "public", "message", "head_dim", "heads", "inner_steps", *values)
+        if self.query not in ("slot", "state"):
+            raise SpecError(f"fabric: unknown query {self.query!r}", hint="slot or state")
+        for what, of in (("an input", self.inputs), ("an output", self.outputs), ("a population", self.populations)):
+            names = [one.name for one in of]
+            if not of:
+                raise SpecError(f"fabric: needs {what}")
+            if len(set(names)) != len(names):
+                raise SpecError(f"fabric: {what} is there twice, {names}")
+        twice = {port.name for port in self.inputs} & {port.name for port in self.outputs}
+        if twice:
+            raise SpecError(f"fabric: {min(twice)!r} is an input and an output", hint="take another name for one")
+        widths = {p.name: p.cell.hidden for p in self.populations}
+        if len(set(widths.values())) > 1:
+            raise SpecError(f"fabric: cells have several hidden widths, {widths}", hint="take one")
+        _ = self.facts
+
+    @property
+    def facts(self) -> Facts:
+        """Nodes and edges as arrays."""
+        given = Declared(self.graph, self.connectivity, self.inputs, self.outputs, self.populations, self.kv_tile)
+        return facts_of(given)
+
+    @property
+    def hidden(self) -> int:
+        """Width of what nodes show."""
+        return self.populations[0].cell.hidden
+
+    @property
+    def keys(self) -> int:
+        """Width of the keys of all heads."""
+        return self.heads * self.head_dim
+
+    @property
+    def values(self) -> int:
+        """Width of the values of all heads."""
+        return self.heads * (self.value_dim or self.head_dim)
+
+    @property
+    def remembered(self) -> int:
+        """Rows of which it is kept what was shown when they began."""
+        facts = self.facts
+        to_cells = int(facts.starts[facts.cells])
+        cells, outputs = facts.delay[:to_cells].max(initial=1), facts.delay[to_cells:].max(initial=1)
+        return int(max(cells - 1, outputs - 2, 0))
+
+    def ports(self, which: Literal["inputs", "outputs"]) -> dict[str, tuple[int, int]]:
+        """Return the columns of a row that each port has."""
+        sizes = {port.name: port.dim for port in (self.inputs if which == "inputs" else self.outputs)}
+        ends = np.cumsum([*sizes.values()]).tolist()
+        return {name: (end - size, end) for end, (name, size) in zip(ends, sizes.items(), strict=True)}
+
+    def params(self) -> tuple[ParamSpec, ...]:
+        facts, h = self.facts, self.hidden
+        count, outs, groups = len(facts.order), facts.outputs, int(facts.groups.max(initial=0)) + 1
+        first = [
+            one
+            for port in self.inputs
+            for one in (
+                _xavier(f"ports.{port.name}.weight", _size(facts.ports[port.name]) * h, port.dim, out=h),
+                _zeros(f"ports.{port.name}.bias", _size(facts.ports[port.name]) * h),
+            )
+        ]
+        asks = (_xavier("state_query.weight", self.keys, h),) if self.query == "state" else ()
+        far = ParamSpec(name="distance", shape=(self.heads,), init="uniform", bounds=(_RAW, _RAW), packable=False)
+        return (
+            *first,
+            ParamSpec(name="slot", shape=(count, 2 * h), init="normal_hundredth", packable=False),
+            _xavier("query.weight", self.keys, 2 * h),
+            *asks,
+            _xavier("public.weight", self.public, h),
+            _xavier("kv.weight", groups, self.keys + self.values, self.public, out=self.keys + self.values),
+            _xavier("message.weight", self.message, self.values),
+            _xavier("cell_input.weight", h, self.message),
+            ParamSpec(name="slot_bias.weight", shape=(h, 2 * h), init="normal"),
+            *((far,) if self.learn_distance else ()),
+            *(
+                _below(f"cells.{p.name}.", one)
+                for p in self.populations
+                for one in params_of(p.cell, int(facts.shares[p.name].max()) + 1)
+            ),
+            _xavier("readout.weight", outs, h, self.message, out=h),
+            _zeros("readout.bias", outs, h),
+            *(one for port in self.outputs for one in self._handed(port)),
+        )
+
+    def _handed(self, port: OutPort) -> tuple[ParamSpec, ...]:
+        count = {"mean": 1, "flatten": _size(self.facts.ports[port.name]), "attend": port.slots}[port.aggregate]
+        ask = _xavier(f"ports.{port.name}.query", port.slots, self.hidden)
+        return (
+            *((ask,) if port.aggregate == "attend" else ()),
+            _xavier(f"ports.{port.name}.weight", port.dim, count * self.hidden),
+            _zeros(f"ports.{port.name}.bias", port.dim),
+        )
+
+    def states(self, *inputs: Shape) -> tuple[StateSpec, ...]:
+        if not is_sequence(*inputs):
+            return ()
+        facts = self.facts
+        shapes: dict[str, Shape] = {"shown": (facts.cells, self.hidden)}
+        for p in self.populations:
+            count = _size(facts.populations[p.name])
+            shapes |= {f"{p.name}.{name}": (count, width) for name, width in states_of(p.cell).items()}
+        if self.remembered:
+            shapes["past"] = (self.remembered, facts.senders_count, self.hidden)
+        return tuple(StateSpec(name=name, shape=shape, kind="fixed") for name, shape in shapes.items())
+
+    def output_shape(self, *inputs: Shape) -> Shape:
+        expect_last(self, inputs[0], sum(port.dim for port in self.inputs))
+        return (*inputs[0][:-1], sum(port.dim for port in self.outputs))
+
+    def places(self) -> Array:
+        """Return the code of each node's place and kind, float64 ``[N, 2 H]``.
+
+        Coordinates over the sides, their sine and cosine once around, the population, and whether it is an input or an
+        output node, one behind the other and repeated to 2 H numbers.
+        """
+        facts = self.facts
+        at = facts.coords / np.asarray(self.graph.extent)
+        kind = np.zeros((len(at), len(self.populations) + 2))
+        for number, p in enumerate(self.populations):
+            own = facts.populations[p.name]
+            kind[facts.inputs + own.start : facts.inputs + own.stop, number] = 1
+        kind[: facts.inputs, -2] = 1
+        kind[facts.senders_count :, -1] = 1
+        code = np.concatenate([at, np.sin(2 * np.pi * at), np.cos(2 * np.pi * at), kind], 1)
+        return np.tile(code, -(-2 * self.hidden // code.shape[1]))[:, : 2 * self.hidden]
+
+    def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
+        from volumetric.layers.fabric.forward import run
+
+        return run(self, p, xs[0], memory)
+
+    def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
+        from volumetric.layers.fabric.forward import back
+
+        return back(saved, gy)
+
+
+def _size(of: slice) -> int:
+    return of.stop - of.start
+
+
+def _xavier(name: str, *shape: int, out: int | None = None) -> ParamSpec:
+    """Uniform in ±√(6 / (in + out)) (Glorot and Bengio 2010)."""
+    bound = float(np.sqrt(6 / (shape[-1] + (shape[-2] if out is None else out))))
+    return ParamSpec(name=name, shape=shape, init="uniform", bounds=(-bound, bound))
+
+
+def _zeros(name: str, *shape: int) -> ParamSpec:
+    return ParamSpec(name=name, shape=shape, init="zeros", packable=False)
+
+
+def _below(prefix: str, spec: ParamSpec) -> ParamSpec:
+    import dataclasses
+
+    return dataclasses.replace(spec, name=prefix + spec.name)

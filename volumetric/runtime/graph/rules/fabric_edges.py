@@ -1,0 +1,145 @@
+"""How nodes read: edge by edge, or, where many have the same senders, as products of matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from volumetric._typing import Array
+from volumetric.layers.fabric.attend import Edges, edges_of
+from volumetric.runtime.graph.build import GraphBuilder
+from volumetric.runtime.graph.families.edges import edge_attend
+
+DENSE = 16
+"""Receivers with the same senders from which on matrices are multiplied."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Receivers whose senders are `senders`, but for themselves; `far` has the distances, infinite without an edge."""
+
+    receivers: Array
+    senders: Array
+    far: Array
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Who reads whom, for receivers of a kind.
+
+    Attributes
+    ----------
+    rest : receivers that read edge by edge
+    edges : theirs
+    far : their distances
+    blocks : the others
+    order : row of each receiver behind all of them, None where they are in order
+    """
+
+    rest: Array
+    edges: Edges
+    far: Array
+    blocks: tuple[Block, ...]
+    order: Array | None
+
+
+def reading_of(starts: Array, senders: Array, far: Array, own: Array, count: int) -> Reading:
+    """Return how to read.
+
+    Parameters
+    ----------
+    starts, senders, far : edges by receiver, with their distances
+    own : each receiver as a sender, -1 where it is none
+    count : senders
+    """
+    sets: dict[bytes, list[int]] = {}
+    for r in range(len(starts) - 1):
+        mine = senders[starts[r] : starts[r + 1]]
+        closed = np.union1d(mine, own[r : r + 1][own[r : r + 1] >= 0]) if len(mine) else mine
+        sets.setdefault(np.asarray(closed, np.int64).tobytes(), []).append(r)
+    blocks: list[Block] = []
+    for key, receivers in sets.items():
+        closed = np.frombuffer(key, np.int64)
+        if len(receivers) >= DENSE and len(closed):
+            table = np.full((len(receivers), len(closed)), np.inf)
+            for row, r in enumerate(receivers):
+                mine = slice(starts[r], starts[r + 1])
+                table[row, np.searchsorted(closed, senders[mine])] = far[mine]
+            blocks.append(Block(np.array(receivers), closed, table))
+    taken = np.concatenate([block.receivers for block in blocks]) if blocks else np.zeros(0, np.int64)
+    rest = np.setdiff1d(np.arange(len(starts) - 1), taken)
+    counts = np.diff(starts)[rest]
+    which = (
+        np.concatenate([np.arange(int(starts[r]), int(starts[r + 1])) for r in rest.tolist()]) if len(rest) else taken
+    )
+    edges = edges_of(np.append(0, np.cumsum(counts)), senders[which], count)
+    order = np.argsort(np.concatenate([rest, taken]), kind="stable")
+    in_order = np.array_equal(order, np.arange(len(order)))
+    return Reading(rest, edges, far[which], tuple(blocks), None if in_order else order)
+
+
+def biases(work: GraphBuilder, reading: Reading, cost: int | None, sharpness: float) -> dict[str, int]:
+    """Emit what distances add to scores, by what `attend` calls it; `cost` ``[1, heads]`` is λ where it is learned."""
+    made = {"far": _biased(work, reading.far[:, None], cost, sharpness)}
+    for n, block in enumerate(reading.blocks):
+        rows, columns = block.far.shape
+        there = np.isfinite(block.far)
+        flat = _biased(work, np.where(there, block.far, 0).reshape(-1, 1), cost, sharpness)
+        heads = work.shape(flat)[1]
+        by_head = work.reshape(work.permute(flat, (1, 0)), (heads, rows, columns))
+        if not there.all():
+            off = np.where(there, 0.0, -np.inf)[None]
+            by_head = work.binary("add", by_head, work.constant(off, "no edge"))
+        made[f"far.{n}"] = by_head
+    return made
+
+
+def _biased(work: GraphBuilder, far: Array, cost: int | None, sharpness: float) -> int:
+    if cost is None:
+        return work.constant(-sharpness * far, "distance")
+    return work.binary("mul", work.constant(-far, "distance"), cost)
+
+
+def attend(work: GraphBuilder, q: int, kv: int, reading: Reading, bias: Mapping[str, int], heads: int) -> int:
+    """Emit messages ``[R, B, heads · e]`` from ``q [R, B or 1, heads · d]`` and ``kv [S, B, heads · (d + e)]``."""
+    made: list[int] = []
+    if len(reading.rest):
+        made.append(edge_attend(work, _rows(work, q, reading.rest), kv, bias["far"], reading.edges, heads))
+    made += [_dense(work, q, kv, block, bias[f"far.{n}"], heads) for n, block in enumerate(reading.blocks)]
+    m = work.concat(made, 0)
+    return m if reading.order is None else _rows(work, m, reading.order)
+
+
+def _rows(work: GraphBuilder, x: int, ids: Sequence[int] | Array) -> int:
+    """Emit nodes by number."""
+    count, batch, width = work.shape(x)
+    first, last = int(ids[0]), int(ids[-1]) + 1
+    if np.array_equal(ids, np.arange(first, last)):
+        return work.part(x, 0, first, last)
+    table = work.reshape(x, (count, batch * width))
+    found = work.gather_rows(table, work.constant(np.asarray(ids, np.int32), "nodes"))
+    return work.reshape(found, (len(ids), batch, width))
+
+
+def _dense(work: GraphBuilder, q: int, kv: int, block: Block, bias: int, heads: int) -> int:
+    """Attention of some nodes over some, as two products for each stream and head."""
+    q, kv = _rows(work, q, block.receivers), _rows(work, kv, block.senders)
+    receivers, own, width = work.shape(q)
+    senders, batch, wide = work.shape(kv)
+    d, e = width // heads, (wide - width) // heads
+
+    def split(x: int, nodes: int, streams: int, each: int) -> int:
+        apart = work.permute(work.reshape(x, (nodes, streams, heads, each)), (1, 2, 0, 3))
+        return work.reshape(apart, (streams * heads, nodes, each))
+
+    k, v = work.split(kv, (width, wide - width), 2)
+    asks, keys = split(work.affine(q, d**-0.5), receivers, own, d), split(k, senders, batch, d)
+    scores = work.gemm(asks, keys, trans_b=True, groups=batch * heads)
+    apart = work.reshape(scores, (batch, heads, receivers, senders))
+    apart = work.binary("add", apart, work.reshape(bias, (1, *work.shape(bias))))
+    weights = work.softmax(work.reshape(apart, (batch * heads * receivers, senders)))
+    weights = work.reshape(weights, (batch * heads, receivers, senders))
+    m = work.reshape(work.gemm(weights, split(v, senders, batch, e)), (batch, heads, receivers, e))
+    return work.reshape(work.permute(m, (2, 0, 1, 3)), (receivers, batch, heads * e))
