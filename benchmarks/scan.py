@@ -1,6 +1,6 @@
-"""A GRU by `scan`, whose steps are written out, beside the operation that has a kernel of its own.
+"""A GRU or an LSTM by `scan`, whose steps are written out, beside the operation that has a kernel of its own.
 
-    .venv/bin/python benchmarks/scan.py --device cpu --steps 128
+    .venv/bin/python benchmarks/scan.py --device cpu --cell lstm --steps 128
 
 Prints for forward, and forward with all gradients: nodes after writing out, seconds to compile (the second time, when
 kernels are there), and median and spread of a run, both in turn.
@@ -32,22 +32,40 @@ def gru(work: GraphBuilder, xs: list[int], constants: list[int], states: list[in
     return [h], [h]
 
 
-def graph_of(steps: int, rows: int, size: int, *, by_scan: bool, gradients: bool) -> Graph:
+def lstm(work: GraphBuilder, xs: list[int], constants: list[int], states: list[int]) -> tuple[list[int], list[int]]:
+    """One step, from products with x that are made before."""
+    (h, c), [weight] = states, constants
+    rows, size = work.shape(h)
+    r = work.gemm(work.reshape(h, (1, rows, size)), work.reshape(weight, (1, 4 * size, size)), trans_b=True)
+    i, f, g, o = work.split(work.add(xs[0], work.reshape(r, (rows, 4 * size))), [size] * 4, 1)
+    i, f, o, g = (*(work.unary(gate, "sigmoid") for gate in (i, f, o)), work.unary(g, "tanh"))
+    c = work.add(work.binary("mul", f, c), work.binary("mul", i, g))
+    h = work.binary("mul", o, work.unary(c, "tanh"))
+    return [h], [h, c]
+
+
+CELLS = {"gru": (gru, 3, 1), "lstm": (lstm, 4, 2)}
+"""Name → body, blocks of its weight, states."""
+
+
+def graph_of(cell: str, steps: int, rows: int, size: int, *, by_scan: bool, gradients: bool) -> Graph:
     """The cell over all steps, time first."""
-    work = GraphBuilder()
-    x, w, h = work.input("x", (steps, rows, 3 * size)), work.input("w", (3 * size, size)), work.input("h", (rows, size))
+    work, (body, blocks, count) = GraphBuilder(), CELLS[cell]
+    x, w = work.input("x", (steps, rows, blocks * size)), work.input("w", (blocks * size, size))
+    states = [work.input("state", (rows, size)) for _ in range(count)]
     if by_scan:
-        [y], _ = work.scan(gru, [x], [w], [h])
+        [y], _ = work.scan(body, [x], [w], states)
     else:
-        y = work.recurrent("gru", work.permute(x, (1, 0, 2)), w, [h], None)[0]
+        y = work.recurrent(cell, work.permute(x, (1, 0, 2)), w, states, None)[0]
         y = work.permute(y, (1, 0, 2))
-    grads = differentiate(work, {y: work.input("g", work.shape(y))}, [x, w, h]) if gradients else {}
+    grads = differentiate(work, {y: work.input("g", work.shape(y))}, [x, w, *states]) if gradients else {}
     return work.finish([y, *grads.values()])
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--cell", choices=CELLS, default="gru")
     parser.add_argument("--steps", type=int, default=128)
     parser.add_argument("--rows", type=int, default=16)
     parser.add_argument("--size", type=int, default=256)
@@ -59,7 +77,8 @@ def main() -> None:
     for gradients in (False, True):
         programs, inputs = {}, []
         for by_scan in (False, True):
-            graph = graph_of(given.steps, given.rows, given.size, by_scan=by_scan, gradients=gradients)
+            size = given.steps, given.rows, given.size
+            graph = graph_of(given.cell, *size, by_scan=by_scan, gradients=gradients)
             shapes = [graph.tensors[i].shape for i in graph.inputs]
             inputs = [(rng.standard_normal(shape) / shape[-1] ** 0.5).astype(np.float32) for shape in shapes]
             graphs.compile(graph, graphs.store()).run(inputs)

@@ -116,6 +116,18 @@ def detached(work: GraphBuilder, xs: list[int], constants: list[int], states: li
     return [h], [h]
 
 
+def by_heads(work: GraphBuilder, xs: list[int], constants: list[int], states: list[int]) -> tuple[list[int], list[int]]:
+    """Products of groups with parts of a weight, on the right, turned or not, on the left, and shared."""
+    [h], (weight, shared, bias) = states, constants
+    heads, rows, size = work.shape(h)
+    right, turned, left = work.split(weight, [size] * 3, 2)
+    from_left = work.permute(work.gemm(left, h, trans_b=True), (0, 2, 1))
+    total = work.add(work.gemm(h, right), work.gemm(h, turned, trans_b=True), from_left, work.gemm(h, shared))
+    again = work.gemm(work.unary(h, "sigmoid"), right)
+    h = work.unary(work.add(xs[0], total, again, work.broadcast(bias, (heads, rows, size))), "tanh")
+    return [h], [h]
+
+
 def normal(*shape: int) -> np.ndarray:
     return RNG.standard_normal(shape).astype(np.float32)
 
@@ -160,6 +172,12 @@ SCANS: dict[str, ScanCase] = {
         xs=(normal(0, 2, 2),),
         constants=(normal(1, 4),),
         states=(normal(1, 4), normal(2, 2), normal(5), normal(2, 2)),
+    ),
+    "heads": ScanCase(
+        body=by_heads,
+        xs=(normal(3, 2, 4, 3),),
+        constants=(normal(2, 3, 9) * np.float32(0.3), normal(1, 3, 3) * np.float32(0.3), normal(1, 1, 3)),
+        states=(normal(2, 4, 3),),
     ),
     "no-sequence": ScanCase(body=free, constants=(normal(3, 3),), states=(normal(2, 3),), length=4),
     "no-state": ScanCase(body=stateless, xs=(normal(4, 2, 3),), constants=(normal(5, 3),)),

@@ -201,10 +201,22 @@ def test_what_does_not_fit_is_refused() -> None:
 
 
 def test_a_long_scan_keeps_no_more_than_it_must() -> None:
-    """Backwards, sums of the gradients of constants are carried, and not kept step by step."""
-    case = ScanCase(
-        body=minimal_gated, xs=(normal(50, 1, 4),), constants=(normal(2, 2), normal(2, 2)), states=(normal(1, 2),)
-    )
+    """Gradients of constants are neither kept nor added up step by step where one product gives them in the end."""
+    constants = normal(20, 20), normal(20, 20)
+    case = ScanCase(body=minimal_gated, xs=(normal(50, 1, 40),), constants=constants, states=(normal(1, 20),))
     graph, _, _ = with_gradients(case)
     scans = [node for node in graph.nodes if node.op == "scan"]
-    assert [graph.tensors[i].shape for i in scans[1].outputs] == [(50, 1, 4), (1, 2), (2, 2), (2, 2)]
+    handed = [graph.tensors[i].shape for i in scans[1].outputs]
+    assert handed[0] == (50, 1, 40)
+    assert max(handed[1:]) <= (50, 1, 20)
+    products = [node for node in graph.nodes if node.op == "gemm"]
+    assert [[graph.tensors[i].shape for i in node.inputs] for node in products] == [[(1, 50, 20)] * 2] * 2
+    written = unroll_scans(graph)  # of the steps forward nothing is computed once more
+    assert sum(node.op == "gemm" for node in written.nodes) == 50 * (2 + 2) + 2
+
+
+def test_what_is_no_product_is_added_up_step_by_step() -> None:
+    case = SCANS["passing"]
+    graph, _, _ = with_gradients(case)
+    scans = [node for node in graph.nodes if node.op == "scan"]
+    assert [graph.tensors[i].shape for i in scans[1].outputs][-1] == (1, 4)

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from volumetric.runtime.graph.ops import Graph, Node
 
 if TYPE_CHECKING:
     from volumetric.runtime.graph.build import GraphBuilder
 
+Emitted: TypeAlias = dict[tuple[str, tuple[int, ...], tuple], tuple[int, ...]]
+"""Operation, operands and attributes of a node → what it made."""
+
 
 def inline(
-    work: GraphBuilder, graph: Graph, given: Mapping[int, int], nodes: Iterable[Node] | None = None
+    work: GraphBuilder,
+    graph: Graph,
+    given: Mapping[int, int],
+    nodes: Iterable[Node] | None = None,
+    emitted: Emitted | None = None,
 ) -> dict[int, int]:
     """Emit nodes of `graph` into `work`.
 
@@ -20,6 +27,7 @@ def inline(
     ----------
     given : tensors of `graph` that are there already, its inputs among them → those of `work`
     nodes : those to emit, by default all
+    emitted : what nodes have made so far: one that is there is not emitted once more, others are added
 
     Returns
     -------
@@ -30,8 +38,14 @@ def inline(
         if i not in of:
             of[i] = work.constant(value, graph.tensors[i].name)
     for node in graph.nodes if nodes is None else nodes:
-        with work.at(node.where or work.where):
-            made = work.emit(node.op, [of[i] for i in node.inputs], **node.attrs)
+        inputs = tuple(of[i] for i in node.inputs)
+        key = node.op, inputs, tuple(sorted(node.attrs.items()))
+        made = None if emitted is None else emitted.get(key)
+        if made is None:
+            with work.at(node.where or work.where):
+                made = work.emit(node.op, inputs, **node.attrs)
+            if emitted is not None:
+                emitted[key] = made
         of.update(zip(node.outputs, made, strict=True))
     work.detached.update(of[i] for i in graph.detached if i in of)
     return of

@@ -171,8 +171,9 @@ Sequences
                     be int32. ys and last states have gradients; sequences, constants and first states get them. With
                     ``trails`` there are the states before each step, for the gradient: a scan the other way round whose
                     body computes a step again and goes back through it, and which carries the gradients of the states
-                    and, as sums, of the constants. It has no trails, and no gradient. A device without a loop has the
-                    steps one behind the other (`unroll`).
+                    and, as sums, of the constants, but for those that one product gives behind it (`hoisting`). It has
+                    no trails, and no gradient. A device without a loop has the steps one behind the other (`unroll`),
+                    and those backwards find what the steps forward made.
 
 Noise and training
 ------------------

@@ -1,17 +1,18 @@
 """Scans written out: the steps of their bodies one behind the other, for devices without a loop.
 
 What a loop would save is compiling. On two Zen 4 cores that others used, too, a GRU of 128 steps, 16 rows and 256 units
-became 2,818 nodes in 0.7 s, and 9,477 in 2.3 s with all gradients; a run took 27 ms (19 at best) where the operation
-`recurrent` took 32 (20), and 95 ms (86) where it took 76 (62): `benchmarks/scan.py`.
+became 2,818 nodes in 0.6 s, and 6,284 in 1.9 s with all gradients; a run took 24 ms (19 at best) where the operation
+`recurrent` took 25 (18), and 79 ms (74) where it took 84 (76); an LSTM took 47 (31) and 151 (143) where that took 49
+(26) and 169 (151): `benchmarks/scan.py`.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from volumetric.runtime.graph.build import GraphBuilder
 from volumetric.runtime.graph.families.scan import given, taken
-from volumetric.runtime.graph.inline import inline
+from volumetric.runtime.graph.inline import Emitted, inline
 from volumetric.runtime.graph.ops import Graph, Node
 from volumetric.runtime.graph.passes import fuse_activations
 
@@ -38,10 +39,14 @@ def unroll_scans(graph: Graph) -> Graph:
             of[i] = work.stored(tensor.key, tensor.shape, tensor.dtype, role=tensor.role)
     for i, value in graph.constants.items():
         of[i] = work.constant(value, graph.tensors[i].name)
+    memory = _Memory()
     for node in graph.nodes:
         first, inputs = len(work.nodes), [of[i] for i in node.inputs]
         with work.at(node.where, mixes=node.mixes):
-            outputs = _steps(work, node, inputs) if node.op == "scan" else work.emit(node.op, inputs, **node.attrs)
+            if node.op == "scan":
+                outputs = _steps(work, node, inputs, memory)
+            else:
+                outputs = work.emit(node.op, inputs, **node.attrs)
         of.update(zip(node.outputs, outputs, strict=True))
         guard = None if node.guard is None else (of[node.guard[0]], node.guard[1])
         work.nodes[first:] = [replace(each, tail=node.tail, guard=guard) for each in work.nodes[first:]]
@@ -49,26 +54,48 @@ def unroll_scans(graph: Graph) -> Graph:
     return fuse_activations(replace(written, piece=graph.piece, whole=graph.whole))
 
 
-def _steps(work: GraphBuilder, node: Node, inputs: list[int]) -> list[int]:
+@dataclass(frozen=True, slots=True)
+class _Memory:
+    """What is known of the scans that are written out.
+
+    Attributes
+    ----------
+    steps : what is joined of steps → its parts
+    met : states before each step, joined → what the nodes of these steps made, by operation, operands and attributes: a
+        scan back through them finds it there, and computes nothing of it once more
+    """
+
+    steps: dict[int, list[int]] = field(default_factory=dict)
+    met: dict[int, Emitted] = field(default_factory=dict)
+
+    def step(self, work: GraphBuilder, x: int, t: int) -> int:
+        """Return what a step reads of a sequence; all scans that do so share it."""
+        if x not in self.steps:
+            self.steps[x] = [work.part(x, 0, i, i + 1) for i in range(work.shape(x)[0])]
+        return self.steps[x][t]
+
+
+def _steps(work: GraphBuilder, node: Node, inputs: list[int], memory: _Memory) -> list[int]:
     """Emit all steps of a scan and return what it gives."""
     attrs = node.attrs
     body, length, first = unroll_scans(attrs["body"]), attrs["length"], len(work.nodes)
     names, values = taken(body.inputs, attrs), taken(inputs, attrs)
+    emitted = next((memory.met[x] for x in values.xs if x in memory.met), {})
     fixed = set(names.constants) | body.constants.keys()
     once: list[Node] = []
     for each in body.nodes:
         if fixed.issuperset(each.inputs):
             once.append(each)
             fixed.update(each.outputs)
-    always = inline(work, body, dict(zip(names.constants, values.constants, strict=True)), once)
+    always = inline(work, body, dict(zip(names.constants, values.constants, strict=True)), once, emitted)
     rest = [each for each in body.nodes if each not in once]
     states, ys, trails = list(values.states), [], []
     for t in reversed(range(length)) if attrs["reverse"] else range(length):
         trails.append(states)
         of = {**always, **dict(zip(names.states, states, strict=True))}
         for name, x in zip(names.xs, values.xs, strict=True):
-            of[name] = work.reshape(work.part(x, 0, t, t + 1), body.tensors[name].shape)
-        of = inline(work, body, of, rest)
+            of[name] = _shaped(work, memory.step(work, x, t), body.tensors[name].shape, emitted)
+        of = inline(work, body, of, rest, emitted)
         found = given([of[i] for i in body.outputs], attrs)
         ys.append(found.ys)
         states = list(found.states)
@@ -76,9 +103,19 @@ def _steps(work: GraphBuilder, node: Node, inputs: list[int]) -> list[int]:
     shapes = given([body.tensors[i].shape for i in body.outputs], attrs)
     joined = [_stacked(work, [step[i] for step in ys[::order]], shape) for i, shape in enumerate(shapes.ys)]
     held = [_stacked(work, [step[i] for step in trails[::order]], shape) for i, shape in enumerate(shapes.states)]
+    for i, stack in enumerate(held):
+        memory.steps[stack], memory.met[stack] = [step[i] for step in trails[::order]], emitted
     made = {i for each in work.nodes[first:] if each.op != "reshape" for i in each.outputs}
     last = [state if state in made else _own(work, state) for state in states]
     return [*joined, *last, *(held if attrs["trails"] else [])]
+
+
+def _shaped(work: GraphBuilder, x: int, shape: tuple[int, ...], emitted: Emitted) -> int:
+    """Return a step's part of a sequence without the axis of steps."""
+    key = "step", (x,), shape
+    if key not in emitted:
+        emitted[key] = (x if work.shape(x) == shape else work.reshape(x, shape),)
+    return emitted[key][0]
 
 
 def _stacked(work: GraphBuilder, steps: list[int], shape: tuple[int, ...]) -> int:

@@ -11,6 +11,7 @@ import numpy as np
 from volumetric._typing import Array
 from volumetric.errors import ShapeError, SpecError, UnsupportedError
 from volumetric.runtime.graph.families.base import Attrs, declare, require
+from volumetric.runtime.graph.families.hoisting import Hoisting
 from volumetric.runtime.graph.inline import inline
 from volumetric.runtime.graph.ops import Graph, Node, Tensor
 
@@ -129,7 +130,7 @@ def _run(inputs: Sequence[Array], attrs: Attrs) -> list[Array]:
 
 
 def _vjp(work: GraphBuilder, node: Node, grads: Sequence[int | None], wanted: Sequence[bool]) -> Sequence[int | None]:
-    """Emit the scan the other way round: a step again, then back through it."""
+    """Emit the scan the other way round: a step again, then back through it; and behind it what `hoisting` says."""
     from volumetric.runtime.graph.build import GraphBuilder
     from volumetric.runtime.graph.differentiate import differentiate
 
@@ -162,17 +163,20 @@ def _vjp(work: GraphBuilder, node: Node, grads: Sequence[int | None], wanted: Se
     found = differentiate(inner, seeds, [*asked, *s_in])
     gx = [i for i, want in enumerate(want_x) if want and x_in[i] in found]
     gc = [i for i, want in enumerate(want_c) if want and c_in[i] in found]
-    sums = like([of_body.constants[i] for i in gc])
+    sequences = (*xs, *trails, *(g_ys[i] for i in seen))
+    hoisting = Hoisting(inner, dict(zip((*x_in, *s_in, *gy_in), sequences, strict=True)), gs_in)
+    hoisted, added = hoisting.split({i: found[c_in[i]] for i in gc})
+    ys = list(dict.fromkeys((*(found[x_in[i]] for i in gx), *hoisting.handed)))
+    sums = like([of_body.constants[i] for i in added])
     back = inner.finish(
         [
-            *(found[x_in[i]] for i in gx),
+            *ys,
             *(found[s] if s in found else inner.zeros(inner.shape(s)) for s in s_in),
-            *(inner.add(total, found[c_in[i]]) for total, i in zip(sums, gc, strict=True)),
+            *(inner.add(total, part) for total, part in zip(sums, added.values(), strict=True)),
         ]
     )
     carried = [g if g is not None else work.zeros(work.shape(s)) for s, g in zip(states, g_states, strict=True)]
-    carried += [work.zeros(work.shape(constants[i])) for i in gc]
-    sequences = (*xs, *trails, *(g_ys[i] for i in seen))
+    carried += [work.zeros(work.shape(constants[i])) for i in added]
     made = work.emit(
         "scan",
         (*sequences, *constants, *carried),
@@ -183,9 +187,12 @@ def _vjp(work: GraphBuilder, node: Node, grads: Sequence[int | None], wanted: Se
         states=len(carried),
         trails=False,
     )
-    by_x = dict(zip(gx, made, strict=False))
-    first = made[len(gx) :]
-    by_c = dict(zip(gc, first[len(states) :], strict=False))
+    handed, first = dict(zip(ys, made, strict=False)), made[len(ys) :]
+    by_x = {i: handed[found[x_in[i]]] for i in gx}
+    by_c = dict(zip(added, first[len(states) :], strict=True))
+    for i, terms in hoisted.items():
+        whole = hoisting.emit(work, terms, handed, attrs["length"])
+        by_c[i] = work.add(by_c[i], whole) if i in by_c else whole
     return [
         *(by_x.get(i) for i in range(len(xs))),
         *(by_c.get(i) for i in range(len(constants))),
