@@ -37,6 +37,13 @@ def rewritten(path: Path, metadata: dict[str, Any], drop: str = "") -> Path:
     return path.with_name("other.gguf")
 
 
+def refuses(family: str, change: dict[str, Any], error: type[VolumetricError], message: str, directory: Path) -> None:
+    """Expect an error of the file of a family with other metadata."""
+    convert_model(TINY / family, directory / "m.gguf")
+    with pytest.raises(error, match=message):
+        open_model(rewritten(directory / "m.gguf", change))
+
+
 def test_lfm2_lists_the_heads_of_keys_of_each_layer(tmp_path: Path) -> None:
     convert_model(TINY / "lfm2", tmp_path / "m.gguf", dtype="float16")
     file = GGUFFile(tmp_path / "m.gguf")
@@ -149,9 +156,7 @@ def test_windows_make_an_olmo3(tmp_path: Path) -> None:
 def test_odd_metadata_are_named(
     family: str, change: dict[str, Any], error: type[VolumetricError], message: str, tmp_path: Path
 ) -> None:
-    convert_model(TINY / family, tmp_path / "m.gguf")
-    with pytest.raises(error, match=message):
-        open_model(rewritten(tmp_path / "m.gguf", change))
+    refuses(family, change, error, message, tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
-from volumetric._typing import Array, Shape
+from volumetric._typing import Array
 from volumetric.errors import SpecError
 from volumetric.grid import Coord
 from volumetric.network import Network
@@ -27,8 +26,9 @@ from volumetric.train.data import Batch
 from volumetric.train.learner import LayerTarget, LearnerOptions, LearnerState, StepReport
 from volumetric.train.modes import TargetPropagation
 from volumetric.train.objective import Posed, pose
+from volumetric.train.pseudo_inverses import PseudoInverses
 from volumetric.train.sequences import Sequences, piece_of
-from volumetric.train.targets import first_inverses, pseudo_inverse
+from volumetric.train.targets import first_inverses
 from volumetric.weights import Params
 
 TICKS = "online/ticks"
@@ -66,8 +66,7 @@ class OnlineLearner(ClockedLearner):
         if not self._wave:
             raise SpecError("no layer with weights reaches an output that has a loss", hint="a link must lead there")
         super().__init__(network, params, options, device)
-        for key, shape in self._solved.items():
-            self._store.put(key, np.zeros(shape, np.float32))
+        self._solved = PseudoInverses(self._inverses, network, self._store, mode.pinv_damping)
         self._ticked = 0
         self._at = (0, 0)
 
@@ -122,7 +121,8 @@ class OnlineLearner(ClockedLearner):
         learning = [t - start for t in range(start, stop) if not (t + 1) % mode.every]
         posed = self._posed(sequences, start, stop)
         objectives = [each[0].objectives[0] for each in posed.values()]
-        self._solve(len(learning))
+        if self._is_time(len(learning)):
+            self._solved.refresh()
         for name, each in posed.items():
             arrays += [np.stack(parts) for parts in zip(*(one.arrays for one in each), strict=True)]
             counts = [one.counts[name] for one in each]
@@ -158,15 +158,10 @@ class OnlineLearner(ClockedLearner):
                 found.setdefault(name, []).append(pose(self._losses, asked, shape))
         return found
 
-    def _solve(self, ticks: int) -> None:
-        """Compute the pseudo-inverses anew where it is time to within some ticks."""
-        mode, network = self._targets, self._clocked.network
-        if self._ticked % mode.pinv_every and self._ticked % mode.pinv_every + ticks <= mode.pinv_every:
-            return
-        for inverse in self._inverses:
-            if inverse.kind == "pinv":
-                w = self._store.get(network.resolve(f"{inverse.where}/weight"))
-                self._store.put(inverse.key("pinv"), pseudo_inverse(w, mode.pinv_damping))
+    def _is_time(self, ticks: int) -> bool:
+        """Whether pseudo-inverses are to be computed anew within some ticks."""
+        since, every = self._ticked % self._targets.pinv_every, self._targets.pinv_every
+        return not since or since + ticks > every
 
     def _layers(self, told: Array) -> tuple[LayerTarget, ...]:
         """Return means over ticks of what layers were told."""
@@ -195,16 +190,6 @@ class OnlineLearner(ClockedLearner):
             inverse_rate=mode.inverse_share(self._options.optimiser.lr),
         )
 
-    @cached_property
-    def _solved(self) -> dict[str, Shape]:
-        """Key → shape of the pseudo-inverses."""
-        found: dict[str, Shape] = {}
-        for inverse in self._inverses:
-            if inverse.kind == "pinv":
-                spec: Any = self._clocked.network.layers[Coord.parse(inverse.where)]
-                found[inverse.key("pinv")] = (spec.in_features, spec.out_features)
-        return found
-
     def _stacked(self) -> Stacks:
         """Return nothing: each weight has a pace of its own, which its budgets give."""
         return Stacks()
@@ -216,8 +201,7 @@ class OnlineLearner(ClockedLearner):
         return first_inverses(self._inverses, self._options.seed)
 
     def _learned(self) -> dict[str, Array]:
-        solved = {key: self._store.get(key) for key in self._solved}
-        return super()._learned() | solved | {TICKS: np.array([self._ticked], np.int32)}
+        return super()._learned() | self._solved.values | {TICKS: np.array([self._ticked], np.int32)}
 
     def _fault(self, batches: Sequence[Batch], rate: float, tally: Tally) -> str:
         """Name what was not finite first."""

@@ -6,7 +6,6 @@ import dataclasses
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -21,6 +20,7 @@ from volumetric.train.data import Batch
 from volumetric.train.device import DeviceLearner
 from volumetric.train.learner import LayerTarget, LearnerOptions, StepReport
 from volumetric.train.modes import TargetPropagation
+from volumetric.train.pseudo_inverses import PseudoInverses
 from volumetric.train.ready import Ready, sharing
 from volumetric.weights import Params
 
@@ -41,8 +41,7 @@ class TargetLearner(DeviceLearner):
             if getattr(options.mode, name) != getattr(TargetPropagation(), name):
                 raise SpecError(f"target propagation: {name} is of clocked networks", hint="leave it out")
         super().__init__(network, params, options, device)
-        for key, shape in self._solved().items():
-            self._store.put(key, np.zeros(shape, np.float32))
+        self._solved = PseudoInverses(self._inverses.values(), network, self._store, self._mode.pinv_damping)
         self._steps = taught(self._plan, self._shapes)
 
     def step(self, batches: Sequence[Batch], *, rate: float) -> StepReport:
@@ -57,7 +56,8 @@ class TargetLearner(DeviceLearner):
                 hint="give targets of every output that has a loss, with a mask of zeros; or train by backprop",
             )
         self._observe([ready])
-        self._solve()
+        if self._updates % self._mode.pinv_every == 0:
+            self._solved.refresh()
         at_once = self._mode.inverse_steps == 1
         arrays = [*ready.arrays, *self._spread(learning=at_once)]
         rule, names = self._targets(learning=at_once), ready.posed.counts
@@ -130,28 +130,8 @@ class TargetLearner(DeviceLearner):
             return []
         return [np.array([self._mode.noise * self._mode.noise_decay**self._updates], np.float32)]
 
-    def _solved(self) -> dict[str, Shape]:
-        """Key → shape of the pseudo-inverses."""
-        found: dict[str, Shape] = {}
-        for step in self._plan.steps:
-            inverse = self._inverses.get(step.where)
-            if inverse is not None and inverse.kind == "pinv":
-                spec: Any = step.attrs["spec"]
-                found[inverse.key("pinv")] = (spec.in_features, spec.out_features)
-        return found
-
-    def _solve(self) -> None:
-        """Compute the pseudo-inverses anew where it is time to."""
-        if self._updates % self._mode.pinv_every:
-            return
-        for step in self._plan.steps:
-            inverse = self._inverses.get(step.where)
-            if inverse is not None and inverse.kind == "pinv":
-                w = self._store.get(step.params["weight"])
-                self._store.put(inverse.key("pinv"), pseudo_inverse(w, self._mode.pinv_damping))
-
     def _learned(self) -> dict[str, Array]:
-        return super()._learned() | {key: self._store.get(key) for key in self._solved()}
+        return super()._learned() | self._solved.values
 
 
 def first_inverses(inverses: Iterable[Inverse], seed: int) -> dict[str, Array]:
@@ -161,14 +141,6 @@ def first_inverses(inverses: Iterable[Inverse], seed: int) -> dict[str, Array]:
         key: _orthogonal(key, shape, seed) if len(shape) > 1 else np.zeros(shape, np.float32)
         for key, shape in shapes.items()
     }
-
-
-def pseudo_inverse(w: Array, damping: float) -> Array:
-    """Return ``(WᵀW + λI)⁻¹ Wᵀ``, computed in float64; λ is `damping` in means of the diagonal of WᵀW."""
-    w = w.astype(np.float64)
-    square = w.T @ w
-    damped = square + damping * np.trace(square) / len(square) * np.eye(len(square))
-    return np.linalg.solve(damped, w.T).astype(np.float32)
 
 
 def _orthogonal(key: str, shape: Shape, seed: int) -> Array:

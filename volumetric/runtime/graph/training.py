@@ -181,7 +181,7 @@ def watch_graph(
     Inputs: the key of the pass if it `draws`; as `loss_graph`; the shares if it is `shared`. Output ``[4 · n]``: for
     each of the n entries returned least, greatest, mean, and the fraction above `active` in magnitude.
     """
-    work = GraphBuilder()
+    work = GraphBuilder(flush=True)
     seen = emit_loss(work, of, weights, begin_training(work, of, rule))
     made = seen.values
     ends = [step.outputs[0] for step in of.plan.steps if 0 not in work.shape(made[step.outputs[0]])]
