@@ -205,7 +205,7 @@ def test_activations_move_into_products_without_changing_a_bit(name: str) -> Non
 
 
 def test_activations_are_fused_where_there_are_any() -> None:
-    fused = graph_of(tiny_llama(), 5)
+    fused = fuse_activations(graph_of(tiny_llama(), 5))
     assert sum(node.op == "gemm" and node.attrs["activation"] == "silu" for node in fused.nodes) == 2
 
 

@@ -16,7 +16,6 @@ from volumetric.errors import SpecError
 from volumetric.layers import LSTM, MLSTM, SLSTM, AGaLiTe, Axon, AxonLinear, CausalConv1d, LayerSpec, XLAttention
 from volumetric.network import Network
 from volumetric.runtime.graph import Graph, GraphBuilder, differentiate
-from volumetric.runtime.graph.passes import fuse_activations
 from volumetric.runtime.graph.rules import GraphTraining, Scope
 
 WIDTH: Final = 128
@@ -87,7 +86,7 @@ class CellCase:
         if role == "train":
             gy = work.reshape(work.stored("gy", (self.batch, self.rows, WIDTH)), (count, WIDTH))
             outputs += differentiate(work, {y: gy}, [*weights.values(), x]).values()
-        return fuse_activations(work.finish([_first(work, i) for i in outputs]))
+        return work.finish([_first(work, i) for i in outputs])
 
 
 def chosen(names: Sequence[str] | None) -> list[CellCase]:

@@ -20,7 +20,6 @@ from volumetric.runtime.graph.build import GraphBuilder
 from volumetric.runtime.graph.differentiate import differentiate
 from volumetric.runtime.graph.objectives import Objective, emit_objectives, emit_seeds, emit_targets
 from volumetric.runtime.graph.ops import Graph
-from volumetric.runtime.graph.passes import fuse_activations
 from volumetric.runtime.graph.stacks import Stack, Stacks
 from volumetric.runtime.graph.training import (
     KNOBS,
@@ -87,7 +86,7 @@ def ticks_graph(streams: Streams, ticks: Ticks, weights: EmitWeights, objectives
         seen = emit_objectives(work, objectives, read, [emit_targets(work, of) for of in objectives])
         made = [seen.totals, *(y for y, _ in seen.slopes)]
     write_states(work, run.state, run.kept, streams.place)
-    return fuse_activations(work.finish(made))
+    return work.finish(made)
 
 
 def learning_graph(
@@ -120,7 +119,7 @@ def learning_graph(
     gradients = master_gradients(work, rule, seeds)
     norm, good = write_update(work, rule, gradients, {}, work.input("knobs", (KNOBS,)), seen.totals)
     write_states(work, run.state, run.kept, streams.place, good)
-    return fuse_activations(work.finish([work.concat([seen.totals, norm, good], 0)]))
+    return work.finish([work.concat([seen.totals, norm, good], 0)])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,6 @@ from volumetric._typing import Shape
 from volumetric.runtime.clocked.window import Machine, Window
 from volumetric.runtime.graph.build import GraphBuilder
 from volumetric.runtime.graph.ops import Graph
-from volumetric.runtime.graph.passes import fuse_activations
 from volumetric.runtime.graph.stacks import stack_key
 
 
@@ -37,7 +36,7 @@ def window_graph(machine: Machine, rows: int, per_row: int, given: Sequence[str]
             made[name].append(work.reshape(y, (1, *work.shape(y))))
     outputs = [work.concat(ys, 0) for ys in made.values()]
     write_states(work, window.state, state, str)
-    return fuse_activations(work.finish(outputs))
+    return work.finish(outputs)
 
 
 def read_states(work: GraphBuilder, machine: Machine, place: Callable[[str], str]) -> dict[str, int]:

@@ -15,7 +15,6 @@ from volumetric.runtime.graph.experts import fuse_experts
 from volumetric.runtime.graph.fusion import fuse_rows, mark_tail
 from volumetric.runtime.graph.low_rank import with_low_rank
 from volumetric.runtime.graph.ops import Graph
-from volumetric.runtime.graph.passes import fuse_activations
 from volumetric.runtime.graph.rules import GraphTraining, Scope
 from volumetric.runtime.graph.rules.containers import joined
 from volumetric.runtime.lower import looks_ahead, lower, mixes_rows, sees_batch
@@ -82,7 +81,7 @@ def graph_of(
     given = {name: work.input(name, (*lead, *value.shape[1:]), value.dtype) for name, value in values.items()}
     starts = work.reshape(work.input("resets", lead), (sequences or 1, rows)) if resets else None
     made = emit_plan(work, plan, given, EmitOptions(sequences=sequences, resumes=resumes, resets=starts))
-    return fuse_activations(work.finish([*made.outputs.values()]))
+    return work.finish([*made.outputs.values()])
 
 
 def resumed_states(plan: Plan) -> dict[str, StateSpec]:
@@ -126,7 +125,7 @@ def open_graph(plan: Plan, dialect: frozenset[str] = DIALECT) -> Graph:
     # Samples with noise by their number in the call: the rows that are open stand beside each other.
     numbered = any(node.op == "gumbel" and graph.tensors[node.inputs[0]].shape[1] < 0 for node in graph.nodes)
     whole = numbered or any(looks_ahead(plan, step) for step in plan.steps)
-    fused = fuse_rows(fuse_activations(replace(graph, piece=plan.piece, whole=whole)))
+    fused = fuse_rows(replace(graph, piece=plan.piece, whole=whole))
     adapted = with_low_rank(fused, plan.low_rank) if plan.low_rank else fused
     return mark_tail(fuse_experts(adapted) if "experts" in dialect else adapted)
 

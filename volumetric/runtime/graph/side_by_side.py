@@ -18,7 +18,6 @@ from volumetric.errors import UnsupportedError
 from volumetric.kernels.recurrent import given
 from volumetric.runtime.graph.build import GraphBuilder
 from volumetric.runtime.graph.ops import Graph, Node
-from volumetric.runtime.graph.passes import fuse_activations
 from volumetric.runtime.graph.unroll import unroll_scans
 
 
@@ -51,7 +50,7 @@ def side_by_side(graph: Graph, count: int) -> Graph:
             else:
                 outputs = several.emit(node, inputs)
         of.update(zip(node.outputs, outputs, strict=True))
-    return fuse_activations(work.finish([several.spread(of[i]) for i in graph.outputs]))
+    return work.finish([several.spread(of[i]) for i in graph.outputs])
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,6 @@ from volumetric.runtime.graph.differentiate import differentiate
 from volumetric.runtime.graph.network import EmitOptions, emit_plan
 from volumetric.runtime.graph.objectives import Objective, Seen, emit_objectives, emit_seeds, emit_targets
 from volumetric.runtime.graph.ops import Graph
-from volumetric.runtime.graph.passes import fuse_activations
 from volumetric.runtime.graph.rules import GraphTraining
 from volumetric.runtime.plan import Plan
 
@@ -120,7 +119,7 @@ def loss_graph(of: ForwardPass, weights: EmitWeights, *, outputs: bool = False) 
     """
     work = GraphBuilder(flush=True)
     seen = emit_loss(work, of, weights)
-    return fuse_activations(work.finish([seen.totals, *(y for y, _ in seen.slopes)] if outputs else [seen.totals]))
+    return work.finish([seen.totals, *(y for y, _ in seen.slopes)] if outputs else [seen.totals])
 
 
 def gradient_graph(of: ForwardPass, weights: EmitWeights, rule: UpdateRule) -> Graph:

@@ -14,7 +14,6 @@ from volumetric.runtime.graph.build import GraphBuilder
 from volumetric.runtime.graph.families.scan import given, taken
 from volumetric.runtime.graph.inline import Emitted, inline
 from volumetric.runtime.graph.ops import Graph, Node
-from volumetric.runtime.graph.passes import fuse_activations
 
 
 def unroll_scans(graph: Graph) -> Graph:
@@ -51,7 +50,7 @@ def unroll_scans(graph: Graph) -> Graph:
         guard = None if node.guard is None else (of[node.guard[0]], node.guard[1])
         work.nodes[first:] = [replace(each, tail=node.tail, guard=guard) for each in work.nodes[first:]]
     written = work.finish([of[i] for i in graph.outputs])
-    return fuse_activations(replace(written, piece=graph.piece, whole=graph.whole))
+    return replace(written, piece=graph.piece, whole=graph.whole)
 
 
 @dataclass(frozen=True, slots=True)

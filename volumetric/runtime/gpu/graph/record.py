@@ -13,10 +13,20 @@ from volumetric.runtime.gpu.graph.joining import join_sums
 from volumetric.runtime.gpu.recording import Entry
 from volumetric.runtime.gpu.slots import Slots, Tenants
 from volumetric.runtime.graph.ops import Graph, Node
-from volumetric.runtime.graph.passes import fuse_trials, join_pads
+from volumetric.runtime.graph.passes import fuse_activations, fuse_trials, join_pads
 from volumetric.runtime.graph.unroll import unroll_scans
 
-_PASSES = (unroll_scans, fuse_windows, fuse_folds, join_pads, join_sums, fuse_parts, fuse_joins, fuse_trials)
+_PASSES = (
+    unroll_scans,
+    fuse_activations,
+    fuse_windows,
+    fuse_folds,
+    join_pads,
+    join_sums,
+    fuse_parts,
+    fuse_joins,
+    fuse_trials,
+)
 
 
 def prepared(graph: Graph) -> Graph:
