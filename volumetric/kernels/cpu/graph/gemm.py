@@ -202,60 +202,22 @@ def gemm(tall: int, wide: int) -> Callable[..., None]:
                         left = columns - done
                         from_, to = start + 4 * done, out + 4 * done
                         right = source + 4 * done
-                        if wide >= 4 and left > 32:
-                            panel_rows(
-                                tall,
-                                4,
-                                rows,
-                                here,
-                                a_row,
-                                a_k,
-                                right,
-                                apart,
-                                count,
-                                from_,
-                                start_row,
-                                to,
-                                out_row,
-                                left,
-                            )
-                            done += 64
-                        elif wide >= 2 and left > 16:
-                            panel_rows(
-                                tall,
-                                2,
-                                rows,
-                                here,
-                                a_row,
-                                a_k,
-                                right,
-                                apart,
-                                count,
-                                from_,
-                                start_row,
-                                to,
-                                out_row,
-                                left,
-                            )
-                            done += 32
-                        else:
-                            panel_rows(
-                                tall,
-                                1,
-                                rows,
-                                here,
-                                a_row,
-                                a_k,
-                                right,
-                                apart,
-                                count,
-                                from_,
-                                start_row,
-                                to,
-                                out_row,
-                                left,
-                            )
-                            done += 16
+                        done += panel_rows(
+                            tall,
+                            wide,
+                            rows,
+                            here,
+                            a_row,
+                            a_k,
+                            right,
+                            apart,
+                            count,
+                            from_,
+                            start_row,
+                            to,
+                            out_row,
+                            left,
+                        )
                     start, start_row = out, out_row
             if start != out:  # there was nothing to sum
                 for row in range(rows):

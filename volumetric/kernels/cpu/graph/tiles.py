@@ -7,6 +7,7 @@ rearranged, but each sum is spread over 16 lanes until its end.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from llvmlite import ir
@@ -110,7 +111,7 @@ def _emit_panel_tile(
 def panel_rows(
     typing_context: Any,
     tall: Any,
-    vectors: Any,
+    most: Any,
     m: Any,
     a: Any,
     a_row: Any,
@@ -124,34 +125,53 @@ def panel_rows(
     out_row: Any,
     columns: Any,
 ) -> Any:
-    """`panel_tile` over `m` rows, `tall` at a time and the rest by 2 and 1; only `columns` of out are written.
+    """`panel_tile` over `m` rows, `tall` at a time and the rest by 2 and 1; return how many columns it took.
 
-    One function for all rows, because Numba takes long to hand compile-time constants from function to function.
+    These are 4, 2 or 1 vectors of them, at most `most`, and as few as hold `columns`; no others of out are written. One
+    function for all, because Numba takes long to hand compile-time constants from function to function.
     """
-    if not isinstance(tall, types.IntegerLiteral) or not isinstance(vectors, types.IntegerLiteral):
+    if not isinstance(tall, types.IntegerLiteral) or not isinstance(most, types.IntegerLiteral):
         return None
-    high, wide = tall.literal_value, vectors.literal_value
+    high, widest = tall.literal_value, most.literal_value
 
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        e = Emitter(builder)
-        m, a, a_row, a_k, b, b_k, count, start, start_row, out, out_row, columns = args[2:]
-        masks = [mask_of_first(e, builder.sub(columns, constant(16 * v))) for v in range(wide)]
-        first: ir.Value = constant(0)
-        for rows in sorted({high, 2, 1} - {n for n in (2, 1) if n > high}, reverse=True):
-            left = builder.sub(m, first)
-            covered = builder.sub(left, builder.srem(left, constant(rows)))
-            with e.loop(covered, rows) as index:
-                row = builder.add(first, index)
-                places = [
-                    e.at(base, builder.mul(row, step))
-                    for base, step in ((a, a_row), (start, start_row), (out, out_row))
-                ]
-                tile = (places[0], a_row, a_k, b, b_k, count, places[1], start_row, places[2], out_row)
-                _emit_panel_tile(e, (rows, wide), *tile, masks)
-            first = builder.add(first, covered)
-        return context.get_dummy_value()
+        def narrowest(widths: Sequence[int]) -> ir.Value:
+            width, *narrower = widths
+            if not narrower:
+                _emit_panel_rows(Emitter(builder), high, width, args[2:])
+                return constant(16 * width)
+            many = builder.icmp_signed(">", args[-1], constant(16 * narrower[0]))
+            with builder.if_else(many) as (then, otherwise):
+                with then:
+                    _emit_panel_rows(Emitter(builder), high, width, args[2:])
+                    wider = builder.block
+                with otherwise:
+                    rest = narrowest(narrower)
+                    last = builder.block
+            taken = builder.phi(rest.type)
+            taken.add_incoming(constant(16 * width), wider)
+            taken.add_incoming(rest, last)
+            return taken
 
-    return types.void(tall, vectors, *[types.int64] * 12), generate
+        return narrowest([width for width in (4, 2, 1) if width <= widest])
+
+    return types.int64(tall, most, *[types.int64] * 12), generate
+
+
+def _emit_panel_rows(e: Emitter, high: int, wide: int, args: Sequence[Any]) -> None:
+    """`panel_rows` of one width."""
+    m, a, a_row, a_k, b, b_k, count, start, start_row, out, out_row, columns = args
+    masks = [mask_of_first(e, e.b.sub(columns, constant(16 * v))) for v in range(wide)]
+    first: ir.Value = constant(0)
+    for rows in sorted({high, 2, 1} - {n for n in (2, 1) if n > high}, reverse=True):
+        left = e.b.sub(m, first)
+        covered = e.b.sub(left, e.b.srem(left, constant(rows)))
+        with e.loop(covered, rows) as index:
+            row = e.b.add(first, index)
+            places = [e.at(base, e.b.mul(row, step)) for base, step in ((a, a_row), (start, start_row), (out, out_row))]
+            tile = (places[0], a_row, a_k, b, b_k, count, places[1], start_row, places[2], out_row)
+            _emit_panel_tile(e, (rows, wide), *tile, masks)
+        first = e.b.add(first, covered)
 
 
 @intrinsic
