@@ -30,8 +30,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         from_row[b] = from_x[row * WIDE + b * HIDDEN + j];
         from_state[b] = from_h[group.y * WIDE + b * HIDDEN + j];
     }
-    var c_before = 0.0;
-    if (HAS_C && position > 0u) { c_before = c[before]; }
+    var c_before: Others;
+    if (HAS_C && position > 0u) { c_before[0] = c[before]; }
     var h_before = 0.0;
     if (position > 0u) { h_before = h[before]; }
     let s = cell(from_row, from_state, h_before, c_before);
