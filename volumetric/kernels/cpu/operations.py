@@ -44,6 +44,7 @@ ROWS = Library(
         "vector_product": products.vector_product,
         "rows_product": products.rows_product,
         "tile_product": products.tile_product,
+        "matrix_product": _of("amx.product", "matrix_product", plain=False),
         "recall": _of("cells", "recall"),
         "retain": _of("cells", "retain"),
         "cell": _of("cells", "cell", plain=False),

@@ -5,7 +5,8 @@ prepares the rows for itself (cheaper than a barrier: 0.3 µs for 576 numbers) a
 memory. For more rows a `prepare` step prepares them for all threads. Then `rows_product` multiplies integer panels as
 they lie in memory, up to `DIRECT_ROWS` rows, and `tile_product` opens a group of panels into its thread's scratch and
 runs over the rows. Opening costs as much as 40 rows gain from it: on a Xeon with VNNI, tiles of 4 rows reach 350-410
-GOP/s on packed panels and tiles of 6 × 2 reach 460-490 on opened ones.
+GOP/s on packed panels and tiles of 6 × 2 reach 460-490 on opened ones. Where the processor has matrix registers,
+`amx.product` takes the place of both for more than ten rows.
 
 Who computes what depends on the number of threads and of rows; every result is one sum with one order (see `forms`), so
 the bits do not.
@@ -187,7 +188,7 @@ def vector_product(kind: str, activation: int, gated: int, wide: int) -> Callabl
             some_rows(
                 kind, most, middle, few, several, wide, source, stride, here, rows, row_bytes, count, units, results
             )
-            _finish_tile(step, control, 0, count, panel, here, results, most, activation, gated)
+            finish_tile(step, control, 0, count, panel, here, results, most, activation, gated)
 
     return vector_product
 
@@ -214,7 +215,7 @@ def rows_product(kind: str, activation: int, gated: int) -> Callable[..., None]:
                     fetch_to_read(source + each * stride + 64 * line)
                 x = prepared + row * row_bytes
                 some_rows(kind, most, most, few, 1, 1, source, stride, each, x, row_bytes, count - row, units, room)
-                _finish_tile(step, control, row, count, panel, each, room, most, activation, gated)
+                finish_tile(step, control, row, count, panel, each, room, most, activation, gated)
 
     return rows_product
 
@@ -229,7 +230,7 @@ def prepare(step: Any, thread: Any, threads: Any, control: Any) -> None:
 
 
 @kernel
-def _finish_tile(step, control, row, last, panel, count, room, most, activation, gated):
+def finish_tile(step, control, row, last, panel, count, room, most, activation, gated):
     """Store the rows of one tile; `panel` counts matrices' panels, so gates and ups alternate if `gated`."""
     for m in range(min(last - row, most)):
         here = room + m * 64 * count
@@ -247,8 +248,8 @@ def _finish_tile(step, control, row, last, panel, count, room, most, activation,
 
 
 @kernel
-def _fetch_tile(step, control, row, last, panel, count, most, gated):
-    """Ask for the lines that `_finish_tile` will read and write: they come while the tile is multiplied."""
+def fetch_tile(step, control, row, last, panel, count, most, gated):
+    """Ask for the lines that `finish_tile` will read and write: they come while the tile is multiplied."""
     residual = word(step, _RESIDUAL)
     shift = 1 if gated != 0 else 0
     for m in range(min(last - row, most)):
@@ -304,12 +305,12 @@ def tile_product(kind: str, activation: int, gated: int, rows: int, wide: int) -
             last = min(tile // tiles * tiles + tiles, end)
             for row in range(tile % tiles * rows, (tile % tiles + last - tile) * rows, rows):
                 x = prepared + row * x_stride
-                _fetch_tile(step, control, row, count, panel, here, rows, gated)
+                fetch_tile(step, control, row, count, panel, here, rows, gated)
                 left = count - row
                 some_rows(
                     form, rows, middle, few, wide, wide, source, step_bytes, here, x, x_stride, left, length, room
                 )
-                _finish_tile(step, control, row, count, panel, here, room, rows, activation, gated)
+                finish_tile(step, control, row, count, panel, here, room, rows, activation, gated)
             tile = last
 
     return tile_product

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from volumetric.errors import DeviceError
+from volumetric.kernels.cpu.amx.allowed import has_matrix_registers
 from volumetric.kernels.cpu.panels import FORMATS, Rounding
 from volumetric.kernels.cpu.target import target
 from volumetric.network import Params
@@ -57,12 +58,12 @@ class CpuDevice:
     def info(self) -> DeviceInfo:
         """Name of the processor, threads and instruction set."""
         threads = f"{self.threads} thread" + ("s" if self.threads > 1 else "")
-        machine = target()
+        machine, matrix = target(), has_matrix_registers()
         return DeviceInfo(
             name="cpu",
             kind="cpu",
-            description=f"{_processor()}, {threads}, {machine.description}",
-            details={"threads": self.threads, "dot": machine.dot, "native": self.native_schemes},
+            description=f"{_processor()}, {threads}, {machine.description}{', AMX' if matrix else ''}",
+            details={"threads": self.threads, "dot": machine.dot, "amx": matrix, "native": self.native_schemes},
         )
 
     def compile(self, plan: Plan, params: Params, options: RunOptions | None = None) -> Executable:

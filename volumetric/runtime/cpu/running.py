@@ -154,7 +154,7 @@ class Runner:
         lengths = [len(span) for span in call.spans]
         count = sum(lengths)
         late = call.rows([name for name, i in cut.outputs.items() if i in settings.late and i in wanted])
-        table = program.table((form_of(count), form_of(sum(map(len, late)))))
+        table = program.table((form_of(count, settings), form_of(sum(map(len, late)), settings)))
         self._bind(table, count)
         ends = self._control.fill(lengths, states, late, table)
         values = CallValues(program.graph, table, states, lengths, len(ends))

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from volumetric.kernels.cpu.amx.allowed import has_matrix_registers
+from volumetric.kernels.cpu.amx.layout import PACKED_ROWS
 from volumetric.kernels.cpu.bytedot import multiplies_bytes
 from volumetric.kernels.cpu.panels import Rounding
+from volumetric.kernels.cpu.products import DIRECT_ROWS
 from volumetric.kernels.cpu.rounded_attention import opened_bytes
 from volumetric.kernels.cpu.target import target
 from volumetric.network import OUTPUT
@@ -37,6 +40,7 @@ class Settings:
     tokens : tensor of the caller where a table writes tokens that it chooses
     late : outputs that can be computed for the wanted rows alone
     written : the output that its step writes straight into the caller's array; None: none of them
+    direct_rows : rows up to which integer panels are multiplied as they lie in memory
     """
 
     def __init__(
@@ -50,6 +54,9 @@ class Settings:
         self.threads = threads
         self.tokens = len(graph.tensors)
         self._compute: Rounding = compute
+        self.direct_rows = DIRECT_ROWS
+        if compute != "float32" and weights.has_integers and has_matrix_registers():
+            self.direct_rows = PACKED_ROWS
         attends = [node for node in cut.rows if node.op == "attend"]
         self.pairs = tuple(dict.fromkeys(map(self.pair_of, attends)))
         opened = (opened_bytes(node.attrs["kv_heads"], node.attrs["head_dim"]) for node in attends)
@@ -73,6 +80,11 @@ class Settings:
         if matrix.form.is_integer and self._compute != "float32" and multiplies_bytes(matrix.form):
             return "int8"
         return "bfloat16" if matrix.form.name == self._compute == "bfloat16" else "float32"
+
+    def product_of_many(self, matrix: Matrix) -> str:
+        """The operation that multiplies more rows than `direct_rows` with `matrix`."""
+        by_matrix = self.rounding(matrix) == "int8" and has_matrix_registers()
+        return "matrix_product" if by_matrix else "tile_product"
 
     def state_place(self, key: str) -> int:
         """Number of a state that no attention reads in a sequence's state table."""

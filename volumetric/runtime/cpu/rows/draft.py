@@ -9,7 +9,7 @@ from typing import Any, Literal
 from volumetric.kernels.cpu.mixtures.each import EXPERT_BLOCK_BYTES
 from volumetric.kernels.cpu.operations import ROWS
 from volumetric.kernels.cpu.pieces import BLOCK_BYTES, EACH_PIECE_ARGUMENTS
-from volumetric.kernels.cpu.products import DIRECT_ROWS, VECTOR_ROWS
+from volumetric.kernels.cpu.products import VECTOR_ROWS
 from volumetric.kernels.cpu.walk import GUARD_ARGUMENTS, LOOP_ARGUMENTS
 from volumetric.layers.rope import Rope
 from volumetric.runtime.cpu.cache import Pair
@@ -21,15 +21,15 @@ Form = Literal["few", "some", "many"]
 
 Mode = tuple[Form, Form]
 """Forms of the products before the tail and in it: *few* for up to `VECTOR_ROWS` rows (decoding), *some* for up to
-`DIRECT_ROWS`, and *many* with opened panels. Results are the same."""
+`Settings.direct_rows`, and *many* with opened panels. Results are the same."""
 
 
 DECODING: Mode = ("few", "few")
 
 
-def form_of(rows: int) -> Form:
+def form_of(rows: int, settings: Settings) -> Form:
     """The form of products of so many rows."""
-    return "few" if rows <= VECTOR_ROWS else "some" if rows <= DIRECT_ROWS else "many"
+    return "few" if rows <= VECTOR_ROWS else "some" if rows <= settings.direct_rows else "many"
 
 
 rule = Rules()

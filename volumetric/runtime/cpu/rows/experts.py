@@ -15,7 +15,6 @@ from typing import Any
 from volumetric.kernels.cpu.mixtures.each import EACH_EXPERT_ARGUMENTS
 from volumetric.kernels.cpu.mixtures.routing import ROUTE_ARGUMENTS, SPREAD_ARGUMENTS, UNITE_ARGUMENTS
 from volumetric.kernels.cpu.panels import BY_NAME, prepared_bytes
-from volumetric.kernels.cpu.products import DIRECT_ROWS
 from volumetric.runtime.cpu.placement import padded
 from volumetric.runtime.cpu.resident import Matrix
 from volumetric.runtime.cpu.rows.draft import RowDraft, rule
@@ -182,7 +181,7 @@ def _products(draft: RowDraft, nodes: Sequence[Node]) -> list[Step]:
     """The product of each expert, in the form for many rows where some expert may have so many."""
     matrices = [draft.settings.weights.matrices(node)[0] for node in nodes]
     direct = draft.form(nodes[0]) == "some" and matrices[0].form.is_coded
-    name = "rows_product" if direct else "tile_product"
+    name = "rows_product" if direct else draft.settings.product_of_many(matrices[0])
     return [paired_product(draft, node, matrix, name) for node, matrix in zip(nodes, matrices, strict=True)]
 
 
@@ -198,7 +197,8 @@ def _each(
     some = steps[0]
     prepares = some.name == "prepare"
     # Tiles of integer panels open these first, which pays for many rows alone.
-    direct = some.name == "tile_product" and BY_NAME[str(some.constants[0]).partition(":")[0]].is_coded
+    kind = "" if prepares else str(some.constants[0]).partition(":")[0]
+    direct = some.name in ("tile_product", "matrix_product") and BY_NAME[kind].is_coded
     step = draft.step(
         "each_expert",
         EACH_EXPERT_ARGUMENTS[2:],
@@ -213,7 +213,7 @@ def _each(
         output=target[0],
         output_bytes=target[1],
         few=Operation("rows_product", some.constants[:3]) if direct else 0,
-        few_rows=DIRECT_ROWS if direct else 0,
+        few_rows=draft.settings.direct_rows if direct else 0,
         tail=some.tail,
         note=f"{len(steps)} {some.note}",
     )

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from volumetric.kernels.cpu.amx.layout import matrix_scratch
 from volumetric.kernels.cpu.maths import ACTIVATIONS
 from volumetric.kernels.cpu.mixtures import each
 from volumetric.kernels.cpu.panels import ROUNDINGS, prepared_bytes
@@ -45,9 +46,9 @@ def products(draft: RowDraft, node: Node, source: int, target: int) -> None:
     for matrix in draft.settings.weights.matrices(node):
         rounding = draft.settings.rounding(matrix)
         fresh, before = before != rounding, rounding
-        name = {"few": "vector_product", "some": "rows_product", "many": "tile_product"}[form]
-        if form == "some" and not matrix.form.is_coded:
-            name = "tile_product"
+        name = {"few": "vector_product", "some": "rows_product"}.get(form)
+        if name is None or (form == "some" and not matrix.form.is_coded):
+            name = draft.settings.product_of_many(matrix)
         if fresh:
             prepared = source if form == "few" else made_ready(draft, node, matrix, source)
         given = _arguments(draft, node, matrix) | {"input": source, "output": target, "residual": residual}
@@ -102,6 +103,9 @@ def _constants(draft: RowDraft, node: Node, matrix: Matrix, name: str) -> tuple[
     attrs = _attrs(node)
     common = (kind, ACTIVATIONS.index(attrs["activation"]), gating(attrs["limit"]) if matrix.gated else UNGATED)
     rows, wide = integer_tile_shape() if rounding == "int8" else float_tile_shape()
+    if name == "matrix_product":
+        draft.want_scratch(matrix_scratch(matrix.k, kind))
+        return common
     if name == "tile_product":
         draft.want_scratch(tile_scratch(matrix.k, kind, rows, wide))
         return *common, rows, wide

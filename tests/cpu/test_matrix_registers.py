@@ -1,0 +1,111 @@
+"""Products by matrix registers: the bits of products of packed panels, for any format, shape and number of rows."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+from tests.cpu.matrices import activations, panels, panels_from
+from tests.cpu.test_block_panels import stored
+from tests.cpu.test_products import tiles_kernel
+from volumetric.dtypes import BLOCK_FORMATS
+from volumetric.kernels.cpu.amx import allowed
+from volumetric.kernels.cpu.amx.layout import MATRIX_ROWS, about_bytes, opened_bytes, sums_bytes
+from volumetric.kernels.cpu.amx.product import gather_about, matrix_tile
+from volumetric.kernels.cpu.amx.tiles import begin_tiles, end_tiles
+from volumetric.kernels.cpu.jit import kernel
+from volumetric.kernels.cpu.panels import BY_NAME, FORMATS
+from volumetric.kernels.cpu.target import describe, resolve_features
+from volumetric.runtime.cpu.arena import address_of, aligned_zeros
+
+# Groups of 32 and 16, with floors and without, codes of 8 bits signed and unsigned, a table, heads, two planes of bits.
+SCHEMES = ("int8:g32", "uint8:g32", "uint4:g32", "q2_k", "q6_k", "q4_k", "iq4_xs", "q5_0")
+
+needs_registers = pytest.mark.skipif(
+    not allowed.has_matrix_registers(), reason="this machine has no matrix registers that a process may use"
+)
+
+
+@cache
+def matrix_kernel(name):
+    """Products of up to 16 rows with any number of panels, by matrix registers."""
+    form = BY_NAME[name]
+    unit_bytes, own, sum_room = opened_bytes(form), about_bytes(form), sums_bytes(form)
+
+    @kernel
+    def run(weights, panel_bytes, count, x, x_stride, units, rows, room, out, again):
+        opened = room + sum_room
+        about = opened + units * unit_bytes
+        begin_tiles(name)
+        gather_about(x, x_stride, units, own // 64 - 1, about)
+        for p in range(count):
+            source = weights + p * panel_bytes
+            for _ in range(1 + again):  # a panel that has been opened gives the same
+                end = source + panel_bytes
+                here = out + 64 * p
+                matrix_tile(name, source, opened, x, x_stride, about, units, rows, room, here, 64 * count, source, end)
+                source = 0
+        end_tiles()
+
+    return run
+
+
+def made_of(scheme, rows, k, rng):
+    return panels_from(stored(scheme, rows, k)) if scheme in BLOCK_FORMATS else panels(scheme, rows, k, rng)
+
+
+@needs_registers
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_every_number_of_rows_has_the_bits_of_packed_panels(scheme, rng):
+    name = FORMATS[scheme].name
+    for columns, k in ((17, 33), (16, 64), (40, 320), (5, 600)):
+        made = made_of(scheme, columns, k, rng)
+        values = rng.standard_normal((48, k)).astype(np.float32)
+        values[3], values[5, 0], values[7, -1] = 0, np.inf, 1e30
+        with np.errstate(invalid="ignore"):
+            x = activations(values, "int8")
+        about = made.units * (opened_bytes(made.form) + 2 * about_bytes(made.form))
+        room = aligned_zeros(sums_bytes(made.form) + about)
+        width = 16 * made.panels
+        want = np.zeros((34, width), np.float32)
+        for row in range(0, 34, 2):
+            source, here = x.address + row * x.row_bytes, address_of(want) + row * want.strides[0]
+            run = tiles_kernel(name, 2, 1)
+            run(made.address, made.panel_bytes, made.panels, source, x.row_bytes, made.units, here)
+        for count in range(1, 34):
+            got = np.full((48, width), np.float32(7))
+            for row in range(0, count, MATRIX_ROWS):
+                source, here = x.address + row * x.row_bytes, address_of(got) + row * got.strides[0]
+                matrix_kernel(name)(
+                    made.address,
+                    made.panel_bytes,
+                    made.panels,
+                    source,
+                    x.row_bytes,
+                    made.units,
+                    min(MATRIX_ROWS, count - row),
+                    address_of(room),
+                    here,
+                    count % 2,
+                )
+            np.testing.assert_array_equal(got[:count], want[:count])
+            assert (got[-(-count // 4) * 4 :] == 7).all()  # rows are scaled by fours; nothing is written beyond
+
+
+def test_a_process_can_do_without(monkeypatch):
+    """By the switch, on another processor, or where the system refuses."""
+    look = allowed.has_matrix_registers.__wrapped__
+    monkeypatch.setenv("VOLUMETRIC_AMX", "0")
+    assert not look()
+    monkeypatch.delenv("VOLUMETRIC_AMX")
+    assert look() == allowed.has_matrix_registers()
+    for cpu, features in (("haswell", ""), ("sapphirerapids", ""), ("sapphirerapids", "+amx-tile")):
+        machine = describe(resolve_features(cpu, features), "x86_64")
+        monkeypatch.setattr(allowed, "target", lambda machine=machine: machine)
+        assert not look()
+    able = describe(resolve_features("sapphirerapids", "+amx-tile,+amx-int8"), "x86_64")
+    monkeypatch.setattr(allowed, "target", lambda: able)
+    monkeypatch.setattr(allowed, "_is_permitted", lambda: False)
+    assert not look()
