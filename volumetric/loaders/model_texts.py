@@ -15,7 +15,6 @@ from volumetric.loaders.generation_config import GenerationDefaults, end_tokens,
 from volumetric.loaders.hf_config import MAX_SIZE
 from volumetric.loaders.json_file import read_object
 from volumetric.loaders.tokenizer import Tokenizer
-from volumetric.loaders.tokenizer_files import read_tokenizer_files
 from volumetric.network import Network
 
 logger = logging.getLogger(__name__)
@@ -32,6 +31,8 @@ class Texts:
 
 def read_texts(directory: Path, config: Mapping[str, Any], vocabulary: int) -> Texts:
     """Read tokenizer, template and generation defaults of a directory, whose model knows `vocabulary` ids."""
+    from volumetric.loaders.tokenizer_files import read_tokenizer_files  # GGUF files bring their own
+
     tokenizer, tokenizer_config = read_tokenizer_files(directory)
     special = {} if tokenizer is None else tokenizer.special_tokens
     template = read_chat_template(directory, tokenizer_config, special)

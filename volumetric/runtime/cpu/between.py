@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from volumetric._typing import Array
 from volumetric.network import Params
 from volumetric.runtime.cpu.state import CpuState
 from volumetric.runtime.cpu.table import StepTable
 from volumetric.runtime.cpu.walking import Walker
-from volumetric.runtime.graph.cores import Core, Stretch
 from volumetric.runtime.graph.ops import Graph
 from volumetric.runtime.graph.segments import Cut
+
+if TYPE_CHECKING:
+    from volumetric.runtime.graph.cores import Core, Stretch
 
 
 class Between:
@@ -36,7 +39,9 @@ class Between:
         apart = {at: part for at, part in enumerate(cut.parts) if part.graph is not None}
         if not apart:
             return
-        from volumetric.runtime.cpu.graph.device import CpuGraphs  # many kernels, which most language models never need
+        # Many kernels, which most language models never need.
+        from volumetric.runtime.cpu.graph.device import CpuGraphs
+        from volumetric.runtime.graph.cores import Core
 
         graphs = CpuGraphs(walker.threads, walker=walker, alike=True)
         self._store = store = graphs.store()
@@ -82,6 +87,8 @@ class CallValues:
 
     def run(self, core: Core) -> None:
         """Compute a segment for the rows of this call, unless nobody asks for it."""
+        from volumetric.runtime.graph.cores import Stretch
+
         lengths, positions = self.lengths, [state.position for state in self.states]
         if core.segment.tail:
             lengths, positions = [self.outputs], [0]

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 from math import prod
+from typing import TYPE_CHECKING
 
 from volumetric.errors import ShapeError
-from volumetric.layers import (
-    MLP,
-    Clamp,
-    Dense,
-    Discrete,
-    Embedding,
-    Gate,
-    KMeans,
-    LayerNorm,
-    PositionEmbedding,
-    RMSNorm,
-    Scale,
-    Softcap,
-    SwiGLU,
-)
 from volumetric.runtime.graph.build import GraphBuilder
 from volumetric.runtime.graph.rules.base import Scope, flat, gated, linear, rule, scaled
+
+if TYPE_CHECKING:
+    from volumetric.layers import (
+        MLP,
+        Clamp,
+        Dense,
+        Discrete,
+        Embedding,
+        Gate,
+        KMeans,
+        LayerNorm,
+        PositionEmbedding,
+        RMSNorm,
+        Scale,
+        Softcap,
+        SwiGLU,
+    )
 
 
 @rule("dense")
