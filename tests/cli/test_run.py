@@ -23,6 +23,7 @@ from volumetric.layers import RNN, Dense, Embedding, MultiHeadAttention
 from volumetric.loaders import save_native
 from volumetric.loaders.native import NativeFacts
 from volumetric.network import initialise
+from volumetric.observe import Recording
 from volumetric.runtime.open import open_device
 from volumetric.runtime.streams import open_stream
 
@@ -324,22 +325,32 @@ def test_a_film_has_every_tick_and_changes_nothing(run, ticking, tmp_path, monke
     same(numbers(out), numbers(plainly))
     stream: Any = open_stream(REFERENCE, MACHINE, PARAMS, batch=2)
     stream.run(X[:, :5], per_row=2, resets=np.eye(5)[[2, 4]])
-    wanted_last = [np.sqrt(np.square(stream.read(f"out/{c}/1")).mean()) for c in NETWORK.layers]
-    same(stream.activity(), wanted_last)
+    made = [stream.read(f"out/{c}/1") for c in NETWORK.layers]
+    same(stream.activity(), [np.sqrt(np.square(y).mean()) for y in made])
+    first_last = [np.sqrt(np.square(y[0]).mean()) for y in made]
+    same(stream.activity(0), first_last)
     data = film_of((tmp_path / "a.html").read_text())
     codes = np.frombuffer(base64.b64decode(data["codes"]), np.uint8).reshape(13, 2)
-    np.testing.assert_allclose(codes[9] / 254 * data["top"], wanted_last, rtol=0, atol=data["top"] / 500)
-    monkeypatch.setattr("volumetric.cli.run_record.MOST", 8)
+    top = np.array(data["scale"][0])[data["group"]]
+    np.testing.assert_allclose(codes[9] / 255 * top, first_last, rtol=0, atol=top.max() / 250)
+    monkeypatch.setattr("volumetric.cli.run.MOST", 8)
     code, out, err = run(*arguments, "--record", str(tmp_path / "a.html"))
     assert "4 ticks drawn" in err
     assert "9 more are not" in err
     same(numbers(out), numbers(plainly))
 
 
-def test_films_are_of_networks_that_tick(run, plain, ticking, tmp_path, monkeypatch):
-    type_in(monkeypatch, b"")
-    assert "--record is of networks" in run("run", plain, "--record", "a.html", *ON_REFERENCE)[2]
-    assert "does not end in .html" in run("run", ticking, "--record", "a.gif", "--ticks", "1")[2]
+def test_what_runs_row_by_row_is_recorded_too(run, plain, tmp_path):
+    np.savez(tmp_path / "x.npz", input=X[:, :5], reset=np.eye(5, dtype=np.int64)[[2, 4]])
+    arguments = ("run", plain, "--in", str(tmp_path / "x.npz"), *ON_REFERENCE)
+    _, plainly, _ = run(*arguments, "--state", str(tmp_path / "plain.state"))
+    code, out, err = run(*arguments, "--state", str(tmp_path / "a.state"), "--record", str(tmp_path / "a.scope"))
+    assert code == 0
+    assert "5 ticks drawn" in err
+    same(numbers(out), numbers(plainly))
+    assert (tmp_path / "a.state").read_bytes() == (tmp_path / "plain.state").read_bytes()
+    assert len(Recording.open(tmp_path / "a.scope")) == 5
+    assert "ends in none of .html, .gif, .scope" in run("run", plain, "--record", "a.png")[2]
 
 
 def test_the_context_is_of_layers_that_look_back(run, tmp_path):

@@ -1,8 +1,9 @@
-"""Films of activity: what the page holds is what was recorded."""
+"""Films of activity: what pages and GIFs hold is what was recorded."""
 
 from __future__ import annotations
 
 import base64
+import io
 import json
 import re
 from pathlib import Path
@@ -10,10 +11,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image, ImageSequence
 
-from volumetric import Coord, Grid
-from volumetric.errors import ShapeError, UnsupportedError
-from volumetric.viz import Activity
+from volumetric.errors import ShapeError, SpecError, UnsupportedError
+from volumetric.observe import Recording
+from volumetric.observe.recording import Meta
+from volumetric.observe.scene import Edge, Node, Scene
+from volumetric.viz import save_film
+from volumetric.viz.activity import film_gif, film_page, places_of
+from volumetric.viz.gif import gif
 
 
 def film_of(page: str) -> dict[str, Any]:
@@ -21,44 +27,108 @@ def film_of(page: str) -> dict[str, Any]:
     return json.loads(data)
 
 
-def test_values_are_bytes_of_the_largest_one() -> None:
-    values = np.array([[0, 1], [2, np.nan], [4, np.inf]], np.float32)
-    film = Activity(layers={Coord(0): "dense", Coord(1): "</script>"}, values=values, title="a <b>")
-    page = film.html()
+def recorded(node: Any, at: Any = None, names: Any = None, title: str = "") -> Recording:
+    node = np.asarray(node, np.uint8)
+    frames, count = node.shape
+    places = [(float(i), 0.0, 0.0) for i in range(count)] if at is None else at
+    nodes = tuple(
+        Node(id=i, name=names[i] if names else str(i), role="cell", group="g", at=place)
+        for i, place in enumerate(places)
+    )
+    edges = (Edge(id=0, source=0, target=count - 1, kind="link"),)
+    return Recording(
+        meta=Meta(title=title), scene=Scene(kind="systolic", nodes=nodes, edges=edges), ticks=np.arange(1, frames + 1),
+        node=node, odd=np.zeros(node.shape, bool), fired=np.ones(node.shape, bool),
+        edge=np.zeros((frames, 0), np.uint8), reset=np.arange(frames) == 1, scale=np.full((frames, 1), 4, np.float32),
+    )  # fmt: skip
+
+
+def test_a_page_has_what_was_recorded() -> None:
+    recording = recorded([[0, 64], [127, 0], [255, 0]], names=["dense", "</script>"], title="a <b>")
+    recording.odd[1:, 1] = True
+    recording.fired[0, 1] = False
+    page = film_page(recording)
     told = film_of(page)
     codes = np.frombuffer(base64.b64decode(told["codes"]), np.uint8).reshape(3, 2)
     np.testing.assert_array_equal(codes, [[0, 64], [127, 255], [254, 255]])
-    assert told["top"] == 4
-    assert told["names"] == ["0.0.0.0 dense", "1.0.0.0 </script>"]
+    assert (told["scale"], told["ticks"], told["reset"], told["edges"]) == ([[4.0]], [1, 2, 3], [1], [[0, 1]])
+    assert base64.b64decode(told["idle"]) == bytes([0b01000000])
+    assert told["names"] == ["dense", "</script>"]
     assert page.count("</script>") == 1
     assert "a &lt;b&gt;" in page
     assert "<b>" not in page
 
 
-def test_every_layer_has_a_place_of_its_own() -> None:
-    grid = Grid(5, 4, 3, 2)
-    layers = {grid.coord(i): "dense" for i in range(120)}
-    cells = film_of(Activity(layers=layers, values=np.zeros((1, 120), np.float32), title="").html())["cells"]
-    assert len({tuple(cell) for cell in cells}) == 120
-    place = dict(zip(layers, cells, strict=True))
-    assert place[Coord(0, 1, 2, 1)] == [5, 1]
+def test_every_node_has_a_place_of_its_own() -> None:
+    at = [(x + slot / 2, float(y), float(z)) for z in range(5) for y in range(4) for x in range(3) for slot in range(2)]
+    places = places_of(recorded(np.zeros((1, 120)), at).scene)
+    assert len(set(places)) == 120
+    assert places[at.index((2.5, 1.0, 0.0))] == (5, 1)
+    assert places[at.index((0.0, 0.0, 1.0))] == (7, 0)
+    rng = np.random.default_rng(0)
+    scattered = [(float(x), float(y), 0.0) for x, y in rng.uniform(-3, 5, (400, 2))]
+    found = places_of(recorded(np.zeros((1, 400)), scattered).scene)
+    assert len(set(found)) > 300
+    assert max(max(place) for place in found) <= 40
 
 
 def test_a_page_is_small_and_needs_nothing_else(tmp_path: Path) -> None:
-    grid = Grid(8, 8, 8)
-    values = np.random.default_rng(0).random((500, 512), np.float32)
-    film = Activity(layers={grid.coord(i): "dense" for i in range(512)}, values=values, title="large")
-    film.save(tmp_path / "a.html")
+    at = [(float(x), float(y), float(z)) for z in range(8) for y in range(8) for x in range(8)]
+    recording = recorded(np.random.default_rng(0).integers(0, 256, (500, 512)), at, title="large")
+    save_film(recording, tmp_path / "a.html")
     page = (tmp_path / "a.html").read_text()
     assert len(page) < 500_000
     assert not re.search(r"https?:|src=|href=|import|fetch", page)
     with pytest.raises(UnsupportedError, match=r"a\.png"):
-        film.save(tmp_path / "a.png")
+        save_film(recording, tmp_path / "a.png")
+    with pytest.raises(SpecError):
+        save_film(recording, tmp_path / "a.gif", rate=0)
 
 
-def test_nothing_recorded_and_nothing_active_are_films_too() -> None:
-    layers = {Coord(0): "dense"}
-    for values in (np.zeros((0, 1), np.float32), np.zeros((2, 1), np.float32), np.full((2, 1), np.nan, np.float32)):
-        assert film_of(Activity(layers=layers, values=values, title="").html())["top"] == 1
-    with pytest.raises(ShapeError, match=r"\[ticks, 1\], got \[2, 3\]"):
-        Activity(layers=layers, values=np.zeros((2, 3), np.float32), title="")
+def pictures(data: bytes) -> tuple[list[np.ndarray], Image.Image]:
+    image = Image.open(io.BytesIO(data))
+    return [np.array(frame.convert("RGB")) for frame in ImageSequence.Iterator(image)], image
+
+
+def test_a_gif_has_what_was_recorded(tmp_path: Path) -> None:
+    recording = recorded([[0, 255], [255, 0], [64, 0], [0, 0]])
+    recording.odd[3, 1] = True
+    found, image = pictures(film_gif(recording, rate=10, frames=500))
+    assert [picture[0, [0, -2]].tolist() for picture in found] == [
+        [[26, 26, 36], [255, 210, 122]],
+        [[255, 210, 122], [26, 26, 36]],
+        [[142, 120, 80], [26, 26, 36]],
+        [[26, 26, 36], [194, 24, 91]],
+    ]
+    assert image.info["duration"] == 100
+    assert image.info["loop"] == 0
+    save_film(recording, tmp_path / "a.gif", rate=10, frames=2)
+    found, image = pictures((tmp_path / "a.gif").read_bytes())
+    assert [picture[0, 0].tolist() for picture in found] == [[26, 26, 36], [142, 120, 80]]
+    assert image.info["duration"] == 200
+    none = pictures(film_gif(recorded(np.zeros((0, 3))), rate=10, frames=5))[0]
+    assert len(none) == 1
+
+
+@pytest.mark.parametrize("colours", [2, 3, 64, 256])
+@pytest.mark.parametrize("shape", [(1, 1, 1), (3, 5, 7), (2, 90, 100), (2, 3, 300)])
+def test_gifs_are_read_as_they_were_written(colours: int, shape: tuple[int, int, int]) -> None:
+    rng = np.random.default_rng(0)
+    frames = rng.integers(0, colours, shape).astype(np.uint8)
+    frames[-1] = frames[0]
+    palette = rng.integers(0, 256, (colours, 3))
+    found, _ = pictures(gif(frames, [tuple(colour) for colour in palette.tolist()], seconds=0.04))
+    np.testing.assert_array_equal(np.stack(found), palette[frames])
+
+
+def test_what_is_no_picture_is_refused() -> None:
+    with pytest.raises(ShapeError):
+        gif(np.full((1, 2, 2), 2, np.uint8), [(0, 0, 0), (1, 1, 1)], seconds=1)
+    with pytest.raises(ShapeError):
+        gif(np.zeros((0, 2, 2), np.uint8), [(0, 0, 0), (1, 1, 1)], seconds=1)
+    with pytest.raises(SpecError):
+        gif(np.zeros((1, 2, 2), np.uint8), [(0, 0, 0)], seconds=1)
+
+
+def test_nothing_recorded_is_a_film_too() -> None:
+    assert film_of(film_page(recorded(np.zeros((0, 1)))))["frames"] == 0

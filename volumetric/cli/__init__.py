@@ -17,6 +17,7 @@ VERBS = {
     "chat": "Talk with a model; /help lists the commands.",
     "embed": "Turn texts into embeddings, as npy, npz or JSON lines.",
     "run": "Run a stream of rows through a network, row by row or tick by tick.",
+    "scope": "Record what layers do while a network runs, draw it, or show it live.",
     "train": "Train a network as a TOML file says.",
     "tasks": "List tasks that take memory, or let networks learn them.",
     "evolve": "Evolve networks for a problem as a TOML file says, or draw a run.",

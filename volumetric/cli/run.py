@@ -19,18 +19,18 @@ from volumetric.cli.exits import UsageError
 from volumetric.cli.interrupts import Stopped, Stopping, stop_between
 from volumetric.cli.options import OutputOptions, SourceOptions, check_device
 from volumetric.cli.run_out import ArraySink, LineSink, Sink
-from volumetric.cli.run_record import Recorder
+from volumetric.cli.run_recording import check_recording, keep
 from volumetric.cli.run_rows import CHUNK, ArrayRows, line_chunks
 from volumetric.clocked import Clocked
 from volumetric.errors import CheckpointError
 from volumetric.loaders import LoadedModel, open_model
 from volumetric.loaders.regular_file import open_regular
 from volumetric.network import INPUT, OUTPUT, Network
+from volumetric.observe.activity import MOST, Recorder
 from volumetric.runtime.device import RunOptions
 from volumetric.runtime.open import open_device
 from volumetric.runtime.streams import ClockedStream, RowStream, open_stream
 from volumetric.runtime.streams.chunks import Chunk
-from volumetric.viz.activity import Activity
 
 
 def run(
@@ -76,7 +76,8 @@ def run(
     out : path
         A .npz file to write, with an array [B, ticks, …] for each output. Lines of JSON on stdout unless given.
     record : path
-        A .html file to write: a film of how strong the output of every layer is after each tick; of clocked networks.
+        A file to write: how strong the output of every layer of the first stream is after each tick or row, as a film,
+        .html or .gif, or as a recording, .scope (see volumetric scope).
     context : int
         Rows that a stream can hold where layers look back, as attention does; 2048 unless given.
     device : str
@@ -85,12 +86,12 @@ def run(
     output.apply()
     check_device(device)
     _check(rows, ticks, per_row, batch, out)
-    if record is not None and record.suffix != ".html":
-        raise UsageError(f"--record {record} does not end in .html")
+    if record is not None:
+        check_recording(record)
     with console.progress(f"reading {model}…"):
         loaded = open_model(model, source.dtype, offline=source.offline, strict=source.strict, guess=source.guessed())
-    machine = _machine(loaded, clocked)
-    asked = {"--ticks": ticks is not None, "--per-row": per_row != 1, "--record": record is not None}
+    machine = machine_of(loaded, clocked)
+    asked = {"--ticks": ticks is not None, "--per-row": per_row != 1}
     if not isinstance(machine, Clocked) and any(asked.values()):
         flag = next(name for name, given in asked.items() if given)
         raise UsageError(f"{flag} is of networks that run tick by tick", hint="--clocked runs a network so")
@@ -99,30 +100,31 @@ def run(
         raise UsageError("--context is of networks that run row by row", hint="--no-clocked runs a network so")
     options = None if context is None else RunOptions(context=context)
     with ExitStack() as opened:
-        chunks, streams = _rows(rows, ticks, loaded.network, batch, opened, stopping)
+        chunks, streams = rows_of(rows, ticks, loaded.network, batch, opened, stopping)
         with console.progress(f"putting {loaded.name} on {device}…"):
             stream = open_stream(open_device(device), machine, loaded.params, batch=streams, options=options)
         if state is not None and state.exists():
             _restore(stream, state)
-        recorder = Recorder(stream) if record is not None and isinstance(stream, ClockedStream) else None
+        recorder = None if record is None else Recorder(stream, most=MOST)
         runner = recorder or stream
         sink: Sink = LineSink()
         if out is not None:
             sink = opened.enter_context(ArraySink(out, loaded.network, streams))
         with stop_between(stopping, "these rows"), contextlib.suppress(Stopped):
             for chunk in chunks:
-                sink.take(_outputs(_advance(runner, _standardised(loaded, chunk), per_row)))
+                sink.take(_outputs(advance(runner, standardised(loaded, chunk), per_row)))
                 if stopping.asked:
                     break
             for start in () if stopping.asked else range(0, ticks or 0, CHUNK):
                 last = Chunk(x={}, count=min(CHUNK, (ticks or 0) - start))
-                sink.take(_outputs(_advance(runner, last, 1)))
+                sink.take(_outputs(advance(runner, last, 1)))
                 if stopping.asked:
                     break
         if isinstance(sink, ArraySink):
             sink.finish()
         if recorder is not None and record is not None:
-            _film(recorder, loaded, record)
+            recorder.close()
+            keep(recorder, loaded.name, record, per_row=per_row, device=device)
         if state is not None:
             write_atomic(state, stream.save())
     return exits.INTERRUPTED if stopping.asked else exits.OK
@@ -141,14 +143,14 @@ def _check(rows: str | None, ticks: int | None, per_row: int, batch: int | None,
         raise UsageError("no rows", hint="give --in FILE, lines of JSON on stdin, or --ticks alone")
 
 
-def _machine(loaded: LoadedModel, clocked: bool | None) -> Network | Clocked:
-    """What is run: as the files say, unless the flag says otherwise."""
+def machine_of(loaded: LoadedModel, clocked: bool | None) -> Network | Clocked:
+    """Return what is run: as the files say, unless the flag says otherwise."""
     if clocked is None:
         return loaded.clocked or loaded.network
     return loaded.clocked or Clocked(network=loaded.network) if clocked else loaded.network
 
 
-def _rows(
+def rows_of(
     rows: str | None, ticks: int | None, network: Network, batch: int | None, opened: ExitStack, stopping: Stopping
 ) -> tuple[Iterator[Chunk], int]:
     """Return the rows, and how many streams they are of."""
@@ -177,24 +179,17 @@ def _restore(stream: RowStream | ClockedStream, path: Path) -> None:
         ) from None
 
 
-def _advance(stream: RowStream | ClockedStream | Recorder, chunk: Chunk, per_row: int) -> Array | dict[str, Array]:
+def advance(stream: RowStream | ClockedStream | Recorder, chunk: Chunk, per_row: int) -> Array | dict[str, Array]:
+    """Run rows, or ticks."""
     return stream.advance(chunk) if isinstance(stream, RowStream) else stream.advance(chunk, per_row=per_row)
-
-
-def _film(recorder: Recorder, loaded: LoadedModel, path: Path) -> None:
-    values = recorder.values
-    kinds = {coord: spec.kind for coord, spec in loaded.network.layers.items()}
-    Activity(layers=kinds, values=values, title=f"{loaded.name}: {len(values):,} ticks").save(path)
-    more = recorder.ticks - len(values)
-    console.note(f"{len(values)} ticks drawn in {path}" + (f"; {more} more are not: it is full" if more else ""))
 
 
 def _outputs(made: Array | dict[str, Array]) -> dict[str, Array]:
     return made if isinstance(made, dict) else {OUTPUT: made}
 
 
-def _standardised(loaded: LoadedModel, chunk: Chunk) -> Chunk:
-    """Rows as the network was trained on them."""
+def standardised(loaded: LoadedModel, chunk: Chunk) -> Chunk:
+    """Return rows as the network was trained on them."""
     if loaded.inputs is None or INPUT not in chunk.x:
         return chunk
     x = chunk.x[INPUT]

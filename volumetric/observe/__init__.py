@@ -1,10 +1,14 @@
 """Observers: statistics of what every layer makes, forward and backward, to logs, files, windows and HTTP."""
 
+from volumetric.observe.activity import Recorder as Recorder
+from volumetric.observe.activity import record as record
 from volumetric.observe.events import LayerEvent as LayerEvent
 from volumetric.observe.events import Observer as Observer
 from volumetric.observe.events import Stats as Stats
 from volumetric.observe.http import HttpObserver as HttpObserver
 from volumetric.observe.inference import ObservedDevice as ObservedDevice
+from volumetric.observe.live import ActivityServer as ActivityServer
+from volumetric.observe.recording import Recording as Recording
 from volumetric.observe.records import JsonlObserver as JsonlObserver
 from volumetric.observe.records import LogObserver as LogObserver
 from volumetric.observe.watch import Watch as Watch

@@ -1,5 +1,5 @@
 # ruff: noqa: TID252 (lazy_loader reads relative imports alone)
-from .activity import Activity as Activity
+from .activity import save_film as save_film
 from .curves import fitness_curves as fitness_curves
 from .curves import species_stack as species_stack
 from .drawing import draw_genome as draw_genome

@@ -1,152 +1,200 @@
-"""An animation of what layers do over ticks, as a web page that needs nothing else."""
+"""Films of recorded activity: a web page that needs nothing else, or a GIF."""
 
 from __future__ import annotations
 
 import base64
 import html
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
-from volumetric._typing import Array, F32Array
+from volumetric._typing import Array
 from volumetric.atomic import write_atomic
-from volumetric.errors import ShapeError, UnsupportedError
-from volumetric.grid import Coord
+from volumetric.errors import SpecError, UnsupportedError
+from volumetric.observe.recording import Recording
+from volumetric.observe.scene import Scene
+from volumetric.viz.gif import gif
 
-_TOP, _ODD = 254, 255
-"""Codes of the largest value of a film, and of one that is no finite number; 0 is 0."""
+TOP, ODD = 254, 255
+"""Codes of a node at the end of its scale, and of one whose output is not finite; 0 is 0."""
+_FROM, _TO, _ODD_COLOUR, _GROUND = (26, 26, 36), (255, 210, 122), (194, 24, 91), (17, 17, 17)
+_SHADES: Final = 62
+_LARGEST: Final = 480  # pixels of a GIF's longer side, about
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Activity:
-    """A film: how strong the output of every layer is after each tick.
+def save_film(recording: Recording, path: str | Path, *, rate: int = 25, frames: int = 500) -> None:
+    """Write a film, whole or not at all.
 
-    Cells stand where the layers are: a panel for each depth, a row and a column for each of the grid, slots side by
-    side. Brightness is the square root of a value's part in the largest one, so that weak layers show.
+    Cells stand where the nodes are: a panel for each depth. Brightness is the square root of a value's part in the
+    scale of its group, so that weak ones show.
 
-    Attributes
+    Parameters
     ----------
-    layers : coordinate → what stands there, for the tooltip
-    values : float32 ``[ticks, layers]``, 0 or more, in the order of `layers`
-    title : what is shown
+    path : ends in ``.html``: a page with play, pause and scrubbing; or in ``.gif``
+    rate : frames a second
+    frames : most that a GIF has; of more, every so many are drawn
 
     Raises
     ------
-    ShapeError : there is not a value for each layer
+    UnsupportedError : `path` ends in something else
+    CheckpointError : it cannot be written
+    SpecError : a number is too small
     """
-
-    layers: Mapping[Coord, str]
-    values: F32Array
-    title: str
-
-    def __post_init__(self) -> None:
-        """Check the shape."""
-        if self.values.ndim != 2 or self.values.shape[1] != len(self.layers):
-            raise ShapeError(f"activity: expected [ticks, {len(self.layers)}], got {list(self.values.shape)}")
-
-    def save(self, path: str | Path) -> None:
-        """Write the page, whole or not at all. Raises `UnsupportedError` unless `path` ends in ``.html``."""
-        path = Path(path)
-        if path.suffix.lower() not in (".html", ".htm"):
-            raise UnsupportedError(f"cannot write a film to {path.name!r}", hint="name the file with .html")
-        write_atomic(path, self.html().encode())
-
-    @property
-    def top(self) -> float:
-        """The largest finite value; 1 where there is none above 0."""
-        finite = self.values[np.isfinite(self.values)]
-        return float(finite.max(initial=0)) or 1.0
-
-    def codes(self) -> Array:
-        """Return a byte for each value, ``[ticks, layers]``: linear up to the largest, 255 for what is not finite."""
-        known = np.isfinite(self.values)
-        part = np.where(known, self.values, 0).astype(np.float64) / self.top
-        return np.where(known, np.rint(_TOP * np.clip(part, 0, 1)), _ODD).astype(np.uint8)
-
-    def html(self) -> str:
-        """Return the page: the grid, what plays, pauses and scrubs, and the scale."""
-        title = html.escape(self.title)
-        film: dict[str, Any] = {
-            "ticks": len(self.values),
-            "top": self.top,
-            "cells": _places(list(self.layers)),
-            "names": [f"{coord} {what}" for coord, what in self.layers.items()],
-            "codes": base64.b64encode(self.codes().tobytes()).decode(),
-        }
-        # "<" would end the script where a name had "</script>"
-        data = json.dumps(film, separators=(",", ":")).replace("<", "\\u003c")
-        last = max(len(self.values) - 1, 0)
-        return (
-            f'<!doctype html>\n<html lang="en"><meta charset="utf-8"><title>{title}</title>\n<style>{_STYLE}</style>\n'
-            f'<h1>{title}</h1>\n<p><button id="play">Pause</button> '
-            f'<input id="at" type="range" min="0" max="{last}" value="0" aria-label="tick"> '
-            '<output id="tick"></output>\n<label>ticks a second '
-            '<select id="speed"><option>2<option>10<option selected>25<option>60</select></label>\n'
-            '<canvas id="grid"></canvas>\n'
-            f'<p>0 <span class="scale"></span> {self.top:.4g} root mean square of a layer\'s output; '
-            '<span class="odd"></span> not finite. <span id="cell"></span>\n'
-            f"<script>const film={data};\n{_SCRIPT}</script>\n</html>\n"
-        )
+    path = Path(path)
+    suffix = path.suffix.lower()
+    if suffix not in (".html", ".htm", ".gif"):
+        raise UnsupportedError(f"cannot write a film to {path.name!r}", hint="name the file with .html or .gif")
+    if rate < 1 or frames < 1:
+        raise SpecError(f"a film needs a rate and frames of 1 or more, got {rate} and {frames}")
+    write_atomic(
+        path, film_gif(recording, rate=rate, frames=frames) if suffix == ".gif" else film_page(recording).encode()
+    )
 
 
-def _places(coords: Sequence[Coord]) -> list[tuple[int, int]]:
-    """Column and row of each layer: panels of one depth each, in lines that make the whole about square."""
-    slots = 1 + max((c.slot for c in coords), default=0)
-    wide = (1 + max((c.x for c in coords), default=0)) * slots + 1
-    high = 1 + max((c.y for c in coords), default=0) + 1
-    depths = sorted({c.z for c in coords})
-    across = max(1, min(len(depths), round((len(depths) * high / wide) ** 0.5)))
-    panel = {z: divmod(i, across) for i, z in enumerate(depths)}
-    return [(panel[c.z][1] * wide + c.x * slots + c.slot, panel[c.z][0] * high + c.y) for c in coords]
+def codes_of(recording: Recording) -> Array:
+    """Return a byte for each value, ``[frames, nodes]``: up to 254 as recorded, 255 for what is not finite."""
+    return np.where(recording.odd, ODD, np.minimum(recording.node, TOP)).astype(np.uint8)
+
+
+def places_of(scene: Scene) -> list[tuple[int, int]]:
+    """Column and line of each node: panels of one depth each, in lines that make the whole about square.
+
+    Where nodes do not stand in a grid, the places of a panel are as many as it needs for them to stand about alone.
+    """
+    at = np.array([node.at for node in scene.nodes], np.float64).reshape(len(scene.nodes), 3)
+    column, line, depth = (_ranks(at[:, i], len(at)) for i in range(3))
+    wide, high = int(column.max(initial=0)) + 2, int(line.max(initial=0)) + 2
+    panels = int(depth.max(initial=0)) + 1
+    across = max(1, min(panels, round((panels * high / wide) ** 0.5)))
+    return [
+        (int(depth[i] % across * wide + column[i]), int(depth[i] // across * high + line[i])) for i in range(len(at))
+    ]
+
+
+def _ranks(x: Array, count: int) -> Array:
+    """Whole numbers for places along an axis: their order where they are few, else evenly from least to largest."""
+    values, order = np.unique(x, return_inverse=True)
+    most = max(1, 2 * int(np.ceil(count**0.5)))
+    if len(values) <= max(most, 32):
+        return order.reshape(-1)
+    return np.rint((x - values[0]) / (values[-1] - values[0]) * most).astype(np.int64)
+
+
+def film_page(recording: Recording) -> str:
+    """Return the page: the nodes, what goes between them, what plays, pauses and scrubs."""
+    scene, meta = recording.scene, recording.meta
+    title = html.escape(meta.title or f"{scene.kind}: {len(recording):,} frames")
+    groups = scene.groups
+    film: dict[str, Any] = {
+        "frames": len(recording),
+        "ticks": recording.ticks.tolist(),
+        "cells": places_of(scene),
+        "names": [node.name for node in scene.nodes],
+        "group": [groups.index(node.group) for node in scene.nodes],
+        "scale": [[float(f"{value:.4g}") for value in row] for row in _changes(recording.scale)],
+        "edges": [[edge.source, edge.target] for edge in scene.edges],
+        "reset": np.flatnonzero(recording.reset).tolist(),
+        "codes": base64.b64encode(codes_of(recording).tobytes()).decode(),
+        "idle": base64.b64encode(np.packbits(~recording.fired).tobytes()).decode() if not recording.fired.all() else "",
+    }
+    # "<" would end the script where a name had "</script>"
+    data = json.dumps(film, separators=(",", ":")).replace("<", "\\u003c")
+    last = max(len(recording) - 1, 0)
+    note = f" {meta.missed:,} later ticks are not shown." if meta.missed else ""
+    return (
+        f'<!doctype html>\n<html lang="en"><meta charset="utf-8"><title>{title}</title>\n<style>{_STYLE}</style>\n'
+        f'<h1>{title}</h1>\n<p><button id="play">Pause</button> '
+        f'<input id="at" type="range" min="0" max="{last}" value="0" aria-label="tick"> '
+        '<output id="tick"></output>\n<label>frames a second '
+        '<select id="speed"><option>2<option>10<option selected>25<option>60</select></label>\n'
+        '<label><input id="ways" type="checkbox"> links</label>\n'
+        '<canvas id="grid"></canvas>\n'
+        '<p>0 <span class="scale"></span> the largest root mean square of a layer\'s output among those of its kind; '
+        f'<span class="odd"></span> not finite.{note} <span id="cell"></span>\n'
+        f"<script>const film={data};\n{_SCRIPT}</script>\n</html>\n"
+    )
+
+
+def _changes(scale: Array) -> Array:
+    """The scale of each frame, or of all where it stays as it is."""
+    return scale[:1] if len(scale) and (scale == scale[0]).all() else scale
+
+
+def film_gif(recording: Recording, *, rate: int, frames: int) -> bytes:
+    """Return an animated GIF; time runs as at `rate` frames a second also where frames are left out."""
+    places = np.array(places_of(recording.scene), np.int64).reshape(-1, 2)
+    wide, high = places.max(0, initial=0) + 1
+    side = int(max(2, min(24, _LARGEST // max(wide, high, 1))))
+    every = max(1, -(-len(recording) // frames))
+    codes = codes_of(recording)[::every]
+    shades = np.where(codes == ODD, _SHADES + 1, 1 + np.rint((_SHADES - 1) * np.sqrt(codes / TOP)).astype(np.int64))
+    canvas = np.zeros((max(len(codes), 1), high * side, wide * side), np.uint8)
+    for i, (column, line) in enumerate(places.tolist()):
+        spot = canvas[:, line * side : (line + 1) * side - 1, column * side : (column + 1) * side - 1]
+        spot[:] = 1 if not len(codes) else shades[:, i, None, None]
+    mixed = [
+        tuple(round(a + (b - a) * i / (_SHADES - 1)) for a, b in zip(_FROM, _TO, strict=True)) for i in range(_SHADES)
+    ]
+    return gif(canvas, [_GROUND, *mixed, _ODD_COLOUR], seconds=every / rate)
 
 
 _STYLE = (
     "body{font:14px system-ui,sans-serif;margin:2em;background:#111;color:#ddd}h1{font-size:18px;font-weight:normal}"
-    "input{width:40em;max-width:60vw;vertical-align:middle}canvas{display:block;max-width:100%}"
-    "output{display:inline-block;min-width:7em}.scale,.odd{display:inline-block;height:.8em;vertical-align:middle}"
+    "input[type=range]{width:40em;max-width:60vw;vertical-align:middle}canvas{display:block;max-width:100%}"
+    "output{display:inline-block;min-width:9em}.scale,.odd{display:inline-block;height:.8em;vertical-align:middle}"
     ".scale{width:12em;background:linear-gradient(90deg,#1a1a24,#ffd27a)}.odd{width:.8em;background:#c2185b}"
 )
 _SCRIPT = """\
 const get = id => document.getElementById(id), canvas = get("grid"), at = get("at"), play = get("play");
-const codes = Uint8Array.from(atob(film.codes), c => c.charCodeAt(0)), count = film.cells.length;
+const bytes = text => Uint8Array.from(atob(text), c => c.charCodeAt(0));
+const codes = bytes(film.codes), idle = bytes(film.idle), count = film.cells.length, resets = new Set(film.reset);
 const columns = 1 + Math.max(0, ...film.cells.map(c => c[0])), lines = 1 + Math.max(0, ...film.cells.map(c => c[1]));
-const side = Math.max(4, Math.min(48, Math.floor(1200 / columns)));
+const side = Math.max(3, Math.min(24, Math.floor(1200 / columns)));
 canvas.width = columns * side; canvas.height = lines * side;
-const brush = canvas.getContext("2d");
+const brush = canvas.getContext("2d"), middle = i => film.cells[i].map(x => (x + .5) * side - .5);
 const shade = Array.from({length: 256}, (_, code) => {
   if (code === 255) return "#c2185b";
   const part = Math.sqrt(code / 254), mix = (a, b) => Math.round(a + (b - a) * part);
   return `rgb(${mix(26, 255)},${mix(26, 210)},${mix(36, 122)})`;
 });
-let hovered = -1, before = 0, rest = 0, runs = film.ticks > 1;
+let hovered = -1, before = 0, rest = 0, runs = film.frames > 1;
 function draw() {
-  const tick = Number(at.value);
+  const now = Number(at.value), any = film.frames > 0;
+  brush.fillStyle = "#111";
+  brush.fillRect(0, 0, canvas.width, canvas.height);
   film.cells.forEach(([x, y], i) => {
-    brush.fillStyle = film.ticks ? shade[codes[tick * count + i]] : shade[0];
+    const place = now * count + i, rests = film.idle && any && idle[place >> 3] >> (7 - place % 8) & 1;
+    brush.fillStyle = any ? shade[codes[place]] : shade[0];
     brush.fillRect(x * side, y * side, side - 1, side - 1);
+    if (rests) { brush.fillStyle = "#0008"; brush.fillRect(x * side, y * side, side - 1, side - 1); }
   });
-  get("tick").textContent = film.ticks ? `tick ${tick + 1} of ${film.ticks}` : "no ticks";
+  if (get("ways").checked) film.edges.forEach(([a, b]) => {
+    brush.strokeStyle = any ? shade[codes[now * count + a]] : shade[0];
+    brush.globalAlpha = .5;
+    brush.beginPath(); brush.moveTo(...middle(a)); brush.lineTo(...middle(b)); brush.stroke();
+    brush.globalAlpha = 1;
+  });
+  get("tick").textContent = any ? `tick ${film.ticks[now]}${resets.has(now) ? ", begins anew" : ""}` : "no ticks";
   play.textContent = runs ? "Pause" : "Play";
-  const code = codes[tick * count + hovered];
-  const shown = code === 255 ? "not finite" : (code / 254 * film.top).toPrecision(3);
-  get("cell").textContent = hovered < 0 || !film.ticks ? "" : `${film.names[hovered]}: ${shown}`;
+  const code = codes[now * count + hovered], scales = film.scale[Math.min(now, film.scale.length - 1)];
+  const shown = code === 255 ? "not finite" : (code / 255 * (scales ? scales[film.group[hovered]] : 0)).toPrecision(3);
+  get("cell").textContent = hovered < 0 || !any ? "" : `${film.names[hovered]}: ${shown}`;
 }
 function step(now) {
   if (runs) {
     rest += Math.min(now - before, 250) * Number(get("speed").value) / 1000;
     const whole = Math.floor(rest);
     rest -= whole;
-    if (whole) { at.value = (Number(at.value) + whole) % film.ticks; draw(); }
+    if (whole) { at.value = (Number(at.value) + whole) % film.frames; draw(); }
   }
   before = now;
   requestAnimationFrame(step);
 }
-play.onclick = () => { runs = !runs && film.ticks > 1; draw(); };
+play.onclick = () => { runs = !runs && film.frames > 1; draw(); };
 at.oninput = () => { runs = false; draw(); };
+get("ways").onchange = draw;
 canvas.onmousemove = event => {
   const scale = canvas.width / canvas.clientWidth / side;
   const x = Math.floor(event.offsetX * scale), y = Math.floor(event.offsetY * scale);

@@ -208,15 +208,20 @@ class ClockedStream:
         places = {key: self._machine.locate(key) for key in self._kept}
         return {key: held[name][row or 0].copy() for key, (name, row) in places.items()}
 
-    def activity(self) -> F32Array:
-        """Return the root mean square of each layer's output, over streams and features, float32 ``[layers]``.
+    def activity(self, row: int | None = None) -> F32Array:
+        """Return the root mean square of each layer's output, over its features, float32 ``[layers]``.
 
         Layers are in reading order. A plane is read for each bucket, and not an array for each layer.
+
+        Parameters
+        ----------
+        row : which of the streams; None: all together
         """
         found = dict.fromkeys(self.clocked.network.layers, 0.0)
+        some = slice(None) if row is None else slice(row, row + 1)
         for i, bucket in enumerate(self._machine.buckets):
-            made = self._store.get(f"plane/{i}/1").reshape(bucket.size, -1).astype(np.float64)
-            found.update(zip(bucket.coords, np.sqrt(np.square(made).mean(1)).tolist(), strict=True))
+            made = self._store.get(f"plane/{i}/1").reshape(bucket.size, self.batch, -1)[:, some].astype(np.float64)
+            found.update(zip(bucket.coords, np.sqrt(np.square(made).mean((1, 2))).tolist(), strict=True))
         return np.array(list(found.values()), np.float32)
 
     def read(self, key: str) -> Array:

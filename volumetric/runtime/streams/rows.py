@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import msgspec
@@ -11,6 +12,7 @@ import numpy as np
 
 from volumetric._typing import Array
 from volumetric.errors import CheckpointError, ShapeError, SpecError
+from volumetric.grid import Coord
 from volumetric.layers import LayerSpec, MultiHeadAttention
 from volumetric.network import INPUT, Network, Params, check_params
 from volumetric.runtime.device import Device, Piece, RunOptions
@@ -60,6 +62,7 @@ class RowStream:
         plan = lower(network)
         if options is None and _endless(plan):
             options = RunOptions(context=sys.maxsize)
+        self._opened = device, params, options
         self._executable = device.compile(plan, params, options)
         self._states: list[Any] = [self._executable.new_state() for _ in range(batch)]
         self._spare: list[Any] = []
@@ -146,7 +149,16 @@ class RowStream:
         """Return a copy: both go on independently, with the same weights."""
         made = object.__new__(RowStream)
         made.network, made.batch, made._executable = self.network, self.batch, self._executable
+        made._opened = self._opened
         made._states, made._spare = [state.fork() for state in self._states], []
+        return made
+
+    def tapped(self, outputs: Mapping[str, Coord]) -> RowStream:
+        """Return streams that go on from here on their own, of the same network with further outputs."""
+        device, params, options = self._opened
+        network = replace(self.network, outputs={**self.network.outputs, **outputs})
+        made = RowStream(device, network, params, batch=self.batch, options=options)
+        made.restore(self.save())
         return made
 
     def save(self) -> bytes:

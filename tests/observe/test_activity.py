@@ -1,0 +1,349 @@
+"""Recordings of activity: what is told is what layers made, streams are left as they were, files come back whole."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import io
+import json
+import threading
+import urllib.error
+import urllib.request
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from tests.devices import device
+from volumetric import Clocked, Coord, Every, Grid, Link, Network, initialise
+from volumetric.builders import chain, transformer
+from volumetric.errors import CheckpointError, ShapeError, SpecError
+from volumetric.layers import LSTM, Dense
+from volumetric.observe import ActivityServer, Recorder, Recording, record
+from volumetric.observe import live as live_module
+from volumetric.observe.activity import Frame
+from volumetric.observe.scene import Edge, Node, Scene, scene_of
+from volumetric.runtime.streams import open_stream
+from volumetric.runtime.streams.chunks import Chunk
+
+NETWORK = chain(
+    [
+        Dense(in_features=4, out_features=8, activation="tanh"),
+        LSTM(input_size=8, hidden_size=8),
+        Dense(in_features=8, out_features=3),
+    ],
+    (4,),
+)
+PARAMS = initialise(NETWORK, 1)
+MACHINES = {
+    "stack": NETWORK,
+    "systolic": Clocked(network=NETWORK, clocks={Coord(1): Every(period=3, phase=1)}),
+    "wavefront": Clocked(network=NETWORK, start="wavefront"),
+}
+X = np.random.default_rng(0).standard_normal((2, 12, 4)).astype(np.float32)
+RESETS = np.eye(12, dtype=np.int64)[[5, 8]]
+
+
+def taps(machine: Network | Clocked, row: int) -> Any:
+    """What each layer makes of one stream, root mean square, by taps that do not know of recordings."""
+    network = machine if isinstance(machine, Network) else machine.network
+    names = {f"n{i}": coord for i, coord in enumerate(network.layers)}
+    tapped = Network(
+        grid=network.grid,
+        layers=network.layers,
+        links=network.links,
+        input_shape=(4,),
+        input_dtype="float32",
+        outputs=names,
+    )
+    subject = (
+        tapped if isinstance(machine, Network) else Clocked(network=tapped, clocks=machine.clocks, start=machine.start)
+    )
+    made: Any = open_stream(device("reference"), subject, PARAMS, batch=2).run(X, resets=RESETS)
+    return np.stack([np.sqrt(np.square(made[name][row]).mean(1)) for name in names], 1)
+
+
+@pytest.mark.parametrize("name", ["reference", "cpu"])
+@pytest.mark.parametrize("kind", MACHINES)
+def test_frames_are_what_layers_made_and_streams_stay_as_they_are(kind: str, name: str) -> None:
+    machine = MACHINES[kind]
+    stream, plain = (open_stream(device(name), machine, PARAMS, batch=2) for _ in range(2))
+    first = record(stream, X[:, :4], resets=RESETS[:, :4], row=1)
+    then = record(stream, X[:, 4:], resets=RESETS[:, 4:], row=1)
+    plain.run(X[:, :4], resets=RESETS[:, :4])
+    plain.run(X[:, 4:], resets=RESETS[:, 4:])
+    assert stream.save() == plain.save()
+    found, wanted = np.concatenate([first.values(), then.values()]), taps(machine, 1)
+    step = max(of.scale.max() for of in (first, then)) / 255
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=float(step) * 0.51 + 1e-6)
+    assert then.reset.tolist() == [i == 4 for i in range(8)]
+    assert first.ticks.tolist() == [1, 2, 3, 4]
+    fired = np.concatenate([first.fired, then.fired])
+    assert fired[:, 0].all()
+    if kind == "systolic":  # the clock begins anew with the stream
+        assert np.flatnonzero(fired[:, 1]).tolist() == [1, 4, 7, 9]
+    elif kind == "wavefront":
+        assert np.flatnonzero(~fired[:, 2]).tolist() == [0, 1, 8, 9]
+    else:
+        assert fired.all()
+
+
+def test_all_streams_and_every_other_row() -> None:
+    found = record(NETWORK, X, params=PARAMS, device="reference", resets=RESETS, row=None, every=3, title="some")
+    assert found.ticks.tolist() == [1, 4, 7, 10]
+    both = np.sqrt((taps(NETWORK, 0) ** 2 + taps(NETWORK, 1) ** 2) / 2)[::3]
+    np.testing.assert_allclose(found.values(), both, rtol=0, atol=float(found.scale.max()) / 500)
+    assert (found.meta.title, found.meta.row, found.meta.every) == ("some", None, 3)
+    assert found.node.max() == 255
+
+
+def test_the_scene_has_layers_ends_and_links() -> None:
+    links = (
+        Link(kind="activation", source=Coord(1), target=Coord(0), combine="add", delay=2),
+        Link(kind="activation", source=Coord(0), target=Coord(1, slot=1), combine="replace"),
+    )
+    same = Dense(in_features=4, out_features=4)
+    layers = {Coord(0): same, Coord(1): same, Coord(1, slot=1): same}
+    network = Network(grid=Grid(2, 1, 1, 2), layers=layers, links=links, input_shape=(4,), input_dtype="float32")
+    scene = scene_of(Clocked(network=network))
+    assert scene.kind == "systolic"
+    assert [(node.role, node.at, node.size) for node in scene.nodes] == [
+        ("input", (0, 0, 0), 4),
+        ("cell", (0, 0, 1), 4),
+        ("output", (0.5, 0, 1), 4),
+    ]
+    told = {(edge.source, edge.target, edge.kind, edge.delay) for edge in scene.edges}
+    assert told == {(0, 1, "chain", 1), (1, 0, "link", 2), (0, 2, "link", 1)}
+    assert scene.latency == {"output": 1}
+    assert scene.populations == {"dense": 3}
+    few = scene_of(network, edges=2)
+    assert (few.kind, len(few.edges), few.left_out) == ("stack", 2, 1)
+    assert [edge.delay for edge in scene_of(network).edges] == [2, 0, 0]
+    assert scene_of(network, edges=0).left_out == 3
+    wire = msgspec.json.decode(msgspec.json.encode(scene))
+    assert wire["edges"][0].keys() == {"id", "from", "to", "kind", "length", "delay"}
+    assert msgspec.convert(wire, Scene) == scene
+
+
+def test_rows_that_look_back_are_recorded_too() -> None:
+    network = transformer(17, width=16, blocks=1)
+    ids = np.arange(70, dtype=np.int32)[None] % 17
+    found = record(network, ids, params=initialise(network), device="reference")
+    assert len(found) == 70
+    assert len(found.scene.nodes) == 9
+    assert found.values().min() > 0
+
+
+def test_what_is_not_finite_is_told() -> None:
+    x = X[:1, :6].copy()
+    x[0, 2] = np.nan
+    found = record(Clocked(network=NETWORK), x, params=PARAMS, device="reference")
+    assert not found.odd[:2].any()
+    assert found.odd[2].tolist() == [True, False, False]
+    assert found.odd[-1].tolist() == [False, True, True]  # what looks back does not get over it
+    assert found.meters["odd"].tolist() == found.odd.sum(1).tolist()
+    assert np.isnan(found.values()[-1, 1:]).all()
+    assert np.isfinite(found.scale).all()
+
+
+def test_recordings_have_an_end_and_count_what_comes_later() -> None:
+    stream = open_stream(device("reference"), MACHINES["systolic"], PARAMS, batch=2)
+    recorder = Recorder(stream, most=6)
+    recorder.advance(Chunk(x={"input": X[:, :2]}, count=2), per_row=2)
+    recorder.advance(Chunk(x={}, count=3))
+    found = recorder.recording(per_row=2)
+    assert (len(found), found.meta.missed, found.meta.per_row, recorder.seen) == (2, 5, 2, 7)
+
+
+def test_files_come_back_as_they_were(tmp_path: Path) -> None:
+    found = record(MACHINES["systolic"], X, params=PARAMS, device="reference", resets=RESETS)
+    found.save(tmp_path / "a.scope")
+    again = Recording.open(tmp_path / "a.scope")
+    assert (again.meta, again.scene) == (found.meta, found.scene)
+    for name in ("ticks", "node", "odd", "fired", "edge", "reset", "scale"):
+        np.testing.assert_array_equal(getattr(again, name), getattr(found, name))
+        assert getattr(again, name).dtype == getattr(found, name).dtype
+    assert again.meters.keys() == {"mean", "odd"}
+    with zipfile.ZipFile(tmp_path / "a.scope") as file:
+        assert sorted(file.namelist()) == ["activity.npz", "meta.json", "scene.json"]
+        assert json.loads(file.read("meta.json"))["format"] == "volumetric.scope"
+    none = record(NETWORK, X[:, :0], params=PARAMS, device="reference")
+    none.save(tmp_path / "b.scope")
+    assert len(Recording.open(tmp_path / "b.scope")) == 0
+    edges = msgspec.structs.replace(found.scene, kind="fabric", edges=(Edge(id=0, source=0, target=2, kind="local"),))
+    attended = Recording(
+        meta=found.meta, scene=edges, ticks=found.ticks, node=found.node, odd=found.odd, fired=found.fired,
+        edge=np.full((12, 1), 77, np.uint8), reset=found.reset, scale=found.scale,
+    )  # fmt: skip
+    attended.save(tmp_path / "c.scope")
+    assert Recording.open(tmp_path / "c.scope").edge[3, 0] == 77
+
+
+def parts_of(path: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(path) as file:
+        return {name: file.read(name) for name in file.namelist()}
+
+
+def packed(arrays: dict[str, Any]) -> bytes:
+    made = io.BytesIO()
+    np.savez(made, **arrays)
+    return made.getvalue()
+
+
+def test_hostile_files_are_refused(tmp_path: Path) -> None:
+    record(NETWORK, X, params=PARAMS, device="reference").save(tmp_path / "good.scope")
+    good = parts_of(tmp_path / "good.scope")
+    with np.load(io.BytesIO(good["activity.npz"])) as file:
+        arrays = dict(file)
+    meta, scene = (json.loads(good[name]) for name in ("meta.json", "scene.json"))
+    huge = (
+        np.lib.format.magic(1, 0)
+        + b"\x76\x00"
+        + b"{'descr': '|u1', 'fortran_order': False, 'shape': (99999999999, 3), }".ljust(117)
+        + b"\n"
+    )
+    lying = io.BytesIO()
+    with zipfile.ZipFile(lying, "w") as file:
+        file.writestr("node.npy", huge)
+    wrong: dict[str, dict[str, bytes]] = {
+        "no scene": {"scene.json": b""},
+        "version": {"meta.json": json.dumps({**meta, "version": 2}).encode()},
+        "deep": {"meta.json": b"[" * 100_000},
+        "role": {"scene.json": json.dumps({**scene, "nodes": [{**scene["nodes"][0], "role": "boss"}]}).encode()},
+        "numbers": {"scene.json": json.dumps({**scene, "nodes": scene["nodes"][::-1]}).encode()},
+        "ends": {"scene.json": json.dumps({**scene, "edges": [{"id": 0, "from": 0, "to": 3, "kind": ""}]}).encode()},
+        "port": {"scene.json": json.dumps({**scene, "ports": {"x": {"node": -1, "direction": "in"}}}).encode()},
+        "far": {
+            "scene.json": json.dumps({**scene, "nodes": [{**n, "at": [1e300, 0, 0]} for n in scene["nodes"]]}).encode()
+        },
+        "fewer nodes": {
+            "scene.json": json.dumps({**scene, "nodes": scene["nodes"][:2], "edges": [], "ports": {}}).encode()
+        },
+        "not npz": {"activity.npz": b"PK nothing"},
+        "header": {"activity.npz": lying.getvalue()},
+        "pickle": {"activity.npz": packed({**arrays, "node": np.array([{}], object)})},
+        "type": {"activity.npz": packed({**arrays, "node": arrays["node"].astype(np.float64)})},
+        "kind": {"activity.npz": packed({**arrays, "node": arrays["t"]})},
+        "shape": {"activity.npz": packed({**arrays, "node": arrays["node"][:, :2]})},
+        "frames": {"activity.npz": packed({**arrays, "t": arrays["t"][:-1]})},
+        "bits": {"activity.npz": packed({**arrays, "odd": arrays["odd"][:, :0]})},
+        "edges": {"activity.npz": packed({**arrays, "edge": np.zeros((12, 9), np.uint8)})},
+        "meter": {"activity.npz": packed({**arrays, "meter.x": np.zeros(3, np.float32)})},
+        "no node": {"activity.npz": packed({name: a for name, a in arrays.items() if name != "node"})},
+    }
+    path = tmp_path / "bad.scope"
+    for name, parts in wrong.items():
+        with zipfile.ZipFile(path, "w") as file:
+            for part, raw in {**good, **parts}.items():
+                file.writestr(part, raw)
+        with pytest.raises(CheckpointError, match=r"bad\.scope") as caught:
+            Recording.open(path)
+        assert str(caught.value), name
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("meta.json", b" " * 3_000_000)
+    with pytest.raises(CheckpointError, match="larger than"):
+        Recording.open(path)
+    whole = (tmp_path / "good.scope").read_bytes()
+    for end in range(0, len(whole), max(1, len(whole) // 40)):
+        path.write_bytes(whole[:end])
+        with pytest.raises(CheckpointError):
+            Recording.open(path)
+    for odd in (tmp_path, tmp_path / "none.scope"):
+        with pytest.raises(CheckpointError):
+            Recording.open(odd)
+    rng = np.random.default_rng(0)
+    for _ in range(100):  # whatever is read of it fits together
+        damaged = bytearray(whole)
+        damaged[rng.integers(len(whole))] ^= 1 << rng.integers(8)
+        path.write_bytes(bytes(damaged))
+        with contextlib.suppress(CheckpointError):
+            assert Recording.open(path).values().shape == (12, 3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ({"params": None}, SpecError),
+        ({"row": 2}, SpecError),
+        ({"every": 0}, SpecError),
+        ({"edges": -1}, SpecError),
+        ({"x": X[:, :, :3]}, ShapeError),
+        ({"resets": RESETS * 2}, ShapeError),
+    ],
+)
+def test_impossible_recordings_are_refused(arguments: dict[str, Any], error: type[Exception]) -> None:
+    with pytest.raises(error):
+        record(**{"machine": NETWORK, "x": X, "params": PARAMS, "device": "reference", **arguments})
+
+
+def scene_of_two() -> Scene:
+    place = (0.0, 0.0, 0.0)
+    return Scene(kind="fabric", nodes=tuple(Node(id=i, name="n", role="cell", group="g", at=place) for i in range(2)))
+
+
+def frame(t: int) -> Frame:
+    return Frame(t=t, rms=np.array([t, np.nan]), fired=np.array([True, False]), reset=t == 2, edge=np.array([0.5]))
+
+
+def told(line: bytes) -> dict[str, Any]:
+    return json.loads(line.removeprefix(b"data: "))
+
+
+def test_viewers_see_the_scene_and_frames_as_they_come() -> None:
+    server = ActivityServer(scene_of_two())
+    try:
+        assert server.address.startswith("http://127.0.0.1:")
+        with urllib.request.urlopen(f"{server.address}/scene", timeout=10) as page:
+            assert json.load(page)["nodes"][1]["id"] == 1
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            urllib.request.urlopen(f"{server.address}/elsewhere", timeout=10)
+        server.push(frame(1))  # nobody looks yet
+        with urllib.request.urlopen(f"{server.address}/ticks", timeout=10) as events:
+            assert events.headers["Content-Type"] == "text/event-stream"
+            assert server.wait_for_viewers(10)
+            for t in (2, 4, 3):
+                server.push(frame(t))
+            lines = [told(line) for line in (events.readline() for _ in range(6)) if line.strip()]
+        assert [(of["t"], of["reset"], of["dropped"], of["scale"]["g"]) for of in lines] == [
+            (2, True, 0, 2), (4, False, 0, 4), (3, False, 0, 4),
+        ]  # fmt: skip
+        assert base64.b64decode(lines[2]["node"]) == bytes([191, 0])
+        assert base64.b64decode(lines[2]["odd"]) == bytes([0b01000000])
+        assert base64.b64decode(lines[2]["fired"]) == bytes([0b10000000])
+        assert base64.b64decode(lines[2]["edge"]) == bytes([128])
+        assert lines[2]["meters"] == {"mean": 1.5, "odd": 1}
+    finally:
+        server.close()
+
+
+def test_slow_viewers_miss_the_oldest_frames_and_too_many_are_sent_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live_module, "VIEWERS", 1)
+    server = ActivityServer(scene_of_two())
+    held = threading.Event()
+    monkeypatch.setattr(server, "_frames", lambda viewer: held.wait(10) and ActivityServer._frames(server, viewer))
+    try:
+        opened: list[Any] = []
+        reading = threading.Thread(
+            target=lambda: opened.append(urllib.request.urlopen(f"{server.address}/ticks", timeout=10))
+        )
+        reading.start()
+        assert server.wait_for_viewers(10)
+        with pytest.raises(urllib.error.HTTPError, match="503"):
+            urllib.request.urlopen(f"{server.address}/ticks", timeout=10)
+        for t in range(1, 301):
+            server.push(frame(t))
+        assert not server.drained(0)
+        held.set()
+        reading.join(10)
+        [events] = opened
+        first = told(events.readline())
+        assert (first["t"], first["dropped"]) == (45, 44)
+        events.readline()
+        assert told(events.readline())["dropped"] == 0
+        events.close()
+    finally:
+        held.set()
+        server.close()

@@ -1,0 +1,142 @@
+"""Running a model, or what was recorded of one, for ``scope``."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from volumetric.cli import console, exits
+from volumetric.cli.interrupts import Stopped, Stopping, stop_between, stop_on_interrupt
+from volumetric.cli.options import SourceOptions
+from volumetric.cli.run import advance, machine_of, rows_of, standardised
+from volumetric.cli.run_recording import keep
+from volumetric.cli.run_rows import CHUNK
+from volumetric.clocked import Clocked
+from volumetric.errors import SpecError
+from volumetric.loaders import open_model
+from volumetric.observe.activity import MOST, Frame, Recorder
+from volumetric.observe.live import ActivityServer
+from volumetric.observe.recording import Recording
+from volumetric.runtime.open import open_device
+from volumetric.runtime.streams import open_stream
+from volumetric.runtime.streams.chunks import Chunk
+
+_LAST: Final = 10.0
+"""Seconds that viewers have for the last frames."""
+_LOOK: Final = 0.1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Watched:
+    """A model that runs while its layers are looked at; the fields are flags of ``scope``."""
+
+    model: str
+    rows: str | None
+    ticks: int | None
+    per_row: int
+    clocked: bool | None
+    batch: int | None
+    row: int
+    every: int
+    edges: int
+    device: str
+    files: SourceOptions
+
+    def record(self, out: Path) -> int:
+        """Run, and write a recording."""
+        stopping = Stopping()
+        with self._open(stopping, MOST) as (recorder, chunks, name):
+            self._go(recorder, chunks, stopping)
+            recorder.close()
+            keep(recorder, name, out, per_row=self.per_row, device=self.device)
+        return exits.INTERRUPTED if stopping.asked else exits.OK
+
+    def serve(self, port: int, rate: int) -> int:
+        """Run, and show it to viewers of this machine, from when the first one looks."""
+        stopping = Stopping()
+        with self._open(stopping, 0) as (recorder, chunks, _):
+            server = ActivityServer(recorder.scene, port)
+            try:
+                recorder.tell = _paced(server, rate)
+                if _somebody(server, stopping):
+                    self._go(recorder, chunks, stopping)
+                    server.drained(_LAST)
+            finally:
+                server.close()
+        return exits.INTERRUPTED if stopping.asked else exits.OK
+
+    @contextmanager
+    def _open(self, stopping: Stopping, most: int) -> Iterator[tuple[Recorder, Iterator[Chunk], str]]:
+        files = self.files
+        with console.progress(f"reading {self.model}…"):
+            loaded = open_model(
+                self.model, files.dtype, offline=files.offline, strict=files.strict, guess=files.guessed()
+            )
+        machine = machine_of(loaded, self.clocked)
+        if not isinstance(machine, Clocked) and (self.ticks is not None or self.per_row != 1):
+            raise SpecError("ticks are of networks that run tick by tick", hint="--clocked runs a network so")
+        with ExitStack() as opened:
+            rows, streams = rows_of(self.rows, self.ticks, loaded.network, self.batch, opened, stopping)
+            with console.progress(f"putting {loaded.name} on {self.device}…"):
+                stream = open_stream(open_device(self.device), machine, loaded.params, batch=streams)
+            recorder = Recorder(stream, row=self.row, every=self.every, most=most, edges=self.edges)
+            yield recorder, (standardised(loaded, chunk) for chunk in rows), loaded.name
+
+    def _go(self, recorder: Recorder, chunks: Iterator[Chunk], stopping: Stopping) -> None:
+        with stop_between(stopping, "these rows"), contextlib.suppress(Stopped):
+            for chunk in chunks:
+                advance(recorder, chunk, self.per_row)
+                if stopping.asked:
+                    return
+            for start in range(0, self.ticks or 0, CHUNK):
+                advance(recorder, Chunk(x={}, count=min(CHUNK, (self.ticks or 0) - start)), 1)
+                if stopping.asked:
+                    return
+
+
+def replay(recording: Recording, port: int, rate: int) -> int:
+    """Show what was recorded, once, to viewers of this machine, from when the first one looks."""
+    server = ActivityServer(recording.scene, port)
+    stopping = Stopping()
+    try:
+        if _somebody(server, stopping):
+            tell = _paced(server, rate)
+            values = recording.values()
+            with stop_on_interrupt("this frame") as asked:
+                for i, t in enumerate(recording.ticks.tolist()):
+                    edge = recording.edge[i] / 255
+                    tell(Frame(t=t, rms=values[i], fired=recording.fired[i], reset=bool(recording.reset[i]), edge=edge))
+                    if asked.is_set():
+                        return exits.INTERRUPTED
+            server.drained(_LAST)
+    finally:
+        server.close()
+    return exits.INTERRUPTED if stopping.asked else exits.OK
+
+
+def _somebody(server: ActivityServer, stopping: Stopping) -> bool:
+    """Wait for the first viewer; Ctrl-C ends that."""
+    console.note(f"waiting for a viewer of {server.address}/scene and {server.address}/ticks; Ctrl-C ends it")
+    with stop_between(stopping, "waiting"), contextlib.suppress(Stopped):
+        while not stopping.asked:
+            if server.wait_for_viewers(_LOOK):
+                return True
+    return False
+
+
+def _paced(server: ActivityServer, rate: int) -> Callable[[Frame], None]:
+    """Return what hands on frames, no more than so many a second."""
+    due = time.monotonic()
+
+    def tell(frame: Frame) -> None:
+        nonlocal due
+        time.sleep(max(0.0, due - time.monotonic()))
+        due = max(due, time.monotonic() - 1.0) + 1 / rate
+        server.push(frame)
+
+    return tell

@@ -1,0 +1,293 @@
+"""What layers do while a stream runs: frames, tick by tick or row by row, and recordings of them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from volumetric._typing import Array, F32Array
+from volumetric.clocked import Clocked
+from volumetric.errors import SpecError
+from volumetric.network import INPUT, OUTPUT, Network, Params
+from volumetric.observe.recording import Meta, Recording
+from volumetric.observe.scene import Scene, scene_of
+from volumetric.runtime.open import AnyDevice, open_device
+from volumetric.runtime.streams import ClockedStream, RowStream, open_stream
+from volumetric.runtime.streams.chunks import Chunk
+
+MOST: Final = 1_000_000
+"""Values of a recording, nodes times frames, unless told otherwise."""
+_TAP: Final = "layer."
+_CALL: Final = 64  # rows of a call
+AnyStream = ClockedStream | RowStream
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Frame:
+    """What all nodes of a scene did at one tick.
+
+    Attributes
+    ----------
+    t : number of the tick or row, from 1
+    rms : root mean square of what each node made; float64 ``[nodes]``
+    fired : whether each computed; bool ``[nodes]``
+    reset : whether the stream began anew
+    edge : attention or gate of the scene's first edges, 0 … 1; float64 ``[those]``, none where there is none
+    """
+
+    t: int
+    rms: Array
+    fired: Array
+    reset: bool
+    edge: Array = field(default_factory=lambda: np.zeros(0))
+
+
+class Recorder:
+    """Runs a stream and looks at its layers after each tick, or row.
+
+    Numbers of the stream are the same as without; a clocked network runs a tick at a time, which takes longer.
+
+    Parameters
+    ----------
+    stream : that runs. One that goes row by row is left where it is until `close`
+    row : which of the streams side by side is looked at; None: all together
+    every : ticks or rows from one frame to the next
+    most : values, nodes times frames, that are kept; what comes later runs and is counted
+    edges : most that the scene shows
+    tell : called with each frame as it comes
+
+    Raises
+    ------
+    SpecError : there is no such stream, or a number is too small
+    """
+
+    def __init__(
+        self,
+        stream: AnyStream,
+        *,
+        row: int | None = 0,
+        every: int = 1,
+        most: int = MOST,
+        edges: int = 4000,
+        tell: Callable[[Frame], None] | None = None,
+    ) -> None:
+        if row is not None and not 0 <= row < stream.batch:
+            raise SpecError(f"row must be in 0 … {stream.batch - 1}, got {row}", hint="None looks at all streams")
+        if every < 1:
+            raise SpecError(f"every must be at least 1, got {every}")
+        machine = stream.clocked if isinstance(stream, ClockedStream) else stream.network
+        self.scene: Scene = scene_of(machine, edges=edges)
+        self.seen, self.frames = 0, list[Frame]()
+        self._stream, self._row, self._every = stream, row, every
+        self.tell = tell
+        self._room = max(1, most // len(self.scene.nodes))
+        self._missed = 0
+        self._tapped: RowStream | None = None
+        if isinstance(stream, RowStream):
+            layers = stream.network.layers
+            self._tapped = stream.tapped({f"{_TAP}{i}": coord for i, coord in enumerate(layers)})
+
+    def advance(self, chunk: Chunk, *, per_row: int = 1) -> Array | dict[str, Array]:
+        """Do what the stream's `advance` does; ticks for each row are of clocked networks."""
+        if isinstance(self._stream, ClockedStream):
+            return self._ticks(self._stream, chunk, per_row)
+        if per_row != 1:
+            raise SpecError("per_row is of networks that run tick by tick")
+        return self._rows(chunk)
+
+    def close(self) -> None:
+        """Let the stream go on where this one is."""
+        if self._tapped is not None and isinstance(self._stream, RowStream):
+            self._stream.restore(self._tapped.save())
+            self._tapped.close()
+            self._tapped = None
+
+    def _rows(self, chunk: Chunk) -> Array | dict[str, Array]:
+        if self._tapped is None:
+            raise SpecError("the recorder is closed")
+        found = self._tapped.advance(chunk)
+        made = found if isinstance(found, dict) else {OUTPUT: found}
+        taps = [made.pop(f"{_TAP}{i}") for i in range(len(self.scene.nodes))]
+        fired = np.ones(len(taps), bool)
+        some = slice(None) if self._row is None else slice(self._row, self._row + 1)
+        if not chunk.count:
+            return made if len(made) > 1 else next(iter(made.values()))
+        sizes = [y[some].swapaxes(0, 1).reshape(y.shape[1], -1).astype(np.float64) for y in taps]
+        with np.errstate(over="ignore", invalid="ignore"):
+            rms = np.stack([np.sqrt(np.square(y).mean(1)) for y in sizes], 1)
+        for t in range(chunk.count):
+            self._see(rms[t], fired, reset=self._resets(chunk, t))
+        return made if len(made) > 1 else next(iter(made.values()))
+
+    def _ticks(self, stream: ClockedStream, chunk: Chunk, per_row: int) -> Array | dict[str, Array]:
+        if not chunk.count or (len(self.frames) >= self._room and self.tell is None):
+            self._missed += chunk.count * per_row
+            self.seen += chunk.count * per_row
+            return stream.advance(chunk, per_row=per_row)
+        made: list[Array | dict[str, Array]] = []
+        for row in range(chunk.count):
+            for late in range(per_row):
+                reset = not late and self._resets(chunk, row)
+                fires = self._fires(stream, reset=reset)
+                made.append(stream.advance(Chunk(x={}, count=1) if late else _only(chunk, row)))
+                self._see(stream.activity(self._row), fires, reset=reset)
+        if isinstance(made[0], Mapping):
+            return {name: np.concatenate([y[name] for y in made if isinstance(y, Mapping)], 1) for name in made[0]}
+        return np.concatenate([y for y in made if not isinstance(y, Mapping)], 1)
+
+    def _resets(self, chunk: Chunk, t: int) -> bool:
+        if chunk.resets is None:
+            return False
+        return bool(chunk.resets[slice(None) if self._row is None else self._row, t].any())
+
+    def _fires(self, stream: ClockedStream, *, reset: bool) -> Array:
+        """Which layers compute at the next tick; of several streams, in any."""
+        clocked = stream.clocked
+        some = slice(None) if self._row is None else self._row
+        found = np.ones(len(clocked.network.layers), bool)
+        age = stream.read("age")[some] if clocked.start == "wavefront" and not reset else 0.0
+        for i, coord in enumerate(clocked.network.layers):
+            if clocked.start == "wavefront":
+                found[i] = bool(np.any(age >= clocked.depths[coord]))
+            if coord in clocked.clocks:
+                wait = clocked.clocks[coord].phase if reset else stream.read(f"wait/{coord}")[some]
+                found[i] &= bool(np.any(np.asarray(wait) < 0.5))
+        return found
+
+    def _see(self, rms: Array, fired: Array, *, reset: bool) -> None:
+        self.seen += 1
+        if (self.seen - 1) % self._every:
+            return
+        frame = Frame(t=self.seen, rms=np.asarray(rms, np.float64), fired=fired, reset=reset)
+        if len(self.frames) < self._room:
+            self.frames.append(frame)
+        else:
+            self._missed += 1
+        if self.tell is not None:
+            self.tell(frame)
+
+    def recording(self, *, title: str = "", device: str = "", seed: int | None = None, per_row: int = 1) -> Recording:
+        """Return the frames so far, in bytes: each group of nodes on the scale of its largest finite value."""
+        machine = self._stream.clocked if isinstance(self._stream, ClockedStream) else self._stream.network
+        meta = Meta(
+            title=title,
+            network=hashlib.sha256(machine.to_json().encode()).hexdigest(),
+            device=device,
+            seed=seed,
+            row=self._row,
+            every=self._every,
+            per_row=per_row,
+            missed=self._missed,
+        )
+        return assemble(meta, self.scene, self.frames)
+
+
+def assemble(meta: Meta, scene: Scene, frames: list[Frame]) -> Recording:
+    """Put frames together to a recording."""
+    rms = np.array([frame.rms for frame in frames], np.float64).reshape(len(frames), len(scene.nodes))
+    top = scale_of(scene, rms.max(0, initial=0.0, where=np.isfinite(rms)))
+    node, odd = as_bytes(scene, rms, top)
+    known = np.where(odd, 0.0, rms)
+    return Recording(
+        meta=meta,
+        scene=scene,
+        ticks=np.array([frame.t for frame in frames], np.int64),
+        node=node,
+        odd=odd,
+        fired=np.array([frame.fired for frame in frames], bool).reshape(node.shape),
+        edge=edges_as_bytes(
+            np.array([frame.edge for frame in frames], np.float64).reshape(
+                len(frames), len(frames[0].edge) if frames else 0
+            )
+        ),
+        reset=np.array([frame.reset for frame in frames], bool),
+        scale=np.tile(top, (len(frames), 1)),
+        meters={"mean": known.mean(1).astype(np.float32), "odd": odd.sum(1).astype(np.float32)},
+    )
+
+
+def scale_of(scene: Scene, largest: Array) -> F32Array:
+    """Return the largest value of each group, 1 where all are 0, from the largest of each node."""
+    top = dict.fromkeys(scene.groups, 0.0)
+    for node, value in zip(scene.nodes, largest.tolist(), strict=True):
+        top[node.group] = max(top[node.group], value)
+    with np.errstate(over="ignore"):
+        scale = np.array([value or 1.0 for value in top.values()], np.float64).astype(np.float32)
+    return np.minimum(scale, np.finfo(np.float32).max)
+
+
+def as_bytes(scene: Scene, rms: Array, scale: F32Array) -> tuple[Array, Array]:
+    """Return ``255 · min(1, rms / scale)`` for values ``[…, nodes]``, and where they are not finite."""
+    groups = {name: i for i, name in enumerate(scene.groups)}
+    of = scale.astype(np.float64)[[groups[node.group] for node in scene.nodes]]
+    odd = ~np.isfinite(rms)
+    part = np.where(odd, 0.0, rms) / of
+    return np.rint(255 * np.clip(part, 0, 1)).astype(np.uint8), odd
+
+
+def edges_as_bytes(values: Array) -> Array:
+    """Return ``255 · value`` for attention and gates, which are 0 … 1."""
+    return np.rint(255 * np.clip(np.nan_to_num(values), 0, 1)).astype(np.uint8)
+
+
+def record(
+    machine: AnyStream | Network | Clocked,
+    x: Array | Mapping[str, Array],
+    *,
+    params: Params | None = None,
+    device: AnyDevice = "auto",
+    resets: Array | None = None,
+    row: int | None = 0,
+    every: int = 1,
+    edges: int = 4000,
+    title: str = "",
+) -> Recording:
+    """Run rows through a network and record what its layers do.
+
+    Parameters
+    ----------
+    machine : streams, which go on from where they are; or a network with `params`, whose streams begin here on `device`
+    x : ``[batch, T, …]``, or by input
+    resets : ``[batch, T]``, 1 where a stream begins anew with a row
+    row : which of the streams side by side is looked at; None: all together
+    every : ticks or rows from one frame to the next
+    edges : most that the scene shows; of more, every so many are
+
+    Raises
+    ------
+    ShapeError, SpecError : rows are not what the network reads, there is no such stream, or `params` are missing
+
+    Examples
+    --------
+    >>> record(network, x, params=params).save("run.scope")  # doctest: +SKIP
+    """
+    given = dict(x) if isinstance(x, Mapping) else {INPUT: np.asarray(x)}
+    if isinstance(machine, (Network, Clocked)):
+        if params is None:
+            raise SpecError("a network needs params to run", hint="record(network, x, params=…)")
+        batch = len(next(iter(given.values())))
+        stream: AnyStream = open_stream(open_device(device), machine, params, batch=batch)
+    else:
+        stream = machine
+    recorder = Recorder(stream, row=row, every=every, edges=edges, most=2**62)
+    marks = None if resets is None else np.asarray(resets)
+    count = max(np.shape(value)[1] if np.ndim(value) > 1 else 0 for value in given.values())
+    try:
+        for at in range(0, max(count, 1), _CALL):
+            some = slice(at, at + _CALL)
+            part = {name: value[:, some] for name, value in given.items()} if count else given
+            now = None if marks is None else marks[:, some]
+            recorder.advance(Chunk(x=part, count=min(_CALL, count - at), resets=now))
+    finally:
+        recorder.close()
+    return recorder.recording(title=title, device="" if not isinstance(device, str) else device)
+
+
+def _only(chunk: Chunk, row: int) -> Chunk:
+    at = slice(row, row + 1)
+    resets = None if chunk.resets is None else chunk.resets[:, at]
+    return Chunk(x={name: x[:, at] for name, x in chunk.x.items()}, count=1, resets=resets)

@@ -1,0 +1,146 @@
+"""Activity as it comes, for viewers on this machine: the scene once, then a frame for each tick."""
+
+from __future__ import annotations
+
+import base64
+import json
+import threading
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+
+from volumetric._typing import Array
+from volumetric.observe.activity import Frame, as_bytes, edges_as_bytes, scale_of
+from volumetric.observe.local_server import LOCALHOST, LocalServer
+from volumetric.observe.scene import Scene
+
+WAITING: Final = 256
+"""Frames that wait for a viewer; of more, the oldest are dropped."""
+VIEWERS: Final = 16
+_QUIET: Final = 5.0  # seconds until a viewer is looked after
+
+
+class _Viewer:
+    """What waits for one viewer, and how much it has missed."""
+
+    def __init__(self) -> None:
+        self.waiting: deque[dict[str, Any]] = deque()
+        self.dropped = 0
+
+
+class ActivityServer:
+    """Serves ``GET /scene`` and ``GET /ticks``, server-sent events with a frame each.
+
+    A frame is ``{"t", "node", "odd", "fired", "edge", "reset", "scale", "meters", "dropped"}``: `node` has a byte for
+    each node, ``255 · min(1, rms / scale)``, `odd` (not finite) and `fired` a bit, most significant first, `edge` a
+    byte for each edge with a value, all in base64; `scale` is the largest value of each group so far; `dropped` how
+    many frames before this one the viewer has missed because it was too slow.
+
+    Parameters
+    ----------
+    port : TCP port; 0 takes a free one, see `address`
+    host : address to listen on; only this machine can reach the default
+
+    Raises
+    ------
+    DeviceError
+        The port cannot be listened on.
+    """
+
+    def __init__(self, scene: Scene, port: int = 0, *, host: str = LOCALHOST) -> None:
+        self._scene, self._largest = scene, np.zeros(len(scene.nodes))
+        self._changed = threading.Condition()
+        self._viewers: list[_Viewer] = []
+        self._closed = False
+        self._server = LocalServer(
+            {"/scene": lambda: msgspec.to_builtins(scene)}, {"/ticks": self._events}, port=port, host=host
+        )
+
+    @property
+    def address(self) -> str:
+        """Where it answers, as ``http://127.0.0.1:40123``."""
+        return self._server.address
+
+    @property
+    def viewers(self) -> int:
+        """How many are looking."""
+        return len(self._viewers)
+
+    def push(self, frame: Frame) -> None:
+        """Hand a frame to all viewers. It does not wait for any."""
+        self._largest = np.maximum(self._largest, np.where(np.isfinite(frame.rms), frame.rms, 0.0))
+        if not self._viewers:
+            return
+        scale = scale_of(self._scene, self._largest)
+        node, odd = as_bytes(self._scene, frame.rms, scale)
+        told = {
+            "t": frame.t,
+            "node": _text(node),
+            "odd": _text(np.packbits(odd)),
+            "fired": _text(np.packbits(frame.fired)),
+            "edge": _text(edges_as_bytes(frame.edge)),
+            "reset": frame.reset,
+            "scale": dict(zip(self._scene.groups, scale.tolist(), strict=True)),
+            "meters": {"mean": float(np.where(odd, 0.0, frame.rms).mean()), "odd": int(odd.sum())},
+        }
+        with self._changed:
+            for viewer in self._viewers:
+                viewer.waiting.append(told)
+                if len(viewer.waiting) > WAITING:
+                    viewer.waiting.popleft()
+                    viewer.dropped += 1
+            self._changed.notify_all()
+
+    def wait_for_viewers(self, seconds: float) -> bool:
+        """Wait until somebody looks, at most so long; return whether anybody does."""
+        with self._changed:
+            return self._changed.wait_for(lambda: bool(self._viewers), seconds)
+
+    def drained(self, seconds: float) -> bool:
+        """Wait until no frame waits any more, at most so long; return whether that is so."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not any(viewer.waiting for viewer in self._viewers), seconds)
+
+    @contextmanager
+    def _events(self) -> Iterator[Iterator[str] | None]:
+        viewer = _Viewer()
+        with self._changed:
+            full = len(self._viewers) >= VIEWERS
+            if not full:
+                self._viewers.append(viewer)
+                self._changed.notify_all()
+        if full:
+            yield None
+            return
+        try:
+            yield self._frames(viewer)
+        finally:
+            with self._changed:
+                self._viewers.remove(viewer)
+                self._changed.notify_all()
+
+    def _frames(self, viewer: _Viewer) -> Iterator[str]:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: viewer.waiting or self._closed, _QUIET)
+                if self._closed and not viewer.waiting:
+                    return
+                told = None if not viewer.waiting else {**viewer.waiting.popleft(), "dropped": viewer.dropped}
+                viewer.dropped = 0 if told else viewer.dropped
+                self._changed.notify_all()
+            yield "" if told is None else json.dumps(told)
+
+    def close(self) -> None:
+        """Send what waits, and stop listening."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        self._server.close()
+
+
+def _text(numbers: Array) -> str:
+    return base64.b64encode(numbers.tobytes()).decode()

@@ -1,0 +1,100 @@
+"""A server of this machine that answers with JSON, and with events as they come. Nothing listens unless asked."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from volumetric.errors import DeviceError
+
+LOCALHOST = "127.0.0.1"
+Events = Callable[[], AbstractContextManager[Iterator[str] | None]]
+"""Opens what yields the data of events, ``""`` now and then where there are none; None: too many are listening."""
+
+
+class LocalServer:
+    """Answers GET on this machine.
+
+    Parameters
+    ----------
+    pages : path → JSON data
+    events : path → events, sent as server-sent events (``text/event-stream``)
+    port : TCP port; 0 takes a free one, see `address`
+    host : address to listen on; only this machine can reach the default
+
+    Raises
+    ------
+    DeviceError
+        The port cannot be listened on.
+    """
+
+    def __init__(
+        self,
+        pages: Mapping[str, Callable[[], Any]],
+        events: Mapping[str, Events] | None = None,
+        *,
+        port: int = 0,
+        host: str = LOCALHOST,
+    ) -> None:
+        flowing = events or {}
+        known = " or ".join((*pages, *flowing))
+
+        class Handler(BaseHTTPRequestHandler):
+            timeout = 10  # seconds; a client that stays silent must not hold a thread forever
+
+            def do_GET(self) -> None:
+                path = self.path.partition("?")[0]
+                if path in flowing:
+                    self._flow(flowing[path])
+                    return
+                page = pages.get(path)
+                body = json.dumps({"error": f"try {known}"} if page is None else page()).encode()
+                self.send_response(404 if page is None else 200)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def _flow(self, events: Events) -> None:
+                self.close_connection = True
+                with events() as source:
+                    if source is None:
+                        self.send_error(503, "too many are listening")
+                        return
+                    self.send_response(200)
+                    self.send_header("Content-Type", "text/event-stream")
+                    self.send_header("Cache-Control", "no-store")
+                    self.end_headers()
+                    try:
+                        for data in source:  # a comment finds out whether anybody still listens
+                            self.wfile.write(f"data: {data}\n\n".encode() if data else b":\n\n")
+                            self.wfile.flush()
+                    except OSError:
+                        return  # the client is gone
+
+            def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  (the base class names it so)
+                """Say nothing: stderr belongs to the program."""
+
+        try:
+            self._server = ThreadingHTTPServer((host, port), Handler)
+        except (OSError, OverflowError) as error:
+            raise DeviceError(f"cannot listen on {host}:{port}: {error}", hint="choose another port") from error
+        self._server.daemon_threads = True
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.1,), daemon=True)
+        self._thread.start()
+
+    @property
+    def address(self) -> str:
+        """Where it answers, as ``http://127.0.0.1:40123``."""
+        host, port = self._server.server_address[:2]
+        return f"http://{host!s}:{port}"
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()

@@ -1,0 +1,250 @@
+"""Recordings of activity, and the files that they are kept in (``.scope``)."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import IO, Any, Final
+
+import msgspec
+import numpy as np
+
+from volumetric._typing import Array, F32Array
+from volumetric.atomic import write_atomic
+from volumetric.errors import CheckpointError
+from volumetric.observe.scene import Scene
+
+FORMAT: Final = "volumetric.scope"
+VERSION: Final = 1
+SUFFIX: Final = ".scope"
+_META, _SCENE, _ACTIVITY = "meta.json", "scene.json", "activity.npz"
+_MOST: Final = {_META: 1 << 20, _SCENE: 1 << 25, _ACTIVITY: 1 << 28}
+"""Bytes of the parts of a file, unpacked."""
+_ARRAYS: Final = 1 << 30  # bytes of all arrays, unpacked
+_METER: Final = "meter."
+
+
+class Meta(msgspec.Struct, frozen=True, kw_only=True):
+    """What was recorded.
+
+    Attributes
+    ----------
+    network : SHA-256 of the network's JSON text
+    row : which of the streams side by side; None: the mean of all
+    every : ticks, or rows, from one frame to the next
+    missed : ticks behind the last frame for which there was no room
+    """
+
+    format: str = FORMAT
+    version: int = VERSION
+    title: str = ""
+    network: str = ""
+    device: str = ""
+    seed: int | None = None
+    row: int | None = None
+    every: int = 1
+    per_row: int = 1
+    missed: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Recording:
+    """What the nodes of a scene did, frame by frame.
+
+    Attributes
+    ----------
+    ticks : number of the tick, or row, of each frame, from 1; int64 ``[frames]``
+    node : ``255 · min(1, rms / scale)`` of each node, where scale is that of its group; uint8 ``[frames, nodes]``
+    odd : where a node's output was not finite; bool like `node`
+    fired : where a node computed; bool like `node`
+    edge : ``255 ·`` attention or gate of the first edges; uint8 ``[frames, those]``
+    reset : whether the stream began anew; bool ``[frames]``
+    scale : of each group, in the order of `Scene.groups`; float32 ``[frames, groups]``
+    meters : name → float32 ``[frames]``
+
+    Raises
+    ------
+    CheckpointError : arrays do not go together
+    """
+
+    meta: Meta
+    scene: Scene
+    ticks: Array
+    node: Array
+    odd: Array
+    fired: Array
+    edge: Array
+    reset: Array
+    scale: F32Array
+    meters: Mapping[str, F32Array] = field(default_factory=lambda: MappingProxyType({}))
+
+    def __post_init__(self) -> None:
+        """Check the shapes."""
+        self.scene.check()
+        frames, nodes = self.ticks.shape[0] if self.ticks.ndim == 1 else -1, len(self.scene.nodes)
+        for name, wanted in (
+            ("node", (frames, nodes)),
+            ("odd", (frames, nodes)),
+            ("fired", (frames, nodes)),
+            ("reset", (frames,)),
+            ("scale", (frames, len(self.scene.groups))),
+        ):
+            if getattr(self, name).shape != wanted:
+                raise CheckpointError(f"a recording's {name} must have shape {wanted}, has {getattr(self, name).shape}")
+        if self.edge.ndim != 2 or len(self.edge) != frames or self.edge.shape[1] > len(self.scene.edges):
+            raise CheckpointError(f"a recording's edges must have shape [{frames}, …], have {self.edge.shape}")
+        for name, values in self.meters.items():
+            if values.shape != (frames,):
+                raise CheckpointError(f"a recording's meter {name!r} must have {frames} values, has {values.shape}")
+
+    def __len__(self) -> int:
+        """Frames."""
+        return len(self.ticks)
+
+    def values(self) -> F32Array:
+        """Return the root mean square of each node in 255 steps; float32 ``[frames, nodes]``, NaN where odd."""
+        groups = {name: i for i, name in enumerate(self.scene.groups)}
+        scale = self.scale[:, [groups[node.group] for node in self.scene.nodes]]
+        return np.where(self.odd, np.nan, self.node / np.float32(255) * scale).astype(np.float32)
+
+    def save(self, path: str | Path) -> None:
+        """Write a ``.scope`` file, whole or not at all.
+
+        Raises
+        ------
+        CheckpointError : it cannot be written
+        """
+        arrays = {"t": self.ticks, "node": self.node, "edge": self.edge, "reset": self.reset, "scale": self.scale}
+        arrays |= {name: np.packbits(getattr(self, name), axis=1) for name in ("odd", "fired")}
+        arrays |= {_METER + name: values for name, values in self.meters.items()}
+        packed, whole = io.BytesIO(), io.BytesIO()
+        np.savez_compressed(packed, allow_pickle=False, **arrays)
+        with zipfile.ZipFile(whole, "w", zipfile.ZIP_DEFLATED) as file:
+            file.writestr(_META, msgspec.json.encode(self.meta))
+            file.writestr(_SCENE, msgspec.json.encode(self.scene))
+            file.writestr(_ACTIVITY, packed.getvalue(), zipfile.ZIP_STORED)
+        write_atomic(Path(path), whole.getvalue())
+
+    @classmethod
+    def open(cls, path: str | Path) -> Recording:
+        """Read a ``.scope`` file, of which anything may be wrong.
+
+        Raises
+        ------
+        CheckpointError : it cannot be read, is damaged, of a later version, or larger than a recording is
+        """
+        where = Path(path)
+        try:
+            if not where.is_file():
+                raise CheckpointError(f"cannot read {where}: there is no such file", hint="check the path")
+            with where.open("rb") as handle:
+                return cls._read(handle)
+        except CheckpointError as error:
+            raise CheckpointError(
+                f"{where}: {error}" if str(where) not in str(error) else str(error), hint=error.hint
+            ) from None
+        except OSError as error:
+            raise CheckpointError(f"cannot read {where}: {error.strerror or error}", hint="check the path") from None
+
+    @classmethod
+    def _read(cls, handle: IO[bytes]) -> Recording:
+        parts = _members(handle, _MOST)
+        missing = [name for name in _MOST if name not in parts]
+        if missing:
+            raise CheckpointError(f"it has no {missing[0]}", hint="it is no recording of activity")
+        meta, scene = _decoded(parts[_META], Meta, _META), _decoded(parts[_SCENE], Scene, _SCENE)
+        if meta.format != FORMAT or meta.version != VERSION:
+            raise CheckpointError(
+                f"it is {meta.format!r}, version {meta.version}", hint=f"this is for {FORMAT!r}, version {VERSION}"
+            )
+        arrays = {name: _array(name, raw) for name, raw in _members(io.BytesIO(parts[_ACTIVITY]), None).items()}
+        nodes = len(scene.nodes)
+        for name in ("odd", "fired"):
+            bits = arrays.get(name)
+            if bits is None or bits.dtype != np.uint8 or bits.ndim != 2 or bits.shape[1] != -(-nodes // 8):
+                raise CheckpointError(f"{_ACTIVITY} has no bits {name!r} of {nodes} nodes")
+            arrays[name] = np.unpackbits(bits, axis=1, count=nodes).astype(bool)
+        meters = {name.removeprefix(_METER): arrays.pop(name) for name in list(arrays) if name.startswith(_METER)}
+        wanted = {"t": "i", "node": "u", "edge": "u", "odd": "b", "fired": "b", "reset": "b", "scale": "f"}
+        for name, kind in wanted.items():
+            if name not in arrays or arrays[name].dtype.kind != kind:
+                raise CheckpointError(f"{_ACTIVITY} has no array {name!r} of kind {kind!r}")
+        if any(of.dtype.kind != "f" for of in meters.values()):
+            raise CheckpointError(f"{_ACTIVITY} has meters that are no float32")
+        known = {name: arrays[name] for name in wanted if name != "t"}
+        return cls(meta=meta, scene=scene, ticks=arrays["t"], meters=meters, **known)
+
+
+def _members(handle: IO[bytes], limits: Mapping[str, int] | None) -> dict[str, bytes]:
+    """Return the files of an archive, those of `limits` or the arrays of an ``.npz`` file, none of them too large."""
+    found: dict[str, bytes] = {}
+    left = _ARRAYS
+    try:
+        with zipfile.ZipFile(handle) as file:
+            for entry in file.infolist():
+                name = entry.filename if limits is not None else entry.filename.removesuffix(".npy")
+                most = left if limits is None else limits.get(name, -1)
+                if most < 0:
+                    continue  # of a later version
+                if entry.file_size > most or name in found:
+                    raise CheckpointError(f"its part {entry.filename!r} is twice there, or larger than {most:,} bytes")
+                with file.open(entry) as part:
+                    found[name] = part.read(entry.file_size + 1)
+                left -= len(found[name])
+                if len(found[name]) != entry.file_size:
+                    raise CheckpointError(f"its part {entry.filename!r} has another size than it says")
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError, OSError) as error:
+        raise CheckpointError(f"it is damaged, or no recording: {error}") from None
+    return found
+
+
+def _decoded(raw: bytes, to: Any, name: str) -> Any:
+    try:
+        return msgspec.json.decode(raw, type=to)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+        raise CheckpointError(f"its {name} is wrong: {error}") from None
+
+
+def _array(name: str, raw: bytes) -> Array:
+    """Read an array whose header must say what follows; nothing is made room for that is not there."""
+    part = io.BytesIO(raw)
+    try:
+        version = np.lib.format.read_magic(part)
+        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, fortran, dtype = read(part)
+    except (
+        ValueError,
+        TypeError,
+        KeyError,
+        SyntaxError,
+        EOFError,
+        OverflowError,
+        RecursionError,
+        MemoryError,
+    ) as error:
+        raise CheckpointError(f"its array {name!r} is damaged: {error}") from None
+    count = 1
+    for n in shape:
+        count *= n
+    if fortran or dtype.str not in ("|u1", "|b1", "<f4", "<i8") or min(shape, default=0) < 0:
+        raise CheckpointError(f"its array {name!r} is of a kind that recordings do not have")
+    data = raw[part.tell() :]
+    if len(data) != count * dtype.itemsize:
+        raise CheckpointError(
+            f"its array {name!r} has {len(data)} bytes, its header announces {count * dtype.itemsize}"
+        )
+    found = np.frombuffer(data, dtype).reshape(shape)
+    if dtype.kind == "b":  # bytes other than 0 and 1 are no truth values
+        found = np.frombuffer(data, np.uint8).reshape(shape) != 0
+    return found
+
+
+def describe(recording: Recording) -> str:
+    """Say in a line what is recorded."""
+    meta, scene = recording.meta, recording.scene
+    return f"{len(recording):,} frames of {len(scene.nodes):,} nodes ({scene.kind}), {meta.title or 'without a title'}"

@@ -1,0 +1,99 @@
+"""Animated GIFs (CompuServe 1990, GIF89a), so that a film needs no image library."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+import numpy as np
+
+from volumetric._typing import Array
+from volumetric.errors import ShapeError, SpecError
+
+_LOOP = b"\x21\xff\x0bNETSCAPE2.0\x03\x01\x00\x00\x00"  # for ever
+_CODES = 4096
+
+
+def gif(frames: Array, colours: Sequence[tuple[int, ...]], *, seconds: float) -> bytes:
+    """Return an animation that goes round for ever. A frame holds what has changed since the one before, and no more.
+
+    Parameters
+    ----------
+    frames : numbers of colours, uint8 ``[frames, height, width]``, at least one
+    colours : red, green and blue in 0 … 255 of each number, 2 … 256 of them
+    seconds : how long each frame stands, in steps of 0.01; at least 0.02, below which viewers take their own pace
+
+    Raises
+    ------
+    ShapeError : the frames are of another shape, too large, or have numbers without a colour
+    SpecError : there are too few or too many colours
+    """
+    if not 2 <= len(colours) <= 256:
+        raise SpecError(f"a GIF has 2 … 256 colours, got {len(colours)}")
+    if frames.ndim != 3 or 0 in frames.shape or max(frames.shape[1:]) > 65535 or frames.max() >= len(colours):
+        raise ShapeError(f"a GIF has frames [n, height, width] of numbers below {len(colours)}, got {frames.shape}")
+    bits = max(2, (len(colours) - 1).bit_length())
+    table = [*colours, *[(0, 0, 0)] * ((1 << bits) - len(colours))]
+    _, height, width = frames.shape
+    parts = [b"GIF89a", struct.pack("<HHBBB", width, height, 0x80 | (bits - 1), 0, 0)]
+    parts += [bytes(channel for colour in table for channel in colour), _LOOP]
+    delay = max(2, min(65535, round(100 * seconds)))
+    for i, frame in enumerate(frames):
+        top, bottom, left, right = (0, height, 0, width) if i == 0 else _changed(frames[i - 1], frame)
+        piece = frame[top:bottom, left:right]
+        parts.append(b"\x21\xf9\x04" + struct.pack("<BHBB", 0x04, delay, 0, 0))  # stays when the next one comes
+        parts.append(b"\x2c" + struct.pack("<HHHHB", left, top, right - left, bottom - top, 0) + bytes([bits]))
+        packed = _lzw(piece.tobytes(), bits)
+        parts += [bytes([len(packed[at : at + 255])]) + packed[at : at + 255] for at in range(0, len(packed), 255)]
+        parts.append(b"\x00")
+    return b"".join([*parts, b"\x3b"])
+
+
+def _changed(before: Array, after: Array) -> tuple[int, int, int, int]:
+    """Return the rectangle in which two frames differ, one pixel where they do not."""
+    differs = before != after
+    rows, columns = np.flatnonzero(differs.any(1)), np.flatnonzero(differs.any(0))
+    if not len(rows):
+        return 0, 1, 0, 1
+    return int(rows[0]), int(rows[-1]) + 1, int(columns[0]), int(columns[-1]) + 1
+
+
+def _lzw(pixels: bytes, bits: int) -> bytes:
+    """Compress by the variant of LZW that GIF has: codes grow from ``bits + 1`` to 12, least significant bit first."""
+    clear, stop = 1 << bits, (1 << bits) + 1
+    out, held, count = bytearray(), 0, 0
+    known: dict[tuple[int, int], int] = {}
+    size, following = bits + 1, stop + 1
+
+    def put(code: int) -> None:
+        nonlocal held, count
+        held |= code << count
+        count += size
+        while count >= 8:
+            out.append(held & 255)
+            held >>= 8
+            count -= 8
+
+    put(clear)
+    prefix = pixels[0]
+    for pixel in pixels[1:]:
+        longer = known.get((prefix, pixel))
+        if longer is not None:
+            prefix = longer
+            continue
+        put(prefix)
+        if following < _CODES:
+            known[prefix, pixel] = following
+            if following == 1 << size:
+                size += 1
+            following += 1
+        else:
+            put(clear)
+            known.clear()
+            size, following = bits + 1, stop + 1
+        prefix = pixel
+    put(prefix)
+    put(stop)
+    if count:
+        out.append(held & 255)
+    return bytes(out)
