@@ -7,8 +7,18 @@ from volumetric.builders.fold import fold_batchnorm as fold_batchnorm
 from volumetric.builders.graft import around as around
 from volumetric.builders.graft import as_layer as as_layer
 from volumetric.builders.graft import graft as graft
+from volumetric.builders.insert import insert as insert
 from volumetric.builders.random_grid import random_grid as random_grid
+from volumetric.builders.stack import auto_stack as auto_stack
+from volumetric.builders.stack import stack as stack
+from volumetric.builders.stack import stack_of_data
 from volumetric.builders.transformer import transformer as transformer
 
-BUILDERS = {"sequential": sequential, "cnn": cnn, "transformer": transformer, "random_grid": random_grid}
+BUILDERS = {
+    "sequential": sequential,
+    "cnn": cnn,
+    "transformer": transformer,
+    "random_grid": random_grid,
+    "stack": stack_of_data,
+}
 """Name → function, as configuration files name them."""

@@ -134,8 +134,8 @@ def _network(run: RunSettings, samples: Samples) -> tuple[Network, Params]:
         known |= {"inputs": problem.inputs.shape[-1], "width": problem.inputs.shape[-1]}
     if problem.shape:
         known["shape"] = problem.shape
-    if name == "transformer":
-        known.pop("width", None)  # of a token, which the data do not tell
+    if name in ("transformer", "stack"):
+        known.pop("width", None)  # of what is inside, which the data do not tell
     network = tables.choose(BUILDERS, {"kind": name, **settings.options}, "[network] builder", **known)
     return network, initialise(network, run.seed)
 

@@ -7,7 +7,7 @@ in the form that applies the reset gate after the product. The VJP is back-propa
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import ClassVar, Literal
 
@@ -124,6 +124,10 @@ class Recurrent(LayerSpec):
     are computed from the last to the first; it begins with zeros and leaves nothing, and sees no row beyond a reset:
     the way back of a bidirectional layer. Each step computes its cell from
     ``x Wihᵀ + bih`` and ``h Whhᵀ + bhh``, where the blocks of a cell lie one below the other.
+
+    Attributes
+    ----------
+    fresh : parameters of an untrained layer: uniform with biases of 0, or ``"orthogonal"`` with biases of 1
     """
 
     contextual: ClassVar[bool] = True
@@ -133,10 +137,13 @@ class Recurrent(LayerSpec):
     hidden_size: int
     bias: bool = True
     reverse: bool = False
+    fresh: Literal["uniform", "orthogonal"] = "uniform"
 
     def __post_init__(self) -> None:
         """Check the fields."""
         expect_positive(self, "input_size", "hidden_size")
+        if self.fresh not in ("uniform", "orthogonal"):
+            raise SpecError(f"{self.kind}: fresh must be 'uniform' or 'orthogonal', got {self.fresh!r}")
 
     @property
     def cell(self) -> Cell:
@@ -145,10 +152,13 @@ class Recurrent(LayerSpec):
 
     def params(self) -> tuple[ParamSpec, ...]:
         wide = self.cell.blocks * self.hidden_size
-        return (
+        found = (
             *affine_params("ih.", wide, self.input_size, bias=self.bias),
             *affine_params("hh.", wide, self.hidden_size, bias=self.bias),
         )
+        if self.fresh == "uniform":
+            return found
+        return tuple(replace(param, init="orthogonal" if len(param.shape) > 1 else "ones") for param in found)
 
     @property
     def two_way(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]  (depends on a field)

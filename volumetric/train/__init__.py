@@ -24,6 +24,7 @@ from volumetric.train.reference import ReferenceLearner
 from volumetric.train.schedules import SCHEDULES, Constant, Cosine, Linear, Schedule, StepDecay, WarmUp
 from volumetric.train.tensorboard import TensorBoardReporter
 from volumetric.train.trainer import TrainResult, train
+from volumetric.train.windows import StreamWindows
 
 __all__ = [
     "BCE",
@@ -81,6 +82,7 @@ __all__ = [
     "StepReport",
     "StopEvent",
     "StreamData",
+    "StreamWindows",
     "Systolic",
     "Tally",
     "TargetEvent",

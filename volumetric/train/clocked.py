@@ -32,10 +32,9 @@ from volumetric.train.learner import LearnerOptions, LearnerState, StepReport
 from volumetric.train.modes import Systolic, TargetPropagation
 from volumetric.train.objective import Posed, naming, pose
 from volumetric.train.sequences import Piece, Reading, Sequences, delays_of, piece_of, some_rows
+from volumetric.train.windows import RESETS
 from volumetric.weights import Params
 
-RESETS = "resets"
-"""Name by which a batch has resets, ``[samples, T]``, beside its inputs; unless that is the name of an input."""
 LEARNS, LOOKS = "carried", "seen"
 """Names of what streams keep while they learn, and while they are judged."""
 

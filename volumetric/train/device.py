@@ -65,19 +65,16 @@ def learner_on(device: HasGraphs) -> OpenLearner:
     """
 
     def open_learner(network: Network, params: Params, options: LearnerOptions) -> DeviceLearner:
+        Chosen: type[DeviceLearner] = DeviceLearner
         if isinstance(options.mode, TargetPropagation) and options.clocked is not None:
-            from volumetric.train.online import OnlineLearner
-
-            return OnlineLearner(network, params, options, device.graphs())
-        if isinstance(options.mode, TargetPropagation):
-            from volumetric.train.targets import TargetLearner
-
-            return TargetLearner(network, params, options, device.graphs())
-        if isinstance(options.mode, Systolic):
-            from volumetric.train.clocked import ClockedLearner
-
-            return ClockedLearner(network, params, options, device.graphs())
-        return DeviceLearner(network, params, options, device.graphs())
+            from volumetric.train.online import OnlineLearner as Chosen
+        elif isinstance(options.mode, TargetPropagation):
+            from volumetric.train.targets import TargetLearner as Chosen
+        elif isinstance(options.mode, Systolic):
+            from volumetric.train.clocked import ClockedLearner as Chosen
+        elif options.mode.carry:
+            from volumetric.train.carried import CarryLearner as Chosen
+        return Chosen(network, params, options, device.graphs())
 
     return open_learner
 
@@ -152,7 +149,7 @@ class DeviceLearner:
     def step(self, batches: Sequence[Batch], *, rate: float) -> StepReport:
         """Make one update from the gradients of all `batches` together; a fault leaves every weight as it was."""
         for batch in batches:
-            check_statistics(self._plan, batch.given, self._buffers)
+            check_statistics(self._plan, self._inputs(batch), self._buffers)
         ready, scale = sharing(self._losses, [self._ready(batch) for batch in batches])
         self._observe(ready)
         knobs = self._knobs(rate, scale, self._updates + 1)
@@ -284,11 +281,15 @@ class DeviceLearner:
         scheme = self._schemes[one]
         return work.fake_quant(own, str(scheme)) if stack is None else stack.rounded(work, own, scheme)
 
+    def _inputs(self, batch: Batch) -> Mapping[str, Array]:
+        """Return what a batch has for the inputs of the network."""
+        return batch.given
+
     def _ready(self, batch: Batch) -> Ready:
         """Check a batch and bring it into the form of graphs."""
         asked = self._losses.asked(batch)
         plan = self._part(asked)
-        given = checked_inputs(plan, batch.given)
+        given = checked_inputs(plan, self._inputs(batch))
         many = are_sequences(plan, given)
         lead = given[INPUT].shape[: 2 if many else 1]
         shapes = {name: (*lead, *plan.values[plan.outputs[name]].shape[1:]) for name in asked}

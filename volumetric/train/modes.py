@@ -12,9 +12,19 @@ from volumetric.errors import SpecError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backprop:
-    """Gradients of the loss with respect to all weights."""
+    """Gradients of the loss with respect to all weights.
+
+    Attributes
+    ----------
+    carry : the sequences of a batch go on from those of the batch before, from the states that these left, as
+        constants: truncated backpropagation through time (Williams and Peng 1990). A batch may have ``"resets"`` among
+        its inputs, ``[samples, T]``: 1 where a sequence begins anew with a row. Without, all begin with the batch.
+        `StreamWindows` makes such batches
+    """
 
     kind: ClassVar[str] = "backprop"
+
+    carry: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -61,7 +61,7 @@ def bind(opens: OpenLearner, network: Network | Clocked, params: Params, options
 
 def _on_reference(device: ReferenceDevice, network: Network, params: Params, options: LearnerOptions) -> Learner:
     """Backprop by the layers' own NumPy code; what has no other form than a graph, by the interpreter of graphs."""
-    if isinstance(options.mode, Backprop):
+    if options.mode == Backprop():
         return ReferenceLearner(network, params, options)
     from volumetric.train.device import learner_on
 

@@ -19,8 +19,10 @@ from volumetric.train import memory, tables
 from volumetric.train.by_output import AnyLoss
 from volumetric.train.data import ArrayData, changed, load_npz, named, token_windows
 from volumetric.train.losses import MSE, CrossEntropy
+from volumetric.train.modes import Backprop
 from volumetric.train.problems import PROBLEMS, Problem
 from volumetric.train.settings import DataSettings, RunSettings
+from volumetric.train.windows import RESETS, StreamWindows
 
 Tokenize = Callable[[str], Sequence[int]]
 _TASKS: Final = {name: task.make for name, task in memory.TASKS.items()}
@@ -42,7 +44,11 @@ class Samples:
     @property
     def named(self) -> str:
         """Names of inputs and outputs, where not both are one without a name; else empty."""
-        found = [(what, of) for what, of in (("inputs", self.data.inputs), ("targets", self.data.targets))]
+        inputs = self.data.inputs
+        if isinstance(inputs, Mapping):
+            inputs = {name: x for name, x in inputs.items() if name != RESETS or self.problem.resets is None}
+            inputs = inputs[INPUT] if [*inputs] == [INPUT] and self.problem.resets is not None else inputs
+        found = [(what, of) for what, of in (("inputs", inputs), ("targets", self.data.targets))]
         return " and ".join(f"{what} {', '.join(map(repr, of))}" for what, of in found if isinstance(of, Mapping))
 
     @property
@@ -82,7 +88,9 @@ def open_samples(
     UnsupportedError
         A problem needs a library that is not installed.
     """
-    settings = run.data
+    settings, mode = run.data, run.train.mode
+    if settings.text and isinstance(mode, Backprop) and mode.carry:
+        return _streams(run, tokenize)
     problem, arrays = _read(run, _source(settings), tokenize, classes)
     data = ArrayData(
         **arrays,
@@ -221,12 +229,37 @@ def _numbers(path: Path, head: list[str], lines: list[list[str]], columns: list[
 
 
 def _of_text(path: Path, settings: DataSettings, tokenize: Tokenize | None) -> Problem:
+    ids = _ids_of(path, tokenize)
+    inputs, targets = token_windows(ids, settings.length, settings.stride or None)
+    return Problem(inputs=inputs, targets=targets, vocabulary=256 if tokenize is None else int(ids.max()) + 1)
+
+
+def _ids_of(path: Path, tokenize: Tokenize | None) -> Array:
+    """Return the token ids of a text."""
     try:
         raw = path.read_bytes()
-        ids = np.frombuffer(raw, np.uint8) if tokenize is None else np.asarray(tokenize(raw.decode("utf-8")))
+        return np.frombuffer(raw, np.uint8) if tokenize is None else np.asarray(tokenize(raw.decode("utf-8")))
     except OSError as error:
         raise CheckpointError(f"cannot read {path}: {error.strerror or error}", hint="check the path") from None
     except UnicodeDecodeError as error:
         raise CheckpointError(f"{path} is no UTF-8 text: {error}", hint="convert it") from None
-    inputs, targets = token_windows(ids, settings.length, settings.stride or None)
-    return Problem(inputs=inputs, targets=targets, vocabulary=256 if tokenize is None else int(ids.max()) + 1)
+
+
+def _streams(run: RunSettings, tokenize: Tokenize | None) -> Samples:
+    """Return a text as windows that go on from one another, in the order in which they do; its end is held back."""
+    settings, held = run.data, run.data.validation
+    ids = _ids_of(run.path(settings.text), tokenize)
+    others = _ids_of(run.path(held), tokenize) if isinstance(held, str) else ids[:0]
+    if isinstance(held, float) and held:
+        cut = len(ids) - round(held * len(ids))
+        ids, others = ids[:cut], ids[cut:]
+    made = [StreamWindows(of, settings.length, settings.batch_size).arrays() for of in (ids, others) if len(of)]
+    data, validation = made[0], made[1] if len(made) > 1 else None
+    assert isinstance(data.inputs, Mapping)
+    problem = Problem(
+        inputs=data.features,
+        targets=data.answers,
+        vocabulary=256 if tokenize is None else int(max(of.max() for of in (ids, others) if len(of))) + 1,
+        resets=data.inputs[RESETS],
+    )
+    return Samples(problem=problem, data=data, validation=validation)

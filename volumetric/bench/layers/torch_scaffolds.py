@@ -41,7 +41,9 @@ def _join(layers: Any, p: Params, name: str, x: Any, f: Any) -> Any:
 
 
 def _pre_up(layers: Any, spec: Mapping[str, Any], p: Params, core: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    plain = spec["activate_input"] is False or (spec["activate_input"] is None and spec["core"]["kind"] == "mlstm")
+    plain = spec["activate_input"] is False or (
+        spec["activate_input"] is None and spec["core"].get("projection") == "dense" and spec["core"]["kind"] == "mlstm"
+    )
 
     def run(x: Any) -> Any:
         a, z = layers.affine(p, "in.", _norm(layers, x, p, "norm")).chunk(2, -1)

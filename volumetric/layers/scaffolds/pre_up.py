@@ -24,7 +24,8 @@ class PreUp(Widened):
     ----------
     embed_dim : width of input and output
     factor : a and z are this times as wide, rounded down
-    activate_input : whether the core reads silu(a); None: unless it is an `MLSTM`, whose convolution has an activation
+    activate_input : whether the core reads silu(a); None: unless it is an `MLSTM`
+        whose keys are those of its convolution, which has an activation
     core : the layer inside, from rows as wide as a to such rows
     """
 
@@ -34,7 +35,9 @@ class PreUp(Widened):
     @property
     def activates(self) -> bool:
         """Whether the core reads silu(a)."""
-        return not isinstance(self.core, MLSTM) if self.activate_input is None else self.activate_input
+        if self.activate_input is not None:
+            return self.activate_input
+        return not (isinstance(self.core, MLSTM) and self.core.projection == "dense")
 
     @property
     def norm(self) -> LayerNorm:

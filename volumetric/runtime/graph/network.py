@@ -141,6 +141,7 @@ class EmitOptions:
     resumes : layers go on from the states of a sequence
     training : None at inference
     resets : ``[sequences, rows]``, 1 where a new sequence begins with a row; None: nowhere
+    states : key → value of what layers keep, which they replace here; None: it lies in buffers of the device
     """
 
     param: Callable[[str, Shape], int] | None = None
@@ -148,6 +149,7 @@ class EmitOptions:
     resumes: bool = False
     training: GraphTraining | None = None
     resets: int | None = None
+    states: dict[str, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +181,7 @@ def emit_plan(
         resumes=options.resumes,
         training=options.training,
         resets=options.resets,
+        states=options.states,
     )
     for step in plan.steps:
         if step.op in DELAYS:

@@ -64,11 +64,13 @@ class Seen:
     totals : the sum of each loss's terms, together [n]
     slopes : for each loss the tensor of the output, and the gradient of its sum with respect to that
     values : value of the plan → tensor, where one was emitted
+    left : buffer of what streams keep → its new value, which is to be written behind all that reads the old one
     """
 
     totals: int
     slopes: tuple[tuple[int, int], ...]
     values: Mapping[int, int] = field(default_factory=dict)
+    left: Mapping[str, int] = field(default_factory=dict)
 
 
 def emit_targets(work: GraphBuilder, of: Objective) -> tuple[int, int | None]:

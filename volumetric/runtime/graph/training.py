@@ -17,7 +17,7 @@ from volumetric._typing import Shape
 from volumetric.layers import LayerSpec
 from volumetric.runtime.graph.build import GraphBuilder
 from volumetric.runtime.graph.differentiate import differentiate
-from volumetric.runtime.graph.network import EmitOptions, emit_plan
+from volumetric.runtime.graph.network import EmitOptions, emit_plan, resumed_states
 from volumetric.runtime.graph.objectives import Objective, Seen, emit_objectives, emit_seeds, emit_targets
 from volumetric.runtime.graph.ops import Graph
 from volumetric.runtime.graph.rules import GraphTraining
@@ -43,6 +43,9 @@ class ForwardPass:
     sequences : how many sequences, or None where rows are samples
     objectives : the losses
     shared : whether they have shares in what is learned from, see `emit_seeds`
+    carried : sequences go on from those of the pass before: what they keep lies in buffers below this name, see
+        `carried_key`, as constants, and behind the inputs comes one more, float32 ``[sequences, rows]``: 1 where a
+        sequence begins anew
     """
 
     plan: Plan
@@ -50,11 +53,12 @@ class ForwardPass:
     sequences: int | None
     objectives: tuple[Objective, ...]
     shared: bool = False
+    carried: str | None = None
 
     @property
     def key(self) -> tuple[object, ...]:
         """What tells it from others through the same network."""
-        return self.inputs, self.sequences, self.shared, tuple(of.key for of in self.objectives)
+        return self.inputs, self.sequences, self.shared, self.carried, tuple(of.key for of in self.objectives)
 
     @property
     def draws(self) -> bool:
@@ -111,14 +115,20 @@ def next_key(key: str) -> str:
     return f"next/{key}"
 
 
+def carried_key(name: str, key: str) -> str:
+    """Name of the buffer ``[sequences, …]`` of a state that streams of a name carry from pass to pass."""
+    return f"{name}/{key}"
+
+
 def loss_graph(of: ForwardPass, weights: EmitWeights, *, outputs: bool = False) -> Graph:
     """Judge a batch.
 
-    Inputs: inputs, then for each of n losses targets [, weights]. Outputs: the sums of the losses' terms [n], and each
-    output that has a loss if asked.
+    Inputs: inputs [, resets], then for each of n losses targets [, weights]. Outputs: the sums of the losses' terms
+    [n], and each output that has a loss if asked.
     """
     work = GraphBuilder(flush=True)
     seen = emit_loss(work, of, weights)
+    _leave(work, seen)
     return work.finish([seen.totals, *(y for y, _ in seen.slopes)] if outputs else [seen.totals])
 
 
@@ -146,6 +156,7 @@ def gradient_graph(of: ForwardPass, weights: EmitWeights, rule: UpdateRule) -> G
         work.assign(sum_key(key), work.add(_where(work, work.stored(sum_key(key), rule.masters[key]), keep), g))
     for key, value in training.buffers.items():
         work.assign(next_key(key), value)
+    _leave(work, seen)
     return work.finish([seen.totals])
 
 
@@ -169,6 +180,7 @@ def step_graph(of: ForwardPass, weights: EmitWeights, rule: UpdateRule) -> Graph
     seen = emit_loss(work, of, weights, training)
     gradients = master_gradients(work, rule, emit_seeds(work, seen.slopes, shared=of.shared))
     told = write_update(work, rule, gradients, training.buffers, work.input("knobs", (KNOBS,)), seen.totals)
+    _leave(work, seen, told[1])
     return work.finish([work.concat([seen.totals, *told], 0)])  # one tensor: a device hands each over apart
 
 
@@ -211,11 +223,33 @@ def _noise(work: GraphBuilder, of: ForwardPass) -> int | None:
 
 def emit_loss(work: GraphBuilder, of: ForwardPass, weights: EmitWeights, training: GraphTraining | None = None) -> Seen:
     """Emit the forward pass and the losses."""
-    given = emit_inputs(work, of)
+    given, name = emit_inputs(work, of), of.carried
+    resets: int | None = None
+    states: dict[str, int] = {}
+    if name is not None:
+        resets = work.input("resets", of.inputs[0][1][:2])
+        for key, state in resumed_states(of.plan).items():
+            shape = (of.sequences or 1, *state.shape)
+            states[key] = work.stored(carried_key(name, key), shape, role="state")
+    before = dict(states)
     told = [emit_targets(work, objective) for objective in of.objectives]
-    options = EmitOptions(param=weights(work), sequences=of.sequences, training=training)
+    options = EmitOptions(
+        param=weights(work),
+        sequences=of.sequences,
+        training=training,
+        resumes=name is not None,
+        resets=resets,
+        states=states,
+    )
     made = emit_plan(work, of.plan, given, options)
-    return replace(emit_objectives(work, of.objectives, made.outputs, told), values=made.values)
+    left = {carried_key(name or "", key): value for key, value in states.items() if value != before[key]}
+    return replace(emit_objectives(work, of.objectives, made.outputs, told), values=made.values, left=left)
+
+
+def _leave(work: GraphBuilder, seen: Seen, good: int | None = None) -> None:
+    """Write what streams keep, unless the one element of `good` is 0."""
+    for key, value in seen.left.items():
+        work.assign(key, value, good)
 
 
 def emit_inputs(work: GraphBuilder, of: ForwardPass) -> dict[str, int]:

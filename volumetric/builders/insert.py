@@ -1,0 +1,114 @@
+"""Inserting a network into another, as a stack between an encoder and its head."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+
+from volumetric._typing import ROWS
+from volumetric.errors import ShapeError, SpecError, UnsupportedError
+from volumetric.grid import Coord, Grid
+from volumetric.layers import LayerSpec, Residual
+from volumetric.layers.base import show_shape
+from volumetric.network import Network
+from volumetric.weights import Params, WeightStore
+
+
+def insert(
+    network: Network,
+    params: Mapping[str, WeightStore],
+    inner: Network,
+    inner_params: Mapping[str, WeightStore],
+    *,
+    before: Coord,
+) -> tuple[Network, Params]:
+    """Put the planes of `inner` in front of the plane of a layer, which then reads what `inner` makes.
+
+    Planes from there on move back; links, residuals, further inputs and outputs move with what they name. Outputs that
+    are made further in front stay what they were.
+
+    Parameters
+    ----------
+    network, params : such as an encoder with its head
+    inner, inner_params : such as a stack, from rows as the layer reads them to such rows
+    before : a layer, the first of its plane, which reads what the layer in front of it makes
+
+    Returns
+    -------
+    network, params : the weights are shared with the given ones, not copied
+
+    Raises
+    ------
+    SpecError, ShapeError
+        There is no such layer, it is not the first of its plane or not fed by the one in front, or `inner` makes rows
+        of another shape.
+    UnsupportedError
+        `inner` has further inputs or outputs.
+
+    Examples
+    --------
+    >>> from volumetric import Coord, initialise
+    >>> from volumetric.builders import auto_stack, insert, sequential
+    >>> network, memory = sequential(4, 2, hidden=(8,)), auto_stack(8, 1, "S")
+    >>> both, params = insert(network, initialise(network), memory, initialise(memory), before=Coord(1))
+    >>> [spec.kind for spec in both.layers.values()]
+    ['dense', 'post_up_gated', 'layer_norm', 'dense']
+    """
+    order = [wire.coord for wire in network.wires]
+    if before not in order:
+        raise SpecError(f"insert: {before} has no layer", hint=f"one of {', '.join(map(str, order[:8]))}")
+    at = order.index(before)
+    if at == 0 or order[at - 1].z == before.z:
+        first = next(coord for coord in order if coord.z == before.z)
+        hint = "it must stand behind another layer" if at == 0 else f"{first} is the first of that plane"
+        raise SpecError(f"insert: nothing can come between planes in front of {before}", hint=hint)
+    if inner.inputs or inner.outputs:
+        name = next(iter((*inner.inputs, *inner.outputs)))
+        raise UnsupportedError(f"insert: a network with several inputs or outputs, as {name}, cannot be inserted")
+    wire, front = network.wires[at], order[at - 1]
+    if [(source.coord, source.delay) for source in wire.inputs] != [(front, 0)]:
+        raise SpecError(f"insert: {before} does not read what {front} makes", hint="remove links and inputs there")
+    read, shapes = network.reads[before], ((ROWS, *inner.input_shape), inner.shapes[inner.taps["output"]])
+    if any(shape != read for shape in shapes) or inner.input_dtype != "float32":
+        told = f"{show_shape(shapes[0])} to {show_shape(shapes[1])}"
+        raise ShapeError(f"insert: {before} reads {show_shape(read)}, and what is inserted goes from {told}")
+    depth = inner.grid.sides[0]
+
+    def later(coord: Coord) -> Coord:
+        return dataclasses.replace(coord, z=coord.z + depth) if coord.z >= before.z else coord
+
+    def within(coord: Coord) -> Coord:
+        return dataclasses.replace(coord, z=coord.z + before.z)
+
+    layers = {later(coord): _moved(spec, later) for coord, spec in network.layers.items()}
+    layers |= {within(coord): _moved(spec, within, front) for coord, spec in inner.layers.items()}
+    links = tuple(dataclasses.replace(of, source=later(of.source), target=later(of.target)) for of in network.links)
+    links += tuple(dataclasses.replace(of, source=within(of.source), target=within(of.target)) for of in inner.links)
+    sides = zip(network.grid.sides[1:], inner.grid.sides[1:], strict=True)
+    made = Network(
+        grid=Grid(network.grid.sides[0] + depth, *(max(pair) for pair in sides)),
+        layers=layers,
+        links=links,
+        disabled=frozenset(map(later, network.disabled)) | frozenset(map(within, inner.disabled)),
+        input_shape=network.input_shape,
+        input_dtype=network.input_dtype,
+        inputs={name: dataclasses.replace(port, coord=later(port.coord)) for name, port in network.inputs.items()},
+        outputs={name: later(coord) for name, coord in network.outputs.items()},
+    )
+    stores = {_key(key, later): store for key, store in params.items()}
+    stores |= {_key(key, within): store for key, store in inner_params.items()}
+    return made, Params({key: stores[key] for key in made.param_specs()})
+
+
+def _key(key: str, move: Callable[[Coord], Coord]) -> str:
+    start, _, rest = key.partition("/")
+    return f"{move(Coord.parse(start))}/{rest}"
+
+
+def _moved(spec: LayerSpec, move: Callable[[Coord], Coord], given: Coord | None = None) -> LayerSpec:
+    """Let a Residual name its source by where that is now; `given` makes what was the network's input."""
+    if not isinstance(spec, Residual) or spec.source is None:
+        return spec
+    if spec.source == "input":
+        return spec if given is None else Residual(source=str(given))
+    return Residual(source=str(move(Coord.parse(spec.source))))
