@@ -111,6 +111,7 @@ def overview(loaded: LoadedModel) -> dict[str, Any]:
         "size": weight.nbytes,
         "bits_per_weight": round(weight.bits_per_weight, 2),
         "dtypes": {str(scheme): count for scheme, count in weight.schemes.items()},
+        **_fabrics(network),
         **_repacked(loaded),
         "context": loaded.context_length,
         "vocabulary": loaded.config.get("vocab_size") or network.shapes[network.taps[OUTPUT]][-1],
@@ -120,6 +121,16 @@ def overview(loaded: LoadedModel) -> dict[str, Any]:
             name: value for name, value in dataclasses.asdict(loaded.generation).items() if value not in (None, ())
         },
     }
+
+
+def _fabrics(network: Network) -> dict[str, Any]:
+    """What fabrics come to: nodes, edges, populations, the state of a stream, rows from inputs to outputs."""
+    there = {str(coord): spec for coord, spec in network.layers.items() if spec.kind == "fabric"}
+    if not there:
+        return {}
+    from volumetric.fabric.compile import fabric_facts
+
+    return {"fabrics": {where: fabric_facts(spec) for where, spec in there.items()}}  # pyright: ignore[reportArgumentType]  (of the kind)
 
 
 def _repacked(loaded: LoadedModel) -> dict[str, Any]:

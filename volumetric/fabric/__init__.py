@@ -13,3 +13,5 @@ from volumetric.fabric.blueprint import Output as Output
 from volumetric.fabric.blueprint import ReceiverSlot as ReceiverSlot
 from volumetric.fabric.blueprint import ReceiverState as ReceiverState
 from volumetric.fabric.body import Population as Population
+from volumetric.fabric.compile import Model as Model
+from volumetric.fabric.compile import compile as compile  # noqa: A004  (its name in the field)

@@ -127,6 +127,10 @@ class LayerSpec:
         """
         return ()
 
+    def ports(self, which: Literal["inputs", "outputs"]) -> Mapping[str, tuple[int, int]]:
+        """Return the parts of a row that have names of their own: the first column, and one past the last."""
+        return {}
+
     def output_shape(self, *inputs: Shape) -> Shape:
         """Return the shape of the output; raise `ShapeError` where an input does not fit."""
         return inputs[0]

@@ -23,7 +23,7 @@ from volumetric.runtime.graph.stacks import Stack
 from volumetric.runtime.held import Held, as_numbers
 from volumetric.runtime.state_file import restore_state, save_state
 from volumetric.runtime.streams.chunks import Chunk, in_chunks
-from volumetric.runtime.streams.marks import check_marks, check_rows, check_streams, only
+from volumetric.runtime.streams.marks import check_marks, check_rows, check_streams, parted
 
 LONGEST = 64
 """Ticks of one program; longer runs take several, of powers of two."""
@@ -99,7 +99,8 @@ class ClockedStream:
         found = [[np.zeros((0, self.batch, *shapes[coord][1:]), np.float32) for coord in taps.values()]]
         found += [self._window(given, start, count, per_row, marks) for start, count in self._pieces(rows, per_row)]
         self.position += rows * per_row
-        return only({n: np.concatenate([ys[i] for ys in found]).swapaxes(0, 1) for i, n in enumerate(taps)})
+        made = {n: np.concatenate([ys[i] for ys in found]).swapaxes(0, 1) for i, n in enumerate(taps)}
+        return parted(self.clocked.network, x, made)
 
     def iterate(
         self,

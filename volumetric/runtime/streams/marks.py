@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Literal
 
 import numpy as np
 
@@ -21,7 +22,7 @@ def check_rows(network: Network, x: Array | Mapping[str, Array] | None, batch: i
     ShapeError : rows have another shape or type than their input, or there are not as many of each
     GenerationError : an id is outside of the vocabulary
     """
-    given = {} if x is None else dict(x) if isinstance(x, Mapping) else {INPUT: x}
+    given = {} if x is None else by_port(network, x, batch) if isinstance(x, Mapping) else {INPUT: x}
     rows: int | None = None
     for name, value in given.items():
         if name not in network.ports:
@@ -72,6 +73,47 @@ def check_streams(streams: Iterable[int] | None, batch: int) -> list[int]:
         if isinstance(b, bool) or not isinstance(b, (int, np.integer)) or not 0 <= b < batch:
             raise SpecError(f"there is no stream {b!r}", hint=f"streams are 0 … {batch - 1}")
     return found
+
+
+def by_port(network: Network, x: Mapping[str, Array], batch: int) -> dict[str, Array]:
+    """Return rows by input; where they are those of the first layer's ports, put together as its row.
+
+    Raises
+    ------
+    ShapeError : a port's rows are missing, or have another width, or there are not as many of each
+    """
+    ports = _ports(network, "inputs")
+    if not ports or not x or x.keys() == {INPUT} or not x.keys() <= ports.keys():
+        return dict(x)
+    parts: list[Array] = []
+    for name, (first, last) in ports.items():
+        if name not in x:
+            raise ShapeError(f"input {name!r} has no rows", hint="give rows for every input")
+        part = np.asarray(x[name])
+        if part.ndim != 3 or part.shape[0] != batch or part.shape[2] != last - first:
+            raise ShapeError(f"input {name!r}: expected [{batch}, T, {last - first}], got {list(part.shape)}")
+        if parts and part.shape[1] != parts[0].shape[1]:
+            raise ShapeError(f"input {name!r} has {part.shape[1]} rows, others have {parts[0].shape[1]}")
+        parts.append(part)
+    return {INPUT: np.concatenate(parts, 2)}
+
+
+def parted(network: Network, x: object, made: dict[str, Array]) -> Array | dict[str, Array]:
+    """Return the one output there is, or all by name; by port where rows were given by port."""
+    ports = _ports(network, "outputs")
+    given = _ports(network, "inputs").keys()
+    if len(made) > 1 or not ports or not isinstance(x, Mapping) or x.keys() == {INPUT} or not x.keys() <= given:
+        return only(made)
+    [y] = made.values()
+    return {name: y[..., first:last] for name, (first, last) in ports.items()}
+
+
+def _ports(network: Network, which: Literal["inputs", "outputs"]) -> Mapping[str, tuple[int, int]]:
+    """Names of the parts of the row that the first layer reads, or of that which the last one makes."""
+    layers = list(network.layers.values())
+    if network.inputs or network.outputs:
+        return {}
+    return layers[0 if which == "inputs" else -1].ports(which)
 
 
 def only(made: dict[str, Array]) -> Array | dict[str, Array]:

@@ -20,7 +20,7 @@ from volumetric.runtime.lower import lower
 from volumetric.runtime.plan import Plan
 from volumetric.runtime.sealed import Seal
 from volumetric.runtime.streams.chunks import Chunk, in_chunks
-from volumetric.runtime.streams.marks import check_marks, check_rows, check_streams, only
+from volumetric.runtime.streams.marks import check_marks, check_rows, check_streams, parted
 
 SEAL = Seal(magic=b"VOLSTRMS", version=1, what="a saved stream")
 
@@ -72,12 +72,13 @@ class RowStream:
 
         Parameters
         ----------
-        x : ``[batch, T, …]``, or by input
+        x : ``[batch, T, …]``, or by input; of a network of a fabric also by the fabric's inputs
         resets : ``[batch, T]``, 1 where a stream begins anew with a row: as if nothing had been before
 
         Returns
         -------
-        float32 ``[batch, T, …]``; by name where the network has several outputs
+        float32 ``[batch, T, …]``; by name where the network has several outputs, or where rows were given by
+        a fabric's inputs
 
         Raises
         ------
@@ -106,7 +107,7 @@ class RowStream:
                     self._spare.append(self._states[part.stream])
                     self._states[part.stream] = state
             del self._spare[TOGETHER:]
-        return only(made)
+        return parted(self.network, x, made)
 
     def iterate(
         self,

@@ -1,0 +1,119 @@
+"""From a blueprint to a network and its weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from volumetric.errors import SpecError
+from volumetric.fabric.blueprint import Blueprint, ReceiverState
+from volumetric.grid import Coord, Grid
+from volumetric.layers import Fabric
+from volumetric.layers.fabric.reach import latency
+from volumetric.network import Network, initialise
+from volumetric.weights import Params
+
+AT = Coord(0)
+"""Where the fabric is in its network."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """A network of one fabric, with fresh weights.
+
+    Attributes
+    ----------
+    network : its input is a row with all inputs side by side, its output one with all outputs
+    params : weights by key
+    latency : output → input → rows after which the output can depend on it, at the earliest; None: never
+    """
+
+    network: Network
+    params: Params
+    latency: Mapping[str, Mapping[str, int | None]]
+
+    @property
+    def fabric(self) -> Fabric:
+        """The layer."""
+        spec = self.network.layers[AT]
+        assert isinstance(spec, Fabric)
+        return spec
+
+    def facts(self) -> dict[str, Any]:
+        """Return what it comes to: nodes, edges, populations, parameters, state of a stream in bytes, latency."""
+        return fabric_facts(self.fabric) | {"parameters": sum(prod(store.shape) for store in self.params.values())}
+
+
+def layer_of(blueprint: Blueprint) -> Fabric:
+    """Return a blueprint as the layer of a network."""
+    declared, message = blueprint.declared, blueprint.message
+    return Fabric(
+        graph=declared.graph,
+        inputs=declared.inputs,
+        outputs=declared.outputs,
+        populations=declared.populations,
+        connectivity=declared.connectivity,
+        public=blueprint.interface.public,
+        message=blueprint.interface.message,
+        head_dim=message.head_dim,
+        heads=message.heads,
+        value_dim=message.value_dim,
+        query="state" if isinstance(message.query, ReceiverState) else "slot",
+        kv_tile=declared.kv_tile,
+        learn_distance=message.learn_distance,
+        inner_steps=blueprint.inner_steps,
+    )
+
+
+def compile(blueprint: Blueprint, *, seed: int = 0) -> Model:  # noqa: A001  (the field's name for it)
+    """Return the network of a blueprint, with fresh weights.
+
+    Parameters
+    ----------
+    seed : of the weights
+
+    Raises
+    ------
+    SpecError : the blueprint is ill-formed, or an output can depend on no input
+    """
+    spec = layer_of(blueprint)
+    late = latencies(spec)
+    for name, row in late.items():
+        if all(rows is None for rows in row.values()):
+            raise SpecError(
+                f"output {name!r} can depend on no input",
+                hint="a larger radius, or more edges",
+            )
+    width = sum(port.dim for port in spec.inputs)
+    network = Network(grid=Grid(1), layers={AT: spec}, input_shape=(width,), input_dtype="float32")
+    return Model(network=network, params=initialise(network, seed), latency=late)
+
+
+def latencies(spec: Fabric) -> dict[str, dict[str, int | None]]:
+    """Return after how many rows each output can depend on each input, at the earliest."""
+    names = [port.name for port in spec.inputs]
+    return {
+        port.name: {name: latency(spec.facts, name, port.name, spec.inner_steps) for name in names}
+        for port in spec.outputs
+    }
+
+
+def fabric_facts(spec: Fabric) -> dict[str, Any]:
+    """Return what a fabric comes to: nodes, edges, populations, the state of a stream in bytes, latency."""
+    facts = spec.facts
+    return {
+        "nodes": {"inputs": facts.inputs, "cells": facts.cells, "outputs": facts.outputs},
+        "edges": len(facts.senders),
+        "populations": {
+            p.name: {
+                "cell": type(p.cell).__name__,
+                "nodes": facts.populations[p.name].stop - facts.populations[p.name].start,
+                "share": p.share,
+            }
+            for p in spec.populations
+        },
+        "state_bytes": 4 * sum(state.size for state in spec.states()),
+        "latency": latencies(spec),
+    }
