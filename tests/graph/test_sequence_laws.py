@@ -77,13 +77,12 @@ FORWARD: dict[str, LayerSpec] = {
         ),
     ),
     "fabric": MIXED,
-    "attention": MultiHeadAttention(embed_dim=WIDTH, num_heads=2, head_dim=4, window=3, rope=Rope(dim=4)),
-    "grouped": MultiHeadAttention(
+    "attention": MultiHeadAttention(
         embed_dim=WIDTH,
         num_heads=4,
         num_kv_heads=2,
         head_dim=2,
-        window=20,
+        window=3,
         softcap=5.0,
         sinks=True,
         qk_norm=True,
@@ -112,8 +111,7 @@ FORWARD: dict[str, LayerSpec] = {
 """What goes on from call to call."""
 WHOLE: dict[str, LayerSpec] = {
     "all rows": MultiHeadAttention(embed_dim=WIDTH, num_heads=2, head_dim=2, rope=Rope(dim=2)),
-    "two ways": MultiHeadAttention(embed_dim=WIDTH, num_heads=2, head_dim=2, rope=Rope(dim=2), causal=False),
-    "near": MultiHeadAttention(embed_dim=WIDTH, num_heads=1, causal=False, window=2, num_kv_heads=1),
+    "two ways": MultiHeadAttention(embed_dim=WIDTH, num_heads=2, head_dim=2, rope=Rope(dim=2), causal=False, window=4),
 }
 """What begins with its call, of a whole sequence or of several."""
 BACKWARD: dict[str, LayerSpec] = {
