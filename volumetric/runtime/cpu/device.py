@@ -89,11 +89,11 @@ class CpuDevice:
 
         return open_stream(self, machine, params, batch=batch)
 
-    def graphs(self) -> CpuGraphs:
-        """Return the device for tensor graphs."""
+    def graphs(self, *, alike: bool = False) -> CpuGraphs:
+        """Return the device for tensor graphs; `alike`: a row has the same bits in any company, see `CpuGraphs`."""
         from volumetric.runtime.cpu.graph.device import CpuGraphs
 
-        return CpuGraphs(self.threads)
+        return CpuGraphs(self.threads, alike=alike)
 
     @staticmethod
     def _storage(options: RunOptions, weights: ResidentWeights) -> KVStorage:

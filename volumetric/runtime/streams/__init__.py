@@ -8,6 +8,7 @@ from volumetric.clocked import Clocked
 from volumetric.network import Network, Params
 from volumetric.runtime.device import RunOptions
 from volumetric.runtime.streams.clocked import ClockedStream
+from volumetric.runtime.streams.resident import ResidentStream, stays_resident
 from volumetric.runtime.streams.rows import RowStream
 
 
@@ -20,4 +21,6 @@ def open_stream(
     """
     if isinstance(machine, Clocked):
         return ClockedStream(device, machine, params, batch=batch)
+    if device.info.kind == "cpu" and options is None and stays_resident(machine, params):
+        return ResidentStream(device.graphs(alike=True), machine, params, batch=batch)
     return RowStream(device, machine, params, batch=batch, options=options)

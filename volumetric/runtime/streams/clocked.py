@@ -23,6 +23,7 @@ from volumetric.runtime.graph.stacks import Stack
 from volumetric.runtime.held import Held, as_numbers
 from volumetric.runtime.state_file import restore_state, save_state
 from volumetric.runtime.streams.chunks import Chunk, in_chunks
+from volumetric.runtime.streams.held import HeldValues
 from volumetric.runtime.streams.marks import check_marks, check_rows, check_streams, parted
 
 LONGEST = 64
@@ -242,7 +243,7 @@ class ClockedStream:
 
     def save(self) -> bytes:
         """Return what is kept of all streams as bytes that `restore` takes, on any device with these weights."""
-        return save_state(_Held(self.state(), self.position), self._specs)
+        return save_state(HeldValues(self.state(), self.position), self._specs)
 
     def restore(self, data: bytes) -> None:
         """Go on where the streams went that `data` was saved of.
@@ -251,7 +252,7 @@ class ClockedStream:
         ------
         CheckpointError : the bytes are damaged, or of another machine or batch; nothing has changed
         """
-        given = _Held({}, 0)
+        given = HeldValues({}, 0)
         restore_state(given, data, self._specs, sys.maxsize)
         self.fill(given.values, given.position)
 
@@ -270,21 +271,6 @@ class ClockedStream:
             key: StateSpec(name=key, shape=(self.batch, *kept.shape), kind="fixed", dtype=kept.dtype)
             for key, kept in self._kept.items()
         }
-
-
-class _Held:
-    """What streams keep, as saved bytes take and give it."""
-
-    def __init__(self, values: Mapping[str, Held], position: int) -> None:
-        self.values, self.position = values, position
-
-    def read(self, key: str) -> Held:
-        """Return what is kept under a key."""
-        return self.values[key]
-
-    def fill(self, values: Mapping[str, Held], position: int) -> None:
-        """Replace all of it."""
-        self.values, self.position = values, position
 
 
 def _joined(first: Array | dict[str, Array], then: Array | dict[str, Array]) -> Array | dict[str, Array]:

@@ -32,7 +32,7 @@ def check_rows(network: Network, x: Array | Mapping[str, Array] | None, batch: i
         if value.ndim != 2 + len(want.shape) or value.shape[0] != batch or value.shape[2:] != want.shape:
             shown = ", ".join(map(str, (batch, "T", *want.shape)))
             raise ShapeError(f"input {name!r}: expected [{shown}], got {list(value.shape)}")
-        if (want.dtype == "int32") != np.issubdtype(value.dtype, np.integer):
+        if (want.dtype == "int32") != (value.dtype.kind in "iu"):
             raise ShapeError(f"input {name!r}: expected {want.dtype}, got {value.dtype}")
         if rows not in (None, value.shape[1]):
             raise ShapeError(f"input {name!r} has {value.shape[1]} rows, others have {rows}")
@@ -100,9 +100,11 @@ def by_port(network: Network, x: Mapping[str, Array], batch: int) -> dict[str, A
 
 def parted(network: Network, x: object, made: dict[str, Array]) -> Array | dict[str, Array]:
     """Return the one output there is, or all by name; by port where rows were given by port."""
+    if not isinstance(x, Mapping):
+        return only(made)
     ports = _ports(network, "outputs")
     given = _ports(network, "inputs").keys()
-    if len(made) > 1 or not ports or not isinstance(x, Mapping) or x.keys() == {INPUT} or not x.keys() <= given:
+    if len(made) > 1 or not ports or x.keys() == {INPUT} or not x.keys() <= given:
         return only(made)
     [y] = made.values()
     return {name: y[..., first:last] for name, (first, last) in ports.items()}

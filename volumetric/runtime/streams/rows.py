@@ -60,7 +60,7 @@ class RowStream:
         check_params(network, params)
         self.network, self.batch = network, batch
         plan = lower(network)
-        if options is None and _endless(plan):
+        if options is None and endless(plan):
             options = RunOptions(context=sys.maxsize)
         self._opened = device, params, options
         self._executable = device.compile(plan, params, options)
@@ -84,11 +84,7 @@ class RowStream:
         ------
         ShapeError : rows or resets are not what the network reads; nothing has changed
         """
-        given, rows = check_rows(self.network, x, self.batch)
-        missing = [name for name in self.network.ports if name not in given]
-        if missing:
-            raise ShapeError(f"input {missing[0]!r} has no rows", hint="give rows for every input")
-        marks = None if resets is None else check_marks(resets, self.batch, rows)
+        given, rows, marks = self._check(x, resets)
         taps = self.network.taps
         made = {n: np.zeros((self.batch, rows, *self.network.shapes[c][1:]), np.float32) for n, c in taps.items()}
         parts = [part for b in range(self.batch) for part in _parts(b, rows, None if marks is None else marks[b])]
@@ -108,6 +104,16 @@ class RowStream:
                     self._states[part.stream] = state
             del self._spare[TOGETHER:]
         return parted(self.network, x, made)
+
+    def _check(
+        self, x: Array | Mapping[str, Array], resets: Array | None
+    ) -> tuple[dict[str, Array], int, Array | None]:
+        """Return rows by input, how many there are, and where streams begin anew."""
+        given, rows = check_rows(self.network, x, self.batch)
+        missing = [name for name in self.network.ports if name not in given]
+        if missing:
+            raise ShapeError(f"input {missing[0]!r} has no rows", hint="give rows for every input")
+        return given, rows, None if resets is None else check_marks(resets, self.batch, rows)
 
     def iterate(
         self,
@@ -164,7 +170,10 @@ class RowStream:
 
     def save(self) -> bytes:
         """Return what is kept of all streams as bytes that `restore` takes, on any device with these weights."""
-        parts = [state.save() for state in self._states]
+        return self._together([state.save() for state in self._states])
+
+    @staticmethod
+    def _together(parts: list[bytes]) -> bytes:
         return SEAL.close(_Header(lengths=list(map(len, parts))), parts)
 
     def restore(self, data: bytes) -> None:
@@ -174,21 +183,24 @@ class RowStream:
         ------
         CheckpointError : the bytes are damaged, or of another network or batch; nothing has changed
         """
+        self._states = [self._executable.restore(part) for part in self._apart(data)]
+
+    def _apart(self, data: bytes) -> list[bytes]:
+        """Return what each stream saved."""
         header, body = SEAL.open(data, _Header)
         if len(header.lengths) != self.batch:
             raise CheckpointError(f"the saved stream has a batch of {len(header.lengths)}, this one of {self.batch}")
         if min(header.lengths) < 0 or sum(header.lengths) != len(body):
             raise SEAL.damaged("its parts do not have the lengths that it announces")
         ends = np.cumsum(header.lengths).tolist()
-        found = [bytes(body[end - size : end]) for end, size in zip(ends, header.lengths, strict=True)]
-        self._states = [self._executable.restore(part) for part in found]
+        return [bytes(body[end - size : end]) for end, size in zip(ends, header.lengths, strict=True)]
 
     def close(self) -> None:
         """Give the device's memory back."""
         self._executable.close()
 
 
-def _endless(plan: Plan) -> bool:
+def endless(plan: Plan) -> bool:
     """Whether nothing that is kept of a stream grows, and every layer goes on for as long as there are rows."""
     specs = [step.attrs["spec"] for step in plan.steps if "spec" in step.attrs]
     return all(map(_goes_on, specs)) and all(state.kind == "fixed" for state in plan.states.values())

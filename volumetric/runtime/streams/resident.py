@@ -1,0 +1,150 @@
+"""Streams of rows whose states are all of fixed size: one program over all of them, with the states in its store.
+
+An executable serves pieces of any sequences, for which Python takes 70 µs and more a call; a program for so many rows
+of so many streams is one native call, resets and all.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+from typing import Any, Final
+
+import numpy as np
+
+from volumetric._typing import Array
+from volumetric.errors import SpecError, UnsupportedError
+from volumetric.network import Network, Params, check_params
+from volumetric.runtime.graph.network import graph_of, resumed_states
+from volumetric.runtime.graph.programs import ProgramCache
+from volumetric.runtime.held import as_numbers
+from volumetric.runtime.lower import looks_ahead, lower
+from volumetric.runtime.state_file import restore_state, save_state
+from volumetric.runtime.streams.held import HeldValues
+from volumetric.runtime.streams.marks import check_streams, parted
+from volumetric.runtime.streams.rows import RowStream, endless
+
+LONGEST: Final = 128
+"""Rows of one program; longer runs take several, of powers of two."""
+
+
+def stays_resident(network: Network, params: Params) -> bool:
+    """Whether a network can run so: float32 weights, states of fixed size and no places, no look at later rows."""
+    plan = lower(network)
+    if not plan.states or not endless(plan) or any(looks_ahead(plan, step) for step in plan.steps):
+        return False
+    if any(str(weight.scheme) != "float32" for weight in params.values()):
+        return False
+    try:
+        kept = resumed_states(plan)
+    except UnsupportedError:
+        return False
+    return kept.keys() == plan.states.keys()
+
+
+class ResidentStream(RowStream):
+    """Streams side by side, as `RowStream`, in programs over all of them: one for each power of two of rows.
+
+    Parameters
+    ----------
+    graphs : the device for tensor graphs, on which a row has the same bits in any company
+    network : one that `stays_resident`
+    batch : streams
+    """
+
+    _whole = frozenset(1 << n for n in range(LONGEST.bit_length()))
+
+    def __init__(self, graphs: Any, network: Network, params: Params, *, batch: int = 1) -> None:
+        if batch < 1:
+            raise SpecError(f"a stream needs a batch of 1 or more, got {batch}")
+        check_params(network, params)
+        self.network, self.batch = network, batch
+        self._graphs, self._store, self._programs = graphs, graphs.store(), ProgramCache()
+        for key, value in params.items():
+            self._store.put(key, value.values())
+        self._weights = tuple(self._store.keys())
+        self._kept = resumed_states(lower(network))
+        self._rows = np.zeros(batch, np.int64)  # since a stream began
+        self._name_ends()
+        for key, state in self._kept.items():
+            self._store.put(key, np.zeros((batch, *state.shape), np.float32))
+
+    def _name_ends(self) -> None:
+        network = self.network
+        self._inputs, self._outputs = tuple(network.ports), tuple(network.taps)
+        self._nothing = [np.zeros((self.batch, 0, *network.shapes[c][1:]), np.float32) for c in network.taps.values()]
+
+    def run(self, x: Array | Mapping[str, Array], *, resets: Array | None = None) -> Array | dict[str, Array]:
+        given, rows, marks = self._check(x, resets)
+        marks = None if marks is None or not marks.any() else marks.astype(np.float32)
+        arrays = [given[name] for name in self._inputs]
+        if rows in self._whole:
+            found = self._window(rows, arrays, marks)
+        else:
+            parts = [slice(*cut) for cut in pairwise(_cuts(rows))]
+            windows = [
+                self._window(p.stop - p.start, [a[:, p] for a in arrays], None if marks is None else marks[:, p])
+                for p in parts
+            ]
+            found = [np.concatenate([none, *ys], 1) for none, *ys in zip(self._nothing, *windows, strict=True)]
+        self._rows += rows
+        if marks is not None:
+            since = np.argmax(marks[:, ::-1], axis=1) + 1  # rows from the last reset on
+            self._rows = np.where(marks.any(1), since, self._rows)
+        return parted(self.network, x, dict(zip(self._outputs, found, strict=True)))
+
+    def _window(self, rows: int, arrays: list[Array], marks: Array | None) -> list[Array]:
+        """Run a number of rows for which there is a program."""
+        marks = None if marks is None or not marks.any() else marks
+        resets = marks is not None
+        program = self._programs.get((rows, resets), lambda: self._compiled(rows, resets=resets))
+        return program.run(arrays if marks is None else [*arrays, marks])
+
+    def _compiled(self, rows: int, *, resets: bool) -> Any:
+        graph = graph_of(self.network, rows, sequences=self.batch, resets=resets, resumes=True)
+        return self._graphs.compile(graph, self._store)
+
+    def reset(self, streams: Iterable[int] | None = None) -> None:
+        chosen = check_streams(streams, self.batch)
+        self._rows[chosen] = 0
+        for key in self._kept:
+            value = self._store.get(key)
+            value[chosen] = 0
+            self._store.put(key, value)
+
+    def fork(self) -> ResidentStream:
+        made = object.__new__(ResidentStream)
+        made.network, made.batch, made._graphs, made._weights = self.network, self.batch, self._graphs, self._weights
+        made._kept, made._rows, made._programs = self._kept, self._rows.copy(), ProgramCache()
+        made._name_ends()
+        made._store = self._store.share(self._weights)
+        for key in self._kept:
+            made._store.put(key, self._store.get(key))
+        return made
+
+    def save(self) -> bytes:
+        values = {key: self._store.get(key) for key in self._kept}
+        of = [HeldValues({k: v[b] for k, v in values.items()}, int(self._rows[b])) for b in range(self.batch)]
+        return self._together([save_state(held, self._kept) for held in of])
+
+    def restore(self, data: bytes) -> None:
+        found = []
+        for part in self._apart(data):
+            found.append(HeldValues({}, 0))
+            restore_state(found[-1], part, self._kept, sys.maxsize)
+        for key, state in self._kept.items():
+            rows = [as_numbers(held.values[key], np.dtype(np.float32)).reshape(state.shape) for held in found]
+            self._store.put(key, np.stack(rows))
+        self._rows = np.array([held.position for held in found], np.int64)
+
+    def close(self) -> None:
+        self._programs.clear()
+
+
+def _cuts(rows: int) -> list[int]:
+    """Return where rows are cut into powers of two, so that few programs serve all lengths."""
+    cuts = [0]
+    while cuts[-1] < rows:
+        cuts.append(cuts[-1] + min(1 << ((rows - cuts[-1]).bit_length() - 1), LONGEST))
+    return cuts
