@@ -76,7 +76,7 @@ def test_processes_give_what_one_gives(tmp_path: Path) -> None:
         (["run", "copy", "--seeds", "0"], 2, "--seeds must be 1 or more"),
         (["run", "copy", "--lengths", "a"], 2, "--lengths must be numbers"),
         (["run", "copy", "--lengths", "3"], 1, "copy: length must be at least"),
-        (["run", "copy", "--model", "LQ"], 1, "pattern 'LQ'"),
+        (["run", "copy", "--model", "LQ"], 1, "'LQ'"),
         (["run", "copy", "--steps", "0"], 1, "steps must be at least 1"),
         (["run", "copy", "--lr", "nan"], 1, "learning rate"),
         (["run", "copy", "--workers", "0"], 1, "workers must be at least 1"),

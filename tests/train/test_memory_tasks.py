@@ -7,10 +7,12 @@ import pytest
 
 from tests.devices import device
 from volumetric.errors import SpecError
+from volumetric.layers import Column, Fabric
 from volumetric.train import memory
 from volumetric.train.losses import IGNORED
 from volumetric.train.memory.base import part_of
 from volumetric.train.memory.baselines import ROWS, baseline, baselines_of, score
+from volumetric.train.memory.models import FABRIC, network_for
 from volumetric.train.problems import Problem
 
 NAMES = list(memory.TASKS)
@@ -141,3 +143,22 @@ def test_dense_answers_are_those_of_shorter_samples(name: str) -> None:
             cut[:, -1] = few.inputs[0, -1]
             now = more.targets[:, t] >= 0
             np.testing.assert_array_equal(task.solve(cut)[now, -1], more.targets[now, t])
+
+
+def test_networks_are_named_by_their_cells() -> None:
+    ids, values = memory.copy(0, 2), memory.sines(0, 2)
+    two, column = (network_for(ids, name, 16) for name in ("M/S", "AX"))
+    kinds = [spec.kind for spec in two.layers.values()]
+    assert kinds == ["embedding", "pre_up_gated", "post_up_gated", "layer_norm", "dense"]
+    assert any(isinstance(spec, Column) for spec in column.layers.values())
+    for problem, made in ((ids, 8), (values, 1)):
+        for name in ("L", FABRIC):
+            network = network_for(problem, name, 8)
+            assert network.shapes[network.taps["output"]][-1] == made
+    [body] = [spec for spec in network_for(ids, FABRIC, 8).layers.values() if isinstance(spec, Fabric)]
+    assert body.facts.outputs == 4
+    for name in ("Q", "", "M/", "fabrics"):
+        with pytest.raises(SpecError):
+            network_for(ids, name, 16)
+    with pytest.raises(SpecError):
+        network_for(ids, FABRIC, 0)

@@ -43,8 +43,9 @@ def tasks(
     names : str
         Tasks to run; all unless given.
     model : str
-        Cells one behind the other, by their letters: A Axon, X attention with a memory, M mLSTM, S sLSTM, L LSTM, C
-        causal convolution, Ag AGaLiTe. Several networks are separated by commas.
+        Cells of a stack by their letters: A Axon, X attention with a memory, M mLSTM, S sLSTM, L LSTM, C causal
+        convolution, Ag AGaLiTe; with ^ behind it, projections that remember. Several letters are a column of cells,
+        M/S is one layer behind another. Or fabric. Several networks are separated by commas.
     width : int
         Features of a row between the cells.
     seeds : int

@@ -1,60 +1,64 @@
-"""Networks that memory tasks are given to: cells of a pattern between an embedding and a head."""
+"""Networks that memory tasks are given to, by short names: stacks by their patterns, and a fabric."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
-from types import MappingProxyType
 from typing import Final
 
-from volumetric.builders import chain
+from volumetric.builders import auto_stack, chain
 from volumetric.errors import SpecError
-from volumetric.layers import (
-    LSTM,
-    MLSTM,
-    SLSTM,
-    AGaLiTe,
-    Axon,
-    CausalConv1d,
-    Dense,
-    Embedding,
-    LayerSpec,
-    XLAttention,
-)
+from volumetric.layers import Dense, Embedding, Fabric, LayerSpec
+from volumetric.layers.fabric.cells import SLSTM
+from volumetric.layers.fabric.declared import InPort, OutPort, Population
+from volumetric.layers.fabric.edges import LocalRadius
+from volumetric.layers.fabric.graphs import Lattice
+from volumetric.layers.fabric.places import XBand
 from volumetric.network import Network
 from volumetric.train.problems import Problem
 
-CELLS: Final = MappingProxyType[str, Callable[[int], LayerSpec]](
-    {
-        "A": lambda width: Axon(in_features=width, out_features=width),
-        "X": lambda width: XLAttention(embed_dim=width),
-        "M": lambda width: MLSTM(embed_dim=width),
-        "S": lambda width: SLSTM(embed_dim=width),
-        "L": lambda width: LSTM(input_size=width, hidden_size=width),
-        "C": lambda width: CausalConv1d(channels=width),
-        "Ag": lambda width: AGaLiTe(embed_dim=width),
-    }
-)
-"""Token of a pattern → a cell of some width."""
+FABRIC: Final = "fabric"
+_SIDE, _REACH, _CELL = 4, 1.5, 16
 
 
-def network_for(problem: Problem, pattern: str, width: int) -> Network:
-    """Return an embedding (or a projection, of values), the cells of a pattern and a head.
+def network_for(problem: Problem, model: str, width: int) -> Network:
+    """Return the network of a name, between an embedding (or a projection, of values) and a head.
+
+    Parameters
+    ----------
+    model : patterns of `volumetric.builders.auto_stack`, one for each layer, with slashes between them: ``"M"``,
+        ``"AXMS/L"``; or ``"fabric"``: 4 × 4 nodes, of which the first column takes rows and the last hands them out,
+        with sLSTMs of 16 in between that read their neighbours, twice for each row, so that a row gets through
+    width : features of a row inside
 
     Raises
     ------
-    SpecError : the pattern has no tokens, or others than these
+    SpecError : there is no such cell, or it does not go with the width
     """
-    tokens = re.findall("Ag|.", pattern)
-    unknown = next((token for token in tokens if token not in CELLS), None)
-    if unknown is not None or not tokens:
-        raise SpecError(f"pattern {pattern!r}: no cell is called {unknown or ''!r}", hint=f"tokens: {' '.join(CELLS)}")
+    if model == FABRIC:
+        return _fabric(problem, width)
+    patterns = model.split("/")
+    ids = problem.vocabulary or None
+    inputs = None if ids else problem.inputs.shape[-1]
+    return auto_stack(width, len(patterns), patterns, embed=ids, inputs=inputs, classes=problem.outputs)
+
+
+def _fabric(problem: Problem, width: int) -> Network:
     first: LayerSpec
     if problem.vocabulary:
         first = Embedding(num_embeddings=problem.vocabulary, embedding_dim=width)
-        shape, dtype = (), "int32"
     else:
         first = Dense(in_features=problem.inputs.shape[-1], out_features=width)
-        shape, dtype = problem.inputs.shape[2:], "float32"
-    cells = [CELLS[token](width) for token in tokens]
-    return chain([first, *cells, Dense(in_features=width, out_features=problem.outputs)], shape, dtype)
+    if width < 1:
+        raise SpecError(f"a fabric needs a width of 1 or more, got {width}")
+    body = Fabric(
+        graph=Lattice(sizes=(_SIDE, _SIDE)),
+        inputs=(InPort(name="rows", nodes=XBand("low"), dim=width),),
+        outputs=(OutPort(name="made", nodes=XBand("high"), dim=width),),
+        populations=(Population(name="cells", cell=SLSTM(hidden=_CELL)),),
+        connectivity=(LocalRadius(radius=_REACH),),
+        public=_CELL,
+        message=_CELL,
+        head_dim=_CELL,
+        inner_steps=_SIDE - 2,
+    )
+    shape, dtype = ((), "int32") if problem.vocabulary else (problem.inputs.shape[2:], "float32")
+    return chain([first, body, Dense(in_features=width, out_features=problem.outputs)], shape, dtype)
