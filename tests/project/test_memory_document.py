@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -27,6 +28,15 @@ def test_the_table_is_that_of_the_tasks() -> None:
 def test_the_example_runs() -> None:
     [code] = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
     exec(compile(code, "docs/memory_tasks.md", "exec"), {})
+
+
+def test_the_file_is_trained(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    [settings] = re.findall(r"```toml\n(.*?)```", TEXT, re.DOTALL)
+    path = tmp_path / settings.partition("\n")[0].removeprefix("# ")
+    path.write_text(settings, encoding="utf-8")
+    small = ["data.options.samples=40", "train.epochs=1", "network.options.width=8"]
+    assert main(["train", str(path), "--device", "cpu", "--json", "--quiet", *(f"--set={one}" for one in small)]) == 0
+    assert json.loads(capsys.readouterr().out)["updates"] == 2
 
 
 def test_the_commands_are_understood(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
