@@ -8,11 +8,16 @@ import numpy as np
 import pytest
 
 from tests.builders.test_builders import normal, run
+from tests.devices import device
 from volumetric.builders import auto_stack, insert, presets, sequential, stack, transformer
 from volumetric.builders.presets import PRESETS, presets_of
 from volumetric.errors import ShapeError, SpecError, UnsupportedError
 from volumetric.evolution import extract_dna
 from volumetric.evolution.compare import compare
+from volumetric.evolution.grids.config import GridMutationConfig
+from volumetric.evolution.grids.genome import GridGenome, GridInnovations
+from volumetric.evolution.grids.mutate import mutate
+from volumetric.evolution.splice import SpliceConfig, splice
 from volumetric.grid import Coord, Grid, Link
 from volumetric.layers import (
     LSTM,
@@ -30,6 +35,8 @@ from volumetric.layers import (
 )
 from volumetric.network import Network, initialise
 from volumetric.network_json import network_from_json
+from volumetric.runtime import RunOptions, lower
+from volumetric.runtime.reference import ReferenceDevice
 
 TABLE = {
     "A": ("post_up_gated", "axon"),
@@ -212,3 +219,34 @@ def test_scaffolds_say_what_does_not_fit() -> None:
     assert not PassThrough(core=Discrete(function="sign")).contextual
     assert PassThrough(core=Axon(in_features=2, out_features=2)).takes_resets
     assert PassThrough(core=MultiHeadAttention(embed_dim=4, num_heads=2)).contextual
+
+
+def test_stacks_are_mutated_and_crossed() -> None:
+    network = stack(8, [["A", "C"], "L"], inputs=3, classes=2)
+    parents = [(network, initialise(network, seed)) for seed in (1, 2)]
+    child = splice(parents[0], parents[1], SpliceConfig(mode="uniform", share=0.5))
+    crossed = {layer.path for layer in child.report if layer.share > 0}
+    assert {"1.0.0.0", "1.0.0.0/0", "1.0.0.0/0/core", "1.0.0.0/1/core", "2.0.0.0/core"} <= crossed
+    key = "1.0.0.0/0/gate1.wr.weight"
+    mine, other, made = (of[key].values() for of in (parents[0][1], parents[1][1], child.params))
+    assert ((made == mine) | (made == other)).all()
+    assert (made != mine).any()
+    assert (made != other).any()
+    genome = GridGenome.first(network, parents[0][1])
+    changed = mutate(genome, GridMutationConfig(layer_rate=1.0), GridInnovations(next=9), np.random.default_rng(0))
+    assert np.isfinite(run(changed.network, changed.params, normal(5, 3))).all()
+    assert any((changed.params[key].values() != parents[0][1][key].values()).any() for key in parents[0][1])
+
+
+def test_a_language_model_with_packed_weights_goes_on_token_by_token() -> None:
+    network = stack(32, ["AC"], embed=19, classes=19)
+    params = initialise(network, 3)
+    network.morph(params, "int8:g32")
+    options = RunOptions(context=64, compute="float32", kv_dtype="float32")
+    fast, exact = (of.compile(lower(network), params, options) for of in (device("cpu"), ReferenceDevice()))
+    states = fast.new_state(), exact.new_state()
+    ids = np.random.default_rng(1).integers(0, 19, 9).astype(np.int32)
+    for part in (ids[:6], ids[6:7], ids[7:]):
+        got, want = (of.forward(state, part, last_only=False) for of, state in zip((fast, exact), states, strict=True))
+        np.testing.assert_allclose(got, want, rtol=0, atol=1e-4 * np.abs(want).max())
+    fast.close()

@@ -37,11 +37,13 @@ def _mixed(scope: Scope, spec: Column, p: dict[str, int], u: int, changes: list[
     """Emit ``Σᵢ aᵢ Δᵢ`` and ``Σᵢⱼ aᵢ sᵢⱼ Δⱼ``: what follows of the mixer is products that are the same for all."""
     work, count, keys = scope.work, len(changes), spec.keys
     rows, width = work.shape(u)
-    # First what devices run on rows: what follows is of no row, and belongs together.
-    asked = work.reshape(linear(work, p, ("mix.q.",), u), (rows, 1, keys))
-    read = work.reshape(work.concat([linear(work, p, ("mix.k.",), of) for of in changes], 1), (rows, count, keys))
-    every = work.reshape(work.concat(changes, 1), (rows, count, width))
+    # First what devices run on rows: what follows is none of that, and stays together.
+    asked = linear(work, p, ("mix.q.",), u)
+    read = work.concat([linear(work, p, ("mix.k.",), of) for of in changes], 1)
+    every = work.concat(changes, 1)
     local = linear(work, p, ("refine.q.",), u) if spec.refine else None
+    asked, read = work.reshape(asked, (rows, 1, keys)), work.reshape(read, (rows, count, keys))
+    every = work.reshape(every, (rows, count, width))
     prior = _prior(scope, spec, p)
     asked = work.binary("add", asked, work.reshape(p["mix.bias"], (1, count, keys)))
     scores = work.affine(work.gemm(asked, read, trans_b=True), keys**-0.5)
@@ -53,7 +55,7 @@ def _mixed(scope: Scope, spec: Column, p: dict[str, int], u: int, changes: list[
         table = work.reshape(p["refine.keys"], (1, count, spec.local_keys))
         refined = work.gemm(work.reshape(local, (1, *work.shape(local))), table, trans_b=True)
         logits = work.add(prior, work.affine(work.reshape(refined, (rows, count)), spec.refine_factor))
-    a = work.reshape(work.softmax(logits), (rows, 1, count))
+    a = work.reshape(work.emit("softmax", (logits,))[0], (rows, 1, count))
     looks = work.reshape(work.softmax(work.reshape(scores, (rows * count, count))), (rows, count, count))
     both = work.concat((a, work.gemm(a, looks)), 1)
     own, seen = work.split(work.gemm(both, every), (1, 1), 1)
