@@ -54,7 +54,7 @@ Esther. The text to calibrate with, {calibrating} tokens, is Python's own refere
 | scheme | bits per weight | rounding | KL, nats a token | same likeliest token | perplexity |
 | --- | --- | --- | --- | --- | --- |
 {rows}
-
+{budgets}
 The two texts are of different kinds on purpose, English of 1611 and a programming language's reference: what is won
 here does not come from having seen the text. A text of the kind that the model will read wins more: the first half of
 the Book of Esther calibrates, the second half is measured.
@@ -65,13 +65,19 @@ the Book of Esther calibrates, the second half is measured.
 """
 
 NOTES = {
+    "q3_nl": """ `q3_nl` has 3.25 bits a weight, 3.28 in rows of 576,
+which it fills: calibrated it is usable, with less than twice the original's perplexity.""",
     "q3_k": """ Rows of 576 numbers, all but those of the third matrix
 of each MLP, fill no blocks of 256: under `q3_k` they take iq4_nl, as in llama.cpp.""",
     "uint2:g32": """ `uint2:g32`, codes of two bits with a
 scale and an offset for each 32, has 3 bits a weight in every matrix but the embedding: calibration brings its
-perplexity down from that of noise, to several times the original's, which is not usable. The type of 3 bits is `q3_k`,
-for models whose rows are multiples of 256.""",
+perplexity down from that of noise, to several times the original's, which is not usable.""",
 }
+
+BUDGETS = """
+`--bits N` counts all that is stored, the embedding too, which has a fifth of this model's numbers. Of the
+budgets measured, {least} is the least whose perplexity is below twice the original's{beyond}.
+"""
 
 CHOSEN = """
 What `{bits}` chose, by matrix of a layer. The KL divergence that was estimated for all of it is {estimated:.3f} nats a
@@ -147,9 +153,22 @@ def page(jobs: list[Job], lines: dict[str, dict[str, Any]], calibrating: int, bi
         python=sys.version.split()[0],
         rows="\n".join(lines[job.name]["row"] for job in jobs if job.table == "other"),
         halves="\n".join(lines[job.name]["row"] for job in jobs if job.table == "same"),
+        budgets=usable([job for job in jobs if job.scheme.startswith("--bits")], lines, first["original"]),
         notes="".join(note for scheme, note in NOTES.items() if any(job.scheme == scheme for job in jobs)),
     )
     return text + "".join(chosen(job, lines[job.name]["chosen"]) for job in jobs if "chosen" in lines[job.name])
+
+
+def usable(budgets: list[Job], lines: dict[str, dict[str, Any]], original: float) -> str:
+    """Down to which budget perplexity is below twice that of the original; nothing where none is."""
+    ratios = {job.scheme: float(lines[job.name]["row"].split("|")[-2]) / original for job in budgets}
+    good = [scheme for scheme, ratio in ratios.items() if ratio < 2]
+    if not good:
+        return ""
+    least = min(good, key=lambda scheme: float(scheme.split()[1]))
+    beyond = [f"`{scheme}` has {ratio:.2f} times" for scheme, ratio in ratios.items() if ratio >= 2]
+    ends = f" ({ratios[least]:.2f} times" + "".join(f"; {text}" for text in beyond) + ")"
+    return BUDGETS.format(least=f"`{least}`", beyond=ends)
 
 
 def chosen(job: Job, found: dict[str, Any]) -> str:
