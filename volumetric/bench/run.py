@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from itertools import islice
 
@@ -19,11 +19,23 @@ from volumetric.runtime.device import Executable, State
 from volumetric.runtime.profile import StepTime
 
 
-def measure(executable: Executable, vocab_size: int, case: Case, repetitions: int = 5, seed: int = 0) -> list[float]:
+def measure(
+    executable: Executable,
+    vocab_size: int,
+    case: Case,
+    repetitions: int = 5,
+    seed: int = 0,
+    *,
+    clock: Callable[[], float] = time.perf_counter,
+) -> list[float]:
     """Return the tokens per second of each repetition of `case`; a warm-up before them does not count.
 
     Prompts go in the chunks in which `Session` feeds them. Generation is the device's greedy loop, which includes the
     arg max of each step. A batch counts the tokens of all its sequences; each step of it is one call.
+
+    Parameters
+    ----------
+    clock : gives seconds: of the clock, or of processor time, as `time.process_time`
 
     Raises
     ------
@@ -41,9 +53,9 @@ def measure(executable: Executable, vocab_size: int, case: Case, repetitions: in
     if case.batch > 1:
         states = [state, *(state.fork() for _ in range(case.batch - 1))]
         tokens = rng.generator(seed).integers(0, vocab_size, case.batch).astype(np.int32)
-        rates = _repeat_batch(executable, states, case, tokens)
+        rates = _repeat_batch(executable, states, case, tokens, clock)
     else:
-        rates = _repeat(executable, state, case, prompt, first)
+        rates = _repeat(executable, state, case, prompt, first, clock)
     return list(islice(rates, 1, repetitions + 1))
 
 
@@ -65,26 +77,30 @@ def profile(
     return tuple(executable.step_times(states, rows, repeats=repetitions))
 
 
-def _repeat_batch(executable: Executable, states: list[State], case: Case, first: IntArray) -> Iterator[float]:
+def _repeat_batch(
+    executable: Executable, states: list[State], case: Case, first: IntArray, clock: Callable[[], float]
+) -> Iterator[float]:
     origin = states[0].fork()
     while True:
         states = [_back(state, origin) for state in states]
-        start = time.perf_counter()
+        start = clock()
         with closing(executable.greedy(states, first.tolist())) as generated:
             for _ in islice(generated, case.generate):
                 pass
-        yield case.generate * len(states) / (time.perf_counter() - start)
+        yield case.generate * len(states) / (clock() - start)
 
 
-def _repeat(executable: Executable, state: State, case: Case, prompt: IntArray, first: int) -> Iterator[float]:
+def _repeat(
+    executable: Executable, state: State, case: Case, prompt: IntArray, first: int, clock: Callable[[], float]
+) -> Iterator[float]:
     origin = state.fork()
     while True:
         state = _back(state, origin)
-        start = time.perf_counter()
+        start = clock()
         _feed(executable, state, prompt)
         if case.generate:
             _generate(executable, state, first, case.generate)
-        yield (case.prompt + case.generate) / (time.perf_counter() - start)
+        yield (case.prompt + case.generate) / (clock() - start)
 
 
 def _back(state: State, origin: State) -> State:
