@@ -21,6 +21,7 @@ class Training:
     path : of the layer in the network, ``"1.0.0.0/2"``
     noise : what random numbers depend on, see `layers.noise`
     first : rows of the batch that go before those of this pass
+    penalties : path of a layer → what it adds to the sum of the loss's terms. Its VJP has their gradients, too
     """
 
     learned: frozenset[str] = frozenset()
@@ -29,6 +30,7 @@ class Training:
     path: str = ""
     noise: Key = (0, 0)
     first: int = 0
+    penalties: dict[str, Array] = field(default_factory=dict)
 
     def child(self, name: str) -> Training:
         """Return the same pass for a layer inside of this one."""

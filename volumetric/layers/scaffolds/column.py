@@ -63,6 +63,8 @@ class Column(Container):
     refine : weight of the refiner; 0: there is none
     refine_dim, refine_temperature : width of its keys, None: embed_dim; its temperature
     prune : experts without a weight do not take part in the mixer either
+    balance : weight of a term for each row that backprop adds to the loss while training, E Σᵢ (mean of aᵢ over the
+        rows of the sequence)²: 1 where all E experts are used alike, E where one is
     eps : of the norm
     """
 
@@ -78,6 +80,7 @@ class Column(Container):
     refine_dim: int | None = None
     refine_temperature: float = 1.0
     prune: bool = False
+    balance: float = 0.0
     eps: float = 2.0**-23
 
     def __post_init__(self) -> None:
@@ -96,8 +99,10 @@ class Column(Container):
             value = getattr(self, name)
             if not (math.isfinite(value) and value > least):
                 raise SpecError(f"column: {name} must be a number above {least:g}, got {value!r}")
-        if not (math.isfinite(self.refine) and self.refine >= 0):
-            raise SpecError(f"column: refine must be a number from 0 on, got {self.refine!r}")
+        for name in ("refine", "balance"):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value >= 0):
+                raise SpecError(f"column: {name} must be a number from 0 on, got {value!r}")
 
     @property
     def keys(self) -> int:
@@ -180,7 +185,13 @@ class Column(Container):
         def run(i: int, u: Array) -> tuple[Array, Saved]:
             return self.experts[i].train_forward(below(p, str(i)), u, training=training.child(str(i)))
 
-        return self._run(p, xs[0], run)
+        y, saved = self._run(p, xs[0], run)
+        if self.balance and len(self.experts) > 1:
+            a = saved["a"]
+            mean, factor = a.mean(-2, keepdims=True), a.dtype.type(self.balance * len(self.experts))
+            training.penalties[training.path] = np.square(mean).sum() * factor * a.shape[-2]
+            saved["balance"] = 2 * factor * mean
+        return y, saved
 
     def _run(self, p: Arrays, x: Array, run: Callable[[int, Array], tuple[Array, Saved]]) -> tuple[Array, Saved]:
         if len(self.experts) == 1:
@@ -238,6 +249,7 @@ class Column(Container):
         g_changes = a[..., None] * g[..., None, :] + share[..., None] * g_seen[..., None, :]
         g_share = np.einsum("...d,...jd->...j", g_seen, changes)
         g_a = np.einsum("...d,...id->...i", g, changes) + np.einsum("...j,...ij->...i", g_share, looks)
+        g_a = g_a + saved["balance"] if "balance" in saved else g_a
         g_scores = softmax_vjp(looks, a[..., None] * g_share[..., None, :]) * x.dtype.type(self.keys**-0.5)
         g_asked = g_scores @ saved["keys"]
         count = len(self.experts)

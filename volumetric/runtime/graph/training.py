@@ -151,7 +151,7 @@ def gradient_graph(of: ForwardPass, weights: EmitWeights, rule: UpdateRule) -> G
         noise=_noise(work, of),
     )
     seen = emit_loss(work, of, weights, training)
-    gradients = master_gradients(work, rule, emit_seeds(work, seen.slopes, shared=of.shared))
+    gradients = master_gradients(work, rule, _seeds(work, of, seen, training))
     for key, g in gradients.items():
         work.assign(sum_key(key), work.add(_where(work, work.stored(sum_key(key), rule.masters[key]), keep), g))
     for key, value in training.buffers.items():
@@ -178,7 +178,7 @@ def step_graph(of: ForwardPass, weights: EmitWeights, rule: UpdateRule) -> Graph
     work = GraphBuilder(flush=True)
     training = begin_training(work, of, rule)
     seen = emit_loss(work, of, weights, training)
-    gradients = master_gradients(work, rule, emit_seeds(work, seen.slopes, shared=of.shared))
+    gradients = master_gradients(work, rule, _seeds(work, of, seen, training))
     told = write_update(work, rule, gradients, training.buffers, work.input("knobs", (KNOBS,)), seen.totals)
     _leave(work, seen, told[1])
     return work.finish([work.concat([seen.totals, *told], 0)])  # one tensor: a device hands each over apart
@@ -193,10 +193,11 @@ def watch_graph(
     each of the n entries returned least, greatest, mean, and the fraction above `active` in magnitude.
     """
     work = GraphBuilder(flush=True)
-    seen = emit_loss(work, of, weights, begin_training(work, of, rule))
+    training = begin_training(work, of, rule)
+    seen = emit_loss(work, of, weights, training)
     made = seen.values
     ends = [step.outputs[0] for step in of.plan.steps if 0 not in work.shape(made[step.outputs[0]])]
-    slopes = differentiate(work, emit_seeds(work, seen.slopes, shared=of.shared), [made[end] for end in ends])
+    slopes = differentiate(work, _seeds(work, of, seen, training), [made[end] for end in ends])
     entries = [Watched(end, "forward", prod(work.shape(made[end]))) for end in ends]
     entries += [Watched(end, "backward", prod(work.shape(made[end]))) for end in reversed(ends) if made[end] in slopes]
     found = [made[e.value] if e.mode == "forward" else slopes[made[e.value]] for e in entries]
@@ -250,6 +251,11 @@ def _leave(work: GraphBuilder, seen: Seen, good: int | None = None) -> None:
     """Write what streams keep, unless the one element of `good` is 0."""
     for key, value in seen.left.items():
         work.assign(key, value, good)
+
+
+def _seeds(work: GraphBuilder, of: ForwardPass, seen: Seen, training: GraphTraining) -> dict[int, int]:
+    """Emit the gradients that all others come from: of the losses, and of what layers add to them."""
+    return emit_seeds(work, seen.slopes, shared=of.shared) | {i: work.scalar(1.0) for i in training.penalties}
 
 
 def emit_inputs(work: GraphBuilder, of: ForwardPass) -> dict[str, int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Literal, TypeAlias, TypeVar
 
@@ -29,10 +29,12 @@ class GraphTraining:
     buffers : key → newest value of each buffer that layers may change; they put theirs here, and who emits the graph
         decides when it is written
     noise : key of the pass, int32 [2], which random choices depend on; None where no layer makes any
+    penalties : what layers add to the sum of the loss's terms, each [1]
     """
 
     buffers: dict[str, int]
     noise: int | None = None
+    penalties: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -55,7 +55,10 @@ def _mixed(scope: Scope, spec: Column, p: dict[str, int], u: int, changes: list[
         table = work.reshape(p["refine.keys"], (1, count, spec.local_keys))
         refined = work.gemm(work.reshape(local, (1, *work.shape(local))), table, trans_b=True)
         logits = work.add(prior, work.affine(work.reshape(refined, (rows, count)), spec.refine_factor))
-    a = work.reshape(work.emit("softmax", (logits,))[0], (rows, 1, count))
+    a = work.emit("softmax", (logits,))[0]
+    if spec.balance and scope.training is not None:
+        scope.training.penalties.append(_balance(scope, spec, a))
+    a = work.reshape(a, (rows, 1, count))
     looks = work.reshape(work.softmax(work.reshape(scores, (rows * count, count))), (rows, count, count))
     both = work.concat((a, work.gemm(a, looks)), 1)
     own, seen = work.split(work.gemm(both, every), (1, 1), 1)
@@ -76,3 +79,12 @@ def _prior(scope: Scope, spec: Column, p: dict[str, int]) -> int:
     scores = work.affine(scores, spec.prior_factor)
     kept = scores if spec.chosen is None else work.keep_largest(scores, spec.chosen)
     return work.affine(kept, 1 / spec.temperature)
+
+
+def _balance(scope: Scope, spec: Column, a: int) -> int:
+    """Emit what one-sided use of experts adds to the loss, [1]; as a mean over rows, times their number."""
+    work = scope.work
+    each = scope.sequenced(a)
+    length, count = work.shape(each)[1:]
+    squares = work.reduce(work.unary(work.reduce(each, "mean", (1,)), "square"), "sum", (0, 1, 2))
+    return work.affine(work.reshape(squares, (1,)), spec.balance * count * length)
