@@ -27,7 +27,7 @@ def dyck2(
 
     In the wrong ones the kinds of two closing brackets, of different kinds, are exchanged: counts and depths are those
     of a right one. Both close what was opened 6 steps before or earlier, and stand before the last 16 rows.
-    `dense`: each row asks whether all is right so far.
+    `dense`: each row asks whether all is right so far, and any two are exchanged, near ones too.
     """
     return drawn(
         _draw,
@@ -49,7 +49,8 @@ def _draw(random: np.random.Generator, count: int, length: int, dense: bool) -> 
     y = np.empty(0, np.int64)  # rows before the first that tells a wrong word
     while len(x) < count:  # some have no two brackets to exchange
         words, far = _words(random, count, length)
-        chosen = [_one_of(random, far & (words == kind)) for kind in (2, 3)]
+        may = far | dense
+        chosen = [_one_of(random, may & (words == kind)) for kind in (2, 3)]
         fit = np.nonzero((chosen[0] >= 0) & (chosen[1] >= 0))[0]
         words, right = words[fit], random.integers(0, 2, len(fit))
         wrong = np.nonzero(right == 0)[0]
