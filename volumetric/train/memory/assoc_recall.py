@@ -8,7 +8,7 @@ import numpy as np
 
 from volumetric._typing import Array
 from volumetric.errors import SpecError
-from volumetric.train.memory.base import NOT_ASKED, Drawn, MemoryTask, Split, drawn, places
+from volumetric.train.memory.base import NOT_ASKED, Drawn, MemoryTask, Sampler, Split, places
 from volumetric.train.problems import Problem
 
 _QUERY, _KEY = 1, 2  # 0 is a blank
@@ -29,19 +29,7 @@ def assoc_recall(
     """
     if not _QUERIES <= pairs <= _KINDS - _LONE:
         raise SpecError(f"assoc_recall: pairs must be in {_QUERIES} … {_KINDS - _LONE}, got {pairs}")
-    return drawn(
-        _draw,
-        named=TASK.name,
-        seed=seed,
-        samples=samples,
-        length=length,
-        shortest=_tokens(pairs) + 2 * _CLEAR,
-        split=split,
-        epoch=epoch,
-        vocabulary=_VALUE + _KINDS,
-        classes=tuple(map(str, range(_KINDS))),
-        options={"pairs": pairs},
-    )
+    return _SAMPLER.problem(seed, samples, length, split, epoch, shortest=_tokens(pairs) + 2 * _CLEAR, pairs=pairs)
 
 
 def _tokens(pairs: int) -> int:
@@ -88,13 +76,20 @@ def solve(inputs: Array) -> Array:
     return answers
 
 
-TASK: Final = MemoryTask(
+_SAMPLER: Final = Sampler(
     name="assoc_recall",
+    draw=_draw,
+    shortest=_tokens(8) + 2 * _CLEAR,
+    vocabulary=_VALUE + _KINDS,
+    classes=tuple(map(str, range(_KINDS))),
+)
+TASK: Final = MemoryTask(
+    name=_SAMPLER.name,
     about="which value stood behind this key?",
     needs="binding of values to keys",
     make=assoc_recall,
     solve=solve,
     length=128,
-    shortest=_tokens(8) + 2 * _CLEAR,
+    shortest=_SAMPLER.shortest,
     chance=1 / _KINDS,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
@@ -58,62 +58,78 @@ class MemoryTask:
     dense: bool = False
 
 
-def drawn(
-    draw: Callable[..., Drawn],
-    *,
-    named: str,
-    seed: int,
-    samples: int,
-    length: int,
-    shortest: int,
-    split: Split,
-    epoch: int,
-    vocabulary: int = 0,
-    classes: tuple[str, ...] = (),
-    options: Mapping[str, Any] | None = None,
-) -> Problem:
-    """Draw samples of a split until there are enough.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampler:
+    """Where the samples of a task come from.
 
-    A sample depends on `seed`, `epoch`, its number and `length` alone. Which split it is of depends on a hash of its
+    A sample depends on seed, epoch, its number and its length alone. Which split it is of depends on a hash of its
     inputs: two splits share none, whatever seeds they are drawn with.
 
-    Parameters
+    Attributes
     ----------
+    name : the task, for errors and the stream of random numbers
     draw : ``draw(random, count, length, **options)`` → inputs and answers of so many samples
-    named : the task, for errors and the stream of random numbers
-    shortest : least `length`
-    epoch : samples of another epoch are others
-    vocabulary, classes : of the problem
-
-    Raises
-    ------
-    SpecError : a number is too small, or the split unknown
+    shortest : least length
+    vocabulary, classes : of the problem; without classes there are values
     """
-    for name, value, least in (("samples", samples, 1), ("length", length, shortest), ("seed", seed, 0)):
-        if value < least:
-            raise SpecError(f"{named}: {name} must be at least {least}, got {value}")
-    if split not in _PARTS:
-        raise SpecError(f"{named}: unknown split {split!r}", hint=f"one of {', '.join(_PARTS)}")
-    found: list[Drawn] = []
-    count, stream = 0, zlib.crc32(named.encode())
-    for block in itertools.count():
-        inputs, answers = draw(rng.generator(seed, stream, epoch, block), _BLOCK, length, **(options or {}))
-        mine = np.isin(part_of(inputs), _PARTS[split])
-        found.append((inputs[mine], answers[mine]))
-        count += int(mine.sum())
-        if count >= samples:
-            break
-    x, y = (np.concatenate(arrays)[:samples] for arrays in zip(*found, strict=True))
-    resets = np.zeros((samples, length), np.uint8)
-    resets[:, 0] = 1
-    if classes:
-        asked = y != NOT_ASKED
-        x, y = x.astype(np.int32), y.astype(np.int64)
-    else:
-        asked = np.isfinite(y[..., 0])
-        x, y = x.astype(np.float32), np.where(np.isfinite(y), y, 0).astype(np.float32)
-    mask = asked.astype(np.float32)
-    return Problem(inputs=x, targets=y, mask=mask, resets=resets, classes=classes, vocabulary=vocabulary)
+
+    name: str
+    draw: Callable[..., Drawn]
+    shortest: int
+    vocabulary: int = 0
+    classes: tuple[str, ...] = ()
+
+    def problem(
+        self, seed: int, samples: int, length: int, split: Split, epoch: int, *, shortest: int = 0, **options: Any
+    ) -> Problem:
+        """Draw samples of a split until there are enough.
+
+        Parameters
+        ----------
+        epoch : samples of another epoch are others
+        shortest : least length with these options, where they change it
+
+        Raises
+        ------
+        SpecError : a number is too small, or the split unknown
+        """
+        least = shortest or self.shortest
+        for name, value, low in (
+            ("samples", samples, 1),
+            ("length", length, least),
+            ("seed", seed, 0),
+            ("epoch", epoch, 0),
+        ):
+            if value < low:
+                raise SpecError(f"{self.name}: {name} must be at least {low}, got {value}")
+        if split not in _PARTS:
+            raise SpecError(f"{self.name}: unknown split {split!r}", hint=f"one of {', '.join(_PARTS)}")
+        found: list[Drawn] = []
+        count, stream = 0, zlib.crc32(self.name.encode())
+        for block in itertools.count():
+            inputs, answers = self.draw(rng.generator(seed, stream, epoch, block), _BLOCK, length, **options)
+            mine = np.isin(part_of(inputs), _PARTS[split])
+            found.append((inputs[mine], answers[mine]))
+            count += int(mine.sum())
+            if count >= samples:
+                break
+        x, y = (np.concatenate(arrays)[:samples] for arrays in zip(*found, strict=True))
+        resets = np.zeros((samples, length), np.uint8)
+        resets[:, 0] = 1
+        if self.classes:
+            asked = y != NOT_ASKED
+            x, y = x.astype(np.int32), y.astype(np.int64)
+        else:
+            asked = np.isfinite(y[..., 0])
+            x, y = x.astype(np.float32), np.where(np.isfinite(y), y, 0).astype(np.float32)
+        return Problem(
+            inputs=x,
+            targets=y,
+            mask=asked.astype(np.float32),
+            resets=resets,
+            classes=self.classes,
+            vocabulary=self.vocabulary,
+        )
 
 
 def part_of(inputs: Array) -> Array:

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from volumetric._typing import Array
-from volumetric.train.memory.base import NOT_ASKED, Drawn, MemoryTask, Split, between, drawn
+from volumetric.train.memory.base import NOT_ASKED, Drawn, MemoryTask, Sampler, Split, between
 from volumetric.train.problems import Problem
 
 _START, _GO, _FIRST = 1, 2, 3  # 0 is a blank
@@ -20,18 +20,7 @@ def copy(seed: int = 0, samples: int = 1024, length: int = 128, *, split: Split 
 
     Six symbols stand before the mark, such that each of the 8 comes twice: counts tell nothing.
     """
-    return drawn(
-        _draw,
-        named=TASK.name,
-        seed=seed,
-        samples=samples,
-        length=length,
-        shortest=TASK.shortest,
-        split=split,
-        epoch=epoch,
-        vocabulary=_FIRST + _SYMBOLS,
-        classes=tuple(map(str, range(_SYMBOLS))),
-    )
+    return _SAMPLER.problem(seed, samples, length, split, epoch)
 
 
 def _draw(random: np.random.Generator, count: int, length: int) -> Drawn:
@@ -55,13 +44,20 @@ def solve(inputs: Array) -> Array:
     return np.where(inputs == _GO, answers, NOT_ASKED)
 
 
-TASK: Final = MemoryTask(
+_SAMPLER: Final = Sampler(
     name="copy",
+    draw=_draw,
+    shortest=_FIXED + _SHORTEST_PAUSE + 1,
+    vocabulary=_FIRST + _SYMBOLS,
+    classes=tuple(map(str, range(_SYMBOLS))),
+)
+TASK: Final = MemoryTask(
+    name=_SAMPLER.name,
     about="repeat ten symbols in order, after a pause",
     needs="several symbols in order",
     make=copy,
     solve=solve,
     length=128,
-    shortest=_FIXED + _SHORTEST_PAUSE + 1,
+    shortest=_SAMPLER.shortest,
     chance=1 / _SYMBOLS,
 )

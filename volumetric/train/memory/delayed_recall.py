@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from volumetric._typing import Array
-from volumetric.train.memory.base import NOT_ASKED, Drawn, MemoryTask, Split, between, drawn, places
+from volumetric.train.memory.base import NOT_ASKED, Drawn, MemoryTask, Sampler, Split, between, places
 from volumetric.train.problems import Problem
 
 _STORE, _IGNORE, _QUERY, _FIRST = 1, 2, 3, 4  # 0 is a blank
@@ -31,19 +31,7 @@ def delayed_recall(
     with the 16 steps before the query clear, the last rows do not either. `dense`: each row from the symbol to
     the query asks for it.
     """
-    return drawn(
-        _draw,
-        named=TASK.name,
-        seed=seed,
-        samples=samples,
-        length=length,
-        shortest=TASK.shortest,
-        split=split,
-        epoch=epoch,
-        vocabulary=_FIRST + _SYMBOLS,
-        classes=tuple(map(str, range(_SYMBOLS))),
-        options={"dense": dense},
-    )
+    return _SAMPLER.problem(seed, samples, length, split, epoch, dense=dense)
 
 
 def _draw(random: np.random.Generator, count: int, length: int, dense: bool) -> Drawn:
@@ -70,14 +58,21 @@ def solve(inputs: Array) -> Array:
     return np.where(inputs == _QUERY, kept[:, None], NOT_ASKED)
 
 
-TASK: Final = MemoryTask(
+_SAMPLER: Final = Sampler(
     name="delayed_recall",
+    draw=_draw,
+    shortest=32,
+    vocabulary=_FIRST + _SYMBOLS,
+    classes=tuple(map(str, range(_SYMBOLS))),
+)
+TASK: Final = MemoryTask(
+    name=_SAMPLER.name,
     about="name the symbol that was to be stored, 20 steps later or many more",
     needs="one symbol, kept behind a gate",
     make=delayed_recall,
     solve=solve,
     length=224,
-    shortest=32,
+    shortest=_SAMPLER.shortest,
     dense=True,
     chance=1 / _SYMBOLS,
 )

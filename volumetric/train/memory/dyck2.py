@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from volumetric._typing import Array
-from volumetric.train.memory.base import NOT_ASKED, Drawn, MemoryTask, Split, drawn
+from volumetric.train.memory.base import NOT_ASKED, Drawn, MemoryTask, Sampler, Split
 from volumetric.train.problems import Problem
 
 _QUERY: Final = 4  # 0 and 1 open, 2 and 3 close brackets of the two kinds
@@ -29,19 +29,7 @@ def dyck2(
     of a right one. Both close what was opened 6 steps before or earlier, and stand before the last 16 rows.
     `dense`: each row asks whether all is right so far, and any two are exchanged, near ones too.
     """
-    return drawn(
-        _draw,
-        named=TASK.name,
-        seed=seed,
-        samples=samples,
-        length=length,
-        shortest=TASK.shortest,
-        split=split,
-        epoch=epoch,
-        vocabulary=_QUERY + 1,
-        classes=("wrong", "right"),
-        options={"dense": dense},
-    )
+    return _SAMPLER.problem(seed, samples, length, split, epoch, dense=dense)
 
 
 def _draw(random: np.random.Generator, count: int, length: int, dense: bool) -> Drawn:
@@ -100,14 +88,21 @@ def solve(inputs: Array) -> Array:
     return answers
 
 
-TASK: Final = MemoryTask(
+_SAMPLER: Final = Sampler(
     name="dyck2",
+    draw=_draw,
+    shortest=64,
+    vocabulary=_QUERY + 1,
+    classes=("wrong", "right"),
+)
+TASK: Final = MemoryTask(
+    name=_SAMPLER.name,
     about="does each closing bracket have the kind of the one that it closes?",
     needs="a stack",
     make=dyck2,
     solve=solve,
     length=128,
-    shortest=64,
+    shortest=_SAMPLER.shortest,
     dense=True,
     chance=0.5,
 )

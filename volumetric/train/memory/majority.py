@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from volumetric._typing import Array
-from volumetric.train.memory.base import NOT_ASKED, Drawn, MemoryTask, Split, between, drawn
+from volumetric.train.memory.base import NOT_ASKED, Drawn, MemoryTask, Sampler, Split, between
 from volumetric.train.problems import Problem
 
 _MINUS, _PLUS, _QUERY = 1, 2, 3  # 0 is a blank
@@ -28,19 +28,7 @@ def majority(
     Margins of 1 … 9 are as likely. The last 16 rows are blank, and the number of blanks tells nothing. `dense`: all
     rows ask which are more so far, if one is.
     """
-    return drawn(
-        _draw,
-        named=TASK.name,
-        seed=seed,
-        samples=samples,
-        length=length,
-        shortest=TASK.shortest,
-        split=split,
-        epoch=epoch,
-        vocabulary=_QUERY + 1,
-        classes=("minus", "plus"),
-        options={"dense": dense},
-    )
+    return _SAMPLER.problem(seed, samples, length, split, epoch, dense=dense)
 
 
 def _draw(random: np.random.Generator, count: int, length: int, dense: bool) -> Drawn:
@@ -66,14 +54,21 @@ def solve(inputs: Array) -> Array:
     return answers
 
 
-TASK: Final = MemoryTask(
+_SAMPLER: Final = Sampler(
     name="majority",
+    draw=_draw,
+    shortest=32,
+    vocabulary=_QUERY + 1,
+    classes=("minus", "plus"),
+)
+TASK: Final = MemoryTask(
+    name=_SAMPLER.name,
     about="are there more votes for or against?",
     needs="a counter",
     make=majority,
     solve=solve,
     length=128,
-    shortest=32,
+    shortest=_SAMPLER.shortest,
     dense=True,
     chance=0.5,
     controls=("bag",),

@@ -8,7 +8,7 @@ import numpy as np
 
 from volumetric._typing import Array
 from volumetric.errors import SpecError
-from volumetric.train.memory.base import NOT_ASKED, Drawn, MemoryTask, Split, drawn
+from volumetric.train.memory.base import NOT_ASKED, Drawn, MemoryTask, Sampler, Split
 from volumetric.train.problems import Problem
 
 _SYMBOLS: Final = 8
@@ -25,19 +25,7 @@ def n_back(
         raise SpecError(
             f"n_back: n must be in 2 … 15, got {n}", hint="more than 15 steps back the control sees nothing"
         )
-    return drawn(
-        _draw,
-        named=TASK.name,
-        seed=seed,
-        samples=samples,
-        length=length,
-        shortest=n + 2,
-        split=split,
-        epoch=epoch,
-        vocabulary=_SYMBOLS,
-        classes=("other", "same"),
-        options={"n": n},
-    )
+    return _SAMPLER.problem(seed, samples, length, split, epoch, shortest=n + 2, n=n)
 
 
 def _draw(random: np.random.Generator, count: int, length: int, n: int) -> Drawn:
@@ -58,14 +46,21 @@ def solve(inputs: Array, *, n: int = 3) -> Array:
     return answers
 
 
-TASK: Final = MemoryTask(
+_SAMPLER: Final = Sampler(
     name="n_back",
+    draw=_draw,
+    shortest=5,
+    vocabulary=_SYMBOLS,
+    classes=("other", "same"),
+)
+TASK: Final = MemoryTask(
+    name=_SAMPLER.name,
     about="is the token that of three steps before?",
     needs="a shift register",
     make=n_back,
     solve=solve,
     length=128,
-    shortest=5,
+    shortest=_SAMPLER.shortest,
     chance=0.5,
     controls=("last16",),
 )
