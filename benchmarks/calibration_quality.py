@@ -15,6 +15,7 @@ import dataclasses
 import json
 import pydoc_data.topics
 import sys
+import textwrap
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
@@ -65,18 +66,18 @@ the Book of Esther calibrates, the second half is measured.
 """
 
 NOTES = {
-    "q3_nl": """ `q3_nl` has 3.25 bits a weight, 3.28 in rows of 576,
-which it fills: calibrated it is usable, with less than twice the original's perplexity.""",
     "q3_k": """ Rows of 576 numbers, all but those of the third matrix
 of each MLP, fill no blocks of 256: under `q3_k` they take iq4_nl, as in llama.cpp.""",
+    "q3_nl": """ `q3_nl` fills them with
+3.28 bits a weight: calibrated it is usable, with less than twice the original's perplexity.""",
     "uint2:g32": """ `uint2:g32`, codes of two bits with a
 scale and an offset for each 32, has 3 bits a weight in every matrix but the embedding: calibration brings its
 perplexity down from that of noise, to several times the original's, which is not usable.""",
 }
 
-BUDGETS = """
-`--bits N` counts all that is stored, the embedding too, which has a fifth of this model's numbers. Of the
-budgets measured, {least} is the least whose perplexity is below twice the original's{beyond}.
+BUDGETS = """`--bits N` counts all that is stored, the embedding too, which has a fifth of this model's numbers. Of the
+budgets measured, {least} is the least whose perplexity is below twice the original's{beyond}. Near 5 bits most matrices
+stay as they are stored, which costs nothing: those lines say little of models that come in 16 bits.
 """
 
 CHOSEN = """
@@ -168,7 +169,7 @@ def usable(budgets: list[Job], lines: dict[str, dict[str, Any]], original: float
     least = min(good, key=lambda scheme: float(scheme.split()[1]))
     beyond = [f"`{scheme}` has {ratio:.2f} times" for scheme, ratio in ratios.items() if ratio >= 2]
     ends = f" ({ratios[least]:.2f} times" + "".join(f"; {text}" for text in beyond) + ")"
-    return BUDGETS.format(least=f"`{least}`", beyond=ends)
+    return "\n" + textwrap.fill(BUDGETS.format(least=f"`{least}`", beyond=ends), 120, break_on_hyphens=False) + "\n"
 
 
 def chosen(job: Job, found: dict[str, Any]) -> str:
