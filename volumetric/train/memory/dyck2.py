@@ -27,29 +27,28 @@ def dyck2(
 
     In the wrong ones the kinds of two closing brackets, of different kinds, are exchanged: counts and depths are those
     of a right one. Both close what was opened 6 steps before or earlier, and stand before the last 16 rows.
-    `dense`: each row asks whether all is right so far, and any two are exchanged, near ones too.
+    `dense`: each closing bracket asks whether it is right, and in half of the wrong words they have any kinds.
     """
     return _SAMPLER.problem(seed, samples, length, split, epoch, dense=dense)
 
 
 def _draw(random: np.random.Generator, count: int, length: int, dense: bool) -> Drawn:
-    x = np.empty((0, length), np.int64)
-    y = np.empty(0, np.int64)  # rows before the first that tells a wrong word
+    x, y = np.empty((0, length), np.int64), np.empty((0, length), np.int64)
     while len(x) < count:  # some have no two brackets to exchange
         words, far = _words(random, count, length)
-        may = far | dense
-        chosen = [_one_of(random, may & (words == kind)) for kind in (2, 3)]
+        chosen = [_one_of(random, far & (words == kind)) for kind in (2, 3)]
         fit = np.nonzero((chosen[0] >= 0) & (chosen[1] >= 0))[0]
         words, right = words[fit], random.integers(0, 2, len(fit))
-        wrong = np.nonzero(right == 0)[0]
+        meant, closes, wrong = words.copy(), (words == 2) | (words == 3), np.nonzero(right == 0)[0]
         for at, kind in zip(chosen, (3, 2), strict=True):
             words[wrong, at[fit][wrong]] = kind
-        before = np.where(right, length, np.minimum(*chosen)[fit])
-        x, y = np.concatenate([x, words]), np.concatenate([y, before])
-    answers = (np.arange(length) < y[:count, None]).astype(np.int64)
-    if not dense:
-        answers[:, :-1] = NOT_ASKED
-    return x[:count], answers
+        if dense:  # half of the wrong ones have brackets of any kind
+            free = closes & (right == 0)[:, None] & (random.random((len(fit), 1)) < 0.5)
+            words = np.where(free, random.integers(2, 4, words.shape), words)
+        answers = np.where(closes & dense, words == meant, NOT_ASKED)
+        answers[:, -1] = (words == meant).all(1)
+        x, y = np.concatenate([x, words]), np.concatenate([y, answers])
+    return x[:count], y[:count]
 
 
 def _words(random: np.random.Generator, count: int, length: int) -> tuple[Array, Array]:
