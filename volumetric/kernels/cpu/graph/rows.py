@@ -14,7 +14,7 @@ from volumetric.kernels.cpu.jit import kernel
 from volumetric.kernels.cpu.maths import exp
 from volumetric.kernels.cpu.memory import load_f32, store_f32
 from volumetric.kernels.cpu.mixing import largest_of_row
-from volumetric.kernels.cpu.simd import largest, load, peak, splat, store, total
+from volumetric.kernels.cpu.simd import largest, load, peak, splat, store, total, where_less
 from volumetric.kernels.cpu.steps import number, word
 
 f32 = np.float32
@@ -46,6 +46,14 @@ def row_peak(x, width):
     return highest + total(odd)
 
 
+@kernel
+def _share_of(x):
+    """``e**x`` for x ≤ 0; what float32 has as 0 is not computed: processors are slow with numbers close to that."""
+    zero = splat(f32(0.0))
+    least = splat(f32(-104.0))
+    return where_less(x, least, zero, exp(where_less(x, least, zero, x)))
+
+
 def softmax(step: Any, thread: Any, threads: Any, control: Any) -> None:
     """``e**x / Σ e**x``; a row of nothing but -inf becomes zeros, a row with NaN or +inf NaN."""
     rows, width = word(step, 2), word(step, 3)
@@ -61,11 +69,11 @@ def softmax(step: Any, thread: Any, threads: Any, control: Any) -> None:
         sums = splat(f32(0.0))
         whole = width // 16 * 16
         for i in range(0, whole, 16):
-            value = exp(load(x + 4 * i) - shift)
+            value = _share_of(load(x + 4 * i) - shift)
             store(y + 4 * i, value)
             sums = sums + value
         if whole < width:
-            value = exp(load_part_or(x + 4 * whole, width - whole, lowest) - shift)
+            value = _share_of(load_part_or(x + 4 * whole, width - whole, lowest) - shift)
             store_part(y + 4 * whole, value, width - whole)
             sums = sums + value
         factor = splat(f32(1.0) / total(sums))

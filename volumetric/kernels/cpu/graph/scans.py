@@ -23,6 +23,10 @@ LINEAR_SCAN_ARGUMENTS = ("u", "a", "start", "keep", "s", "batch", "length", "wid
 numbers by which steps keep, of the output."""
 
 
+_STRETCH = 128
+"""Vectors of 16 columns that go through all steps together: the first cache holds a row of each operand."""
+
+
 def linear_scan(reverse: int, keep: int, each: int) -> Callable[..., None]:
     """The recurrence, from the last step on where `reverse`; `each`: a step has factors of its own."""
 
@@ -31,33 +35,37 @@ def linear_scan(reverse: int, keep: int, each: int) -> Callable[..., None]:
         blocks = (width + 15) // 16
         count = word(step, 5) * blocks
         zero = splat(f32(0.0))
-        for part in range(share(count, thread, threads), share(count, thread + 1, threads)):
+        part = share(count, thread, threads)
+        end = share(count, thread + 1, threads)
+        while part < end:
+            # A stretch of columns, step by step: memory is read as it lies, and the step before is still in the cache.
             row = part // blocks
-            at = part % blocks * 16
-            left = width - at
-            factor = load_part(word(step, 1) + 4 * at, left)
-            held = zero
-            if not reverse:
-                held = load_part(word(step, 2) + 4 * (row * width + at), left)
+            first = part % blocks
+            some = min(blocks - first, end - part, _STRETCH)
+            before = word(step, 2) + 4 * row * width
             for i in range(length):
                 t = row * length + i
                 read = t  # the step whose factor meets what came before
                 if reverse:
                     t = row * length + length - 1 - i
                     read = t + 1
-                if i == 0 and reverse:
+                kept = f32(1.0)
+                if keep and not (i == 0 and reverse):
+                    kept = load_f32(word(step, 3) + 4 * read)
+                out = word(step, 4) + 4 * t * width
+                for at in range(16 * first, 16 * (first + some), 16):
+                    left = width - at
                     passed = zero
-                else:
-                    if each:
-                        factor = load_part(word(step, 1) + 4 * (read * width + at), left)
-                    passed = factor * held
-                    if keep:
-                        kept = load_f32(word(step, 3) + 4 * read)
-                        passed = passed * splat(kept)
-                        if kept == f32(0.0):
-                            passed = zero
-                held = passed + load_part(word(step, 0) + 4 * (t * width + at), left)
-                store_part(word(step, 4) + 4 * (t * width + at), held, left)
+                    if kept != f32(0.0) and not (i == 0 and reverse):
+                        factors = word(step, 1) + 4 * at
+                        if each:
+                            factors += 4 * read * width
+                        passed = load_part(factors, left) * load_part(before + 4 * at, left)
+                        if keep:
+                            passed = passed * splat(kept)
+                    store_part(out + 4 * at, passed + load_part(word(step, 0) + 4 * (t * width + at), left), left)
+                before = out
+            part += some
 
     return linear_scan
 
