@@ -36,7 +36,7 @@ def bench(
     threads: Annotated[str | None, Parameter(name=["--threads", "-t"])] = None,
     repetitions: Annotated[int, Parameter(name=["--repetitions", "-r"])] = 5,
     form: Annotated[Literal["md", "csv", "json", "jsonl"], Parameter(name=["--output", "-o"])] = "md",
-    suite: Literal["model", "layers", "training", "systolic", "stacks"] = "model",
+    suite: Literal["model", "layers", "training", "systolic", "stacks", "fabric"] = "model",
     only: Annotated[str | None, Parameter(name=["--only"])] = None,
     torch_python: Annotated[Path | None, Parameter(name=["--torch-python"])] = None,
     source: SourceOptions = SourceOptions(),
@@ -49,7 +49,8 @@ def bench(
     Sizes are lists separated by commas. The suite "layers" needs no model: it times every layer kind, forward and
     with its gradients, beside PyTorch where that can be imported. So does "training", with six small networks of 20
     epochs, and "systolic", with cubes of dense layers that run and learn tick by tick; "stacks" times the cells of
-    stacks, with and without resets and row by row, beside the package `cortical` where that interpreter has it.
+    stacks, with and without resets and row by row, beside the package `cortical` where that interpreter has it, and
+    "fabric" sheets of cells that exchange messages.
 
     Parameters
     ----------
@@ -64,8 +65,8 @@ def bench(
     depth : str
         Tokens in the context beforehand.
     batch : str
-        Numbers of sequences that generate together; their speed is that of all of them. In the suite "systolic":
-        streams side by side.
+        Numbers of sequences that generate together; their speed is that of all of them. In the suites "systolic" and
+        "fabric": streams side by side.
     profile : bool
         Also show where the time goes, step by step: of one call of the prompt, or of one token of each sequence.
     threads : str
@@ -74,11 +75,11 @@ def bench(
         Repetitions, whose mean and standard deviation are shown.
     form : str
         Format of the rows on stdout.
-    suite : {"model", "layers", "training", "systolic", "stacks"}
+    suite : {"model", "layers", "training", "systolic", "stacks", "fabric"}
         What to measure.
     only : str
         Layer kinds of the suites "layers" and "stacks", networks of "training", or sides of cubes of "systolic"
-        (2,4,8,16 unless given), separated by commas.
+        (2,4,8,16 unless given) or of sheets of "fabric" (16 unless given), separated by commas.
     torch_python : Path
         Python interpreter that has PyTorch, for the other suites; this one unless given, if it has it.
     """
@@ -92,6 +93,8 @@ def bench(
         return _systolic(device, sides, batches, repetitions, form, threads, torch_python)
     if suite == "stacks":
         return _stacks(device, None if only is None else only.split(","), repetitions, form, threads, torch_python)
+    if suite == "fabric":
+        return _fabric(device, _sizes("--only", only or "16"), _sizes("-b", batch), repetitions, form, threads)
     wanted = cases(
         _sizes("-p", prompt),
         _sizes("-n", generate),
@@ -153,6 +156,30 @@ def _systolic(
             rows.append(row)
             console.note(f"{row.side}³, {row.batch} streams, {row.role}: {row.ticks:,.0f} ticks/s")
     console.write(render_systolic(rows, form))
+    return exits.OK
+
+
+def _fabric(
+    options: DeviceOptions,
+    sides: Sequence[int],
+    batches: Sequence[int],
+    repetitions: int,
+    form: str,
+    threads: str | None,
+) -> int:
+    """Run the suite of fabrics."""
+    from volumetric.bench.fabric import Sheet, measure_fabrics, render_fabrics
+
+    if min(sides) < 3 or min(batches) < 1:
+        raise UsageError("sheets need sides of 3 or more, and streams", hint="--only 10,16,32 -b 8")
+    device = open_device(options.device, threads=None if threads is None else _sizes("-t", threads)[0])
+    if getattr(device, "graphs", None) is None:
+        raise UsageError(f"device {device.info.name} runs no layers", hint="use cpu or gpu")
+    rows = []
+    for row in measure_fabrics([Sheet(n, b) for n in sides for b in batches], device, repetitions=repetitions):
+        rows.append(row)
+        console.note(f"{row.nodes:,} nodes, {row.batch} streams, {row.role}: {row.steps:,.0f} steps/s")
+    console.write(render_fabrics(rows, form))
     return exits.OK
 
 

@@ -1,0 +1,169 @@
+"""Measure fabrics: rows that streams run, few and many in a call, and windows that are learned from."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final, Literal, TypeAlias
+
+import numpy as np
+
+from volumetric import fabric, rng
+from volumetric._typing import F32Array
+from volumetric.bench.layers.limits import each, enough
+from volumetric.bench.tables import render_table
+from volumetric.fabric import Blueprint, DotProduct, Input, Interface, Output, Population, lattice2d
+from volumetric.fabric.cells import SLSTM
+from volumetric.runtime.device import Device
+from volumetric.train import MSE, SGD, Backprop, Batch, LearnerOptions
+from volumetric.train.open import open_learner
+
+ROWS: Final = 64
+"""Rows of a call."""
+MANY: Final = 4096
+"""Rows of a long call."""
+LEARNED: Final = 16
+"""Rows of a window that is learned from."""
+PRIVATE: Final = 4096
+"""Nodes up to which each cell has weights of its own; more have one set."""
+SMALL: Final = 1024
+"""Nodes up to which long calls and updates are measured, too."""
+
+_BURST_SECONDS = 0.1
+
+Role: TypeAlias = Literal["run", "long", "update"]
+
+
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    """``side²`` nodes of sLSTM cells that read their eight neighbours, for `batch` streams."""
+
+    side: int
+    batch: int
+    hidden: int = 32
+
+    @property
+    def share(self) -> str:
+        """Whose weights are one."""
+        return "none" if self.side**2 <= PRIVATE else "all"
+
+    @property
+    def model(self) -> fabric.Model:
+        """The network and its weights."""
+        h = self.hidden
+        core = Population(cell=SLSTM(hidden=h), share=self.share)
+        return fabric.compile(
+            Blueprint(
+                graph=lattice2d.Graph(width=self.side, height=self.side, populations={"core": core}),
+                inputs={"input": Input(h)},
+                outputs={"output": Output(h)},
+                interface=Interface(h, h),
+                message=DotProduct(head_dim=h),
+            )
+        )
+
+    def rows(self, count: int) -> F32Array:
+        """Normal noise, ``[streams, count, hidden]``."""
+        return rng.generator(3).standard_normal((self.batch, count, self.hidden), np.float32)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FabricRow:
+    """One fabric in one role.
+
+    Attributes
+    ----------
+    role : ``"run"``: calls of 64 rows; ``"long"``: of 4,096; ``"update"``: forward, loss, backward and the step of
+        plain gradient descent over windows of 16 rows
+    steps, least, most : steps a second of the rounds, each of all nodes and streams: median and extremes
+    busy : median of the steps for a second of this process's processor time
+    node_ns : of `steps`: nanoseconds for a node of a stream
+    node_bytes : weights of all nodes, and states of all streams, over the nodes
+    """
+
+    side: int
+    nodes: int
+    share: str
+    batch: int
+    role: Role
+    device: str
+    steps: float
+    least: float
+    most: float
+    busy: float
+    node_ns: float
+    node_bytes: float
+
+
+def measure_fabrics(sheets: Sequence[Sheet], device: Device, *, repetitions: int = 5) -> Iterator[FabricRow]:
+    """Yield the rows of each fabric; bursts of its roles take turns, after a warm-up."""
+    for sheet in sheets:
+        model = sheet.model
+        facts, nodes = model.facts(), sheet.side**2
+        held = (4 * facts["parameters"] + sheet.batch * facts["state_bytes"]) / nodes
+        runs: dict[Role, tuple[int, Callable[[], object]]] = {"run": (ROWS, _running(sheet, model, device, ROWS))}
+        if nodes <= SMALL:
+            runs["long"] = MANY, _running(sheet, model, device, MANY)
+            runs["update"] = LEARNED, _learning(sheet, model, device)
+        timed: dict[Role, Callable[[int], float]] = {role: each(run) for role, (_, run) in runs.items()}
+        counts = {role: enough(burst, _BURST_SECONDS) for role, burst in timed.items()}
+        rates: dict[Role, list[tuple[float, float]]] = {role: [] for role in runs}
+        for _ in range(repetitions):
+            for role, burst in timed.items():
+                rows, used = runs[role][0], time.process_time()
+                rate = rows / burst(counts[role])
+                rates[role].append((rate, rows * counts[role] / max(time.process_time() - used, 1e-9)))
+        for role, found in rates.items():
+            steps = statistics.median(rate for rate, _ in found)
+            yield FabricRow(
+                side=sheet.side,
+                nodes=nodes,
+                share=sheet.share,
+                batch=sheet.batch,
+                role=role,
+                device=device.info.name,
+                steps=steps,
+                least=min(rate for rate, _ in found),
+                most=max(rate for rate, _ in found),
+                busy=statistics.median(busy for _, busy in found),
+                node_ns=1e9 / (steps * nodes * sheet.batch),
+                node_bytes=held,
+            )
+
+
+def _running(sheet: Sheet, model: fabric.Model, device: Any, count: int) -> Callable[[], object]:
+    stream, rows = device.stream(model.network, model.params, batch=sheet.batch), sheet.rows(count)
+    return lambda: stream.run(rows)
+
+
+def _learning(sheet: Sheet, model: fabric.Model, device: Device) -> Callable[[], object]:
+    options = LearnerOptions(mode=Backprop(carry=True), loss=MSE(), optimiser=SGD(lr=1e-3))
+    learner = open_learner(device)(model.network, model.params, options)
+    rows = sheet.rows(LEARNED)
+    whole = Batch(rows, np.zeros_like(rows))
+    return lambda: learner.step([whole], rate=1e-3)
+
+
+def render_fabrics(rows: Sequence[FabricRow], form: str) -> str:
+    """Write `rows`; ends with a newline. Raises `SpecError` for an unknown format."""
+    head = (
+        "nodes | share | streams | role | device | steps/s (least–most) | by processor time | ns a node and stream | "
+        "bytes a node"
+    )
+    cells = [
+        [
+            f"{row.nodes:,}",
+            row.share,
+            str(row.batch),
+            row.role,
+            row.device,
+            f"{row.steps:,.0f} ({row.least:,.0f}–{row.most:,.0f})",
+            f"{row.busy:,.0f}",
+            f"{row.node_ns:,.1f}",
+            f"{row.node_bytes:,.0f}",
+        ]
+        for row in rows
+    ]
+    return render_table([asdict(row) for row in rows], head, cells, form, left=5)
