@@ -12,9 +12,9 @@ from tests.cpu.test_block_panels import stored
 from tests.cpu.test_products import tiles_kernel
 from volumetric.dtypes import BLOCK_FORMATS
 from volumetric.kernels.cpu.amx import allowed
-from volumetric.kernels.cpu.amx.layout import MATRIX_ROWS, about_bytes, opened_bytes, sums_bytes
-from volumetric.kernels.cpu.amx.product import gather_about, matrix_tile
-from volumetric.kernels.cpu.amx.tiles import begin_tiles, end_tiles
+from volumetric.kernels.cpu.amx.layout import MATRIX_ROWS, UNITS_TOGETHER, about_bytes, opened_bytes, sums_bytes
+from volumetric.kernels.cpu.amx.product import gather_about, multiply_opened
+from volumetric.kernels.cpu.amx.tiles import begin_tiles, end_tiles, open_codes
 from volumetric.kernels.cpu.jit import kernel
 from volumetric.kernels.cpu.panels import BY_NAME, FORMATS
 from volumetric.kernels.cpu.target import describe, resolve_features
@@ -32,21 +32,26 @@ needs_registers = pytest.mark.skipif(
 def matrix_kernel(name):
     """Products of up to 16 rows with any number of panels, by matrix registers."""
     form = BY_NAME[name]
-    unit_bytes, own, sum_room = opened_bytes(form), about_bytes(form), sums_bytes(form)
+    unit_bytes, own, sum_room = opened_bytes(form), 2 * about_bytes(form), sums_bytes(form)
 
     @kernel
-    def run(weights, panel_bytes, count, x, x_stride, units, rows, room, out, again):
+    def run(weights, panel_bytes, count, x, x_stride, units, rows, room, out, together):
         opened = room + sum_room
-        about = opened + units * unit_bytes
+        about = opened + together * unit_bytes
         begin_tiles(name)
-        gather_about(x, x_stride, units, own // 64 - 1, about)
+        gather_about(x, x_stride, units, own // 128 - 1, about)
         for p in range(count):
-            source = weights + p * panel_bytes
-            for _ in range(1 + again):  # a panel that has been opened gives the same
-                end = source + panel_bytes
-                here = out + 64 * p
-                matrix_tile(name, source, opened, x, x_stride, about, units, rows, room, here, 64 * count, source, end)
-                source = 0
+            panel = weights + p * panel_bytes
+            for start in range(0, units, together):
+                here = min(together, units - start)
+                open_codes(name, panel, start, here, opened)
+                known = about + start * own
+                place = out + 64 * p
+                q = x + 64 * start
+                end = panel + panel_bytes
+                multiply_opened(
+                    name, q, x_stride, opened, known, here, rows, room, place, 64 * count, start, panel, end
+                )
         end_tiles()
 
     return run
@@ -66,7 +71,7 @@ def test_every_number_of_rows_has_the_bits_of_packed_panels(scheme, rng):
         values[3], values[5, 0], values[7, -1] = 0, np.inf, 1e30
         with np.errstate(invalid="ignore"):
             x = activations(values, "int8")
-        about = made.units * (opened_bytes(made.form) + 2 * about_bytes(made.form))
+        about = (UNITS_TOGETHER + made.units) * (opened_bytes(made.form) + 2 * about_bytes(made.form))
         room = aligned_zeros(sums_bytes(made.form) + about)
         width = 16 * made.panels
         want = np.zeros((34, width), np.float32)
@@ -88,7 +93,7 @@ def test_every_number_of_rows_has_the_bits_of_packed_panels(scheme, rng):
                     min(MATRIX_ROWS, count - row),
                     address_of(room),
                     here,
-                    count % 2,
+                    1 + count % UNITS_TOGETHER,
                 )
             np.testing.assert_array_equal(got[:count], want[:count])
             assert (got[-(-count // 4) * 4 :] == 7).all()  # rows are scaled by fours; nothing is written beyond

@@ -14,11 +14,11 @@ SUM_BYTES = 64 * MATRIX_ROWS
 PACKED_ROWS = 10
 """Rows up to which integer panels are multiplied as they lie in memory: beyond, opening them for tiles is faster."""
 
-TILES_TOGETHER = 8
-"""Tiles of rows that share an opened panel: enough to forget what opening costs."""
+TILES_TOGETHER = 2
+"""Tiles of rows that share opened units. With more of them rows and results leave the first cache: that costs more."""
 
 UNITS_TOGETHER = 4
-"""Units whose sums are made before the first of them are scaled: more would not stay in the level 1 cache."""
+"""Units that are opened, multiplied with all these tiles and scaled: as many as stay in the level 1 cache meanwhile."""
 
 
 def opened_bytes(form: Format) -> int:
@@ -39,6 +39,5 @@ def sums_bytes(form: Format) -> int:
 def matrix_scratch(k: int, name: str) -> int:
     """Bytes of scratch that `matrix_product` needs (and `prepare`, which needs one float row)."""
     form, units = BY_NAME[name], -(-k // UNIT)
-    panels = 2 * (SUM_BYTES + units * opened_bytes(form))  # results and opened codes of two: gate and up
-    about = TILES_TOGETHER * units * (UNIT // BLOCK) * about_bytes(form)
-    return max(panels + sums_bytes(form) + about, 4 * UNIT * units)
+    about = TILES_TOGETHER * (SUM_BYTES * 2 + units * (UNIT // BLOCK) * about_bytes(form))  # and results: gate and up
+    return max(about + sums_bytes(form) + 2 * UNITS_TOGETHER * opened_bytes(form), 4 * UNIT * units)

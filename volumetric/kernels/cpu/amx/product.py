@@ -62,23 +62,16 @@ def gather_about(x, x_stride, units, totals, out):
 
 
 @kernel
-def matrix_tile(name, source, opened, x, x_stride, about, units, rows, sums, out, out_stride, ahead, end):
-    """A panel times `rows` of 16 prepared rows; what lies from `ahead` to `end` comes from memory meanwhile.
-
-    The panel is opened from `source` as it is multiplied; if that is 0, it has been before.
-    """
+def multiply_opened(name, x, x_stride, opened, about, units, rows, sums, out, out_stride, adds, ahead, end):
+    """Opened units times `rows` of 16 prepared rows; what lies from `ahead` to `end` comes from memory meanwhile."""
+    multiply_units(name, x, x_stride, opened, units, sums)
     left = 2 * units * ((rows + SCALED_ROWS - 1) // SCALED_ROWS)
-    for start in range(0, units, UNITS_TOGETHER):
-        here = min(UNITS_TOGETHER, units - start)
-        if source != 0:
-            open_codes(name, source, start, here, opened)
-        multiply_units(name, x, x_stride, opened, start, here, sums)
-        for m in range(0, rows, SCALED_ROWS):
-            target = out + m * out_stride
-            lines = ((end - ahead) // 64 + left // 2) // left
-            scale_rows(name, sums + 64 * m, opened, about + 4 * m, start, here, target, out_stride, ahead, lines)
-            ahead += 128 * here * lines
-            left -= 2 * here
+    for m in range(0, rows, SCALED_ROWS):
+        lines = ((end - ahead) // 64 + left // 2) // left
+        target = out + m * out_stride
+        scale_rows(name, sums + 64 * m, opened, about + 4 * m, units, target, out_stride, adds, ahead, lines)
+        ahead += 128 * units * lines
+        left -= 2 * units
 
 
 def matrix_product(name: str, activation: int, gated: int) -> Callable[..., None]:
@@ -99,9 +92,9 @@ def matrix_product(name: str, activation: int, gated: int) -> Callable[..., None
         x_stride = word(step, _ROW_BYTES)
         prepared = slot_address(control, word(step, _PREPARED))
         results = scratch(control, thread)
-        sums = results + each * SUM_BYTES
+        sums = results + TILES_TOGETHER * each * SUM_BYTES
         opened = sums + sum_room
-        about = opened + each * units * unit_bytes
+        about = opened + each * UNITS_TOGETHER * unit_bytes
         tiles = (count + MATRIX_ROWS - 1) // MATRIX_ROWS
         # Fewer tiles share a panel where some threads would have nothing to do otherwise.
         together = min(TILES_TOGETHER, max(1, tiles * panels // (4 * threads)))
@@ -117,24 +110,34 @@ def matrix_product(name: str, activation: int, gated: int) -> Callable[..., None
                 for tile in range(first, last):
                     x = prepared + tile * MATRIX_ROWS * x_stride
                     gather_about(x, x_stride, units, totals, about + (tile - first) * units * own)
-            for tile in range(first, last):
-                row = tile * MATRIX_ROWS
-                x = prepared + row * x_stride
-                known = about + (tile - first) * units * own
-                rows = min(MATRIX_ROWS, count - row)
-                if tiles > 1:
+            source = word(step, _WEIGHTS) + panel * each * stride
+            if tiles > 1:
+                for row in range(first * MATRIX_ROWS, last * MATRIX_ROWS, MATRIX_ROWS):
                     fetch_tile(step, control, row, count, panel * each, each, MATRIX_ROWS, gated)
+            for start in range(0, units, UNITS_TOGETHER):
+                here = min(UNITS_TOGETHER, units - start)
                 for p in range(each):
-                    here = word(step, _WEIGHTS) + (panel * each + p) * stride
-                    source = here if tile == first else 0
-                    codes = opened + p * units * unit_bytes
-                    out = results + 64 * p
-                    # The next panel would be waited for otherwise: each tile asks for a part of it.
-                    lines = stride // 64
-                    ahead = here + each * stride + lines * (tile - first) // (last - first) * 64
-                    end = here + each * stride + lines * (tile + 1 - first) // (last - first) * 64
-                    matrix_tile(name, source, codes, x, x_stride, known, units, rows, sums, out, 64 * each, ahead, end)
-                finish_tile(step, control, row, count, panel * each, each, results, MATRIX_ROWS, activation, gated)
+                    open_codes(name, source + p * stride, start, here, opened + p * UNITS_TOGETHER * unit_bytes)
+                # The next panel would be waited for otherwise: each tile asks for a part of it.
+                lines = stride // 64 * start // units
+                more = stride // 64 * (start + here) // units - lines
+                for tile in range(first, last):
+                    row = tile * MATRIX_ROWS
+                    x = prepared + row * x_stride + UNIT * start
+                    known = about + ((tile - first) * units + start) * own
+                    rows = min(MATRIX_ROWS, count - row)
+                    for p in range(each):
+                        codes = opened + p * UNITS_TOGETHER * unit_bytes
+                        out = results + (tile - first) * each * SUM_BYTES + 64 * p
+                        ahead = source + (each + p) * stride + 64 * lines
+                        end = ahead + more * (tile + 1 - first) // (last - first) * 64
+                        ahead += more * (tile - first) // (last - first) * 64
+                        multiply_opened(
+                            name, x, x_stride, codes, known, here, rows, sums, out, 64 * each, start, ahead, end
+                        )
+            for tile in range(first, last):
+                row, made = tile * MATRIX_ROWS, results + (tile - first) * each * SUM_BYTES
+                finish_tile(step, control, row, count, panel * each, each, made, MATRIX_ROWS, activation, gated)
         end_tiles()
 
     return matrix_product

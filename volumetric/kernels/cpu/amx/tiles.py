@@ -74,10 +74,7 @@ def end_tiles(typing_context: Any) -> Any:
 
 @intrinsic
 def open_codes(typing_context: Any, name: Any, panel: Any, start: Any, units: Any, opened: Any) -> Any:
-    """Open so many units of a panel from `start` on: codes less their zero, then scales, then floors if there are any.
-
-    `opened` is the place of unit 0.
-    """
+    """Open so many units of a panel from `start` on: codes less their zero, then scales, then floors if any."""
     return _for_format(_emit_open, name, 4)
 
 
@@ -85,36 +82,29 @@ def _emit_open(e: Emitter, form: Format, panel: Any, start: Any, units: Any, ope
     size = opened_bytes(form) // 2
     zeros = ir.Constant(I8X64, [form.zero] * 64)
     with e.loop(units) as i:
-        index = e.b.add(start, i)
-        unit = unit_of(e, form, panel, index)
+        unit = unit_of(e, form, panel, e.b.add(start, i))
         for block in range(2):
-            here = e.at(opened, e.b.add(e.b.mul(index, constant(2 * size)), constant(block * size)))
+            here = e.at(opened, e.b.add(e.b.mul(i, constant(2 * size)), constant(block * size)))
             for step in range(8):
                 codes = e.b.bitcast(code_bytes(e, unit, block, step), I8X64)
                 e.store(e.at(here, 64 * step), e.b.sub(codes, zeros), align=64)
-            for i, value in enumerate(scale_vectors(e, unit, block) + floor_vectors(e, unit, block)):
-                e.store(e.at(here, 64 * (8 + i)), value, align=64)
+            for part, value in enumerate(scale_vectors(e, unit, block) + floor_vectors(e, unit, block)):
+                e.store(e.at(here, 64 * (8 + part)), value, align=64)
 
 
 @intrinsic
-def multiply_units(
-    typing_context: Any, name: Any, x: Any, x_stride: Any, opened: Any, start: Any, units: Any, sums: Any
-) -> Any:
-    """Integer dot products of 16 prepared rows with so many units from `start` on, group by group, to `sums`."""
-    return _for_format(_emit_multiply, name, 6)
+def multiply_units(typing_context: Any, name: Any, x: Any, x_stride: Any, opened: Any, units: Any, sums: Any) -> Any:
+    """Integer dot products of 16 prepared rows with opened units, group by group, to `sums`."""
+    return _for_format(_emit_multiply, name, 5)
 
 
-def _emit_multiply(
-    e: Emitter, form: Format, x: Any, x_stride: Any, opened: Any, start: Any, units: Any, sums: Any
-) -> None:
-    codes = e.at(opened, e.b.mul(start, constant(opened_bytes(form))))
-    rows = e.at(x, e.b.mul(start, constant(UNIT)))
+def _emit_multiply(e: Emitter, form: Format, x: Any, x_stride: Any, opened: Any, units: Any, sums: Any) -> None:
     each = UNIT // form.group
     together = len(_SUMS) // each  # a product waits for the last one in the same register
 
     def multiply(unit: ir.Value, count: int) -> None:
-        here = e.at(codes, e.b.mul(unit, constant(opened_bytes(form))))
-        quants = e.at(rows, e.b.mul(unit, constant(UNIT)))
+        here = e.at(opened, e.b.mul(unit, constant(opened_bytes(form))))
+        quants = e.at(x, e.b.mul(unit, constant(UNIT)))
         target = e.at(sums, e.b.mul(unit, constant(each * SUM_BYTES)))
         for i in range(count * each):
             block, k = divmod(i * form.group, BLOCK)
@@ -153,14 +143,14 @@ def scale_rows(
     sums: Any,
     opened: Any,
     about: Any,
-    start: Any,
     units: Any,
     out: Any,
     out_stride: Any,
+    adds: Any,
     ahead: Any,
     lines: Any,
 ) -> Any:
-    """Scale what `multiply_units` found for `SCALED_ROWS` rows, and add it to `out`, or to zeros if `start` is 0.
+    """Scale what `multiply_units` found for `SCALED_ROWS` rows, and add it to `out`, or to zeros if `adds` is 0.
 
     `sums` and `about` are the places of the first of these rows. With each block `lines` cache lines from `ahead` on
     are asked for: the processor waits for a dozen lines at a time, so they must not be asked for all at once.
@@ -174,21 +164,19 @@ def _emit_scale(
     sums: Any,
     opened: Any,
     about: Any,
-    start: Any,
     units: Any,
     out: Any,
     out_stride: Any,
+    adds: Any,
     ahead: Any,
     lines: Any,
 ) -> None:
     parts, size, own = BLOCK // form.group, opened_bytes(form) // 2, about_bytes(form)
     targets = [e.at(out, e.b.mul(out_stride, constant(m))) for m in range(SCALED_ROWS)]
-    first = e.b.icmp_signed("==", start, constant(0))
+    first = e.b.icmp_signed("==", adds, constant(0))
     cells = [e.cell(F32X, e.b.select(first, e.floats(0.0), e.load(target, F32X))) for target in targets]
-    codes = e.at(opened, e.b.mul(start, constant(2 * size)))
-    known = e.at(about, e.b.mul(start, constant(2 * own)))
     with e.loop(e.b.shl(units, constant(1))) as block:
-        here, rows = e.at(codes, e.b.mul(block, constant(size))), e.at(known, e.b.mul(block, constant(own)))
+        here, rows = e.at(opened, e.b.mul(block, constant(size))), e.at(about, e.b.mul(block, constant(own)))
         found = e.at(sums, e.b.mul(block, constant(parts * SUM_BYTES)))
         with e.loop(lines) as line:
             e.fetch(e.at(ahead, e.b.mul(e.b.add(e.b.mul(block, lines), line), constant(64))))
