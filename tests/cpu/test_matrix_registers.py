@@ -105,7 +105,6 @@ def test_a_process_can_do_without(monkeypatch):
     monkeypatch.setenv("VOLUMETRIC_AMX", "0")
     assert not look()
     monkeypatch.delenv("VOLUMETRIC_AMX")
-    assert look() == allowed.has_matrix_registers()
     for cpu, features in (("haswell", ""), ("sapphirerapids", ""), ("sapphirerapids", "+amx-tile")):
         machine = describe(resolve_features(cpu, features), "x86_64")
         monkeypatch.setattr(allowed, "target", lambda machine=machine: machine)
