@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ import numpy as np
 
 from volumetric._typing import Array
 from volumetric.errors import SpecError, UnsupportedError
+from volumetric.grid import Coord
 from volumetric.network import Network, Params, check_params
 from volumetric.runtime.graph.network import graph_of, resumed_states
 from volumetric.runtime.graph.programs import ProgramCache
@@ -121,6 +123,12 @@ class ResidentStream(RowStream):
         made._store = self._store.share(self._weights)
         for key in self._kept:
             made._store.put(key, self._store.get(key))
+        return made
+
+    def tapped(self, outputs: Mapping[str, Coord]) -> ResidentStream:
+        made = self.fork()
+        made.network = replace(self.network, outputs={**self.network.outputs, **outputs})
+        made._name_ends()
         return made
 
     def save(self) -> bytes:
