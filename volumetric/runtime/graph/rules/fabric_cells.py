@@ -13,7 +13,7 @@ from volumetric.layers.slstm_cell import EPS
 from volumetric.runtime.graph.build import GraphBuilder
 from volumetric.runtime.graph.rules.axon import turn_of
 from volumetric.runtime.graph.rules.base import flat
-from volumetric.runtime.graph.rules.fabric_products import by_node, chosen, joined, turned
+from volumetric.runtime.graph.rules.fabric_products import by_block, by_node, chosen, joined, of_blocks, turned
 
 Fixed = dict[str, int]
 """What does not change from row to row: name → tensor."""
@@ -47,6 +47,9 @@ def fixed_of(work: GraphBuilder, of: Population, p: Mapping[str, int], sets: Arr
     found["offset"] = offset if bias is None else work.binary("add", offset, bias)
     if not isinstance(cell, Axon | GRU):  # one product for both
         found["both"] = work.concat((found.pop("from_x"), found.pop("from_h")), 1)
+    if isinstance(cell, SLSTM | LSTM):
+        found["both"] = by_block(work, found["both"], 4)
+        found["offset"] = by_block(work, found["offset"], 4)
     return {name: _flat_sets(work, name, tensor) for name, tensor in found.items()}
 
 
@@ -105,12 +108,13 @@ def advance(
         from_h = by_node(work, shown, fixed["from_h"], _wide(work, fixed["hidden"], work.shape(m)[0]))
         return _gru(work, from_x, from_h, shown), {}
     before = kept["y"] if isinstance(cell, SLSTM) else shown
-    pre = by_node(work, work.concat((m, before), 2), fixed["both"], fixed["offset"])
+    read = work.concat((m, before), 2)
     if isinstance(cell, RNN):
-        return work.unary(pre, cell.nonlinearity), {}
+        return work.unary(by_node(work, read, fixed["both"], fixed["offset"]), cell.nonlinearity), {}
+    gates = of_blocks(work, read, fixed["both"], fixed["offset"], 4)
     if isinstance(cell, LSTM):
-        return _lstm(work, pre, kept["c"])
-    after = _slstm(work, pre, kept)
+        return _lstm(work, gates, kept["c"])
+    after = _slstm(work, gates, kept)
     return _normal(work, cell, after["y"], fixed["norm"]), after
 
 
@@ -118,10 +122,10 @@ def _wide(work: GraphBuilder, bias: int, count: int) -> int:
     return work.broadcast(bias, (count, work.shape(bias)[1]))
 
 
-def _slstm(work: GraphBuilder, pre: int, kept: Mapping[str, int]) -> dict[str, int]:
+def _slstm(work: GraphBuilder, gates: list[int], kept: Mapping[str, int]) -> dict[str, int]:
     """The states of `layers.slstm`."""
     c, n, m = kept["c"], kept["n"], kept["m"]
-    i, f, z, o = work.split(pre, (work.shape(c)[2],) * 4, 2)
+    i, f, z, o = gates
     passed = work.binary("sub", m, work.unary(work.unary(f, "neg"), "softplus"))
     begun = work.binary("greater", work.unary(n, "abs"), work.scalar(0.0))
     most = work.binary("max", i, work.binary("mask", passed, begun))
@@ -140,9 +144,9 @@ def _normal(work: GraphBuilder, cell: SLSTM, y: int, gain: int) -> int:
     return work.binary("mul", work.reshape(normal, (n, batch, h)), gain)
 
 
-def _lstm(work: GraphBuilder, pre: int, c: int) -> tuple[int, dict[str, int]]:
-    i, f, g, o = work.split(pre, (work.shape(c)[2],) * 4, 2)
-    i, f, g, o = (work.unary(x, name) for x, name in ((i, "sigmoid"), (f, "sigmoid"), (g, "tanh"), (o, "sigmoid")))
+def _lstm(work: GraphBuilder, gates: list[int], c: int) -> tuple[int, dict[str, int]]:
+    names = ("sigmoid", "sigmoid", "tanh", "sigmoid")
+    i, f, g, o = (work.unary(x, name) for x, name in zip(gates, names, strict=True))
     c = work.add(work.binary("mul", f, c), work.binary("mul", i, g))
     return work.binary("mul", o, work.unary(c, "tanh")), {"c": c}
 
