@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from volumetric._typing import Array, Shape
+from volumetric._typing import Array
 from volumetric.layers import slstm_cell
 from volumetric.layers.activations import activate, slope
 from volumetric.layers.axon import LEAST, turn_of
@@ -181,8 +181,3 @@ def _turn(tape: Tape, nu: Var, theta: Var) -> list[Var]:
         return g_nu, of.angle * (g_phi * of.g - g_g * of.phi)
 
     return tape.record((nu, theta), (of.g, of.phi, of.gamma), back)
-
-
-def shape_of(cell: Cell, count: int, name: str) -> Shape:
-    """Shape of a state of `count` nodes."""
-    return (count, states_of(cell)[name])
