@@ -15,6 +15,9 @@ WHOLE = ("exp", "tanh", "sigmoid", "softplus")
 FUNCTIONS = (*WHOLE, "silu", "gelu", "gelu_tanh", "quick_gelu")
 TAILS = (1, 2, 15, 16, 17, 31, 33)
 """Lengths around what a processor computes at once."""
+LEAST = {"cpu": 2e-38, "gpu": 128 * 2.0**-126}
+"""Below this a function may be 0. WGSL says how exact a division is where the divisor is at most 2¹²⁶; beyond, as in
+silu below -87, an H100 gives 0."""
 
 
 def computed(name: str, x: np.ndarray, functions: tuple[str, ...]) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -30,7 +33,7 @@ def computed(name: str, x: np.ndarray, functions: tuple[str, ...]) -> list[tuple
 @pytest.mark.parametrize("name", FAST)
 def test_functions_stay_what_they_are(name: str) -> None:
     for function, (got, want) in zip(FUNCTIONS, computed(name, FINITE, FUNCTIONS), strict=True):
-        np.testing.assert_allclose(got, want, rtol=2e-6, atol=2e-38, err_msg=function)
+        np.testing.assert_allclose(got, want, rtol=2e-6, atol=LEAST[name], err_msg=function)
     odd = np.array([np.inf, -np.inf, np.nan], np.float32)
     for function, (got, _) in zip(WHOLE, computed(name, odd, WHOLE), strict=True):
         want = {"exp": (np.inf, 0), "tanh": (1, -1), "sigmoid": (1, 0), "softplus": (np.inf, 0)}[function]

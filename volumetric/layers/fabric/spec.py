@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -238,6 +239,4 @@ def _zeros(name: str, *shape: int) -> ParamSpec:
 
 
 def _below(prefix: str, spec: ParamSpec) -> ParamSpec:
-    import dataclasses
-
     return dataclasses.replace(spec, name=prefix + spec.name)

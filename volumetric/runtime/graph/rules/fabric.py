@@ -15,8 +15,7 @@ import numpy as np
 from volumetric.layers.fabric.facts import Facts
 from volumetric.layers.fabric.spec import SHARPNESS, Fabric
 from volumetric.runtime.graph.build import GraphBuilder
-from volumetric.runtime.graph.rules.base import Scope, rule
-from volumetric.runtime.graph.rules.cells import start
+from volumetric.runtime.graph.rules.base import Scope, rule, start
 from volumetric.runtime.graph.rules.fabric_cells import Arriving, advance, fixed_of, widths
 from volumetric.runtime.graph.rules.fabric_edges import Reading, attend, biases, reading_of
 from volumetric.runtime.graph.rules.fabric_ports import handed_out, shown_by_inputs
