@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 
 from tests.devices import DEVICES, graphs
 from tests.graph.test_layers import close
-from tests.layers.cases import CASES
 from tests.layers.fabric_cases import MIXED
 from tests.layers.test_vjp import arrays
 from volumetric.errors import ShapeError, UnsupportedError
@@ -35,6 +34,8 @@ from volumetric.layers import (
     Column,
     Dense,
     LayerSpec,
+    Mamba,
+    Mamba2,
     Memory,
     MultiHeadAttention,
     Parallel,
@@ -68,6 +69,11 @@ FORWARD: dict[str, LayerSpec] = {
     "traces": Axon(in_features=WIDTH, out_features=2, mix="none", traces=True),
     "axon_linear": AxonLinear(in_features=WIDTH, out_features=2, activation="silu"),
     "xl_attention": XLAttention(embed_dim=WIDTH, num_heads=2, head_dim=2, memory=3),
+    "short_conv": ShortConv(embed_dim=WIDTH),
+    "mamba": Mamba(embed_dim=WIDTH, inner_features=4, state_size=2, dt_rank=2, kernel_size=2),
+    "mamba2": Mamba2(
+        embed_dim=WIDTH, num_heads=2, head_dim=2, state_size=3, kernel_size=3, multipliers=(1, 2, 1, 1, 0.5)
+    ),
     "axon_projections": Parallel(
         combine="concat",
         branches=(
@@ -327,23 +333,13 @@ def test_resets_that_do_not_fit_are_refused() -> None:
         spec.forward(p, np.zeros((4, WIDTH)), memory=Memory(resets=np.zeros(5)))
 
 
-@pytest.mark.parametrize(
-    "spec",
-    [
-        ShortConv(embed_dim=4),
-        CASES["mamba"][0],
-        CASES["mamba2"][0],
-        PositionEmbedding(num_embeddings=9, embedding_dim=4),
-    ],
-    ids=lambda spec: spec.kind,
-)
-def test_layers_without_resets_refuse_them(spec: LayerSpec) -> None:
-    shape = CASES[spec.kind][1] if spec.kind in CASES else (6, 4)
-    p, x = arrays(spec, shape, seed=1)
-    with pytest.raises(UnsupportedError, match=f"{spec.kind} cannot begin a new sequence inside of a call"):
-        spec.forward(p, x, memory=Memory(resets=np.zeros(shape[0])))
-    network = alone(Sequential(layers=(spec,)), shape[-1])
-    with pytest.raises(UnsupportedError, match=rf"{spec.kind} at 0\.0\.0\.0/0 cannot begin"):
+def test_position_embeddings_refuse_resets() -> None:
+    spec = PositionEmbedding(num_embeddings=9, embedding_dim=4)
+    p, x = arrays(spec, (6, 4), seed=1)
+    with pytest.raises(UnsupportedError, match="position_embedding cannot begin a new sequence inside of a call"):
+        spec.forward(p, x, memory=Memory(resets=np.zeros(6)))
+    network = alone(Sequential(layers=(spec,)), 4)
+    with pytest.raises(UnsupportedError, match=r"position_embedding at 0\.0\.0\.0/0 cannot begin"):
         graph_of(network, 6, resets=True)
     with pytest.raises(UnsupportedError, match="cannot go on from run to run of a graph"):
         graph_of(network, 6, resumes=True)

@@ -30,7 +30,7 @@ from volumetric.layers.selective_scan import (
     softplus,
     start_of,
 )
-from volumetric.layers.state import StateSpec, is_sequence, refuse_resets
+from volumetric.layers.state import StateSpec, covered_by, is_sequence
 
 
 @layer("mamba")
@@ -42,7 +42,7 @@ class Mamba(LayerSpec):
     ``s[t] = exp(dt ⊗ A) ⊙ s[t - 1] + (dt ⊙ u) ⊗ b``, ``scan(u)[t] = s[t] c + D ⊙ u`` with ``A = -exp(a_log)``
 
     (Gu & Dao 2023). ``conv`` is causal, of each channel on its own. A call goes on from two states of fixed size: the
-    last ``kernel_size - 1`` rows of v, and s.
+    last ``kernel_size - 1`` rows of v, and s; resets of the memory forget both.
 
     Attributes
     ----------
@@ -56,6 +56,7 @@ class Mamba(LayerSpec):
     """
 
     contextual: ClassVar[bool] = True
+    takes_resets: ClassVar[bool] = True
 
     embed_dim: int
     inner_features: int
@@ -104,23 +105,23 @@ class Mamba(LayerSpec):
 
     def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
         x = xs[0]
-        refuse_resets(self.kind, memory)
-        kept = memory if self.states(x.shape) else None
+        kept = covered_by(memory, x.shape)
+        keep = None if kept is None else kept.keep(x.shape)
         lead, inner = x.shape[:-1], self.inner_features
         v, z = np.split(affine(p, "in.", x), 2, axis=-1)
-        mixed, rows, _ = causal_conv(p["conv.weight"], p.get("conv.bias"), v, kept)
+        mixed, rows, seen = causal_conv(p["conv.weight"], p.get("conv.bias"), v, kept, keep)
         u = activate("silu", mixed)
         r, b, c = np.split(affine(p, "x.", u), np.cumsum(self.products)[:2], axis=-1)
         pre = affine(p, "dt.", r)
         given = self._as_heads(u, softplus(pre), p["a_log"], b, c)
         start = start_of(kept, (len(given[0]), self.state_size, inner, 1), x)
-        of = selective_scan(given, start)
-        keep_last(kept, of.states)
+        of = selective_scan(given, start, None if keep is None else keep.reshape(len(given[0]), -1))
+        keep_last(kept, of.states, x)
         scanned = of.y.reshape(*lead, inner) + p["d"] * u
         gate = activate("silu", z)
         saved = {"x": x, "z": z, "rows": rows, "mixed": mixed, "u": u, "r": r, "pre": pre, "given": given, "of": of}
         gated = scanned * gate
-        return affine(p, "out.", gated), {**saved, "scanned": scanned, "gate": gate, "gated": gated}
+        return affine(p, "out.", gated), {**saved, "seen": seen, "scanned": scanned, "gate": gate, "gated": gated}
 
     def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
         params: dict[str, Array] = {}
@@ -138,7 +139,7 @@ class Mamba(LayerSpec):
         g_u = of.x.reshape(u.shape) + p["d"] * g_scanned
         g_u = g_u + affine_vjp(p, "x.", u, np.concatenate(g_products, axis=-1), params)
         g_mixed = g_u * slope("silu", saved["mixed"])
-        g_v, params["conv.weight"] = causal_conv_vjp(p["conv.weight"], saved["rows"], g_mixed)
+        g_v, params["conv.weight"] = causal_conv_vjp(p["conv.weight"], saved["rows"], g_mixed, saved["seen"])
         if self.conv_bias:
             params["conv.bias"] = g_mixed.reshape(-1, inner).sum(0)
         gx = affine_vjp(p, "in.", saved["x"], np.concatenate([g_v, g_z], axis=-1), params)

@@ -32,7 +32,7 @@ from volumetric.layers.selective_scan import (
     softplus,
     start_of,
 )
-from volumetric.layers.state import StateSpec, is_sequence, refuse_resets
+from volumetric.layers.state import StateSpec, covered_by, is_sequence
 
 
 @layer("mamba2")
@@ -63,6 +63,7 @@ class Mamba2(LayerSpec):
     """
 
     contextual: ClassVar[bool] = True
+    takes_resets: ClassVar[bool] = True
 
     embed_dim: int
     num_heads: int
@@ -152,25 +153,26 @@ class Mamba2(LayerSpec):
 
     def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
         x = xs[0]
-        refuse_resets(self.kind, memory)
-        kept = memory if self.states(x.shape) else None
+        kept = covered_by(memory, x.shape)
+        keep = None if kept is None else kept.keep(x.shape)
         z, w, r = np.split(affine(p, "in.", x), np.cumsum(self.projected)[:2], axis=-1)
         z, r = z * x.dtype.type(self.multipliers[0]), r * x.dtype.type(self.multipliers[4])
-        mixed, rows, _ = causal_conv(p["conv.weight"] * self._factors(x), p.get("conv.bias"), w, kept)
+        weight = p["conv.weight"] * self._factors(x)
+        mixed, rows, seen = causal_conv(weight, p.get("conv.bias"), w, kept, keep)
         pre = r + p["dt_bias"]
         open_dt = softplus(pre)
         v, b, c = np.split(activate("silu", mixed), np.cumsum(self.mixed)[:2], axis=-1)
         given = self._as_heads(v, np.clip(open_dt, self.dt_min, self.dt_max), p["a_log"], b, c)
         heads = given[0]
         start = start_of(kept, (len(heads), self.state_size, self.num_heads, self.head_dim), x)
-        of = selective_scan(given, start)
-        keep_last(kept, of.states)
+        of = selective_scan(given, start, None if keep is None else keep.reshape(len(heads), -1))
+        keep_last(kept, of.states, x)
         scanned = (of.y + p["d"][:, None] * heads).reshape(z.shape)
         gate = activate("silu", z)
         normal, more = self._normed(p, scanned if self.gated_last else scanned * gate)
         ready = normal * gate if self.gated_last else normal
         saved = {"x": x, "z": z, "w": w, "rows": rows, "mixed": mixed, "pre": pre, "open_dt": open_dt, "given": given}
-        saved |= {"of": of, "scanned": scanned, "gate": gate, "normal": normal, "ready": ready, **more}
+        saved |= {"of": of, "seen": seen, "scanned": scanned, "gate": gate, "normal": normal, "ready": ready, **more}
         return affine(p, "out.", ready), saved
 
     def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
@@ -197,7 +199,7 @@ class Mamba2(LayerSpec):
         g_mixed = np.concatenate([part.reshape(*lead, -1) for part in (g_v, of.b, of.c)], axis=-1)
         g_mixed = g_mixed * slope("silu", saved["mixed"])
         factors = self._factors(gy)
-        g_w, g_weight = causal_conv_vjp(p["conv.weight"] * factors, saved["rows"], g_mixed)
+        g_w, g_weight = causal_conv_vjp(p["conv.weight"] * factors, saved["rows"], g_mixed, saved["seen"])
         params["conv.weight"] = g_weight * factors
         if self.conv_bias:
             params["conv.bias"] = g_mixed.reshape(-1, sum(self.mixed)).sum(0)

@@ -82,29 +82,34 @@ class Scanned(NamedTuple):
     y: Array
     decay: Array
     states: Array
+    keep: Array | None
 
 
-def selective_scan(given: Given, start: Array) -> Scanned:
-    """``s[t] = exp(dt[t] a) ⊙ s[t - 1] + dt[t] b[t] ⊗ x[t]`` and ``y[t] = c[t] · s[t]``, head by head.
+def selective_scan(given: Given, start: Array, keep: Array | None = None) -> Scanned:
+    """``s[t] = keep[t] · exp(dt[t] a) ⊙ s[t - 1] + dt[t] b[t] ⊗ x[t]`` and ``y[t] = c[t] · s[t]``, head by head.
 
-    `start` is s before the first step, ``[B, size, heads, head_dim]``.
+    `start` is s before the first step, ``[B, size, heads, head_dim]``. Where `keep`, ``[B, T]``, is 0, nothing of the
+    step before is left.
     """
     x, dt, a, b, c = given
     heads = x.shape[2]
     step = dt[:, :, None, :, None]
     decay = np.exp(step * a.T[:, :, None])
-    states = linear_scan(_by_head(b, heads) * (step * x[:, :, None]), decay, start)
+    states = linear_scan(_by_head(b, heads) * (step * x[:, :, None]), decay, start, keep)
     y = np.sum(_by_head(c, heads) * states, axis=2)
-    return Scanned(y, decay, np.concatenate([start[:, None], states], 1))
+    return Scanned(y, decay, np.concatenate([start[:, None], states], 1), keep)
 
 
 def selective_scan_vjp(of: Scanned, given: Given, gy: Array) -> Given:
     """Return the gradients of ``sum(gy * y)``; the state that the scan starts from is a constant."""
     x, dt, a, b, c = given
     heads, groups = x.shape[2], b.shape[2]
-    g_states = linear_scan_back(_by_head(c, heads) * gy[:, :, None], of.decay)
+    g_states = linear_scan_back(_by_head(c, heads) * gy[:, :, None], of.decay, of.keep)
     g_c = np.sum(of.states[:, 1:] * gy[:, :, None], axis=4)
-    g_decay = np.sum(g_states * of.states[:, :-1], axis=4, keepdims=True)
+    before = of.states[:, :-1]
+    if of.keep is not None:
+        before = np.where(of.keep[..., None, None, None] == 0, 0, before)
+    g_decay = np.sum(g_states * before, axis=4, keepdims=True)
     if a.shape[1] == 1:
         g_decay = g_decay.sum(2, keepdims=True)
     g_rate = (g_decay * of.decay)[..., 0]  # of dt · a
@@ -116,17 +121,17 @@ def selective_scan_vjp(of: Scanned, given: Given, gy: Array) -> Given:
 
 
 def start_of(memory: Memory | None, shape: tuple[int, ...], x: Array) -> Array:
-    """State before a call, ``shape``, of one sequence; zeros where nothing is held."""
+    """State before a call on the rows x, ``shape``; zeros where nothing is held."""
     size, heads, width = shape[1:]
     if memory is None:
         return np.zeros(shape, x.dtype)
-    return memory.read(STATE, (size, heads * width), x.dtype).reshape(shape)
+    return memory.read(STATE, (*x.shape[:-2], size, heads * width), x.dtype).reshape(shape)
 
 
-def keep_last(memory: Memory | None, states: Array) -> None:
-    """Leave the state after the last row in a memory."""
+def keep_last(memory: Memory | None, states: Array, x: Array) -> None:
+    """Leave the state after the last of the rows x in a memory."""
     if memory is not None:
-        memory.write(STATE, states[0, -1].reshape(states.shape[2], -1).copy())
+        memory.write(STATE, states[:, -1].reshape(*x.shape[:-2], states.shape[2], -1).copy())
 
 
 def _by_head(grouped: Array, heads: int) -> Array:

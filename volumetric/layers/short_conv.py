@@ -20,7 +20,7 @@ from volumetric.layers.base import (
 )
 from volumetric.layers.causal_conv import causal_conv, causal_conv_vjp, conv_params, conv_state
 from volumetric.layers.dense import affine, affine_params, affine_vjp
-from volumetric.layers.state import StateSpec, is_sequence, refuse_resets
+from volumetric.layers.state import StateSpec, covered_by, is_sequence
 
 
 @layer("short_conv")
@@ -38,6 +38,7 @@ class ShortConv(LayerSpec):
     """
 
     contextual: ClassVar[bool] = True
+    takes_resets: ClassVar[bool] = True
 
     embed_dim: int
     kernel_size: int = 3
@@ -69,18 +70,19 @@ class ShortConv(LayerSpec):
 
     def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
         x = xs[0]
-        refuse_resets(self.kind, memory)
-        kept = memory if self.states(x.shape) else None
+        kept = covered_by(memory, x.shape)
+        keep = None if kept is None else kept.keep(x.shape)
         b, c, v = np.split(affine(p, "in.", x), 3, axis=-1)
-        mixed, rows, _ = causal_conv(p["conv.weight"], p.get("conv.bias"), b * v, kept)
+        mixed, rows, seen = causal_conv(p["conv.weight"], p.get("conv.bias"), b * v, kept, keep)
         gated = c * mixed
-        return affine(p, "out.", gated), {"x": x, "b": b, "c": c, "v": v, "mixed": mixed, "rows": rows, "gated": gated}
+        saved = {"x": x, "b": b, "c": c, "v": v, "mixed": mixed, "rows": rows, "seen": seen, "gated": gated}
+        return affine(p, "out.", gated), saved
 
     def vjp(self, p: Arrays, saved: Saved, gy: Array) -> Grads:
         params: dict[str, Array] = {}
         g_gated = affine_vjp(p, "out.", saved["gated"], gy, params)
         g_mixed = g_gated * saved["c"]
-        g_product, params["conv.weight"] = causal_conv_vjp(p["conv.weight"], saved["rows"], g_mixed)
+        g_product, params["conv.weight"] = causal_conv_vjp(p["conv.weight"], saved["rows"], g_mixed, saved["seen"])
         if self.bias:
             params["conv.bias"] = g_mixed.reshape(-1, self.embed_dim).sum(0)
         parts = (g_product * saved["v"], g_gated * saved["mixed"], g_product * saved["b"])

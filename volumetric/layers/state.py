@@ -118,7 +118,7 @@ def no_resets(layer: str) -> UnsupportedError:
     """Error of a layer that looks at other rows, or at its place, and takes no resets."""
     return UnsupportedError(
         f"{layer} cannot begin a new sequence inside of a call, nor go on with several side by side",
-        hint="give each sequence a call of its own; recurrent layers and attention take resets",
+        hint="give each sequence a call of its own; recurrent layers, attention and state-space layers take resets",
     )
 
 

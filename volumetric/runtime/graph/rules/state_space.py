@@ -8,7 +8,7 @@ from typing import NamedTuple
 from volumetric.layers import Mamba, Mamba2
 from volumetric.layers.selective_scan import STATE
 from volumetric.runtime.graph.families.linear_scan import linear_scan
-from volumetric.runtime.graph.rules.base import Scope, columns, flat, gated, linear, rule, scaled
+from volumetric.runtime.graph.rules.base import Scope, columns, flat, gated, linear, rule, scaled, start
 from volumetric.runtime.graph.rules.convolved import causal_conv
 
 
@@ -95,12 +95,11 @@ class Scan:
         decay = work.reshape(work.broadcast(decay, (rows, size, heads, width)), (batch, length, every))
         taken = work.binary("mul", x, work.reshape(dt, (rows, heads, 1)))
         u = work.binary("mul", self._by_head(scope, self.b), work.reshape(taken, (rows, 1, heads, width)))
-        keeps = scope.keeps_state(self.x.of)
-        shape = (size, heads * width)
-        start = work.reshape(scope.state(STATE, shape), (1, every)) if keeps else work.zeros((batch, every))
-        states = linear_scan(work, work.reshape(u, (batch, length, every)), decay, start)
-        if keeps:
-            work.assign(f"{scope.path}/{STATE}", work.reshape(work.last(states, 1), shape))
+        shape, keep = (size, heads * width), scope.kept_before(self.x.of)
+        begun = work.reshape(start(scope, self.x.of, STATE, shape), (batch, every))
+        states = linear_scan(work, work.reshape(u, (batch, length, every)), decay, begun, keep)
+        if scope.keeps_state(self.x.of):
+            scope.keep(STATE, work.reshape(work.last(states, 1), (batch, *shape)))
         met = work.binary("mul", work.reshape(states, (rows, size, heads, width)), self._by_head(scope, self.c))
         y = work.reshape(work.reduce(met, "sum", (1,)), (rows, heads, width))
         y = work.binary("add", y, work.binary("mul", x, work.reshape(self.d, (heads, 1))))
