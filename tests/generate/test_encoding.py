@@ -17,7 +17,8 @@ from tests.devices import DEVICES, device
 from volumetric.dtypes import decode
 from volumetric.errors import CheckpointError, GenerationError, SpecError, UnsupportedError, VolumetricError
 from volumetric.generate import Model
-from volumetric.generate.encoder import HIDDEN, Encoder, with_hidden
+from volumetric.generate.encoder import Encoder
+from volumetric.generate.hidden import HIDDEN, with_hidden
 from volumetric.loaders import open_model
 from volumetric.loaders.convert import save_model
 from volumetric.loaders.encoder_layers import up_to

@@ -31,11 +31,11 @@ def conv(width: int) -> PassThrough:
 SCAFFOLDS: dict[str, tuple[LayerSpec, tuple[int, ...]]] = {
     "pass-through": (PassThrough(core=Axon(in_features=3, out_features=2)), (4, 3)),
     "pre-up": (PreUp(embed_dim=3, core=lstm(6)), (4, 3)),
-    "pre-up-batch": (PreUp(embed_dim=4, factor=0.5, core=MLSTM(embed_dim=2, num_heads=1)), (2, 3, 4)),
+    "pre-up-batch": (PreUp(embed_dim=4, factor=1.0, core=MLSTM(embed_dim=4, num_heads=1)), (2, 3, 4)),
     "pre-up-gated": (PreUpGated(embed_dim=3, factor=1.5, activate_input=False, core=lstm(4)), (4, 3)),
     "post-up": (PostUp(embed_dim=3, core=lstm(3)), (4, 3)),
     "post-up-gated": (
-        PostUpGated(embed_dim=4, factor=0.8, core=SLSTM(embed_dim=4, num_heads=2, kernel_size=2)),
+        PostUpGated(embed_dim=4, factor=0.8, core=SLSTM(embed_dim=4, num_heads=1, kernel_size=2)),
         (2, 3, 4),
     ),
     "adapter": (Adapter(embed_dim=3, bottleneck=2, core=PostUp(embed_dim=3, core=lstm(3))), (4, 3)),
