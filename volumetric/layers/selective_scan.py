@@ -25,7 +25,8 @@ def scan_state(size: int, channels: int) -> StateSpec:
 
 def softplus(x: Array) -> Array:
     """``log(1 + e**x)``, which neither overflows nor loses small values."""
-    return np.logaddexp(x, x.dtype.type(0))
+    with np.errstate(invalid="ignore"):  # of NaN, which stays
+        return np.logaddexp(x, x.dtype.type(0))
 
 
 def linear_scan(u: Array, a: Array, start: Array | None = None, keep: Array | None = None) -> Array:
