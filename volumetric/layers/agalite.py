@@ -22,7 +22,7 @@ from volumetric.layers.base import (
 )
 from volumetric.layers.dense import affine, affine_params, affine_vjp
 from volumetric.layers.selective_scan import linear_scan, linear_scan_back
-from volumetric.layers.state import StateSpec, covered_by, is_sequence
+from volumetric.layers.state import StateSpec, covering, is_sequence, start_of
 
 
 class Heads(NamedTuple):
@@ -121,11 +121,8 @@ class AGaLiTe(LayerSpec):
     def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
         x = xs[0]
         lead, length = x.shape[:-2], x.shape[-2]
-        covered = covered_by(memory, x.shape)
-        keep = None if covered is None else covered.keep(x.shape)
-        start = {n: np.zeros((*lead, *s), x.dtype) for n, s in self.shapes.items()}
-        if covered is not None:
-            start = {n: covered.read(n, (*lead, *s), x.dtype) for n, s in self.shapes.items()}
+        covered, keep = covering(memory, x.shape)
+        start = {n: start_of(covered, n, (*lead, *s), x.dtype) for n, s in self.shapes.items()}
         rows = x.reshape(-1, length, self.embed_dim)
         batch = len(rows)
         begun = {n: start[n].reshape(batch, *s) for n, s in self.shapes.items()}

@@ -26,7 +26,7 @@ from volumetric.layers.base import (
 )
 from volumetric.layers.dense import affine, affine_params, affine_vjp
 from volumetric.layers.rotation_scan import rotate_scan, rotate_scan_back, turn
-from volumetric.layers.state import StateSpec, covered_by, is_sequence
+from volumetric.layers.state import StateSpec, covering, is_sequence, start_of
 
 Mix = Literal["linear", "srht", "none"]
 LEAST = 1e-12
@@ -157,14 +157,11 @@ class Axon(LayerSpec):
     def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
         x = xs[0]
         *lead, length, _ = x.shape
-        n, covered = self.hidden, covered_by(memory, x.shape)
-        keep = None if covered is None else covered.keep(x.shape)
+        n, (covered, keep) = self.hidden, covering(memory, x.shape)
         kept = None if keep is None else keep.reshape(-1, length)
         mixed = self._mixed(p, x).reshape(-1, length, n)
         of = turn_of(p["nu"], p["theta"])
-        parts = [np.zeros((*lead, n), x.dtype)] * 2
-        if covered is not None:
-            parts = [covered.read(name, (*lead, n), x.dtype) for name in ("c1", "c2")]
+        parts = [start_of(covered, name, (*lead, n), x.dtype) for name in ("c1", "c2")]
         start = np.concatenate(parts, axis=-1).reshape(-1, 2 * n)
         u = np.concatenate([of.gamma * p["w1"] * mixed, of.gamma * p["w2"] * mixed], axis=-1)
         s = rotate_scan(u, of.g, of.phi, start, kept)

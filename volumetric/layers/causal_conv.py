@@ -8,7 +8,7 @@ import numpy as np
 
 from volumetric._typing import Array
 from volumetric.layers.base import Memory, ParamSpec
-from volumetric.layers.state import StateSpec
+from volumetric.layers.state import StateSpec, start_of
 
 PAST = "past"
 """State that holds the last rows before a call."""
@@ -61,7 +61,7 @@ def causal_conv(
     """
     channels, _, taps = weight.shape
     shape = (*x.shape[:-2], taps - 1, channels)
-    past = np.zeros(shape, x.dtype) if memory is None else memory.read(PAST, shape, x.dtype)
+    past = start_of(memory, PAST, shape, x.dtype)
     rows = np.concatenate([past, x], axis=-2)
     length, seen = x.shape[-2], seen_of(keep, taps)
     if memory is not None and length:

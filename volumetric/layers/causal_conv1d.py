@@ -18,7 +18,7 @@ from volumetric.layers.base import (
     rows,
 )
 from volumetric.layers.causal_conv import causal_conv, causal_conv_vjp, conv_params, conv_state
-from volumetric.layers.state import StateSpec, covered_by, is_sequence
+from volumetric.layers.state import StateSpec, covering, is_sequence
 
 
 @layer("causal_conv1d")
@@ -67,8 +67,7 @@ class CausalConv1d(LayerSpec):
 
     def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
         x = xs[0]
-        covered = covered_by(memory, x.shape)
-        keep = None if covered is None else covered.keep(x.shape)
+        covered, keep = covering(memory, x.shape)
         kept = covered if self.kernel_size > 1 else None
         y, before, seen = causal_conv(p["weight"], p.get("bias"), x, kept, keep)
         return y, {"rows": before, "seen": seen}

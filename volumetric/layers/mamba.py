@@ -24,13 +24,13 @@ from volumetric.layers.dense import affine, affine_params, affine_vjp
 from volumetric.layers.selective_scan import (
     Given,
     keep_last,
+    scan_start,
     scan_state,
     selective_scan,
     selective_scan_vjp,
     softplus,
-    start_of,
 )
-from volumetric.layers.state import StateSpec, covered_by, is_sequence
+from volumetric.layers.state import StateSpec, covering, is_sequence
 
 
 @layer("mamba")
@@ -105,8 +105,7 @@ class Mamba(LayerSpec):
 
     def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
         x = xs[0]
-        kept = covered_by(memory, x.shape)
-        keep = None if kept is None else kept.keep(x.shape)
+        kept, keep = covering(memory, x.shape)
         lead, inner = x.shape[:-1], self.inner_features
         v, z = np.split(affine(p, "in.", x), 2, axis=-1)
         mixed, rows, seen = causal_conv(p["conv.weight"], p.get("conv.bias"), v, kept, keep)
@@ -114,7 +113,7 @@ class Mamba(LayerSpec):
         r, b, c = np.split(affine(p, "x.", u), np.cumsum(self.products)[:2], axis=-1)
         pre = affine(p, "dt.", r)
         given = self._as_heads(u, softplus(pre), p["a_log"], b, c)
-        start = start_of(kept, (len(given[0]), self.state_size, inner, 1), x)
+        start = scan_start(kept, (len(given[0]), self.state_size, inner, 1), x)
         of = selective_scan(given, start, None if keep is None else keep.reshape(len(given[0]), -1))
         keep_last(kept, of.states, x)
         scanned = of.y.reshape(*lead, inner) + p["d"] * u

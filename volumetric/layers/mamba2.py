@@ -26,13 +26,13 @@ from volumetric.layers.norm import rms_norm, rms_norm_vjp
 from volumetric.layers.selective_scan import (
     Given,
     keep_last,
+    scan_start,
     scan_state,
     selective_scan,
     selective_scan_vjp,
     softplus,
-    start_of,
 )
-from volumetric.layers.state import StateSpec, covered_by, is_sequence
+from volumetric.layers.state import StateSpec, covering, is_sequence
 
 
 @layer("mamba2")
@@ -153,8 +153,7 @@ class Mamba2(LayerSpec):
 
     def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
         x = xs[0]
-        kept = covered_by(memory, x.shape)
-        keep = None if kept is None else kept.keep(x.shape)
+        kept, keep = covering(memory, x.shape)
         z, w, r = np.split(affine(p, "in.", x), np.cumsum(self.projected)[:2], axis=-1)
         z, r = z * x.dtype.type(self.multipliers[0]), r * x.dtype.type(self.multipliers[4])
         weight = p["conv.weight"] * self._factors(x)
@@ -164,7 +163,7 @@ class Mamba2(LayerSpec):
         v, b, c = np.split(activate("silu", mixed), np.cumsum(self.mixed)[:2], axis=-1)
         given = self._as_heads(v, np.clip(open_dt, self.dt_min, self.dt_max), p["a_log"], b, c)
         heads = given[0]
-        start = start_of(kept, (len(heads), self.state_size, self.num_heads, self.head_dim), x)
+        start = scan_start(kept, (len(heads), self.state_size, self.num_heads, self.head_dim), x)
         of = selective_scan(given, start, None if keep is None else keep.reshape(len(heads), -1))
         keep_last(kept, of.states, x)
         scanned = (of.y + p["d"][:, None] * heads).reshape(z.shape)

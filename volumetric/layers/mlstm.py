@@ -36,7 +36,7 @@ from volumetric.layers.projections import (
 )
 from volumetric.layers.slstm import check_heads
 from volumetric.layers.slstm_cell import EPS, log_sigmoid
-from volumetric.layers.state import StateSpec, covered_by, is_sequence
+from volumetric.layers.state import StateSpec, covering, is_sequence, start_of
 
 MOST = 80.0
 """Bound of -m in the least divisor, so that float32 holds it; what is divided by that much is nothing."""
@@ -191,8 +191,7 @@ class MLSTM(LayerSpec):
     def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
         x = xs[0]
         (heads, width), length = self.by_head, x.shape[-2]
-        covered = covered_by(memory, x.shape)
-        keep = None if covered is None else covered.keep(x.shape)
+        covered, keep = covering(memory, x.shape)
         conv = causal_conv(p["conv.weight"], p["conv.bias"], x, covered if self.kernel_size > 1 else None, keep)
         q, v, before_q = activate("silu", conv.y), x, None
         saved: Saved = {"x": x, "keep": keep, "conv": conv}
@@ -255,9 +254,7 @@ class MLSTM(LayerSpec):
         """States before the first step."""
         (heads, width), lead = self.by_head, x.shape[:-2]
         shapes = {"C": (*lead, heads, width, width), "n": (*lead, heads, width), "m": (*lead, heads)}
-        if memory is None:
-            return Held(*(np.zeros(shape, x.dtype) for shape in shapes.values()))
-        return Held(*(memory.read(name, shape, x.dtype) for name, shape in shapes.items()))
+        return Held(*(start_of(memory, name, shape, x.dtype) for name, shape in shapes.items()))
 
 
 def _held(states: Held, keep: Array | None, t: int) -> Held:

@@ -31,7 +31,7 @@ from volumetric.layers.base import (
 from volumetric.layers.dense import affine, affine_params, affine_vjp
 from volumetric.layers.recurrent_cell import Cell, States
 from volumetric.layers.slstm_cell import CELL as SLSTM_CELL
-from volumetric.layers.state import StateSpec, covered_by, is_sequence
+from volumetric.layers.state import StateSpec, covering, is_sequence, start_of
 
 
 def _tanh(from_x: Array, from_h: Array, before: States) -> tuple[States, States]:
@@ -176,13 +176,12 @@ class Recurrent(LayerSpec):
 
     def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
         x = xs[0]
-        covered = covered_by(memory, x.shape)
+        covered, keep = covering(memory, x.shape)
         kept = None if self.reverse else covered
         shape = (*x.shape[:-2], self.hidden_size)
-        zeros = np.zeros(shape, x.dtype)
-        start = tuple(zeros if kept is None else kept.read(name, shape, x.dtype) for name in self.cell.states)
+        start = tuple(start_of(kept, name, shape, x.dtype) for name in self.cell.states)
         from_x = affine(p, "ih.", self._turned(x))
-        keep = None if covered is None else self._keep(covered.keep(x.shape))
+        keep = self._keep(keep)
         every, tape = self.cell.run(from_x, p["hh.weight"], p.get("hh.bias"), start, keep)
         if kept is not None:
             for name, state in zip(self.cell.states, every, strict=True):

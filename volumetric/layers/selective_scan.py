@@ -12,7 +12,7 @@ import numpy as np
 
 from volumetric._typing import Array
 from volumetric.layers.base import Memory
-from volumetric.layers.state import StateSpec
+from volumetric.layers.state import StateSpec, start_of
 
 STATE = "state"
 """State that holds what a scan has summed up."""
@@ -121,12 +121,10 @@ def selective_scan_vjp(of: Scanned, given: Given, gy: Array) -> Given:
     return Given(g_taken * dt[..., None], g_dt, g_a, _by_group(g_b, groups), _by_group(g_c, groups))
 
 
-def start_of(memory: Memory | None, shape: tuple[int, ...], x: Array) -> Array:
+def scan_start(memory: Memory | None, shape: tuple[int, ...], x: Array) -> Array:
     """State before a call on the rows x, ``shape``; zeros where nothing is held."""
     size, heads, width = shape[1:]
-    if memory is None:
-        return np.zeros(shape, x.dtype)
-    return memory.read(STATE, (*x.shape[:-2], size, heads * width), x.dtype).reshape(shape)
+    return start_of(memory, STATE, (*x.shape[:-2], size, heads * width), x.dtype).reshape(shape)
 
 
 def keep_last(memory: Memory | None, states: Array, x: Array) -> None:

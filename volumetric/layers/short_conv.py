@@ -20,7 +20,7 @@ from volumetric.layers.base import (
 )
 from volumetric.layers.causal_conv import causal_conv, causal_conv_vjp, conv_params, conv_state
 from volumetric.layers.dense import affine, affine_params, affine_vjp
-from volumetric.layers.state import StateSpec, covered_by, is_sequence
+from volumetric.layers.state import StateSpec, covering, is_sequence
 
 
 @layer("short_conv")
@@ -70,8 +70,7 @@ class ShortConv(LayerSpec):
 
     def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
         x = xs[0]
-        kept = covered_by(memory, x.shape)
-        keep = None if kept is None else kept.keep(x.shape)
+        kept, keep = covering(memory, x.shape)
         b, c, v = np.split(affine(p, "in.", x), 3, axis=-1)
         mixed, rows, seen = causal_conv(p["conv.weight"], p.get("conv.bias"), b * v, kept, keep)
         gated = c * mixed

@@ -34,7 +34,7 @@ from volumetric.layers.projections import (
     run_map_back,
 )
 from volumetric.layers.slstm_cell import CELL
-from volumetric.layers.state import StateSpec, covered_by, is_sequence
+from volumetric.layers.state import StateSpec, covering, is_sequence, start_of
 
 GATES = ("i", "f", "z", "o")
 
@@ -113,8 +113,7 @@ class SLSTM(LayerSpec):
 
     def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
         x = xs[0]
-        covered = covered_by(memory, x.shape)
-        keep = None if covered is None else covered.keep(x.shape)
+        covered, keep = covering(memory, x.shape)
         saved: Saved = {"x": x, "keep": keep}
         seen = x
         if self.kernel_size:
@@ -129,8 +128,7 @@ class SLSTM(LayerSpec):
             from_x = np.stack([self._product(p[f"{g}.weight"], parts[g]) for g in GATES], axis=-3) + p["bias"]
             from_x = from_x.reshape(*x.shape[:-1], 4 * self.embed_dim)
         shape = (*x.shape[:-2], self.embed_dim)
-        zeros = np.zeros(shape, x.dtype)
-        start = tuple(zeros if covered is None else covered.read(name, shape, x.dtype) for name in CELL.states)
+        start = tuple(start_of(covered, name, shape, x.dtype) for name in CELL.states)
         every, tape = CELL.run(from_x, self._recurrent(p["r.weight"]), None, start, keep)
         if covered is not None:
             for name, state in zip(CELL.states, every, strict=True):

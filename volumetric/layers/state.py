@@ -250,3 +250,14 @@ class Memory:
 def covered_by(memory: Memory | None, shape: Shape) -> Memory | None:
     """Return the memory where values of this shape are rows of its sequences; else None: samples of their own."""
     return memory if memory is not None and memory.covers(shape) else None
+
+
+def covering(memory: Memory | None, shape: Shape) -> tuple[Memory | None, Array | None]:
+    """Return what `covered_by` does, and its `Memory.keep` for values of this shape."""
+    covered = covered_by(memory, shape)
+    return covered, None if covered is None else covered.keep(shape)
+
+
+def start_of(memory: Memory | None, name: str, shape: Shape, dtype: np.dtype) -> Array:
+    """Return the value of a fixed state before the rows of a call; zeros where there is no memory."""
+    return np.zeros(shape, dtype) if memory is None else memory.read(name, shape, dtype)

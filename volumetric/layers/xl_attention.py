@@ -35,7 +35,7 @@ from volumetric.layers.projections import (
 )
 from volumetric.layers.selective_scan import linear_scan
 from volumetric.layers.softmax import softmax, softmax_vjp
-from volumetric.layers.state import StateSpec, covered_by, is_sequence
+from volumetric.layers.state import StateSpec, covering, is_sequence, start_of
 
 
 class Window(NamedTuple):
@@ -150,11 +150,8 @@ class XLAttention(LayerSpec):
     def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
         x = xs[0]
         *lead, length, _ = x.shape
-        covered = covered_by(memory, x.shape)
-        keep = None if covered is None else covered.keep(x.shape)
-        start = {n: np.zeros((*lead, *s), x.dtype) for n, s in self.shapes.items()}
-        if covered is not None:
-            start = {n: covered.read(n, (*lead, *s), x.dtype) for n, s in self.shapes.items()}
+        covered, keep = covering(memory, x.shape)
+        start = {n: start_of(covered, n, (*lead, *s), x.dtype) for n, s in self.shapes.items()}
         before = {n: start[n].reshape(-1, *s) for n, s in self.shapes.items()}
         rows = x.reshape(-1, length, self.embed_dim)
         batch = len(rows)
