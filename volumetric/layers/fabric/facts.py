@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -32,7 +32,7 @@ class Declared:
     kv_tile: tuple[int, ...] | None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Facts:
     """Nodes and edges. Arrays are not to be written to.
 
@@ -76,9 +76,19 @@ class Facts:
         return np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts))
 
     @property
-    def longest(self) -> int:
-        """Most rows that an edge takes."""
-        return int(self.delay.max(initial=1))
+    def to_cells(self) -> int:
+        """Edges that end at cells; the rest, behind them, ends at outputs."""
+        return int(self.starts[self.cells])
+
+    @cached_property
+    def cell_delays(self) -> list[int]:
+        """Delays of the edges that end at cells, rising; 1 where there are none."""
+        return np.unique(self.delay[: self.to_cells]).tolist() or [1]
+
+    @cached_property
+    def output_delays(self) -> list[int]:
+        """The same of those that end at outputs."""
+        return np.unique(self.delay[self.to_cells :]).tolist() or [1]
 
 
 @lru_cache(maxsize=32)

@@ -13,21 +13,19 @@ from volumetric.layers.fabric.attend import Edges, edge_attend, edge_attend_back
 from volumetric.layers.fabric.cells import Vars, advance
 from volumetric.layers.fabric.declared import OutPort
 from volumetric.layers.fabric.tape import Tape, Var
-from volumetric.layers.state import covered_by
+from volumetric.layers.state import covering, start_of
 
 
 def run(spec: Any, p: Arrays, x: Array, memory: Memory | None) -> tuple[Array, Saved]:
     """Return the rows of all outputs, and what `back` needs."""
     *lead, length, width = x.shape
-    covered = covered_by(memory, x.shape)
-    keep = None if covered is None else covered.keep(x.shape)
+    covered, keep = covering(memory, x.shape)
     streams = int(np.prod(lead, dtype=np.int64))
     kept = None if keep is None else keep.reshape(streams, length)
     rows = Var(np.ascontiguousarray(x.reshape(streams, length, width).swapaxes(0, 1)))
     start = {}
     for state in spec.states():
-        shape = (*lead, *state.shape)
-        value = np.zeros(shape, x.dtype) if covered is None else covered.read(state.name, shape, x.dtype)
+        value = start_of(covered, state.name, (*lead, *state.shape), x.dtype)
         whole = value.reshape(streams, *state.shape)
         start[state.name] = np.ascontiguousarray(np.moveaxis(whole, 0, -2))
     machine = _Machine(spec, p, streams, start)
@@ -70,11 +68,9 @@ class _Machine:
         self.shown = Var(start["shown"])
         self.past = [Var(of) for of in start["past"]] if spec.remembered else []
         self.kept = {name: Var(value) for name, value in start.items() if name not in ("shown", "past")}
-        facts, first = self.facts, int(spec.facts.starts[spec.facts.cells])
-        self._cell_delays = np.unique(facts.delay[:first]).tolist() or [1]
-        self._out_delays = np.unique(facts.delay[first:]).tolist() or [1]
-        self._to_cells = self._edges(slice(0, first), facts.starts[: facts.cells + 1], self._cell_delays)
-        self._to_outputs = self._edges(slice(first, None), facts.starts[facts.cells :] - first, self._out_delays)
+        facts, first = self.facts, self.facts.to_cells
+        self._to_cells = self._edges(slice(0, first), facts.starts[: facts.cells + 1], facts.cell_delays)
+        self._to_outputs = self._edges(slice(first, None), facts.starts[facts.cells :] - first, facts.output_delays)
         self._far = facts.distance[:first], facts.distance[first:]
         self._prepare()
 
@@ -144,7 +140,7 @@ class _Machine:
         for _ in range(spec.inner_steps):
             self._inner(given, [began, *self.past])
         ended = [tape.join([given, self.shown]), began, *self.past]
-        y = self._handed([ended[delay - 1] for delay in self._out_delays])
+        y = self._handed([ended[delay - 1] for delay in self.facts.output_delays])
         self.past = [began, *self.past][: len(self.past)]
         return y
 
@@ -166,7 +162,7 @@ class _Machine:
         """Let all cells read, and then step."""
         tape, spec, facts = self.tape, self.spec, self.facts
         now = tape.join([given, self.shown])
-        kv = self._told([now if delay == 1 else before[delay - 1] for delay in self._cell_delays])
+        kv = self._told([now if delay == 1 else before[delay - 1] for delay in self.facts.cell_delays])
         if spec.query == "state":
             ask = tape.product(self.shown, self._one("state_query.weight"))
         else:

@@ -19,7 +19,7 @@ def latency(facts: Facts, source: str, target: str, inner_steps: int = 1) -> int
     0 is the row itself: with enough inner steps a row goes all the way.
     """
     shown = shown_from(facts, facts.ports[source], inner_steps)
-    edges = slice(facts.starts[facts.cells], None)
+    edges = slice(facts.to_cells, None)
     readers, late = facts.receivers[edges] - facts.cells, facts.delay[edges].astype(np.int64)
     own = facts.ports[target]
     mine = (readers >= own.start) & (readers < own.stop)
@@ -35,7 +35,7 @@ def shown_from(facts: Facts, port: slice, inner_steps: int = 1) -> Array:
 
     Inner steps are counted from the row in which the input changes: step 0 is its first one.
     """
-    count = int(facts.starts[facts.cells])
+    count = facts.to_cells
     by_sender = np.argsort(facts.senders[:count], kind="stable")
     first = np.searchsorted(facts.senders[:count][by_sender], np.arange(facts.senders_count + 1))
     readers, late = facts.inputs + facts.receivers[by_sender], facts.delay[by_sender].astype(np.int64)

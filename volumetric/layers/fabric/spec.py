@@ -127,9 +127,7 @@ class Fabric(LayerSpec):
     def remembered(self) -> int:
         """Rows of which it is kept what was shown when they began."""
         facts = self.facts
-        to_cells = int(facts.starts[facts.cells])
-        cells, outputs = facts.delay[:to_cells].max(initial=1), facts.delay[to_cells:].max(initial=1)
-        return int(max(cells - 1, outputs - 2, 0))
+        return max(facts.cell_delays[-1] - 1, facts.output_delays[-1] - 2)
 
     def ports(self, which: Literal["inputs", "outputs"]) -> dict[str, tuple[int, int]]:
         """Return the columns of a row that each port has."""

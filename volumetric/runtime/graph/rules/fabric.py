@@ -75,7 +75,6 @@ class _Plan:
     Attributes
     ----------
     to_cells, to_outputs : how they read; senders are counted once for each delay
-    cell_delays, out_delays : rows that edges to them take
     inputs, cells : products by which they tell
     read : cells that outputs read: the first, and one past the last
     """
@@ -83,8 +82,6 @@ class _Plan:
     facts: Facts
     to_cells: Reading
     to_outputs: Reading
-    cell_delays: list[int]
-    out_delays: list[int]
     inputs: tuple[Part, ...]
     cells: tuple[Part, ...]
     read: tuple[int, int]
@@ -92,9 +89,8 @@ class _Plan:
 
 def _plan(spec: Fabric) -> _Plan:
     facts = spec.facts
-    edge, count = int(facts.starts[facts.cells]), facts.senders_count
+    edge, count, cell_delays, out_delays = facts.to_cells, facts.senders_count, facts.cell_delays, facts.output_delays
     late, senders = facts.delay, facts.senders.astype(np.int64)
-    cell_delays, out_delays = (np.unique(of).tolist() or [1] for of in (late[:edge], late[edge:]))
     own = np.arange(facts.inputs, count) if cell_delays[0] == 1 else np.full(facts.cells, -1)
     from_ = np.searchsorted(cell_delays, late[:edge]) * count + senders[:edge]
     to_cells = reading_of(facts.starts[: facts.cells + 1], from_, facts.distance[:edge], own, len(cell_delays) * count)
@@ -108,8 +104,6 @@ def _plan(spec: Fabric) -> _Plan:
         facts=facts,
         to_cells=to_cells,
         to_outputs=to_outputs,
-        cell_delays=cell_delays,
-        out_delays=out_delays,
         inputs=parts_of(facts.groups[: facts.inputs]),
         cells=parts_of(facts.groups[facts.inputs :]),
         read=(low, high),
@@ -248,7 +242,7 @@ class _Row:
         """Let all cells read, and then step."""
         work, spec, plan, state = self.work, self.spec, self.plan, self.state
         now = work.concat((given, state["told"]), 0)
-        kv = work.concat([now if delay == 1 else began[delay - 1] for delay in plan.cell_delays], 0)
+        kv = work.concat([now if delay == 1 else began[delay - 1] for delay in plan.facts.cell_delays], 0)
         ask = self.fixed["ask"] if spec.query == "slot" else by_node(work, state["shown"], self.fixed["ask"])
         m = attend(work, ask, kv, plan.to_cells, _named(self.fixed, "cells "), spec.heads)
         parts: list[int] = []
@@ -269,6 +263,6 @@ class _Row:
             work.part(self.state["told"], 0, low, high)
             if delay == 1
             else work.part(began[delay - 2], 0, first + low, first + high)
-            for delay in self.plan.out_delays
+            for delay in self.plan.facts.output_delays
         ]
         return work.concat(made, 0)
