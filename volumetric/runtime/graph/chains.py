@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from volumetric.runtime.graph.liveness import roots
 from volumetric.runtime.graph.ops import Graph, Node
+from volumetric.runtime.graph.pruning import pruned
+from volumetric.runtime.graph.rewriting import Rewriting
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,3 +82,28 @@ def products_of(graph: Graph) -> dict[int, Node]:
         and all(graph.tensors[root[i]].key is None for i in node.inputs)  # written to, maybe, before the sum is made
         and columns.isdisjoint(root[i] for i in node.inputs)
     }
+
+
+def joined(graph: Graph, blocks: Sequence[Block], emit: Callable[[Rewriting, Block], int]) -> Graph:
+    """Return the graph with what makes each block as one in the place of its additions.
+
+    Parameters
+    ----------
+    emit : emits what makes a block, and returns its tensor, which is added to what comes before. Where nothing does, it
+        makes what the last addition made
+    """
+    if not blocks:
+        return graph
+    work = Rewriting(graph)
+    made = {block.sums[-1].outputs[0]: block for block in blocks}
+    gone = {id(node) for block in blocks for node in block.sums}
+    for node in graph.nodes:
+        work.where = node.where
+        block = made.get(node.outputs[0]) if node.outputs else None
+        if block is None:
+            work.nodes += [] if id(node) in gone else [node]
+            continue
+        total = emit(work, block)
+        if block.before is not None:
+            work.emit_to(node.outputs, "binary", (block.before.outputs[0], total), name="add")
+    return pruned(dataclasses.replace(graph, tensors=tuple(work.tensors), nodes=tuple(work.nodes)))

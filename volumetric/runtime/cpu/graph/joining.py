@@ -7,11 +7,8 @@ never hold it.
 
 from __future__ import annotations
 
-import dataclasses
-
-from volumetric.runtime.graph.chains import chains_of, products_of
+from volumetric.runtime.graph.chains import Block, chains_of, joined, products_of
 from volumetric.runtime.graph.ops import Graph
-from volumetric.runtime.graph.pruning import pruned
 from volumetric.runtime.graph.rewriting import Rewriting
 
 MOST = 16
@@ -21,22 +18,14 @@ MOST = 16
 def join_products(graph: Graph) -> Graph:
     """Turn sums of products of the same sizes into `gemm_sum` of up to `MOST` terms each."""
     blocks = [block for chain in chains_of(graph, products_of(graph)) for block in chain.blocks(MOST)]
-    if not blocks:
-        return graph
-    work = Rewriting(graph)
-    made = {block.sums[-1].outputs[0]: block for block in blocks}
-    gone = {id(node) for block in blocks for node in (*(block.terms if len(block.terms) > 1 else ()), *block.sums)}
-    for node in graph.nodes:
-        work.where = node.where
-        if not node.outputs or node.outputs[0] not in made:
-            work.nodes += [] if id(node) in gone else [node]
-            continue
-        block = made[node.outputs[0]]
-        first, inputs = block.terms[0], [i for term in block.terms for i in term.inputs]
-        if block.before is None:
-            work.emit_to(node.outputs, "gemm_sum", inputs, **first.attrs)
-            continue
-        shape = work.shape(node.outputs[0])
-        total = first.outputs[0] if len(block.terms) == 1 else work.emit("gemm_sum", inputs, shape, **first.attrs)
-        work.emit_to(node.outputs, "binary", (block.before.outputs[0], total), name="add")
-    return pruned(dataclasses.replace(graph, tensors=tuple(work.tensors), nodes=tuple(work.nodes)))
+    return joined(graph, blocks, _emit)
+
+
+def _emit(work: Rewriting, block: Block) -> int:
+    first, whole = block.terms[0], block.sums[-1].outputs
+    inputs = [i for term in block.terms for i in term.inputs]
+    if block.before is None:
+        return work.emit_to(whole, "gemm_sum", inputs, **first.attrs)
+    if len(block.terms) == 1:
+        return first.outputs[0]
+    return work.emit("gemm_sum", inputs, work.shape(whole[0]), **first.attrs)

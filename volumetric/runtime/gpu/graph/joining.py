@@ -7,14 +7,12 @@ side, so that the sum is the product's own.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from math import prod
 
-from volumetric.runtime.graph.chains import Block, chains_of, products_of
+from volumetric.runtime.graph.chains import Block, chains_of, joined, products_of
 from volumetric.runtime.graph.liveness import roots
 from volumetric.runtime.graph.ops import Graph, Node
-from volumetric.runtime.graph.pruning import pruned
 from volumetric.runtime.graph.rewriting import Rewriting
 
 MOST = 16
@@ -31,25 +29,17 @@ def join_sums(graph: Graph) -> Graph:
     """Make sums of products, and of sums over axes, at once, where that is less than writing and adding each."""
     chains = [*chains_of(graph, products_of(graph)), *chains_of(graph, _sums(graph))]
     blocks = [b for chain in chains for b in chain.blocks(_terms(graph, chain.terms[0])) if len(b.terms) >= _LEAST]
-    if not blocks:
-        return graph
-    work, whole = Rewriting(graph), dict[tuple[tuple[int, ...], int], int]()
-    made = {block.sums[-1].outputs[0]: block for block in blocks}
-    gone = {id(node) for block in blocks for node in block.sums}
-    for node in graph.nodes:
-        work.where = node.where
-        if not node.outputs or node.outputs[0] not in made:
-            work.nodes += [] if id(node) in gone else [node]
-            continue
-        block = made[node.outputs[0]]
-        first, operands, shape = block.terms[0], _operands(work, block, whole), work.shape(node.outputs[0])
-        total = work.emit(first.op, operands, work.shape(first.outputs[0]), **first.attrs)
+    whole: dict[tuple[tuple[int, ...], int], int] = {}
+
+    def emit(work: Rewriting, block: Block) -> int:
+        first, made = block.terms[0], block.sums[-1].outputs
+        total = work.emit(first.op, _operands(work, block, whole), work.shape(first.outputs[0]), **first.attrs)
+        shape = work.shape(made[0])
         if block.before is None:
-            work.emit_to(node.outputs, "reshape", (total,), shape=shape)
-            continue
-        total = work.emit("reshape", (total,), shape, shape=shape)
-        work.emit_to(node.outputs, "binary", (block.before.outputs[0], total), name="add")
-    return pruned(dataclasses.replace(graph, tensors=tuple(work.tensors), nodes=tuple(work.nodes)))
+            return work.emit_to(made, "reshape", (total,), shape=shape)
+        return work.emit("reshape", (total,), shape, shape=shape)
+
+    return joined(graph, blocks, emit)
 
 
 def _sums(graph: Graph) -> dict[int, Node]:
