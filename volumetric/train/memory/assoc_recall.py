@@ -84,12 +84,11 @@ _SAMPLER: Final = Sampler(
     classes=tuple(map(str, range(_KINDS))),
 )
 TASK: Final = MemoryTask(
-    name=_SAMPLER.name,
+    sampler=_SAMPLER,
     about="which value stood behind this key?",
     needs="binding of values to keys",
     make=assoc_recall,
     solve=solve,
     length=128,
-    shortest=_SAMPLER.shortest,
     chance=1 / _KINDS,
 )

@@ -52,12 +52,11 @@ _SAMPLER: Final = Sampler(
     classes=tuple(map(str, range(_SYMBOLS))),
 )
 TASK: Final = MemoryTask(
-    name=_SAMPLER.name,
+    sampler=_SAMPLER,
     about="repeat ten symbols in order, after a pause",
     needs="several symbols in order",
     make=copy,
     solve=solve,
     length=128,
-    shortest=_SAMPLER.shortest,
     chance=1 / _SYMBOLS,
 )

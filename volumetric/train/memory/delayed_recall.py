@@ -66,13 +66,12 @@ _SAMPLER: Final = Sampler(
     classes=tuple(map(str, range(_SYMBOLS))),
 )
 TASK: Final = MemoryTask(
-    name=_SAMPLER.name,
+    sampler=_SAMPLER,
     about="name the symbol that was to be stored, 20 steps later or many more",
     needs="one symbol, kept behind a gate",
     make=delayed_recall,
     solve=solve,
     length=224,
-    shortest=_SAMPLER.shortest,
     dense=True,
     chance=1 / _SYMBOLS,
 )

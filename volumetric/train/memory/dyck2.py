@@ -95,13 +95,12 @@ _SAMPLER: Final = Sampler(
     classes=("wrong", "right"),
 )
 TASK: Final = MemoryTask(
-    name=_SAMPLER.name,
+    sampler=_SAMPLER,
     about="does each closing bracket have the kind of the one that it closes?",
     needs="a stack",
     make=dyck2,
     solve=solve,
     length=128,
-    shortest=_SAMPLER.shortest,
     dense=True,
     chance=0.5,
 )

@@ -72,13 +72,12 @@ _SAMPLER: Final = Sampler(
     classes=("0", "1"),
 )
 TASK: Final = MemoryTask(
-    name=_SAMPLER.name,
+    sampler=_SAMPLER,
     about="read the bit that was written last, among bits to ignore",
     needs="a latch that does not leak",
     make=flip_flop,
     solve=solve,
     length=128,
-    shortest=_SAMPLER.shortest,
     dense=True,
     chance=0.5,
 )

@@ -62,13 +62,12 @@ _SAMPLER: Final = Sampler(
     classes=("minus", "plus"),
 )
 TASK: Final = MemoryTask(
-    name=_SAMPLER.name,
+    sampler=_SAMPLER,
     about="are there more votes for or against?",
     needs="a counter",
     make=majority,
     solve=solve,
     length=128,
-    shortest=_SAMPLER.shortest,
     dense=True,
     chance=0.5,
     controls=("bag",),

@@ -54,13 +54,12 @@ _SAMPLER: Final = Sampler(
     classes=("other", "same"),
 )
 TASK: Final = MemoryTask(
-    name=_SAMPLER.name,
+    sampler=_SAMPLER,
     about="is the token that of three steps before?",
     needs="a shift register",
     make=n_back,
     solve=solve,
     length=128,
-    shortest=_SAMPLER.shortest,
     chance=0.5,
     controls=("last16",),
 )

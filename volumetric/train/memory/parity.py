@@ -61,13 +61,12 @@ _SAMPLER: Final = Sampler(
     classes=("even", "odd"),
 )
 TASK: Final = MemoryTask(
-    name=_SAMPLER.name,
+    sampler=_SAMPLER,
     about="was the number of ones odd?",
     needs="one bit, flipped exactly",
     make=parity,
     solve=solve,
     length=322,
-    shortest=_SAMPLER.shortest,
     dense=True,
     chance=(_MOST // 2 + 1) / (_MOST + 1),
 )

@@ -47,12 +47,11 @@ _SAMPLER: Final = Sampler(
     classes=tuple(map(str, range(_SYMBOLS))),
 )
 TASK: Final = MemoryTask(
-    name=_SAMPLER.name,
+    sampler=_SAMPLER,
     about="repeat the sixteen symbols that stood among noise, in order",
     needs="several symbols in order, behind a gate that sees what they are",
     make=selective_copy,
     solve=solve,
     length=272,
-    shortest=_SAMPLER.shortest,
     chance=1 / _SYMBOLS,
 )

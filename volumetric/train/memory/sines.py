@@ -48,13 +48,12 @@ _SAMPLER: Final = Sampler(
     shortest=_WARM + 8,
 )
 TASK: Final = MemoryTask(
-    name=_SAMPLER.name,
+    sampler=_SAMPLER,
     about="how does a sum of four sines go on?",
     needs="oscillators, or a recurrence fitted on the way",
     make=sines,
     solve=solve,
     length=128,
-    shortest=_SAMPLER.shortest,
     chance=1.0,
     regression=True,
 )
