@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -84,17 +85,18 @@ def bench(
         Python interpreter that has PyTorch, for the other suites; this one unless given, if it has it.
     """
     output.apply()
+    run = _Suite(device, repetitions, form, threads, torch_python)
+    names = None if only is None else only.split(",")
     if suite == "layers":
-        return _layers(device, None if only is None else only.split(","), repetitions, form, threads, torch_python)
+        return run.layers(names)
     if suite == "training":
-        return _training(device, None if only is None else only.split(","), repetitions, form, threads, torch_python)
+        return run.training(names)
     if suite == "systolic":
-        sides, batches = _sizes("--only", only or "2,4,8,16"), _sizes("-b", batch)
-        return _systolic(device, sides, batches, repetitions, form, threads, torch_python)
+        return run.systolic(_sizes("--only", only or "2,4,8,16"), _sizes("-b", batch))
     if suite == "stacks":
-        return _stacks(device, None if only is None else only.split(","), repetitions, form, threads, torch_python)
+        return run.stacks(names)
     if suite == "fabric":
-        return _fabric(device, _sizes("--only", only or "16"), _sizes("-b", batch), repetitions, form, threads)
+        return run.fabric(_sizes("--only", only or "16"), _sizes("-b", batch))
     wanted = cases(
         _sizes("-p", prompt),
         _sizes("-n", generate),
@@ -114,141 +116,111 @@ def bench(
     return exits.OK
 
 
-def _layers(
-    options: DeviceOptions,
-    only: Sequence[str] | None,
-    repetitions: int,
-    form: str,
-    threads: str | None,
-    torch_python: Path | None,
-) -> int:
-    """Run the suite of layers."""
-    from volumetric.bench.layers import chosen, measure_layers, render_layers
+@dataclass(frozen=True, slots=True)
+class _Suite:
+    """The suites that need no model; the fields are flags of ``bench``."""
 
-    wanted = chosen(only)
-    with _beside_torch(options, threads, torch_python) as (device, peer):
-        rows = []
-        for row in measure_layers(wanted, device, repetitions=repetitions, peer=peer):
+    options: DeviceOptions
+    repetitions: int
+    form: str
+    threads: str | None
+    torch_python: Path | None
+
+    @property
+    def count(self) -> int | None:
+        """Threads of the device."""
+        return None if self.threads is None else _sizes("-t", self.threads)[0]
+
+    def layers(self, only: Sequence[str] | None) -> int:
+        """Run the suite of layers."""
+        from volumetric.bench.layers import chosen, measure_layers, render_layers
+
+        wanted, rows = chosen(only), []
+        with self._beside_torch() as (device, peer):
+            for row in measure_layers(wanted, device, repetitions=self.repetitions, peer=peer):
+                rows.append(row)
+                console.note(f"{len(rows)} of {2 * len(wanted)}: {row.layer} {row.role}")
+        console.write(render_layers(rows, self.form))
+        return exits.OK
+
+    def systolic(self, sides: Sequence[int], batches: Sequence[int]) -> int:
+        """Run the suite of clocked networks."""
+        from volumetric.bench.systolic import Cube, measure_systolic, render_systolic
+
+        if min(*sides, *batches) < 1:
+            raise UsageError("cubes need sides and streams of 1 or more", hint="--only 2,4,8 -b 1,16")
+        wanted, rows = [Cube(side, batch) for side in sides for batch in batches], []
+        with self._beside_torch() as (device, peer):
+            for row in measure_systolic(wanted, device, repetitions=self.repetitions, peer=peer):
+                rows.append(row)
+                console.note(f"{row.side}³, {row.batch} streams, {row.role}: {row.ticks:,.0f} ticks/s")
+        console.write(render_systolic(rows, self.form))
+        return exits.OK
+
+    def stacks(self, only: Sequence[str] | None) -> int:
+        """Run the suite of cells."""
+        from volumetric.bench.stacks import chosen, measure_stacks, render_stacks
+
+        wanted, rows = chosen(only), []
+        with self._beside_torch() as (device, peer):
+            for row in measure_stacks(wanted, device, repetitions=self.repetitions, peer=peer):
+                rows.append(row)
+                console.note(f"{len(rows)} of {5 * len(wanted)}: {row.cell} {row.role}: {row.tokens:,.0f} rows/s")
+        console.write(render_stacks(rows, self.form))
+        return exits.OK
+
+    def fabric(self, sides: Sequence[int], batches: Sequence[int]) -> int:
+        """Run the suite of fabrics."""
+        from volumetric.bench.fabric import Sheet, measure_fabrics, render_fabrics
+
+        if min(sides) < 3 or min(batches) < 1:
+            raise UsageError("sheets need sides of 3 or more, and streams", hint="--only 10,16,32 -b 8")
+        wanted, rows = [Sheet(side, batch) for side in sides for batch in batches], []
+        for row in measure_fabrics(wanted, self._open(), repetitions=self.repetitions):
             rows.append(row)
-            console.note(f"{len(rows)} of {2 * len(wanted)}: {row.layer} {row.role}")
-    console.write(render_layers(rows, form))
-    return exits.OK
+            console.note(f"{row.nodes:,} nodes, {row.batch} streams, {row.role}: {row.steps:,.0f} steps/s")
+        console.write(render_fabrics(rows, self.form))
+        return exits.OK
 
+    def training(self, only: Sequence[str] | None) -> int:
+        """Run the suite of training."""
+        import importlib.util
+        import sys
 
-def _systolic(
-    options: DeviceOptions,
-    sides: Sequence[int],
-    batches: Sequence[int],
-    repetitions: int,
-    form: str,
-    threads: str | None,
-    torch_python: Path | None,
-) -> int:
-    """Run the suite of clocked networks."""
-    from volumetric.bench.systolic import Cube, measure_systolic, render_systolic
+        from volumetric.bench.training import CASES, measure_training, render_training
+        from volumetric.train.open import open_learner
 
-    if min(*sides, *batches) < 1:
-        raise UsageError("cubes need sides and streams of 1 or more", hint="--only 2,4,8 -b 1,16")
-    wanted = [Cube(side, batch) for side in sides for batch in batches]
-    with _beside_torch(options, threads, torch_python) as (device, peer):
-        rows = []
-        for row in measure_systolic(wanted, device, repetitions=repetitions, peer=peer):
+        unknown = [name for name in only or () if name not in CASES]
+        if unknown:
+            raise UsageError(f"there is no network {unknown[0]!r}", hint="known: " + ", ".join(CASES))
+        device = open_device(self.options.device, threads=self.count)
+        python = self.torch_python or (Path(sys.executable) if importlib.util.find_spec("torch") else None)
+        torch = None if python is None else (python, "cuda" if device.info.kind == "gpu" else "cpu", self.count or 0)
+        wanted, rows = [CASES[name] for name in only or CASES], []
+        learner, name = open_learner(device), device.info.name
+        for row in measure_training(wanted, learner, name, repetitions=self.repetitions, torch=torch):
             rows.append(row)
-            console.note(f"{row.side}³, {row.batch} streams, {row.role}: {row.ticks:,.0f} ticks/s")
-    console.write(render_systolic(rows, form))
-    return exits.OK
+            console.note(f"{row.name}: {row.seconds:.3f} s")
+        console.write(render_training(rows, self.form))
+        return exits.OK
 
+    def _open(self) -> Device:
+        """Open a device that runs graphs."""
+        device = open_device(self.options.device, threads=self.count)
+        if getattr(device, "graphs", None) is None:
+            raise UsageError(f"device {device.info.name} runs no layers", hint="use cpu or gpu")
+        return device
 
-def _fabric(
-    options: DeviceOptions,
-    sides: Sequence[int],
-    batches: Sequence[int],
-    repetitions: int,
-    form: str,
-    threads: str | None,
-) -> int:
-    """Run the suite of fabrics."""
-    from volumetric.bench.fabric import Sheet, measure_fabrics, render_fabrics
+    @contextmanager
+    def _beside_torch(self) -> Iterator[tuple[Device, TorchPeer | None]]:
+        """Open a device, and PyTorch if it is to be had, and say what they are."""
+        from volumetric.bench.layers.peer import open_peer
 
-    if min(sides) < 3 or min(batches) < 1:
-        raise UsageError("sheets need sides of 3 or more, and streams", hint="--only 10,16,32 -b 8")
-    device = open_device(options.device, threads=None if threads is None else _sizes("-t", threads)[0])
-    if getattr(device, "graphs", None) is None:
-        raise UsageError(f"device {device.info.name} runs no layers", hint="use cpu or gpu")
-    rows = []
-    for row in measure_fabrics([Sheet(n, b) for n in sides for b in batches], device, repetitions=repetitions):
-        rows.append(row)
-        console.note(f"{row.nodes:,} nodes, {row.batch} streams, {row.role}: {row.steps:,.0f} steps/s")
-    console.write(render_fabrics(rows, form))
-    return exits.OK
-
-
-def _stacks(
-    options: DeviceOptions,
-    only: Sequence[str] | None,
-    repetitions: int,
-    form: str,
-    threads: str | None,
-    torch_python: Path | None,
-) -> int:
-    """Run the suite of cells."""
-    from volumetric.bench.stacks import chosen, measure_stacks, render_stacks
-
-    wanted = chosen(only)
-    with _beside_torch(options, threads, torch_python) as (device, peer):
-        rows = []
-        for row in measure_stacks(wanted, device, repetitions=repetitions, peer=peer):
-            rows.append(row)
-            console.note(f"{len(rows)} of {5 * len(wanted)}: {row.cell} {row.role}: {row.tokens:,.0f} rows/s")
-    console.write(render_stacks(rows, form))
-    return exits.OK
-
-
-@contextmanager
-def _beside_torch(
-    options: DeviceOptions, threads: str | None, python: Path | None
-) -> Iterator[tuple[Device, TorchPeer | None]]:
-    """Open a device that runs graphs, and PyTorch if it is to be had, and say what they are."""
-    from volumetric.bench.layers.peer import open_peer
-
-    count = None if threads is None else _sizes("-t", threads)[0]
-    device = open_device(options.device, threads=count)
-    if getattr(device, "graphs", None) is None:
-        raise UsageError(f"device {device.info.name} runs no layers", hint="use cpu or gpu")
-    with open_peer(python, gpu=device.info.kind == "gpu", threads=device.info.details.get("threads")) as peer:
-        console.note(f"{device.info.description}; " + ("PyTorch is not here" if peer is None else peer.about))
-        yield device, peer
-
-
-def _training(
-    options: DeviceOptions,
-    only: Sequence[str] | None,
-    repetitions: int,
-    form: str,
-    threads: str | None,
-    torch_python: Path | None,
-) -> int:
-    """Run the suite of training."""
-    import importlib.util
-    import sys
-
-    from volumetric.bench.training import CASES, measure_training, render_training
-    from volumetric.train.open import open_learner
-
-    unknown = [name for name in only or () if name not in CASES]
-    if unknown:
-        raise UsageError(f"there is no network {unknown[0]!r}", hint="known: " + ", ".join(CASES))
-    count = None if threads is None else _sizes("-t", threads)[0]
-    device = open_device(options.device, threads=count)
-    python = torch_python or (Path(sys.executable) if importlib.util.find_spec("torch") else None)
-    torch = None if python is None else (python, "cuda" if device.info.kind == "gpu" else "cpu", count or 0)
-    wanted = [CASES[name] for name in only or CASES]
-    rows = []
-    for row in measure_training(wanted, open_learner(device), device.info.name, repetitions=repetitions, torch=torch):
-        rows.append(row)
-        console.note(f"{row.name}: {row.seconds:.3f} s")
-    console.write(render_training(rows, form))
-    return exits.OK
+        device = self._open()
+        gpu, threads = device.info.kind == "gpu", device.info.details.get("threads")
+        with open_peer(self.torch_python, gpu=gpu, threads=threads) as peer:
+            console.note(f"{device.info.description}; " + ("PyTorch is not here" if peer is None else peer.about))
+            yield device, peer
 
 
 def _rows(model: Model, wanted: Sequence[Case], repetitions: int, *, profiled: bool) -> Iterator[Row]:
