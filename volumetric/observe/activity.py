@@ -18,6 +18,7 @@ from volumetric.observe.scene import Scene, scene_of
 from volumetric.runtime.open import AnyDevice, open_device
 from volumetric.runtime.streams import ClockedStream, RowStream, open_stream
 from volumetric.runtime.streams.chunks import Chunk
+from volumetric.runtime.streams.marks import only
 
 MOST: Final = 1_000_000
 """Values of a recording, nodes times frames, unless told otherwise."""
@@ -115,13 +116,13 @@ class Recorder:
         fired = np.ones(len(taps), bool)
         some = slice(None) if self._row is None else slice(self._row, self._row + 1)
         if not chunk.count:
-            return made if len(made) > 1 else next(iter(made.values()))
+            return only(made)
         sizes = [y[some].swapaxes(0, 1).reshape(y.shape[1], -1).astype(np.float64) for y in taps]
         with np.errstate(over="ignore", invalid="ignore"):
             rms = np.stack([np.sqrt(np.square(y).mean(1)) for y in sizes], 1)
         for t in range(chunk.count):
             self._see(rms[t], fired, reset=self._resets(chunk, t))
-        return made if len(made) > 1 else next(iter(made.values()))
+        return only(made)
 
     def _ticks(self, stream: ClockedStream, chunk: Chunk, per_row: int) -> Array | dict[str, Array]:
         if not chunk.count or (len(self.frames) >= self._room and self.tell is None):
@@ -222,8 +223,7 @@ def scale_of(scene: Scene, largest: Array) -> F32Array:
 
 def as_bytes(scene: Scene, rms: Array, scale: F32Array) -> tuple[Array, Array]:
     """Return ``255 · min(1, rms / scale)`` for values ``[…, nodes]``, and where they are not finite."""
-    groups = {name: i for i, name in enumerate(scene.groups)}
-    of = scale.astype(np.float64)[[groups[node.group] for node in scene.nodes]]
+    of = scale.astype(np.float64)[scene.group_of]
     odd = ~np.isfinite(rms)
     part = np.where(odd, 0.0, rms) / of
     return np.rint(255 * np.clip(part, 0, 1)).astype(np.uint8), odd

@@ -108,8 +108,7 @@ class Recording:
 
     def values(self) -> F32Array:
         """Return the root mean square of each node in 255 steps; float32 ``[frames, nodes]``, NaN where odd."""
-        groups = {name: i for i, name in enumerate(self.scene.groups)}
-        scale = self.scale[:, [groups[node.group] for node in self.scene.nodes]]
+        scale = self.scale[:, self.scene.group_of]
         return np.where(self.odd, np.nan, self.node / np.float32(255) * scale).astype(np.float32)
 
     def save(self, path: str | Path) -> None:

@@ -82,6 +82,12 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
         """Groups of nodes, in the order of their first ones."""
         return list(dict.fromkeys(node.group for node in self.nodes))
 
+    @property
+    def group_of(self) -> list[int]:
+        """Place of each node's group in `groups`."""
+        places = {name: i for i, name in enumerate(self.groups)}
+        return [places[node.group] for node in self.nodes]
+
     def check(self) -> None:
         """Raise `CheckpointError` unless numbers of nodes and edges are places in their lists."""
         counts = len(self.nodes), len(self.edges)

@@ -86,13 +86,12 @@ def film_page(recording: Recording) -> str:
     """Return the page: the nodes, what goes between them, what plays, pauses and scrubs."""
     scene, meta = recording.scene, recording.meta
     title = html.escape(meta.title or f"{scene.kind}: {len(recording):,} frames")
-    groups = scene.groups
     film: dict[str, Any] = {
         "frames": len(recording),
         "ticks": recording.ticks.tolist(),
         "cells": places_of(scene),
         "names": [node.name for node in scene.nodes],
-        "group": [groups.index(node.group) for node in scene.nodes],
+        "group": scene.group_of,
         "scale": [[float(f"{value:.4g}") for value in row] for row in _changes(recording.scale)],
         "edges": [[edge.source, edge.target] for edge in scene.edges],
         "reset": np.flatnonzero(recording.reset).tolist(),
