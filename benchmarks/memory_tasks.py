@@ -29,7 +29,7 @@ WIDTH, BATCH, JUDGED = 64, 32, 256
 MODELS = ("L", "S", "M", "A", "X", "Ag", "C", "fabric")
 LENGTHS = dict.fromkeys(TASKS, 64) | {"selective_copy": 96, "assoc_recall": 96}
 """Task → rows of the samples to learn from."""
-STEPS = dict.fromkeys(TASKS, 1000) | {"copy": 2000, "selective_copy": 2000, "dyck2": 4000, "assoc_recall": 1500}
+STEPS = dict.fromkeys(TASKS, 1000) | {"copy": 2000, "selective_copy": 2000, "dyck2": 4000, "assoc_recall": 4000}
 """Task → updates, at most: learning ends before, where the mean loss of 50 of them is below 0.002."""
 
 
