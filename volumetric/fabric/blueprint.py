@@ -105,6 +105,8 @@ class Blueprint:
     interface : widths inside
     message : how a node combines what it reads
     inner_steps : how often all nodes exchange messages for each row
+    dynamic : nodes can be masked, and masked ones woken, while it runs
+    without : ids of nodes of the graph that do not exist
 
     Raises
     ------
@@ -117,6 +119,8 @@ class Blueprint:
     interface: Interface = field(default_factory=Interface)
     message: DotProduct = field(default_factory=DotProduct)
     inner_steps: int = 1
+    dynamic: bool = False
+    without: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         """Check the fields."""
@@ -145,6 +149,7 @@ class Blueprint:
             ),
             populations=tuple(Population(name, p.cell, p.nodes, p.share) for name, p in body.populations.items()),
             kv_tile=None if share is None else tuple(share.shape),
+            without=tuple(self.without),
         )
 
     @property

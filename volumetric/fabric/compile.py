@@ -64,6 +64,8 @@ def layer_of(blueprint: Blueprint) -> Fabric:
         kv_tile=declared.kv_tile,
         learn_distance=message.learn_distance,
         inner_steps=blueprint.inner_steps,
+        dynamic=blueprint.dynamic,
+        without=declared.without,
     )
 
 

@@ -30,6 +30,7 @@ class Declared:
     outputs: tuple[OutPort, ...]
     populations: tuple[Population, ...]
     kv_tile: tuple[int, ...] | None
+    without: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,9 +98,10 @@ def facts_of(declared: Declared) -> Facts:
 
     Raises
     ------
-    SpecError : a node has two roles or none, or there are too many edges
+    SpecError : a node has two roles or none, nothing is left of a port or population, or there are too many edges
     """
     graph = declared.graph
+    there = _there(graph, declared.without)
     ports = {port.name: ids_of(port.nodes, graph, f"input {port.name!r}") for port in declared.inputs}
     handed = {port.name: ids_of(port.nodes, graph, f"output {port.name!r}") for port in declared.outputs}
     role = _disjoint(
@@ -112,12 +114,18 @@ def facts_of(declared: Declared) -> Facts:
         outputs[ids] = True
     kv = _groups(graph, declared.kv_tile)
     cells = _populations(graph, declared.populations, role, kv)
+    if declared.without:
+        ports, handed = _left("input", ports, there), _left("output", handed, there)
+        cells = {name: _by_group(ids, kv) for name, ids in _left("population", cells, there).items()}
     order = np.concatenate([*ports.values(), *cells.values(), *handed.values()])
-    place = np.empty(graph.count, np.int64)
+    place = np.full(graph.count, -1)
     place[order] = np.arange(len(order))
     counts = [sum(map(len, ids)) for ids in (ports.values(), cells.values(), handed.values())]
     coords = graph.coords()
     found = _edges(declared.connectivity, Roles(graph, coords, inputs, outputs))
+    if declared.without:
+        kept = there[found[0]] & there[found[1]]
+        found = tuple(column[kept] for column in found)
     receivers = place[found[0]] - counts[0]
     by = np.lexsort((found[1], found[2], receivers))
     starts = np.searchsorted(receivers[by], np.arange(counts[1] + counts[2] + 1))
@@ -138,6 +146,27 @@ def facts_of(declared: Declared) -> Facts:
         groups=groups.reshape(-1),
         shares=shares,
     )
+
+
+def _there(graph: Graph, without: tuple[int, ...]) -> Array:
+    """Return which nodes of a graph there are, bool ``[N]``."""
+    there = np.ones(graph.count, bool)
+    for node in without:
+        if isinstance(node, bool) or not isinstance(node, int) or not 0 <= node < graph.count:
+            raise SpecError(f"without: there is no node {node!r}", hint=f"nodes are 0 … {graph.count - 1}")
+        if not there[node]:
+            raise SpecError(f"without names node {node} twice")
+        there[node] = False
+    return there
+
+
+def _left(what: str, named: Mapping[str, Array], there: Array) -> dict[str, Array]:
+    """Return the nodes that there are of each port or population."""
+    left = {name: ids[there[ids]] for name, ids in named.items()}
+    for name, ids in left.items():
+        if not ids.size:
+            raise SpecError(f"{what} {name!r} is left without nodes", hint="keep one of them")
+    return left
 
 
 def _disjoint(named: Mapping[str, Array]) -> dict[int, str]:

@@ -10,9 +10,10 @@ from volumetric._typing import Array
 from volumetric.layers.activations import sigmoid
 from volumetric.layers.base import Arrays, Grads, Memory, Saved
 from volumetric.layers.fabric.attend import Edges, edge_attend, edge_attend_back, edges_of
-from volumetric.layers.fabric.cells import Vars, advance
+from volumetric.layers.fabric.cells import Vars, advance, states_of
 from volumetric.layers.fabric.declared import OutPort
 from volumetric.layers.fabric.tape import Tape, Var
+from volumetric.layers.softmax import softmax
 from volumetric.layers.state import covering, start_of
 
 
@@ -33,8 +34,9 @@ def run(spec: Any, p: Arrays, x: Array, memory: Memory | None) -> tuple[Array, S
     size = spec.output_shape(x.shape)[-1]
     y = np.stack([of.value for of in made]) if made else np.zeros((0, streams, size), x.dtype)
     if covered is not None and length:
+        ends = machine.ends()
         for state in spec.states():
-            end = np.moveaxis(machine.ends()[state.name], -2, 0)
+            end = np.moveaxis(ends[state.name], -2, 0)
             covered.write(state.name, np.ascontiguousarray(end.reshape(*lead, *state.shape)))
     saved: Saved = {"machine": machine, "made": made, "rows": rows, "shape": x.shape}
     return np.ascontiguousarray(y.swapaxes(0, 1).reshape(*lead, length, size)), saved
@@ -64,15 +66,32 @@ class _Machine:
 
     def __init__(self, spec: Any, p: Arrays, streams: int, start: dict[str, Array]) -> None:
         self.spec, self.facts, self.streams, self.tape = spec, spec.facts, streams, Tape()
-        self._leaves = {name: Var(value) for name, value in p.items()}
-        self.shown = Var(start["shown"])
-        self.past = [Var(of) for of in start["past"]] if spec.remembered else []
-        self.kept = {name: Var(value) for name, value in start.items() if name not in ("shown", "past")}
+        self._there = p["living"] != 0 if spec.dynamic else None
+        self._leaves = {name: Var(value) for name, value in p.items() if name != "living"}
         facts, first = self.facts, self.facts.to_cells
+        self.shown = self._living(Var(start["shown"]), facts.inputs)
+        self.past = [self._living(Var(of), 0) for of in start["past"]] if spec.remembered else []
+        self.kept = {name: Var(value) for name, value in start.items() if name not in ("shown", "past")}
+        self._forget()
         self._to_cells = self._edges(slice(0, first), facts.starts[: facts.cells + 1], facts.cell_delays)
         self._to_outputs = self._edges(slice(first, None), facts.starts[facts.cells :] - first, facts.output_delays)
         self._far = facts.distance[:first], facts.distance[first:]
+        self._from = facts.senders[:first], facts.senders[first:]
         self._prepare()
+
+    def _living(self, x: Var, first: int) -> Var:
+        """Let masked nodes show nothing, in ``[n, …]`` of the nodes from `first` on."""
+        if self._there is None:
+            return x
+        own = self._there[first : first + len(x.value)]
+        return self.tape.chosen(x, own.reshape(-1, *(1,) * (x.value.ndim - 1)))
+
+    def _forget(self) -> None:
+        """Let masked cells keep nothing."""
+        for q in self.spec.populations if self._there is not None else ():
+            first = self.facts.inputs + self.facts.populations[q.name].start
+            for name in states_of(q.cell):
+                self.kept[f"{q.name}.{name}"] = self._living(self.kept[f"{q.name}.{name}"], first)
 
     def _edges(self, which: slice, starts: Array, delays: list[int]) -> Edges:
         """Edges, whose senders are counted once for each delay."""
@@ -103,8 +122,15 @@ class _Machine:
         of = self._leaves[name]
         return self.tape.reshape(of, (1, *of.shape))
 
-    def _bias(self, far: Array) -> Var:
-        """``-λ · distance``, ``[edges, heads or 1]``."""
+    def _bias(self, far: Array, senders: Array) -> Var:
+        """``-λ · distance``, ``[edges, heads or 1]``; -inf for edges from masked nodes."""
+        cost = self._cost(far)
+        if self._there is None:
+            return cost
+        off = np.where(self._there[senders], 0, -np.inf).astype(cost.value.dtype)
+        return self.tape.add(cost, Var(off[:, None]))
+
+    def _cost(self, far: Array) -> Var:
         from volumetric.layers.fabric.spec import SHARPNESS
 
         p, dtype = self._leaves, self._leaves["slot"].value.dtype
@@ -113,8 +139,8 @@ class _Machine:
         cost = self.tape.apply(p["distance"], lambda x: np.logaddexp(x, x.dtype.type(0)), sigmoid)
         return self.tape.mul(Var(-far[:, None].astype(dtype)), cost)
 
-    def _attend(self, q: Var, kv: Var, far: Array, edges: Edges) -> Var:
-        heads, bias = self.spec.heads, self._bias(far)
+    def _attend(self, q: Var, kv: Var, bias: Var, edges: Edges) -> Var:
+        heads = self.spec.heads
         message, weights = edge_attend(q.value, kv.value, bias.value, edges, heads)
 
         def back(g: Array) -> tuple[Array, Array, Array]:
@@ -135,7 +161,7 @@ class _Machine:
         self.shown = tape.kept(self.shown, keep)
         self.kept = {name: tape.kept(of, keep) for name, of in self.kept.items()}
         self.past = [tape.kept(of, keep) for of in self.past]
-        given = self._given(rows, t)
+        given = self._living(self._given(rows, t), 0)
         began = tape.join([given, self.shown])
         for _ in range(spec.inner_steps):
             self._inner(given, [began, *self.past])
@@ -167,7 +193,8 @@ class _Machine:
             ask = tape.product(self.shown, self._one("state_query.weight"))
         else:
             ask = tape.take(self._ask, np.arange(facts.cells))
-        m = tape.product(self._attend(ask, kv, self._far[0], self._to_cells), self._one("message.weight"))
+        bias = self._bias(self._far[0], self._from[0])
+        m = tape.product(self._attend(ask, kv, bias, self._to_cells), self._one("message.weight"))
         x = tape.add(tape.product(m, self._one("cell_input.weight")), self._offset)
         parts: list[Var] = []
         for q in spec.populations:
@@ -177,15 +204,15 @@ class _Machine:
             y, after = advance(tape, q.cell, self._own[q.name], tape.take(x, ids), tape.take(self.shown, ids), kept)
             self.kept |= {start + name: of for name, of in after.items()}
             parts.append(y)
-        self.shown = tape.join(parts)
+        self.shown = self._living(tape.join(parts), facts.inputs)
 
     def _handed(self, shown: list[Var]) -> Var:
         tape, spec, facts = self.tape, self.spec, self.facts
         ask = tape.take(self._ask, np.arange(facts.cells, facts.cells + facts.outputs))
-        m = self._attend(ask, self._told(shown), self._far[1], self._to_outputs)
+        m = self._attend(ask, self._told(shown), self._bias(self._far[1], self._from[1]), self._to_outputs)
         m = tape.product(m, self._one("message.weight"))
         bias = tape.reshape(self._leaves["readout.bias"], (facts.outputs, 1, spec.hidden))
-        o = tape.add(tape.product(m, self._leaves["readout.weight"]), bias)
+        o = self._living(tape.add(tape.product(m, self._leaves["readout.weight"]), bias), facts.senders_count)
         return tape.join([self._port(port, o) for port in spec.outputs], 1)
 
     def _port(self, port: OutPort, o: Var) -> Var:
@@ -205,14 +232,15 @@ class _Machine:
     def _port_weights(self, port: OutPort, nodes: Var, count: int) -> Var:
         """What each node counts, ``[B, slots, n]``."""
         dtype, tape = nodes.value.dtype, self.tape
+        first = self.facts.senders_count + self.facts.ports[port.name].start
+        there = np.ones(count, bool) if self._there is None else self._there[first : first + count]
         if port.aggregate == "mean":
-            return Var(np.full((self.streams, 1, count), 1 / count, dtype))
+            return Var(np.broadcast_to((there / max(there.sum(), 1)).astype(dtype), (self.streams, 1, count)))
         scale = dtype.type(self.spec.hidden**-0.5)
         # Nodes as rows: their products with the queries are scores.
         scores = tape.product(nodes, self._one(f"ports.{port.name}.query")).value  # [B, n, slots]
         ask = self._leaves[f"ports.{port.name}.query"]
-        e = np.exp((scores - scores.max(1, keepdims=True)) * scale)
-        weights = (e / e.sum(1, keepdims=True)).swapaxes(1, 2)
+        weights = softmax(np.where(there, scores.swapaxes(1, 2) * scale, dtype.type(-np.inf)))
 
         def back(g: Array) -> tuple[Array, Array]:
             slope = weights * (g - np.sum(g * weights, -1, keepdims=True)) * scale
@@ -232,6 +260,7 @@ class _Machine:
 
     def ends(self) -> dict[str, Array]:
         """What streams keep, with the axis of streams before the last."""
+        self._forget()
         past = {"past": np.stack([of.value for of in self.past])} if self.past else {}
         return {"shown": self.shown.value, **{n: of.value for n, of in self.kept.items()}, **past}
 

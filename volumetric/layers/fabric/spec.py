@@ -16,6 +16,7 @@ from volumetric.layers.base import (
     Memory,
     ParamSpec,
     Saved,
+    buffer,
     expect_last,
     expect_positive,
     layer,
@@ -62,6 +63,10 @@ class Fabric(LayerSpec):
         lattice, or one for all without one
     learn_distance : λ is learned for each head; if not it is 0.5
     inner_steps : messages for each row
+    dynamic : nodes can be masked while it runs: the buffer ``"living"``, ``[nodes]`` in the order of `facts`, is 0 for
+        those that are. Such a node is not read, shows and keeps zeros, and is none of its output's: a mean is that
+        of the living ones, and what is side by side has zeros in its place
+    without : ids of nodes of the graph that do not exist, nor do their edges, parameters and states
     """
 
     contextual: ClassVar[bool] = True
@@ -81,6 +86,8 @@ class Fabric(LayerSpec):
     kv_tile: tuple[int, ...] | None = None
     learn_distance: bool = False
     inner_steps: int = 1
+    dynamic: bool = False
+    without: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         """Check the fields."""
@@ -105,7 +112,8 @@ class Fabric(LayerSpec):
     @property
     def facts(self) -> Facts:
         """Nodes and edges as arrays."""
-        given = Declared(self.graph, self.connectivity, self.inputs, self.outputs, self.populations, self.kv_tile)
+        ports = self.inputs, self.outputs
+        given = Declared(self.graph, self.connectivity, *ports, self.populations, self.kv_tile, self.without)
         return facts_of(given)
 
     @property
@@ -177,6 +185,9 @@ class Fabric(LayerSpec):
             _xavier(f"ports.{port.name}.weight", port.dim, count * self.hidden),
             _zeros(f"ports.{port.name}.bias", port.dim),
         )
+
+    def buffers(self) -> tuple[ParamSpec, ...]:
+        return (buffer("living", (len(self.facts.order),), "ones"),) if self.dynamic else ()
 
     def states(self, *inputs: Shape) -> tuple[StateSpec, ...]:
         if not is_sequence(*inputs):

@@ -107,9 +107,10 @@ class Tape:
 
     def kept(self, x: Var, keep: Array | None) -> Var:
         """Forget where `keep` ``[B]`` is 0, whatever is there."""
-        if keep is None:
-            return x
-        there = keep[:, None] != 0
+        return x if keep is None else self.chosen(x, keep[:, None] != 0)
+
+    def chosen(self, x: Var, there: Array) -> Var:
+        """Put zeros where it is not `there`, bool in a shape that repeats to that of `x`, whatever they replace."""
         zero = x.value.dtype.type(0)
         return self.record((x,), (np.where(there, x.value, zero),), lambda g: (np.where(there, g, zero),))[0]
 

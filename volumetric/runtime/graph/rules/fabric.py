@@ -18,6 +18,7 @@ from volumetric.runtime.graph.build import GraphBuilder
 from volumetric.runtime.graph.rules.base import Scope, rule, start
 from volumetric.runtime.graph.rules.fabric_cells import Arriving, advance, fixed_of, widths
 from volumetric.runtime.graph.rules.fabric_edges import Reading, attend, biases, reading_of
+from volumetric.runtime.graph.rules.fabric_living import first_of, living_of, shown_by, without_masked
 from volumetric.runtime.graph.rules.fabric_ports import handed_out, shown_by_inputs
 from volumetric.runtime.graph.rules.fabric_products import Part, by_group, by_node, joined, parts_of
 from volumetric.runtime.graph.rules.repeat import repeat
@@ -33,14 +34,15 @@ def _fabric(scope: Scope, spec: Fabric, x: int) -> int:
         return work.zeros((*lead, spec.output_shape(work.shape(x))[-1]))
     plan = _plan(spec)
     p = scope.params(spec)
-    fixed = _fixed(work, spec, plan, p)
+    living = living_of(scope, spec)
+    fixed = _fixed(work, spec, plan, p, living)
     in_order = work.reshape(work.permute(rows, (1, 0, 2)), (length * batch, columns))
-    given = shown_by_inputs(work, spec, p, in_order)
+    given = shown_by(work, living, shown_by_inputs(work, spec, p, in_order), 0)
     xs = [_row_by_row(work, _tell(work, fixed, plan.inputs, "in", given), length)]
     xs += [_row_by_row(work, given, length)] if spec.remembered else []
     keep = scope.kept_before(x)
     xs += [] if keep is None else [work.reshape(work.permute(keep, (1, 0)), (length, 1, batch, 1))]
-    begun = _begin(scope, spec, plan, fixed, x)
+    begun = _begin(scope, spec, plan, fixed, x, living)
 
     def body(
         inner: GraphBuilder, xs: list[int], constants: list[int], states: list[int]
@@ -52,12 +54,12 @@ def _fabric(scope: Scope, spec: Fabric, x: int) -> int:
     written = scope.training is not None or length == 1
     [read], ends = repeat(work, body, xs, [*fixed.values()], [*begun.values()], written=written)
     if scope.keeps_state(x):
-        _end(scope, spec, dict(zip(begun, ends, strict=True)))
+        _end(scope, spec, dict(zip(begun, ends, strict=True)), living)
     _, told, _, wide = work.shape(read)
     kv = work.reshape(work.permute(read, (1, 0, 2, 3)), (told, length * batch, wide))
     m = attend(work, fixed["ask outputs"], kv, plan.to_outputs, _named(fixed, "outputs "), spec.heads)
     o = by_node(work, m, joined(work, p["message.weight"], p["readout.weight"]), p["readout.bias"])
-    y = handed_out(work, spec, p, o)
+    y = handed_out(work, spec, p, shown_by(work, living, o, plan.facts.senders_count), living)
     apart = work.reshape(y, (length, batch, work.shape(y)[1]))
     return work.reshape(work.permute(apart, (1, 0, 2)), (*lead, work.shape(y)[1]))
 
@@ -110,7 +112,7 @@ def _plan(spec: Fabric) -> _Plan:
     )
 
 
-def _fixed(work: GraphBuilder, spec: Fabric, plan: _Plan, p: dict[str, int]) -> dict[str, int]:
+def _fixed(work: GraphBuilder, spec: Fabric, plan: _Plan, p: dict[str, int], living: int | None) -> dict[str, int]:
     """Emit what no row changes."""
     facts, h = plan.facts, spec.hidden
     count = len(facts.order)
@@ -136,8 +138,15 @@ def _fixed(work: GraphBuilder, spec: Fabric, plan: _Plan, p: dict[str, int]) -> 
     cost = None
     if spec.learn_distance:
         cost = work.reshape(work.unary(p["distance"], "softplus"), (1, spec.heads))
-    for name, reading in (("cells", plan.to_cells), ("outputs", plan.to_outputs)):
-        found |= {f"{name} {k}": v for k, v in biases(work, reading, cost, SHARPNESS).items()}
+    low, high = (facts.inputs + cell for cell in plan.read)
+    readers = ("cells", plan.to_cells, 0, facts.senders_count), ("outputs", plan.to_outputs, low, high)
+    for name, reading, first, last in readers:
+        made = biases(work, reading, cost, SHARPNESS)
+        if living is not None:
+            made = without_masked(work, reading, made, work.part(living, 0, first, last))
+        found |= {f"{name} {k}": v for k, v in made.items()}
+    if living is not None:
+        found["living"] = living
     wide, narrow = work.shape(p["message.weight"])
     inner = work.gemm(
         work.reshape(p["cell_input.weight"], (1, h, wide)), work.reshape(p["message.weight"], (1, wide, narrow))
@@ -171,7 +180,9 @@ def _named(fixed: dict[str, int], start: str) -> dict[str, int]:
     return {name.removeprefix(start): tensor for name, tensor in fixed.items() if name.startswith(start)}
 
 
-def _begin(scope: Scope, spec: Fabric, plan: _Plan, fixed: dict[str, int], x: int) -> dict[str, int]:
+def _begin(
+    scope: Scope, spec: Fabric, plan: _Plan, fixed: dict[str, int], x: int, living: int | None
+) -> dict[str, int]:
     """Emit what the first row finds: states with the axis of streams before the last, and what was told of them."""
     work, facts, found = scope.work, plan.facts, dict[str, int]()
     for state in spec.states():
@@ -179,11 +190,11 @@ def _begin(scope: Scope, spec: Fabric, plan: _Plan, fixed: dict[str, int], x: in
         axes = len(state.shape)
         moved = work.permute(whole, (*range(1, axes), 0, axes))
         if state.name != "past":
-            found[state.name] = moved
+            found[state.name] = shown_by(work, living, moved, first_of(spec, state.name))
             continue
         for k in range(spec.remembered):
             part = work.part(moved, 0, k, k + 1)
-            found[f"past {k}"] = work.reshape(part, work.shape(part)[1:])
+            found[f"past {k}"] = shown_by(work, living, work.reshape(part, work.shape(part)[1:]), 0)
     found["told"] = _tell(work, fixed, plan.cells, "cell", found["shown"])
     for k in range(spec.remembered):
         whole = found[f"past {k}"]
@@ -193,7 +204,7 @@ def _begin(scope: Scope, spec: Fabric, plan: _Plan, fixed: dict[str, int], x: in
     return found
 
 
-def _end(scope: Scope, spec: Fabric, ends: dict[str, int]) -> None:
+def _end(scope: Scope, spec: Fabric, ends: dict[str, int], living: int | None) -> None:
     """Give states their new values."""
     work = scope.work
     for state in spec.states():
@@ -201,7 +212,7 @@ def _end(scope: Scope, spec: Fabric, ends: dict[str, int]) -> None:
             parts = [ends[f"past {k}"] for k in range(spec.remembered)]
             end = work.concat([work.reshape(part, (1, *work.shape(part))) for part in parts], 0)
         else:
-            end = ends[state.name]
+            end = shown_by(work, living, ends[state.name], first_of(spec, state.name))
         axes = len(state.shape)
         scope.keep(state.name, work.permute(end, (axes - 1, *range(axes - 1), axes)))
 
@@ -253,7 +264,7 @@ class _Row:
             shown, after = advance(work, of, _named(self.fixed, start), mine[0], mine[1], kept)
             state |= {start + name: tensor for name, tensor in after.items()}
             parts.append(shown)
-        state["shown"] = work.concat(parts, 0)
+        state["shown"] = shown_by(work, self.fixed.get("living"), work.concat(parts, 0), plan.facts.inputs)
         state["told"] = _tell(work, self.fixed, plan.cells, "cell", state["shown"])
 
     def _read(self, began: list[int]) -> int:
