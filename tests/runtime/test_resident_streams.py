@@ -88,6 +88,27 @@ def test_forks_and_resets_touch_nothing_else() -> None:
         stream.run(X[:2])
 
 
+def test_rows_that_go_straight_to_their_program_are_as_others() -> None:
+    quick, slow = resident(), resident()
+    apart = np.zeros((3, 8, 8), np.float32)
+    apart[:, ::2, ::2] = X[:, :4]
+    for rows in (X[:, :4], X[:, 4:8], apart[:, ::2, ::2]):  # the last lies apart in memory
+        found = quick.run(rows)
+        np.testing.assert_array_equal(found, slow.run(rows.astype(np.float64)))
+        kept = found.copy()
+        quick.fork().run(rows)
+        quick.run(X[:, 8:9])
+        slow.run(X[:, 8:9], resets=np.zeros((3, 1), np.int64))
+        np.testing.assert_array_equal(found, kept)  # it is the caller's own
+    assert quick.save() == slow.save()
+    for wrong in (X[:, :4, :3], X[:2, :4], X[0]):
+        with pytest.raises(ShapeError):
+            quick.run(wrong)
+    assert quick.save() == slow.save()
+    quick.restore(resident().save())
+    np.testing.assert_array_equal(quick.run(X[:, :4]), resident().run(X[:, :4]))
+
+
 def test_a_stream_has_the_same_bits_in_any_company() -> None:
     whole = resident().run(X)
     for b in range(3):

@@ -6,7 +6,7 @@ import mmap
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from volumetric.kernels.cpu.steps import CONTROL_WORDS, SCRATCH_BYTES_WORD, SCRATCH_WORD
 
@@ -54,9 +54,11 @@ class Scratch:
     arena : memory of values; another array once it has grown
     words : a control block, which knows the threads' blocks
     control : its address
+    user : whoever has laid a program out in it and relies on that; None once another one has
     """
 
     def __init__(self) -> None:
+        self.user: object = None
         self.arena: NDArray[np.uint8] = aligned_zeros(64)
         self._words = np.zeros(CONTROL_WORDS, np.int64)
         self.words = memoryview(self._words.data)
@@ -90,7 +92,7 @@ def address_of(array: NDArray[np.generic]) -> int:
     return array.ctypes.data
 
 
-def aligned_array(shape: tuple[int, ...], kind: type[np.generic]) -> NDArray[Any]:
+def aligned_array(shape: tuple[int, ...], kind: DTypeLike) -> NDArray[Any]:
     """Zeros whose first element lies at a multiple of 64 bytes."""
     size = int(np.prod(shape, dtype=np.int64)) * np.dtype(kind).itemsize
-    return aligned_zeros(max(size, 1))[:size].view(kind).reshape(shape)
+    return aligned_zeros(max(size, 1))[:size].view(np.dtype(kind)).reshape(shape)

@@ -1,23 +1,25 @@
 """Streams of rows whose states are all of fixed size: one program over all of them, with the states in its store.
 
 An executable serves pieces of any sequences, for which Python takes 70 µs and more a call; a program for so many rows
-of so many streams is one native call, resets and all.
+of so many streams is one native call, resets and all. What follows from weights alone is computed once. Rows of a
+number that has been run before, as an array of float32, go to their program at once: nothing is left to be checked.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
 
-from volumetric._typing import Array
+from volumetric._typing import Array, Shape
 from volumetric.errors import SpecError, UnsupportedError
 from volumetric.grid import Coord
 from volumetric.network import Network, Params, check_params
+from volumetric.runtime.graph.frozen import split_frozen
 from volumetric.runtime.graph.network import graph_of, resumed_states
 from volumetric.runtime.graph.programs import ProgramCache
 from volumetric.runtime.held import as_numbers
@@ -68,6 +70,8 @@ class ResidentStream(RowStream):
         self._weights = tuple(self._store.keys())
         self._kept = resumed_states(lower(network))
         self._rows = np.zeros(batch, np.int64)  # since a stream began
+        self._quick: dict[Shape, Callable[[Array], Array]] = {}
+        self._quick_rows = 0
         self._name_ends()
         for key, state in self._kept.items():
             self._store.put(key, np.zeros((batch, *state.shape), np.float32))
@@ -78,6 +82,11 @@ class ResidentStream(RowStream):
         self._nothing = [np.zeros((self.batch, 0, *network.shapes[c][1:]), np.float32) for c in network.taps.values()]
 
     def run(self, x: Array | Mapping[str, Array], *, resets: Array | None = None) -> Array | dict[str, Array]:
+        if resets is None and type(x) is np.ndarray and x.dtype == np.float32:
+            quick = self._quick.get(x.shape)
+            if quick is not None:
+                self._quick_rows += x.shape[1]
+                return quick(x)
         given, rows, marks = self._check(x, resets)
         marks = None if marks is None or not marks.any() else marks.astype(np.float32)
         arrays = [given[name] for name in self._inputs]
@@ -92,9 +101,15 @@ class ResidentStream(RowStream):
             found = [np.concatenate([none, *ys], 1) for none, *ys in zip(self._nothing, *windows, strict=True)]
         self._rows += rows
         if marks is not None:
+            self._count_quick()
             since = np.argmax(marks[:, ::-1], axis=1) + 1  # rows from the last reset on
             self._rows = np.where(marks.any(1), since, self._rows)
         return parted(self.network, x, dict(zip(self._outputs, found, strict=True)))
+
+    def _count_quick(self) -> None:
+        """Count rows that went straight to their program."""
+        self._rows += self._quick_rows
+        self._quick_rows = 0
 
     def _window(self, rows: int, arrays: list[Array], marks: Array | None) -> list[Array]:
         """Run a number of rows for which there is a program."""
@@ -105,10 +120,20 @@ class ResidentStream(RowStream):
 
     def _compiled(self, rows: int, *, resets: bool) -> Any:
         graph = graph_of(self.network, rows, sequences=self.batch, resets=resets, resumes=True)
-        return self._graphs.compile(graph, self._store)
+        split = split_frozen(graph, self._weights)
+        if split.first is not None and not set(self._store.keys()).issuperset(split.keys):
+            values = self._graphs.compile(split.first, self._store).run([])
+            for key, value in zip(split.keys, values, strict=True):
+                self._store.put(key, value)
+        program = self._graphs.compile(split.rest, self._store)
+        quick = None if resets else program.prepared()
+        if quick is not None:
+            self._quick[split.rest.tensors[split.rest.inputs[0]].shape] = quick
+        return program
 
     def reset(self, streams: Iterable[int] | None = None) -> None:
         chosen = check_streams(streams, self.batch)
+        self._count_quick()
         self._rows[chosen] = 0
         for key in self._kept:
             value = self._store.get(key)
@@ -116,11 +141,13 @@ class ResidentStream(RowStream):
             self._store.put(key, value)
 
     def fork(self) -> ResidentStream:
+        self._count_quick()
         made = object.__new__(ResidentStream)
         made.network, made.batch, made._graphs, made._weights = self.network, self.batch, self._graphs, self._weights
         made._kept, made._rows, made._programs = self._kept, self._rows.copy(), ProgramCache()
         made._name_ends()
-        made._store = self._store.share(self._weights)
+        made._quick, made._quick_rows = {}, 0
+        made._store = self._store.share(set(self._store.keys()) - set(self._kept))
         for key in self._kept:
             made._store.put(key, self._store.get(key))
         return made
@@ -132,6 +159,7 @@ class ResidentStream(RowStream):
         return made
 
     def save(self) -> bytes:
+        self._count_quick()
         values = {key: self._store.get(key) for key in self._kept}
         of = [HeldValues({k: v[b] for k, v in values.items()}, int(self._rows[b])) for b in range(self.batch)]
         return self._together([save_state(held, self._kept) for held in of])
@@ -142,11 +170,16 @@ class ResidentStream(RowStream):
             found.append(HeldValues({}, 0))
             restore_state(found[-1], part, self._kept, sys.maxsize)
         for key, state in self._kept.items():
-            rows = [as_numbers(held.values[key], np.dtype(np.float32)).reshape(state.shape) for held in found]
-            self._store.put(key, np.stack(rows))
+            value = np.zeros((self.batch, *state.shape), np.float32)  # as it stays of streams that had no row
+            for of_stream, held in zip(value, found, strict=True):
+                if key in held.values:
+                    of_stream[...] = as_numbers(held.values[key], np.dtype(np.float32)).reshape(state.shape)
+            self._store.put(key, value)
+        self._quick_rows = 0
         self._rows = np.array([held.position for held in found], np.int64)
 
     def close(self) -> None:
+        self._quick.clear()
         self._programs.clear()
 
 

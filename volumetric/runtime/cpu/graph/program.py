@@ -12,6 +12,7 @@ from volumetric._typing import Array
 from volumetric.errors import ShapeError
 from volumetric.kernels.cpu.steps import FLUSH_WORD, SLOTS_WORD
 from volumetric.runtime.cpu.arena import address_of, aligned_array
+from volumetric.runtime.cpu.graph.prepared import PreparedCall
 from volumetric.runtime.cpu.graph.steps import drafted
 from volumetric.runtime.cpu.graph.store import CpuStore
 from volumetric.runtime.cpu.placement import Placement
@@ -39,13 +40,14 @@ class CpuProgram:
 
     Parameters
     ----------
+    store : of its persistent buffers, and of scratch memory for its programs
     walker : runs its steps
     alike : numbers of a row do not depend on how many there are, see `CpuGraphs`
     """
 
     def __init__(self, graph: Graph, store: CpuStore, walker: Walker, *, alike: bool = False) -> None:
         self.graph = graph
-        self._store = store
+        self.store = store
         self._walker = walker
         self._buffers = {key: check_buffer(tensor, store.buffers) for key, tensor in graph.keyed.items()}
         draft = drafted(graph, alike=alike)
@@ -89,22 +91,49 @@ class CpuProgram:
         """
         if len(inputs) != len(self._inputs):
             raise ShapeError(f"the graph takes {len(self._inputs)} inputs, got {len(inputs)}")
-        with self._store.lock:
+        with self.store.lock:
             self._bind()
             kept = [self._take(end, value) for end, value in zip(self._inputs, inputs, strict=True)]
             results = [self._offer(end) for end in self._outputs]
-            for part in self._table.parts:
-                self._run_part(part)
+            self.run_parts()
             del kept
             return [result if end.lent else result.copy() for end, result in zip(self._outputs, results, strict=True)]
 
+    def prepared(self) -> PreparedCall | None:
+        """Return the program as a call with little work in Python, if it has one input, not of ids, and one output."""
+        if len(self._inputs) != 1 or len(self._outputs) != 1 or self._inputs[0].ids:
+            return None
+        return PreparedCall(self)
+
+    @property
+    def ends(self) -> list[tuple[Tensor, bool]]:
+        """Inputs and outputs, and whether each lies in an array of the caller's."""
+        return [(end.tensor, end.lent) for end in (*self._inputs, *self._outputs)]
+
+    def lay_out(self, homes: Sequence[Array | None]) -> list[Array]:
+        """Let inputs and outputs lie in `homes`, None where they have a place of their own; returns where each lies.
+
+        It stays so until another program of the store runs, or this one in another way: then `Scratch.user` changes.
+        """
+        self._bind()
+        ends = (*self._inputs, *self._outputs)
+        for end, home in zip(ends, homes, strict=True):
+            if home is not None:
+                self._table.lend(end.number, address_of(home))
+        return [self.view(end.number) if home is None else home for end, home in zip(ends, homes, strict=True)]
+
+    def run_parts(self) -> None:
+        """Run all steps on what lies where they look for it."""
+        for part in self._table.parts:
+            self._run_part(part)
+
     def step_times(self, inputs: Sequence[Array], *, repeats: int = 10) -> list[StepTime]:
         """Time of each step of a run on `inputs`; tensors with a key that the graph writes are written."""
-        with self._store.lock:
+        with self.store.lock:
             self._bind()
             kept = [self._take(end, value) for end, value in zip(self._inputs, inputs, strict=True)]
             results = [self._offer(end) for end in self._outputs]
-            times = walk_times(self._table, self._store.scratch.control, self._walker.threads, repeats, self)
+            times = walk_times(self._table, self.store.scratch.control, self._walker.threads, repeats, self)
             del kept, results
             return times
 
@@ -124,7 +153,8 @@ class CpuProgram:
         return memory.reshape(-1).view(np.uint8)[: 4 * tensor.size].view(tensor.dtype).reshape(tensor.shape)
 
     def _bind(self) -> None:
-        scratch, table = self._store.scratch, self._table
+        scratch, table = self.store.scratch, self._table
+        scratch.user = None
         scratch.words[FLUSH_WORD], scratch.words[SLOTS_WORD] = self.graph.flush, address_of(table.slots)
         if scratch.arena is self._arena:  # where it was, and scratch never becomes less
             return
@@ -134,7 +164,7 @@ class CpuProgram:
         self._views.clear()
 
     def _run_part(self, part: Part) -> None:
-        control, walker = self._store.scratch.control, self._walker
+        control, walker = self.store.scratch.control, self._walker
         if part.host is not None:
             part.host(self)
         elif walker.is_worth_threads(part.work, part.meetings):
@@ -165,7 +195,7 @@ class CpuProgram:
 
 
 def _constant(tensor: Tensor, value: Array) -> Array:
-    made = aligned_array(tensor.shape, np.int32 if tensor.dtype == "int32" else np.float32)
+    made = aligned_array(tensor.shape, tensor.dtype)
     with np.errstate(over="ignore"):
         made[...] = value
     return made

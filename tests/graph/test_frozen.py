@@ -1,0 +1,84 @@
+"""What follows from weights alone is computed once."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tests.devices import device
+from volumetric.builders.chain import chain
+from volumetric.layers import SLSTM, XLAttention
+from volumetric.network import initialise
+from volumetric.runtime.graph import Graph, GraphBuilder, interpret
+from volumetric.runtime.graph.frozen import PREFIX, split_frozen
+from volumetric.runtime.graph.network import graph_of, resumed_states
+from volumetric.runtime.lower import lower
+
+NETWORK = chain([XLAttention(embed_dim=6, num_heads=2, memory=3), SLSTM(embed_dim=6, num_heads=2)], (6,))
+PARAMS = initialise(NETWORK, seed=2)
+
+
+def a_window(rows: int) -> Graph:
+    return graph_of(NETWORK, rows, sequences=2, resumes=True)
+
+
+def buffers() -> dict[str, np.ndarray]:
+    states = {k: np.zeros((2, *s.shape), np.float32) for k, s in resumed_states(lower(NETWORK)).items()}
+    return states | {key: value.values().astype(np.float32) for key, value in PARAMS.items()}
+
+
+def test_both_parts_make_what_the_whole_does() -> None:
+    x = np.random.default_rng(1).standard_normal((2, 4, 6)).astype(np.float32)
+    whole, held = a_window(4), buffers()
+    split = split_frozen(whole, list(PARAMS))
+    assert split.first is not None
+    assert not split.first.inputs
+    made = dict(zip(split.keys, interpret(split.first, [], held), strict=True))
+    other = buffers() | made
+    np.testing.assert_array_equal(interpret(split.rest, [x], other)[0], interpret(whole, [x], held)[0])
+    for key, value in held.items():
+        np.testing.assert_array_equal(other[key], value)
+    assert len(split.rest.nodes) < len(whole.nodes)
+    r = [key for key in split.rest.keyed if key.startswith(PREFIX)]
+    assert sorted(r) == sorted(split.keys)
+
+
+def test_windows_of_any_length_share_what_is_kept() -> None:
+    one, other = (split_frozen(a_window(rows), list(PARAMS)) for rows in (1, 2))
+    wide = 4 * 6 * 3  # codes of distances through r, and joined weights of gates
+    for split in (one, other):
+        assert split.first is not None
+        assert sum(split.first.tensors[i].size for i in split.first.outputs) >= wide
+    assert set(one.keys) & set(other.keys)
+
+
+def test_what_changes_or_is_drawn_stays() -> None:
+    work = GraphBuilder()
+    weight, moving = work.stored("weight", (3,)), work.stored("moving", (3,))
+    x = work.input("x", (3,))
+    fixed = work.unary(weight, "exp")
+    of_both = work.binary("add", fixed, work.unary(moving, "exp"))
+    work.emit("assign", (work.binary("add", moving, x),), key="moving")
+    graph = work.finish([of_both])
+    split = split_frozen(graph, ["weight", "moving"])
+    assert split.first is not None
+    assert [node.op for node in split.first.nodes] == ["unary"]
+    assert "moving" not in split.first.keyed
+    assert split_frozen(graph, []).first is None
+
+
+def test_large_results_of_little_stay() -> None:
+    work = GraphBuilder()
+    wide = work.broadcast(work.stored("weight", (1, 3)), (5000, 3))
+    x = work.input("x", (5000, 3))
+    graph = work.finish([work.binary("add", x, wide)])
+    assert split_frozen(graph, ["weight"]).first is None
+
+
+def test_streams_keep_it_once() -> None:
+    stream = device("cpu").stream(NETWORK, PARAMS, batch=2)
+    x = np.random.default_rng(4).standard_normal((2, 3, 6)).astype(np.float32)
+    want = device("reference").stream(NETWORK, PARAMS, batch=2)
+    for rows in (x, x[:, :1], x[:, :2], x):
+        np.testing.assert_allclose(stream.run(rows), want.run(rows), rtol=0, atol=2e-6)
+    fork = stream.fork()
+    np.testing.assert_array_equal(fork.run(x), stream.run(x))
