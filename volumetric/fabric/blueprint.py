@@ -10,9 +10,10 @@ from typing import TypeAlias, TypeVar
 from volumetric.errors import SpecError
 from volumetric.fabric.body import Body
 from volumetric.fabric.body import Output as Handed
+from volumetric.layers.checks import check_whole
 from volumetric.layers.fabric.declared import InPort, OutPort, Population
 from volumetric.layers.fabric.facts import Declared, Facts, facts_of
-from volumetric.layers.fabric.graphs import Lattice, check_whole
+from volumetric.layers.fabric.graphs import Lattice
 from volumetric.layers.fabric.places import XBand
 
 N = TypeVar("N")

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from volumetric.errors import SpecError
-from volumetric.layers.fabric.graphs import check_whole
+from volumetric.layers.checks import check_whole
 from volumetric.layers.fabric.places import Nodes
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}", re.ASCII)

@@ -12,7 +12,8 @@ from msgspec import Struct
 
 from volumetric._typing import Array
 from volumetric.errors import SpecError
-from volumetric.layers.fabric.graphs import Graph, Lattice, check_number, check_whole
+from volumetric.layers.checks import check_number, check_whole
+from volumetric.layers.fabric.graphs import Graph, Lattice
 
 MOST_EDGES = 10**7
 """Edges of a fabric are fewer than this."""

@@ -3,30 +3,18 @@
 from __future__ import annotations
 
 import math
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from msgspec import Struct
 
 from volumetric._typing import Array
 from volumetric.errors import SpecError
+from volumetric.layers.checks import check_whole
 
 MOST_NODES = 2**20
 """Nodes of a fabric, at most."""
 AXES = ("x", "y", "z")
-
-
-def check_whole(what: str, value: Any, least: int = 1) -> None:
-    """Raise `SpecError` unless `value` is a whole number from `least` on."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise SpecError(f"{what} must be a whole number from {least} on, got {value!r}")
-
-
-def check_number(what: str, value: Any, *, above: float = 0.0) -> None:
-    """Raise `SpecError` unless `value` is a finite number above `above`."""
-    good = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value > above
-    if not good:
-        raise SpecError(f"{what} must be a finite number above {above:g}, got {value!r}")
 
 
 class Lattice(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag_field="kind", tag="lattice"):

@@ -9,7 +9,8 @@ from msgspec import Struct
 
 from volumetric._typing import Array
 from volumetric.errors import SpecError
-from volumetric.layers.fabric.graphs import AXES, Explicit, Graph, check_whole
+from volumetric.layers.checks import check_whole
+from volumetric.layers.fabric.graphs import AXES, Explicit, Graph
 
 Side = Literal["low", "high"]
 Part: TypeAlias = tuple[float, float]
