@@ -8,14 +8,39 @@ from typing import Any
 from volumetric.errors import SpecError
 
 
-def check_whole(what: str, value: Any, least: int = 1) -> None:
-    """Raise `SpecError` unless `value` is a whole number from `least` on."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise SpecError(f"{what} must be a whole number from {least} on, got {value!r}")
+def check_whole(what: str, value: Any, least: int = 1, *, most: int | None = None) -> None:
+    """Raise `SpecError` unless `value` is a whole number from `least` on, to `most` if given."""
+    good = isinstance(value, int) and not isinstance(value, bool) and value >= least
+    if not good or (most is not None and value > most):
+        reach = f"from {least} on" if most is None else f"from {least} to {most:,}"
+        raise SpecError(f"{what} must be a whole number {reach}, got {_shown(value)}")
 
 
 def check_number(what: str, value: Any, *, above: float = 0.0) -> None:
     """Raise `SpecError` unless `value` is a finite number above `above`."""
-    good = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value > above
+    try:
+        good = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value > above
+    except OverflowError:
+        good = False
     if not good:
-        raise SpecError(f"{what} must be a finite number above {above:g}, got {value!r}")
+        raise SpecError(f"{what} must be a finite number above {above:g}, got {_shown(value)}")
+
+
+def as_number(what: str, value: Any, least: float = -math.inf, most: float = math.inf) -> float:
+    """Return a finite number between bounds as a float, -0 as 0; raise `SpecError` where it is none."""
+    try:
+        number = math.nan if isinstance(value, bool | str | bytes) else float(value) + 0.0
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if not (math.isfinite(number) and least <= number <= most):
+        ends = [f"from {least:g}"] * (least > -math.inf) + [f"to {most:g}"] * (most < math.inf)
+        raise SpecError(f"{what} must be a finite number {' '.join(ends)}".rstrip() + f", got {_shown(value)}")
+    return number
+
+
+def _shown(value: Any) -> str:
+    """A value as it stands in a message; a number of thousands of digits is not written out."""
+    if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 200:
+        return "a number of more than 60 digits"
+    text = repr(value)
+    return text if len(text) <= 70 else f"{text[:67]}…"

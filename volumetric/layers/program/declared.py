@@ -1,0 +1,204 @@
+"""A program: a canvas, the edges between its regions, and ports."""
+
+from __future__ import annotations
+
+import difflib
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
+from msgspec.structs import force_setattr, replace
+
+from volumetric.errors import SpecError
+from volumetric.layers.checks import check_whole
+from volumetric.layers.program.canvas import Canvas
+from volumetric.layers.program.edge import Edge
+from volumetric.layers.program.meter import Meter
+from volumetric.layers.program.named import Named, named, tuple_of
+from volumetric.layers.program.names import check_choice, check_flag, check_name, shown
+from volumetric.layers.program.ports import In, Level, Out, Port, Signal
+from volumetric.layers.program.wiring import Autowire, wired
+
+VERSION = 1
+MOST_EDGES = 100_000
+
+
+class Program(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What a program computes, as a value.
+
+    Attributes
+    ----------
+    canvas : regions, and where they are
+    edges : who reads and writes whom, in order; an `Autowire` among them stands for edges by families
+    ports : parts of a row by name, in order: those that come in side by side, and those that go out
+    version : of this description, 1
+    meters : running summaries of errors; regions with carrier ``"residual"`` or ``"filter"`` have one anyway
+    time : a canvas holds the ``"window"`` of its frames and runs once for a row, or it holds the latest one and rows
+        are a ``"stream"``; None: a stream if it has one frame
+    heads : of attention, where an edge names none
+    share : parameters belong to an ``"edge"``, or all edges of a ``"rule"`` have one set
+    parity : computes as the package canvas-engineering does, where that differs: cooldowns are a step shorter, meters
+        signed, a position with gates alone loses what it held, and edges that write nothing count
+    metadata : words for people and tools
+    """
+
+    canvas: Canvas
+    edges: tuple[Edge, ...] = ()
+    ports: Mapping[str, Port] = Named()
+    version: int = VERSION
+    meters: tuple[Meter, ...] = ()
+    time: Literal["window", "stream"] | None = None
+    heads: int = 4
+    share: Literal["edge", "rule"] = "edge"
+    parity: bool = False
+    metadata: Mapping[str, str] = Named()
+
+    if TYPE_CHECKING:  # lists are taken, too, and edges by families
+
+        def __init__(
+            self,
+            canvas: Canvas,
+            edges: Sequence[Edge | Autowire] = (),
+            ports: Mapping[str, Port] = ...,
+            version: int = ...,
+            meters: Sequence[Meter] = (),
+            time: Literal["window", "stream"] | None = None,
+            heads: int = 4,
+            share: Literal["edge", "rule"] = "edge",
+            parity: bool = False,
+            metadata: Mapping[str, str] = ...,
+        ) -> None: ...
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        if not isinstance(self.canvas, Canvas):
+            raise SpecError(f"a program: canvas must be a Canvas, got {shown(self.canvas)}")
+        if self.version != VERSION or isinstance(self.version, bool):
+            raise SpecError(
+                f"a program: version {shown(self.version)} is not known", hint=f"versions up to {VERSION} are read"
+            )
+        force_setattr(self, "version", VERSION)
+        check_whole("a program: heads", self.heads)
+        if self.time is not None:
+            check_choice("a program: time", self.time, ("window", "stream"))
+        check_choice("a program: share", self.share, ("edge", "rule"))
+        check_flag("a program: parity", self.parity)
+        force_setattr(self, "metadata", named("a program: metadata", self.metadata, str))
+        force_setattr(self, "edges", self._edges())
+        force_setattr(self, "meters", self._meters())
+        force_setattr(self, "ports", self._ports())
+
+    def to_json(self) -> str:
+        """Return the program as text; equal programs have equal texts."""
+        from volumetric.layers.program.text import program_to_json
+
+        return program_to_json(self)
+
+    @staticmethod
+    def from_json(text: str | bytes) -> Program:
+        """Return the program that a text describes; what is wrong with it is a `SpecError` that names the place."""
+        from volumetric.layers.program.text import program_from_json
+
+        return program_from_json(text)
+
+    @property
+    def timing(self) -> Literal["window", "stream"]:
+        """What `time` says, or what follows from the number of frames."""
+        return self.time or ("stream" if self.canvas.frames == 1 else "window")
+
+    @property
+    def inputs(self) -> dict[str, In | Level | Signal]:
+        """Ports that have columns of the row that comes in, in order."""
+        return {name: port for name, port in self.ports.items() if not isinstance(port, Out)}
+
+    @property
+    def outputs(self) -> dict[str, Out]:
+        """Ports that have columns of the row that goes out, in order."""
+        return {name: port for name, port in self.ports.items() if isinstance(port, Out)}
+
+    def _known(self, region: str, what: str) -> None:
+        if region not in self.canvas.regions:
+            close = difflib.get_close_matches(region, list(self.canvas.regions), 1)
+            hint = f"did you mean {close[0]!r}?" if close else f"there are {shown(', '.join(self.canvas.regions))}"
+            raise SpecError(f"{what}: there is no region {region!r}", hint=hint)
+
+    def _edges(self) -> tuple[Edge, ...]:
+        if self.timing == "stream" and self.canvas.frames != 1:
+            raise SpecError(
+                f"a program: a stream has a canvas of 1 frame, this one has {self.canvas.frames}",
+                hint='frames=1, or time="window"',
+            )
+        given = tuple_of("a program: edges", self.edges, (Edge, Autowire))
+        for edge in given:
+            if isinstance(edge, Edge):
+                self._known(edge.reads, f"an edge that writes {edge.writes!r}")
+                self._known(edge.writes, f"an edge that reads {edge.reads!r}")
+        edges = _named_edges(self._within(wired(self.canvas, given)))
+        for edge in edges:
+            heads = edge.heads or self.heads
+            if self.canvas.width % heads:
+                raise SpecError(f"edge {edge.name!r}: {heads} heads do not divide a width of {self.canvas.width}")
+            if edge.lag is not None and edge.lag < 0 and self.timing == "stream":
+                raise SpecError(f"edge {edge.name!r}: a lag of {edge.lag} reads what a stream has not yet")
+        return edges
+
+    def _within(self, edges: Iterable[Edge]) -> list[Edge]:
+        """All edges, if there are not too many."""
+        found: list[Edge] = []
+        for edge in edges:
+            found.append(edge)
+            if len(found) > MOST_EDGES:
+                refuse_edges(len(found), self.canvas.width)
+        return found
+
+    def _meters(self) -> tuple[Meter, ...]:
+        meters = tuple_of("a program: meters", self.meters, Meter)
+        for meter in meters:
+            self._known(meter.region, "a meter")
+        twice = [name for name, count in Counter(meter.region for meter in meters).items() if count > 1]
+        if twice:
+            raise SpecError(f"a program: region {twice[0]!r} has two meters", hint="one with all kinds")
+        return meters
+
+    def _ports(self) -> Named[Port]:
+        ports = named("a program: ports", self.ports, (In, Level, Signal, Out))
+        for name, port in ports.items():
+            check_name("a port", name)
+            if isinstance(port, Signal):
+                continue
+            self._known(port.region, f"port {name!r}")
+            carrier = self.canvas.regions[port.region].carrier
+            if isinstance(port, Level) and carrier != "diffusive":
+                raise SpecError(f"port {name!r}: region {port.region!r} has carrier {carrier!r}, not 'diffusive'")
+        return ports
+
+
+def refuse_edges(count: int, width: int) -> None:
+    """Raise `SpecError` for so many edges, with the memory that their weights would take."""
+    gib = 4 * count * 4 * (width * width + width) / 2**30
+    raise SpecError(
+        f"a program of {count:,} edges would take {gib:,.1f} GiB for the weights of attention of width {width}; "
+        f"at most {MOST_EDGES:,} edges are possible",
+        hint="larger regions with fewer edges",
+    )
+
+
+def _named_edges(edges: list[Edge]) -> tuple[Edge, ...]:
+    """The edges, each with a name of its own."""
+    taken = {edge.name for edge in edges if edge.name is not None}
+    if len(taken) != sum(edge.name is not None for edge in edges):
+        twice = [name for name, count in Counter(edge.name for edge in edges).items() if name and count > 1]
+        raise SpecError(f"a program: two edges are called {twice[0]!r}", hint="each needs its own name, or none")
+    next_of: Counter[str] = Counter()
+    found: list[Edge] = []
+    for edge in edges:
+        name = edge.name
+        while name is None:
+            pair = f"{edge.writes}<{edge.reads}"
+            free = f"{pair}#{next_of[pair]}"
+            next_of[pair] += 1
+            name = None if free in taken else free
+        taken.add(name)
+        found.append(edge if edge.name else replace(edge, name=name))
+    return tuple(found)

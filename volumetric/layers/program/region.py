@@ -1,0 +1,127 @@
+"""Regions: boxes of a canvas, and what they are."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from msgspec import Struct
+from msgspec.structs import force_setattr
+
+from volumetric.errors import SpecError
+from volumetric.layers.checks import as_number, check_whole
+from volumetric.layers.program.identity import MOST_SLOTS, Identity
+from volumetric.layers.program.learning import Constraints, Keep, Learning, Semantic
+from volumetric.layers.program.named import tuple_of
+from volumetric.layers.program.names import (
+    CARRIERS,
+    KEEPS,
+    check_choice,
+    check_flag,
+    check_text,
+    check_word,
+    rule_of,
+    shown,
+)
+
+Carrier = Literal["deterministic", "residual", "filter", "memory", "diffusive"]
+LONGEST_PERIOD = 2**24
+"""As clocks count in float32."""
+
+
+class Region(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A box of positions of a canvas, and what they are.
+
+    Attributes
+    ----------
+    box : half open, ``(low, high)`` along each axis, frames first; a canvas puts all frames before a box of space alone
+    family : what it holds: observation, state, memory, residual, action, or any other word
+    carrier : by which equations it changes
+    tags : words for people and tools
+    period : frames of the world between two of its own
+    clock : when it fires, as text or as a value of `layers.clock`; None: always
+    rule : of edges that write it and name none; None: cross
+    residual : what edges add comes on top of what was there; None: where the family is state or memory
+    slots : rows of a carrier ``"memory"``; None: as many as positions
+    learning : None: as its family
+    keep : what becomes of it where it is deployed: ``"runtime"``, ``"freeze"``, ``"constant"``, ``"export"``, or
+        ``"auto"``: as `learning` says, or its family
+    identity : slots through which it is read
+    constraints : what it is held to
+    loss_weight : of its positions in losses over the canvas
+    output : its positions count in these
+    semantic : what it means
+    """
+
+    box: tuple[tuple[int, int], ...]
+    family: str = "state"
+    carrier: Carrier = "deterministic"
+    tags: tuple[str, ...] = ()
+    period: int = 1
+    clock: str | None = None
+    rule: str | None = None
+    residual: bool | None = None
+    slots: int | None = None
+    learning: Learning | None = None
+    keep: Keep = "auto"
+    identity: Identity | None = None
+    constraints: Constraints | None = None
+    loss_weight: float = 1.0
+    output: bool = True
+    semantic: Semantic | None = None
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        force_setattr(self, "box", _box(self.box))
+        check_word("a region: family", self.family)
+        check_choice("a region: carrier", self.carrier, CARRIERS)
+        force_setattr(self, "tags", tuple_of("a region: tags", self.tags, str))
+        check_whole("a region: period", self.period, most=LONGEST_PERIOD)
+        force_setattr(self, "clock", clock_text("a region: clock", self.clock))
+        if self.rule is not None:
+            force_setattr(self, "rule", rule_of("a region", self.rule))
+        if self.residual is not None:
+            check_flag("a region: residual", self.residual)
+        if self.slots is not None:
+            check_whole("a region: slots", self.slots, most=MOST_SLOTS)
+            if self.carrier != "memory":
+                raise SpecError(f"a region: slots are of carrier 'memory', not of {self.carrier!r}")
+        check_choice("a region: keep", self.keep, KEEPS)
+        for name, kind in _PARTS.items():
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, kind):
+                raise SpecError(f"a region: {name} must be {kind.__name__}, got {shown(value)}")
+        force_setattr(self, "loss_weight", as_number("a region: loss_weight", self.loss_weight, 0.0))
+        check_flag("a region: output", self.output)
+
+    @property
+    def keeps_old(self) -> bool:
+        """Whether what edges add comes on top of what was there."""
+        return self.family in ("state", "memory") if self.residual is None else self.residual
+
+
+_PARTS = {"learning": Learning, "identity": Identity, "constraints": Constraints, "semantic": Semantic}
+
+
+def clock_text(what: str, given: Any) -> str | None:
+    """Return the text of a clock or condition; None stays None."""
+    if given is None:
+        return None
+    check_text(what, given)
+    text = " ".join(given.split())
+    if not text:
+        raise SpecError(f"{what} is empty", hint="leave it out: what has none always fires")
+    return text
+
+
+def _box(box: Any) -> tuple[tuple[int, int], ...]:
+    sides = tuple_of("a region: box", box, (list, tuple))
+    if not sides:
+        raise SpecError("a region: box has no sides", hint="(low, high) along each axis, frames first")
+    for side in sides:
+        if len(side) != 2:
+            raise SpecError(f"a region: side {shown(side)} of its box", hint="(low, high), half open")
+        check_whole("a region: low end of its box", side[0], 0)
+        check_whole("a region: high end of its box", side[1])
+        if side[0] >= side[1]:
+            raise SpecError(f"a region: its box from {side[0]} to {side[1]} is empty", hint="half open: low < high")
+    return tuple((low, high) for low, high in sides)
