@@ -412,6 +412,27 @@ def _recurrent(cell: str, b: int, t: int, size: int, *, bias: bool, resets: bool
     return {name: case, f"grad-{name}": back}
 
 
+def _cell(cell: str, rows: int, sets: int, size: int) -> dict[str, OpCase]:
+    draw = np.random.default_rng((len(cell), rows, size))
+
+    def normal(*shape: int) -> np.ndarray:
+        return draw.standard_normal(shape).astype(np.float32)
+
+    of, wide = CELLS[cell], CELLS[cell].blocks * size
+    before = [normal(len(of.direct), rows, size)] if of.direct else []
+    if cell == "slstm":
+        before[0][1] = np.abs(before[0][1]) + np.float32(0.1)
+        before[0][1:, : rows // 2] = 0  # a stream that begins
+    attrs = {"cell": cell}
+    inputs = (normal(rows, wide), normal(rows, wide), normal(sets, wide), *before)
+    case = OpCase(op="cell", inputs=inputs, attrs=attrs)
+    y, *more = case_outputs(case)
+    several = len(of.states) > 1
+    g = [normal(*x.shape) for x in (y, *more[:several])]
+    back = OpCase(op="cell_grad", inputs=(*g, y, *more[:several], *more[several:], *before), attrs=attrs)
+    return {f"cell-{cell}-{rows}-{size}": case, f"grad-cell-{cell}-{rows}-{size}": back}
+
+
 def _linear_scan(
     b: int, t: int, width: int, *, reverse: bool = False, keep: bool = False, whole: bool = True
 ) -> OpCase:
@@ -538,6 +559,12 @@ _SEQUENCES = {
     "rotate-scan-back": _rotate_scan(2, 5, 19, reverse=True),
     "rotate-scan-back-keep": _rotate_scan(3, 6, 3, reverse=True, keep=True),
     "rotate-scan-no-steps": _rotate_scan(2, 0, 3),
+    **{
+        name: case
+        for cell in CELLS
+        for shape in ((6, 3, 5), (5, 1, 33), (0, 0, 3))
+        for name, case in _cell(cell, *shape).items()
+    },
     "linear-scan-no-rows": _linear_scan(0, 3, 2, reverse=True),
     **{
         name: case

@@ -15,6 +15,8 @@ from tests.graph.op_cases import OP_CASES, OPEN, OpCase, case_graph, case_output
 from tests.layers.test_vjp import differences
 from volumetric.dtypes import Scheme
 from volumetric.errors import ShapeError, SpecError, UnsupportedError
+from volumetric.kernels.recurrent import step_back_inputs
+from volumetric.layers.recurrent import CELLS
 from volumetric.runtime.graph import GraphBuilder, differentiate, interpret
 from volumetric.runtime.graph.families import OPS
 from volumetric.train.losses import LOSSES
@@ -32,6 +34,7 @@ WITHOUT_GRADIENT = {
     "norm_param_grad",
     "pool_max_grad",
     "recurrent_grad",
+    "cell_grad",
     "edge_attend_grad",
     "assign",
     "update",
@@ -314,6 +317,43 @@ def recurrent(xs: list[A], at: Attrs) -> list[A]:
     return [y, *last, *([kept.reshape(batch, length, kept.shape[2] * size)] if kept.shape[2] else [])]
 
 
+def one_step(xs: list[A], at: Attrs) -> list[A]:
+    """A step of `recurrent` of which the products are given."""
+    x, from_h, bias, *before = xs
+    cell, (rows, wide) = CELLS[at["cell"]], x.shape
+    size = wide // cell.blocks
+    y, others, kept = (np.zeros((n, rows, size)) for n in (1, len(cell.states) - 1, len(cell.keeps)))
+    for row, j in np.ndindex(rows, size):
+        own = (x[row] + bias[row // (rows // len(bias))])[j::size].tolist()
+        found = [float(state[row, j]) for state in (before[0] if before else ())]
+        if at["cell"] == "slstm":
+            y[0, row, j], numbers = slstm_formula.step(
+                [a + b for a, b in zip(own, from_h[row, j::size].tolist(), strict=True)], *found
+            )
+        else:
+            h = found[0] if found else 0.0
+            y[0, row, j], _, numbers = torch_cell(at["cell"], own, from_h[row, j::size].tolist(), h, h)
+        kept[:, row, j], others[:, row, j] = numbers[: len(kept)], numbers[len(kept) :]
+    flat = kept.transpose(1, 0, 2).reshape(rows, len(kept) * size)
+    return [y[0], *([others] if len(others) else []), *([flat] if len(kept) else [])]
+
+
+def one_step_back(xs: list[A], at: Attrs) -> list[A]:
+    """The gradient of `recurrent` over a step, of which the weights give nothing."""
+    of, cell = step_back_inputs(xs, at), CELLS[at["cell"]]
+    rows, size = of.y.shape
+    known = dict(zip(cell.direct, of.before[0], strict=True)) if of.before else {}
+    starts = [known.get(name, np.zeros((rows, size))) for name in cell.states]
+    others = [*of.others[0]] if of.others else []
+    kept = [np.concatenate([*of.kept, *others], -1)[:, None]] if cell.kept else []
+    given = [of.gy[:, None], *(of.g_others[0] if of.g_others else ()), of.y[:, None], *kept]
+    weight = np.zeros((cell.blocks * size, size))
+    last = {"resets": False, "last": bool(of.g_others)}
+    pre, *more = recurrent_grad([*given, weight, *starts], {**at, **last})
+    apart = [more.pop(0)[:, 0]] if cell.apart else []
+    return [pre[:, 0], *apart, *more]
+
+
 def linear_scan(xs: list[A], at: Attrs) -> list[A]:
     """Element by element."""
     u, a, *rest = xs
@@ -563,6 +603,8 @@ FORMULAS: dict[str, Callable[[list[A], Attrs], list[A]]] = {
     "edge_attend": edge_attend,
     "edge_attend_grad": edge_attend_grad,
     "recurrent": recurrent,
+    "cell": one_step,
+    "cell_grad": one_step_back,
     "recurrent_grad": recurrent_grad,
     "scan": scan,
     "loss": loss,

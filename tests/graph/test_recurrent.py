@@ -15,6 +15,7 @@ from volumetric.errors import UnsupportedError
 from volumetric.kernels.recurrent import given
 from volumetric.layers.recurrent import CELLS
 from volumetric.runtime.graph import Graph, GraphBuilder, NumpyGraphs, differentiate, interpret
+from volumetric.runtime.graph.families.cell import cell_step
 
 SHAPES = ("2-5-3", "17-3-33", "1-1-1", "5-6-7-resets")
 Emit = Callable[[GraphBuilder, list[int], OpCase], list[int]]
@@ -85,6 +86,30 @@ def by_scan(work: GraphBuilder, inputs: list[int], case: OpCase) -> list[int]:
     return [work.permute(y, (1, 0, 2)), *last[1:]]
 
 
+def by_step(work: GraphBuilder, inputs: list[int], case: OpCase) -> list[int]:
+    """Steps of `cell` as a body."""
+    cell, (from_x, weight, *rest) = CELLS[case.attrs["cell"]], inputs
+    starts, bias, keep = given(rest, case.attrs)
+    batch, length, wide = work.shape(from_x)
+    size = wide // cell.blocks
+    of_x = bias[0] if bias and not cell.apart else work.zeros((wide,))
+    of_h = bias if cell.apart else ()
+    steps = [work.reshape(work.permute(i, (1, 0)), (length, batch, 1)) for i in keep]
+
+    def body(work: GraphBuilder, xs: list[int], constants: list[int], states: list[int]) -> tuple[list[int], list[int]]:
+        states = [work.binary("mul_nonzero", state, kept) for state in states for kept in xs[1:]] or states
+        from_h = work.add(by_head(work, states[0], constants[0]), *constants[2:])
+        named = dict(zip(cell.states, states, strict=True))
+        found = [work.reshape(named[name], (1, batch, size)) for name in cell.direct]
+        h, others = cell_step(work, cell, xs[0], from_h, constants[1], work.concat(found, 0) if found else None)
+        after = [] if others is None else work.split(others, (1,) * (len(states) - 1), 0)
+        return [h], [h, *(work.reshape(part, (batch, size)) for part in after)]
+
+    fixed = [weight, work.reshape(of_x, (1, wide)), *of_h]
+    [y], last = work.scan(body, [work.permute(from_x, (1, 0, 2)), *steps], fixed, starts)
+    return [work.permute(y, (1, 0, 2)), *last[1:]]
+
+
 def with_gradients(case: OpCase, emit: Emit) -> tuple[Graph, list[np.ndarray]]:
     """All outputs, into all of which gradients come, and those of all inputs; what it takes."""
     work, rng = GraphBuilder(), np.random.default_rng(4)
@@ -101,11 +126,12 @@ def with_gradients(case: OpCase, emit: Emit) -> tuple[Graph, list[np.ndarray]]:
 def test_a_cell_is_the_scan_of_its_equations(cell: str, shape: str) -> None:
     case = OP_CASES[f"{cell}-{shape}"]
     found = []
-    for emit in (by_node, by_scan):
+    for emit in (by_node, by_scan, by_step):
         graph, inputs = with_gradients(case, emit)
         found.append(interpret(graph, [x.astype(np.float64) for x in inputs], {}, np.float64))
-    for got, want in zip(*found, strict=True):
-        np.testing.assert_allclose(got, want, rtol=1e-10, atol=1e-12)
+    for got, *wants in zip(*found, strict=True):
+        for want in wants:
+            np.testing.assert_allclose(got, want, rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", FAST)

@@ -52,7 +52,7 @@ def check(name: str, case: OpCase, own: tuple[int, ...]) -> None:
         compare(graph, several(given, len(name)), buffers)
     else:
         assert own != (0,) or case.op == "gather_rows"  # which has a table of its own then
-        known = "gemm norm rope gather_rows recurrent linear_scan rotate_scan edge_attend"
+        known = "gemm norm rope gather_rows recurrent cell linear_scan rotate_scan edge_attend"
         assert case.op in known.split()
 
 

@@ -56,3 +56,25 @@ def back_inputs(inputs: Sequence[T], attrs: Mapping[str, Any]) -> Back:
         starts=take(states),
         keep=take(attrs["resets"]),
     )
+
+
+class StepBack(NamedTuple):
+    """What the gradient of one step of a cell takes; a tuple has nothing, or what its name says."""
+
+    gy: Any
+    g_others: tuple
+    y: Any
+    others: tuple
+    kept: tuple
+    before: tuple
+
+
+def step_back_inputs(inputs: Sequence[T], attrs: Mapping[str, Any]) -> StepBack:
+    """Tell the inputs of ``cell_grad`` apart."""
+    cell, rest = CELLS[attrs["cell"]], iter(inputs)
+    several = len(cell.states) > 1
+
+    def take(there: object) -> tuple:
+        return (next(rest),) if there else ()
+
+    return StepBack(next(rest), take(several), next(rest), take(several), take(cell.keeps), take(cell.direct))

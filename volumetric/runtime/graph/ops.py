@@ -148,6 +148,12 @@ Sequences
                     for gru; for the others they are equal] [, g_direct [n,B,H]: of c0 and those behind it; for gru of
                     h0, beside what goes through w_hh; as if step 0 forgot nothing]. ``cell``, ``resets``, ``last``:
                     whether the g of c_T, … are there. T is 1 or more. kept is constant.
+``cell``            from_x [R,nH], from_h [R,nH], bias [m,nH]: of R/m rows each [, before [d,R,H]] → y [R,H] [, others
+                    [s,R,H]] [, kept [R,kH]]: one step of a ``recurrent`` ``cell``, from what its products give. before:
+                    of lstm c, of gru h, of slstm c, n, m; others: c, or c, n, m, after it; kept: i f g o, r z n hn,
+                    i f z o σ(f̃). y and others have gradients; all inputs get them.
+``cell_grad``       gy [, g of others], y [, others] [, kept] [, before] → g_from_x [R,nH] [, g_from_h [R,nH] for gru]
+                    [, g_before [d,R,H]]. ``cell``. kept is constant. It has no gradient.
 ``linear_scan``     u [B,T,F], a [B,T,F] or [F], s0 [B,F] [, keep [B,T]] → s [B,T,F]:
                     ``s[t] = keep[t] a[t] s[t-1] + u[t]`` from ``s[-1] = s0`` on. ``reverse``: without s0,
                     ``s[t] = keep[t+1] a[t+1] s[t+1] + u[t]`` from ``s[T-1] = u[T-1]`` on. ``keep``: whether it is

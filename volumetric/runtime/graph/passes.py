@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 import numpy as np
 
 from volumetric._typing import Shape
 from volumetric.layers.activations import ACTIVATIONS
-from volumetric.runtime.graph.layout import BINARY_AXES, broadcast_layout
+from volumetric.runtime.graph.layout import (
+    BINARY_AXES,
+    broadcast_layout,
+    first_element,
+    is_contiguous_part,
+    lies_flat,
+)
 from volumetric.runtime.graph.liveness import roots
 from volumetric.runtime.graph.ops import Graph, Node
 from volumetric.runtime.graph.pruning import pruned
@@ -114,6 +120,45 @@ def _side_by_side(graph: Graph, pads: list[Node]) -> dict[str, object] | None:
     if end != shape[axis]:
         return None
     return {"op": "concat", "inputs": tuple(inputs), "attrs": MappingProxyType({"axis": axis})}
+
+
+def whole_of_parts(graph: Graph) -> Graph:
+    """Let a `concat` of all parts of a tensor be that tensor.
+
+    So states that lie side by side, and each of which has its name, are not taken apart and joined at every step.
+    """
+    root = roots(graph)
+    cuts = {node.outputs[0]: node for node in graph.nodes if node.op == "slice"}
+
+    def rewritten(node: Node) -> Node:
+        source = _source(graph, root, cuts, node) if node.op == "concat" else None
+        if source is None:
+            return node
+        shape = MappingProxyType({"shape": graph.tensors[node.outputs[0]].shape})
+        return dataclasses.replace(node, op="reshape", inputs=(source,), attrs=shape)
+
+    nodes = tuple(map(rewritten, graph.nodes))
+    return pruned(dataclasses.replace(graph, nodes=nodes)) if nodes != graph.nodes else graph
+
+
+def _source(graph: Graph, root: Sequence[int], cuts: Mapping[int, Node], join: Node) -> int | None:
+    """Return the tensor of which `join` has all elements in their order, read as contiguous parts."""
+    made = graph.tensors[join.outputs[0]]
+    if join.outputs[0] in graph.outputs or not lies_flat(made.shape, join.attrs["axis"]):
+        return None
+    found = [cuts.get(root[i]) for i in join.inputs]
+    sources = {None if cut is None else cut.inputs[0] for cut in found}
+    source = sources.pop()
+    if source is None or sources or graph.tensors[root[source]].key is not None:
+        return None
+    shape, end = graph.tensors[source].shape, 0
+    for cut in found:
+        assert cut is not None
+        starts, stops = cut.attrs["starts"], cut.attrs["stops"]
+        if not is_contiguous_part(shape, starts, stops) or first_element(shape, starts) != end:
+            return None
+        end += graph.tensors[cut.outputs[0]].size
+    return source if end == graph.tensors[source].size == made.size else None
 
 
 def spread_late(graph: Graph) -> Graph:

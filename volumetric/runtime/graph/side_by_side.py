@@ -173,6 +173,25 @@ def _recurrent(of: Several, node: Node, inputs: Sequence[int]) -> tuple[int, ...
     return tuple(map(of.apart, of.work.emit("recurrent", (of.merged(from_x), weight, *ends), **node.attrs)))
 
 
+def _cell(of: Several, node: Node, inputs: Sequence[int]) -> tuple[int, ...]:
+    """Rows of all sequences one behind the other; what has an axis of states before that of rows keeps it."""
+    work = of.work
+    from_x, from_h, bias, *before = inputs
+    of.shared(node, bias)
+
+    def together(i: int) -> int:
+        states, rows, size = of.shape(i)
+        return work.reshape(work.permute(of.spread(i), (1, 0, 2, 3)), (states, of.count * rows, size))
+
+    def apart(i: int) -> int:
+        states, rows, size = work.shape(i)
+        return work.permute(work.reshape(i, (states, of.count, rows // of.count, size)), (1, 0, 2, 3))
+
+    all_bias = work.concat((bias,) * of.count, 0)
+    made = work.emit(node.op, (of.merged(from_x), of.merged(from_h), all_bias, *map(together, before)), **node.attrs)
+    return tuple(apart(i) if len(work.shape(i)) == 3 else of.apart(i) for i in made)
+
+
 def _linear_scan(of: Several, node: Node, inputs: Sequence[int]) -> tuple[int, ...]:
     u, a, *rest = inputs
     if len(of.shape(a)) == 1:
@@ -257,6 +276,7 @@ _RULES: Mapping[str, _Rule] = MappingProxyType(
         "gemm": _gemm,
         "gather_rows": _lookup,
         "recurrent": _recurrent,
+        "cell": _cell,
         "linear_scan": _linear_scan,
         "rotate_scan": _rotate_scan,
         "edge_attend": _edge_attend,

@@ -12,7 +12,7 @@ from volumetric.kernels.cpu.cells import CELLS, gru, lstm
 from volumetric.kernels.cpu.graph.lanes import load_part, store_part, where_at_most, where_equal
 from volumetric.kernels.cpu.jit import kernel
 from volumetric.kernels.cpu.maths import exp, sigmoid, softplus, tanh
-from volumetric.kernels.cpu.simd import largest, load, smallest, splat, where_nan
+from volumetric.kernels.cpu.simd import largest, smallest, splat, where_nan
 
 f32 = np.float32
 
@@ -22,59 +22,76 @@ _RNN_TANH, _RNN_RELU, _LSTM, _GRU, _SLSTM = range(len(CODES))
 _EPS = f32(1e-6)
 
 
+def keeps(cell: int) -> int:
+    """Numbers of a unit that `forward` keeps beside the states, of cell number `cell`."""
+    return {_LSTM: 4, _GRU: 4, _SLSTM: 5}.get(cell, 0)
+
+
 @kernel
-def _from_h(room, bias, block, size, left):
+def _from_h(room, apart, bias, block, size, left):
     """Pre-activations of a block from the state before."""
-    value = load(room + 64 * block)
+    value = load_part(room + apart * block, left)
     if bias == 0:
         return value
     return value + load_part(bias + 4 * block * size, left)
 
 
 @kernel
-def forward(cell, x, room, bias, h, c, c_step, y, kept, size, left):
+def _from_x(x, offset, block, size, left):
+    """Pre-activations of a block from the input."""
+    value = load_part(x + 4 * block * size, left)
+    if offset == 0:
+        return value
+    return value + load_part(offset + 4 * block * size, left)
+
+
+@kernel
+def forward(cell, x, offset, room, apart, bias, h, c, c_step, y, kept, after, after_step, size, left):
     """One step.
 
     Everything is an address, of the units of one row: ``x`` pre-activations from the layer's input, ``room`` products
-    of ``h``, 64 bytes a block; ``bias`` (0: none); ``h`` and ``c`` the states before, of which those behind the second
-    lie ``c_step`` bytes apart; ``y`` and ``kept`` for results.
+    of ``h``, ``apart`` bytes from block to block, ``offset`` and ``bias`` what is added to these (0: nothing); ``h``
+    and ``c`` the states before, of which those behind the second lie ``c_step`` bytes apart; for results ``y``,
+    ``kept`` (0: nobody wants it), and ``after`` for the states behind the first, ``after_step`` bytes apart.
     """
-    p0 = _from_h(room, bias, 0, size, left)
-    x0 = load_part(x, left)
+    p0 = _from_h(room, apart, bias, 0, size, left)
+    x0 = _from_x(x, offset, 0, size, left)
     if cell == _RNN_TANH:
         store_part(y, tanh(x0 + p0), left)
     elif cell == _RNN_RELU:
         zero = splat(f32(0.0))
         store_part(y, where_at_most(x0 + p0, zero, zero, x0 + p0), left)
     elif cell == _LSTM:
-        f = load_part(x + 4 * size, left) + _from_h(room, bias, 1, size, left)
-        g = load_part(x + 8 * size, left) + _from_h(room, bias, 2, size, left)
-        o = load_part(x + 12 * size, left) + _from_h(room, bias, 3, size, left)
-        i, f, g, o, after, state = lstm(x0 + p0, f, g, o, load_part(c, left))
-        store_part(kept, i, left)
-        store_part(kept + 4 * size, f, left)
-        store_part(kept + 8 * size, g, left)
-        store_part(kept + 12 * size, o, left)
-        store_part(kept + 16 * size, after, left)
+        f = _from_x(x, offset, 1, size, left) + _from_h(room, apart, bias, 1, size, left)
+        g = _from_x(x, offset, 2, size, left) + _from_h(room, apart, bias, 2, size, left)
+        o = _from_x(x, offset, 3, size, left) + _from_h(room, apart, bias, 3, size, left)
+        i, f, g, o, memory, state = lstm(x0 + p0, f, g, o, load_part(c, left))
+        if kept != 0:
+            store_part(kept, i, left)
+            store_part(kept + 4 * size, f, left)
+            store_part(kept + 8 * size, g, left)
+            store_part(kept + 12 * size, o, left)
+        store_part(after, memory, left)
         store_part(y, state, left)
     elif cell == _SLSTM:
-        f = load_part(x + 4 * size, left) + _from_h(room, bias, 1, size, left)
-        z = load_part(x + 8 * size, left) + _from_h(room, bias, 2, size, left)
-        o = load_part(x + 12 * size, left) + _from_h(room, bias, 3, size, left)
-        _slstm(x0 + p0, f, tanh(z), sigmoid(o), c, c_step, y, kept, size, left)
+        f = _from_x(x, offset, 1, size, left) + _from_h(room, apart, bias, 1, size, left)
+        z = _from_x(x, offset, 2, size, left) + _from_h(room, apart, bias, 2, size, left)
+        o = _from_x(x, offset, 3, size, left) + _from_h(room, apart, bias, 3, size, left)
+        _slstm(x0 + p0, f, tanh(z), sigmoid(o), c, c_step, y, kept, after, after_step, size, left)
     else:
-        z = load_part(x + 4 * size, left) + _from_h(room, bias, 1, size, left)
-        hn = _from_h(room, bias, 2, size, left)
-        r, z, n, state = gru(x0 + p0, z, load_part(x + 8 * size, left), hn, load_part(h, left))
-        store_part(kept, r, left)
-        store_part(kept + 4 * size, z, left)
-        store_part(kept + 8 * size, n, left)
-        store_part(kept + 12 * size, hn, left)
+        z = _from_x(x, offset, 1, size, left) + _from_h(room, apart, bias, 1, size, left)
+        hn = _from_h(room, apart, bias, 2, size, left)
+        r, z, n, state = gru(x0 + p0, z, _from_x(x, offset, 2, size, left), hn, load_part(h, left))
+        if kept != 0:
+            store_part(kept, r, left)
+            store_part(kept + 4 * size, z, left)
+            store_part(kept + 8 * size, n, left)
+            store_part(kept + 12 * size, hn, left)
         store_part(y, state, left)
 
 
 @kernel
-def _slstm(i, f, z, o, c, c_step, y, kept, size, left):
+def _slstm(i, f, z, o, c, c_step, y, kept, after, after_step, size, left):
     """Exponential gates over the largest so far, which is kept as its logarithm m."""
     zero = splat(f32(0.0))
     before = load_part(c + c_step, left)
@@ -83,21 +100,22 @@ def _slstm(i, f, z, o, c, c_step, y, kept, size, left):
     behind = passed - most
     open_i = exp(i - most)
     open_f = exp(where_nan(behind, behind, smallest(behind, zero)))  # the smaller of NaN and 0 may be 0
-    after = open_f * load_part(c, left) + open_i * z
+    memory = open_f * load_part(c, left) + open_i * z
     whole = open_f * before + open_i
-    store_part(kept, open_i, left)
-    store_part(kept + 4 * size, open_f, left)
-    store_part(kept + 8 * size, z, left)
-    store_part(kept + 12 * size, o, left)
-    store_part(kept + 16 * size, sigmoid(f), left)
-    store_part(kept + 20 * size, after, left)
-    store_part(kept + 24 * size, whole, left)
-    store_part(kept + 28 * size, most, left)
-    store_part(y, o * after / (whole + splat(_EPS)), left)
+    if kept != 0:
+        store_part(kept, open_i, left)
+        store_part(kept + 4 * size, open_f, left)
+        store_part(kept + 8 * size, z, left)
+        store_part(kept + 12 * size, o, left)
+        store_part(kept + 16 * size, sigmoid(f), left)
+    store_part(after, memory, left)
+    store_part(after + after_step, whole, left)
+    store_part(after + 2 * after_step, most, left)
+    store_part(y, o * memory / (whole + splat(_EPS)), left)
 
 
 @kernel
-def _slstm_back(g, arrived, far, kept, c, c_step, g_x, carry, size, left):
+def _slstm_back(g, arrived, far, kept, after, after_step, c, c_step, g_x, carry, size, left):
     """As `layers.slstm_cell`, of which "below the gate i" is seen by a gate f of 1: both have that exponent."""
     zero = splat(f32(0.0))
     one = splat(f32(1.0))
@@ -112,12 +130,12 @@ def _slstm_back(g, arrived, far, kept, c, c_step, g_x, carry, size, left):
     f = load_part(kept + 4 * size, left)
     z = load_part(kept + 8 * size, left)
     o = load_part(kept + 12 * size, left)
-    after = load_part(kept + 20 * size, left)
+    memory = load_part(after, left)
     before = load_part(c + c_step, left)
-    inverse = one / (load_part(kept + 24 * size, left) + splat(_EPS))
+    inverse = one / (load_part(after + after_step, left) + splat(_EPS))
     along = g * inverse
     gc = gc + along * o
-    gn = gn - along * o * after * inverse
+    gn = gn - along * o * memory * inverse
     by_i = (gc * z + gn) * i
     by_f = (gc * load_part(c, left) + gn * before) * f
     by_f = where_equal(before, zero, where_equal(f, one, zero, by_f), by_f)
@@ -127,14 +145,14 @@ def _slstm_back(g, arrived, far, kept, c, c_step, g_x, carry, size, left):
     store_part(g_x, by_i + to_i, left)
     store_part(g_x + 4 * size, to_f * (one - load_part(kept + 16 * size, left)), left)
     store_part(g_x + 8 * size, gc * i * (one - z * z), left)
-    store_part(g_x + 12 * size, along * after * o * (one - o), left)
+    store_part(g_x + 12 * size, along * memory * o * (one - o), left)
     store_part(carry, gc * f, left)
     store_part(carry + far, gn * f, left)
     store_part(carry + 2 * far, to_f, left)
 
 
 @kernel
-def backward(cell, g, arrived, far, y, kept, h, c, c_step, g_x, g_h, carry, size, left):
+def backward(cell, g, arrived, far, y, kept, after, after_step, h, c, c_step, g_x, g_h, carry, size, left):
     """One step back.
 
     ``g`` is the gradient of h after the step, apart from what lies at ``arrived`` (0: nothing), which is of c for an
@@ -144,8 +162,8 @@ def backward(cell, g, arrived, far, y, kept, h, c, c_step, g_x, g_h, carry, size
     """
     one = splat(f32(1.0))
     if cell == _RNN_TANH:
-        after = load_part(y, left)
-        store_part(g_x, g * (one - after * after), left)
+        state = load_part(y, left)
+        store_part(g_x, g * (one - state * state), left)
     elif cell == _RNN_RELU:
         zero = splat(f32(0.0))
         store_part(g_x, where_at_most(load_part(y, left), zero, zero, g), left)
@@ -154,7 +172,7 @@ def backward(cell, g, arrived, far, y, kept, h, c, c_step, g_x, g_h, carry, size
         f = load_part(kept + 4 * size, left)
         new = load_part(kept + 8 * size, left)
         o = load_part(kept + 12 * size, left)
-        bounded = tanh(load_part(kept + 16 * size, left))
+        bounded = tanh(load_part(after, left))
         gc = g * o * (one - bounded * bounded)
         if arrived != 0:
             gc = gc + load_part(arrived, left)
@@ -164,7 +182,7 @@ def backward(cell, g, arrived, far, y, kept, h, c, c_step, g_x, g_h, carry, size
         store_part(g_x + 12 * size, g * bounded * o * (one - o), left)
         store_part(carry, gc * f, left)
     elif cell == _SLSTM:
-        _slstm_back(g, arrived, far, kept, c, c_step, g_x, carry, size, left)
+        _slstm_back(g, arrived, far, kept, after, after_step, c, c_step, g_x, carry, size, left)
     else:
         if arrived != 0:
             g = g + load_part(arrived, left)

@@ -84,7 +84,7 @@ def gemm_scratch(vectors: int) -> int:
 
 
 @kernel
-def _pack(b, b_k, b_column, count, columns, out, apart):
+def pack(b, b_k, b_column, count, columns, out, apart):
     """Copy `count` × `columns` numbers together, k by k, `apart` bytes from one k to the next."""
     if b_column == 4:
         for k in range(count):
@@ -193,7 +193,7 @@ def gemm(tall: int, wide: int) -> Callable[..., None]:
                     together = m <= _LOOSE_ROWS or apart == 64 * wide
                     if word(step, _B_COLUMN) != 4 or not together or not exact:
                         if source != ready:
-                            _pack(source, apart, word(step, _B_COLUMN), count, columns, packed, 64 * wide)
+                            pack(source, apart, word(step, _B_COLUMN), count, columns, packed, 64 * wide)
                         ready = source
                         source, apart = packed, 64 * wide
                     here = a + k0 * word(step, _A_K)

@@ -10,6 +10,7 @@ from volumetric.kernels.cpu.graph.gemm import finish, gemm
 from volumetric.kernels.cpu.graph.lookups import gather_rows, scatter_rows
 from volumetric.kernels.cpu.graph.losses import class_loss, element_loss, pair_sum
 from volumetric.kernels.cpu.graph.moving import assign, copy, fill, transpose
+from volumetric.kernels.cpu.graph.nodes import cell, cell_grad, cell_nodes
 from volumetric.kernels.cpu.graph.noise import dropout, gumbel
 from volumetric.kernels.cpu.graph.norms import norm, norm_grad, norm_param_grad
 from volumetric.kernels.cpu.graph.pools import pool_max, pool_max_grad, pool_spread, pool_sum
@@ -64,6 +65,9 @@ _PLAIN = (
 )
 _SPECIALISED = (
     binary,
+    cell,
+    cell_grad,
+    cell_nodes,
     class_loss,
     dots,
     element_loss,

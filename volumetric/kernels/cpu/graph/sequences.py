@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from volumetric.kernels.cpu.graph.cells import backward, forward
+from volumetric.kernels.cpu.graph.cells import backward, forward, keeps
 from volumetric.kernels.cpu.graph.lanes import load_part, store_part, transpose_block
 from volumetric.kernels.cpu.graph.shares import share
 from volumetric.kernels.cpu.graph.tiles import dot_tile, panel_tile
@@ -146,7 +146,7 @@ def _pre_activations(rows, blocks, h, h_row, weight, size, width, unit, units, r
 
 
 @kernel
-def _advance(cell, blocks, kept, step, row, unit, left, room, zeros):
+def _advance(cell, blocks, kept, own, step, row, unit, left, room, zeros):
     """State of up to 16 units of one row from their products with the state before, or from `zeros`."""
     size, length, at = word(step, 11), word(step, 10), word(step, 12)
     place = row * length + at
@@ -161,13 +161,17 @@ def _advance(cell, blocks, kept, step, row, unit, left, room, zeros):
     forward(
         cell,
         word(step, 0) + 4 * (place * blocks * size + unit),
+        0,
         room,
+        64,
         0 if word(step, 2) == 0 else word(step, 2) + 4 * unit,
         h,
         c,
         c_step,
         word(step, 7) + 4 * (place * size + unit),
         word(step, 8) + 4 * (place * kept * size + unit),
+        word(step, 8) + 4 * ((place * kept + own) * size + unit),
+        4 * size,
         size,
         left,
     )
@@ -175,6 +179,7 @@ def _advance(cell, blocks, kept, step, row, unit, left, room, zeros):
 
 def recurrent_step(cell: int, blocks: int, kept: int) -> Callable[..., None]:
     """One step of a recurrent layer."""
+    own = keeps(cell)
 
     def recurrent_step(step: Any, thread: Any, threads: Any, control: Any) -> None:
         batch, size, width = word(step, 9), word(step, 11), word(step, 15)
@@ -200,14 +205,14 @@ def recurrent_step(cell: int, blocks: int, kept: int) -> Callable[..., None]:
                 else:
                     _pre_activations(4, blocks, h + row * h_row, h_row, weight, size, width, unit, units, room)
                 for m in range(4):
-                    _advance(cell, blocks, kept, step, row + m, unit, units, room + 64 * blocks * m, zeros)
+                    _advance(cell, blocks, kept, own, step, row + m, unit, units, room + 64 * blocks * m, zeros)
                 row += 4
             while row < batch:
                 if panels != 0:
                     panel_tile(1, blocks, h + row * h_row, h_row, 4, panels, apart, width, zeros, 0, room, apart)
                 else:
                     _pre_activations(1, blocks, h + row * h_row, h_row, weight, size, width, unit, units, room)
-                _advance(cell, blocks, kept, step, row, unit, units, room, zeros)
+                _advance(cell, blocks, kept, own, step, row, unit, units, room, zeros)
                 row += 1
 
     return recurrent_step
@@ -257,7 +262,7 @@ def _back_products(g, weight, wide, size, left):
 
 
 @kernel
-def _retreat(cell, blocks, kept, step, row, unit, left, products, zeros):
+def _retreat(cell, blocks, kept, own, step, row, unit, left, products, zeros):
     """Gradients of up to 16 units of one row; `products` are those of the gradients of the step behind."""
     size, length, at, keep = word(step, 14), word(step, 13), word(step, 15), word(step, 16)
     place = row * length + at
@@ -282,6 +287,8 @@ def _retreat(cell, blocks, kept, step, row, unit, left, products, zeros):
         4 * word(step, 12) * size,
         word(step, 1) + 4 * (place * size + unit),
         word(step, 2) + 4 * (place * kept * size + unit),
+        word(step, 2) + 4 * ((place * kept + own) * size + unit),
+        4 * size,
         h,
         c,
         c_step,
@@ -295,6 +302,7 @@ def _retreat(cell, blocks, kept, step, row, unit, left, products, zeros):
 
 def recurrent_back(cell: int, blocks: int, kept: int) -> Callable[..., None]:
     """Gradients of one step of a recurrent layer, from those of the step behind it."""
+    own = keeps(cell)
 
     def recurrent_back(step: Any, thread: Any, threads: Any, control: Any) -> None:
         batch, length, size, at = word(step, 12), word(step, 13), word(step, 14), word(step, 15)
@@ -330,7 +338,7 @@ def recurrent_back(cell: int, blocks: int, kept: int) -> Callable[..., None]:
                         found = found + _back_products(behind + 4 * n * size, more, span, width, left)
                     store(room + 64, found)
                 for m in range(rows):
-                    _retreat(cell, blocks, kept, step, row + m, unit, left, load(room + 64 + 64 * m), room)
+                    _retreat(cell, blocks, kept, own, step, row + m, unit, left, load(room + 64 + 64 * m), room)
                 row += rows
 
     return recurrent_back

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from volumetric.kernels.gpu.graph import (
+    cells,
     edges,
     elementwise,
     few_rows,
@@ -58,6 +59,8 @@ LOWERERS: Mapping[str, Lowerer] = {
     "rotate_scan": scans.rotate_scan,
     "edge_attend": edges.edge_attend,
     "edge_attend_grad": edges.edge_attend_grad,
+    "cell": cells.cell,
+    "cell_grad": cells.cell_grad,
     "recurrent": recurrent.recurrent,
     "recurrent_grad": recurrent.recurrent_grad,
     "loss": training.loss,

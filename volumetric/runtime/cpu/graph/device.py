@@ -3,8 +3,20 @@
 from __future__ import annotations
 
 from volumetric.dtypes import Scheme
-from volumetric.runtime.cpu.graph import edges, elements, images, products, recurrent, rowwise, scans, training
+from volumetric.runtime.cpu.graph import (
+    cells,
+    edges,
+    elements,
+    images,
+    nodes,
+    products,
+    recurrent,
+    rowwise,
+    scans,
+    training,
+)
 from volumetric.runtime.cpu.graph.joining import join_products
+from volumetric.runtime.cpu.graph.nodes import fuse_nodes
 from volumetric.runtime.cpu.graph.program import CpuProgram
 from volumetric.runtime.cpu.graph.samples import by_samples
 from volumetric.runtime.cpu.graph.steps import rule
@@ -13,10 +25,11 @@ from volumetric.runtime.cpu.graph.windows import in_pieces
 from volumetric.runtime.cpu.walking import Walker
 from volumetric.runtime.graph.device import Rounds
 from volumetric.runtime.graph.ops import Graph
-from volumetric.runtime.graph.passes import fuse_activations, fuse_trials, join_pads, spread_late
+from volumetric.runtime.graph.passes import fuse_activations, fuse_trials, join_pads, spread_late, whole_of_parts
 from volumetric.runtime.graph.unroll import unroll_scans
 
-_FAMILIES = (edges, elements, images, products, recurrent, rowwise, scans, training)  # importing them fills `rule`
+# Importing them fills `rule`.
+_FAMILIES = (cells, edges, elements, images, nodes, products, recurrent, rowwise, scans, training)
 
 
 class CpuGraphs:
@@ -72,7 +85,9 @@ _PASSES = (
     fuse_activations,
     fuse_trials,
     join_pads,
+    whole_of_parts,
     spread_late,
+    fuse_nodes,
     by_samples,
     in_pieces,
     join_products,

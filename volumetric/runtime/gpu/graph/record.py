@@ -13,7 +13,7 @@ from volumetric.runtime.gpu.graph.joining import join_sums
 from volumetric.runtime.gpu.recording import Entry
 from volumetric.runtime.gpu.slots import Slots, Tenants
 from volumetric.runtime.graph.ops import Graph, Node
-from volumetric.runtime.graph.passes import fuse_activations, fuse_trials, join_pads
+from volumetric.runtime.graph.passes import fuse_activations, fuse_trials, join_pads, whole_of_parts
 from volumetric.runtime.graph.unroll import unroll_scans
 
 _PASSES = (
@@ -22,6 +22,7 @@ _PASSES = (
     fuse_windows,
     fuse_folds,
     join_pads,
+    whole_of_parts,
     join_sums,
     fuse_parts,
     fuse_joins,

@@ -8,6 +8,7 @@ from typing import Final
 
 DECLARED: Final[Mapping[str, str]] = MappingProxyType(
     {
+        "cell": "cell cell_grad",
         "edges": "edge_attend edge_attend_grad",
         "elementwise": "unary unary_grad binary",
         "experts": "experts",

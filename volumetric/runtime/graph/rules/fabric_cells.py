@@ -6,14 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from volumetric._typing import Array
-from volumetric.layers.fabric.cells import states_of
-from volumetric.layers.fabric.declared import GRU, LSTM, RNN, SLSTM, Axon, Cell, Population
+from volumetric.layers.fabric.cells import states_of, step_of
+from volumetric.layers.fabric.declared import GRU, SLSTM, Axon, Cell, Population
 from volumetric.layers.head_norm import EPS as NORM_EPS
-from volumetric.layers.slstm_cell import EPS
+from volumetric.layers.recurrent import Cell as Step
 from volumetric.runtime.graph.build import GraphBuilder
+from volumetric.runtime.graph.families.cell import cell_step
 from volumetric.runtime.graph.rules.axon import turn_of
 from volumetric.runtime.graph.rules.base import flat
-from volumetric.runtime.graph.rules.fabric_products import by_block, by_node, chosen, joined, of_blocks, turned
+from volumetric.runtime.graph.rules.fabric_products import by_node, chosen, joined, turned
 
 Fixed = dict[str, int]
 """What does not change from row to row: name → tensor."""
@@ -45,11 +46,6 @@ def fixed_of(work: GraphBuilder, of: Population, p: Mapping[str, int], sets: Arr
     found = {name: chosen(work, tensor, sets) for name, tensor in made.items()}
     bias = found.pop("bias", None)
     found["offset"] = offset if bias is None else work.binary("add", offset, bias)
-    if not isinstance(cell, Axon | GRU):  # one product for both
-        found["both"] = work.concat((found.pop("from_x"), found.pop("from_h")), 1)
-    if isinstance(cell, SLSTM | LSTM):
-        found["both"] = by_block(work, found["both"], 4)
-        found["offset"] = by_block(work, found["offset"], 4)
     return {name: _flat_sets(work, name, tensor) for name, tensor in found.items()}
 
 
@@ -103,38 +99,35 @@ def advance(
     cell = of.cell
     if isinstance(cell, Axon):
         return _axon(work, fixed, m, kept)
-    if isinstance(cell, GRU):
-        from_x = by_node(work, m, fixed["from_x"], fixed["offset"])
-        from_h = by_node(work, shown, fixed["from_h"], _wide(work, fixed["hidden"], work.shape(m)[0]))
-        return _gru(work, from_x, from_h, shown), {}
-    before = kept["y"] if isinstance(cell, SLSTM) else shown
-    read = work.concat((m, before), 2)
-    if isinstance(cell, RNN):
-        return work.unary(by_node(work, read, fixed["both"], fixed["offset"]), cell.nonlinearity), {}
-    gates = of_blocks(work, read, fixed["both"], fixed["offset"], 4)
-    if isinstance(cell, LSTM):
-        return _lstm(work, gates, kept["c"])
-    after = _slstm(work, gates, kept)
-    return _normal(work, cell, after["y"], fixed["norm"]), after
+    step = step_of(cell)
+    assert step is not None
+    before = {**kept, step.states[0]: kept["y"] if isinstance(cell, SLSTM) else shown}
+    from_x = by_node(work, m, fixed["from_x"])
+    hidden = _wide(work, fixed["hidden"], work.shape(m)[0]) if isinstance(cell, GRU) else None
+    from_h = by_node(work, before[step.states[0]], fixed["from_h"], hidden)
+    h, after = _stepped(work, step, from_x, from_h, fixed["offset"], before)
+    if isinstance(cell, SLSTM):
+        return _normal(work, cell, h, fixed["norm"]), {"y": h, **after}
+    return h, after
 
 
 def _wide(work: GraphBuilder, bias: int, count: int) -> int:
     return work.broadcast(bias, (count, work.shape(bias)[1]))
 
 
-def _slstm(work: GraphBuilder, gates: list[int], kept: Mapping[str, int]) -> dict[str, int]:
-    """The states of `layers.slstm`."""
-    c, n, m = kept["c"], kept["n"], kept["m"]
-    i, f, z, o = gates
-    passed = work.binary("sub", m, work.unary(work.unary(f, "neg"), "softplus"))
-    begun = work.binary("greater", work.unary(n, "abs"), work.scalar(0.0))
-    most = work.binary("max", i, work.binary("mask", passed, begun))
-    i = work.unary(work.binary("sub", i, most), "exp")
-    f = work.unary(work.binary("min", work.binary("sub", passed, most), work.scalar(0.0)), "exp")
-    c = work.add(work.binary("mul", f, c), work.binary("mul", i, work.unary(z, "tanh")))
-    n = work.add(work.binary("mul", f, n), i)
-    y = work.binary("div", work.binary("mul", work.unary(o, "sigmoid"), c), work.affine(n, 1.0, EPS))
-    return {"y": y, "c": c, "n": n, "m": most}
+def _stepped(
+    work: GraphBuilder, step: Step, from_x: int, from_h: int, bias: int, before: Mapping[str, int]
+) -> tuple[int, dict[str, int]]:
+    """Emit the cell of all nodes: the first state after the step, and the others by name."""
+    n, batch, wide = work.shape(from_x)
+    rows, size = n * batch, wide // step.blocks
+    found = [work.reshape(before[name], (1, rows, size)) for name in step.direct]
+    from_x, from_h = (work.reshape(x, (rows, wide)) for x in (from_x, from_h))
+    h, others = cell_step(work, step, from_x, from_h, bias, work.concat(found, 0) if found else None)
+    names = step.states[1:]
+    parts = [] if others is None else work.split(others, (1,) * len(names), 0)
+    after = {name: work.reshape(part, (n, batch, size)) for name, part in zip(names, parts, strict=True)}
+    return work.reshape(h, (n, batch, size)), after
 
 
 def _normal(work: GraphBuilder, cell: SLSTM, y: int, gain: int) -> int:
@@ -142,21 +135,6 @@ def _normal(work: GraphBuilder, cell: SLSTM, y: int, gain: int) -> int:
     apart = work.reshape(y, (n, batch, cell.heads, h // cell.heads))
     normal = work.norm(flat(work, apart), kind="layer", eps=NORM_EPS)
     return work.binary("mul", work.reshape(normal, (n, batch, h)), gain)
-
-
-def _lstm(work: GraphBuilder, gates: list[int], c: int) -> tuple[int, dict[str, int]]:
-    names = ("sigmoid", "sigmoid", "tanh", "sigmoid")
-    i, f, g, o = (work.unary(x, name) for x, name in zip(gates, names, strict=True))
-    c = work.add(work.binary("mul", f, c), work.binary("mul", i, g))
-    return work.binary("mul", o, work.unary(c, "tanh")), {"c": c}
-
-
-def _gru(work: GraphBuilder, from_x: int, from_h: int, h: int) -> int:
-    width = work.shape(h)[2]
-    (xr, xz, xn), (hr, hz, hn) = (work.split(x, (width,) * 3, 2) for x in (from_x, from_h))
-    r, z = (work.unary(work.add(a, b), "sigmoid") for a, b in ((xr, hr), (xz, hz)))
-    n = work.unary(work.add(xn, work.binary("mul", r, hn)), "tanh")
-    return work.add(work.binary("mul", work.affine(z, -1.0, 1.0), n), work.binary("mul", z, h))
 
 
 def _axon(work: GraphBuilder, fixed: Mapping[str, int], m: int, kept: Mapping[str, int]) -> tuple[int, dict[str, int]]:

@@ -26,25 +26,6 @@ def by_node(work: GraphBuilder, x: int, weight: int, bias: int | None = None) ->
     return y if bias is None else work.binary("add", y, work.reshape(bias, (n, 1, wide)))
 
 
-def by_block(work: GraphBuilder, weights: int, blocks: int) -> int:
-    """Emit matrices ``[g, K, blocks · N]``, or vectors, as ``[blocks · g, …, N]``: each block is a group of its own."""
-    sets, *rest, wide = work.shape(weights)
-    apart = work.reshape(weights, (sets, prod(rest), blocks, wide // blocks))
-    return work.reshape(work.permute(apart, (2, 0, 1, 3)), (blocks * sets, *rest, wide // blocks))
-
-
-def of_blocks(work: GraphBuilder, x: int, weight: int, bias: int, blocks: int) -> list[int]:
-    """Emit the blocks of ``x w + b``, each ``[n, B, N]`` in one piece, for what `by_block` made."""
-    n, batch, k = work.shape(x)
-    width = work.shape(weight)[2]
-    if work.shape(weight)[0] == blocks * n:
-        y = work.gemm(x, weight, bias)
-    else:
-        y = work.reshape(work.gemm(work.reshape(x, (1, n * batch, k)), weight), (blocks * n, batch, width))
-        y = work.binary("add", y, work.reshape(bias, (blocks * n, 1, width)))
-    return work.split(y, (n,) * blocks, 0)
-
-
 def chosen(work: GraphBuilder, sets: int, ids: Array) -> int:
     """Emit the set of weights of each node, unless all have one, or each its own: then `sets` as it is."""
     count, *rest = work.shape(sets)

@@ -1,0 +1,58 @@
+"""Cells of nodes with their products and norm: one step of the table, and the same numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.devices import graphs
+from tests.graph.agreement import agree
+from volumetric.layers.recurrent import CELLS
+from volumetric.runtime.graph import Graph, GraphBuilder, NumpyGraphs
+from volumetric.runtime.graph.families.cell import cell_step
+
+
+def step(cell: str, sizes: tuple[int, int, int, int], *, private: bool, heads: int) -> tuple[Graph, list[np.ndarray]]:
+    """Nodes that read messages ``[n, B, K]`` and their h: what they show, if there is a norm, and their states."""
+    (n, batch, k, h), of = sizes, CELLS[cell]
+    wide, sets, work, rng = of.blocks * h, n if private else 1, GraphBuilder(), np.random.default_rng(5)
+    shapes = [(n, batch, k), (n, batch, h), (sets, k, wide), (sets, h, wide), (n, wide)]
+    shapes += [(len(of.direct), n * batch, h)] if of.direct else []
+    shapes += [(sets, 1, h)] if heads else []
+    m, state, from_m, from_h, bias, *rest = (work.input(f"x{i}", shape) for i, shape in enumerate(shapes))
+
+    def product(x: int, weight: int) -> int:
+        rows = x if private else work.reshape(x, (1, n * batch, work.shape(x)[2]))
+        return work.reshape(work.gemm(rows, weight), (n * batch, wide))
+
+    before = rest[0] if of.direct else None
+    y, others = cell_step(work, of, product(m, from_m), product(state, from_h), bias, before)
+    shown = y
+    if heads:
+        flat = work.norm(work.reshape(y, (n * batch * heads, h // heads)), kind="layer", eps=1e-5)
+        shown = work.binary("mul", work.reshape(flat, (n, batch, h)), rest[-1])
+    outputs = [shown, *([y] if heads else []), *([] if others is None else [others])]
+    arrays = [rng.standard_normal(shape).astype(np.float32) for shape in shapes]
+    arrays[5:6] = [np.abs(before) + np.float32(0.1) for before in arrays[5:6]]  # by a normaliser is divided
+    return work.finish(outputs), arrays
+
+
+@pytest.mark.parametrize(
+    ("cell", "sizes", "private", "heads"),
+    [
+        ("slstm", (3, 8, 32, 32), True, 1),
+        ("slstm", (5, 7, 3, 6), False, 2),
+        ("slstm", (1, 25, 17, 33), True, 0),
+        ("lstm", (4, 1, 5, 20), True, 0),
+        ("rnn_tanh", (7, 2, 1, 3), False, 0),
+        ("rnn_relu", (2, 3, 515, 16), True, 0),
+    ],
+)
+def test_a_step_of_nodes(cell: str, sizes: tuple[int, int, int, int], private: bool, heads: int) -> None:
+    graph, arrays = step(cell, sizes, private=private, heads=heads)
+    program = graphs("cpu").compile(graph, graphs("cpu").store())
+    assert [node.op for node in program.graph.nodes if node.op != "reshape"] == ["cell_nodes"]
+    want = NumpyGraphs(np.float64)
+    right = want.compile(graph, want.store()).run(arrays)
+    for i, (got, expected) in enumerate(zip(program.run(arrays), right, strict=True)):
+        agree(got, expected.astype(np.float32), f"output {i}")
