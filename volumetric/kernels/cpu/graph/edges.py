@@ -12,11 +12,12 @@ import numpy as np
 
 from volumetric.kernels.cpu.graph.lanes import load_part, load_part_or, store_part, where_equal
 from volumetric.kernels.cpu.graph.shares import share
+from volumetric.kernels.cpu.graph.tiles import dot_tile
 from volumetric.kernels.cpu.jit import kernel
 from volumetric.kernels.cpu.maths import exp
 from volumetric.kernels.cpu.memory import load_f32, load_i32, store_f32
 from volumetric.kernels.cpu.simd import largest, splat, total
-from volumetric.kernels.cpu.steps import number, word
+from volumetric.kernels.cpu.steps import number, scratch, word
 
 f32 = np.float32
 
@@ -67,42 +68,65 @@ def _softmax(weights, first, last, width):
 
 
 @kernel
-def _weighted(out, width, weights, each, rows, apart, ids, first, last, factor):
-    """``out = factor Σ weights[edge] · rows[ids[edge]]``, for edges in their order."""
-    for i in range(0, width, 16):
-        sums = splat(f32(0.0))
+def _weighted(out, width, weights, each, rows, apart, ids, first, last):
+    """``out = Σ weights[edge] · rows[ids[edge]]``, for edges in their order."""
+    zero = splat(f32(0.0))
+    for i in range(0, width, 32):
+        left = width - i
+        low = zero
+        high = zero
         for edge in range(first, last):
             row = rows + apart * np.int64(load_i32(ids + 4 * edge)) + 4 * i
-            sums = sums + splat(load_f32(weights + each * edge)) * load_part(row, width - i)
-        store_part(out + 4 * i, sums * splat(factor), width - i)
+            weight = splat(load_f32(weights + each * edge))
+            low = low + weight * load_part(row, left)
+            if left > 16:
+                high = high + weight * load_part(row + 64, left - 16)
+        store_part(out + 4 * i, low, left)
+        if left > 16:
+            store_part(out + 4 * i + 64, high, left - 16)
+
+
+@kernel
+def _scores(streams, rows, row, ask, width, room, bias, scale, scores, apart):
+    """Scores of `streams` (compile-time) streams, whose keys lie `row` bytes apart, and the scores `apart` bytes."""
+    dot_tile(streams, 1, rows, row, ask, 0, width, room)
+    for n in range(streams):
+        store_f32(scores + n * apart, load_f32(room + 4 * n) * scale + bias)
 
 
 def edge_attend(step: Any, thread: Any, threads: Any, control: Any) -> None:
     """Scores, softmax and messages of each receiver."""
     batch, heads, key, value = word(step, 8), word(step, 9), word(step, 10), word(step, 11)
     queries, biases, scale = word(step, 12), word(step, 13), number(step, 14)
-    weights, senders = word(step, 6), word(step, 4)
+    weights, senders, room = word(step, 6), word(step, 4), scratch(control, thread)
     width, wide = batch * heads, heads * (key + value)
     for r in range(share(word(step, 7), thread, threads), share(word(step, 7), thread + 1, threads)):
         first = np.int64(load_i32(word(step, 3) + 4 * r))
         last = np.int64(load_i32(word(step, 3) + 4 * r + 4))
         for edge in range(first, last):
             row = word(step, 1) + 4 * wide * batch * np.int64(load_i32(senders + 4 * edge))
-            for b in range(batch):
-                own = word(step, 0) + 4 * heads * key * (r * queries + b % queries)
-                for head in range(heads):
-                    score = _dot(own + 4 * head * key, row + 4 * (b * wide + head * key), key) * scale
-                    score += load_f32(word(step, 2) + 4 * (edge * biases + head % biases))
-                    store_f32(weights + 4 * (edge * width + b * heads + head), score)
+            for head in range(heads):
+                bias = load_f32(word(step, 2) + 4 * (edge * biases + head % biases))
+                keys, scores = row + 4 * head * key, weights + 4 * (edge * width + head)
+                b = 0
+                if queries == 1:
+                    own = word(step, 0) + 4 * key * (heads * r + head)
+                    while batch - b >= 8:
+                        here, to = keys + 4 * b * wide, scores + 4 * b * heads
+                        _scores(8, here, 4 * wide, own, key, room, bias, scale, to, 4 * heads)
+                        b += 8
+                while b < batch:
+                    own = word(step, 0) + 4 * key * (heads * (r * queries + b % queries) + head)
+                    here, to = keys + 4 * b * wide, scores + 4 * b * heads
+                    _scores(1, here, 4 * wide, own, key, room, bias, scale, to, 4 * heads)
+                    b += 1
         _softmax(weights, first, last, width)
         for b in range(batch):
             for head in range(heads):
                 lane = b * heads + head
                 values = word(step, 1) + 4 * (b * wide + heads * key + head * value)
                 out = word(step, 5) + 4 * value * (r * width + lane)
-                _weighted(
-                    out, value, weights + 4 * lane, 4 * width, values, 4 * wide * batch, senders, first, last, f32(1.0)
-                )
+                _weighted(out, value, weights + 4 * lane, 4 * width, values, 4 * wide * batch, senders, first, last)
 
 
 def edge_attend_back(step: Any, thread: Any, threads: Any, control: Any) -> None:
