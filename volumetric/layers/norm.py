@@ -25,6 +25,13 @@ def without_mean(x: Array) -> Array:
     return centred - centred.mean(axis=-1, keepdims=True)
 
 
+def standardised(x: Array, eps: float) -> tuple[Array, Array]:
+    """Return ``(x - mean) / √(var + eps)`` over the last axis, and the reciprocal root ``[..., 1]``."""
+    centred = without_mean(x)
+    scale = 1 / np.sqrt(np.mean(np.square(centred), axis=-1, keepdims=True) + x.dtype.type(eps))
+    return centred * scale, scale
+
+
 def rms_norm(x: Array, gain: Array, eps: float) -> tuple[Array, Array]:
     """Return ``x / √(mean(x²) + eps) · gain`` over the last axis, and the reciprocal root ``[..., 1]``."""
     scale = 1 / np.sqrt(np.mean(np.square(x), axis=-1, keepdims=True) + x.dtype.type(eps))
@@ -91,10 +98,7 @@ class LayerNorm(LayerSpec):
         return inputs[0]
 
     def forward(self, p: Arrays, *xs: Array, memory: Memory | None = None) -> tuple[Array, Saved]:
-        x = xs[0]
-        centred = without_mean(x)
-        scale = 1 / np.sqrt(np.mean(np.square(centred), axis=-1, keepdims=True) + x.dtype.type(self.eps))
-        normal = centred * scale
+        normal, scale = standardised(xs[0], self.eps)
         y = normal * p["weight"]
         return (y + p["bias"] if self.bias else y), {"normal": normal, "scale": scale}
 

@@ -1,0 +1,103 @@
+"""Attention by heads in NumPy: what rules with queries, keys, values and weights share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from volumetric._typing import Array
+from volumetric.errors import SpecError
+from volumetric.layers.base import Arrays, ParamSpec
+from volumetric.layers.dense import affine, affine_params
+from volumetric.layers.program.attention.base import Attention, positive
+from volumetric.layers.softmax import softmax
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+QKVO = ("q.", "k.", "v.", "o.")
+"""Maps of a rule with heads: to queries, keys and values, and from what the heads have read."""
+
+
+def square_maps(d: int, *names: str) -> tuple[ParamSpec, ...]:
+    """Parameters of affine maps from `d` to `d` features."""
+    return tuple(param for name in names for param in affine_params(name, d, d, bias=True))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ByHeads(Attention):
+    """Base of rules whose queries and keys meet head by head.
+
+    Attributes
+    ----------
+    heads : parts of the width, each with weights of its own
+    """
+
+    heads: int = 4
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        positive(self, "heads")
+
+    def params(self, d: int, queries: int) -> tuple[ParamSpec, ...]:
+        return self.maps(d)
+
+    def maps(self, d: int, *prefixes: str) -> tuple[ParamSpec, ...]:
+        """Parameters of the maps, below each prefix; raise `SpecError` where the heads do not divide the width `d`."""
+        if d < 1 or d % self.heads:
+            raise SpecError(
+                f"{self.name}: {self.heads} heads do not divide a width of {d}",
+                hint="give the edge, or the program, heads that do",
+            )
+        return square_maps(d, *(prefix + name for prefix in prefixes or ("",) for name in QKVO))
+
+
+def apart(x: Array, heads: int) -> Array:
+    """``[B, N, d]`` as ``[B, heads, N, d / heads]``."""
+    batch, count, d = x.shape
+    return x.reshape(batch, count, heads, d // heads).swapaxes(1, 2)
+
+
+def together(x: Array) -> Array:
+    """``[B, heads, N, e]`` as ``[B, N, heads · e]``."""
+    batch, heads, count, e = x.shape
+    return x.swapaxes(1, 2).reshape(batch, count, heads * e)
+
+
+def scores(p: Arrays, heads: int, queries: Array, keys: Array, prefix: str = "") -> Array:
+    """``q · k / √e``, ``[B, heads, N, M]``."""
+    q, k = (apart(affine(p, prefix + n, x), heads) for n, x in (("q.", queries), ("k.", keys)))
+    return q @ k.swapaxes(2, 3) * q.dtype.type(q.shape[-1] ** -0.5)
+
+
+def read(p: Arrays, weights: Array, values: Array, prefix: str = "") -> Array:
+    """``W_o (weights · v) + b_o``; nothing where all weights of a query are nothing by right is the rule's to tell."""
+    v = apart(affine(p, prefix + "v.", values), weights.shape[1])
+    return affine(p, prefix + "o.", together(weights @ v))
+
+
+def only(y: Array, seen: Array | None) -> Array:
+    """Zeros for queries that see no key."""
+    return y if seen is None else np.where(np.asarray(np.any(seen, axis=1))[:, None], y, y.dtype.type(0))
+
+
+def hidden(logits: Array, seen: Array | None) -> Array:
+    """Logits with -inf for what is not seen."""
+    return logits if seen is None else np.where(seen, logits, logits.dtype.type(-np.inf))
+
+
+def cross(
+    p: Arrays,
+    heads: int,
+    queries: Array,
+    keys: Array,
+    values: Array,
+    seen: Array | None = None,
+    prefix: str = "",
+    keep: Callable[[Array], Array] | None = None,
+) -> Array:
+    """``W_o (softmax(q · k / √e) v) + b_o`` by heads, over logits that `keep` may change first."""
+    logits = hidden(scores(p, heads, queries, keys, prefix), seen)
+    return only(read(p, softmax(logits if keep is None else keep(logits)), values, prefix), seen)

@@ -1,0 +1,39 @@
+"""`perceiver`: reading through a few learned latents."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from volumetric._typing import Array
+from volumetric.layers.base import Arrays, ParamSpec
+from volumetric.layers.program.attention.base import Pairs, attention, positive
+from volumetric.layers.program.attention.heads import ByHeads, cross
+
+COMPRESS, READOUT = "compress.", "readout."
+
+
+@attention("perceiver")
+class Perceiver(ByHeads):
+    """``Z = cross(latents ← source)``, ``a = cross(queries ← Z)`` (Jaegle et al. 2021).
+
+    Attributes
+    ----------
+    latents : how many
+    """
+
+    whole = True
+
+    latents: int = 8
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        positive(self, "heads", "latents")
+
+    def params(self, d: int, queries: int) -> tuple[ParamSpec, ...]:
+        latents = ParamSpec(name="latents", shape=(self.latents, d), init="normal", packable=False)
+        return latents, *self.maps(d, COMPRESS, READOUT)
+
+    def attend(self, p: Arrays, queries: Array, keys: Array, values: Array, pairs: Pairs) -> Array:
+        latents = np.broadcast_to(p["latents"], (len(queries), *p["latents"].shape))
+        read = cross(p, self.heads, latents, keys, values, prefix=COMPRESS)
+        return cross(p, self.heads, queries, read, read, prefix=READOUT)
