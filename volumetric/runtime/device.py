@@ -267,7 +267,11 @@ class Executable(Protocol):
 
 @runtime_checkable
 class Updatable(Protocol):
-    """An executable whose resident weights can be replaced between calls: those of plans with low-rank overlays."""
+    """An executable whose resident weights can be replaced between calls.
+
+    They are the factors of plans with low-rank overlays, and what programs between operations on rows read, as which
+    nodes of a fabric live.
+    """
 
     def update(self, params: Params) -> None:
         """Replace tensors by others of the same shapes; states stay as they are.

@@ -166,7 +166,9 @@ class ReferenceExecutable:
         self.overlaid: Overlaid | None = None
 
     def update(self, params: Params) -> None:
-        """Replace low-rank factors, see `Updatable.update`."""
+        """Replace weights, or low-rank factors, see `Updatable.update`."""
+        known = {key: store.values().astype(self._dtype) for key, store in params.items() if key in self.weights}
+        self.weights = {**self.weights, **known}
         if self.overlaid is not None:
             self.overlaid.update(params)
             self.weights = {**self.weights, **self.overlaid.weights()}

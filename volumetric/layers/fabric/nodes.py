@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -100,7 +101,7 @@ def state_entries(spec: Fabric) -> dict[str, Entries]:
     return found
 
 
-def fabrics_in(layers: Mapping[object, LayerSpec]) -> dict[str, Fabric]:
+def fabrics_in(layers: Mapping[Any, LayerSpec]) -> dict[str, Fabric]:
     """Return the fabrics of a network, or of other named layers, by their paths; also those inside of containers."""
     return dict(_walk((str(where), spec) for where, spec in layers.items()))
 
@@ -112,7 +113,7 @@ def _walk(layers: Iterator[tuple[str, LayerSpec]]) -> Iterator[tuple[str, Fabric
         yield from _walk((f"{path}/{name}", child) for name, child in spec.children().items())
 
 
-def the_fabric(layers: Mapping[object, LayerSpec], at: str | None) -> tuple[str, Fabric]:
+def the_fabric(layers: Mapping[Any, LayerSpec], at: str | None) -> tuple[str, Fabric]:
     """Return the path and the spec of the fabric at a path, or of the only one that there is.
 
     Raises

@@ -52,6 +52,14 @@ class Between:
                 params[key].release()
         self.weight_bytes = sum(array.nbytes for array in store.buffers.values())
 
+    def update(self, params: Params) -> Params:
+        """Replace parameters of cores; return the others. Raises `ShapeError` where one has another shape."""
+        mine = [] if self._store is None else [key for key in params if key in self._store.buffers]
+        for key in mine:
+            assert self._store is not None
+            self._store.put(key, params[key].values())
+        return Params({key: store for key, store in params.items() if key not in mine})
+
     @property
     def scratch_bytes(self) -> int:
         """Memory of the programs that there are."""

@@ -129,7 +129,8 @@ class CpuExecutable:
         """Replace resident weights, see `Updatable.update`."""
         with self._turn:
             runner = self._open()
-            runner.program.settings.weights.update(params, runner.walker.threads)
+            others = runner.program.between.update(params)
+            runner.program.settings.weights.update(others, runner.walker.threads)
             runner.forget()
 
     def close(self) -> None:

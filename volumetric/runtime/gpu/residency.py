@@ -142,7 +142,11 @@ class Residency:
     def update(self, params: Params) -> None:
         """Write other numbers over resident float32 matrices, see `Updatable.update`."""
         for key, store in params.items():
+            if key in self._dense and store.shape == self._params[key].shape:
+                self._context.write(self.buffers[self._dense[key]], np.ascontiguousarray(store.values(), np.float32))
             homes = [(keys, m) for (keys, abreast), m in self._matrices.items() if key in keys and not abreast]
+            if not homes and key in self._dense:
+                continue
             if not homes:
                 raise ShapeError(f"no resident weight {key}")
             payload = store.stored().payload

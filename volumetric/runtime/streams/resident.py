@@ -26,6 +26,7 @@ from volumetric.runtime.held import as_numbers
 from volumetric.runtime.lower import looks_ahead, lower
 from volumetric.runtime.state_file import restore_state, save_state
 from volumetric.runtime.streams.held import HeldValues
+from volumetric.runtime.streams.living import Living
 from volumetric.runtime.streams.marks import check_streams, parted
 from volumetric.runtime.streams.rows import RowStream, endless
 
@@ -67,7 +68,8 @@ class ResidentStream(RowStream):
         self._graphs, self._store, self._programs = graphs, graphs.store(), ProgramCache()
         for key, value in params.items():
             self._store.put(key, value.values())
-        self._weights = tuple(self._store.keys())
+        self._living = Living(network, params)
+        self._weights = tuple(sorted(set(self._store.keys()) - set(self._living.values)))
         self._kept = resumed_states(lower(network))
         self._rows = np.zeros(batch, np.int64)  # since a stream began
         self._quick: dict[Shape, Callable[[Array], Array]] = {}
@@ -147,8 +149,10 @@ class ResidentStream(RowStream):
         made._kept, made._rows, made._programs = self._kept, self._rows.copy(), ProgramCache()
         made._name_ends()
         made._quick, made._quick_rows = {}, 0
-        made._store = self._store.share(set(self._store.keys()) - set(self._kept))
-        for key in self._kept:
+        made._living = self._living.fork()
+        own = {*self._kept, *made._living.values}
+        made._store = self._store.share(set(self._store.keys()) - own)
+        for key in own:
             made._store.put(key, self._store.get(key))
         return made
 
@@ -166,7 +170,8 @@ class ResidentStream(RowStream):
 
     def restore(self, data: bytes) -> None:
         found = []
-        for part in self._apart(data):
+        parts, living = self._apart(data)
+        for part in parts:
             found.append(HeldValues({}, 0))
             restore_state(found[-1], part, self._kept, sys.maxsize)
         for key, state in self._kept.items():
@@ -175,8 +180,14 @@ class ResidentStream(RowStream):
                 if key in held.values:
                     of_stream[...] = as_numbers(held.values[key], np.dtype(np.float32)).reshape(state.shape)
             self._store.put(key, value)
+        self._living.values = living
+        self._tell()
         self._quick_rows = 0
         self._rows = np.array([held.position for held in found], np.int64)
+
+    def _tell(self) -> None:
+        for key, value in self._living.values.items():
+            self._store.put(key, value)
 
     def close(self) -> None:
         self._quick.clear()

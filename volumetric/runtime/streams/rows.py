@@ -20,6 +20,7 @@ from volumetric.runtime.lower import lower
 from volumetric.runtime.plan import Plan
 from volumetric.runtime.sealed import Seal
 from volumetric.runtime.streams.chunks import Chunk, in_chunks
+from volumetric.runtime.streams.living import Living, Told
 from volumetric.runtime.streams.marks import check_marks, check_rows, check_streams, parted
 
 SEAL = Seal(magic=b"VOLSTRMS", version=1, what="a saved stream")
@@ -38,8 +39,11 @@ class _Part(NamedTuple):
     anew: bool
 
 
-class _Header(msgspec.Struct, forbid_unknown_fields=True):
+class _Header(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """Bytes of each stream, and nodes of fabrics that are masked, by the key of what says so."""
+
     lengths: list[int]
+    masked: dict[str, list[int]] = {}
 
 
 class RowStream:
@@ -64,6 +68,8 @@ class RowStream:
             options = RunOptions(context=sys.maxsize)
         self._opened = device, params, options
         self._executable = device.compile(plan, params, options)
+        self._living = Living(network, params)
+        self._told = Told(self._executable, self._living)
         self._states: list[Any] = [self._executable.new_state() for _ in range(batch)]
         self._spare: list[Any] = []
 
@@ -95,7 +101,9 @@ class RowStream:
                 self._piece(state, {n: value[part.stream, part.start : part.stop] for n, value in given.items()})
                 for state, part in zip(states, now, strict=True)
             ]
-            for part, state, found in zip(now, states, self._executable.run(pieces), strict=True):
+            with self._told.turn(self._living) as executable:
+                results = executable.run(pieces)
+            for part, state, found in zip(now, states, results, strict=True):
                 for name, y in found.items() if isinstance(found, Mapping) else [(next(iter(taps)), found)]:
                     made[name][part.stream, part.start : part.stop] = y
                 if part.anew:
@@ -152,11 +160,55 @@ class RowStream:
         for b in check_streams(streams, self.batch):
             self._states[b].reset()
 
+    def living(self, *, at: str | None = None) -> Array:
+        """Return the ids of the nodes of a fabric that live, rising.
+
+        Parameters
+        ----------
+        at : path of the fabric; None: the only one
+
+        Raises
+        ------
+        SpecError : there is no such fabric, or it is not `dynamic`
+        """
+        return self._living.ids(at)
+
+    def mask(self, nodes: Iterable[int] | int, *, at: str | None = None) -> None:
+        """Silence nodes of a fabric from the next row on, in all of these streams; nothing is compiled.
+
+        Nobody reads them, and what they kept is forgotten. A fork has its own masks from then on, and they are saved
+        with the streams; resets leave them.
+
+        Parameters
+        ----------
+        nodes : ids
+        at : path of the fabric; None: the only one
+
+        Raises
+        ------
+        SpecError : there is no such fabric or node, or the fabric is not `dynamic`; nothing has changed
+        """
+        self._living.change(nodes, at, 0)
+        self._tell()
+
+    def unmask(self, nodes: Iterable[int] | int, *, at: str | None = None) -> None:
+        """Let nodes of a fabric live from the next row on, in all of these streams; masked ones begin anew.
+
+        Raises
+        ------
+        SpecError : as in `mask`
+        """
+        self._living.change(nodes, at, 1)
+        self._tell()
+
+    def _tell(self) -> None:
+        """Take over which nodes live; an executable is told when it runs."""
+
     def fork(self) -> RowStream:
         """Return a copy: both go on independently, with the same weights."""
         made = object.__new__(RowStream)
         made.network, made.batch, made._executable = self.network, self.batch, self._executable
-        made._opened = self._opened
+        made._opened, made._living, made._told = self._opened, self._living.fork(), self._told
         made._states, made._spare = [state.fork() for state in self._states], []
         return made
 
@@ -172,9 +224,8 @@ class RowStream:
         """Return what is kept of all streams as bytes that `restore` takes, on any device with these weights."""
         return self._together([state.save() for state in self._states])
 
-    @staticmethod
-    def _together(parts: list[bytes]) -> bytes:
-        return SEAL.close(_Header(lengths=list(map(len, parts))), parts)
+    def _together(self, parts: list[bytes]) -> bytes:
+        return SEAL.close(_Header(lengths=list(map(len, parts)), masked=self._living.saved()), parts)
 
     def restore(self, data: bytes) -> None:
         """Go on where the streams went that `data` was saved of.
@@ -183,17 +234,20 @@ class RowStream:
         ------
         CheckpointError : the bytes are damaged, or of another network or batch; nothing has changed
         """
-        self._states = [self._executable.restore(part) for part in self._apart(data)]
+        parts, living = self._apart(data)
+        self._states = [self._executable.restore(part) for part in parts]
+        self._living.values = living
 
-    def _apart(self, data: bytes) -> list[bytes]:
-        """Return what each stream saved."""
+    def _apart(self, data: bytes) -> tuple[list[bytes], Mapping[str, Array]]:
+        """Return what each stream saved, and which nodes of fabrics lived."""
         header, body = SEAL.open(data, _Header)
         if len(header.lengths) != self.batch:
             raise CheckpointError(f"the saved stream has a batch of {len(header.lengths)}, this one of {self.batch}")
         if min(header.lengths) < 0 or sum(header.lengths) != len(body):
             raise SEAL.damaged("its parts do not have the lengths that it announces")
+        living = self._living.restored(header.masked)
         ends = np.cumsum(header.lengths).tolist()
-        return [bytes(body[end - size : end]) for end, size in zip(ends, header.lengths, strict=True)]
+        return [bytes(body[end - size : end]) for end, size in zip(ends, header.lengths, strict=True)], living
 
     def close(self) -> None:
         """Give the device's memory back."""
