@@ -1,4 +1,4 @@
-"""Every layer's VJP against five-point central differences in float64, for every input and every parameter."""
+"""Every layer's VJP against central differences in float64, for every input and every parameter."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import pytest
 from tests.layers.cases import CASES
 from volumetric.layers import LAYERS, Embedding, LayerSpec, Training
 
-STEP = 1e-4
+STEP = 3e-5
+"""Of differences: truncation and rounding stay below a tenth of the tolerance."""
 TOLERANCE = 1e-6
 NOISE = (17, 4)
 """Key of passes of training."""
@@ -37,12 +38,11 @@ def differences(loss, at: np.ndarray) -> np.ndarray:
     gradient = np.empty_like(at)
     for i in np.ndindex(at.shape):
         kept = at[i]
-        total = 0.0
-        for steps, weight in ((1, 8.0), (-1, -8.0), (2, -1.0), (-2, 1.0)):
-            at[i] = kept + steps * STEP
-            total += weight * loss()
+        at[i] = kept + STEP
+        above = loss()
+        at[i] = kept - STEP
+        gradient[i] = (above - loss()) / (2 * STEP)
         at[i] = kept
-        gradient[i] = total / (12 * STEP)
     return gradient
 
 
