@@ -29,7 +29,7 @@ def test_the_list_of_keys_shows_the_defaults() -> None:
 
 
 def test_the_list_of_keys_is_complete() -> None:
-    from volumetric.train import tables
+    from volumetric import tables
     from volumetric.train.config import TrainConfig
     from volumetric.train.settings import (
         ClockedSettings,

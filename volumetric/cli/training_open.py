@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from volumetric import tables
 from volumetric._typing import Array
 from volumetric.builders import BUILDERS
 from volumetric.clocked import Clocked
@@ -20,7 +21,7 @@ from volumetric.loaders.native_facts import NativeFacts
 from volumetric.loaders.network_file import read_network_file
 from volumetric.loaders.text_files import text_files
 from volumetric.network import Network, Params, initialise
-from volumetric.train import TrainConfig, tables
+from volumetric.train import TrainConfig
 from volumetric.train.problems import Problem
 from volumetric.train.settings import RunSettings
 from volumetric.train.sources import Samples, Tokenize, open_samples

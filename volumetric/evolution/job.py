@@ -12,6 +12,7 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
+from volumetric import tables
 from volumetric.builders import BUILDERS
 from volumetric.errors import SpecError, VolumetricError
 from volumetric.evolution.budget import Budget
@@ -32,7 +33,6 @@ from volumetric.grid import Grid
 from volumetric.loaders.network_file import read_network_file
 from volumetric.network import Network
 from volumetric.train import problems as learning
-from volumetric.train import tables
 from volumetric.train.imported import import_function
 from volumetric.train.settings import DataSettings, NetworkSettings, RunSettings
 from volumetric.train.sources import open_samples

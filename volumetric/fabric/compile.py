@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from volumetric.errors import SpecError
 from volumetric.fabric.blueprint import Blueprint, ReceiverState
 from volumetric.grid import Coord, Grid
 from volumetric.layers import Fabric
-from volumetric.layers.fabric.reach import latency
+from volumetric.layers.fabric.reach import check_reached, latencies
 from volumetric.network import Network, initialise
 from volumetric.weights import Params
 
@@ -81,25 +80,10 @@ def compile(blueprint: Blueprint, *, seed: int = 0) -> Model:  # noqa: A001  (th
     SpecError : the blueprint is ill-formed, or an output can depend on no input
     """
     spec = layer_of(blueprint)
-    late = latencies(spec)
-    for name, row in late.items():
-        if all(rows is None for rows in row.values()):
-            raise SpecError(
-                f"output {name!r} can depend on no input",
-                hint="a larger radius, or more edges",
-            )
+    late = check_reached(spec)
     width = sum(port.dim for port in spec.inputs)
     network = Network(grid=Grid(1), layers={AT: spec}, input_shape=(width,), input_dtype="float32")
     return Model(network=network, params=initialise(network, seed), latency=late)
-
-
-def latencies(spec: Fabric) -> dict[str, dict[str, int | None]]:
-    """Return after how many rows each output can depend on each input, at the earliest."""
-    names = [port.name for port in spec.inputs]
-    return {
-        port.name: {name: latency(spec.facts, name, port.name, spec.inner_steps) for name in names}
-        for port in spec.outputs
-    }
 
 
 def fabric_facts(spec: Fabric) -> dict[str, Any]:

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from volumetric import tables
 from volumetric.clocked import Clocked, Every
 from volumetric.dtypes import Scheme
 from volumetric.errors import SpecError, VolumetricError
 from volumetric.grid import Coord
-from volumetric.train import tables
 from volumetric.train.by_output import AnyLoss
 from volumetric.train.config import TrainConfig
 from volumetric.train.imported import import_function

@@ -11,11 +11,12 @@ from typing import Any, Final
 
 import numpy as np
 
+from volumetric import tables
 from volumetric._typing import Array
 from volumetric.analysis.standardise import Standardisation
 from volumetric.errors import CheckpointError, ShapeError, SpecError
 from volumetric.network import INPUT, OUTPUT
-from volumetric.train import memory, tables
+from volumetric.train import memory
 from volumetric.train.by_output import AnyLoss
 from volumetric.train.data import ArrayData, changed, load_npz, named, token_windows
 from volumetric.train.losses import MSE, CrossEntropy

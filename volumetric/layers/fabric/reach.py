@@ -3,14 +3,37 @@
 from __future__ import annotations
 
 import heapq
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from volumetric._typing import Array
+from volumetric.errors import SpecError
 from volumetric.layers.fabric.facts import Facts
+
+if TYPE_CHECKING:
+    from volumetric.layers.fabric.spec import Fabric
 
 NEVER = np.iinfo(np.int64).max // 2
 """A time that does not come."""
+
+
+def latencies(spec: Fabric) -> dict[str, dict[str, int | None]]:
+    """Return after how many rows each output can depend on each input, at the earliest: output → input → rows."""
+    names = [port.name for port in spec.inputs]
+    return {
+        port.name: {name: latency(spec.facts, name, port.name, spec.inner_steps) for name in names}
+        for port in spec.outputs
+    }
+
+
+def check_reached(spec: Fabric) -> dict[str, dict[str, int | None]]:
+    """Return `latencies`; raise `SpecError` where an output can depend on no input."""
+    late = latencies(spec)
+    for name, row in late.items():
+        if all(rows is None for rows in row.values()):
+            raise SpecError(f"output {name!r} can depend on no input", hint="a larger radius, or more edges")
+    return late
 
 
 def latency(facts: Facts, source: str, target: str, inner_steps: int = 1) -> int | None:

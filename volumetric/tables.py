@@ -42,12 +42,22 @@ def typed(value: object, to: Any, where: str) -> Any:
         raise SpecError(f"{where}: {str(error).partition(' - at')[0]}") from None
 
 
+def entries(table: object, types: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Return the entries of `table` as their `types`; raise `SpecError` where one is unknown or of another type."""
+    return {
+        name: typed(value, types[name], f"{where}.{name}") for name, value in expect_keys(table, types, where).items()
+    }
+
+
 def keywords(target: Callable[..., Any]) -> dict[str, Any]:
-    """Name → type of everything that `target`, a function or a dataclass, can be given by keyword."""
-    hints = get_type_hints(target.__init__ if inspect.isclass(target) else target)
+    """Name → type of everything that `target`, a function, a dataclass or a struct, can be given by keyword."""
+    if inspect.isclass(target) and issubclass(target, msgspec.Struct):
+        hints = get_type_hints(target)
+        return {name: hints[name] for name in target.__struct_fields__}
     if inspect.isclass(target) and dataclasses.is_dataclass(target):
         hints = get_type_hints(target)
         return {f.name: hints[f.name] for f in dataclasses.fields(target) if f.init}
+    hints = get_type_hints(target.__init__ if inspect.isclass(target) else target)
     return {name: hints[name] for name in inspect.signature(target).parameters}
 
 
@@ -66,10 +76,7 @@ def call(target: Callable[..., T], table: object, where: str, **given: Any) -> T
         An entry is unknown, ill-typed or missing; `where` and its name are in the message.
     """
     types = keywords(target)
-    entries = {
-        name: typed(value, types[name], f"{where}.{name}") for name, value in expect_keys(table, types, where).items()
-    }
-    arguments = {**{name: value for name, value in given.items() if name in types}, **entries}
+    arguments = {**{name: value for name, value in given.items() if name in types}, **entries(table, types, where)}
     missing = [name for name in required(target) if name not in arguments]
     if missing:
         raise SpecError(f"{where}: {', '.join(missing)} must be given")
