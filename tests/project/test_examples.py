@@ -1,4 +1,4 @@
-"""The files in examples/ that evolve something: each runs, a little."""
+"""The files in examples/: each runs, a little."""
 
 from __future__ import annotations
 
@@ -28,6 +28,15 @@ def test_an_example_runs_a_little(path: Path, tmp_path: Path, capsys: pytest.Cap
     assert told["generations"] in (1, 2)
     assert told["fitness"] is not None
     assert (tmp_path / "run" / "champion.json").is_file()
+
+
+def test_a_fabric_learns_a_little(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    small = ["data.options.samples=8", "data.options.length=32", "data.validation=0.0", "train.epochs=1"]
+    small = [part for change in small for part in ("--set", change)]
+    command = ["train", str(HOME / "fabric.toml"), "--device", "reference", "--out", str(tmp_path / "run"), *small]
+    assert main([*command, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["updates"], told["parameters"] > 20_000) == (1, True)
 
 
 def test_a_run_is_resumed_with_the_fitness_beside_its_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,6 +3,7 @@
 from volumetric.builders.chain import chain as chain
 from volumetric.builders.chain import sequential as sequential
 from volumetric.builders.cnn import cnn as cnn
+from volumetric.builders.fabric import fabric_of_data
 from volumetric.builders.fold import fold_batchnorm as fold_batchnorm
 from volumetric.builders.graft import around as around
 from volumetric.builders.graft import as_layer as as_layer
@@ -20,5 +21,6 @@ BUILDERS = {
     "transformer": transformer,
     "random_grid": random_grid,
     "stack": stack_of_data,
+    "fabric": fabric_of_data,
 }
 """Name → function, as configuration files name them."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -25,6 +25,9 @@ from volumetric.train import TrainConfig
 from volumetric.train.problems import Problem
 from volumetric.train.settings import RunSettings
 from volumetric.train.sources import Samples, Tokenize, open_samples
+
+OF_SEQUENCES: Final = ("transformer", "stack", "fabric")
+"""Builders of networks whose rows come one behind the other, and are as wide inside as they are told."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,11 +134,11 @@ def _network(run: RunSettings, samples: Samples) -> tuple[Network, Params]:
     if problem.vocabulary:
         known["vocabulary"] = problem.vocabulary
     sequences = run.ticking or problem.resets is not None
-    if problem.inputs.ndim == (3 if sequences else 2):
+    if problem.inputs.ndim == (3 if sequences else 2) or (problem.inputs.ndim == 3 and name in OF_SEQUENCES):
         known |= {"inputs": problem.inputs.shape[-1], "width": problem.inputs.shape[-1]}
     if problem.shape:
         known["shape"] = problem.shape
-    if name in ("transformer", "stack"):
+    if name in OF_SEQUENCES:
         known.pop("width", None)  # of what is inside, which the data do not tell
     network = tables.choose(BUILDERS, {"kind": name, **settings.options}, "[network] builder", **known)
     return network, initialise(network, run.seed)

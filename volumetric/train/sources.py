@@ -171,7 +171,8 @@ def _of_arrays(arrays: ArrayData, run: RunSettings) -> tuple[Problem, dict[str, 
         problem = Problem(inputs=x, targets=y, mask=mask, vocabulary=max(vocabulary, int(y.max()) + 1))
         return problem, told
     first = not several or OUTPUT in targets  # the names of classes are those of the output "output"
-    classes = tuple(map(str, range(int(y.max()) + 1))) if _are_ids(y) and y.ndim == axes and first else ()
+    by_sample, by_row = y.ndim == axes, x.ndim == 3 and y.shape == x.shape[:2]
+    classes = tuple(map(str, range(int(y.max()) + 1))) if _are_ids(y) and (by_sample or by_row) and first else ()
     shape = x.shape[1:] if x.ndim > 2 and not run.ticking else ()
     return Problem(inputs=x, targets=y, mask=mask, classes=classes, shape=shape), told
 
