@@ -47,7 +47,7 @@ class Oracle:
         return self.rule.written(self.pairs)
 
 
-def _ours(name: str) -> str:
+def ours(name: str) -> str:
     for pattern, with_ in THERE:
         name = re.sub(pattern, with_, name)
     return name
@@ -62,7 +62,7 @@ def load(case: str) -> Oracle:
     shapes = {param.name: param.shape for param in rule.params(d, n)}
 
     def params(prefix: str) -> dict[str, Array]:
-        found = {_ours(key.removeprefix(prefix)): v for key, v in of.items() if key.startswith(prefix)}
+        found = {ours(key.removeprefix(prefix)): v for key, v in of.items() if key.startswith(prefix)}
         return {key: v.reshape(shapes[key]) for key, v in found.items()}
 
     p = params("param/")
