@@ -25,7 +25,7 @@ from volumetric.grid import Coord
 from volumetric.kernels.gpu.blocks import LAYOUTS
 from volumetric.layers.base import show_shape
 from volumetric.loaders import LoadedModel, detect_model, open_model
-from volumetric.network import OUTPUT, Network
+from volumetric.network import OUTPUT, Network, Params
 from volumetric.progress import byte_size
 
 
@@ -111,7 +111,7 @@ def overview(loaded: LoadedModel) -> dict[str, Any]:
         "size": weight.nbytes,
         "bits_per_weight": round(weight.bits_per_weight, 2),
         "dtypes": {str(scheme): count for scheme, count in weight.schemes.items()},
-        **_fabrics(network),
+        **_fabrics(network, loaded.params),
         **_repacked(loaded),
         "context": loaded.context_length,
         "vocabulary": loaded.config.get("vocab_size") or network.shapes[network.taps[OUTPUT]][-1],
@@ -123,14 +123,18 @@ def overview(loaded: LoadedModel) -> dict[str, Any]:
     }
 
 
-def _fabrics(network: Network) -> dict[str, Any]:
+def _fabrics(network: Network, params: Params) -> dict[str, Any]:
     """What fabrics come to: nodes, edges, populations, the state of a stream, rows from inputs to outputs."""
     there = {str(coord): spec for coord, spec in network.layers.items() if spec.kind == "fabric"}
     if not there:
         return {}
     from volumetric.fabric.compile import fabric_facts
 
-    return {"fabrics": {where: fabric_facts(spec) for where, spec in there.items()}}  # pyright: ignore[reportArgumentType]  (of the kind)
+    found: dict[str, Any] = {}
+    for where, spec in there.items():
+        key = network.resolve(f"{where}/living")
+        found[where] = fabric_facts(spec, params[key].values() if key in params else None)  # pyright: ignore[reportArgumentType]  (of the kind)
+    return {"fabrics": found}
 
 
 def _repacked(loaded: LoadedModel) -> dict[str, Any]:

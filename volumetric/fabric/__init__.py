@@ -15,3 +15,9 @@ from volumetric.fabric.blueprint import ReceiverState as ReceiverState
 from volumetric.fabric.body import Population as Population
 from volumetric.fabric.compile import Model as Model
 from volumetric.fabric.compile import compile as compile  # noqa: A004  (its name in the field)
+from volumetric.fabric.nodes import add as add
+from volumetric.fabric.nodes import living as living
+from volumetric.fabric.nodes import mask as mask
+from volumetric.fabric.nodes import remove as remove
+from volumetric.fabric.nodes import split as split
+from volumetric.fabric.nodes import unmask as unmask

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
+from volumetric._typing import Array
 from volumetric.fabric.blueprint import Blueprint, ReceiverState
 from volumetric.grid import Coord, Grid
 from volumetric.layers import Fabric
@@ -42,7 +43,10 @@ class Model:
 
     def facts(self) -> dict[str, Any]:
         """Return what it comes to: nodes, edges, populations, parameters, state of a stream in bytes, latency."""
-        return fabric_facts(self.fabric) | {"parameters": sum(prod(store.shape) for store in self.params.values())}
+        living = self.params[f"{AT}/living"].values() if self.fabric.dynamic else None
+        return fabric_facts(self.fabric, living) | {
+            "parameters": sum(prod(store.shape) for store in self.params.values())
+        }
 
 
 def layer_of(blueprint: Blueprint) -> Fabric:
@@ -86,11 +90,15 @@ def compile(blueprint: Blueprint, *, seed: int = 0) -> Model:  # noqa: A001  (th
     return Model(network=network, params=initialise(network, seed), latency=late)
 
 
-def fabric_facts(spec: Fabric) -> dict[str, Any]:
-    """Return what a fabric comes to: nodes, edges, populations, the state of a stream in bytes, latency."""
+def fabric_facts(spec: Fabric, living: Array | None = None) -> dict[str, Any]:
+    """Return what a fabric comes to: nodes, edges, populations, the state of a stream in bytes, latency.
+
+    Of a dynamic one also how many nodes live and how many are masked, where `living` tells, in the order of its facts.
+    """
     facts = spec.facts
+    counted = {} if living is None else {"living": int((living != 0).sum()), "masked": int((living == 0).sum())}
     return {
-        "nodes": {"inputs": facts.inputs, "cells": facts.cells, "outputs": facts.outputs},
+        "nodes": {"inputs": facts.inputs, "cells": facts.cells, "outputs": facts.outputs, **counted},
         "edges": len(facts.senders),
         "populations": {
             p.name: {

@@ -70,6 +70,18 @@ class Living:
         """Return what `restored` takes: the ids of masked nodes, rising."""
         return {key: np.sort(spec.facts.order[self.values[key] == 0]).tolist() for key, spec in self._fabrics.items()}
 
+    def after(self, other: Living) -> dict[str, list[int]]:
+        """Return what `restored` takes, where nodes that are also of the other network are masked as they are there."""
+        made: dict[str, list[int]] = {}
+        before = other.saved()
+        for key, ids in self.saved().items():
+            if key not in before:
+                made[key] = ids
+                continue
+            there, known = self._fabrics[key].facts.order, other._fabrics[key].facts.order
+            made[key] = [*np.intersect1d(before[key], there).tolist(), *np.setdiff1d(ids, known).tolist()]
+        return made
+
     def restored(self, masked: Mapping[str, list[int]]) -> Mapping[str, Array]:
         """Return the buffers of saved ids; those of fabrics that are not told stay.
 

@@ -162,6 +162,9 @@ class ResidentStream(RowStream):
         made._name_ends()
         return made
 
+    def _opened_with(self, network: Network, params: Params) -> RowStream:
+        return ResidentStream(self._graphs, network, params, batch=self.batch)
+
     def save(self) -> bytes:
         self._count_quick()
         values = {key: self._store.get(key) for key in self._kept}

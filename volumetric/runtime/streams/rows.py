@@ -220,6 +220,27 @@ class RowStream:
         made.restore(self.save())
         return made
 
+    def onto(self, network: Network, params: Params) -> RowStream:
+        """Return streams that go on from here on their own, of a network whose fabrics have more nodes, or fewer.
+
+        What nodes keep follows them by their ids, and so does whether they are masked; new ones begin.
+
+        Raises
+        ------
+        SpecError : something else is different of what streams of the two networks keep
+        """
+        from volumetric.runtime.streams.moved import moved
+
+        parts = moved(self._apart(self.save())[0], self.network, network)
+        made = self._opened_with(network, params)
+        made.restore(SEAL.close(_Header(lengths=list(map(len, parts)), masked=made._living.after(self._living)), parts))
+        return made
+
+    def _opened_with(self, network: Network, params: Params) -> RowStream:
+        """Return fresh streams of another network in the same place."""
+        device, _, options = self._opened
+        return RowStream(device, network, params, batch=self.batch, options=options)
+
     def save(self) -> bytes:
         """Return what is kept of all streams as bytes that `restore` takes, on any device with these weights."""
         return self._together([state.save() for state in self._states])
