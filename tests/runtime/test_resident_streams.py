@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.devices import device
+from tests.devices import FAST, device
 from volumetric.builders.chain import chain
 from volumetric.dtypes import Scheme
 from volumetric.errors import CheckpointError, ShapeError
@@ -29,8 +29,8 @@ X = np.random.default_rng(5).standard_normal((3, 11, 4)).astype(np.float32)
 CLOSE: dict[str, Any] = {"rtol": 0, "atol": 2e-6}
 
 
-def resident(batch: int = 3, network: Network = CELLS, params: Params = PARAMS) -> Any:
-    stream = open_stream(device("cpu"), network, params, batch=batch)
+def resident(batch: int = 3, network: Network = CELLS, params: Params = PARAMS, *, on: str = "cpu") -> Any:
+    stream = open_stream(device(on), network, params, batch=batch)
     assert isinstance(stream, ResidentStream)
     return stream
 
@@ -45,8 +45,9 @@ def some_resets() -> np.ndarray:
     return resets
 
 
-def test_rows_are_those_of_an_executable() -> None:
-    one, other = resident(), executed("cpu")
+@pytest.mark.parametrize("name", FAST)
+def test_rows_are_those_of_an_executable(name: str) -> None:
+    one, other = resident(on=name), executed("cpu")
     for resets in (None, some_resets()):
         np.testing.assert_allclose(one.run(X, resets=resets), other.run(X, resets=resets), **CLOSE)
         for t in range(3):
@@ -54,8 +55,9 @@ def test_rows_are_those_of_an_executable() -> None:
     assert one.run(X[:, :0]).shape == (3, 0, 3)
 
 
-def test_either_goes_on_from_what_the_other_saved() -> None:
-    one, other = resident(), executed("reference")
+@pytest.mark.parametrize("name", FAST)
+def test_either_goes_on_from_what_the_other_saved(name: str) -> None:
+    one, other = resident(on=name), executed("reference")
     one.run(X, resets=some_resets())
     other.restore(one.save())
     want = one.run(X)
@@ -73,13 +75,15 @@ def test_either_goes_on_from_what_the_other_saved() -> None:
     np.testing.assert_array_equal(again.run(X), before.run(X))
 
 
-def test_forks_and_resets_touch_nothing_else() -> None:
-    stream = resident()
+@pytest.mark.parametrize("name", FAST)
+def test_forks_and_resets_touch_nothing_else(name: str) -> None:
+    stream = resident(on=name)
     stream.run(X)
-    fork = stream.fork()
-    want = stream.fork().run(X)
+    fork, other = stream.fork(), stream.fork()
+    want = other.run(X)
+    other.close()
     fork.reset([1])
-    fresh = resident().run(X)
+    fresh = resident(on=name).run(X)
     found = fork.run(X)
     np.testing.assert_array_equal(found[[0, 2]], want[[0, 2]])
     np.testing.assert_array_equal(found[1], fresh[1])
@@ -115,8 +119,9 @@ def test_a_stream_has_the_same_bits_in_any_company() -> None:
         np.testing.assert_array_equal(resident(1).run(X[b : b + 1])[0], whole[b])
 
 
-def test_not_a_number_stays_in_its_stream_until_it_resets() -> None:
-    stream, clean = resident(), resident()
+@pytest.mark.parametrize("name", FAST)
+def test_not_a_number_stays_in_its_stream_until_it_resets(name: str) -> None:
+    stream, clean = resident(on=name), resident(on=name)
     odd = X.copy()
     odd[1, 2] = np.nan
     resets = np.zeros((3, 11), np.int64)

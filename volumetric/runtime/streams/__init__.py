@@ -21,6 +21,8 @@ def open_stream(
     """
     if isinstance(machine, Clocked):
         return ClockedStream(device, machine, params, batch=batch)
-    if device.info.kind == "cpu" and options is None and stays_resident(machine, params):
-        return ResidentStream(device.graphs(alike=True), machine, params, batch=batch)
+    kind = device.info.kind
+    if kind in ("cpu", "gpu") and options is None and stays_resident(machine, params):
+        graphs = device.graphs(alike=True) if kind == "cpu" else device.graphs()
+        return ResidentStream(graphs, machine, params, batch=batch)
     return RowStream(device, machine, params, batch=batch, options=options)

@@ -53,7 +53,7 @@ class ResidentStream(RowStream):
 
     Parameters
     ----------
-    graphs : the device for tensor graphs, on which a row has the same bits in any company
+    graphs : the device for tensor graphs; on a CPU one on which a row has the same bits in any company
     network : one that `stays_resident`
     batch : streams
     """
@@ -128,7 +128,8 @@ class ResidentStream(RowStream):
             for key, value in zip(split.keys, values, strict=True):
                 self._store.put(key, value)
         program = self._graphs.compile(split.rest, self._store)
-        quick = None if resets else program.prepared()
+        prepared = getattr(program, "prepared", None)  # of programs that run where they are called
+        quick = None if resets or prepared is None else prepared()
         if quick is not None:
             self._quick[split.rest.tensors[split.rest.inputs[0]].shape] = quick
         return program
@@ -195,6 +196,9 @@ class ResidentStream(RowStream):
     def close(self) -> None:
         self._quick.clear()
         self._programs.clear()
+        close = getattr(self._store, "close", None)
+        if close is not None:
+            close()
 
 
 def _cuts(rows: int) -> list[int]:

@@ -9,6 +9,7 @@ from volumetric.kernels.gpu.dispatch import Caps
 from volumetric.kernels.gpu.graph.launch import Lowered, Ref, Request
 from volumetric.kernels.gpu.graph.table import lower
 from volumetric.runtime.gpu.graph.fusing import fuse_folds, fuse_joins, fuse_parts, fuse_windows
+from volumetric.runtime.gpu.graph.groups import join_groups
 from volumetric.runtime.gpu.graph.joining import join_sums
 from volumetric.runtime.gpu.recording import Entry
 from volumetric.runtime.gpu.slots import Slots, Tenants
@@ -23,6 +24,7 @@ _PASSES = (
     fuse_folds,
     join_pads,
     whole_of_parts,
+    join_groups,
     join_sums,
     fuse_parts,
     fuse_joins,
