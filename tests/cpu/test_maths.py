@@ -59,6 +59,15 @@ def test_exp():
     np.testing.assert_allclose(apply("exp", x), np.exp(x.astype(np.float64)), rtol=2.5e-7)
 
 
+def test_exp_at_its_ends():
+    x = np.full(16, -87.336, np.float32)
+    x[1:8] = [88.7228, 88.73, 1e30, np.inf, -87.34, -104, np.nan]
+    want = np.exp(np.minimum(x.astype(np.float64), 88.7229))
+    want[5:7] = 0  # no subnormal numbers
+    want[2:5] = np.inf
+    np.testing.assert_allclose(apply("exp", x), want, rtol=2.5e-7)
+
+
 def test_exp_of_masked_scores_is_zero():
     x = np.full(16, -np.inf, np.float32)
     x[1], x[2] = -1000.0, -110.0

@@ -77,6 +77,8 @@ def test_odd_numbers(name: str, given: list[float], want: list[float]) -> None:
     np.testing.assert_array_equal(on_device(name, np.array(given)), np.array(want, np.float32))
 
 
-def test_subnormal_results_of_exp_are_kept() -> None:
-    x = np.linspace(-103, -88, 50, dtype=np.float32)
-    np.testing.assert_allclose(on_device("exp", x), np.exp(x.astype(np.float64)), rtol=0, atol=3e-45)
+def test_exp_is_zero_where_it_would_be_subnormal() -> None:
+    x = np.linspace(-103, -85, 50, dtype=np.float32)
+    want = np.exp(x.astype(np.float64))
+    want[want < np.finfo(np.float32).tiny] = 0
+    np.testing.assert_allclose(on_device("exp", x), want, rtol=3e-7)

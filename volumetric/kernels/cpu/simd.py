@@ -251,10 +251,10 @@ def shifted_right(e: Emitter, a: ir.Value, count: ir.Value) -> ir.Value:
     return e.b.ashr(a, e.splat(e.b.trunc(count, I32)))
 
 
-@define(Floats, Ints)
-def power_of_two(e: Emitter, exponent: ir.Value) -> ir.Value:
-    """``2**exponent`` for -126 ≤ exponent ≤ 127."""
-    return e.b.bitcast(e.b.shl(e.b.add(exponent, e.ints(127)), e.ints(23)), F32X)
+@define(Floats, Floats, Floats)
+def with_exponent(e: Emitter, a: ir.Value, n: ir.Value) -> ir.Value:
+    """``a * 2**n`` for a normal number that stays one; `n` is a whole number to which 1.5 * 2**23 was added."""
+    return e.b.bitcast(e.b.add(e.b.bitcast(a, I32X), e.b.shl(e.b.bitcast(n, I32X), e.ints(23))), F32X)
 
 
 def _reduce(e: Emitter, value: ir.Value, join: Callable[[ir.Value, ir.Value], ir.Value]) -> ir.Value:
