@@ -1,6 +1,6 @@
 """Exponential, tanh, erf and the activations on vectors of 16 numbers.
 
-As NumPy's, they keep NaN and overflow to infinity. Powers that are too small to be normal numbers, below 1.2e-38, are 0:
+As NumPy's, they keep NaN and overflow to infinity. Powers too small to be normal numbers, below 1.2e-38, are 0:
 processors are slow with these, GPUs mostly have none. Errors, measured over the range of float32: ``exp`` 1 ulp,
 ``tanh`` 2, ``sigmoid`` 3; ``erf`` 6e-7 relative.
 """
