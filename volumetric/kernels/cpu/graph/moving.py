@@ -71,14 +71,25 @@ def copy(step: Any, thread: Any, threads: Any, control: Any) -> None:
     """Copy from one strided layout to another."""
     rows, inner = word(step, 2), word(step, 3)
     axes, table = word(step, 6), word(step, 7)
+    x_inner, y_inner = word(step, 4), word(step, 5)
     first, last = flat_share(rows * inner, thread, threads), flat_share(rows * inner, thread + 1, threads)
     while first < last:
         row, column = first // inner, first % inner
+        x = word(step, 0) + _offset(table, axes, row, 1) + column * x_inner
+        y = word(step, 1) + _offset(table, axes, row, 2) + column * y_inner
         here = min(inner - column, last - first)
-        x = word(step, 0) + _offset(table, axes, row, 1) + column * word(step, 4)
-        y = word(step, 1) + _offset(table, axes, row, 2) + column * word(step, 5)
-        _copy_run(x, word(step, 4), y, word(step, 5), here)
-        first += here
+        if axes == 0 or here < inner:
+            _copy_run(x, x_inner, y, y_inner, here)
+            first += here
+            continue
+        # Rows along the last outer axis, up to its end: to find a place takes divisions, dearer than a short row.
+        some = min(load_i64(table) - row % load_i64(table), (last - first) // inner)
+        x_row, y_row = load_i64(table + 8), load_i64(table + 16)
+        for _ in range(some):
+            _copy_run(x, x_inner, y, y_inner, inner)
+            x += x_row
+            y += y_row
+        first += some * inner
 
 
 TRANSPOSE_ARGUMENTS = ("x", "y", "outer", "m", "n", "x_n", "y_m", "axes", "table")
