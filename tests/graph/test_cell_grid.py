@@ -40,6 +40,7 @@ CELLS: dict[str, LayerSpec] = {
     "axon_linear": AxonLinear(in_features=WIDTH, out_features=WIDTH, mix="none"),
 }
 SHAPES = [
+    (2, 8 * CHUNK + 3, "random"),  # more than a block of rows that attention takes together
     (1, 1, "none"),
     (17, 1, "every"),
     (1, 2, "first"),
