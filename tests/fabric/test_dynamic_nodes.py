@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 
 from tests.devices import device
-from tests.fabric.dynamic_cases import CASES, cut, given, left, masked
+from tests.fabric.dynamic_cases import CASES, PLAIN, cut, given, left, masked
 from tests.fabric.test_dynamic_streams import params_of
 from tests.fabric.test_layer import alone
-from tests.layers.fabric_cases import small
 from volumetric import fabric
 from volumetric.cli import main
 from volumetric.errors import SpecError
@@ -80,7 +79,7 @@ def test_states_follow_the_nodes_that_stay(way: str) -> None:
 
 def test_what_slow_edges_ask_for_follows() -> None:
     slow = ExplicitEdges(((5, 4),), 1.0, 4)
-    spec = small(connectivity=(slow, ExplicitEdges(((7, 8),), 1.0, 3), LocalRadius(1.0)), dynamic=True)
+    spec = replace(PLAIN, connectivity=(slow, ExplicitEdges(((7, 8),), 1.0, 3), LocalRadius(1.0)), dynamic=True)
     assert (spec.remembered, cut(spec, (4,)).remembered, cut(spec, (4, 8)).remembered) == (3, 2, 0)
     p, x = given(spec, 8)
     x = x.astype(np.float32)
@@ -119,7 +118,7 @@ def test_a_split_node_has_the_parameters_of_the_other() -> None:
 
 
 def test_fabrics_are_found_where_they_are() -> None:
-    spec = replace(small(), dynamic=True)
+    spec = replace(PLAIN, dynamic=True)
     inside = Sequential(layers=(Dense(in_features=3, out_features=3), spec))
     first = Dense(in_features=3, out_features=3)
     layers = {Coord(0): first, Coord(0, 0, 1): inside}
