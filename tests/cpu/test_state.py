@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from volumetric.errors import GenerationError
 from volumetric.layers import StateSpec
 from volumetric.runtime.cpu.cache import KVStorage, Pair
 from volumetric.runtime.cpu.state import CpuState, StateLayout, StateMemory
@@ -73,3 +74,24 @@ def test_a_fork_copies_what_is_held_alone() -> None:
     fork.advance(297)
     assert np.asarray(of.memory.read("a/v", 300))[20:].any()
     assert not np.asarray(fork.read("a/v"))[16:].any()
+
+
+def test_a_fork_of_a_beginning_holds_it_and_no_more() -> None:
+    attended = Pair(kv_heads=2, head_dim=5, keys="a/k", values="a/v")
+    specs = {key: spec for key, spec in SPECS.items() if spec.kind == "rows"}
+    of = CpuState(StateMemory(StateLayout(specs=specs, pairs=(attended,), storage="float32", limit=1000)))
+    values = {key: value for key, value in numbers(40).items() if key in specs}
+    of.fill(values, 40)
+    for position in (0, 1, 17, 40):
+        fork = of.fork(position)
+        assert fork.position == position
+        check(fork, values)
+    check(of, values)
+    with pytest.raises(GenerationError, match="40 tokens to 41"):
+        of.fork(41)
+    full = state()
+    full.fill(numbers(5), 5)
+    with pytest.raises(GenerationError, match="has one value"):
+        full.fork(3)
+    assert not full.fork(0).read("b/h").any()  # pyright: ignore[reportAttributeAccessIssue]  (no codes)
+    check(full, numbers(5))

@@ -83,6 +83,22 @@ def test_forks_share_a_prefix(native_device: GpuDevice, rng) -> None:
     assert np.array_equal(executable.forward(state, suffixes[7]), found[7])
 
 
+def test_forks_of_a_beginning_share_its_pages_alone(native_device: GpuDevice, rng) -> None:
+    executable = opened(native_device)
+    state, fresh = executable.new_state(), executable.new_state()
+    prompt, suffix = ids(rng, 3 * PAGE), ids(rng, 4)
+    executable.forward(state, prompt)
+    assert in_use(executable) == 3
+    twin = state.fork(PAGE + 5)
+    assert twin.position == PAGE + 5
+    found = executable.forward(twin, suffix)
+    assert in_use(executable) == 4  # the page that it has written to
+    executable.forward(fresh, prompt)
+    assert np.array_equal(executable.forward(fresh, suffix), executable.forward(state, suffix))
+    fresh.trim(PAGE + 5)
+    assert np.array_equal(executable.forward(fresh, suffix), found)
+
+
 def test_forks_of_forks_diverge_inside_a_page(native_device: GpuDevice, rng) -> None:
     executable = opened(native_device)
     history = {0: np.empty(0, np.int32)}

@@ -79,11 +79,13 @@ class MemoryReport:
     scratch : of what calls share
     state_per_token : that a sequence takes for each token until it is longer than the windows of layers that have one;
         from then on these take no more
+    state_fixed : that a sequence takes beside them, however many tokens it has
     """
 
     weights: int
     scratch: int
     state_per_token: int
+    state_fixed: int = 0
 
 
 class State(Protocol):
@@ -122,8 +124,13 @@ class State(Protocol):
         """
         ...
 
-    def fork(self) -> State:
-        """Copy: both continue independently."""
+    def fork(self, position: int | None = None) -> State:
+        """Copy, of all tokens or of the first `position`; both continue independently.
+
+        Raises
+        ------
+        GenerationError : `trim` does not go back to `position`
+        """
         ...
 
     def save(self) -> bytes:

@@ -58,9 +58,12 @@ class NullState:
         check_trim(self.position, position, self._specs, self.reach)
         self.position = position
 
-    def fork(self) -> NullState:
-        """Copy."""
-        return NullState(self._specs, self.position)
+    def fork(self, position: int | None = None) -> NullState:
+        """Copy, see `State.fork`."""
+        twin = NullState(self._specs, self.position)
+        if position is not None:
+            twin.trim(position)
+        return twin
 
     def save(self) -> bytes:
         """Return the state as bytes, see `volumetric.runtime.state_file`."""

@@ -112,10 +112,12 @@ class ReferenceState:
             self.position = position
             self.values = {key: value[:position] for key, value in self.values.items()}
 
-    def fork(self) -> ReferenceState:
-        """Copy: both continue independently. Arrays are never written to, so they are shared."""
+    def fork(self, position: int | None = None) -> ReferenceState:
+        """Copy, see `State.fork`. Arrays are never written to, so they are shared."""
         twin = ReferenceState(self._specs, self._dtype)
         twin.position, twin.values, twin._reach = self.position, dict(self.values), self._reach
+        if position is not None:
+            twin.trim(position)
         return twin
 
     def save(self) -> bytes:
@@ -177,8 +179,13 @@ class ReferenceExecutable:
     def memory(self) -> MemoryReport:
         """Bytes of decoded weights and of the cache per token."""
         size = np.dtype(self._dtype).itemsize
-        row = sum(spec.size for spec in self.plan.states.values() if spec.kind == "rows")
-        return MemoryReport(weights=sum(w.nbytes for w in self.weights.values()), scratch=0, state_per_token=row * size)
+        row, fixed = (sum(s.size for s in self.plan.states.values() if s.kind == kind) for kind in ("rows", "fixed"))
+        return MemoryReport(
+            weights=sum(w.nbytes for w in self.weights.values()),
+            scratch=0,
+            state_per_token=row * size,
+            state_fixed=fixed * size,
+        )
 
     def new_state(self) -> ReferenceState:
         """Return an empty state."""

@@ -32,6 +32,11 @@ def has_fixed(specs: Mapping[str, StateSpec]) -> bool:
     return any(spec.kind == "fixed" for spec in specs.values())
 
 
+def fixed_bytes(specs: Mapping[str, StateSpec]) -> int:
+    """Bytes of the states that have one value for the whole sequence."""
+    return sum(spec.size * np.dtype(spec.dtype).itemsize for spec in specs.values() if spec.kind == "fixed")
+
+
 def check_trim(position: int, to: int, specs: Mapping[str, StateSpec], reach: int) -> None:
     """Raise `GenerationError` unless a state of `position` rows and this `reach` can be cut back to `to`."""
     if not 0 <= to <= position:

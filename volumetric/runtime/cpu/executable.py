@@ -20,7 +20,7 @@ from volumetric.runtime.device import Found, Given, MemoryReport, Piece, RunOpti
 from volumetric.runtime.logits import check_likeliest
 from volumetric.runtime.parts import Handed, Part, Span
 from volumetric.runtime.profile import StepTime
-from volumetric.runtime.state import check_room, check_tokens, check_vocabulary
+from volumetric.runtime.state import check_room, check_tokens, check_vocabulary, fixed_bytes
 
 
 class CpuExecutable:
@@ -41,6 +41,7 @@ class CpuExecutable:
             weights=program.settings.weights.nbytes + program.between.weight_bytes,
             scratch=runner.scratch_bytes,
             state_per_token=per_token,
+            state_fixed=fixed_bytes(program.cut.plan.states),
         )
 
     def new_state(self) -> CpuState:

@@ -235,9 +235,15 @@ class CpuState:
         self._changes += 1
         self._position = position
 
-    def fork(self) -> CpuState:
-        """Copy: both continue independently. Only what is held is copied."""
-        return CpuState(self.memory.copy(self._position), self._position, self._reach)
+    def fork(self, position: int | None = None) -> CpuState:
+        """Copy, see `State.fork`. Only what it will hold is copied."""
+        if not position:
+            twin = CpuState(self.memory.copy(self._position), self._position, self._reach)
+            if position == 0:
+                twin.reset()
+            return twin
+        check_trim(self._position, position, self.memory.layout.specs, self.reach)
+        return CpuState(self.memory.copy(position), position, self._reach)
 
     def save(self) -> bytes:
         """Return the state as bytes, see `volumetric.runtime.state_file`."""

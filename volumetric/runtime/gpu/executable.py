@@ -117,7 +117,12 @@ class GpuExecutable:
     def memory(self) -> MemoryReport:
         """Bytes on the GPU."""
         scratch = self.scratch.nbytes + self._cores.nbytes
-        return MemoryReport(weights=self.weights.nbytes, scratch=scratch, state_per_token=self._row_bytes)
+        return MemoryReport(
+            weights=self.weights.nbytes,
+            scratch=scratch,
+            state_per_token=self._row_bytes,
+            state_fixed=self.pool.fixed.line_bytes,
+        )
 
     @property
     def decoded(self) -> frozenset[str]:

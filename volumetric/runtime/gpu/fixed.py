@@ -45,6 +45,11 @@ class FixedStates:
         self._moves: Any = None
         self.buffers = self._allocate(lines)
 
+    @property
+    def line_bytes(self) -> int:
+        """Bytes of a line."""
+        return sum(RING * self._bytes(key) for key in self.buffers)
+
     def grow(self, lines: int) -> dict[str, Any]:
         """Return larger buffers, for `take`."""
         return self._allocate(lines)

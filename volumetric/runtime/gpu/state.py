@@ -70,12 +70,14 @@ class GpuState:
             self._reach = self._reach if position else 0
             self.pool.trim(self.held, position)
 
-    def fork(self) -> GpuState:
-        """Copy: both continue independently. They share all pages until one writes to the last of them."""
+    def fork(self, position: int | None = None) -> GpuState:
+        """Copy, see `State.fork`. Both share all pages until one writes to the last of them."""
         twin = GpuState(self.pool, self._specs)
         with self.pool.lock:
             self.pool.share(self.held, twin.held, self._position)
             twin._position, twin._reach = self._position, self._reach
+            if position is not None:
+                twin.trim(position)
         return twin
 
     def save(self) -> bytes:
