@@ -76,3 +76,45 @@ class GenerationError(VolumetricError, RuntimeError):
 
     advice: ClassVar[str | None] = "`volumetric inspect MODEL` shows what the model can take"
     sequence: int | None = None
+
+
+class OverloadedError(GenerationError):
+    """A scheduler's queue is full.
+
+    Attributes
+    ----------
+    retry_after : seconds after which it is worth trying again, by the work that waits
+    """
+
+    advice: ClassVar[str | None] = "try again later"
+
+    def __init__(self, message: str, *, retry_after: float, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.retry_after = retry_after
+
+
+class DoesNotFitError(GenerationError):
+    """A prompt is longer than the context, or than the memory for states will ever hold."""
+
+    advice: ClassVar[str | None] = "shorten the prompt"
+
+
+class ExpiredError(GenerationError):
+    """A job had not ended at its deadline, or found no seat in time.
+
+    Attributes
+    ----------
+    queued : it has never had a seat
+    """
+
+    advice: ClassVar[str | None] = "give it more time, or try again when there is less to do"
+
+    def __init__(self, message: str, *, queued: bool, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.queued = queued
+
+
+class ShuttingDownError(GenerationError):
+    """A scheduler takes no more jobs, or ends before one has."""
+
+    advice: ClassVar[str | None] = "try another server, or later"

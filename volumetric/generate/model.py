@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from volumetric._typing import F32Array
 from volumetric.errors import GenerationError, SpecError
 from volumetric.generate.adapters import Adapts, adapted
-from volumetric.generate.batch import PROMPT_ROWS, TOGETHER, BatchStream
 from volumetric.generate.encoding import Encodes
 from volumetric.generate.events import Generation
 from volumetric.generate.footprint import Footprint, footprint
@@ -23,6 +22,7 @@ from volumetric.generate.info import ModelInfo
 from volumetric.generate.params import Merged, SamplingParams, merge
 from volumetric.generate.predicting import Predicts
 from volumetric.generate.prompt import Message, Prompt, check_messages, encode_prompt, items_of
+from volumetric.generate.scheduling.limits import PROMPT_ROWS, TOGETHER
 from volumetric.generate.session import PREFILL_ROWS, Session
 from volumetric.generate.stream import Stream
 from volumetric.generate.transcript import Decoder
@@ -34,6 +34,7 @@ from volumetric.runtime.lower import lower
 from volumetric.runtime.state import check_input, check_vocabulary
 
 if TYPE_CHECKING:
+    from volumetric.generate.batch import BatchStream
     from volumetric.generate.perplexity import Perplexity
     from volumetric.loaders.peft_merge import Lora
 
@@ -305,7 +306,9 @@ class Model(Encodes, Adapts, Predicts):
 
         Parameters as for `generate_batch`.
         """
-        self._require_generator()
+        from volumetric.generate.batch import BatchStream  # and the scheduler, which a single stream does without
+
+        self.require_generator()
         return BatchStream(self, prompts, params, together=together, prompt_rows=prompt_rows, **explicit)
 
     def chat(self, messages: Sequence[Message], params: SamplingParams | None = None, **explicit: Any) -> Generation:
@@ -337,14 +340,15 @@ class Model(Encodes, Adapts, Predicts):
         GenerationError : the model is an encoder, or does not read tokens; the context is too short for the file's
         CheckpointError : the file cannot be read, is damaged, or of another network
         """
-        self._require_generator()
+        self.require_generator()
         if restore is None:
             return Session(self)
         from volumetric.generate.saved_session import restore_session  # brings msgspec
 
         return restore_session(self, restore)
 
-    def _require_generator(self) -> None:
+    def require_generator(self) -> None:
+        """Raise `GenerationError` unless the network reads tokens and predicts the next one."""
         self._require_tokens()
         if self.bidirectional:
             raise GenerationError(f"{self.name} is an encoder and cannot generate text", hint="use model.embed(texts)")

@@ -109,7 +109,7 @@ class SamplingParams:
             value: Any = getattr(self, name)
             if value is None and name in _OPTIONAL:
                 continue
-            if not _is_number(value, kind) or not low <= value <= high:
+            if not is_number(value, kind) or not low <= value <= high:
                 yield f"{name} must be {text}, got {value!r}"
         if not isinstance(self.ignore_eos, bool):
             yield f"ignore_eos must be true or false, got {self.ignore_eos!r}"
@@ -157,7 +157,7 @@ _RANGES: Mapping[str, tuple[type, float, float, str]] = MappingProxyType(
 _OPTIONAL = frozenset({"seed", "logprobs"})
 
 
-def _is_number(value: object, kind: type = Real) -> TypeGuard[float]:
+def is_number(value: object, kind: type = Real) -> TypeGuard[float]:
     """Whether `value` is of the numeric `kind`; True and False, which Python counts as integers, are not."""
     return isinstance(value, kind) and not isinstance(value, bool)
 
@@ -171,7 +171,7 @@ def _texts(value: object) -> bool:
 def _token_ids(value: Any) -> bool:
     if isinstance(value, str) or not isinstance(value, Iterable):
         return False
-    return all(_is_number(i, Integral) and i >= 0 for i in value)
+    return all(is_number(i, Integral) and i >= 0 for i in value)
 
 
 def _bias_problems(bias: Mapping[Any, Any]) -> Iterator[str]:
@@ -179,7 +179,7 @@ def _bias_problems(bias: Mapping[Any, Any]) -> Iterator[str]:
         # JSON has only text keys, so "42" is a token id as well as 42.
         if isinstance(token, bool) or not str(token).isdecimal():
             yield f"{token!r} is not a token id"
-        elif not _is_number(value) or not value < _MAX:
+        elif not is_number(value) or not value < _MAX:
             yield f"token {token}: {value!r} is not a number below infinity"
 
 

@@ -62,6 +62,11 @@ class Transcript:
         return bool(self._draws)
 
     @property
+    def tokens_left(self) -> int:
+        """Most tokens that may still be drawn."""
+        return self._limit - len(self._draws)
+
+    @property
     def last_token(self) -> int:
         """The token drawn last; raises IndexError before the first one."""
         return self._draws[-1].token

@@ -1,0 +1,83 @@
+"""Jobs: what is submitted to a scheduler, the ticket for it, and the events that come back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from volumetric.errors import VolumetricError
+from volumetric.generate.events import Generation, TokenEvent
+from volumetric.generate.params import SamplingParams
+from volumetric.generate.transcript import Transcript
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Job:
+    """A prompt to continue.
+
+    Attributes
+    ----------
+    prompt : token ids, see `Model.encode`
+    params : complete sampling parameters, see `Model.sampling`
+    n : texts to generate; the prompt is computed once. Those of a seed have the seeds ``seed``, ``seed + 1``, …
+    priority : jobs with a larger one get seats first, and give them up last; equal ones in their order of arrival
+    deadline : when the job fails if it has not ended, by the scheduler's clock; None: never
+    salt : only jobs of the same salt share what they have computed
+    """
+
+    prompt: Sequence[int]
+    params: SamplingParams
+    n: int = 1
+    priority: int = 0
+    deadline: float | None = None
+    salt: str = ""
+
+
+@dataclass(slots=True, eq=False)
+class Ticket:
+    """A submitted job. Read by anyone, written by the scheduler.
+
+    Attributes
+    ----------
+    number : by order of submission
+    submitted : when, by the scheduler's clock
+    seated : it has had a seat
+    error : why the job failed
+    cancelled : somebody asked to end it
+    ended : no more events will come
+    """
+
+    job: Job
+    number: int
+    submitted: float
+    transcripts: list[Transcript] = field(default_factory=list)
+    seated: bool = False
+    error: VolumetricError | None = None
+    cancelled: bool = False
+    ended: bool = False
+
+    @property
+    def generations(self) -> list[Generation]:
+        """What was made so far of each of the job's texts; one that could go on is ``cancelled``."""
+        return [transcript.generation for transcript in self.transcripts]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Event:
+    """What happened to a job: a token came, one of its texts has ended, or all of it failed.
+
+    Attributes
+    ----------
+    ticket : the job
+    choice : which of its texts, from 0
+    token : the token that came; None where a text ends without one, and where the job failed
+    generation : the whole text, with its last event; cancelled ones have what was made so far
+    error : why the job failed; its last event. `ExpiredError` after a deadline, `ShuttingDownError` after
+        `Scheduler.drain`, `GenerationError` for logits that are not numbers, or what the device raised
+    """
+
+    ticket: Ticket
+    choice: int = 0
+    token: TokenEvent | None = None
+    generation: Generation | None = None
+    error: VolumetricError | None = None

@@ -1,0 +1,61 @@
+"""Limits: how much a scheduler takes on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from numbers import Integral, Real
+from typing import Any
+
+from volumetric.errors import SpecError
+from volumetric.generate.params import is_number
+
+TOGETHER = 16
+"""Sequences computed together unless told otherwise: each one has a cache, and more gain little on a CPU."""
+
+PROMPT_ROWS = 128
+"""Rows of prompts in a call beside sequences that decode, unless told otherwise. On a CPU that is the work of some ten
+calls without them, on a large GPU of one: less would read the weights for little, more keeps the others waiting."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How much a scheduler takes on.
+
+    Attributes
+    ----------
+    seats : sequences computed together, at most
+    prompt_rows : rows of prompts in a call beside sequences that decode; None: as many as `max_stall` allows
+    max_stall : seconds that a call with rows of prompts may keep sequences waiting that decode, as far as the time of
+        earlier calls tells; no fewer than 16 rows are taken
+    state_bytes : memory of all states, of running sequences and of kept prefixes; None: no bound
+    prefix_bytes : memory of kept prefixes, within `state_bytes`; 0: what begins alike is shared between running
+        sequences alone; None: nothing is shared
+    ahead : tokens of an answer that must fit into `state_bytes` before its job gets a seat; more is given as it comes
+    queue, queue_tokens : jobs that may wait, and tokens of their prompts; None: any number
+    queue_seconds : how long a job may wait for its first seat; None: for ever
+
+    Raises
+    ------
+    SpecError : a value is of the wrong kind or too small
+    """
+
+    seats: int = TOGETHER
+    prompt_rows: int | None = None
+    max_stall: float = 0.08
+    state_bytes: int | None = None
+    prefix_bytes: int | None = 2**28
+    ahead: int = 512
+    queue: int | None = 64
+    queue_tokens: int | None = 65_536
+    queue_seconds: float | None = 60.0
+
+    def __post_init__(self) -> None:
+        for one in fields(self):
+            value: Any = getattr(self, one.name)
+            whole = "int" in str(one.type)
+            least = 1 if one.name in ("seats", "prompt_rows", "state_bytes") else 0
+            if value is None and "None" in str(one.type):
+                continue
+            if not is_number(value, Integral if whole else Real) or not value >= least:
+                kind = "a whole number" if whole else "a number"
+                raise SpecError(f"{one.name} must be {kind} of {least} or more, got {value!r}")

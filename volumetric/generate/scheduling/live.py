@@ -1,0 +1,66 @@
+"""A generation as the scheduler sees it: the tokens of its sequence, and how many of them the device holds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volumetric.generate.scheduling.job import Ticket
+from volumetric.generate.transcript import Transcript
+from volumetric.network import OUTPUT
+from volumetric.runtime.device import Piece, State
+
+
+@dataclass(slots=True, eq=False)
+class Live:
+    """One text of a job, from its submission to its end.
+
+    Attributes
+    ----------
+    ids : tokens of the prompt, and those drawn
+    prompt : those of the prompt, as an array
+    state : what the device holds of it; None where it has no seat, or has not begun
+    fed : tokens that the state holds
+    passed : calls in a row in which a prompt that came later was computed instead of this one
+    cuts : places at which a piece of the prompt ends in any case, to keep a copy of the state there
+    followers : further texts of the job, which wait for this one's prompt
+    last : when its last token came, by the scheduler's clock
+    """
+
+    ticket: Ticket
+    choice: int
+    transcript: Transcript
+    ids: list[int]
+    prompt: NDArray[np.int32]
+    state: State | None = None
+    fed: int = 0
+    passed: int = 0
+    cuts: tuple[int, ...] = ()
+    followers: list[Live] = field(default_factory=list)
+    last: float = 0.0
+
+    @property
+    def missing(self) -> int:
+        """Tokens that the state does not hold yet: 1 for a sequence that decodes."""
+        return len(self.ids) - self.fed
+
+    @property
+    def decoding(self) -> bool:
+        """Whether only the token drawn last is missing."""
+        return self.state is not None and self.transcript.begun and self.fed == len(self.ids) - 1
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """Place among all: by priority, then by arrival."""
+        return -self.ticket.job.priority, self.ticket.number
+
+    def until_cut(self) -> int:
+        """Rows up to the next of `cuts`, or all that are missing."""
+        return min((cut - self.fed for cut in self.cuts if cut > self.fed), default=self.missing)
+
+    def piece(self, rows: int) -> Piece:
+        """Return the next `rows` rows; those that end at the last token have logits."""
+        ids = np.array(self.ids[self.fed : self.fed + rows], np.int32)
+        return Piece(self.state, ids, "none" if rows < self.missing else "last", (OUTPUT,))

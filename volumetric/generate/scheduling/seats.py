@@ -1,0 +1,213 @@
+"""Seats: the generations that are computed together, their states, and which of their rows the next call takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from volumetric.generate.scheduling.limits import Limits
+from volumetric.generate.scheduling.live import Live
+from volumetric.generate.scheduling.pace import Pace
+from volumetric.generate.scheduling.prefixes import Prefixes, common
+from volumetric.generate.scheduling.room import Room
+from volumetric.generate.scheduling.stats import Stats
+from volumetric.generate.session import PREFILL_ROWS
+
+if TYPE_CHECKING:
+    from volumetric.runtime.device import Executable, State
+
+PATIENCE = 4
+"""Calls in a row in which later prompts may be computed instead of a prompt."""
+WORTH = 16
+"""Rows from which on copying a state is cheaper than computing them, and waiting for them is."""
+
+
+class Seats:
+    """Generations with a seat, in the order in which they took it.
+
+    Parameters
+    ----------
+    executable : makes the states
+    limits : number of seats, and what a call may take
+    room : what states take
+    settle : makes states hold what was told and no more; called before one is looked at
+    """
+
+    def __init__(self, executable: Executable, limits: Limits, room: Room, settle: Callable[[], None]) -> None:
+        self._executable = executable
+        self._limits = limits
+        self._room = room
+        self._settle = settle
+        self._pace = Pace(limits.max_stall)
+        self._prefixes = Prefixes(limits.prefix_bytes, room.bytes_of) if limits.prefix_bytes else None
+        self._spare: list[State] = []
+        self.all: list[Live] = []
+
+    def __len__(self) -> int:
+        """Seats taken, also by texts that wait for their prompt."""
+        return sum(1 + len(live.followers) for live in self.all)
+
+    def has_room(self, texts: int, rows: int) -> bool:
+        """Whether so many texts of so many tokens each find seats and memory; a single job always does."""
+        if len(self) + texts > self._limits.seats:
+            return False
+        limit = self._room.limit
+        return limit is None or not self.all or self._bytes() + texts * self._room.bytes_of(rows) <= limit
+
+    def take(self, live: Live) -> None:
+        """Give a generation, and those that follow it, seats."""
+        self.all.append(live)
+
+    def follow(self, live: Live) -> list[Live]:
+        """Give the texts that wait for a prompt, which is computed now, copies of its state; returns them."""
+        followers, live.followers = live.followers, []
+        for one in followers:
+            assert live.state is not None
+            one.state, one.fed = live.state.fork(), live.fed
+            one.transcript.cached = len(live.prompt)
+            self.all.append(one)
+        return followers
+
+    def leave(self, live: Live, *, keep: bool = True) -> None:
+        """Give up a seat. The state is kept for those that begin alike, unless it is not known what it holds."""
+        self.all.remove(live)
+        state, live.state = live.state, None
+        if state is None or not keep:
+            return
+        if self._prefixes is not None:
+            self._prefixes.keep(np.array(live.ids[: live.fed], np.int32), state, live.ticket.job.salt)
+        elif self._limits.state_bytes is None and len(self._spare) < self._limits.seats:
+            state.reset()
+            self._spare.append(state)
+
+    def share(self) -> list[tuple[Live, int]]:
+        """Return who takes part in the next call, and with how many rows: all that decode, and the first prompts."""
+        prompts = sorted((live for live in self.all if not live.decoding), key=_turn)
+        if not prompts:
+            return [(live, 1) for live in self.all]
+        self._settle()
+        beside = len(self.all) - len(prompts)
+        budget = self._budget(beside)
+        under_way = [live for live in prompts if live.state is not None]
+        chosen: dict[int, int] = {}
+        for live in prompts:
+            if budget <= 0:
+                break
+            if live.state is None:
+                if not self._begin(live, under_way):
+                    continue
+                under_way.append(live)
+            # Where a session cuts a prompt, it is cut here too.
+            rows = min(live.missing, budget, live.until_cut(), PREFILL_ROWS - live.fed % PREFILL_ROWS)
+            chosen[id(live)] = rows
+            budget -= rows
+        latest = max((live.order for live in prompts if id(live) in chosen), default=(0, 0))
+        for live in prompts:
+            live.passed = 0 if id(live) in chosen else live.passed + (live.order < latest)
+        return [
+            (live, 1 if live.decoding else chosen[id(live)]) for live in self.all if live.decoding or id(live) in chosen
+        ]
+
+    def fit(self, taking: Sequence[tuple[Live, int]]) -> Iterator[Live]:
+        """Make room for the rows of a call; yields those who had to give up their seats for it, the youngest first."""
+        limit = self._room.limit
+        if limit is None:
+            return
+        rows = {id(live): count for live, count in taking}
+        while (need := sum(self._bytes_of(live, rows.get(id(live), 0)) for live in self.all)) > limit:
+            if len(self.all) < 2:  # no larger than the scheduler lets a job become
+                break
+            youngest = max(self.all, key=lambda live: live.order)
+            self._settle()
+            self.all.remove(youngest)
+            youngest.state, youngest.fed, youngest.cuts = None, 0, ()
+            yield youngest
+        if self._prefixes is not None and self._prefixes.nbytes > limit - need:
+            self._prefixes.shrink(limit - need)
+
+    def count(self, rows: int, seconds: float) -> None:
+        """Take notice of the time of a call with rows of prompts."""
+        self._pace.count(rows, seconds)
+
+    def keep_marked(self, taking: Sequence[tuple[Live, int]]) -> None:
+        """Keep copies of states that have come to where one is wanted, and cannot go back there later."""
+        for live, _ in taking:
+            state = live.state
+            if self._prefixes is not None and state is not None and live.fed in live.cuts:
+                self._make_room(live.fed)
+                self._prefixes.keep(np.array(live.ids[: live.fed], np.int32), state.fork(), live.ticket.job.salt)
+
+    def clear(self) -> None:
+        """Let go of all states."""
+        self._spare.clear()
+        if self._prefixes is not None:
+            self._prefixes.clear()
+
+    def measure(self, stats: Stats) -> None:
+        """Write what memory is taken."""
+        stats.running, stats.state_bytes = len(self), self._bytes()
+        if self._prefixes is not None:
+            stats.prefix_bytes, stats.prefix_entries = self._prefixes.nbytes, len(self._prefixes)
+            stats.prefix_evictions = self._prefixes.evictions
+            stats.state_bytes += stats.prefix_bytes
+
+    def _bytes_of(self, live: Live, more: int) -> int:
+        return self._room.bytes_of(live.fed + more) * (1 + len(live.followers)) if live.state is not None else 0
+
+    def _bytes(self) -> int:
+        return sum(self._room.bytes_of(len(live.ids)) * (1 + len(live.followers)) for live in self.all)
+
+    def _make_room(self, rows: int) -> None:
+        """Drop kept prefixes for a state of so many rows."""
+        if self._room.limit is not None and self._prefixes is not None:
+            held = sum(self._bytes_of(live, 0) for live in self.all)
+            self._prefixes.shrink(self._room.limit - held - self._room.bytes_of(rows))
+
+    def _budget(self, beside: int) -> int:
+        """Rows of prompts that the next call takes beside sequences that decode."""
+        if not beside:
+            return PREFILL_ROWS
+        return self._pace.rows(beside) if self._limits.prompt_rows is None else self._limits.prompt_rows
+
+    def _begin(self, live: Live, under_way: Sequence[Live]) -> bool:
+        """Give a prompt a state that holds what there is of it; False if more of it comes with the next calls."""
+        wanted = np.array(live.ids[:-1], np.int32)  # the last token is always fed: its logits are what is wanted
+        salt = live.ticket.job.salt
+        entry, source, rows, known = None, None, 0, 0
+        if self._prefixes is not None and wanted.size >= WORTH:
+            found = self._prefixes.find(wanted, salt)
+            rows, known, entry = found.rows, found.known, found.entry
+        if self._limits.prefix_bytes is not None and wanted.size >= WORTH:
+            for other in self.all:
+                if other.state is None or other is live or other.ticket.job.salt != salt:
+                    continue
+                alike = common(other.prompt, wanted)
+                here = min(alike, other.fed)
+                if here > rows and here >= other.state.reach:
+                    rows, entry, source = here, None, other.state
+                if alike > here and alike >= rows + WORTH and other in under_way and not other.state.forgets:
+                    return False
+        if rows < WORTH:
+            rows, entry, source = 0, None, None
+        if entry is not None and self._prefixes is not None:
+            source = self._prefixes.use(entry)
+        self._make_room(rows)
+        if source is not None:
+            live.state = source.fork(rows)
+        else:
+            live.state = self._spare.pop() if self._spare else self._executable.new_state()
+        live.fed = rows
+        if not live.transcript.begun:
+            live.transcript.cached = rows
+        if self._prefixes is not None and live.state.forgets:
+            live.cuts = tuple(at for at in (known, wanted.size) if at > rows and at >= WORTH)
+        return True
+
+
+def _turn(live: Live) -> tuple[int, bool, int, int]:
+    """By what prompts take turns: priority, having been passed over, fewest rows left, arrival."""
+    back, number = live.order
+    late = live.passed >= PATIENCE
+    return back, not late, number if late else live.missing, number

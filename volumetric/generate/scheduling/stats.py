@@ -1,0 +1,93 @@
+"""Figures of a scheduler: plain counts, and times in histograms."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+_SHORT = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5, 5.0, 10.0)
+_LONG = (0.1, 0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 120.0, 240.0, 480.0)
+_ROWS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0)
+
+
+class Histogram:
+    """Counts of values in ranges, as Prometheus has them.
+
+    Attributes
+    ----------
+    bounds : upper end of each range but the last, which has none
+    counts : values in each range
+    total : sum of all values
+    """
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self.bounds = tuple(bounds)
+        self.counts = [0] * (len(self.bounds) + 1)
+        self.total = 0.0
+
+    def add(self, value: float) -> None:
+        """Count a value; a bound belongs to the range that ends with it."""
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.total += value
+
+    @property
+    def count(self) -> int:
+        """How many values."""
+        return sum(self.counts)
+
+
+def _times() -> Histogram:
+    return Histogram(_SHORT)
+
+
+def _waits() -> Histogram:
+    return Histogram(_LONG)
+
+
+@dataclass(slots=True)
+class Stats:
+    """What a scheduler has done, and what it holds; times in seconds.
+
+    Attributes
+    ----------
+    running, waiting, queue_tokens : generations with a seat and without one, and tokens of the prompts of the latter
+    submitted, finished, failed : jobs taken on, those ended with all of their texts, and those with an error
+    rejected : jobs refused, by the name of the error
+    cancelled : jobs that were
+    expired : failed ones of them that were too late
+    preempted : generations that gave up their seat for want of memory
+    prompt_tokens, cached_tokens, generated_tokens : of prompts, those of them that needed no computing, and drawn ones
+    state_bytes, state_limit, prefix_bytes : memory of all states, its bound, and what of it kept prefixes have
+    prefix_entries, prefix_evictions : kept prefixes, and those dropped for want of memory
+    prompt_steps, decode_steps : duration of calls with rows of prompts in them, and without
+    rows : rows of the calls
+    first_token, between_tokens : from submission to the first token, and from one token to the next
+    queued, requests : from submission to a seat, and to the end
+    """
+
+    running: int = 0
+    waiting: int = 0
+    queue_tokens: int = 0
+    submitted: int = 0
+    finished: int = 0
+    failed: int = 0
+    rejected: dict[str, int] = field(default_factory=dict)
+    cancelled: int = 0
+    expired: int = 0
+    preempted: int = 0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    generated_tokens: int = 0
+    state_bytes: int = 0
+    state_limit: int | None = None
+    prefix_bytes: int = 0
+    prefix_entries: int = 0
+    prefix_evictions: int = 0
+    prompt_steps: Histogram = field(default_factory=_times)
+    decode_steps: Histogram = field(default_factory=_times)
+    rows: Histogram = field(default_factory=lambda: Histogram(_ROWS))
+    first_token: Histogram = field(default_factory=_times)
+    between_tokens: Histogram = field(default_factory=_times)
+    queued: Histogram = field(default_factory=_waits)
+    requests: Histogram = field(default_factory=_waits)
