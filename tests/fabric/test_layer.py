@@ -135,7 +135,7 @@ def test_inner_steps_reset_once() -> None:
 def test_fresh_weights_of_a_population_are_alike_and_apart() -> None:
     p = initialise(alone(small()))
     weight = p["0.0.0.0/cells.core.ih.weight"].values()
-    assert weight.shape[0] == 3
+    assert weight.shape[0] == 6
     assert 0.01 < (weight - weight.mean(0)).std() < 0.03 < weight.mean(0).std()
     cost = initialise(alone(small(learn_distance=True)))["0.0.0.0/distance"].values()
     np.testing.assert_allclose(np.log1p(np.exp(cost)), 0.5, rtol=1e-6)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from volumetric.layers import Fabric, LayerSpec
@@ -12,25 +13,24 @@ from volumetric.layers.fabric.places import XBand
 
 
 def small(**fields: Any) -> Fabric:
-    """A lattice of nine nodes, with the fields that are given: gradients are checked number by number."""
+    """A lattice of twelve nodes, with the fields that are given."""
     plain: dict[str, Any] = {
-        "graph": Lattice((3, 3)),
+        "graph": Lattice((4, 3)),
         "inputs": (InPort("a", XBand("low"), 3),),
         "outputs": (OutPort("y", XBand("high"), 2),),
-        "populations": (Population("core", LSTM(3)),),
+        "populations": (Population("core", LSTM(4)),),
         "connectivity": (LocalRadius(1.5),),
         "public": 3,
-        "message": 4,
+        "message": 5,
         "head_dim": 2,
-        "kv_tile": (2, 2),
     }
     return Fabric(**{**plain, **fields})
 
 
 MIXED = small(
-    inputs=(InPort("a", (0, 1), 2), InPort("c", (2,), 1)),
-    outputs=(OutPort("y", (6, 7), 2, "flatten"), OutPort("z", (8,), 1, "attend", 2)),
-    populations=(Population("p", SLSTM(6, heads=2), (3, 5)), Population("q", Axon(6, 3), None, "all")),
+    inputs=(InPort("a", (0, 1), 2), InPort("c", (3,), 1)),
+    outputs=(OutPort("y", (9, 10), 2, "flatten"), OutPort("z", (11,), 1, "attend", 2)),
+    populations=(Population("p", SLSTM(6, heads=2), (4, 5)), Population("q", Axon(6, 3), None, "all")),
     connectivity=(LocalRadius(1.5), SmallWorld(1, 0, 3)),
     heads=2,
     value_dim=3,
@@ -40,11 +40,10 @@ MIXED = small(
 )
 """Two kinds of cells, delays, inner steps, all aggregates but the mean."""
 SHARED = small(
-    graph=Lattice((4, 3)),
     populations=(
-        Population("g", GRU(3), (3, 4), "all"),
-        Population("r", RNN(3, "relu"), (5, 6)),
-        Population("l", LSTM(3), None, "tile(2,2)"),
+        Population("g", GRU(4), (3, 4), "all"),
+        Population("r", RNN(4, "relu"), (5, 6)),
+        Population("l", LSTM(4), None, "tile(2,2)"),
     ),
     connectivity=(Columns((4, 3)),),
     kv_tile=(1, 1),
@@ -52,16 +51,38 @@ SHARED = small(
 """Three kinds of cells that share weights in their ways, and a dense neighbourhood."""
 FREE = small(
     graph=Explicit(((0.0,), (1.0,), (2.5,), (4.0,))),
-    kv_tile=None,
     inputs=(InPort("a", (0,), 3),),
     outputs=(OutPort("y", (3,), 2),),
     connectivity=(ExplicitEdges(((1, 0), (2, 1), (2, 2), (3, 2), (3, 1)), None, 2),),
 )
 """Nodes without a lattice, a loop, and all edges with a delay."""
 
+LITTLE = Lattice((3, 3))
 FABRICS: dict[str, tuple[LayerSpec, tuple[int, ...]]] = {
-    "fabric": (small(), (4, 3)),
-    "fabric-mixed": (MIXED, (2, 4, 3)),
-    "fabric-shared": (SHARED, (3, 3)),
-    "fabric-free": (FREE, (2, 4, 3)),
+    "fabric": (small(graph=LITTLE, populations=(Population("core", LSTM(3)),), kv_tile=(2, 2)), (4, 3)),
+    "fabric-mixed": (
+        replace(
+            MIXED,
+            graph=LITTLE,
+            inputs=(InPort("a", (0, 1), 2), InPort("c", (2,), 1)),
+            outputs=(OutPort("y", (6, 7), 2, "flatten"), OutPort("z", (8,), 1, "attend", 2)),
+            populations=(Population("p", SLSTM(6, heads=2), (3, 5)), Population("q", Axon(6, 3), None, "all")),
+            message=4,
+            kv_tile=(2, 2),
+        ),
+        (2, 4, 3),
+    ),
+    "fabric-shared": (
+        replace(
+            SHARED,
+            populations=(
+                Population("g", GRU(3), (3, 4), "all"),
+                Population("r", RNN(3, "relu"), (5, 6)),
+                Population("l", LSTM(3), None, "tile(2,2)"),
+            ),
+        ),
+        (3, 3),
+    ),
+    "fabric-free": (replace(FREE, populations=(Population("core", LSTM(3)),)), (2, 4, 3)),
 }
+"""The same with fewer nodes and narrower cells: gradients are checked number by number."""
