@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
-from tests.program.dispatch_oracles import CASES, load
+from tests.devices import graphs
+from tests.program.dispatch_oracles import CASES, Case, load
 from volumetric._typing import Array
+from volumetric.errors import SpecError
 from volumetric.layers.program.attention.gated import CLOSED
 from volumetric.layers.program.canvas import Canvas
 from volumetric.layers.program.declared import Program
@@ -16,8 +20,13 @@ from volumetric.layers.program.facts import Facts, facts_of
 from volumetric.layers.program.masks import Rects
 from volumetric.layers.program.region import Region
 from volumetric.layers.program.tasks import params_of, tasks_of
+from volumetric.runtime.graph import GraphBuilder, NumpyGraphs, differentiate
+from volumetric.runtime.graph.rules.program_dispatch import dispatch as emit
+from volumetric.runtime.graph.rules.program_dispatch import weights_of
+from volumetric.runtime.graph.rules.program_plan import ALWAYS, plan_of
 
 EXACT = 1e-9
+FORWARD, BACKWARD = 2e-5, 2e-4
 REGIONS = {
     "eye": Region(((0, 1), (0, 2), (0, 2)), family="observation"),
     "belief": Region(((0, 1), (0, 2), (2, 4))),
@@ -82,10 +91,50 @@ def by_hand(facts: Facts, p: dict[str, Array], x: Array, live: Array) -> Array:
     return y
 
 
+def computed(
+    facts: Facts, p: dict[str, Array], x: Array, live: Array | None, device: Any, dtype: type, g: Array | None = None
+) -> dict[str, Array]:
+    """What a device computes, and gradients of the sum of ``canvas · g``."""
+    columns = tuple(range(len(facts.wires))) if live is not None else None
+    work, plan = GraphBuilder(), plan_of(facts, columns)
+    canvas = work.input("x", x.shape)
+    flags = None if live is None else work.input("live", live.shape)
+    held = {name: work.input(name, of.shape) for name, of in p.items()}
+    found = emit(work, plan, weights_of(work, plan, held), held, canvas, live=flags)
+    outputs = {"canvas": found.canvas, "written": found.written}
+    inputs = [x, *([] if live is None else [live]), *p.values()]
+    if g is not None:
+        back = differentiate(work, {found.canvas: work.input("g", x.shape)}, [canvas, *held.values()])
+        outputs |= {name: back[i] for name, i in {"x": canvas, **held}.items() if i in back}
+        inputs.append(g)
+    graph = work.finish(list(outputs.values()))
+    made = device.compile(graph, device.store()).run([np.asarray(of, dtype) for of in inputs])
+    return dict(zip(outputs, made, strict=True))
+
+
+def check(of: Case, found: dict[str, Array], forward: float, backward: float) -> None:
+    np.testing.assert_allclose(found["canvas"], of.y, rtol=0, atol=forward * np.abs(of.y).max())
+    scale = max((np.abs(g).max() for g in of.grads.values()), default=1)
+    for name, g in of.grads.items():
+        got = found.get(name, np.zeros_like(g))
+        np.testing.assert_allclose(got / scale, g / scale, rtol=0, atol=backward, err_msg=name)
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_another_package(case: str) -> None:
     of = load(case)
     np.testing.assert_allclose(dispatch(of.facts, of.p, of.x, live=of.live).canvas, of.y, rtol=0, atol=EXACT)
+    live = None if of.live.all() else of.live
+    found = computed(of.facts, of.p, of.x, live, NumpyGraphs(np.float64), np.float64, of.cotangent)
+    check(of, found, EXACT, EXACT)
+
+
+@pytest.mark.parametrize("where", ["cpu", "gpu"])
+@pytest.mark.parametrize("case", ["active", "modes_one_each", "temporal_interpolate2", "temporal_previous_frame"])
+def test_devices(case: str, where: str) -> None:
+    of = load(case)
+    live = None if of.live.all() else of.live
+    check(of, computed(of.facts, of.p, of.x, live, graphs(where), np.float32, of.cotangent), FORWARD, BACKWARD)
 
 
 def test_the_definition() -> None:
@@ -97,12 +146,85 @@ def test_the_definition() -> None:
         np.testing.assert_array_equal(found.canvas[~found.written], x[~found.written])
 
 
+@pytest.mark.parametrize("share", ["edge", "rule"])
+def test_nodes_are_the_definition(share: str) -> None:
+    facts, rng = made(*MANY, share=share), np.random.default_rng(1)
+    p, x = filled(facts), rng.normal(size=(3, 16, 4))
+    device = NumpyGraphs(np.float64)
+    for live in (None, rng.random((3, len(MANY))) < 0.5):
+        want, found = dispatch(facts, p, x, live=live), computed(facts, p, x, live, device, np.float64)
+        np.testing.assert_allclose(found["canvas"], want.canvas, rtol=0, atol=1e-12)
+        np.testing.assert_array_equal(found["written"][..., 0], want.written)
+
+
+def test_gradients_are_differences() -> None:
+    """Where edges fire in some streams, for all that there is."""
+    facts, rng = made(*MANY[:7]), np.random.default_rng(2)
+    p, x = filled(facts), rng.normal(size=(2, 16, 4))
+    live, g = rng.random((2, len(facts.wires))) < 0.7, rng.normal(size=x.shape)
+    found = computed(facts, p, x, live, NumpyGraphs(np.float64), np.float64, g)
+    for name, value in {**p, "x": x}.items():
+        way = rng.normal(size=value.shape)
+
+        def moved(step: float, name: str = name, value: Array = value, way: Array = way) -> float:
+            other = value + step * way
+            y = dispatch(facts, p | {name: other}, other if name == "x" else x, live=live).canvas
+            return float((y * g).sum())
+
+        want = (moved(1e-5) - moved(-1e-5)) / 2e-5
+        got = float((found[name] * way).sum()) if name in found else 0.0
+        np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-8, err_msg=name)
+
+
+def test_edges_alike_are_one_product() -> None:
+    """Of equal rules and sizes that fire together; parameters of each are its own."""
+    names = [f"r{i}" for i in range(12)]
+    regions = {name: Region(((0, 1), (i, i + 1), (0, 3))) for i, name in enumerate(names)}
+    edges = [Edge(reads=names[i - 1], writes=names[i], rule="cross" if i % 3 else "pooling") for i in range(12)]
+    facts = facts_of(Program(Canvas(frames=1, shape=(12, 3), width=4, regions=regions), edges))
+    whole = plan_of(facts)
+    assert sorted(len(group.tasks) for group in whole.groups) == [4, 8]
+    assert [len(targets) for targets in whole.targets] == [12]
+    halves = plan_of(facts, tuple([0] * 6 + [ALWAYS] * 6))
+    assert sorted(len(group.tasks) for group in halves.groups) == [2, 2, 4, 4]
+    p, x = filled(facts), np.random.default_rng(3).normal(size=(2, 36, 4))
+    found = computed(facts, p, x, None, NumpyGraphs(np.float64), np.float64)
+    np.testing.assert_allclose(found["canvas"], dispatch(facts, p, x).canvas, rtol=0, atol=1e-12)
+
+
+def test_rows_of_others_are_read_where_they_are_told() -> None:
+    """Regions as they were, and rows that are no positions."""
+    regions = {name: REGIONS[name] for name in ("eye", "belief")}
+    regions["store"] = Region(((0, 1), (2, 4), (2, 4)), family="memory", carrier="memory", slots=3)
+    edges = Edge(reads="eye", writes="belief", lag=2), Edge(reads="store", writes="eye")
+    facts = facts_of(Program(Canvas(frames=1, shape=(4, 4), width=4, regions=regions), edges, heads=2))
+    rng = np.random.default_rng(3)
+    p, x = filled(facts), rng.normal(size=(2, 16, 4))
+    rows = {(0, 2): rng.normal(size=(2, 4, 4)), (2, 0): rng.normal(size=(2, 3, 4))}
+    want = dispatch(facts, p, x, lambda number, back: rows[number, back]).canvas
+    work, plan = GraphBuilder(), plan_of(facts)
+    given = {source: work.input("rows", of.shape) for source, of in rows.items()}
+    canvas = work.input("x", x.shape)
+    held = {name: work.constant(of) for name, of in p.items()}
+    weights = weights_of(work, plan, held)
+    graph = work.finish([emit(work, plan, weights, held, canvas, given).canvas])
+    device = NumpyGraphs(np.float64)
+    [found] = device.compile(graph, device.store()).run([*rows.values(), x])
+    np.testing.assert_allclose(found, want, rtol=0, atol=1e-12)
+    for told in (None, {}):
+        with pytest.raises(SpecError, match="rows of region 'eye', 2 steps back, are not told"):
+            emit(work, plan, weights, held, canvas, told) if told is not None else dispatch(facts, p, x)
+
+
 def test_nothing_fires() -> None:
     facts, x = made(*MANY), np.random.default_rng(1).normal(size=(2, 16, 4))
-    found = dispatch(facts, filled(facts), x, live=np.zeros((2, len(MANY)), np.bool_))
+    live = np.zeros((2, len(MANY)), np.bool_)
+    found = dispatch(facts, filled(facts), x, live=live)
     np.testing.assert_array_equal(found.canvas, x)
     assert not found.written.any()
     assert not found.results
+    by_nodes = computed(facts, filled(facts), x, live, NumpyGraphs(np.float64), np.float64)
+    np.testing.assert_array_equal(by_nodes["canvas"], x)
 
 
 def test_a_position_with_gates_alone_keeps_what_it_held() -> None:
@@ -128,5 +250,7 @@ def test_what_is_not_a_number_stays_in_its_stream_and_heals() -> None:
     bad[0] = np.nan
     with np.errstate(invalid="ignore"):
         found = dispatch(facts, p, bad).canvas
+        by_nodes = computed(facts, p, bad, None, NumpyGraphs(np.float64), np.float64)["canvas"]
     np.testing.assert_array_equal(found[1], dispatch(facts, p, x).canvas[1])
     assert np.isnan(found[0]).any()
+    np.testing.assert_allclose(by_nodes, found, rtol=0, atol=1e-12)

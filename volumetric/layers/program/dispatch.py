@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from volumetric._typing import Array
+from volumetric.errors import SpecError
 from volumetric.layers.activations import sigmoid
 from volumetric.layers.base import Arrays
 from volumetric.layers.program.facts import Facts
@@ -59,11 +60,20 @@ def dispatch(facts: Facts, p: Arrays, canvas: Array, told: Told | None = None, l
         on = np.ones(len(canvas), np.bool_) if live is None else live[:, task.wire.index] != 0
         if not on.any():
             continue
-        rows, back = task.source
-        source = canvas[:, facts.places[rows].positions] if told is None else told(rows, back)
+        source = _read(facts, task, canvas, told)
         made = results[task.wire.index] = _result(facts, task, p, canvas, source)
         state.write(task, p, made, on)
     return Dispatched(*state.ended(), results)
+
+
+def _read(facts: Facts, task: Task, canvas: Array, told: Told | None) -> Array:
+    rows, back = task.source
+    if told is not None:
+        return told(rows, back)
+    place = facts.places[rows]
+    if back or place.through != "positions":
+        raise SpecError(f"rows of region {place.name!r}, {back} steps back, are not told")
+    return canvas[:, place.positions]
 
 
 def _result(facts: Facts, task: Task, p: Arrays, canvas: Array, source: Array) -> Array:

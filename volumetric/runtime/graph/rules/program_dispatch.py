@@ -1,0 +1,191 @@
+"""Dispatch as nodes: edges of a kind in one product, then what they bring, region by region of a kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+
+from volumetric._typing import Array
+from volumetric.errors import SpecError
+from volumetric.layers.program.tasks import gate_of, names_of
+from volumetric.runtime.graph.build import GraphBuilder
+from volumetric.runtime.graph.rules.program_attention import attend, stacked
+from volumetric.runtime.graph.rules.program_plan import ALWAYS, Group, Plan, Slot, Target
+from volumetric.runtime.graph.rules.program_targets import Writing
+
+Guard: TypeAlias = Callable[[int], AbstractContextManager[None]]
+"""Column that says what fires → nodes emitted inside need not run where it is 0 in all streams."""
+Starts: TypeAlias = "dict[tuple[int, int], tuple[int, int]]"
+"""Region and steps back → its first row in a table, and rows of a stream."""
+Weights: TypeAlias = Sequence[Mapping[str, int]]
+"""Parameters of each group by the names that its rule has for them, ``[E, …]``."""
+
+
+def weights_of(work: GraphBuilder, plan: Plan, p: Mapping[str, int]) -> list[dict[str, int]]:
+    """Emit the parameters of edges side by side, group by group: the same in each step."""
+    found: list[dict[str, int]] = []
+    for group in plan.groups:
+        names = [names_of(plan.facts, task) for task in group.tasks[: group.edges]]
+        found.append({name: stacked(work, [p[of[name]] for of in names]) for name in names[0]})
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Dispatched:
+    """What a dispatch leaves: the canvas ``[B, positions, d]``, and 1 where some edge has written, else 0."""
+
+    canvas: int
+    written: int
+
+
+def dispatch(
+    work: GraphBuilder,
+    plan: Plan,
+    weights: Weights,
+    p: Mapping[str, int],
+    canvas: int,
+    told: Mapping[tuple[int, int], int] | None = None,
+    live: int | None = None,
+    guard: Guard | None = None,
+) -> Dispatched:
+    """Emit what `layers.program.dispatch` computes.
+
+    Parameters
+    ----------
+    weights : as `weights_of` emits them
+    p : parameters; of them only gates are read
+    canvas : ``[B, positions, d]``
+    told : region and steps back → rows that edges read, ``[B, rows, d]``; of those that are missing positions of the
+        canvas are read
+    live : which edges fire in which stream, ``[B, columns]`` of 0 and 1, by the columns of the plan
+    guard : around what need not run
+    """
+    return _Step(work, plan, p, canvas, told or {}, live, guard or (lambda column: nullcontext())).run(weights)
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    work: GraphBuilder
+    plan: Plan
+    p: Mapping[str, int]
+    canvas: int
+    told: Mapping[tuple[int, int], int]
+    live: int | None
+    guard: Guard
+    _known: dict[tuple[int, ...], int] = field(default_factory=dict)
+
+    @property
+    def size(self) -> tuple[int, int, int]:
+        batch, positions, d = self.work.shape(self.canvas)
+        return batch, positions, d
+
+    def run(self, weights: Weights) -> Dispatched:
+        work, (batch, positions, d) = self.work, self.size
+        rows = work.reshape(self.canvas, (batch * positions, d))
+        table, starts = self._table(rows)
+        made: list[int] = []
+        for group, own in zip(self.plan.groups, weights, strict=True):
+            with nullcontext() if group.column == ALWAYS else self.guard(group.column):
+                made.append(self._group(group, own, table, starts))
+        # A row of zeros, for positions to which an edge brings nothing.
+        ends = np.cumsum([0, *(group.rows(batch) for group in self.plan.groups)])
+        brought = work.concat([*made, work.zeros((1, d))], 0)
+        parts, flags = [rows], [work.zeros((batch * positions, 1))]
+        from_ = np.arange(batch * positions).reshape(batch, positions)
+        count = batch * positions
+        for targets in self.plan.targets:
+            n = len(targets[0].positions)
+            new, written = self._targets(targets, rows, brought, ends)
+            parts.append(work.reshape(new, (len(targets) * batch * n, d)))
+            flags.append(work.reshape(written, (len(targets) * batch * n, 1)))
+            for number, target in enumerate(targets):
+                from_[:, target.positions] = count + np.arange(batch * n).reshape(batch, n) + number * batch * n
+            count += len(targets) * batch * n
+        ids = work.constant(from_.reshape(-1).astype(np.int32), "canvas")
+        return Dispatched(
+            work.reshape(work.gather_rows(work.concat(parts, 0), ids), (batch, positions, d)),
+            work.reshape(work.gather_rows(work.concat(flags, 0), ids), (batch, positions, 1)),
+        )
+
+    def _table(self, rows: int) -> tuple[int, Starts]:
+        """All rows that edges read in one table, and for each source its first row, and rows of a stream."""
+        work, (batch, positions, d) = self.work, self.size
+        starts: Starts = {}
+        parts, count = [rows], batch * positions
+        for source, tensor in self.told.items():
+            _, wide, _ = work.shape(tensor)
+            starts[source] = count, wide
+            parts.append(work.reshape(tensor, (batch * wide, d)))
+            count += batch * wide
+        return work.concat(parts, 0), starts
+
+    def _group(self, group: Group, weights: Mapping[str, int], table: int, starts: Starts) -> int:
+        """Emit what a group of edges brings, ``[rows, d]``, in the order of edges, streams, parts, positions."""
+        work, (batch, positions, d) = self.work, self.size
+        of_stream = np.arange(batch)[:, None, None]
+        asks: list[Array] = []
+        tells: list[Array] = []
+        for task, numbers in zip(group.tasks, group.parts, strict=True):
+            start, wide, own = self._source(task.source, starts)
+            parts = [task.parts[number] for number in numbers]
+            asks.append(of_stream * positions + np.stack([task.place.positions[part.written] for part in parts]))
+            tells.append(start + of_stream * wide + np.stack([own[part.read] for part in parts]))
+        lead = group.edges, len(group.tasks) // group.edges * batch * group.count
+
+        def taken(ids: list[Array]) -> int:
+            return work.reshape(self._rows(table, np.stack(ids)), (*lead, ids[0].shape[-1], d))
+
+        made = attend(work, group.tasks[0].rule, weights, taken(asks), taken(tells), group.pairs)
+        return work.reshape(made, (group.rows(batch), d))
+
+    def _source(self, source: tuple[int, int], starts: Starts) -> tuple[int, int, Array]:
+        """First row, rows of a stream, and those of them that edges read."""
+        if source in starts:
+            return *starts[source], np.arange(starts[source][1])
+        place = self.plan.facts.places[source[0]]
+        if source[1] or place.through != "positions":
+            raise SpecError(f"rows of region {place.name!r}, {source[1]} steps back, are not told")
+        return 0, self.size[1], place.positions
+
+    def _targets(self, targets: Sequence[Target], rows: int, brought: int, ends: Array) -> tuple[int, int]:
+        """Emit what targets of a kind hold then, ``[targets, B, positions, d]``, and where some edge has written."""
+        work, (batch, positions, _) = self.work, self.size
+        at = np.stack([target.positions for target in targets])
+        writing = Writing(
+            work=work,
+            plan=self.plan,
+            targets=targets,
+            x=self._rows(rows, np.arange(batch)[:, None] * positions + at[:, None]),
+            brought=lambda ids: self._rows(brought, ids),
+            ends=ends,
+            flags=self._flags,
+            gates=lambda slots: [self.p[gate_of(slot.task)] for slot in slots],
+        )
+        new, written = writing.emit()
+        flags = written if isinstance(written, int) else work.constant(written, "written")
+        return new, work.broadcast(flags, (len(targets), batch, at.shape[1], 1))
+
+    def _rows(self, table: int, ids: Array) -> int:
+        """Emit rows of a table by their numbers."""
+        found = self.work.gather_rows(table, self.work.constant(ids.reshape(-1).astype(np.int32), "rows"))
+        return self.work.reshape(found, (*ids.shape, self.size[2]))
+
+    def _flags(self, slots: Sequence[Slot]) -> int | None:
+        """Emit which edges fire, ``[targets, B, 1, 1]``; None: all always do."""
+        work, (batch, _, _) = self.work, self.size
+        columns = tuple(self.plan.columns[slot.task.wire.index] for slot in slots)
+        if self.live is None or set(columns) == {ALWAYS}:
+            return None
+        if columns not in self._known:
+            known = work.shape(self.live)[1]
+            table = work.permute(self.live, (1, 0))
+            if ALWAYS in columns:
+                table = work.concat((table, work.broadcast(work.constant(np.ones((1, 1)), "always"), (1, batch))), 0)
+            ids = np.array([known if column == ALWAYS else column for column in columns], np.int32)
+            found = work.gather_rows(table, work.constant(ids, "columns"))
+            self._known[columns] = work.reshape(found, (len(columns), batch, 1, 1))
+        return self._known[columns]
