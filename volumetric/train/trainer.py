@@ -25,6 +25,7 @@ from volumetric.train.divergence import DivergedError, odd_entry
 from volumetric.train.evaluation import Evaluation, judge
 from volumetric.train.events import EpochEvent, Event, StepEvent, StopEvent, TargetEvent
 from volumetric.train.identity import check_run, describe_run
+from volumetric.train.latency import warn_of_latency
 from volumetric.train.learner import Learner, OpenLearner, StepReport, Watchable, Windowed
 from volumetric.train.lora import trained_keys
 from volumetric.train.open import bind, open_learner
@@ -197,6 +198,7 @@ class _Run:
     stop: Callable[[], bool]
     metric: Callable[[Params], float] | None
     step: int = 0
+    begun: bool = False
     progress: _Progress = field(default_factory=_Progress)
     best: Params | None = None
     description: dict[str, Any] = field(default_factory=dict)
@@ -266,6 +268,9 @@ class _Run:
         report = self.learner.step(batches, rate=rate)
         if report.fault is not None:
             self._diverged(report.fault, self.step + 1, batches)
+        if not self.begun:
+            warn_of_latency(self.network, config.mode, batches)
+        self.begun = True
         self.step += 1
         progress.batch += len(batches)
         both = progress.tally + report.tally

@@ -1,0 +1,50 @@
+"""Whether windows of training are long enough for what a fabric passes on to get through."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from volumetric.clocked import Clocked
+from volumetric.network import Network
+from volumetric.train.data import Batch
+from volumetric.train.modes import Mode, Systolic, TargetPropagation
+
+logger = logging.getLogger(__name__)
+
+
+def warn_of_latency(network: Network | Clocked, mode: Mode, batches: Sequence[Batch]) -> None:
+    """Warn of each output of a fabric that nothing in a window of `batches` can reach from an input.
+
+    With a latency of n, row t of an output depends on rows up to t - n: in a window of n rows or fewer no gradient
+    comes to that input.
+    """
+    from volumetric.layers.fabric.nodes import fabrics_in
+    from volumetric.layers.fabric.reach import latencies
+
+    structure = network.network if isinstance(network, Clocked) else network
+    fabrics = fabrics_in(structure.layers)
+    rows = max((rows_of(structure, batch) for batch in batches), default=0) if fabrics else 0
+    if isinstance(network, Clocked) and isinstance(mode, Systolic | TargetPropagation):
+        rows = min(rows * mode.ticks_per_row, mode.window)
+    if rows < 1:
+        return
+    for path, spec in fabrics.items():
+        for output, inputs in latencies(spec).items():
+            for name, late in inputs.items():
+                if late is not None and late >= rows:
+                    logger.warning(
+                        "fabric %s: output %r depends on input %r after %d rows at the earliest, but windows of "
+                        "training have %d: no gradient gets there; take longer windows, more inner_steps or edges",
+                        path,
+                        output,
+                        name,
+                        late,
+                        rows,
+                    )
+
+
+def rows_of(network: Network, batch: Batch) -> int:
+    """Return how many rows each sequence of a batch has; 0: its samples are none."""
+    shape = batch.features.shape
+    return shape[1] if len(shape) == len(network.input_shape) + 2 else 0
