@@ -13,7 +13,6 @@ from . import train as train
 from . import viz as viz
 from .analysis import predict as predict
 from .clocked import Clocked as Clocked
-from .clocked import Every as Every
 from .dtypes import DType as DType
 from .dtypes import Scheme as Scheme
 from .dtypes import parse_dtype as parse_dtype
@@ -37,6 +36,13 @@ from .grid import Coord as Coord
 from .grid import Grid as Grid
 from .grid import Link as Link
 from .grid import Port as Port
+from .layers.clock import Clock as Clock
+from .layers.clock import Cooldown as Cooldown
+from .layers.clock import Event as Event
+from .layers.clock import Every as Every
+from .layers.clock import Inner as Inner
+from .layers.clock import MaxSilence as MaxSilence
+from .layers.clock import On as On
 from .network import Network as Network
 from .network import initialise as initialise
 from .runtime.lower import lower as lower

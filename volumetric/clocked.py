@@ -6,8 +6,9 @@ At tick τ, with everything that is read being of the tick before, but for the r
 - a layer reads the sum of the output of the layer before it in reading order, of its links, and of its inputs, in this
   order; a link or an input that says ``"replace"`` takes the place of the first. Over a link comes what its source made
   ``max(1, delay)`` ticks ago
-- a layer that fires replaces its output and its states; one that does not (`Every`, or too early in a ``"wavefront"``)
-  keeps both. A disabled one passes on what it reads, a tick later
+- a layer that fires replaces its output and its states; one that does not (by its clock, or too early in a
+  ``"wavefront"``) keeps both. A disabled one passes on what it reads, a tick later. What a clock watches is of
+  the tick before in layers, and what they hold now in inputs
 - outputs are read after the tick. A reset sets all that a stream keeps to the start, before anything else
 
 Systolic arrays: Kung 1982, "Why systolic architectures?".
@@ -25,9 +26,10 @@ from volumetric._typing import ROWS
 from volumetric.errors import SpecError, UnsupportedError
 from volumetric.grid import Coord
 from volumetric.layers import LayerSpec
+from volumetric.layers.clock import Clock, Event, Inner, On
 from volumetric.layers.state import bounded
 from volumetric.network import Network
-from volumetric.wiring import Source, Wire, places_of
+from volumetric.wiring import Source, Wire, carries_ids, places_of
 
 Hold = Literal["last", "zero"]
 Start = Literal["zeros", "wavefront"]
@@ -35,19 +37,8 @@ LONGEST_DELAY = 4096
 """Most ticks that a link may take."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Every:
-    """A layer that fires at each `period`-th tick of its stream, the first time at tick `phase`."""
-
-    period: int
-    phase: int = 0
-
-    def __post_init__(self) -> None:
-        """Check the fields."""
-        if isinstance(self.period, bool) or not (isinstance(self.period, int) and self.period >= 1):
-            raise SpecError(f"every: the period must be 1 tick or more, got {self.period!r}")
-        if isinstance(self.phase, bool) or not (isinstance(self.phase, int) and 0 <= self.phase < self.period):
-            raise SpecError(f"every: the phase must be in 0 … {self.period - 1}, got {self.phase!r}")
+WATCHED = ("mean", "max", "min", "rms")
+"""What clocks can watch of a layer, an output or an input: over its features."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +50,8 @@ class Clocked:
     Attributes
     ----------
     network : layers, links, inputs and outputs
-    clocks : layer → when it fires; a layer without one fires at every tick
+    clocks : layer → when it fires; a layer without one fires at every tick. Events watch one of `WATCHED` of a layer,
+        an output or an input, ``"1.0.0.0.rms"``; `On` is where an input is given a row that is not all zeros
     hold : input → what it holds without a row, ``"last"`` unless told
     start : ``"zeros"``: all layers compute from the first tick on; ``"wavefront"``: each begins when the first row can
         have reached it, on the longest way that does not go backwards
@@ -71,7 +63,7 @@ class Clocked:
     """
 
     network: Network
-    clocks: Mapping[Coord, Every] = field(default_factory=dict)
+    clocks: Mapping[Coord, Clock] = field(default_factory=dict)
     hold: Mapping[str, Hold] = field(default_factory=dict)
     start: Start = "zeros"
 
@@ -82,8 +74,12 @@ class Clocked:
         for coord, clock in self.clocks.items():
             if coord not in self.network.layers:
                 raise SpecError(f"clock: there is no layer at {coord}", hint=places_of(self.network.layers))
-            if not isinstance(clock, Every):
-                raise SpecError(f"clock of the layer at {coord}: expected Every(…), got {clock!r}")
+            if not isinstance(clock, Clock):
+                hint = "Clock.parse reads one" if isinstance(clock, str) else None
+                raise SpecError(
+                    f"clock of the layer at {coord}: expected Every(…) or another clock, got {clock!r}", hint=hint
+                )
+            self._check_clock(coord, clock)
         for link in self.network.links:
             if link.kind == "activation" and link.delay > LONGEST_DELAY:
                 raise SpecError(
@@ -103,6 +99,45 @@ class Clocked:
             if coord not in self.network.disabled:
                 _check_layer(coord, spec)
                 bounded(spec.states((ROWS, *self.network.reads[coord][1:])), f"{spec.kind} at {coord}")
+
+    def _check_clock(self, coord: Coord, clock: Clock) -> None:
+        """Refuse a clock that looks at what there is not."""
+        where = f"clock of the layer at {coord}"
+        for part in clock.walk():
+            if isinstance(part, Inner):
+                raise SpecError(
+                    f"{where}: a layer computes once in a tick, and {part} asks for more",
+                    hint="inner steps are for regions of programs",
+                )
+            if isinstance(part, On) and part.name not in self.network.ports:
+                known = ", ".join(map(repr, self.network.ports))
+                raise SpecError(f"{where}: the network has no input {part.name!r}", hint=f"its inputs are {known}")
+            if isinstance(part, Event):
+                try:
+                    self.watched(part.source)
+                except SpecError as error:
+                    raise SpecError(f"{where}: {error}", hint=error.hint) from None
+
+    def watched(self, source: str) -> tuple[Coord | str, str]:
+        """Return the layer, or the name of the input, that an event watches, and which number of it.
+
+        Raises
+        ------
+        SpecError : there is no such layer, output, input or number, or it holds ids
+        """
+        what, _, kind = source.rpartition(".")
+        network = self.network
+        if kind not in WATCHED:
+            raise SpecError(f"{source!r}: unknown number {kind!r}", hint="one of " + ", ".join(WATCHED))
+        if what in network.ports and what in network.taps:
+            raise SpecError(f"{source!r}: {what!r} is an input and an output", hint="name the layer of the output")
+        place: Coord | str = what
+        if what not in network.ports:
+            place = network.taps[what] if what in network.taps else _coord(what, network)
+        of = Source(port=place) if isinstance(place, str) else Source(coord=place)
+        if carries_ids(of, self.wires, network.ports):
+            raise SpecError(f"{source!r}: {what} holds ids, which are no amounts", hint="watch a layer behind it")
+        return place, kind
 
     @cached_property
     def wires(self) -> Mapping[Coord, Wire]:
@@ -175,6 +210,20 @@ class Clocked:
 def ticks(source: Source) -> int:
     """Ticks from what a source made to who reads it: at least one; an input is read at once."""
     return 0 if source.coord is None else max(1, source.delay)
+
+
+def _coord(what: str, network: Network) -> Coord:
+    """Return the coordinate of a layer that a text names."""
+    try:
+        coord = Coord.parse(what)
+    except SpecError:
+        known = ", ".join(map(repr, (*network.ports, *network.taps)))
+        raise SpecError(
+            f"there is no layer, input or output {what!r} to watch", hint=f'a coordinate, "0.0.1.0", or one of {known}'
+        ) from None
+    if coord not in network.layers:
+        raise SpecError(f"there is no layer at {coord} to watch", hint=places_of(network.layers))
+    return coord
 
 
 def _is_port(source: Source, name: str) -> bool:

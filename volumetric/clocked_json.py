@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, get_type_hints
 
-from volumetric.clocked import Clocked, Every
+from volumetric.clocked import Clocked
 from volumetric.errors import SpecError
 from volumetric.grid import Coord
+from volumetric.layers.clock import Clock, Every
 from volumetric.network import Network
 from volumetric.network_json import (
     check_head,
@@ -19,7 +21,9 @@ from volumetric.network_json import (
 )
 
 FORMAT = "volumetric.clocked"
-VERSION = 1
+VERSION = 2
+_EARLIER = 1
+"""A version whose clocks are tables of period and phase."""
 _KEYS = ("format", "version", "network", "clocks", "hold", "start")
 
 
@@ -28,8 +32,7 @@ def clocked_to_json(clocked: Clocked, *, network: bool = True) -> str:
     data: dict[str, Any] = {"format": FORMAT, "version": VERSION}
     if network:
         data["network"] = network_to_dict(clocked.network)
-    clocks = sorted(clocked.clocks.items())
-    data["clocks"] = {str(coord): {"period": every.period, "phase": every.phase} for coord, every in clocks}
+    data["clocks"] = {str(coord): str(clock) for coord, clock in sorted(clocked.clocks.items())}
     data["hold"] = dict(clocked.hold)
     data["start"] = clocked.start
     return to_text(data)
@@ -38,7 +41,8 @@ def clocked_to_json(clocked: Clocked, *, network: bool = True) -> str:
 def clocked_from_json(text: str | bytes, network: Network | None = None) -> Clocked:
     """Inverse of `clocked_to_json`; `network` is the one that the text leaves out."""
     data = read_text(text, "clocked")
-    check_head(data, _KEYS, "clocked", form=FORMAT, version=VERSION)
+    earlier = isinstance(data, dict) and data.get("version") == _EARLIER
+    check_head(data, _KEYS, "clocked", form=FORMAT, version=_EARLIER if earlier else VERSION)
     if "network" in data:
         own = _network(data["network"])
         if network is not None and network != own:
@@ -46,12 +50,12 @@ def clocked_from_json(text: str | bytes, network: Network | None = None) -> Cloc
         network = own
     if network is None:
         raise SpecError("$.network: the text has none", hint="give the network that it was written for")
-    clocks = convert(data.get("clocks", {}), dict[str, dict[str, Any]], "$.clocks")
+    clocks = convert(data.get("clocks", {}), dict[str, str | dict[str, Any]], "$.clocks")
     hints = get_type_hints(Clocked)
     hold = convert(data.get("hold", {}), dict[str, str], "$.hold")
     start = convert(data.get("start", "zeros"), hints["start"], "$.start")
-    every = {Coord.parse(coord): _every(given, f"$.clocks.{coord}") for coord, given in clocks.items()}
-    return Clocked(network=network, clocks=every, hold=hold, start=start)  # pyright: ignore[reportArgumentType]  (it checks what is held)
+    made = {Coord.parse(coord): clock_of(given, f"$.clocks.{coord}") for coord, given in clocks.items()}
+    return Clocked(network=network, clocks=made, hold=hold, start=start)  # pyright: ignore[reportArgumentType]  (it checks what is held)
 
 
 def _network(data: Any) -> Network:
@@ -61,12 +65,20 @@ def _network(data: Any) -> Network:
         raise SpecError(f"$.network: {error}", hint=error.hint) from None
 
 
-def _every(data: dict[str, Any], where: str) -> Every:
-    expect_keys(data, ("period", "phase"), where)
-    if "period" not in data:
-        raise SpecError(f"{where}: a clock needs a period")
-    given = {name: convert(value, int, f"{where}.{name}") for name, value in data.items()}
+def clock_of(data: str | Mapping[str, Any], where: str) -> Clock:
+    """Return the clock that a text says, or a table with period and phase, as files before had it.
+
+    Raises
+    ------
+    SpecError : it is none; the message begins with `where`
+    """
+    given: dict[str, int] = {}
+    if not isinstance(data, str):
+        expect_keys(data, ("period", "phase"), where)
+        if "period" not in data:
+            raise SpecError(f"{where}: a clock needs a period")
+        given = {name: convert(value, int, f"{where}.{name}") for name, value in data.items()}
     try:
-        return Every(**given)
+        return Clock.parse(data) if isinstance(data, str) else Every(**given)
     except SpecError as error:
         raise SpecError(f"{where}: {error}", hint=error.hint) from None

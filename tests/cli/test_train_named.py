@@ -12,9 +12,9 @@ import pytest
 import volumetric
 from tests.clocked.test_outputs import tapped
 from volumetric.cli import main
-from volumetric.clocked import Every
 from volumetric.grid import Coord, Grid, Link, Port
 from volumetric.layers import Dense
+from volumetric.layers.clock import Every
 from volumetric.loaders import open_model, save_native
 from volumetric.network import Network, initialise
 from volumetric.train import CrossEntropy, Huber, Systolic
@@ -226,7 +226,8 @@ BAD = {
         "[clocked] clock: there is no layer at 9.0.0.0",
         "layers are at",
     ),
-    "period": (TICKS.replace("period = 2", "period = 0"), "the period must be 1 tick or more, got 0", ""),
+    "period": (TICKS.replace("period = 2", "period = 0"), "the period must be 1 … 16777216 steps, got 0", ""),
+    "clock text": (TICKS.replace("{ period = 2 }", '"every(2"'), "clock: expected ), at character 8", ""),
     "clock key": (TICKS.replace("period = 2", "perod = 2"), "unknown key 'perod'", "did you mean 'period'?"),
     "hold": (TICKS.replace("side = ", "sied = "), "[clocked] hold: the network has no input 'sied'", "'input', 'side'"),
     "what is held": (TICKS.replace('"zero"', '"none"'), "[clocked].hold: Invalid enum value 'none'", ""),

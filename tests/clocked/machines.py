@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from volumetric._typing import Array
-from volumetric.clocked import Clocked, Every, Hold
+from volumetric.clocked import WATCHED, Clocked, Hold
 from volumetric.grid import Coord, Grid, Link, Port
 from volumetric.layers import GRU, LSTM, MLP, RNN, Clamp, Dense, Discrete, LayerNorm, LayerSpec, Residual, SwiGLU
+from volumetric.layers.clock import Clock, Cooldown, Event, Every, MaxSilence, On
 from volumetric.network import Network, Params, initialise
 from volumetric.weights import WeightStore
 
@@ -70,13 +71,40 @@ def machine(seed: int) -> Clocked:
         inputs={"side": Port(coord=pick(), shape=(WIDTH,), combine="add")} if rng.random() < 0.5 else {},
         outputs={"tap": pick()} if rng.random() < 0.7 else {},
     )
-    clocks = {}
+    clocks: dict[Coord, Clock] = {}
+    other = np.random.default_rng((seed, 1))
     for c in coords:
         if rng.random() < 0.2:
             period = int(rng.integers(1, 4))
             clocks[c] = Every(period=period, phase=int(rng.integers(period)))
+            if other.random() < 0.6:  # never silent for long, so that layers have a gradient
+                clocks[c] = MaxSilence(clock(other, [*map(str, coords), *network.ports], list(network.ports)), 3)
     hold: dict[str, Hold] = {"input": "zero"} if rng.random() < 0.3 else {}
     return Clocked(network=network, clocks=clocks, hold=hold, start="wavefront" if rng.random() < 0.4 else "zeros")
+
+
+def clock(rng: np.random.Generator, watched: list[str], inputs: list[str], depth: int = 0) -> Clock:
+    """A clock of any kind over what can be watched, and inputs."""
+    kind = int(rng.integers(4 if depth > 2 else 8))
+    if kind < 2:
+        period = int(rng.integers(1, 4))
+        return Every(period=period, phase=int(rng.integers(period)))
+    if kind == 2:
+        return On(inputs[int(rng.integers(len(inputs)))])
+    if kind == 3:
+        source = f"{watched[int(rng.integers(len(watched)))]}.{WATCHED[int(rng.integers(4))]}"
+        bounds = (("above",), ("below",), ("at_least", "below"), ("unequal",))[int(rng.integers(4))]
+        values = sorted(rng.uniform(-0.5, 1.0, len(bounds)))
+        return Event(source, **dict(zip(bounds, values, strict=True)))
+    one = clock(rng, watched, inputs, depth + 1)
+    if kind == 4:
+        return ~one
+    if kind == 5:
+        return MaxSilence(one, int(rng.integers(1, 4)))
+    if kind == 6:
+        return Cooldown(one, int(rng.integers(1, 4)))
+    other = clock(rng, watched, inputs, depth + 1)
+    return one & other if rng.random() < 0.5 else one | other
 
 
 def weights(clocked: Clocked, seed: int = 0) -> Params:

@@ -81,9 +81,9 @@ MACHINES: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "a clock that is a number": (
         lambda: Clocked(network=network(), clocks={Coord(1): 3}),  # pyright: ignore[reportArgumentType]
-        r"clock of the layer at 1\.0\.0\.0: expected Every\(…\), got 3",
+        r"clock of the layer at 1\.0\.0\.0: expected Every\(…\) or another clock, got 3",
     ),
-    "a period of True": (lambda: Every(period=True), "period must be 1 tick or more, got True"),
+    "a period of True": (lambda: Every(period=True), "period must be 1 … 16777216 steps, got True"),
 }
 FIELDS: tuple[tuple[str, Any], ...] = (
     ("clamp", "far"),

@@ -43,13 +43,22 @@ def test_a_round_trip_loses_nothing() -> None:
     ("change", "message"),
     [
         ({"format": "x"}, "clocked: format is 'x'"),
-        ({"version": 2}, "version 2"),
+        ({"version": 3}, "version 3"),
         ({"clock": {}}, r"\$: unknown key 'clock'"),
         ({"clocks": []}, r"\$\.clocks: "),
         ({"clocks": {"0.0.0.0": {"period": 1.5}}}, r"\$\.clocks\.0\.0\.0\.0\.period"),
         ({"clocks": {"0.0.0.0": {"period": 0}}}, r"\$\.clocks\.0\.0\.0\.0: every: the period"),
         ({"clocks": {"0.0.0.0": {"phase": 0}}}, r"\$\.clocks\.0\.0\.0\.0: a clock needs a period"),
         ({"clocks": {"0.0.0.0": {"period": 2, "of": 1}}}, r"\$\.clocks\.0\.0\.0\.0: unknown key 'of'"),
+        (
+            {"clocks": {"0.0.0.0": "every(2"}},
+            r"\$\.clocks\.0\.0\.0\.0: clock: expected \), at character 8\n  every\(2\n         \^",
+        ),
+        ({"clocks": {"0.0.0.0": "inner(every(2), 3)"}}, "computes once in a tick"),
+        ({"clocks": {"0.0.0.0": "on(eye)"}}, "no input 'eye'"),
+        ({"clocks": {"0.0.0.0": "eye.rms > 1"}}, "no layer, input or output 'eye' to watch"),
+        ({"clocks": {"0.0.0.0": "4.0.0.0.rms > 1"}}, r"no layer at 4\.0\.0\.0 to watch"),
+        ({"clocks": {"0.0.0.0": "output.loudness > 1"}}, "unknown number 'loudness'"),
         ({"clocks": {"0.0": {"period": 2}}}, "not a coordinate"),
         ({"clocks": {"7.0.0.0": {"period": 2}}}, r"no layer at 7\.0\.0\.0"),
         ({"hold": {"input": 1}}, r"\$\.hold"),
@@ -63,6 +72,11 @@ def test_a_round_trip_loses_nothing() -> None:
 def test_what_is_wrong_is_named(change: dict[str, Any], message: str) -> None:
     with pytest.raises(SpecError, match=message):
         Clocked.from_json(json.dumps(json.loads(MACHINE.to_json()) | change))
+
+
+def test_files_of_before_are_read() -> None:
+    old = json.loads(MACHINE.to_json()) | {"version": 1, "clocks": {"1.0.0.0": {"period": 3, "phase": 2}}}
+    assert Clocked.from_json(json.dumps(old)) == MACHINE
 
 
 def test_a_text_needs_one_network() -> None:

@@ -27,7 +27,7 @@ def clocked_facts(loaded: LoadedModel, window: int, checkpoint: int) -> dict[str
         "clocked_json": loaded.clocked is not None,
         "start": clocked.start,
         "hold": {name: clocked.hold.get(name, "last") for name in network.ports},
-        "clocks": {str(coord): {"period": c.period, "phase": c.phase} for coord, c in sorted(clocked.clocks.items())},
+        "clocks": {str(coord): str(clock) for coord, clock in sorted(clocked.clocks.items())},
         "depth": max(clocked.depths.values()),
         "buckets": {way: {"buckets": n, "layers": m} for way, (n, m) in ways(Machine(clocked, 1)).items()},
         "latency": {name: {tap: clocked.latency(name, tap) for tap in network.taps} for name in network.ports},

@@ -15,6 +15,7 @@ from volumetric.errors import SpecError
 from volumetric.network import INPUT, OUTPUT, Network, Params
 from volumetric.observe.recording import Meta, Recording
 from volumetric.observe.scene import Scene, scene_of
+from volumetric.runtime.clocked.clocks import fired
 from volumetric.runtime.open import AnyDevice, open_device
 from volumetric.runtime.streams import ClockedStream, RowStream, open_stream
 from volumetric.runtime.streams.chunks import Chunk
@@ -133,8 +134,9 @@ class Recorder:
         for row in range(chunk.count):
             for late in range(per_row):
                 reset = not late and self._resets(chunk, row)
-                fires = self._fires(stream, reset=reset)
-                made.append(stream.advance(Chunk(x={}, count=1) if late else _only(chunk, row)))
+                now = Chunk(x={}, count=1) if late else _only(chunk, row)
+                fires = self._fires(stream, now.x, now.resets)
+                made.append(stream.advance(now))
                 self._see(stream.activity(self._row), fires, reset=reset)
         if isinstance(made[0], Mapping):
             return {name: np.concatenate([y[name] for y in made if isinstance(y, Mapping)], 1) for name in made[0]}
@@ -145,19 +147,11 @@ class Recorder:
             return False
         return bool(chunk.resets[slice(None) if self._row is None else self._row, t].any())
 
-    def _fires(self, stream: ClockedStream, *, reset: bool) -> Array:
+    def _fires(self, stream: ClockedStream, given: Mapping[str, Array], reset: Array | None) -> Array:
         """Which layers compute at the next tick; of several streams, in any."""
-        clocked = stream.clocked
-        some = slice(None) if self._row is None else self._row
-        found = np.ones(len(clocked.network.layers), bool)
-        age = stream.read("age")[some] if clocked.start == "wavefront" and not reset else 0.0
-        for i, coord in enumerate(clocked.network.layers):
-            if clocked.start == "wavefront":
-                found[i] = bool(np.any(age >= clocked.depths[coord]))
-            if coord in clocked.clocks:
-                wait = clocked.clocks[coord].phase if reset else stream.read(f"wait/{coord}")[some]
-                found[i] &= bool(np.any(np.asarray(wait) < 0.5))
-        return found
+        marks = np.zeros(stream.batch, bool) if reset is None else reset[:, 0] != 0
+        found = fired(stream.clocked, stream.read, {name: x[:, 0] for name, x in given.items()}, marks)
+        return np.asarray(found[:, slice(None) if self._row is None else self._row].reshape(len(found), -1).any(1))
 
     def _see(self, rms: Array, fired: Array, *, reset: bool) -> None:
         self.seen += 1

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from volumetric import tables
-from volumetric.clocked import Clocked, Every
+from volumetric.clocked import Clocked
 from volumetric.dtypes import Scheme
 from volumetric.errors import SpecError, VolumetricError
 from volumetric.grid import Coord
+from volumetric.layers.clock import Clock, Every
 from volumetric.train.by_output import AnyLoss
 from volumetric.train.config import TrainConfig
 from volumetric.train.imported import import_function
@@ -106,12 +107,13 @@ class ClockedSettings:
 
     Attributes
     ----------
-    clocks : coordinate of a layer → period, and perhaps phase, of its clock; a layer without one fires at every tick
+    clocks : coordinate of a layer → its clock, as text or as a table of period and phase; a layer without one fires at
+        every tick
     hold : input → what it holds without a row: ``"last"``, unless given, or ``"zero"``
     start : ``"zeros"``, unless given, or ``"wavefront"``
     """
 
-    clocks: dict[str, dict[str, int]] = field(default_factory=dict)
+    clocks: dict[str, str | dict[str, int]] = field(default_factory=dict)
     hold: dict[str, Literal["last", "zero"]] = field(default_factory=dict)
     start: Literal["", "zeros", "wavefront"] = ""
 
@@ -138,12 +140,17 @@ class ClockedSettings:
             raise SpecError(f"[clocked] {error}", hint=error.hint) from None
 
 
-def _clock(place: str, clock: dict[str, int]) -> tuple[Coord, Every]:
+def _clock(place: str, clock: str | dict[str, int]) -> tuple[Coord, Clock]:
     try:
         coord = Coord.parse(place)
     except SpecError as error:
         raise SpecError(f"clocks: {error}", hint='a layer, as "0.0.1.0"') from None
-    return coord, tables.call(Every, clock, f"clocks.{place!r}")
+    if not isinstance(clock, str):
+        return coord, tables.call(Every, clock, f"clocks.{place!r}")
+    try:
+        return coord, Clock.parse(clock)
+    except SpecError as error:
+        raise SpecError(f"clocks.{place!r}: {error}", hint=error.hint) from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from volumetric._typing import Shape
-from volumetric.clocked import Clocked, Every, ticks
+from volumetric.clocked import Clocked, ticks
 from volumetric.grid import Coord
 from volumetric.layers import LayerSpec
+from volumetric.layers.clock import Clock
 from volumetric.runtime.clocked.states import kept_states, out_key, reaches
 from volumetric.wiring import Source
 
@@ -49,7 +50,7 @@ class Bucket:
     identity: bool
     shape: Shape
     reads: Shape
-    clock: Every | None
+    clock: Clock | None
     back: int
     read: bool
     slots: tuple[tuple[Ref | None, ...], ...]

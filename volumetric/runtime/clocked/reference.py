@@ -10,8 +10,10 @@ from volumetric._typing import Array
 from volumetric.clocked import Clocked
 from volumetric.grid import Coord
 from volumetric.layers import LayerSpec
+from volumetric.layers.clock_steps import counters
 from volumetric.layers.state import Memory
-from volumetric.runtime.clocked.states import kept_states, key_of, out_key, port_key, reaches
+from volumetric.runtime.clocked.clocks import firing
+from volumetric.runtime.clocked.states import kept_states, key_of, out_key, port_key, reaches, wait_key
 from volumetric.weights import Params
 
 
@@ -59,7 +61,7 @@ class ReferenceClocked:
         ports = {name: self._port(name, given) for name in self.clocked.network.ports}
         for coord, spec in self.clocked.network.layers.items():
             x, skip = self._reads(coord, ports, before)
-            fires = self._fires(coord, before, after)
+            fires = self._fires(coord, before, after, ports, given)
             if coord in self._read:
                 after[f"read/{coord}"] = x
             y = self._layer(coord, spec, x, skip, after, fires)
@@ -95,16 +97,22 @@ class ReferenceClocked:
             return x, None
         return x, ports[skip.port] if skip.coord is None else before[key_of(skip)]
 
-    def _fires(self, coord: Coord, before: Mapping[str, Array], after: dict[str, Array]) -> Array:
+    def _fires(
+        self,
+        coord: Coord,
+        before: Mapping[str, Array],
+        after: dict[str, Array],
+        ports: Mapping[str, Array],
+        given: Mapping[str, Array],
+    ) -> Array:
         fires = np.ones(self.batch, bool)
         if "age" in before:
             fires &= before["age"][:, 0] >= self.clocked.depths[coord]
-        clock = self.clocked.clocks.get(coord)
-        if clock is not None:
-            wait = before[f"wait/{coord}"]
-            due = wait[:, 0] < 0.5
-            after[f"wait/{coord}"] = np.where(due[:, None], self.dtype(clock.period - 1), wait - 1)
-            fires &= due
+        if coord in self.clocked.clocks:
+            keys = [wait_key(coord, n) for n in range(len(counters(self.clocked.clocks[coord])))]
+            due, counts = firing(self.clocked, coord, [before[key] for key in keys], before.__getitem__, ports, given)
+            after |= dict(zip(keys, counts, strict=True))
+            fires &= due[:, 0]
         return fires
 
     def _layer(

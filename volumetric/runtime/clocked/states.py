@@ -9,6 +9,7 @@ from typing import Literal
 from volumetric._typing import ROWS, Shape
 from volumetric.clocked import Clocked, ticks
 from volumetric.grid import Coord
+from volumetric.layers.clock_steps import counters
 from volumetric.layers.state import bounded
 from volumetric.wiring import Source
 
@@ -20,8 +21,8 @@ class Kept:
     Attributes
     ----------
     key : ``out/<coord>/<k>``: what a layer made k ticks ago, from 1; ``read/<coord>``: what it read at the tick
-        before; ``port/<name>``: the last row of an input; ``<coord>/<state>``: a state of the layer; ``wait/<coord>``:
-        ticks until the layer fires; ``age``: ticks since the stream began
+        before; ``port/<name>``: the last row of an input; ``<coord>/<state>``: a state of the layer; ``wait/<coord>``,
+        ``wait/<coord>/1``, …: the counts of its clock; ``age``: ticks since the stream began
     shape : without the axis of streams
     start : value of all its numbers when a stream begins
     """
@@ -53,7 +54,8 @@ def _all(clocked: Clocked) -> Iterator[Kept]:
             for state in bounded(spec.states((ROWS, *network.reads[coord][1:])), f"{spec.kind} at {coord}"):
                 yield Kept(f"{coord}/{state.name}", state.shape, state.dtype)
         if coord in clocked.clocks:
-            yield Kept(f"wait/{coord}", (1,), start=float(clocked.clocks[coord].phase))
+            for n, begun in enumerate(counters(clocked.clocks[coord])):
+                yield Kept(wait_key(coord, n), (1,), start=begun)
     if clocked.start == "wavefront":
         yield Kept("age", (1,))
 
@@ -90,6 +92,11 @@ def key_of(source: Source) -> str:
 def out_key(coord: Coord, back: int) -> str:
     """Name of what a layer made `back` ticks ago."""
     return f"out/{coord}/{back}"
+
+
+def wait_key(where: object, n: int) -> str:
+    """Name of the count `n` of a clock."""
+    return f"wait/{where}/{n}" if n else f"wait/{where}"
 
 
 def port_key(name: str) -> str:

@@ -13,12 +13,15 @@ from volumetric._typing import ROWS, Shape
 from volumetric.clocked import Clocked
 from volumetric.errors import UnsupportedError
 from volumetric.layers import MLP, Dense, SwiGLU
+from volumetric.layers.clock_steps import counters, step
 from volumetric.layers.state import bounded
 from volumetric.runtime.clocked.buckets import Bucket, Ref, buckets_of
-from volumetric.runtime.clocked.states import kept_states, port_key
+from volumetric.runtime.clocked.clocks import Watch
+from volumetric.runtime.clocked.states import kept_states, port_key, wait_key
 from volumetric.runtime.graph.build import GraphBuilder
 from volumetric.runtime.graph.ops import TensorType
 from volumetric.runtime.graph.rules import Scope
+from volumetric.runtime.graph.rules.clocks import GraphSteps
 
 GetWeight: TypeAlias = Callable[[str, Shape], int]
 GetStack: TypeAlias = Callable[[Sequence[str], Shape], int]
@@ -86,7 +89,8 @@ class Machine:
             if bucket.read:
                 self.buffers[f"plane/{i}/0"] = Buffer(bucket.reads, bucket.size, apart=True)
             if bucket.clock is not None:
-                self.buffers[f"wait/{i}"] = Buffer((1,), start=float(bucket.clock.phase))
+                begun = enumerate(counters(bucket.clock))
+                self.buffers |= {wait_key(i, n): Buffer((1,), start=start) for n, start in begun}
             self.buffers |= self.layer_states(i)
         if clocked.start == "wavefront":
             self.buffers["age"] = Buffer((1,))
@@ -105,7 +109,7 @@ class Machine:
             coord, _, back = rest.partition("/")
             i, n = self.named[coord]
             if kind == "wait":
-                return f"wait/{i}", None
+                return wait_key(i, int(back or 0)), None
             return f"plane/{i}/{back if kind == 'out' else 0}", n
         if kind in ("port", "age"):
             return key, None
@@ -146,7 +150,7 @@ class Window:
         -------
         Output → rows ``[streams, …]``
         """
-        machine, state = self.machine, self.state
+        work, machine, state = self.work, self.machine, self.state
         if resets is not None:
             self._reset(resets, given)
         ports = {name: self._port(name, given) for name in machine.clocked.network.ports}
@@ -154,7 +158,7 @@ class Window:
         self.moments = []
         for i, bucket in enumerate(machine.buckets):
             x = self._gather(bucket.slots, bucket.reads, before, ports)
-            fires = self._fires(i, bucket, before)
+            fires = self._fires(i, bucket, before, Watch(work, machine, before, ports, given))
             y = self._compute(i, bucket, x, fires, before, ports)
             self.moments.append(Moment(x, y, fires))
             if bucket.read:
@@ -166,7 +170,7 @@ class Window:
             if port_key(name) in state:
                 state[port_key(name)] = row
         if "age" in state:
-            state["age"] = self.work.affine(before["age"], 1.0, 1.0)
+            state["age"] = work.affine(before["age"], 1.0, 1.0)
         return {name: self._row(machine.places[coord]) for name, coord in machine.clocked.network.taps.items()}
 
     def _row(self, place: tuple[int, int]) -> int:
@@ -306,7 +310,7 @@ class Window:
             state[key] = self._chosen(own, buffer, state[key], before[key])
         return self._chosen(fires, whole, y, before[f"plane/{i}/1"])
 
-    def _fires(self, i: int, bucket: Bucket, before: Mapping[str, int]) -> int | None:
+    def _fires(self, i: int, bucket: Bucket, before: Mapping[str, int], watch: Watch) -> int | None:
         """Emit which coordinates fire, ``[n or 1, streams]``; None: all of them, always."""
         work, clocked = self.work, self.machine.clocked
         found: int | None = None
@@ -315,11 +319,10 @@ class Window:
             age = work.reshape(before["age"], (1, self.machine.batch))
             found = work.binary("greater", age, work.constant(depths, "depths"))
         if bucket.clock is not None:
-            wait = before[f"wait/{i}"]
-            later = work.binary("greater", wait, work.scalar(0.5))
-            due = work.affine(later, -1.0, 1.0)
-            down = work.binary("mul", work.affine(wait, 1.0, -1.0), later)
-            self.state[f"wait/{i}"] = work.add(down, work.affine(due, float(bucket.clock.period - 1)))
+            counts = [before[wait_key(i, n)] for n in range(len(counters(bucket.clock)))]
+            due, after = step(bucket.clock, counts, GraphSteps(work, watch.number, watch.happens))
+            work.detached.update((due, *after))
+            self.state |= {wait_key(i, n): count for n, count in enumerate(after)}
             due = work.reshape(due, (1, self.machine.batch))
             found = due if found is None else work.binary("mul", found, due)
         return found

@@ -1,0 +1,169 @@
+"""A step of a clock: what it keeps, what fires, and what it keeps then, in whatever computes that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeVar
+
+import numpy as np
+
+from volumetric._typing import Array
+from volumetric.layers.clock import And, Clock, Cooldown, Event, Every, Inner, MaxSilence, Not, On, Or
+
+T = TypeVar("T")
+
+
+class Steps(Protocol[T]):
+    """What a step is computed with. Truths are of the same shape as counts, one for each stream."""
+
+    def watched(self, source: str, /) -> T:
+        """Return the number that an event watches."""
+        ...
+
+    def happens(self, name: str, /) -> T:
+        """Return where something that is told from outside happens."""
+        ...
+
+    def over(self, x: T, number: float, /) -> T:
+        """Return where x is greater; NaN is not."""
+        ...
+
+    def under(self, x: T, number: float, /) -> T:
+        """Return where x is less; NaN is not."""
+        ...
+
+    def both(self, a: T, b: T, /) -> T:
+        """Return where both are true."""
+        ...
+
+    def either(self, a: T, b: T, /) -> T:
+        """Return where one is true."""
+        ...
+
+    def negated(self, a: T, /) -> T:
+        """Return where it is not true."""
+        ...
+
+    def counted(self, count: T, begins: T, steps: float, /) -> T:
+        """Return `steps` where a count begins, else one less, down to 0."""
+        ...
+
+
+def counters(clock: Clock) -> tuple[float, ...]:
+    """Return what the counts of a clock are when a stream begins.
+
+    There is one for each `Every`, `Cooldown` and `MaxSilence` in it, in the order of `Clock.walk`: the steps until it
+    fires, until it may fire again, and until it has been silent for too long.
+    """
+    found: list[float] = []
+    for part in clock.walk():
+        if isinstance(part, Every):
+            found.append(float(part.phase))
+        elif isinstance(part, (Cooldown, MaxSilence)):
+            found.append(0.0)
+    return tuple(found)
+
+
+def step(clock: Clock, counts: Sequence[T], of: Steps[T]) -> tuple[T, list[T]]:
+    """Return where a clock fires, and its counts after the step."""
+    after: list[T] = list(counts)
+    number = iter(range(len(after)))
+
+    def fires(node: Clock, free: T | None) -> T:
+        """Return where a clock fires; `free`: where no cooldown around it holds it back, None: nowhere."""
+        if isinstance(node, Every):
+            n = next(number)
+            due = of.under(after[n], 0.5)
+            after[n] = of.counted(after[n], due, node.period - 1.0)
+            return due
+        if isinstance(node, Event):
+            return _in_range(node, of.watched(node.source), of)
+        if isinstance(node, On):
+            return of.happens(node.name)
+        if isinstance(node, Not):
+            return of.negated(fires(node.term, free))
+        if isinstance(node, (And, Or)):
+            join = of.both if isinstance(node, And) else of.either
+            found = fires(node.terms[0], free)
+            for term in node.terms[1:]:
+                found = join(found, fires(term, free))
+            return found
+        if isinstance(node, Cooldown):
+            n = next(number)
+            warm = of.under(after[n], 0.5)
+            found = of.both(fires(node.clock, warm if free is None else of.both(free, warm)), warm)
+            after[n] = of.counted(after[n], found if free is None else of.both(found, free), float(node.steps))
+            return found
+        if isinstance(node, MaxSilence):
+            n = next(number)
+            found = of.either(fires(node.clock, free), of.under(after[n], 0.5))
+            after[n] = of.counted(after[n], found if free is None else of.both(found, free), node.steps - 1.0)
+            return found
+        assert isinstance(node, Inner)
+        return fires(node.clock, free)
+
+    return fires(clock, None), after
+
+
+def _in_range(event: Event, x: T, of: Steps[T]) -> T:
+    found: list[T] = []
+    if event.above is not None:
+        found.append(of.over(x, event.above))
+    if event.below is not None:
+        found.append(of.under(x, event.below))
+    if event.at_least is not None:
+        found.append(of.either(of.over(x, event.at_least), _equal(x, event.at_least, of)))
+    if event.at_most is not None:
+        found.append(of.either(of.under(x, event.at_most), _equal(x, event.at_most, of)))
+    if event.equal is not None:
+        found.append(_equal(x, event.equal, of))
+    if event.unequal is not None:
+        found.append(of.negated(_equal(x, event.unequal, of)))
+    return found[0] if len(found) == 1 else of.both(found[0], found[1])
+
+
+def _equal(x: T, number: float, of: Steps[T]) -> T:
+    elsewhere = of.either(of.over(x, number), of.under(x, number))
+    return of.both(of.negated(elsewhere), of.either(of.over(x, -1.0), of.under(x, 1.0)))  # NaN is neither
+
+
+class NumpySteps:
+    """Steps in NumPy: truths are bool.
+
+    Parameters
+    ----------
+    watched, happens : name → an array, one number for each stream
+    """
+
+    def __init__(self, watched: Callable[[str], Array], happens: Callable[[str], Array]) -> None:
+        self.watched, self.happens = watched, happens
+
+    @staticmethod
+    def over(x: Array, number: float) -> Array:
+        """Where x is greater."""
+        return x > number
+
+    @staticmethod
+    def under(x: Array, number: float) -> Array:
+        """Where x is less."""
+        return x < number
+
+    @staticmethod
+    def both(a: Array, b: Array) -> Array:
+        """Where both are true."""
+        return a & b
+
+    @staticmethod
+    def either(a: Array, b: Array) -> Array:
+        """Where one is true."""
+        return a | b
+
+    @staticmethod
+    def negated(a: Array) -> Array:
+        """Where it is not true."""
+        return ~a
+
+    @staticmethod
+    def counted(count: Array, begins: Array, steps: float) -> Array:
+        """`steps` where a count begins, else one less, down to 0."""
+        return np.where(begins, count.dtype.type(steps), np.maximum(count - 1, 0))
