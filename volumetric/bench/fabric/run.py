@@ -6,6 +6,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
@@ -21,7 +22,9 @@ from volumetric.train import MSE, SGD, Backprop, Batch, LearnerOptions
 from volumetric.train.open import open_learner
 
 ROWS: Final = 64
-"""Rows of a call."""
+"""Rows of a call, unless nodes are very many."""
+ROW_NODES: Final = 1 << 19
+"""Rows times nodes of a call from which it has fewer rows."""
 MANY: Final = 4096
 """Rows of a long call."""
 LEARNED: Final = 16
@@ -43,6 +46,11 @@ class Sheet:
     side: int
     batch: int
     hidden: int = 32
+
+    @property
+    def rows_of_call(self) -> int:
+        """Rows of a short call."""
+        return min(ROWS, 1 << (ROW_NODES // self.side**2).bit_length() - 1)
 
     @property
     def share(self) -> str:
@@ -75,12 +83,14 @@ class FabricRow:
 
     Attributes
     ----------
-    role : ``"run"``: calls of 64 rows; ``"long"``: of 4,096; ``"update"``: forward, loss, backward and the step of
-        plain gradient descent over windows of 16 rows
+    role : ``"run"``: calls of 64 rows or, of more than 8,192 nodes, fewer; ``"long"``: of 4,096; ``"update"``: forward,
+        loss, backward and the step of plain gradient descent over windows of 16 rows
+    rows : of a call or window
     steps, least, most : steps a second of the rounds, each of all nodes and streams: median and extremes
     busy : median of the steps for a second of this process's processor time
     node_ns : of `steps`: nanoseconds for a node of a stream
     node_bytes : weights of all nodes, and states of all streams, over the nodes
+    setup : seconds until there was a first result: weights brought to the device, programs compiled, and run once
     """
 
     side: int
@@ -88,6 +98,7 @@ class FabricRow:
     share: str
     batch: int
     role: Role
+    rows: int
     device: str
     steps: float
     least: float
@@ -95,6 +106,7 @@ class FabricRow:
     busy: float
     node_ns: float
     node_bytes: float
+    setup: float
 
 
 def measure_fabrics(sheets: Sequence[Sheet], device: Device, *, repetitions: int = 5) -> Iterator[FabricRow]:
@@ -103,10 +115,19 @@ def measure_fabrics(sheets: Sequence[Sheet], device: Device, *, repetitions: int
         model = sheet.model
         facts, nodes = model.facts(), sheet.side**2
         held = (4 * facts["parameters"] + sheet.batch * facts["state_bytes"]) / nodes
-        runs: dict[Role, tuple[int, Callable[[], object]]] = {"run": (ROWS, _running(sheet, model, device, ROWS))}
+        made: dict[Role, tuple[int, Callable[[], Callable[[], object]]]] = {
+            "run": (sheet.rows_of_call, partial(_running, sheet, model, device, sheet.rows_of_call))
+        }
         if nodes <= SMALL:
-            runs["long"] = MANY, _running(sheet, model, device, MANY)
-            runs["update"] = LEARNED, _learning(sheet, model, device)
+            made["long"] = MANY, partial(_running, sheet, model, device, MANY)
+            made["update"] = LEARNED, partial(_learning, sheet, model, device)
+        setup = dict[Role, float]()
+        runs = dict[Role, tuple[int, Callable[[], object]]]()
+        for role, (count, make) in made.items():
+            began = time.perf_counter()
+            run = make()
+            run()
+            runs[role], setup[role] = (count, run), time.perf_counter() - began
         timed: dict[Role, Callable[[int], float]] = {role: each(run) for role, (_, run) in runs.items()}
         counts = {role: enough(burst, _BURST_SECONDS) for role, burst in timed.items()}
         rates: dict[Role, list[tuple[float, float]]] = {role: [] for role in runs}
@@ -123,6 +144,7 @@ def measure_fabrics(sheets: Sequence[Sheet], device: Device, *, repetitions: int
                 share=sheet.share,
                 batch=sheet.batch,
                 role=role,
+                rows=runs[role][0],
                 device=device.info.name,
                 steps=steps,
                 least=min(rate for rate, _ in found),
@@ -130,6 +152,7 @@ def measure_fabrics(sheets: Sequence[Sheet], device: Device, *, repetitions: int
                 busy=statistics.median(busy for _, busy in found),
                 node_ns=1e9 / (steps * nodes * sheet.batch),
                 node_bytes=held,
+                setup=setup[role],
             )
 
 
@@ -149,8 +172,8 @@ def _learning(sheet: Sheet, model: fabric.Model, device: Device) -> Callable[[],
 def render_fabrics(rows: Sequence[FabricRow], form: str) -> str:
     """Write `rows`; ends with a newline. Raises `SpecError` for an unknown format."""
     head = (
-        "nodes | share | streams | role | device | steps/s (least–most) | by processor time | ns a node and stream | "
-        "bytes a node"
+        "nodes | share | streams | role | device | rows | steps/s (least–most) | by processor time | "
+        "ns a node and stream | bytes a node | set-up s"
     )
     cells = [
         [
@@ -159,10 +182,12 @@ def render_fabrics(rows: Sequence[FabricRow], form: str) -> str:
             str(row.batch),
             row.role,
             row.device,
+            f"{row.rows:,}",
             f"{row.steps:,.0f} ({row.least:,.0f}–{row.most:,.0f})",
             f"{row.busy:,.0f}",
             f"{row.node_ns:,.1f}",
             f"{row.node_bytes:,.0f}",
+            f"{row.setup:.2f}",
         ]
         for row in rows
     ]

@@ -46,6 +46,8 @@ def measure_limits(device: GraphDevice, *, side: int, host: bool) -> Limits:
 
 
 _WARM_RUNS, _WARM_SECONDS = 16, 0.5
+_WARM_MOST = 2.0
+"""Seconds of warm-up after which few runs are enough: such a run is in parts, which are measured one by one."""
 
 
 def bursts(program: GraphProgram) -> Callable[[int], float]:
@@ -67,12 +69,14 @@ def enough(burst: Callable[[int], float], seconds: float) -> int:
 
     The CPU device puts its number of threads to the proof within the first dozen runs.
     """
-    start = time.perf_counter()
+    start, spent = time.perf_counter(), 0.0
     for number in range(1, _WARM_RUNS + 1):
         burst(1)
-        if 2 * number > _WARM_RUNS and time.perf_counter() - start > _WARM_SECONDS:
+        spent = time.perf_counter() - start
+        if spent > _WARM_MOST or (2 * number > _WARM_RUNS and spent > _WARM_SECONDS):
             break
-    return max(1, min(1000, int(seconds / max(burst(2), 1e-6))))
+    each = burst(2 if spent < _WARM_MOST else 1)
+    return max(1, min(1000, int(seconds / max(each, 1e-6))))
 
 
 def _product(device: GraphDevice, side: int) -> GraphProgram:
