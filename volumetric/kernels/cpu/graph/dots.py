@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from volumetric.kernels.cpu.graph.gemm import call_finish
+from volumetric.kernels.cpu.graph.lanes import load_part, store_part
 from volumetric.kernels.cpu.graph.shares import share
 from volumetric.kernels.cpu.graph.tiles import dot_tile
 from volumetric.kernels.cpu.jit import kernel
@@ -32,12 +33,11 @@ def _tile(rows, columns, a, b, stride, count, c, c_row, fresh, room):
     """One tile of sums, added to c unless `fresh`."""
     dot_tile(rows, columns, a, stride, b, stride, count, room)
     for m in range(rows):
-        for n in range(columns):
-            out = c + m * c_row + 4 * n
-            value = load_f32(room + 4 * (m * columns + n))
-            if fresh == 0:
-                value += load_f32(out)
-            store_f32(out, value)
+        out = c + m * c_row
+        value = load_part(room + 4 * m * columns, columns)
+        if fresh == 0:
+            value = value + load_part(out, columns)
+        store_part(out, value, columns)
 
 
 @kernel
