@@ -16,17 +16,12 @@ UNIT = 2.0
 """Estimated nanoseconds for a unit of a row, which may have half a dozen exponentials."""
 
 
-def results(draft: Draft, node: Node) -> dict[str, int | None]:
-    """What a cell writes, by name; what it keeps only if somebody reads it."""
+def results(node: Node, *, keep: bool) -> dict[str, int | None]:
+    """What a cell writes, by name."""
     cell = CELLS[node.attrs["cell"]]
     y, *more = node.outputs
     others = more.pop(0) if len(cell.states) > 1 else None
-    kept = more.pop(0) if cell.keeps and _is_read(draft, more[0]) else None
-    return {"y": y, "others": others, "kept": kept}
-
-
-def _is_read(draft: Draft, i: int) -> bool:
-    return any(i in node.inputs for node in draft.graph.nodes) or i in draft.graph.outputs
+    return {"y": y, "others": others, "kept": more[0] if cell.keeps and keep else None}
 
 
 @rule("cell")
@@ -41,7 +36,7 @@ def cell(draft: Draft, node: Node) -> None:
         CODES.index(of.name),
         of.blocks,
         reads={"from_x": from_x, "from_h": from_h, "bias": bias, "before": before[0] if before else None},
-        writes=results(draft, node),
+        writes=results(node, keep=True),
         work=UNIT * rows * size + moved(*(draft.sizes[i] for i in node.inputs)),
         rows=rows,
         sets=draft.shape(bias)[0],

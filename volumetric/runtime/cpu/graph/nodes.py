@@ -28,7 +28,8 @@ def fuse_nodes(graph: Graph) -> Graph:
 
     Such a ``cell_nodes`` has as inputs m [R,K], h [R,H], their weights [n or 1,K,bH] and [n or 1,H,bH], the bias, the
     states before, if any, and the gain [n or 1,H] of the norm; as outputs those of the ``cell`` and, with a gain, what
-    the norm gives. Attributes: ``cell``; ``heads``, of the norm, 0 without; ``eps``.
+    the norm gives. Attributes: ``cell``; ``keep``: whether what it keeps is among the outputs; ``heads``, of the norm,
+    0 without; ``eps``.
     """
     found = _Matching(graph)
     made: dict[int, Node] = {}
@@ -38,8 +39,8 @@ def fuse_nodes(graph: Graph) -> Graph:
         if products is None:
             continue
         inputs = (*(p.inputs[0] for p in products), *(p.inputs[1] for p in products), *node.inputs[2:])
-        attrs: dict[str, Any] = {**node.attrs, "heads": 0, "eps": 0.0}
-        outputs, norm = node.outputs, found.norm(node)
+        outputs, norm = found.wanted(node), found.norm(node)
+        attrs: dict[str, Any] = {**node.attrs, "keep": outputs == node.outputs, "heads": 0, "eps": 0.0}
         if norm is not None:
             inputs, outputs = (*inputs, norm.gain), (*outputs, norm.node.outputs[0])
             attrs |= {"heads": norm.heads, "eps": norm.eps}
@@ -75,6 +76,11 @@ class _Matching:
         self._reads = Counter(self._root[i] for node in graph.nodes if node.op != "reshape" for i in node.inputs)
         self._reads.update(self._root[i] for i in graph.outputs)
         self._readers = {self._root[i]: node for node in graph.nodes if node.op != "reshape" for i in node.inputs}
+
+    def wanted(self, cell: Node) -> tuple[int, ...]:
+        """What a cell gives, without what it keeps where nobody reads that."""
+        *others, last = cell.outputs
+        return cell.outputs if not CELLS[cell.attrs["cell"]].keeps or self._reads[last] else tuple(others)
 
     def products(self, cell: Node) -> tuple[Node, Node] | None:
         """Both products before a cell, if these are all that they are for."""
@@ -150,7 +156,7 @@ def cell_nodes(draft: Draft, node: Node) -> None:
         of.blocks,
         *panel_shape(),
         reads={**reads, "before": rest[0] if rest else None, "gain": gain},
-        writes={**results(draft, node), "shown": shown},
+        writes={**results(node, keep=node.attrs["keep"]), "shown": shown},
         work=2 * rows * (deep + size) * columns / 90 + UNIT * rows * size + moved(draft.sizes[from_m]),
         nodes=nodes,
         batch=rows // nodes,

@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from volumetric.layers.fabric.cells import states_of
 from volumetric.layers.fabric.facts import Facts
 from volumetric.layers.fabric.spec import SHARPNESS, Fabric
 from volumetric.runtime.graph.build import GraphBuilder
 from volumetric.runtime.graph.rules.base import Scope, rule, start
-from volumetric.runtime.graph.rules.fabric_cells import Arriving, advance, fixed_of, widths
+from volumetric.runtime.graph.rules.fabric_cells import Arriving, advance, apart, fixed_of, kept_by, together
 from volumetric.runtime.graph.rules.fabric_edges import Reading, attend, biases, reading_of
 from volumetric.runtime.graph.rules.fabric_living import first_of, living_of, shown_by, without_masked
 from volumetric.runtime.graph.rules.fabric_ports import handed_out, shown_by_inputs
@@ -195,6 +196,9 @@ def _begin(
         for k in range(spec.remembered):
             part = work.part(moved, 0, k, k + 1)
             found[f"past {k}"] = shown_by(work, living, work.reshape(part, work.shape(part)[1:]), 0)
+    for of in spec.populations:
+        kept = {name: found.pop(f"{of.name}.{name}") for name in states_of(of.cell)}
+        found |= {f"{of.name}.{name}": tensor for name, tensor in together(work, of, kept).items()}
     found["told"] = _tell(work, fixed, plan.cells, "cell", found["shown"])
     for k in range(spec.remembered):
         whole = found[f"past {k}"]
@@ -207,6 +211,9 @@ def _begin(
 def _end(scope: Scope, spec: Fabric, ends: dict[str, int], living: int | None) -> None:
     """Give states their new values."""
     work = scope.work
+    for of in spec.populations:
+        kept = {name: ends[f"{of.name}.{name}"] for name in kept_by(of)}
+        ends = {**ends, **{f"{of.name}.{name}": tensor for name, tensor in apart(work, of, kept).items()}}
     for state in spec.states():
         if state.name == "past":
             parts = [ends[f"past {k}"] for k in range(spec.remembered)]
@@ -260,7 +267,7 @@ class _Row:
         for of in spec.populations:
             own, start = plan.facts.populations[of.name], f"{of.name}."
             mine = [work.part(x, 0, own.start, own.stop) for x in (m, state["shown"])]
-            kept = {name: state[start + name] for name in widths(of)}
+            kept = {name: state[start + name] for name in kept_by(of)}
             shown, after = advance(work, of, _named(self.fixed, start), mine[0], mine[1], kept)
             state |= {start + name: tensor for name, tensor in after.items()}
             parts.append(shown)

@@ -9,12 +9,14 @@ from volumetric._typing import Array
 from volumetric.layers.fabric.cells import states_of, step_of
 from volumetric.layers.fabric.declared import GRU, SLSTM, Axon, Cell, Population
 from volumetric.layers.head_norm import EPS as NORM_EPS
-from volumetric.layers.recurrent import Cell as Step
 from volumetric.runtime.graph.build import GraphBuilder
 from volumetric.runtime.graph.families.cell import cell_step
 from volumetric.runtime.graph.rules.axon import turn_of
 from volumetric.runtime.graph.rules.base import flat
 from volumetric.runtime.graph.rules.fabric_products import by_node, chosen, joined, turned
+
+REST = "rest"
+"""What a cell with gates keeps besides its first state, ``[states - 1, n, B, H]``."""
 
 Fixed = dict[str, int]
 """What does not change from row to row: name → tensor."""
@@ -94,18 +96,25 @@ def advance(
     Parameters
     ----------
     m : messages, ``[n, B, heads · e]``
-    shown, kept : what they showed and kept before
+    shown, kept : what they showed, and kept as `together` has it
     """
     cell = of.cell
     if isinstance(cell, Axon):
         return _axon(work, fixed, m, kept)
     step = step_of(cell)
     assert step is not None
-    before = {**kept, step.states[0]: kept["y"] if isinstance(cell, SLSTM) else shown}
+    h = kept["y"] if isinstance(cell, SLSTM) else shown
     from_x = by_node(work, m, fixed["from_x"])
     hidden = _wide(work, fixed["hidden"], work.shape(m)[0]) if isinstance(cell, GRU) else None
-    from_h = by_node(work, before[step.states[0]], fixed["from_h"], hidden)
-    h, after = _stepped(work, step, from_x, from_h, fixed["offset"], before)
+    from_h = by_node(work, h, fixed["from_h"], hidden)
+    n, batch, wide = work.shape(from_x)
+    rows, size = n * batch, wide // step.blocks
+    from_x, from_h = (work.reshape(x, (rows, wide)) for x in (from_x, from_h))
+    found = kept.get(REST, h if step.direct else None)
+    before = None if found is None else work.reshape(found, (len(step.direct), rows, size))
+    h, others = cell_step(work, step, from_x, from_h, fixed["offset"], before)
+    h = work.reshape(h, (n, batch, size))
+    after = {} if others is None else {REST: work.reshape(others, (len(step.states) - 1, n, batch, size))}
     if isinstance(cell, SLSTM):
         return _normal(work, cell, h, fixed["norm"]), {"y": h, **after}
     return h, after
@@ -113,21 +122,6 @@ def advance(
 
 def _wide(work: GraphBuilder, bias: int, count: int) -> int:
     return work.broadcast(bias, (count, work.shape(bias)[1]))
-
-
-def _stepped(
-    work: GraphBuilder, step: Step, from_x: int, from_h: int, bias: int, before: Mapping[str, int]
-) -> tuple[int, dict[str, int]]:
-    """Emit the cell of all nodes: the first state after the step, and the others by name."""
-    n, batch, wide = work.shape(from_x)
-    rows, size = n * batch, wide // step.blocks
-    found = [work.reshape(before[name], (1, rows, size)) for name in step.direct]
-    from_x, from_h = (work.reshape(x, (rows, wide)) for x in (from_x, from_h))
-    h, others = cell_step(work, step, from_x, from_h, bias, work.concat(found, 0) if found else None)
-    names = step.states[1:]
-    parts = [] if others is None else work.split(others, (1,) * len(names), 0)
-    after = {name: work.reshape(part, (n, batch, size)) for name, part in zip(names, parts, strict=True)}
-    return work.reshape(h, (n, batch, size)), after
 
 
 def _normal(work: GraphBuilder, cell: SLSTM, y: int, gain: int) -> int:
@@ -149,6 +143,33 @@ def _axon(work: GraphBuilder, fixed: Mapping[str, int], m: int, kept: Mapping[st
     return work.binary("add", by_node(work, read, fixed["out"]), fixed["out_bias"]), {"c1": a, "c2": b}
 
 
-def widths(of: Population) -> dict[str, int]:
-    """What nodes keep, by name: its width."""
-    return states_of(of.cell)
+def together(work: GraphBuilder, of: Population, kept: Mapping[str, int]) -> dict[str, int]:
+    """Emit what nodes keep, ``[n, B, …]`` each, as `advance` takes it: states behind the first in one tensor."""
+    first, rest = _names(of)
+    if not rest:
+        return dict(kept)
+    parts = [work.reshape(kept[name], (1, *work.shape(kept[name]))) for name in rest]
+    return {**{name: kept[name] for name in first}, REST: work.concat(parts, 0)}
+
+
+def apart(work: GraphBuilder, of: Population, kept: Mapping[str, int]) -> dict[str, int]:
+    """The way back from `together`."""
+    first, rest = _names(of)
+    if not rest:
+        return dict(kept)
+    parts = work.split(kept[REST], (1,) * len(rest), 0)
+    found = {name: work.reshape(part, work.shape(part)[1:]) for name, part in zip(rest, parts, strict=True)}
+    return {**{name: kept[name] for name in first}, **found}
+
+
+def _names(of: Population) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What nodes keep by themselves, and what they keep together, in the order of the cell's states."""
+    names, step = tuple(states_of(of.cell)), step_of(of.cell)
+    rest = () if step is None else step.states[1:]
+    return tuple(name for name in names if name not in rest), rest
+
+
+def kept_by(of: Population) -> tuple[str, ...]:
+    """Names of what `together` gives."""
+    first, rest = _names(of)
+    return (*first, REST) if rest else first
