@@ -88,7 +88,7 @@ class OverloadedError(GenerationError):
 
     advice: ClassVar[str | None] = "try again later"
 
-    def __init__(self, message: str, *, retry_after: float, hint: str | None = None) -> None:
+    def __init__(self, message: str, *, retry_after: float = 1.0, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
         self.retry_after = retry_after
 
@@ -109,7 +109,7 @@ class ExpiredError(GenerationError):
 
     advice: ClassVar[str | None] = "give it more time, or try again when there is less to do"
 
-    def __init__(self, message: str, *, queued: bool, hint: str | None = None) -> None:
+    def __init__(self, message: str, *, queued: bool = False, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
         self.queued = queued
 

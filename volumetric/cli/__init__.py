@@ -15,6 +15,7 @@ from volumetric.cli.streams import open_closed_streams, replace_what_cannot_be_s
 VERBS = {
     "generate": "Generate text after one prompt.",
     "chat": "Talk with a model; /help lists the commands.",
+    "serve": "Serve models to many users at once, with the interface of OpenAI's API.",
     "embed": "Turn texts into embeddings, as npy, npz or JSON lines.",
     "run": "Run a stream of rows through a network, row by row or tick by tick.",
     "scope": "Record what layers do while a network runs, draw it, or show it live.",

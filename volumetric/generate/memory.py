@@ -1,4 +1,4 @@
-"""Peak memory of this process, from what the system counts itself."""
+"""Memory: the peak of this process and what is free, from what the system counts itself."""
 
 from __future__ import annotations
 
@@ -29,3 +29,15 @@ def _from_status(status: Path) -> int | None:
     fields = dict(line.split(":", 1) for line in lines if ":" in line)
     peak = fields.get("VmHWM")
     return None if peak is None else int(peak.split()[0]) * 1024
+
+
+def available_bytes() -> int | None:
+    """Return the memory that is free for use, or None where the system does not say."""
+    if not sys.platform.startswith("linux"):
+        return None
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+    except OSError:
+        return None
+    found = next((line.split()[1] for line in lines if line.startswith("MemAvailable:")), None)
+    return None if found is None else int(found) * 1024

@@ -1,0 +1,51 @@
+"""Servers for tests: real ones, on sockets of this machine, in a thread."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import openai
+
+from volumetric.generate import Limits, Model
+from volumetric.serve.run import Server, listen
+from volumetric.serve.serving import Settings
+
+PATIENCE = 60.0
+
+
+@dataclass(frozen=True)
+class Address:
+    """A server that runs."""
+
+    server: Server
+    port: int
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def client(self, key: str = "none", **rest: Any) -> openai.OpenAI:
+        return openai.OpenAI(base_url=f"{self.url}/v1", api_key=key, max_retries=0, timeout=PATIENCE, **rest)
+
+
+@contextmanager
+def running(
+    models: Mapping[str, Model], *, limits: Limits | None = None, drain: float = 5.0, **settings: Any
+) -> Iterator[Address]:
+    """Serve `models` while the context lasts; they are closed behind it."""
+    sock, ready = listen("127.0.0.1", 0), threading.Event()
+    openers = {name: lambda model=model: model for name, model in models.items()}
+    server = Server(openers, Settings(**settings), limits or Limits(), drain=drain)
+    thread = threading.Thread(target=server.run, args=(sock,), kwargs={"on_ready": ready.set})
+    thread.start()
+    try:
+        assert ready.wait(PATIENCE)
+        yield Address(server, sock.getsockname()[1])
+    finally:
+        server.stop()
+        thread.join(PATIENCE)
+        assert not thread.is_alive()

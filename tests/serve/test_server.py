@@ -1,0 +1,232 @@
+"""The server itself: bodies of all kinds, clients that leave, company, ends, and what is told beside the answers."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import random
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+
+import volumetric
+from tests.generate.letters import letters, recurrent_letters, write_letters
+from tests.serve.servers import PATIENCE, Address, running
+from volumetric.generate import Limits
+from volumetric.runtime.reference import ReferenceDevice
+
+ROOT = Path(volumetric.__file__).parents[1]
+JSON = {"Content-Type": "application/json"}
+
+
+@pytest.fixture(scope="module")
+def server():
+    models = {"letters": letters(), "random": recurrent_letters(ReferenceDevice())}
+    limits = Limits(seats=8)
+    with running(models, limits=limits, max_body=4096, hosts=frozenset({"127.0.0.1"})) as address:
+        yield address
+
+
+def ask(address: Address, path: str, body: bytes | None = None, headers: dict[str, str] = JSON) -> tuple[int, Any]:
+    connection = http.client.HTTPConnection("127.0.0.1", address.port, timeout=PATIENCE)
+    connection.request("GET" if body is None else "POST", path, body, headers if body is not None else {})
+    answer = connection.getresponse()
+    told = answer.read()
+    connection.close()
+    return answer.status, json.loads(told) if answer.headers.get_content_type() == "application/json" else told.decode()
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "message"),
+    [
+        (b"", 400, "not JSON"),
+        (b"{", 400, "not JSON"),
+        (b"[]", 400, "must be a JSON object"),
+        (b"\xff\xfe{}", 400, "not JSON"),
+        (b'{"prompt": "a"} {}', 400, "not JSON"),
+        (b'{"messages": ' + b"[" * 2000 + b"]" * 2000 + b"}", 400, "not JSON"),
+        (b'{"messages": null}', 400, "messages"),
+        (b'{"model": 5, "messages": []}', 400, "model"),
+        (b'{"messages": [{"role": "user", "content": "\\ud800"}]}', 400, ""),
+        (b'{"messages": [{"role": "user", "content": "a"}], "seed": 1e400}', 400, ""),
+        (b" " * 5000, 413, "more than 4096 bytes"),
+    ],
+)
+def test_bad_bodies_are_told_in_openai_s_shape(server, body, status, message):
+    got, told = ask(server, "/v1/chat/completions", body)
+    assert got == status, told
+    assert set(told["error"]) == {"message", "type", "param", "code"}
+    assert message in told["error"]["message"]
+
+
+def test_other_kinds_of_bodies_paths_and_methods_are_refused(server):
+    assert ask(server, "/v1/chat/completions", b"{}", {"Content-Type": "text/plain"})[0] == 415
+    status, told = ask(server, "/v1/complete", b"{}")
+    assert status == 404
+    assert "/v1/completions" in told["error"]["message"]
+    assert ask(server, "/v1/completions")[0] == 405
+    status, told = ask(server, "/tokenize", b"{}", JSON | {"Host": "evil.example"})
+    assert (status, told["error"]["code"]) == (403, "unknown_host")
+
+
+def test_random_bodies_never_bring_the_server_down(server):
+    rng = random.Random(4)
+    whole = {
+        "model": "random",
+        "messages": [{"role": "user", "content": "ab"}],
+        "max_tokens": 2,
+        "temperature": 0.5,
+        "n": 1,
+        "stop": ["c"],
+        "stream": False,
+        "logit_bias": {"1": 1.0},
+    }
+    odd = [None, -1, 0, 2**70, 1e308, "", "x" * 50, [], [[]], {}, {"a": []}, True, [None], "\0", "1"]
+    for _ in range(150):
+        body: Any = dict(whole)
+        for name in rng.sample(sorted(whole), 2):
+            body[name] = rng.choice(odd)
+        data = bytearray(json.dumps(body).encode())
+        if rng.random() < 0.3:
+            data[rng.randrange(len(data))] = rng.randrange(256)
+        status, told = ask(server, "/v1/chat/completions", bytes(data))
+        assert status in (200, 400, 404), (body, told)
+    assert ask(server, "/health")[0] == 200
+
+
+def test_tokens_are_counted(server):
+    assert ask(server, "/tokenize", b'{"prompt": "abc"}') == (
+        200,
+        {"count": 3, "max_model_len": 32, "tokens": [0, 1, 2]},
+    )
+    status, told = ask(
+        server, "/tokenize", b'{"messages": [{"role": "user", "content": "ab"}], "return_token_strs": true}'
+    )
+    assert (status, told["tokens"], told["token_strs"]) == (200, [0, 1], ["a", "b"])
+    assert ask(server, "/detokenize", b'{"tokens": [2, 1]}') == (200, {"prompt": "cb"})
+    assert ask(server, "/detokenize", b'{"tokens": [-1]}')[0] == 400
+    assert ask(server, "/tokenize", b"{}")[0] == 400
+
+
+def test_paths_are_there_with_and_without_their_version(server):
+    for path in ("/chat/completions", "/v1/chat/completions"):
+        status, told = ask(server, path, b'{"messages": [{"role": "user", "content": "ab"}]}')
+        assert (status, told["choices"][0]["message"]["content"]) == (200, "cdefgh")
+    assert ask(server, "/v1/health") == (200, {"status": "ok"})
+
+
+def test_figures_are_in_prometheus_format(server):
+    ask(server, "/v1/completions", b'{"prompt": "a"}')
+    status, text = ask(server, "/metrics")
+    assert status == 200
+    lines = [line for line in text.splitlines() if not line.startswith("#")]
+    assert all(re.fullmatch(r'volumetric_[a-z_]+(\{([a-z]+="[^"]*",?)+\})? [0-9.e+-]+', line) for line in lines)
+    counts = {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines}
+    assert counts['volumetric_requests_total{endpoint="/v1/completions",status="200"}'] >= 1
+    assert counts['volumetric_generated_tokens_total{model="letters"}'] >= 8
+    kinds = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")}
+    assert {re.sub(r"(_bucket|_sum|_count)?(\{.*)?$", "", name) for name in counts} <= kinds
+
+
+def test_the_page_is_whole_and_loads_nothing(server):
+    status, text = ask(server, "/")
+    assert status == 200
+    assert "<title>volumetric</title>" in text
+    assert not re.search(r"""(src|href)=|https?://""", text)
+
+
+def test_a_client_that_leaves_gives_its_seat_back(server):
+    body = json.dumps({"model": "random", "prompt": "ab", "ignore_eos": True, "stream": True, "n": 2}).encode()
+    scheduler = server.server.serving.models["random"].engine.scheduler
+    for path_ends in (False, True):
+        with socket.create_connection(("127.0.0.1", server.port), PATIENCE) as sock:
+            whole = body if path_ends else body.replace(b'"stream": true', b'"stream": false')
+            sock.sendall(
+                b"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+                b"Content-Length: " + str(len(whole)).encode() + b"\r\n\r\n" + whole
+            )
+            if path_ends:
+                sock.recv(100)
+    until = time.monotonic() + PATIENCE
+    while not scheduler.idle and time.monotonic() < until:
+        time.sleep(0.01)
+    assert scheduler.idle
+    assert not server.server.serving.models["random"].engine.waiting
+
+
+def test_a_text_is_the_same_alone_and_in_company(server):
+    def text(number: int) -> str:
+        with server.client() as client:
+            answer = client.completions.create(
+                model="random",
+                prompt="abcdefgh"[: 1 + number % 5],
+                seed=number,
+                temperature=1.2,
+                max_tokens=16,
+                extra_body={"ignore_eos": True},
+            )
+        return answer.choices[0].text
+
+    alone = [text(number) for number in range(32)]
+    with ThreadPoolExecutor(16) as pool:
+        assert list(pool.map(text, range(32))) == alone
+
+
+def test_streams_under_way_end_well_or_are_told_when_the_server_ends():
+    model = recurrent_letters(ReferenceDevice())
+    step, slow = model.executable.run, threading.Event()
+
+    def slowly(*args: Any, **rest: Any) -> Any:
+        slow.wait(0.05)
+        return step(*args, **rest)
+
+    model.executable.run = slowly
+    with running({"random": model}, drain=0.3) as address, address.client() as client:
+        stream = client.completions.create(
+            model="random", prompt="ab", extra_body={"ignore_eos": True}, temperature=1, stream=True
+        )
+        next(iter(stream))
+        address.server.stop()
+        with pytest.raises(openai.APIError, match="shut down"):
+            list(stream)
+
+
+def test_the_command_serves_and_ends_when_told(tmp_path):
+    directory = write_letters(tmp_path / "letters")
+    command = [sys.executable, "-m", "volumetric", "serve", str(directory), "--device", "reference", "--port", "0"]
+    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        ready = next(line for line in process.stderr if line.startswith(("ready", "error")))
+        port = int(re.findall(r":(\d+)/v1", ready)[0])
+        with openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key="-") as client:
+            assert client.completions.create(model="letters", prompt="a").choices[0].text == "bcdefgh"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(PATIENCE) == 0
+        log = process.stderr.read()
+    assert '"path": "/v1/completions", "status": 200' in log
+    assert "abcdefgh" not in log  # what was asked and answered is nobody's business
+
+
+def test_another_address_takes_a_key(capsys):
+    assert volumetric_main("serve", "nowhere", "--host", "0.0.0.0") == 2
+    assert "there is no key" in capsys.readouterr().err
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        assert volumetric_main("serve", "nowhere", "--port", port) == 1
+    assert f"cannot listen on 127.0.0.1 port {port}" in capsys.readouterr().err
+
+
+def volumetric_main(*arguments: str) -> int:
+    from volumetric.cli import main
+
+    return main(arguments)

@@ -1,0 +1,259 @@
+"""The verb ``serve``: an HTTP server with the interface of OpenAI's API."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Group, Parameter
+
+from volumetric.cli import console, exits
+from volumetric.cli.exits import UsageError
+from volumetric.cli.loading import open_for
+from volumetric.cli.options import (
+    DeviceOptions,
+    OutputOptions,
+    SizeOptions,
+    SourceOptions,
+    choose_model,
+)
+from volumetric.errors import SpecError
+
+if TYPE_CHECKING:
+    from volumetric.generate import Model
+
+ADDRESS = Group("Address and access", sort_key=2)
+LOAD = Group("Load", sort_key=2)
+KEY = "VOLUMETRIC_API_KEY"
+"""Variable of the environment that may hold the key; on a command line every user of the machine can read it."""
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
+_HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]", "::1"})
+_MIB = 2**20
+
+
+@Parameter(name="*", group=ADDRESS)
+@dataclass(frozen=True, kw_only=True)
+class AddressOptions:
+    """Where the server listens, and to whom.
+
+    Parameters
+    ----------
+    host : str
+        Address to listen at. Any other than this machine's own takes a key, or --no-auth.
+    port : int
+        Port to listen at; 0 takes a free one.
+    api_key : str
+        Key that clients must show. Better in the variable VOLUMETRIC_API_KEY, or in --api-key-file.
+    api_key_file : path
+        File whose first line is the key.
+    no_auth : bool
+        Let everybody in who reaches the address.
+    cors : list[str]
+        Origin of web pages that may ask, such as https://example.org; any number of times.
+    """
+
+    host: str = "127.0.0.1"
+    port: Annotated[int, Parameter(name=["--port", "-p"])] = 8080
+    api_key: str | None = None
+    api_key_file: Path | None = None
+    no_auth: Annotated[bool, Parameter(negative="", show_default=False)] = False
+    cors: Annotated[tuple[str, ...], Parameter(negative="", show_default=False, consume_multiple=False)] = ()
+
+    def key(self) -> str | None:
+        """Return the key, if there is one.
+
+        Raises
+        ------
+        UsageError : two were given, the file cannot be read, or there is none for an address that others reach
+        """
+        if self.api_key is not None and self.api_key_file is not None:
+            raise UsageError("--api-key and --api-key-file were given", hint="one of them")
+        found = self.api_key or os.environ.get(KEY) or None
+        if self.api_key_file is not None:
+            try:
+                found = self.api_key_file.read_text(encoding="utf-8").partition("\n")[0].strip()
+            except (OSError, UnicodeDecodeError) as error:
+                raise UsageError(f"--api-key-file: {error}") from None
+        if found is not None and not found.strip():
+            raise UsageError("the API key is empty", hint="leave it out, or set it")
+        if found is None and self.host not in _LOOPBACK and not self.no_auth:
+            raise UsageError(
+                f"--host {self.host} can be reached by others, and there is no key",
+                hint=f"set {KEY} or --api-key-file, or say --no-auth",
+            )
+        return found
+
+
+@Parameter(name="*", group=LOAD)
+@dataclass(frozen=True, kw_only=True)
+class LoadOptions:
+    """How much the server takes on.
+
+    Parameters
+    ----------
+    max_seqs : int
+        Texts computed together, for each model.
+    kv_memory : int
+        MiB of all keys, values and states together, for each model; a quarter of the free memory unless given.
+    prefix_memory : int
+        MiB of it that kept prefixes may take; 0 keeps none.
+    max_stall : int
+        Milliseconds that a new prompt may keep those waiting who are being answered.
+    max_queue : int
+        Requests that may wait.
+    max_queue_tokens : int
+        Tokens of their prompts.
+    queue_timeout : float
+        Seconds that a request may wait for its turn.
+    request_timeout : float
+        Seconds after which a request fails.
+    max_body : int
+        MiB of a request.
+    drain : float
+        Seconds that requests under way have when the server is to end.
+    """
+
+    max_seqs: Annotated[int, Parameter(name=["--max-seqs", "-np", "--parallel", "--max-num-seqs"])] = 16
+    kv_memory: int | None = None
+    prefix_memory: int | None = None
+    max_stall: int = 80
+    max_queue: int = 64
+    max_queue_tokens: int = 65_536
+    queue_timeout: float = 60.0
+    request_timeout: float = 600.0
+    max_body: int = 8
+    drain: float = 30.0
+
+
+def serve(
+    *models: str,
+    alias: Annotated[list[str] | None, Parameter(negative="")] = None,
+    address: AddressOptions = AddressOptions(),
+    load: LoadOptions = LoadOptions(),
+    source: SourceOptions = SourceOptions(),
+    device: DeviceOptions = DeviceOptions(),
+    size: SizeOptions = SizeOptions(),
+    chat_template: str | None = None,
+    lora: Annotated[list[str] | None, Parameter(name="--lora", negative="")] = None,
+    output: OutputOptions = OutputOptions(),
+) -> int:
+    """Serve models at /v1/chat/completions, /v1/completions, /v1/embeddings and /v1/models, and a page to talk at /.
+
+    Ctrl-C or SIGTERM lets requests under way end, a second one ends at once; SIGHUP opens the models anew.
+
+    Parameters
+    ----------
+    models : str
+        As for generate; any number of them.
+    alias : list
+        Name of each model for clients, in the order of the models; their own names unless given.
+    chat_template : str
+        Jinja template, or a file of one, in the place of the model's own.
+    lora : list
+        NAME=DIRECTORY: serve the first model with this adapter as NAME, too; any number of times.
+    """
+    output.apply()
+    try:
+        import starlette  # noqa: F401
+        import uvicorn  # noqa: F401
+    except ImportError as error:
+        raise UsageError(
+            f"{error.name} is not installed", hint="the server is an extra: pip install 'volumetric-engine[serve]'"
+        ) from None
+    key = address.key()
+    openers = _openers(models, alias or (), lora or (), partial(_open, source, device, size, chat_template))
+
+    from volumetric.generate.scheduling.limits import Limits
+    from volumetric.serve.run import Server, listen
+    from volumetric.serve.serving import Settings
+
+    try:
+        limits = Limits(
+            seats=load.max_seqs,
+            state_bytes=_state_bytes(load.kv_memory),
+            prefix_bytes=2**28 if load.prefix_memory is None else load.prefix_memory * _MIB,
+            max_stall=load.max_stall / 1000,
+            queue=load.max_queue,
+            queue_tokens=load.max_queue_tokens,
+            queue_seconds=load.queue_timeout,
+        )
+        settings = Settings(
+            api_key=key,
+            hosts=_HOSTS if address.host in _LOOPBACK else None,
+            origins=address.cors,
+            max_body=load.max_body * _MIB,
+            request_seconds=load.request_timeout,
+        )
+    except SpecError as error:
+        raise UsageError(str(error), hint=error.hint) from None
+    sock = listen(address.host, address.port)
+    where = f"[{address.host}]" if ":" in address.host else address.host
+    url = f"http://{where}:{sock.getsockname()[1]}"
+    if not output.quiet:
+        logging.getLogger("volumetric.serve").setLevel(logging.INFO)
+    console.note(f"listening at {url}; opening {', '.join(openers)}…")
+    Server(openers, settings, limits, drain=load.drain).run(
+        sock, on_ready=lambda: console.note(f"ready: {url}/v1 serves {', '.join(openers)}")
+    )
+    return exits.OK
+
+
+def _openers(
+    models: tuple[str, ...],
+    alias: Sequence[str],
+    lora: Sequence[str],
+    open_one: Callable[..., Model],
+) -> dict[str, Callable[[], Model]]:
+    """Return names of models and adapters, and what opens each."""
+    chosen = models or (choose_model(None),)
+    if len(alias) > len(chosen):
+        raise UsageError(
+            f"{len(alias)} names were given for {len(chosen)} models", hint="one --alias for each, or fewer"
+        )
+    names = [*alias, *map(_name, chosen[len(alias) :])]
+    found = {name: partial(open_one, model) for name, model in zip(names, chosen, strict=True)}
+    for one in lora:
+        name, equals, path = one.partition("=")
+        if not (name and equals and path):
+            raise UsageError(f"--lora {one} is no NAME=DIRECTORY", hint="as in --lora poet=adapters/poet")
+        if name in found:
+            raise UsageError(f"two models are called {name!r}", hint="name adapters otherwise, or models with --alias")
+        found[name] = partial(open_one, chosen[0], lora=(path,))
+    if len(found) < len(chosen) + len(lora):
+        raise UsageError(f"two models are called alike: {', '.join(names)}", hint="name them with --alias")
+    return found
+
+
+def _name(model: str) -> str:
+    """Return the name of a model that has no other: the last part of its path or id."""
+    return Path(model.removeprefix("pkg:").partition("@")[0]).name.removesuffix(".gguf")
+
+
+def _open(
+    source: SourceOptions,
+    device: DeviceOptions,
+    size: SizeOptions,
+    chat_template: str | None,
+    model: str,
+    lora: tuple[str, ...] = (),
+) -> Model:
+    return open_for(
+        model, source, device, context=size.context, threads=size.threads, chat_template=chat_template, lora=lora
+    )
+
+
+def _state_bytes(mib: int | None) -> int | None:
+    """Return the memory of states in bytes: what was asked for, or a quarter of what is free."""
+    if mib is not None:
+        if mib < 1:
+            raise UsageError(f"--kv-memory must be 1 MiB or more, got {mib}")
+        return mib * _MIB
+    from volumetric.generate.memory import available_bytes
+
+    free = available_bytes()
+    return None if free is None else free // 4

@@ -1,0 +1,86 @@
+"""The application: all endpoints behind their guard."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Final
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from volumetric.serve.guard import Guard
+from volumetric.serve.problem import RequestError
+from volumetric.serve.routes.chat import chat
+from volumetric.serve.routes.completions import completions
+from volumetric.serve.routes.embeddings import embeddings
+from volumetric.serve.routes.metrics import metrics
+from volumetric.serve.routes.models import health, model, models
+from volumetric.serve.routes.page import page
+from volumetric.serve.routes.tokens import detokenize, tokenize
+
+if TYPE_CHECKING:
+    from volumetric.serve.serving import Serving
+
+_GET: Final = {
+    "/v1/models": models,
+    "/v1/models/{name:path}": model,
+    "/health": health,
+    "/metrics": metrics,
+}
+_POST: Final = {
+    "/v1/chat/completions": chat,
+    "/v1/completions": completions,
+    "/v1/embeddings": embeddings,
+    "/tokenize": tokenize,
+    "/detokenize": detokenize,
+}
+PATHS: Final = (*_POST, *(path for path in _GET if "{" not in path), "/")
+"""What is told to those who ask for something else."""
+
+Lifespan = Callable[[Starlette], AbstractAsyncContextManager[None]]
+
+
+def application(serving: Serving, lifespan: Lifespan | None = None) -> Starlette:
+    """Return the ASGI application.
+
+    Every path is there with ``/v1`` and without it.
+
+    Parameters
+    ----------
+    serving : models and settings; engines have been started, or are by `lifespan`
+    lifespan : what happens before the first request and after the last one
+    """
+    # Problems pass through to the guard: starlette's own handlers would log and re-raise them.
+    passed = dict.fromkeys((RequestError, HTTPException), _passed)
+    app = Starlette(
+        routes=[*_routes(_GET, ("GET",)), *_routes(_POST, ("POST",)), Route("/", page, methods=["GET"])],
+        middleware=[Middleware(Guard, serving=serving), *_cors(serving.settings.origins)],
+        exception_handlers=passed,  # pyright: ignore[reportArgumentType]  (their types have Exception alone)
+        lifespan=lifespan,
+    )
+    app.state.serving = serving
+    return app
+
+
+def _routes(table: Mapping[str, Callable[[Request], object]], methods: Sequence[str]) -> list[BaseRoute]:
+    routes: list[BaseRoute] = []
+    for path, endpoint in table.items():
+        other = path.removeprefix("/v1") if path.startswith("/v1") else f"/v1{path}"
+        routes += [Route(one, endpoint, methods=list(methods)) for one in (path, other)]
+    return routes
+
+
+def _cors(origins: Sequence[str]) -> list[Middleware]:
+    if not origins:
+        return []
+    return [Middleware(CORSMiddleware, allow_origins=list(origins), allow_methods=["*"], allow_headers=["*"])]
+
+
+def _passed(request: Request, error: Exception) -> Response:
+    raise error

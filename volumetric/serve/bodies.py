@@ -1,0 +1,38 @@
+"""Bodies of requests: read up to a bound, and told apart by what they should be."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import msgspec
+from starlette.requests import ClientDisconnect, Request
+
+from volumetric.serve.fields.reading import read
+from volumetric.serve.problem import RequestError
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+
+async def body_of(request: Request, kind: type[T]) -> T:
+    """Return the body of a request.
+
+    Raises
+    ------
+    RequestError : it is too long, says that it is no JSON, or is not what `kind` is
+    """
+    form = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if form != "application/json":
+        # It also makes browsers ask first, so that no web page can post to a server on this machine.
+        raise RequestError(
+            415, "Content-Type must be application/json", param="Content-Type", code="unsupported_media_type"
+        )
+    most = request.app.state.serving.settings.max_body
+    body = bytearray()
+    try:
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > most:
+                raise RequestError(413, f"the body has more than {most} bytes", code="body_too_large")
+    except ClientDisconnect:
+        raise RequestError(400, "the body ended early", code="invalid_json") from None
+    return read(bytes(body), kind)

@@ -1,0 +1,156 @@
+"""Completing: jobs of one request become its answer, whole or as a stream."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Sequence
+from typing import TYPE_CHECKING
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from volumetric.generate.events import Generation, TokenEvent
+from volumetric.serve.event_stream import EventStream, gone
+from volumetric.serve.problem import RequestError, problem_of
+from volumetric.serve.serving import Served, encoded
+
+if TYPE_CHECKING:
+    from volumetric.generate.scheduling.job import Event, Job
+    from volumetric.serve.engine import Engine, Running
+    from volumetric.serve.shapes import Shape, Told
+
+_CLOSED = 499
+"""Status of a request whose client has left, by the custom of web servers; nobody sees it but the log."""
+
+
+async def complete(request: Request, served: Served, jobs: Sequence[Job], shape: Shape, *, stream: bool) -> Response:
+    """Answer a request by the texts of its jobs.
+
+    Raises
+    ------
+    RequestError : the model does not generate, or what the engine says against a job
+    """
+    engine = engine_of(served)
+    try:
+        running = engine.submit(jobs)
+    except Exception as error:
+        raise problem_of(error) from error
+    if stream:
+        return EventStream(_pieces(running, shape), running.leave)
+    return await _whole(request, running, shape)
+
+
+def engine_of(served: Served) -> Engine:
+    """Return what generates. Raises `RequestError` for a model that does not."""
+    if served.engine is None:
+        raise RequestError(400, f"{served.name} makes embeddings, and no text", param="model", code="invalid_value")
+    return served.engine
+
+
+class _Texts:
+    """The texts of a request, as they come."""
+
+    def __init__(self, running: Running) -> None:
+        self._first = {}
+        count = 0
+        for ticket in running.tickets:
+            self._first[ticket] = count
+            count += ticket.job.n
+        self._tickets = list(running.tickets)
+        self._whole: list[Generation | None] = [None] * count
+
+    def take(self, event: Event) -> int:
+        """Remember what an event tells, and return which text it is of. Raises `RequestError` for an error."""
+        if event.error is not None:
+            raise problem_of(event.error) from event.error
+        index = self._first[event.ticket] + event.choice
+        if event.generation is not None:
+            self._whole[index] = event.generation
+        return index
+
+    @property
+    def ended(self) -> bool:
+        """Whether all have."""
+        return None not in self._whole
+
+    @property
+    def by_prompt(self) -> list[list[Generation]]:
+        """All texts of each prompt, once they have ended."""
+        whole = iter(one for one in self._whole if one is not None)
+        return [[next(whole) for _ in range(ticket.job.n)] for ticket in self._tickets]
+
+
+async def _whole(request: Request, running: Running, shape: Shape) -> Response:
+    """Wait for all texts, or until the client leaves."""
+    making = asyncio.ensure_future(_all(running))
+    leaving = asyncio.ensure_future(gone(request.receive))
+    try:
+        await asyncio.wait((making, leaving), return_when=asyncio.FIRST_COMPLETED)
+        if not making.done():
+            return Response(status_code=_CLOSED)
+        texts = making.result()
+    finally:
+        running.leave()
+        for task in (making, leaving):
+            task.cancel()
+        await asyncio.gather(making, leaving, return_exceptions=True)
+    return Response(encoded(shape.whole(texts.by_prompt)), media_type="application/json")
+
+
+async def _all(running: Running) -> _Texts:
+    texts = _Texts(running)
+    while not texts.ended:
+        for event in await running.events():
+            texts.take(event)
+    return texts
+
+
+async def _pieces(running: Running, shape: Shape) -> AsyncGenerator[bytes, None]:
+    """Yield the pieces of a stream; an error is its last one, and nothing says then that the text has ended."""
+    texts = _Texts(running)
+    begun: set[int] = set()
+    try:
+        while not texts.ended:
+            came: dict[int, list[TokenEvent]] = {}
+            reasons: dict[int, str] = {}
+            problem: RequestError | None = None
+            for event in await running.events():
+                try:
+                    index = texts.take(event)
+                except RequestError as found:
+                    problem = found
+                    break
+                if event.token is not None:
+                    came.setdefault(index, []).append(event.token)
+                if event.generation is not None:
+                    reasons[index] = event.generation.finish_reason
+            for piece in _told(shape, begun, came, reasons):
+                yield encoded(shape.pieces([piece]))
+            if problem is not None:
+                yield problem.encoded
+                return
+        if shape.with_usage:
+            yield encoded(shape.usage(texts.by_prompt))
+        yield b"[DONE]"
+    except asyncio.CancelledError:
+        raise
+    except Exception as error:  # the status has gone out: the stream is the only place to tell it
+        with contextlib.suppress(Exception):
+            yield problem_of(error).encoded
+
+
+def _told(shape: Shape, begun: set[int], came: dict[int, list[TokenEvent]], reasons: dict[int, str]) -> list[Told]:
+    """Return the pieces of what came: openings, tokens that have text or are asked for, and ends."""
+    told: list[Told] = []
+    for index in sorted(came.keys() | reasons.keys()):
+        if index not in begun:
+            begun.add(index)
+            opening = shape.opening(index)
+            told += [] if opening is None else [opening]
+        tokens = came.get(index, [])
+        if any(token.text for token in tokens) or (tokens and shape.tops is not None):
+            told.append(shape.piece(index, tokens))
+        if index in reasons:
+            told.append(shape.closing(index, reasons[index]))
+    return told

@@ -1,0 +1,135 @@
+"""Engine: the thread that computes what all requests for one model ask for, and the way of its events to them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from volumetric.errors import GenerationError, VolumetricError
+from volumetric.generate.scheduler import Scheduler
+from volumetric.generate.scheduling.job import Event, Job, Ticket
+
+if TYPE_CHECKING:
+    from volumetric.generate.model import Model
+    from volumetric.generate.scheduling.limits import Limits
+
+logger = logging.getLogger(__name__)
+
+_NAP = 0.5
+"""Seconds after which a thread without work looks whether it is to end."""
+
+
+class Running:
+    """Submitted jobs, as their request sees them; for the event loop alone."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.tickets: list[Ticket] = []
+        self._engine = engine
+        self._events: list[Event] = []
+        self._came = asyncio.Event()
+
+    async def events(self) -> Sequence[Event]:
+        """Wait for what comes next, and return all of it: whoever reads slowly gets more at a time."""
+        await self._came.wait()
+        self._came.clear()
+        events, self._events = self._events, []
+        return events
+
+    def leave(self) -> None:
+        """Give seats back, and hear no more; what has ended is left as it is."""
+        for ticket in self.tickets:
+            self._engine.forget(ticket)
+
+    def push(self, event: Event) -> None:
+        """Let the request see an event."""
+        self._events.append(event)
+        self._came.set()
+
+
+class Engine:
+    """A scheduler with its thread, which runs until `close`; all methods are for the event loop that made it.
+
+    Parameters
+    ----------
+    model : what generates
+    limits : how much is taken on
+    """
+
+    def __init__(self, model: Model, limits: Limits) -> None:
+        self.model = model
+        self.scheduler = Scheduler(model, limits)
+        self._running: dict[Ticket, Running] = {}
+        self._loop = asyncio.get_running_loop()
+        self._ending = False
+        self._thread = threading.Thread(target=self._work, name=f"engine of {model.name}", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """End all jobs, and the thread, after the call of the device that it is in."""
+        self._ending = True
+        self._thread.join()
+
+    def submit(self, jobs: Sequence[Job]) -> Running:
+        """Let jobs wait for seats, all or none; raises what `Scheduler.submit` raises."""
+        running = Running(self)
+        try:
+            for job in jobs:
+                ticket = self.scheduler.submit(job)
+                # Events come by way of this loop, so none can have come before these lines.
+                running.tickets.append(ticket)
+                self._running[ticket] = running
+        except BaseException:
+            running.leave()
+            raise
+        return running
+
+    def forget(self, ticket: Ticket) -> None:
+        """End a job, and hear no more of it."""
+        if self._running.pop(ticket, None) is not None:
+            self.scheduler.cancel(ticket)
+
+    @property
+    def waiting(self) -> bool:
+        """Whether anybody waits for events."""
+        return bool(self._running)
+
+    @property
+    def alive(self) -> bool:
+        """Whether the thread computes."""
+        return self._thread.is_alive()
+
+    def _work(self) -> None:
+        while not self._ending:
+            if not self.scheduler.wait(_NAP):
+                continue
+            try:
+                events = self.scheduler.step()
+            except Exception:
+                logger.exception("the scheduler failed; all requests under way have ended")
+                self.scheduler.close()
+                self._tell(self._all_failed)
+                continue
+            if events:
+                self._tell(self._deliver, events)
+        self.scheduler.close()
+
+    def _tell(self, what: Callable[..., object], *args: object) -> None:
+        try:
+            self._loop.call_soon_threadsafe(what, *args)
+        except RuntimeError:  # the loop has ended: nobody is left to hear of it
+            self._ending = True
+
+    def _deliver(self, events: Sequence[Event]) -> None:
+        for event in events:
+            running = self._running.get(event.ticket)
+            if running is not None:
+                running.push(event)
+
+    def _all_failed(self) -> None:
+        error: VolumetricError = GenerationError("the server failed in the middle of this request", hint="try again")
+        for ticket, running in list(self._running.items()):
+            running.push(Event(ticket=ticket, error=error))
+        self._running.clear()

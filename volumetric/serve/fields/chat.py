@@ -1,0 +1,162 @@
+"""The body of a chat completion."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from volumetric.serve.fields.sampled import Sampled, check_tops
+from volumetric.serve.problem import bad
+
+Role = Literal["system", "developer", "user", "assistant", "tool"]
+
+
+class Part(msgspec.Struct, kw_only=True):
+    """A part of a message; only texts can be read."""
+
+    type: str
+    text: str | None = None
+
+
+class Call(msgspec.Struct, kw_only=True):
+    """A function that the assistant called, as clients send it back."""
+
+    class Function(msgspec.Struct, kw_only=True):
+        """Its name, and its arguments as a JSON text."""
+
+        name: str
+        arguments: str | dict[str, Any] = "{}"
+
+    function: Function
+    id: str | None = None
+    type: Literal["function"] = "function"
+    index: int | None = None
+
+
+class Message(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """A message of a conversation. What clients copy out of answers is accepted where it is empty."""
+
+    role: Role
+    content: str | list[Part] | None = None
+    name: str | None = None
+    tool_calls: list[Call] | None = None
+    tool_call_id: str | None = None
+    reasoning_content: str | None = None
+    refusal: str | None = None
+    annotations: list[Any] | None = None
+    audio: Any = None
+    function_call: Any = None
+
+
+class JsonSchema(msgspec.Struct, kw_only=True):
+    """``response_format.json_schema``; it is always enforced, whatever `strict` says."""
+
+    name: str = "answer"
+    schema: dict[str, Any] | None = None
+    strict: bool | None = None
+    description: str | None = None
+
+
+class ResponseFormat(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """``response_format``."""
+
+    type: Literal["text", "json_object", "json_schema"]
+    json_schema: JsonSchema | None = None
+
+
+class ChatRequest(Sampled, kw_only=True):
+    """``POST /v1/chat/completions``."""
+
+    messages: list[Message]
+    max_completion_tokens: int | None = None
+    logprobs: bool | None = None
+    top_logprobs: int | None = None
+    response_format: ResponseFormat | None = None
+    tools: list[dict[str, Any]] | None = None
+    tool_choice: str | dict[str, Any] | None = None
+    parallel_tool_calls: bool | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+    reasoning_effort: str | None = None
+    add_generation_prompt: bool | None = None
+    continue_final_message: bool | None = None
+    store: bool | None = None
+    modalities: list[str] | None = None
+
+    def check(self) -> None:
+        """Raise `RequestError` for what contradicts itself or cannot be honoured."""
+        self.check_streaming()
+        if not self.messages:
+            raise bad("messages must hold at least one message", param="messages", code="invalid_value")
+        if self.store:
+            raise bad("store: true is refused: this server keeps no conversations", param="store")
+        if self.modalities not in (None, ["text"]):
+            raise bad('modalities can only be ["text"]', param="modalities")
+        both = self.max_tokens, self.max_completion_tokens
+        if None not in both and both[0] != both[1]:
+            raise bad("max_tokens and max_completion_tokens differ: give one of them", param="max_tokens")
+        if self.max_tokens is None:
+            self.max_tokens = self.max_completion_tokens
+        if self.top_logprobs is not None and not self.logprobs:
+            raise bad("top_logprobs takes logprobs: true", param="top_logprobs")
+        if self.continue_final_message and self.messages[-1].role != "assistant":
+            raise bad(
+                "continue_final_message takes a message of the assistant at the end", param="continue_final_message"
+            )
+
+    @property
+    def tops(self) -> int | None:
+        """Alternatives to tell of each token; None: no log-probabilities."""
+        return check_tops(self.top_logprobs or 0, "top_logprobs") if self.logprobs else None
+
+    def conversation(self) -> list[dict[str, Any]]:
+        """Return the messages as templates read them. Raises `RequestError` for what is not text."""
+        return [_told(message, f"messages[{i}]") for i, message in enumerate(self.messages)]
+
+
+def _told(message: Message, where: str) -> dict[str, Any]:
+    for name in ("audio", "function_call"):
+        if getattr(message, name) is not None:
+            raise bad(f"{where}.{name} cannot be read: this server takes text", param=f"{where}.{name}")
+    told: dict[str, Any] = {
+        "role": "system" if message.role == "developer" else message.role,
+        "content": _text(message.content, where),
+    }
+    if message.tool_calls:
+        told["tool_calls"] = [
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {"name": call.function.name, "arguments": _arguments(call, f"{where}.tool_calls[{i}]")},
+            }
+            for i, call in enumerate(message.tool_calls)
+        ]
+    for name in ("name", "tool_call_id", "reasoning_content"):
+        value = getattr(message, name)
+        if value is not None:
+            told[name] = value
+    if message.role != "assistant" and message.content is None:
+        raise bad(f"{where}.content must be text", param=f"{where}.content", code="invalid_type")
+    return told
+
+
+def _text(content: str | list[Part] | None, where: str) -> str:
+    if content is None or isinstance(content, str):
+        return content or ""
+    for i, part in enumerate(content):
+        if part.type != "text" or part.text is None:
+            place = f"{where}.content[{i}]"
+            raise bad(f"{place} is of type {part.type!r}: this server reads text alone", param=place)
+    return "".join(part.text or "" for part in content)
+
+
+def _arguments(call: Call, where: str) -> Any:
+    """Templates want arguments as values; what is no JSON object stays the text that it is."""
+    given = call.function.arguments
+    if isinstance(given, dict):
+        return given
+    try:
+        read = msgspec.json.decode(given)
+    except (msgspec.DecodeError, RecursionError):
+        return given
+    return read if isinstance(read, dict) else given

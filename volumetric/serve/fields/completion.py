@@ -1,0 +1,44 @@
+"""The body of a text completion."""
+
+from __future__ import annotations
+
+from volumetric.serve.fields.sampled import Sampled, check_tops
+from volumetric.serve.problem import bad
+
+MOST_PROMPTS = 64
+
+
+class CompletionRequest(Sampled, kw_only=True):
+    """``POST /v1/completions``."""
+
+    prompt: str | list[str | int | list[int]]
+    logprobs: int | None = None
+    echo: bool | None = None
+    best_of: int | None = None
+    suffix: str | None = None
+
+    def check(self) -> None:
+        """Raise `RequestError` for what cannot be honoured."""
+        self.check_streaming()
+        if self.echo:
+            raise bad("echo is not supported: the prompt is what you sent", param="echo")
+        if self.best_of not in (None, 1, self.n):
+            raise bad("best_of is not supported: ask for n texts", param="best_of")
+        if self.suffix:
+            raise bad("suffix is not supported: write the model's own marks for it into the prompt", param="suffix")
+
+    @property
+    def tops(self) -> int | None:
+        """Alternatives to tell of each token; None: no log-probabilities."""
+        return None if self.logprobs is None else check_tops(self.logprobs, "logprobs")
+
+    def prompts(self) -> list[str | list[int]]:
+        """Return the prompts. Raises `RequestError` unless there is at least one, and each has something."""
+        given = [self.prompt] if isinstance(self.prompt, str) else self.prompt
+        ids = [one for one in given if isinstance(one, int)]
+        if ids and len(ids) == len(given):
+            return [ids]
+        found = [one for one in given if not isinstance(one, int)]
+        if not 1 <= len(found) <= MOST_PROMPTS or not all(found) or ids:
+            raise bad(f"prompt must be 1 to {MOST_PROMPTS} texts or lists of token ids, none empty", param="prompt")
+        return found

@@ -1,0 +1,82 @@
+"""Reading of bodies: JSON into types; what does not belong is named with its place and what may have been meant."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from volumetric.serve.problem import RequestError, bad
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+ALIASES: Final = {
+    "n_predict": "max_tokens",
+    "max_new_tokens": "max_tokens",
+    "temp": "temperature",
+    "repeat_penalty": "repetition_penalty",
+    "repeat_last_n": "repetition_window",
+    "stop_ids": "stop_token_ids",
+}
+"""Names that other servers use, and ours."""
+NO_EFFECT: Final = frozenset(
+    {
+        "user",
+        "metadata",
+        "service_tier",
+        "safety_identifier",
+        "prompt_cache_key",
+        "prompt_cache_retention",
+        "verbosity",
+    }
+)
+"""Fields that name who asks or what it costs: they change no answer, and are accepted."""
+_UNKNOWN = re.compile(r"unknown field `(?P<name>[^`]*)`")
+_PLACE = re.compile(r" - at `\$\.?(?P<place>[^`]*)`$")
+_DEEPEST: Final = 64
+
+
+def read(body: bytes, kind: type[T]) -> T:
+    """Return the body of a request.
+
+    Raises
+    ------
+    RequestError : the body is no JSON, has a field that `kind` has not, or one of another type
+    """
+    try:
+        given: Any = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise bad(f"the body is not JSON: {str(error)[:200]}", code="invalid_json") from None
+    if not isinstance(given, dict):
+        raise bad(f"the body must be a JSON object, got {type(given).__name__}", code="invalid_json")
+    known = set(kind.__struct_fields__)
+    for other, name in ALIASES.items():
+        if other in given and name in known:
+            if name in given:
+                raise bad(f"{other} and {name} are the same: give one of them", param=other)
+            given[name] = given.pop(other)
+    for name in NO_EFFECT & given.keys():
+        del given[name]
+    try:
+        return msgspec.convert(given, kind)
+    except msgspec.ValidationError as error:
+        raise _problem(str(error), given, kind) from None
+    except RecursionError:
+        raise bad("the body is nested too deeply", code="invalid_json") from None
+
+
+def _problem(message: str, given: dict[str, Any], kind: type[msgspec.Struct]) -> RequestError:
+    """Say in OpenAI's shape what msgspec found."""
+    place = found["place"] if (found := _PLACE.search(message)) else None
+    told = _PLACE.sub("", message)
+    unknown = _UNKNOWN.search(told)
+    if unknown is None:
+        return bad(f"{place or 'body'}: {told[:1].lower()}{told[1:]}", param=place, code="invalid_type")
+    name = unknown["name"]
+    where = f"{place}.{name}" if place else name
+    known = kind.__struct_fields__ if place is None else ()
+    close = difflib.get_close_matches(name, known, n=1)
+    hint = f"; did you mean {close[0]!r}?" if close else ": this server does not honour it, so leave it out"
+    return bad(f"unknown field {where!r}{hint}", param=where, code="unknown_field")

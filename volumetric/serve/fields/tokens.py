@@ -1,0 +1,29 @@
+"""The bodies of requests to count tokens, in vLLM's shapes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from volumetric.serve.fields.chat import Message
+
+
+class TokenizeRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """``POST /tokenize``: a text, or a conversation as the model's template writes it."""
+
+    model: str | None = None
+    prompt: str | None = None
+    messages: list[Message] | None = None
+    add_special_tokens: bool = True
+    add_generation_prompt: bool = True
+    tools: list[dict[str, Any]] | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+    return_token_strs: bool | None = None
+
+
+class DetokenizeRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """``POST /detokenize``."""
+
+    tokens: list[int]
+    model: str | None = None

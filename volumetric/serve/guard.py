@@ -1,0 +1,132 @@
+"""Guard: what stands before all endpoints: who may ask, under which name, what becomes of errors, and the log.
+
+Plain ASGI: it adds microseconds, and leaves streams alone.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import logging
+import time
+import uuid
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from volumetric.serve.problem import RequestError, problem_of
+
+if TYPE_CHECKING:
+    from volumetric.serve.serving import Serving
+
+logger = logging.getLogger(__name__)
+access = logging.getLogger("volumetric.serve.access")
+
+_OPEN = ("/health", "/v1/health")
+"""Paths that need no key: load balancers ask there."""
+_PAGE = "/"
+_GONE = 499
+
+
+class Guard:
+    """Wraps an application.
+
+    Parameters
+    ----------
+    app : what answers
+    serving : whose settings count
+    """
+
+    def __init__(self, app: ASGIApp, serving: Serving) -> None:
+        self._app = app
+        self._serving = serving
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a request through, or answer in its place."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        began, status = time.monotonic(), 0
+        request_id = uuid.uuid4().hex
+
+        async def sending(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                MutableHeaders(scope=message)["x-request-id"] = request_id
+            await send(message)
+
+        try:
+            self._check(scope)
+            await self._app(scope, receive, sending)
+        except ClientDisconnect:
+            status = _GONE
+        except Exception as error:
+            problem = _problem(error, scope)
+            if problem.status >= 500 and not isinstance(error, RequestError):
+                logger.error("request %s: %s", request_id, error, exc_info=error)
+            if status == 0:
+                answer = Response(
+                    problem.encoded, problem.status, headers=dict(problem.headers), media_type="application/json"
+                )
+                await answer(scope, receive, sending)
+        finally:
+            self._log(scope, request_id, status, time.monotonic() - began)
+
+    def _check(self, scope: Scope) -> None:
+        """Raise `RequestError` for a name that is not ours, or without the key."""
+        headers, settings = Headers(scope=scope), self._serving.settings
+        host = (
+            headers.get("host", "").rsplit(":", 1)[0] if not headers.get("host", "").endswith("]") else headers["host"]
+        )
+        if settings.hosts is not None and host.lower() not in settings.hosts:
+            # A web page may let its own name point to this machine; then the browser tells that name here.
+            raise RequestError(403, f"this server does not answer to the name {host[:100]!r}", code="unknown_host")
+        if settings.api_key is None or scope["path"] in _OPEN or scope["path"] == _PAGE or scope["method"] == "OPTIONS":
+            return
+        scheme, _, given = headers.get("authorization", "").partition(" ")
+        shown = given.strip() if scheme.lower() == "bearer" else headers.get("x-api-key", "")
+        if not hmac.compare_digest(shown.encode(), settings.api_key.encode()):
+            raise RequestError(
+                401,
+                "the API key is missing or wrong: send it as Authorization: Bearer KEY",
+                kind="authentication_error",
+                code="invalid_api_key",
+            )
+
+    def _log(self, scope: Scope, request_id: str, status: int, seconds: float) -> None:
+        """Tell of a request: never of what it asked, nor of who may."""
+        path = scope["path"] if status not in (404, 405) else "other"
+        answered = self._serving.answered
+        answered[path, status] = answered.get((path, status), 0) + 1
+        if access.isEnabledFor(logging.INFO):
+            client = scope.get("client")
+            told: Mapping[str, object] = {
+                "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+                "id": request_id,
+                "client": client[0] if client else None,
+                "method": scope["method"],
+                "path": scope["path"][:200],
+                "status": status,
+                "seconds": round(seconds, 4),
+            }
+            access.info(json.dumps(told))
+
+
+def _problem(error: Exception, scope: Scope) -> RequestError:
+    if not isinstance(error, HTTPException):
+        return problem_of(error)
+    if error.status_code == 404:
+        from volumetric.serve.app import PATHS
+
+        return RequestError(
+            404, f"there is no {scope['path'][:200]} here; there is: {', '.join(PATHS)}", code="not_found"
+        )
+    if error.status_code == 405:
+        return RequestError(405, f"{scope['path']} does not take {scope['method']}", code="method_not_allowed")
+    return RequestError(error.status_code, error.detail)

@@ -1,0 +1,98 @@
+"""Problems: what is wrong with a request, in the shape and with the codes that clients of OpenAI's API expect."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from volumetric.errors import (
+    DoesNotFitError,
+    ExpiredError,
+    GenerationError,
+    OverloadedError,
+    ShuttingDownError,
+    SpecError,
+    UnsupportedError,
+    VolumetricError,
+)
+
+INVALID = "invalid_request_error"
+
+
+class RequestError(Exception):
+    """What a client is told.
+
+    Parameters
+    ----------
+    status : of HTTP
+    message : what failed, what was expected, and what to do
+    kind, code : ``type`` and ``code`` of the error
+    param : place in the body, as ``messages[0].role``
+    retry_after : seconds after which it is worth trying again
+    """
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        *,
+        kind: str = INVALID,
+        code: str | None = None,
+        param: str | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.kind = kind
+        self.code = code
+        self.param = param
+        self.retry_after = retry_after
+
+    @property
+    def detail(self) -> dict[str, Any]:
+        """The body of the answer."""
+        told = {"message": str(self), "type": self.kind, "param": self.param, "code": self.code}
+        return {"error": told}
+
+    @property
+    def encoded(self) -> bytes:
+        """The body of the answer as JSON."""
+        return msgspec.json.encode(self.detail)
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Headers of the answer besides its type and length."""
+        if self.retry_after is None:
+            return {}
+        return {"retry-after": str(math.ceil(self.retry_after))}
+
+
+def bad(message: str, *, param: str | None = None, code: str | None = None) -> RequestError:
+    """Return the problem of a request that cannot be served as it is."""
+    return RequestError(400, message, param=param, code=code)
+
+
+def problem_of(error: Exception, *, param: str | None = None) -> RequestError:
+    """Return what a client is told of an error of the engine. What nobody foresaw gives no details away."""
+    if isinstance(error, RequestError):
+        return error
+    if not isinstance(error, VolumetricError):
+        return RequestError(500, "the server failed; its log tells why", kind="server_error", code="internal_error")
+    message = f"{error}; {error.hint}" if error.hint else str(error)
+    if isinstance(error, OverloadedError):
+        return RequestError(429, message, kind="rate_limit_error", code="queue_full", retry_after=error.retry_after)
+    if isinstance(error, DoesNotFitError):
+        return RequestError(400, message, code="context_length_exceeded", param=param)
+    if isinstance(error, ShuttingDownError):
+        return RequestError(503, message, kind="unavailable_error", code="server_shutdown", retry_after=1)
+    if isinstance(error, ExpiredError):
+        code = "queue_timeout" if error.queued else "deadline_exceeded"
+        return RequestError(503, message, kind="unavailable_error", code=code, retry_after=1)
+    if isinstance(error, (SpecError, UnsupportedError)):
+        return RequestError(400, message, param=param, code="invalid_value")
+    if isinstance(error, GenerationError):
+        return RequestError(400, message, param=param)
+    return RequestError(500, message, kind="server_error", code="device_error")

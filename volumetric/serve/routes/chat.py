@@ -1,0 +1,91 @@
+"""``POST /v1/chat/completions``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from volumetric.errors import GenerationError
+from volumetric.serve.bodies import body_of
+from volumetric.serve.completing import complete, engine_of
+from volumetric.serve.fields.chat import ChatRequest
+from volumetric.serve.jobs import job_of
+from volumetric.serve.problem import bad, problem_of
+from volumetric.serve.shapes import ChatShape
+
+if TYPE_CHECKING:
+    from volumetric.serve.serving import Served, Serving
+
+
+async def chat(request: Request) -> Response:
+    """Answer a conversation."""
+    serving: Serving = request.app.state.serving
+    asked = await body_of(request, ChatRequest)
+    served = serving.model(asked.model)
+    engine_of(served)
+    asked.check()
+    refuse_unenforced(asked)
+    args = template_args(asked)
+    try:
+        ids = await serving.aside(
+            conversation_ids, served, asked.conversation(), args, bool(asked.continue_final_message)
+        )
+    except GenerationError as error:
+        raise problem_of(error, param="messages") from None
+    job = job_of(asked, served, ids, asked.tops, serving.settings)
+    shape = ChatShape(
+        model=served.name,
+        fingerprint=served.fingerprint,
+        text_of=served.text_of,
+        tops=asked.tops,
+        with_usage=bool(asked.stream_options and asked.stream_options.include_usage),
+    )
+    return await complete(request, served, [job], shape, stream=bool(asked.stream))
+
+
+def refuse_unenforced(asked: ChatRequest) -> None:
+    """Raise `RequestError` for an answer of a form that is not enforced: it is never left to chance."""
+    if asked.response_format is not None and asked.response_format.type != "text":
+        raise bad(f"response_format {asked.response_format.type} is not supported here", param="response_format")
+    if asked.tools and asked.tool_choice != "none":
+        raise bad("tools are not supported here", param="tools")
+    if asked.tool_choice not in (None, "none", "auto"):
+        raise bad("tool_choice takes tools", param="tool_choice")
+
+
+def template_args(asked: ChatRequest) -> dict[str, Any]:
+    """Return what the chat template is told besides the messages. Raises `RequestError`."""
+    args = dict(asked.chat_template_kwargs or {})
+    for name in ("messages", "tools", "add_generation_prompt"):
+        if name in args:
+            raise bad(f"chat_template_kwargs cannot have {name!r}", param="chat_template_kwargs")
+    if asked.reasoning_effort is not None:
+        args["reasoning_effort"] = asked.reasoning_effort
+    going_on = bool(asked.continue_final_message)
+    if going_on and asked.add_generation_prompt:
+        raise bad("continue_final_message and add_generation_prompt exclude each other", param="add_generation_prompt")
+    args["add_generation_prompt"] = not going_on if asked.add_generation_prompt is None else asked.add_generation_prompt
+    return args
+
+
+def conversation_ids(
+    served: Served, messages: list[dict[str, Any]], args: dict[str, Any], going_on: bool = False
+) -> list[int]:
+    """Return a conversation's token ids; `going_on` leaves the last message open.
+
+    Raises `GenerationError` where the template refuses it.
+    """
+    model = served.model
+    if not going_on:
+        return model.encode(messages, template_args=args)
+    template, tokenizer = model.loaded.chat_template, model.tokenizer
+    if template is None or tokenizer is None:
+        return model.encode(messages, template_args=args)  # raises, with what is missing
+    text = template.render(messages, **args)
+    end = messages[-1]["content"].rstrip()
+    at = text.rfind(end)
+    if at < 0:
+        raise GenerationError("the chat template does not show the last message as it is, so it cannot be continued")
+    return tokenizer.encode(text[: at + len(end)], add_special_tokens=False)

@@ -1,0 +1,41 @@
+"""``POST /v1/completions``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from volumetric.errors import GenerationError
+from volumetric.serve.bodies import body_of
+from volumetric.serve.completing import complete, engine_of
+from volumetric.serve.fields.completion import CompletionRequest
+from volumetric.serve.jobs import job_of
+from volumetric.serve.problem import problem_of
+from volumetric.serve.shapes import TextShape
+
+if TYPE_CHECKING:
+    from volumetric.serve.serving import Serving
+
+
+async def completions(request: Request) -> Response:
+    """Continue prompts."""
+    serving: Serving = request.app.state.serving
+    asked = await body_of(request, CompletionRequest)
+    served = serving.model(asked.model)
+    engine_of(served)
+    asked.check()
+    try:
+        prompts = [await serving.aside(served.model.encode, prompt) for prompt in asked.prompts()]
+    except GenerationError as error:
+        raise problem_of(error, param="prompt") from None
+    jobs = [job_of(asked, served, ids, asked.tops, serving.settings) for ids in prompts]
+    shape = TextShape(
+        model=served.name,
+        fingerprint=served.fingerprint,
+        text_of=served.text_of,
+        tops=asked.tops,
+        with_usage=bool(asked.stream_options and asked.stream_options.include_usage),
+    )
+    return await complete(request, served, jobs, shape, stream=bool(asked.stream))

@@ -1,0 +1,102 @@
+"""``GET /metrics``: figures in Prometheus' text format 0.0.4."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+if TYPE_CHECKING:
+    from volumetric.generate.scheduling.stats import Histogram, Stats
+    from volumetric.serve.serving import Serving
+
+_COUNTERS: Mapping[str, tuple[str, str]] = {
+    "submitted": ("jobs_total", "Jobs taken on."),
+    "finished": ("finished_total", "Jobs that ended with all of their texts."),
+    "failed": ("failed_total", "Jobs that ended with an error."),
+    "cancelled": ("cancelled_total", "Jobs whose client left, or that were ended."),
+    "expired": ("expired_total", "Jobs that were too late."),
+    "preempted": ("preemptions_total", "Texts that gave up their seat for want of memory, and were computed again."),
+    "prompt_tokens": ("prompt_tokens_total", "Tokens of prompts."),
+    "cached_tokens": ("prompt_tokens_cached_total", "Tokens of prompts that needed no computing."),
+    "generated_tokens": ("generated_tokens_total", "Tokens generated."),
+    "prefix_evictions": ("prefix_evictions_total", "Kept prefixes that were dropped for want of memory."),
+}
+_GAUGES: Mapping[str, tuple[str, str]] = {
+    "running": ("requests_running", "Texts that are computed."),
+    "waiting": ("requests_waiting", "Jobs that wait for a seat."),
+    "queue_tokens": ("queue_tokens", "Tokens of the prompts of jobs that wait."),
+    "state_bytes": ("kv_bytes", "Memory of all states."),
+    "prefix_bytes": ("prefix_bytes", "Memory of kept prefixes."),
+    "prefix_entries": ("prefix_entries", "Kept prefixes."),
+}
+_HISTOGRAMS: Mapping[str, tuple[str, str]] = {
+    "first_token": ("time_to_first_token_seconds", "From submission to the first token."),
+    "between_tokens": ("inter_token_seconds", "From one token to the next."),
+    "queued": ("queue_seconds", "From submission to a seat."),
+    "requests": ("request_seconds", "From submission to the end."),
+    "rows": ("batch_rows", "Rows of a call of the device."),
+}
+
+
+async def metrics(request: Request) -> Response:
+    """Tell all figures."""
+    serving: Serving = request.app.state.serving
+    stats = {served.name: served.engine.scheduler.stats for served in serving.models.values() if served.engine}
+    text = "\n".join([*_scheduler_lines(stats), *_answer_lines(serving.answered)]) + "\n"
+    return Response(text.encode(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+def _scheduler_lines(stats: Mapping[str, Stats]) -> Iterator[str]:
+    for kind, table in (("counter", _COUNTERS), ("gauge", _GAUGES)):
+        for field, (name, told) in table.items():
+            yield from _head(name, kind, told)
+            for model, one in stats.items():
+                yield f"volumetric_{name}{_labels(model=model)} {getattr(one, field)}"
+    yield from _head("kv_bytes_limit", "gauge", "Most memory of all states; 0: no bound.")
+    for model, one in stats.items():
+        yield f"volumetric_kv_bytes_limit{_labels(model=model)} {one.state_limit or 0}"
+    yield from _head("rejected_total", "counter", "Jobs that were refused.")
+    for model, one in stats.items():
+        for reason, count in sorted(one.rejected.items()):
+            yield f"volumetric_rejected_total{_labels(model=model, reason=reason)} {count}"
+    for field, (name, told) in _HISTOGRAMS.items():
+        yield from _head(name, "histogram", told)
+        for model, one in stats.items():
+            yield from _histogram(name, getattr(one, field), model=model)
+    yield from _head("step_seconds", "histogram", "Duration of a call of the device.")
+    for model, one in stats.items():
+        yield from _histogram("step_seconds", one.prompt_steps, model=model, kind="prompt")
+        yield from _histogram("step_seconds", one.decode_steps, model=model, kind="decode")
+
+
+def _answer_lines(answered: Mapping[tuple[str, int], int]) -> Iterator[str]:
+    yield from _head("requests_total", "counter", "Answers, by path and status.")
+    for (path, status), count in sorted(answered.items()):
+        yield f"volumetric_requests_total{_labels(endpoint=path, status=str(status))} {count}"
+
+
+def _histogram(name: str, values: Histogram, **labels: str) -> Iterator[str]:
+    below = 0
+    for bound, count in zip((*values.bounds, None), values.counts, strict=True):
+        below += count
+        le = "+Inf" if bound is None else f"{bound:g}"
+        yield f"volumetric_{name}_bucket{_labels(**labels, le=le)} {below}"
+    yield f"volumetric_{name}_sum{_labels(**labels)} {values.total}"
+    yield f"volumetric_{name}_count{_labels(**labels)} {below}"
+
+
+def _head(name: str, kind: str, told: str) -> Iterator[str]:
+    yield f"# HELP volumetric_{name} {told}"
+    yield f"# TYPE volumetric_{name} {kind}"
+
+
+def _labels(**labels: str) -> str:
+    told = (f'{name}="{_escaped(value)}"' for name, value in labels.items())
+    return "{" + ",".join(told) + "}"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

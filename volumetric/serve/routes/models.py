@@ -1,0 +1,40 @@
+"""``GET /v1/models`` and ``GET /health``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from volumetric.serve.problem import RequestError
+from volumetric.serve.serving import encoded
+
+if TYPE_CHECKING:
+    from volumetric.serve.serving import Serving
+
+
+async def models(request: Request) -> Response:
+    """List the models."""
+    serving: Serving = request.app.state.serving
+    told = [served.describe(serving.created) for served in serving.models.values()]
+    return Response(encoded({"object": "list", "data": told}), media_type="application/json")
+
+
+async def model(request: Request) -> Response:
+    """Describe a model."""
+    serving: Serving = request.app.state.serving
+    served = serving.model(request.path_params["name"])
+    return Response(encoded(served.describe(serving.created)), media_type="application/json")
+
+
+async def health(request: Request) -> Response:
+    """Say whether requests are taken: 200, or 503 while the server loads, shuts down, or its engine has died."""
+    serving: Serving = request.app.state.serving
+    if not serving.ready:
+        raise RequestError(
+            503, "the server is loading or shutting down", kind="unavailable_error", code="unavailable", retry_after=1
+        )
+    if not all(engine.alive for engine in serving.engines):
+        raise RequestError(503, "an engine has died; the log tells why", kind="server_error", code="engine_died")
+    return Response(encoded({"status": "ok"}), media_type="application/json")

@@ -1,0 +1,74 @@
+"""``POST /tokenize`` and ``POST /detokenize``, with the fields that vLLM gave them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from volumetric.errors import GenerationError
+from volumetric.loaders.tokenizer import Tokenizer
+from volumetric.serve.bodies import body_of
+from volumetric.serve.fields.chat import ChatRequest
+from volumetric.serve.fields.tokens import DetokenizeRequest, TokenizeRequest
+from volumetric.serve.problem import bad, problem_of
+from volumetric.serve.routes.chat import conversation_ids, template_args
+from volumetric.serve.serving import encoded
+
+if TYPE_CHECKING:
+    from volumetric.serve.serving import Served, Serving
+
+
+async def tokenize(request: Request) -> Response:
+    """Tell the token ids of a text, or of a conversation."""
+    serving: Serving = request.app.state.serving
+    asked = await body_of(request, TokenizeRequest)
+    served = serving.model(asked.model)
+    if (asked.prompt is None) == (asked.messages is None):
+        raise bad("give either prompt or messages", param="prompt")
+    tokenizer = tokenizer_of(served)
+    try:
+        if asked.prompt is not None:
+            ids = await serving.aside(_encode, tokenizer, asked.prompt, asked.add_special_tokens)
+        else:
+            like = ChatRequest(
+                messages=asked.messages or [],
+                chat_template_kwargs=asked.chat_template_kwargs,
+                add_generation_prompt=asked.add_generation_prompt,
+            )
+            args = template_args(like) | ({"tools": asked.tools} if asked.tools else {})
+            ids = await serving.aside(conversation_ids, served, like.conversation(), args)
+    except GenerationError as error:
+        raise problem_of(error, param="messages" if asked.prompt is None else "prompt") from None
+    told: dict[str, Any] = {"count": len(ids), "max_model_len": served.model.info.context, "tokens": ids}
+    if asked.return_token_strs:
+        told["token_strs"] = [served.text_of(token) for token in ids]
+    return Response(encoded(told), media_type="application/json")
+
+
+async def detokenize(request: Request) -> Response:
+    """Tell the text of token ids."""
+    serving: Serving = request.app.state.serving
+    asked = await body_of(request, DetokenizeRequest)
+    tokenizer = tokenizer_of(serving.model(asked.model))
+    try:
+        text = await serving.aside(_decode, tokenizer, asked.tokens)
+    except GenerationError as error:
+        raise problem_of(error, param="tokens") from None
+    return Response(encoded({"prompt": text}), media_type="application/json")
+
+
+def tokenizer_of(served: Served) -> Tokenizer:
+    """Return a model's tokenizer. Raises `RequestError` where it has none."""
+    if served.model.tokenizer is None:
+        raise bad(f"{served.name} has no tokenizer", param="model")
+    return served.model.tokenizer
+
+
+def _encode(tokenizer: Tokenizer, text: str, special: bool) -> list[int]:
+    return tokenizer.encode(text, add_special_tokens=special)
+
+
+def _decode(tokenizer: Tokenizer, ids: list[int]) -> str:
+    return tokenizer.decode(ids, skip_special_tokens=False)

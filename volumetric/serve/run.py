@@ -1,0 +1,202 @@
+"""Running a server: models are loaded, requests taken, and, when asked to end, those under way are finished or told."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import socket
+import threading
+import time
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import uvicorn
+from starlette.applications import Starlette
+
+from volumetric.errors import DeviceError
+from volumetric.serve.app import application
+from volumetric.serve.engine import Engine
+from volumetric.serve.serving import Served, Serving, Settings, generates
+
+if TYPE_CHECKING:
+    from volumetric.generate.model import Model
+    from volumetric.generate.scheduling.limits import Limits
+
+logger = logging.getLogger(__name__)
+
+_GRACE = 1.0
+"""Seconds after the drain in which answers that have ended may still go out."""
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Return a socket that listens; port 0 takes a free one.
+
+    Raises
+    ------
+    DeviceError : the address is in use, or is none of this machine
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((host, port))
+        sock.listen(2048)
+    except OSError as error:
+        sock.close()
+        raise DeviceError(
+            f"cannot listen on {host} port {port}: {error.strerror}",
+            hint="choose another with --port, or 0 for a free one",
+        ) from error
+    return sock
+
+
+class _Uvicorn(uvicorn.Server):
+    """uvicorn without signal handlers of its own: what a signal means is decided here."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        """Leave signals alone."""
+        yield
+
+
+class Server:
+    """A server for models.
+
+    Parameters
+    ----------
+    models : the names that clients use → what opens the model, called again for a reload; the first is the default
+    settings, limits : of requests, and of each engine
+    drain : seconds that requests under way have when the server is to end
+    """
+
+    def __init__(
+        self,
+        models: Mapping[str, Callable[[], Model]],
+        settings: Settings,
+        limits: Limits,
+        *,
+        drain: float = 30.0,
+    ) -> None:
+        self.serving = Serving(models={}, settings=settings, created=int(time.time()))
+        self._openers = models
+        self._limits = limits
+        self._drain = drain
+        self._failure: BaseException | None = None
+        self._server: _Uvicorn | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._ending = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def run(self, sock: socket.socket, *, on_ready: Callable[[], None] = lambda: None) -> None:
+        """Serve until `stop`, or in the main thread until SIGTERM or SIGINT; SIGHUP there opens all models anew.
+
+        The server answers while models are opened; until then it says that it is not ready. Raises what opening raises.
+        """
+        asyncio.run(self._serve(sock, on_ready))
+        if self._failure is not None:
+            raise self._failure
+
+    def stop(self) -> None:
+        """Let requests under way end, and the server with them; a second call ends it at once. For any thread."""
+        if self._loop is not None:
+            with contextlib.suppress(RuntimeError):  # it has ended
+                self._loop.call_soon_threadsafe(self._end)
+
+    async def _serve(self, sock: socket.socket, on_ready: Callable[[], None]) -> None:
+        @contextlib.asynccontextmanager
+        async def lifespan(_: Starlette) -> AsyncGenerator[None, None]:
+            self._start(self._open(on_ready))
+            yield
+
+        config = uvicorn.Config(
+            application(self.serving, lifespan),
+            log_config=None,
+            access_log=False,
+            lifespan="on",
+            server_header=False,
+            timeout_keep_alive=65,
+            timeout_graceful_shutdown=5,
+        )
+        self._server = server = _Uvicorn(config)
+        self._loop = loop = asyncio.get_running_loop()
+        handlers = self._handlers() if threading.current_thread() is threading.main_thread() else {}
+        try:
+            for number, handler in handlers.items():
+                loop.add_signal_handler(number, handler)
+            await server.serve([sock])
+        finally:
+            for number in handlers:
+                loop.remove_signal_handler(number)
+            self.serving.ready = False
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            for served in self.serving.models.values():
+                served.close()
+            self.serving.pool.shutdown(wait=False, cancel_futures=True)
+
+    def _handlers(self) -> Mapping[int, Callable[[], None]]:
+        handlers: dict[int, Callable[[], None]] = {signal.SIGTERM: self._end, signal.SIGINT: self._end}
+        if hasattr(signal, "SIGHUP"):
+            handlers[signal.SIGHUP] = lambda: self._start(self._reload())
+        return handlers
+
+    def _start(self, what: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(what)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _open(self, on_ready: Callable[[], None]) -> None:
+        """Open all models, and take requests."""
+        try:
+            for name, opener in self._openers.items():
+                served = await self._opened(name, opener)
+                self.serving.models = {**self.serving.models, name: served}
+        except Exception as error:  # `run` raises it, once the server has ended
+            self._failure = error
+            if self._server is not None:
+                self._server.should_exit = True
+            return
+        self.serving.ready = True
+        on_ready()
+
+    async def _opened(self, name: str, opener: Callable[[], Model]) -> Served:
+        model = await asyncio.to_thread(opener)
+        return Served(name, model, Engine(model, self._limits) if generates(model) else None)
+
+    async def _reload(self) -> None:
+        """Open all models anew, one after the other; requests under way are finished by the model that they have."""
+        for name, opener in self._openers.items():
+            try:
+                served = await self._opened(name, opener)
+            except Exception as error:  # the model of before goes on
+                logger.error("%s was not opened anew: %s", name, error)
+                continue
+            before = self.serving.models[name]
+            self.serving.models = {**self.serving.models, name: served}
+            logger.info("%s was opened anew", name)
+            while before.busy:
+                await asyncio.sleep(0.05)
+            await asyncio.to_thread(before.close)
+
+    def _end(self) -> None:
+        """Take nothing new, and stop when what runs has ended, or its time is over."""
+        if self._server is None or self._ending:
+            if self._server is not None:
+                self._server.force_exit = self._server.should_exit = True
+            return
+        self._ending = True
+        self.serving.ready = False
+        logger.info("shutting down: requests under way have %g s", self._drain)
+        self._start(self._finish(self._server))
+
+    async def _finish(self, server: _Uvicorn) -> None:
+        until = time.monotonic() + self._drain
+        engines = list(self.serving.engines)
+        for engine in engines:
+            engine.scheduler.drain(until)
+        while not all(engine.scheduler.idle for engine in engines) and time.monotonic() < until + _GRACE:
+            await asyncio.sleep(0.02)
+        server.should_exit = True  # uvicorn lets the answers that have begun go out

@@ -1,0 +1,178 @@
+"""Serving: the models of a server by their names, and the settings that all requests share."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+import volumetric
+from volumetric.errors import GenerationError, SpecError
+from volumetric.serve.engine import Engine
+from volumetric.serve.problem import RequestError
+
+if TYPE_CHECKING:
+    from volumetric.generate.model import Model
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What a server allows.
+
+    Attributes
+    ----------
+    api_key : what clients must show; None: nothing
+    hosts : names under which the server may be asked for; None: any
+    origins : web pages that may ask, by their origin; none unless named
+    max_body : bytes of a request
+    request_seconds : after which a request fails
+    """
+
+    api_key: str | None = None
+    hosts: frozenset[str] | None = None
+    origins: tuple[str, ...] = ()
+    max_body: int = 8 * 2**20
+    request_seconds: float = 600.0
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        if self.api_key is not None and not self.api_key.strip():
+            raise SpecError("the API key is empty", hint="leave it out, or set it to something that is hard to guess")
+        if self.max_body < 1 or not self.request_seconds > 0:
+            raise SpecError("limits of requests must be above 0")
+
+
+class Served:
+    """A model under a name: an engine where it generates, its encoder where it makes embeddings.
+
+    Parameters
+    ----------
+    name : what clients call it
+    model : it stays open as long as it is served
+    engine : None for an encoder
+    """
+
+    def __init__(self, name: str, model: Model, engine: Engine | None) -> None:
+        self.name = name
+        self.model = model
+        self.engine = engine
+        self.embedding = asyncio.Lock()
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Equal where the same seed gives the same text: model, scheme, options and version."""
+        info = self.model.info
+        what = (volumetric.__version__, info.name, info.dtype, info.device, repr(info.options))
+        return "fp_" + hashlib.blake2b("\0".join(what).encode(), digest_size=6).hexdigest()
+
+    @property
+    def busy(self) -> bool:
+        """Whether requests are under way."""
+        return self.embedding.locked() or (self.engine is not None and not self.engine.scheduler.idle)
+
+    def close(self) -> None:
+        """End what is under way, and let go of the model."""
+        if self.engine is not None:
+            self.engine.close()
+        self.model.close()
+
+    def describe(self, created: int) -> dict[str, Any]:
+        """Return what ``/v1/models`` tells."""
+        info = self.model.info
+        return {
+            "id": self.name,
+            "object": "model",
+            "created": created,
+            "owned_by": "volumetric",
+            "max_model_len": info.context,
+            "meta": {
+                "dtype": info.dtype,
+                "device": info.device,
+                "context_length": info.context_length,
+                "vocab_size": info.vocab_size,
+                "embeddings": self.engine is None,
+                "sampling": str(self.model.merged()) if self.engine is not None else "",
+                "system_fingerprint": self.fingerprint,
+            },
+        }
+
+    def text_of(self, token: int) -> str:
+        """Return the text of a single token."""
+        tokenizer = self.model.tokenizer
+        return "" if tokenizer is None else tokenizer.decode([token], skip_special_tokens=False)
+
+
+@dataclass(slots=True)
+class Serving:
+    """What a server has.
+
+    Attributes
+    ----------
+    models : by name
+    settings : see `Settings`
+    created : when the server started, in Unix time
+    ready : it takes requests; not while it loads, and not while it shuts down
+    pool : for tokenizers and templates
+    """
+
+    models: Mapping[str, Served]
+    settings: Settings
+    created: int
+    ready: bool = False
+    pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(2, thread_name_prefix="tokenizer"))
+    answered: dict[tuple[str, int], int] = field(default_factory=dict)
+    """(path, status) → answers, for ``/metrics``."""
+
+    def model(self, name: str | None) -> Served:
+        """Return the model that a request names; the only one, or the first, where it names none.
+
+        Raises
+        ------
+        RequestError : there is no such model, or the server is not ready
+        """
+        if not self.ready:
+            raise RequestError(
+                503,
+                "the server is loading or shutting down",
+                kind="unavailable_error",
+                code="unavailable",
+                retry_after=1,
+            )
+        if name in (None, "", "default"):
+            return next(iter(self.models.values()))
+        found = self.models.get(name)
+        if found is None:
+            known = ", ".join(self.models)
+            raise RequestError(
+                404, f"there is no model {name!r} here; there is: {known}", param="model", code="model_not_found"
+            )
+        return found
+
+    @property
+    def engines(self) -> Iterator[Engine]:
+        """All engines."""
+        return (served.engine for served in self.models.values() if served.engine is not None)
+
+    async def aside(self, what: Any, *args: Any) -> Any:
+        """Run what takes long but needs no device, beside the event loop."""
+        return await asyncio.get_running_loop().run_in_executor(self.pool, what, *args)
+
+
+def generates(model: Model) -> bool:
+    """Whether a model predicts the next token; one that does not can make embeddings."""
+    try:
+        model.require_generator()
+    except GenerationError:
+        return False
+    return True
+
+
+def encoded(told: object) -> bytes:
+    """Return JSON."""
+    return msgspec.json.encode(told)

@@ -1,0 +1,198 @@
+"""Shapes: how generations look as chat completions and as text completions, whole and in pieces."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from volumetric.generate.events import Generation, TokenEvent, TopLogprobs
+
+Told = dict[str, Any]
+"""What becomes JSON."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Shape:
+    """What all answers to one request have in common; chat and text completions fill in the rest.
+
+    Attributes
+    ----------
+    model : the name by which the client knows it
+    fingerprint : of weights, scheme and version: where it is the same, a seed gives the same text
+    text_of : text of a single token
+    tops : alternatives to tell of each token; None: no log-probabilities
+    with_usage : whether pieces of a stream mention usage
+    """
+
+    model: str
+    fingerprint: str
+    text_of: Callable[[int], str]
+    tops: int | None = None
+    with_usage: bool = False
+    id: str = ""
+    created: int = field(default_factory=lambda: int(time.time()))
+
+    prefix = "cmpl-"
+    whole_kind = piece_kind = "text_completion"
+
+    def __post_init__(self) -> None:
+        self.id = self.id or f"{self.prefix}{uuid.uuid4().hex}"
+
+    def _head(self, kind: str) -> Told:
+        return {
+            "id": self.id,
+            "object": kind,
+            "created": self.created,
+            "model": self.model,
+            "system_fingerprint": self.fingerprint,
+        }
+
+    def whole(self, prompts: Sequence[Sequence[Generation]]) -> Told:
+        """Return the answer to prompts with some texts each."""
+        texts = [one for generations in prompts for one in generations]
+        choices = [self.choice(i, one) for i, one in enumerate(texts)]
+        return {
+            **self._head(self.whole_kind),
+            "choices": choices,
+            "usage": usage(prompts),
+            "timings": timings(texts[0]),
+        }
+
+    def pieces(self, choices: list[Told]) -> Told:
+        """Return a piece of a stream."""
+        told = {**self._head(self.piece_kind), "choices": choices}
+        return told | {"usage": None} if self.with_usage else told
+
+    def usage(self, prompts: Sequence[Sequence[Generation]]) -> Told:
+        """Return the last piece of a stream, which tells what it cost."""
+        return {**self._head(self.piece_kind), "choices": [], "usage": usage(prompts)}
+
+    def opening(self, index: int) -> Told | None:
+        """Return what comes before the first token of a text, if anything does."""
+        return None
+
+    def choice(self, index: int, generation: Generation) -> Told:
+        """Return a whole text."""
+        return {
+            "index": index,
+            "text": generation.text,
+            "logprobs": self._tokens(_told_of(generation)),
+            "finish_reason": generation.finish_reason,
+        }
+
+    def piece(self, index: int, tokens: Sequence[TokenEvent]) -> Told:
+        """Return some tokens of a text."""
+        return {
+            "index": index,
+            "text": "".join(token.text for token in tokens),
+            "logprobs": self._tokens([(one.token_id, one.logprob or 0.0, one.top_logprobs or ()) for one in tokens]),
+            "finish_reason": None,
+        }
+
+    def closing(self, index: int, reason: str) -> Told:
+        """Return what comes after the last token of a text."""
+        return {"index": index, "text": "", "logprobs": None, "finish_reason": reason}
+
+    def _tokens(self, drawn: Sequence[tuple[int, float, TopLogprobs]]) -> Told | None:
+        """Return log-probabilities in the shape of text completions."""
+        if self.tops is None:
+            return None
+        texts = [self.text_of(token) for token, _, _ in drawn]
+        return {
+            "tokens": texts,
+            "token_logprobs": [_finite(logprob) for _, logprob, _ in drawn],
+            "top_logprobs": [{self.text_of(i): _finite(value) for i, value in tops} for _, _, tops in drawn],
+        }
+
+
+class TextShape(Shape):
+    """Text completions."""
+
+
+class ChatShape(Shape):
+    """Chat completions."""
+
+    prefix = "chatcmpl-"
+    whole_kind = "chat.completion"
+    piece_kind = "chat.completion.chunk"
+
+    def opening(self, index: int) -> Told:
+        """Return who speaks."""
+        delta = {"role": "assistant", "content": ""}
+        return {"index": index, "delta": delta, "logprobs": None, "finish_reason": None}
+
+    def choice(self, index: int, generation: Generation) -> Told:
+        """Return a whole message."""
+        return {
+            "index": index,
+            "message": {"role": "assistant", "content": generation.text, "refusal": None},
+            "logprobs": self._tokens(_told_of(generation)),
+            "finish_reason": generation.finish_reason,
+        }
+
+    def piece(self, index: int, tokens: Sequence[TokenEvent]) -> Told:
+        """Return some tokens of a message."""
+        return {
+            "index": index,
+            "delta": {"content": "".join(token.text for token in tokens)},
+            "logprobs": self._tokens([(one.token_id, one.logprob or 0.0, one.top_logprobs or ()) for one in tokens]),
+            "finish_reason": None,
+        }
+
+    def closing(self, index: int, reason: str) -> Told:
+        """Return why a message ended."""
+        return {"index": index, "delta": {}, "logprobs": None, "finish_reason": reason}
+
+    def _tokens(self, drawn: Sequence[tuple[int, float, TopLogprobs]]) -> Told | None:
+        if self.tops is None:
+            return None
+        content = [
+            self._token(token, logprob) | {"top_logprobs": [self._token(*one) for one in tops]}
+            for token, logprob, tops in drawn
+        ]
+        return {"content": content, "refusal": None}
+
+    def _token(self, token: int, logprob: float) -> Told:
+        text = self.text_of(token)
+        # A token may be part of a character; then its text does not tell its bytes.
+        data = None if "\N{REPLACEMENT CHARACTER}" in text else list(text.encode())
+        return {"token": text, "logprob": _finite(logprob), "bytes": data}
+
+
+def _told_of(generation: Generation) -> list[tuple[int, float, TopLogprobs]]:
+    if generation.logprobs is None or generation.top_logprobs is None:
+        return []
+    return list(zip(generation.token_ids, generation.logprobs, generation.top_logprobs, strict=True))
+
+
+def _finite(logprob: float) -> float:
+    """JSON has no infinity; OpenAI says −9999 where a token cannot be drawn."""
+    return max(logprob, -9999.0)
+
+
+def usage(prompts: Sequence[Sequence[Generation]]) -> Told:
+    """Return how many tokens went in and came out; a prompt counts once, whatever number of texts it has."""
+    asked = sum(generations[0].stats.prompt_tokens for generations in prompts)
+    cached = sum(generations[0].stats.cached_tokens for generations in prompts)
+    made = sum(one.stats.generated_tokens for generations in prompts for one in generations)
+    return {
+        "prompt_tokens": asked,
+        "completion_tokens": made,
+        "total_tokens": asked + made,
+        "prompt_tokens_details": {"cached_tokens": cached},
+    }
+
+
+def timings(generation: Generation) -> Told:
+    """Return times of a text, by llama-server's names."""
+    stats = generation.stats
+    return {
+        "cache_n": stats.cached_tokens,
+        "prompt_n": stats.prompt_tokens - stats.cached_tokens,
+        "prompt_ms": round(1000 * stats.prompt_seconds, 3),
+        "predicted_n": stats.generated_tokens,
+        "predicted_ms": round(1000 * (stats.first_token_seconds + stats.generation_seconds), 3),
+    }
