@@ -11,6 +11,7 @@ import numpy as np
 
 from volumetric._typing import Array
 from volumetric.errors import SpecError
+from volumetric.layers.program.settle import metered_by
 from volumetric.layers.program.tasks import gate_of, names_of
 from volumetric.runtime.graph.build import GraphBuilder
 from volumetric.runtime.graph.rules.program_attention import attend, stacked
@@ -36,10 +37,18 @@ def weights_of(work: GraphBuilder, plan: Plan, p: Mapping[str, int]) -> list[dic
 
 @dataclass(frozen=True, slots=True)
 class Dispatched:
-    """What a dispatch leaves: the canvas ``[B, positions, d]``, and 1 where some edge has written, else 0."""
+    """What a dispatch leaves.
+
+    Attributes
+    ----------
+    canvas : ``[B, positions, d]``
+    written : 1 where some edge has written, else 0, ``[B, positions, 1]``
+    results : edge → what it brought, ``[B, written, d]``, for edges of a program with parity that feed a meter
+    """
 
     canvas: int
     written: int
+    results: Mapping[int, int]
 
 
 def dispatch(
@@ -109,6 +118,7 @@ class _Step:
         return Dispatched(
             work.reshape(work.gather_rows(work.concat(parts, 0), ids), (batch, positions, d)),
             work.reshape(work.gather_rows(work.concat(flags, 0), ids), (batch, positions, 1)),
+            self._results(rows, brought, ends) if self.plan.facts.program.parity else {},
         )
 
     def _table(self, rows: int) -> tuple[int, Starts]:
@@ -153,21 +163,37 @@ class _Step:
 
     def _targets(self, targets: Sequence[Target], rows: int, brought: int, ends: Array) -> tuple[int, int]:
         """Emit what targets of a kind hold then, ``[targets, B, positions, d]``, and where some edge has written."""
-        work, (batch, positions, _) = self.work, self.size
+        work, batch = self.work, self.size[0]
+        new, written = self._writing(targets, rows, brought, ends).emit()
+        flags = written if isinstance(written, int) else work.constant(written, "written")
+        return new, work.broadcast(flags, (len(targets), batch, len(targets[0].positions), 1))
+
+    def _writing(self, targets: Sequence[Target], rows: int, brought: int, ends: Array) -> Writing:
         at = np.stack([target.positions for target in targets])
-        writing = Writing(
-            work=work,
+        return Writing(
+            work=self.work,
             plan=self.plan,
             targets=targets,
-            x=self._rows(rows, np.arange(batch)[:, None] * positions + at[:, None]),
+            x=self._rows(rows, np.arange(self.size[0])[:, None] * self.size[1] + at[:, None]),
             brought=lambda ids: self._rows(brought, ids),
             ends=ends,
             flags=self._flags,
             gates=lambda slots: [self.p[gate_of(slot.task)] for slot in slots],
         )
-        new, written = writing.emit()
-        flags = written if isinstance(written, int) else work.constant(written, "written")
-        return new, work.broadcast(flags, (len(targets), batch, at.shape[1], 1))
+
+    def _results(self, rows: int, brought: int, ends: Array) -> dict[int, int]:
+        """Emit what edges bring that feed meters."""
+        work, (batch, _, d), found = self.work, self.size, dict[int, int]()
+        for target in (target for targets in self.plan.targets for target in targets):
+            for number, slot in enumerate(target.slots):
+                task = slot.task
+                if not metered_by(task, self.plan.facts.places[task.wire.reads]):
+                    continue
+                writing = self._writing([target], rows, brought, ends)
+                whole = work.reshape(writing.result(number), (batch * len(target.positions), d))
+                at = np.searchsorted(target.positions, task.place.positions)
+                found[task.wire.index] = self._rows(whole, np.arange(batch)[:, None] * len(target.positions) + at)
+        return found
 
     def _rows(self, table: int, ids: Array) -> int:
         """Emit rows of a table by their numbers."""

@@ -64,6 +64,10 @@ class Writing:
             written = self._most(written, flag)
         return self._sum(terms), written
 
+    def result(self, number: int) -> int:
+        """Emit what a slot brings, ``[targets, B, positions, d]``, 0 where it does not fire."""
+        return self._value(number, np.ones((1, 1, 1, 1)))
+
     def _slots(self, way: str) -> list[int]:
         """Numbers of the slots of a kind."""
         return [number for number, slot in enumerate(self.targets[0].slots) if slot.way == way]

@@ -1,0 +1,204 @@
+"""A step of a program around its dispatch, as nodes: what `layers.program.settle` computes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+import numpy as np
+
+from volumetric.layers.program.facts import METERED, Facts, Place
+from volumetric.layers.program.settle import AGE, longest, metered_by
+from volumetric.layers.program.tasks import tasks_of
+from volumetric.runtime.graph.build import GraphBuilder
+from volumetric.runtime.graph.rules.program_carriers import (
+    bound,
+    chosen,
+    denoised,
+    filtered,
+    remembered,
+    updated,
+)
+from volumetric.runtime.graph.rules.program_dispatch import Dispatched
+
+
+@dataclass(slots=True, kw_only=True)
+class Held:
+    """What a program keeps, for one step: `states` are replaced as the step goes.
+
+    Attributes
+    ----------
+    p : parameters by name
+    states : ``[B, …]``, as `layers.program.settle.states_of` names them
+    fires : region → whether it fires in a stream, ``[B, 1]`` of 0 and 1; one that is missing always does
+    guard : around what need not run where a region fires in no stream
+    """
+
+    work: GraphBuilder
+    facts: Facts
+    p: Mapping[str, int]
+    states: dict[str, int]
+    fires: Mapping[int, int]
+    guard: Callable[[int], AbstractContextManager[None]]
+
+    def rows(self, canvas: int) -> dict[tuple[int, int], int]:
+        """Emit the rows that edges read and that are no positions of the canvas, by region and steps back."""
+        found: dict[tuple[int, int], int] = {}
+        back = longest(self.facts)
+        for place in self.facts.places:
+            if place.through != "positions":
+                found[place.index, 0] = self._now(place, canvas)
+            if place.index in back:
+                now = found[place.index, 0] if (place.index, 0) in found else self._taken(canvas, place)
+                found |= self._past(place, now, back[place.index])
+        return found
+
+    def present(self) -> dict[int, int]:
+        """Emit which edges find what they read, ``[B, 1]`` of 0 and 1, for those that may not; before `grow`."""
+        found: dict[int, int] = {}
+        for task in tasks_of(self.facts):
+            back = task.source[1]
+            if back and task.wire.edge.fill != "lerp":
+                least = self.work.scalar(back - 0.5)
+                found[task.wire.index] = self.work.binary("greater", self.states[AGE], least)
+        return found
+
+    def grow(self) -> None:
+        """Count the step."""
+        if AGE in self.states:
+            most = self.work.scalar(float(max(longest(self.facts).values())))
+            self.states[AGE] = self.work.binary("min", self.work.affine(self.states[AGE], 1.0, 1.0), most)
+
+    def settle(
+        self, before: int, made: Dispatched, levels: Mapping[int, tuple[int, int]] | None = None
+    ) -> tuple[int, dict[int, int]]:
+        """Emit the canvas behind the step, and the errors of regions that have a meter, ``[B, N, d]``.
+
+        Parameters
+        ----------
+        before : the canvas that edges read, ``[B, positions, d]``
+        levels : diffusive region → noise levels before and behind the step, ``[B, 1, 1]``
+        """
+        work, errors, new = self.work, dict[int, int](), list[tuple[Place, int]]()
+        for place in self.facts.places:
+            metered = place.meter is not None and not self.facts.program.parity
+            diffused = place.carrier == "diffusive" and levels is not None and place.index in levels
+            if not metered and place.carrier not in (*METERED, "memory") and not diffused:
+                continue
+            with self.guard(place.index):
+                x, z = self._taken(before, place), self._taken(made.canvas, place)
+                flag = self._flag(place, 3)
+                written = self._taken(made.written, place)
+                written = written if flag is None else work.binary("mul", written, flag)
+                error = work.binary("sub", z, x)
+                if place.carrier == "filter":
+                    y, error = filtered(work, self._own(place), x, z, written)
+                    new.append((place, chosen(work, flag, y, z)))
+                elif diffused and levels is not None:
+                    y = denoised(work, x, z, *levels[place.index])
+                    new.append((place, chosen(work, written, y, z)))
+                elif place.carrier == "residual":
+                    error = work.binary("mul_nonzero", z, written)
+                elif place.carrier == "memory":
+                    self._remember(place, z, written)
+            if metered or place.carrier in METERED:
+                errors[place.index] = error
+        return self._placed(made.canvas, new), errors
+
+    def measure(self, errors: Mapping[int, int]) -> None:
+        """Let meters take errors, where their region fires."""
+        for number, error in errors.items():
+            place = self.facts.places[number]
+            if place.meter is not None:
+                name = f"{place.name}.meter"
+                self.states[name] = updated(self.work, place.meter, self.states[name], error, self.fires.get(number))
+
+    def measure_read(self, results: Mapping[int, int], before: int, live: Mapping[int, int]) -> None:
+        """Let meters of a program with parity take what edges bring less their queries.
+
+        Parameters
+        ----------
+        results : edge → what it brings, ``[B, written, d]``
+        live : edge → whether it fires, ``[B, 1]``; one that is missing always does
+        """
+        for task in tasks_of(self.facts):
+            place = self.facts.places[task.wire.reads]
+            if metered_by(task, place) and place.meter is not None:
+                name, number = f"{place.name}.meter", task.wire.index
+                error = self.work.binary("sub", results[number], self._taken(before, task.place))
+                self.states[name] = updated(self.work, place.meter, self.states[name], error, live.get(number))
+
+    def _own(self, place: Place) -> dict[str, int]:
+        start = f"regions.{place.name}."
+        return {name.removeprefix(start): i for name, i in self.p.items() if name.startswith(start)}
+
+    def _flag(self, place: Place, axes: int) -> int | None:
+        """Emit whether a region fires, with so many axes."""
+        flag = self.fires.get(place.index)
+        if flag is None:
+            return None
+        return self.work.reshape(flag, (self.work.shape(flag)[0], *[1] * (axes - 1)))
+
+    def _taken(self, x: int, place: Place) -> int:
+        """Emit the positions of a region."""
+        work = self.work
+        batch, count, d = work.shape(x)
+        at = place.positions
+        if len(at) and int(at[-1]) - int(at[0]) + 1 == len(at):
+            return work.part(x, 1, int(at[0]), int(at[-1]) + 1)
+        ids = (np.arange(batch)[:, None] * count + at).reshape(-1).astype(np.int32)
+        rows = work.gather_rows(work.reshape(x, (batch * count, d)), work.constant(ids, "positions"))
+        return work.reshape(rows, (batch, len(at), d))
+
+    def _placed(self, canvas: int, new: list[tuple[Place, int]]) -> int:
+        """Emit the canvas with new rows of regions; of positions in several of them the last region's count."""
+        if not new:
+            return canvas
+        work = self.work
+        batch, count, d = work.shape(canvas)
+        from_ = np.arange(batch * count).reshape(batch, count)
+        parts, at = [work.reshape(canvas, (batch * count, d))], batch * count
+        for place, rows in new:
+            n = len(place.positions)
+            from_[:, place.positions] = at + np.arange(batch * n).reshape(batch, n)
+            parts.append(work.reshape(rows, (batch * n, d)))
+            at += batch * n
+        ids = work.constant(from_.reshape(-1).astype(np.int32), "canvas")
+        return work.reshape(work.gather_rows(work.concat(parts, 0), ids), (batch, count, d))
+
+    def _past(self, place: Place, now: int, most: int) -> dict[tuple[int, int], int]:
+        """Emit the rows of the last steps, and keep these."""
+        work, name = self.work, f"{place.name}.past"
+        batch, rows, d = work.shape(now)
+        one = work.reshape(now, (batch, 1, rows, d))
+        older = work.reshape(work.binary("greater", self.states[AGE], work.scalar(0.0)), (batch, 1, 1, 1))
+        past = chosen(work, older, self.states[name], work.broadcast(one, (batch, most, rows, d)))
+        self.states[name] = work.concat((one, work.part(past, 1, 0, most - 1)), 1) if most > 1 else one
+        return {(place.index, k + 1): work.reshape(work.part(past, 1, k, k + 1), (batch, rows, d)) for k in range(most)}
+
+    def _now(self, place: Place, canvas: int) -> int:
+        """Emit the rows of a memory, or slots."""
+        work, identity = self.work, place.region.identity
+        if identity is None:
+            return self.states[f"{place.name}.values"]
+        p, (batch, _, d) = self._own(place), work.shape(canvas)
+        learned = work.reshape(p["slots"], (1, identity.capacity, d))
+        heads, values = self.facts.program.heads, self._taken(canvas, place)
+        if identity.mode == "ephemeral":
+            return bound(work, p, heads, work.broadcast(learned, (batch, identity.capacity, d)), values)
+        name, flag = f"{place.name}.slots", self._flag(place, 3)
+        held = work.add(learned, self.states[name])
+        with self.guard(place.index):
+            now = bound(work, p, heads, held, values)
+            moved = work.binary("sub", now, learned)
+        self.states[name] = chosen(work, flag, moved, self.states[name])
+        return chosen(work, flag, now, held)
+
+    def _remember(self, place: Place, z: int, written: int) -> None:
+        work, p, name, flag = self.work, self._own(place), place.name, self._flag(place, 3)
+        learned = work.reshape(p["memory.keys"], (1, *work.shape(p["memory.keys"])))
+        before = {of: self.states[f"{name}.{of}"] for of in ("keys", "values")}
+        keys, values = remembered(work, p, work.add(learned, before["keys"]), before["values"], z, written)
+        for of, now in (("keys", work.binary("sub", keys, learned)), ("values", values)):
+            self.states[f"{name}.{of}"] = chosen(work, flag, now, before[of])
