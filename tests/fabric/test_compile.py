@@ -41,7 +41,7 @@ def two_ports(**fields: Any) -> fabric.Model:
 
 def test_the_document_runs(capsys: pytest.CaptureFixture[str]) -> None:
     blocks = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(encoding="utf-8"), re.DOTALL)
-    assert len(blocks) == 6
+    assert len(blocks) == 7
     names: dict[str, Any] = {}
     for block in blocks:
         exec(compile(block, str(DOCUMENT), "exec"), names)

@@ -109,7 +109,13 @@ class Losses:
         Raises
         ------
         ShapeError : targets have no loss, or a mask no targets
+        SpecError : nodes are to be masked, and the learner does not know of any: see `Batch.absent`
         """
+        if isinstance(batch, Batch) and batch.absent is not None:
+            raise SpecError(
+                "a batch masks nodes, and the network has no fabric whose nodes can be",
+                hint="declare it with dynamic=True",
+            )
         targets, masks = batch.targets, batch.mask
         if not isinstance(targets, Mapping):
             if len(self.of) > 1:

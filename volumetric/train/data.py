@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
@@ -29,6 +29,8 @@ Inputs: TypeAlias = "Array | Mapping[str, Array]"
 
 Targets: TypeAlias = "Array | Mapping[str, Array]"
 """Of the only output that has a loss, or of outputs by name."""
+Absent: TypeAlias = "Collection[int] | Mapping[str, Collection[int]] | None"
+"""Ids of nodes of the only fabric, or of fabrics by their paths."""
 Masks: TypeAlias = "Array | Mapping[str, Array] | None"
 """Weights of terms, the same for all outputs that have targets, or those of outputs by name."""
 
@@ -73,11 +75,14 @@ class Batch:
     targets : ``[samples, …]``, as the loss wants them; where several outputs have losses, such arrays by output. An
         output that a batch has no targets of is not computed for it
     mask : weights of the loss's terms, or None; those of all targets, or by output
+    absent : ids of the nodes of a fabric that are masked from this batch on, while all others live, or such by the
+        fabric's path; None: as before
     """
 
     inputs: Inputs
     targets: Targets
     mask: Masks = None
+    absent: Absent = None
 
     def __post_init__(self) -> None:
         """Check that all arrays have as many samples, and at least one."""

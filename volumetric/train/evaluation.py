@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -90,7 +90,7 @@ def judge(
         else:
             terms, outputs = learner.measure(batch)
             tally += terms
-            for name, (target, _) in losses.asked(batch).items():
+            for name, (target, _) in losses.asked(replace(batch, absent=None)).items():
                 if len(losses.of) == 1 or _classed(losses.of[name], outputs[name], target):
                     right, counted = hits(outputs[name], target)
                     before = seen.get(name, (0, 0))

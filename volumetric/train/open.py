@@ -47,7 +47,7 @@ def bind(opens: OpenLearner, network: Network | Clocked, params: Params, options
     UnsupportedError : `opens` makes learners that do not
     """
     if isinstance(network, Network):
-        return opens(network, params, options)
+        return _with_populations(opens(network, params, options), network)
     if not isinstance(options.mode, Systolic | TargetPropagation):
         raise SpecError(
             f"mode {options.mode.kind!r} does not train clocked networks",
@@ -56,7 +56,16 @@ def bind(opens: OpenLearner, network: Network | Clocked, params: Params, options
     learner = opens(network.network, params, dataclasses.replace(options, clocked=network))
     if not isinstance(learner, Windowed):
         raise UnsupportedError(f"{type(learner).__name__} does not train clocked networks", hint="name a device")
-    return learner
+    return _with_populations(learner, network.network)
+
+
+def _with_populations(learner: Learner, network: Network) -> Learner:
+    """Let nodes of fabrics come and go, where there are buffers that say which live."""
+    if not any(buffer.name.endswith("living") for spec in network.layers.values() for buffer in spec.buffers()):
+        return learner
+    from volumetric.train.populations import with_populations
+
+    return with_populations(learner, network)
 
 
 def _on_reference(device: ReferenceDevice, network: Network, params: Params, options: LearnerOptions) -> Learner:

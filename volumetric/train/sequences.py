@@ -101,7 +101,7 @@ class Sequences:
 
 def piece_of(batch: Batch, since: int, start: int, stop: int) -> Piece:
     """Return ticks of a batch."""
-    return Piece(batch.inputs, batch.targets, batch.mask, since, start, stop)
+    return Piece(batch.inputs, batch.targets, batch.mask, since=since, start=start, stop=stop)
 
 
 def some_rows(batch: Batch, asked: Mapping[str, Asked], rows: int, chosen: slice) -> Batch:

@@ -1,0 +1,176 @@
+"""Training fabrics whose nodes come and go between updates: weights of those that are masked stand still."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+
+from volumetric._typing import Array
+from volumetric.errors import SpecError, UnsupportedError
+from volumetric.layers.fabric.nodes import Entries, fabrics_in, param_entries, places_of, the_fabric
+from volumetric.layers.fabric.spec import Fabric
+from volumetric.network import Network
+from volumetric.observe import Observer
+from volumetric.train.by_output import Tally
+from volumetric.train.data import Absent, Batch
+from volumetric.train.learner import Learner, LearnerState, StepReport, Watchable, Windowed
+from volumetric.train.precision import master_of, trained_store
+from volumetric.weights import Params
+
+MASTERS = ""
+"""Name of the weights among what an optimiser keeps of them."""
+
+
+def with_populations(learner: Learner, network: Network) -> Learner:
+    """Return a learner that masks nodes as batches say, where a network has fabrics whose nodes can be masked."""
+    if not any(spec.dynamic for spec in fabrics_in(network.layers).values()):
+        return learner
+    return (WindowedPopulations if isinstance(learner, Windowed) else Populations)(learner, network)
+
+
+class Populations:
+    """A learner of a network with dynamic fabrics.
+
+    A parameter that belongs to masked nodes alone has no gradient; an update would still move it, by weight decay and
+    by what an optimiser remembers. Here it stays as it is, and so does what the optimiser keeps of it, until one of
+    its nodes lives again: then both go on from where they were. What moved meanwhile was read by nobody.
+
+    Parameters
+    ----------
+    learner : does the updates; it is handed other arrays when another population begins, and nothing is compiled
+    """
+
+    def __init__(self, learner: Learner, network: Network) -> None:
+        self._learner, self._network = learner, network
+        self._fabrics: dict[str, tuple[str, Fabric]] = {
+            network.resolve(f"{path}/living"): (path, spec)
+            for path, spec in fabrics_in(network.layers).items()
+            if spec.dynamic
+        }
+        self._entries: dict[str, tuple[tuple[str, Entries], ...]] = {
+            key: tuple((network.resolve(f"{path}/{name}"), of) for name, of in param_entries(spec).items())
+            for key, (path, spec) in self._fabrics.items()
+        }
+        self._hold(learner.state)
+
+    @property
+    def state(self) -> LearnerState:
+        """What the next update depends on."""
+        return self._held(self._learner.state)
+
+    def restore(self, state: LearnerState) -> None:
+        """Continue from `state`. Raises `CheckpointError` where its arrays are not those of this network."""
+        self._learner.restore(state)
+        self._hold(state)
+
+    def step(self, batches: Sequence[Batch], *, rate: float) -> StepReport:
+        """Make one update, of the nodes that live in these batches; after a fault those live that lived before."""
+        before = self._living
+        asked = [self._asked(getattr(batch, "absent", None)) for batch in batches]
+        for other in asked[1:]:
+            if any(not np.array_equal(other[key], value) for key, value in asked[0].items()):
+                raise SpecError("batches of one update mask different nodes", hint="accumulate=1, or mask the same")
+        self._tell(asked[0])
+        report = self._learner.step([_told(batch) for batch in batches], rate=rate)
+        if report.fault is not None:
+            self._tell(before)
+        return report
+
+    def evaluate(self, batch: Batch) -> Tally:
+        """Return the loss of a batch, in which the nodes live that it says."""
+        with self._as(batch):
+            return self._learner.evaluate(_told(batch))
+
+    def measure(self, batch: Batch) -> tuple[Tally, Mapping[str, Array]]:
+        """Return the loss of a batch as `evaluate` does, and the outputs that it has targets of."""
+        with self._as(batch):
+            return self._learner.measure(_told(batch))
+
+    def params(self) -> Params:
+        """Return the weights as they are now."""
+        found = dict(self._learner.params())
+        for key, (still, values) in self._still.get(MASTERS, {}).items():
+            value = np.where(still, values, master_of(found[key]))
+            found[key] = trained_store(value, found[key].scheme)
+        return Params(found)
+
+    def watch(self, observers: Sequence[Observer]) -> None:
+        """Tell `observers` about every layer, forward and backward, from the next update on."""
+        if not isinstance(self._learner, Watchable):
+            raise UnsupportedError(f"{type(self._learner).__name__} cannot tell observers about layers")
+        self._learner.watch(observers)
+
+    @contextmanager
+    def _as(self, batch: Batch) -> Iterator[None]:
+        before = self._living
+        self._tell(self._asked(batch.absent))
+        try:
+            yield
+        finally:
+            self._tell(before)
+
+    def _asked(self, absent: Absent) -> Mapping[str, Array]:
+        """Return which nodes live, by the key of what says so."""
+        if absent is None:
+            return self._living
+        told = absent.items() if isinstance(absent, Mapping) else [(None, absent)]
+        made = dict(self._living)
+        for at, nodes in told:
+            path, spec = the_fabric(self._network.layers, at)  # pyright: ignore[reportArgumentType]  (a path)
+            key = self._network.resolve(f"{path}/living")
+            if key not in made:
+                raise SpecError(
+                    f"the nodes of the fabric at {path!r} cannot be masked here",
+                    hint="declare it with dynamic=True, and leave its buffer out of what is frozen",
+                )
+            made[key] = np.ones_like(made[key])
+            made[key][places_of(spec, nodes)] = 0
+        return made
+
+    def _tell(self, living: Mapping[str, Array]) -> None:
+        """Let nodes live as told; weights of those that were masked are what they were before."""
+        if all(np.array_equal(living[key], value) for key, value in self._living.items()):
+            return
+        state = self.state
+        self.restore(dataclasses.replace(state, buffers={**state.buffers, **living}))
+
+    def _hold(self, state: LearnerState) -> None:
+        """Keep what belongs to nodes that are masked."""
+        self._living = {key: state.buffers[key] for key in self._fabrics if key in state.buffers}
+        self._still: dict[str, dict[str, tuple[Array, Array]]] = {}
+        for key, value in self._living.items():
+            masked = self._fabrics[key][1].facts.order[value == 0]
+            for param, of in self._entries[key] if len(masked) else ():
+                places = of.only(masked)
+                for name, arrays in ((MASTERS, state.masters), *state.slots.items()):
+                    if places.size and param in arrays:
+                        still = of.mask(places, arrays[param])
+                        self._still.setdefault(name, {})[param] = still, arrays[param]
+
+    def _held(self, state: LearnerState) -> LearnerState:
+        """Return a state with what is kept in its place."""
+
+        def put(name: str, arrays: Mapping[str, Array]) -> dict[str, Array]:
+            kept = self._still.get(name, {})
+            return {k: np.where(kept[k][0], kept[k][1], array) if k in kept else array for k, array in arrays.items()}
+
+        slots = {name: put(name, arrays) for name, arrays in state.slots.items()}
+        return dataclasses.replace(state, masters=put(MASTERS, state.masters), slots=slots)
+
+
+def _told(batch: Batch) -> Batch:
+    """Return a batch of which it is known which nodes live."""
+    return dataclasses.replace(batch, absent=None) if isinstance(batch, Batch) else batch
+
+
+class WindowedPopulations(Populations):
+    """The same of a learner that makes several updates of a batch."""
+
+    def windows(self, batch: Batch) -> Iterator[Batch]:
+        """Yield the windows of a batch, in all of which the nodes live that it says."""
+        assert isinstance(self._learner, Windowed)
+        self._tell(self._asked(batch.absent))
+        yield from self._learner.windows(_told(batch))
