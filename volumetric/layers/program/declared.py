@@ -38,8 +38,8 @@ class Program(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
         are a ``"stream"``; None: a stream if it has one frame
     heads : of attention, where an edge names none
     share : parameters belong to an ``"edge"``, or all edges of a ``"rule"`` have one set
-    parity : computes as the package canvas-engineering does, where that differs: cooldowns are a step shorter, meters
-        signed, a position with gates alone loses what it held, and edges that write nothing count
+    parity : computes as the package canvas-engineering does, where that differs: a position with gates alone loses what
+        it held, edges of rule none count, and carriers have no equations
     metadata : words for people and tools
     """
 
@@ -176,6 +176,7 @@ class Program(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
 
 def refuse_edges(count: int, width: int) -> None:
     """Raise `SpecError` for so many edges, with the memory that their weights would take."""
+    width = min(max(width, 1), 2**16)
     gib = 4 * count * 4 * (width * width + width) / 2**30
     raise SpecError(
         f"a program of {count:,} edges would take {gib:,.1f} GiB for the weights of attention of width {width}; "

@@ -41,23 +41,23 @@ def parts_of(edge: Edge, written: Array, read: Array, periods: tuple[int, int]) 
     parts: list[Part] = []
     for frame in np.unique(written).tolist():
         rows = np.flatnonzero(written == frame)
-        found = _filled(edge, (frame - lag) * periods[0], sorted(times))
+        found = filled(edge.fill, edge.order, (frame - lag) * periods[0], sorted(times))
         parts += [Part(_still(rows), _still(times[time]), share) for time, share in found]
     return tuple(parts)
 
 
-def _filled(edge: Edge, target: int, times: list[int]) -> list[tuple[int, float]]:
-    """Times to read for one, each with its share."""
+def filled(fill: str, order: int, target: int, times: list[int]) -> list[tuple[int, float]]:
+    """Return the times to read for one, each with its share; `times`, rising, are those that there are."""
     if target in times:
         return [(target, 1.0)]
     before, after = [time for time in times if time < target], [time for time in times if time > target]
-    if edge.fill == "drop" or (edge.fill == "hold" and not before):
+    if fill == "drop" or (fill == "hold" and not before):
         return []
-    if edge.fill == "hold":
+    if fill == "hold":
         return [(before[-1], 1.0)]
-    if edge.order > 1:
-        near = sorted(times, key=lambda time: abs(time - target))[: edge.order + 1]
-        weights = np.array([float(abs(time - target)) ** -edge.order for time in near])
+    if order > 1:
+        near = sorted(times, key=lambda time: abs(time - target))[: order + 1]
+        weights = np.array([float(abs(time - target)) ** -order for time in near])
         return list(zip(near, (weights / weights.sum()).tolist(), strict=True))
     if not before or not after:
         return [((before or after)[-1 if before else 0], 1.0)]

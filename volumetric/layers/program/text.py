@@ -17,7 +17,7 @@ from volumetric.layers.program.declared import MOST_EDGES, VERSION, Program, ref
 from volumetric.layers.program.names import shown
 
 FORMAT = "volumetric.program"
-MOST_BYTES = 256 * 2**20
+MOST_BYTES = 64 * 2**20
 SHORT = 120
 """Characters of a line, at most, where it can be cut."""
 _HEAD = ("format", "version")
@@ -40,7 +40,7 @@ def written(value: Any) -> Any:
     if isinstance(value, Struct):
         config = value.__struct_config__
         out: dict[str, Any] = {} if config.tag_field is None else {config.tag_field: config.tag}
-        for field in msgspec.structs.fields(value):
+        for field in _fields(type(value)).values():
             of = getattr(value, field.name)
             default = {} if field.default_factory is not msgspec.NODEFAULT else field.default
             if of != default:
@@ -101,7 +101,7 @@ def built(data: Any, cls: type[T], where: str, known: Iterable[str] = ()) -> T:
     if not isinstance(data, dict):
         raise SpecError(f"{where}: expected an object, got {_kind(data)}")
     config = cls.__struct_config__  # pyright: ignore[reportAttributeAccessIssue]  (a struct)
-    fields = {field.name: field for field in msgspec.structs.fields(cls)}  # pyright: ignore[reportArgumentType]  (a struct)
+    fields = _fields(cls)
     tag = (config.tag_field,) if config.tag_field else ()
     expect_keys(data, (*tag, *fields, *known), where)
     missing = [name for name, field in fields.items() if field.required and name not in data]
@@ -163,6 +163,11 @@ def _tagged(value: Any, structs: list[type[Struct]], where: str) -> type[Struct]
         hint = f"did you mean {close[0]!r}?" if close else "one of " + ", ".join(by_tag)
         raise SpecError(f"{where}: unknown {field} {shown(kind)}", hint=hint)
     return by_tag[kind]
+
+
+@cache
+def _fields(cls: type) -> dict[str, msgspec.structs.FieldInfo]:
+    return {field.name: field for field in msgspec.structs.fields(cls)}
 
 
 @cache

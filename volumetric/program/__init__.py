@@ -1,0 +1,30 @@
+"""Programs: what one is declared of, how it is written down, and how two are compared."""
+
+from volumetric.layers.program.canvas import Canvas as Canvas
+from volumetric.layers.program.declared import Program as Program
+from volumetric.layers.program.edge import Edge as Edge
+from volumetric.layers.program.facts import Facts as Facts
+from volumetric.layers.program.facts import facts_of as facts_of
+from volumetric.layers.program.held import violations as violations
+from volumetric.layers.program.identity import Identity as Identity
+from volumetric.layers.program.learning import Constraints as Constraints
+from volumetric.layers.program.learning import Learning as Learning
+from volumetric.layers.program.learning import Semantic as Semantic
+from volumetric.layers.program.masks import Bits as Bits
+from volumetric.layers.program.masks import Full as Full
+from volumetric.layers.program.masks import Rects as Rects
+from volumetric.layers.program.masks import Tile as Tile
+from volumetric.layers.program.meter import Meter as Meter
+from volumetric.layers.program.ports import In as In
+from volumetric.layers.program.ports import Level as Level
+from volumetric.layers.program.ports import Out as Out
+from volumetric.layers.program.ports import Signal as Signal
+from volumetric.layers.program.region import Region as Region
+from volumetric.program.compare import Compared as Compared
+from volumetric.program.compare import compatible as compatible
+from volumetric.program.compare import diff as diff
+from volumetric.program.compare import distances as distances
+from volumetric.program.files import read_program as read_program
+from volumetric.program.files import save_program as save_program
+from volumetric.program.imported import import_canvas as import_canvas
+from volumetric.program.wiring import autowire as autowire

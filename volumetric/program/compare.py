@@ -1,0 +1,171 @@
+"""How two programs differ, and whether one has what the other has learned."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+from volumetric.layers.program.declared import Program
+from volumetric.layers.program.names import shown
+from volumetric.layers.program.region import Region
+from volumetric.layers.program.text import program_to_dict
+
+OTHER_FAMILY = 0.3
+OTHER_CARRIER = 0.2
+MISSING: Any = ...
+_LEARNED = {
+    "canvas": ("width",),
+    "region": ("box", "family", "carrier", "slots", "identity", "period"),
+    "edge": ("reads", "writes", "rule", "operator", "options", "heads", "write"),
+    "port": ("kind", "region", "dim", "pool"),
+    "program": ("share", "heads"),
+}
+"""Fields on which it depends which parameters there are, how large they are, and what they stand for."""
+
+
+class Change(NamedTuple):
+    """One difference between two programs.
+
+    Attributes
+    ----------
+    of : of what: program, canvas, region, edge, port or meter
+    name : which one; "" for the program and its canvas
+    field : which field; "" for all of it
+    before, after : values as in JSON; `MISSING` where there is none
+    """
+
+    of: str
+    name: str
+    field: str
+    before: Any
+    after: Any
+
+    def __str__(self) -> str:
+        """Return a line for people."""
+        place = " ".join(part for part in (self.of, self.name) if part)
+        if not self.field:
+            return f"+ {place}" if self.before is MISSING else f"- {place}"
+        return f"~ {place}: {self.field} {_told(self.before)} → {_told(self.after)}"
+
+
+@dataclass(frozen=True)
+class Compared:
+    """What two programs have in common.
+
+    Attributes
+    ----------
+    verdict : ``"equal"``; ``"extends"``: all that the first has learned has its place in the second; ``"conflicts"``
+    changes : all differences
+    conflicts : those because of which parameters of the first do not fit the second
+    """
+
+    verdict: Literal["equal", "extends", "conflicts"]
+    changes: tuple[Change, ...]
+    conflicts: tuple[Change, ...]
+
+    def __str__(self) -> str:
+        """Return the verdict and all that led to it, line by line."""
+        said = {
+            "equal": "equal",
+            "extends": "the second extends the first: its parameters load by key",
+            "conflicts": f"{len(self.conflicts)} conflicts: parameters of the first do not fit the second",
+        }
+        marked = [f"{'! ' if change in self.conflicts else '  '}{change}" for change in self.changes]
+        return "\n".join([said[self.verdict], *marked])
+
+
+def diff(a: Program, b: Program) -> tuple[Change, ...]:
+    """Return what is different in `b`: regions, edges and ports by name, field by field."""
+    return () if a == b else tuple(_changes(program_to_dict(a), program_to_dict(b)))
+
+
+def compatible(a: Program, b: Program) -> Compared:
+    """Return whether parameters of `a` load by key into `b`: all regions, edges and ports are there, of one size."""
+    changes = diff(a, b)
+    conflicts = tuple(change for change in changes if _conflict(change))
+    verdict = "equal" if not changes else "conflicts" if conflicts else "extends"
+    return Compared(verdict, changes, conflicts)
+
+
+def distances(a: Program, b: Program, *, most: float = math.inf) -> list[tuple[str, str, float]]:
+    """Return how far regions of two programs are apart in meaning, pair by pair, nearest first.
+
+    ``1 - cos`` of their semantic vectors, + 0.3 where families differ, + 0.2 where carriers do; of regions whose
+    vectors are of one model and length.
+
+    Parameters
+    ----------
+    most : pairs further apart are left out
+    """
+    pairs = ((x, y, _apart(one, other)) for x, one in a.canvas.regions.items() for y, other in b.canvas.regions.items())
+    found = [(x, y, apart) for x, y, apart in pairs if apart is not None and apart <= most]
+    return sorted(found, key=lambda pair: pair[2])
+
+
+def _apart(one: Region, other: Region) -> float | None:
+    if one.semantic is None or other.semantic is None:
+        return None
+    u, v = one.semantic.vector, other.semantic.vector
+    if u is None or v is None or len(u) != len(v) or one.semantic.model != other.semantic.model:
+        return None
+    length = math.hypot(*u) * math.hypot(*v)
+    if not length:
+        return None
+    cos = sum(x * y for x, y in zip(u, v, strict=True)) / length
+    return 1 - cos + OTHER_FAMILY * (one.family != other.family) + OTHER_CARRIER * (one.carrier != other.carrier)
+
+
+def _conflict(change: Change) -> bool:
+    if not change.field:
+        return change.after is MISSING and change.of != "meter"
+    if change.field == "write":
+        return "gate" in (change.before, change.after)
+    if change.field == "box":
+        return _count(change.before) != _count(change.after)
+    return change.field in _LEARNED.get(change.of, ())
+
+
+def _count(box: list[list[int]]) -> int:
+    return math.prod(high - low for low, high in box)
+
+
+def _changes(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[Change]:
+    yield from _fields("program", "", *({k: v for k, v in one.items() if k not in _PARTS} for one in (a, b)))
+    canvases = [dict(one["canvas"]) for one in (a, b)]
+    regions = [canvas.pop("regions") for canvas in canvases]
+    yield from _fields("canvas", "", *canvases)
+    yield from _by_name("region", *regions)
+    edges = [{edge["name"]: edge for edge in one.get("edges", ())} for one in (a, b)]
+    yield from _by_name("edge", *edges)
+    yield from _by_name("port", a.get("ports", {}), b.get("ports", {}))
+    yield from _by_name("meter", *({of["region"]: of for of in one.get("meters", ())} for one in (a, b)))
+
+
+_PARTS = ("canvas", "edges", "ports", "meters")
+
+
+def _by_name(of: str, a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[Change]:
+    for name, one in a.items():
+        if name in b:
+            yield from _fields(of, name, one, b[name])
+        else:
+            yield Change(of, name, "", one, MISSING)
+    for name, one in b.items():
+        if name not in a:
+            yield Change(of, name, "", MISSING, one)
+    before, after = ([name for name in names if name in a and name in b] for names in (a, b))
+    if before != after:
+        yield Change(f"{of}s", "", "order", before, after)
+
+
+def _fields(of: str, name: str, a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[Change]:
+    for field in dict.fromkeys((*a, *b)):
+        before, after = a.get(field, MISSING), b.get(field, MISSING)
+        if before != after:
+            yield Change(of, name, field, before, after)
+
+
+def _told(value: Any) -> str:
+    return "default" if value is MISSING else shown(value)
