@@ -20,6 +20,7 @@ from volumetric.layers.program.meter import Meter
 from volumetric.layers.program.ports import In, Level, Out, Signal
 from volumetric.layers.program.reach import latency
 from volumetric.layers.program.region import Region
+from volumetric.layers.program.watched import check_watched
 
 WHOLE = ((0, 2), (0, 2))
 
@@ -224,6 +225,32 @@ def test_constraints_are_held(case: str) -> None:
     assert message in found[0]
     with pytest.raises(SpecError, match="region 'b'"):
         check_held(facts)
+
+
+@pytest.mark.parametrize(
+    ("clock", "message", "hint"),
+    [
+        ("err.prediction > 0.5 && every(2)", None, ""),
+        ("on(end) || a.peak < 1", None, ""),
+        ("!silence(er.prediction > 0.5, 3)", "there is no region 'er'", "did you mean 'err'"),
+        ("b.prediction > 0.5", "region 'b' has no meter", "Meter('b')"),
+        ("err.prdiction > 0.5", "the meter of 'err' has no kind 'prdiction'", "did you mean 'prediction'"),
+        ("cooldown(on(ende), 2)", "there is no event 'ende'", "did you mean 'end'"),
+        ("on(x)", "there is no event 'x'", "a port Signal"),
+    ],
+)
+def test_clocks_speak_of_what_is_there(clock: str, message: str | None, hint: str) -> None:
+    regions = {"a": Region(WHOLE), "b": Region(WHOLE), "err": Region(WHOLE, carrier="residual")}
+    rest: dict[str, Any] = {"meters": [Meter("a", ("peak",))], "ports": {"end": Signal(), "x": In("a", 1)}}
+    by_edge = chain(Edge(reads="a", writes="b", when=clock), regions=regions, **rest)
+    by_region = chain(regions={**regions, "c": Region(WHOLE, clock=clock)}, **rest)
+    for program, what in ((by_edge, "edge 'b<a#0': when: "), (by_region, "region 'c': clock: ")):
+        if message is None:
+            check_watched(facts_of(program))
+            continue
+        with pytest.raises(SpecError, match=what + message) as caught:
+            check_watched(facts_of(program))
+        assert hint in str(caught.value.hint)
 
 
 def test_refuses_what_does_not_fit() -> None:

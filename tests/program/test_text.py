@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from volumetric.errors import CheckpointError, SpecError
+from volumetric.layers.clock import Cooldown, Every, On
 from volumetric.layers.program import text
 from volumetric.layers.program.names import CARRIERS, FAMILIES, KEEPS, LOSSES, MODES, OPERATORS, RULES
 from volumetric.program import (
@@ -71,7 +72,7 @@ def regions(draw: st.DrawFn) -> Region:
         carrier=carrier,
         tags=tuple(draw(st.lists(TEXTS, max_size=2))),
         period=draw(st.integers(1, 2**24)),
-        clock=draw(st.sampled_from([None, "every(4)", "on(end) || every(2)"])),
+        clock=draw(st.sampled_from([None, "every(4)", "on(end) || every(2)", Cooldown(Every(3), 2) & ~On("end")])),
         rule=draw(maybe(st.sampled_from(RULES))),
         residual=draw(maybe(st.booleans())),
         slots=draw(maybe(st.integers(1, 9))) if carrier == "memory" else None,

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from volumetric.errors import SpecError
+from volumetric.layers.clock import Event, Every, On
 from volumetric.layers.program.canvas import Canvas
 from volumetric.layers.program.declared import Program
 from volumetric.layers.program.edge import Edge
@@ -26,6 +27,9 @@ from volumetric.layers.program.wiring import Autowire
 
 EYE = Region(((0, 4), (0, 4)), family="observation")
 BELIEF = Region(((0, 4), (4, 8)), carrier="filter")
+
+
+WHOLE = ((0, 8), (0, 8))
 
 
 def canvas(**regions: Region) -> Canvas:
@@ -48,7 +52,7 @@ EVERYTHING = Program(
                 ((0, 4), (2, 4)),
                 carrier="memory",
                 tags=("belief", "größe"),
-                clock="every(4) | err.prediction > 0.5",
+                clock="every(4)  ||err.prediction >0.5",
                 residual=False,
                 slots=5,
                 learning=Learning(mode="retrieval", losses={"write_utility": 0.5}, keep="export"),
@@ -111,6 +115,19 @@ def test_defaults_are_left_out_and_equal_values_have_equal_text() -> None:
     )
     minus = Region(((0, 4), (4, 8)), loss_weight=-0.0)
     assert Program(canvas(a=minus)).to_json() == Program(canvas(a=Region(((0, 4), (4, 8)), loss_weight=0))).to_json()
+
+
+def test_clocks_are_given_as_values_or_as_text_and_kept_as_one_text() -> None:
+    by_value = Region(WHOLE, clock=Every(4) | Event("err.prediction", above=0.5))
+    by_text = Region(WHOLE, clock="( every( 4 )||err.prediction>.5 )")
+    assert by_value == by_text
+    assert by_value.clock == "every(4) || err.prediction > 0.5"
+    assert by_value.fires == Every(4) | Event("err.prediction", above=0.5)
+    edge = Edge(reads="a", writes="b", when=~On("end"))
+    assert edge == Edge(reads="a", writes="b", when="!(on(end))")
+    assert edge.holds == ~On("end")
+    assert Region(WHOLE).fires is None
+    assert Edge(reads="a", writes="b").holds is None
 
 
 def test_values_do_not_change() -> None:
@@ -206,7 +223,9 @@ BAD: dict[str, tuple[Any, str]] = {
     "period": (lambda: Region(((0, 1),), period=0), "period must be a whole number from 1"),
     "huge period": (lambda: Region(((0, 1),), period=10**5000), "more than 60 digits"),
     "slots": (lambda: Region(((0, 1),), slots=2), "slots are of carrier 'memory'"),
-    "empty clock": (lambda: Region(((0, 1),), clock=" "), "clock is empty"),
+    "odd clock": (lambda: Edge(reads="a", writes="b", when="a.b >"), "edge b<a: when: "),
+    "inner when": (lambda: Edge(reads="a", writes="b", when="inner(every(2), 3)"), "inner steps are of regions"),
+    "empty clock": (lambda: Region(((0, 1),), clock=" "), "clock: "),
     "loss weight": (lambda: Region(((0, 1),), loss_weight=float("nan")), "loss_weight must be a finite number"),
     "surrogate": (lambda: Region(((0, 1),), tags=("\ud800",)), "half of a surrogate"),
     "learning": (lambda: Region(((0, 1),), learning=3), "learning must be Learning"),  # pyright: ignore[reportArgumentType]  (what is refused)

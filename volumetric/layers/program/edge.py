@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
 from volumetric.errors import SpecError
 from volumetric.layers.checks import as_number, check_whole
+from volumetric.layers.clock import Clock, Inner
 from volumetric.layers.program.masks import Bits, Full, Mask, Rects, Tile
 from volumetric.layers.program.named import Named, named
 from volumetric.layers.program.names import (
@@ -22,7 +23,7 @@ from volumetric.layers.program.names import (
     rule_of,
     shown,
 )
-from volumetric.layers.program.region import clock_text
+from volumetric.layers.program.region import clock_of, clock_text
 
 Write = Literal["add", "replace", "gate"]
 Fill = Literal["drop", "hold", "lerp"]
@@ -52,7 +53,7 @@ class Edge(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     write : ``"add"`` (weighted mean over all edges that add), ``"gate"`` (on top, through a learned gate) or
         ``"replace"`` (the last one in order wins over all); None: that of the operator, or ``"add"``
     weight : share in the mean of edges that add; with 0 it writes nothing and is not counted
-    when : condition, as text or as a value of `layers.clock`; None: always
+    when : condition, given as a value of `layers.clock` or as its text, and kept as text; None: always
     mask : which positions look at which; one that looks at none is not written and not counted
     lag : steps back that are read, frame by frame; negative: ahead, on a canvas that holds its window; None: all frames
         at once
@@ -80,6 +81,26 @@ class Edge(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     options: Mapping[str, int | float | str] = Named()
     name: str | None = None
 
+    if TYPE_CHECKING:  # conditions are taken as values, too
+
+        def __init__(
+            self,
+            reads: str,
+            writes: str,
+            rule: str | None = None,
+            operator: str = "attend",
+            write: Write | None = None,
+            weight: float = 1.0,
+            when: Clock | str | None = None,
+            mask: Mask | None = None,
+            lag: int | None = None,
+            fill: Fill = "hold",
+            order: int = 1,
+            heads: int | None = None,
+            options: Mapping[str, int | float | str] = ...,
+            name: str | None = None,
+        ) -> None: ...
+
     def __post_init__(self) -> None:
         """Check the fields."""
         check_name("an edge: reads", self.reads)
@@ -92,6 +113,8 @@ class Edge(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
             check_choice(f"{what}: write", self.write, ("add", "replace", "gate"))
         force_setattr(self, "weight", as_number(f"{what}: weight", self.weight, 0.0))
         force_setattr(self, "when", clock_text(f"{what}: when", self.when))
+        if isinstance(self.holds, Inner):
+            raise SpecError(f"{what}: inner steps are of regions, not of a condition", hint="say them in its clock")
         if self.mask is not None and not isinstance(self.mask, Full | Tile | Rects | Bits):
             raise SpecError(f"{what}: mask must be Full, Tile, Rects or Bits, got {shown(self.mask)}")
         if self.lag is not None:
@@ -103,6 +126,11 @@ class Edge(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
         force_setattr(self, "options", _options(what, self.options))
         if self.name is not None:
             check_edge_name(self.name)
+
+    @property
+    def holds(self) -> Clock | None:
+        """When it reads and writes, None: always."""
+        return None if self.when is None else clock_of(self.when)
 
 
 def _options(what: str, given: Mapping[str, int | float | str]) -> Named[int | float | str]:

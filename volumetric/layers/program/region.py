@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
 from volumetric.errors import SpecError
 from volumetric.layers.checks import as_number, check_whole
+from volumetric.layers.clock import Clock
 from volumetric.layers.program.identity import MOST_SLOTS, Identity
 from volumetric.layers.program.learning import Constraints, Keep, Learning, Semantic
 from volumetric.layers.program.named import tuple_of
@@ -38,7 +41,7 @@ class Region(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
     carrier : by which equations it changes
     tags : words for people and tools
     period : frames of the world between two of its own
-    clock : when it fires, as text or as a value of `layers.clock`; None: always
+    clock : when it fires, given as a value of `layers.clock` or as its text, and kept as text; None: always
     rule : of edges that write it and name none; None: cross
     residual : what edges add comes on top of what was there; None: where the family is state or memory
     slots : rows of a carrier ``"memory"``; None: as many as positions
@@ -69,6 +72,28 @@ class Region(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
     output: bool = True
     semantic: Semantic | None = None
 
+    if TYPE_CHECKING:  # clocks are taken as values, too
+
+        def __init__(
+            self,
+            box: Sequence[tuple[int, int]],
+            family: str = "state",
+            carrier: Carrier = "deterministic",
+            tags: Sequence[str] = (),
+            period: int = 1,
+            clock: Clock | str | None = None,
+            rule: str | None = None,
+            residual: bool | None = None,
+            slots: int | None = None,
+            learning: Learning | None = None,
+            keep: Keep = "auto",
+            identity: Identity | None = None,
+            constraints: Constraints | None = None,
+            loss_weight: float = 1.0,
+            output: bool = True,
+            semantic: Semantic | None = None,
+        ) -> None: ...
+
     def __post_init__(self) -> None:
         """Check the fields."""
         force_setattr(self, "box", _box(self.box))
@@ -94,6 +119,11 @@ class Region(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
         check_flag("a region: output", self.output)
 
     @property
+    def fires(self) -> Clock | None:
+        """When it fires, None: always."""
+        return None if self.clock is None else clock_of(self.clock)
+
+    @property
     def keeps_old(self) -> bool:
         """Whether what edges add comes on top of what was there."""
         return self.family in ("state", "memory") if self.residual is None else self.residual
@@ -103,14 +133,20 @@ _PARTS = {"learning": Learning, "identity": Identity, "constraints": Constraints
 
 
 def clock_text(what: str, given: Any) -> str | None:
-    """Return the text of a clock or condition; None stays None."""
-    if given is None:
-        return None
+    """Return the one text of a clock, given as a value or as any text of it; None stays None."""
+    if given is None or isinstance(given, Clock):
+        return None if given is None else str(given)
     check_text(what, given)
-    text = " ".join(given.split())
-    if not text:
-        raise SpecError(f"{what} is empty", hint="leave it out: what has none always fires")
-    return text
+    try:
+        return str(clock_of(given))
+    except SpecError as error:
+        raise SpecError(f"{what}: {error}", hint=error.hint) from None
+
+
+@lru_cache(maxsize=4096)
+def clock_of(text: str) -> Clock:
+    """Return the clock that a text says."""
+    return Clock.parse(text)
 
 
 def _box(box: Any) -> tuple[tuple[int, int], ...]:
