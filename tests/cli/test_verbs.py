@@ -51,6 +51,19 @@ def test_quiet_is_quiet_and_verbose_tells_the_sources(run, letters):
     assert "temperature=0.0 (default)" in err
 
 
+@pytest.mark.parametrize("lookup", [False, True])
+def test_a_draft_changes_nothing_but_what_is_told(run, letters, lookup):
+    flags = ("-p", "abcabc", "-n", "24", "--ignore-eos", *ON_REFERENCE)
+    _, out, err = run("generate", letters, *flags, "--draft", "lookup" if lookup else letters)
+    assert out == run("generate", letters, *flags)[1]
+    assert "guesses" in err
+    told = json.loads(run("generate", letters, *flags, "--draft", letters, "--json")[1])
+    assert told["accepted_tokens"] == told["drafted_tokens"] > 15
+    code, _, err = run("generate", letters, *flags, "--draft", str(LLAMA))
+    assert code == 1
+    assert "same tokenizer" in err
+
+
 def test_json_is_one_object_with_every_field(run, letters):
     code, out, _ = run("generate", letters, "-p", "a", "-n", "3", "--logprobs", "2", "--json", *ON_REFERENCE)
     told = json.loads(out)

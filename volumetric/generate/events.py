@@ -25,6 +25,7 @@ class GenerationStats:
     generation_seconds : time for the tokens after the first
     peak_bytes : most memory that the process held so far, None where the system does not say
     device_bytes : weights, scratch and state capacity kept on the device
+    drafted_tokens, accepted_tokens : tokens that a draft proposed, and those of them that the model drew, too
     """
 
     prompt_tokens: int
@@ -36,6 +37,13 @@ class GenerationStats:
     peak_bytes: int | None
     device_bytes: int
     finish_reason: FinishReason
+    drafted_tokens: int = 0
+    accepted_tokens: int = 0
+
+    @property
+    def acceptance(self) -> float | None:
+        """Share of the proposed tokens that were kept; None where none was proposed."""
+        return self.accepted_tokens / self.drafted_tokens if self.drafted_tokens else None
 
     @property
     def prompt_tps(self) -> float:

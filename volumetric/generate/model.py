@@ -221,7 +221,8 @@ class Model(Encodes, Adapts, Predicts):
         prompt : text, token ids, or chat messages
         params : complete sampling parameters
         explicit : single sampling parameters (see `SamplingParams`), over `params` or the model's own defaults;
-            and ``template_args`` for the chat template
+            ``template_args`` for the chat template; and ``draft``, a smaller model of the same tokens or ``"lookup"``,
+            whose guesses are checked together (see `Session.stream`)
 
         Returns
         -------

@@ -17,9 +17,10 @@ from volumetric.generate.params import SamplingParams
 from volumetric.generate.stream import Stream
 from volumetric.generate.transcript import Transcript
 from volumetric.runtime.batch import greedy_ids
-from volumetric.runtime.device import State
+from volumetric.runtime.device import Piece, State
 
 if TYPE_CHECKING:
+    from volumetric.generate.drafting import Draft
     from volumetric.generate.model import Model
     from volumetric.generate.prompt import Prompt
 
@@ -51,6 +52,8 @@ class Session:
         self._forgets = self._state.forgets
         self._mark: State | None = None
         """Copy of the state before the last token of the last prompt, where going back takes one."""
+        self._before: State | None = None
+        """Copy of the state before tokens of which some may be taken away again, where that takes one."""
         self._live: Stream | None = None
 
     @property
@@ -65,6 +68,7 @@ class Session:
         *,
         template_args: Mapping[str, Any] | None = None,
         on_end: Callable[[], None] | None = None,
+        draft: Draft = None,
         **explicit: Any,
     ) -> Stream:
         """Start to generate after `prompt`; a stream still running on this session is cancelled.
@@ -75,6 +79,9 @@ class Session:
         params : complete sampling parameters; without them the model's defaults and `explicit` count
         template_args : further names for the chat template
         on_end : called once when the stream has ended, in whatever way
+        draft : what proposes tokens that this model checks together: a smaller model of the same tokens, or
+            ``"lookup"`` for what followed the last tokens earlier in the text; the text is the same, see
+            `volumetric.generate.drafting`
         explicit : single sampling parameters by name
 
         Raises
@@ -86,7 +93,12 @@ class Session:
         self._model.room_after(len(ids))
         merged = self._model.sampling(params, **explicit)
         self._stop()
-        self._live = Stream(self, Transcript(self._model, ids, merged), on_end)
+        drafter = None
+        if draft is not None:
+            from volumetric.generate.drafting import drafter_for  # for those who draft
+
+            drafter = drafter_for(self._model, draft)
+        self._live = Stream(self, Transcript(self._model, ids, merged), on_end, drafter)
         return self._live
 
     def prefill(self, ids: Sequence[int]) -> tuple[F32Array, int]:
@@ -134,6 +146,26 @@ class Session:
         logits = self._model.executable.forward(self._open(), np.array(ids, np.int32), last_only=True)
         self._tokens.extend(ids)
         return logits
+
+    def ahead(self, ids: Sequence[int]) -> F32Array:
+        """Append `ids`, of which `back` may take some away again; logits after each of them, float32 ``[T, V]``."""
+        state = self._open()
+        self._before = state.fork() if self._forgets else None
+        logits = self._model.executable.forward(state, np.array(ids, np.int32), last_only=False)
+        self._tokens.extend(ids)
+        return logits
+
+    def back(self, position: int) -> None:
+        """Keep the tokens before `position`, which is at or behind the first one that `ahead` appended last."""
+        state, before = self._open(), self._before
+        self._before = None
+        if position >= state.reach:
+            state.trim(position)
+        elif before is not None:
+            self._state = before
+            if ids := self._tokens[before.position : position]:
+                self._model.executable.run([Piece(before, np.array(ids, np.int32), "none")])
+        del self._tokens[position:]
 
     def greedy(self, token: int) -> Generator[int, None, None]:
         """Append `token`, yield the most likely next one, append that, and so on; the device's fastest way."""

@@ -15,6 +15,7 @@ from volumetric.generate.transcript import Transcript
 from volumetric.runtime.logits import most_likely
 
 if TYPE_CHECKING:
+    from volumetric.generate.drafting import Drafter
     from volumetric.generate.session import Session
 
 
@@ -25,10 +26,17 @@ class Stream:
     generation as cancelled; `generation` has then what was made so far.
     """
 
-    def __init__(self, session: Session, transcript: Transcript, on_end: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self,
+        session: Session,
+        transcript: Transcript,
+        on_end: Callable[[], None] | None = None,
+        drafter: Drafter | None = None,
+    ) -> None:
         self._session = session
         self._transcript = transcript
         self._on_end = on_end
+        self._drafter = drafter
         self._cancelled = False
         self._events = self._run()
 
@@ -107,6 +115,10 @@ class Stream:
 
     def _tokens(self, logits: F32Array) -> Generator[Draw, None, None]:
         """Yield draws without end, from the logits after the prompt on."""
+        if self._drafter is not None:
+            from volumetric.generate.speculation import drafted  # for those who draft
+
+            yield from drafted(self._session, self._transcript, self._drafter, logits)
         if self.params.plain_greedy:
             token = most_likely(logits)
             yield Draw(token=token)
@@ -123,6 +135,9 @@ class Stream:
     def _end(self) -> None:
         """Settle the transcript, and tell whoever waits for the end, once."""
         self._transcript.end()
+        drafter, self._drafter = self._drafter, None
+        if drafter is not None:
+            drafter.close()
         on_end, self._on_end = self._on_end, None
         if on_end is not None:
             on_end()

@@ -36,6 +36,7 @@ class Transcript:
     sampler : draws its tokens
     cached : tokens of the prompt that needed no computing
     prompt_seconds : time to compute the prompt
+    drafted, accepted : tokens that a draft proposed, and those of them that were drawn
     reason : why it ended; None while it goes on
     """
 
@@ -46,6 +47,7 @@ class Transcript:
         self.decoder: Decoder | None = model.decoder()
         self.cached = 0
         self.prompt_seconds = 0.0
+        self.drafted = self.accepted = 0
         self.reason: FinishReason | None = None
         # The last token drawn needs no place of its own: it is not fed again.
         self._limit = min(params.max_tokens, model.room_after(len(self.prompt)) + 1)
@@ -143,4 +145,6 @@ class Transcript:
             peak_bytes=peak_resident_bytes(),
             device_bytes=self._device_bytes,
             finish_reason=self.reason or "cancelled",
+            drafted_tokens=self.drafted,
+            accepted_tokens=self.accepted,
         )
