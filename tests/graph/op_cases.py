@@ -449,6 +449,20 @@ def _rotate_scan(b: int, t: int, width: int, *, reverse: bool = False, keep: boo
     return OpCase(op="rotate_scan", inputs=inputs, attrs={"reverse": reverse, "keep": keep})
 
 
+def _depthwise(b: int, t: int, width: int, taps: int, *, bias: bool = True, resets: bool = False) -> dict[str, OpCase]:
+    x, weight, past = normal(b, t, width), normal(width, 1, taps), normal(b, taps - 1, width)
+    end = (normal(width),) if bias else ()
+    keep = ((RNG.random((b, t)) < 0.6).astype(np.float32),) if resets else ()
+    if resets:
+        keep[0][:1, :1] = 0
+        past[:1] = np.nan  # nobody sees it
+    attrs = {"resets": resets}
+    case = OpCase(op="depthwise_conv", inputs=(x, weight, past, *end, *keep), attrs={**attrs, "bias": bias})
+    back = OpCase(op="depthwise_conv_grad", inputs=(normal(b, t, width), x, weight, past, *keep), attrs=attrs)
+    name = f"depthwise-{b}-{t}-{width}-{taps}{'-resets' if resets else ''}"
+    return {name: case, f"grad-{name}": back}
+
+
 def _edges(r: int, s: int, b: int, heads: int, key: int, value: int, **how: int) -> dict[str, OpCase]:
     """Receivers with 0 to 2 s edges; `queries` and `biases` of one stream and head, `masked` edges at -inf."""
     counts: Array = RNG.integers(0, 2 * s, r) if s else np.zeros(r, np.int64)
@@ -539,6 +553,12 @@ _SEQUENCES = {
     "rope-back": _rope(True, 2, 5, 3, 8, 4),
     "rope-part": _rope(False, 1, 17, 1, 7, 2),
     "rope-none": _rope(False, 0, 3, 2, 4, 2),
+    **_depthwise(2, 7, 33, 4),
+    **_depthwise(3, 9, 16, 4, resets=True),
+    **_depthwise(1, 1, 5, 3, bias=False),
+    **_depthwise(2, 2, 144, 4, bias=False, resets=True),
+    **_depthwise(1, 11, 17, 2, resets=True),
+    **_depthwise(2, 0, 3, 4),
     "linear-scan": _linear_scan(2, 5, 17),
     "linear-scan-one": _linear_scan(1, 1, 1, keep=True),
     "linear-scan-keep": _linear_scan(3, 7, 5, keep=True),

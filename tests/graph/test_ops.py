@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -35,6 +35,7 @@ WITHOUT_GRADIENT = {
     "pool_max_grad",
     "recurrent_grad",
     "cell_grad",
+    "depthwise_conv_grad",
     "edge_attend_grad",
     "assign",
     "update",
@@ -371,6 +372,37 @@ def linear_scan(xs: list[A], at: Attrs) -> list[A]:
     return [s]
 
 
+def depthwise(xs: list[A], at: Attrs) -> list[A]:
+    """Row by row, which tells what each sees."""
+    x, weight, past, *rest = xs
+    y = np.zeros(x.shape)
+    keep = rest[-1] if at["resets"] else np.ones(x.shape[:2])
+    for b, t in np.ndindex(x.shape[:2]):
+        for lag, met in _rows_seen(x, past, keep, b, t, weight.shape[2]):
+            y[b, t] += weight[:, 0, -1 - lag] * met
+        y[b, t] += rest[0] if at["bias"] else 0
+    return [y]
+
+
+def _rows_seen(x: A, past: A, keep: A, b: int, t: int, taps: int) -> Iterator[tuple[int, A]]:
+    for lag in range(taps):
+        if lag and not (t - lag + 1 < 0 or keep[b, t - lag + 1]):
+            return
+        yield lag, x[b, t - lag] if lag <= t else past[b, t - lag]
+
+
+def depthwise_back(xs: list[A], at: Attrs) -> list[A]:
+    """Each product of a row and a weight hands back to both."""
+    g, x, weight, past, *rest = xs
+    keep = rest[-1] if at["resets"] else np.ones(x.shape[:2])
+    g_x, g_weight, g_past = (np.zeros(of.shape) for of in (x, weight, past))
+    for b, t in np.ndindex(x.shape[:2]):
+        for lag, met in _rows_seen(x, past, keep, b, t, weight.shape[2]):
+            (g_x if lag <= t else g_past)[b, t - lag] += weight[:, 0, -1 - lag] * g[b, t]
+            g_weight[:, 0, -1 - lag] += met * g[b, t]
+    return [g_x, g_weight, g_past, g.sum((0, 1))]
+
+
 def rotate_scan(xs: list[A], at: Attrs) -> list[A]:
     """With complex numbers."""
     u, g, phi, *rest = xs
@@ -598,6 +630,8 @@ FORMULAS: dict[str, Callable[[list[A], Attrs], list[A]]] = {
     "pool_sum": pool_sum,
     "pool_spread": pool_back,
     "rope": rope,
+    "depthwise_conv": depthwise,
+    "depthwise_conv_grad": depthwise_back,
     "linear_scan": linear_scan,
     "rotate_scan": rotate_scan,
     "edge_attend": edge_attend,

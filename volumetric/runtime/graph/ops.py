@@ -154,6 +154,11 @@ Sequences
                     i f z o σ(f̃). y and others have gradients; all inputs get them.
 ``cell_grad``       gy [, g of others], y [, others] [, kept] [, before] → g_from_x [R,nH] [, g_from_h [R,nH] for gru]
                     [, g_before [d,R,H]]. ``cell``. kept is constant. It has no gradient.
+``depthwise_conv``  x [B,T,C], weight [C,1,K], past [B,K-1,C]: rows before x [, bias [C]] [, keep [B,T]] → y [B,T,C]:
+                    ``y[t] = Σ_l weight[:,0,K-1-l] x[t-l] + bias``. Where keep, 0 or 1, is 0 the row and later ones see
+                    nothing before it, not even NaN. ``bias``, ``resets``: whether bias and keep are there. K is 2 or
+                    more. All but keep have gradients. Devices without a kernel get it as sums of shifted rows.
+``depthwise_conv_grad`` gy, x, weight, past [, keep] → gx, g of weight, of past and of bias. ``resets``.
 ``linear_scan``     u [B,T,F], a [B,T,F] or [F], s0 [B,F] [, keep [B,T]] → s [B,T,F]:
                     ``s[t] = keep[t] a[t] s[t-1] + u[t]`` from ``s[-1] = s0`` on. ``reverse``: without s0,
                     ``s[t] = keep[t+1] a[t+1] s[t+1] + u[t]`` from ``s[T-1] = u[T-1]`` on. ``keep``: whether it is

@@ -18,7 +18,7 @@ from volumetric.errors import UnsupportedError
 from volumetric.kernels.recurrent import given
 from volumetric.runtime.graph.build import GraphBuilder
 from volumetric.runtime.graph.ops import Graph, Node
-from volumetric.runtime.graph.unroll import unroll_scans
+from volumetric.runtime.graph.unroll import unroll_scans, write_out
 
 
 def side_by_side(graph: Graph, count: int) -> Graph:
@@ -28,7 +28,7 @@ def side_by_side(graph: Graph, count: int) -> Graph:
     ------
     UnsupportedError : an operation has no form for several sequences
     """
-    graph = unroll_scans(graph)
+    graph = write_out(unroll_scans(graph))
     work = GraphBuilder()
     several = Several(work, count)
     made = {i for node in graph.nodes for i in node.outputs}

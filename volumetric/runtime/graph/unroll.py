@@ -8,9 +8,11 @@ became 2,818 nodes in 0.6 s, and 6,284 in 1.9 s with all gradients; a run took 2
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from volumetric.runtime.graph.build import GraphBuilder
+from volumetric.runtime.graph.families import OPS
 from volumetric.runtime.graph.families.scan import given, taken
 from volumetric.runtime.graph.inline import Emitted, inline
 from volumetric.runtime.graph.ops import Graph, Node
@@ -22,7 +24,24 @@ def unroll_scans(graph: Graph) -> Graph:
     What depends on a scan's constants alone is computed once, and what nobody reads not at all, as the states before
     each step where there is no gradient.
     """
-    if not any(node.op == "scan" for node in graph.nodes):
+    memory = _Memory()
+    return rebuilt(graph, {"scan": lambda work, node, inputs: _steps(work, node, inputs, memory)})
+
+
+def write_out(graph: Graph) -> Graph:
+    """Return a graph without the operations that can be written out as others, for devices without kernels for them."""
+
+    def written(work: GraphBuilder, node: Node, inputs: list[int]) -> Sequence[int]:
+        emit = OPS[node.op].written_out
+        return work.emit(node.op, inputs, **node.attrs) if emit is None else emit(work, node.attrs, inputs)
+
+    names = {node.op for node in graph.nodes}
+    return rebuilt(graph, {name: written for name in names if OPS[name].written_out is not None})
+
+
+def rebuilt(graph: Graph, emit: Mapping[str, Callable[[GraphBuilder, Node, list[int]], Sequence[int]]]) -> Graph:
+    """Return a graph in which functions emit others in the place of the operations that they are named by."""
+    if not any(node.op in emit for node in graph.nodes):
         return graph
     work = GraphBuilder(flush=graph.flush)
     made = {i for node in graph.nodes for i in node.outputs}
@@ -38,12 +57,11 @@ def unroll_scans(graph: Graph) -> Graph:
             of[i] = work.stored(tensor.key, tensor.shape, tensor.dtype, role=tensor.role)
     for i, value in graph.constants.items():
         of[i] = work.constant(value, graph.tensors[i].name)
-    memory = _Memory()
     for node in graph.nodes:
         first, inputs = len(work.nodes), [of[i] for i in node.inputs]
         with work.at(node.where, mixes=node.mixes):
-            if node.op == "scan":
-                outputs = _steps(work, node, inputs, memory)
+            if node.op in emit:
+                outputs = emit[node.op](work, node, inputs)
             else:
                 outputs = work.emit(node.op, inputs, **node.attrs)
         of.update(zip(node.outputs, outputs, strict=True))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from volumetric.kernels.cpu.graph.blocks import blocked
+from volumetric.kernels.cpu.graph.depthwise import depthwise_back, depthwise_conv
 from volumetric.kernels.cpu.graph.dots import dots
 from volumetric.kernels.cpu.graph.edges import edge_attend, edge_attend_back, edge_attend_spread
 from volumetric.kernels.cpu.graph.elementwise import binary, unary, unary_grad
@@ -69,6 +70,8 @@ _SPECIALISED = (
     cell_grad,
     cell_nodes,
     class_loss,
+    depthwise_back,
+    depthwise_conv,
     dots,
     element_loss,
     finish,

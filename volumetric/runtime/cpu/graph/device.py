@@ -5,6 +5,7 @@ from __future__ import annotations
 from volumetric.dtypes import Scheme
 from volumetric.runtime.cpu.graph import (
     cells,
+    depthwise,
     edges,
     elements,
     images,
@@ -29,7 +30,7 @@ from volumetric.runtime.graph.passes import fuse_activations, fuse_trials, join_
 from volumetric.runtime.graph.unroll import unroll_scans
 
 # Importing them fills `rule`.
-_FAMILIES = (cells, edges, elements, images, nodes, products, recurrent, rowwise, scans, training)
+_FAMILIES = (cells, depthwise, edges, elements, images, nodes, products, recurrent, rowwise, scans, training)
 
 
 class CpuGraphs:

@@ -15,10 +15,11 @@ from volumetric.runtime.gpu.recording import Entry
 from volumetric.runtime.gpu.slots import Slots, Tenants
 from volumetric.runtime.graph.ops import Graph, Node
 from volumetric.runtime.graph.passes import fuse_activations, fuse_trials, join_pads, whole_of_parts
-from volumetric.runtime.graph.unroll import unroll_scans
+from volumetric.runtime.graph.unroll import unroll_scans, write_out
 
 _PASSES = (
     unroll_scans,
+    write_out,
     fuse_activations,
     fuse_windows,
     fuse_folds,

@@ -26,13 +26,16 @@ What turns out not to be needed is removed later."""
 VjpOfAll: TypeAlias = "Callable[[GraphBuilder, Node, Sequence[int | None], Sequence[bool]], Sequence[int | None]]"
 """The same from the gradients of all outputs, None where there is none; and whether each input's is wanted."""
 
+WrittenOut: TypeAlias = "Callable[[GraphBuilder, Attrs, Sequence[int]], tuple[int, ...]]"
+"""Emits other operations that give the same from the same inputs."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Op:
     """One operation. Without a `vjp` it ends differentiation: gradients of gradients are not supported.
 
     Of several outputs only the first has a gradient, and the others help to compute gradients; unless there is a
-    `vjp_of_all`, which stands in the place of `vjp`.
+    `vjp_of_all`, which stands in the place of `vjp`. What is `written_out` runs on devices without a kernel for it.
     """
 
     name: str
@@ -40,6 +43,7 @@ class Op:
     run: Run
     vjp: Vjp | None = None
     vjp_of_all: VjpOfAll | None = None
+    written_out: WrittenOut | None = None
 
     @property
     def has_gradient(self) -> bool:
@@ -51,9 +55,17 @@ OPS: Registry[Op] = Registry(modules_of("volumetric.runtime.graph.families", DEC
 """Name → operation, filled by `declare`."""
 
 
-def declare(name: str, infer: Infer, run: Run, vjp: Vjp | None = None, *, vjp_of_all: VjpOfAll | None = None) -> None:
+def declare(
+    name: str,
+    infer: Infer,
+    run: Run,
+    vjp: Vjp | None = None,
+    *,
+    vjp_of_all: VjpOfAll | None = None,
+    written_out: WrittenOut | None = None,
+) -> None:
     """Register an operation."""
-    OPS[name] = Op(name=name, infer=infer, run=run, vjp=vjp, vjp_of_all=vjp_of_all)
+    OPS[name] = Op(name=name, infer=infer, run=run, vjp=vjp, vjp_of_all=vjp_of_all, written_out=written_out)
 
 
 def out(name: str, *shape: int) -> Tensor:

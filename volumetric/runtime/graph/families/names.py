@@ -9,6 +9,7 @@ from typing import Final
 DECLARED: Final[Mapping[str, str]] = MappingProxyType(
     {
         "cell": "cell cell_grad",
+        "depthwise": "depthwise_conv depthwise_conv_grad",
         "edges": "edge_attend edge_attend_grad",
         "elementwise": "unary unary_grad binary",
         "experts": "experts",

@@ -9,6 +9,7 @@ import numpy as np
 from volumetric.layers import CausalConv1d, ShortConv
 from volumetric.layers.causal_conv import PAST
 from volumetric.runtime.graph.build import GraphBuilder
+from volumetric.runtime.graph.families.depthwise import depthwise_conv
 from volumetric.runtime.graph.rules.base import Scope, columns, gated, linear, rule
 
 
@@ -40,10 +41,13 @@ def causal_conv(
         given["past"] = scope.state(PAST, (taps - 1, channels))
         attrs = {"start": start, "activation": activation, "factors": tuple(factors)}
         return work.emit("causal_conv", tuple(given.values()), roles=tuple(given), **attrs)[0]
+    x = work.part(x, len(work.shape(x)) - 1, start, start + channels)
     if factors:
         by_channel = np.repeat([factor for _, factor in factors], [n for n, _ in factors])
         weight = work.binary("mul", weight, work.constant(by_channel[:, None, None], "factors"))
-    terms = lagged(scope, work.part(x, len(work.shape(x)) - 1, start, start + channels), taps)
+    if native and work.shape(x)[0] >= 0:
+        return work.unary(_by_channel(scope, x, weight, bias), activation)
+    terms = lagged(scope, x, taps)
     if work.shape(weight)[1] > 1:
         y = _mixed(scope, terms, weight)
     else:
@@ -76,14 +80,34 @@ def lagged(scope: Scope, x: int, taps: int) -> list[int]:
         met = work.part(every, 1, taps - 1 - lag, taps - 1 - lag + length)
         return work.binary("mul_nonzero", met, seen[lag]) if lag and seen else met
 
-    if scope.keeps_state(x) and length:
-        left = work.part(every, 1, length, length + taps - 1)
-        if seen:
-            last = [work.part(seen[lag], 1, length - 1, length) for lag in range(1, taps - 1)]
-            now = work.affine(work.part(seen[1], 1, length - 1, length), 0.0, 1.0)
-            left = work.binary("mul_nonzero", left, work.concat((*reversed(last), now), 1))
-        scope.keep(PAST, left)
+    _keep(scope, x, every, seen, taps)
     return [work.reshape(earlier(lag), work.shape(x)) for lag in reversed(range(1, taps))] + [x]
+
+
+def _by_channel(scope: Scope, x: int, weight: int, bias: int | None) -> int:
+    """Emit the convolution of each channel by itself."""
+    work, rows, keep = scope.work, scope.sequenced(x), scope.kept_before(x)
+    taps = work.shape(weight)[2]
+    batch, _, width = work.shape(rows)
+    shape = (batch, taps - 1, width)
+    past = scope.state(PAST, shape) if scope.keeps_state(x) else work.zeros(shape)
+    y = depthwise_conv(work, rows, weight, past, bias, keep)
+    _keep(scope, x, work.concat((past, rows), 1), [] if keep is None else _seen(work, keep, taps), taps)
+    return work.reshape(y, work.shape(x))
+
+
+def _keep(scope: Scope, x: int, every: int, seen: Sequence[int], taps: int) -> None:
+    """Keep the last rows of ``[B, taps - 1 + T, width]``, and nothing of those that the last one does not see."""
+    work = scope.work
+    length = work.shape(every)[1] - taps + 1
+    if not (scope.keeps_state(x) and length):
+        return
+    left = work.part(every, 1, length, length + taps - 1)
+    if seen:
+        last = [work.part(seen[lag], 1, length - 1, length) for lag in range(1, taps - 1)]
+        now = work.affine(work.part(seen[1], 1, length - 1, length), 0.0, 1.0)
+        left = work.binary("mul_nonzero", left, work.concat((*reversed(last), now), 1))
+    scope.keep(PAST, left)
 
 
 def _seen(work: GraphBuilder, keep: int, taps: int) -> list[int]:
