@@ -72,7 +72,7 @@ FORWARD: dict[str, LayerSpec] = {
     "short_conv": ShortConv(embed_dim=WIDTH),
     "mamba": Mamba(embed_dim=WIDTH, inner_features=4, state_size=2, dt_rank=2, kernel_size=2),
     "mamba2": Mamba2(
-        embed_dim=WIDTH, num_heads=2, head_dim=2, state_size=3, kernel_size=3, multipliers=(1, 2, 1, 1, 0.5)
+        embed_dim=WIDTH, num_heads=2, head_dim=3, state_size=3, kernel_size=3, multipliers=(1, 2, 1, 1, 0.5)
     ),
     "axon_projections": Parallel(
         combine="concat",
