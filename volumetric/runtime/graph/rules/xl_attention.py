@@ -111,8 +111,7 @@ def attend(work: GraphBuilder, spec: XLAttention, of: Read, r: int, held: Held, 
             filled = work.concat([work.reshape(part, (batch, 1, every, width)) for part in parts], 1)
         return work.reshape(filled, (batch * blocks, every, width))
 
-    content, position = (rows(work.affine(q, spec.by_head[1] ** -0.5)) for q in (of.content, of.position))
-    asked = Read(content, position, beside(keys), beside(clean))
+    asked = Read(rows(of.content), rows(of.position), beside(keys), beside(clean))
     read = _weighed(work, spec, asked, r, beside(odd), rows(count))
     y = work.part(work.reshape(read, (batch, blocks * block, inner)), 1, 0, length)
     last = work.part(count, 1, length - 1, length)
@@ -133,7 +132,7 @@ def _weighed(work: GraphBuilder, spec: XLAttention, of: Read, r: int, odd: int, 
 
     Parameters
     ----------
-    of : queries, divided by √d, ``[B, T, …]``, keys and values ``[B, memory + T, …]``
+    of : queries ``[B, T, …]``, keys and values ``[B, memory + T, …]``
     odd : what is added to the logits of each row that is read, ``[B, memory + T, 1]``
     count : rows of its sequence up to each row, ``[B, T, 1]``
     """
@@ -157,9 +156,8 @@ def _weighed(work: GraphBuilder, spec: XLAttention, of: Read, r: int, odd: int, 
         wide = work.part(work.reshape(wide, (groups, length * (every + 1))), 1, 0, length * every)
     by_distance = work.reshape(wide, (groups, length, every))
     logits = work.binary("add", work.gemm(apart(of.content), apart(of.k), trans_b=True), by_distance)
-    logits = work.binary(
-        "add", work.reshape(logits, (batch, heads, length, every)), work.reshape(odd, (batch, 1, 1, every))
-    )
+    logits = work.reshape(work.affine(logits, width**-0.5), (batch, heads, length, every))
+    logits = work.binary("add", logits, work.reshape(odd, (batch, 1, 1, every)))
     logits = work.binary("mask", logits, work.reshape(seen, (batch, 1, length, every)))
     weights = work.softmax(work.reshape(logits, (groups * length, every)))
     y = work.gemm(work.reshape(weights, (groups, length, every)), apart(of.v))
