@@ -25,12 +25,14 @@ from volumetric.network import Network  # noqa: E402
 from volumetric.runtime.cpu import CpuDevice  # noqa: E402
 from volumetric.runtime.cpu.graph.device import CpuGraphs  # noqa: E402
 from volumetric.runtime.gpu import GpuDevice  # noqa: E402
+from volumetric.runtime.graph.families import OPS  # noqa: E402
 from volumetric.runtime.graph.segments import row_wise  # noqa: E402
 from volumetric.runtime.lower import lower  # noqa: E402
 
 TARGET = ROOT / "docs" / "support.md"
 DEVICES = {"cpu": CpuDevice, "gpu": GpuDevice}
-OPERATIONS = {"cpu": CpuGraphs(1).operations, "gpu": frozenset(LOWERERS) | {"reshape", "scan"}}
+WRITTEN_OUT = {name for name, op in OPS.items() if op.written_out is not None}
+OPERATIONS = {"cpu": CpuGraphs(1).operations, "gpu": frozenset(LOWERERS) | {"reshape", "scan"} | WRITTEN_OUT}
 FLOAT32 = parse_dtype("float32")
 
 TEMPLATE = """\

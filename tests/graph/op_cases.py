@@ -72,9 +72,10 @@ def _gemm(
     tb: bool = False,
     bias: int | tuple[int, int] = 0,
     act: str = "linear",
+    scale: float = 1.0,
 ) -> OpCase:
     shape = (bias,) if isinstance(bias, int) else bias
-    inputs = (normal(*a), normal(*b), *((normal(*shape),) if bias else ()))
+    inputs = (normal(*a) * np.float32(scale), normal(*b), *((normal(*shape),) if bias else ()))
     attrs = {"trans_a": ta, "trans_b": tb, "groups": groups, "activation": act}
     return OpCase(op="gemm", inputs=inputs, attrs=attrs)
 
@@ -87,6 +88,7 @@ _GEMM = {
     "row": _gemm((1, 1, 129), (1, 67, 129), 1, tb=True, bias=67, act="gelu"),
     "input-gradient": _gemm((1, 33, 15), (1, 15, 29), 1),
     "weight-gradient": _gemm((1, 65, 11), (1, 65, 13), 1, ta=True),
+    "weight-gradient-long": _gemm((2, 771, 107), (2, 771, 70), 1, ta=True, bias=70, act="tanh", scale=0.01),
     "both-transposed": _gemm((2, 6, 4), (2, 5, 6), 2, ta=True, tb=True),
     "heads": _gemm((12, 9, 8), (3, 9, 8), 12, tb=True),
     "head-values": _gemm((12, 9, 9), (3, 9, 8), 12),
@@ -452,8 +454,9 @@ def _rotate_scan(b: int, t: int, width: int, *, reverse: bool = False, keep: boo
 def _depthwise(b: int, t: int, width: int, taps: int, *, bias: bool = True, resets: bool = False) -> dict[str, OpCase]:
     x, weight, past = normal(b, t, width), normal(width, 1, taps), normal(b, taps - 1, width)
     end = (normal(width),) if bias else ()
-    keep = ((RNG.random((b, t)) < 0.6).astype(np.float32),) if resets else ()
+    keep: tuple[Array, ...] = ()
     if resets:
+        keep = ((RNG.random((b, t)) < 0.6).astype(np.float32),)
         keep[0][:1, :1] = 0
         past[:1] = np.nan  # nobody sees it
     attrs = {"resets": resets}

@@ -25,6 +25,10 @@ DEPTH = 768
 """k of one packed piece: 4 vectors of each are 192 KiB, which stay in a second-level cache."""
 _LOOSE_ROWS = 12
 """Rows of the left side up to which copying a panel together costs more than it brings."""
+_GATHERED_ROWS = 48
+"""Rows of a turned left side that are copied together: three cache lines of each k, of which all numbers are read."""
+_FAR = 256
+"""Bytes between one k and the next of a left side from which that pays."""
 _FINISHED_ROWS = 48
 """Rows that are finished together: they wait in scratch, because what was just written to memory is slow to read back
 where its cache lines had to come from afar."""
@@ -80,7 +84,7 @@ GEMM_ARGUMENTS = (
 
 def gemm_scratch(vectors: int) -> int:
     """Bytes of scratch that `gemm` needs: a call of `finish`, zeros to start from, a panel, and rows to finish."""
-    return 128 + 64 * vectors * (1 + DEPTH + 16 + _FINISHED_ROWS)
+    return 128 + 64 * vectors * (1 + DEPTH + 16 + _FINISHED_ROWS) + 4 * _GATHERED_ROWS * DEPTH
 
 
 @kernel
@@ -153,6 +157,7 @@ def gemm(tall: int, wide: int) -> Callable[..., None]:
         zeros = call + 128
         packed = zeros + 64 * wide
         waiting = packed + 64 * wide * (DEPTH + 16)
+        gathered = waiting + 64 * wide * _FINISHED_ROWS
         for i in range(0, 16 * wide, 16):
             store(zeros + 4 * i, splat(f32(0.0)))
         ready = -1
@@ -197,27 +202,35 @@ def gemm(tall: int, wide: int) -> Callable[..., None]:
                         ready = source
                         source, apart = packed, 64 * wide
                     here = a + k0 * word(step, _A_K)
-                    done = 0
-                    while done < columns:
-                        left = columns - done
-                        from_, to = start + 4 * done, out + 4 * done
-                        right = source + 4 * done
-                        done += panel_rows(
-                            tall,
-                            wide,
-                            rows,
-                            here,
-                            a_row,
-                            a_k,
-                            right,
-                            apart,
-                            count,
-                            from_,
-                            start_row,
-                            to,
-                            out_row,
-                            left,
-                        )
+                    some, row_bytes, k_bytes, top = rows, a_row, a_k, 0
+                    turned = a_row == 4 and a_k >= _FAR and rows >= _LOOSE_ROWS
+                    while top < rows:
+                        if turned:
+                            some = min(_GATHERED_ROWS, rows - top)
+                            here, k_bytes = gathered, 4 * _GATHERED_ROWS
+                            pack(a + k0 * a_k + 4 * top, a_k, 4, count, some, gathered, k_bytes)
+                        done = 0
+                        while done < columns:
+                            left = columns - done
+                            from_, to = start + top * start_row + 4 * done, out + top * out_row + 4 * done
+                            right = source + 4 * done
+                            done += panel_rows(
+                                tall,
+                                wide,
+                                some,
+                                here,
+                                row_bytes,
+                                k_bytes,
+                                right,
+                                apart,
+                                count,
+                                from_,
+                                start_row,
+                                to,
+                                out_row,
+                                left,
+                            )
+                        top += some
                     start, start_row = out, out_row
             if start != out:  # there was nothing to sum
                 for row in range(rows):

@@ -323,10 +323,17 @@ def recurrent_back(cell: int, blocks: int, kept: int) -> Callable[..., None]:
             while row < batch:
                 behind = word(step, 9) + 4 * ((row * length + at + 1) * wide + head)
                 rows = 1
-                if left == 16 and batch - row >= 4:
+                apart = 4 * length * wide
+                if left == 16 and batch - row >= 8:  # eight sums hide what an addition takes
+                    rows = 8
+                    if at + 1 < length:
+                        panel_tile(8, 1, behind, apart, 4, weight, 4 * width, span, room, 0, room + 64, 64)
+                        for n in range(1, spans):
+                            g, more = behind + 4 * n * size, weight + 4 * n * size * width
+                            panel_tile(8, 1, g, apart, 4, more, 4 * width, span, room + 64, 64, room + 64, 64)
+                elif left == 16 and batch - row >= 4:
                     rows = 4
                     if at + 1 < length:
-                        apart = 4 * length * wide
                         panel_tile(4, 1, behind, apart, 4, weight, 4 * width, span, room, 0, room + 64, 64)
                         for n in range(1, spans):
                             g, more = behind + 4 * n * size, weight + 4 * n * size * width
