@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -14,12 +14,12 @@ from volumetric.clocked import Clocked
 from volumetric.errors import SpecError
 from volumetric.network import INPUT, OUTPUT, Network, Params
 from volumetric.observe.recording import Meta, Recording
-from volumetric.observe.scene import Scene, scene_of
+from volumetric.observe.scene import Scene, parts_of, scene_of
 from volumetric.runtime.clocked.clocks import fired
 from volumetric.runtime.open import AnyDevice, open_device
 from volumetric.runtime.streams import ClockedStream, RowStream, open_stream
 from volumetric.runtime.streams.chunks import Chunk
-from volumetric.runtime.streams.marks import only
+from volumetric.runtime.streams.marks import by_port, parted
 
 MOST: Final = 1_000_000
 """Values of a recording, nodes times frames, unless told otherwise."""
@@ -82,6 +82,9 @@ class Recorder:
         if every < 1:
             raise SpecError(f"every must be at least 1, got {every}")
         machine = stream.clocked if isinstance(stream, ClockedStream) else stream.network
+        self._network = machine.network if isinstance(machine, Clocked) else machine
+        self._parts = parts_of(self._network)
+        self._held: dict[str, Array] = {}  # how strong the last row of each input was, of clocked networks
         self.scene: Scene = scene_of(machine, edges=edges)
         self.seen, self.frames = 0, list[Frame]()
         self._stream, self._row, self._every = stream, row, every
@@ -111,22 +114,66 @@ class Recorder:
     def _rows(self, chunk: Chunk) -> Array | dict[str, Array]:
         if self._tapped is None:
             raise SpecError("the recorder is closed")
-        found = self._tapped.advance(chunk)
-        made = found if isinstance(found, dict) else {OUTPUT: found}
-        taps = [made.pop(f"{_TAP}{i}") for i in range(len(self.scene.nodes))]
-        fired = np.ones(len(taps), bool)
+        given = replace(chunk, x=by_port(self._network, chunk.x, self._tapped.batch))
+        made: dict[str, list[Array]] = {}
+        for at, stop in self._cuts(chunk.count):
+            part = _some(given, slice(at, stop))
+            found = self._tapped.advance(part)
+            outputs = found if isinstance(found, dict) else {OUTPUT: found}
+            taps = [outputs.pop(f"{_TAP}{i}") for i in range(len(self._network.layers))]
+            for name, y in outputs.items():
+                made.setdefault(name, []).append(y)
+            if self._parts:
+                self._see_fabrics(self._tapped, part, taps)
+            elif part.count:
+                self._see_rows(part, taps)
+        return parted(self._network, chunk.x, {name: np.concatenate(ys, 1) for name, ys in made.items()})
+
+    @property
+    def _full(self) -> bool:
+        return len(self.frames) >= self._room and self.tell is None
+
+    def _cuts(self, count: int) -> Iterator[tuple[int, int]]:
+        """Yield the rows of each call: all; where fabrics are looked at behind a call, up to a row that has a frame."""
+        at = stop = 0
+        while at < count or not stop:
+            stop = count if not self._parts or self._full else min(at + 1 + -self.seen % self._every, count)
+            yield at, stop
+            if at == stop:
+                return
+            at = stop
+
+    def _see_rows(self, chunk: Chunk, taps: list[Array]) -> None:
         some = slice(None) if self._row is None else slice(self._row, self._row + 1)
-        if not chunk.count:
-            return only(made)
         sizes = [y[some].swapaxes(0, 1).reshape(y.shape[1], -1).astype(np.float64) for y in taps]
         with np.errstate(over="ignore", invalid="ignore"):
             rms = np.stack([np.sqrt(np.square(y).mean(1)) for y in sizes], 1)
         for t in range(chunk.count):
-            self._see(rms[t], fired, reset=self._resets(chunk, t))
-        return only(made)
+            self._see(rms[t], np.ones(len(taps), bool), reset=self._resets(chunk, t))
+
+    def _see_fabrics(self, stream: RowStream, chunk: Chunk, taps: list[Array]) -> None:
+        """Look at the last row of a call, where it has a frame."""
+        if not chunk.count or self._full:
+            self._missed += chunk.count
+        if not chunk.count or self._full or (self.seen + chunk.count - 1) % self._every:
+            self.seen += chunk.count
+            return
+        from volumetric.observe.fabric_activity import awake, cells_of, strengths
+
+        some = slice(None) if self._row is None else slice(self._row, self._row + 1)
+        rms = strengths(
+            self._network,
+            self._parts,
+            {coord: y[some, -1] for coord, y in zip(self._network.layers, taps, strict=True)},
+            {name: np.asarray(x)[some, -1] for name, x in chunk.x.items()},
+            cells_of(stream, self._parts, self._row),
+        )
+        self.seen += chunk.count - 1
+        awoken = awake(stream, self._parts, np.ones(len(taps), bool))
+        self._see(rms, awoken, reset=self._resets(chunk, chunk.count - 1))
 
     def _ticks(self, stream: ClockedStream, chunk: Chunk, per_row: int) -> Array | dict[str, Array]:
-        if not chunk.count or (len(self.frames) >= self._room and self.tell is None):
+        if not chunk.count or self._full:
             self._missed += chunk.count * per_row
             self.seen += chunk.count * per_row
             return stream.advance(chunk, per_row=per_row)
@@ -134,13 +181,28 @@ class Recorder:
         for row in range(chunk.count):
             for late in range(per_row):
                 reset = not late and self._resets(chunk, row)
-                now = Chunk(x={}, count=1) if late else _only(chunk, row)
+                now = Chunk(x={}, count=1) if late else _some(chunk, slice(row, row + 1))
                 fires = self._fires(stream, now.x, now.resets)
                 made.append(stream.advance(now))
-                self._see(stream.activity(self._row), fires, reset=reset)
+                rms = np.asarray(stream.activity(self._row))
+                if self._parts:
+                    rms, fires = self._ticked(stream, now, rms, fires)
+                self._see(rms, fires, reset=reset)
         if isinstance(made[0], Mapping):
             return {name: np.concatenate([y[name] for y in made if isinstance(y, Mapping)], 1) for name in made[0]}
         return np.concatenate([y for y in made if not isinstance(y, Mapping)], 1)
+
+    def _ticked(self, stream: ClockedStream, now: Chunk, rms: Array, fires: Array) -> tuple[Array, Array]:
+        """Return how strong each node is after a tick, and which computed, from the same of each layer."""
+        from volumetric.observe.fabric_activity import awake, cells_of, strengths
+        from volumetric.observe.fabric_scene import strength
+
+        some = slice(None) if self._row is None else slice(self._row, self._row + 1)
+        for name, x in by_port(self._network, now.x, stream.batch).items():
+            self._held[name] = np.asarray(strength(np.asarray(x)[some]))
+        layers = {coord: np.asarray(of) for coord, of in zip(self._network.layers, rms.tolist(), strict=True)}
+        cells = cells_of(stream, self._parts, self._row)
+        return strengths(self._network, self._parts, layers, self._held, cells), awake(stream, self._parts, fires)
 
     def _resets(self, chunk: Chunk, t: int) -> bool:
         if chunk.resets is None:
@@ -281,7 +343,8 @@ def record(
     return recorder.recording(title=title, device="" if not isinstance(device, str) else device)
 
 
-def _only(chunk: Chunk, row: int) -> Chunk:
-    at = slice(row, row + 1)
+def _some(chunk: Chunk, at: slice) -> Chunk:
+    """Rows of a chunk."""
     resets = None if chunk.resets is None else chunk.resets[:, at]
-    return Chunk(x={name: x[:, at] for name, x in chunk.x.items()}, count=1, resets=resets)
+    count = len(range(*at.indices(chunk.count)))
+    return Chunk(x={name: x[:, at] for name, x in chunk.x.items()}, count=count, resets=resets)

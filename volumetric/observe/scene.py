@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Literal
+from collections.abc import Iterator, Mapping
+from itertools import product
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
+import numpy as np
 
 from volumetric.clocked import Clocked, ticks
 from volumetric.errors import CheckpointError, SpecError
 from volumetric.grid import Coord
 from volumetric.network import Network
+
+if TYPE_CHECKING:
+    from volumetric.observe.fabric_scene import FabricPart
 
 
 class Node(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,7 +69,7 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
     ports : inputs and outputs by name
     populations : group → number of its nodes
     families : of programs: region → family
-    latency : output → ticks until an input can change it
+    latency : output → ticks until an input can change it; of one fabric rows, by its own outputs
     left_out : edges beyond the number that was asked for
     """
 
@@ -104,6 +109,8 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
 def scene_of(machine: Network | Clocked, *, edges: int = 4000) -> Scene:
     """Return the scene of a network: a node for each layer, where it stands in the grid, slots side by side.
 
+    A fabric has a node for each of its own, where they stand on their lattice; its ports and populations are groups.
+
     Parameters
     ----------
     edges : most that are shown; of more, every so many are
@@ -115,38 +122,114 @@ def scene_of(machine: Network | Clocked, *, edges: int = 4000) -> Scene:
     if edges < 0:
         raise SpecError(f"edges must be 0 or more, got {edges}")
     network = machine.network if isinstance(machine, Clocked) else machine
-    numbers = {coord: i for i, coord in enumerate(network.layers)}
-    reading = {port.coord for port in network.ports.values()}
-    made = set(network.taps.values())
-    slots = 1 + max(coord.slot for coord in network.layers)
-    nodes = tuple(
-        Node(
-            id=i,
-            name=f"{coord} {network.layers[coord].kind}",
-            role="output" if coord in made else "input" if coord in reading else "cell",
-            group=network.layers[coord].kind,
-            at=(coord.x + coord.slot / slots, float(coord.y), float(coord.z)),
-            size=_size(network, coord),
-        )
-        for coord, i in numbers.items()
-    )
-    found = list(_edges(network, numbers, ticking=isinstance(machine, Clocked)))
-    every = -(-len(found) // edges) if edges else 0
-    shown = found[::every] if every else []
-    ports = {name: End(node=numbers[port.coord], direction="in") for name, port in network.ports.items()}
-    ports |= {name: End(node=numbers[coord], direction="out") for name, coord in network.taps.items()}
+    parts = parts_of(network)
+    firsts = first_nodes(network, parts)
+    nodes = tuple(_nodes(network, parts, firsts))
+    wires = list(_edges(network, parts, firsts, ticking=isinstance(machine, Clocked)))
+    count = len(wires) + sum(len(part.edges[0]) for part in parts.values())
+    shown = _sampled(wires, parts, range(0, count, max(1, -(-count // edges))) if edges else range(0))
     counts: dict[str, int] = {}
     for node in nodes:
         counts[node.group] = counts.get(node.group, 0) + 1
+    ticking = "systolic" if isinstance(machine, Clocked) else "stack"
     return Scene(
-        kind="systolic" if isinstance(machine, Clocked) else "stack",
+        kind="fabric" if parts else ticking,
         nodes=nodes,
-        edges=tuple(msgspec.structs.replace(edge, id=i) for i, edge in enumerate(shown)),
-        ports=ports,
+        edges=shown,
+        ports=_ports(network, parts, firsts),
         populations=counts,
-        latency=_latency(machine),
-        left_out=len(found) - len(shown),
+        latency=_latency(machine, parts),
+        left_out=count - len(shown),
     )
+
+
+def parts_of(network: Network) -> dict[Coord, FabricPart]:
+    """Return the fabrics among the layers of a network, with the numbers of their nodes in its scene."""
+    if all(spec.kind != "fabric" for spec in network.layers.values()):
+        return {}
+    from volumetric.observe.fabric_scene import fabric_parts
+
+    return fabric_parts(network.layers)
+
+
+def first_nodes(network: Network, parts: Mapping[Coord, FabricPart]) -> dict[Coord, int]:
+    """Return the number of the first node, mostly the only one, of each layer."""
+    found: dict[Coord, int] = {}
+    first = 0
+    for coord in network.layers:
+        found[coord] = first
+        first += parts[coord].count if coord in parts else 1
+    return found
+
+
+def _nodes(network: Network, parts: Mapping[Coord, FabricPart], firsts: Mapping[Coord, int]) -> Iterator[Node]:
+    reading, made = {port.coord for port in network.ports.values()}, set(network.taps.values())
+    slots = 1 + max(coord.slot for coord in network.layers)
+    starts = [_starts(network, parts, axis) for axis in range(3)]
+    for coord, spec in network.layers.items():
+        x, y, z = (start[place] for start, place in zip(starts, (coord.x, coord.y, coord.z), strict=True))
+        x += coord.slot / slots
+        if coord not in parts:
+            yield Node(
+                id=firsts[coord],
+                name=f"{coord} {spec.kind}",
+                role="output" if coord in made else "input" if coord in reading else "cell",
+                group=spec.kind,
+                at=(x, y, z),
+                size=_size(network, coord),
+            )
+            continue
+        part = parts[coord]
+        for i, spot in enumerate(part.spots(alone=len(parts) == 1)):
+            at = (x + spot.at[0], y + spot.at[1], z + spot.at[2])
+            yield Node(
+                id=part.first + i, name=spot.name, role=spot.role, group=spot.group, at=at, size=part.spec.hidden
+            )
+
+
+def _starts(network: Network, parts: Mapping[Coord, FabricPart], axis: int) -> dict[int, float]:
+    """Where layers stand along an axis: a fabric takes as much of it as it is wide."""
+    wide: dict[int, float] = {}
+    for coord in network.layers:
+        place = (coord.x, coord.y, coord.z)[axis]
+        own = 1.0 + float(parts[coord].places[:, axis].max()) if coord in parts else 1.0
+        wide[place] = max(wide.get(place, 1.0), own)
+    found, at = dict[int, float](), 0.0
+    for place in range(max(wide) + 1):
+        found[place] = at
+        at += wide.get(place, 1.0)
+    return found
+
+
+def _ports(network: Network, parts: Mapping[Coord, FabricPart], firsts: Mapping[Coord, int]) -> dict[str, End]:
+    """Return the ends of the network; of one of a fabric alone those of the fabric, by their first nodes."""
+    if len(network.layers) == 1:
+        for part in parts.values():
+            return {
+                name: End(node=part.first + own.start, direction="in" if role == "input" else "out")
+                for role, name, own in part.groups
+                if role != "cell"
+            }
+    found = {name: End(node=firsts[port.coord], direction="in") for name, port in network.ports.items()}
+    last = {c: parts[c].ends[1][0] if c in parts else first for c, first in firsts.items()}
+    return found | {name: End(node=last[coord], direction="out") for name, coord in network.taps.items()}
+
+
+def _sampled(wires: list[Edge], parts: Mapping[Coord, FabricPart], numbers: range) -> tuple[Edge, ...]:
+    """Return the edges of these numbers, of all wires and then of all fabrics."""
+    every = np.asarray(numbers, np.int64)
+    made = [wires[i] for i in every[every < len(wires)].tolist()]
+    first = len(wires)
+    for part in parts.values():
+        senders, receivers, length, delay = part.edges
+        mine = every[(every >= first) & (every < first + len(senders))] - first
+        first += len(senders)
+        each = (of[mine].tolist() for of in (senders, receivers, length, delay))
+        made += [
+            Edge(id=0, source=a, target=b, kind="edge", length=far, delay=late)
+            for a, b, far, late in zip(*each, strict=True)
+        ]
+    return tuple(msgspec.structs.replace(edge, id=i) for i, edge in enumerate(made))
 
 
 def _size(network: Network, coord: Coord) -> int:
@@ -156,28 +239,35 @@ def _size(network: Network, coord: Coord) -> int:
     return size
 
 
-def _edges(network: Network, numbers: dict[Coord, int], *, ticking: bool) -> Iterator[Edge]:
-    order = list(numbers)
+def _edges(
+    network: Network, parts: Mapping[Coord, FabricPart], firsts: Mapping[Coord, int], *, ticking: bool
+) -> Iterator[Edge]:
+    """Yield what goes from layer to layer: from all nodes that hand out a fabric's rows, to all that take them in."""
+    order = list(firsts)
+    numbers = {coord: i for i, coord in enumerate(order)}
     for wire in network.wires:
         before = order[numbers[wire.coord] - 1] if numbers[wire.coord] else None
         for source in wire.inputs if wire.skip is None else (*wire.inputs, wire.skip):
             if source.coord is None:
                 continue
             a, b = source.coord, wire.coord
-            yield Edge(
-                id=0,
-                source=numbers[a],
-                target=numbers[b],
-                kind="chain" if a == before and not source.delay else "link",
-                length=float((a.x - b.x) ** 2 + (a.y - b.y) ** 2 + (a.z - b.z) ** 2) ** 0.5,
-                delay=ticks(source) if ticking else source.delay,
-            )
+            senders = parts[a].ends[1] if a in parts else (firsts[a],)
+            receivers = parts[b].ends[0] if b in parts else (firsts[b],)
+            for sender, receiver in product(senders, receivers):
+                yield Edge(
+                    id=0,
+                    source=sender,
+                    target=receiver,
+                    kind="chain" if a == before and not source.delay else "link",
+                    length=float((a.x - b.x) ** 2 + (a.y - b.y) ** 2 + (a.z - b.z) ** 2) ** 0.5,
+                    delay=ticks(source) if ticking else source.delay,
+                )
 
 
-def _latency(machine: Network | Clocked) -> dict[str, int]:
-    """Ticks to each output from the input that reaches it first; none of networks that run row by row."""
+def _latency(machine: Network | Clocked, parts: Mapping[Coord, FabricPart]) -> dict[str, int]:
+    """Ticks to each output from the input that reaches it first; of networks that run row by row rows, in a fabric."""
     if not isinstance(machine, Clocked):
-        return {}
+        return next(iter(parts.values())).latency if len(parts) == 1 else {}
     ways = {
         tap: [n for name in machine.network.ports if (n := machine.latency(name, tap)) is not None]
         for tap in machine.network.taps

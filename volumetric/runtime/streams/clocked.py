@@ -231,6 +231,11 @@ class ClockedStream:
         name, row = self._machine.locate(key)
         return self._by_stream(name, self._store.get(name))[row or 0].copy()
 
+    def strength(self, key: str) -> Array:
+        """Return the root mean square over the last axis of what is kept, float64 ``[batch, …]``."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            return np.sqrt(np.square(self.read(key), dtype=np.float64).mean(-1))
+
     def fill(self, values: Mapping[str, Held], position: int) -> None:
         """Replace all that is kept by ``[batch, …]`` of each key, as it was after `position` ticks."""
         arrays = {name: self._fresh(name) for name in self._machine.buffers}

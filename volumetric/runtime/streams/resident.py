@@ -19,6 +19,7 @@ from volumetric._typing import Array, Shape
 from volumetric.errors import SpecError, UnsupportedError
 from volumetric.grid import Coord
 from volumetric.network import Network, Params, check_params
+from volumetric.runtime.graph.build import GraphBuilder
 from volumetric.runtime.graph.frozen import split_frozen
 from volumetric.runtime.graph.network import graph_of, resumed_states
 from volumetric.runtime.graph.programs import ProgramCache
@@ -165,6 +166,19 @@ class ResidentStream(RowStream):
 
     def _opened_with(self, network: Network, params: Params) -> RowStream:
         return ResidentStream(self._graphs, network, params, batch=self.batch)
+
+    def strength(self, key: str) -> Array:
+        """Return it as for other streams; what is read back are the means, and not the state."""
+        program = self._programs.get(("strength", key), lambda: self._reducing(key))
+        with np.errstate(invalid="ignore"):
+            return np.sqrt(program.run([])[0][..., 0].astype(np.float64))
+
+    def _reducing(self, key: str) -> Any:
+        """Compile the mean of squares over the last axis of a state."""
+        work, shape = GraphBuilder(), (self.batch, *self._kept[key].shape)
+        x = work.stored(key, shape)
+        mean = work.reduce(work.binary("mul", x, x), "mean", (len(shape) - 1,))
+        return self._graphs.compile(work.finish([mean]), self._store)
 
     def save(self) -> bytes:
         self._count_quick()

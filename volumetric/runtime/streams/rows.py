@@ -16,6 +16,7 @@ from volumetric.grid import Coord
 from volumetric.layers import LayerSpec, MultiHeadAttention
 from volumetric.network import INPUT, Network, Params, check_params
 from volumetric.runtime.device import Device, Piece, RunOptions
+from volumetric.runtime.held import as_numbers
 from volumetric.runtime.lower import lower
 from volumetric.runtime.plan import Plan
 from volumetric.runtime.sealed import Seal
@@ -240,6 +241,17 @@ class RowStream:
         """Return fresh streams of another network in the same place."""
         device, _, options = self._opened
         return RowStream(device, network, params, batch=self.batch, options=options)
+
+    def strength(self, key: str) -> Array:
+        """Return the root mean square over the last axis of a state of fixed size, float64 ``[batch, …]``.
+
+        Parameters
+        ----------
+        key : of the state, as ``"0.0.0.0/shown"``
+        """
+        values = np.stack([as_numbers(state.read(key), np.dtype(np.float64)) for state in self._states])
+        with np.errstate(over="ignore", invalid="ignore"):
+            return np.sqrt(np.square(values).mean(-1))
 
     def save(self) -> bytes:
         """Return what is kept of all streams as bytes that `restore` takes, on any device with these weights."""

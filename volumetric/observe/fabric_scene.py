@@ -1,0 +1,153 @@
+"""Fabrics in a scene: a node for each of theirs where it stands on its lattice, and how strong what it shows is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, NamedTuple, TypeAlias
+
+import numpy as np
+
+from volumetric._typing import Array
+from volumetric.grid import Coord
+from volumetric.layers import LayerSpec
+from volumetric.layers.fabric.reach import latencies
+from volumetric.layers.fabric.spec import Fabric
+
+Role: TypeAlias = Literal["input", "cell", "output"]
+
+
+class Spot(NamedTuple):
+    """A node of a fabric: what it is called, its role and group, and its x, y, z from the fabric's first corner."""
+
+    name: str
+    role: Role
+    group: str
+    at: tuple[float, float, float]
+
+
+@dataclass(frozen=True, eq=False)
+class FabricPart:
+    """A fabric that is a layer of a network.
+
+    Its nodes come in the order of its facts: inputs by port, cells by population, outputs by port.
+
+    Attributes
+    ----------
+    coord : where it is in the network
+    first : number of its first node in the scene
+    """
+
+    coord: Coord
+    spec: Fabric
+    first: int
+
+    @property
+    def count(self) -> int:
+        """Nodes."""
+        return len(self.spec.facts.order)
+
+    @cached_property
+    def places(self) -> Array:
+        """x, y, z of each node, none below 0; float64 ``[nodes, 3]``."""
+        facts = self.spec.facts
+        found = np.zeros((self.count, 3))
+        axes = min(3, facts.coords.shape[1])
+        found[:, :axes] = facts.coords[:, :axes]
+        return found - found.min(0)
+
+    @cached_property
+    def groups(self) -> list[tuple[Role, str, slice]]:
+        """Role, name and nodes of each port and population, in order."""
+        facts, spec = self.spec.facts, self.spec
+        shift = facts.inputs
+        found: list[tuple[Role, str, slice]] = [("input", port.name, facts.ports[port.name]) for port in spec.inputs]
+        for p in spec.populations:
+            own = facts.populations[p.name]
+            found.append(("cell", p.name, slice(own.start + shift, own.stop + shift)))
+        shift = facts.senders_count
+        for port in spec.outputs:
+            own = facts.ports[port.name]
+            found.append(("output", port.name, slice(own.start + shift, own.stop + shift)))
+        return sorted(found, key=lambda of: of[2].start)
+
+    def spots(self, *, alone: bool) -> list[Spot]:
+        """Return the nodes; group names say which fabric they are of unless it is `alone`."""
+        ids, places = self.spec.facts.order.tolist(), self.places.tolist()
+        prefix = "" if alone else f"{self.coord} "
+        return [
+            Spot(f"{prefix}{name} {ids[i]}", role, f"{prefix}{name}", (places[i][0], places[i][1], places[i][2]))
+            for role, name, own in self.groups
+            for i in range(own.start, own.stop)
+        ]
+
+    @property
+    def ends(self) -> tuple[range, range]:
+        """Numbers of the nodes that take rows in, and of those that hand them out."""
+        facts = self.spec.facts
+        return range(self.first, self.first + facts.inputs), range(
+            self.first + facts.senders_count, self.first + self.count
+        )
+
+    @cached_property
+    def edges(self) -> tuple[Array, Array, Array, Array]:
+        """Of each edge who sends and who receives, as numbers of the scene, its length and its delay."""
+        facts = self.spec.facts
+        receivers = self.first + facts.inputs + facts.receivers
+        return self.first + facts.senders.astype(np.int64), receivers, facts.distance, facts.delay
+
+    @property
+    def latency(self) -> dict[str, int]:
+        """Output → rows after which some input can change it, at the earliest."""
+        found = {}
+        for name, row in latencies(self.spec).items():
+            known = [rows for rows in row.values() if rows is not None]
+            found |= {name: min(known)} if known else {}
+        return found
+
+    def rms(self, cells: Array, read: Array | None, made: Array) -> Array:
+        """Return how strong each node is.
+
+        Cells are as strong as what they show their neighbours, the nodes of a port as its part of the row.
+
+        Parameters
+        ----------
+        cells : root mean square of what each cell shows, ``[cells]``
+        read : row that the fabric reads, ``[…, inputs]``, or how strong all of it is (a number); None: not known, 0
+        made : likewise of what it makes, ``[…, outputs]``
+
+        Returns
+        -------
+        float64 ``[nodes]``
+        """
+        found = np.zeros(self.count)
+        rows = {"input": (read, self.spec.ports("inputs")), "output": (made, self.spec.ports("outputs"))}
+        for role, name, own in self.groups:
+            if role == "cell":
+                continue
+            row, columns = rows[role]
+            if row is not None:
+                found[own] = strength(row if row.ndim == 0 else row[..., slice(*columns[name])])
+        shift = self.spec.facts.inputs
+        found[shift : shift + self.spec.facts.cells] = cells
+        return found
+
+
+def strength(x: Array) -> float:
+    """Root mean square; of a number its size."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return float(np.sqrt(np.square(x, dtype=np.float64).mean()))
+
+
+def fabric_parts(layers: Mapping[Coord, LayerSpec]) -> dict[Coord, FabricPart]:
+    """Return the fabrics among the layers of a network, with the numbers of their nodes in its scene."""
+    found: dict[Coord, FabricPart] = {}
+    first = 0
+    for coord, spec in layers.items():
+        if isinstance(spec, Fabric):
+            found[coord] = FabricPart(coord, spec, first)
+            first += found[coord].count
+        else:
+            first += 1
+    return found
