@@ -67,6 +67,7 @@ class MultiHeadAttention(LayerSpec):
 
     contextual: ClassVar[bool] = True
     takes_resets: ClassVar[bool] = True
+    ends_with_context: ClassVar[bool] = True
 
     embed_dim: int
     num_heads: int

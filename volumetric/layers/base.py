@@ -99,6 +99,8 @@ class LayerSpec:
     """Whether a row of the output depends on its place in the sequence, or on other rows of it."""
     takes_resets: ClassVar[bool] = False
     """Whether a contextual layer can begin a new sequence inside of a call, as the resets of its memory say."""
+    ends_with_context: ClassVar[bool] = False
+    """Whether a sequence has no more rows than a context: devices make room for so many, or places turn by it."""
     two_way: ClassVar[bool] = False
     """Whether a row of the output depends on later rows of its call."""
     batch_statistics: ClassVar[BatchStatistics] = "never"

@@ -115,6 +115,11 @@ class Container(LayerSpec):
         return all(child.takes_resets or not child.contextual for child in self.children().values())
 
     @property
+    def ends_with_context(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]  (depends on the children)
+        """Whether a sequence ends with the context in any child."""
+        return any(child.ends_with_context for child in self.children().values())
+
+    @property
     def two_way(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]  (depends on the children)
         """Whether a row depends on later ones in any child."""
         return any(child.two_way for child in self.children().values())

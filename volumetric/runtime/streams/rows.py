@@ -13,7 +13,7 @@ import numpy as np
 from volumetric._typing import Array
 from volumetric.errors import CheckpointError, ShapeError, SpecError
 from volumetric.grid import Coord
-from volumetric.layers import LayerSpec, MultiHeadAttention
+from volumetric.layers import LayerSpec
 from volumetric.network import INPUT, Network, Params, check_params
 from volumetric.runtime.device import Device, Piece, RunOptions
 from volumetric.runtime.held import as_numbers
@@ -289,18 +289,9 @@ class RowStream:
 
 def endless(plan: Plan) -> bool:
     """Whether nothing that is kept of a stream grows, and every layer goes on for as long as there are rows."""
-    specs = [step.attrs["spec"] for step in plan.steps if "spec" in step.attrs]
-    return all(map(_goes_on, specs)) and all(state.kind == "fixed" for state in plan.states.values())
-
-
-def _goes_on(spec: LayerSpec) -> bool:
-    """Whether a layer, and those inside of it, look at nothing of other rows but what they keep and may forget."""
-    children = spec.children().values()
-    if children:
-        return all(map(_goes_on, children))
-    if isinstance(spec, MultiHeadAttention):
-        return False  # devices make room for as many rows as a context has, and positions turn by it
-    return not spec.contextual or spec.takes_resets
+    specs: list[LayerSpec] = [step.attrs["spec"] for step in plan.steps if "spec" in step.attrs]
+    goes_on = all(not s.ends_with_context and (s.takes_resets or not s.contextual) for s in specs)
+    return goes_on and all(state.kind == "fixed" for state in plan.states.values())
 
 
 def _parts(stream: int, rows: int, marks: Array | None) -> list[_Part]:
