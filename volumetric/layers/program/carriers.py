@@ -65,6 +65,11 @@ def layer_norm(p: Arrays, name: str, x: Array) -> Array:
     return standardised(x, EPS)[0] * p[f"{name}weight"] + p[f"{name}bias"]
 
 
+def predicted(p: Arrays, x: Array) -> Array:
+    """Return what a filter expects, ``x̂ = x + W_p LN(x)``."""
+    return x + affine(p, "predict.", layer_norm(p, "predict.norm.", x))
+
+
 def filtered(p: Arrays, x: Array, z: Array, written: Array) -> tuple[Array, Array]:
     """Predict, and correct by what was brought.
 
@@ -80,11 +85,11 @@ def filtered(p: Arrays, x: Array, z: Array, written: Array) -> tuple[Array, Arra
     -------
     x' and e
     """
-    predicted = x + affine(p, "predict.", layer_norm(p, "predict.norm.", x))
-    z = np.where(written[..., None], z, predicted)
-    error = z - predicted
-    gain = sigmoid(affine(p, "gain.", np.concatenate([predicted, z], axis=-1)))
-    return predicted + gain * error, error
+    expected = predicted(p, x)
+    z = np.where(written[..., None], z, expected)
+    error = z - expected
+    gain = sigmoid(affine(p, "gain.", np.concatenate([expected, z], axis=-1)))
+    return expected + gain * error, error
 
 
 def remembered(p: Arrays, keys: Array, values: Array, z: Array, written: Array) -> tuple[Array, Array]:

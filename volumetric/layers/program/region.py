@@ -45,7 +45,7 @@ class Region(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
     rule : of edges that write it and name none; None: cross
     residual : what edges add comes on top of what was there; None: where the family is state or memory
     slots : rows of a carrier ``"memory"``; None: as many as positions
-    learning : None: as its family
+    learning : losses that it has of its own; None: it learns by the task alone
     keep : what becomes of it where it is deployed: ``"runtime"``, ``"freeze"``, ``"constant"``, ``"export"``, or
         ``"auto"``: as `learning` says, or its family
     identity : slots through which it is read

@@ -28,13 +28,18 @@ def layer_norm(work: GraphBuilder, p: Mapping[str, int], name: str, x: int) -> i
     return work.reshape(work.norm(rows, p[f"{name}weight"], p[f"{name}bias"], kind="layer", eps=EPS), (*lead, d))
 
 
+def predicted(work: GraphBuilder, p: Mapping[str, int], x: int) -> int:
+    """Emit x̂ of a filter."""
+    return work.add(x, linear(work, p, ("predict.",), layer_norm(work, p, "predict.norm.", x)))
+
+
 def filtered(work: GraphBuilder, p: Mapping[str, int], x: int, z: int, written: int) -> tuple[int, int]:
     """Emit x' and e of a filter; rows are ``[B, N, d]``, `written` ``[B, N, 1]``."""
-    predicted = work.add(x, linear(work, p, ("predict.",), layer_norm(work, p, "predict.norm.", x)))
-    z = chosen(work, written, z, predicted)
-    error = work.binary("sub", z, predicted)
-    gain = work.unary(linear(work, p, ("gain.",), work.concat((predicted, z), 2)), "sigmoid")
-    return work.add(predicted, work.binary("mul", gain, error)), error
+    expected = predicted(work, p, x)
+    z = chosen(work, written, z, expected)
+    error = work.binary("sub", z, expected)
+    gain = work.unary(linear(work, p, ("gain.",), work.concat((expected, z), 2)), "sigmoid")
+    return work.add(expected, work.binary("mul", gain, error)), error
 
 
 def remembered(

@@ -13,6 +13,7 @@ from volumetric.runtime.graph.rules.program_attention.heads import (
     asked,
     by_edge,
     cross,
+    direction,
     flags,
     hidden,
     read,
@@ -64,18 +65,15 @@ def _sigmoid(of: Reading) -> int:
 @lowering("cosine")
 def _cosine(of: Reading) -> int:
     work, rule = of.work, _rule(of)
-    q, k = (_direction(work, asked(work, of.p, n, x, rule.heads)) for n, x in (("q.", of.queries), ("k.", of.keys)))
+    q, k = (
+        direction(work, asked(work, of.p, n, x, rule.heads), SHORTEST) for n, x in (("q.", of.queries), ("k.", of.keys))
+    )
     logits = work.gemm(q, k, trans_b=True)
     groups, count, wide = work.shape(logits)
     edges = work.shape(of.p["temperature"])[0]
     by = work.reshape(logits, (edges, groups // edges, count, wide))
     logits = work.reshape(work.binary("mul", by, by_edge(work, of.p["temperature"])), (groups, count, wide))
     return read(work, of.p, rule.heads, softmax(work, hidden(work, logits, rule.seen(of.pairs))), of.values)
-
-
-def _direction(work: GraphBuilder, x: int) -> int:
-    square = work.reduce(work.unary(x, "square"), "sum", (2,))
-    return work.binary("mul", x, work.unary(work.binary("max", square, work.scalar(SHORTEST)), "rsqrt"))
 
 
 @lowering("linear")

@@ -87,3 +87,9 @@ def by_edge(work: GraphBuilder, x: int) -> int:
     """View a parameter ``[E, n]`` as it goes with ``[E, B, N, n]``."""
     edges, n = work.shape(x)
     return work.reshape(x, (edges, 1, 1, n))
+
+
+def direction(work: GraphBuilder, x: int, least: float) -> int:
+    """Emit vectors of the last of three axes at length 1; those whose square is below the least are shorter."""
+    square = work.reduce(work.unary(x, "square"), "sum", (2,))
+    return work.binary("mul", x, work.unary(work.binary("max", square, work.scalar(least)), "rsqrt"))
