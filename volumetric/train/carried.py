@@ -120,7 +120,9 @@ class CarryLearner(DeviceLearner):
         else:
             marks = np.ascontiguousarray(check_marks(resets, samples, rows), np.float32)
         self._begin(self._streams, samples)
-        of = dataclasses.replace(ready.of, carried=_name(self._streams, samples))
+        at_first = not marks[:, 1:].any()
+        marks = np.ascontiguousarray(marks[:, :1]) if at_first else marks
+        of = dataclasses.replace(ready.of, carried=_name(self._streams, samples), at_first=at_first)
         inputs = len(of.inputs)
         return dataclasses.replace(ready, of=of, arrays=[*ready.arrays[:inputs], marks, *ready.arrays[inputs:]])
 

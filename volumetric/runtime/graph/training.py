@@ -46,6 +46,7 @@ class ForwardPass:
     carried : sequences go on from those of the pass before: what they keep lies in buffers below this name, see
         `carried_key`, as constants, and behind the inputs comes one more, float32 ``[sequences, rows]``: 1 where a
         sequence begins anew
+    at_first : sequences begin anew with the first row or with none: that input is ``[sequences, 1]``
     """
 
     plan: Plan
@@ -54,11 +55,13 @@ class ForwardPass:
     objectives: tuple[Objective, ...]
     shared: bool = False
     carried: str | None = None
+    at_first: bool = False
 
     @property
     def key(self) -> tuple[object, ...]:
         """What tells it from others through the same network."""
-        return self.inputs, self.sequences, self.shared, self.carried, tuple(of.key for of in self.objectives)
+        streams = self.carried, self.at_first
+        return self.inputs, self.sequences, self.shared, streams, tuple(of.key for of in self.objectives)
 
     @property
     def draws(self) -> bool:
@@ -228,10 +231,17 @@ def emit_loss(work: GraphBuilder, of: ForwardPass, weights: EmitWeights, trainin
     resets: int | None = None
     states: dict[str, int] = {}
     if name is not None:
-        resets = work.input("resets", of.inputs[0][1][:2])
+        batch, rows = of.inputs[0][1][:2]
+        resets = work.input("resets", (batch, 1 if of.at_first else rows))
         for key, state in resumed_states(of.plan).items():
             shape = (of.sequences or 1, *state.shape)
             states[key] = work.stored(carried_key(name, key), shape, role="state")
+        if of.at_first:  # what sequences forget before the first row, layers need not look for in any row
+            keep = work.affine(resets, -1.0, 1.0)
+            for key, state in states.items():
+                own = work.reshape(keep, (batch, *(1 for _ in work.shape(state)[1:])))
+                states[key] = work.binary("mul_nonzero", state, own)
+            resets = None
     before = dict(states)
     told = [emit_targets(work, objective) for objective in of.objectives]
     options = EmitOptions(
