@@ -209,7 +209,8 @@ def test_hidden_positions_have_a_learned_vector() -> None:
     work = GraphBuilder()
     x, where = work.input("x", step.whole.shape), work.input("hidden", (B, 3, 1))
     params = {name: work.constant(of) for name, of in p.items()}
-    graph = work.finish([nodes.masked(work, facts, params, x, {0: where})])
+    held = Held(work=work, facts=facts, p=params, states={}, fires={}, guard=lambda region: nullcontext())
+    graph = work.finish([nodes.masked(held, x, {0: where})])
     device = NumpyGraphs(np.float64)
     [by_nodes] = device.compile(graph, device.store()).run([step.whole, step.hidden[0][..., None].astype(float)])
     np.testing.assert_array_equal(found, by_nodes)

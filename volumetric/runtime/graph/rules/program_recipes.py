@@ -7,13 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from volumetric.layers.program.facts import Facts, Place
+from volumetric.layers.program.facts import Place
 from volumetric.layers.program.recipes import LEAST, SHARPNESS, SHORTEST, recipe_of
-from volumetric.runtime.graph.build import GraphBuilder
 from volumetric.runtime.graph.rules.base import linear
 from volumetric.runtime.graph.rules.program_attention import heads
 from volumetric.runtime.graph.rules.program_carriers import chosen, layer_norm, predicted
-from volumetric.runtime.graph.rules.program_settle import Held, placed, taken
+from volumetric.runtime.graph.rules.program_settle import Held
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,16 +39,15 @@ class Seen:
     hidden: Mapping[int, int]
 
 
-def masked(work: GraphBuilder, facts: Facts, p: Mapping[str, int], canvas: int, hidden: Mapping[int, int]) -> int:
+def masked(held: Held, canvas: int, hidden: Mapping[int, int]) -> int:
     """Emit the canvas with the learned vector of a region where its positions are hidden, ``[B, N, 1]``."""
-    new: list[tuple[Place, int]] = []
+    work, new = held.work, list[tuple[Place, int]]()
     for number, where in hidden.items():
-        place = facts.places[number]
-        x = taken(work, canvas, place)
-        vector = p[f"regions.{place.name}.mask"]
+        place = held.facts.places[number]
+        x, vector = held.taken(canvas, place), held.own(place)["mask"]
         spread = work.broadcast(work.reshape(vector, (1, 1, work.shape(vector)[0])), work.shape(x))
         new.append((place, chosen(work, where, spread, x)))
-    return placed(work, canvas, new)
+    return held.placed(canvas, new)
 
 
 def penalty(held: Held, step: Seen, before: Mapping[str, int]) -> int | None:
@@ -96,26 +94,26 @@ class _Losses:
             where = step.hidden.get(place.index)
             if where is None:
                 return None
-            aim = self._stopped(taken(work, step.whole, place))
-            far = work.unary(work.binary("sub", taken(work, step.after, place), aim), "square")
+            aim = self._stopped(self.held.taken(step.whole, place))
+            far = work.unary(work.binary("sub", self.held.taken(step.after, place), aim), "square")
             return self._over(work.reduce(far, "mean", (2,)), where)
-        error, x = step.errors[place.index], taken(work, step.before, place)
+        error, x = step.errors[place.index], self.held.taken(step.before, place)
         if name == "sparsity":
             return self._mean(work.unary(error, "abs"))
         expected = predicted(work, self.p, x) if place.carrier == "filter" else x
         if name == "predictive_consistency":
-            aim = self._stopped(taken(work, step.after, place))
+            aim = self._stopped(self.held.taken(step.after, place))
             return self._mean(work.unary(work.binary("sub", expected, aim), "square"))
         spread = work.unary(linear(work, self.p, ("calibration.",), expected), "softplus")
         spread = work.affine(spread, 1.0, LEAST)
         each = work.add(work.binary("div", work.unary(error, "square"), spread), work.unary(spread, "log"))
-        there = taken(work, step.written, place)
+        there = self.held.taken(step.written, place)
         return self._mean(work.binary("mul_nonzero", work.affine(each, 0.5), there))
 
     def _next_step(self) -> int:
         work, name, states = self.held.work, self.place.name, self.held.states
         seen, begun = self.before[f"{name}.seen"], self.before[f"{name}.begun"]
-        x = taken(work, self.step.whole, self.place)
+        x = self.held.taken(self.step.whole, self.place)
         made = linear(work, self.p, ("next.up.",), layer_norm(work, self.p, "next.norm.", seen), activation="gelu")
         made = linear(work, self.p, ("next.down.",), made)
         far = self._mean(work.unary(work.binary("sub", made, self._stopped(x)), "square"))
@@ -153,8 +151,8 @@ class _Losses:
     def _written(self) -> tuple[int, int]:
         """Emit rows that were written, zeros for the others, and which they are, ``[B, N, 1]``."""
         work = self.held.work
-        there = taken(work, self.step.written, self.place)
-        return work.binary("mul_nonzero", taken(work, self.step.brought, self.place), there), there
+        there = self.held.taken(self.step.written, self.place)
+        return work.binary("mul_nonzero", self.held.taken(self.step.brought, self.place), there), there
 
     def _mean(self, x: int) -> int:
         work = self.held.work

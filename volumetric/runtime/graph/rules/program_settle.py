@@ -50,7 +50,7 @@ class Held:
             if place.through != "positions":
                 found[place.index, 0] = self._now(place, canvas)
             if place.index in back:
-                now = found[place.index, 0] if (place.index, 0) in found else taken(self.work, canvas, place)
+                now = found[place.index, 0] if (place.index, 0) in found else self.taken(canvas, place)
                 found |= self._past(place, now, back[place.index])
         return found
 
@@ -87,9 +87,9 @@ class Held:
             if not metered and place.carrier not in (*METERED, "memory") and not diffused:
                 continue
             with self.guard(place.index):
-                x, z = taken(self.work, before, place), taken(self.work, made.canvas, place)
+                x, z = self.taken(before, place), self.taken(made.canvas, place)
                 flag = self._flag(place, 3)
-                written = taken(self.work, made.written, place)
+                written = self.taken(made.written, place)
                 written = written if flag is None else work.binary("mul", written, flag)
                 error = work.binary("sub", z, x)
                 if place.carrier == "filter":
@@ -104,7 +104,7 @@ class Held:
                     self._remember(place, z, written)
             if metered or place.carrier in METERED:
                 errors[place.index] = error
-        return placed(self.work, made.canvas, new), errors
+        return self.placed(made.canvas, new), errors
 
     def measure(self, errors: Mapping[int, int]) -> None:
         """Let meters take errors, where their region fires."""
@@ -126,7 +126,7 @@ class Held:
             place = self.facts.places[task.wire.reads]
             if metered_by(task, place) and place.meter is not None:
                 name, number = f"{place.name}.meter", task.wire.index
-                error = self.work.binary("sub", results[number], taken(self.work, before, task.place))
+                error = self.work.binary("sub", results[number], self.taken(before, task.place))
                 self.states[name] = updated(self.work, place.meter, self.states[name], error, live.get(number))
 
     def own(self, place: Place) -> dict[str, int]:
@@ -140,6 +140,33 @@ class Held:
         if flag is None:
             return None
         return self.work.reshape(flag, (self.work.shape(flag)[0], *[1] * (axes - 1)))
+
+    def taken(self, x: int, place: Place) -> int:
+        """Emit the positions of a region."""
+        work = self.work
+        batch, count, d = work.shape(x)
+        at = place.positions
+        if len(at) and int(at[-1]) - int(at[0]) + 1 == len(at):
+            return work.part(x, 1, int(at[0]), int(at[-1]) + 1)
+        ids = (np.arange(batch)[:, None] * count + at).reshape(-1).astype(np.int32)
+        rows = work.gather_rows(work.reshape(x, (batch * count, d)), work.constant(ids, "positions"))
+        return work.reshape(rows, (batch, len(at), d))
+
+    def placed(self, canvas: int, new: list[tuple[Place, int]]) -> int:
+        """Emit the canvas with new rows of regions; of positions in several of them the last region's count."""
+        if not new:
+            return canvas
+        work = self.work
+        batch, count, d = work.shape(canvas)
+        from_ = np.arange(batch * count).reshape(batch, count)
+        parts, at = [work.reshape(canvas, (batch * count, d))], batch * count
+        for place, rows in new:
+            n = len(place.positions)
+            from_[:, place.positions] = at + np.arange(batch * n).reshape(batch, n)
+            parts.append(work.reshape(rows, (batch * n, d)))
+            at += batch * n
+        ids = work.constant(from_.reshape(-1).astype(np.int32), "canvas")
+        return work.reshape(work.gather_rows(work.concat(parts, 0), ids), (batch, count, d))
 
     def _past(self, place: Place, now: int, most: int) -> dict[tuple[int, int], int]:
         """Emit the rows of the last steps, and keep these."""
@@ -158,7 +185,7 @@ class Held:
             return self.states[f"{place.name}.values"]
         p, (batch, _, d) = self.own(place), work.shape(canvas)
         learned = work.reshape(p["slots"], (1, identity.capacity, d))
-        heads, values = self.facts.program.heads, taken(self.work, canvas, place)
+        heads, values = self.facts.program.heads, self.taken(canvas, place)
         if identity.mode == "ephemeral":
             return bound(work, p, heads, work.broadcast(learned, (batch, identity.capacity, d)), values)
         name, flag = f"{place.name}.slots", self._flag(place, 3)
@@ -176,30 +203,3 @@ class Held:
         keys, values = remembered(work, p, work.add(learned, before["keys"]), before["values"], z, written)
         for of, now in (("keys", work.binary("sub", keys, learned)), ("values", values)):
             self.states[f"{name}.{of}"] = chosen(work, flag, now, before[of])
-
-
-def taken(work: GraphBuilder, x: int, place: Place) -> int:
-    """Emit the positions of a region, of a canvas ``[B, positions, d]``."""
-    batch, count, d = work.shape(x)
-    at = place.positions
-    if int(at[-1]) - int(at[0]) + 1 == len(at):
-        return work.part(x, 1, int(at[0]), int(at[-1]) + 1)
-    ids = (np.arange(batch)[:, None] * count + at).reshape(-1).astype(np.int32)
-    rows = work.gather_rows(work.reshape(x, (batch * count, d)), work.constant(ids, "positions"))
-    return work.reshape(rows, (batch, len(at), d))
-
-
-def placed(work: GraphBuilder, canvas: int, new: list[tuple[Place, int]]) -> int:
-    """Emit the canvas with new rows of regions; of positions in several of them the last region's count."""
-    if not new:
-        return canvas
-    batch, count, d = work.shape(canvas)
-    from_ = np.arange(batch * count).reshape(batch, count)
-    parts, at = [work.reshape(canvas, (batch * count, d))], batch * count
-    for place, rows in new:
-        n = len(place.positions)
-        from_[:, place.positions] = at + np.arange(batch * n).reshape(batch, n)
-        parts.append(work.reshape(rows, (batch * n, d)))
-        at += batch * n
-    ids = work.constant(from_.reshape(-1).astype(np.int32), "canvas")
-    return work.reshape(work.gather_rows(work.concat(parts, 0), ids), (batch, count, d))
