@@ -235,7 +235,8 @@ class Scheduler:
                 params = dataclasses.replace(params, seed=params.seed + 1)
             transcript = Transcript(self._model, prompt, params)
             ticket.transcripts.append(transcript)
-            texts.append(Live(ticket, choice, transcript, list(prompt), ids))
+            constraint = None if job.constraint is None else job.constraint()
+            texts.append(Live(ticket, choice, transcript, list(prompt), ids, constraint=constraint))
         texts[0].followers = texts[1:]
         return texts[0]
 

@@ -149,8 +149,8 @@ def _told(shape: Shape, begun: set[int], came: dict[int, list[TokenEvent]], reas
             opening = shape.opening(index)
             told += [] if opening is None else [opening]
         tokens = came.get(index, [])
-        if any(token.text for token in tokens) or (tokens and shape.tops is not None):
-            told.append(shape.piece(index, tokens))
+        piece = shape.piece(index, tokens) if tokens else None
+        told += [] if piece is None else [piece]
         if index in reasons:
-            told.append(shape.closing(index, reasons[index]))
+            told += shape.closing(index, reasons[index])
     return told

@@ -11,11 +11,20 @@ from volumetric.generate.scheduling.job import Job
 from volumetric.serve.problem import problem_of
 
 if TYPE_CHECKING:
+    from volumetric.generate.grammar import Grammar
     from volumetric.serve.fields.sampled import Sampled
     from volumetric.serve.serving import Served, Settings
 
 
-def job_of(asked: Sampled, served: Served, ids: Sequence[int], tops: int | None, settings: Settings) -> Job:
+def job_of(
+    asked: Sampled,
+    served: Served,
+    ids: Sequence[int],
+    tops: int | None,
+    settings: Settings,
+    *,
+    grammar: Grammar | None = None,
+) -> Job:
     """Return the job of one prompt.
 
     Without ``max_tokens`` a text may be as long as the context leaves room for, and more than that is no error.
@@ -42,4 +51,5 @@ def job_of(asked: Sampled, served: Served, ids: Sequence[int], tops: int | None,
         priority=asked.priority or 0,
         deadline=time.monotonic() + settings.request_seconds,
         salt=asked.cache_salt or "",
+        constraint=None if grammar is None else grammar.begin,
     )

@@ -18,6 +18,7 @@ from volumetric.serve.engine import Engine
 from volumetric.serve.problem import RequestError
 
 if TYPE_CHECKING:
+    from volumetric.generate.grammar import Grammars
     from volumetric.generate.model import Model
 
 
@@ -63,6 +64,8 @@ class Served:
         self.model = model
         self.engine = engine
         self.embedding = asyncio.Lock()
+        self.compiling = asyncio.Lock()
+        self.grammars: Grammars | None = None
 
     @cached_property
     def fingerprint(self) -> str:

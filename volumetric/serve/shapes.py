@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from volumetric.generate.events import Generation, TokenEvent, TopLogprobs
+from volumetric.serve.tools.form import CallForm
+from volumetric.serve.tools.reader import CallPiece, CallReader
 
 Told = dict[str, Any]
 """What becomes JSON."""
@@ -83,8 +85,10 @@ class Shape:
             "finish_reason": generation.finish_reason,
         }
 
-    def piece(self, index: int, tokens: Sequence[TokenEvent]) -> Told:
-        """Return some tokens of a text."""
+    def piece(self, index: int, tokens: Sequence[TokenEvent]) -> Told | None:
+        """Return some tokens of a text; None where there is nothing to tell of them yet."""
+        if self.tops is None and not any(token.text for token in tokens):
+            return None
         return {
             "index": index,
             "text": "".join(token.text for token in tokens),
@@ -92,9 +96,9 @@ class Shape:
             "finish_reason": None,
         }
 
-    def closing(self, index: int, reason: str) -> Told:
+    def closing(self, index: int, reason: str) -> list[Told]:
         """Return what comes after the last token of a text."""
-        return {"index": index, "text": "", "logprobs": None, "finish_reason": reason}
+        return [{"index": index, "text": "", "logprobs": None, "finish_reason": reason}]
 
     def _tokens(self, drawn: Sequence[tuple[int, float, TopLogprobs]]) -> Told | None:
         """Return log-probabilities in the shape of text completions."""
@@ -112,8 +116,17 @@ class TextShape(Shape):
     """Text completions."""
 
 
+@dataclass(slots=True, kw_only=True)
 class ChatShape(Shape):
-    """Chat completions."""
+    """Chat completions.
+
+    Attributes
+    ----------
+    calls : form of calls, where there are tools
+    """
+
+    calls: CallForm | None = None
+    _readers: dict[int, CallReader] = field(default_factory=dict)
 
     prefix = "chatcmpl-"
     whole_kind = "chat.completion"
@@ -121,30 +134,52 @@ class ChatShape(Shape):
 
     def opening(self, index: int) -> Told:
         """Return who speaks."""
-        delta = {"role": "assistant", "content": ""}
-        return {"index": index, "delta": delta, "logprobs": None, "finish_reason": None}
+        if self.calls is not None:
+            self._readers[index] = CallReader(self.calls)
+        return self._piece(index, {"role": "assistant", "content": ""})
 
     def choice(self, index: int, generation: Generation) -> Told:
         """Return a whole message."""
+        message: Told = {"role": "assistant", "content": generation.text, "refusal": None}
+        reason: str = generation.finish_reason
+        if self.calls is not None:
+            reader = CallReader(self.calls)
+            parts = [reader.push(generation.text), reader.end()]
+            message["content"] = "".join(content for content, _ in parts).strip() or None
+            calls = _whole_calls([piece for _, pieces in parts for piece in pieces])
+            if calls:
+                message["tool_calls"] = calls
+                reason = _reason(reason, len(calls))
         return {
             "index": index,
-            "message": {"role": "assistant", "content": generation.text, "refusal": None},
+            "message": message,
             "logprobs": self._tokens(_told_of(generation)),
-            "finish_reason": generation.finish_reason,
+            "finish_reason": reason,
         }
 
-    def piece(self, index: int, tokens: Sequence[TokenEvent]) -> Told:
+    def piece(self, index: int, tokens: Sequence[TokenEvent]) -> Told | None:
         """Return some tokens of a message."""
-        return {
-            "index": index,
-            "delta": {"content": "".join(token.text for token in tokens)},
-            "logprobs": self._tokens([(one.token_id, one.logprob or 0.0, one.top_logprobs or ()) for one in tokens]),
-            "finish_reason": None,
-        }
+        text = "".join(token.text for token in tokens)
+        reader = self._readers.get(index)
+        delta: Told = {"content": text} if text else {}
+        if reader is not None:
+            delta = _delta(*reader.push(text))
+        if not delta and self.tops is None:
+            return None
+        drawn = [(one.token_id, one.logprob or 0.0, one.top_logprobs or ()) for one in tokens]
+        return self._piece(index, delta or {"content": ""}, logprobs=self._tokens(drawn))
 
-    def closing(self, index: int, reason: str) -> Told:
-        """Return why a message ended."""
-        return {"index": index, "delta": {}, "logprobs": None, "finish_reason": reason}
+    def closing(self, index: int, reason: str) -> list[Told]:
+        """Return what was held back, and why a message ended."""
+        reader = self._readers.get(index)
+        if reader is None:
+            return [self._piece(index, {}, reason=reason)]
+        left = _delta(*reader.end())
+        ended = self._piece(index, {}, reason=_reason(reason, reader.calls))
+        return [self._piece(index, left), ended] if left else [ended]
+
+    def _piece(self, index: int, delta: Told, *, logprobs: Told | None = None, reason: str | None = None) -> Told:
+        return {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": reason}
 
     def _tokens(self, drawn: Sequence[tuple[int, float, TopLogprobs]]) -> Told | None:
         if self.tops is None:
@@ -160,6 +195,34 @@ class ChatShape(Shape):
         # A token may be part of a character; then its text does not tell its bytes.
         data = None if "\N{REPLACEMENT CHARACTER}" in text else list(text.encode())
         return {"token": text, "logprob": _finite(logprob), "bytes": data}
+
+
+def _reason(reason: str, calls: int) -> str:
+    """A message with calls ends for them, unless it was cut off."""
+    return "tool_calls" if calls and reason == "stop" else reason
+
+
+def _delta(content: str, pieces: Sequence[CallPiece]) -> Told:
+    delta: Told = {"content": content} if content else {}
+    if pieces:
+        delta["tool_calls"] = [_call_delta(piece) for piece in pieces]
+    return delta
+
+
+def _call_delta(piece: CallPiece) -> Told:
+    if piece.id is None:
+        return {"index": piece.index, "function": {"arguments": piece.arguments}}
+    function = {"name": piece.name, "arguments": piece.arguments}
+    return {"index": piece.index, "id": piece.id, "type": "function", "function": function}
+
+
+def _whole_calls(pieces: Sequence[CallPiece]) -> list[Told]:
+    calls: list[Told] = []
+    for piece in pieces:
+        if piece.id is not None:
+            calls.append({"id": piece.id, "type": "function", "function": {"name": piece.name, "arguments": ""}})
+        calls[-1]["function"]["arguments"] += piece.arguments
+    return calls
 
 
 def _told_of(generation: Generation) -> list[tuple[int, float, TopLogprobs]]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from volumetric.errors import VolumetricError
+from volumetric.generate.constraint import Constraint
 from volumetric.generate.events import Generation, TokenEvent
 from volumetric.generate.params import SamplingParams
 from volumetric.generate.transcript import Transcript
@@ -23,6 +24,8 @@ class Job:
     priority : jobs with a larger one get seats first, and give them up last; equal ones in their order of arrival
     deadline : when the job fails if it has not ended, by the scheduler's clock; None: never
     salt : only jobs of the same salt share what they have computed
+    constraint : makes the form that a text is held to, called once for each text; see `volumetric.generate.grammar`.
+        Log-probabilities are then those among the tokens that are allowed
     """
 
     prompt: Sequence[int]
@@ -31,6 +34,7 @@ class Job:
     priority: int = 0
     deadline: float | None = None
     salt: str = ""
+    constraint: Callable[[], Constraint] | None = None
 
 
 @dataclass(slots=True, eq=False)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from volumetric.generate.constraint import Constraint
 from volumetric.generate.scheduling.job import Ticket
 from volumetric.generate.transcript import Transcript
 from volumetric.network import OUTPUT
@@ -26,6 +27,7 @@ class Live:
     passed : calls in a row in which a prompt that came later was computed instead of this one
     cuts : places at which a piece of the prompt ends in any case, to keep a copy of the state there
     followers : further texts of the job, which wait for this one's prompt
+    constraint : the form that it is held to
     last : when its last token came, by the scheduler's clock
     """
 
@@ -39,7 +41,13 @@ class Live:
     passed: int = 0
     cuts: tuple[int, ...] = ()
     followers: list[Live] = field(default_factory=list)
+    constraint: Constraint | None = None
     last: float = 0.0
+
+    @property
+    def likeliest(self) -> bool:
+        """Whether its tokens are the likeliest ones of the model's unchanged logits."""
+        return self.constraint is None and self.transcript.params.plain_greedy
 
     @property
     def missing(self) -> int:

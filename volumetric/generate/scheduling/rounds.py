@@ -46,7 +46,7 @@ class Rounds:
         ------
         VolumetricError : the device has failed; what the states hold is not known
         """
-        if all(live.decoding and live.transcript.params.plain_greedy for live, _ in taking):
+        if all(live.decoding and live.likeliest for live, _ in taking):
             return self._next(tuple(live for live, _ in taking))
         self.stop()
         return self._call(taking, follow)
@@ -110,16 +110,28 @@ def _go_back(live: Live) -> None:
 
 def _draw(ready: Sequence[tuple[Live, F32Array]]) -> list[Draw | GenerationError]:
     """Draw from the logits of each sequence: all that sample in one call."""
-    sampled = [(live, logits) for live, logits in ready if not live.transcript.params.plain_greedy]
     drawn: dict[int, Draw | GenerationError] = {}
+    sampled: list[tuple[Live, F32Array]] = []
+    for live, logits in ready:
+        try:
+            if live.likeliest:
+                drawn[id(live)] = Draw(token=most_likely(logits))
+            else:
+                allowed = logits if live.constraint is None else live.constraint.allow(logits)
+                sampled.append((live, allowed))
+        except GenerationError as error:
+            drawn[id(live)] = error
     if sampled:
         found = draw_together([live.transcript.sampler for live, _ in sampled], [logits for _, logits in sampled])
-        drawn = {id(live): one for (live, _), one in zip(sampled, found, strict=True)}
-    return [drawn[id(live)] if id(live) in drawn else _likeliest(logits) for live, logits in ready]
+        drawn |= {id(live): _taken(live, one) for (live, _), one in zip(sampled, found, strict=True)}
+    return [drawn[id(live)] for live, _ in ready]
 
 
-def _likeliest(logits: F32Array) -> Draw | GenerationError:
-    try:
-        return Draw(token=most_likely(logits))
-    except GenerationError as error:
-        return error
+def _taken(live: Live, drawn: Draw | GenerationError) -> Draw | GenerationError:
+    """Let the form of a text go on by its token."""
+    if live.constraint is not None and isinstance(drawn, Draw):
+        try:
+            live.constraint.take(drawn.token)
+        except GenerationError as error:
+            return error
+    return drawn

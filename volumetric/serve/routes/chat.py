@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
@@ -11,9 +12,12 @@ from volumetric.errors import GenerationError
 from volumetric.serve.bodies import body_of
 from volumetric.serve.completing import complete, engine_of
 from volumetric.serve.fields.chat import ChatRequest
+from volumetric.serve.forms import grammar_of
 from volumetric.serve.jobs import job_of
 from volumetric.serve.problem import bad, problem_of
 from volumetric.serve.shapes import ChatShape
+from volumetric.serve.tools.asked import tools_of
+from volumetric.serve.tools.form import form_of, instructions
 
 if TYPE_CHECKING:
     from volumetric.serve.serving import Served, Serving
@@ -26,33 +30,41 @@ async def chat(request: Request) -> Response:
     served = serving.model(asked.model)
     engine_of(served)
     asked.check()
-    refuse_unenforced(asked)
-    args = template_args(asked)
+    args, messages = template_args(asked), asked.conversation()
+    tools = tools_of(asked.tools, asked.tool_choice, parallel=asked.parallel_tool_calls is not False)
+    calls = None
+    if tools is not None:
+        template = served.model.loaded.chat_template
+        form, told = form_of("" if template is None else template.source)
+        calls = tools, form
+        if told:
+            args["tools"] = list(tools.told)
+        else:
+            messages = with_instructions(messages, instructions(tools))
+    grammar = await grammar_of(serving, served, asked, asked.response_format, calls)
     try:
-        ids = await serving.aside(
-            conversation_ids, served, asked.conversation(), args, bool(asked.continue_final_message)
-        )
+        going_on = bool(asked.continue_final_message)
+        ids = await serving.aside(conversation_ids, served, messages, args, going_on)
     except GenerationError as error:
         raise problem_of(error, param="messages") from None
-    job = job_of(asked, served, ids, asked.tops, serving.settings)
+    job = job_of(asked, served, ids, asked.tops, serving.settings, grammar=grammar)
     shape = ChatShape(
         model=served.name,
         fingerprint=served.fingerprint,
         text_of=served.text_of,
         tops=asked.tops,
         with_usage=bool(asked.stream_options and asked.stream_options.include_usage),
+        calls=None if calls is None else calls[1],
     )
     return await complete(request, served, [job], shape, stream=bool(asked.stream))
 
 
-def refuse_unenforced(asked: ChatRequest) -> None:
-    """Raise `RequestError` for an answer of a form that is not enforced: it is never left to chance."""
-    if asked.response_format is not None and asked.response_format.type != "text":
-        raise bad(f"response_format {asked.response_format.type} is not supported here", param="response_format")
-    if asked.tools and asked.tool_choice != "none":
-        raise bad("tools are not supported here", param="tools")
-    if asked.tool_choice not in (None, "none", "auto"):
-        raise bad("tool_choice takes tools", param="tool_choice")
+def with_instructions(messages: Sequence[dict[str, Any]], told: str) -> list[dict[str, Any]]:
+    """Return messages whose first one, of the system, ends with what is told; one is made where there is none."""
+    first, *rest = messages
+    if first["role"] != "system":
+        return [{"role": "system", "content": told}, *messages]
+    return [first | {"content": f"{first['content']}\n\n{told}"}, *rest]
 
 
 def template_args(asked: ChatRequest) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from volumetric.errors import GenerationError
 from volumetric.serve.bodies import body_of
 from volumetric.serve.completing import complete, engine_of
 from volumetric.serve.fields.completion import CompletionRequest
+from volumetric.serve.forms import grammar_of
 from volumetric.serve.jobs import job_of
 from volumetric.serve.problem import problem_of
 from volumetric.serve.shapes import TextShape
@@ -30,7 +31,8 @@ async def completions(request: Request) -> Response:
         prompts = [await serving.aside(served.model.encode, prompt) for prompt in asked.prompts()]
     except GenerationError as error:
         raise problem_of(error, param="prompt") from None
-    jobs = [job_of(asked, served, ids, asked.tops, serving.settings) for ids in prompts]
+    grammar = await grammar_of(serving, served, asked)
+    jobs = [job_of(asked, served, ids, asked.tops, serving.settings, grammar=grammar) for ids in prompts]
     shape = TextShape(
         model=served.name,
         fingerprint=served.fingerprint,

@@ -1,0 +1,139 @@
+"""Grammars: forms that texts are held to, token by token: JSON schemas, regular expressions, context-free grammars.
+
+What is allowed next is computed by llguidance (https://github.com/guidance-ai/llguidance), an extra dependency.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from volumetric._typing import F32Array
+from volumetric.errors import GenerationError, SpecError
+from volumetric.network import OUTPUT
+
+if TYPE_CHECKING:
+    import llguidance
+
+    from volumetric.generate.model import Model
+
+MOST_BYTES: Final = 2**20
+"""Length of a grammar."""
+_SPACE: Final = r"[\x20\x0A\x0D\x09]{0,8}"
+"""White space between the parts of JSON: without a bound, small models may write nothing else for ever."""
+
+
+class Grammar:
+    """A form that is known to be well made for a model; `begin` starts a text of it. `Grammars` makes them."""
+
+    def __init__(self, tokenizer: llguidance.LLTokenizer, text: str) -> None:
+        self._tokenizer = tokenizer
+        self._text = text
+
+    def begin(self) -> GrammarConstraint:
+        """Return the constraint of a new text."""
+        return GrammarConstraint(self._tokenizer, self._text)
+
+
+class GrammarConstraint:
+    """One text that follows a grammar."""
+
+    def __init__(self, tokenizer: llguidance.LLTokenizer, text: str) -> None:
+        import llguidance
+
+        self._matcher = llguidance.LLMatcher(tokenizer, text)
+        self._check()
+
+    def allow(self, logits: F32Array) -> F32Array:
+        """Return logits in which tokens that cannot come next are -inf; where the form is complete, all but the end."""
+        mask = self._matcher.compute_bitmask()
+        self._check()
+        allowed = np.unpackbits(np.frombuffer(mask, np.uint8), count=logits.size, bitorder="little")
+        return np.where(allowed.view(np.bool_), logits, np.float32(-np.inf))
+
+    def take(self, token: int) -> None:
+        """Go on by a token."""
+        if not self._matcher.is_stopped():
+            self._matcher.consume_token(token)
+            self._check()
+
+    def _check(self) -> None:
+        if self._matcher.is_error():
+            told = self._matcher.get_error().partition("\n")[0][:300]
+            raise GenerationError(f"the grammar cannot be followed: {told}", hint="make it simpler")
+
+
+class Grammars:
+    """Makes grammars for a model. The table of its tokens is made once, in about a second.
+
+    Raises
+    ------
+    GenerationError : llguidance is not installed, or the model's tokenizer has no form that it reads
+    """
+
+    def __init__(self, model: Model) -> None:
+        if importlib.util.find_spec("llguidance") is None:
+            raise GenerationError(
+                "llguidance is not installed", hint="it holds texts to a form: pip install 'volumetric-engine[serve]'"
+            )
+        import llguidance
+
+        tokenizer, ends = model.tokenizer, sorted(model.eos_ids)
+        if tokenizer is None or not ends:
+            raise GenerationError(f"{model.name} has no {'end-of-text id' if tokenizer else 'tokenizer'}")
+        width = model.plan.values[model.plan.outputs[OUTPUT]].width
+        try:
+            self._tokenizer = llguidance.LLTokenizer(tokenizer.to_json(), n_vocab=width, eos_token=ends[0])
+        except ValueError as error:
+            told = str(error).partition("\n")[0][:300]
+            raise GenerationError(f"texts of {model.name} cannot be held to a form: {told}") from None
+
+    def json_object(self) -> Grammar:
+        """Any JSON object."""
+        return self.json_schema({"type": "object"})
+
+    def json_schema(self, schema: Mapping[str, Any]) -> Grammar:
+        """JSON by a schema (https://json-schema.org); raises `SpecError` for keywords that are not enforced."""
+        return self._grammar("json_schema", json.dumps(spaced(schema)))
+
+    def regex(self, pattern: str) -> Grammar:
+        """Return what texts must match, whole, in the syntax of Rust's ``regex``. Raises `SpecError`."""
+        return self._grammar("regex", pattern)
+
+    def choice(self, texts: Sequence[str]) -> Grammar:
+        """One of some texts. Raises `SpecError`."""
+        if not texts or not all(texts):
+            raise SpecError("a choice needs texts that are not empty")
+        return self._grammar("choice", json.dumps(list(texts)))
+
+    def cfg(self, text: str) -> Grammar:
+        """A grammar in Lark's syntax, or llama.cpp's GBNF. Raises `SpecError`."""
+        return self._grammar("grammar", text)
+
+    def lark(self, text: str) -> Grammar:
+        """A grammar in Lark's syntax as llguidance extends it. Raises `SpecError`."""
+        return self._grammar("lark", text)
+
+    def _grammar(self, form: Any, text: str) -> Grammar:
+        import llguidance
+
+        if len(text) > MOST_BYTES:
+            raise SpecError(f"the grammar has {len(text)} characters, at most {MOST_BYTES} are read")
+        try:
+            grammar = llguidance.grammar_from(form, text)
+            problem = llguidance.LLMatcher.validate_grammar(grammar, self._tokenizer)
+        except (ValueError, RecursionError) as error:
+            problem = str(error)
+        else:
+            if not problem:
+                return Grammar(self._tokenizer, grammar)
+        raise SpecError(f"the grammar cannot be enforced: {problem.strip().partition(chr(10))[0][:300]}")
+
+
+def spaced(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a schema with a bound on white space."""
+    return {**schema, "x-guidance": {"whitespace_pattern": _SPACE}}

@@ -1,0 +1,79 @@
+"""Forms of answers: what a request holds its answer to, as a grammar."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from volumetric.errors import GenerationError, SpecError
+from volumetric.generate.grammar import Grammar, Grammars
+from volumetric.serve.problem import RequestError, bad, problem_of
+
+if TYPE_CHECKING:
+    from volumetric.serve.fields.chat import ResponseFormat
+    from volumetric.serve.fields.sampled import Sampled
+    from volumetric.serve.serving import Served, Serving
+    from volumetric.serve.tools.asked import AskedTools
+    from volumetric.serve.tools.form import CallForm
+
+
+async def grammar_of(
+    serving: Serving,
+    served: Served,
+    asked: Sampled,
+    answer: ResponseFormat | None = None,
+    tools: tuple[AskedTools, CallForm] | None = None,
+) -> Grammar | None:
+    """Return the grammar of a request's answers; None where they are free.
+
+    Raises
+    ------
+    RequestError : more than one form is asked for, or it cannot be enforced
+    """
+    wanted = _wanted(asked, answer)
+    if tools is not None:
+        if wanted is not None:
+            raise bad(f"tools and {wanted[2]} exclude each other", param=wanted[2])
+        wanted = ("lark", tools[1].grammar(tools[0]), "tools")
+    if wanted is None:
+        return None
+    if asked.ignore_eos:
+        raise bad(f"ignore_eos and {wanted[2]} exclude each other: a form has an end", param="ignore_eos")
+    kind, what, param = wanted
+    try:
+        async with served.compiling:
+            return await serving.aside(_compile, served, kind, what)
+    except (SpecError, GenerationError) as error:
+        raise problem_of(error, param=param) from None
+
+
+def _wanted(asked: Sampled, answer: ResponseFormat | None) -> tuple[str, Any, str] | None:
+    """Return the kind of form, the form, and the field that asks for it."""
+    found: list[tuple[str, Any, str]] = [
+        (kind, value, field)
+        for kind, field, value in (
+            ("json_schema", "guided_json", asked.guided_json),
+            ("regex", "guided_regex", asked.guided_regex),
+            ("choice", "guided_choice", asked.guided_choice),
+            ("cfg", "grammar", asked.grammar),
+        )
+        if value is not None
+    ]
+    if answer is not None and answer.type == "json_object":
+        found.append(("json_schema", {"type": "object"}, "response_format"))
+    elif answer is not None and answer.type == "json_schema":
+        if answer.json_schema is None or answer.json_schema.schema is None:
+            raise _without_schema()
+        found.append(("json_schema", answer.json_schema.schema, "response_format"))
+    if len(found) > 1:
+        raise bad(f"{found[0][2]} and {found[1][2]} exclude each other", param=found[1][2])
+    return found[0] if found else None
+
+
+def _without_schema() -> RequestError:
+    return bad("response_format.json_schema.schema is missing", param="response_format.json_schema.schema")
+
+
+def _compile(served: Served, kind: str, what: Any) -> Grammar:
+    if served.grammars is None:
+        served.grammars = Grammars(served.model)
+    return getattr(served.grammars, kind)(what)

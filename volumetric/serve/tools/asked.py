@@ -1,0 +1,102 @@
+"""What a request says of tools: which there are, and which the answer may, must or must not call."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from volumetric.serve.problem import RequestError, bad
+
+MOST_TOOLS: Final = 128
+_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_NOTHING: Final[Mapping[str, Any]] = {"type": "object", "properties": {}}
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A function.
+
+    Attributes
+    ----------
+    name : its name
+    parameters : JSON schema of its arguments
+    """
+
+    name: str
+    parameters: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedTools:
+    """The tools of a request.
+
+    Attributes
+    ----------
+    tools : those that the answer may call
+    told : all tools as templates read them
+    required : whether the answer must be a call
+    parallel : whether it may be several
+    """
+
+    tools: Sequence[Tool]
+    told: Sequence[Mapping[str, Any]]
+    required: bool
+    parallel: bool
+
+
+def tools_of(tools: Sequence[Mapping[str, Any]] | None, choice: Any, *, parallel: bool) -> AskedTools | None:
+    """Return what a request says of tools; None where the answer is to be text.
+
+    Raises
+    ------
+    RequestError : a tool or the choice is ill-formed, or the choice names no tool
+    """
+    named = _named(choice)
+    if not tools:
+        if named is not None or choice == "required":
+            raise bad("tool_choice takes tools", param="tool_choice")
+        return None
+    if len(tools) > MOST_TOOLS:
+        raise bad(f"at most {MOST_TOOLS} tools are taken, got {len(tools)}", param="tools")
+    found = [_tool(tool, f"tools[{i}]") for i, tool in enumerate(tools)]
+    names = [tool.name for tool in found]
+    if len(set(names)) < len(names):
+        raise bad("two tools have the same name", param="tools")
+    if choice == "none":
+        return None
+    if named is not None and named not in names:
+        raise bad(f"tool_choice names {named!r}, the tools are {', '.join(names)}", param="tool_choice")
+    return AskedTools(
+        tools=[tool for tool in found if named in (None, tool.name)],
+        told=[{"type": "function", "function": dict(tool["function"])} for tool in tools],
+        required=named is not None or choice == "required",
+        parallel=parallel,
+    )
+
+
+def _named(choice: Any) -> str | None:
+    if choice in (None, "none", "auto", "required"):
+        return None
+    function = choice.get("function") if isinstance(choice, Mapping) and choice.get("type") == "function" else None
+    name = function.get("name") if isinstance(function, Mapping) else None
+    if not isinstance(name, str):
+        raise bad('tool_choice must be "none", "auto", "required" or name a function', param="tool_choice")
+    return name
+
+
+def _tool(given: Mapping[str, Any], where: str) -> Tool:
+    function = given.get("function")
+    if given.get("type") != "function" or not isinstance(function, Mapping):
+        raise bad(f'{where} must have the type "function" and a function', param=where)
+    name, parameters = function.get("name"), function.get("parameters")
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise _ill(f"{where}.function.name", "1 to 64 letters, digits, underscores, dots and dashes", name)
+    if parameters is not None and not isinstance(parameters, Mapping):
+        raise _ill(f"{where}.function.parameters", "a JSON schema", parameters)
+    return Tool(name, parameters or _NOTHING)
+
+
+def _ill(place: str, expected: str, got: object) -> RequestError:
+    return bad(f"{place} must be {expected}, got {str(got)[:100]!r}", param=place, code="invalid_value")

@@ -1,0 +1,136 @@
+"""Reading of calls, piece by piece as text comes: the same for streams and for whole answers."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+
+from volumetric.serve.tools.form import CallForm
+
+
+@dataclass(frozen=True, slots=True)
+class CallPiece:
+    """A part of a call: its start, with id and name, or more of its arguments."""
+
+    index: int
+    arguments: str = ""
+    id: str | None = None
+    name: str | None = None
+
+
+class CallReader:
+    """Takes text apart into what is said and what is called.
+
+    Parameters
+    ----------
+    form : of the calls
+    """
+
+    def __init__(self, form: CallForm) -> None:
+        self._form = form
+        self._held = ""
+        self._read = self._said
+        self._scan = _JsonEnd()
+        self._calls = 0
+        self._content: list[str] = []
+        self._pieces: list[CallPiece] = []
+
+    @property
+    def calls(self) -> int:
+        """How many calls have begun."""
+        return self._calls
+
+    def push(self, text: str) -> tuple[str, list[CallPiece]]:
+        """Take more text, and return what of it is certain to be said, and pieces of calls."""
+        self._held += text
+        while self._read():
+            pass
+        return self._told()
+
+    def end(self) -> tuple[str, list[CallPiece]]:
+        """Return what was held back: a call that has not begun is text."""
+        if self._read in (self._said, self._named):
+            begun = self._form.trigger if self._read == self._named else ""
+            self._content.append(begun + self._held)
+        self._held = ""
+        return self._told()
+
+    def _told(self) -> tuple[str, list[CallPiece]]:
+        content, pieces = "".join(self._content), self._pieces
+        self._content, self._pieces = [], []
+        return content, pieces
+
+    def _said(self) -> bool:
+        trigger = self._form.trigger
+        before, found, after = self._held.partition(trigger)
+        if found:
+            self._say(before)
+            self._held, self._read = after, self._named
+            return True
+        kept = next(
+            (n for n in range(min(len(trigger), len(self._held)), 0, -1) if trigger.startswith(self._held[-n:])), 0
+        )
+        self._say(self._held[: len(self._held) - kept])
+        self._held = self._held[len(self._held) - kept :]
+        return False
+
+    def _say(self, text: str) -> None:
+        # White space between calls belongs to their form.
+        if text and not (self._calls and text.isspace()):
+            self._content.append(text)
+
+    def _named(self) -> bool:
+        opening, between = self._form.opening, self._form.between
+        if len(self._held) < len(opening) or between not in self._held:
+            return False
+        if not self._held.startswith(opening):
+            # Not held to the form, as after a stop text: it is text.
+            self._content.append(self._form.trigger)
+            self._read = self._said
+            return True
+        name, _, self._held = self._held[len(opening) :].partition(between)
+        self._pieces.append(CallPiece(self._calls, id=f"call_{uuid.uuid4().hex[:24]}", name=name))
+        self._calls += 1
+        self._scan, self._read = _JsonEnd(), self._argued
+        return True
+
+    def _argued(self) -> bool:
+        count, ended = self._scan.take(self._held)
+        if count:
+            self._pieces.append(CallPiece(self._calls - 1, self._held[:count]))
+        self._held = self._held[count:]
+        if ended:
+            self._read = self._closed
+        return ended
+
+    def _closed(self) -> bool:
+        closing = self._form.closing
+        if not self._held.startswith(closing):
+            return False
+        self._held, self._read = self._held[len(closing) :], self._said
+        return True
+
+
+class _JsonEnd:
+    """Finds where a JSON object ends."""
+
+    def __init__(self) -> None:
+        self._depth = 0
+        self._quoted = self._escaped = False
+
+    def take(self, text: str) -> tuple[int, bool]:
+        """Return how much of `text` belongs to the object, and whether it ends there."""
+        for at, char in enumerate(text):
+            if self._escaped:
+                self._escaped = False
+            elif self._quoted:
+                self._escaped, self._quoted = char == "\\", char != '"'
+            elif char == '"':
+                self._quoted = True
+            elif char in "{[":
+                self._depth += 1
+            elif char in "}]":
+                self._depth -= 1
+                if self._depth == 0:
+                    return at + 1, True
+        return len(text), False
